@@ -1,0 +1,158 @@
+# make            build run, export and bench
+# make test       build and pass every test          make asan   the same under ASan and UBSan
+# make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
+# make format     clang-format in place              make lint   clang-tidy and cppcheck
+# make install    PREFIX=/usr/local DESTDIR=
+#
+# Variants build beside each other: make test CC=clang OPT=-O0 BUILD=build/clang-O0
+
+CC = gcc
+OPT = -O3
+BUILD = build
+PREFIX = /usr/local
+DESTDIR =
+FUZZ_SECONDS = 15
+WERROR =
+CFLAGS =
+LDFLAGS =
+
+PACKAGES = libpcre2-8 jansson libutf8proc libxxhash
+PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES))
+PACKAGE_LIBS := $(shell pkg-config --libs $(PACKAGES))
+
+# libedit and libseccomp are used where found; --version says so.
+HAVE_LIBEDIT := $(shell pkg-config --exists libedit && echo yes)
+ifeq ($(HAVE_LIBEDIT),yes)
+PACKAGE_CFLAGS += -DHAVE_LIBEDIT $(shell pkg-config --cflags libedit)
+PACKAGE_LIBS += $(shell pkg-config --libs libedit)
+endif
+HAVE_LIBSECCOMP := $(shell pkg-config --exists libseccomp && echo yes)
+ifeq ($(HAVE_LIBSECCOMP),yes)
+PACKAGE_CFLAGS += -DHAVE_LIBSECCOMP $(shell pkg-config --cflags libseccomp)
+PACKAGE_LIBS += $(shell pkg-config --libs libseccomp)
+endif
+
+# -ffp-contract=off: a fused multiply-add is one that the source spells out (docs/numerics.md).
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) -g -fopenmp -ffp-contract=off -fno-math-errno \
+	-fno-strict-aliasing -fstack-protector-strong -Wall -Wextra -Wshadow $(WERROR) \
+	-I. $(PACKAGE_CFLAGS) $(CFLAGS) -MMD -MP
+ALL_LIBS = $(LDFLAGS) $(PACKAGE_LIBS) -lm -lpthread
+
+PROGRAMS = run export bench
+MAINS = $(PROGRAMS:%=%.c)
+HAVE_MAINS = $(filter $(wildcard *.c),$(MAINS))
+
+# Vector code that is one source for every instruction set: built once for each of them.
+ISA_SOURCES = $(wildcard attention.c numeric.c kernels/float.c)
+# Hand-written kernels: kernels/NAME.c belongs to the instruction set NAME.
+MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
+ifeq ($(MACHINE),x86_64)
+ISAS = reference avx2 avx512
+ISA_KERNELS = $(wildcard kernels/avx2.c kernels/avx512.c kernels/amx.c)
+else ifeq ($(MACHINE),aarch64)
+ISAS = reference neon
+ISA_KERNELS = $(wildcard kernels/neon.c kernels/neon_i8mm.c)
+else
+ISAS = reference
+ISA_KERNELS =
+endif
+FLAGS_reference =
+FLAGS_avx2 = -mavx2 -mfma -mf16c
+FLAGS_avx512 = $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
+	-mprefer-vector-width=512
+FLAGS_amx = $(FLAGS_avx512) -mamx-tile -mamx-int8
+FLAGS_neon = -march=armv8.2-a+dotprod+fp16
+FLAGS_neon_i8mm = -march=armv8.2-a+dotprod+fp16+i8mm
+ALL_KERNELS = kernels/avx2.c kernels/avx512.c kernels/amx.c kernels/neon.c kernels/neon_i8mm.c
+
+SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES),$(wildcard *.c)) $(wildcard formats/*.c) \
+	$(filter-out $(ALL_KERNELS) $(ISA_SOURCES),$(wildcard kernels/*.c)) $(ISA_KERNELS)
+OBJECTS = $(SOURCES:%.c=$(BUILD)/%.o) \
+	$(foreach isa,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/%.$(isa).o))
+TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+FUZZERS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
+
+all: $(HAVE_MAINS:%.c=$(BUILD)/%)
+	@for p in $(HAVE_MAINS:%.c=%); do ln -sf $(BUILD)/$$p $$p; done
+
+# The library holds everything but the three main files; tests link against it as well.
+$(BUILD)/libverbatim.a: $(OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/run $(BUILD)/export $(BUILD)/bench: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
+
+define isa_rules
+$(BUILD)/%.$(1).o: %.c
+	@mkdir -p $$(@D)
+	$$(CC) $$(ALL_CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -c -o $$@ $$<
+endef
+$(foreach isa,$(ISAS),$(eval $(call isa_rules,$(isa))))
+
+$(BUILD)/kernels/avx2.o: ISA_FLAGS = $(FLAGS_avx2)
+$(BUILD)/kernels/avx512.o: ISA_FLAGS = $(FLAGS_avx512)
+$(BUILD)/kernels/amx.o: ISA_FLAGS = $(FLAGS_amx)
+$(BUILD)/kernels/neon.o: ISA_FLAGS = $(FLAGS_neon)
+$(BUILD)/kernels/neon_i8mm.o: ISA_FLAGS = $(FLAGS_neon_i8mm)
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -c -o $@ $<
+
+CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
+CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
+# Helpers of the tests: tests/*.c that are neither a test nor a fuzz target.
+TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c,$(wildcard tests/*.c)))
+$(BUILD)/tests/%.o: ALL_CFLAGS += $(CMOCKA_CFLAGS)
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
+
+$(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -o $@ $^ $(ALL_LIBS)
+
+# Each test program runs in the source directory; VERBATIM_BUILD tells where the programs are.
+test: all $(TESTS)
+	@failed=; for t in $(TESTS); do echo "== $$t"; \
+		VERBATIM_BUILD=$(BUILD) $(TEST_RUNNER) $$t || failed="$$failed $$t"; done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
+
+SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+asan:
+	$(MAKE) test BUILD=build/asan OPT=-O1 CFLAGS="$(SANITIZE)" LDFLAGS="$(SANITIZE)"
+
+fuzz:
+	$(MAKE) fuzzers BUILD=build/fuzz CC=clang OPT=-O1 \
+		CFLAGS="$(SANITIZE) -fsanitize=fuzzer-no-link" LDFLAGS="$(SANITIZE)"
+	@for f in $(FUZZERS:$(BUILD)/%=build/fuzz/%); do \
+		name=$${f##*/fuzz_}; echo "== $$f"; mkdir -p build/fuzz/corpus/$$name; \
+		seeds=; [ -d tests/seeds/$$name ] && seeds=tests/seeds/$$name; \
+		OMP_NUM_THREADS=1 $$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+			-artifact_prefix=build/fuzz/ -print_final_stats=1 -verbosity=0 \
+			build/fuzz/corpus/$$name $$seeds || exit 1; done
+fuzzers: $(FUZZERS)
+
+FORMATTED = $(wildcard *.[ch] formats/*.[ch] kernels/*.[ch] tests/*.[ch])
+format:
+	clang-format -i $(FORMATTED)
+lint:
+	clang-format --dry-run -Werror $(FORMATTED)
+	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
+		--suppress=missingIncludeSystem --enable=warning,portability -I. $(wildcard *.c formats/*.c)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BUILD)/run $(DESTDIR)$(PREFIX)/bin/verbatim
+	install -m 755 $(BUILD)/export $(DESTDIR)$(PREFIX)/bin/verbatim-export
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim $(DESTDIR)$(PREFIX)/bin/verbatim-export
+
+clean:
+	rm -rf build $(PROGRAMS)
+
+.PHONY: all test asan fuzz fuzzers format lint install uninstall clean
+.SECONDARY:
+
+-include $(OBJECTS:.o=.d) $(HAVE_MAINS:%.c=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d)
