@@ -48,6 +48,8 @@ static inline bool size_mul(size_t a, size_t b, size_t *product) {
 }
 
 /* `n` rounded up to a multiple of `step` (a power of two); n must be far from SIZE_MAX. */
-static inline size_t round_up(size_t n, size_t step) { return (n + step - 1) & ~(step - 1); }
+static inline size_t round_up(size_t n, size_t step) {
+    return (n + step - 1) & ~(step - 1);
+}
 
 #endif

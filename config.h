@@ -1,0 +1,144 @@
+/* What a model is: every variant of the decoder stack is a field of Config.
+ *
+ * The fields stand in a model.bin's metadata under their own names (an enum as its name, a
+ * per-layer field as an array), and one table in config.c ties name, kind and limits together:
+ * the exporter writes through it, `run` reads through it, --info prints through it.
+ * Scores and block structure follow from the fields alone; which optional weights exist
+ * (biases, norms of queries and keys, ...) follows from the tensors of the file. */
+#ifndef CONFIG_H
+#define CONFIG_H
+
+#include <stdint.h>
+
+#include "numeric.h"
+#include "status.h"
+
+enum { CONFIG_MAX_LAYERS = 512 };
+
+typedef enum NormKind { NORM_RMS, NORM_LAYER, NORM_KINDS } NormKind;
+
+/* Where a block normalizes; f is attention or feed-forward. */
+typedef enum NormPlace {
+    NORM_BEFORE, /* x + f(norm(x))             most models */
+    NORM_AFTER,  /* norm(x + f(x))             the original transformer, GPT-1 */
+    NORM_OUTPUT, /* x + norm(f(x))             OLMo 2, EXAONE 4 */
+    NORM_AROUND, /* x + norm2(f(norm(x)))      Gemma 2 and 3, GLM-4 */
+    NORM_PLACES
+} NormPlace;
+
+typedef enum PositionKind {
+    POSITION_NONE,
+    POSITION_ROPE,
+    POSITION_SINUSOIDAL, /* computed, added to the embeddings */
+    POSITION_LEARNED,    /* tensor position_embedding, added to the embeddings */
+    POSITION_ALIBI,      /* a slope times the distance, added to the scores */
+    POSITION_KINDS
+} PositionKind;
+
+typedef enum RopePairing {
+    ROPE_HALVES,      /* element i with i + rotary_dim / 2: Hugging Face's llama, NeoX */
+    ROPE_INTERLEAVED, /* 2i with 2i + 1: Meta's llama, GPT-J */
+    ROPE_PAIRINGS
+} RopePairing;
+
+typedef enum SinusoidLayout {
+    SINUSOID_INTERLEAVED, /* sin and cos of one frequency side by side: the original paper */
+    SINUSOID_HALVES,      /* all sines, then all cosines; frequencies as XGLM spaces them */
+    SINUSOID_CTRL,        /* all sines, then all cosines; frequencies as in the paper */
+    SINUSOID_LAYOUTS
+} SinusoidLayout;
+
+/* Norms of queries and keys, before the rotation. */
+typedef enum QkNorm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD, /* over each head: Qwen 3, Gemma 3 */
+    QK_NORM_ALL,  /* over the whole projection: OLMo 2 */
+    QK_NORMS
+} QkNorm;
+
+typedef struct Config {
+    char family[32]; /* transformers' model_type, for people */
+    char name[128];  /* what the source calls itself, may be empty */
+
+    uint32_t dim;        /* width of the residual stream */
+    uint32_t n_layers;   /* blocks */
+    uint32_t n_heads;    /* query heads */
+    uint32_t n_kv_heads; /* key/value heads; divides n_heads */
+    uint32_t head_dim;   /* width of one head; may differ from dim / n_heads */
+    uint32_t ffn_dim;    /* width inside the feed-forward block */
+    uint32_t vocab_size; /* rows of the embedding */
+    uint32_t context;    /* positions that the model was made for */
+
+    NormKind norm;
+    NormPlace norm_place;
+    float norm_eps;
+    bool final_norm;
+    bool parallel_block; /* x + attention(norm(x)) + ffn(norm(x)): GPT-J, Falcon, PaLM */
+
+    PositionKind position;
+    RopePairing rope_pairing;
+    uint32_t rotary_dim;         /* rotated elements of a head, even; the rest pass */
+    float rope_attention_factor; /* multiplies sine and cosine: YaRN, LongRoPE; else 1 */
+    float rope_theta;            /* the base; for people, the table is a tensor */
+    SinusoidLayout sinusoid_layout;
+    float sinusoid_base;      /* 10000 */
+    uint32_t position_offset; /* added to positions before look-up: OPT 2 */
+
+    float attention_scale;   /* 1 / sqrt(head_dim) in most models */
+    float attention_softcap; /* cap * tanh(score / cap): Gemma 2; 0 = none */
+    float qkv_clip;          /* q, k, v clamped to +- this: MPT, OLMo; 0 = none */
+    QkNorm qk_norm;
+    float alibi_max_bias; /* 8 */
+
+    Activation activation;
+    bool gated; /* activation(gate(x)) * up(x), else activation(up(x)) */
+
+    float embedding_scale; /* sqrt(dim) in Gemma; 1 = none */
+    float residual_scale;  /* each f(x) before it is added: Granite; 1 = none */
+    float logit_scale;     /* logits times this: Cohere, Granite; 1 = none */
+    float logit_softcap;   /* Gemma 2; 0 = none */
+
+    /* Per layer. */
+    uint32_t window[CONFIG_MAX_LAYERS];     /* sees this many positions, itself included; 0 = all */
+    uint32_t rope_table[CONFIG_MAX_LAYERS]; /* 0: rope.freqs, 1: rope.freqs.1; 2: not rotated */
+
+    int32_t bos_id; /* -1: none. Put before the text when add_bos */
+    bool add_bos;
+    uint32_t n_eos;
+    uint32_t eos_id[16]; /* every one of them ends the text */
+} Config;
+
+/* The defaults of a llama: the exporter starts from these. */
+Config config_default(void);
+
+/* Checks every field and their relations; the Error names the field. */
+Status config_validate(const Config *config, Error *error);
+
+/* The table of fields, in the order in which they are written and printed. */
+typedef enum FieldKind {
+    FIELD_UINT,
+    FIELD_INT,
+    FIELD_FLOAT,
+    FIELD_BOOL,
+    FIELD_ENUM,
+    FIELD_TEXT,
+    FIELD_PER_LAYER,
+    FIELD_LIST
+} FieldKind;
+
+typedef struct ConfigField {
+    const char *name;
+    FieldKind kind;
+    size_t offset; /* in Config */
+    /* FIELD_ENUM: the names, NULL-terminated, in the enum's order. */
+    const char *const *names;
+    size_t capacity;     /* FIELD_TEXT: bytes; FIELD_LIST: most elements */
+    size_t count_offset; /* FIELD_LIST: where the uint32_t count is */
+} ConfigField;
+
+const ConfigField *config_field(size_t i); /* NULL past the end */
+
+/* The value as text, as --info prints it. Returns the length, as snprintf. */
+int config_field_text(const Config *config, const ConfigField *field, char *text, size_t size);
+
+#endif

@@ -1,0 +1,61 @@
+/* The decoder stack: rows of tokens in, logits out.
+ *
+ * There is one forward pass. Prefill is many rows of one sequence, decode is one row of each
+ * sequence, a batch mixes both; whatever the mix, a row's logits have the same bits. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "attention.h"
+#include "isa.h"
+#include "kvcache.h"
+#include "modelfile.h"
+
+/* One token at one place of one sequence. */
+typedef struct Row {
+    int32_t sequence;
+    int32_t position;
+    int32_t token;
+    bool wants_logits;
+} Row;
+
+typedef struct ModelOptions {
+    const Isa *isa;    /* NULL: the best of this machine */
+    int n_threads;     /* 0: threads_default() */
+    uint32_t context;  /* 0: the model's */
+    uint32_t max_rows; /* rows that one call of model_forward takes at most; 0: 512 */
+} ModelOptions;
+
+typedef struct Model Model;
+
+/* Finds and checks every tensor that the configuration needs, and allocates the working
+ * memory: model_forward allocates nothing. `file` must outlive the model. */
+Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error);
+void model_close(Model *model);
+
+const Config *model_config(const Model *model);
+uint32_t model_context(const Model *model); /* positions, as the options chose */
+uint32_t model_max_rows(const Model *model);
+const Isa *model_isa(const Model *model);
+int model_threads(const Model *model);
+
+/* The shape of a cache for this model; `type` as the user chose. */
+KvShape model_kv_shape(const Model *model, KvType type);
+/* f32 for models that hold float32 matrices, else f16. */
+KvType model_kv_type(const Model *model);
+
+/* Runs n rows (1 <= n <= max_rows). Rows of one sequence stand together in the order of their
+ * positions, the first at kvcache_next(). logits[k][vocab_size] receives the k-th row that
+ * wants them, in the order of the rows. On STATUS_OK the rows are in the cache; on failure
+ * the cache is as it was: no page to be had, a token outside the vocabulary, a position
+ * outside the context, non-finite values (the Error names the layer). */
+Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, float *logits,
+                     Error *error);
+
+/* Shows every softmax weight of the following calls to `sink`; NULL: no longer. The bits of
+ * the logits do not change. */
+void model_set_attention_sink(Model *model, const AttentionSink *sink);
+
+/* Physical cores that this process may use: affinity and cgroup quota counted; at least 1. */
+int threads_default(void);
+
+#endif

@@ -1,0 +1,107 @@
+/* A model.bin, mapped read-only and checked. docs/format.md specifies every byte.
+ *
+ * Nothing in the file is trusted: after modelfile_open, every offset, length and shape that
+ * the functions below hand out lies inside the mapping. Opening reads the header, the
+ * metadata and the directory, never the weights. */
+#ifndef MODELFILE_H
+#define MODELFILE_H
+
+#include "config.h"
+#include "tensor.h"
+
+#define MODELFILE_MAGIC "verbatim"
+enum {
+    MODELFILE_VERSION = 1,
+    MODELFILE_NAME_BYTES = 64, /* a tensor's name with its NUL */
+    MODELFILE_ALIGNMENT = 64   /* of every section and tensor */
+};
+
+typedef enum SectionKind {
+    SECTION_METADATA = 1,  /* typed key/value pairs */
+    SECTION_TENSORS = 2,   /* the directory */
+    SECTION_TOKENIZER = 3, /* docs/tokenizer-section.md; may be absent */
+    SECTION_TEMPLATE = 4,  /* the chat template, UTF-8; may be absent */
+    SECTION_DATA = 5,      /* the weights */
+    SECTION_KINDS
+} SectionKind;
+
+/* The file's structures, little-endian, as they stand in it. */
+typedef struct FileHeader {
+    char magic[8];
+    uint32_t version;
+    uint32_t n_sections;
+    uint64_t file_bytes;
+    uint64_t checksum; /* XXH3-64 of the header with this field zero, then the section table */
+} FileHeader;
+
+typedef struct FileSection {
+    uint32_t kind;
+    uint32_t reserved; /* 0 */
+    uint64_t offset;   /* from the file's start */
+    uint64_t bytes;
+    uint64_t checksum; /* XXH3-64 */
+} FileSection;
+
+typedef struct FileTensor {
+    char name[MODELFILE_NAME_BYTES]; /* NUL-terminated, filled up with NULs */
+    uint32_t type;                   /* TensorType */
+    uint32_t count;                  /* matrices one behind another (experts); else 1 */
+    uint64_t rows;                   /* 1 for a vector */
+    uint64_t cols;
+    uint64_t offset; /* from the file's start */
+    uint64_t bytes;
+    uint64_t reserved[3]; /* 0 */
+} FileTensor;
+
+/* Metadata: entries one behind another, each at a multiple of 8 bytes. */
+typedef enum MetaType {
+    META_UINT = 1,  /* uint64 */
+    META_INT = 2,   /* int64 */
+    META_FLOAT = 3, /* float64 */
+    META_BOOL = 4,  /* uint8, 0 or 1 */
+    META_TEXT = 5,  /* UTF-8 bytes, count of them, no NUL */
+    META_TYPES
+} MetaType;
+
+typedef struct MetaHeader {
+    uint16_t key_bytes;
+    uint16_t type;
+    uint32_t count; /* elements: 1 for a scalar */
+} MetaHeader;       /* then the key, filled up to 8 bytes, then the elements, likewise */
+
+typedef struct ModelFile ModelFile;
+
+/* Maps and checks `path`. `fd` >= 0 is used instead of opening the path (and is closed by
+ * modelfile_close); the path then serves for messages only. */
+Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error);
+void modelfile_close(ModelFile *file);
+
+const char *modelfile_path(const ModelFile *file);
+size_t modelfile_bytes(const ModelFile *file);
+const Config *modelfile_config(const ModelFile *file); /* read and validated */
+
+/* Bytes of a section, inside the mapping; NULL and *bytes = 0 when it is absent. */
+const void *modelfile_section(const ModelFile *file, SectionKind kind, size_t *bytes);
+
+/* The directory; entries are checked. */
+size_t modelfile_n_tensors(const ModelFile *file);
+const FileTensor *modelfile_tensor(const ModelFile *file, size_t i);
+const FileTensor *modelfile_find(const ModelFile *file, const char *name); /* NULL: none */
+
+/* Where a tensor's data lie, and the index-th matrix (index < count) as kernels take it. */
+const void *modelfile_data(const ModelFile *file, const FileTensor *tensor);
+Matrix modelfile_matrix(const ModelFile *file, const FileTensor *tensor, size_t index);
+
+/* Metadata beside Config's fields. Elements are copied out by index; false when the key is
+ * absent, has another type, or index is past its count. Text is not NUL-terminated. */
+bool modelfile_meta_float(const ModelFile *file, const char *key, size_t index, double *value);
+bool modelfile_meta_uint(const ModelFile *file, const char *key, size_t index, uint64_t *value);
+bool modelfile_meta_text(const ModelFile *file, const char *key, const char **text, size_t *bytes);
+
+/* Checks every section's checksum, the data's too, and scans for non-finite weights and
+ * scales; the Error names the first thing wrong. progress(done, total, context) may be NULL. */
+Status modelfile_verify(const ModelFile *file,
+                        void (*progress)(size_t done, size_t total, void *context), void *context,
+                        Error *error);
+
+#endif
