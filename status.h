@@ -25,9 +25,9 @@ typedef struct Error {
 } Error;
 
 #ifdef __GNUC__
-#define PRINTF_LIKE(format, first) __attribute__((format(printf, format, first)))
+#define PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))
 #else
-#define PRINTF_LIKE(format, first)
+#define PRINTF_LIKE(text, first)
 #endif
 
 /* Fills `error` (which may be NULL) and returns STATUS_FAILED, so that a failure is one line:
