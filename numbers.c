@@ -1,0 +1,72 @@
+/* The scalar half of numeric.h: number formats, and sines for positions. */
+#include "numeric.h"
+
+float half_to_float(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
+    if (exponent == 31) return float_from_bits(sign | 0x7F800000u | mantissa << 13);
+    if (exponent > 0) return float_from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+    /* Denormal: mantissa * 2^-24, which float32 holds exactly. */
+    float magnitude = (float)mantissa * 0x1p-24f;
+    return sign ? -magnitude : magnitude;
+}
+
+uint16_t float_to_half(float x) {
+    uint32_t bits = float_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7FFFFFFFu;
+    if (magnitude > 0x7F800000u) return (uint16_t)(sign | 0x7E00);  /* NaN */
+    if (magnitude >= 0x477FE000u) return (uint16_t)(sign | 0x7BFF); /* saturates at 65504 */
+    if (magnitude < 0x38800000u) {
+        /* Below 2^-14 a half is a multiple of 2^-24: let the float adder round to one. */
+        uint32_t rounded = float_bits(float_from_bits(magnitude) + 0.5f) - float_bits(0.5f);
+        return (uint16_t)(sign | rounded);
+    }
+    uint32_t odd = magnitude >> 13 & 1;
+    return (uint16_t)(sign | (magnitude - 0x38000000u + 0xFFF + odd) >> 13);
+}
+
+uint16_t float_to_bfloat(float x) {
+    uint32_t bits = float_bits(x);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+void sin_cos(float x, float *sine, float *cosine) {
+    /* n = the nearest multiple of pi / 2; the rest r, |r| <= pi / 4, in three steps of which
+     * each part but the last has enough trailing zeros for n * part to be exact. */
+    double n = rint((double)x * 0.63661977236758134308);
+    double r = fma(n, -1.57079632673412561417e+00, (double)x);
+    r = fma(n, -6.07710050630396597660e-11, r);
+    r = fma(n, -2.02226624879595063154e-21, r);
+    /* Taylor's series: the first term left out is below 1e-17 and rounds away. */
+    double s = r * r;
+    double a = -1.0 / 1307674368000.0;
+    a = fma(a, s, 1.0 / 6227020800.0);
+    a = fma(a, s, -1.0 / 39916800.0);
+    a = fma(a, s, 1.0 / 362880.0);
+    a = fma(a, s, -1.0 / 5040.0);
+    a = fma(a, s, 1.0 / 120.0);
+    a = fma(a, s, -1.0 / 6.0);
+    a = fma(a * s, r, r);
+    double b = 1.0 / 20922789888000.0;
+    b = fma(b, s, -1.0 / 87178291200.0);
+    b = fma(b, s, 1.0 / 479001600.0);
+    b = fma(b, s, -1.0 / 3628800.0);
+    b = fma(b, s, 1.0 / 40320.0);
+    b = fma(b, s, -1.0 / 720.0);
+    b = fma(b, s, 1.0 / 24.0);
+    b = fma(b, s, -0.5);
+    b = fma(b, s, 1.0);
+    switch ((int64_t)n & 3) {
+    case 0:
+        *sine = (float)a, *cosine = (float)b;
+        break;
+    case 1:
+        *sine = (float)b, *cosine = (float)-a;
+        break;
+    case 2:
+        *sine = (float)-a, *cosine = (float)-b;
+        break;
+    default:
+        *sine = (float)-b, *cosine = (float)a;
+        break;
+    }
+}

@@ -1,0 +1,188 @@
+#include "lanes.h"
+
+/* Runs `body` over x in steps of 16; `part` is the number of elements in this step. */
+#define EACH_LANES(i, n) for (size_t i = 0; i < (n); i += LANES)
+
+static inline lanes load_upto(const float *p, size_t n, float fill) {
+    return n >= LANES ? lanes_load(p) : lanes_load_part(p, n, fill);
+}
+
+static inline void store_upto(float *p, lanes a, size_t n) {
+    if (n >= LANES) {
+        lanes_store(p, a);
+    } else {
+        lanes_store_part(p, a, n);
+    }
+}
+
+static void rms_norm(float *out, const float *x, const float *weight, size_t n, float eps) {
+    lanes squares = lanes_zero();
+    EACH_LANES(i, n) {
+        lanes v = load_upto(x + i, n - i, 0.0f);
+        squares = lanes_fma(v, v, squares);
+    }
+    lanes inverse = lanes_set(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
+    EACH_LANES(i, n) {
+        lanes v = lanes_mul(load_upto(x + i, n - i, 0.0f), inverse);
+        if (weight) v = lanes_mul(v, load_upto(weight + i, n - i, 0.0f));
+        store_upto(out + i, v, n - i);
+    }
+}
+
+static void layer_norm(float *out, const float *x, const float *weight, const float *bias, size_t n,
+                       float eps) {
+    lanes sum = lanes_zero();
+    EACH_LANES(i, n) {
+        sum = lanes_add(sum, load_upto(x + i, n - i, 0.0f));
+    }
+    float mean = lanes_sum(sum) / (float)n;
+    lanes means = lanes_set(mean), squares = lanes_zero();
+    EACH_LANES(i, n) {
+        lanes v = lanes_sub(load_upto(x + i, n - i, mean), means);
+        squares = lanes_fma(v, v, squares);
+    }
+    lanes inverse = lanes_set(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
+    EACH_LANES(i, n) {
+        lanes v = lanes_mul(lanes_sub(load_upto(x + i, n - i, mean), means), inverse);
+        if (weight) v = lanes_mul(v, load_upto(weight + i, n - i, 0.0f));
+        if (bias) v = lanes_add(v, load_upto(bias + i, n - i, 0.0f));
+        store_upto(out + i, v, n - i);
+    }
+}
+
+/* 1 / (1 + exp(-x)) */
+static inline lanes sigmoid(lanes x) {
+    lanes one = lanes_set(1.0f);
+    return lanes_div(one, lanes_add(one, lanes_exp(lanes_sub(lanes_zero(), x))));
+}
+
+/* tanh(x): an odd polynomial near 0, where 1 - 2 / (exp(2x) + 1) would cancel. */
+static inline lanes lanes_tanh(lanes x) {
+    lanes a = lanes_abs(x), one = lanes_set(1.0f);
+    lanes e = lanes_exp(lanes_add(a, a));
+    lanes far = lanes_sub(one, lanes_div(lanes_set(2.0f), lanes_add(e, one)));
+    far = lanes_select(lanes_less(x, lanes_zero()), lanes_sub(lanes_zero(), far), far);
+    lanes s = lanes_mul(x, x);
+    lanes p = lanes_set(-929569.0f / 638512875.0f);
+    p = lanes_fma(p, s, lanes_set(21844.0f / 6081075.0f));
+    p = lanes_fma(p, s, lanes_set(-1382.0f / 155925.0f));
+    p = lanes_fma(p, s, lanes_set(62.0f / 2835.0f));
+    p = lanes_fma(p, s, lanes_set(-17.0f / 315.0f));
+    p = lanes_fma(p, s, lanes_set(2.0f / 15.0f));
+    p = lanes_fma(p, s, lanes_set(-1.0f / 3.0f));
+    lanes near = lanes_fma(lanes_mul(p, s), x, x);
+    return lanes_select(lanes_less(a, lanes_set(0.5f)), near, far);
+}
+
+/* The standard normal distribution function by Abramowitz and Stegun 7.1.26's form with
+ * exp(-x^2/2): here in the rational-times-exponential form of Numerical Recipes' erfcc, whose
+ * fractional error is below 1.2e-7 everywhere. Phi(x) = erfc(-x / sqrt 2) / 2. */
+static inline lanes normal_distribution(lanes x) {
+    lanes z = lanes_mul(lanes_abs(x), lanes_set(0.707106781f));
+    lanes t = lanes_div(lanes_set(1.0f), lanes_fma(z, lanes_set(0.5f), lanes_set(1.0f)));
+    static const float coefficient[] = {0.17087277f, -0.82215223f, 1.48851587f, -1.13520398f,
+                                        0.27886807f, -0.18628806f, 0.09678418f, 0.37409196f,
+                                        1.00002368f, -1.26551223f};
+    lanes p = lanes_set(coefficient[0]);
+    for (int i = 1; i < 10; i++) p = lanes_fma(p, t, lanes_set(coefficient[i]));
+    lanes tail = lanes_mul(t, lanes_exp(lanes_fma(lanes_sub(lanes_zero(), z), z, p)));
+    lanes half = lanes_mul(tail, lanes_set(0.5f));
+    return lanes_select(lanes_less(x, lanes_zero()), half, lanes_sub(lanes_set(1.0f), half));
+}
+
+static inline lanes activated(Activation kind, lanes x) {
+    switch (kind) {
+    case ACTIVATION_SILU:
+        return lanes_mul(x, sigmoid(x));
+    case ACTIVATION_GELU:
+        return lanes_mul(x, normal_distribution(x));
+    case ACTIVATION_GELU_TANH: {
+        /* x (1 + tanh u) / 2 = x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3) */
+        lanes cubic = lanes_fma(lanes_mul(lanes_mul(x, x), x), lanes_set(0.044715f), x);
+        return lanes_mul(x, sigmoid(lanes_mul(cubic, lanes_set(1.59576912f))));
+    }
+    case ACTIVATION_GELU_QUICK:
+        return lanes_mul(x, sigmoid(lanes_mul(x, lanes_set(1.702f))));
+    default:
+        return lanes_max(lanes_zero(), x); /* in this order a NaN stays one */
+    }
+}
+
+static void activate(Activation kind, float *x, const float *up, size_t n) {
+    EACH_LANES(i, n) {
+        lanes v = activated(kind, load_upto(x + i, n - i, 0.0f));
+        if (up) v = lanes_mul(v, load_upto(up + i, n - i, 0.0f));
+        store_upto(x + i, v, n - i);
+    }
+}
+
+static void add_scaled(float *x, const float *y, float factor, size_t n) {
+    EACH_LANES(i, n) {
+        lanes sum = lanes_fma(load_upto(y + i, n - i, 0.0f), lanes_set(factor),
+                              load_upto(x + i, n - i, 0.0f));
+        store_upto(x + i, sum, n - i);
+    }
+}
+
+static void scale(float *x, float factor, size_t n) {
+    EACH_LANES(i, n) {
+        store_upto(x + i, lanes_mul(load_upto(x + i, n - i, 0.0f), lanes_set(factor)), n - i);
+    }
+}
+
+static void softcap(float *x, float cap, size_t n) {
+    EACH_LANES(i, n) {
+        lanes v = lanes_div(load_upto(x + i, n - i, 0.0f), lanes_set(cap));
+        store_upto(x + i, lanes_mul(lanes_tanh(v), lanes_set(cap)), n - i);
+    }
+}
+
+static float softmax_sum(float *x, float max, size_t n) {
+    lanes sum = lanes_zero();
+    EACH_LANES(i, n) {
+        lanes e = lanes_exp(lanes_sub(load_upto(x + i, n - i, -INFINITY), lanes_set(max)));
+        sum = lanes_add(sum, e);
+        store_upto(x + i, e, n - i);
+    }
+    return lanes_sum(sum);
+}
+
+static float maximum(const float *x, size_t n) {
+    lanes m = lanes_set(-INFINITY);
+    EACH_LANES(i, n) {
+        m = lanes_max(load_upto(x + i, n - i, -INFINITY), m);
+    }
+    return lanes_maximum(m);
+}
+
+/* x * 0 is 0 for finite x and NaN otherwise, and NaN spreads through sums. */
+static bool all_finite(const float *x, size_t n) {
+    lanes sum = lanes_zero();
+    EACH_LANES(i, n) {
+        sum = lanes_fma(load_upto(x + i, n - i, 0.0f), lanes_zero(), sum);
+    }
+    return lanes_sum(sum) == 0.0f;
+}
+
+static void rotate(float *x, const float *cosine, const float *sine, size_t n_pairs,
+                   bool interleaved) {
+    size_t first = interleaved ? 2 : 1, second = interleaved ? 1 : n_pairs;
+    for (size_t i = 0; i < n_pairs; i++) {
+        float a = x[i * first], b = x[i * first + second];
+        x[i * first] = fmaf(a, cosine[i], -(b * sine[i]));
+        x[i * first + second] = fmaf(b, cosine[i], a * sine[i]);
+    }
+}
+
+const Numeric FOR_ISA(numeric) = {
+    .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
+    .activate = activate,
+    .add_scaled = add_scaled,
+    .scale = scale,
+    .softcap = softcap,
+    .softmax_sum = softmax_sum,
+    .maximum = maximum,
+    .all_finite = all_finite,
+    .rotate = rotate,
+};
