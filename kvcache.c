@@ -1,0 +1,219 @@
+#include "kvcache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "numeric.h"
+
+/* A page as it is allocated: this header, then the layers, each its heads' keys and values. */
+typedef struct Page {
+    size_t readers; /* sequences whose tables name this page */
+    _Alignas(64) unsigned char data[];
+} Page;
+
+typedef struct Sequence {
+    Page **pages;
+    size_t n_pages, capacity;
+    int32_t start; /* position of the first cached token */
+    int32_t next;  /* position after the last */
+} Sequence;
+
+struct KvCache {
+    KvShape shape;
+    size_t element_bytes, head_bytes, layer_bytes; /* head: keys of one head in a page */
+    size_t page_bytes;
+    size_t max_pages, n_pages;
+    size_t n_sequences;
+    Sequence sequences[];
+};
+
+size_t kvcache_position_bytes(const KvShape *shape) {
+    return (size_t)shape->n_layers * shape->n_kv_heads * shape->head_dim * 2 *
+           (shape->type == KV_F32 ? 4 : 2);
+}
+
+size_t kvcache_page_bytes(const KvShape *shape) {
+    return sizeof(Page) + KV_PAGE * kvcache_position_bytes(shape);
+}
+
+Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, size_t max_bytes,
+                   Error *error) {
+    size_t bytes;
+    if (!size_mul(max_sequences, sizeof(Sequence), &bytes) ||
+        !size_add(bytes, sizeof(KvCache), &bytes))
+        return error_set(error, "too many sequences: %zu", max_sequences);
+    KvCache *cache = calloc(1, bytes);
+    if (!cache) return error_set(error, "no memory for a cache of %zu sequences", max_sequences);
+    cache->shape = *shape;
+    cache->element_bytes = shape->type == KV_F32 ? 4 : 2;
+    cache->head_bytes = (size_t)KV_PAGE * shape->head_dim * cache->element_bytes;
+    cache->layer_bytes = cache->head_bytes * 2 * shape->n_kv_heads;
+    cache->page_bytes = kvcache_page_bytes(shape);
+    cache->max_pages = max_bytes ? max_bytes / cache->page_bytes : SIZE_MAX;
+    cache->n_sequences = max_sequences;
+    *out = cache;
+    return STATUS_OK;
+}
+
+static void release_page(KvCache *cache, Page *page) {
+    if (--page->readers > 0) return;
+    free(page);
+    cache->n_pages--;
+}
+
+static void release_from(KvCache *cache, Sequence *sequence, size_t first_page) {
+    while (sequence->n_pages > first_page)
+        release_page(cache, sequence->pages[--sequence->n_pages]);
+}
+
+void kvcache_free(KvCache *cache) {
+    if (!cache) return;
+    for (size_t i = 0; i < cache->n_sequences; i++) {
+        release_from(cache, &cache->sequences[i], 0);
+        free(cache->sequences[i].pages);
+    }
+    free(cache);
+}
+
+const KvShape *kvcache_shape(const KvCache *cache) {
+    return &cache->shape;
+}
+size_t kvcache_pages_used(const KvCache *cache) {
+    return cache->n_pages;
+}
+size_t kvcache_pages_free(const KvCache *cache) {
+    return cache->max_pages - cache->n_pages;
+}
+
+void kvcache_reset(KvCache *cache, int32_t id, int32_t start) {
+    Sequence *sequence = &cache->sequences[id];
+    release_from(cache, sequence, 0);
+    sequence->start = sequence->next = start;
+}
+
+int32_t kvcache_next(const KvCache *cache, int32_t id) {
+    return cache->sequences[id].next;
+}
+int32_t kvcache_start(const KvCache *cache, int32_t id) {
+    return cache->sequences[id].start;
+}
+
+static size_t pages_for(size_t positions) {
+    return (positions + KV_PAGE - 1) / KV_PAGE;
+}
+
+static Page *new_page(KvCache *cache, Error *error) {
+    if (cache->n_pages >= cache->max_pages) {
+        error_set(error, "the KV cache is full: %zu pages of %d positions, %zu bytes each",
+                  cache->n_pages, KV_PAGE, cache->page_bytes);
+        return NULL;
+    }
+    Page *page = aligned_alloc(64, round_up(cache->page_bytes, 64));
+    if (!page) {
+        error_set(error, "no memory for a KV cache page of %zu bytes (%zu in use)",
+                  cache->page_bytes, cache->n_pages);
+        return NULL;
+    }
+    page->readers = 1;
+    /* Values that no token has written are never read, but keys are, in whole registers whose
+     * extra lanes are dropped: let them be numbers. */
+    memset(page->data, 0, cache->page_bytes - sizeof *page);
+    cache->n_pages++;
+    return page;
+}
+
+static bool grow_table(Sequence *sequence, size_t n_pages) {
+    if (n_pages <= sequence->capacity) return true;
+    size_t capacity = n_pages + n_pages / 2;
+    Page **pages = realloc(sequence->pages, capacity * sizeof *pages);
+    if (!pages) return false;
+    sequence->pages = pages;
+    sequence->capacity = capacity;
+    return true;
+}
+
+Status kvcache_reserve(KvCache *cache, int32_t id, size_t n, Error *error) {
+    Sequence *sequence = &cache->sequences[id];
+    size_t used = (size_t)(sequence->next - sequence->start), before = sequence->n_pages;
+    size_t need = pages_for(used + n);
+    if (!grow_table(sequence, need)) return error_set(error, "no memory for a cache's page table");
+    /* A page that others read is copied before this sequence writes behind its last token. */
+    if (used % KV_PAGE != 0 && n > 0) {
+        Page *shared = sequence->pages[used / KV_PAGE];
+        if (shared->readers > 1) {
+            Page *own = new_page(cache, error);
+            if (!own) return STATUS_FAILED;
+            memcpy(own->data, shared->data, cache->page_bytes - sizeof *own);
+            sequence->pages[used / KV_PAGE] = own;
+            release_page(cache, shared);
+        }
+    }
+    while (sequence->n_pages < need) {
+        Page *page = new_page(cache, error);
+        if (!page) {
+            release_from(cache, sequence, before);
+            return STATUS_FAILED;
+        }
+        sequence->pages[sequence->n_pages++] = page;
+    }
+    return STATUS_OK;
+}
+
+void kvcache_commit(KvCache *cache, int32_t id, size_t n) {
+    cache->sequences[id].next += (int32_t)n;
+}
+
+void kvcache_truncate(KvCache *cache, int32_t id, int32_t position) {
+    Sequence *sequence = &cache->sequences[id];
+    if (position > sequence->next) return;
+    if (position < sequence->start) position = sequence->start;
+    sequence->next = position;
+    release_from(cache, sequence, pages_for((size_t)(position - sequence->start)));
+}
+
+Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t to_id,
+                    Error *error) {
+    Sequence *from = &cache->sequences[from_id], *to = &cache->sequences[to_id];
+    size_t n = pages_for((size_t)(position - from->start));
+    if (!grow_table(to, n)) return error_set(error, "no memory for a cache's page table");
+    kvcache_reset(cache, to_id, from->start);
+    for (size_t i = 0; i < n; i++) {
+        from->pages[i]->readers++;
+        to->pages[i] = from->pages[i];
+    }
+    to->n_pages = n;
+    to->next = position;
+    return STATUS_OK;
+}
+
+static unsigned char *page_layer(const KvCache *cache, int32_t id, size_t page, size_t layer) {
+    return cache->sequences[id].pages[page]->data + layer * cache->layer_bytes;
+}
+
+void *kvcache_keys(const KvCache *cache, int32_t id, size_t page, size_t layer, size_t kv_head) {
+    return page_layer(cache, id, page, layer) + kv_head * 2 * cache->head_bytes;
+}
+
+void *kvcache_values(const KvCache *cache, int32_t id, size_t page, size_t layer, size_t kv_head) {
+    return page_layer(cache, id, page, layer) + (kv_head * 2 + 1) * cache->head_bytes;
+}
+
+void kvcache_store(KvCache *cache, int32_t id, int32_t position, size_t layer, const float *k,
+                   const float *v) {
+    size_t index = (size_t)(position - cache->sequences[id].start), slot = index % KV_PAGE;
+    size_t head_dim = cache->shape.head_dim;
+    for (size_t head = 0; head < cache->shape.n_kv_heads; head++) {
+        void *keys = kvcache_keys(cache, id, index / KV_PAGE, layer, head);
+        void *values = kvcache_values(cache, id, index / KV_PAGE, layer, head);
+        const float *key = k + head * head_dim, *value = v + head * head_dim;
+        if (cache->shape.type == KV_F32) {
+            for (size_t i = 0; i < head_dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
+            memcpy((float *)values + slot * head_dim, value, head_dim * sizeof *value);
+        } else {
+            for (size_t i = 0; i < head_dim; i++)
+                ((uint16_t *)keys)[i * KV_PAGE + slot] = float_to_half(key[i]);
+            for (size_t i = 0; i < head_dim; i++)
+                ((uint16_t *)values)[slot * head_dim + i] = float_to_half(value[i]);
+        }
+    }
+}
