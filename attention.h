@@ -40,14 +40,46 @@ typedef struct AttentionSink {
     void *context;
 } AttentionSink;
 
-/* Working memory for max_rows rows, n_threads threads. */
+/* Working memory for n_threads threads; NULL when there is none to be had. */
 typedef struct AttentionMemory AttentionMemory;
-AttentionMemory *attention_memory_new(uint32_t n_heads, uint32_t head_dim, size_t max_rows,
-                                      size_t max_positions, int n_threads);
+AttentionMemory *attention_memory_new(uint32_t head_dim, int n_threads);
 void attention_memory_free(AttentionMemory *memory);
 
-/* The part that is built once for each instruction set (attention.c). */
-typedef struct AttentionKernel AttentionKernel;
+/* One piece of work for the part that is built once for each instruction set: queries that
+ * share a key/value head of one sequence, against the blocks of one segment. */
+enum { ATTENTION_QUERIES = 64 };
+
+typedef struct AttentionQuery {
+    const float *q;    /* [head_dim] */
+    size_t begin, end; /* the cached positions that it sees, counted from the start */
+    size_t position;   /* its own, for the distance that ALiBi takes */
+    float slope;       /* ALiBi; 0: none */
+    float *out;        /* [head_dim filled up to lanes]: sum of exp(score - max) * value */
+    float *max, *sum;  /* of the scores; of exp(score - max) */
+    float *scores;     /* when not NULL, scores[i] of the position i is stored as well */
+} AttentionQuery;
+
+typedef struct AttentionJob {
+    const KvCache *cache;
+    int32_t sequence;
+    size_t kv_head;
+    size_t n_queries; /* at most ATTENTION_QUERIES */
+    const AttentionQuery *queries;
+    float *scratch; /* attention_scratch_floats(head_dim), 64-byte aligned */
+} AttentionJob;
+
+typedef struct AttentionKernel {
+    /* Fills out, max and sum of every query from the segment's visible positions. */
+    void (*segment)(const AttentionParams *params, const AttentionJob *job);
+    /* Joins a later segment's result into the running one: max, sum, out[head_dim]. */
+    void (*join)(float *max, float *sum, float *out, float next_max, float next_sum,
+                 const float *next_out, size_t head_dim);
+    /* Divides by the sum, a sink's weight (NULL: none) counted. */
+    void (*finish)(float *result, float max, float sum, const float *out, const float *sink,
+                   size_t head_dim);
+} AttentionKernel;
+
+size_t attention_scratch_floats(size_t head_dim);
 
 /* out[row][n_heads * head_dim] = attention of q[row][n_heads * head_dim], whose keys and
  * values are already stored. Called by all threads of a parallel region; ends in a barrier. */

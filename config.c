@@ -9,7 +9,7 @@ static const char *const norm_place_names[] = {"before", "after", "output", "aro
 static const char *const position_names[] = {"none",    "rope",  "sinusoidal",
                                              "learned", "alibi", NULL};
 static const char *const rope_pairing_names[] = {"halves", "interleaved", NULL};
-static const char *const sinusoid_names[] = {"interleaved", "halves", "ctrl", NULL};
+static const char *const sinusoid_names[] = {"interleaved", "halves", NULL};
 static const char *const qk_norm_names[] = {"none", "head", "all", NULL};
 static const char *const activation_names[] = {"silu", "gelu",       "gelu_tanh",
                                                "relu", "gelu_quick", NULL};

@@ -29,9 +29,9 @@ typedef enum NormPlace {
 typedef enum PositionKind {
     POSITION_NONE,
     POSITION_ROPE,
-    POSITION_SINUSOIDAL, /* computed, added to the embeddings */
+    POSITION_SINUSOIDAL, /* from tensor sinusoid.freqs [dim / 2], added to the embeddings */
     POSITION_LEARNED,    /* tensor position_embedding, added to the embeddings */
-    POSITION_ALIBI,      /* a slope times the distance, added to the scores */
+    POSITION_ALIBI,      /* tensor alibi.slopes [n_heads] times the distance, on the scores */
     POSITION_KINDS
 } PositionKind;
 
@@ -43,8 +43,7 @@ typedef enum RopePairing {
 
 typedef enum SinusoidLayout {
     SINUSOID_INTERLEAVED, /* sin and cos of one frequency side by side: the original paper */
-    SINUSOID_HALVES,      /* all sines, then all cosines; frequencies as XGLM spaces them */
-    SINUSOID_CTRL,        /* all sines, then all cosines; frequencies as in the paper */
+    SINUSOID_HALVES,      /* all sines, then all cosines: XGLM, CTRL */
     SINUSOID_LAYOUTS
 } SinusoidLayout;
 
@@ -81,14 +80,14 @@ typedef struct Config {
     float rope_attention_factor; /* multiplies sine and cosine: YaRN, LongRoPE; else 1 */
     float rope_theta;            /* the base; for people, the table is a tensor */
     SinusoidLayout sinusoid_layout;
-    float sinusoid_base;      /* 10000 */
+    float sinusoid_base;      /* 10000; for people, the frequencies are a tensor */
     uint32_t position_offset; /* added to positions before look-up: OPT 2 */
 
     float attention_scale;   /* 1 / sqrt(head_dim) in most models */
     float attention_softcap; /* cap * tanh(score / cap): Gemma 2; 0 = none */
     float qkv_clip;          /* q, k, v clamped to +- this: MPT, OLMo; 0 = none */
     QkNorm qk_norm;
-    float alibi_max_bias; /* 8 */
+    float alibi_max_bias; /* 8; for people, the slopes are a tensor */
 
     Activation activation;
     bool gated; /* activation(gate(x)) * up(x), else activation(up(x)) */

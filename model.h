@@ -9,6 +9,7 @@
 #include "isa.h"
 #include "kvcache.h"
 #include "modelfile.h"
+#include "threads.h"
 
 /* One token at one place of one sequence. */
 typedef struct Row {
@@ -54,8 +55,5 @@ Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, fl
 /* Shows every softmax weight of the following calls to `sink`; NULL: no longer. The bits of
  * the logits do not change. */
 void model_set_attention_sink(Model *model, const AttentionSink *sink);
-
-/* Physical cores that this process may use: affinity and cgroup quota counted; at least 1. */
-int threads_default(void);
 
 #endif

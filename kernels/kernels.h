@@ -60,6 +60,8 @@ void matmul(const Kernels *kernels, MatmulMemory *memory, const float *x, size_t
 extern const Kernels kernels_reference;
 #if defined(__x86_64__)
 extern const Kernels kernels_avx2, kernels_avx512, kernels_amx;
+/* True when the machine has AMX and the kernel lets this process use it. */
+bool kernels_amx_enable(void);
 #elif defined(__aarch64__)
 extern const Kernels kernels_neon, kernels_neon_i8mm;
 #endif

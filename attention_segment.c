@@ -1,0 +1,322 @@
+/* The inner loops of attention.c, built once for each instruction set.
+ *
+ * Scores run over positions: one register holds 16 of them, reduced over the head in index
+ * order. Outputs run over the head, reduced over positions in order. A tile is a few queries
+ * by a few registers, all of whose sums stay in registers. */
+#include "attention.h"
+
+#include "lanes.h"
+
+#if defined(__AVX512F__)
+enum { TILE_QUERIES = 4, TILE_LANES = 4 };
+#else /* 16 or 32 registers of 8 or 4 floats */
+enum { TILE_QUERIES = 3, TILE_LANES = 2 };
+#endif
+
+enum { BLOCK_LANES = KV_PAGE / LANES };
+
+static inline size_t padded(size_t head_dim) {
+    return round_up(head_dim, LANES);
+}
+
+/* Keys and values of the current block as float32, values in rows of whole registers. */
+typedef struct Block {
+    const float *keys;   /* [head_dim][KV_PAGE] */
+    const float *values; /* [KV_PAGE][stride] */
+    size_t stride;
+} Block;
+
+static void widen(float *out, const uint16_t *in, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) lanes_store(out + i, lanes_load_half(in + i));
+}
+
+static Block load_block(const AttentionParams *params, const AttentionJob *job, size_t page) {
+    size_t head_dim = params->head_dim, stride = padded(head_dim);
+    const void *keys = kvcache_keys(job->cache, job->sequence, page, params->layer, job->kv_head);
+    const void *values =
+        kvcache_values(job->cache, job->sequence, page, params->layer, job->kv_head);
+    float *wide_keys = job->scratch, *wide_values = wide_keys + KV_PAGE * head_dim;
+    bool half = kvcache_shape(job->cache)->type == KV_F16;
+    Block block = {keys, values, stride};
+    if (half) {
+        widen(wide_keys, keys, KV_PAGE * head_dim);
+        block.keys = wide_keys;
+    }
+    if (half && stride == head_dim) {
+        widen(wide_values, values, KV_PAGE * head_dim);
+        block.values = wide_values;
+    } else if (stride != head_dim) {
+        for (size_t i = 0; i < KV_PAGE * head_dim; i++) {
+            size_t at = i / head_dim * stride + i % head_dim;
+            wide_values[at] =
+                half ? half_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
+        }
+        block.values = wide_values;
+    }
+    return block;
+}
+
+/* scores[i][positions of the block] = q_i . k, for n <= TILE_QUERIES queries. */
+LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, const float *keys,
+                             size_t head_dim, float (*scores)[KV_PAGE]) {
+    for (size_t lane = 0; lane < BLOCK_LANES; lane += TILE_LANES) {
+        lanes sum[TILE_QUERIES][TILE_LANES];
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; j < TILE_LANES; j++) sum[i][j] = lanes_zero();
+        const float *k = keys + lane * LANES;
+        for (size_t d = 0; d < head_dim; d++, k += KV_PAGE) {
+            lanes key[TILE_LANES];
+            for (size_t j = 0; j < TILE_LANES; j++) key[j] = lanes_load(k + j * LANES);
+            for (size_t i = 0; i < n; i++) {
+                lanes q = lanes_set(queries[i].q[d]);
+                for (size_t j = 0; j < TILE_LANES; j++) sum[i][j] = lanes_fma(q, key[j], sum[i][j]);
+            }
+        }
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; j < TILE_LANES; j++)
+                lanes_store(scores[i] + (lane + j) * LANES, sum[i][j]);
+    }
+}
+
+static void score_block(const AttentionJob *job, const Block *block, size_t head_dim,
+                        float (*scores)[KV_PAGE]) {
+    for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES) {
+        const AttentionQuery *queries = job->queries + i;
+        /* Constant counts, so that each case keeps its sums in registers. */
+        switch (job->n_queries - i) {
+        case 1:
+            score_tile(queries, 1, block->keys, head_dim, scores + i);
+            break;
+        case 2:
+            score_tile(queries, 2, block->keys, head_dim, scores + i);
+            break;
+#if defined(__AVX512F__)
+        case 3:
+            score_tile(queries, 3, block->keys, head_dim, scores + i);
+            break;
+#endif
+        default:
+            score_tile(queries, TILE_QUERIES, block->keys, head_dim, scores + i);
+            break;
+        }
+    }
+}
+
+static float scalar_exp(float x) {
+    float v[LANES];
+    lanes_store(v, lanes_exp(lanes_set(x)));
+    return v[0];
+}
+
+static lanes soft_capped(lanes x, float cap) {
+    float v[LANES];
+    lanes_store(v, x);
+    FOR_ISA(numeric).softcap(v, cap, LANES);
+    return lanes_load(v);
+}
+
+/* From raw products to weights exp(score - max) in place; the running max and 16 sums move on.
+ * Returns what the running sums and outputs must be multiplied by. */
+static float weigh_block(const AttentionParams *params, const AttentionQuery *query, size_t first,
+                         size_t begin, size_t end, float *scores, lanes *sums) {
+    lanes s[BLOCK_LANES];
+    float position = (float)query->position;
+    for (size_t j = 0; j < BLOCK_LANES; j++) {
+        s[j] = lanes_mul(lanes_load(scores + j * LANES), lanes_set(params->scale));
+        if (params->softcap > 0.0f) s[j] = soft_capped(s[j], params->softcap);
+        if (query->slope != 0.0f) {
+            float distance[LANES];
+            for (size_t i = 0; i < LANES; i++)
+                distance[i] = (float)(first + j * LANES + i) - position;
+            s[j] = lanes_fma(lanes_load(distance), lanes_set(query->slope), s[j]);
+        }
+        lanes_store(scores + j * LANES, s[j]);
+    }
+    if (begin > 0 || end < KV_PAGE) {
+        for (size_t i = 0; i < KV_PAGE; i++)
+            if (i < begin || i >= end) scores[i] = -INFINITY;
+        for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = lanes_load(scores + j * LANES);
+    }
+    if (query->scores)
+        memcpy(query->scores + first + begin, scores + begin, (end - begin) * sizeof *scores);
+    lanes m = s[0];
+    for (size_t j = 1; j < BLOCK_LANES; j++) m = lanes_max(m, s[j]);
+    float block_max = lanes_maximum(m), old_max = *query->max;
+    float new_max = block_max > old_max ? block_max : old_max;
+    float factor = new_max == old_max ? 1.0f : scalar_exp(old_max - new_max);
+    lanes total = lanes_zero();
+    for (size_t j = 0; j < BLOCK_LANES; j++) {
+        s[j] = lanes_exp(lanes_sub(s[j], lanes_set(new_max)));
+        lanes_store(scores + j * LANES, s[j]);
+        total = lanes_add(total, s[j]);
+    }
+    *sums = lanes_fma(*sums, lanes_set(factor), total);
+    *query->max = new_max;
+    return factor;
+}
+
+/* out_i = out_i * factor_i + sum over positions begin <= p < end of weight_i[p] * value[p]. */
+LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, const float *factors,
+                              float (*weights)[KV_PAGE], const Block *block, size_t begin,
+                              size_t end) {
+    for (size_t d = 0; d < block->stride; d += TILE_LANES * LANES) {
+        size_t width = (block->stride - d) / LANES;
+        if (width >= TILE_LANES) {
+            lanes sum[TILE_QUERIES][TILE_LANES];
+            for (size_t i = 0; i < n; i++)
+                for (size_t j = 0; j < TILE_LANES; j++)
+                    sum[i][j] = lanes_mul(lanes_load(queries[i].out + d + j * LANES),
+                                          lanes_set(factors[i]));
+            const float *v = block->values + begin * block->stride + d;
+            for (size_t p = begin; p < end; p++, v += block->stride) {
+                lanes value[TILE_LANES];
+                for (size_t j = 0; j < TILE_LANES; j++) value[j] = lanes_load(v + j * LANES);
+                for (size_t i = 0; i < n; i++) {
+                    lanes w = lanes_set(weights[i][p]);
+                    for (size_t j = 0; j < TILE_LANES; j++)
+                        sum[i][j] = lanes_fma(w, value[j], sum[i][j]);
+                }
+            }
+            for (size_t i = 0; i < n; i++)
+                for (size_t j = 0; j < TILE_LANES; j++)
+                    lanes_store(queries[i].out + d + j * LANES, sum[i][j]);
+            continue;
+        }
+        for (size_t i = 0; i < n; i++) {
+            for (size_t j = 0; j < width; j++) {
+                float *out = queries[i].out + d + j * LANES;
+                lanes sum = lanes_mul(lanes_load(out), lanes_set(factors[i]));
+                const float *v = block->values + begin * block->stride + d + j * LANES;
+                for (size_t p = begin; p < end; p++, v += block->stride)
+                    sum = lanes_fma(lanes_set(weights[i][p]), lanes_load(v), sum);
+                lanes_store(out, sum);
+            }
+        }
+    }
+}
+
+/* The visible positions of the query within the block that starts at `first`. */
+static void visible(const AttentionQuery *query, size_t first, size_t *begin, size_t *end) {
+    *begin = query->begin > first ? query->begin - first : 0;
+    *end = query->end > first ? query->end - first : 0;
+    if (*begin > KV_PAGE) *begin = KV_PAGE;
+    if (*end > KV_PAGE) *end = KV_PAGE;
+    if (*begin > *end) *begin = *end;
+}
+
+/* Queries that see different parts of the block share what they have in common: what one sees
+ * before and after it is added alone, so that every query goes through its positions in order
+ * and touches no masked one. */
+static void output_block(const AttentionJob *job, const Block *block, size_t first,
+                         const float *factors, float (*weights)[KV_PAGE]) {
+    static const float ones[TILE_QUERIES] = {
+        1,
+        1,
+        1
+#if defined(__AVX512F__)
+        ,
+        1
+#endif
+    };
+    for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES) {
+        const AttentionQuery *queries = job->queries + i;
+        size_t n = job->n_queries - i < TILE_QUERIES ? job->n_queries - i : TILE_QUERIES;
+        size_t begin[TILE_QUERIES], end[TILE_QUERIES], low = 0, high = KV_PAGE;
+        for (size_t k = 0; k < n; k++) {
+            visible(&queries[k], first, &begin[k], &end[k]);
+            if (begin[k] > low) low = begin[k];
+            if (end[k] < high) high = end[k];
+        }
+        if (low >= high) {
+            for (size_t k = 0; k < n; k++)
+                output_tile(queries + k, 1, factors + i + k, weights + i + k, block, begin[k],
+                            end[k]);
+            continue;
+        }
+        const float *tile_factors = factors + i;
+        for (size_t k = 0; k < n; k++) {
+            if (begin[k] == low) continue;
+            /* Some see more at the front: from here on their factors are spent, so everybody's
+             * are applied first. */
+            for (size_t m = 0; m < n; m++)
+                output_tile(queries + m, 1, factors + i + m, weights + i + m, block, begin[m], low);
+            tile_factors = ones;
+            break;
+        }
+        switch (n) {
+        case 1:
+            output_tile(queries, 1, tile_factors, weights + i, block, low, high);
+            break;
+        case 2:
+            output_tile(queries, 2, tile_factors, weights + i, block, low, high);
+            break;
+#if defined(__AVX512F__)
+        case 3:
+            output_tile(queries, 3, tile_factors, weights + i, block, low, high);
+            break;
+#endif
+        default:
+            output_tile(queries, TILE_QUERIES, tile_factors, weights + i, block, low, high);
+            break;
+        }
+        for (size_t k = 0; k < n; k++)
+            if (end[k] > high)
+                output_tile(queries + k, 1, ones, weights + i + k, block, high, end[k]);
+    }
+}
+
+static void segment(const AttentionParams *params, const AttentionJob *job) {
+    size_t head_dim = params->head_dim;
+    size_t least = SIZE_MAX, most = 0;
+    lanes sums[ATTENTION_QUERIES];
+    float factors[ATTENTION_QUERIES];
+    for (size_t i = 0; i < job->n_queries; i++) {
+        const AttentionQuery *query = &job->queries[i];
+        if (query->begin < query->end && query->begin < least) least = query->begin;
+        if (query->begin < query->end && query->end > most) most = query->end;
+        *query->max = -INFINITY;
+        sums[i] = lanes_zero();
+        memset(query->out, 0, padded(head_dim) * sizeof(float));
+    }
+    float(*weights)[KV_PAGE] = (void *)(job->scratch + KV_PAGE * (head_dim + padded(head_dim)));
+    for (size_t page = least / KV_PAGE; page * KV_PAGE < most; page++) {
+        Block block = load_block(params, job, page);
+        score_block(job, &block, head_dim, weights);
+        for (size_t i = 0; i < job->n_queries; i++) {
+            size_t begin, end;
+            visible(&job->queries[i], page * KV_PAGE, &begin, &end);
+            factors[i] = begin == end ? 1.0f
+                                      : weigh_block(params, &job->queries[i], page * KV_PAGE, begin,
+                                                    end, weights[i], &sums[i]);
+        }
+        output_block(job, &block, page * KV_PAGE, factors, weights);
+    }
+    for (size_t i = 0; i < job->n_queries; i++) *job->queries[i].sum = lanes_sum(sums[i]);
+}
+
+static void join(float *max, float *sum, float *out, float next_max, float next_sum,
+                 const float *next_out, size_t head_dim) {
+    float top = next_max > *max ? next_max : *max;
+    if (top == -INFINITY) return; /* neither has seen a position */
+    float a = scalar_exp(*max - top), b = scalar_exp(next_max - top);
+    *sum = fmaf(*sum, a, next_sum * b);
+    *max = top;
+    for (size_t d = 0; d < head_dim; d += LANES) {
+        lanes scaled = lanes_mul(lanes_load(next_out + d), lanes_set(b));
+        lanes_store(out + d, lanes_fma(lanes_load(out + d), lanes_set(a), scaled));
+    }
+}
+
+static void finish(float *result, float max, float sum, const float *out, const float *sink,
+                   size_t head_dim) {
+    float factor = 1.0f;
+    if (sink) {
+        float top = *sink > max ? *sink : max;
+        factor = scalar_exp(max - top);
+        sum = fmaf(sum, factor, scalar_exp(*sink - top));
+    }
+    factor = factor / sum;
+    for (size_t d = 0; d < head_dim; d++) result[d] = out[d] * factor;
+}
+
+const AttentionKernel FOR_ISA(attention) = {segment, join, finish};

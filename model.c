@@ -1,0 +1,485 @@
+#include "model.h"
+
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weights.h"
+
+/* Below this many multiply-adds a forward pass is done before a second thread has woken up. */
+static const double SOLO_WORK = 2e6;
+
+struct Model {
+    const Config *config;
+    const ModelFile *file;
+    Weights weights;
+    const Isa *isa;
+    int n_threads;
+    uint32_t context, max_rows;
+    double row_work; /* multiply-adds of one row, attention aside */
+    const AttentionSink *sink;
+    MatmulMemory *matmul;
+    AttentionMemory *attention;
+
+    /* The state of the rows in flight, n = max_rows. */
+    float *x;                   /* [n][dim]      the residual stream */
+    float *normed, *normed2;    /* [n][dim]      what attention and feed-forward read */
+    float *y, *z;               /* [n][dim]      what they give */
+    float *q, *attended;        /* [n][n_heads * head_dim] */
+    float *k, *v;               /* [n][n_kv_heads * head_dim] */
+    float *gate, *up;           /* [n][ffn_dim] */
+    float *cosine[2], *sine[2]; /* [n][rotary_dim / 2], one a frequency table */
+    AttentionRow *places;       /* [n] */
+};
+
+/* One call of model_forward, as its threads share it. */
+typedef struct Pass {
+    Model *model;
+    KvCache *cache;
+    const Row *rows;
+    size_t n;
+    float *logits;
+    atomic_int bad_layer; /* the first with a non-finite value; n_layers: the logits */
+} Pass;
+
+static void normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
+    const Numeric *numeric = m->isa->numeric;
+    if (m->config->norm == NORM_RMS) {
+        numeric->rms_norm(out, x, norm->weight, n, m->config->norm_eps);
+        if (norm->bias) numeric->add_scaled(out, norm->bias, 1.0f, n);
+    } else {
+        numeric->layer_norm(out, x, norm->weight, norm->bias, n, m->config->norm_eps);
+    }
+}
+
+static void add_bias(const Model *m, const Linear *linear, float *out) {
+    if (linear->bias) m->isa->numeric->add_scaled(out, linear->bias, 1.0f, linear->w.rows);
+}
+
+/* Sines and cosines of the row's position for each frequency table: the angle is the float32
+ * product, as in transformers. */
+static void position_angles(Model *m, size_t row, int32_t position) {
+    size_t n_pairs = m->config->rotary_dim / 2;
+    for (int table = 0; table < 2; table++) {
+        const float *freqs = m->weights.rope_freqs[table];
+        if (!freqs) continue;
+        float *cosine = m->cosine[table] + row * n_pairs, *sine = m->sine[table] + row * n_pairs;
+        for (size_t i = 0; i < n_pairs; i++) {
+            sin_cos((float)position * freqs[i], &sine[i], &cosine[i]);
+            sine[i] *= m->config->rope_attention_factor;
+            cosine[i] *= m->config->rope_attention_factor;
+        }
+    }
+}
+
+static void add_sinusoid(const Model *m, float *x, int32_t position) {
+    size_t half = m->config->dim / 2;
+    bool interleaved = m->config->sinusoid_layout == SINUSOID_INTERLEAVED;
+    for (size_t i = 0; i < half; i++) {
+        float sine, cosine;
+        sin_cos((float)position * m->weights.sinusoid_freqs[i], &sine, &cosine);
+        x[interleaved ? 2 * i : i] += sine;
+        x[interleaved ? 2 * i + 1 : half + i] += cosine;
+    }
+}
+
+/* token -> x[row], scaled, with its position where positions are added. */
+static void embed(Pass *pass) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < pass->n; i++) {
+        const Row *row = &pass->rows[i];
+        float *x = m->x + i * c->dim;
+        int32_t position = row->position + (int32_t)c->position_offset;
+        matrix_row(&m->weights.token_embedding, (size_t)row->token, x);
+        if (c->embedding_scale != 1.0f) m->isa->numeric->scale(x, c->embedding_scale, c->dim);
+        if (c->position == POSITION_LEARNED)
+            m->isa->numeric->add_scaled(
+                x, m->weights.position_embedding + (size_t)position * c->dim, 1.0f, c->dim);
+        if (c->position == POSITION_SINUSOIDAL) add_sinusoid(m, x, position);
+        if (c->position == POSITION_ROPE) position_angles(m, i, row->position);
+        if (m->weights.embedding_norm.present)
+            normalize(m, &m->weights.embedding_norm, x, x, c->dim);
+        m->places[i] = (AttentionRow){row->sequence, row->position};
+    }
+}
+
+/* Clips, normalizes and rotates the heads of one row's queries or keys. */
+static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t row, float *heads,
+                        size_t n_heads) {
+    const Config *c = m->config;
+    if (norm->present && c->qk_norm == QK_NORM_ALL)
+        normalize(m, norm, heads, heads, n_heads * c->head_dim);
+    for (size_t head = 0; head < n_heads; head++) {
+        float *x = heads + head * c->head_dim;
+        if (norm->present && c->qk_norm == QK_NORM_HEAD) normalize(m, norm, x, x, c->head_dim);
+        if (c->position != POSITION_ROPE || c->rope_table[layer] > 1) continue;
+        size_t n_pairs = c->rotary_dim / 2, at = row * n_pairs;
+        m->isa->numeric->rotate(x, m->cosine[c->rope_table[layer]] + at,
+                                m->sine[c->rope_table[layer]] + at, n_pairs,
+                                c->rope_pairing == ROPE_INTERLEAVED);
+    }
+}
+
+static void clip(float *x, size_t n, float limit) {
+    for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}
+
+/* y = attention of `in`, through the cache. */
+static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const LayerWeights *w = &m->weights.layers[l];
+    size_t q_dim = w->wq.w.rows, kv_dim = w->wk.w.rows;
+    const Product qkv[] = {
+        {&w->wq.w, m->q, q_dim}, {&w->wk.w, m->k, kv_dim}, {&w->wv.w, m->v, kv_dim}};
+    matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, qkv, 3);
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < pass->n; i++) {
+        float *q = m->q + i * q_dim, *k = m->k + i * kv_dim, *v = m->v + i * kv_dim;
+        add_bias(m, &w->wq, q);
+        add_bias(m, &w->wk, k);
+        add_bias(m, &w->wv, v);
+        if (c->qkv_clip > 0.0f) {
+            clip(q, q_dim, c->qkv_clip);
+            clip(k, kv_dim, c->qkv_clip);
+            clip(v, kv_dim, c->qkv_clip);
+        }
+        shape_heads(m, &w->q_norm, l, i, q, c->n_heads);
+        shape_heads(m, &w->k_norm, l, i, k, c->n_kv_heads);
+        kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, k, v);
+    }
+    const AttentionParams params = {
+        .layer = l,
+        .n_heads = c->n_heads,
+        .n_kv_heads = c->n_kv_heads,
+        .head_dim = c->head_dim,
+        .scale = c->attention_scale,
+        .softcap = c->attention_softcap,
+        .window = c->window[l],
+        .alibi_slopes = m->weights.alibi_slopes,
+    };
+    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->places, pass->n,
+                      m->q, m->attended, m->sink);
+    const Product out = {&w->wo.w, y, c->dim};
+    matmul(m->isa->kernels, m->matmul, m->attended, pass->n, q_dim, &out, 1);
+}
+
+/* y = feed-forward of `in`. */
+static void ffn_block(Pass *pass, size_t l, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const LayerWeights *w = &m->weights.layers[l];
+    const Product inner[] = {{&w->w_up.w, m->up, c->ffn_dim}, {&w->w_gate.w, m->gate, c->ffn_dim}};
+    matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, inner, c->gated ? 2 : 1);
+    float *hidden = c->gated ? m->gate : m->up;
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < pass->n; i++) {
+        float *up = m->up + i * c->ffn_dim, *gate = m->gate + i * c->ffn_dim;
+        add_bias(m, &w->w_up, up);
+        if (c->gated) add_bias(m, &w->w_gate, gate);
+        m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
+                                  c->ffn_dim);
+    }
+    const Product out = {&w->w_down.w, y, c->dim};
+    matmul(m->isa->kernels, m->matmul, hidden, pass->n, c->ffn_dim, &out, 1);
+}
+
+/* out = norm(x) for all rows. */
+static void norm_rows(Pass *pass, const Norm *norm, float *out, const float *x) {
+    size_t dim = pass->model->config->dim;
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < pass->n; i++)
+        normalize(pass->model, norm, out + i * dim, x + i * dim, dim);
+}
+
+/* The residual stream takes what a half block gave: x += y, with bias, norms and scale where
+ * the family has them. */
+static void add_rows(Pass *pass, const Linear *last, const Norm *post, const Norm *after,
+                     float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < pass->n; i++) {
+        float *x_row = m->x + i * c->dim, *y_row = y + i * c->dim;
+        add_bias(m, last, y_row);
+        if (post->present) normalize(m, post, y_row, y_row, c->dim);
+        m->isa->numeric->add_scaled(x_row, y_row, c->residual_scale, c->dim);
+        if (after) normalize(m, after, x_row, x_row, c->dim);
+    }
+}
+
+/* Keeps the first layer after which a value was not finite. */
+static void check_rows(Pass *pass, int layer, const float *x, size_t width, size_t n) {
+    const Numeric *numeric = pass->model->isa->numeric;
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < n; i++) {
+        if (numeric->all_finite(x + i * width, width)) continue;
+        int seen = atomic_load(&pass->bad_layer);
+        while (layer < seen && !atomic_compare_exchange_weak(&pass->bad_layer, &seen, layer)) {
+        }
+    }
+}
+
+/* One block of the stack, x -> x. */
+static void block(Pass *pass, size_t l) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const LayerWeights *w = &m->weights.layers[l];
+    bool before = c->norm_place == NORM_BEFORE || c->norm_place == NORM_AROUND;
+    bool after = c->norm_place == NORM_AFTER;
+
+    const float *in = m->x;
+    if (before) norm_rows(pass, &w->attention_norm, m->normed, m->x), in = m->normed;
+    if (c->parallel_block) {
+        const float *ffn_in = in;
+        if (w->ffn_norm.present)
+            norm_rows(pass, &w->ffn_norm, m->normed2, m->x), ffn_in = m->normed2;
+        attention_block(pass, l, in, m->y);
+        ffn_block(pass, l, ffn_in, m->z);
+        add_rows(pass, &w->wo, &w->post_attention_norm, NULL, m->y);
+        add_rows(pass, &w->w_down, &w->post_ffn_norm, NULL, m->z);
+        return;
+    }
+    attention_block(pass, l, in, m->y);
+    add_rows(pass, &w->wo, &w->post_attention_norm, after ? &w->attention_norm : NULL, m->y);
+
+    in = m->x;
+    if (before) norm_rows(pass, &w->ffn_norm, m->normed, m->x), in = m->normed;
+    ffn_block(pass, l, in, m->y);
+    add_rows(pass, &w->w_down, &w->post_ffn_norm, after ? &w->ffn_norm : NULL, m->y);
+}
+
+/* The last norm and the output head, for the rows that want logits; their x moves to the
+ * front first. */
+static void output_head(Pass *pass) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    size_t n = 0;
+    for (size_t i = 0; i < pass->n; i++) n += pass->rows[i].wants_logits;
+    if (n == 0) return;
+#pragma omp single
+    for (size_t i = 0, k = 0; i < pass->n; i++)
+        if (pass->rows[i].wants_logits)
+            memcpy(m->normed + k++ * c->dim, m->x + i * c->dim, c->dim * sizeof(float));
+    if (c->final_norm) {
+#pragma omp for schedule(static)
+        for (size_t i = 0; i < n; i++)
+            normalize(m, &m->weights.final_norm, m->normed + i * c->dim, m->normed + i * c->dim,
+                      c->dim);
+    }
+    const Product out = {&m->weights.output.w, pass->logits, c->vocab_size};
+    matmul(m->isa->kernels, m->matmul, m->normed, n, c->dim, &out, 1);
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < n; i++) {
+        float *logits = pass->logits + i * c->vocab_size;
+        add_bias(m, &m->weights.output, logits);
+        if (c->logit_scale != 1.0f) m->isa->numeric->scale(logits, c->logit_scale, c->vocab_size);
+        if (c->logit_softcap > 0.0f)
+            m->isa->numeric->softcap(logits, c->logit_softcap, c->vocab_size);
+    }
+    check_rows(pass, (int)c->n_layers, pass->logits, c->vocab_size, n);
+}
+
+static void forward(Pass *pass) {
+    const Config *c = pass->model->config;
+    embed(pass);
+    for (size_t l = 0; l < c->n_layers; l++) {
+        block(pass, l);
+        check_rows(pass, (int)l, pass->model->x, c->dim, pass->n);
+    }
+    output_head(pass);
+}
+
+static Status check_row(const Model *m, const KvCache *cache, const Row *rows, size_t i,
+                        Error *error) {
+    const Row *row = &rows[i];
+    bool first = i == 0 || rows[i - 1].sequence != row->sequence;
+    int32_t expected = first ? kvcache_next(cache, row->sequence) : rows[i - 1].position + 1;
+    if (row->token < 0 || (uint32_t)row->token >= m->config->vocab_size)
+        return error_set(error, "token %d is outside the vocabulary of %u", row->token,
+                         m->config->vocab_size);
+    if (row->position != expected)
+        return error_set(error, "position %d does not follow: expected %d", row->position,
+                         expected);
+    if ((uint32_t)(row->position - kvcache_start(cache, row->sequence)) >= m->context)
+        return error_set(error, "position %d is past the context of %u", row->position, m->context);
+    if (m->weights.position_embedding &&
+        (size_t)row->position + m->config->position_offset >= m->weights.n_positions)
+        return error_set(error, "position %d is past the %zu that the model has", row->position,
+                         m->weights.n_positions);
+    return STATUS_OK;
+}
+
+/* The number of rows of one sequence from row i on. */
+static size_t run_length(const Row *rows, size_t n, size_t i) {
+    size_t length = 1;
+    while (i + length < n && rows[i + length].sequence == rows[i].sequence) length++;
+    return length;
+}
+
+static void cancel(KvCache *cache, const Row *rows, size_t n) {
+    for (size_t i = 0; i < n; i += run_length(rows, n, i))
+        kvcache_truncate(cache, rows[i].sequence, kvcache_next(cache, rows[i].sequence));
+}
+
+static Status reserve(const Model *m, KvCache *cache, const Row *rows, size_t n, Error *error) {
+    if (n == 0 || n > m->max_rows)
+        return error_set(error, "%zu rows, but a call takes 1 to %u", n, m->max_rows);
+    for (size_t i = 0; i < n; i++)
+        if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t i = 0; i < n; i += run_length(rows, n, i)) {
+        if (kvcache_reserve(cache, rows[i].sequence, run_length(rows, n, i), error) != STATUS_OK) {
+            cancel(cache, rows, i);
+            return STATUS_FAILED;
+        }
+    }
+    return STATUS_OK;
+}
+
+Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float *logits,
+                     Error *error) {
+    if (reserve(m, cache, rows, n, error) != STATUS_OK) return STATUS_FAILED;
+    Pass pass = {.model = m, .cache = cache, .rows = rows, .n = n, .logits = logits};
+    atomic_init(&pass.bad_layer, INT32_MAX);
+    int n_threads = m->row_work * (double)n < SOLO_WORK ? 1 : m->n_threads;
+#pragma omp parallel num_threads(n_threads)
+    forward(&pass);
+    int bad = atomic_load(&pass.bad_layer);
+    if (bad != INT32_MAX) {
+        cancel(cache, rows, n);
+        if (bad == (int)m->config->n_layers)
+            return error_set(error, "%s: a logit is not a finite number", modelfile_path(m->file));
+        return error_set(error, "%s: layer %d gives a value that is not a finite number",
+                         modelfile_path(m->file), bad);
+    }
+    for (size_t i = 0; i < n; i += run_length(rows, n, i))
+        kvcache_commit(cache, rows[i].sequence, run_length(rows, n, i));
+    return STATUS_OK;
+}
+
+/* Largest input of any product. */
+static size_t widest_input(const Config *c) {
+    size_t widest = c->dim, q_dim = (size_t)c->n_heads * c->head_dim;
+    if (q_dim > widest) widest = q_dim;
+    if (c->ffn_dim > widest) widest = c->ffn_dim;
+    return widest;
+}
+
+/* n rows of `width` floats, 64-byte aligned and zeroed; sets *failed when there is no memory. */
+static float *rows_of(size_t n, size_t width, bool *failed) {
+    size_t bytes;
+    if (!size_mul(n, width, &bytes) || !size_mul(bytes, sizeof(float), &bytes) ||
+        bytes > SIZE_MAX / 2) {
+        *failed = true;
+        return NULL;
+    }
+    float *rows = aligned_alloc(64, round_up(bytes ? bytes : 1, 64));
+    if (!rows) {
+        *failed = true;
+        return NULL;
+    }
+    return rows;
+}
+
+static Status allocate(Model *m, Error *error) {
+    const Config *c = m->config;
+    size_t n = m->max_rows, q_dim = (size_t)c->n_heads * c->head_dim;
+    size_t kv_dim = (size_t)c->n_kv_heads * c->head_dim;
+    bool failed = false;
+    m->x = rows_of(n, c->dim, &failed);
+    m->normed = rows_of(n, c->dim, &failed);
+    m->normed2 = rows_of(c->parallel_block ? n : 0, c->dim, &failed);
+    m->y = rows_of(n, c->dim, &failed);
+    m->z = rows_of(c->parallel_block ? n : 0, c->dim, &failed);
+    m->q = rows_of(n, q_dim, &failed);
+    m->attended = rows_of(n, q_dim, &failed);
+    m->k = rows_of(n, kv_dim, &failed);
+    m->v = rows_of(n, kv_dim, &failed);
+    m->gate = rows_of(n, c->ffn_dim, &failed);
+    m->up = rows_of(n, c->ffn_dim, &failed);
+    for (int table = 0; table < 2; table++) {
+        size_t width = m->weights.rope_freqs[table] ? c->rotary_dim / 2 : 0;
+        m->cosine[table] = rows_of(n, width, &failed);
+        m->sine[table] = rows_of(n, width, &failed);
+    }
+    m->places = calloc(n, sizeof *m->places);
+    m->matmul = matmul_memory_new(m->isa->kernels, n, widest_input(c), m->n_threads);
+    m->attention = attention_memory_new(c->head_dim, m->n_threads);
+    if (failed || !m->places || !m->matmul || !m->attention)
+        return error_set(error,
+                         "%s: no memory for the activations of %zu rows (a smaller --chunk "
+                         "needs less)",
+                         modelfile_path(m->file), n);
+    return STATUS_OK;
+}
+
+static double count_work(const Config *c) {
+    double q_dim = (double)c->n_heads * c->head_dim, kv_dim = (double)c->n_kv_heads * c->head_dim;
+    double layer = c->dim * (2 * q_dim + 2 * kv_dim + (c->gated ? 3.0 : 2.0) * c->ffn_dim);
+    return layer * c->n_layers + (double)c->dim * c->vocab_size;
+}
+
+Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error) {
+    Model *m = calloc(1, sizeof *m);
+    if (!m) return error_set(error, "no memory for a model");
+    m->file = file;
+    m->config = modelfile_config(file);
+    m->isa = options->isa ? options->isa : isa_choose(NULL, error);
+    m->n_threads = options->n_threads > 0 ? options->n_threads : threads_default();
+    m->context = options->context ? options->context : m->config->context;
+    m->max_rows = options->max_rows ? options->max_rows : MATMUL_MAX_ROWS;
+    if (m->max_rows > MATMUL_MAX_ROWS) m->max_rows = MATMUL_MAX_ROWS;
+    if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
+    m->row_work = count_work(m->config);
+    if (weights_find(&m->weights, file, error) != STATUS_OK || allocate(m, error) != STATUS_OK) {
+        model_close(m);
+        return STATUS_FAILED;
+    }
+    *out = m;
+    return STATUS_OK;
+}
+
+void model_close(Model *m) {
+    if (!m) return;
+    float *buffers[] = {m->x,  m->normed,    m->normed2,   m->y,       m->z,
+                        m->q,  m->attended,  m->k,         m->v,       m->gate,
+                        m->up, m->cosine[0], m->cosine[1], m->sine[0], m->sine[1]};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) free(buffers[i]);
+    free(m->places);
+    matmul_memory_free(m->matmul);
+    attention_memory_free(m->attention);
+    weights_free(&m->weights);
+    free(m);
+}
+
+const Config *model_config(const Model *m) {
+    return m->config;
+}
+uint32_t model_context(const Model *m) {
+    return m->context;
+}
+uint32_t model_max_rows(const Model *m) {
+    return m->max_rows;
+}
+const Isa *model_isa(const Model *m) {
+    return m->isa;
+}
+int model_threads(const Model *m) {
+    return m->n_threads;
+}
+
+KvShape model_kv_shape(const Model *m, KvType type) {
+    const Config *c = m->config;
+    return (KvShape){c->n_layers, c->n_kv_heads, c->head_dim, type};
+}
+
+KvType model_kv_type(const Model *m) {
+    return m->weights.layers[0].wq.w.type == TENSOR_F32 ? KV_F32 : KV_F16;
+}
+
+void model_set_attention_sink(Model *m, const AttentionSink *sink) {
+    m->sink = sink;
+}

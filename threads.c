@@ -1,0 +1,54 @@
+#include "threads.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+/* The first of the logical processors that share a core with `cpu`, or `cpu` itself. */
+static int first_sibling(int cpu) {
+    char path[96];
+    int first = cpu;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    FILE *file = fopen(path, "r");
+    if (!file) return cpu;
+    if (fscanf(file, "%d", &first) != 1) first = cpu;
+    fclose(file);
+    return first;
+}
+
+/* Processors' worth of time that the control group allows, rounded up; 0: no limit. */
+static int quota(void) {
+    long limit, period;
+    int processors = 0;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (file) {
+        if (fscanf(file, "%ld %ld", &limit, &period) == 2 && limit > 0 && period > 0)
+            processors = (int)((limit + period - 1) / period);
+        fclose(file);
+        return processors;
+    }
+    FILE *limit_file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "r");
+    FILE *period_file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "r");
+    if (limit_file && period_file && fscanf(limit_file, "%ld", &limit) == 1 &&
+        fscanf(period_file, "%ld", &period) == 1 && limit > 0 && period > 0)
+        processors = (int)((limit + period - 1) / period);
+    if (limit_file) fclose(limit_file);
+    if (period_file) fclose(period_file);
+    return processors;
+}
+
+int threads_default(void) {
+    cpu_set_t allowed, seen;
+    int cores = 0, limit = quota();
+    CPU_ZERO(&seen);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed)) continue;
+        int core = first_sibling(cpu);
+        /* A core counts once, by whichever of its siblings is allowed first. */
+        if (core >= 0 && core < CPU_SETSIZE && CPU_ISSET(core, &seen)) continue;
+        if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &seen);
+        cores++;
+    }
+    if (limit > 0 && limit < cores) cores = limit;
+    return cores > 0 ? cores : 1;
+}

@@ -1,0 +1,142 @@
+#include "weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One look-up after another; after the first failure the rest do nothing. */
+typedef struct Finder {
+    const ModelFile *file;
+    const Config *config;
+    Error *error;
+    Status status;
+    int layer; /* -1: none */
+} Finder;
+
+static const FileTensor *find(Finder *f, const char *name, const char *suffix, bool required) {
+    char full[MODELFILE_NAME_BYTES];
+    if (f->layer >= 0) {
+        snprintf(full, sizeof full, "layers.%d.%s%s", f->layer, name, suffix);
+    } else {
+        snprintf(full, sizeof full, "%s%s", name, suffix);
+    }
+    if (f->status != STATUS_OK) return NULL;
+    const FileTensor *tensor = modelfile_find(f->file, full);
+    if (!tensor && required)
+        f->status =
+            error_set(f->error, "%s: tensor '%s' is missing", modelfile_path(f->file), full);
+    return tensor;
+}
+
+static void wrong_shape(Finder *f, const FileTensor *tensor, size_t rows, size_t cols) {
+    f->status = error_set(f->error, "%s: tensor '%s' is %llu x %llu, expected %zu x %zu",
+                          modelfile_path(f->file), tensor->name, (unsigned long long)tensor->rows,
+                          (unsigned long long)tensor->cols, rows, cols);
+}
+
+static const float *vector(Finder *f, const char *name, const char *suffix, size_t rows,
+                           size_t cols, bool required) {
+    const FileTensor *tensor = find(f, name, suffix, required);
+    if (!tensor) return NULL;
+    if (tensor->type != TENSOR_VECTOR) {
+        f->status = error_set(f->error, "%s: tensor '%s' must be a float32 vector",
+                              modelfile_path(f->file), tensor->name);
+        return NULL;
+    }
+    if (tensor->rows != rows || tensor->cols != cols) {
+        wrong_shape(f, tensor, rows, cols);
+        return NULL;
+    }
+    return modelfile_data(f->file, tensor);
+}
+
+static Matrix matrix(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
+    const FileTensor *tensor = find(f, name, "", required);
+    if (!tensor) return (Matrix){0};
+    if (tensor->type == TENSOR_VECTOR) {
+        f->status = error_set(f->error, "%s: tensor '%s' is a vector, expected a matrix",
+                              modelfile_path(f->file), tensor->name);
+        return (Matrix){0};
+    }
+    if (tensor->rows != rows || tensor->cols != cols || tensor->count != 1) {
+        wrong_shape(f, tensor, rows, cols);
+        return (Matrix){0};
+    }
+    return modelfile_matrix(f->file, tensor, 0);
+}
+
+static Linear linear(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
+    Linear l = {.w = matrix(f, name, rows, cols, required)};
+    if (l.w.data) l.bias = vector(f, name, ".bias", 1, rows, false);
+    return l;
+}
+
+/* `required`: the norm is there even when the file holds no weights for it. */
+static Norm norm(Finder *f, const char *name, size_t n, bool required) {
+    Norm found = {.weight = vector(f, name, "", 1, n, false)};
+    found.bias = vector(f, name, ".bias", 1, n, false);
+    found.present = required || found.weight || found.bias;
+    return found;
+}
+
+static void find_layer(Finder *f, LayerWeights *layer) {
+    const Config *c = f->config;
+    size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
+    bool at_start = c->norm_place != NORM_OUTPUT;
+    bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;
+    layer->attention_norm = norm(f, "attention_norm", c->dim, at_start);
+    layer->wq = linear(f, "wq", q_dim, c->dim, true);
+    layer->wk = linear(f, "wk", kv_dim, c->dim, true);
+    layer->wv = linear(f, "wv", kv_dim, c->dim, true);
+    layer->wo = linear(f, "wo", c->dim, q_dim, true);
+    if (c->qk_norm != QK_NORM_NONE) {
+        bool head = c->qk_norm == QK_NORM_HEAD;
+        layer->q_norm = norm(f, "q_norm", head ? c->head_dim : q_dim, true);
+        layer->k_norm = norm(f, "k_norm", head ? c->head_dim : kv_dim, true);
+    }
+    layer->post_attention_norm = norm(f, "post_attention_norm", c->dim, at_end);
+    layer->ffn_norm = norm(f, "ffn_norm", c->dim, at_start && !c->parallel_block);
+    if (c->gated) layer->w_gate = linear(f, "w_gate", c->ffn_dim, c->dim, true);
+    layer->w_up = linear(f, "w_up", c->ffn_dim, c->dim, true);
+    layer->w_down = linear(f, "w_down", c->dim, c->ffn_dim, true);
+    layer->post_ffn_norm = norm(f, "post_ffn_norm", c->dim, at_end);
+}
+
+static void find_positions(Finder *f, Weights *weights) {
+    const Config *c = f->config;
+    if (c->position == POSITION_LEARNED) {
+        weights->n_positions = (size_t)c->context + c->position_offset;
+        weights->position_embedding =
+            vector(f, "position_embedding", "", weights->n_positions, c->dim, true);
+    }
+    if (c->position == POSITION_SINUSOIDAL)
+        weights->sinusoid_freqs = vector(f, "sinusoid.freqs", "", 1, c->dim / 2, true);
+    if (c->position == POSITION_ALIBI)
+        weights->alibi_slopes = vector(f, "alibi.slopes", "", 1, c->n_heads, true);
+    if (c->position == POSITION_ROPE) {
+        bool second = false;
+        for (size_t i = 0; i < c->n_layers; i++) second = second || c->rope_table[i] == 1;
+        weights->rope_freqs[0] = vector(f, "rope.freqs", "", 1, c->rotary_dim / 2, true);
+        weights->rope_freqs[1] = vector(f, "rope.freqs.1", "", 1, c->rotary_dim / 2, second);
+    }
+}
+
+Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
+    const Config *c = modelfile_config(file);
+    Finder f = {file, c, error, STATUS_OK, -1};
+    *weights = (Weights){0};
+    weights->layers = calloc(c->n_layers, sizeof *weights->layers);
+    if (!weights->layers) return error_set(error, "no memory for %u layers", c->n_layers);
+    weights->token_embedding = matrix(&f, "token_embedding", c->vocab_size, c->dim, true);
+    find_positions(&f, weights);
+    weights->embedding_norm = norm(&f, "embedding_norm", c->dim, false);
+    if (c->final_norm) weights->final_norm = norm(&f, "final_norm", c->dim, true);
+    weights->output = linear(&f, "output", c->vocab_size, c->dim, true);
+    for (f.layer = 0; f.layer < (int)c->n_layers; f.layer++)
+        find_layer(&f, &weights->layers[f.layer]);
+    return f.status;
+}
+
+void weights_free(Weights *weights) {
+    free(weights->layers);
+    weights->layers = NULL;
+}
