@@ -1,0 +1,145 @@
+/* Panels: sizes, packing and reading back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+#include "tensor.h"
+
+static uint32_t hash(uint32_t i) {
+    i ^= i >> 16, i *= 0x7FEB352Du, i ^= i >> 15, i *= 0x846CA68Bu;
+    return i ^ i >> 16;
+}
+
+static float value_at(size_t r, size_t k) {
+    return (float)((int32_t)(hash((uint32_t)(r * 1000 + k)) % 2000) - 1000) / 1024.0f;
+}
+
+static void types_are_found_by_name_and_number(void **state) {
+    (void)state;
+    TensorType type;
+    for (uint32_t t = 0; t < TENSOR_TYPES; t++) {
+        assert_true(tensor_type_by_name(tensor_type_info(t)->name, &type));
+        assert_int_equal(type, t);
+    }
+    assert_null(tensor_type_info(TENSOR_TYPES));
+    assert_false(tensor_type_by_name("q9", &type));
+}
+
+static void sizes_are_those_of_the_format(void **state) {
+    (void)state;
+    static const struct {
+        TensorType type;
+        size_t cols, padded, lines, scales, panel;
+    } cases[] = {{TENSOR_F32, 5, 5, 320, 0, 320},        {TENSOR_F16, 5, 6, 192, 0, 192},
+                 {TENSOR_BF16, 64, 64, 2048, 0, 2048},   {TENSOR_Q8, 32, 32, 512, 64, 576},
+                 {TENSOR_Q8, 96, 96, 1536, 128, 1664},   {TENSOR_Q8_64, 65, 128, 2048, 64, 2112},
+                 {TENSOR_Q4, 33, 64, 512, 64, 576},      {TENSOR_Q4_MIN, 64, 64, 512, 64, 640},
+                 {TENSOR_Q8_MIN, 64, 64, 1024, 64, 1152}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t panel, matrix;
+        assert_int_equal(tensor_padded_cols(cases[i].type, cases[i].cols), cases[i].padded);
+        assert_int_equal(tensor_lines_bytes(cases[i].type, cases[i].cols), cases[i].lines);
+        assert_int_equal(tensor_scales_bytes(cases[i].type, cases[i].cols), cases[i].scales);
+        assert_true(tensor_panel_bytes(cases[i].type, cases[i].cols, &panel));
+        assert_int_equal(panel, cases[i].panel);
+        assert_true(tensor_matrix_bytes(cases[i].type, 17, cases[i].cols, &matrix));
+        assert_int_equal(matrix, 2 * panel);
+    }
+}
+
+static void sizes_that_overflow_are_refused(void **state) {
+    (void)state;
+    size_t bytes;
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
+        assert_false(tensor_panel_bytes((TensorType)t, SIZE_MAX, &bytes));
+        assert_false(tensor_panel_bytes((TensorType)t, SIZE_MAX / 64, &bytes));
+        assert_false(tensor_matrix_bytes((TensorType)t, SIZE_MAX, 1024, &bytes));
+        assert_false(tensor_matrix_bytes((TensorType)t, (size_t)1 << 40, (size_t)1 << 40, &bytes));
+    }
+}
+
+/* 16 rows of `cols` floats in a panel of `type`. */
+static void check_float_type(TensorType type, size_t cols) {
+    float *x = malloc(PANEL_ROWS * cols * sizeof *x), *row = malloc(cols * sizeof *row);
+    size_t bytes;
+    assert_true(tensor_panel_bytes(type, cols, &bytes));
+    uint8_t *panel = aligned_alloc(64, bytes);
+    for (size_t i = 0; i < PANEL_ROWS * cols; i++) x[i] = value_at(i / cols, i % cols);
+    panel_pack_floats(type, cols, x, panel);
+    Matrix w = {type, PANEL_ROWS, cols, bytes, panel};
+    for (size_t r = 0; r < PANEL_ROWS; r++) {
+        matrix_row(&w, r, row);
+        for (size_t k = 0; k < cols; k++) {
+            float v = x[r * cols + k];
+            if (type == TENSOR_F16) v = half_to_float(float_to_half(v));
+            if (type == TENSOR_BF16) v = bfloat_to_float(float_to_bfloat(v));
+            assert_true(row[k] == v);
+        }
+    }
+    free(x);
+    free(row);
+    free(panel);
+}
+
+static void float_rows_come_back_as_rounded_to_their_type(void **state) {
+    (void)state;
+    for (uint32_t t = TENSOR_F32; t <= TENSOR_BF16; t++)
+        for (size_t cols = 1; cols < 40; cols += 3) check_float_type((TensorType)t, cols);
+}
+
+static void check_code_type(TensorType type, size_t cols) {
+    const TensorTypeInfo *info = tensor_type_info(type);
+    size_t padded = tensor_padded_cols(type, cols), groups = padded / info->group, bytes;
+    uint8_t *codes = calloc(PANEL_ROWS, padded);
+    uint16_t *scales = calloc(PANEL_ROWS * groups, sizeof *scales);
+    uint16_t *minima = calloc(PANEL_ROWS * groups, sizeof *minima);
+    float *row = malloc(cols * sizeof *row);
+    for (size_t i = 0; i < PANEL_ROWS * padded; i++)
+        codes[i] = (uint8_t)(hash((uint32_t)i) & (info->line_inputs == 8 ? 15 : 255));
+    for (size_t i = 0; i < PANEL_ROWS * groups; i++) {
+        scales[i] = float_to_half((float)(i + 1) / 64);
+        minima[i] = float_to_half((float)i / 32);
+    }
+    assert_true(tensor_panel_bytes(type, cols, &bytes));
+    uint8_t *panel = aligned_alloc(64, 2 * bytes);
+    panel_pack_codes(type, cols, codes, scales, minima, panel + bytes); /* the second panel */
+    Matrix w = {type, 2 * PANEL_ROWS, cols, bytes, panel};
+    for (size_t r = 0; r < PANEL_ROWS; r++) {
+        matrix_row(&w, PANEL_ROWS + r, row);
+        for (size_t k = 0; k < cols; k++) {
+            size_t g = r * groups + k / info->group;
+            int code = codes[r * padded + k];
+            if (type == TENSOR_Q8 || type == TENSOR_Q8_64) code = (int8_t)code;
+            if (type == TENSOR_Q4) code -= 8;
+            float value = half_to_float(scales[g]) * (float)code;
+            if (info->has_min) value -= half_to_float(minima[g]);
+            assert_true(row[k] == value);
+        }
+    }
+    free(codes);
+    free(scales);
+    free(minima);
+    free(row);
+    free(panel);
+}
+
+static void quantized_rows_come_back_as_scale_times_code(void **state) {
+    (void)state;
+    for (uint32_t t = TENSOR_Q8; t < TENSOR_TYPES; t++)
+        for (size_t cols = 1; cols < 300; cols += 41) check_code_type((TensorType)t, cols);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types_are_found_by_name_and_number),
+        cmocka_unit_test(sizes_are_those_of_the_format),
+        cmocka_unit_test(sizes_that_overflow_are_refused),
+        cmocka_unit_test(float_rows_come_back_as_rounded_to_their_type),
+        cmocka_unit_test(quantized_rows_come_back_as_scale_times_code),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
