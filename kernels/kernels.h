@@ -10,7 +10,8 @@
  *
  * where dot and sum_x are exact integers, and a group's activations are quantized as
  *     x_scale = max|x| / 127,  q = clamp(round_to_even(x * (127 / max|x|)), -127, 127)
- * (all zero when max|x| < 1e-30, so that no scale is denormal). docs/numerics.md has more. */
+ * (all zero when max|x| < 1e-30, so that no scale is denormal; a group that holds an infinity
+ * or a NaN has the scale NaN, which reaches the output). docs/numerics.md has more. */
 #ifndef KERNELS_H
 #define KERNELS_H
 
@@ -23,21 +24,28 @@ typedef struct Product {
     size_t stride; /* floats from one row of out to the next, at least w->rows */
 } Product;
 
-/* The kernels of one instruction set. An input is the activations in the form that `multiply`
- * wants them in; it is private to the kernel set. */
+/* The kernels of one instruction set.
+ *
+ * `multiply` wants its activations in a form that is private to the kernel set and depends on
+ * n_rows, n_inputs and the weights' group (tensor_type_info: 0 for the float types) alone, so
+ * that products of one group size share one packed input. */
 typedef struct Kernels {
     const char *name;
-    /* Bytes of the packed form of x[n_rows][n_inputs]; 0 when multiply reads x itself. */
-    size_t (*input_bytes)(TensorType type, size_t n_rows, size_t n_inputs);
+    /* Panels that multiply handles together: ranges of panels begin at multiples of it. */
+    size_t stripe;
+    /* Working memory of one thread's multiply. */
+    size_t scratch_bytes;
+    /* Bytes of the packed form of x[n_rows][n_inputs], growing with both; 0 when multiply reads
+     * x itself. */
+    size_t (*input_bytes)(size_t group, size_t n_rows, size_t n_inputs);
     /* Packing falls into independent tasks, 0 <= task < pack_tasks. */
-    size_t (*pack_tasks)(TensorType type, size_t n_rows);
-    void (*pack)(TensorType type, const float *x, size_t n_rows, size_t n_inputs, size_t task,
+    size_t (*pack_tasks)(size_t group, size_t n_rows);
+    void (*pack)(size_t group, const float *x, size_t n_rows, size_t n_inputs, size_t task,
                  void *input);
-    /* Panels [begin, end) of the product, for all rows. `input` is the packed form, or x.
-     * scratch: scratch_bytes of it, 64-byte aligned, one a thread. */
+    /* Panels [begin, end) of the product, for all rows. `input` is the packed form, 64-byte
+     * aligned, or x. scratch: scratch_bytes of it, 64-byte aligned, the caller's own. */
     void (*multiply)(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch);
-    size_t scratch_bytes;
 } Kernels;
 
 /* Largest number of rows that one call of matmul takes. */
@@ -46,7 +54,8 @@ enum { MATMUL_MAX_ROWS = 512 };
 /* Working memory of matmul for one model: packed inputs and per-thread scratch. */
 typedef struct MatmulMemory MatmulMemory;
 
-/* For inputs of up to n_rows x n_inputs and n_threads threads; NULL when out of memory. */
+/* For inputs of up to n_rows x n_inputs and n_threads threads (those of a larger team only
+ * wait); NULL when out of memory. One matmul at a time may use it. */
 MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_inputs,
                                 int n_threads);
 void matmul_memory_free(MatmulMemory *memory);

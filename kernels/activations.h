@@ -1,0 +1,111 @@
+/* Activations quantized to 8 bits, in the form that every integer kernel reads.
+ *
+ * The rows of x are cut into blocks of nearly equal size, at most `max_rows` each (what a
+ * kernel's registers hold). A block of R rows is a run of groups, and a group holds
+ *
+ *     float   scale[R]
+ *     int32   offset[R]        -128 * (sum of the row's codes in this group)
+ *     int8    codes[R][group]
+ *
+ * Kernels that multiply unsigned by signed bytes add 128 to signed weights; starting their
+ * sums at `offset` takes it out again. The sum itself, for types with minima, is
+ * offset / -128. The quantizing is the definition of kernels.h, in C that compilers vectorize;
+ * this header is compiled into each kernel file with that file's instructions. */
+#ifndef ACTIVATIONS_H
+#define ACTIVATIONS_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "numeric.h"
+#include "status.h"
+
+static inline size_t block_count(size_t n_rows, size_t max_rows) {
+    return (n_rows + max_rows - 1) / max_rows;
+}
+
+/* First row of block b; with b = blocks, n_rows. */
+static inline size_t block_start(size_t n_rows, size_t blocks, size_t b) {
+    return b * n_rows / blocks;
+}
+
+/* Bytes of one row's part of a group. */
+static inline size_t activation_bytes(size_t group) {
+    return sizeof(float) + sizeof(int32_t) + group;
+}
+
+static inline size_t activation_groups(size_t group, size_t n_inputs) {
+    return (n_inputs + group - 1) / group;
+}
+
+/* Quantizes x[group]; returns the scale. */
+static inline __attribute__((always_inline)) float quantize_group(const float *x, size_t group,
+                                                                  int8_t *restrict codes,
+                                                                  int32_t *restrict offset) {
+    /* The largest magnitude by its bits: integers, so that NaN does not escape. */
+    uint32_t largest = 0;
+    for (size_t i = 0; i < group; i++) {
+        uint32_t magnitude = float_bits(x[i]) & 0x7FFFFFFFu;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    float max = float_from_bits(largest);
+    if (!(max >= 1e-30f) || largest >= 0x7F800000u) {
+        memset(codes, 0, group);
+        *offset = 0;
+        return largest >= 0x7F800000u ? NAN : 0.0f;
+    }
+    float inverse = 127.0f / max;
+    int32_t sum = 0;
+    for (size_t i = 0; i < group; i++) {
+        float v = x[i] * inverse;
+        v = v > 127.0f ? 127.0f : v;
+        v = v < -127.0f ? -127.0f : v;
+        /* Adding 1.5 * 2^23 rounds to nearest even and leaves the code in the low byte. */
+        int32_t code = (int32_t)(float_bits(v + 12582912.0f) - float_bits(12582912.0f));
+        codes[i] = (int8_t)code;
+        sum += code;
+    }
+    *offset = -128 * sum;
+    return max / 127.0f;
+}
+
+static inline __attribute__((always_inline)) void quantize_row(size_t group, const float *x,
+                                                               size_t n_inputs, size_t row,
+                                                               size_t rows,
+                                                               uint8_t *restrict block) {
+    size_t stride = rows * activation_bytes(group), first = 0;
+    for (; first < n_inputs; first += group, block += stride) {
+        int32_t *offset = (int32_t *)(block + rows * sizeof(float)) + row;
+        int8_t *codes = (int8_t *)(block + rows * 8 + row * group);
+        float *scale = (float *)block + row;
+        if (first + group <= n_inputs) {
+            *scale = quantize_group(x + first, group, codes, offset);
+        } else {
+            float last[64] = {0};
+            memcpy(last, x + first, (n_inputs - first) * sizeof *x);
+            *scale = quantize_group(last, group, codes, offset);
+        }
+    }
+}
+
+/* Packs one row of x[n_rows][n_inputs] into `input`, the run of all blocks. */
+static inline void pack_activation_row(size_t group, const float *x, size_t n_rows, size_t n_inputs,
+                                       size_t row, size_t max_rows, void *input) {
+    size_t blocks = block_count(n_rows, max_rows);
+    size_t b = row * blocks / n_rows;
+    while (block_start(n_rows, blocks, b + 1) <= row) b++;
+    while (block_start(n_rows, blocks, b) > row) b--;
+    size_t start = block_start(n_rows, blocks, b),
+           rows = block_start(n_rows, blocks, b + 1) - start;
+    size_t row_bytes = activation_groups(group, n_inputs) * activation_bytes(group);
+    uint8_t *block = (uint8_t *)input + start * row_bytes;
+    if (group == 32) {
+        quantize_row(32, x + row * n_inputs, n_inputs, row - start, rows, block);
+    } else {
+        quantize_row(64, x + row * n_inputs, n_inputs, row - start, rows, block);
+    }
+}
+
+#endif
