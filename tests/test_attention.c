@@ -1,0 +1,293 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <omp.h>
+
+#include "attention.h"
+#include "numeric.h"
+
+static const AttentionKernel *const kernels[] = {
+    &attention_reference,
+#if defined(__x86_64__)
+    &attention_avx2,
+    &attention_avx512,
+#elif defined(__aarch64__)
+    &attention_neon,
+#endif
+};
+
+static size_t n_kernels(void) {
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 1;
+    if (!__builtin_cpu_supports("avx512dq")) return 2;
+#endif
+    return sizeof kernels / sizeof *kernels;
+}
+
+static float noise(uint32_t seed) {
+    seed = (seed ^ 61) ^ (seed >> 16);
+    seed *= 9;
+    seed ^= seed >> 4;
+    seed *= 0x27d4eb2d;
+    seed ^= seed >> 15;
+    return (float)(seed >> 8) * 0x1p-23f - 1.0f;
+}
+
+/* One attention problem: a sequence of n positions, queries for the last n_rows of them. */
+typedef struct Problem {
+    AttentionParams params;
+    KvType type;
+    size_t n, n_rows;
+    KvCache *cache;
+    float *q, *k, *v;
+} Problem;
+
+static Problem problem_new(AttentionParams params, KvType type, size_t n, size_t n_rows) {
+    Problem p = {.params = params, .type = type, .n = n, .n_rows = n_rows};
+    KvShape shape = {1, params.n_kv_heads, params.head_dim, type};
+    Error error;
+    size_t kv_dim = params.n_kv_heads * params.head_dim, q_dim = params.n_heads * params.head_dim;
+    assert_int_equal(kvcache_new(&p.cache, &shape, 1, 0, &error), STATUS_OK);
+    kvcache_reset(p.cache, 0, 0);
+    assert_int_equal(kvcache_reserve(p.cache, 0, n, &error), STATUS_OK);
+    p.k = malloc(n * kv_dim * sizeof(float));
+    p.v = malloc(n * kv_dim * sizeof(float));
+    p.q = malloc(n_rows * q_dim * sizeof(float));
+    for (size_t i = 0; i < n * kv_dim; i++) {
+        p.k[i] = noise((uint32_t)i * 2 + 1) * 2;
+        p.v[i] = noise((uint32_t)i * 2 + 77777);
+        if (type == KV_F16) {
+            p.k[i] = half_to_float(float_to_half(p.k[i]));
+            p.v[i] = half_to_float(float_to_half(p.v[i]));
+        }
+    }
+    for (size_t i = 0; i < n_rows * q_dim; i++) p.q[i] = noise((uint32_t)i * 2 + 999) * 2;
+    for (size_t i = 0; i < n; i++)
+        kvcache_store(p.cache, 0, (int32_t)i, 0, p.k + i * kv_dim, p.v + i * kv_dim);
+    kvcache_commit(p.cache, 0, n);
+    return p;
+}
+
+static void problem_free(Problem *p) {
+    kvcache_free(p->cache);
+    free(p->q);
+    free(p->k);
+    free(p->v);
+}
+
+/* The textbook's softmax(q k / sqrt(d)) v, in double. */
+static double oracle(const Problem *p, size_t row, size_t head, size_t d) {
+    const AttentionParams *a = &p->params;
+    size_t position = p->n - p->n_rows + row, low = 0, dim = a->head_dim;
+    size_t kv_head = head / (a->n_heads / a->n_kv_heads), kv_dim = a->n_kv_heads * dim;
+    if (a->window && position + 1 > a->window) low = position + 1 - a->window;
+    double top = -INFINITY, sum = 0, out = 0, *scores = malloc((position + 1) * sizeof *scores);
+    for (size_t i = low; i <= position; i++) {
+        double s = 0;
+        for (size_t e = 0; e < dim; e++)
+            s += (double)p->q[(row * a->n_heads + head) * dim + e] *
+                 p->k[i * kv_dim + kv_head * dim + e];
+        s *= a->scale;
+        if (a->softcap > 0) s = a->softcap * tanh(s / a->softcap);
+        if (a->alibi_slopes) s -= a->alibi_slopes[head] * (double)(position - i);
+        scores[i] = s;
+        if (s > top) top = s;
+    }
+    if (a->sinks && a->sinks[head] > top) top = a->sinks[head];
+    for (size_t i = low; i <= position; i++) {
+        double w = exp(scores[i] - top);
+        sum += w;
+        out += w * p->v[i * kv_dim + kv_head * dim + d];
+    }
+    if (a->sinks) sum += exp(a->sinks[head] - top);
+    free(scores);
+    return out / sum;
+}
+
+/* Runs the rows first ... first + n - 1 of the problem with the kernel and threads. */
+static void run(const Problem *p, const AttentionKernel *kernel, int threads, size_t first,
+                size_t n, float *out) {
+    size_t q_dim = p->params.n_heads * p->params.head_dim;
+    AttentionMemory *memory = attention_memory_new(p->params.head_dim, threads);
+    AttentionRow *rows = malloc(n * sizeof *rows);
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (AttentionRow){0, (int32_t)(p->n - p->n_rows + first + i)};
+#pragma omp parallel num_threads(threads)
+    attention_forward(kernel, memory, &p->params, p->cache, rows, n, p->q + first * q_dim,
+                      out + first * q_dim, NULL);
+    free(rows);
+    attention_memory_free(memory);
+}
+
+static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0.015625f};
+static const float sinks[] = {0.5f, 3.0f, -2.0f, 1.0f, 0.0f, 8.0f};
+
+static const struct {
+    AttentionParams params;
+    KvType type;
+    size_t n, n_rows;
+} cases[] = {
+    {{.n_heads = 6, .n_kv_heads = 6, .head_dim = 8, .scale = 0.35f}, KV_F32, 1, 1},
+    {{.n_heads = 6, .n_kv_heads = 6, .head_dim = 16, .scale = 0.25f}, KV_F32, 70, 70},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 20, .scale = 0.3f}, KV_F16, 200, 131},
+    {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 5, .scale = 0.5f}, KV_F16, 150, 40},
+    {{.n_heads = 6, .n_kv_heads = 3, .head_dim = 64, .scale = 0.3f, .window = 17}, KV_F32, 170, 99},
+    {{.n_heads = 6, .n_kv_heads = 3, .head_dim = 64, .scale = 0.3f, .window = 1}, KV_F32, 90, 90},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 48, .scale = 0.9f, .softcap = 3}, KV_F16, 99, 99},
+    {{.n_heads = 6, .n_kv_heads = 6, .head_dim = 24, .scale = 0.3f, .alibi_slopes = slopes},
+     KV_F32,
+     140,
+     77},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 32, .scale = 0.4f, .sinks = sinks},
+     KV_F32,
+     80,
+     80},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 16, .scale = 0.4f}, KV_F16, 2500, 3},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 16, .scale = 0.4f, .window = 1300},
+     KV_F16,
+     2500,
+     80},
+    {{.n_heads = 71, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_F32, 66, 9},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+static void attention_is_the_textbook_formula(void **state) {
+    (void)state;
+    for (size_t c = 0; c < N_CASES; c++) {
+        Problem p = problem_new(cases[c].params, cases[c].type, cases[c].n, cases[c].n_rows);
+        size_t width = p.params.n_heads * p.params.head_dim;
+        float *out = malloc(p.n_rows * width * sizeof *out);
+        double worst = 0;
+        run(&p, &attention_reference, 1, 0, p.n_rows, out);
+        for (size_t i = 0; i < p.n_rows * width; i += 7) {
+            size_t row = i / width, head = i % width / p.params.head_dim;
+            double d = fabs(out[i] - oracle(&p, row, head, i % p.params.head_dim));
+            if (d > worst) worst = d;
+        }
+        if (worst > 5e-6) fail_msg("case %zu: off by %g", c, worst);
+        free(out);
+        problem_free(&p);
+    }
+}
+
+static void the_bits_are_the_same_on_any_kernel_threads_and_chunks(void **state) {
+    (void)state;
+    static const int threads[] = {1, 2, 3, 5};
+    static const size_t chunks[] = {1, 7, 512};
+    for (size_t c = 0; c < N_CASES; c++) {
+        Problem p = problem_new(cases[c].params, cases[c].type, cases[c].n, cases[c].n_rows);
+        size_t bytes = p.n_rows * p.params.n_heads * p.params.head_dim * sizeof(float);
+        float *want = malloc(bytes), *got = malloc(bytes);
+        run(&p, &attention_reference, 1, 0, p.n_rows, want);
+        for (size_t k = 0; k < n_kernels(); k++) {
+            for (size_t t = 0; t < 4; t++) {
+                for (size_t s = 0; s < 3; s++) {
+                    memset(got, 0xFF, bytes);
+                    for (size_t first = 0; first < p.n_rows; first += chunks[s]) {
+                        size_t n = p.n_rows - first < chunks[s] ? p.n_rows - first : chunks[s];
+                        run(&p, kernels[k], threads[t], first, n, got);
+                    }
+                    if (memcmp(want, got, bytes) != 0)
+                        fail_msg("case %zu, kernel %zu, %d threads, chunks of %zu", c, k,
+                                 threads[t], chunks[s]);
+                    if (k == 0 && t > 0) break; /* the plain build is slow: once is enough */
+                }
+            }
+        }
+        free(want);
+        free(got);
+        problem_free(&p);
+    }
+}
+
+/* Garbage where masked positions lie must not reach anybody: not even as a NaN times zero. */
+static void a_masked_position_contributes_exactly_nothing(void **state) {
+    (void)state;
+    AttentionParams params = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .scale = 0.3f};
+    params.window = 20;
+    Problem p = problem_new(params, KV_F32, 100, 100);
+    size_t width = 64, bytes = 60 * width * sizeof(float);
+    float *want = malloc(bytes), *got = malloc(bytes), nan[32];
+    for (size_t i = 0; i < 32; i++) nan[i] = NAN;
+    p.n_rows = 100;
+    for (size_t k = 0; k < n_kernels(); k++) {
+        Problem part = p;
+        AttentionMemory *memory = attention_memory_new(params.head_dim, 1);
+        AttentionRow rows[20];
+        for (int32_t i = 0; i < 20; i++) rows[i] = (AttentionRow){0, 40 + i};
+        const float *q = part.q + 40 * width;
+        attention_forward(kernels[k], memory, &params, p.cache, rows, 20, q, want, NULL);
+        float saved_k[100][32], saved_v[100][32];
+        for (size_t i = 0; i < 100; i++) {
+            memcpy(saved_k[i], p.k + i * 32, sizeof saved_k[i]);
+            memcpy(saved_v[i], p.v + i * 32, sizeof saved_v[i]);
+            if (i < 21 || i > 59) kvcache_store(p.cache, 0, (int32_t)i, 0, nan, nan);
+        }
+        attention_forward(kernels[k], memory, &params, p.cache, rows, 20, q, got, NULL);
+        assert_memory_equal(want, got, 20 * width * sizeof(float));
+        for (size_t i = 0; i < 100; i++)
+            kvcache_store(p.cache, 0, (int32_t)i, 0, saved_k[i], saved_v[i]);
+        attention_memory_free(memory);
+    }
+    free(want);
+    free(got);
+    problem_free(&p);
+}
+
+typedef struct Seen {
+    double sums[100];
+    int32_t first[100];
+    size_t n[100];
+} Seen;
+
+static void see(void *context, size_t layer, size_t row, size_t head, int32_t first,
+                const float *weights, size_t n) {
+    Seen *seen = context;
+    (void)layer;
+    if (head != 3) return;
+    seen->sums[row] = 0;
+    for (size_t i = 0; i < n; i++) seen->sums[row] += weights[i];
+    seen->first[row] = first;
+    seen->n[row] = n;
+}
+
+static void a_sink_sees_rows_that_sum_to_one_and_nothing_of_the_future(void **state) {
+    (void)state;
+    AttentionParams params = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .scale = 0.3f};
+    params.window = 30;
+    Problem p = problem_new(params, KV_F16, 100, 100);
+    float *plain = malloc(100 * 64 * sizeof *plain), *watched = malloc(100 * 64 * sizeof *watched);
+    Seen seen;
+    AttentionSink sink = {see, &seen};
+    AttentionMemory *memory = attention_memory_new(params.head_dim, 1);
+    AttentionRow rows[100];
+    for (int32_t i = 0; i < 100; i++) rows[i] = (AttentionRow){0, i};
+    attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, plain, NULL);
+    attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, watched,
+                      &sink);
+    assert_memory_equal(plain, watched, 100 * 64 * sizeof *plain);
+    for (int i = 0; i < 100; i++) {
+        assert_true(fabs(seen.sums[i] - 1) < 1e-5);
+        assert_int_equal(seen.first[i] + (int)seen.n[i] - 1, i);
+        assert_int_equal(seen.n[i], i < 30 ? i + 1 : 30);
+    }
+    attention_memory_free(memory);
+    free(plain);
+    free(watched);
+    problem_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_is_the_textbook_formula),
+        cmocka_unit_test(the_bits_are_the_same_on_any_kernel_threads_and_chunks),
+        cmocka_unit_test(a_masked_position_contributes_exactly_nothing),
+        cmocka_unit_test(a_sink_sees_rows_that_sum_to_one_and_nothing_of_the_future),
+    };
+    return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
+}

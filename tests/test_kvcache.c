@@ -1,0 +1,165 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "kvcache.h"
+#include "numeric.h"
+
+enum { LAYERS = 2, KV_HEADS = 3, HEAD_DIM = 5, WIDTH = KV_HEADS * HEAD_DIM };
+
+static const KvShape shape = {LAYERS, KV_HEADS, HEAD_DIM, KV_F32};
+
+/* What position p of layer l stores: distinct everywhere. */
+static float key_of(int32_t token, size_t layer, size_t i) {
+    return (float)(token * 1000 + (int)layer * 100 + (int)i);
+}
+
+static void append(KvCache *cache, int32_t id, int32_t token) {
+    Error error;
+    float k[WIDTH], v[WIDTH];
+    assert_int_equal(kvcache_reserve(cache, id, 1, &error), STATUS_OK);
+    for (size_t l = 0; l < LAYERS; l++) {
+        for (size_t i = 0; i < WIDTH; i++) k[i] = key_of(token, l, i), v[i] = -k[i];
+        kvcache_store(cache, id, kvcache_next(cache, id), l, k, v);
+    }
+    kvcache_commit(cache, id, 1);
+}
+
+static void assert_holds(const KvCache *cache, int32_t id, int32_t position, int32_t token) {
+    size_t index = (size_t)(position - kvcache_start(cache, id)), slot = index % KV_PAGE;
+    for (size_t l = 0; l < LAYERS; l++) {
+        for (size_t head = 0; head < KV_HEADS; head++) {
+            const float *k = kvcache_keys(cache, id, index / KV_PAGE, l, head);
+            const float *v = kvcache_values(cache, id, index / KV_PAGE, l, head);
+            for (size_t d = 0; d < HEAD_DIM; d++) {
+                float want = key_of(token, l, head * HEAD_DIM + d);
+                assert_true(k[d * KV_PAGE + slot] == want);
+                assert_true(v[slot * HEAD_DIM + d] == -want);
+            }
+        }
+    }
+}
+
+static KvCache *cache_of(size_t sequences, size_t pages) {
+    KvCache *cache;
+    Error error;
+    size_t bytes = pages * kvcache_page_bytes(&shape);
+    assert_int_equal(kvcache_new(&cache, &shape, sequences, bytes, &error), STATUS_OK);
+    return cache;
+}
+
+static void what_is_stored_is_read_back_from_any_start(void **state) {
+    (void)state;
+    KvCache *cache = cache_of(2, 0);
+    kvcache_reset(cache, 0, 0);
+    kvcache_reset(cache, 1, 100000);
+    for (int32_t i = 0; i < 200; i++) append(cache, 0, i), append(cache, 1, i + 500);
+    for (int32_t i = 0; i < 200; i++) {
+        assert_holds(cache, 0, i, i);
+        assert_holds(cache, 1, 100000 + i, i + 500);
+    }
+    assert_int_equal(kvcache_pages_used(cache), 8);
+    kvcache_free(cache);
+}
+
+static void float16_rounds_to_nearest_even(void **state) {
+    (void)state;
+    KvShape half = {1, 1, 2, KV_F16};
+    KvCache *cache;
+    Error error;
+    assert_int_equal(kvcache_new(&cache, &half, 1, 0, &error), STATUS_OK);
+    kvcache_reset(cache, 0, 0);
+    assert_int_equal(kvcache_reserve(cache, 0, 1, &error), STATUS_OK);
+    float k[2] = {1.0f + 0x1p-11f, 1e6f}, v[2] = {1.0f + 3 * 0x1p-11f, -1e6f};
+    kvcache_store(cache, 0, 0, 0, k, v);
+    const uint16_t *keys = kvcache_keys(cache, 0, 0, 0, 0);
+    const uint16_t *values = kvcache_values(cache, 0, 0, 0, 0);
+    assert_true(half_to_float(keys[0]) == 1.0f);
+    assert_true(half_to_float(values[0]) == 1.0f + 0x1p-9f);
+    assert_true(half_to_float(keys[KV_PAGE]) == 65504.0f); /* saturates, never infinite */
+    assert_true(half_to_float(values[1]) == -65504.0f);
+    kvcache_free(cache);
+}
+
+static void a_fork_shares_pages_until_it_diverges(void **state) {
+    (void)state;
+    KvCache *cache = cache_of(2, 0);
+    Error error;
+    kvcache_reset(cache, 0, 0);
+    for (int32_t i = 0; i < 100; i++) append(cache, 0, i);
+    assert_int_equal(kvcache_fork(cache, 0, 90, 1, &error), STATUS_OK);
+    assert_int_equal(kvcache_pages_used(cache), 2);
+    append(cache, 1, 7000);
+    assert_int_equal(kvcache_pages_used(cache), 3); /* only the torn page was copied */
+    for (int32_t i = 0; i < 100; i++) assert_holds(cache, 0, i, i);
+    for (int32_t i = 0; i < 90; i++) assert_holds(cache, 1, i, i);
+    assert_holds(cache, 1, 90, 7000);
+    kvcache_reset(cache, 0, 0); /* the other keeps what it shares */
+    for (int32_t i = 0; i < 90; i++) assert_holds(cache, 1, i, i);
+    kvcache_reset(cache, 1, 0);
+    assert_int_equal(kvcache_pages_used(cache), 0);
+    kvcache_free(cache);
+}
+
+static void writing_after_a_fork_never_reaches_the_other_reader(void **state) {
+    (void)state;
+    KvCache *cache = cache_of(2, 0);
+    Error error;
+    kvcache_reset(cache, 0, 0);
+    for (int32_t i = 0; i < 70; i++) append(cache, 0, i);
+    assert_int_equal(kvcache_fork(cache, 0, 70, 1, &error), STATUS_OK);
+    append(cache, 0, 4000); /* the one that was forked from writes first */
+    append(cache, 1, 5000);
+    assert_holds(cache, 0, 70, 4000);
+    assert_holds(cache, 1, 70, 5000);
+    kvcache_free(cache);
+}
+
+static void truncation_forgets_and_gives_pages_back(void **state) {
+    (void)state;
+    KvCache *cache = cache_of(1, 0);
+    kvcache_reset(cache, 0, 0);
+    for (int32_t i = 0; i < 200; i++) append(cache, 0, i);
+    kvcache_truncate(cache, 0, 65);
+    assert_int_equal(kvcache_next(cache, 0), 65);
+    assert_int_equal(kvcache_pages_used(cache), 2);
+    append(cache, 0, 9999);
+    assert_holds(cache, 0, 64, 64);
+    assert_holds(cache, 0, 65, 9999);
+    kvcache_truncate(cache, 0, 0);
+    assert_int_equal(kvcache_pages_used(cache), 0);
+    kvcache_free(cache);
+}
+
+static void a_full_cache_refuses_and_stays_as_it_was(void **state) {
+    (void)state;
+    KvCache *cache = cache_of(2, 3);
+    Error error;
+    kvcache_reset(cache, 0, 0);
+    for (int32_t i = 0; i < 64; i++) append(cache, 0, i);
+    assert_int_equal(kvcache_reserve(cache, 0, 4 * KV_PAGE, &error), STATUS_FAILED);
+    assert_non_null(strstr(error.text, "KV cache is full"));
+    assert_int_equal(kvcache_pages_used(cache), 1);
+    assert_int_equal(kvcache_next(cache, 0), 64);
+    assert_int_equal(kvcache_reserve(cache, 0, 2 * KV_PAGE, &error), STATUS_OK);
+    assert_int_equal(kvcache_pages_free(cache), 0);
+    kvcache_truncate(cache, 0, 64); /* gives back what was reserved */
+    assert_int_equal(kvcache_pages_free(cache), 2);
+    kvcache_free(cache);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_stored_is_read_back_from_any_start),
+        cmocka_unit_test(float16_rounds_to_nearest_even),
+        cmocka_unit_test(a_fork_shares_pages_until_it_diverges),
+        cmocka_unit_test(writing_after_a_fork_never_reaches_the_other_reader),
+        cmocka_unit_test(truncation_forgets_and_gives_pages_back),
+        cmocka_unit_test(a_full_cache_refuses_and_stays_as_it_was),
+    };
+    return cmocka_run_group_tests_name("kvcache", tests, NULL, NULL);
+}
