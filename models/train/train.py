@@ -1,0 +1,194 @@
+"""Trains a model of model.py on packed tokens; stops, resumes and decays by clock or by steps.
+
+    python train.py DATA OUT --until 04:05 --decay-minutes 30 --long-minutes 20
+    python train.py DATA OUT --steps 2000 --decay-steps 600 --long-steps 300
+
+The learning rate warms up, stays, and falls linearly to zero at the known end. The last
+part runs on rows of 1,024 tokens instead of 512. Master weights, optimizer and the loss are
+float32; the matrix products of the forward and backward pass run in bfloat16. Matrices
+are trained by Muon, embeddings and norms by AdamW. OUT/last.pt is the checkpoint: the same
+command goes on from it.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import time
+
+import numpy
+import torch
+import torch.nn.functional as F
+
+from model import Llama, Shape
+
+
+class Rows:
+    """Rows of n + 1 tokens, each starting at a document; documents are read once, in order."""
+
+    def __init__(self, tokens, seed, headless=0.1):
+        self.tokens = tokens
+        self.starts = numpy.flatnonzero(tokens == 0)
+        self.at = 0
+        self.headless = headless  # share of rows without the leading token, as some prompts
+        self.rng = numpy.random.default_rng(seed)
+
+    def take(self, n):
+        start = self.starts[self.at % len(self.starts)]
+        if start + n + 1 > len(self.tokens):
+            self.at, start = 0, 0
+        row = self.tokens[start : start + n + 1]
+        # The cut document at the end of the row is read again by the next row.
+        self.at = int(numpy.searchsorted(self.starts, start + n + 1)) - 1
+        if self.starts[self.at] <= start:
+            self.at += 1
+        if self.rng.random() < self.headless:
+            start += 1
+            row = self.tokens[start : start + n + 1]
+        return row
+
+    def batch(self, rows, n):
+        return torch.from_numpy(
+            numpy.stack([self.take(n) for _ in range(rows)]).astype(numpy.int64)
+        )
+
+
+def loss_of(model, ids, bf16=True):
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        logits = model(ids[:, :-1])
+    return F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+
+
+@torch.no_grad()
+def heldout_loss(model, tokens, n=512, rows=48, bf16=True):
+    data = Rows(tokens, 0, headless=0.0)
+    total = [loss_of(model, data.batch(8, n), bf16).item() for _ in range(rows // 8)]
+    return sum(total) / len(total)
+
+
+def clock(text):
+    """The next HH:MM of this machine's clock, in seconds since the epoch."""
+    now = time.time()
+    t = time.localtime(now)
+    hour, minute = map(int, text.split(":"))
+    at = time.mktime((t.tm_year, t.tm_mon, t.tm_mday, hour, minute, 0, 0, 0, -1))
+    return at if at > now - 12 * 3600 else at + 24 * 3600
+
+
+def save(path, **state):
+    torch.save(state, str(path) + ".new")
+    os.replace(str(path) + ".new", path)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("data"), p.add_argument("out")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--rows", type=int, default=12)
+    p.add_argument("--lr", type=float, default=3e-3)
+    p.add_argument("--warmup", type=int, default=60)
+    p.add_argument("--until"), p.add_argument("--decay-minutes", type=float, default=30)
+    p.add_argument("--long-minutes", type=float, default=15)
+    p.add_argument("--steps", type=int), p.add_argument("--decay-steps", type=int, default=0)
+    p.add_argument("--long-steps", type=int, default=0)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--save-minutes", type=float, default=4)
+    p.add_argument("--compile", action="store_true")
+    p.add_argument("--shape", default="{}", help="JSON of the fields of Shape that differ")
+    args = p.parse_args()
+
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    shape = Shape(**json.loads(args.shape))
+    out = pathlib.Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "train.pid").write_text(f"{os.getpid()}\n")
+    data = Rows(numpy.load(pathlib.Path(args.data) / "train.npy"), args.seed)
+    heldout = numpy.load(pathlib.Path(args.data) / "heldout.npy")
+    model = Llama(shape)
+    matrices = [t for n, t in model.named_parameters() if t.dim() == 2 and "embed" not in n]
+    others = [t for n, t in model.named_parameters() if t.dim() != 2 or "embed" in n]
+    optimizers = [
+        torch.optim.Muon(matrices, lr=args.lr, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=args.lr, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+    step, seen, seconds = 0, 0, 0.0
+    if (out / "last.pt").exists():
+        state = torch.load(out / "last.pt", weights_only=False)
+        model.load_state_dict(state["model"])
+        for opt, s in zip(optimizers, state["optimizers"]):
+            opt.load_state_dict(s)
+        step, seen, seconds, data.at = (state[k] for k in ("step", "seen", "seconds", "at"))
+        data.rng = state["rng"]
+    forward = torch.compile(model, dynamic=False) if args.compile else model
+    until = clock(args.until) if args.until else None
+    log = open(out / "log.txt", "a", buffering=1)
+    print(
+        json.dumps(vars(args)),
+        dataclasses.asdict(shape),
+        sum(t.numel() for t in model.parameters()),
+        file=log,
+    )
+    saved, mean, began, was_seen = time.time(), None, time.time(), seen
+
+    def keep():
+        save(
+            out / "last.pt",
+            model=model.state_dict(),
+            shape=dataclasses.asdict(shape),
+            optimizers=[o.state_dict() for o in optimizers],
+            step=step,
+            seen=seen,
+            at=data.at,
+            seconds=seconds + time.time() - began,
+            rng=data.rng,
+        )
+
+    while True:
+        now = time.time()
+        if until:
+            left, decay, long = (until - now) / 60, args.decay_minutes, args.long_minutes
+        else:
+            left, decay, long = args.steps - step, args.decay_steps, args.long_steps
+        if left <= 0:
+            break
+        n = 1024 if left <= long else 512
+        rate = (
+            args.lr * min(1.0, (step + 1) / args.warmup) * (min(1.0, left / decay) if decay else 1)
+        )
+        for opt in optimizers:
+            for group in opt.param_groups:
+                group["lr"] = rate
+        loss = loss_of(forward, data.batch(args.rows * 512 // n, n))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for opt in optimizers:
+            opt.step()
+            opt.zero_grad(set_to_none=True)
+        step, seen = step + 1, seen + args.rows * 512
+        mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
+        if not math.isfinite(mean):
+            raise SystemExit(f"step {step}: the loss is not finite")
+        if step % 20 == 0:
+            print(
+                f"step {step} tokens {seen} loss {mean:.4f} lr {rate:.5f} row {n} "
+                f"tokens/s {(seen - was_seen) / (time.time() - began):.0f}",
+                file=log,
+            )
+        if time.time() - saved > args.save_minutes * 60:
+            keep()
+            saved = time.time()
+            print(f"step {step} held-out loss {heldout_loss(model, heldout):.4f}", file=log)
+    keep()
+    final = heldout_loss(model, heldout, rows=96, bf16=False)
+    print(
+        f"done: step {step} tokens {seen} hours {(seconds + time.time() - began) / 3600:.2f} "
+        f"held-out loss {final:.4f} perplexity {math.exp(final):.3f}",
+        file=log,
+    )
+
+
+if __name__ == "__main__":
+    main()
