@@ -1,0 +1,384 @@
+#include "engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* RETAINED sequences outlive their tasks, for the prefixes they hold. */
+enum { DEFAULT_TASKS = 64, RETAINED = 8 };
+
+/* Tokens of a finished task whose pages may still serve. */
+typedef struct Retained {
+    int32_t *tokens;
+    size_t n;
+    int32_t sequence;
+    size_t last_use;
+} Retained;
+
+struct Engine {
+    Model *model;
+    KvCache *cache;
+    size_t max_tasks;
+    EngineTask **running; /* in the order of their age */
+    size_t n_running;
+    EngineTask **waiting; /* likewise; a growing array, front at `first_waiting` */
+    size_t first_waiting, n_waiting, waiting_capacity;
+    int32_t *free_sequences;
+    size_t n_free;
+    Retained retained[RETAINED];
+    size_t n_retained;
+    Row *rows;
+    EngineTask **row_tasks; /* whose logits come k-th */
+    float *logits;
+    size_t logits_rows;
+    size_t clock;
+    EngineStats stats;
+};
+
+Status engine_new(Engine **out, Model *model, const EngineOptions *options, Error *error) {
+    Engine *e = calloc(1, sizeof *e);
+    if (!e) return error_set(error, "no memory for a batch");
+    size_t max_rows = model_max_rows(model);
+    e->model = model;
+    e->max_tasks = options->max_tasks ? options->max_tasks : DEFAULT_TASKS;
+    if (e->max_tasks > max_rows) e->max_tasks = max_rows;
+    size_t n_sequences = e->max_tasks + RETAINED;
+    KvShape shape = model_kv_shape(model, options->kv_type);
+    size_t vocab = model_config(model)->vocab_size;
+    e->running = calloc(e->max_tasks, sizeof *e->running);
+    e->free_sequences = calloc(n_sequences, sizeof *e->free_sequences);
+    e->rows = calloc(max_rows, sizeof *e->rows);
+    e->row_tasks = calloc(max_rows, sizeof(EngineTask *));
+    e->logits = malloc(e->max_tasks * vocab * sizeof *e->logits);
+    if (!e->running || !e->free_sequences || !e->rows || !e->row_tasks || !e->logits) {
+        engine_free(e);
+        return error_set(error, "no memory for a batch of %zu texts", e->max_tasks);
+    }
+    for (size_t i = 0; i < n_sequences; i++)
+        e->free_sequences[e->n_free++] = (int32_t)(n_sequences - 1 - i);
+    if (kvcache_new(&e->cache, &shape, n_sequences, options->max_bytes, error) != STATUS_OK) {
+        engine_free(e);
+        return STATUS_FAILED;
+    }
+    *out = e;
+    return STATUS_OK;
+}
+
+void engine_free(Engine *e) {
+    if (!e) return;
+    for (size_t i = 0; i < e->n_retained; i++) free(e->retained[i].tokens);
+    kvcache_free(e->cache);
+    free(e->running);
+    free(e->waiting);
+    free(e->free_sequences);
+    free(e->rows);
+    free(e->row_tasks);
+    free(e->logits);
+    free(e);
+}
+
+size_t engine_pending(const Engine *e) {
+    return e->n_running + e->n_waiting;
+}
+size_t engine_waiting(const Engine *e) {
+    return e->n_waiting;
+}
+EngineStats engine_stats(const Engine *e) {
+    return e->stats;
+}
+const KvCache *engine_cache(const Engine *e) {
+    return e->cache;
+}
+
+bool engine_task_append(EngineTask *task, int32_t token) {
+    if (task->n_tokens == task->capacity) {
+        size_t capacity = task->capacity * 2 + 64;
+        int32_t *tokens = realloc(task->tokens, capacity * sizeof *tokens);
+        if (!tokens) return false;
+        task->tokens = tokens;
+        task->capacity = capacity;
+    }
+    task->tokens[task->n_tokens++] = token;
+    return true;
+}
+
+/* ---- The queue of those that wait ------------------------------------------------------- */
+
+static bool make_room(Engine *e) {
+    if (e->first_waiting > 0 && e->n_waiting == 0) e->first_waiting = e->waiting_capacity / 2;
+    if (e->first_waiting + e->n_waiting < e->waiting_capacity && e->first_waiting > 0) return true;
+    /* Room at both ends: tasks that were set aside come back to the front. */
+    size_t capacity = e->n_waiting * 2 + e->max_tasks * 2 + 16, first = capacity / 4 + 1;
+    EngineTask **waiting = calloc(capacity, sizeof(EngineTask *));
+    if (!waiting) return false;
+    if (e->n_waiting)
+        memcpy(waiting + first, e->waiting + e->first_waiting, e->n_waiting * sizeof *waiting);
+    free(e->waiting);
+    e->waiting = waiting;
+    e->first_waiting = first;
+    e->waiting_capacity = capacity;
+    return true;
+}
+
+Status engine_submit(Engine *e, EngineTask *task, Error *error) {
+    if (task->n_tokens == 0) return error_set(error, "an empty prompt");
+    if (task->n_tokens > model_context(e->model))
+        return error_set(error, "the prompt's %zu tokens do not fit the context of %u",
+                         task->n_tokens, model_context(e->model));
+    if (!make_room(e)) return error_set(error, "no memory for a waiting text");
+    task->following = NULL;
+    task->n_computed = 0;
+    task->age = e->clock++;
+    task->sequence = -1;
+    e->waiting[e->first_waiting + e->n_waiting++] = task;
+    return STATUS_OK;
+}
+
+/* ---- Prefixes that are computed already, or soon will be -------------------------------- */
+
+static size_t common_prefix(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b) {
+    size_t n = n_a < n_b ? n_a : n_b, i = 0;
+    while (i < n && a[i] == b[i]) i++;
+    return i;
+}
+
+static void drop_retained(Engine *e, size_t i) {
+    kvcache_reset(e->cache, e->retained[i].sequence, 0);
+    e->free_sequences[e->n_free++] = e->retained[i].sequence;
+    free(e->retained[i].tokens);
+    e->retained[i] = e->retained[--e->n_retained];
+}
+
+/* Gives back the retained sequence that was used longest ago; false when there is none. */
+static bool drop_oldest(Engine *e) {
+    if (e->n_retained == 0) return false;
+    size_t oldest = 0;
+    for (size_t i = 1; i < e->n_retained; i++)
+        if (e->retained[i].last_use < e->retained[oldest].last_use) oldest = i;
+    drop_retained(e, oldest);
+    return true;
+}
+
+/* Keeps a finished task's pages for those that begin like it. */
+static void retain(Engine *e, EngineTask *task) {
+    int32_t *tokens = malloc(task->n_computed * sizeof *tokens);
+    if (e->n_retained == RETAINED) drop_oldest(e);
+    if (!tokens || task->n_computed == 0) {
+        free(tokens);
+        kvcache_reset(e->cache, task->sequence, 0);
+        e->free_sequences[e->n_free++] = task->sequence;
+        return;
+    }
+    memcpy(tokens, task->tokens, task->n_computed * sizeof *tokens);
+    e->retained[e->n_retained++] = (Retained){tokens, task->n_computed, task->sequence, e->clock++};
+}
+
+/* Where the task's first tokens are cached or will be: the longest prefix wins. At least the
+ * last token is left to compute, for its logits. */
+static void find_prefix(Engine *e, EngineTask *task) {
+    size_t best = 0, limit = task->n_tokens - 1;
+    Retained *kept = NULL;
+    EngineTask *leader = NULL;
+    for (size_t i = 0; i < e->n_retained; i++) {
+        Retained *r = &e->retained[i];
+        size_t n = common_prefix(task->tokens, limit, r->tokens, r->n);
+        if (n > best) best = n, kept = r;
+    }
+    for (size_t i = 0; i < e->n_running; i++) {
+        EngineTask *other = e->running[i];
+        if (other->age >= task->age) continue; /* only the older lead: no circles */
+        size_t n = common_prefix(task->tokens, limit, other->tokens, other->n_tokens);
+        /* One page at least: less is computed sooner than waited for. */
+        if (n > best && (n <= other->n_computed || n >= KV_PAGE))
+            best = n, kept = NULL, leader = other;
+    }
+    Error ignored;
+    task->following = NULL;
+    if (kept) {
+        kept->last_use = e->clock++;
+        if (kvcache_fork(e->cache, kept->sequence, (int32_t)best, task->sequence, &ignored) ==
+            STATUS_OK)
+            task->n_computed = best;
+    } else if (leader && best <= leader->n_computed) {
+        if (kvcache_fork(e->cache, leader->sequence, (int32_t)best, task->sequence, &ignored) ==
+            STATUS_OK)
+            task->n_computed = best;
+    } else if (leader) {
+        task->following = leader;
+    }
+    e->stats.shared_rows += task->n_computed;
+}
+
+/* A task that follows takes the prefix as soon as its leader has computed it. */
+static void catch_up(Engine *e, EngineTask *task) {
+    EngineTask *leader = task->following;
+    if (!leader) return;
+    size_t n = common_prefix(task->tokens, task->n_tokens - 1, leader->tokens, leader->n_tokens);
+    if (n > leader->n_computed) return;
+    Error ignored;
+    task->following = NULL;
+    if (kvcache_fork(e->cache, leader->sequence, (int32_t)n, task->sequence, &ignored) != STATUS_OK)
+        return;
+    task->n_computed = n;
+    e->stats.shared_rows += n;
+}
+
+/* Whoever followed a task that leaves looks for another prefix. */
+static void leave(Engine *e, const EngineTask *task) {
+    for (size_t i = 0; i < e->n_running; i++)
+        if (e->running[i]->following == task) e->running[i]->following = NULL;
+}
+
+/* ---- Who is in the cache ----------------------------------------------------------------- */
+
+static size_t pages_for(size_t positions) {
+    return (positions + KV_PAGE - 1) / KV_PAGE;
+}
+
+static void admit(Engine *e) {
+    while (e->n_waiting > 0 && e->n_running < e->max_tasks) {
+        EngineTask *task = e->waiting[e->first_waiting];
+        /* Its prompt must fit now, beside a page for each of those that run. */
+        while (e->n_running > 0 &&
+               kvcache_pages_free(e->cache) < pages_for(task->n_tokens + 1) + e->n_running)
+            if (!drop_oldest(e)) return;
+        if (e->n_free == 0) drop_oldest(e);
+        e->first_waiting++;
+        e->n_waiting--;
+        task->sequence = e->free_sequences[--e->n_free];
+        kvcache_reset(e->cache, task->sequence, 0);
+        task->n_computed = 0;
+        find_prefix(e, task);
+        size_t at = e->n_running++;
+        while (at > 0 && e->running[at - 1]->age > task->age) {
+            e->running[at] = e->running[at - 1];
+            at--;
+        }
+        e->running[at] = task;
+    }
+    if (e->n_running > e->stats.most_tasks) e->stats.most_tasks = e->n_running;
+}
+
+static void remove_running(Engine *e, size_t i) {
+    leave(e, e->running[i]);
+    e->n_running--;
+    memmove(e->running + i, e->running + i + 1, (e->n_running - i) * sizeof *e->running);
+}
+
+/* The youngest task gives its pages back and waits in front. */
+static bool set_aside_youngest(Engine *e) {
+    if (!make_room(e)) return false;
+    size_t youngest = e->n_running - 1;
+    EngineTask *task = e->running[youngest];
+    remove_running(e, youngest);
+    kvcache_reset(e->cache, task->sequence, 0);
+    e->free_sequences[e->n_free++] = task->sequence;
+    task->sequence = -1;
+    task->n_computed = 0;
+    task->following = NULL;
+    e->waiting[--e->first_waiting] = task;
+    e->n_waiting++;
+    e->stats.set_aside++;
+    return true;
+}
+
+static void finish(Engine *e, size_t i, const Error *error) {
+    EngineTask *task = e->running[i];
+    remove_running(e, i);
+    retain(e, task);
+    task->sequence = -1;
+    task->done(task, error);
+}
+
+/* Pages for the task's next n tokens; others give theirs up, the youngest first. False when
+ * this task itself had to go. */
+static bool reserve(Engine *e, EngineTask *task, size_t n, Error *error) {
+    while (kvcache_reserve(e->cache, task->sequence, n, error) != STATUS_OK) {
+        if (drop_oldest(e)) continue;
+        EngineTask *youngest = e->running[e->n_running - 1];
+        if (e->n_running == 1) {
+            error_prefix(error, "one text alone needs more memory than --kv-memory gives");
+            finish(e, 0, error);
+            return false;
+        }
+        if (!set_aside_youngest(e) || youngest == task) return false;
+    }
+    return true;
+}
+
+/* ---- A step -------------------------------------------------------------------------------- */
+
+/* Adds the task's next rows, at most `room`; returns how many. */
+static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room) {
+    size_t left = task->n_tokens - task->n_computed, n = left < room ? left : room;
+    for (size_t i = 0; i < n; i++) {
+        size_t position = task->n_computed + i;
+        e->rows[at + i] = (Row){.sequence = task->sequence,
+                                .position = (int32_t)position,
+                                .token = task->tokens[position],
+                                .wants_logits = position + 1 == task->n_tokens};
+    }
+    return n;
+}
+
+static size_t plan_part(Engine *e, bool decode, size_t n_rows, size_t *n_logits) {
+    size_t room = model_max_rows(e->model);
+    for (size_t i = 0; i < e->n_running && n_rows < room; i++) {
+        EngineTask *task = e->running[i];
+        size_t left = task->n_tokens - task->n_computed, n;
+        if ((left == 1) != decode || task->following) continue;
+        n = add_rows(e, task, n_rows, room - n_rows);
+        if (e->rows[n_rows + n - 1].wants_logits) e->row_tasks[(*n_logits)++] = task;
+        *(decode ? &e->stats.decode_rows : &e->stats.prompt_rows) += n;
+        n_rows += n;
+    }
+    return n_rows;
+}
+
+/* Secures the pages of all rows to come. Setting tasks aside changes who runs, so that the
+ * planning starts again until nothing more is set aside. */
+static void secure_pages(Engine *e, Error *error) {
+    size_t room = model_max_rows(e->model);
+    for (size_t i = 0; i < e->n_running; i++) {
+        EngineTask *task = e->running[i];
+        size_t left = task->n_tokens - task->n_computed;
+        if (task->following) continue;
+        if (!reserve(e, task, left < room ? left : room, error)) break;
+    }
+}
+
+static void advance(Engine *e, size_t n_logits) {
+    size_t vocab = model_config(e->model)->vocab_size;
+    for (size_t i = 0; i < e->n_running; i++) e->running[i]->goes_on = true;
+    for (size_t i = 0; i < e->n_running; i++)
+        e->running[i]->n_computed = (size_t)kvcache_next(e->cache, e->running[i]->sequence);
+#pragma omp parallel for schedule(dynamic, 1) if (n_logits > 1) num_threads(model_threads(e->model))
+    for (size_t k = 0; k < n_logits; k++) {
+        EngineTask *task = e->row_tasks[k];
+        task->goes_on = task->next(task, e->logits + k * vocab);
+    }
+    for (size_t i = e->n_running; i-- > 0;) {
+        EngineTask *task = e->running[i];
+        bool full = task->n_tokens > model_context(e->model);
+        if (!task->goes_on || full) finish(e, i, NULL);
+    }
+}
+
+Status engine_step(Engine *e, Error *error) {
+    Error page_error;
+    admit(e);
+    for (size_t i = 0; i < e->n_running; i++) {
+        catch_up(e, e->running[i]);
+        if (e->running[i]->n_computed == 0 && !e->running[i]->following)
+            find_prefix(e, e->running[i]);
+    }
+    secure_pages(e, &page_error);
+    size_t n_logits = 0, n_rows = plan_part(e, true, 0, &n_logits);
+    n_rows = plan_part(e, false, n_rows, &n_logits);
+    if (kvcache_pages_used(e->cache) > e->stats.most_pages)
+        e->stats.most_pages = kvcache_pages_used(e->cache);
+    if (n_rows == 0) return STATUS_OK;
+    if (model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error) != STATUS_OK)
+        return STATUS_FAILED;
+    advance(e, n_logits);
+    return STATUS_OK;
+}

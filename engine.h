@@ -1,0 +1,71 @@
+/* Continuous batching: many texts generated at once over the one forward pass.
+ *
+ * A task is a run of tokens that grows at its end. The engine decides which tasks are in the
+ * cache, computes what each still lacks (prompts in chunks mixed with the single rows of those
+ * that already generate) and asks each task for its next token. Tasks that begin with the same
+ * tokens share the pages of that prefix, computed once, also when one comes after the other has
+ * ended. When pages run out the youngest task is set aside and computed again later.
+ *
+ * What a task gets is bit-identical to what it would get alone: scheduling decides when a row
+ * is computed, never what comes out (docs/numerics.md). */
+#ifndef ENGINE_H
+#define ENGINE_H
+
+#include "model.h"
+
+typedef struct EngineTask EngineTask;
+
+struct EngineTask {
+    int32_t *tokens; /* the prompt, then what was generated; malloc'ed, the task's owner's */
+    size_t n_tokens, capacity;
+    /* Called with the logits [vocab_size] of the last token: appends at most one token with
+     * engine_task_append and returns true to go on, false when the task is done. Called from
+     * several threads at once, but never for the same task. */
+    bool (*next)(EngineTask *task, float *logits);
+    /* The task is done: by its own will (error NULL) or because it cannot go on. Called from
+     * the thread that called engine_step; the task is the owner's again. */
+    void (*done)(EngineTask *task, const Error *error);
+    void *context; /* the owner's */
+
+    /* The engine's own. */
+    EngineTask *following; /* waits for this task to compute the prefix that both share */
+    size_t n_computed;     /* tokens whose keys and values are cached */
+    size_t age;            /* order of arrival */
+    int32_t sequence;
+    bool goes_on;
+};
+
+typedef struct Engine Engine;
+
+typedef struct EngineOptions {
+    size_t max_tasks; /* in the cache at once; 0: 64 */
+    size_t max_bytes; /* of the KV cache; 0: no limit */
+    KvType kv_type;
+} EngineOptions;
+
+typedef struct EngineStats {
+    size_t prompt_rows, decode_rows; /* computed */
+    size_t shared_rows;              /* taken from another task's pages instead */
+    size_t set_aside;                /* times that a task lost its pages */
+    size_t most_tasks, most_pages;   /* at once */
+} EngineStats;
+
+Status engine_new(Engine **out, Model *model, const EngineOptions *options, Error *error);
+void engine_free(Engine *engine); /* tasks that are not done stay their owners' */
+
+/* Hands a task over; its prompt must hold at least one token. */
+Status engine_submit(Engine *engine, EngineTask *task, Error *error);
+
+/* Tasks handed over and not yet done; of these, those not yet begun. */
+size_t engine_pending(const Engine *engine);
+size_t engine_waiting(const Engine *engine);
+
+/* One call of model_forward with as many rows as there are to compute. */
+Status engine_step(Engine *engine, Error *error);
+
+EngineStats engine_stats(const Engine *engine);
+const KvCache *engine_cache(const Engine *engine);
+
+bool engine_task_append(EngineTask *task, int32_t token); /* false: no memory */
+
+#endif
