@@ -1,0 +1,40 @@
+/* Any source into a model.bin: behind `export`, and behind `run` when MODEL is no model.bin.
+ *
+ * Weights stream through: a few panels a thread are read, checked, quantized where asked for
+ * and packed, in the order of the file, so that memory does not grow with the model. */
+#ifndef FORMATS_CONVERT_H
+#define FORMATS_CONVERT_H
+
+#include <signal.h>
+
+#include "source.h"
+
+typedef struct ConvertOptions {
+    const char *type;      /* of the matrices: "f32", "f16", "bf16", "q8", "q4"; NULL: lossless */
+    const char *tokenizer; /* path of a tokenizer to use instead of the source's; NULL: none */
+    int n_threads;         /* 0: threads_default() */
+    /* Called now and then from one thread; `bytes` of the target. May be NULL. */
+    void (*progress)(uint64_t done, uint64_t total, void *context);
+    void *progress_context;
+    const volatile sig_atomic_t *cancel; /* nonzero: stop with STATUS_INTERRUPTED; may be NULL */
+} ConvertOptions;
+
+/* Writes the model.bin that `source` gives to out_fd (a new, empty, seekable file that is open
+ * for reading and writing). The file is whole only when STATUS_OK comes back. */
+Status convert_source(const char *source, const ConvertOptions *options, int out_fd, Error *error);
+
+/* The same for a source that is open and parsed. */
+Status convert_parsed(const Source *source, const ConvertOptions *options, int out_fd,
+                      Error *error);
+
+/* Converts into an unlinked temporary file, which vanishes with its last descriptor, and gives
+ * that: what `run` maps. It lies in $XDG_CACHE_HOME/verbatim (~/.cache/verbatim), where a cache
+ * of conversions will be, else in $TMPDIR or /var/tmp. */
+Status convert_temporary(const char *source, const ConvertOptions *options, int *fd, Error *error);
+
+/* Converts into `path`, which is replaced atomically: there is the old file (or none) until the
+ * new one is whole and synced to the disk. */
+Status convert_to_path(const char *source, const ConvertOptions *options, const char *path,
+                       Error *error);
+
+#endif

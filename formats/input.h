@@ -1,0 +1,28 @@
+/* A source's files: opened once, then read by offset.
+ *
+ * Headers are parsed in a private read-only mapping; weights are read with pread, so that
+ * memory stays bounded and a file that shrinks meanwhile is an error instead of a signal. */
+#ifndef FORMATS_INPUT_H
+#define FORMATS_INPUT_H
+
+#include <stdint.h>
+
+#include "../status.h"
+
+typedef struct InputFile {
+    char *path; /* for messages; owned */
+    int fd;
+    uint64_t bytes;
+    const uint8_t *map; /* the whole file, NULL for an empty one */
+} InputFile;
+
+/* Opens a regular file that is not empty. The Error begins with the path. */
+Status input_open(InputFile *file, const char *path, Error *error);
+/* The same for a file that is open already; takes `fd` over, also when it fails. */
+Status input_adopt(InputFile *file, const char *path, int fd, Error *error);
+void input_close(InputFile *file);
+
+/* Exactly `bytes` bytes from `offset` into `out`. */
+Status input_read(const InputFile *file, uint64_t offset, void *out, size_t bytes, Error *error);
+
+#endif

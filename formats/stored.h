@@ -1,0 +1,42 @@
+/* How weights stand in the sources: number formats, and blocks of codes with their scales. */
+#ifndef FORMATS_STORED_H
+#define FORMATS_STORED_H
+
+#include "../tensor.h"
+
+typedef enum StoredType {
+    STORED_F32,
+    STORED_F16,
+    STORED_BF16,
+    STORED_Q8_0,       /* GGUF: f16 scale, 32 int8 */
+    STORED_Q4_0,       /* f16 scale, 32 codes of 4 bits around 8 */
+    STORED_Q4_1,       /* f16 scale, f16 minimum, 32 codes of 4 bits */
+    STORED_Q5_0,       /* f16 scale, 32 fifth bits, 32 low nibbles, around 16 */
+    STORED_Q5_1,       /* the same with an f16 minimum, from 0 */
+    STORED_LLAMA2C_Q8, /* int8 codes of the whole tensor, then a float32 scale for each group */
+    STORED_RANDOM,     /* generated: see random.h */
+    STORED_TYPES
+} StoredType;
+
+typedef struct StoredTypeInfo {
+    const char *name;
+    uint32_t block;       /* elements of one block */
+    uint32_t block_bytes; /* bytes of one block */
+    TensorType lossless;  /* the type that holds every value unchanged */
+    bool same_blocks;     /* `lossless` takes its codes and scales over as they are */
+} StoredTypeInfo;
+
+const StoredTypeInfo *stored_type_info(StoredType type);
+
+/* Bytes of n elements; false when n is no whole number of blocks or the size overflows. */
+bool stored_bytes(StoredType type, size_t n, size_t *bytes);
+
+/* n elements (whole blocks) as float32. Not for LLAMA2C_Q8 and RANDOM. */
+void stored_to_floats(StoredType type, const void *stored, size_t n, float *out);
+
+/* n elements (whole blocks of a type with same_blocks) as the codes, scales and minima that
+ * panel_pack_codes takes: codes[n], scales[n / block], minima likewise or NULL. */
+void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
+                     uint16_t *scales, uint16_t *minima);
+
+#endif
