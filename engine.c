@@ -50,8 +50,9 @@ Status engine_new(Engine **out, Model *model, const EngineOptions *options, Erro
     e->row_tasks = calloc(max_rows, sizeof(EngineTask *));
     e->logits = malloc(e->max_tasks * vocab * sizeof *e->logits);
     if (!e->running || !e->free_sequences || !e->rows || !e->row_tasks || !e->logits) {
+        error_set(error, "no memory for a batch of %zu texts", e->max_tasks);
         engine_free(e);
-        return error_set(error, "no memory for a batch of %zu texts", e->max_tasks);
+        return STATUS_FAILED;
     }
     for (size_t i = 0; i < n_sequences; i++)
         e->free_sequences[e->n_free++] = (int32_t)(n_sequences - 1 - i);

@@ -32,8 +32,12 @@ size_t kvcache_position_bytes(const KvShape *shape) {
            (shape->type == KV_F32 ? 4 : 2);
 }
 
+size_t kvcache_data_bytes(const KvShape *shape) {
+    return KV_PAGE * kvcache_position_bytes(shape);
+}
+
 size_t kvcache_page_bytes(const KvShape *shape) {
-    return sizeof(Page) + KV_PAGE * kvcache_position_bytes(shape);
+    return sizeof(Page) + kvcache_data_bytes(shape);
 }
 
 Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, size_t max_bytes,
@@ -184,6 +188,10 @@ Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t t
     to->n_pages = n;
     to->next = position;
     return STATUS_OK;
+}
+
+void *kvcache_page_data(const KvCache *cache, int32_t id, size_t page) {
+    return cache->sequences[id].pages[page]->data;
 }
 
 static unsigned char *page_layer(const KvCache *cache, int32_t id, size_t page, size_t layer) {

@@ -61,6 +61,10 @@ void *kvcache_keys(const KvCache *cache, int32_t sequence, size_t page, size_t l
 void *kvcache_values(const KvCache *cache, int32_t sequence, size_t page, size_t layer,
                      size_t kv_head);
 
+/* All layers of a page as one run of bytes, kvcache_data_bytes of them: for saving and loading. */
+size_t kvcache_data_bytes(const KvShape *shape);
+void *kvcache_page_data(const KvCache *cache, int32_t sequence, size_t page);
+
 /* Stores one reserved position's key and value of all heads, k and v[n_kv_heads][head_dim]. */
 void kvcache_store(KvCache *cache, int32_t sequence, int32_t position, size_t layer, const float *k,
                    const float *v);
