@@ -1,0 +1,275 @@
+/* Every kernel set gives the bits of kernels/reference.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <omp.h>
+
+#include "isa.h"
+#include "kernels/kernels.h"
+#include "numeric.h"
+
+static uint32_t hash(uint32_t i) {
+    i ^= i >> 16, i *= 0x7FEB352Du, i ^= i >> 15, i *= 0x846CA68Bu;
+    return i ^ i >> 16;
+}
+
+/* In (-1, 1), with some large and some zero. */
+static float value_of(uint32_t i) {
+    uint32_t h = hash(i);
+    float v = (float)((int32_t)(h & 0xFFFF) - 0x8000) / 0x8000;
+    return (h >> 28) == 0 ? 16 * v : (h >> 28) == 1 ? 0.0f : v;
+}
+
+/* A matrix of hashed weights; free(matrix->data) is the caller's. Codes take every value. */
+static Matrix matrix_new(TensorType type, size_t rows, size_t cols, uint32_t seed) {
+    const TensorTypeInfo *info = tensor_type_info(type);
+    size_t padded = tensor_padded_cols(type, cols), panel_bytes, bytes;
+    assert_true(tensor_panel_bytes(type, cols, &panel_bytes));
+    assert_true(tensor_matrix_bytes(type, rows, cols, &bytes));
+    uint8_t *data = aligned_alloc(64, bytes);
+    size_t groups = info->group ? padded / info->group : 0, panels = (rows + 15) / 16;
+    uint8_t *codes = malloc(PANEL_ROWS * padded);
+    float *x = malloc(PANEL_ROWS * cols * sizeof *x);
+    uint16_t *scales = malloc(PANEL_ROWS * (groups + 1) * sizeof *scales);
+    uint16_t *minima = malloc(PANEL_ROWS * (groups + 1) * sizeof *minima);
+    for (size_t p = 0; p < panels; p++) {
+        for (size_t i = 0; i < PANEL_ROWS * padded; i++) {
+            bool real = p * PANEL_ROWS + i / padded < rows && i % padded < cols;
+            uint8_t zero = type == TENSOR_Q4 ? 8 : 0;
+            uint8_t code = (uint8_t)hash(seed + (uint32_t)(p * PANEL_ROWS * padded + i));
+            codes[i] = real ? (info->line_inputs == 8 ? code & 15 : code) : zero;
+        }
+        for (size_t i = 0; i < PANEL_ROWS * cols; i++)
+            x[i] = p * PANEL_ROWS + i / cols < rows
+                       ? value_of(seed + (uint32_t)(p * PANEL_ROWS * cols + i))
+                       : 0.0f;
+        for (size_t i = 0; i < PANEL_ROWS * groups; i++) {
+            scales[i] = float_to_half(0.01f + 0.01f * value_of(seed + 7 + (uint32_t)i));
+            minima[i] = float_to_half(0.1f * value_of(seed + 9 + (uint32_t)i));
+        }
+        if (info->group) {
+            panel_pack_codes(type, cols, codes, scales, minima, data + p * panel_bytes);
+        } else {
+            panel_pack_floats(type, cols, x, data + p * panel_bytes);
+        }
+    }
+    free(codes);
+    free(x);
+    free(scales);
+    free(minima);
+    return (Matrix){type, rows, cols, panel_bytes, data};
+}
+
+static float *input_new(size_t n_rows, size_t n_inputs, uint32_t seed) {
+    float *x = malloc(n_rows * n_inputs * sizeof *x);
+    for (size_t i = 0; i < n_rows * n_inputs; i++) x[i] = value_of(seed + (uint32_t)i);
+    return x;
+}
+
+enum { GUARD = 3 }; /* columns after each row of output that must stay as they are */
+
+static float *output_new(size_t n_rows, size_t stride) {
+    float *out = malloc(n_rows * stride * sizeof *out);
+    for (size_t i = 0; i < n_rows * stride; i++) out[i] = 12345.0f;
+    return out;
+}
+
+static void run(const Kernels *kernels, const float *x, size_t n_rows, size_t n_inputs,
+                const Product *products, size_t n_products, int n_threads) {
+    MatmulMemory *memory = matmul_memory_new(kernels, n_rows, n_inputs, n_threads);
+    assert_non_null(memory);
+    if (n_threads == 1) {
+        matmul(kernels, memory, x, n_rows, n_inputs, products, n_products);
+    } else {
+#pragma omp parallel num_threads(n_threads)
+        matmul(kernels, memory, x, n_rows, n_inputs, products, n_products);
+    }
+    matmul_memory_free(memory);
+}
+
+static void check(const Kernels *kernels, const Matrix *w, size_t n_rows, int n_threads) {
+    size_t stride = w->rows + GUARD, bytes = n_rows * stride * sizeof(float);
+    float *x = input_new(n_rows, w->cols, (uint32_t)(w->cols + n_rows));
+    float *want = output_new(n_rows, stride), *got = output_new(n_rows, stride);
+    run(&kernels_reference, x, n_rows, w->cols, &(Product){w, want, stride}, 1, 1);
+    run(kernels, x, n_rows, w->cols, &(Product){w, got, stride}, 1, n_threads);
+    for (size_t i = 0; i < n_rows * stride; i++) {
+        if (memcmp(got + i, want + i, sizeof *got) == 0) continue;
+        fail_msg("%s, %s, %zu x %zu, %zu rows: row %zu output %zu is %a, not %a", kernels->name,
+                 tensor_type_info(w->type)->name, w->rows, w->cols, n_rows, i / stride, i % stride,
+                 (double)got[i], (double)want[i]);
+    }
+    assert_memory_equal(got, want, bytes);
+    free(x);
+    free(want);
+    free(got);
+}
+
+/* Calls `body` for each kernel set that this machine has but the reference. */
+static void each_kernel_set(void (*body)(const Kernels *kernels)) {
+    for (size_t i = 1; isa_available(i); i++) body(isa_available(i)->kernels);
+    if (!isa_available(1)) print_message("skipped: only the reference runs on this machine\n");
+}
+
+static void any_number_of_rows(const Kernels *kernels) {
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
+        Matrix w = matrix_new((TensorType)t, 83, 96, t);
+        for (size_t n_rows = 1; n_rows <= 40; n_rows++) check(kernels, &w, n_rows, 1);
+        free((void *)w.data);
+    }
+}
+static void bits_are_the_reference_s_for_any_number_of_rows(void **state) {
+    (void)state;
+    each_kernel_set(any_number_of_rows);
+}
+
+static void any_shape(const Kernels *kernels) {
+    static const size_t inputs[] = {1, 2, 3, 31, 32, 33, 63, 64, 65, 100, 257, 513};
+    static const size_t outputs[] = {1, 15, 16, 17, 33, 64, 65, 100};
+    static const size_t rows[] = {1, 2, 5, 9, 17};
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++)
+        for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+            for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++) {
+                Matrix w = matrix_new((TensorType)t, outputs[o], inputs[i], t + 100);
+                for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+                    check(kernels, &w, rows[r], 1);
+                free((void *)w.data);
+            }
+}
+static void bits_are_the_reference_s_for_any_shape(void **state) {
+    (void)state;
+    each_kernel_set(any_shape);
+}
+
+static void many_rows(const Kernels *kernels) {
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
+        Matrix w = matrix_new((TensorType)t, 150, 1100, t + 200);
+        check(kernels, &w, 512, 2);
+        check(kernels, &w, 511, 2);
+        free((void *)w.data);
+    }
+}
+static void bits_are_the_reference_s_for_many_rows_and_long_sums(void **state) {
+    (void)state;
+    each_kernel_set(many_rows);
+}
+
+/* Products of all types at once, as many threads as never divide them evenly. */
+static void mixed_products(const Kernels *kernels) {
+    enum { COUNT = TENSOR_TYPES - 1 };
+    static const size_t rows[] = {1, 7, 40};
+    Matrix w[COUNT];
+    for (uint32_t t = 0; t < COUNT; t++)
+        w[t] = matrix_new((TensorType)(t + 1), 300 + 31 * t, 320, t + 300);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        float *x = input_new(rows[i], 320, 1);
+        Product want[COUNT], got[COUNT];
+        for (size_t t = 0; t < COUNT; t++) {
+            want[t] = (Product){&w[t], output_new(rows[i], w[t].rows), w[t].rows};
+            got[t] = (Product){&w[t], output_new(rows[i], w[t].rows), w[t].rows};
+        }
+        run(&kernels_reference, x, rows[i], 320, want, COUNT, 1);
+        run(kernels, x, rows[i], 320, got, COUNT, 3);
+        for (size_t t = 0; t < COUNT; t++) {
+            assert_memory_equal(got[t].out, want[t].out, rows[i] * w[t].rows * sizeof(float));
+            free(want[t].out);
+            free(got[t].out);
+        }
+        free(x);
+    }
+    for (uint32_t t = 0; t < COUNT; t++) free((void *)w[t].data);
+}
+static void products_share_an_input_and_any_number_of_threads(void **state) {
+    (void)state;
+    mixed_products(&kernels_reference);
+    each_kernel_set(mixed_products);
+}
+
+/* Activations at the ends of their range: huge, tiny, zero, all of one size. */
+static void extreme_inputs(const Kernels *kernels) {
+    static const float sizes[] = {0.0f, 1e-38f, 9e-31f, 2e-30f, 1e-10f, 1e10f, 3e38f};
+    size_t n = sizeof sizes / sizeof *sizes, cols = 128;
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
+        Matrix w = matrix_new((TensorType)t, 40, cols, t + 400);
+        float *x = malloc(n * cols * sizeof *x), want[40 * 7], got[40 * 7];
+        for (size_t i = 0; i < n * cols; i++)
+            x[i] = sizes[i / cols] * (i % 3 ? value_of((uint32_t)i) / 16 : i % 2 ? 1.0f : -1.0f);
+        for (size_t rows = 1; rows <= n; rows++) {
+            run(&kernels_reference, x + (n - rows) * cols, rows, cols, &(Product){&w, want, 40}, 1,
+                1);
+            run(kernels, x + (n - rows) * cols, rows, cols, &(Product){&w, got, 40}, 1, 1);
+            for (size_t i = 0; i < rows * 40; i++)
+                assert_true(memcmp(got + i, want + i, sizeof *got) == 0 ||
+                            (isnan(got[i]) && isnan(want[i])));
+        }
+        free(x);
+        free((void *)w.data);
+    }
+}
+static void bits_are_the_reference_s_for_extreme_inputs(void **state) {
+    (void)state;
+    each_kernel_set(extreme_inputs);
+}
+
+static void non_finite_inputs(const Kernels *kernels) {
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
+        Matrix w = matrix_new((TensorType)t, 16, 64, t + 500);
+        for (size_t rows = 1; rows < 10; rows += 8) {
+            float *x = input_new(rows, 64, 3), out[16 * 9];
+            for (int k = 0; k < 2; k++) {
+                x[33] = k ? NAN : INFINITY;
+                run(kernels, x, rows, 64, &(Product){&w, out, 16}, 1, 1);
+                bool finite = true;
+                for (size_t i = 0; i < 16; i++) finite &= isfinite(out[i]) != 0;
+                assert_false(finite);
+                for (size_t i = 16; i < 16 * rows; i++) assert_true(isfinite(out[i]));
+            }
+            free(x);
+        }
+        free((void *)w.data);
+    }
+}
+static void a_non_finite_activation_reaches_its_row_s_output_and_no_other(void **state) {
+    (void)state;
+    non_finite_inputs(&kernels_reference);
+    each_kernel_set(non_finite_inputs);
+}
+
+/* The reference against the weights' values in double precision. */
+static void the_reference_multiplies_the_matrix_that_matrix_row_shows(void **state) {
+    (void)state;
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
+        Matrix w = matrix_new((TensorType)t, 50, 200, t + 600);
+        float *x = input_new(2, 200, 4), out[2 * 50], row[200];
+        run(&kernels_reference, x, 2, 200, &(Product){&w, out, 50}, 1, 1);
+        for (size_t i = 0; i < 2 * 50; i++) {
+            double sum = 0, size = 0;
+            matrix_row(&w, i % 50, row);
+            for (size_t k = 0; k < 200; k++) {
+                sum += (double)row[k] * (double)x[i / 50 * 200 + k];
+                size += fabs((double)row[k]) * 16;
+            }
+            double tolerance = tensor_type_info(t)->group ? size / 254 / 4 : 1e-6 * size;
+            assert_true(fabs(sum - (double)out[i]) < tolerance);
+        }
+        free(x);
+        free((void *)w.data);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_reference_multiplies_the_matrix_that_matrix_row_shows),
+        cmocka_unit_test(bits_are_the_reference_s_for_any_number_of_rows),
+        cmocka_unit_test(bits_are_the_reference_s_for_any_shape),
+        cmocka_unit_test(bits_are_the_reference_s_for_many_rows_and_long_sums),
+        cmocka_unit_test(products_share_an_input_and_any_number_of_threads),
+        cmocka_unit_test(bits_are_the_reference_s_for_extreme_inputs),
+        cmocka_unit_test(a_non_finite_activation_reaches_its_row_s_output_and_no_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
