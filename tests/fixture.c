@@ -1,0 +1,185 @@
+#include "tests/fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/hashed_weights.h"
+
+#define FIXTURES "tests/fixtures/logits"
+
+char *fixture_path(const char *directory, const char *name) {
+    size_t size = strlen(directory) + strlen(name) + 2;
+    char *path = malloc(size);
+    assert_non_null(path);
+    snprintf(path, size, "%s/%s", directory, name);
+    return path;
+}
+
+static int32_t *id_list(const json_t *json, const char *key, size_t *n) {
+    json_t *list = json_object_get(json, key);
+    assert_true(json_is_array(list));
+    *n = json_array_size(list);
+    int32_t *ids = malloc((*n + 1) * sizeof *ids);
+    assert_non_null(ids);
+    for (size_t i = 0; i < *n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    return ids;
+}
+
+static float *read_floats(const char *path, size_t n) {
+    float *values = malloc(n * sizeof *values);
+    FILE *f = fopen(path, "rb");
+    if (!values || !f || fread(values, sizeof *values, n, f) != n || fgetc(f) != EOF)
+        fail_msg("%s does not hold %zu floats", path, n);
+    fclose(f);
+    return values;
+}
+
+Fixture fixture_load(const char *name) {
+    char path[512];
+    json_error_t error;
+    snprintf(path, sizeof path, FIXTURES "/%s.json", name);
+    Fixture f = {.json = json_load_file(path, 0, &error)};
+    if (!f.json) fail_msg("%s: %s", path, error.text);
+    json_t *config = json_object_get(f.json, "config");
+    json_t *passes = json_object_get(f.json, "passes");
+    f.name = json_string_value(json_object_get(f.json, "name"));
+    f.features = json_string_value(json_object_get(f.json, "features"));
+    f.family = json_string_value(json_object_get(config, "model_type"));
+    f.vocab_size = (size_t)json_integer_value(json_object_get(config, "vocab_size"));
+    f.ids = id_list(f.json, "ids", &f.n_ids);
+    f.greedy = id_list(f.json, "greedy", &f.n_greedy);
+    f.n_passes = json_array_size(passes);
+    assert_in_range(f.n_passes, 1, FIXTURE_MAX_PASSES);
+    size_t n = 0;
+    for (size_t i = 0; i < f.n_passes; i++) {
+        json_t *pass = json_array_get(passes, i);
+        f.passes[i].start = (int32_t)json_integer_value(json_object_get(pass, "start"));
+        f.passes[i].first = (size_t)json_integer_value(json_object_get(pass, "first"));
+        f.passes[i].std = json_real_value(json_object_get(pass, "std"));
+        n += (f.n_ids - f.passes[i].first) * f.vocab_size;
+    }
+    snprintf(path, sizeof path, FIXTURES "/%s.logits", name);
+    f.logits = read_floats(path, n);
+    for (size_t i = 0, at = 0; i < f.n_passes; i++) {
+        f.passes[i].logits = f.logits + at;
+        at += (f.n_ids - f.passes[i].first) * f.vocab_size;
+    }
+    return f;
+}
+
+void fixture_free(Fixture *f) {
+    free(f->ids);
+    free(f->greedy);
+    free(f->logits);
+    json_decref(f->json);
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char **fixture_names(void) {
+    char **names = calloc(1024, sizeof *names);
+    DIR *dir = opendir(FIXTURES);
+    assert_non_null(names);
+    assert_non_null(dir);
+    size_t n = 0;
+    for (struct dirent *e; n < 1023 && (e = readdir(dir));) {
+        char *dot = strrchr(e->d_name, '.');
+        if (!dot || strcmp(dot, ".json") != 0) continue;
+        names[n] = strdup(e->d_name);
+        assert_non_null(names[n]);
+        names[n++][dot - e->d_name] = '\0';
+    }
+    closedir(dir);
+    qsort(names, n, sizeof *names, compare_names);
+    return names;
+}
+
+static size_t element_count(const json_t *shape) {
+    size_t n = 1;
+    for (size_t i = 0; i < json_array_size(shape); i++)
+        n *= (size_t)json_integer_value(json_array_get(shape, i));
+    return n;
+}
+
+/* The header of a safetensors file: name -> type, shape, place. */
+static char *safetensors_header(json_t *tensors) {
+    json_t *header = json_object(), *recipe;
+    const char *name;
+    json_int_t at = 0;
+    json_object_foreach(tensors, name, recipe) {
+        json_t *shape = json_array_get(recipe, 3);
+        json_int_t bytes = 4 * (json_int_t)element_count(shape);
+        json_object_set_new(header, name,
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", "F32", "shape", shape,
+                                      "data_offsets", at, at + bytes));
+        at += bytes;
+    }
+    char *text = json_dumps(header, JSON_COMPACT);
+    assert_non_null(text);
+    json_decref(header);
+    return text;
+}
+
+static void write_weights(json_t *tensors, const char *path) {
+    char *header = safetensors_header(tensors);
+    uint64_t length = strlen(header);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fwrite(&length, sizeof length, 1, f);
+    fwrite(header, 1, length, f);
+    free(header);
+    const char *name;
+    json_t *recipe;
+    json_object_foreach(tensors, name, recipe) {
+        size_t n = element_count(json_array_get(recipe, 3));
+        float *values = malloc((n + 1) * sizeof *values);
+        assert_non_null(values);
+        hashed_tensor(name, (unsigned)json_integer_value(json_array_get(recipe, 0)),
+                      json_number_value(json_array_get(recipe, 1)),
+                      json_number_value(json_array_get(recipe, 2)), values, n);
+        fwrite(values, sizeof *values, n, f);
+        free(values);
+    }
+    assert_int_equal(fclose(f), 0);
+}
+
+char *fixture_directory(void) {
+    const char *base = getenv("TMPDIR");
+    char *directory = fixture_path(base ? base : "/tmp", "verbatim-test-XXXXXX");
+    assert_non_null(mkdtemp(directory));
+    return directory;
+}
+
+char *fixture_source(const Fixture *f) {
+    char *directory = fixture_directory();
+    char *config = fixture_path(directory, "config.json");
+    char *weights = fixture_path(directory, "model.safetensors");
+    assert_int_equal(json_dump_file(json_object_get(f->json, "config"), config, JSON_INDENT(2)), 0);
+    write_weights(json_object_get(f->json, "tensors"), weights);
+    free(config);
+    free(weights);
+    return directory;
+}
+
+void fixture_remove_directory(char *directory) {
+    DIR *dir = opendir(directory);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        char *path = fixture_path(directory, e->d_name);
+        unlink(path);
+        free(path);
+    }
+    if (dir) closedir(dir);
+    rmdir(directory);
+    free(directory);
+}
