@@ -10,7 +10,8 @@ static const char *const position_names[] = {"none",    "rope",  "sinusoidal",
                                              "learned", "alibi", NULL};
 static const char *const rope_pairing_names[] = {"halves", "interleaved", NULL};
 static const char *const sinusoid_names[] = {"interleaved", "halves", NULL};
-static const char *const qk_norm_names[] = {"none", "head", "all", NULL};
+static const char *const qk_norm_names[] = {"none", "head", "all", "each", NULL};
+static const char *const router_names[] = {"softmax", "softmax_chosen", "sparse_mixer", NULL};
 static const char *const activation_names[] = {"silu", "gelu",       "gelu_tanh",
                                                "relu", "gelu_quick", NULL};
 
@@ -55,6 +56,13 @@ static const ConfigField fields[] = {
     FIELD(alibi_max_bias, FIELD_FLOAT),
     ENUM(activation, activation_names),
     FIELD(gated, FIELD_BOOL),
+    FIELD(swiglu_limit, FIELD_FLOAT),
+    FIELD(n_experts, FIELD_UINT),
+    FIELD(n_experts_used, FIELD_UINT),
+    FIELD(expert_ffn_dim, FIELD_UINT),
+    FIELD(shared_ffn_dim, FIELD_UINT),
+    ENUM(router, router_names),
+    FIELD(router_jitter, FIELD_FLOAT),
     FIELD(embedding_scale, FIELD_FLOAT),
     FIELD(residual_scale, FIELD_FLOAT),
     FIELD(logit_scale, FIELD_FLOAT),
@@ -101,11 +109,20 @@ typedef struct Limit {
 } Limit;
 
 static const Limit limits[] = {
-    {"dim", 1, 1 << 18},        {"n_layers", 1, CONFIG_MAX_LAYERS},
-    {"n_heads", 1, 1 << 12},    {"n_kv_heads", 1, 1 << 12},
-    {"head_dim", 1, 1 << 12},   {"ffn_dim", 1, 1 << 20},
-    {"vocab_size", 1, 1 << 24}, {"context", 1, 1 << 28},
-    {"rotary_dim", 0, 1 << 12}, {"position_offset", 0, 64},
+    {"dim", 1, 1 << 18},
+    {"n_layers", 1, CONFIG_MAX_LAYERS},
+    {"n_heads", 1, 1 << 12},
+    {"n_kv_heads", 1, 1 << 12},
+    {"head_dim", 1, 1 << 12},
+    {"ffn_dim", 1, 1 << 20},
+    {"vocab_size", 1, 1 << 24},
+    {"context", 1, 1 << 28},
+    {"rotary_dim", 0, 1 << 12},
+    {"position_offset", 0, 64},
+    {"n_experts", 0, EXPERTS_MAX},
+    {"n_experts_used", 0, EXPERTS_MAX_USED},
+    {"expert_ffn_dim", 0, 1 << 20},
+    {"shared_ffn_dim", 0, 1 << 20},
 };
 
 static const void *field_value(const Config *config, const ConfigField *field) {
@@ -151,6 +168,16 @@ Status config_validate(const Config *c, Error *error) {
     if (c->attention_softcap < 0.0f) return error_set(error, "attention_softcap is negative");
     if (c->logit_softcap < 0.0f) return error_set(error, "logit_softcap is negative");
     if (c->qkv_clip < 0.0f) return error_set(error, "qkv_clip is negative");
+    if (c->swiglu_limit < 0.0f) return error_set(error, "swiglu_limit is negative");
+    if (c->swiglu_limit > 0.0f && !c->gated)
+        return error_set(error, "swiglu_limit needs a gated feed-forward");
+    if (c->router_jitter < 0.0f) return error_set(error, "router_jitter is negative");
+    if (c->n_experts > 0) {
+        if (c->n_experts_used == 0 || c->n_experts_used > c->n_experts)
+            return error_set(error, "n_experts_used is %u of n_experts %u", c->n_experts_used,
+                             c->n_experts);
+        if (c->expert_ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
+    }
     if (c->parallel_block && c->norm_place != NORM_BEFORE)
         return error_set(error, "parallel_block needs norm_place 'before'");
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {

@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "experts.h"
 #include "numeric.h"
 #include "status.h"
 
@@ -52,6 +53,7 @@ typedef enum QkNorm {
     QK_NORM_NONE,
     QK_NORM_HEAD, /* over each head: Qwen 3, Gemma 3 */
     QK_NORM_ALL,  /* over the whole projection: OLMo 2 */
+    QK_NORM_EACH, /* over each head, with weights of its own: StableLM 2, Cohere */
     QK_NORMS
 } QkNorm;
 
@@ -91,6 +93,17 @@ typedef struct Config {
 
     Activation activation;
     bool gated; /* activation(gate(x)) * up(x), else activation(up(x)) */
+
+    float swiglu_limit; /* gate at most this, up within +- this and 1 added: GPT-OSS; 0 = none */
+
+    /* Mixtures of experts. A layer is one when it has a router, else its feed-forward is
+     * ffn_dim wide. */
+    uint32_t n_experts;      /* 0: none */
+    uint32_t n_experts_used; /* by each token */
+    uint32_t expert_ffn_dim;
+    uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
+    RouterKind router;
+    float router_jitter; /* of the sparse mixer */
 
     float embedding_scale; /* sqrt(dim) in Gemma; 1 = none */
     float residual_scale;  /* each f(x) before it is added: Granite; 1 = none */

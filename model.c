@@ -23,14 +23,21 @@ struct Model {
     AttentionMemory *attention;
 
     /* The state of the rows in flight, n = max_rows. */
-    float *x;                   /* [n][dim]      the residual stream */
-    float *normed, *normed2;    /* [n][dim]      what attention and feed-forward read */
-    float *y, *z;               /* [n][dim]      what they give */
-    float *q, *attended;        /* [n][n_heads * head_dim] */
-    float *k, *v;               /* [n][n_kv_heads * head_dim] */
-    float *gate, *up;           /* [n][ffn_dim] */
-    float *cosine[2], *sine[2]; /* [n][rotary_dim / 2], one a frequency table */
-    AttentionRow *places;       /* [n] */
+    float *x;                /* [n][dim]      the residual stream */
+    float *normed, *normed2; /* [n][dim]      what attention and feed-forward read */
+    float *y, *z;            /* [n][dim]      what they give */
+    float *q, *attended;     /* [n][n_heads * head_dim] */
+    float *k, *v;            /* [n][n_kv_heads * head_dim] */
+    float *gate, *up;        /* [n][widest feed-forward] */
+    /* Mixtures of experts, k = n_experts_used. */
+    float *routing;         /* [n][n_experts]  the router's logits */
+    float *shares;          /* [n][k]          of the chosen experts */
+    uint32_t *chosen;       /* [n][k]          the experts of each row */
+    uint32_t *expert_first; /* [n_experts + 1] where an expert's part of expert_slots begins */
+    uint32_t *expert_slots; /* [n * k]         row * k + which of its choices, by expert */
+    float *expert_in, *expert_out; /* [n][dim]       the rows of one expert */
+    float *cosine[2], *sine[2];    /* [n][rotary_dim / 2], one a frequency table */
+    AttentionRow *places;          /* [n] */
 };
 
 /* One call of model_forward, as its threads share it. */
@@ -114,7 +121,12 @@ static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t r
         normalize(m, norm, heads, heads, n_heads * c->head_dim);
     for (size_t head = 0; head < n_heads; head++) {
         float *x = heads + head * c->head_dim;
-        if (norm->present && c->qk_norm == QK_NORM_HEAD) normalize(m, norm, x, x, c->head_dim);
+        Norm of_head = *norm;
+        if (c->qk_norm == QK_NORM_EACH) {
+            if (norm->weight) of_head.weight += head * c->head_dim;
+            if (norm->bias) of_head.bias += head * c->head_dim;
+        }
+        if (norm->present && c->qk_norm != QK_NORM_ALL) normalize(m, &of_head, x, x, c->head_dim);
         if (c->position != POSITION_ROPE || c->rope_table[layer] > 1) continue;
         size_t n_pairs = c->rotary_dim / 2, at = row * n_pairs;
         m->isa->numeric->rotate(x, m->cosine[c->rope_table[layer]] + at,
@@ -160,6 +172,7 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
         .softcap = c->attention_softcap,
         .window = c->window[l],
         .alibi_slopes = m->weights.alibi_slopes,
+        .sinks = w->sinks,
     };
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->places, pass->n,
                       m->q, m->attended, m->sink);
@@ -167,24 +180,112 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
     matmul(m->isa->kernels, m->matmul, m->attended, pass->n, q_dim, &out, 1);
 }
 
-/* y = feed-forward of `in`. */
-static void ffn_block(Pass *pass, size_t l, const float *in, float *y) {
+/* The gate's and the other half's limits of GPT-OSS. */
+static void limit_gate(float *gate, float *up, size_t n, float limit) {
+    for (size_t i = 0; i < n; i++) gate[i] = gate[i] > limit ? limit : gate[i];
+    clip(up, n, limit);
+    for (size_t i = 0; i < n; i++) up[i] += 1.0f;
+}
+
+/* y[n] = feed-forward of in[n], without the bias of its last projection. */
+static void feed_forward(Pass *pass, const FeedForward *f, size_t n, const float *in, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
-    const LayerWeights *w = &m->weights.layers[l];
-    const Product inner[] = {{&w->w_up.w, m->up, c->ffn_dim}, {&w->w_gate.w, m->gate, c->ffn_dim}};
-    matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, inner, c->gated ? 2 : 1);
+    const Product inner[] = {{&f->up.w, m->up, f->width}, {&f->gate.w, m->gate, f->width}};
+    matmul(m->isa->kernels, m->matmul, in, n, c->dim, inner, c->gated ? 2 : 1);
     float *hidden = c->gated ? m->gate : m->up;
 #pragma omp for schedule(static)
-    for (size_t i = 0; i < pass->n; i++) {
-        float *up = m->up + i * c->ffn_dim, *gate = m->gate + i * c->ffn_dim;
-        add_bias(m, &w->w_up, up);
-        if (c->gated) add_bias(m, &w->w_gate, gate);
+    for (size_t i = 0; i < n; i++) {
+        float *up = m->up + i * f->width, *gate = m->gate + i * f->width;
+        add_bias(m, &f->up, up);
+        if (c->gated) add_bias(m, &f->gate, gate);
+        if (c->swiglu_limit > 0.0f) limit_gate(gate, up, f->width, c->swiglu_limit);
         m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
-                                  c->ffn_dim);
+                                  f->width);
     }
-    const Product out = {&w->w_down.w, y, c->dim};
-    matmul(m->isa->kernels, m->matmul, hidden, pass->n, c->ffn_dim, &out, 1);
+    const Product out = {&f->down.w, y, c->dim};
+    matmul(m->isa->kernels, m->matmul, hidden, n, f->width, &out, 1);
+}
+
+/* Sorts the rows' choices by expert: those of expert e are expert_slots[expert_first[e]] up to
+ * [expert_first[e + 1]], in the order of the rows. */
+static void sort_choices(Model *m, size_t n) {
+    uint32_t n_experts = m->config->n_experts, used = m->config->n_experts_used;
+    uint32_t *first = m->expert_first;
+    memset(first, 0, (n_experts + 1) * sizeof *first);
+    for (size_t i = 0; i < n * used; i++) first[m->chosen[i] + 1]++;
+    for (uint32_t e = 0; e < n_experts; e++) first[e + 1] += first[e];
+    for (uint32_t i = 0; i < n * used; i++) m->expert_slots[first[m->chosen[i]]++] = i;
+    for (uint32_t e = n_experts; e > 0; e--) first[e] = first[e - 1];
+    first[0] = 0;
+}
+
+/* The share of the expert that all tokens use: y += sigmoid(shared_gate(in)) * shared(in). */
+static void shared_expert(Pass *pass, const LayerWeights *w, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    feed_forward(pass, &w->shared, pass->n, in, m->expert_out);
+    if (w->shared_gate.data) {
+        const Product gate = {&w->shared_gate, m->routing, 1};
+        matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, &gate, 1);
+    }
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < pass->n; i++) {
+        float share = 1.0f;
+        if (w->shared_gate.data) {
+            float exponential = -m->routing[i]; /* becomes exp(-x) */
+            m->isa->numeric->softmax_sum(&exponential, 0.0f, 1);
+            share = 1.0f / (1.0f + exponential);
+        }
+        add_bias(m, &w->shared.down, m->expert_out + i * c->dim);
+        m->isa->numeric->add_scaled(y + i * c->dim, m->expert_out + i * c->dim, share, c->dim);
+    }
+}
+
+/* y = each row's experts, added up in the order of their numbers. */
+static void mixture(Pass *pass, const LayerWeights *w, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const Numeric *numeric = m->isa->numeric;
+    size_t used = c->n_experts_used;
+    const Product router = {&w->router.w, m->routing, c->n_experts};
+    matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, &router, 1);
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < pass->n; i++) {
+        float *logits = m->routing + i * c->n_experts;
+        add_bias(m, &w->router, logits);
+        experts_route(numeric, c->router, c->router_jitter, logits, c->n_experts, used,
+                      m->chosen + i * used, m->shares + i * used);
+        memset(y + i * c->dim, 0, c->dim * sizeof *y);
+    }
+#pragma omp single
+    sort_choices(m, pass->n);
+    for (uint32_t e = 0; e < c->n_experts; e++) {
+        const uint32_t *slots = m->expert_slots + m->expert_first[e];
+        size_t n = m->expert_first[e + 1] - m->expert_first[e];
+        if (n == 0) continue;
+#pragma omp for schedule(static)
+        for (size_t i = 0; i < n; i++)
+            memcpy(m->expert_in + i * c->dim, in + slots[i] / used * c->dim, c->dim * sizeof *in);
+        feed_forward(pass, &w->experts[e], n, m->expert_in, m->expert_out);
+#pragma omp for schedule(static)
+        for (size_t i = 0; i < n; i++) {
+            float *out = m->expert_out + i * c->dim;
+            add_bias(m, &w->experts[e].down, out);
+            numeric->add_scaled(y + slots[i] / used * c->dim, out, m->shares[slots[i]], c->dim);
+        }
+    }
+    if (c->shared_ffn_dim > 0) shared_expert(pass, w, in, y);
+}
+
+/* y = the layer's feed-forward or mixture of experts. */
+static void ffn_block(Pass *pass, size_t l, const float *in, float *y) {
+    const LayerWeights *w = &pass->model->weights.layers[l];
+    if (w->router.w.data) {
+        mixture(pass, w, in, y);
+    } else {
+        feed_forward(pass, &w->ffn, pass->n, in, y);
+    }
 }
 
 /* out = norm(x) for all rows. */
@@ -240,7 +341,7 @@ static void block(Pass *pass, size_t l) {
         attention_block(pass, l, in, m->y);
         ffn_block(pass, l, ffn_in, m->z);
         add_rows(pass, &w->wo, &w->post_attention_norm, NULL, m->y);
-        add_rows(pass, &w->w_down, &w->post_ffn_norm, NULL, m->z);
+        add_rows(pass, &w->ffn.down, &w->post_ffn_norm, NULL, m->z);
         return;
     }
     attention_block(pass, l, in, m->y);
@@ -249,7 +350,7 @@ static void block(Pass *pass, size_t l) {
     in = m->x;
     if (before) norm_rows(pass, &w->ffn_norm, m->normed, m->x), in = m->normed;
     ffn_block(pass, l, in, m->y);
-    add_rows(pass, &w->w_down, &w->post_ffn_norm, after ? &w->ffn_norm : NULL, m->y);
+    add_rows(pass, &w->ffn.down, &w->post_ffn_norm, after ? &w->ffn_norm : NULL, m->y);
 }
 
 /* The last norm and the output head, for the rows that want logits; their x moves to the
@@ -360,12 +461,18 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
     return STATUS_OK;
 }
 
+static size_t widest_ffn(const Config *c) {
+    size_t widest = c->ffn_dim;
+    if (c->n_experts > 0 && c->expert_ffn_dim > widest) widest = c->expert_ffn_dim;
+    if (c->n_experts > 0 && c->shared_ffn_dim > widest) widest = c->shared_ffn_dim;
+    return widest;
+}
+
 /* Largest input of any product. */
 static size_t widest_input(const Config *c) {
     size_t widest = c->dim, q_dim = (size_t)c->n_heads * c->head_dim;
     if (q_dim > widest) widest = q_dim;
-    if (c->ffn_dim > widest) widest = c->ffn_dim;
-    return widest;
+    return widest_ffn(c) > widest ? widest_ffn(c) : widest;
 }
 
 /* n rows of `width` floats, 64-byte aligned and zeroed; sets *failed when there is no memory. */
@@ -398,8 +505,16 @@ static Status allocate(Model *m, Error *error) {
     m->attended = rows_of(n, q_dim, &failed);
     m->k = rows_of(n, kv_dim, &failed);
     m->v = rows_of(n, kv_dim, &failed);
-    m->gate = rows_of(n, c->ffn_dim, &failed);
-    m->up = rows_of(n, c->ffn_dim, &failed);
+    m->gate = rows_of(n, widest_ffn(c), &failed);
+    m->up = rows_of(n, widest_ffn(c), &failed);
+    size_t n_slots = n * c->n_experts_used;
+    m->routing = rows_of(n, c->n_experts, &failed);
+    m->shares = rows_of(n, c->n_experts_used, &failed);
+    m->expert_in = rows_of(c->n_experts ? n : 0, c->dim, &failed);
+    m->expert_out = rows_of(c->n_experts ? n : 0, c->dim, &failed);
+    m->chosen = calloc(n_slots + 1, sizeof *m->chosen);
+    m->expert_slots = calloc(n_slots + 1, sizeof *m->expert_slots);
+    m->expert_first = calloc(c->n_experts + 1, sizeof *m->expert_first);
     for (int table = 0; table < 2; table++) {
         size_t width = m->weights.rope_freqs[table] ? c->rotary_dim / 2 : 0;
         m->cosine[table] = rows_of(n, width, &failed);
@@ -408,7 +523,8 @@ static Status allocate(Model *m, Error *error) {
     m->places = calloc(n, sizeof *m->places);
     m->matmul = matmul_memory_new(m->isa->kernels, n, widest_input(c), m->n_threads);
     m->attention = attention_memory_new(c->head_dim, m->n_threads);
-    if (failed || !m->places || !m->matmul || !m->attention)
+    if (failed || !m->places || !m->matmul || !m->attention || !m->chosen || !m->expert_slots ||
+        !m->expert_first)
         return error_set(error,
                          "%s: no memory for the activations of %zu rows (a smaller --chunk "
                          "needs less)",
@@ -418,7 +534,9 @@ static Status allocate(Model *m, Error *error) {
 
 static double count_work(const Config *c) {
     double q_dim = (double)c->n_heads * c->head_dim, kv_dim = (double)c->n_kv_heads * c->head_dim;
-    double layer = c->dim * (2 * q_dim + 2 * kv_dim + (c->gated ? 3.0 : 2.0) * c->ffn_dim);
+    double width = c->ffn_dim;
+    if (c->n_experts > 0) width = (double)c->n_experts_used * c->expert_ffn_dim + c->shared_ffn_dim;
+    double layer = c->dim * (2 * q_dim + 2 * kv_dim + (c->gated ? 3.0 : 2.0) * width);
     return layer * c->n_layers + (double)c->dim * c->vocab_size;
 }
 
@@ -444,11 +562,15 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
 
 void model_close(Model *m) {
     if (!m) return;
-    float *buffers[] = {m->x,  m->normed,    m->normed2,   m->y,       m->z,
-                        m->q,  m->attended,  m->k,         m->v,       m->gate,
-                        m->up, m->cosine[0], m->cosine[1], m->sine[0], m->sine[1]};
+    float *buffers[] = {m->x,       m->normed,    m->normed2,   m->y,         m->z,
+                        m->q,       m->attended,  m->k,         m->v,         m->gate,
+                        m->up,      m->cosine[0], m->cosine[1], m->sine[0],   m->sine[1],
+                        m->routing, m->shares,    m->expert_in, m->expert_out};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) free(buffers[i]);
     free(m->places);
+    free(m->chosen);
+    free(m->expert_slots);
+    free(m->expert_first);
     matmul_memory_free(m->matmul);
     attention_memory_free(m->attention);
     weights_free(&m->weights);

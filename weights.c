@@ -78,6 +78,34 @@ static Norm norm(Finder *f, const char *name, size_t n, bool required) {
     return found;
 }
 
+static FeedForward feed_forward(Finder *f, const char *prefix, size_t width, bool required) {
+    FeedForward found = {.width = width};
+    char name[MODELFILE_NAME_BYTES];
+    size_t dim = f->config->dim;
+    snprintf(name, sizeof name, "%sw_gate", prefix);
+    if (f->config->gated) found.gate = linear(f, name, width, dim, required);
+    snprintf(name, sizeof name, "%sw_up", prefix);
+    found.up = linear(f, name, width, dim, required);
+    snprintf(name, sizeof name, "%sw_down", prefix);
+    found.down = linear(f, name, dim, width, required);
+    return found;
+}
+
+/* The layer's router and experts; without a router nothing is looked for. */
+static void find_experts(Finder *f, LayerWeights *layer) {
+    const Config *c = f->config;
+    layer->router = linear(f, "router", c->n_experts, c->dim, false);
+    if (!layer->router.w.data) return;
+    for (uint32_t i = 0; i < c->n_experts && f->status == STATUS_OK; i++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "experts.%u.", i);
+        layer->experts[i] = feed_forward(f, prefix, c->expert_ffn_dim, true);
+    }
+    if (c->shared_ffn_dim == 0) return;
+    layer->shared = feed_forward(f, "shared.", c->shared_ffn_dim, true);
+    layer->shared_gate = matrix(f, "shared.router", 1, c->dim, false);
+}
+
 static void find_layer(Finder *f, LayerWeights *layer) {
     const Config *c = f->config;
     size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
@@ -89,15 +117,15 @@ static void find_layer(Finder *f, LayerWeights *layer) {
     layer->wv = linear(f, "wv", kv_dim, c->dim, true);
     layer->wo = linear(f, "wo", c->dim, q_dim, true);
     if (c->qk_norm != QK_NORM_NONE) {
-        bool head = c->qk_norm == QK_NORM_HEAD;
+        bool head = c->qk_norm == QK_NORM_HEAD; /* else each head has weights of its own */
         layer->q_norm = norm(f, "q_norm", head ? c->head_dim : q_dim, true);
         layer->k_norm = norm(f, "k_norm", head ? c->head_dim : kv_dim, true);
     }
     layer->post_attention_norm = norm(f, "post_attention_norm", c->dim, at_end);
     layer->ffn_norm = norm(f, "ffn_norm", c->dim, at_start && !c->parallel_block);
-    if (c->gated) layer->w_gate = linear(f, "w_gate", c->ffn_dim, c->dim, true);
-    layer->w_up = linear(f, "w_up", c->ffn_dim, c->dim, true);
-    layer->w_down = linear(f, "w_down", c->dim, c->ffn_dim, true);
+    layer->sinks = vector(f, "sinks", "", 1, c->n_heads, false);
+    if (c->n_experts > 0) find_experts(f, layer);
+    if (!layer->router.w.data) layer->ffn = feed_forward(f, "", c->ffn_dim, true);
     layer->post_ffn_norm = norm(f, "post_ffn_norm", c->dim, at_end);
 }
 
@@ -126,6 +154,13 @@ Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
     *weights = (Weights){0};
     weights->layers = calloc(c->n_layers, sizeof *weights->layers);
     if (!weights->layers) return error_set(error, "no memory for %u layers", c->n_layers);
+    if (c->n_experts > 0) {
+        /* At most 512 x 1024, by the limits of Config. */
+        weights->experts = calloc((size_t)c->n_layers * c->n_experts, sizeof *weights->experts);
+        if (!weights->experts) return error_set(error, "no memory for %u experts", c->n_experts);
+        for (uint32_t l = 0; l < c->n_layers; l++)
+            weights->layers[l].experts = weights->experts + (size_t)l * c->n_experts;
+    }
     weights->token_embedding = matrix(&f, "token_embedding", c->vocab_size, c->dim, true);
     find_positions(&f, weights);
     weights->embedding_norm = norm(&f, "embedding_norm", c->dim, false);
@@ -138,5 +173,7 @@ Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
 
 void weights_free(Weights *weights) {
     free(weights->layers);
+    free(weights->experts);
+    weights->experts = NULL;
     weights->layers = NULL;
 }

@@ -17,14 +17,27 @@ typedef struct Linear {
     const float *bias; /* [outputs] */
 } Linear;
 
+/* down(activation(gate(x)) * up(x)), or down(activation(up(x))). */
+typedef struct FeedForward {
+    size_t width;    /* ffn_dim, expert_ffn_dim or shared_ffn_dim */
+    Linear gate, up; /* width x dim */
+    Linear down;     /* dim x width */
+} FeedForward;
+
 typedef struct LayerWeights {
     Norm attention_norm;   /* before attention; after it for NORM_AFTER */
     Linear wq, wk, wv, wo; /* q: n_heads * head_dim; k, v: n_kv_heads * head_dim */
     Norm q_norm, k_norm;
     Norm post_attention_norm; /* NORM_OUTPUT, NORM_AROUND */
     Norm ffn_norm;            /* absent in a parallel block that shares attention_norm */
-    Linear w_gate, w_up, w_down;
+    FeedForward ffn;
     Norm post_ffn_norm;
+    const float *sinks; /* [n_heads]: attention scores that take weight and give nothing */
+    /* A mixture of experts instead of ffn, when router has data. */
+    Linear router;        /* n_experts x dim */
+    FeedForward *experts; /* [n_experts] */
+    FeedForward shared;   /* that every token uses */
+    Matrix shared_gate;   /* 1 x dim: its share, before the sigmoid */
 } LayerWeights;
 
 typedef struct Weights {
@@ -37,6 +50,7 @@ typedef struct Weights {
     Norm embedding_norm, final_norm;
     Linear output;        /* vocab_size x dim */
     LayerWeights *layers; /* [n_layers], owned */
+    FeedForward *experts; /* [n_layers][n_experts], owned; NULL when there are none */
 } Weights;
 
 /* Finds every tensor that the file's Config asks for and checks its shape; the Error names
