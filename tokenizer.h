@@ -63,6 +63,10 @@ enum {
 Status tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length,
                         const uint8_t *from_template, unsigned flags, TokenList *out, Error *error);
 
+/* What normalization makes of text[length] (UTF-8); *out is freed by the caller. */
+Status tokenizer_normalize(Tokenizer *tokenizer, const char *text, size_t length, char **out,
+                           size_t *out_length, Error *error);
+
 /* Ids run from 0 to tokenizer_vocab_size - 1; some may stand for no token (empty text). */
 size_t tokenizer_vocab_size(const Tokenizer *tokenizer);
 

@@ -18,8 +18,8 @@ typedef struct TokenizerBlob {
 
 void tokenizer_blob_free(TokenizerBlob *blob);
 
-/* tokenizer.json of the tokenizers library. tokenizer_config.json gives the bos and eos tokens
- * and add_bos_token / add_eos_token; NULL where it is absent. */
+/* tokenizer.json of the tokenizers library. tokenizer_config.json, NULL where it is absent,
+ * gives the bos and eos tokens and added tokens that the former lacks. */
 Status tokenizer_import_json(const char *tokenizer_json, size_t json_size, const char *config_json,
                              size_t config_size, TokenizerBlob *out, Error *error);
 

@@ -1,0 +1,365 @@
+/* The tokenizer.ggml.* keys of a GGUF file: `gpt2` with every pre-tokenizer name that llama.cpp
+ * knows, and `llama`. Each name stands for the patterns of the tokenizer.json that it was named
+ * after, written here as that file has them. */
+#include "tokenizer_build.h"
+#include "../unicode.h"
+#include <stdio.h>
+#include <string.h>
+
+#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define WORDS CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define PUNCTUATION "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define FIRST "[^\\r\\n\\p{L}\\p{N}]?"
+#define CASED(tail) FIRST UPPER "*" LOWER "+" tail "|" FIRST UPPER "+" LOWER "*" tail
+#define UPPER_NOT_HAN "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define LOWER_NOT_HAN "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define LLAMA3 WORDS "\\p{N}{1,3}" PUNCTUATION SPACES
+#define QWEN2 WORDS "\\p{N}" PUNCTUATION SPACES
+#define TEKKEN CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+#define GPT4O CASED(CONTRACTIONS "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+#define DEEPSEEK_WORDS                                                                             \
+    "[!\"#$%&'()*+,\\-./"                                                                          \
+    ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"              \
+    " ?[\\p{P}\\p{S}]+"
+#define DEEPSEEK_CJK "[一-龥぀-ゟ゠-ヿ]+"
+#define BLOOM " ?[^(\\s|.,!?…。，、।۔،)]+"
+/* Oniguruma's ranges, in which the Cased_Letter of common scripts is spelled out. */
+#define DEEPSEEK_LETTERS                                                                                                                                                                                                        \
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-"                                                                                      \
+    "ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-" \
+    "ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-"                                                                                         \
+    "𑣟𞤀-𞥃]+"
+
+enum { PRE_IGNORE_MERGES = 1, PRE_ADD_BOS = 2, PRE_PLAIN = 4 /* U+2581 and <0xNN>, not bytes */ };
+
+typedef struct Pre {
+    const char *names; /* separated by spaces */
+    unsigned flags;
+    const char *patterns[7];
+} Pre;
+
+static const Pre pres[] = {
+    {"default", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {"gpt-2 phi-2 jina-es jina-de gigachat jina-v1-en jina-v2-es jina-v2-de jina-v2-code "
+     "roberta-bpe a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling",
+     0,
+     {GPT2}},
+    {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", 0, {"\\p{N}", GPT2}},
+    {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
+     PRE_IGNORE_MERGES | PRE_ADD_BOS,
+     {LLAMA3}},
+    {"dbrx smaug-bpe glm4 chatglm-bpe", 0, {LLAMA3}},
+    {"qwen2 deepseek-r1-qwen kormo f2llmv2 stablelm2 hunyuan solar-open megrez grok-2", 0, {QWEN2}},
+    {"qwen35",
+     0,
+     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
+                   " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES}},
+    {"ufakzeka", 0, {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" PUNCTUATION SPACES}},
+    {"laguna", 0, {"[^\\n]+|[\\n]+", QWEN2}},
+    {"minicpm5", PRE_IGNORE_MERGES, {"\\p{N}{1,3}", WORDS "\\p{N}+" PUNCTUATION SPACES}},
+    {"tekken", PRE_IGNORE_MERGES | PRE_ADD_BOS, {TEKKEN}},
+    {"gpt-4o llama4 kanana2 talkie minimax-m2", 0, {GPT4O}},
+    {"granite-embed-multi-97m", PRE_IGNORE_MERGES, {GPT4O}},
+    {"tiny_aya cohere2moe", 0, {"\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O}},
+    {"kimi-k2",
+     0,
+     {"[\\p{Han}]+|" FIRST UPPER_NOT_HAN "*" LOWER_NOT_HAN "+" CONTRACTIONS "?|" FIRST UPPER_NOT_HAN
+      "+" LOWER_NOT_HAN "*" CONTRACTIONS "?|\\p{N}{1,3}" PUNCTUATION SPACES}},
+    {"youtu",
+     PRE_IGNORE_MERGES,
+     {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]"
+      "+",
+      CASED(CONTRACTIONS "?") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES}},
+    {"deepseek-llm",
+     0,
+     {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$",
+      "[一-龥ࠀ-一가-퟿]+", "\\p{N}+"}},
+    {"deepseek-coder",
+     0,
+     {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", "\\p{N}"}},
+    {"deepseek-v3 hunyuan-dense joyai-llm hy_v4",
+     0,
+     {"\\p{N}{1,3}", DEEPSEEK_CJK, DEEPSEEK_WORDS "[\\r\\n]*|" SPACES}},
+    {"spark2_5",
+     0,
+     {"\\p{N}{1,3}", DEEPSEEK_CJK, DEEPSEEK_WORDS "|[\\r\\n]|\\s+(?!\\S)|\\s+", "\\p{N}"}},
+    {"afmoe",
+     0,
+     {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
+      "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]"
+      "+",
+      DEEPSEEK_WORDS "[\\r\\n]*|" SPACES}},
+    {"falcon", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}},
+    {"bloom poro-chat gpt3-finnish", 0, {BLOOM}},
+    {"viking", 0, {BLOOM, "\\p{N}"}},
+    {"chameleon",
+     PRE_ADD_BOS,
+     {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}",
+      "[\\p{P}!-/:-@\\[-`{-~]", GPT2}},
+    {"jais-2",
+     0,
+     {WORDS "\\p{N}{1,3}" PUNCTUATION
+            "\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|"
+            "\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"}},
+    {"exaone-moe",
+     0,
+     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}|"
+                   " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {"bailingmoe bailingmoe2 llada-moe",
+     0,
+     {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|"
+      "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {"seed-coder", 0, {WORDS "\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES}},
+    {"superbpe", 0, {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}},
+    {"gemma4 granite-embed-multi-311m sarvam-moe", PRE_PLAIN, {"[^\\n]+|[\\n]+"}},
+    {"whitespace", PRE_PLAIN, {"\\S+"}},
+};
+
+static const Pre *find_pre(TokenizerString name) {
+    if (name.length == 0) return &pres[0];
+    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++)
+        for (const char *p = pres[i].names; *p;) {
+            size_t n = strcspn(p, " ");
+            if (n == name.length && memcmp(p, name.bytes, n) == 0) return &pres[i];
+            p += n + (p[n] == ' ');
+        }
+    return NULL;
+}
+
+static bool equals(TokenizerString s, const char *text) {
+    return s.length == strlen(text) && memcmp(s.bytes, text, s.length) == 0;
+}
+
+enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER_DEFINED, TYPE_UNUSED, TYPE_BYTE };
+
+static int32_t type_of(const TokenizerGguf *g, size_t i) {
+    return g->token_types ? g->token_types[i] : TYPE_NORMAL;
+}
+
+/* Tokens that end a turn by their very name, as llama.cpp has it. */
+static bool ends_by_name(TokenizerString token) {
+    static const char *names[] = {
+        "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",   "<|endoftext|>",     "<|eom_id|>",
+        "<EOT>",      "_<EOT>",     "[EOT]",   "<|end_of_text|>", "<end_of_utterance>"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (equals(token, names[i])) return true;
+    return false;
+}
+
+/* Every token, and of those that are not ordinary the added one. */
+static Status read_tokens(Builder *b, const TokenizerGguf *g, bool spm, Error *error) {
+    for (size_t i = 0; i < g->n_tokens; i++) {
+        int32_t type = type_of(g, i);
+        bool in_model =
+            !spm || type == TYPE_NORMAL || type == TYPE_USER_DEFINED || type == TYPE_UNUSED;
+        char empty[32];
+        TokenizerString text = g->tokens[i];
+        if (text.length == 0) { /* llama.cpp's name for it */
+            text.length = (size_t)snprintf(empty, sizeof empty, "[EMPTY_%zu]", i);
+            text.bytes = empty;
+        }
+        if (utf8_valid_prefix(text.bytes, text.length) < text.length)
+            return error_set(error, "tokenizer.ggml.tokens: token %zu is not UTF-8", i);
+        if (builder_token(b, (int64_t)i, text.bytes, text.length, g->scores ? g->scores[i] : 0,
+                          in_model ? BUILD_IN_MODEL : 0, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static void read_added(Builder *b, const TokenizerGguf *g) {
+    for (size_t i = 0; i < g->n_tokens; i++) {
+        int32_t type = type_of(g, i);
+        bool ends = ends_by_name(g->tokens[i]);
+        bool special = type == TYPE_CONTROL || type == TYPE_UNKNOWN || ends;
+        if (!special && type != TYPE_USER_DEFINED) continue;
+        if (g->tokens[i].length == 0 || g->tokens[i].length > SECTION_MAX_ADDED) continue;
+        builder_added(b, (uint32_t)i, special ? ADDED_SPECIAL : 0, g->tokens[i].bytes,
+                      g->tokens[i].length);
+        if (ends) builder_eos(b, (int64_t)i);
+    }
+}
+
+static Status read_ids(Builder *b, const TokenizerGguf *g, bool add_bos, Error *error) {
+    int64_t n = (int64_t)g->n_tokens;
+    if (g->bos_id >= n || g->eos_id >= n || g->unk_id >= n)
+        return error_set(error, "tokenizer.ggml: a special id is beyond the %zu tokens",
+                         g->n_tokens);
+    b->header.bos_id = g->bos_id < 0 ? -1 : g->bos_id;
+    b->header.unk_id = g->unk_id < 0 ? -1 : g->unk_id;
+    builder_eos(b, g->eos_id);
+    builder_eos(b, g->eot_id);
+    builder_eos(b, g->eom_id);
+    if (g->add_bos >= 0 ? g->add_bos != 0 : add_bos) builder_prefix(b, g->bos_id);
+    if (g->add_eos > 0) builder_suffix(b, g->eos_id);
+    return STATUS_OK;
+}
+
+/* ---- llama: SentencePiece BPE by scores ---- */
+
+static void llama_decoder(Builder *b, bool strip) {
+    const TextRange none = {0, 0};
+    TextRange mark = builder_text(b, "\xE2\x96\x81", 3), space = builder_text(b, " ", 1);
+    builder_decoder(b, DECODER_REPLACE_STRING, mark, space, 0, 0);
+    builder_decoder(b, DECODER_BYTE_FALLBACK, none, none, 0, 0);
+    builder_decoder(b, DECODER_FUSE, none, none, 0, 0);
+    if (strip) builder_decoder(b, DECODER_STRIP, space, none, 1, 0);
+}
+
+/* The ids of <0x00> to <0xFF>, among tokens that no text merges to. */
+static void find_bytes(Builder *b, const TokenizerGguf *g) {
+    b->has_bytes = true;
+    for (size_t i = 0; i < g->n_tokens; i++) {
+        TokenizerString token = g->tokens[i];
+        unsigned byte;
+        char name[8] = "";
+        if (token.length != 6 || memcmp(token.bytes, "<0x", 3) != 0) continue;
+        memcpy(name, token.bytes, 6);
+        if (sscanf(name, "<0x%2X>", &byte) == 1 && name[5] == '>') b->bytes[byte] = (uint32_t)i;
+    }
+}
+
+static Status import_llama(Builder *b, const TokenizerGguf *g, Error *error) {
+    bool prefix = g->add_space_prefix != 0;
+    TextRange mark = builder_text(b, "\xE2\x96\x81", 3), space = builder_text(b, " ", 1);
+    if (!g->scores) return error_set(error, "tokenizer.ggml.scores: missing");
+    b->header.flags = SECTION_BYTE_FALLBACK | SECTION_FUSE_UNK;
+    if (prefix) builder_normalizer(b, NORMALIZE_PREPEND, 0, mark, (TextRange){0, 0});
+    builder_normalizer(b, NORMALIZE_REPLACE, 0, space, mark);
+    if (read_tokens(b, g, true, error) != STATUS_OK) return STATUS_FAILED;
+    builder_index(b);
+    find_bytes(b, g);
+    builder_merges_by_score(b);
+    read_added(b, g);
+    llama_decoder(b, prefix);
+    return read_ids(b, g, true, error);
+}
+
+/* ---- gpt2: BPE by merges ---- */
+
+static Status read_merges(Builder *b, const TokenizerGguf *g, bool byte_level, Error *error) {
+    Text left = {0}, right = {0};
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < g->n_merges && status == STATUS_OK; i++) {
+        const char *line = g->merges[i].bytes;
+        size_t n = g->merges[i].length;
+        const char *space = n > 1 ? memchr(line + 1, ' ', n - 1) : NULL;
+        if (!space) {
+            status = error_set(error, "tokenizer.ggml.merges: merge %zu is not two tokens", i);
+            break;
+        }
+        const char *halves[2] = {line, space + 1};
+        size_t lengths[2] = {(size_t)(space - line), n - (size_t)(space - line) - 1};
+        Text *texts[2] = {&left, &right};
+        bool known = true;
+        for (int h = 0; h < 2; h++) {
+            texts[h]->length = 0;
+            if (!byte_level) text_put(texts[h], halves[h], lengths[h], 0);
+            for (size_t at = 0, length; byte_level && at < lengths[h]; at += length) {
+                uint32_t code;
+                length = utf8_decode(halves[h] + at, lengths[h] - at, &code);
+                int byte = length ? bytelevel_byte(code) : -1;
+                if (byte < 0) known = false;
+                if (length == 0) length = 1;
+                text_put(texts[h], &(char){(char)byte}, 1, 0);
+            }
+        }
+        if (left.failed || right.failed) break;
+        uint32_t l = builder_find(b, left.bytes, left.length);
+        uint32_t r = builder_find(b, right.bytes, right.length);
+        text_put(&left, right.bytes, right.length, 0);
+        uint32_t into = left.failed ? TOKENIZER_NONE : builder_find(b, left.bytes, left.length);
+        if (!known || l == TOKENIZER_NONE || r == TOKENIZER_NONE || into == TOKENIZER_NONE)
+            status = error_set(error, "tokenizer.ggml.merges: merge %zu, '%.*s', is not of tokens",
+                               i, (int)(n < 200 ? n : 200), line);
+        else
+            builder_merge(b, l, r, (uint32_t)i, into);
+    }
+    if (left.failed || right.failed) status = error_set(error, "tokenizer.ggml: out of memory");
+    text_free(&left);
+    text_free(&right);
+    return status;
+}
+
+/* Keys as bytes; tokens outside ByteLevel's alphabet are found as added tokens only. */
+static void byte_keys(Builder *b) {
+    char key[SECTION_MAX_PIECE];
+    for (uint32_t i = 0; i < b->header.n_tokens && !b->failed; i++) {
+        BuildToken *token = &b->tokens[i];
+        const char *text = builder_bytes(b, token->text);
+        size_t n = 0;
+        for (size_t at = 0, length; at < token->text.length; at += length) {
+            uint32_t code;
+            length = utf8_decode(text + at, token->text.length - at, &code);
+            int byte = bytelevel_byte(code);
+            if (byte < 0) {
+                token->flags &= ~(uint32_t)BUILD_IN_MODEL;
+                break;
+            }
+            key[n++] = (char)byte;
+        }
+        if (token->flags & BUILD_IN_MODEL) token->key = builder_text(b, key, n);
+    }
+    builder_index(b);
+    b->has_bytes = true;
+    for (unsigned byte = 0; byte < 256; byte++)
+        b->bytes[byte] = builder_find(b, &(char){(char)byte}, 1);
+}
+
+static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
+    bool gemma4 = equals(g->model, "gemma4");
+    const Pre *pre = find_pre(gemma4 ? (TokenizerString){"gemma4", 6} : g->pre);
+    if (!pre)
+        return error_set(error, "tokenizer.ggml.pre: '%.*s' is not known", (int)g->pre.length,
+                         g->pre.bytes);
+    bool plain = pre->flags & PRE_PLAIN;
+    for (size_t i = 0; i < 7 && pre->patterns[i]; i++) {
+        TextRange pattern;
+        if (regex_translate(b, pre->patterns[i], strlen(pre->patterns[i]), REGEX_ONIGURUMA,
+                            &pattern, error) != STATUS_OK)
+            return STATUS_FAILED;
+        builder_split(b, SPLIT_PATTERN, SPLIT_ISOLATED, pattern);
+    }
+    if (pre->flags & PRE_IGNORE_MERGES) b->header.flags |= SECTION_IGNORE_MERGES;
+    if (read_tokens(b, g, false, error) != STATUS_OK) return STATUS_FAILED;
+    if (plain) {
+        b->header.flags |= SECTION_BYTE_FALLBACK;
+        builder_index(b);
+        find_bytes(b, g);
+        builder_normalizer(b, NORMALIZE_REPLACE, 0, builder_text(b, " ", 1),
+                           builder_text(b, "\xE2\x96\x81", 3));
+        llama_decoder(b, false);
+    } else {
+        b->header.flags |= SECTION_BYTE_LEVEL;
+        byte_keys(b);
+        builder_decoder(b, DECODER_BYTE_LEVEL, (TextRange){0, 0}, (TextRange){0, 0}, 0, 0);
+    }
+    if (read_merges(b, g, !plain, error) != STATUS_OK) return STATUS_FAILED;
+    read_added(b, g);
+    return read_ids(b, g, (pre->flags & PRE_ADD_BOS) || gemma4, error);
+}
+
+Status tokenizer_import_gguf(const TokenizerGguf *g, TokenizerBlob *out, Error *error) {
+    Builder b;
+    Status status;
+    *out = (TokenizerBlob){0};
+    builder_init(&b);
+    b.header.model = MODEL_BPE;
+    if (g->n_tokens == 0 || g->n_tokens > 1 << 24)
+        status = error_set(error, "tokenizer.ggml.tokens: %zu tokens", g->n_tokens);
+    else if (equals(g->model, "llama"))
+        status = import_llama(&b, g, error);
+    else if (equals(g->model, "gpt2") || equals(g->model, "gemma4"))
+        status = import_gpt2(&b, g, error);
+    else
+        status = error_set(error, "tokenizer.ggml.model: '%.*s' is not supported",
+                           (int)g->model.length, g->model.bytes);
+    if (status == STATUS_OK) status = builder_finish(&b, out, error);
+    builder_free(&b);
+    return status;
+}

@@ -1,0 +1,157 @@
+/* The two formats that are lists of tokens: .tiktoken and llama2.c's tokenizer.bin. */
+#include "tokenizer_build.h"
+#include "../unicode.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- tiktoken: "base64 rank" lines; a word's bytes merge by the rank of what they become ---- */
+
+static const char llama3_pattern[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+static int base64_digit(char c) {
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+static Status tiktoken_line(Builder *b, const char *line, size_t n, size_t number, Error *error) {
+    char key[SECTION_MAX_PIECE];
+    size_t length = 0, at = 0;
+    uint32_t bits = 0, held = 0;
+    int64_t rank = 0;
+    for (; at < n && line[at] != ' '; at++) {
+        int digit = base64_digit(line[at]);
+        if (line[at] == '=') continue;
+        if (digit < 0 || length == sizeof key)
+            return error_set(error, "tiktoken: line %zu: not base64", number);
+        bits = bits << 6 | (uint32_t)digit;
+        if ((held += 6) >= 8) key[length++] = (char)(bits >> (held -= 8));
+    }
+    if (length == 0 || at + 1 >= n) return error_set(error, "tiktoken: line %zu", number);
+    for (at++; at < n; at++) {
+        if (line[at] < '0' || line[at] > '9' || rank > 1 << 24)
+            return error_set(error, "tiktoken: line %zu: not a rank", number);
+        rank = rank * 10 + (line[at] - '0');
+    }
+    return builder_token(b, rank, key, length, -(double)rank, BUILD_IN_MODEL, error);
+}
+
+static Status import_tiktoken(Builder *b, const char *bytes, size_t size, const char *pattern,
+                              const TokenizerSpecial *specials, size_t n_specials, int32_t bos_id,
+                              int32_t eos_id, Error *error) {
+    TextRange split;
+    size_t number = 1;
+    if (!pattern) pattern = llama3_pattern;
+    if (regex_translate(b, pattern, strlen(pattern), REGEX_RUST, &split, error) != STATUS_OK)
+        return STATUS_FAILED;
+    builder_split(b, SPLIT_PATTERN, SPLIT_ISOLATED, split);
+    for (size_t at = 0; at < size; number++) {
+        const char *newline = memchr(bytes + at, '\n', size - at);
+        size_t n = newline ? (size_t)(newline - bytes) - at : size - at, end = at + n + 1;
+        if (n > 0 && bytes[at + n - 1] == '\r') n--;
+        if (n > 0 && tiktoken_line(b, bytes + at, n, number, error) != STATUS_OK)
+            return STATUS_FAILED;
+        at = end;
+    }
+    b->header.model = MODEL_BPE;
+    b->header.flags = SECTION_BYTE_LEVEL | SECTION_IGNORE_MERGES;
+    builder_index(b);
+    b->has_bytes = true;
+    for (unsigned byte = 0; byte < 256; byte++) {
+        b->bytes[byte] = builder_find(b, &(char){(char)byte}, 1);
+        if (b->bytes[byte] == TOKENIZER_NONE)
+            return error_set(error, "tiktoken: byte %u has no token", byte);
+    }
+    builder_merges_by_score(b);
+    for (size_t i = 0; i < n_specials; i++) {
+        TokenizerString text = specials[i].text;
+        if (builder_token(b, specials[i].id, text.bytes, text.length, 0, 0, error) != STATUS_OK)
+            return STATUS_FAILED;
+        builder_added(b, (uint32_t)specials[i].id, ADDED_SPECIAL, text.bytes, text.length);
+    }
+    if (bos_id >= 0 && bos_id < (int64_t)b->header.n_tokens) {
+        b->header.bos_id = bos_id;
+        builder_prefix(b, bos_id);
+    }
+    builder_eos(b, eos_id);
+    return STATUS_OK;
+}
+
+Status tokenizer_import_tiktoken(const char *bytes, size_t size, const char *pattern,
+                                 const TokenizerSpecial *specials, size_t n_specials,
+                                 int32_t bos_id, int32_t eos_id, TokenizerBlob *out, Error *error) {
+    Builder b;
+    *out = (TokenizerBlob){0};
+    builder_init(&b);
+    Status status =
+        import_tiktoken(&b, bytes, size, pattern, specials, n_specials, bos_id, eos_id, error);
+    if (status == STATUS_OK) status = builder_finish(&b, out, error);
+    builder_free(&b);
+    return status;
+}
+
+/* ---- llama2.c: int32 longest, then float score, int32 length and the bytes of each token ---- */
+
+static Status read_llama2c(Builder *b, const char *p, size_t size, size_t vocab_size,
+                           Error *error) {
+    const char *end = p + size;
+    if (size < 4) return error_set(error, "tokenizer.bin: shorter than 4 bytes");
+    p += 4;
+    for (size_t i = 0; i < vocab_size; i++) {
+        float score;
+        int32_t n;
+        if (end - p < 8) return error_set(error, "tokenizer.bin: ends within token %zu", i);
+        memcpy(&score, p, 4);
+        memcpy(&n, p + 4, 4);
+        p += 8;
+        if (n < 0 || n > end - p || !isfinite(score))
+            return error_set(error, "tokenizer.bin: damaged token %zu", i);
+        if (builder_token(b, (int64_t)i, p, (size_t)n, score, n > 0 ? BUILD_IN_MODEL : 0, error) !=
+            STATUS_OK)
+            return STATUS_FAILED;
+        p += n;
+    }
+    return STATUS_OK;
+}
+
+static Status import_llama2c(Builder *b, const void *bytes, size_t size, size_t vocab_size,
+                             Error *error) {
+    static const char *const specials[3] = {"<unk>", "<s>", "</s>"};
+    const TextRange none = {0, 0};
+    if (vocab_size < 3 + 256 || vocab_size > 1 << 24)
+        return error_set(error, "tokenizer.bin: %zu tokens cannot hold every byte", vocab_size);
+    if (read_llama2c(b, bytes, size, vocab_size, error) != STATUS_OK) return STATUS_FAILED;
+    TextRange space = builder_text(b, " ", 1);
+    b->header.model = MODEL_BPE;
+    b->header.flags = SECTION_BYTE_FALLBACK | SECTION_STRIP_AFTER_BOS;
+    b->header.bos_id = 1;
+    b->has_bytes = true;
+    for (uint32_t byte = 0; byte < 256; byte++) b->bytes[byte] = byte + 3;
+    builder_normalizer(b, NORMALIZE_PREPEND, 0, space, none);
+    builder_index(b);
+    builder_merges_by_score(b);
+    builder_decoder(b, DECODER_BYTE_FALLBACK, none, none, 0, 0);
+    builder_decoder(b, DECODER_FUSE, none, none, 0, 0);
+    builder_decoder(b, DECODER_STRIP, space, none, 1, 0);
+    for (uint32_t id = 0; id < 3; id++)
+        builder_added(b, id, ADDED_SPECIAL, specials[id], strlen(specials[id]));
+    builder_prefix(b, 1);
+    builder_eos(b, 2);
+    return STATUS_OK;
+}
+
+Status tokenizer_import_llama2c(const void *bytes, size_t size, size_t vocab_size,
+                                TokenizerBlob *out, Error *error) {
+    Builder b;
+    *out = (TokenizerBlob){0};
+    builder_init(&b);
+    Status status = import_llama2c(&b, bytes, size, vocab_size, error);
+    if (status == STATUS_OK) status = builder_finish(&b, out, error);
+    builder_free(&b);
+    return status;
+}

@@ -1,0 +1,554 @@
+/* Other engines' patterns as PCRE2 patterns that match the same.
+ *
+ * Oniguruma (Ruby syntax, which the tokenizers library uses) and the regex crate (which tiktoken
+ * uses) differ from PCRE2 with UCP in: what \s, \w, \b, \h, \v and the POSIX classes hold; ^ and $
+ * (Oniguruma: of every line; regex: of the text only); nested classes and intersections; scripts;
+ * {n,m}+, which in Ruby repeats the repetition. Everything else passes as it is. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "tokenizer_build.h"
+#include "../unicode.h"
+#include <pcre2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* White_Space, as class items. PCRE2's own \s also holds U+180E. */
+#define SPACE                                                                                      \
+    "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{"    \
+    "205f}\\x{3000}"
+#define NOT_SPACE                                                                                  \
+    "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}"       \
+    "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"                 \
+    "\\x{3001}-\\x{10ffff}"
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+
+typedef struct Regex {
+    const char *p, *end;
+    RegexFlavour flavour;
+    Text out;
+    Error *error;
+    int depth;
+    const char *refused; /* what stopped the translation */
+} Regex;
+
+static void emit(Regex *r, const char *text) {
+    text_put(&r->out, text, strlen(text), 0);
+}
+
+static bool refuse(Regex *r, const char *what) {
+    if (!r->refused) r->refused = what;
+    return false;
+}
+
+static bool starts(const Regex *r, const char *text) {
+    size_t n = strlen(text);
+    return (size_t)(r->end - r->p) >= n && memcmp(r->p, text, n) == 0;
+}
+
+/* Named classes as class items; NULL for an unknown name. */
+static const char *named_class(const char *name, size_t n, bool word_joiners) {
+    static const struct {
+        const char *name, *items;
+    } classes[] = {
+        {"alpha", "\\p{Alphabetic}"},
+        {"digit", "\\p{Nd}"},
+        {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+        {"upper", "\\p{Uppercase}"},
+        {"lower", "\\p{Lowercase}"},
+        {"space", SPACE},
+        {"white_space", SPACE},
+        {"blank", "\\p{Zs}\\t"},
+        {"cntrl", "\\p{Cc}"},
+        {"punct", "\\p{P}$+<=>^`|~"},
+        {"xdigit", "0-9A-Fa-f"},
+        {"word", WORD},
+        {"ascii", "\\x00-\\x7f"},
+        {"any", "\\x{0}-\\x{10ffff}"},
+        {"letter", "\\p{L}"},
+        {"mark", "\\p{M}"},
+        {"number", "\\p{N}"},
+        {"punctuation", "\\p{P}"},
+        {"symbol", "\\p{S}"},
+        {"separator", "\\p{Z}"},
+        {"other", "\\p{C}"},
+        {"uppercase_letter", "\\p{Lu}"},
+        {"lowercase_letter", "\\p{Ll}"},
+        {"titlecase_letter", "\\p{Lt}"},
+        {"modifier_letter", "\\p{Lm}"},
+        {"other_letter", "\\p{Lo}"},
+        {"decimal_number", "\\p{Nd}"},
+        {"letter_number", "\\p{Nl}"},
+        {"other_number", "\\p{No}"},
+        {"nonspacing_mark", "\\p{Mn}"},
+        {"spacing_mark", "\\p{Mc}"},
+        {"enclosing_mark", "\\p{Me}"},
+        {"control", "\\p{Cc}"},
+        {"format", "\\p{Cf}"},
+    };
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (strlen(classes[i].name) == n && strncasecmp(classes[i].name, name, n) == 0)
+            return word_joiners && classes[i].items == classes[11].items ? WORD "\\x{200c}\\x{200d}"
+                                                                         : classes[i].items;
+    return NULL;
+}
+
+/* A class under construction: items that PCRE2 takes inside one bracket, and alternatives that
+ * it does not (nested negations and intersections), as patterns of one character. */
+typedef struct Class {
+    Text items, others;
+} Class;
+
+static void class_add(Class *c, const char *items) {
+    text_put(&c->items, items, strlen(items), 0);
+}
+
+static void class_other(Class *c, const char *pattern, size_t n) {
+    text_put(&c->others, "|", c->others.length ? 1 : 0, 0);
+    text_put(&c->others, pattern, n, 0);
+}
+
+/* Adds \p{..}, \P{..} or a bare category; r->p stands behind 'p' or 'P'. */
+static bool property(Regex *r, Class *c, bool negated) {
+    char text[96] = "";
+    const char *name = r->p;
+    size_t n = 1;
+    if (r->p == r->end) return refuse(r, "\\p");
+    if (*r->p == '{') {
+        const char *close = memchr(r->p, '}', (size_t)(r->end - r->p));
+        if (!close || close - r->p > 40) return refuse(r, "\\p{");
+        name = r->p + 1;
+        n = (size_t)(close - name);
+        r->p = close + 1;
+    } else {
+        r->p++;
+    }
+    if (n > 0 && *name == '^') name++, n--, negated = !negated;
+    for (size_t i = 0; i < n; i++)
+        if (!((name[i] | 32) >= 'a' && (name[i] | 32) <= 'z') && name[i] != '_' && name[i] != '=' &&
+            name[i] != ' ' && name[i] != '-')
+            return refuse(r, "a property name");
+    const char *equals = memchr(name, '=', n);
+    if (equals) n -= (size_t)(equals + 1 - name), name = equals + 1;
+    const char *items = named_class(name, n, r->flavour == REGEX_RUST);
+    if (items) {
+        if (!negated) {
+            class_add(c, items);
+        } else if (items == named_class("space", 5, false)) {
+            class_add(c, NOT_SPACE);
+        } else {
+            Text other = {0};
+            text_put(&other, "[^", 2, 0);
+            text_put(&other, items, strlen(items), 0);
+            text_put(&other, "]", 1, 0);
+            if (!other.failed) class_other(c, other.bytes, other.length);
+            text_free(&other);
+        }
+        return true;
+    }
+    /* One or two letters are a general category; anything else is a script. */
+    snprintf(text, sizeof text, "\\%c{%s%.*s}", negated ? 'P' : 'p', n <= 2 ? "" : "sc:", (int)n,
+             name);
+    class_add(c, text);
+    return true;
+}
+
+/* One code point of an escape that stands for a character: \n, \x41, \x{41}, \u0041, \cX and any
+ * escaped punctuation. False when it stands for something else. */
+static bool escaped_character(Regex *r, uint32_t *code) {
+    static const char names[] = "tnrfvae", codes[] = "\t\n\r\f\v\a\x1b";
+    char c = *r->p;
+    const char *named = memchr(names, c, sizeof names - 1);
+    if (named) {
+        *code = (uint8_t)codes[named - names];
+        r->p++;
+        return true;
+    }
+    if (c == 'x' || c == 'u' || c == 'U') {
+        const char *p = r->p + 1;
+        bool braces = p < r->end && *p == '{';
+        size_t most = braces ? 8 : c == 'x' ? 2 : c == 'u' ? 4 : 8, n = 0;
+        uint32_t value = 0;
+        for (p += braces; p < r->end && n < most; p++, n++) {
+            int digit = *p >= '0' && *p <= '9'                 ? *p - '0'
+                        : (*p | 32) >= 'a' && (*p | 32) <= 'f' ? (*p | 32) - 'a' + 10
+                                                               : -1;
+            if (digit < 0) break;
+            value = value << 4 | (uint32_t)digit;
+        }
+        if (n == 0 || (braces && (p == r->end || *p != '}')) || value > 0x10FFFF ||
+            (c == 'x' && !braces && value > 0x7F && r->flavour == REGEX_ONIGURUMA))
+            return refuse(r, "a hexadecimal escape");
+        r->p = p + braces;
+        *code = value;
+        return true;
+    }
+    if (c == '0') {
+        r->p++;
+        *code = 0;
+        return true;
+    }
+    if ((uint8_t)c < 0x80 && !((c | 32) >= 'a' && (c | 32) <= 'z') && !(c >= '0' && c <= '9')) {
+        *code = (uint8_t)c;
+        r->p++;
+        return true;
+    }
+    return false;
+}
+
+static void put_literal(Text *out, uint32_t code) {
+    char text[16];
+    snprintf(text, sizeof text, "\\x{%x}", code);
+    text_put(out, text, strlen(text), 0);
+}
+
+/* An escape that is a set of characters; r->p stands at its letter. */
+static bool escaped_class(Regex *r, Class *c) {
+    char letter = *r->p++;
+    const char *word = r->flavour == REGEX_RUST ? WORD "\\x{200c}\\x{200d}" : WORD;
+    switch (letter) {
+    case 'p':
+    case 'P':
+        return property(r, c, letter == 'P');
+    case 's':
+        class_add(c, SPACE);
+        return true;
+    case 'S':
+        class_add(c, NOT_SPACE);
+        return true;
+    case 'd':
+        class_add(c, "\\p{Nd}");
+        return true;
+    case 'D':
+        class_add(c, "\\P{Nd}");
+        return true;
+    case 'w':
+        class_add(c, word);
+        return true;
+    case 'W': {
+        char text[96];
+        snprintf(text, sizeof text, "[^%s]", word);
+        class_other(c, text, strlen(text));
+        return true;
+    }
+    case 'h':
+        class_add(c, "0-9A-Fa-f");
+        return r->flavour == REGEX_ONIGURUMA || refuse(r, "\\h");
+    case 'H':
+        class_other(c, "[^0-9A-Fa-f]", 12);
+        return r->flavour == REGEX_ONIGURUMA || refuse(r, "\\H");
+    default:
+        return refuse(r, "an escape");
+    }
+}
+
+static bool class_body(Regex *r, Text *out);
+
+/* The pattern of one character that a finished class is. */
+static void class_finish(Class *c, bool negated, Text *out) {
+    bool items = c->items.length > 0, others = c->others.length > 0;
+    if (!items && !others) {
+        text_put(out, negated ? "[\\x{0}-\\x{10ffff}]" : "(?!)", negated ? 19 : 4, 0);
+    } else if (!others) {
+        text_put(out, negated ? "[^" : "[", negated ? 2 : 1, 0);
+        text_put(out, c->items.bytes, c->items.length, 0);
+        text_put(out, "]", 1, 0);
+    } else {
+        text_put(out, negated ? "(?:(?!" : "(?:", negated ? 6 : 3, 0);
+        if (items) {
+            text_put(out, "[", 1, 0);
+            text_put(out, c->items.bytes, c->items.length, 0);
+            text_put(out, "]|", 2, 0);
+        }
+        text_put(out, c->others.bytes, c->others.length, 0);
+        text_put(out, negated ? ")(?s:.))" : ")", negated ? 8 : 1, 0);
+    }
+    text_free(&c->items);
+    text_free(&c->others);
+}
+
+/* One member: a range, an escape, a POSIX class or a nested class. */
+static bool class_member(Regex *r, Class *c) {
+    uint32_t code, to;
+    if (starts(r, "[:")) {
+        const char *close = r->p + 2;
+        while (close + 1 < r->end && !(close[0] == ':' && close[1] == ']')) close++;
+        bool negated = r->p + 2 < r->end && r->p[2] == '^';
+        const char *name = r->p + 2 + negated;
+        if (close + 1 >= r->end || close < name) return refuse(r, "[:");
+        const char *items = named_class(name, (size_t)(close - name), false);
+        if (!items) return refuse(r, "a POSIX class");
+        r->p = close + 2;
+        if (!negated) {
+            class_add(c, items);
+        } else {
+            Class inner = {0};
+            Text text = {0};
+            class_add(&inner, items);
+            class_finish(&inner, true, &text);
+            if (text.bytes) class_other(c, text.bytes, text.length);
+            text_free(&text);
+        }
+        return true;
+    }
+    if (*r->p == '[') {
+        Text text = {0};
+        r->p++;
+        bool ok = class_body(r, &text);
+        if (ok && text.bytes) class_other(c, text.bytes, text.length);
+        text_free(&text);
+        return ok;
+    }
+    if (*r->p == '\\') {
+        if (++r->p == r->end) return refuse(r, "a final backslash");
+        if (*r->p == 'b') {
+            code = 8;
+            r->p++;
+        } else if (!escaped_character(r, &code)) {
+            return !r->refused && escaped_class(r, c);
+        }
+    } else {
+        size_t n = utf8_decode(r->p, (size_t)(r->end - r->p), &code);
+        if (n == 0) return refuse(r, "bytes that are not UTF-8");
+        r->p += n;
+    }
+    to = code;
+    if (r->p + 1 < r->end && r->p[0] == '-' && r->p[1] != ']') {
+        const char *back = r->p++;
+        if (*r->p == '\\') {
+            r->p++;
+            if (r->p == r->end || !escaped_character(r, &to)) {
+                if (r->refused) return false;
+                r->p = back; /* a hyphen before a set is a hyphen */
+                to = code;
+            }
+        } else if (*r->p == '[') {
+            r->p = back;
+        } else {
+            size_t n = utf8_decode(r->p, (size_t)(r->end - r->p), &to);
+            if (n == 0) return refuse(r, "bytes that are not UTF-8");
+            r->p += n;
+        }
+        if (to < code) return refuse(r, "a range out of order");
+    }
+    put_literal(&c->items, code);
+    if (to != code) text_put(&c->items, "-", 1, 0), put_literal(&c->items, to);
+    return true;
+}
+
+/* A class from behind its '[' to behind its ']'. A&&B is a look-ahead for A before B. */
+static bool class_body(Regex *r, Text *out) {
+    Class c = {0};
+    Text before = {0}; /* the operands so far, as look-aheads */
+    bool ok = true, first = true, negated = r->p < r->end && *r->p == '^';
+    if (++r->depth > 50) return refuse(r, "classes nested too deeply");
+    r->p += negated;
+    for (;; first = false) {
+        if (!ok || r->p >= r->end) {
+            ok = refuse(r, "a class without an end");
+            break;
+        }
+        if (*r->p == ']' && !first) break;
+        if (starts(r, "&&")) {
+            r->p += 2;
+            text_put(&before, "(?=", 3, 0);
+            class_finish(&c, false, &before);
+            text_put(&before, ")", 1, 0);
+            c = (Class){0};
+        } else {
+            ok = class_member(r, &c);
+        }
+    }
+    if (ok) r->p++;
+    if (before.length == 0) {
+        class_finish(&c, negated, out);
+    } else {
+        if (negated) text_put(out, "(?:(?!", 6, 0);
+        if (!negated) text_put(out, "(?:", 3, 0);
+        text_put(out, before.bytes, before.length, 0);
+        class_finish(&c, false, out);
+        if (negated) text_put(out, ")(?s:.))", 8, 0);
+        if (!negated) text_put(out, ")", 1, 0);
+    }
+    text_free(&before);
+    r->depth--;
+    return ok;
+}
+
+/* Inserts `text` into the output at `at`. */
+static void insert(Regex *r, size_t at, const char *text) {
+    size_t n = strlen(text), tail = r->out.length - at;
+    text_put(&r->out, text, n, 0);
+    if (r->out.failed) return;
+    memmove(r->out.bytes + at + n, r->out.bytes + at, tail);
+    memcpy(r->out.bytes + at, text, n);
+}
+
+/* A quantifier after the atom that begins at `atom` in the output. */
+static bool quantifier(Regex *r, size_t atom) {
+    if (*r->p != '{') {
+        text_put(&r->out, r->p++, 1, 0);
+        if (r->p < r->end && (*r->p == '?' || *r->p == '+')) text_put(&r->out, r->p++, 1, 0);
+        return true;
+    }
+    const char *close = memchr(r->p, '}', (size_t)(r->end - r->p));
+    size_t n = close ? (size_t)(close - r->p) + 1 : 0;
+    bool comma_first = n > 2 && r->p[1] == ',';
+    bool counted = n >= 3 && strspn(r->p + 1, "0123456789,") == n - 2;
+    if (!counted) { /* a brace that is itself */
+        emit(r, "\\{");
+        r->p++;
+        return true;
+    }
+    text_put(&r->out, comma_first ? "{0" : "{", comma_first ? 2 : 1, 0);
+    text_put(&r->out, r->p + 1, n - 1, 0);
+    r->p = close + 1;
+    if (r->p < r->end && *r->p == '+' && r->flavour == REGEX_ONIGURUMA) {
+        insert(r, atom, "(?:");
+        emit(r, ")+");
+        r->p++;
+    } else if (r->p < r->end && (*r->p == '?' || *r->p == '+')) {
+        text_put(&r->out, r->p++, 1, 0);
+    }
+    return true;
+}
+
+/* What follows "(?": flags, look-arounds, names. */
+static bool group(Regex *r) {
+    emit(r, "(");
+    r->p++;
+    if (r->p < r->end && *r->p == '*') return refuse(r, "a verb");
+    if (r->p >= r->end || *r->p != '?') return true;
+    emit(r, "?");
+    r->p++;
+    if (r->p >= r->end) return refuse(r, "a group without an end");
+    if (*r->p == 'C' || *r->p == '~' || *r->p == '{' || *r->p == '#' || *r->p == 'R' ||
+        *r->p == '(' || *r->p == '|' || *r->p == '&' || (*r->p >= '0' && *r->p <= '9'))
+        return refuse(r, "a special group");
+    if (strchr(":=!><P'", *r->p)) return true; /* the rest passes as ordinary text */
+    for (; r->p < r->end && *r->p != ':' && *r->p != ')'; r->p++) {
+        char c = *r->p;
+        if (c == 'm' && r->flavour == REGEX_ONIGURUMA) c = 's';
+        if (c != 'i' && c != 's' && c != '-' && c != 'u') return refuse(r, "an inline option");
+        if (c != 'u') text_put(&r->out, &c, 1, 0);
+    }
+    return true;
+}
+
+static bool escape(Regex *r) {
+    uint32_t code;
+    if (++r->p == r->end) return refuse(r, "a final backslash");
+    char c = *r->p;
+    const char *word = r->flavour == REGEX_RUST ? "[" WORD "\\x{200c}\\x{200d}]" : "[" WORD "]";
+    if (c == 'b' || c == 'B') {
+        char text[320];
+        snprintf(text, sizeof text,
+                 c == 'b' ? "(?:(?<=%s)(?!%s)|(?<!%s)(?=%s))" : "(?:(?<=%s)(?=%s)|(?<!%s)(?!%s))",
+                 word, word, word, word);
+        emit(r, text);
+        r->p++;
+        return true;
+    }
+    if (c == 'A' || c == 'z' || c == 'Z' || c == 'G' || c == 'R' || c == 'X' || c == 'K' ||
+        c == 'N' || (c >= '1' && c <= '9') || c == 'k') {
+        text_put(&r->out, "\\", 1, 0);
+        text_put(&r->out, r->p++, 1, 0);
+        return true;
+    }
+    if (escaped_character(r, &code)) {
+        put_literal(&r->out, code);
+        return true;
+    }
+    if (r->refused) return false;
+    Class set = {0};
+    bool ok = escaped_class(r, &set);
+    class_finish(&set, false, &r->out);
+    return ok;
+}
+
+static bool translate(Regex *r) {
+    size_t atom = 0, groups[128], n_groups = 0;
+    while (r->p < r->end && !r->out.failed) {
+        char c = *r->p;
+        size_t start = r->out.length;
+        bool ok = true;
+        if (c == '*' || c == '+' || c == '?' || c == '{') {
+            if (!quantifier(r, atom)) return false;
+            continue;
+        }
+        if (c == '\\') {
+            ok = escape(r);
+        } else if (c == '[') {
+            r->p++;
+            ok = class_body(r, &r->out);
+        } else if (c == '(') {
+            if (n_groups == 128) return refuse(r, "groups nested too deeply");
+            groups[n_groups++] = start;
+            ok = group(r);
+        } else if (c == ')') {
+            if (n_groups > 0) start = groups[--n_groups];
+            emit(r, ")");
+            r->p++;
+        } else if (c == '^' || c == '$') {
+            bool lines = r->flavour == REGEX_ONIGURUMA;
+            emit(r, c == '^' ? lines ? "(?:\\A|(?<=\\n)(?!\\z))" : "\\A"
+                    : lines  ? "(?=\\n|\\z)"
+                             : "\\z");
+            r->p++;
+        } else {
+            uint32_t code;
+            size_t n = utf8_decode(r->p, (size_t)(r->end - r->p), &code);
+            if (n == 0) return refuse(r, "bytes that are not UTF-8");
+            text_put(&r->out, r->p, n, 0);
+            r->p += n;
+        }
+        if (!ok) return false;
+        atom = start;
+    }
+    return true;
+}
+
+Status regex_translate(Builder *b, const char *pattern, size_t n, RegexFlavour flavour,
+                       TextRange *out, Error *error) {
+    Regex r = {.p = pattern, .end = pattern + n, .flavour = flavour};
+    int shown = (int)(n < 300 ? n : 300), code;
+    size_t offset;
+    if (n > 1 << 16) return error_set(error, "tokenizer: a pattern of %zu bytes", n);
+    /* The same matches, but one try for each run of spaces instead of one for each space. */
+    bool ok = true;
+    if (n == 4 && memcmp(pattern, "\\s+$", 4) == 0) emit(&r, "(?<![" SPACE "])");
+    ok = translate(&r);
+    Status status = STATUS_OK;
+    if (r.out.failed)
+        status = error_set(error, "tokenizer: out of memory");
+    else if (!ok)
+        status = error_set(error, "tokenizer: pattern '%.*s': PCRE2 cannot take %s", shown, pattern,
+                           r.refused ? r.refused : "it");
+    if (status == STATUS_OK) {
+        pcre2_code *compiled =
+            pcre2_compile((PCRE2_SPTR)(r.out.bytes ? r.out.bytes : ""), r.out.length,
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, NULL);
+        if (!compiled) {
+            char why[128];
+            pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+            status = error_set(error, "tokenizer: pattern '%.*s': PCRE2 cannot take it: %s", shown,
+                               pattern, why);
+        }
+        pcre2_code_free(compiled);
+    }
+    if (status == STATUS_OK) *out = builder_text(b, r.out.bytes, r.out.length);
+    text_free(&r.out);
+    return status;
+}
+
+TextRange regex_literal(Builder *b, const char *text, size_t n) {
+    Text out = {0};
+    uint32_t code;
+    for (size_t at = 0, length; at < n; at += length) {
+        if (!(length = utf8_decode(text + at, n - at, &code))) break;
+        put_literal(&out, code);
+    }
+    TextRange range = builder_text(b, out.bytes ? out.bytes : "(?:)", out.bytes ? out.length : 4);
+    text_free(&out);
+    return range;
+}

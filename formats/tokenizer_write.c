@@ -1,0 +1,608 @@
+/* From a Builder to the section's bytes. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "tokenizer_build.h"
+#include "../tokenizer.h"
+#include "../unicode.h"
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Hash tables ---- */
+
+typedef struct PairMap {
+    PairSlot *slots;
+    size_t size; /* a power of two */
+    size_t n;
+    bool failed;
+} PairMap;
+
+static bool map_alloc(PairMap *map, size_t size) {
+    map->slots = malloc(size * sizeof *map->slots);
+    map->size = size;
+    map->n = 0;
+    if (!map->slots) return false;
+    memset(map->slots, 0xFF, size * sizeof *map->slots);
+    return true;
+}
+
+/* The slot of (a, b), new or not; NULL when its neighbourhood is full. */
+static PairSlot *map_slot(PairMap *map, uint32_t a, uint32_t b) {
+    uint32_t at = section_mix(a, b);
+    for (int probe = 0; probe < PAIR_PROBES; probe++, at++) {
+        PairSlot *slot = &map->slots[at & (map->size - 1)];
+        if (slot->x == TOKENIZER_NONE || (slot->a == a && slot->b == b)) return slot;
+    }
+    return NULL;
+}
+
+static bool map_grow(PairMap *map) {
+    for (size_t size = map->size ? map->size * 2 : 64; size <= (size_t)1 << 28; size *= 2) {
+        PairMap grown = {0};
+        bool fits = map_alloc(&grown, size);
+        for (size_t i = 0; fits && i < map->size; i++) {
+            PairSlot *old = &map->slots[i];
+            if (old->x == TOKENIZER_NONE) continue;
+            PairSlot *slot = map_slot(&grown, old->a, old->b);
+            if ((fits = slot != NULL)) *slot = *old, grown.n++;
+        }
+        if (fits) {
+            free(map->slots);
+            *map = grown;
+            return true;
+        }
+        bool short_of_memory = !grown.slots;
+        free(grown.slots);
+        if (short_of_memory) break;
+    }
+    map->failed = true;
+    return false;
+}
+
+/* The slot to fill; an empty one has x == TOKENIZER_NONE. NULL when memory is short. */
+static PairSlot *map_put(PairMap *map, uint32_t a, uint32_t b) {
+    if (map->failed) return NULL;
+    PairSlot *slot = NULL;
+    while (map->n * 3 >= map->size * 2 || !(slot = map_slot(map, a, b)))
+        if (!map_grow(map)) return NULL;
+    if (slot->x == TOKENIZER_NONE) map->n++;
+    slot->a = a;
+    slot->b = b;
+    return slot;
+}
+
+/* Adds a string to a trie; `what` ends there (the first to claim a place keeps it). */
+static void trie_put(PairMap *map, uint32_t *n_nodes, const char *text, size_t n, uint32_t what) {
+    uint32_t node = 0;
+    for (size_t i = 0; i < n; i++) {
+        PairSlot *slot = map_put(map, node, (uint8_t)text[i]);
+        if (!slot) return;
+        if (slot->x == TOKENIZER_NONE) {
+            slot->x = ++*n_nodes;
+            slot->y = TOKENIZER_NONE;
+        }
+        if (i + 1 == n && slot->y == TOKENIZER_NONE) slot->y = what;
+        node = slot->x;
+    }
+}
+
+/* ---- Decoded texts ---- */
+
+/* Appends in[n] with every `from` replaced. */
+static void replace_all(Text *out, const char *in, size_t n, const char *from, size_t from_length,
+                        const char *to, size_t to_length) {
+    for (size_t at = 0; at < n;) {
+        const char *hit = from_length ? memmem(in + at, n - at, from, from_length) : NULL;
+        size_t end = hit ? (size_t)(hit - in) : n;
+        text_put(out, in + at, end - at, 0);
+        if (!hit) return;
+        text_put(out, to, to_length, 0);
+        at = end + from_length;
+    }
+}
+
+static void replace_pattern(Text *out, const char *in, size_t n, const pcre2_code *code,
+                            pcre2_match_data *match, const char *to, size_t to_length) {
+    size_t done = 0, at = 0;
+    while (at <= n && pcre2_match(code, (PCRE2_SPTR)in, n, at, 0, match, NULL) > 0) {
+        const size_t *bounds = pcre2_get_ovector_pointer(match);
+        if (bounds[1] < bounds[0]) break;
+        bool skip = bounds[0] == bounds[1] && done > 0 && bounds[0] == done;
+        if (!skip) {
+            text_put(out, in + done, bounds[0] - done, 0);
+            text_put(out, to, to_length, 0);
+            done = bounds[1];
+        }
+        at = bounds[1];
+        if (bounds[0] == bounds[1]) do
+                at++;
+            while (at < n && ((uint8_t)in[at] & 0xC0) == 0x80);
+    }
+    text_put(out, in + done, n - done, 0);
+}
+
+static void strip(Text *out, const char *in, size_t n, const char *character, size_t length,
+                  uint32_t left, uint32_t right) {
+    size_t from = 0, to = n;
+    for (; left > 0 && to - from >= length && !memcmp(in + from, character, length); left--)
+        from += length;
+    for (; right > 0 && to - from >= length && !memcmp(in + to - length, character, length);
+         right--)
+        to -= length;
+    text_put(out, in + from, to - from, 0);
+}
+
+/* Every character's byte, or the text as it is when one has none. */
+static void unmap(Text *out, const char *in, size_t n) {
+    size_t before = out->length;
+    for (size_t at = 0, length; at < n; at += length) {
+        uint32_t code = 0;
+        length = utf8_decode(in + at, n - at, &code);
+        int byte = length ? bytelevel_byte(code) : -1;
+        if (byte < 0) {
+            out->length = before;
+            text_put(out, in, n, 0);
+            return;
+        }
+        text_put(out, &(char){(char)byte}, 1, 0);
+    }
+}
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+}
+
+typedef struct Evaluator {
+    const Builder *b;
+    pcre2_code *codes[SECTION_MAX_STEPS];
+    pcre2_match_data *match;
+    Text texts[2];
+    size_t fuse; /* the first decoder that sees the joined text */
+} Evaluator;
+
+/* One decoder over one token's text. */
+static void decode_step(Evaluator *e, size_t i, Text *out, const char *in, size_t n, bool first,
+                        bool last) {
+    const BuildDecoder *d = &e->b->decoders[i];
+    const char *a = builder_bytes(e->b, d->a), *to = builder_bytes(e->b, d->b);
+    switch (d->op) {
+    case DECODER_BYTE_LEVEL:
+        unmap(out, in, n);
+        return;
+    case DECODER_BPE:
+        replace_all(out, in, n, a, d->a.length, " ", last ? 0 : 1);
+        return;
+    case DECODER_METASPACE:
+        replace_all(out, in, n, a, d->a.length, " ", first && d->n ? 0 : 1);
+        return;
+    case DECODER_BYTE_FALLBACK:
+        if (n == 6 && memcmp(in, "<0x", 3) == 0 && in[5] == '>' && hex_digit(in[3]) >= 0 &&
+            hex_digit(in[4]) >= 0) {
+            text_put(out, &(char){(char)(hex_digit(in[3]) * 16 + hex_digit(in[4]))}, 1, 0);
+            return;
+        }
+        break;
+    case DECODER_STRIP:
+        strip(out, in, n, a, d->a.length, d->n, d->m);
+        return;
+    case DECODER_REPLACE:
+        replace_pattern(out, in, n, e->codes[i], e->match, to, d->b.length);
+        return;
+    case DECODER_REPLACE_STRING:
+        replace_all(out, in, n, a, d->a.length, to, d->b.length);
+        return;
+    case DECODER_JOIN:
+        text_put(out, " ", first ? 0 : 1, 0);
+        break;
+    case DECODER_FUSE:
+        break;
+    }
+    text_put(out, in, n, 0);
+}
+
+/* The bytes that a token adds to the text; valid until the next call. */
+static const Text *decode_text(Evaluator *e, TextRange text, bool first, bool last) {
+    Text *in = &e->texts[0], *out = &e->texts[1];
+    in->length = 0;
+    text_put(in, builder_bytes(e->b, text), text.length, 0);
+    for (size_t i = 0; i < e->fuse; i++) {
+        out->length = 0;
+        decode_step(e, i, out, in->bytes, in->length, first, last);
+        Text *swap = in;
+        in = out;
+        out = swap;
+    }
+    return in;
+}
+
+/* Compiles what is needed and finds where the tokens are joined. */
+static Status evaluator_open(Evaluator *e, const Builder *b, Error *error) {
+    *e = (Evaluator){.b = b, .match = pcre2_match_data_create(1, NULL)};
+    bool fused = false;
+    for (size_t i = 0; i < b->n_decoders; i++) {
+        const BuildDecoder *d = &b->decoders[i];
+        int code;
+        size_t offset;
+        if (fused && (d->op == DECODER_BYTE_LEVEL || d->op == DECODER_BYTE_FALLBACK))
+            return error_set(error, "tokenizer: decoder %s after the tokens are joined",
+                             d->op == DECODER_BYTE_LEVEL ? "ByteLevel" : "ByteFallback");
+        if (d->op == DECODER_REPLACE) {
+            e->codes[i] = pcre2_compile((PCRE2_SPTR)builder_bytes(b, d->a), d->a.length,
+                                        PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code,
+                                        &offset, NULL);
+            if (!e->codes[i]) return error_set(error, "tokenizer: decoder Replace: bad pattern");
+        }
+        if (!fused) e->fuse = i + 1;
+        fused = fused || d->op == DECODER_FUSE || d->op == DECODER_BYTE_LEVEL;
+    }
+    return e->match ? STATUS_OK : error_set(error, "tokenizer: out of memory");
+}
+
+static void evaluator_close(Evaluator *e) {
+    for (size_t i = 0; i < SECTION_MAX_STEPS; i++) pcre2_code_free(e->codes[i]);
+    pcre2_match_data_free(e->match);
+    text_free(&e->texts[0]);
+    text_free(&e->texts[1]);
+}
+
+/* ---- The section ---- */
+
+typedef struct Writer {
+    Builder *b;
+    char *bytes;
+    size_t length, capacity;
+    Text pool;
+    bool failed;
+} Writer;
+
+static void write_bytes(Writer *w, const void *bytes, size_t n) {
+    if (w->failed || n == 0) return;
+    if (w->capacity - w->length < n) {
+        size_t capacity = (w->length + n) * 2;
+        char *grown = realloc(w->bytes, capacity);
+        if (!grown) {
+            w->failed = true;
+            return;
+        }
+        w->bytes = grown;
+        w->capacity = capacity;
+    }
+    memcpy(w->bytes + w->length, bytes, n);
+    w->length += n;
+}
+
+static void write_part(Writer *w, int which, const void *bytes, size_t n) {
+    static const char zeros[8];
+    write_bytes(w, zeros, (8 - w->length % 8) % 8);
+    w->b->header.parts[which] = (SectionPart){w->length, n};
+    write_bytes(w, bytes, n);
+}
+
+static TextRange put(Writer *w, const char *bytes, size_t n) {
+    TextRange range = {(uint32_t)w->pool.length, (uint32_t)n};
+    text_put(&w->pool, bytes, n, 0);
+    if (w->pool.length > UINT32_MAX / 2) w->failed = true;
+    return n ? range : (TextRange){0, 0};
+}
+
+static TextRange put_range(Writer *w, TextRange range) {
+    return put(w, builder_bytes(w->b, range), range.length);
+}
+
+/* Reuses the token's own text for what it decodes to where one ends the other. */
+static TextRange put_near(Writer *w, TextRange near, const Text *text) {
+    if (text->length <= near.length && text->length > 0) {
+        TextRange tail = {near.offset + near.length - (uint32_t)text->length,
+                          (uint32_t)text->length};
+        if (memcmp(w->pool.bytes + tail.offset, text->bytes, text->length) == 0) return tail;
+    }
+    return put(w, text->bytes, text->length);
+}
+
+static Status write_tokens(Writer *w, Error *error) {
+    Builder *b = w->b;
+    uint32_t n = b->header.n_tokens;
+    Evaluator e;
+    Status status = evaluator_open(&e, b, error);
+    uint32_t variants = 1;
+    for (size_t i = 0; i < e.fuse && status == STATUS_OK; i++) {
+        DecoderOp op = b->decoders[i].op;
+        if (variants == 1 && (op == DECODER_JOIN || (op == DECODER_METASPACE && b->decoders[i].n)))
+            variants = 2;
+        if (op == DECODER_BPE) variants = 4;
+    }
+    b->header.decode_variants = variants;
+    TokenRecord *tokens = calloc((size_t)b->header.n_symbols + 1, sizeof *tokens);
+    TextRange *decode = calloc((size_t)n * variants + 1, sizeof *decode);
+    TextRange *match = calloc((size_t)n + 1, sizeof *match);
+    if (!tokens || !decode || !match) w->failed = true;
+    for (uint32_t i = 0; i < b->header.n_symbols && !w->failed && status == STATUS_OK; i++) {
+        const BuildToken *token = &b->tokens[i];
+        tokens[i].text = put_range(w, token->key);
+        tokens[i].flags = token->flags & BUILD_SPECIAL ? TOKEN_SPECIAL : 0;
+        if (token->flags & BUILD_IN_MODEL && token->key.length > b->header.max_key)
+            b->header.max_key = token->key.length;
+        if (i < n) match[i] = token->text;
+    }
+    /* What an added token is found by is what it is decoded from. */
+    for (size_t i = 0; i < b->n_added && !w->failed; i++) {
+        tokens[b->added[i].id].flags |= TOKEN_ADDED;
+        match[b->added[i].id] = b->added_match[i];
+    }
+    for (uint32_t v = 0; v < variants && !w->failed && status == STATUS_OK; v++)
+        for (uint32_t i = 0; i < n; i++)
+            if (b->tokens[i].flags & BUILD_PRESENT)
+                decode[(size_t)v * n + i] =
+                    put_near(w, tokens[i].text, decode_text(&e, match[i], v & 1, v & 2));
+    if (e.texts[0].failed || e.texts[1].failed) w->failed = true;
+    if (!w->failed) {
+        write_part(w, PART_TOKENS, tokens, b->header.n_symbols * sizeof *tokens);
+        write_part(w, PART_DECODE, decode, (size_t)n * variants * sizeof *decode);
+    }
+    StepRecord steps[SECTION_MAX_STEPS];
+    size_t n_steps = 0;
+    for (size_t i = e.fuse; i < b->n_decoders; i++) {
+        const BuildDecoder *d = &b->decoders[i];
+        StepRecord step = {DECODE_REPLACE_PATTERN, 0, {0, 0}, {0, 0}};
+        if (d->op == DECODER_FUSE) continue;
+        if (d->op == DECODER_STRIP) {
+            step = (StepRecord){DECODE_STRIP, d->n | d->m << 16, put_range(w, d->a), {0, 0}};
+        } else if (d->op == DECODER_REPLACE) {
+            step.a = put_range(w, d->a);
+            step.b = put_range(w, d->b);
+        } else { /* a string; Metaspace and BPEDecoder see one token, the first and the last */
+            TextRange pattern = regex_literal(b, builder_bytes(b, d->a), d->a.length);
+            step.a = put_range(w, pattern);
+            step.b = d->op == DECODER_REPLACE_STRING           ? put_range(w, d->b)
+                     : d->op == DECODER_METASPACE && d->n == 0 ? put(w, " ", 1)
+                                                               : (TextRange){0, 0};
+        }
+        steps[n_steps++] = step;
+    }
+    write_part(w, PART_DECODERS, steps, n_steps * sizeof *steps);
+    evaluator_close(&e);
+    free(tokens);
+    free(decode);
+    free(match);
+    return status;
+}
+
+static void write_vocab(Writer *w) {
+    Builder *b = w->b;
+    size_t size = 64;
+    while (size < (size_t)b->header.n_symbols * 2) size *= 2;
+retry:;
+    uint32_t *slots = malloc(size * sizeof *slots);
+    if (!slots) {
+        w->failed = true;
+        return;
+    }
+    memset(slots, 0xFF, size * sizeof *slots);
+    for (uint32_t i = 0; i < b->header.n_symbols; i++) {
+        TextRange key = b->tokens[i].key;
+        if (!(b->tokens[i].flags & BUILD_IN_MODEL) ||
+            builder_find(b, builder_bytes(b, key), key.length) != i)
+            continue;
+        uint32_t at = (uint32_t)section_hash(builder_bytes(b, key), key.length);
+        int probe = 0;
+        while (probe < PAIR_PROBES && slots[at & (size - 1)] != TOKENIZER_NONE) at++, probe++;
+        if (probe == PAIR_PROBES && size < (size_t)1 << 30) {
+            free(slots);
+            size *= 2;
+            goto retry;
+        }
+        slots[at & (size - 1)] = i;
+    }
+    write_part(w, PART_VOCAB, slots, size * sizeof *slots);
+    free(slots);
+}
+
+static void write_map(Writer *w, int which, PairMap *map) {
+    if (map->failed) w->failed = true;
+    write_part(w, which, map->n ? map->slots : NULL, map->n ? map->size * sizeof *map->slots : 0);
+    free(map->slots);
+}
+
+static uint8_t class_of(const char *character, size_t n, bool last) {
+    if (n == 3 && memcmp(character, "\xE2\x96\x81", 3) == 0) return 0xFF;
+    return (uint8_t)character[last ? n - 1 : 0];
+}
+
+/* The places where a word may be cut: those that no merge joins. None when a merge starts from a
+ * byte token (whose name is not what the text holds) or a word's end matters. */
+static void write_cuts(Writer *w) {
+    Builder *b = w->b;
+    uint8_t cuts[8192] = {0};
+    bool whole_words = b->header.flags & SECTION_IGNORE_MERGES || b->header.subword_prefix.length ||
+                       b->header.word_suffix.length;
+    bool unknowns = b->header.unk_id >= 0 && b->header.flags & SECTION_FUSE_UNK;
+    for (unsigned i = 0; i < 256 && unknowns && b->header.flags & SECTION_BYTE_FALLBACK; i++)
+        if (b->bytes[i] == TOKENIZER_NONE)
+            break;
+        else if (i == 255)
+            unknowns = false;
+    if (b->header.model != MODEL_BPE || b->header.flags & SECTION_BYTE_LEVEL || whole_words ||
+        unknowns)
+        return;
+    for (size_t i = 0; i < b->n_merges; i++) {
+        const BuildMerge *m = &b->merges[i];
+        TextRange left = b->tokens[m->left].key, right = b->tokens[m->right].key;
+        if (left.length == 0 || right.length == 0) return;
+        for (unsigned byte = 0; byte < 256 && b->has_bytes; byte++)
+            if (m->left == b->bytes[byte] || m->right == b->bytes[byte]) return;
+        const char *l = builder_bytes(b, left), *r = builder_bytes(b, right);
+        size_t last = left.length - 1;
+        while (last > 0 && ((uint8_t)l[last] & 0xC0) == 0x80) last--;
+        uint8_t x = class_of(l + last, left.length - last, true);
+        uint8_t y = class_of(r, right.length >= 3 ? 3 : right.length, false);
+        cuts[x * 32u + y / 8u] |= (uint8_t)(1 << (y & 7));
+    }
+    write_part(w, PART_CUTS, cuts, sizeof cuts);
+}
+
+static void write_model(Writer *w) {
+    Builder *b = w->b;
+    PairMap pairs = {0}, pieces = {0};
+    uint32_t n_nodes = 0;
+    for (size_t i = 0; i < b->n_merges; i++) {
+        PairSlot *slot = map_put(&pairs, b->merges[i].left, b->merges[i].right);
+        if (!slot) break;
+        slot->x = b->merges[i].rank;
+        slot->y = b->merges[i].into;
+    }
+    write_map(w, PART_PAIRS, &pairs);
+    if (b->has_bytes) write_part(w, PART_BYTES, b->bytes, sizeof b->bytes);
+    write_cuts(w);
+    if (b->header.model != MODEL_UNIGRAM) return;
+    double *scores = calloc((size_t)b->header.n_tokens + 1, sizeof *scores);
+    if (!scores) {
+        w->failed = true;
+        return;
+    }
+    for (uint32_t i = 0; i < b->header.n_tokens; i++) {
+        TextRange key = b->tokens[i].key;
+        scores[i] = b->tokens[i].score;
+        if (b->tokens[i].flags & BUILD_PIECE)
+            trie_put(&pieces, &n_nodes, builder_bytes(b, key), key.length, i);
+    }
+    write_part(w, PART_SCORES, scores, b->header.n_tokens * sizeof *scores);
+    write_map(w, PART_PIECES, &pieces);
+    free(scores);
+}
+
+static void write_added(Writer *w) {
+    Builder *b = w->b;
+    PairMap raw = {0}, norm = {0};
+    uint32_t n_raw = 0, n_norm = 0;
+    AddedRecord *added = calloc(b->n_added + 1, sizeof *added);
+    if (!added) {
+        w->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < b->n_added; i++) {
+        TextRange match = b->added_match[i];
+        bool normalized = b->added[i].flags & ADDED_NORMALIZED;
+        added[i] = b->added[i];
+        added[i].text = put_range(w, b->added[i].text);
+        if (match.length > b->header.max_added) b->header.max_added = match.length;
+        trie_put(normalized ? &norm : &raw, normalized ? &n_norm : &n_raw, builder_bytes(b, match),
+                 match.length, (uint32_t)i);
+    }
+    write_part(w, PART_ADDED, added, b->n_added * sizeof *added);
+    free(added);
+    write_map(w, PART_ADDED_RAW, &raw);
+    write_map(w, PART_ADDED_NORM, &norm);
+}
+
+static void write_steps(Writer *w, int which, const StepRecord *steps, size_t n) {
+    StepRecord out[SECTION_MAX_STEPS];
+    for (size_t i = 0; i < n; i++)
+        out[i] = (StepRecord){steps[i].op, steps[i].flags, put_range(w, steps[i].a),
+                              put_range(w, steps[i].b)};
+    write_part(w, which, out, n * sizeof *out);
+}
+
+static Status write_section(Builder *b, TokenizerBlob *out, Error *error) {
+    Writer w = {.b = b};
+    SectionHeader header = {0};
+    memset(b->header.parts, 0, sizeof b->header.parts);
+    b->header.max_added = b->header.max_key = 0;
+    write_bytes(&w, &header, sizeof header);
+    Status status = write_tokens(&w, error);
+    if (status == STATUS_OK) {
+        write_vocab(&w);
+        write_model(&w);
+        write_added(&w);
+        write_steps(&w, PART_NORMALIZERS, b->normalizers, b->n_normalizers);
+        write_steps(&w, PART_SPLITS, b->splits, b->n_splits);
+        write_part(&w, PART_PREFIX, b->prefix, b->n_prefix * sizeof *b->prefix);
+        write_part(&w, PART_SUFFIX, b->suffix, b->n_suffix * sizeof *b->suffix);
+        write_part(&w, PART_EOS, b->eos, b->n_eos * sizeof *b->eos);
+        if (b->charsmap) write_part(&w, PART_CHARSMAP, b->charsmap, b->charsmap_size);
+        header = b->header;
+        header.subword_prefix = put_range(&w, b->header.subword_prefix);
+        header.word_suffix = put_range(&w, b->header.word_suffix);
+        write_part(&w, PART_TEXT, w.pool.bytes, w.pool.length);
+        memcpy(header.parts, b->header.parts, sizeof header.parts);
+        write_bytes(&w, "\0\0\0\0\0\0\0", (8 - w.length % 8) % 8);
+        header.size = w.length;
+        if (w.pool.failed || b->failed || w.failed)
+            status = error_set(error, "tokenizer: out of memory");
+        else
+            memcpy(w.bytes, &header, sizeof header);
+    }
+    text_free(&w.pool);
+    if (status != STATUS_OK) {
+        free(w.bytes);
+        return status;
+    }
+    *out = (TokenizerBlob){w.bytes, w.length};
+    return STATUS_OK;
+}
+
+/* The normalized forms that added tokens are found by: a first section, without them, says. */
+static Status normalize_added(Builder *b, Error *error) {
+    bool needed = false;
+    for (size_t i = 0; i < b->n_added; i++) needed |= (b->added[i].flags & ADDED_NORMALIZED) != 0;
+    if (!needed || b->n_normalizers == 0 || b->header.flags & SECTION_ADDED_IN_CHARSMAP)
+        return STATUS_OK;
+    Builder bare;
+    TokenizerBlob blob;
+    Tokenizer *tokenizer = NULL;
+    builder_init(&bare);
+    memcpy(bare.normalizers, b->normalizers, sizeof bare.normalizers);
+    bare.n_normalizers = b->n_normalizers;
+    for (size_t i = 0; i < b->n_normalizers; i++) {
+        StepRecord *step = &bare.normalizers[i];
+        step->a = builder_text(&bare, builder_bytes(b, step->a), step->a.length);
+        step->b = builder_text(&bare, builder_bytes(b, step->b), step->b.length);
+    }
+    bare.charsmap = b->charsmap;
+    bare.charsmap_size = b->charsmap_size;
+    builder_index(&bare);
+    Status status = write_section(&bare, &blob, error);
+    builder_free(&bare);
+    if (status != STATUS_OK) return status;
+    status = tokenizer_open(&tokenizer, blob.bytes, blob.size, error);
+    for (size_t i = 0; i < b->n_added && status == STATUS_OK; i++) {
+        char *text;
+        size_t n;
+        if (!(b->added[i].flags & ADDED_NORMALIZED)) continue;
+        status = tokenizer_normalize(tokenizer, builder_bytes(b, b->added[i].text),
+                                     b->added[i].text.length, &text, &n, error);
+        if (status != STATUS_OK) break;
+        b->added_match[i] = builder_text(b, text, n);
+        free(text);
+    }
+    tokenizer_close(tokenizer);
+    tokenizer_blob_free(&blob);
+    return status;
+}
+
+Status builder_finish(Builder *b, TokenizerBlob *out, Error *error) {
+    Tokenizer *tokenizer;
+    *out = (TokenizerBlob){0};
+    if (b->failed) return error_set(error, "tokenizer: out of memory");
+    if (b->header.n_tokens == 0) return error_set(error, "tokenizer: no tokens");
+    /* No text may become a special token but by being recognized as one. */
+    for (uint32_t i = 0; i < b->header.n_tokens; i++)
+        if (b->tokens[i].flags & BUILD_SPECIAL)
+            b->tokens[i].flags &= ~(uint32_t)(BUILD_IN_MODEL | BUILD_PIECE);
+    size_t kept = 0;
+    for (size_t i = 0; i < b->n_merges; i++)
+        if (!(b->tokens[b->merges[i].into].flags & BUILD_SPECIAL)) b->merges[kept++] = b->merges[i];
+    b->n_merges = kept;
+    if (!b->index) builder_index(b);
+    if (normalize_added(b, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t i = 0; i < b->n_added; i++)
+        if (b->added_match[i].length > SECTION_MAX_ADDED)
+            return error_set(error, "tokenizer: added token %u is longer than %d bytes",
+                             b->added[i].id, SECTION_MAX_ADDED);
+    if (write_section(b, out, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = tokenizer_open(&tokenizer, out->bytes, out->size, error);
+    tokenizer_close(tokenizer);
+    if (status != STATUS_OK) tokenizer_blob_free(out);
+    return status;
+}

@@ -1,0 +1,205 @@
+#include "tokenizer_sources.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+char *source_read(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    fseek(file, 0, SEEK_END);
+    long end = ftell(file);
+    rewind(file);
+    char *bytes = end < 0 ? NULL : malloc((size_t)end + 1);
+    if (bytes && fread(bytes, 1, (size_t)end, file) != (size_t)end) {
+        free(bytes);
+        bytes = NULL;
+    }
+    fclose(file);
+    if (!bytes) return NULL;
+    bytes[end] = 0;
+    *size = (size_t)end;
+    return bytes;
+}
+
+const char *shared_path(const char *name) {
+    static char path[512];
+    static const char *const places[] = {"../shared/data/", "../../shared/data/"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s%s", places[i], name);
+        if (access(path, R_OK) == 0) return path;
+    }
+    return NULL;
+}
+
+/* ---- A small GGUF reader ---- */
+
+typedef struct Cursor {
+    const char *p, *end;
+    bool bad;
+} Cursor;
+
+static uint64_t take(Cursor *c, size_t n) {
+    uint64_t value = 0;
+    if ((size_t)(c->end - c->p) < n) {
+        c->bad = true;
+        return 0;
+    }
+    memcpy(&value, c->p, n);
+    c->p += n;
+    return value;
+}
+
+static TokenizerString take_string(Cursor *c) {
+    uint64_t n = take(c, 8);
+    if (c->bad || n > (size_t)(c->end - c->p)) {
+        c->bad = true;
+        return (TokenizerString){"", 0};
+    }
+    TokenizerString s = {c->p, n};
+    c->p += n;
+    return s;
+}
+
+static const uint8_t scalar_size[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+static bool named(TokenizerString key, const char *name) {
+    return key.length == strlen(name) && memcmp(key.bytes, name, key.length) == 0;
+}
+
+static void take_array(Cursor *c, TokenizerString key, TokenizerGguf *g) {
+    uint32_t type = (uint32_t)take(c, 4);
+    uint64_t n = take(c, 8);
+    if (c->bad || type > 12 || type == 9 || n > (size_t)(c->end - c->p)) {
+        c->bad = true;
+        return;
+    }
+    if (type == 8) {
+        TokenizerString *list = calloc(n + 1, sizeof *list);
+        for (uint64_t i = 0; i < n && !c->bad && list; i++) list[i] = take_string(c);
+        if (named(key, "tokenizer.ggml.tokens") && !g->tokens) {
+            g->tokens = list;
+            g->n_tokens = n;
+        } else if (named(key, "tokenizer.ggml.merges") && !g->merges) {
+            g->merges = list;
+            g->n_merges = n;
+        } else {
+            free(list);
+        }
+        return;
+    }
+    size_t bytes = n * scalar_size[type];
+    if (bytes > (size_t)(c->end - c->p)) {
+        c->bad = true;
+        return;
+    }
+    void *copy = malloc(bytes + 1);
+    if (copy) memcpy(copy, c->p, bytes);
+    c->p += bytes;
+    if (named(key, "tokenizer.ggml.scores") && !g->scores)
+        g->scores = copy;
+    else if (named(key, "tokenizer.ggml.token_type") && !g->token_types)
+        g->token_types = copy;
+    else
+        free(copy);
+}
+
+bool source_gguf(const char *bytes, size_t size, TokenizerGguf *g) {
+    Cursor c = {bytes, bytes + size, false};
+    *g = TOKENIZER_GGUF_NONE;
+    if (take(&c, 4) != 0x46554747) return false;
+    take(&c, 4 + 0);
+    take(&c, 8);
+    uint64_t n = take(&c, 8);
+    for (uint64_t i = 0; i < n && !c.bad; i++) {
+        TokenizerString key = take_string(&c);
+        uint32_t type = (uint32_t)take(&c, 4);
+        if (type == 8) {
+            TokenizerString value = take_string(&c);
+            if (named(key, "tokenizer.ggml.model")) g->model = value;
+            if (named(key, "tokenizer.ggml.pre")) g->pre = value;
+        } else if (type == 9) {
+            take_array(&c, key, g);
+        } else if (type <= 12) {
+            int64_t value = (int64_t)take(&c, scalar_size[type]);
+            if (named(key, "tokenizer.ggml.bos_token_id")) g->bos_id = (int32_t)value;
+            if (named(key, "tokenizer.ggml.eos_token_id")) g->eos_id = (int32_t)value;
+            if (named(key, "tokenizer.ggml.unknown_token_id")) g->unk_id = (int32_t)value;
+            if (named(key, "tokenizer.ggml.add_bos_token")) g->add_bos = (int)value;
+            if (named(key, "tokenizer.ggml.add_eos_token")) g->add_eos = (int)value;
+            if (named(key, "tokenizer.ggml.add_space_prefix")) g->add_space_prefix = (int)value;
+        } else {
+            c.bad = true;
+        }
+    }
+    return !c.bad;
+}
+
+void source_gguf_free(TokenizerGguf *g) {
+    free((void *)g->tokens);
+    free((void *)g->merges);
+    free((void *)g->scores);
+    free((void *)g->token_types);
+    *g = TOKENIZER_GGUF_NONE;
+}
+
+static Status import_gguf(const char *bytes, size_t size, TokenizerBlob *blob, Error *error) {
+    TokenizerGguf gguf;
+    Status status = source_gguf(bytes, size, &gguf) ? tokenizer_import_gguf(&gguf, blob, error)
+                                                    : error_set(error, "not a GGUF file");
+    source_gguf_free(&gguf);
+    return status;
+}
+
+/* llama2.c's file does not say how many tokens it holds: all that are there. */
+static size_t llama2c_count(const char *bytes, size_t size) {
+    size_t n = 0;
+    for (size_t at = 4; at + 8 <= size; n++) {
+        uint32_t length;
+        memcpy(&length, bytes + at + 4, 4);
+        at += 8 + (size_t)length;
+    }
+    return n;
+}
+
+static Status import_slow(const char *path, TokenizerBlob *blob, Error *error) {
+    static const char *const names[] = {"vocab.json", "merges.txt", "added_tokens.json",
+                                        "tokenizer_config.json"};
+    char *files[4], name[512];
+    size_t sizes[4] = {0};
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s/%s", path, names[i]);
+        files[i] = source_read(name, &sizes[i]);
+    }
+    Status status = files[0] && files[1]
+                        ? tokenizer_import_slow(files[0], sizes[0], files[1], sizes[1], files[2],
+                                                sizes[2], files[3], sizes[3], blob, error)
+                        : error_set(error, "%s: no vocab.json and merges.txt", path);
+    for (int i = 0; i < 4; i++) free(files[i]);
+    return status;
+}
+
+Status source_import(const char *kind, const char *path, TokenizerBlob *blob, Error *error) {
+    size_t size;
+    Status status;
+    if (!strcmp(kind, "slow")) return import_slow(path, blob, error);
+    char *bytes = source_read(path, &size);
+    if (!bytes) return error_set(error, "%s: cannot be read", path);
+    if (!strcmp(kind, "json"))
+        status = tokenizer_import_json(bytes, size, NULL, 0, blob, error);
+    else if (!strcmp(kind, "gguf"))
+        status = import_gguf(bytes, size, blob, error);
+    else if (!strcmp(kind, "spm"))
+        status = tokenizer_import_sentencepiece(bytes, size, blob, error);
+    else if (!strcmp(kind, "tiktoken")) {
+        TokenizerSpecial specials[2] = {{{"<|begin_of_text|>", 17}, 128000},
+                                        {{"<|end_of_text|>", 15}, 128001}};
+        status = tokenizer_import_tiktoken(bytes, size, NULL, specials, size > 1 << 20 ? 2 : 0, -1,
+                                           -1, blob, error);
+    } else if (!strcmp(kind, "llama2c"))
+        status = tokenizer_import_llama2c(bytes, size, llama2c_count(bytes, size), blob, error);
+    else
+        status = error_set(error, "%s: unknown kind", kind);
+    free(bytes);
+    return status;
+}
