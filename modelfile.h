@@ -83,6 +83,11 @@ const Config *modelfile_config(const ModelFile *file); /* read and validated */
 /* Bytes of a section, inside the mapping; NULL and *bytes = 0 when it is absent. */
 const void *modelfile_section(const ModelFile *file, SectionKind kind, size_t *bytes);
 
+/* The section table, checked, and a kind's name; for --info and modelfile_verify. */
+size_t modelfile_n_sections(const ModelFile *file);
+const FileSection *modelfile_section_entry(const ModelFile *file, size_t i);
+const char *modelfile_section_name(uint32_t kind);
+
 /* The directory; entries are checked. */
 size_t modelfile_n_tensors(const ModelFile *file);
 const FileTensor *modelfile_tensor(const ModelFile *file, size_t i);
@@ -93,13 +98,27 @@ const void *modelfile_data(const ModelFile *file, const FileTensor *tensor);
 Matrix modelfile_matrix(const ModelFile *file, const FileTensor *tensor, size_t index);
 
 /* Metadata beside Config's fields. Elements are copied out by index; false when the key is
- * absent, has another type, or index is past its count. Text is not NUL-terminated. */
+ * absent, has another type, or index is past its count. Whole numbers and booleans are given as
+ * either kind of number where they fit. Text is not NUL-terminated. */
 bool modelfile_meta_float(const ModelFile *file, const char *key, size_t index, double *value);
 bool modelfile_meta_uint(const ModelFile *file, const char *key, size_t index, uint64_t *value);
 bool modelfile_meta_text(const ModelFile *file, const char *key, const char **text, size_t *bytes);
 
+/* Every entry, Config's fields included, in the order of the file: what --info lists. */
+typedef struct MetaEntry {
+    const char *key; /* not NUL-terminated */
+    size_t key_bytes;
+    MetaType type;
+    size_t count;
+    const void *values; /* aligned to 8 bytes; text: count bytes */
+} MetaEntry;
+
+size_t modelfile_n_meta(const ModelFile *file);
+MetaEntry modelfile_meta(const ModelFile *file, size_t i);
+
 /* Checks every section's checksum, the data's too, and scans for non-finite weights and
- * scales; the Error names the first thing wrong. progress(done, total, context) may be NULL. */
+ * scales; the Error names the first thing wrong. progress(done, total, context), in bytes, may
+ * be NULL. In modelfile_verify.c. */
 Status modelfile_verify(const ModelFile *file,
                         void (*progress)(size_t done, size_t total, void *context), void *context,
                         Error *error);

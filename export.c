@@ -1,0 +1,183 @@
+/* export: a model in somebody else's format in, a model.bin out. */
+#include <getopt.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "formats/convert.h"
+#include "modelfile.h"
+
+static const char usage[] =
+    "usage: export SOURCE TARGET [options]\n"
+    "       export --random SHAPE TARGET [options]\n"
+    "\n"
+    "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
+    "safetensors), a GGUF file (of a split model: the first), or a llama2.c checkpoint.\n"
+    "\n"
+    "  -t, --type TYPE        of the weights: f32, f16, bf16, q8, q4\n"
+    "                         (default: what the source has, without loss)\n"
+    "  -z, --tokenizer FILE   use this tokenizer: tokenizer.json, llama2.c's tokenizer.bin,\n"
+    "                         SentencePiece's .model, or .tiktoken\n"
+    "  -j, --threads N        threads (default: the physical cores)\n"
+    "      --random SHAPE     generated weights: tinyllama-1.1b, stories15m, tiny, or\n"
+    "                         dim=64,n_layers=2,n_heads=4,... (the fields that --info shows)\n"
+    "  -q, --quiet            no progress and no closing line\n"
+    "  -h, --help             this text\n";
+
+typedef struct Arguments {
+    char source[4096];
+    const char *target, *random;
+    bool quiet;
+    ConvertOptions options;
+} Arguments;
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+/* ---- The command line ---- */
+
+static Status wrong_usage(const char *text, const char *about) {
+    fprintf(stderr, "export: %s%s (--help lists the options)\n", text, about);
+    return STATUS_USAGE;
+}
+
+static Status read_threads(const char *text, int *threads) {
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end == text || *end || n < 1 || n > 4096)
+        return wrong_usage("wrong number of threads: ", text);
+    *threads = (int)n;
+    return STATUS_OK;
+}
+
+static Status read_operands(Arguments *a, int argc, char **argv) {
+    int wanted = a->random ? 1 : 2;
+    if (argc - optind < wanted)
+        return wrong_usage(a->random ? "TARGET is missing" : "SOURCE and TARGET are needed", "");
+    if (argc - optind > wanted) return wrong_usage("too many operands: ", argv[optind + wanted]);
+    int length = a->random ? snprintf(a->source, sizeof a->source, "random:%s", a->random)
+                           : snprintf(a->source, sizeof a->source, "%s", argv[optind]);
+    if (length >= (int)sizeof a->source) return wrong_usage("SOURCE is too long", "");
+    a->target = argv[optind + wanted - 1];
+    return STATUS_OK;
+}
+
+static Status read_arguments(Arguments *a, int argc, char **argv) {
+    enum { RANDOM = 256 };
+    static const struct option options[] = {{"type", required_argument, NULL, 't'},
+                                            {"tokenizer", required_argument, NULL, 'z'},
+                                            {"threads", required_argument, NULL, 'j'},
+                                            {"random", required_argument, NULL, RANDOM},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    int option;
+    Status status = STATUS_OK;
+    while (status == STATUS_OK &&
+           (option = getopt_long(argc, argv, "t:z:j:qh", options, NULL)) != -1) {
+        TensorType type;
+        switch (option) {
+        case 't':
+            if (!tensor_type_by_name(optarg, &type) || type == TENSOR_VECTOR)
+                return wrong_usage("unknown type: ", optarg);
+            a->options.type = optarg;
+            break;
+        case 'z':
+            a->options.tokenizer = optarg;
+            break;
+        case 'j':
+            status = read_threads(optarg, &a->options.n_threads);
+            break;
+        case 'q':
+            a->quiet = true;
+            break;
+        case RANDOM:
+            a->random = optarg;
+            break;
+        case 'h':
+            fputs(usage, stdout);
+            exit(fflush(stdout) == 0 ? 0 : 1);
+        default:
+            return STATUS_USAGE; /* getopt_long has said why */
+        }
+    }
+    return status == STATUS_OK ? read_operands(a, argc, argv) : status;
+}
+
+/* ---- Progress ---- */
+
+typedef struct Meter {
+    double started, shown;
+} Meter;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void show_progress(uint64_t done, uint64_t total, void *context) {
+    Meter *meter = context;
+    double time = now();
+    if (done < total && time - meter->shown < 0.1) return;
+    meter->shown = time;
+    int filled = total ? (int)(30.0 * (double)done / (double)total) : 30;
+    fprintf(stderr, "\r[%.*s%.*s] %3.0f%%  %.2f of %.2f GB", filled,
+            "##############################", 30 - filled, "..............................",
+            total ? 100.0 * (double)done / (double)total : 100.0, (double)done / 1e9,
+            (double)total / 1e9);
+}
+
+static Status report(const Arguments *a, double seconds) {
+    Error error;
+    ModelFile *file;
+    if (modelfile_open(&file, a->target, -1, &error) != STATUS_OK) {
+        fprintf(stderr, "export: %s\n", error.text);
+        return STATUS_FAILED;
+    }
+    uint64_t parameters = 0;
+    modelfile_meta_uint(file, "source.parameters", 0, &parameters);
+    if (!a->quiet)
+        fprintf(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s\n", a->target,
+                (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6, seconds);
+    modelfile_close(file);
+    return STATUS_OK;
+}
+
+int main(int argc, char **argv) {
+    static Arguments a;
+    Status status = read_arguments(&a, argc, argv);
+    if (status != STATUS_OK) return (int)status;
+
+    /* The first signal stops cleanly, a second one at once; a file size limit is an error of
+     * write like a full disk. */
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN);
+    a.options.cancel = &interrupted;
+
+    Meter meter = {.started = now()};
+    bool shows_progress = !a.quiet && isatty(STDERR_FILENO);
+    if (shows_progress) {
+        a.options.progress = show_progress;
+        a.options.progress_context = &meter;
+    }
+    Error error = {{0}};
+    status = convert_to_path(a.source, &a.options, a.target, &error);
+    if (shows_progress) fputs("\r\033[K", stderr);
+    if (status != STATUS_OK) {
+        fprintf(stderr, "export: %s\n", error.text);
+        return (int)status;
+    }
+    return (int)report(&a, now() - meter.started);
+}

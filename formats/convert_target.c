@@ -1,0 +1,137 @@
+/* Where conversions are written: the half of convert.h that deals with the file system. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "convert.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* ---- A temporary file ---- */
+
+static bool join(char *path, const char *directory, const char *rest) {
+    int length = snprintf(path, PATH_BYTES, "%s%s", directory, rest);
+    return length > 0 && length < PATH_BYTES;
+}
+
+/* An unlinked file in `directory`; -1 and errno when it cannot be. */
+static int unlinked_file(const char *directory) {
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
+    char path[PATH_BYTES];
+    if (!join(path, directory, "/verbatim.XXXXXX")) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0) unlink(path);
+    return fd;
+}
+
+/* The user's cache directory, which is made where it is missing. */
+static bool cache_directory(char *path) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char parent[PATH_BYTES];
+    if (cache && cache[0] == '/') {
+        if (!join(parent, cache, "")) return false;
+    } else if (!home || home[0] != '/' || !join(parent, home, "/.cache")) {
+        return false;
+    }
+    mkdir(parent, 0700);
+    if (!join(path, parent, "/verbatim")) return false;
+    return mkdir(path, 0700) == 0 || errno == EEXIST;
+}
+
+Status convert_temporary(const char *source, const ConvertOptions *options, int *fd, Error *error) {
+    char cache[PATH_BYTES];
+    const char *candidates[] = {cache_directory(cache) ? cache : NULL, getenv("TMPDIR"), "/var/tmp",
+                                "/tmp"};
+    *fd = -1;
+    const char *tried = "";
+    for (size_t i = 0; *fd < 0 && i < sizeof candidates / sizeof *candidates; i++) {
+        if (!candidates[i]) continue;
+        tried = candidates[i];
+        *fd = unlinked_file(tried);
+    }
+    if (*fd < 0)
+        return error_set(error, "%s: cannot make a temporary file: %s", tried, strerror(errno));
+    Status status = convert_source(source, options, *fd, error);
+    if (status == STATUS_OK) return status;
+    close(*fd);
+    *fd = -1;
+    return status;
+}
+
+/* ---- A named file ---- */
+
+/* A file without a name gets one beside the target; linkat cannot replace, so the last step is
+ * always a rename. */
+static Status name_file(int fd, const char *path, char *temporary, Error *error) {
+    char proc[64];
+    snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+    for (unsigned i = 0; i < 100; i++) {
+        char rest[64];
+        snprintf(rest, sizeof rest, ".%ld-%u.tmp", (long)getpid(), i);
+        if (!join(temporary, path, rest)) return error_set(error, "%s: name too long", path);
+        if (linkat(AT_FDCWD, proc, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW) == 0) return STATUS_OK;
+        if (errno != EEXIST) break;
+    }
+    return error_set(error, "%s: %s", path, strerror(errno));
+}
+
+/* A file beside the target: without a name where the file system can, so that even a kill
+ * leaves nothing behind; else under a temporary name. */
+static int open_beside(const char *path, char *temporary) {
+    char directory[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    temporary[0] = '\0';
+    if (snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+                 slash ? path : ".") >= (int)sizeof directory) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
+    char rest[64];
+    snprintf(rest, sizeof rest, ".%ld.tmp", (long)getpid());
+    if (!join(temporary, path, rest)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+static void sync_directory(const char *path) {
+    char directory[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+Status convert_to_path(const char *source, const ConvertOptions *options, const char *path,
+                       Error *error) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return error_set(error, "%s: exists and is not a regular file", path);
+    char temporary[PATH_BYTES];
+    int fd = open_beside(path, temporary);
+    if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    Status status = convert_source(source, options, fd, error);
+    if (status == STATUS_OK && fsync(fd) != 0)
+        status = error_set(error, "%s: cannot write: %s", path, strerror(errno));
+    if (status == STATUS_OK && !temporary[0]) status = name_file(fd, path, temporary, error);
+    if (status == STATUS_OK && rename(temporary, path) != 0)
+        status = error_set(error, "%s: %s", path, strerror(errno));
+    if (status != STATUS_OK && temporary[0]) unlink(temporary);
+    close(fd);
+    if (status == STATUS_OK) sync_directory(path);
+    return status;
+}

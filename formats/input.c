@@ -1,0 +1,71 @@
+#include "input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+Status input_adopt(InputFile *file, const char *path, int fd, Error *error) {
+    *file = (InputFile){.fd = fd, .path = strdup(path)};
+    struct stat info;
+    Status status = STATUS_OK;
+    if (!file->path) {
+        status = error_set(error, "%s: no memory", path);
+    } else if (fstat(fd, &info) != 0) {
+        status = error_set(error, "%s: %s", path, strerror(errno));
+    } else if (S_ISDIR(info.st_mode)) {
+        status = error_set(error, "%s: is a directory", path);
+    } else if (!S_ISREG(info.st_mode)) {
+        status = error_set(error, "%s: not a regular file", path);
+    } else if (info.st_size == 0) {
+        status = error_set(error, "%s: empty file", path);
+    } else {
+        file->bytes = (uint64_t)info.st_size;
+        void *map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (map == MAP_FAILED) {
+            status = error_set(error, "%s: cannot map: %s", path, strerror(errno));
+        } else {
+            file->map = map;
+        }
+    }
+    if (status != STATUS_OK) input_close(file);
+    return status;
+}
+
+Status input_open(InputFile *file, const char *path, Error *error) {
+    *file = (InputFile){.fd = -1};
+    /* O_NONBLOCK: a named pipe must be an error, not a wait for its writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    return input_adopt(file, path, fd, error);
+}
+
+void input_close(InputFile *file) {
+    if (!file->path && !file->map) {
+        *file = (InputFile){.fd = -1};
+        return;
+    }
+    if (file->map) munmap((void *)file->map, (size_t)file->bytes);
+    if (file->fd >= 0) close(file->fd);
+    free(file->path);
+    *file = (InputFile){.fd = -1};
+}
+
+Status input_read(const InputFile *file, uint64_t offset, void *out, size_t bytes, Error *error) {
+    uint64_t end;
+    if (__builtin_add_overflow(offset, bytes, &end) || end > file->bytes)
+        return error_set(error, "%s: needs %zu bytes at offset %llu, but the file ends at %llu",
+                         file->path, bytes, (unsigned long long)offset,
+                         (unsigned long long)file->bytes);
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(file->fd, (char *)out + done, bytes - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return error_set(error, "%s: cannot read: %s", file->path, strerror(errno));
+        if (n == 0) return error_set(error, "%s: became shorter while it was read", file->path);
+        done += (size_t)n;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,103 @@
+#include "metadata.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void metadata_free(Metadata *metadata) {
+    free(metadata->bytes);
+    *metadata = (Metadata){0};
+}
+
+/* Room for `bytes` more, zeroed; NULL when memory is short. */
+static uint8_t *grow(Metadata *m, size_t bytes) {
+    if (m->failed) return NULL;
+    if (bytes > m->capacity - m->length) {
+        size_t capacity = round_up(m->capacity * 2 + bytes, 4096);
+        uint8_t *larger = realloc(m->bytes, capacity);
+        if (!larger) {
+            m->failed = true;
+            return NULL;
+        }
+        m->bytes = larger;
+        m->capacity = capacity;
+    }
+    uint8_t *at = m->bytes + m->length;
+    memset(at, 0, bytes);
+    m->length += bytes;
+    return at;
+}
+
+static void add(Metadata *m, const char *key, MetaType type, const void *values, uint32_t count,
+                size_t element_bytes) {
+    size_t key_bytes = strlen(key);
+    if (key_bytes > UINT16_MAX) key_bytes = UINT16_MAX;
+    size_t head = round_up(sizeof(MetaHeader) + key_bytes, 8);
+    uint8_t *at = grow(m, head + round_up(count * element_bytes, 8));
+    if (!at) return;
+    MetaHeader header = {(uint16_t)key_bytes, (uint16_t)type, count};
+    memcpy(at, &header, sizeof header);
+    memcpy(at + sizeof header, key, key_bytes);
+    if (count) memcpy(at + head, values, count * element_bytes);
+}
+
+void metadata_add_uint(Metadata *metadata, const char *key, const uint64_t *values, uint32_t n) {
+    add(metadata, key, META_UINT, values, n, sizeof *values);
+}
+
+void metadata_add_int(Metadata *metadata, const char *key, int64_t value) {
+    add(metadata, key, META_INT, &value, 1, sizeof value);
+}
+
+void metadata_add_float(Metadata *metadata, const char *key, double value) {
+    add(metadata, key, META_FLOAT, &value, 1, sizeof value);
+}
+
+void metadata_add_bool(Metadata *metadata, const char *key, bool value) {
+    add(metadata, key, META_BOOL, &(uint8_t){value}, 1, 1);
+}
+
+void metadata_add_text(Metadata *metadata, const char *key, const char *text, size_t bytes) {
+    add(metadata, key, META_TEXT, text, bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes, 1);
+}
+
+static void add_list(Metadata *metadata, const char *key, const uint32_t *values, uint32_t n) {
+    uint64_t wide[CONFIG_MAX_LAYERS];
+    for (uint32_t i = 0; i < n; i++) wide[i] = values[i];
+    metadata_add_uint(metadata, key, wide, n);
+}
+
+void metadata_add_config(Metadata *metadata, const Config *config) {
+    const ConfigField *field;
+    for (size_t i = 0; (field = config_field(i)); i++) {
+        const void *value = (const char *)config + field->offset;
+        switch (field->kind) {
+        case FIELD_UINT:
+            add_list(metadata, field->name, value, 1);
+            break;
+        case FIELD_INT:
+            metadata_add_int(metadata, field->name, *(const int32_t *)value);
+            break;
+        case FIELD_FLOAT:
+            metadata_add_float(metadata, field->name, *(const float *)value);
+            break;
+        case FIELD_BOOL:
+            metadata_add_bool(metadata, field->name, *(const bool *)value);
+            break;
+        case FIELD_ENUM: {
+            const char *name = field->names[*(const unsigned *)value];
+            metadata_add_text(metadata, field->name, name, strlen(name));
+            break;
+        }
+        case FIELD_TEXT:
+            metadata_add_text(metadata, field->name, value, strlen(value));
+            break;
+        case FIELD_PER_LAYER:
+            add_list(metadata, field->name, value, config->n_layers);
+            break;
+        case FIELD_LIST:
+            add_list(metadata, field->name, value,
+                     *(const uint32_t *)((const char *)config + field->count_offset));
+            break;
+        }
+    }
+}

@@ -1,0 +1,247 @@
+#include "random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "readers.h"
+
+/* ---- Values ---- */
+
+static uint64_t name_hash(const char *name) {
+    uint64_t h = 0xCBF29CE484222325u;
+    for (; *name; name++) h = (h ^ (uint8_t)*name) * 0x100000001B3u;
+    return h;
+}
+
+static uint64_t splitmix64(uint64_t z) {
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+void random_values(const SourceTensor *tensor, uint64_t first, size_t n, float *out) {
+    uint64_t hash = name_hash(tensor->name);
+    double center = tensor->center, spread = tensor->spread;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t h = splitmix64(hash + (first + i + 1) * 0x9E3779B97F4A7C15u);
+        int64_t top = (int64_t)(2 * (h >> 44) + 1) - (1 << 20);
+        out[i] = (float)(center + spread * ((double)top / (1 << 20)));
+    }
+}
+
+/* ---- Shapes ---- */
+
+typedef struct Shape {
+    Config config;
+    uint32_t tied, bias, window;
+} Shape;
+
+static const struct {
+    const char *name, *settings;
+} named[] = {
+    {"tinyllama-1.1b", "dim=2048,n_layers=22,n_heads=32,n_kv_heads=4,ffn_dim=5632,"
+                       "vocab_size=32000,context=2048"},
+    {"stories15m", "dim=288,n_layers=6,n_heads=6,n_kv_heads=6,ffn_dim=768,vocab_size=32000,"
+                   "context=256,tied=1"},
+    {"tiny", "dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=96,vocab_size=300,context=128"},
+};
+
+static Status set_enum(const ConfigField *field, const char *value, unsigned *out, Error *error) {
+    for (unsigned i = 0; field->names[i]; i++) {
+        if (strcmp(field->names[i], value) != 0) continue;
+        *out = i;
+        return STATUS_OK;
+    }
+    return error_set(error, "random: %s has no value '%s'", field->name, value);
+}
+
+static Status set_field(Config *config, const ConfigField *field, const char *value, Error *error) {
+    void *out = (char *)config + field->offset;
+    if (field->kind == FIELD_ENUM) return set_enum(field, value, out, error);
+    char *end;
+    double number = strtod(value, &end);
+    bool proper = end != value && *end == '\0' && isfinite(number);
+    bool whole = proper && number == floor(number) && number >= -1 && number <= UINT32_MAX;
+    if (field->kind == FIELD_FLOAT ? !proper : !whole)
+        return error_set(error, "random: %s cannot be '%s'", field->name, value);
+    if (field->kind == FIELD_FLOAT) *(float *)out = (float)number;
+    if (field->kind == FIELD_BOOL) *(bool *)out = number != 0.0;
+    if (field->kind == FIELD_INT) *(int32_t *)out = (int32_t)number;
+    if (field->kind == FIELD_UINT && number < 0)
+        return error_set(error, "random: %s cannot be '%s'", field->name, value);
+    if (field->kind == FIELD_UINT) *(uint32_t *)out = (uint32_t)number;
+    return STATUS_OK;
+}
+
+static Status set(Shape *shape, const char *key, const char *value, Error *error) {
+    const struct {
+        const char *name;
+        uint32_t *value;
+    } extras[] = {{"tied", &shape->tied}, {"bias", &shape->bias}, {"window", &shape->window}};
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
+        if (strcmp(extras[i].name, key) != 0) continue;
+        *extras[i].value = (uint32_t)strtoul(value, NULL, 10);
+        return STATUS_OK;
+    }
+    const ConfigField *field;
+    for (size_t i = 0; (field = config_field(i)); i++)
+        if (strcmp(field->name, key) == 0 && field->kind != FIELD_TEXT &&
+            field->kind != FIELD_PER_LAYER && field->kind != FIELD_LIST)
+            return set_field(&shape->config, field, value, error);
+    return error_set(error, "random: no setting is called '%s'", key);
+}
+
+static Status apply(Shape *shape, const char *settings, Error *error) {
+    char *copy = strdup(settings), *rest = copy, *part;
+    Status status = copy ? STATUS_OK : error_set(error, "random: no memory");
+    while (status == STATUS_OK && (part = strsep(&rest, ","))) {
+        char *equals = strchr(part, '=');
+        if (equals) {
+            *equals = '\0';
+            status = set(shape, part, equals + 1, error);
+            continue;
+        }
+        size_t i = 0, n = sizeof named / sizeof *named;
+        while (i < n && strcmp(named[i].name, part) != 0) i++;
+        status = i < n ? apply(shape, named[i].settings, error)
+                       : error_set(error,
+                                   "random: no shape is called '%s' (tinyllama-1.1b, "
+                                   "stories15m, tiny, or key=value,...)",
+                                   part);
+    }
+    free(copy);
+    return status;
+}
+
+/* What follows from the rest where it was not given. */
+static void complete(Shape *shape) {
+    Config *c = &shape->config;
+    if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
+    if (c->head_dim == 0 && c->n_heads) c->head_dim = c->dim / c->n_heads;
+    if (c->rotary_dim == 0) c->rotary_dim = c->head_dim;
+    if (c->ffn_dim == 0) c->ffn_dim = 4 * c->dim;
+    if (c->context == 0) c->context = 2048;
+    if (c->attention_scale == 0.0f)
+        c->attention_scale = 1.0f / sqrtf((float)(c->head_dim ? c->head_dim : 1));
+    for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->window[i] = shape->window;
+}
+
+/* ---- Tensors ---- */
+
+typedef struct Builder {
+    Source *source;
+    const Shape *shape;
+    Error *error;
+    int layer; /* -1: none */
+    bool failed;
+} Builder;
+
+static SourceTensor *add(Builder *b, const char *name, const char *suffix, size_t rows,
+                         size_t cols) {
+    if (b->failed) return NULL;
+    SourceTensor *t =
+        b->layer < 0 ? source_add(b->source, b->error, "%s%s", name, suffix)
+                     : source_add(b->source, b->error, "layers.%d.%s%s", b->layer, name, suffix);
+    b->failed = !t;
+    if (!t) return NULL;
+    t->stored = STORED_RANDOM;
+    t->is_vector = true;
+    t->rows = rows;
+    t->cols = cols;
+    t->spread = 0.25f;
+    return t;
+}
+
+/* `gain` is the factor by which the matrix widens what goes through it: uniform values between
+ * +-s deviate by s / sqrt(3). */
+static void add_matrix(Builder *b, const char *name, size_t rows, size_t cols, float gain) {
+    SourceTensor *t = add(b, name, "", rows, cols);
+    if (!t) return;
+    t->is_vector = false;
+    t->spread = gain * sqrtf(3.0f / (float)cols);
+    if (b->shape->bias) add(b, name, ".bias", 1, rows);
+}
+
+static void add_norm(Builder *b, const char *name, size_t n) {
+    SourceTensor *t = add(b, name, "", 1, n);
+    if (t) t->center = 1.0f, t->spread = 0.5f;
+    if (b->shape->config.norm == NORM_LAYER) add(b, name, ".bias", 1, n);
+}
+
+static void add_layer(Builder *b) {
+    const Config *c = &b->shape->config;
+    size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
+    bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;
+    if (c->norm_place != NORM_OUTPUT) add_norm(b, "attention_norm", c->dim);
+    add_matrix(b, "wq", q_dim, c->dim, 1.6f);
+    add_matrix(b, "wk", kv_dim, c->dim, 1.6f);
+    add_matrix(b, "wv", kv_dim, c->dim, 1.2f);
+    add_matrix(b, "wo", c->dim, q_dim, 1.2f);
+    if (c->qk_norm != QK_NORM_NONE) {
+        add_norm(b, "q_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : q_dim);
+        add_norm(b, "k_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : kv_dim);
+    }
+    if (at_end) add_norm(b, "post_attention_norm", c->dim);
+    if (c->norm_place != NORM_OUTPUT && !c->parallel_block) add_norm(b, "ffn_norm", c->dim);
+    if (c->gated) add_matrix(b, "w_gate", c->ffn_dim, c->dim, 1.2f);
+    add_matrix(b, "w_up", c->ffn_dim, c->dim, 1.2f);
+    add_matrix(b, "w_down", c->dim, c->ffn_dim, 1.2f);
+    if (at_end) add_norm(b, "post_ffn_norm", c->dim);
+}
+
+static float *alibi_slopes(const Config *c) {
+    float *slopes = malloc(c->n_heads * sizeof *slopes);
+    if (!slopes) return NULL;
+    for (uint32_t i = 0; i < c->n_heads; i++)
+        slopes[i] = (float)exp2(-(double)c->alibi_max_bias * (i + 1) / c->n_heads);
+    return slopes;
+}
+
+static Status add_tables(Source *source, const Config *c, Error *error) {
+    Status status = STATUS_OK;
+    if (c->position == POSITION_ROPE) {
+        status = source_add_values(source, "rope.freqs", 1, c->rotary_dim / 2,
+                                   rope_inverse_frequencies(c->rope_theta, c->rotary_dim), error);
+        bool second = false;
+        for (uint32_t i = 0; i < c->n_layers; i++) second = second || c->rope_table[i] == 1;
+        if (status == STATUS_OK && second)
+            status = source_add_values(source, "rope.freqs.1", 1, c->rotary_dim / 2,
+                                       rope_inverse_frequencies(1e6, c->rotary_dim), error);
+    } else if (c->position == POSITION_SINUSOIDAL) {
+        status = source_add_values(source, "sinusoid.freqs", 1, c->dim / 2,
+                                   rope_inverse_frequencies(c->sinusoid_base, c->dim), error);
+    } else if (c->position == POSITION_ALIBI) {
+        status = source_add_values(source, "alibi.slopes", 1, c->n_heads, alibi_slopes(c), error);
+    }
+    return status;
+}
+
+Status random_parse(Source *source, const char *settings, Error *error) {
+    Shape shape = {.config = config_default()};
+    if (apply(&shape, settings, error) != STATUS_OK) return STATUS_FAILED;
+    complete(&shape);
+    Config *c = &shape.config;
+    strcpy(c->family, "llama");
+    snprintf(c->name, sizeof c->name, "random:%.100s", settings);
+    if (config_validate(c, error) != STATUS_OK) return error_prefix(error, "random");
+    source->config = *c;
+
+    Builder b = {.source = source, .shape = &shape, .error = error, .layer = -1};
+    SourceTensor *embedding = add(&b, "token_embedding", "", c->vocab_size, c->dim);
+    if (embedding) embedding->is_vector = false, embedding->spread = 1.0f;
+    if (c->position == POSITION_LEARNED)
+        add(&b, "position_embedding", "", (size_t)c->context + c->position_offset, c->dim);
+    for (b.layer = 0; b.layer < (int)c->n_layers; b.layer++) add_layer(&b);
+    b.layer = -1;
+    if (c->final_norm) add_norm(&b, "final_norm", c->dim);
+    if (shape.tied) {
+        SourceTensor *output = add(&b, "output", "", c->vocab_size, c->dim);
+        if (output) output->is_vector = false, output->shares = "token_embedding";
+    } else {
+        add_matrix(&b, "output", c->vocab_size, c->dim, 2.0f);
+    }
+    if (b.failed) return STATUS_FAILED;
+    return add_tables(source, c, error);
+}

@@ -1,0 +1,41 @@
+/* The formats' readers, as source.c calls them. */
+#ifndef FORMATS_READERS_H
+#define FORMATS_READERS_H
+
+#include "source.h"
+
+/* Until the importers are there, the programs link without them. */
+#pragma weak tokenizer_blob_free
+#pragma weak tokenizer_import_json
+#pragma weak tokenizer_import_slow
+#pragma weak tokenizer_import_gguf
+#pragma weak tokenizer_import_sentencepiece
+#pragma weak tokenizer_import_tiktoken
+#pragma weak tokenizer_import_llama2c
+
+/* huggingface.c: opens what a directory holds of the files that a model may have; parses
+ * config.json, headers and tokenizer files. */
+Status huggingface_open(Source *source, Error *error);
+Status huggingface_parse(Source *source, Error *error);
+
+/* gguf.c: opens the other files of a split model; parses all of them. */
+Status gguf_open_splits(Source *source, Error *error);
+Status gguf_parse(Source *source, Error *error);
+
+Status llama2c_parse(Source *source, Error *error);
+
+/* Opens one more file of the source: files[n_files++]. */
+Status source_add_file(Source *source, const char *path, Error *error);
+
+/* The file whose name without directories is `name`; NULL: none. */
+const InputFile *source_file(const Source *source, const char *name);
+
+/* tokenizer_choose.c: the tokenizer that the user gave, by what its file holds. */
+Status tokenizer_from_file(const InputFile *file, size_t vocab_size, TokenizerBlob *out,
+                           Error *error);
+
+/* base^(-2i / dim) for i < dim / 2, in float32 as transformers computes it: the power, then its
+ * reciprocal. malloc'ed; NULL: no memory. */
+float *rope_inverse_frequencies(double base, size_t dim);
+
+#endif

@@ -1,0 +1,113 @@
+#include "stored.h"
+
+#include <string.h>
+
+#include "../numeric.h"
+
+static const StoredTypeInfo types[STORED_TYPES] = {
+    [STORED_F32] = {"F32", 1, 4, TENSOR_F32, false},
+    [STORED_F16] = {"F16", 1, 2, TENSOR_F16, false},
+    [STORED_BF16] = {"BF16", 1, 2, TENSOR_BF16, false},
+    [STORED_Q8_0] = {"Q8_0", 32, 34, TENSOR_Q8, true},
+    [STORED_Q4_0] = {"Q4_0", 32, 18, TENSOR_Q4, true},
+    [STORED_Q4_1] = {"Q4_1", 32, 20, TENSOR_Q4_MIN, true},
+    [STORED_Q5_0] = {"Q5_0", 32, 22, TENSOR_Q8, true},
+    [STORED_Q5_1] = {"Q5_1", 32, 24, TENSOR_Q8_MIN, true},
+    [STORED_LLAMA2C_Q8] = {"int8 with float32 scales", 1, 1, TENSOR_F32, false},
+    [STORED_RANDOM] = {"random", 1, 0, TENSOR_F32, false},
+};
+
+const StoredTypeInfo *stored_type_info(StoredType type) {
+    return &types[type];
+}
+
+bool stored_bytes(StoredType type, size_t n, size_t *bytes) {
+    return n % types[type].block == 0 &&
+           size_mul(n / types[type].block, types[type].block_bytes, bytes);
+}
+
+static uint16_t u16(const uint8_t *p) {
+    uint16_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+/* The 32 codes of one block, as panel_pack_codes takes them, and where its scales are:
+ * GGUF keeps inputs i and i + 16 in the two halves of one byte. */
+static void block_codes(StoredType type, const uint8_t *block, uint8_t *codes) {
+    const uint8_t *nibbles;
+    uint32_t fifth = 0;
+    switch (type) {
+    case STORED_Q8_0:
+        memcpy(codes, block + 2, 32);
+        return;
+    case STORED_Q4_0:
+        nibbles = block + 2;
+        break;
+    case STORED_Q4_1:
+        nibbles = block + 4;
+        break;
+    case STORED_Q5_0:
+        memcpy(&fifth, block + 2, 4);
+        nibbles = block + 6;
+        break;
+    default:
+        memcpy(&fifth, block + 4, 4);
+        nibbles = block + 8;
+        break;
+    }
+    for (size_t i = 0; i < 16; i++) {
+        codes[i] = nibbles[i] & 15;
+        codes[i + 16] = nibbles[i] >> 4;
+    }
+    if (type == STORED_Q4_0 || type == STORED_Q4_1) return;
+    /* Q5_0 is around 16; its panel holds int8. */
+    uint8_t zero = type == STORED_Q5_0 ? 16 : 0;
+    for (size_t i = 0; i < 32; i++) codes[i] = (uint8_t)((codes[i] | (fifth >> i & 1) << 4) - zero);
+}
+
+void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
+                     uint16_t *scales, uint16_t *minima) {
+    const uint8_t *block = stored;
+    for (size_t b = 0; b < n / 32; b++, block += types[type].block_bytes) {
+        block_codes(type, block, codes + 32 * b);
+        scales[b] = u16(block);
+        /* A panel's minimum is subtracted, GGUF's is added. */
+        if (minima) minima[b] = u16(block + 2) ^ 0x8000;
+    }
+}
+
+static void blocks_to_floats(StoredType type, const uint8_t *block, size_t n, float *out) {
+    bool has_min = type == STORED_Q4_1 || type == STORED_Q5_1;
+    bool is_signed = type == STORED_Q8_0 || type == STORED_Q5_0;
+    for (size_t b = 0; b < n / 32; b++, block += types[type].block_bytes, out += 32) {
+        uint8_t codes[32];
+        block_codes(type, block, codes);
+        float scale = half_to_float(u16(block));
+        float minimum = has_min ? half_to_float(u16(block + 2)) : 0.0f;
+        int zero = type == STORED_Q4_0 ? 8 : 0;
+        for (size_t i = 0; i < 32; i++) {
+            int code = is_signed ? (int8_t)codes[i] : codes[i] - zero;
+            out[i] = scale * (float)code;
+            if (has_min) out[i] += minimum;
+        }
+    }
+}
+
+void stored_to_floats(StoredType type, const void *stored, size_t n, float *out) {
+    const uint16_t *half = stored;
+    switch (type) {
+    case STORED_F32:
+        memcpy(out, stored, n * sizeof *out);
+        break;
+    case STORED_F16:
+        for (size_t i = 0; i < n; i++) out[i] = half_to_float(half[i]);
+        break;
+    case STORED_BF16:
+        for (size_t i = 0; i < n; i++) out[i] = bfloat_to_float(half[i]);
+        break;
+    default:
+        blocks_to_floats(type, stored, n, out);
+        break;
+    }
+}

@@ -1,0 +1,29 @@
+/* A tokenizer file that the user names: its format by what it holds. */
+#include <string.h>
+
+#include "readers.h"
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static Status import(const InputFile *file, size_t vocab_size, TokenizerBlob *out, Error *error) {
+    const char *bytes = (const char *)file->map;
+    size_t size = (size_t)file->bytes;
+    if (bytes[0] == '{') return tokenizer_import_json(bytes, size, NULL, 0, out, error);
+    if (ends_with(file->path, ".tiktoken"))
+        return tokenizer_import_tiktoken(bytes, size, NULL, NULL, 0, -1, -1, out, error);
+    /* SentencePiece: field 1 of a protobuf, and its length. llama2.c: an int32 below 256. */
+    if (bytes[0] == 0x0A && size > 1 && bytes[1] != 0)
+        return tokenizer_import_sentencepiece(bytes, size, out, error);
+    return tokenizer_import_llama2c(bytes, size, vocab_size, out, error);
+}
+
+Status tokenizer_from_file(const InputFile *file, size_t vocab_size, TokenizerBlob *out,
+                           Error *error) {
+    if (!tokenizer_import_llama2c) return error_set(error, "tokenizers are not read yet");
+    if (import(file, vocab_size, out, error) == STATUS_OK) return STATUS_OK;
+    if (strncmp(error->text, file->path, strlen(file->path)) == 0) return STATUS_FAILED;
+    return error_prefix(error, "%s", file->path);
+}
