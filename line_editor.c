@@ -1,0 +1,251 @@
+#include "line_editor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(HAVE_LIBEDIT)
+#include <histedit.h>
+#endif
+
+/* Lines of one paste follow each other faster than anybody types. */
+enum { PASTE_MILLISECONDS = 20, HISTORY_LINES = 1000 };
+
+struct LineEditor {
+    const char *const *words;
+    bool terminal;
+    const char *prompt;
+    char *line; /* of getline */
+    size_t capacity;
+#if defined(HAVE_LIBEDIT)
+    EditLine *edit;
+    History *history;
+    char history_path[4096]; /* empty: not kept */
+#endif
+};
+
+#if defined(HAVE_LIBEDIT)
+
+static char *current_prompt(EditLine *edit) {
+    LineEditor *editor;
+    el_get(edit, EL_CLIENTDATA, &editor);
+    return (char *)editor->prompt;
+}
+
+/* Tab: what the words that begin like the line have in common; when that adds nothing and
+ * there are several, they are listed. */
+static unsigned char complete(EditLine *edit, int key) {
+    LineEditor *editor;
+    const LineInfo *info = el_line(edit);
+    size_t typed = (size_t)(info->cursor - info->buffer), n = 0, common = 0;
+    const char *first = NULL;
+    (void)key;
+    el_get(edit, EL_CLIENTDATA, &editor);
+    for (size_t i = 0; editor->words[i]; i++) {
+        if (strncmp(editor->words[i], info->buffer, typed) != 0) continue;
+        if (!first) first = editor->words[i], common = strlen(first);
+        for (size_t k = 0; k < common; k++)
+            if (editor->words[i][k] != first[k]) common = k;
+        n++;
+    }
+    if (n == 0 || typed == 0) return CC_ERROR;
+    if (common > typed) {
+        char *rest = strndup(first + typed, common - typed);
+        int inserted = rest ? el_insertstr(edit, rest) : -1;
+        if (n == 1) el_insertstr(edit, " ");
+        free(rest);
+        return inserted == 0 ? CC_REFRESH : CC_ERROR;
+    }
+    if (n == 1) return CC_NORM;
+    putchar('\n');
+    for (size_t i = 0; editor->words[i]; i++)
+        if (strncmp(editor->words[i], info->buffer, typed) == 0) printf("%s  ", editor->words[i]);
+    putchar('\n');
+    fflush(stdout);
+    return CC_REDISPLAY;
+}
+
+/* $XDG_STATE_HOME/verbatim/history, its directories made where they are missing. */
+static void find_history(char *path, size_t size) {
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int n;
+    if (state && *state == '/') {
+        n = snprintf(path, size, "%s/verbatim/history", state);
+    } else if (home && *home == '/') {
+        n = snprintf(path, size, "%s/.local/state/verbatim/history", home);
+    } else {
+        n = 0;
+    }
+    if (n <= 0 || (size_t)n >= size) {
+        path[0] = '\0';
+        return;
+    }
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+}
+
+static bool open_libedit(LineEditor *editor) {
+    HistEvent event;
+    editor->edit = el_init("verbatim", stdin, stdout, stderr);
+    editor->history = history_init();
+    if (!editor->edit || !editor->history) return false;
+    history(editor->history, &event, H_SETSIZE, HISTORY_LINES);
+    history(editor->history, &event, H_SETUNIQUE, 1);
+    find_history(editor->history_path, sizeof editor->history_path);
+    if (editor->history_path[0]) history(editor->history, &event, H_LOAD, editor->history_path);
+    el_set(editor->edit, EL_CLIENTDATA, editor);
+    el_set(editor->edit, EL_PROMPT, current_prompt);
+    el_set(editor->edit, EL_EDITOR, "emacs");
+    el_set(editor->edit, EL_SIGNAL, 0);
+    el_set(editor->edit, EL_HIST, history, editor->history);
+    el_set(editor->edit, EL_ADDFN, "verbatim-complete", "completes commands", complete);
+    el_set(editor->edit, EL_BIND, "^I", "verbatim-complete", NULL);
+    el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_source(editor->edit, NULL);
+    return true;
+}
+
+static void remember(LineEditor *editor, const char *text) {
+    HistEvent event;
+    if (!editor->edit || !*text) return;
+    history(editor->history, &event, H_ENTER, text);
+    if (!editor->history_path[0]) return;
+    mode_t old = umask(077);
+    history(editor->history, &event, H_SAVE, editor->history_path);
+    umask(old);
+}
+
+#endif
+
+LineEditor *line_editor_new(const char *const *words) {
+    LineEditor *editor = calloc(1, sizeof *editor);
+    if (!editor) return NULL;
+    editor->words = words;
+    editor->terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+#if defined(HAVE_LIBEDIT)
+    const char *term = getenv("TERM");
+    bool dumb = !term || !*term || strcmp(term, "dumb") == 0;
+    if (editor->terminal && !dumb && !open_libedit(editor)) {
+        line_editor_free(editor);
+        return NULL;
+    }
+#endif
+    return editor;
+}
+
+void line_editor_free(LineEditor *editor) {
+    if (!editor) return;
+#if defined(HAVE_LIBEDIT)
+    if (editor->history) history_end(editor->history);
+    if (editor->edit) el_end(editor->edit);
+#endif
+    free(editor->line);
+    free(editor);
+}
+
+bool line_editor_is_terminal(const LineEditor *editor) {
+    return editor->terminal;
+}
+
+/* One line with its newline taken off, valid until the next call. */
+static LineResult read_line(LineEditor *editor, const char *prompt, const char **line,
+                            size_t *length) {
+#if defined(HAVE_LIBEDIT)
+    if (editor->edit) {
+        int n = 0;
+        editor->prompt = prompt;
+        errno = 0;
+        *line = el_gets(editor->edit, &n);
+        if (!*line || n <= 0) return n < 0 || errno == EINTR ? LINE_INTERRUPTED : LINE_END;
+        *length = (size_t)n;
+        if ((*line)[*length - 1] == '\n') (*length)--;
+        return LINE_TEXT;
+    }
+#endif
+    if (editor->terminal) {
+        fputs(prompt, stdout);
+        fflush(stdout);
+    }
+    errno = 0;
+    ssize_t n = getline(&editor->line, &editor->capacity, stdin);
+    if (n < 0 && errno == EINTR) {
+        clearerr(stdin);
+        return LINE_INTERRUPTED;
+    }
+    if (n < 0) return errno == ENOMEM ? LINE_FAILED : LINE_END;
+    *line = editor->line;
+    *length = (size_t)n;
+    if (*length > 0 && editor->line[*length - 1] == '\n') editor->line[--*length] = '\0';
+    return LINE_TEXT;
+}
+
+static bool append(char **text, size_t *length, const char *more, size_t n) {
+    char *longer = realloc(*text, *length + n + 2);
+    if (!longer) return false;
+    memcpy(longer + *length, more, n);
+    *length += n;
+    longer[*length] = '\0';
+    *text = longer;
+    return true;
+}
+
+static bool more_is_pasted(const LineEditor *editor) {
+    struct pollfd wait = {STDIN_FILENO, POLLIN, 0};
+    return editor->terminal && poll(&wait, 1, PASTE_MILLISECONDS) == 1 && (wait.revents & POLLIN);
+}
+
+/* Whether the message goes on after this line; takes off what only says so. */
+static bool goes_on(const LineEditor *editor, bool *quoted, char *text, size_t *length,
+                    size_t line_start) {
+    const char *line = text + line_start;
+    if (strcmp(line, "\"\"\"") == 0) {
+        *quoted = !*quoted;
+        *length = line_start;
+        if (!*quoted && *length > 0) (*length)--; /* the newline before the closing quotes */
+        text[*length] = '\0';
+        return *quoted;
+    }
+    if (*quoted) return true;
+    if (*length > line_start && text[*length - 1] == '\\') {
+        text[--*length] = '\0';
+        return true;
+    }
+    return more_is_pasted(editor);
+}
+
+LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text) {
+    size_t length = 0, line_start = 0, line_length;
+    const char *line;
+    bool quoted = false, more;
+    *text = NULL;
+    do {
+        LineResult result =
+            read_line(editor, line_start || quoted ? "... " : prompt, &line, &line_length);
+        if (result == LINE_END && length > 0) break; /* the end of a pipe ends a message as well */
+        if (result != LINE_TEXT || !append(text, &length, line, line_length)) {
+            free(*text);
+            *text = NULL;
+            return result != LINE_TEXT ? result : LINE_FAILED;
+        }
+        size_t before = length;
+        more = goes_on(editor, &quoted, *text, &length, line_start);
+        bool opened = quoted && before != length && length == line_start;
+        if (more && !opened && !append(text, &length, "\n", 1)) {
+            free(*text);
+            *text = NULL;
+            return LINE_FAILED;
+        }
+        line_start = length;
+    } while (more);
+#if defined(HAVE_LIBEDIT)
+    remember(editor, *text);
+#endif
+    return LINE_TEXT;
+}

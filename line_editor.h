@@ -1,0 +1,29 @@
+/* One message from a person: edited with libedit on a terminal, else a line of a pipe. */
+#ifndef LINE_EDITOR_H
+#define LINE_EDITOR_H
+
+#include "status.h"
+
+typedef struct LineEditor LineEditor;
+
+typedef enum LineResult {
+    LINE_TEXT,        /* a message */
+    LINE_END,         /* Ctrl-D, or the pipe's end */
+    LINE_INTERRUPTED, /* Ctrl-C: the line is cleared */
+    LINE_FAILED
+} LineResult;
+
+/* `words`: NULL-terminated, completed by Tab at the start of a line; borrowed. History is kept in
+ * the user's state directory ($XDG_STATE_HOME/verbatim/history) where that can be written.
+ * NULL when out of memory. */
+LineEditor *line_editor_new(const char *const *words);
+void line_editor_free(LineEditor *editor);
+
+bool line_editor_is_terminal(const LineEditor *editor);
+
+/* Reads a message: a line; more lines after a trailing backslash, between lines of three double
+ * quotes, or when they were pasted together. *text is freed by the caller, without the last
+ * newline. */
+LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text);
+
+#endif
