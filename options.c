@@ -1,0 +1,367 @@
+#include "options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum OptionKind {
+    OPTION_HEADING, /* a line of --help, no option */
+    OPTION_FLAG,
+    OPTION_TEXT,
+    OPTION_UINT,
+    OPTION_FLOAT,
+    OPTION_CHOICE, /* one of the words in `value`, "a|b|c" */
+    OPTION_LIST    /* a text that may be given several times */
+} OptionKind;
+
+typedef struct OptionRow {
+    OptionKind kind;
+    char letter;       /* 0: none */
+    const char *name;  /* or the heading */
+    const char *value; /* what stands for it in --help */
+    size_t field;      /* in Options */
+    double low, high;  /* limits of a number */
+    const char *help;
+} OptionRow;
+
+#define FIELD(name) offsetof(Options, name)
+#define TEXT(letter, name, value, field, help)                                                     \
+    { OPTION_TEXT, letter, name, value, FIELD(field), 0, 0, help }
+#define LIST(name, value, field, help)                                                             \
+    { OPTION_LIST, 0, name, value, FIELD(field), 0, 0, help }
+#define UINT(letter, name, field, low, high, help)                                                 \
+    { OPTION_UINT, letter, name, "N", FIELD(field), low, high, help }
+#define FLOAT(letter, name, field, low, high, help)                                                \
+    { OPTION_FLOAT, letter, name, "X", FIELD(field), low, high, help }
+#define CHOICE(letter, name, value, field, help)                                                   \
+    { OPTION_CHOICE, letter, name, value, FIELD(field), 0, 0, help }
+#define FLAG(letter, name, field, help)                                                            \
+    { OPTION_FLAG, letter, name, NULL, FIELD(field), 0, 0, help }
+#define HEADING(text)                                                                              \
+    { OPTION_HEADING, 0, text, NULL, 0, 0, 0, NULL }
+
+#define BIG 1e6
+
+/* In the order of --help. */
+static const OptionRow rows[] = {
+    HEADING("Text"),
+    CHOICE('m', "mode", "generate|chat", mode, "go on with a text [generate], or talk"),
+    TEXT('y', "system", "TEXT", system, "the system prompt of a chat"),
+    TEXT('i', "prompt", "TEXT", prompt, "continue this text; - reads it from stdin"),
+    TEXT('f', "prompt-file", "FILE", prompt_file, "continue the text in a file"),
+    UINT('n', "tokens", n_tokens, 0, 1e9, "new tokens at most [256]; 0: to the context's end"),
+    LIST("stop", "TEXT", stop, "end before this text; may be repeated"),
+    FLAG(0, "ignore-eos", ignore_eos, "go on after an end-of-text token"),
+    FLAG(0, "special", special, "read and write special tokens as their text"),
+    CHOICE(0, "bos", "auto|no|yes", bos, "begin with the token that begins a text [auto]"),
+    TEXT('z', "tokenizer", "FILE", tokenizer, "use this tokenizer, not the model's"),
+    TEXT('o', "output", "FILE", output, "write the text to a file, whole or not at all"),
+    FLAG(0, "echo", echo, "write the prompt, too"),
+    HEADING("Choice of words (default: what the model recommends, else what stands here)"),
+    FLOAT('t', "temperature", temperature, 0, 1e3, "0: always the likeliest token [1]"),
+    UINT(0, "top-k", top_k, 0, 1e9, "only the N likeliest; 0: all [0]"),
+    FLOAT('p', "top-p", top_p, 0, 1, "the fewest with this probability together; 1: all [0.9]"),
+    FLOAT(0, "min-p", min_p, 0, 1, "those with this share of the likeliest one's [0]"),
+    FLOAT(0, "repetition-penalty", repetition_penalty, 1e-3, 1e3, "of all tokens so far [1]"),
+    FLOAT(0, "presence-penalty", presence_penalty, -1e3, 1e3, "of all generated tokens [0]"),
+    FLOAT(0, "frequency-penalty", frequency_penalty, -1e3, 1e3, "the same, times how often [0]"),
+    LIST("logit-bias", "ID=X", logit_bias, "make a token likelier or not; may be repeated"),
+    UINT('s', "seed", seed, 0, 18446744073709551615.0,
+         "of the random numbers [drawn; see --stats]"),
+    HEADING("Machine"),
+    UINT('j', "threads", n_threads, 1, 1024, "[the processor's cores]"),
+    TEXT(0, "isa", "NAME", isa, "instruction set, from reference up [the best]"),
+    UINT('c', "context", context, 1, 268435456, "positions [the model's]"),
+    UINT(0, "chunk", chunk, 1, 65536, "tokens of the prompt at a time [512]"),
+    CHOICE(0, "kv-type", "auto|f32|f16", kv_type,
+           "of cached keys and values [f16; f32 for f32 models]"),
+    FLAG(0, "stats", stats, "speed, memory and seed, to stderr"),
+    HEADING("Instead of writing text"),
+    FLAG(0, "info", info, "what the model is, what it holds, what it needs"),
+    FLAG(0, "verify", verify, "check every byte of the model file"),
+    FLAG(0, "tokenize", tokenize, "the prompt's token ids"),
+    FLAG(0, "detokenize", detokenize, "the text of the ids that the prompt lists"),
+    TEXT(0, "eval", "FILE", eval, "the perplexity of a text"),
+    TEXT(0, "against", "MODEL", against, "with --eval: how far another model's choices differ"),
+    HEADING("Other models than model.bin are converted first, once"),
+    TEXT(0, "type", "TYPE", type, "of the weights: f32 f16 bf16 q8 q4 [as they are]"),
+    TEXT(0, "cache-dir", "DIR", cache_dir, "where conversions are kept [~/.cache/verbatim]"),
+    FLAG(0, "cache-list", cache_list, "name them"),
+    FLAG(0, "cache-clear", cache_clear, "delete them"),
+    HEADING("Help"),
+    FLAG('h', "help", help, "this page; docs/command-line.md says more"),
+    FLAG(0, "version", version, "versions of the program and its libraries"),
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+_Static_assert((int)N_ROWS <= (int)OPTIONS_MAX_ROWS, "Options.given is too small");
+
+#define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
+/* ---- Help ------------------------------------------------------------------------------------ */
+
+/* "-i, --prompt TEXT" */
+static int row_text(const OptionRow *row, char *text, size_t size) {
+    char letter[8] = "    ";
+    if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
+    return snprintf(text, size, "%s--%s%s%s", letter, row->name, row->value ? " " : "",
+                    row->value ? row->value : "");
+}
+
+void options_print_help(FILE *out) {
+    fprintf(out, "Usage: run MODEL [options]\n"
+                 "Continues a text. MODEL is a model.bin, a .gguf file, a Hugging Face directory\n"
+                 "or a llama2.c checkpoint.\n");
+    for (size_t i = 0; i < N_ROWS; i++) {
+        char text[64];
+        if (rows[i].kind == OPTION_HEADING) {
+            fprintf(out, "%s:\n", rows[i].name);
+            continue;
+        }
+        row_text(&rows[i], text, sizeof text);
+        fprintf(out, "  %-26s %s\n", text, rows[i].help);
+    }
+}
+
+/* ---- Names --------------------------------------------------------------------------------- */
+
+static size_t min3(size_t a, size_t b, size_t c) {
+    size_t least = a < b ? a : b;
+    return least < c ? least : c;
+}
+
+/* Letters to insert, drop, change or swap with a neighbour to make b of a. */
+static size_t edit_distance(const char *a, const char *b) {
+    enum { MOST = 32 };
+    size_t n = strlen(a), m = strlen(b), d[MOST + 1][MOST + 1];
+    if (n > MOST || m > MOST) return SIZE_MAX;
+    for (size_t i = 0; i <= n; i++) d[i][0] = i;
+    for (size_t k = 0; k <= m; k++) d[0][k] = k;
+    for (size_t i = 1; i <= n; i++) {
+        for (size_t k = 1; k <= m; k++) {
+            d[i][k] =
+                min3(d[i - 1][k] + 1, d[i][k - 1] + 1, d[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+                d[i][k] = min3(d[i][k], d[i - 2][k - 2] + 1, SIZE_MAX);
+        }
+    }
+    return d[n][m];
+}
+
+/* What other programs call the same thing. */
+static const struct {
+    const char *theirs, *ours;
+} synonyms[] = {
+    {"temp", "temperature"},
+    {"n-predict", "tokens"},
+    {"max-tokens", "tokens"},
+    {"max-new-tokens", "tokens"},
+    {"steps", "tokens"},
+    {"ctx-size", "context"},
+    {"repeat-penalty", "repetition-penalty"},
+    {"file", "prompt-file"},
+    {"batch-size", "chunk"},
+    {"ubatch-size", "chunk"},
+    {"perplexity", "eval"},
+    {"cache-type-k", "kv-type"},
+    {"cache-type-v", "kv-type"},
+    {"dtype", "type"},
+    {"usage", "help"},
+    {"input", "prompt"},
+    {"model", NULL},
+};
+
+/* The row whose name is nearest to `name`, or NULL when none is near. */
+static const OptionRow *nearest(const char *name) {
+    const OptionRow *best = NULL;
+    size_t least = strlen(name) / 3 + 2;
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        if (synonyms[i].ours && strcmp(synonyms[i].theirs, name) == 0) name = synonyms[i].ours;
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (rows[i].kind == OPTION_HEADING) continue;
+        size_t distance = edit_distance(name, rows[i].name);
+        if (strlen(name) > 2 && strncmp(name, rows[i].name, strlen(name)) == 0) distance = 1;
+        if (distance < least) best = &rows[i], least = distance;
+    }
+    return best;
+}
+
+static Status unknown(const char *argument, const char *name, Error *error) {
+    const OptionRow *row = nearest(name);
+    if (strcmp(name, "model") == 0)
+        return usage(error, "no option %s: the model comes first, run MODEL [options]", argument);
+    if (!row) return usage(error, "no option %s; run --help lists them all", argument);
+    return usage(error, "no option %s; did you mean --%s%s%s?", argument, row->name,
+                 row->value ? " " : "", row->value ? row->value : "");
+}
+
+/* The row that `argument` spells; *value points at what follows in the same argument ("=X",
+ * or "4" in -j4), or is NULL. */
+static const OptionRow *find(const char *argument, const char **value) {
+    *value = NULL;
+    if (argument[0] != '-' || argument[1] == '\0') return NULL;
+    if (argument[1] == '-') {
+        size_t length = strcspn(argument + 2, "=");
+        for (size_t i = 0; i < N_ROWS; i++) {
+            if (rows[i].kind == OPTION_HEADING || strlen(rows[i].name) != length ||
+                strncmp(rows[i].name, argument + 2, length) != 0)
+                continue;
+            if (argument[2 + length] == '=') *value = argument + 3 + length;
+            return &rows[i];
+        }
+        return NULL;
+    }
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (rows[i].letter != argument[1] || rows[i].letter == '\0') continue;
+        /* Only a number may follow at once: -temperature is a mistake, not -t emperature. */
+        if (argument[2] != '\0' &&
+            (rows[i].kind == OPTION_FLAG || !strchr("0123456789.", argument[2])))
+            return NULL;
+        if (argument[2] != '\0') *value = argument + 2;
+        return &rows[i];
+    }
+    return NULL;
+}
+
+/* ---- Values -------------------------------------------------------------------------------- */
+
+static Status parse_uint(const OptionRow *row, const char *spelled, const char *text,
+                         uint64_t *value, Error *error) {
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    bool digits = text[0] >= '0' && text[0] <= '9' && *end == '\0';
+    if (text[0] == '-' && strspn(text + 1, "0123456789") == strlen(text + 1) && text[1])
+        digits = true, number = 0, errno = ERANGE;
+    if (!digits) return usage(error, "%s: '%s' is not a whole number", spelled, text);
+    if (errno == ERANGE || (double)number < row->low || (double)number > row->high)
+        return usage(error, "%s: %s is out of range, it must be from %.0f to %.0f", spelled, text,
+                     row->low, row->high);
+    *value = number;
+    return STATUS_OK;
+}
+
+static Status parse_float(const OptionRow *row, const char *spelled, const char *text,
+                          double *value, Error *error) {
+    char *end;
+    double number = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(number))
+        return usage(error, "%s: '%s' is not a number", spelled, text);
+    if (number < row->low || number > row->high)
+        return usage(error, "%s: %s is out of range, it must be from %g to %g", spelled, text,
+                     row->low, row->high);
+    *value = number;
+    return STATUS_OK;
+}
+
+static Status parse_choice(const OptionRow *row, const char *spelled, const char *text,
+                           uint32_t *value, Error *error) {
+    const char *word = row->value;
+    for (uint32_t i = 0;; i++) {
+        size_t length = strcspn(word, "|");
+        if (strlen(text) == length && strncmp(word, text, length) == 0) {
+            *value = i;
+            return STATUS_OK;
+        }
+        if (word[length] == '\0') break;
+        word += length + 1;
+    }
+    return usage(error, "%s: '%s' is none of %s", spelled, text, row->value);
+}
+
+static Status set(Options *options, const OptionRow *row, const char *spelled, const char *value,
+                  Error *error) {
+    void *field = (char *)options + row->field;
+    options->given[row - rows] = true;
+    switch (row->kind) {
+    case OPTION_FLAG:
+        *(bool *)field = true;
+        return STATUS_OK;
+    case OPTION_TEXT:
+        *(const char **)field = value;
+        return STATUS_OK;
+    case OPTION_UINT:
+        return parse_uint(row, spelled, value, field, error);
+    case OPTION_FLOAT:
+        return parse_float(row, spelled, value, field, error);
+    case OPTION_CHOICE:
+        return parse_choice(row, spelled, value, field, error);
+    case OPTION_LIST: {
+        OptionList *list = field;
+        if (list->n == OPTIONS_MAX_LIST)
+            return usage(error, "%s: more than %d of them", spelled, OPTIONS_MAX_LIST);
+        list->items[list->n++] = value;
+        return STATUS_OK;
+    }
+    case OPTION_HEADING:
+        break;
+    }
+    return STATUS_OK;
+}
+
+/* ---- The command line ---------------------------------------------------------------------- */
+
+static Status parse_option(Options *options, int argc, char **argv, int *i, Error *error) {
+    const char *argument = argv[*i], *value, *ignored;
+    const OptionRow *row = find(argument, &value);
+    char spelled[64];
+    if (!row) return unknown(argument, argument + 1 + (argument[1] == '-'), error);
+    snprintf(spelled, sizeof spelled, "%.*s", (int)strcspn(argument, "="), argument);
+    if (argument[1] != '-') spelled[2] = '\0';
+    if (row->kind == OPTION_FLAG && value) return usage(error, "%s takes no value", spelled);
+    if (row->kind != OPTION_FLAG && !value) {
+        /* A value that reads as an option is one forgotten before it. */
+        if (*i + 1 >= argc || find(argv[*i + 1], &ignored))
+            return usage(error, "%s needs a value: %s %s (%s)", spelled, spelled, row->value,
+                         row->help);
+        value = argv[++*i];
+    }
+    return set(options, row, spelled, value, error);
+}
+
+static Status check(const Options *o, Error *error) {
+    int modes = o->info + o->verify + o->tokenize + o->detokenize + (o->eval != NULL);
+    if (o->prompt && o->prompt_file)
+        return usage(error, "-i and -f both give the prompt: use one of them");
+    if (modes > 1)
+        return usage(error,
+                     "only one of --info, --verify, --tokenize, --detokenize and --eval at a time");
+    if (o->against && !o->eval)
+        return usage(error, "--against MODEL compares on a text: --eval FILE");
+    for (size_t i = 0; i < o->stop.n; i++)
+        if (o->stop.items[i][0] == '\0') return usage(error, "--stop: an empty text is everywhere");
+    bool needs_model = !(o->help || o->version || o->cache_list || o->cache_clear);
+    if (!o->model && needs_model)
+        return usage(error, "no model: run MODEL [options]; run --help explains");
+    return STATUS_OK;
+}
+
+Status options_parse(Options *options, int argc, char **argv, Error *error) {
+    *options =
+        (Options){.n_tokens = 256, .temperature = 1.0, .top_p = 0.9, .repetition_penalty = 1.0};
+    bool only_names = false;
+    for (int i = 1; i < argc; i++) {
+        if (!only_names && strcmp(argv[i], "--") == 0) {
+            only_names = true;
+        } else if (!only_names && argv[i][0] == '-' && argv[i][1] != '\0') {
+            Status status = parse_option(options, argc, argv, &i, error);
+            if (status != STATUS_OK) return status;
+        } else if (options->model) {
+            return usage(error,
+                         "one model at a time, but '%s' stands beside '%s'; a prompt goes "
+                         "after -i: run %s -i '%s'",
+                         argv[i], options->model, options->model, argv[i]);
+        } else {
+            options->model = argv[i];
+        }
+    }
+    return check(options, error);
+}
+
+bool options_given(const Options *options, const void *field) {
+    size_t offset = (size_t)((const char *)field - (const char *)options);
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (rows[i].kind != OPTION_HEADING && rows[i].field == offset) return options->given[i];
+    return false;
+}

@@ -1,0 +1,67 @@
+/* The command line of `run`: one table in options.c ties an option's spelling, its value, its
+ * limits, its field below and its line of --help together. */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "status.h"
+
+#define VERBATIM_VERSION "0.1"
+
+enum { OPTIONS_MAX_LIST = 32, OPTIONS_MAX_ROWS = 80 };
+
+/* An option that may be repeated. */
+typedef struct OptionList {
+    const char *items[OPTIONS_MAX_LIST];
+    size_t n;
+} OptionList;
+
+/* Texts are borrowed from argv; NULL: not given. Choices are the index in the order in which
+ * --help names them. */
+typedef struct Options {
+    const char *model;
+
+    /* The text. */
+    uint32_t mode;      /* 0: generate, 1: chat */
+    const char *system; /* prompt of a chat */
+    const char *prompt, *prompt_file, *output;
+    uint64_t n_tokens; /* new ones; 0: to the end of the context */
+    bool echo, special, ignore_eos;
+    OptionList stop;
+    uint32_t bos; /* 0: as the model wants, 1: no, 2: yes */
+    const char *tokenizer;
+
+    /* The choice of words. Those not given may come from the model: options_given. */
+    double temperature, top_p, min_p;
+    uint64_t top_k, seed;
+    double repetition_penalty, presence_penalty, frequency_penalty;
+    OptionList logit_bias;
+
+    /* The machine. */
+    uint64_t n_threads, context, chunk; /* 0: default */
+    const char *isa;
+    uint32_t kv_type; /* 0: as the model's weights ask for, 1: f32, 2: f16 */
+    const char *type; /* of the weights, where MODEL is converted first */
+    const char *cache_dir;
+
+    /* Instead of generating. */
+    bool info, verify, tokenize, detokenize, cache_list, cache_clear, help, version;
+    const char *eval, *against;
+
+    bool stats;
+
+    bool given[OPTIONS_MAX_ROWS]; /* rows of the table that the command line set */
+} Options;
+
+/* Reads argv. STATUS_USAGE and an Error that says what to write instead when it is wrong. */
+Status options_parse(Options *options, int argc, char **argv, Error *error);
+
+/* True when the command line set `field`, a pointer to a field of `options`. */
+bool options_given(const Options *options, const void *field);
+
+/* What --help prints; `all` shows every option. */
+void options_print_help(FILE *out);
+
+#endif

@@ -1,0 +1,73 @@
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *name_of(const Output *output) {
+    return output->path ? output->path : "stdout";
+}
+
+Status output_open(Output *output, const char *path, Error *error) {
+    struct stat stat_now;
+    *output = (Output){.fd = STDOUT_FILENO, .path = path};
+    if (!path) return STATUS_OK;
+    output->fd = -1;
+    if (stat(path, &stat_now) == 0 && !S_ISREG(stat_now.st_mode)) {
+        output->fd = open(path, O_WRONLY | O_CLOEXEC);
+    } else {
+        if (asprintf(&output->temporary, "%s.%ld.tmp", path, (long)getpid()) < 0) {
+            output->temporary = NULL;
+            return error_set(error, "%s: no memory", path);
+        }
+        output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    if (output->fd >= 0) return STATUS_OK;
+    error_set(error, "%s: cannot be written: %s", path, strerror(errno));
+    free(output->temporary);
+    output->temporary = NULL;
+    return STATUS_FAILED;
+}
+
+Status output_write(Output *output, const char *bytes, size_t length, Error *error) {
+    const char *at = bytes;
+    while (length > 0 && !output->closed) {
+        ssize_t n = write(output->fd, at, length);
+        if (n >= 0) {
+            at += n;
+            length -= (size_t)n;
+        } else if (errno == EPIPE) {
+            output->closed = true;
+        } else if (errno == EAGAIN) {
+            struct pollfd wait = {.fd = output->fd, .events = POLLOUT};
+            poll(&wait, 1, -1);
+        } else if (errno != EINTR) {
+            return error_set(error, "%s: cannot be written: %s", name_of(output), strerror(errno));
+        }
+    }
+    return STATUS_OK;
+}
+
+Status output_finish(Output *output, Error *error) {
+    if (!output->temporary) return STATUS_OK;
+    if (fsync(output->fd) != 0 || rename(output->temporary, output->path) != 0)
+        return error_set(error, "%s: cannot be written: %s", output->path, strerror(errno));
+    free(output->temporary);
+    output->temporary = NULL;
+    return STATUS_OK;
+}
+
+void output_close(Output *output) {
+    if (output->temporary) {
+        unlink(output->temporary);
+        free(output->temporary);
+        output->temporary = NULL;
+    }
+    if (output->path && output->fd >= 0) close(output->fd);
+    output->fd = -1;
+}

@@ -1,0 +1,365 @@
+/* The `run` program: read the command line, open what it names, give up rights, do one mode.
+ *
+ *     run MODEL [options]            docs/command-line.md
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/convert.h"
+#include "formats/readers.h"
+#include "generate.h"
+#include "inspect.h"
+#include "sandbox.h"
+
+/* The one thing that a signal handler can reach. */
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number) {
+    (void)signal_number;
+    interrupted = 1;
+}
+
+/* Ctrl-C asks to stop between two tokens; a second one ends the process at once. A reader who
+ * closes the pipe shows in write's result. */
+static void set_signals(void) {
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Everything that is open while the program runs. */
+typedef struct Opened {
+    Session session;
+    Output output;
+    int model_fd;          /* of a model.bin, or of the file that a conversion fills */
+    Source *source;        /* to convert; NULL for a model.bin */
+    InputFile tokenizer;   /* of -z beside a model.bin */
+    TokenizerBlob section; /* made from it */
+    int prompt_fd;         /* -1: the prompt is on the command line */
+    int n_threads;
+    const Isa *isa;
+} Opened;
+
+/* ---- Before the rights are given up: every file is opened ---------------------------------- */
+
+static bool ends_in(const char *path, const char *suffix) {
+    size_t length = strlen(path), n = strlen(suffix);
+    return length > n && strcmp(path + length - n, suffix) == 0;
+}
+
+/* What people hand over that is no model. */
+static Status explain(const char *path, Error *error) {
+    struct stat info;
+    if (stat(path, &info) != 0 && errno == ENOENT && strchr(path, ' '))
+        return error_set(error, "no file is called '%s'; a prompt goes after -i: run MODEL -i '%s'",
+                         path, path);
+    if (ends_in(path, ".onnx"))
+        return error_set(error,
+                         "%s: ONNX graphs cannot be read; use the Hugging Face directory "
+                         "that the model was made from",
+                         path);
+    if (ends_in(path, ".pth") || ends_in(path, ".pt") || ends_in(path, ".ckpt"))
+        return error_set(error,
+                         "%s: PyTorch pickles can run code and are not read; use the "
+                         "model's safetensors form",
+                         path);
+    return STATUS_FAILED;
+}
+
+static Status temporary_file(const char *near, int *fd, Error *error) {
+    const char *directories[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
+        if (!directories[i]) continue;
+        *fd = open(directories[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        if (*fd >= 0) return STATUS_OK;
+    }
+    return error_set(error, "%s: no place for the converted model: set TMPDIR", near);
+}
+
+static Status open_model(Opened *opened, const Options *o, Error *error) {
+    SourceKind kind;
+    opened->tokenizer.fd = -1;
+    if (source_detect(o->model, &kind, error) != STATUS_OK) {
+        explain(o->model, error);
+        return STATUS_FAILED;
+    }
+    if (kind != SOURCE_MODELFILE) {
+        if (source_open(&opened->source, o->model, o->tokenizer, error) != STATUS_OK)
+            return STATUS_FAILED;
+        return temporary_file(o->model, &opened->model_fd, error);
+    }
+    if (o->type) {
+        error_set(error,
+                  "--type is for the conversion of other formats, but %s is a model.bin: "
+                  "use export",
+                  o->model);
+        return STATUS_USAGE;
+    }
+    opened->model_fd = open(o->model, O_RDONLY | O_CLOEXEC);
+    if (opened->model_fd < 0) return error_set(error, "%s: %s", o->model, strerror(errno));
+    return o->tokenizer ? input_open(&opened->tokenizer, o->tokenizer, error) : STATUS_OK;
+}
+
+static Status open_prompt(Opened *opened, const Options *o, Error *error) {
+    opened->prompt_fd = -1;
+    if (o->prompt && strcmp(o->prompt, "-") == 0) {
+        opened->prompt_fd = STDIN_FILENO;
+    } else if (o->prompt_file && strcmp(o->prompt_file, "-") == 0) {
+        opened->prompt_fd = STDIN_FILENO;
+    } else if (o->prompt_file) {
+        opened->prompt_fd = open(o->prompt_file, O_RDONLY | O_CLOEXEC);
+        if (opened->prompt_fd < 0)
+            return error_set(error, "%s: %s", o->prompt_file, strerror(errno));
+    }
+    return STATUS_OK;
+}
+
+/* The last step: the name of an output file is settled after the text is written. */
+static Status give_up_rights(const Opened *opened, Error *error) {
+    SandboxRules rules = {0};
+    SandboxReport report;
+    char directory[4096] = ".";
+    if (opened->output.temporary) {
+        const char *slash = strrchr(opened->output.path, '/');
+        size_t length = slash ? (size_t)(slash - opened->output.path) : 0;
+        if (length >= sizeof directory)
+            return error_set(error, "%s: too long", opened->output.path);
+        if (slash) snprintf(directory, sizeof directory, "%.*s/", (int)length, opened->output.path);
+        rules.writable[0] = directory;
+    }
+    return sandbox_enter(&rules, &report, error);
+}
+
+/* ---- Afterwards: what they hold is parsed --------------------------------------------------- */
+
+/* The offset of the first byte that is no UTF-8, or n. */
+static size_t valid_utf8(const unsigned char *s, size_t n) {
+    for (size_t i = 0; i < n;) {
+        unsigned char c = s[i];
+        size_t length = c < 0x80                ? 1
+                        : c >= 0xC2 && c < 0xE0 ? 2
+                        : c >= 0xE0 && c < 0xF0 ? 3
+                        : c >= 0xF0 && c < 0xF5 ? 4
+                                                : 0;
+        if (length == 0 || i + length > n) return i;
+        for (size_t k = 1; k < length; k++)
+            if ((s[i + k] & 0xC0) != 0x80) return i;
+        if ((c == 0xE0 && s[i + 1] < 0xA0) || (c == 0xED && s[i + 1] >= 0xA0) ||
+            (c == 0xF0 && s[i + 1] < 0x90) || (c == 0xF4 && s[i + 1] >= 0x90))
+            return i;
+        i += length;
+    }
+    return n;
+}
+
+/* All that fd gives, NUL-terminated. */
+static Status read_all(int fd, const char *name, char **text, size_t *length, Error *error) {
+    size_t capacity = 0;
+    *text = NULL;
+    *length = 0;
+    for (;;) {
+        if (*length + 1 >= capacity) {
+            capacity = capacity * 2 + 65536;
+            char *larger = realloc(*text, capacity);
+            if (!larger) return error_set(error, "%s: no memory for it", name);
+            *text = larger;
+        }
+        ssize_t n = read(fd, *text + *length, capacity - *length - 1);
+        if (n == 0) break;
+        if (n < 0 && errno == EINTR && interrupted) return STATUS_INTERRUPTED;
+        if (n < 0 && errno != EINTR) return error_set(error, "%s: %s", name, strerror(errno));
+        if (n > 0) *length += (size_t)n;
+    }
+    (*text)[*length] = '\0';
+    return STATUS_OK;
+}
+
+static Status read_prompt(Opened *opened, const Options *o, Error *error) {
+    Session *session = &opened->session;
+    const char *name = "the prompt";
+    if (opened->prompt_fd >= 0) {
+        name = opened->prompt_fd == STDIN_FILENO ? "stdin" : o->prompt_file;
+        Status status =
+            read_all(opened->prompt_fd, name, &session->prompt, &session->prompt_length, error);
+        if (status != STATUS_OK) return status;
+    } else {
+        session->prompt = strdup(o->prompt ? o->prompt : "");
+        if (!session->prompt) return error_set(error, "no memory for the prompt");
+        session->prompt_length = strlen(session->prompt);
+    }
+    size_t valid = valid_utf8((const unsigned char *)session->prompt, session->prompt_length);
+    if (valid < session->prompt_length)
+        return error_set(error, "%s is not UTF-8 text: byte 0x%02x at offset %zu", name,
+                         (unsigned char)session->prompt[valid], valid);
+    return STATUS_OK;
+}
+
+static void convert_progress(uint64_t done, uint64_t total, void *context) {
+    session_progress(context, "converting", done, total);
+}
+
+static Status convert(Opened *opened, const Options *o, Error *error) {
+    const ConvertOptions options = {.type = o->type,
+                                    .n_threads = opened->n_threads,
+                                    .progress = convert_progress,
+                                    .progress_context = &opened->session,
+                                    .cancel = &interrupted};
+    Status status = source_parse(opened->source, error);
+    if (status == STATUS_OK)
+        status = convert_parsed(opened->source, &options, opened->model_fd, error);
+    session_progress(&opened->session, "converting", 0, 0);
+    source_close(opened->source);
+    opened->source = NULL;
+    return status;
+}
+
+static Status parse_tokenizer(Opened *opened, const Options *o, Error *error) {
+    Session *session = &opened->session;
+    size_t bytes;
+    const void *section = modelfile_section(session->file, SECTION_TOKENIZER, &bytes);
+    if (opened->tokenizer.fd >= 0) {
+        if (tokenizer_from_file(&opened->tokenizer, modelfile_config(session->file)->vocab_size,
+                                &opened->section, error) != STATUS_OK)
+            return STATUS_FAILED;
+        section = opened->section.bytes;
+        bytes = opened->section.size;
+    }
+    if (section && tokenizer_open(&session->tokenizer, section, bytes, error) != STATUS_OK)
+        return error_prefix(error, "%s", o->tokenizer ? o->tokenizer : o->model);
+    if (!section && !o->info && !o->verify)
+        return error_set(error, "%s: has no tokenizer: give one with -z FILE", o->model);
+    if (section &&
+        tokenizer_vocab_size(session->tokenizer) > modelfile_config(session->file)->vocab_size)
+        return error_set(error, "%s: the tokenizer has %zu tokens, but the model only %u",
+                         o->tokenizer ? o->tokenizer : o->model,
+                         tokenizer_vocab_size(session->tokenizer),
+                         modelfile_config(session->file)->vocab_size);
+    return STATUS_OK;
+}
+
+static Status parse_model(Opened *opened, const Options *o, Error *error) {
+    Session *session = &opened->session;
+    double start = session_clock();
+    if (opened->source) {
+        Status status = convert(opened, o, error);
+        if (status != STATUS_OK) return status;
+    }
+    int fd = opened->model_fd;
+    opened->model_fd = -1; /* modelfile_open takes it over */
+    if (modelfile_open(&session->file, o->model, fd, error) != STATUS_OK) return STATUS_FAILED;
+    if (parse_tokenizer(opened, o, error) != STATUS_OK) return STATUS_FAILED;
+    if (o->verify || o->tokenize || o->detokenize) return STATUS_OK;
+    const Config *config = modelfile_config(session->file);
+    ModelOptions options = {.isa = opened->isa,
+                            .n_threads = opened->n_threads,
+                            .context = (uint32_t)o->context,
+                            .max_rows = (uint32_t)o->chunk};
+    if (o->context > config->context)
+        fprintf(stderr,
+                "run: the model was made for %u positions; more than these may not make "
+                "sense\n",
+                config->context);
+    if (model_open(&session->model, session->file, &options, error) != STATUS_OK)
+        return STATUS_FAILED;
+    static const KvType types[] = {0, KV_F32, KV_F16};
+    session->kv_type = o->kv_type ? types[o->kv_type] : model_kv_type(session->model);
+    session->load_seconds = session_clock() - start;
+    return STATUS_OK;
+}
+
+/* ---- The program ------------------------------------------------------------------------------
+ */
+
+static Status dispatch(Session *session, Error *error) {
+    const Options *o = session->options;
+    if (o->info) return inspect_info(session, error);
+    if (o->verify) return inspect_verify(session, error);
+    if (o->tokenize) return inspect_tokenize(session, error);
+    if (o->detokenize) return inspect_detokenize(session, error);
+    return generate_run(session, error);
+}
+
+static Status open_everything(Opened *opened, const Options *o, Error *error) {
+    opened->isa = isa_choose(o->isa, error);
+    if (!opened->isa) return STATUS_USAGE;
+    opened->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
+    Status status = open_model(opened, o, error);
+    if (status == STATUS_OK) status = open_prompt(opened, o, error);
+    if (status == STATUS_OK) status = output_open(&opened->output, o->output, error);
+    if (status == STATUS_OK) status = give_up_rights(opened, error);
+    return status;
+}
+
+static void close_everything(Opened *opened) {
+    Session *session = &opened->session;
+    model_close(session->model);
+    tokenizer_close(session->tokenizer);
+    modelfile_close(session->file);
+    tokenizer_blob_free(&opened->section);
+    source_close(opened->source);
+    if (opened->tokenizer.fd >= 0) input_close(&opened->tokenizer);
+    if (opened->model_fd >= 0) close(opened->model_fd);
+    if (opened->prompt_fd > STDIN_FILENO) close(opened->prompt_fd);
+    output_close(&opened->output);
+    free(session->prompt);
+}
+
+static Status run(const Options *o, Error *error) {
+    Opened opened = {.model_fd = -1, .prompt_fd = -1, .tokenizer.fd = -1};
+    opened.output = (Output){.fd = STDOUT_FILENO};
+    opened.session = (Session){.options = o,
+                               .output = &opened.output,
+                               .shows_progress = isatty(STDERR_FILENO),
+                               .interrupted = &interrupted};
+    Status status = open_everything(&opened, o, error);
+    if (status == STATUS_OK) status = read_prompt(&opened, o, error);
+    if (status == STATUS_OK) status = parse_model(&opened, o, error);
+    if (status == STATUS_OK) status = dispatch(&opened.session, error);
+    if (status == STATUS_OK) status = output_finish(&opened.output, error);
+    close_everything(&opened);
+    return status;
+}
+
+static void print_version(void) {
+    char libraries[256];
+    tokenizer_versions(libraries, sizeof libraries);
+    printf("verbatim %s\n%s\n", VERBATIM_VERSION, libraries);
+#ifdef HAVE_LIBSECCOMP
+    printf("libseccomp: yes\n");
+#else
+    printf("libseccomp: no\n");
+#endif
+#ifdef HAVE_LIBEDIT
+    printf("libedit: yes\n");
+#else
+    printf("libedit: no\n");
+#endif
+    printf("instruction sets:");
+    for (size_t i = 0; isa_available(i); i++) printf(" %s", isa_available(i)->name);
+    printf("\n");
+}
+
+int main(int argc, char **argv) {
+    Options options;
+    Error error = {.text = ""};
+    set_signals();
+    Status status = options_parse(&options, argc, argv, &error);
+    if (status == STATUS_OK && options.help) {
+        options_print_help(stdout);
+    } else if (status == STATUS_OK && options.version) {
+        print_version();
+    } else if (status == STATUS_OK) {
+        status = run(&options, &error);
+    }
+    if (status == STATUS_INTERRUPTED) {
+        fprintf(stderr, "run: interrupted\n");
+    } else if (status != STATUS_OK) {
+        fprintf(stderr, "run: %s\n", error.text);
+    }
+    return status;
+}

@@ -1,0 +1,57 @@
+/* Logits in, token out.
+ *
+ * In this order: logit bias, penalties, temperature, top-k, top-p, min-p (transformers' order);
+ * then one draw. The same options, logits and position give the same token on every machine,
+ * compiler and instruction set: exp is the project's own, sums run in index order, and the
+ * random number is a function of (seed, sample, position), never of what was drawn before.
+ * Ties go to the lowest index, in the greedy choice and at the edge of top-k and top-p alike.
+ *
+ * No step sorts the vocabulary: the edge of top-k and top-p is found by its bits, eleven at a
+ * time, so that a draw among 128,000 tokens takes well below a millisecond. */
+#ifndef SAMPLER_H
+#define SAMPLER_H
+
+#include "numeric.h"
+#include "status.h"
+
+typedef struct LogitBias {
+    int32_t token;
+    float bias; /* finite; added to the token's logit */
+} LogitBias;
+
+typedef struct SamplerOptions {
+    float temperature;        /* logits are divided by it; 0: the largest logit wins */
+    uint32_t top_k;           /* only the k largest; 0: all */
+    float top_p;              /* the fewest that together have this probability; 1: all */
+    float min_p;              /* those with this share of the largest probability; 0: all */
+    float repetition_penalty; /* of what prompt and text hold (CTRL, arXiv 1909.05858); 1: none */
+    float presence_penalty;   /* taken off tokens that the text holds (OpenAI's API); 0: none */
+    float frequency_penalty;  /* the same, times how often */
+    const LogitBias *bias;    /* [n_bias], borrowed */
+    size_t n_bias;
+    uint64_t seed;
+    uint64_t sample; /* which of the texts that one request asks for */
+} SamplerOptions;
+
+/* Draws from the whole distribution: temperature 1, nothing cut, no penalty. */
+SamplerOptions sampler_options_default(void);
+
+typedef struct Sampler Sampler;
+
+/* For logits[vocab_size]. Fails when memory is short or a bias names no token. */
+Status sampler_new(Sampler **out, const SamplerOptions *options, size_t vocab_size,
+                   const Numeric *numeric, Error *error);
+void sampler_free(Sampler *sampler);
+
+/* The prompt's tokens count for the repetition penalty. */
+void sampler_see_prompt(Sampler *sampler, const int32_t *tokens, size_t n);
+
+/* The token that stands at `position`, and remembers it. Overwrites the logits, which must
+ * be finite. */
+int32_t sampler_next(Sampler *sampler, float *logits, uint64_t position);
+
+/* Uniform in [0, 1), a function of its arguments alone: Philox4x32-10 (Salmon and others,
+ * "Parallel random numbers: as easy as 1, 2, 3", 2011). */
+double sampler_random(uint64_t seed, uint64_t sample, uint64_t position);
+
+#endif

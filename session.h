@@ -1,0 +1,33 @@
+/* What run.c has opened for the mode that the command line asks for. A mode borrows it all. */
+#ifndef SESSION_H
+#define SESSION_H
+
+#include <signal.h>
+
+#include "model.h"
+#include "options.h"
+#include "output.h"
+#include "tokenizer.h"
+
+typedef struct Session {
+    const Options *options;
+    ModelFile *file;
+    Tokenizer *tokenizer; /* NULL: the model has none and none was given */
+    Model *model;         /* NULL in the modes that compute nothing */
+    KvType kv_type;
+    char *prompt; /* of -i, -f or stdin; UTF-8, NUL-terminated; "" when none was given */
+    size_t prompt_length;
+    Output *output;
+    bool shows_progress; /* stderr is a terminal */
+    double load_seconds;
+    const volatile sig_atomic_t *interrupted;
+} Session;
+
+/* Seconds of a clock that only goes forward. */
+double session_clock(void);
+
+/* "done of total" on one line of the terminal, drawn over itself; total 0 wipes it. Nothing
+ * when stderr is no terminal. */
+void session_progress(const Session *session, const char *what, uint64_t done, uint64_t total);
+
+#endif

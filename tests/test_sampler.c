@@ -1,0 +1,389 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "isa.h"
+#include "sampler.h"
+
+enum { VOCAB = 1000 };
+
+/* Logits with a wide spread and many ties, the same on every machine. */
+static void fill(float *logits, size_t n, uint32_t seed) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t x = ((uint32_t)i + seed * 7919u) * 2654435761u;
+        x ^= x >> 15;
+        x *= 2246822519u;
+        x ^= x >> 13;
+        logits[i] = (float)((int)(x % 257) - 128) / 16.0f;
+    }
+}
+
+static Sampler *sampler_of(SamplerOptions options, size_t vocab) {
+    Sampler *sampler;
+    Error error;
+    const Isa *isa = isa_available(0);
+    assert_int_equal(sampler_new(&sampler, &options, vocab, isa->numeric, &error), STATUS_OK);
+    return sampler;
+}
+
+static int32_t one(SamplerOptions options, const float *logits, size_t n, uint64_t position) {
+    Sampler *sampler = sampler_of(options, n);
+    float *copy = malloc(n * sizeof *copy);
+    memcpy(copy, logits, n * sizeof *copy);
+    int32_t token = sampler_next(sampler, copy, position);
+    free(copy);
+    sampler_free(sampler);
+    return token;
+}
+
+/* How often each token comes in n draws. */
+static void draw_many(SamplerOptions options, const float *logits, size_t vocab, size_t n,
+                      size_t *counts) {
+    Sampler *sampler = sampler_of(options, vocab);
+    float copy[VOCAB];
+    memset(counts, 0, vocab * sizeof *counts);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(copy, logits, vocab * sizeof *copy);
+        counts[sampler_next(sampler, copy, i)]++;
+    }
+    sampler_free(sampler);
+}
+
+static void random_numbers_are_philox(void **state) {
+    (void)state;
+    /* The known answers of Random123's kat_vectors: 6627e8d5 e169c58d for zeros. */
+    assert_true(sampler_random(0, 0, 0) == (double)(0xe169c58d6627e8d5u >> 11) * 0x1p-53);
+    /* 408f276d 41c83b0e for ones everywhere. */
+    assert_true(sampler_random(UINT64_MAX, UINT64_MAX, UINT64_MAX) ==
+                (double)(0x41c83b0e408f276du >> 11) * 0x1p-53);
+}
+
+static void temperature_zero_takes_the_first_of_the_largest(void **state) {
+    (void)state;
+    const float logits[] = {-1.0f, 3.0f, 2.0f, 3.0f, 3.0f};
+    SamplerOptions options = sampler_options_default();
+    options.temperature = 0.0f;
+    for (uint64_t position = 0; position < 10; position++)
+        assert_int_equal(one(options, logits, 5, position), 1);
+}
+
+static void one_likeliest_token_is_the_first_of_the_largest(void **state) {
+    (void)state;
+    const float logits[] = {-1.0f, 3.0f, 2.0f, 3.0f, 3.0f};
+    SamplerOptions options = sampler_options_default();
+    for (uint64_t position = 0; position < 100; position++) {
+        options.top_k = 1, options.top_p = 1.0f;
+        assert_int_equal(one(options, logits, 5, position), 1);
+        options.top_k = 0, options.top_p = 0.0f;
+        assert_int_equal(one(options, logits, 5, position), 1);
+        options.top_p = 1e-9f;
+        assert_int_equal(one(options, logits, 5, position), 1);
+    }
+}
+
+/* Sorted by value, then by index: what every rule below means. */
+typedef struct Ranked {
+    float value;
+    size_t index;
+} Ranked;
+
+static int by_rank(const void *a, const void *b) {
+    const Ranked *x = a, *y = b;
+    if (x->value != y->value) return x->value > y->value ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static void rank(const float *values, size_t n, Ranked *ranked) {
+    for (size_t i = 0; i < n; i++) ranked[i] = (Ranked){values[i], i};
+    qsort(ranked, n, sizeof *ranked, by_rank);
+}
+
+/* Draws nearly uniformly (a huge temperature) see every token that is kept, and no other. */
+static void assert_keeps(SamplerOptions options, const float *logits, size_t vocab,
+                         const Ranked *ranked, size_t kept) {
+    static size_t counts[VOCAB];
+    draw_many(options, logits, vocab, kept * 60 + 1000, counts);
+    for (size_t r = 0; r < vocab; r++) {
+        if (r < kept) {
+            assert_true(counts[ranked[r].index] > 0);
+        } else {
+            assert_int_equal(counts[ranked[r].index], 0);
+        }
+    }
+}
+
+static void top_k_keeps_the_k_first_by_value_then_index(void **state) {
+    (void)state;
+    float logits[VOCAB];
+    Ranked ranked[VOCAB];
+    static const uint32_t ks[] = {1, 2, 3, 7, 16, 40, 257, 999};
+    for (uint32_t seed = 0; seed < 3; seed++) {
+        fill(logits, VOCAB, seed);
+        logits[5] = 0.0f, logits[17] = -0.0f; /* both zeros are one value */
+        rank(logits, VOCAB, ranked);
+        for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
+            SamplerOptions options = sampler_options_default();
+            options.top_k = ks[i];
+            options.temperature = 1000.0f;
+            assert_keeps(options, logits, VOCAB, ranked, ks[i]);
+        }
+    }
+}
+
+static void top_p_keeps_the_fewest_that_reach_it(void **state) {
+    (void)state;
+    float logits[VOCAB], p[VOCAB];
+    Ranked ranked[VOCAB];
+    static const float tops[] = {0.05f, 0.3f, 0.5f, 0.9f, 0.99f};
+    for (uint32_t seed = 0; seed < 3; seed++) {
+        fill(logits, VOCAB, seed);
+        /* A flat distribution: every token that is kept is drawn often enough to be seen. */
+        for (size_t i = 0; i < VOCAB; i++) logits[i] /= 8.0f, p[i] = expf(logits[i]);
+        rank(p, VOCAB, ranked);
+        double sum = 0.0;
+        for (size_t i = 0; i < VOCAB; i++) sum += (double)p[i];
+        for (size_t i = 0; i < sizeof tops / sizeof *tops; i++) {
+            double passed = 0.0;
+            size_t kept = 0;
+            while (passed < (double)tops[i] * sum) passed += (double)ranked[kept++].value;
+            SamplerOptions options = sampler_options_default();
+            options.top_p = tops[i];
+            assert_keeps(options, logits, VOCAB, ranked, kept);
+        }
+    }
+}
+
+static void min_p_keeps_a_share_of_the_likeliest(void **state) {
+    (void)state;
+    const float logits[] = {0.0f, logf(0.5f), logf(0.26f), logf(0.24f), logf(0.1f)};
+    size_t counts[5];
+    SamplerOptions options = sampler_options_default();
+    options.min_p = 0.25f;
+    draw_many(options, logits, 5, 2000, counts);
+    assert_true(counts[0] > 0 && counts[1] > 0 && counts[2] > 0);
+    assert_int_equal(counts[3] + counts[4], 0);
+}
+
+static void draws_follow_the_distribution(void **state) {
+    (void)state;
+    const double p[] = {0.5, 0.25, 0.125, 0.0625, 0.0625};
+    float logits[5];
+    size_t counts[5], n = 100000;
+    double chi_squared = 0.0;
+    for (size_t i = 0; i < 5; i++) logits[i] = 2.0f * logf((float)p[i]);
+    SamplerOptions options = sampler_options_default();
+    options.temperature = 2.0f;
+    draw_many(options, logits, 5, n, counts);
+    for (size_t i = 0; i < 5; i++) {
+        double expected = p[i] * (double)n, off = (double)counts[i] - expected;
+        chi_squared += off * off / expected;
+    }
+    assert_true(chi_squared < 18.5); /* 4 degrees of freedom: one in a thousand */
+}
+
+static void samples_and_seeds_draw_independently(void **state) {
+    (void)state;
+    float logits[VOCAB] = {0};
+    SamplerOptions a = sampler_options_default(), b = a, c = a;
+    b.sample = 1;
+    c.seed = 1;
+    size_t same_b = 0, same_c = 0, same_a = 0;
+    for (uint64_t position = 0; position < 500; position++) {
+        int32_t token = one(a, logits, VOCAB, position);
+        same_a += token == one(a, logits, VOCAB, position);
+        same_b += token == one(b, logits, VOCAB, position);
+        same_c += token == one(c, logits, VOCAB, position);
+    }
+    assert_int_equal(same_a, 500);
+    assert_true(same_b < 10 && same_c < 10);
+}
+
+static void a_draw_depends_on_its_position_alone(void **state) {
+    (void)state;
+    float logits[VOCAB], copy[VOCAB];
+    fill(logits, VOCAB, 1);
+    SamplerOptions options = sampler_options_default();
+    Sampler *sampler = sampler_of(options, VOCAB);
+    int32_t forward[50];
+    for (uint64_t i = 0; i < 50; i++) {
+        memcpy(copy, logits, sizeof copy);
+        forward[i] = sampler_next(sampler, copy, i);
+    }
+    for (uint64_t i = 50; i-- > 0;) {
+        memcpy(copy, logits, sizeof copy);
+        assert_int_equal(sampler_next(sampler, copy, i), forward[i]);
+    }
+    sampler_free(sampler);
+}
+
+static void penalties_follow_their_formulas(void **state) {
+    (void)state;
+    SamplerOptions options = sampler_options_default();
+    options.temperature = 0.0f;
+    /* The repetition penalty divides what is positive and multiplies what is negative, of the
+     * prompt's tokens too. */
+    options.repetition_penalty = 2.0f;
+    Sampler *sampler = sampler_of(options, 3);
+    sampler_see_prompt(sampler, (const int32_t[]){0}, 1);
+    float positive[] = {3.0f, 1.6f, 1.4f}, negative[] = {-1.0f, -1.9f, -3.0f};
+    assert_int_equal(sampler_next(sampler, positive, 1), 1); /* 1.5, 1.6, 1.4 */
+    float again[] = {3.0f, 1.6f, 1.4f};
+    assert_int_equal(sampler_next(sampler, again, 2), 0);    /* 1.5, 0.8, 1.4 */
+    assert_int_equal(sampler_next(sampler, negative, 3), 0); /* -2, -3.8, -3: not -1, -1.9, -3 */
+    sampler_free(sampler);
+    /* Presence counts once, frequency each time; the prompt not at all. */
+    options.repetition_penalty = 1.0f;
+    options.presence_penalty = 1.0f;
+    options.frequency_penalty = 0.25f;
+    sampler = sampler_of(options, 2);
+    sampler_see_prompt(sampler, (const int32_t[]){0, 0, 0, 0}, 4);
+    static const int32_t expected[] = {0, 0, 0, 1, 0};
+    for (uint64_t i = 0; i < 5; i++) {
+        float logits[] = {3.0f, 1.4f}; /* 3, 1.75, 1.5, 1.25 < 1.4, then 1.25 > 0.15 */
+        assert_int_equal(sampler_next(sampler, logits, i), expected[i]);
+    }
+    sampler_free(sampler);
+}
+
+static void a_bias_lifts_and_bans(void **state) {
+    (void)state;
+    float logits[] = {1.0f, 2.0f, 3.0f};
+    const LogitBias bias[] = {{0, 10.0f}, {2, -100.0f}};
+    SamplerOptions options = sampler_options_default();
+    options.temperature = 0.0f;
+    options.bias = bias;
+    options.n_bias = 2;
+    assert_int_equal(one(options, logits, 3, 0), 0);
+    options.bias = bias + 1;
+    options.n_bias = 1;
+    assert_int_equal(one(options, logits, 3, 0), 1);
+    const LogitBias outside[] = {{3, 1.0f}};
+    options.bias = outside;
+    Sampler *sampler;
+    Error error;
+    assert_int_equal(sampler_new(&sampler, &options, 3, isa_available(0)->numeric, &error),
+                     STATUS_FAILED);
+    assert_string_equal(error.text, "logit bias: token 3 is outside the vocabulary of 3");
+}
+
+static void extreme_logits_and_temperatures_stay_in_the_vocabulary(void **state) {
+    (void)state;
+    float logits[VOCAB];
+    static const float temperatures[] = {1e-38f, 1e-6f, 1.0f, 1e3f};
+    for (size_t i = 0; i < VOCAB; i++) logits[i] = i % 2 ? 3e38f : -3e38f;
+    for (size_t i = 0; i < 4; i++) {
+        SamplerOptions options = sampler_options_default();
+        options.temperature = temperatures[i];
+        for (uint32_t k = 0; k < 3; k++) {
+            options.top_k = k * 10;
+            options.top_p = k == 1 ? 0.5f : 1.0f;
+            int32_t token = one(options, logits, VOCAB, i);
+            assert_int_equal(token % 2, 1);
+        }
+    }
+}
+
+static void every_instruction_set_draws_the_same(void **state) {
+    (void)state;
+    float logits[VOCAB], copy[VOCAB];
+    for (uint32_t seed = 0; seed < 20; seed++) {
+        fill(logits, VOCAB, seed);
+        SamplerOptions options = sampler_options_default();
+        options.top_k = seed % 3 ? 0 : 50;
+        options.top_p = seed % 2 ? 0.95f : 1.0f;
+        options.seed = seed;
+        int32_t expected = one(options, logits, VOCAB, seed);
+        for (size_t i = 1; isa_available(i); i++) {
+            Sampler *sampler;
+            Error error;
+            memcpy(copy, logits, sizeof copy);
+            assert_int_equal(
+                sampler_new(&sampler, &options, VOCAB, isa_available(i)->numeric, &error),
+                STATUS_OK);
+            assert_int_equal(sampler_next(sampler, copy, seed), expected);
+            sampler_free(sampler);
+        }
+    }
+}
+
+/* The tokens of a fixed run: whoever changes one of these changes everybody's texts. */
+static void drawn_tokens_are_these(void **state) {
+    (void)state;
+    static const int32_t expected[] = {496, 281, 680, 609, 849, 169, 755, 394};
+    float logits[VOCAB];
+    for (uint32_t i = 0; i < 8; i++) {
+        fill(logits, VOCAB, i);
+        SamplerOptions options = sampler_options_default();
+        options.seed = 42;
+        options.temperature = 3.0f;
+        options.top_p = i < 4 ? 0.9f : 1.0f;
+        options.top_k = i % 2 ? 100 : 0;
+        assert_int_equal(one(options, logits, VOCAB, i), expected[i]);
+    }
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A bound far above the truth, for slow and busy machines; the figure itself is printed. */
+static void a_large_vocabulary_is_no_burden(void **state) {
+    (void)state;
+    enum { LARGE = 128256, TIMES = 20 };
+    float *logits = malloc(LARGE * sizeof *logits), *copy = malloc(LARGE * sizeof *copy);
+    fill(logits, LARGE, 9);
+    for (size_t i = 0; i < LARGE; i++) logits[i] += (float)i * 1e-6f;
+    size_t best = 0;
+    while (isa_available(best + 1)) best++;
+    for (int kind = 0; kind < 3; kind++) {
+        static const char *const names[] = {"whole distribution", "top-p 0.9", "top-k 40"};
+        SamplerOptions options = sampler_options_default();
+        options.top_p = kind == 1 ? 0.9f : 1.0f;
+        options.top_k = kind == 2 ? 40 : 0;
+        Sampler *sampler;
+        Error error;
+        assert_int_equal(
+            sampler_new(&sampler, &options, LARGE, isa_available(best)->numeric, &error),
+            STATUS_OK);
+        double least = 1e9;
+        for (uint64_t i = 0; i < TIMES; i++) {
+            memcpy(copy, logits, LARGE * sizeof *copy);
+            double start = now();
+            sampler_next(sampler, copy, i);
+            if (now() - start < least) least = now() - start;
+        }
+        print_message("%s of %d tokens: %.3f ms\n", names[kind], LARGE, least * 1e3);
+        assert_true(least < 0.1);
+        sampler_free(sampler);
+    }
+    free(logits);
+    free(copy);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_numbers_are_philox),
+        cmocka_unit_test(temperature_zero_takes_the_first_of_the_largest),
+        cmocka_unit_test(one_likeliest_token_is_the_first_of_the_largest),
+        cmocka_unit_test(top_k_keeps_the_k_first_by_value_then_index),
+        cmocka_unit_test(top_p_keeps_the_fewest_that_reach_it),
+        cmocka_unit_test(min_p_keeps_a_share_of_the_likeliest),
+        cmocka_unit_test(draws_follow_the_distribution),
+        cmocka_unit_test(samples_and_seeds_draw_independently),
+        cmocka_unit_test(a_draw_depends_on_its_position_alone),
+        cmocka_unit_test(penalties_follow_their_formulas),
+        cmocka_unit_test(a_bias_lifts_and_bans),
+        cmocka_unit_test(extreme_logits_and_temperatures_stay_in_the_vocabulary),
+        cmocka_unit_test(every_instruction_set_draws_the_same),
+        cmocka_unit_test(drawn_tokens_are_these),
+        cmocka_unit_test(a_large_vocabulary_is_no_burden),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
