@@ -62,7 +62,7 @@ static const OptionRow rows[] = {
     HEADING("Choice of words (default: what the model recommends, else what stands here)"),
     FLOAT('t', "temperature", temperature, 0, 1e3, "0: always the likeliest token [1]"),
     UINT(0, "top-k", top_k, 0, 1e9, "only the N likeliest; 0: all [0]"),
-    FLOAT('p', "top-p", top_p, 0, 1, "the fewest with this probability together; 1: all [0.9]"),
+    FLOAT('p', "top-p", top_p, 0, 1, "the fewest that together reach it; 1: all [0.9]"),
     FLOAT(0, "min-p", min_p, 0, 1, "those with this share of the likeliest one's [0]"),
     FLOAT(0, "repetition-penalty", repetition_penalty, 1e-3, 1e3, "of all tokens so far [1]"),
     FLOAT(0, "presence-penalty", presence_penalty, -1e3, 1e3, "of all generated tokens [0]"),

@@ -4,15 +4,6 @@
 
 #include "source.h"
 
-/* Until the importers are there, the programs link without them. */
-#pragma weak tokenizer_blob_free
-#pragma weak tokenizer_import_json
-#pragma weak tokenizer_import_slow
-#pragma weak tokenizer_import_gguf
-#pragma weak tokenizer_import_sentencepiece
-#pragma weak tokenizer_import_tiktoken
-#pragma weak tokenizer_import_llama2c
-
 /* huggingface.c: opens what a directory holds of the files that a model may have; parses
  * config.json, headers and tokenizer files. */
 Status huggingface_open(Source *source, Error *error);

@@ -22,7 +22,6 @@ static Status import(const InputFile *file, size_t vocab_size, TokenizerBlob *ou
 
 Status tokenizer_from_file(const InputFile *file, size_t vocab_size, TokenizerBlob *out,
                            Error *error) {
-    if (!tokenizer_import_llama2c) return error_set(error, "tokenizers are not read yet");
     if (import(file, vocab_size, out, error) == STATUS_OK) return STATUS_OK;
     if (strncmp(error->text, file->path, strlen(file->path)) == 0) return STATUS_FAILED;
     return error_prefix(error, "%s", file->path);
