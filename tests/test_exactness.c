@@ -1,0 +1,285 @@
+/* The first promise: the bits of a logit depend on the model, the tokens before it and the
+ * cache's type, and on nothing else. Every comparison is memcmp. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "tests/fixture.h"
+#include "tests/hashed_weights.h"
+#include "tests/tiny_model.h"
+
+/* Odd in every size: 203 is no multiple of 16, 120 and 152 none of 32; three query heads share
+ * a key/value head. `wide` has enough work in one row for several threads to be used. */
+#define NARROW                                                                                     \
+    "random:dim=120,n_layers=2,n_heads=6,n_kv_heads=2,head_dim=20,ffn_dim=152,"                    \
+    "vocab_size=203,context=2048"
+#define WIDE                                                                                       \
+    "random:dim=320,n_layers=2,n_heads=10,n_kv_heads=5,head_dim=32,ffn_dim=896,"                   \
+    "vocab_size=611,context=512,bias=1"
+
+static const char *const types[] = {"f32", "f16", "bf16", "q8", "q4"};
+enum { TYPES = sizeof types / sizeof *types };
+
+static int32_t *text(const char *name, size_t n, size_t vocab_size) {
+    int32_t *ids = malloc(n * sizeof *ids);
+    assert_non_null(ids);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)((hashed_element(hashed_name(name), i) >> 32) % vocab_size);
+    return ids;
+}
+
+static void assert_same(const char *type, const char *what, long value, const float *expected,
+                        const float *logits, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(&expected[i], &logits[i], sizeof *logits) != 0)
+            fail_msg("%s, %s %ld: logit %zu is %a, expected %a", type, what, value, i,
+                     (double)logits[i], (double)expected[i]);
+    }
+}
+
+/* The logits of a text, whole in one call, with the given isa and threads. */
+static float *run_once(const char *source, const char *type, const Isa *isa, int n_threads,
+                       KvType kv_type, const int32_t *ids, size_t n, size_t chunk) {
+    ModelOptions options = {.isa = isa, .n_threads = n_threads};
+    TinyModel tiny = tiny_model_open(source, type, &options, kv_type);
+    float *logits = tiny_model_run(&tiny, 0, 0, ids, n, chunk);
+    tiny_model_close(&tiny);
+    return logits;
+}
+
+static void any_number_of_threads_gives_the_same_bits(void **state) {
+    (void)state;
+    enum { N = 20 };
+    static const int counts[] = {2, 3, 5};
+    int32_t *ids = text("threads", N, 611);
+    for (size_t t = 0; t < TYPES; t++) {
+        for (size_t chunk = 1; chunk <= N; chunk += N - 1) {
+            float *one = run_once(WIDE, types[t], NULL, 1, KV_F16, ids, N, chunk);
+            for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+                float *many = run_once(WIDE, types[t], NULL, counts[i], KV_F16, ids, N, chunk);
+                assert_same(types[t], "threads", counts[i], one, many, N * 611);
+                free(many);
+            }
+            free(one);
+        }
+    }
+    free(ids);
+}
+
+static void any_prefill_chunk_gives_the_same_bits(void **state) {
+    (void)state;
+    enum { N = 1100 }; /* past a segment of attention, which is 1024 positions */
+    static const size_t chunks[] = {1, 7, 64};
+    int32_t *ids = text("chunks", N, 203);
+    for (size_t t = 0; t < TYPES; t++) {
+        KvType kv_type = t % 2 ? KV_F16 : KV_F32;
+        float *whole = run_once(NARROW, types[t], NULL, 2, kv_type, ids, N, 512);
+        for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+            float *parts = run_once(NARROW, types[t], NULL, 2, kv_type, ids, N, chunks[i]);
+            assert_same(types[t], "chunks of", (long)chunks[i], whole, parts, N * 203);
+            free(parts);
+        }
+        free(whole);
+    }
+    free(ids);
+}
+
+/* Sequence 0 goes on by one token a call while three others start, prefill and decode in rows
+ * before and behind it. */
+static void a_batch_gives_the_same_bits_as_a_sequence_alone(void **state) {
+    (void)state;
+    enum { N = 60, OTHERS = 3, MAX_ROWS = 64 };
+    static const size_t strides[OTHERS] = {1, 5, 13}, starts[OTHERS] = {0, 20, 40};
+    int32_t *ids = text("alone", N, 203), *other_ids = text("others", 4096, 203);
+    Error error;
+    for (size_t t = 0; t < TYPES; t++) {
+        ModelOptions options = {.n_threads = 2, .max_rows = MAX_ROWS};
+        TinyModel tiny = tiny_model_open(NARROW, types[t], &options, KV_F16);
+        float *alone = tiny_model_run(&tiny, 7, 0, ids, N, 1);
+        float *logits = malloc(MAX_ROWS * 203 * sizeof *logits);
+        assert_non_null(logits);
+        for (size_t step = 0; step < N; step++) {
+            Row rows[MAX_ROWS];
+            size_t n = 0, mine = 0, n_logits = 0;
+            for (int32_t sequence = 0; sequence < 1 + OTHERS; sequence++) {
+                size_t other = (size_t)(sequence + OTHERS - 1) % (1 + OTHERS);
+                bool is_mine = other == OTHERS; /* second in the order of the rows */
+                if (!is_mine && step < starts[other]) continue;
+                size_t count = is_mine ? 1 : strides[other];
+                int32_t position = kvcache_next(tiny.cache, sequence);
+                for (size_t i = 0; i < count; i++) {
+                    int32_t token = is_mine ? ids[step] : other_ids[(step * 31 + i) % 4096];
+                    bool wants = is_mine || i % 2 == 0;
+                    rows[n++] = (Row){sequence, position + (int32_t)i, token, wants};
+                    if (is_mine) mine = n_logits;
+                    n_logits += wants;
+                }
+            }
+            if (model_forward(tiny.model, tiny.cache, rows, n, logits, &error) != STATUS_OK)
+                fail_msg("%s", error.text);
+            assert_same(types[t], "in a batch, step", (long)step, alone + step * 203,
+                        logits + mine * 203, 203);
+        }
+        free(logits);
+        free(alone);
+        tiny_model_close(&tiny);
+    }
+    free(ids);
+    free(other_ids);
+}
+
+static void a_reused_cache_gives_the_same_bits(void **state) {
+    (void)state;
+    enum { N = 150, KEPT = 101 };
+    int32_t *ids = text("reuse", N, 203), *others = text("discarded", N, 203);
+    Error error;
+    for (size_t t = 0; t < TYPES; t++) {
+        ModelOptions options = {.n_threads = 2};
+        TinyModel tiny = tiny_model_open(NARROW, types[t], &options, KV_F16);
+        float *whole = tiny_model_run(&tiny, 0, 0, ids, N, N);
+        float *rest = tiny_model_run(&tiny, 1, 0, others, N, N); /* sized for all */
+        /* Truncated after a text went another way. */
+        free(tiny_model_run(&tiny, 2, 0, ids, KEPT, KEPT));
+        tiny_model_continue(&tiny, 2, others, N - KEPT, N, rest);
+        kvcache_truncate(tiny.cache, 2, KEPT);
+        tiny_model_continue(&tiny, 2, ids + KEPT, N - KEPT, N, rest);
+        assert_same(types[t], "truncated at", KEPT, whole + KEPT * 203, rest, (N - KEPT) * 203);
+        /* Shared with a sequence that goes on. */
+        if (kvcache_fork(tiny.cache, 0, KEPT, 3, &error) != STATUS_OK) fail_msg("%s", error.text);
+        tiny_model_continue(&tiny, 3, ids + KEPT, N - KEPT, 3, rest);
+        assert_same(types[t], "forked at", KEPT, whole + KEPT * 203, rest, (N - KEPT) * 203);
+        free(whole);
+        free(rest);
+        tiny_model_close(&tiny);
+    }
+    free(ids);
+    free(others);
+}
+
+static void every_instruction_set_gives_the_same_bits(void **state) {
+    (void)state;
+    enum { N = 70 };
+    int32_t *ids = text("instruction sets", N, 203);
+    for (size_t t = 0; t < TYPES; t++) {
+        for (KvType kv_type = KV_F32; kv_type < KV_TYPES; kv_type++) {
+            float *expected = run_once(NARROW, types[t], isa_available(0), 1, kv_type, ids, N, N);
+            for (size_t i = 1; isa_available(i); i++) {
+                for (size_t chunk = 1; chunk <= N; chunk = chunk == 1    ? 33
+                                                           : chunk == 33 ? N
+                                                                         : N + 1) {
+                    float *logits =
+                        run_once(NARROW, types[t], isa_available(i), 2, kv_type, ids, N, chunk);
+                    assert_same(types[t], isa_available(i)->name, (long)chunk, expected, logits,
+                                N * 203);
+                    free(logits);
+                }
+            }
+            free(expected);
+        }
+    }
+    free(ids);
+}
+
+static void a_later_token_never_changes_an_earlier_position(void **state) {
+    (void)state;
+    enum { N = 100 };
+    int32_t *ids = text("causal", N, 203);
+    for (size_t t = 0; t < TYPES; t++) {
+        ModelOptions options = {.n_threads = 2};
+        TinyModel tiny = tiny_model_open(NARROW, types[t], &options, KV_F16);
+        float *before = tiny_model_run(&tiny, 0, 0, ids, N, N);
+        for (size_t changed = 1; changed < N; changed += 14) {
+            int32_t token = ids[changed];
+            ids[changed] = (token + 1) % 203;
+            float *after = tiny_model_run(&tiny, 0, 0, ids, N, N);
+            assert_same(types[t], "changed token", (long)changed, before, after, changed * 203);
+            for (size_t i = changed; i < N; i++)
+                assert_memory_not_equal(before + i * 203, after + i * 203, 203 * sizeof(float));
+            ids[changed] = token;
+            free(after);
+        }
+        free(before);
+        tiny_model_close(&tiny);
+    }
+    free(ids);
+}
+
+/* Logits that every compiler, optimization level and instruction set must give. */
+typedef struct KnownBits {
+    const char *source, *type;
+    uint64_t xxh3;
+} KnownBits;
+
+/* Prints what differs, so that one run shows every new hash. */
+static bool has_known_bits(const KnownBits *known) {
+    enum { N = 100 };
+    bool same = true;
+    for (size_t i = 0; isa_available(i); i++) {
+        ModelOptions options = {.isa = isa_available(i), .n_threads = 2};
+        TinyModel tiny = tiny_model_open(known->source, known->type, &options, KV_F16);
+        int32_t *ids = text("known bits", N, tiny.vocab_size);
+        float *logits = tiny_model_run(&tiny, 0, 0, ids, N, 40);
+        uint64_t hash = XXH3_64bits(logits, N * tiny.vocab_size * sizeof *logits);
+        if (hash != known->xxh3)
+            print_error("%s, %s, %s: 0x%016llX, expected 0x%016llX\n", known->source, known->type,
+                        isa_available(i)->name, (unsigned long long)hash,
+                        (unsigned long long)known->xxh3);
+        same = same && hash == known->xxh3;
+        free(ids);
+        free(logits);
+        tiny_model_close(&tiny);
+    }
+    return same;
+}
+
+static void assert_known_bits(const KnownBits *known, size_t n) {
+    bool same = true;
+    for (size_t i = 0; i < n; i++) same = has_known_bits(&known[i]) && same;
+    assert_true(same);
+}
+
+static void a_generated_model_has_the_known_bits(void **state) {
+    (void)state;
+    static const KnownBits known[] = {
+        {NARROW, "f32", 0x979637892A116AA2},  {NARROW, "f16", 0x9A8BC0B47FD14168},
+        {NARROW, "bf16", 0x8577E40D4CA250C6}, {NARROW, "q8", 0xF008033BED451EB2},
+        {NARROW, "q4", 0x77D330EED9640EBD},
+    };
+    assert_known_bits(known, sizeof known / sizeof *known);
+}
+
+static void a_trained_model_has_the_known_bits(void **state) {
+    (void)state;
+    static const KnownBits known[] = {
+        {"../shared/data/stories260K/stories260K.bin", "f32", 0x8FE97DEF0293DC1F},
+        {"../shared/data/stories260K/stories260K.bin", "q8", 0x5B27A2779A66D983},
+        {"../shared/data/stories260K/stories260K.bin", "q4", 0xF3F6AABABF206FAF},
+    };
+    if (access(known[0].source, R_OK) != 0) {
+        print_message("skipped: %s is not there\n", known[0].source);
+        skip();
+    }
+    assert_known_bits(known, sizeof known / sizeof *known);
+}
+
+/* test_exactness [PATTERN]: the tests whose names match. */
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
+        cmocka_unit_test(any_prefill_chunk_gives_the_same_bits),
+        cmocka_unit_test(a_batch_gives_the_same_bits_as_a_sequence_alone),
+        cmocka_unit_test(a_reused_cache_gives_the_same_bits),
+        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(a_later_token_never_changes_an_earlier_position),
+        cmocka_unit_test(a_generated_model_has_the_known_bits),
+        cmocka_unit_test(a_trained_model_has_the_known_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
