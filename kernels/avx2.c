@@ -6,20 +6,11 @@
  * moving to the activation: a pair is at most 2 * 128 * 127 = 32512, then widened at once. */
 #include <immintrin.h>
 
-#include "activations.h"
-#include "internal.h"
+#include "blocks.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { BLOCK_ROWS = 4, HALVES = 2, AHEAD = 4096 };
-
-INLINE bool is_4_bit(TensorType type) {
-    return type == TENSOR_Q4 || type == TENSOR_Q4_MIN;
-}
-
-INLINE bool has_minima(TensorType type) {
-    return type == TENSOR_Q4_MIN || type == TENSOR_Q8_MIN;
-}
+enum { BLOCK_ROWS = 4, HALVES = 2 };
 
 INLINE __m256 load_halves(const uint16_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
@@ -36,12 +27,12 @@ INLINE __m256i broadcast_4_codes(const int8_t *p) {
 }
 
 /* Dots of one group of 4-bit codes; dot[row][half] without the offset. */
-INLINE void dot_4_bit(size_t rows, const uint8_t *line, const int8_t *codes,
+INLINE void dot_4_bit(size_t rows, const uint8_t *line, const uint8_t *ahead, const int8_t *codes,
                       __m256i (*dot)[HALVES]) {
     const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 4
-    for (size_t k = 0; k < 32; k += 8, line += LINE_BYTES) {
-        _mm_prefetch((const char *)line + AHEAD, _MM_HINT_T0);
+    for (size_t k = 0; k < 32; k += 8, line += LINE_BYTES, ahead += LINE_BYTES) {
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
 #pragma GCC unroll 2
         for (size_t h = 0; h < HALVES; h++) {
             __m256i both = load_codes(line + 32 * h), a = _mm256_and_si256(both, low);
@@ -63,13 +54,13 @@ INLINE void dot_4_bit(size_t rows, const uint8_t *line, const int8_t *codes,
 
 /* Dots of one group of 8-bit codes; unsigned ones are lowered by 128. */
 INLINE void dot_8_bit(bool is_unsigned, size_t group, size_t rows, const uint8_t *line,
-                      const int8_t *codes, __m256i (*dot)[HALVES]) {
+                      const uint8_t *ahead, const int8_t *codes, __m256i (*dot)[HALVES]) {
     const __m256i flip = _mm256_set1_epi8(is_unsigned ? -128 : 0), ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r++) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
 #pragma GCC unroll 2
-    for (size_t k = 0; k < group; k += 4, line += LINE_BYTES) {
-        _mm_prefetch((const char *)line + AHEAD, _MM_HINT_T0);
+    for (size_t k = 0; k < group; k += 4, line += LINE_BYTES, ahead += LINE_BYTES) {
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
 #pragma GCC unroll 2
         for (size_t h = 0; h < HALVES; h++) {
             __m256i w = _mm256_xor_si256(load_codes(line + 32 * h), flip);
@@ -96,26 +87,26 @@ INLINE int32_t correction(TensorType type, int32_t offset) {
     }
 }
 
-/* One panel by a block of `rows` rows, into out[rows][2 halves]. */
-INLINE void multiply_block(TensorType type, size_t rows, const Matrix *w, size_t p,
-                           const uint8_t *block, __m256 (*out)[HALVES]) {
-    const size_t group = type == TENSOR_Q8_64 ? 64 : 32;
-    const size_t line_bytes = is_4_bit(type) ? group * 8 : group * 16;
-    const uint8_t *line = matrix_panel(w, p);
+INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
+                           const uint8_t *block, float *out, size_t stride, size_t outputs) {
+    const size_t group = group_of(type);
+    const uint8_t *panel = matrix_panel(w, p);
     const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
-    size_t groups = activation_groups(group, w->cols);
+    const size_t groups = activation_groups(group, w->cols), panel_bytes = w->panel_bytes;
     __m256 acc[BLOCK_ROWS][HALVES];
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r++) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
-    for (size_t g = 0; g < groups; g++) {
+    for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
         const float *x_scales = (const float *)block;
         const int32_t *offsets = (const int32_t *)block + rows;
         const int8_t *codes = (const int8_t *)block + 8 * rows;
+        const uint8_t *line = panel + g * group_bytes(type);
+        const uint8_t *ahead = fetch_ahead(type, panel_bytes, panel, scales, minima, g, groups);
         __m256i dot[BLOCK_ROWS][HALVES];
         if (is_4_bit(type)) {
-            dot_4_bit(rows, line, codes, dot);
+            dot_4_bit(rows, line, ahead, codes, dot);
         } else {
-            dot_8_bit(type == TENSOR_Q8_MIN, group, rows, line, codes, dot);
+            dot_8_bit(type == TENSOR_Q8_MIN, group, rows, line, ahead, codes, dot);
         }
 #pragma GCC unroll 2
         for (size_t h = 0; h < HALVES; h++) {
@@ -132,60 +123,45 @@ INLINE void multiply_block(TensorType type, size_t rows, const Matrix *w, size_t
                 acc[r][h] = _mm256_fnmadd_ps(sum, _mm256_mul_ps(minimum, x_scale), acc[r][h]);
             }
         }
-        line += line_bytes;
-        block += rows * activation_bytes(group);
     }
 #pragma GCC unroll 4
-    for (size_t r = 0; r < rows; r++) out[r][0] = acc[r][0], out[r][1] = acc[r][1];
+    for (size_t r = 0; r < rows; r++) {
+        if (outputs == PANEL_ROWS) {
+            _mm256_storeu_ps(out + r * stride, acc[r][0]);
+            _mm256_storeu_ps(out + r * stride + 8, acc[r][1]);
+        } else {
+            memcpy(out + r * stride, acc[r], outputs * sizeof *out);
+        }
+    }
 }
 
-#define BLOCK_OF(type)                                                                             \
-    case type:                                                                                     \
-        switch (rows) {                                                                            \
-        case 1:                                                                                    \
-            multiply_block(type, 1, w, p, block, out);                                             \
-            break;                                                                                 \
-        case 2:                                                                                    \
-            multiply_block(type, 2, w, p, block, out);                                             \
-            break;                                                                                 \
-        case 3:                                                                                    \
-            multiply_block(type, 3, w, p, block, out);                                             \
-            break;                                                                                 \
-        case 4:                                                                                    \
-            multiply_block(type, 4, w, p, block, out);                                             \
-            break;                                                                                 \
-        }                                                                                          \
+#define ROWS_CASE(type, count)                                                                     \
+    case count:                                                                                    \
+        multiply_block(type, w, p, count, block, out, stride, outputs);                            \
         break
-
-static void multiply_block_of(size_t rows, const Matrix *w, size_t p, const uint8_t *block,
-                              __m256 (*out)[HALVES]) {
-    switch ((int)w->type) {
-        BLOCK_OF(TENSOR_Q8);
-        BLOCK_OF(TENSOR_Q8_64);
-        BLOCK_OF(TENSOR_Q4);
-        BLOCK_OF(TENSOR_Q4_MIN);
-        BLOCK_OF(TENSOR_Q8_MIN);
+#define BLOCK_KERNEL(name, type)                                                                   \
+    static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
+                     size_t stride, size_t outputs) {                                              \
+        switch (rows) {                                                                            \
+            ROWS_CASE(type, 1);                                                                    \
+            ROWS_CASE(type, 2);                                                                    \
+            ROWS_CASE(type, 3);                                                                    \
+            ROWS_CASE(type, 4);                                                                    \
+        }                                                                                          \
     }
-}
+BLOCK_KERNEL(block_q8, TENSOR_Q8)
+BLOCK_KERNEL(block_q8_64, TENSOR_Q8_64)
+BLOCK_KERNEL(block_q4, TENSOR_Q4)
+BLOCK_KERNEL(block_q4_min, TENSOR_Q4_MIN)
+BLOCK_KERNEL(block_q8_min, TENSOR_Q8_MIN)
 
-static void multiply_panel(const Product *product, const uint8_t *input, size_t n_rows, size_t p) {
-    size_t group = tensor_type_info(product->w->type)->group;
-    size_t row_bytes = activation_groups(group, product->w->cols) * activation_bytes(group);
-    size_t blocks = block_count(n_rows, BLOCK_ROWS), outputs = panel_outputs(product->w, p);
-    for (size_t b = 0; b < blocks; b++) {
-        size_t start = block_start(n_rows, blocks, b);
-        size_t rows = block_start(n_rows, blocks, b + 1) - start;
-        __m256 sums[BLOCK_ROWS][HALVES];
-        multiply_block_of(rows, product->w, p, input + start * row_bytes, sums);
-        for (size_t r = 0; r < rows; r++)
-            memcpy(product->out + (start + r) * product->stride + p * PANEL_ROWS, sums[r],
-                   outputs * sizeof(float));
-    }
-}
+static BlockKernel *const block_kernels[TENSOR_TYPES] = {
+    [TENSOR_Q8] = block_q8,         [TENSOR_Q8_64] = block_q8_64,   [TENSOR_Q4] = block_q4,
+    [TENSOR_Q4_MIN] = block_q4_min, [TENSOR_Q8_MIN] = block_q8_min,
+};
 
 static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
-    if (!group) return float_avx2.input_bytes(n_rows, n_inputs);
-    return n_rows * activation_groups(group, n_inputs) * activation_bytes(group);
+    return group ? blocks_bytes(group, n_rows, n_inputs) : float_avx2.input_bytes(n_rows, n_inputs);
 }
 
 static size_t pack_tasks(size_t group, size_t n_rows) {
@@ -203,11 +179,12 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
 
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
-    if (!tensor_type_info(product->w->type)->group) {
+    BlockKernel *kernel = block_kernels[product->w->type];
+    if (kernel) {
+        multiply_blocks(kernel, BLOCK_ROWS, product, input, n_rows, begin, end);
+    } else {
         float_avx2.multiply(product, input, n_rows, begin, end, scratch);
-        return;
     }
-    for (size_t p = begin; p < end; p++) multiply_panel(product, input, n_rows, p);
 }
 
 const Kernels kernels_avx2 = {
