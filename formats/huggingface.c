@@ -1,8 +1,433 @@
+/* Hugging Face directories: config.json, safetensors, generation_config.json, the tokenizer's
+ * files and the chat template. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../tokenizer.h"
+#include "families.h"
+#include "json.h"
 #include "readers.h"
+#include "rope.h"
+#include "safetensors.h"
+
+/* ---- Opening ---- */
+
+/* Whether a file of the directory can be of use, by its name. */
+static bool is_wanted(const char *name) {
+    static const char *const names[] = {
+        "config.json",        "generation_config.json",  "tokenizer.json",
+        "vocab.json",         "tokenizer_config.json",   "merges.txt",
+        "added_tokens.json",  "tokenizer.model",         "chat_template.jinja",
+        "chat_template.json", "special_tokens_map.json", "model.safetensors.index.json",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    size_t n = strlen(name), m = strlen(".safetensors");
+    return n > m && strcmp(name + n - m, ".safetensors") == 0;
+}
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const InputFile *)a)->path, ((const InputFile *)b)->path);
+}
+
 Status huggingface_open(Source *source, Error *error) {
-    (void)source, (void)error;
+    DIR *directory = opendir(source->path);
+    if (!directory) return error_set(error, "%s: %s", source->path, strerror(errno));
+    Status status = STATUS_OK;
+    const struct dirent *entry;
+    while (status == STATUS_OK && (entry = readdir(directory))) {
+        char path[4096 + 256];
+        if (!is_wanted(entry->d_name)) continue;
+        size_t n = strlen(source->path);
+        const char *slash = n && source->path[n - 1] == '/' ? "" : "/";
+        int length = snprintf(path, sizeof path, "%s%s%s", source->path, slash, entry->d_name);
+        if (length < 0 || (size_t)length >= sizeof path) {
+            status = error_set(error, "%s: name too long", source->path);
+        } else {
+            status = source_add_file(source, path, error);
+        }
+    }
+    closedir(directory);
+    /* The order of a directory is an accident. */
+    if (source->n_files) qsort(source->files, source->n_files, sizeof *source->files, by_path);
+    return status;
+}
+
+/* ---- Safetensors ---- */
+
+typedef struct Directory {
+    Source *source;
+    json_t *config, *generation, *tokenizer_config, *index;
+    RawTable table;
+    Error *error;
+} Directory;
+
+static Status parse_optional(const Directory *d, const char *name, json_t **out) {
+    const InputFile *file = source_file(d->source, name);
+    if (!file) return STATUS_OK;
+    return json_parse(out, file->path, file->map, (size_t)file->bytes, d->error);
+}
+
+static Status read_shard(Directory *d, const char *name, const char *said_by) {
+    const InputFile *file = source_file(d->source, name);
+    if (!file)
+        return error_set(d->error, "%s: %.100s is missing%s", d->source->path, name, said_by);
+    return safetensors_read(file, (size_t)(file - d->source->files), &d->table, d->error);
+}
+
+/* Each file that the index names, once. */
+static Status read_shards(Directory *d) {
+    const char *name, *shard;
+    json_t *value, *seen = json_object();
+    json_t *map = json_object_get(d->index, "weight_map");
+    if (!json_is_object(map) || !seen) {
+        json_decref(seen);
+        return error_set(d->error, "%s: model.safetensors.index.json has no weight_map",
+                         d->source->path);
+    }
+    Status status = STATUS_OK;
+    json_object_foreach(map, name, value) {
+        shard = json_string_value(value);
+        if (!shard) {
+            status = error_set(d->error, "%s: model.safetensors.index.json: '%.100s' has no file",
+                               d->source->path, name);
+        } else if (!json_object_get(seen, shard)) {
+            json_object_set_new(seen, shard, json_true());
+            status = read_shard(d, shard, ", but the index names it");
+        }
+        if (status != STATUS_OK) break;
+    }
+    json_decref(seen);
+    return status;
+}
+
+static bool has_suffix(const char *name, const char *suffix) {
+    size_t n = strlen(name), m = strlen(suffix);
+    return n >= m && strcmp(name + n - m, suffix) == 0;
+}
+
+/* Without weights: why, as far as the directory tells. */
+static Status no_weights(const Directory *d) {
+    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
+                                         "pytorch_model-00001-of-00002.bin", "tf_model.h5",
+                                         "flax_model.msgpack"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char path[4096 + 64];
+        snprintf(path, sizeof path, "%.4095s/%s", d->source->path, others[i]);
+        if (access(path, F_OK) == 0)
+            return error_set(d->error,
+                             "%s: holds %s, which could run code or is not read; use the "
+                             "safetensors form of the model",
+                             d->source->path, others[i]);
+    }
+    return error_set(d->error, "%s: model.safetensors is missing", d->source->path);
+}
+
+static Status read_weights(Directory *d) {
+    Status status;
+    if (d->index) {
+        status = read_shards(d);
+    } else if (source_file(d->source, "model.safetensors")) {
+        status = read_shard(d, "model.safetensors", "");
+    } else {
+        const InputFile *only = NULL;
+        size_t n = 0;
+        for (size_t i = 0; i < d->source->n_files; i++) {
+            if (!has_suffix(d->source->files[i].path, ".safetensors")) continue;
+            only = &d->source->files[i];
+            n++;
+        }
+        if (n == 0) return no_weights(d);
+        if (n > 1)
+            return error_set(d->error,
+                             "%s: several safetensors files, but "
+                             "model.safetensors.index.json is missing",
+                             d->source->path);
+        status = safetensors_read(only, (size_t)(only - d->source->files), &d->table, d->error);
+    }
+    if (status != STATUS_OK) return status;
+    if (raw_table_sort(&d->table, d->error) != STATUS_OK)
+        return error_prefix(d->error, "%s", d->source->path);
     return STATUS_OK;
 }
+
+/* ---- Tensors ---- */
+
+/* Where the text model's tensors begin: "model." in most, nothing when only the base model was
+ * saved. NULL: as the rules say. */
+static const char *find_prefix(const Directory *d, const TensorRule *rules) {
+    static const char *const prefixes[] = {"model.", "", "language_model.model.",
+                                           "model.language_model.", "transformer."};
+    if (strncmp(rules->from, "model.", 6) != 0) return NULL;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s%s", prefixes[i], rules->from + 6);
+        if (raw_table_find(&d->table, name)) return prefixes[i];
+    }
+    return NULL;
+}
+
+/* A tensor inside a layer that no rule took changes what the layer computes: the model is not
+ * what it says it is. Old checkpoints hold tables that can be computed. */
+static Status check_leftovers(const Directory *d, const char *prefix) {
+    static const char *const harmless[] = {
+        ".inv_freq",       ".masked_bias",           ".attn.bias",
+        ".attention.bias", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"};
+    char layers[64];
+    snprintf(layers, sizeof layers, "%slayers.", prefix ? prefix : "");
+    for (size_t i = 0; i < d->table.n; i++) {
+        const RawTensor *raw = &d->table.items[i];
+        if (raw->used || strncmp(raw->name, layers, strlen(layers)) != 0) continue;
+        bool known = false;
+        for (size_t k = 0; k < sizeof harmless / sizeof *harmless; k++)
+            known = known || has_suffix(raw->name, harmless[k]);
+        unsigned long layer = strtoul(raw->name + strlen(layers), NULL, 10);
+        if (!known && layer < d->source->config.n_layers)
+            return error_set(d->error, "%s: tensor '%.100s' has no place in a model of type '%s'",
+                             d->source->path, raw->name, d->source->config.family);
+    }
+    return STATUS_OK;
+}
+
+static Status add_tensors(Directory *d, const Family *family) {
+    const char *prefix = find_prefix(d, family->tensors);
+    const RuleContext context = {.source = d->source,
+                                 .table = &d->table,
+                                 .prefix = prefix,
+                                 .tied = json_flag(d->config, "tie_word_embeddings", family->tied)};
+    if (rules_apply(&context, family->tensors, d->error) != STATUS_OK) return STATUS_FAILED;
+    return check_leftovers(d, prefix);
+}
+
+/* The sinusoids' frequencies, as exp(i * -ln(base) / dim) in float32 for even i. */
+static float *sinusoid_frequencies(const Config *config) {
+    float *freqs = malloc((config->dim / 2 + 1) * sizeof *freqs);
+    float step = (float)(-log((double)config->sinusoid_base) / config->dim);
+    for (uint32_t i = 0; freqs && i < config->dim / 2; i++)
+        freqs[i] = (float)exp((double)((float)(2 * i) * step));
+    return freqs;
+}
+
+static Status add_tables(Directory *d) {
+    Source *source = d->source;
+    Config *c = &source->config;
+    Rope rope;
+    switch (c->position) {
+    case POSITION_ROPE:
+        if (rope_from_json(&rope, d->config, c, d->error) != STATUS_OK)
+            return error_prefix(d->error, "%s", source->path);
+        return rope_add(source, "rope.freqs", &rope, d->error);
+    case POSITION_SINUSOIDAL:
+        return source_add_values(source, "sinusoid.freqs", 1, c->dim / 2, sinusoid_frequencies(c),
+                                 d->error);
+    default:
+        return STATUS_OK;
+    }
+}
+
+/* ---- Configuration ---- */
+
+/* Ids in a config or generation config: a number or a list of them; those outside the
+ * vocabulary are left out. */
+static void read_eos(const json_t *value, Config *c) {
+    size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    for (size_t i = 0; i < n && c->n_eos < sizeof c->eos_id / sizeof *c->eos_id; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (id >= 0 && id < c->vocab_size) c->eos_id[c->n_eos++] = (uint32_t)id;
+    }
+}
+
+static void read_special_ids(const Directory *d, const Family *family) {
+    Config *c = &d->source->config;
+    const json_t *bos = json_object_get(d->config, "bos_token_id");
+    json_int_t id = bos ? json_is_integer(bos) ? json_integer_value(bos) : -1 : family->bos_id;
+    c->bos_id = id >= 0 && id < c->vocab_size ? (int32_t)id : -1;
+    c->n_eos = 0;
+    const json_t *eos = json_value(d->generation, "eos_token_id");
+    if (!eos) eos = json_object_get(d->config, "eos_token_id");
+    if (eos) {
+        read_eos(eos, c);
+    } else if (family->eos_id >= 0 && (uint32_t)family->eos_id < c->vocab_size) {
+        c->eos_id[c->n_eos++] = (uint32_t)family->eos_id;
+    }
+}
+
+/* Every number and switch of generation_config.json, under "generation.". */
+static void add_generation(Directory *d) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(d->generation, key, value) {
+        char name[128];
+        if (snprintf(name, sizeof name, "generation.%s", key) >= (int)sizeof name) continue;
+        Metadata *metadata = &d->source->metadata;
+        if (json_is_boolean(value)) metadata_add_bool(metadata, name, json_is_true(value));
+        if (json_is_integer(value)) metadata_add_int(metadata, name, json_integer_value(value));
+        if (json_is_real(value)) metadata_add_float(metadata, name, json_real_value(value));
+    }
+}
+
+/* What this program cannot compute is refused by name. */
+static Status check_supported(const Directory *d, const Family **family) {
+    const char *path = d->source->path, *type = json_text(d->config, "model_type");
+    if (!type) return error_set(d->error, "%s: config.json: model_type is missing", path);
+    const json_t *quantization = json_value(d->config, "quantization_config");
+    if (quantization) {
+        const char *method = json_text(quantization, "quant_method");
+        return error_set(d->error,
+                         "%s: quantization_config: weights quantized by '%.40s' cannot be "
+                         "read; use the model in full precision or as GGUF",
+                         path, method ? method : "an unnamed method");
+    }
+    *family = family_find(type);
+    if (*family) return STATUS_OK;
+    char known[600];
+    family_names(known, sizeof known);
+    return error_set(d->error, "%s: model_type '%.60s' is not known to this program (it knows %s)",
+                     path, type, known);
+}
+
+static Status configure(Directory *d, const Family *family) {
+    Config *c = &d->source->config;
+    if (family_configure(family, d->config, c, d->error) != STATUS_OK)
+        return error_prefix(d->error, "%s", d->source->path);
+    const char *path = d->source->path;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    size_t start = n;
+    while (start > 0 && path[start - 1] != '/') start--;
+    snprintf(c->name, sizeof c->name, "%.*s", (int)(n - start < 120 ? n - start : 120),
+             path + start);
+    if (c->position == POSITION_ROPE && c->rotary_dim == 0) {
+        const json_t *rope = json_value(d->config, "rope_parameters");
+        double part = json_number(rope, "partial_rotary_factor",
+                                  json_number(d->config, "partial_rotary_factor", 1.0));
+        c->rotary_dim = part > 0.0 && part <= 1.0 ? (uint32_t)(c->head_dim * part) : c->head_dim;
+    }
+    read_special_ids(d, family);
+    if (config_validate(c, d->error) != STATUS_OK)
+        return error_prefix(d->error, "%s: config.json", path);
+    return STATUS_OK;
+}
+
+/* ---- Tokenizer and template ---- */
+
+static const char *text_of(const InputFile *file) {
+    return file ? (const char *)file->map : NULL;
+}
+
+static size_t bytes_of(const InputFile *file) {
+    return file ? (size_t)file->bytes : 0;
+}
+
+static Status read_tokenizer(Directory *d) {
+    Source *s = d->source;
+    const InputFile *config = source_file(s, "tokenizer_config.json");
+    const InputFile *json = source_file(s, "tokenizer.json"), *vocab = source_file(s, "vocab.json");
+    const InputFile *merges = source_file(s, "merges.txt"),
+                    *spm = source_file(s, "tokenizer.model");
+    const InputFile *added = source_file(s, "added_tokens.json");
+    if (s->tokenizer_file.path) return STATUS_OK; /* the user's own is used */
+    Status status = STATUS_OK;
+    const InputFile *file = json ? json : vocab && merges ? vocab : spm;
+    if (json) {
+        status = tokenizer_import_json(text_of(json), bytes_of(json), text_of(config),
+                                       bytes_of(config), &s->tokenizer, d->error);
+    } else if (vocab && merges) {
+        status = tokenizer_import_slow(text_of(vocab), bytes_of(vocab), text_of(merges),
+                                       bytes_of(merges), text_of(added), bytes_of(added),
+                                       text_of(config), bytes_of(config), &s->tokenizer, d->error);
+    } else if (spm) {
+        status =
+            tokenizer_import_sentencepiece(text_of(spm), bytes_of(spm), &s->tokenizer, d->error);
+    }
+    if (status != STATUS_OK && strncmp(d->error->text, file->path, strlen(file->path)) != 0)
+        error_prefix(d->error, "%s", file->path);
+    return status;
+}
+
+static Status set_template(Directory *d, const char *text, size_t bytes) {
+    d->source->chat_template = malloc(bytes + 1);
+    if (!d->source->chat_template) return error_set(d->error, "%s: no memory", d->source->path);
+    memcpy(d->source->chat_template, text, bytes);
+    d->source->chat_template[bytes] = '\0';
+    d->source->chat_template_bytes = bytes;
+    return STATUS_OK;
+}
+
+/* chat_template.jinja; else the member "chat_template" of tokenizer_config.json: a text, or a
+ * list of named ones of which "default" is taken; else chat_template.json's. */
+static Status read_template(Directory *d) {
+    const InputFile *file = source_file(d->source, "chat_template.jinja");
+    if (file) return set_template(d, text_of(file), bytes_of(file));
+    const json_t *value = json_value(d->tokenizer_config, "chat_template");
+    json_t *other = NULL;
+    if (!value) {
+        if (parse_optional(d, "chat_template.json", &other) != STATUS_OK) return STATUS_FAILED;
+        value = json_value(other, "chat_template");
+    }
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *item = json_array_get(value, i);
+        const char *name = json_text(item, "name");
+        if (name && strcmp(name, "default") == 0) {
+            value = json_value(item, "template");
+            break;
+        }
+    }
+    Status status = STATUS_OK;
+    if (json_is_string(value))
+        status = set_template(d, json_string_value(value), json_string_length(value));
+    json_decref(other);
+    return status;
+}
+
+/* The texts of special tokens, which templates name: "template.bos_token" and so on. */
+static void add_special_tokens(Directory *d) {
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token",
+                                        "sep_token", "cls_token", "mask_token"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_value(d->tokenizer_config, names[i]);
+        if (json_is_object(value)) value = json_value(value, "content");
+        if (!json_is_string(value)) continue;
+        char key[64];
+        snprintf(key, sizeof key, "template.%s", names[i]);
+        metadata_add_text(&d->source->metadata, key, json_string_value(value),
+                          json_string_length(value));
+    }
+}
+
+/* ---- All of it ---- */
+
+static Status parse(Directory *d) {
+    const InputFile *file = source_file(d->source, "config.json");
+    const Family *family = NULL;
+    if (!file) return error_set(d->error, "%s: config.json is missing", d->source->path);
+    if (json_parse(&d->config, file->path, file->map, (size_t)file->bytes, d->error) != STATUS_OK ||
+        parse_optional(d, "generation_config.json", &d->generation) != STATUS_OK ||
+        parse_optional(d, "tokenizer_config.json", &d->tokenizer_config) != STATUS_OK ||
+        parse_optional(d, "model.safetensors.index.json", &d->index) != STATUS_OK)
+        return STATUS_FAILED;
+    if (check_supported(d, &family) != STATUS_OK || configure(d, family) != STATUS_OK ||
+        read_weights(d) != STATUS_OK || add_tensors(d, family) != STATUS_OK ||
+        add_tables(d) != STATUS_OK || read_tokenizer(d) != STATUS_OK ||
+        read_template(d) != STATUS_OK)
+        return STATUS_FAILED;
+    add_generation(d);
+    add_special_tokens(d);
+    return STATUS_OK;
+}
+
 Status huggingface_parse(Source *source, Error *error) {
-    return error_set(error, "%s: directories are not read yet", source->path);
+    Directory d = {.source = source, .error = error};
+    Status status = parse(&d);
+    raw_table_free(&d.table);
+    json_decref(d.config);
+    json_decref(d.generation);
+    json_decref(d.tokenizer_config);
+    json_decref(d.index);
+    return status;
 }

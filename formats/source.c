@@ -1,7 +1,6 @@
 #include "source.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../tokenizer.h"
 #include "random.h"
 #include "readers.h"
 
@@ -209,16 +209,6 @@ const SourceTensor *source_find(const Source *source, const char *name) {
     return NULL;
 }
 
-float *rope_inverse_frequencies(double base, size_t dim) {
-    float *freqs = malloc((dim / 2 ? dim / 2 : 1) * sizeof *freqs);
-    if (!freqs) return NULL;
-    for (size_t i = 0; i < dim / 2; i++) {
-        float exponent = (float)(2 * i) / (float)dim;
-        freqs[i] = 1.0f / (float)pow((float)base, exponent);
-    }
-    return freqs;
-}
-
 /* Every tensor that the reader described lies inside its file, and its parts inside it. */
 static Status check_tensor(const Source *source, const SourceTensor *t, Error *error) {
     if (t->values || t->shares || t->stored == STORED_RANDOM) return STATUS_OK;
@@ -246,6 +236,25 @@ static Status check_tensor(const Source *source, const SourceTensor *t, Error *e
         return error_set(error, "%s: tensor '%s': %zu x %zu, but the file holds %zu x %zu",
                          file->path, t->name, t->rows, t->cols, have_rows, have_cols);
     return STATUS_OK;
+}
+
+/* The tokenizer knows best what begins a text; it must not know more ids than the model. */
+static Status check_tokenizer(Source *source, Error *error) {
+    Tokenizer *tokenizer;
+    if (!source->tokenizer.size) return STATUS_OK;
+    if (tokenizer_open(&tokenizer, source->tokenizer.bytes, source->tokenizer.size, error) !=
+        STATUS_OK)
+        return error_prefix(error, "%s: tokenizer", source->path);
+    size_t size = tokenizer_vocab_size(tokenizer);
+    int32_t bos = tokenizer_bos(tokenizer);
+    Config *c = &source->config;
+    if (bos >= 0 && (uint32_t)bos < c->vocab_size) c->bos_id = bos;
+    c->add_bos = tokenizer_adds_bos(tokenizer) && c->bos_id >= 0;
+    tokenizer_close(tokenizer);
+    if (size <= c->vocab_size) return STATUS_OK;
+    return error_set(error, "%s: the tokenizer has %zu tokens, but the model %u",
+                     source->tokenizer_file.path ? source->tokenizer_file.path : source->path, size,
+                     c->vocab_size);
 }
 
 static void add_origin(Source *source) {
@@ -295,6 +304,7 @@ Status source_parse(Source *source, Error *error) {
                                 &source->tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
     }
+    if (check_tokenizer(source, error) != STATUS_OK) return STATUS_FAILED;
     add_origin(source);
     if (source->metadata.failed) return error_set(error, "%s: no memory", source->path);
     return STATUS_OK;

@@ -1,0 +1,18 @@
+/* Reading JSON that strangers wrote, on jansson. */
+#ifndef FORMATS_JSON_H
+#define FORMATS_JSON_H
+
+#include <jansson.h>
+
+#include "input.h"
+
+/* The whole text, which must be an object; json_decref. The Error names the path and line. */
+Status json_parse(json_t **out, const char *path, const void *text, size_t bytes, Error *error);
+
+/* Members; an object that is NULL or no object has none, and null counts as absent. */
+const json_t *json_value(const json_t *object, const char *key); /* NULL: absent */
+double json_number(const json_t *object, const char *key, double absent);
+const char *json_text(const json_t *object, const char *key); /* NULL: absent or no text */
+bool json_flag(const json_t *object, const char *key, bool absent);
+
+#endif
