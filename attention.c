@@ -18,7 +18,7 @@ struct AttentionMemory {
 };
 
 size_t attention_scratch_floats(size_t head_dim) {
-    return KV_PAGE * (head_dim + round_up(head_dim, 16)) + (size_t)ATTENTION_QUERIES * KV_PAGE;
+    return KV_PAGE * 2 * head_dim + 16 + (size_t)ATTENTION_QUERIES * KV_PAGE;
 }
 
 /* A partial result is out[head_stride], then max and sum in 16 floats of their own. */

@@ -19,11 +19,12 @@ static inline size_t padded(size_t head_dim) {
     return round_up(head_dim, LANES);
 }
 
-/* Keys and values of the current block as float32, values in rows of whole registers. */
+/* Keys and values of the current block as float32. The last register of a row of values may reach
+ * into what follows the row: pages and scratch are longer by one register, and what those lanes
+ * become is never used. */
 typedef struct Block {
     const float *keys;   /* [head_dim][KV_PAGE] */
-    const float *values; /* [KV_PAGE][stride] */
-    size_t stride;
+    const float *values; /* [KV_PAGE][head_dim] */
 } Block;
 
 static void widen(float *out, const uint16_t *in, size_t n) {
@@ -31,29 +32,14 @@ static void widen(float *out, const uint16_t *in, size_t n) {
 }
 
 static Block load_block(const AttentionParams *params, const AttentionJob *job, size_t page) {
-    size_t head_dim = params->head_dim, stride = padded(head_dim);
+    size_t n = KV_PAGE * params->head_dim;
     const void *keys = kvcache_keys(job->cache, job->sequence, page, params->layer, job->kv_head);
     const void *values =
         kvcache_values(job->cache, job->sequence, page, params->layer, job->kv_head);
-    float *wide_keys = job->scratch, *wide_values = wide_keys + KV_PAGE * head_dim;
-    bool half = kvcache_shape(job->cache)->type == KV_F16;
-    Block block = {keys, values, stride};
-    if (half) {
-        widen(wide_keys, keys, KV_PAGE * head_dim);
-        block.keys = wide_keys;
-    }
-    if (half && stride == head_dim) {
-        widen(wide_values, values, KV_PAGE * head_dim);
-        block.values = wide_values;
-    } else if (stride != head_dim) {
-        for (size_t i = 0; i < KV_PAGE * head_dim; i++) {
-            size_t at = i / head_dim * stride + i % head_dim;
-            wide_values[at] =
-                half ? half_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
-        }
-        block.values = wide_values;
-    }
-    return block;
+    if (kvcache_shape(job->cache)->type == KV_F32) return (Block){keys, values};
+    widen(job->scratch, keys, n);
+    widen(job->scratch + n, values, n);
+    return (Block){job->scratch, job->scratch + n};
 }
 
 /* scores[i][positions of the block] = q_i . k, for n <= TILE_QUERIES queries. */
@@ -104,6 +90,7 @@ static void score_block(const AttentionJob *job, const Block *block, size_t head
 
 static float scalar_exp(float x) {
     float v[LANES];
+    if (x == 0.0f) return 1.0f; /* as lanes_exp has it; most are */
     lanes_store(v, lanes_exp(lanes_set(x)));
     return v[0];
 }
@@ -155,44 +142,37 @@ static float weigh_block(const AttentionParams *params, const AttentionQuery *qu
     return factor;
 }
 
-/* out_i = out_i * factor_i + sum over positions begin <= p < end of weight_i[p] * value[p]. */
-LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, const float *factors,
-                              float (*weights)[KV_PAGE], const Block *block, size_t begin,
-                              size_t end) {
-    for (size_t d = 0; d < block->stride; d += TILE_LANES * LANES) {
-        size_t width = (block->stride - d) / LANES;
-        if (width >= TILE_LANES) {
-            lanes sum[TILE_QUERIES][TILE_LANES];
-            for (size_t i = 0; i < n; i++)
-                for (size_t j = 0; j < TILE_LANES; j++)
-                    sum[i][j] = lanes_mul(lanes_load(queries[i].out + d + j * LANES),
-                                          lanes_set(factors[i]));
-            const float *v = block->values + begin * block->stride + d;
-            for (size_t p = begin; p < end; p++, v += block->stride) {
-                lanes value[TILE_LANES];
-                for (size_t j = 0; j < TILE_LANES; j++) value[j] = lanes_load(v + j * LANES);
-                for (size_t i = 0; i < n; i++) {
-                    lanes w = lanes_set(weights[i][p]);
-                    for (size_t j = 0; j < TILE_LANES; j++)
-                        sum[i][j] = lanes_fma(w, value[j], sum[i][j]);
-                }
-            }
-            for (size_t i = 0; i < n; i++)
-                for (size_t j = 0; j < TILE_LANES; j++)
-                    lanes_store(queries[i].out + d + j * LANES, sum[i][j]);
-            continue;
-        }
+/* out_i = out_i * factor_i + sum over positions begin <= p < end of weight_i[p] * value[p], for
+ * `width` registers of the head from d on. */
+LANES_INLINE void output_columns(const AttentionQuery *queries, size_t n, size_t width, size_t d,
+                                 const float *factors, float (*weights)[KV_PAGE],
+                                 const Block *block, size_t head_dim, size_t begin, size_t end) {
+    lanes sum[TILE_QUERIES][TILE_LANES];
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < width; j++)
+            sum[i][j] =
+                lanes_mul(lanes_load(queries[i].out + d + j * LANES), lanes_set(factors[i]));
+    const float *v = block->values + begin * head_dim + d;
+    for (size_t p = begin; p < end; p++, v += head_dim) {
+        lanes value[TILE_LANES];
+        for (size_t j = 0; j < width; j++) value[j] = lanes_load(v + j * LANES);
         for (size_t i = 0; i < n; i++) {
-            for (size_t j = 0; j < width; j++) {
-                float *out = queries[i].out + d + j * LANES;
-                lanes sum = lanes_mul(lanes_load(out), lanes_set(factors[i]));
-                const float *v = block->values + begin * block->stride + d + j * LANES;
-                for (size_t p = begin; p < end; p++, v += block->stride)
-                    sum = lanes_fma(lanes_set(weights[i][p]), lanes_load(v), sum);
-                lanes_store(out, sum);
-            }
+            lanes w = lanes_set(weights[i][p]);
+            for (size_t j = 0; j < width; j++) sum[i][j] = lanes_fma(w, value[j], sum[i][j]);
         }
     }
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < width; j++) lanes_store(queries[i].out + d + j * LANES, sum[i][j]);
+}
+
+LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, const float *factors,
+                              float (*weights)[KV_PAGE], const Block *block, size_t head_dim,
+                              size_t begin, size_t end) {
+    size_t d = 0;
+    for (; d + TILE_LANES * LANES <= padded(head_dim); d += TILE_LANES * LANES)
+        output_columns(queries, n, TILE_LANES, d, factors, weights, block, head_dim, begin, end);
+    for (; d < head_dim; d += LANES)
+        output_columns(queries, n, 1, d, factors, weights, block, head_dim, begin, end);
 }
 
 /* The visible positions of the query within the block that starts at `first`. */
@@ -207,7 +187,7 @@ static void visible(const AttentionQuery *query, size_t first, size_t *begin, si
 /* Queries that see different parts of the block share what they have in common: what one sees
  * before and after it is added alone, so that every query goes through its positions in order
  * and touches no masked one. */
-static void output_block(const AttentionJob *job, const Block *block, size_t first,
+static void output_block(const AttentionJob *job, const Block *block, size_t head_dim, size_t first,
                          const float *factors, float (*weights)[KV_PAGE]) {
     static const float ones[TILE_QUERIES] = {
         1,
@@ -229,8 +209,8 @@ static void output_block(const AttentionJob *job, const Block *block, size_t fir
         }
         if (low >= high) {
             for (size_t k = 0; k < n; k++)
-                output_tile(queries + k, 1, factors + i + k, weights + i + k, block, begin[k],
-                            end[k]);
+                output_tile(queries + k, 1, factors + i + k, weights + i + k, block, head_dim,
+                            begin[k], end[k]);
             continue;
         }
         const float *tile_factors = factors + i;
@@ -239,29 +219,31 @@ static void output_block(const AttentionJob *job, const Block *block, size_t fir
             /* Some see more at the front: from here on their factors are spent, so everybody's
              * are applied first. */
             for (size_t m = 0; m < n; m++)
-                output_tile(queries + m, 1, factors + i + m, weights + i + m, block, begin[m], low);
+                output_tile(queries + m, 1, factors + i + m, weights + i + m, block, head_dim,
+                            begin[m], low);
             tile_factors = ones;
             break;
         }
         switch (n) {
         case 1:
-            output_tile(queries, 1, tile_factors, weights + i, block, low, high);
+            output_tile(queries, 1, tile_factors, weights + i, block, head_dim, low, high);
             break;
         case 2:
-            output_tile(queries, 2, tile_factors, weights + i, block, low, high);
+            output_tile(queries, 2, tile_factors, weights + i, block, head_dim, low, high);
             break;
 #if defined(__AVX512F__)
         case 3:
-            output_tile(queries, 3, tile_factors, weights + i, block, low, high);
+            output_tile(queries, 3, tile_factors, weights + i, block, head_dim, low, high);
             break;
 #endif
         default:
-            output_tile(queries, TILE_QUERIES, tile_factors, weights + i, block, low, high);
+            output_tile(queries, TILE_QUERIES, tile_factors, weights + i, block, head_dim, low,
+                        high);
             break;
         }
         for (size_t k = 0; k < n; k++)
             if (end[k] > high)
-                output_tile(queries + k, 1, ones, weights + i + k, block, high, end[k]);
+                output_tile(queries + k, 1, ones, weights + i + k, block, head_dim, high, end[k]);
     }
 }
 
@@ -278,7 +260,7 @@ static void segment(const AttentionParams *params, const AttentionJob *job) {
         sums[i] = lanes_zero();
         memset(query->out, 0, padded(head_dim) * sizeof(float));
     }
-    float(*weights)[KV_PAGE] = (void *)(job->scratch + KV_PAGE * (head_dim + padded(head_dim)));
+    float(*weights)[KV_PAGE] = (void *)(job->scratch + KV_PAGE * 2 * head_dim + LANES);
     for (size_t page = least / KV_PAGE; page * KV_PAGE < most; page++) {
         Block block = load_block(params, job, page);
         score_block(job, &block, head_dim, weights);
@@ -289,7 +271,7 @@ static void segment(const AttentionParams *params, const AttentionJob *job) {
                                       : weigh_block(params, &job->queries[i], page * KV_PAGE, begin,
                                                     end, weights[i], &sums[i]);
         }
-        output_block(job, &block, page * KV_PAGE, factors, weights);
+        output_block(job, &block, head_dim, page * KV_PAGE, factors, weights);
     }
     for (size_t i = 0; i < job->n_queries; i++) *job->queries[i].sum = lanes_sum(sums[i]);
 }

@@ -112,7 +112,8 @@ static Page *new_page(KvCache *cache, Error *error) {
                   cache->n_pages, KV_PAGE, cache->page_bytes);
         return NULL;
     }
-    Page *page = aligned_alloc(64, round_up(cache->page_bytes, 64));
+    /* One register more: attention.c may read past the last row of values. */
+    Page *page = aligned_alloc(64, round_up(cache->page_bytes, 64) + 64);
     if (!page) {
         error_set(error, "no memory for a KV cache page of %zu bytes (%zu in use)",
                   cache->page_bytes, cache->n_pages);
@@ -121,7 +122,7 @@ static Page *new_page(KvCache *cache, Error *error) {
     page->readers = 1;
     /* Values that no token has written are never read, but keys are, in whole registers whose
      * extra lanes are dropped: let them be numbers. */
-    memset(page->data, 0, cache->page_bytes - sizeof *page);
+    memset(page->data, 0, round_up(cache->page_bytes, 64) + 64 - sizeof *page);
     cache->n_pages++;
     return page;
 }

@@ -296,9 +296,17 @@ static void norm_rows(Pass *pass, const Norm *norm, float *out, const float *x) 
         normalize(pass->model, norm, out + i * dim, x + i * dim, dim);
 }
 
-/* The residual stream takes what a half block gave: x += y, with bias, norms and scale where
- * the family has them. */
-static void add_rows(Pass *pass, const Linear *last, const Norm *post, const Norm *after,
+/* Keeps the first layer after which a value was not finite. */
+static void check_row_finite(Pass *pass, int layer, const float *x, size_t n) {
+    if (pass->model->isa->numeric->all_finite(x, n)) return;
+    int seen = atomic_load(&pass->bad_layer);
+    while (layer < seen && !atomic_compare_exchange_weak(&pass->bad_layer, &seen, layer)) {
+    }
+}
+
+/* The residual stream takes what a half block of layer l gave: x += y, with bias, norms and scale
+ * where the family has them. */
+static void add_rows(Pass *pass, size_t l, const Linear *last, const Norm *post, const Norm *after,
                      float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
@@ -309,18 +317,7 @@ static void add_rows(Pass *pass, const Linear *last, const Norm *post, const Nor
         if (post->present) normalize(m, post, y_row, y_row, c->dim);
         m->isa->numeric->add_scaled(x_row, y_row, c->residual_scale, c->dim);
         if (after) normalize(m, after, x_row, x_row, c->dim);
-    }
-}
-
-/* Keeps the first layer after which a value was not finite. */
-static void check_rows(Pass *pass, int layer, const float *x, size_t width, size_t n) {
-    const Numeric *numeric = pass->model->isa->numeric;
-#pragma omp for schedule(static)
-    for (size_t i = 0; i < n; i++) {
-        if (numeric->all_finite(x + i * width, width)) continue;
-        int seen = atomic_load(&pass->bad_layer);
-        while (layer < seen && !atomic_compare_exchange_weak(&pass->bad_layer, &seen, layer)) {
-        }
+        check_row_finite(pass, (int)l, x_row, c->dim);
     }
 }
 
@@ -340,17 +337,17 @@ static void block(Pass *pass, size_t l) {
             norm_rows(pass, &w->ffn_norm, m->normed2, m->x), ffn_in = m->normed2;
         attention_block(pass, l, in, m->y);
         ffn_block(pass, l, ffn_in, m->z);
-        add_rows(pass, &w->wo, &w->post_attention_norm, NULL, m->y);
-        add_rows(pass, &w->ffn.down, &w->post_ffn_norm, NULL, m->z);
+        add_rows(pass, l, &w->wo, &w->post_attention_norm, NULL, m->y);
+        add_rows(pass, l, &w->ffn.down, &w->post_ffn_norm, NULL, m->z);
         return;
     }
     attention_block(pass, l, in, m->y);
-    add_rows(pass, &w->wo, &w->post_attention_norm, after ? &w->attention_norm : NULL, m->y);
+    add_rows(pass, l, &w->wo, &w->post_attention_norm, after ? &w->attention_norm : NULL, m->y);
 
     in = m->x;
     if (before) norm_rows(pass, &w->ffn_norm, m->normed, m->x), in = m->normed;
     ffn_block(pass, l, in, m->y);
-    add_rows(pass, &w->ffn.down, &w->post_ffn_norm, after ? &w->ffn_norm : NULL, m->y);
+    add_rows(pass, l, &w->ffn.down, &w->post_ffn_norm, after ? &w->ffn_norm : NULL, m->y);
 }
 
 /* The last norm and the output head, for the rows that want logits; their x moves to the
@@ -380,17 +377,14 @@ static void output_head(Pass *pass) {
         if (c->logit_scale != 1.0f) m->isa->numeric->scale(logits, c->logit_scale, c->vocab_size);
         if (c->logit_softcap > 0.0f)
             m->isa->numeric->softcap(logits, c->logit_softcap, c->vocab_size);
+        check_row_finite(pass, (int)c->n_layers, logits, c->vocab_size);
     }
-    check_rows(pass, (int)c->n_layers, pass->logits, c->vocab_size, n);
 }
 
 static void forward(Pass *pass) {
     const Config *c = pass->model->config;
     embed(pass);
-    for (size_t l = 0; l < c->n_layers; l++) {
-        block(pass, l);
-        check_rows(pass, (int)l, pass->model->x, c->dim, pass->n);
-    }
+    for (size_t l = 0; l < c->n_layers; l++) block(pass, l);
     output_head(pass);
 }
 
@@ -446,8 +440,12 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
     Pass pass = {.model = m, .cache = cache, .rows = rows, .n = n, .logits = logits};
     atomic_init(&pass.bad_layer, INT32_MAX);
     int n_threads = m->row_work * (double)n < SOLO_WORK ? 1 : m->n_threads;
+    if (n_threads == 1) {
+        forward(&pass); /* outside of a region, where every barrier is a system call */
+    } else {
 #pragma omp parallel num_threads(n_threads)
-    forward(&pass);
+        forward(&pass);
+    }
     int bad = atomic_load(&pass.bad_layer);
     if (bad != INT32_MAX) {
         cancel(cache, rows, n);
