@@ -26,6 +26,14 @@ char *build_path(const char *name) {
     return path;
 }
 
+char *program_command(const char *name) {
+    const char *runner = getenv("VERBATIM_RUNNER");
+    char *path = build_path(name), *command = NULL;
+    assert_true(asprintf(&command, "%s %s", runner ? runner : "", path) > 0);
+    free(path);
+    return command;
+}
+
 const char *shared_data(const char *name) {
     static char path[256];
     static const char *const places[] = {"../shared/data", "../../shared/data"};
@@ -96,10 +104,34 @@ static void talk(int in, int out, int err, const char *input, size_t input_lengt
     if (fds[0].fd >= 0) close(fds[0].fd);
 }
 
+/* The command line as it is run: a program of ours by its path, under the emulator where the
+ * tests run under one. The first *n_owned strings are malloc'ed. */
+static void expand(const char *const *argv, char **out, size_t *n_owned) {
+    const char *runner = getenv("VERBATIM_RUNNER");
+    size_t n = 0;
+    if (strchr(argv[0], '/')) {
+        out[n++] = strdup(argv[0]);
+    } else {
+        char *words = strdup(runner ? runner : ""), *rest = words, *word;
+        while ((word = strsep(&rest, " ")) && n < PROCESS_MAX_ARGUMENTS / 2)
+            if (*word) out[n++] = strdup(word);
+        free(words);
+        out[n++] = build_path(argv[0]);
+    }
+    *n_owned = n;
+    for (size_t i = 1; argv[i]; i++) {
+        assert_true(n < PROCESS_MAX_ARGUMENTS);
+        out[n++] = (char *)(uintptr_t)argv[i];
+    }
+    out[n] = NULL;
+}
+
 Process process_run(const char *const *argv, const char *input, size_t input_length) {
     Process p = {.out = calloc(1, 1), .err = calloc(1, 1)};
     int in[2], out[2], err[2], status;
-    char *path = strchr(argv[0], '/') ? strdup(argv[0]) : build_path(argv[0]);
+    char *command[PROCESS_MAX_ARGUMENTS + 1];
+    size_t n_owned;
+    expand(argv, command, &n_owned);
     posix_spawn_file_actions_t actions;
     pid_t child;
     assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC) | pipe2(err, O_CLOEXEC), 0);
@@ -108,10 +140,10 @@ Process process_run(const char *const *argv, const char *input, size_t input_len
     posix_spawn_file_actions_adddup2(&actions, in[0], 0);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
     posix_spawn_file_actions_adddup2(&actions, err[1], 2);
-    int failed = posix_spawn(&child, path, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
-    if (failed) fail_msg("%s: %s", path, strerror(failed));
+    int failed = posix_spawnp(&child, command[0], &actions, NULL, command, environ);
+    if (failed) fail_msg("%s: %s", command[0], strerror(failed));
     posix_spawn_file_actions_destroy(&actions);
-    free(path);
+    for (size_t i = 0; i < n_owned; i++) free(command[i]);
     close(in[0]), close(out[1]), close(err[1]);
     talk(in[1], out[0], err[0], input, input_length, &p);
     assert_int_equal(waitpid(child, &status, 0), child);

@@ -307,7 +307,7 @@ static void a_prompt_that_cannot_be_used_is_refused(void **state) {
 
 static void a_reader_that_leaves_is_no_error(void **state) {
     (void)state;
-    char *program = build_path("run"), *command = NULL;
+    char *program = program_command("run"), *command = NULL;
     assert_true(asprintf(&command,
                          "{ %s %s -n 0 --ignore-eos -s 1; echo $? >%s; } | head -c 10 >/dev/null",
                          program, tiny, scratch) > 0);
@@ -323,7 +323,8 @@ static void a_reader_that_leaves_is_no_error(void **state) {
 /* A larger model, so that it is surely at work when the signal comes. */
 static void ctrl_c_ends_with_status_130(void **state) {
     (void)state;
-    char *program = build_path("run"), *large = build_path("tests/cli-large.bin"), *command = NULL;
+    char *program = program_command("run"), *large = build_path("tests/cli-large.bin"),
+         *command = NULL;
     Process p = RUN("export", "--random", "tiny,dim=256,n_layers=8,context=100000", large, "-q");
     assert_int_equal(p.status, 0);
     process_free(&p);
