@@ -254,6 +254,7 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
     if (modelfile_open(&session->file, o->model, fd, error) != STATUS_OK) return STATUS_FAILED;
     if (parse_tokenizer(opened, o, error) != STATUS_OK) return STATUS_FAILED;
     if (o->verify || o->tokenize || o->detokenize) return STATUS_OK;
+    if (o->info && modelfile_n_tensors(session->file) == 0) return STATUS_OK; /* a vocabulary */
     const Config *config = modelfile_config(session->file);
     ModelOptions options = {.isa = opened->isa,
                             .n_threads = opened->n_threads,
