@@ -20,6 +20,13 @@ static int make_models(void **state) {
     (void)state;
     tiny = build_path("tests/cli-tiny.bin");
     scratch = build_path("tests/cli-scratch");
+    /* No test fills the user's own cache. */
+    char *cache = build_path("tests/cli-cache"), *absolute = NULL;
+    mkdir(cache, 0700);
+    absolute = realpath(cache, NULL);
+    setenv("XDG_CACHE_HOME", absolute, 1);
+    free(absolute);
+    free(cache);
     Process p = RUN("export", "--random", "tiny,context=256", tiny, "-q");
     if (p.status) print_message("%s", p.err);
     assert_int_equal(p.status, 0);
@@ -29,6 +36,8 @@ static int make_models(void **state) {
 
 static int remove_models(void **state) {
     (void)state;
+    Process p = RUN("run", "--cache-clear");
+    process_free(&p);
     unlink(tiny);
     unlink(scratch);
     free(tiny);
