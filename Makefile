@@ -12,7 +12,7 @@ BUILD = build
 PREFIX = /usr/local
 DESTDIR =
 FUZZ_SECONDS = 15
-WERROR ?=
+WERROR =
 CFLAGS =
 LDFLAGS =
 
@@ -65,7 +65,7 @@ FLAGS_neon = -march=armv8.2-a+dotprod+fp16
 FLAGS_neon_i8mm = -march=armv8.2-a+dotprod+fp16+i8mm
 ALL_KERNELS = kernels/avx2.c kernels/avx512.c kernels/amx.c kernels/neon.c kernels/neon_i8mm.c
 
-SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES),$(wildcard *.c)) $(wildcard formats/*.c) \
+SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES),$(wildcard *.c)) $(wildcard formats/*.c template/*.c) \
 	$(filter-out $(ALL_KERNELS) $(ISA_SOURCES),$(wildcard kernels/*.c)) $(ISA_KERNELS)
 OBJECTS = $(SOURCES:%.c=$(BUILD)/%.o) \
 	$(foreach isa,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/%.$(isa).o))
@@ -116,7 +116,7 @@ $(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(BUILD)/libverbatim.a
 # Tests use more threads than the machine has cores: a thread that waits must not spin.
 test: all $(TESTS)
 	@failed=; for t in $(TESTS); do echo "== $$t"; \
-		VERBATIM_BUILD=$(BUILD) VERBATIM_RUNNER="$(TEST_RUNNER)" OMP_WAIT_POLICY=passive $(TEST_RUNNER) $$t || failed="$$failed $$t"; done; \
+		VERBATIM_BUILD=$(BUILD) OMP_WAIT_POLICY=passive $(TEST_RUNNER) $$t || failed="$$failed $$t"; done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -134,13 +134,13 @@ fuzz:
 			build/fuzz/corpus/$$name $$seeds || exit 1; done
 fuzzers: $(FUZZERS)
 
-FORMATTED = $(wildcard *.[ch] formats/*.[ch] kernels/*.[ch] tests/*.[ch])
+FORMATTED = $(wildcard *.[ch] formats/*.[ch] template/*.[ch] kernels/*.[ch] tests/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 lint:
 	clang-format --dry-run -Werror $(FORMATTED)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
-		--suppress=missingIncludeSystem --enable=warning,portability -I. $(wildcard *.c formats/*.c)
+		--suppress=missingIncludeSystem --enable=warning,portability -I. $(wildcard *.c formats/*.c template/*.c)
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin

@@ -1,0 +1,137 @@
+/* Global functions: what jinja2 and transformers put into every template. */
+#include "template/template.h"
+
+#include <string.h>
+
+#define GLOBAL(name) static Value name(Machine *m, Value self, const Value *a, const Args *args)
+#define UNUSED (void)m, (void)self, (void)a, (void)args
+
+enum { MAX_RANGE = 100000 }; /* jinja2's sandbox */
+
+GLOBAL(make_range) {
+    UNUSED;
+    if (args->n_keywords || args->count < 1 || args->count > 3) {
+        fail(m, "range expected 1 to 3 arguments");
+    }
+    Range *r = NEW(m, Range);
+    bool one = args->count == 1;
+    r->start = one ? 0 : to_index(m, args->values[0]);
+    r->stop = to_index(m, args->values[one ? 0 : 1]);
+    r->step = args->count == 3 ? to_index(m, args->values[2]) : 1;
+    if (r->step == 0) fail(m, "range() arg 3 must not be zero");
+    bool up = r->step > 0;
+    if (up ? r->start < r->stop : r->start > r->stop) {
+        uint64_t distance =
+            up ? (uint64_t)r->stop - (uint64_t)r->start : (uint64_t)r->start - (uint64_t)r->stop;
+        uint64_t step = up ? (uint64_t)r->step : -(uint64_t)r->step;
+        uint64_t count = (distance - 1) / step + 1;
+        if (count > MAX_RANGE) {
+            fail(m, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).",
+                 MAX_RANGE);
+        }
+        r->count = (size_t)count;
+    }
+    Value v = {.type = V_RANGE, .origin = FROM_TEMPLATE, .as.range = r};
+    for (size_t i = 0; i < args->count; i++) v.origin &= args->values[i].origin;
+    return v;
+}
+
+GLOBAL(make_dict) {
+    UNUSED;
+    Value v = value_dict(m);
+    dict_update(m, v.as.dict, args);
+    return v;
+}
+
+GLOBAL(make_namespace) {
+    UNUSED;
+    Value v = make_dict(m, self, a, args);
+    for (size_t i = 0; i < v.as.dict->count; i++) {
+        Value key = v.as.dict->entries[i].key;
+        if (key.type == V_STRING && key.as.text->length && key.as.text->bytes[0] == '_') {
+            fail(m, "Chat templates cannot store underscore-prefixed attributes on a namespace");
+        }
+    }
+    v.type = V_NAMESPACE;
+    return v;
+}
+
+GLOBAL(make_cycler) {
+    UNUSED;
+    if (args->count == 0) fail(m, "at least one item has to be provided");
+    Cycler *c = NEW(m, Cycler);
+    c->items = value_list(m, V_LIST, args->values, args->count).as.list;
+    return (Value){.type = V_CYCLER, .origin = FROM_TEMPLATE, .as.cycler = c};
+}
+
+GLOBAL(make_joiner) {
+    UNUSED;
+    Joiner *j = NEW(m, Joiner);
+    j->separator = a[0].type == V_MISSING ? value_text(m, text_c(m, ", ")) : a[0];
+    return (Value){.type = V_JOINER, .origin = FROM_TEMPLATE, .as.joiner = j};
+}
+
+GLOBAL(raise_exception) {
+    UNUSED;
+    fail_verbatim(m, to_text(m, a[0]));
+}
+
+/* One conversion of strftime, "%" and all that belongs to it. The platform's flags and widths
+ * work as they do in Python, which calls the same function. */
+static void build_time(Machine *m, Builder *b, Text conversion) {
+    char format[32], text[256];
+    char last = (char)conversion.bytes[conversion.length - 1];
+    if (conversion.length >= sizeof format - 1) fail(m, "strftime_now: invalid format");
+    if (last == 'z' || last == 'Z') return; /* Python's naive time has no zone */
+    if (last == 'f') {                      /* and it has microseconds, which are not known here */
+        build_c(m, b, "000000", text_origin(conversion));
+        return;
+    }
+    memcpy(format, conversion.bytes, conversion.length);
+    memcpy(format + conversion.length, "|", 2); /* so that no result is empty, which means failed */
+    size_t length = strftime(text, sizeof text, format, &m->now);
+    if (length == 0) fail(m, "strftime_now: the time is too long");
+    build_bytes(m, b, text, length - 1, text_origin(conversion));
+}
+
+Text format_time(Machine *m, Text t) {
+    Builder b = {0};
+    for (size_t at = 0; at < t.length;) {
+        size_t end = at;
+        if (t.bytes[at] == '%') {
+            end++;
+            while (end < t.length && t.bytes[end] && strchr("_-0^#123456789EO", t.bytes[end]))
+                end++;
+        }
+        bool whole = end > at && end < t.length && t.bytes[end] < 0x80 && t.bytes[end] != 0;
+        if (whole)
+            build_time(m, &b, text_cut(t, at, end + 1));
+        else
+            build(m, &b, text_cut(t, at, end == at ? at + 1 : end));
+        at = whole || end == at ? end + 1 : end;
+    }
+    return built(&b);
+}
+
+GLOBAL(strftime_now) {
+    UNUSED;
+    if (a[0].type != V_STRING) fail(m, "strftime_now: the format must be a string");
+    return value_text(m, format_time(m, *a[0].as.text));
+}
+
+static const Builtin globals[] = {
+    {"cycler", make_cycler, NULL, 0},
+    {"dict", make_dict, NULL, 0},
+    {"joiner", make_joiner, "sep", 0},
+    {"namespace", make_namespace, NULL, 0},
+    {"raise_exception", raise_exception, "message", 1},
+    {"range", make_range, NULL, 0},
+    {"strftime_now", strftime_now, "format", 1},
+};
+
+const Builtin *find_global(Text name) {
+    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++) {
+        if (text_is(name, globals[i].name)) return &globals[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,176 @@
+/* tojson: Python's json.dumps, byte for byte. Quotes and escapes are from where the text inside
+ * is, brackets from where the container is: no part of a message turns into template text. */
+#include "template/template.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Json {
+    Machine *m;
+    Builder out;
+    bool ascii, sort_keys, pretty;
+    Text indent, item_separator, key_separator;
+} Json;
+
+static void write_value(Json *j, Value v, int level);
+
+static void write_escape(Json *j, uint32_t c, uint8_t origin) {
+    char text[16];
+    static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    for (const char *s = names; *s; s += 2) {
+        if ((uint32_t)*s != c) continue;
+        snprintf(text, sizeof text, "\\%c", s[1]);
+        build_c(j->m, &j->out, text, origin);
+        return;
+    }
+    if (c < 0x10000)
+        snprintf(text, sizeof text, "\\u%04x", c);
+    else
+        snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD7C0 + (c >> 10), 0xDC00 | (c & 0x3FF));
+    build_c(j->m, &j->out, text, origin);
+}
+
+static void write_text(Json *j, Text t) {
+    uint8_t origin = text_origin(t);
+    build_c(j->m, &j->out, "\"", origin);
+    size_t plain = 0;
+    spend_slow(j->m, t.length);
+    for (size_t at = 0, size; at < t.length; at += size) {
+        uint32_t c = text_char(t, at, &size);
+        if (c >= ' ' && c != '"' && c != '\\' && (c < 0x7F || !j->ascii)) continue;
+        build(j->m, &j->out, text_cut(t, plain, at));
+        write_escape(j, c, t.origin[at]);
+        plain = at + size;
+    }
+    build(j->m, &j->out, text_cut(t, plain, t.length));
+    build_c(j->m, &j->out, "\"", origin);
+}
+
+static void write_number(Json *j, Value v) {
+    char text[FLOAT_TEXT_SIZE];
+    if (v.type != V_FLOAT)
+        snprintf(text, sizeof text, "%lld", (long long)v.as.integer);
+    else if (isnan(v.as.real))
+        snprintf(text, sizeof text, "NaN");
+    else if (isinf(v.as.real))
+        snprintf(text, sizeof text, v.as.real < 0 ? "-Infinity" : "Infinity");
+    else
+        float_repr(v.as.real, text);
+    build_c(j->m, &j->out, text, v.origin);
+}
+
+static void write_scalar(Json *j, Value v) {
+    switch (v.type) {
+    case V_NONE:
+        build_c(j->m, &j->out, "null", v.origin);
+        break;
+    case V_BOOL:
+        build_c(j->m, &j->out, v.as.integer ? "true" : "false", v.origin);
+        break;
+    case V_INT:
+    case V_FLOAT:
+        write_number(j, v);
+        break;
+    case V_STRING:
+        write_text(j, *v.as.text);
+        break;
+    default:
+        fail(j->m, "Object of type %s is not JSON serializable", type_name(v));
+    }
+}
+
+/* A key is text, or a number or None or a bool between quotes. */
+static void write_key(Json *j, Value key) {
+    if (key.type == V_STRING) {
+        write_text(j, *key.as.text);
+        return;
+    }
+    if (key.type != V_NONE && !is_number(key)) {
+        fail(j->m, "keys must be str, int, float, bool or None, not %s", type_name(key));
+    }
+    build_c(j->m, &j->out, "\"", key.origin);
+    write_scalar(j, key);
+    build_c(j->m, &j->out, "\"", key.origin);
+}
+
+static void write_break(Json *j, int level, uint8_t origin) {
+    if (!j->pretty) return;
+    build_c(j->m, &j->out, "\n", origin);
+    for (int i = 0; i < level; i++) {
+        Text indent = j->indent;
+        build_bytes(j->m, &j->out, indent.bytes, indent.length, origin);
+    }
+}
+
+static void write_separator(Json *j, Text separator, uint8_t origin) {
+    if (origin == FROM_TEMPLATE)
+        build(j->m, &j->out, separator);
+    else
+        build_bytes(j->m, &j->out, separator.bytes, separator.length, origin);
+}
+
+static void write_list(Json *j, Value v, int level) {
+    build_c(j->m, &j->out, "[", v.origin);
+    for (size_t i = 0; i < v.as.list->count; i++) {
+        if (i) write_separator(j, j->item_separator, v.origin);
+        write_break(j, level + 1, v.origin);
+        write_value(j, v.as.list->items[i], level + 1);
+    }
+    if (v.as.list->count) write_break(j, level, v.origin);
+    build_c(j->m, &j->out, "]", v.origin);
+}
+
+static void write_dict(Json *j, Value v, int level) {
+    const Dict *d = v.as.dict;
+    Value *keys = NEW_ARRAY(j->m, d->count, Value), *values = NEW_ARRAY(j->m, d->count, Value);
+    for (size_t i = 0; i < d->count; i++) {
+        keys[i] = d->entries[i].key, values[i] = value_pair(j->m, keys[i], d->entries[i].value);
+    }
+    if (j->sort_keys) sort_values(j->m, keys, values, d->count, false);
+    build_c(j->m, &j->out, "{", v.origin);
+    for (size_t i = 0; i < d->count; i++) {
+        if (i) write_separator(j, j->item_separator, v.origin);
+        write_break(j, level + 1, v.origin);
+        write_key(j, values[i].as.list->items[0]);
+        write_separator(j, j->key_separator, v.origin);
+        write_value(j, values[i].as.list->items[1], level + 1);
+    }
+    if (d->count) write_break(j, level, v.origin);
+    build_c(j->m, &j->out, "}", v.origin);
+}
+
+static void write_value(Json *j, Value v, int level) {
+    enter(j->m);
+    if (v.type == V_LIST || v.type == V_TUPLE)
+        write_list(j, v, level);
+    else if (v.type == V_DICT)
+        write_dict(j, v, level);
+    else
+        write_scalar(j, v);
+    leave(j->m);
+}
+
+Text to_json(Machine *m, Value v, bool ascii, Value indent, Value separators, bool sort_keys) {
+    Json j = {.m = m, .ascii = ascii, .sort_keys = sort_keys};
+    j.pretty = indent.type != V_NONE;
+    j.item_separator = text_c(m, j.pretty ? "," : ", ");
+    j.key_separator = text_c(m, ": ");
+    if (indent.type == V_STRING) {
+        j.indent = *indent.as.text;
+    } else if (j.pretty) {
+        Builder spaces = {0};
+        build_repeat(m, &spaces, text_c(m, " "), to_index(m, indent));
+        j.indent = built(&spaces);
+    }
+    if (separators.type != V_NONE) {
+        List pair = collect(m, separators);
+        if (pair.count != 2 || pair.items[0].type != V_STRING || pair.items[1].type != V_STRING) {
+            fail(m, "tojson: separators must be two strings");
+        }
+        j.item_separator = *pair.items[0].as.text, j.key_separator = *pair.items[1].as.text;
+    }
+    write_value(&j, v, 0);
+    return built(&j.out);
+}

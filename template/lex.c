@@ -1,0 +1,365 @@
+/* Template text to tokens: jinja2's lexer with trim_blocks and lstrip_blocks on, as
+ * transformers sets them. White space control is decided here and nowhere else:
+ *
+ *     {%- {{- {#-    drop all white space before           -%} -}} -#}    and after
+ *     {%  {#         drop the spaces between the start of the line and the tag
+ *     {%+            keep them
+ *     %}  #}         drop one newline after                 +%} +#}    keep it */
+#include "template/template.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Lexer {
+    Machine *m;
+    Text source;
+    size_t at;
+    size_t line_counted; /* m->line is the line of this byte */
+    bool line_start;     /* the last tag took the newline before `at` */
+    Token *tokens;
+    size_t count, capacity;
+} Lexer;
+
+static Token *add_token(Lexer *x, TokenKind kind, Text text) {
+    if (x->count == x->capacity) {
+        size_t capacity = x->capacity ? 2 * x->capacity : 256;
+        Token *tokens = NEW_ARRAY(x->m, capacity, Token);
+        if (x->count) memcpy(tokens, x->tokens, x->count * sizeof *tokens);
+        x->tokens = tokens, x->capacity = capacity;
+    }
+    for (; x->line_counted < x->at; x->line_counted++) {
+        x->m->line += x->source.bytes[x->line_counted] == '\n';
+    }
+    x->tokens[x->count] = (Token){.kind = kind, .line = x->m->line, .text = text};
+    return &x->tokens[x->count++];
+}
+
+static bool looking_at(const Lexer *x, size_t at, const char *s) {
+    size_t n = strlen(s);
+    return x->source.length - at >= n && memcmp(x->source.bytes + at, s, n) == 0;
+}
+
+static uint8_t byte_at(const Lexer *x, size_t at) {
+    return at < x->source.length ? x->source.bytes[at] : 0;
+}
+
+static size_t skip_space(const Lexer *x, size_t at) {
+    size_t size;
+    while (at < x->source.length && char_is_space(text_char(x->source, at, &size))) at += size;
+    return at;
+}
+
+/* If a tag ends at `at` ("%}" with its '-' or '+'), the byte after it and after the white space
+ * that it takes; otherwise 0. */
+static size_t tag_end(const Lexer *x, size_t at, const char *end) {
+    bool is_print = strcmp(end, "}}") == 0;
+    uint8_t sign = byte_at(x, at);
+    if (sign == '-' && looking_at(x, at + 1, end)) return skip_space(x, at + 3);
+    if (sign == '+' && !is_print && looking_at(x, at + 1, end)) return at + 3;
+    if (!looking_at(x, at, end)) return 0;
+    return at + 2 + (!is_print && byte_at(x, at + 2) == '\n');
+}
+
+/* If "{% WORD %}" stands at `at`: its end as raw begins (it takes no newline) or as endraw ends. */
+static size_t word_tag(const Lexer *x, size_t at, const char *word) {
+    at += 2;
+    if (byte_at(x, at) == '-' || byte_at(x, at) == '+') at++;
+    at = skip_space(x, at);
+    if (!looking_at(x, at, word)) return 0;
+    at = skip_space(x, at + strlen(word));
+    if (strcmp(word, "endraw") == 0) return tag_end(x, at, "%}");
+    if (looking_at(x, at, "-%}")) return skip_space(x, at + 3);
+    return looking_at(x, at, "%}") ? at + 2 : 0;
+}
+
+/* The text before a tag, without the white space that the tag takes from it. */
+static void lex_data(Lexer *x, size_t tag) {
+    Text data = text_cut(x->source, x->at, tag);
+    uint8_t sign = byte_at(x, tag + 2);
+    if (sign == '-') {
+        data = text_strip(x->m, data, STRIP_RIGHT);
+    } else if (sign != '+' && byte_at(x, tag + 1) != '{') {
+        size_t line = data.length;
+        while (line > 0 && data.bytes[line - 1] != '\n') line--;
+        bool blank = text_strip(x->m, text_cut(data, line, data.length), STRIP_LEFT).length == 0;
+        if ((line > 0 || x->line_start) && blank) data = text_cut(data, 0, line);
+    }
+    if (data.length) add_token(x, T_DATA, data)->value = value_text(x->m, data);
+}
+
+static void move_to(Lexer *x, size_t at) {
+    x->at = at;
+    x->line_start = at > 0 && x->source.bytes[at - 1] == '\n';
+}
+
+/* ---- inside {{ }} and {% %} ---- */
+
+static bool is_digit_of(uint8_t c, int base) {
+    int digit = c >= '0' && c <= '9'                 ? c - '0'
+                : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 87
+                                                     : 99;
+    return digit < base;
+}
+
+/* The end of digits that single underscores may part; `at` if there are none. */
+static size_t skip_digits(const Lexer *x, size_t at, int base, bool leading_underscore) {
+    size_t end = at;
+    for (;;) {
+        size_t next = end;
+        if (byte_at(x, next) == '_' && (end > at || leading_underscore)) next++;
+        if (!is_digit_of(byte_at(x, next), base)) return end;
+        end = next + 1;
+    }
+}
+
+/* The end of a float at `at`, or `at` if it is an integer. */
+static size_t float_end(const Lexer *x, size_t at) {
+    if (at > 0 && x->source.bytes[at - 1] == '.') return at;
+    size_t whole = skip_digits(x, at, 10, false), end = whole;
+    if (byte_at(x, whole) == '.') {
+        size_t fraction = skip_digits(x, whole + 1, 10, false);
+        if (fraction > whole + 1) end = fraction;
+    }
+    if ((byte_at(x, end) | 32) == 'e') {
+        size_t digits = end + 1;
+        if (byte_at(x, digits) == '+' || byte_at(x, digits) == '-') digits++;
+        size_t exponent = skip_digits(x, digits, 10, false);
+        if (exponent > digits) return exponent;
+    }
+    return end > whole ? end : at;
+}
+
+static size_t integer_end(const Lexer *x, size_t at, int *base) {
+    uint8_t letter = byte_at(x, at + 1) | 32;
+    *base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 10;
+    if (byte_at(x, at) == '0') {
+        if (*base != 10) {
+            size_t end = skip_digits(x, at + 2, *base, true);
+            if (end > at + 2) return end;
+            *base = 10;
+        }
+        return skip_digits(x, at, 1, false); /* no other decimal begins with 0 */
+    }
+    return skip_digits(x, at, 10, false);
+}
+
+static void lex_number(Lexer *x) {
+    int base = 0;
+    size_t end = float_end(x, x->at);
+    bool is_float = end > x->at;
+    if (!is_float) end = integer_end(x, x->at, &base);
+    char *digits = NEW_ARRAY(x->m, end - x->at + 1, char);
+    size_t n = 0;
+    for (size_t i = x->at; i < end; i++) {
+        if (x->source.bytes[i] != '_') digits[n++] = (char)x->source.bytes[i];
+    }
+    Token *token = add_token(x, T_CONST, text_cut(x->source, x->at, end));
+    if (is_float) {
+        token->value = value_float(strtod(digits, NULL));
+    } else {
+        errno = 0;
+        long long value = strtoll(digits + (base == 10 ? 0 : 2), NULL, base);
+        if (errno == ERANGE) fail(x->m, "the integer %s is too large", digits);
+        token->value = value_int(value);
+    }
+    x->at = end;
+}
+
+/* \xHH, \uHHHH, \UHHHHHHHH: `n` hexadecimal digits from `at`. */
+static uint32_t hex_escape(Lexer *x, Text t, size_t at, size_t n) {
+    uint32_t c = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t digit = at + i < t.length ? t.bytes[at + i] : 'z';
+        if (!is_digit_of(digit, 16)) fail(x->m, "truncated \\ escape in a string");
+        c = c << 4 | (uint32_t)(digit <= '9' ? digit - '0' : (digit | 32) - 'a' + 10);
+    }
+    if (c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) {
+        fail(x->m, "a string escapes U+%04X, which is no character", c);
+    }
+    return c;
+}
+
+static Text unescape(Lexer *x, Text t) {
+    static const char simple[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";
+    Builder b = {0};
+    for (size_t i = 0; i < t.length;) {
+        const uint8_t *slash = memchr(t.bytes + i, '\\', t.length - i);
+        size_t plain = slash ? (size_t)(slash - t.bytes) : t.length;
+        build(x->m, &b, text_cut(t, i, plain));
+        if (!slash) break;
+        uint8_t c = t.bytes[plain + 1]; /* the string's pattern promises that there is one */
+        i = plain + 2;
+        const char *found = NULL;
+        for (const char *s = simple; *s; s += 2) {
+            if ((uint8_t)*s == c) found = s + 1;
+        }
+        if (found) {
+            build_bytes(x->m, &b, found, 1, FROM_TEMPLATE);
+        } else if (c == '\n') {
+            continue; /* a line that continues */
+        } else if (c >= '0' && c <= '7') {
+            uint32_t value = c - '0';
+            for (int n = 1; n < 3 && i < t.length && is_digit_of(t.bytes[i], 8); n++) {
+                value = value * 8 + (t.bytes[i++] - '0');
+            }
+            build_char(x->m, &b, value, FROM_TEMPLATE);
+        } else if (c == 'x' || c == 'u' || c == 'U') {
+            size_t n = c == 'x' ? 2 : c == 'u' ? 4 : 8;
+            build_char(x->m, &b, hex_escape(x, t, i, n), FROM_TEMPLATE);
+            i += n;
+        } else if (c == 'N') {
+            fail(x->m, "\\N escapes are not supported");
+        } else {
+            i = plain + 1; /* an unknown escape stays as it is, backslash and all */
+            build_c(x->m, &b, "\\", FROM_TEMPLATE);
+        }
+    }
+    return built(&b);
+}
+
+static void lex_string(Lexer *x) {
+    uint8_t quote = x->source.bytes[x->at];
+    size_t end = x->at + 1;
+    while (end < x->source.length && x->source.bytes[end] != quote) {
+        end += 1 + (x->source.bytes[end] == '\\');
+    }
+    if (end >= x->source.length) fail(x->m, "unexpected char %c", quote);
+    Text inside = text_cut(x->source, x->at + 1, end);
+    Token *token = add_token(x, T_CONST, inside);
+    token->value = value_text(x->m, unescape(x, inside));
+    x->at = end + 1;
+}
+
+static bool lex_name(Lexer *x) {
+    size_t end = x->at, size;
+    while (end < x->source.length && char_is_word(text_char(x->source, end, &size))) end += size;
+    if (end == x->at) return false;
+    Text name = text_cut(x->source, x->at, end);
+    if (!char_is_alpha(text_char(name, 0, &size)) && name.bytes[0] != '_') return false;
+    add_token(x, T_NAME, name);
+    x->at = end;
+    return true;
+}
+
+/* `open` is the stack of brackets to be closed. Returns its new height. */
+static size_t lex_operator(Lexer *x, char *open, size_t n_open) {
+    static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
+                                            "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                            ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
+        if (!looking_at(x, x->at, operators[i])) continue;
+        size_t length = strlen(operators[i]);
+        char c = operators[i][0];
+        if (strchr("([{", c)) {
+            if (n_open == MAX_PARSE_DEPTH) fail(x->m, "the template is nested too deeply");
+            open[n_open++] = c == '(' ? ')' : c == '[' ? ']' : '}';
+        } else if (strchr(")]}", c) && (n_open == 0 || open[--n_open] != c)) {
+            fail(x->m, "unexpected '%c'", c);
+        }
+        add_token(x, T_OPERATOR, text_cut(x->source, x->at, x->at + length));
+        x->at += length;
+        return n_open;
+    }
+    fail(x->m, "unexpected char at byte %zu", x->at);
+}
+
+static void lex_tag(Lexer *x, TokenKind end_kind, const char *end) {
+    char open[MAX_PARSE_DEPTH];
+    size_t n_open = 0;
+    while (x->at < x->source.length) {
+        size_t after = n_open == 0 ? tag_end(x, x->at, end) : 0;
+        if (after) {
+            add_token(x, end_kind, text_c(x->m, end));
+            move_to(x, after);
+            return;
+        }
+        uint8_t c = x->source.bytes[x->at];
+        size_t space = skip_space(x, x->at);
+        if (space > x->at)
+            x->at = space;
+        else if (c >= '0' && c <= '9')
+            lex_number(x);
+        else if (c == '"' || c == '\'')
+            lex_string(x);
+        else if (!lex_name(x))
+            n_open = lex_operator(x, open, n_open);
+    }
+}
+
+/* ---- outside ---- */
+
+static void lex_comment(Lexer *x, size_t tag) {
+    lex_data(x, tag);
+    size_t at = tag + 2, end = 0;
+    if (byte_at(x, at) == '-' || byte_at(x, at) == '+') at++;
+    while (at < x->source.length && !(end = tag_end(x, at, "#}"))) at++;
+    if (at >= x->source.length) fail(x->m, "Missing end of comment tag");
+    move_to(x, end);
+}
+
+static void lex_raw(Lexer *x, size_t tag, size_t after) {
+    lex_data(x, tag);
+    move_to(x, after);
+    size_t end = 0;
+    for (tag = after; tag < x->source.length; tag++) {
+        if (looking_at(x, tag, "{%") && (end = word_tag(x, tag, "endraw"))) break;
+    }
+    if (!end) fail(x->m, "Missing end of raw directive");
+    lex_data(x, tag);
+    move_to(x, end);
+}
+
+/* The first byte at or after `at` that begins a tag. */
+static size_t find_tag(const Lexer *x, size_t at) {
+    for (; at + 1 < x->source.length; at++) {
+        uint8_t next = x->source.bytes[at + 1];
+        if (x->source.bytes[at] == '{' && (next == '{' || next == '%' || next == '#')) return at;
+    }
+    return x->source.length;
+}
+
+static void lex_template(Lexer *x) {
+    while (x->at < x->source.length) {
+        size_t tag = find_tag(x, x->at), raw = 0;
+        if (tag == x->source.length) {
+            Text rest = text_cut(x->source, x->at, tag);
+            add_token(x, T_DATA, rest)->value = value_text(x->m, rest);
+            x->at = tag;
+        } else if (x->source.bytes[tag + 1] == '#') {
+            lex_comment(x, tag);
+        } else if (x->source.bytes[tag + 1] == '%' && (raw = word_tag(x, tag, "raw"))) {
+            lex_raw(x, tag, raw);
+        } else {
+            bool is_print = x->source.bytes[tag + 1] == '{';
+            lex_data(x, tag);
+            x->at = tag;
+            add_token(x, is_print ? T_PRINT_BEGIN : T_BLOCK_BEGIN,
+                      text_cut(x->source, tag, tag + 2));
+            x->at += 2;
+            if (byte_at(x, x->at) == '-' || byte_at(x, x->at) == '+') x->at++;
+            lex_tag(x, is_print ? T_PRINT_END : T_BLOCK_END, is_print ? "}}" : "%}");
+        }
+    }
+}
+
+/* Newlines become \n, and one at the very end is dropped. */
+static Text normalize_newlines(Machine *m, Text t) {
+    Builder b = {0};
+    for (size_t i = 0; i < t.length; i++) {
+        bool is_return = t.bytes[i] == '\r';
+        build_bytes(m, &b, is_return ? (const uint8_t *)"\n" : t.bytes + i, 1, FROM_TEMPLATE);
+        if (is_return && i + 1 < t.length && t.bytes[i + 1] == '\n') i++;
+    }
+    if (b.length && b.bytes[b.length - 1] == '\n') b.length--;
+    return built(&b);
+}
+
+Token *lex(Machine *m, Text source, size_t *count) {
+    m->line = 1;
+    Lexer x = {.m = m, .source = normalize_newlines(m, source), .line_start = true};
+    lex_template(&x);
+    add_token(&x, T_END, text_c(m, "end of template"));
+    *count = x.count;
+    return x.tokens;
+}

@@ -1,0 +1,106 @@
+/* Memory and limits. A template comes from a stranger's file: everything that it can make grow
+ * is taken from a budget, and running out of one is an ordinary error. */
+#include "template/template.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Chunk {
+    struct Chunk *next;
+    max_align_t data[];
+} Chunk;
+
+enum { CHUNK_SIZE = 256 << 10, BYTES_PER_STEP = 64, SLOW_BYTES_PER_STEP = 4 };
+
+void machine_free(Machine *m) {
+    for (Chunk *chunk = m->chunks, *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+    m->chunks = NULL;
+}
+
+static void add_chunk(Machine *m, size_t size) {
+    if (size > m->memory_left) fail(m, "the template needs too much memory");
+    Chunk *chunk = calloc(1, sizeof *chunk + size);
+    if (!chunk) fail(m, "out of memory");
+    m->memory_left -= size;
+    chunk->next = m->chunks;
+    m->chunks = chunk;
+    m->at = (uint8_t *)chunk->data;
+    m->end = m->at + size;
+}
+
+void *allocate(Machine *m, size_t size) {
+    if (size > m->memory_left) fail(m, "the template needs too much memory");
+    size = round_up(size, sizeof(max_align_t));
+    spend(m, size);
+    if (size > CHUNK_SIZE / 4) { /* a chunk of its own; the current one stays in use */
+        uint8_t *at = m->at, *end = m->end;
+        add_chunk(m, size);
+        void *result = m->at;
+        m->at = at, m->end = end;
+        return result;
+    }
+    if ((size_t)(m->end - m->at) < size) add_chunk(m, CHUNK_SIZE);
+    void *result = m->at;
+    m->at += size;
+    return result;
+}
+
+void *allocate_array(Machine *m, size_t count, size_t size) {
+    size_t bytes;
+    if (!size_mul(count, size, &bytes)) fail(m, "the template needs too much memory");
+    return allocate(m, bytes);
+}
+
+void spend(Machine *m, size_t bytes) {
+    size_t steps = 1 + bytes / BYTES_PER_STEP;
+    if (m->steps_left < steps) {
+        m->steps_left = 0;
+        fail(m, "the template takes too long");
+    }
+    m->steps_left -= steps;
+}
+
+void spend_slow(Machine *m, size_t bytes) {
+    spend(m, bytes * (BYTES_PER_STEP / SLOW_BYTES_PER_STEP));
+}
+
+void enter(Machine *m) {
+    spend(m, 0);
+    if (++m->depth > MAX_DEPTH) fail(m, "the template is nested too deeply");
+}
+
+_Noreturn void fail(Machine *m, const char *format, ...) {
+    char text[sizeof m->error->text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    error_set(m->error, "chat template, line %d: %s", m->line, text);
+    longjmp(m->failed, 1);
+}
+
+_Noreturn void fail_verbatim(Machine *m, Text message) {
+    size_t length = message.length < sizeof m->error->text ? message.length : sizeof m->error->text;
+    error_set(m->error, "%.*s", (int)length, (const char *)message.bytes);
+    longjmp(m->failed, 1);
+}
+
+/* What jinja2's UndefinedError says. */
+_Noreturn void fail_undefined(Machine *m, Value v) {
+    const Undefined *u = v.as.undefined;
+    if (u->hint) fail(m, "%s", u->hint);
+    Text name = repr_text(m, u->name, false);
+    int length = name.length < 200 ? (int)name.length : 200;
+    if (u->object.type == V_MISSING) fail(m, "%.*s is undefined", length, (char *)name.bytes);
+    const char *type = type_name(u->object);
+    const char *suffix = u->object.type == V_NONE ? "" : " object";
+    if (u->name.type == V_STRING) {
+        fail(m, "'%s%s' has no attribute %.*s", type, suffix, length, (char *)name.bytes);
+    }
+    fail(m, "%s%s has no element %.*s", type, suffix, length, (char *)name.bytes);
+}

@@ -1,0 +1,662 @@
+/* Methods of strings, lists, dicts and of Jinja's own objects. */
+#include "template/template.h"
+
+#include <string.h>
+
+#define METHOD(name) static Value name(Machine *m, Value self, const Value *a, const Args *args)
+#define UNUSED (void)m, (void)self, (void)a, (void)args
+
+static const Value none = {.type = V_NONE, .origin = FROM_TEMPLATE};
+
+static bool given(Value v) {
+    return v.type != V_MISSING && v.type != V_NONE;
+}
+
+static Text text_of(Machine *m, Value v) {
+    if (v.type == V_UNDEFINED) fail_undefined(m, v);
+    if (v.type != V_STRING) fail(m, "expected a string, not '%s'", type_name(v));
+    return *v.as.text;
+}
+
+/* ---- cutting and joining ---- */
+
+static Value strip(Machine *m, Value self, Value chars, int sides) {
+    Text t = *self.as.text;
+    return value_like(m, self,
+                      given(chars) ? text_strip_chars(m, t, text_of(m, chars), sides)
+                                   : text_strip(m, t, sides));
+}
+METHOD(str_strip) {
+    UNUSED;
+    return strip(m, self, a[0], STRIP_LEFT | STRIP_RIGHT);
+}
+METHOD(str_lstrip) {
+    UNUSED;
+    return strip(m, self, a[0], STRIP_LEFT);
+}
+METHOD(str_rstrip) {
+    UNUSED;
+    return strip(m, self, a[0], STRIP_RIGHT);
+}
+
+typedef struct Pieces {
+    Machine *m;
+    Value self;
+    List list;
+    size_t capacity;
+} Pieces;
+
+static void add_piece(Pieces *p, size_t from, size_t to) {
+    if (p->list.count == p->capacity) {
+        p->capacity = p->capacity ? 2 * p->capacity : 8;
+        Value *items = NEW_ARRAY(p->m, p->capacity, Value);
+        if (p->list.count) memcpy(items, p->list.items, p->list.count * sizeof *items);
+        p->list.items = items;
+    }
+    p->list.items[p->list.count++] =
+        value_like(p->m, p->self, text_cut(*p->self.as.text, from, to));
+}
+
+/* Words between white space; after `limit` cuts the rest is one piece. */
+static void split_words(Pieces *p, int64_t limit) {
+    Text t = *p->self.as.text;
+    size_t at = 0, size;
+    spend_slow(p->m, t.length);
+    for (;;) {
+        while (at < t.length && char_is_space(text_char(t, at, &size))) at += size;
+        if (at == t.length) return;
+        size_t start = at;
+        if (limit == 0) {
+            add_piece(p, start, t.length);
+            return;
+        }
+        while (at < t.length && !char_is_space(text_char(t, at, &size))) at += size;
+        add_piece(p, start, at);
+        if (limit > 0) limit--;
+    }
+}
+
+static void rsplit_words(Pieces *p, int64_t limit) {
+    Text t = *p->self.as.text;
+    size_t size, to = t.length;
+    spend_slow(p->m, t.length);
+    for (;;) {
+        to = text_strip(p->m, text_cut(t, 0, to), STRIP_RIGHT).length;
+        if (to == 0) return;
+        size_t from = to;
+        if (limit == 0) {
+            add_piece(p, 0, to);
+            return;
+        }
+        while (from > 0) { /* back by one character */
+            size_t before = from - 1;
+            while ((t.bytes[before] & 0xC0) == 0x80) before--;
+            if (char_is_space(text_char(t, before, &size))) break;
+            from = before;
+        }
+        add_piece(p, from, to);
+        to = from;
+        if (limit > 0) limit--;
+    }
+}
+
+static void split_at(Pieces *p, Text separator, int64_t limit) {
+    Text t = *p->self.as.text;
+    size_t from = 0, at;
+    while (limit != 0 && (at = text_find(p->m, t, separator, from)) != SIZE_MAX) {
+        add_piece(p, from, at);
+        from = at + separator.length;
+        if (limit > 0) limit--;
+    }
+    add_piece(p, from, t.length);
+}
+
+static void rsplit_at(Pieces *p, Text separator, int64_t limit) {
+    Text t = *p->self.as.text;
+    size_t to = t.length, at;
+    while (limit != 0 && (at = text_find_last(p->m, text_cut(t, 0, to), separator)) != SIZE_MAX) {
+        add_piece(p, at + separator.length, to);
+        to = at;
+        if (limit > 0) limit--;
+    }
+    add_piece(p, 0, to);
+}
+
+static Value split(Machine *m, Value self, const Value *a, bool from_right) {
+    Pieces p = {.m = m, .self = self};
+    int64_t limit = a[1].type == V_MISSING ? -1 : to_index(m, a[1]);
+    if (given(a[0])) {
+        Text separator = text_of(m, a[0]);
+        if (separator.length == 0) fail(m, "empty separator");
+        (from_right ? rsplit_at : split_at)(&p, separator, limit);
+    } else {
+        (from_right ? rsplit_words : split_words)(&p, limit);
+    }
+    for (size_t i = 0, k = p.list.count; from_right && i + 1 < k--; i++) { /* found last to first */
+        Value swap = p.list.items[i];
+        p.list.items[i] = p.list.items[k], p.list.items[k] = swap;
+    }
+    return value_list(m, V_LIST, p.list.items, p.list.count);
+}
+METHOD(str_split) {
+    UNUSED;
+    return split(m, self, a, false);
+}
+METHOD(str_rsplit) {
+    UNUSED;
+    return split(m, self, a, true);
+}
+
+METHOD(str_splitlines) {
+    UNUSED;
+    Pieces p = {.m = m, .self = self};
+    Text t = *self.as.text;
+    bool keep = a[0].type != V_MISSING && truth(m, a[0]);
+    size_t start = 0;
+    spend_slow(m, t.length);
+    for (size_t at = 0, size; at < t.length; at += size) {
+        if (!char_ends_line(text_char(t, at, &size))) continue;
+        if (t.bytes[at] == '\r' && at + 1 < t.length && t.bytes[at + 1] == '\n') size = 2;
+        add_piece(&p, start, keep ? at + size : at);
+        start = at + size;
+    }
+    if (start < t.length) add_piece(&p, start, t.length);
+    return value_list(m, V_LIST, p.list.items, p.list.count);
+}
+
+static Value partition(Machine *m, Value self, Value separator, bool last) {
+    Text t = *self.as.text, s = text_of(m, separator);
+    if (s.length == 0) fail(m, "empty separator");
+    size_t at = last ? text_find_last(m, t, s) : text_find(m, t, s, 0);
+    bool found = at != SIZE_MAX;
+    size_t end = found ? at + s.length : last ? 0 : t.length;
+    if (!found) at = end;
+    Value *items = NEW_ARRAY(m, 3, Value);
+    items[0] = value_like(m, self, text_cut(t, 0, at));
+    items[1] = value_like(m, self, found ? s : (Text){0});
+    items[2] = value_like(m, self, text_cut(t, end, t.length));
+    return value_list(m, V_TUPLE, items, 3);
+}
+METHOD(str_partition) {
+    UNUSED;
+    return partition(m, self, a[0], false);
+}
+METHOD(str_rpartition) {
+    UNUSED;
+    return partition(m, self, a[0], true);
+}
+
+METHOD(str_join) {
+    UNUSED;
+    Builder b = {0};
+    Value item;
+    Iter *it = iterate(m, a[0]);
+    for (bool first = true; next_item(m, it, &item); first = false) {
+        if (!first) build(m, &b, *self.as.text);
+        bool escape = self.markup && !(item.type == V_STRING && item.markup);
+        build(m, &b, escape ? text_escape(m, to_text(m, item)) : text_of(m, item));
+    }
+    return value_like(m, self, built(&b));
+}
+
+METHOD(str_replace) {
+    UNUSED;
+    Text new = text_of(m, a[1]);
+    if (self.markup && !a[1].markup) new = text_escape(m, new);
+    int64_t count = a[2].type == V_MISSING ? -1 : to_index(m, a[2]);
+    return value_like(m, self, text_replace(m, *self.as.text, text_of(m, a[0]), new, count));
+}
+
+METHOD(str_removeprefix) {
+    UNUSED;
+    Text t = *self.as.text, prefix = text_of(m, a[0]);
+    return value_like(m, self, text_starts(t, prefix) ? text_cut(t, prefix.length, t.length) : t);
+}
+METHOD(str_removesuffix) {
+    UNUSED;
+    Text t = *self.as.text, suffix = text_of(m, a[0]);
+    bool found = suffix.length && text_ends(t, suffix);
+    return value_like(m, self, found ? text_cut(t, 0, t.length - suffix.length) : t);
+}
+
+/* ---- searching ---- */
+
+/* The part of the string between the character indexes `start` and `end`, as byte offsets.
+ * Returns false if start lies past the end of the string: then not even "" is found. */
+static bool part_of(Machine *m, Text t, Value start, Value end, size_t *from, size_t *to) {
+    int64_t count = given(start) || given(end) ? (int64_t)text_count(m, t) : 0;
+    int64_t first = given(start) ? to_index(m, start) : 0;
+    int64_t last = given(end) ? to_index(m, end) : count;
+    if (first < 0) first = first + count < 0 ? 0 : first + count;
+    if (last < 0) last = last + count < 0 ? 0 : last + count;
+    if (last > count) last = count;
+    *from = text_offset(m, t, (size_t)first);
+    *to = given(end) ? text_offset(m, t, (size_t)last) : t.length;
+    return first <= (given(start) || given(end) ? last : first) && *from <= *to;
+}
+
+static Value find(Machine *m, Value self, const Value *a, bool last, bool must) {
+    Text t = *self.as.text, needle = text_of(m, a[0]);
+    size_t from, to, at = SIZE_MAX;
+    if (part_of(m, t, a[1], a[2], &from, &to)) {
+        Text part = text_cut(t, from, to);
+        at = last ? text_find_last(m, part, needle) : text_find(m, part, needle, 0);
+    }
+    if (at == SIZE_MAX && must) fail(m, "substring not found");
+    return value_int(at == SIZE_MAX ? -1 : (int64_t)text_count(m, text_cut(t, 0, from + at)));
+}
+METHOD(str_find) {
+    UNUSED;
+    return find(m, self, a, false, false);
+}
+METHOD(str_rfind) {
+    UNUSED;
+    return find(m, self, a, true, false);
+}
+METHOD(str_index) {
+    UNUSED;
+    return find(m, self, a, false, true);
+}
+METHOD(str_rindex) {
+    UNUSED;
+    return find(m, self, a, true, true);
+}
+
+METHOD(str_count) {
+    UNUSED;
+    Text needle = text_of(m, a[0]);
+    size_t from, to;
+    int64_t count = 0;
+    if (!part_of(m, *self.as.text, a[1], a[2], &from, &to)) return value_int(0);
+    Text t = text_cut(*self.as.text, from, to);
+    if (needle.length == 0) return value_int((int64_t)text_count(m, t) + 1);
+    for (size_t at = 0; (at = text_find(m, t, needle, at)) != SIZE_MAX; at += needle.length)
+        count++;
+    return value_int(count);
+}
+
+/* One string, or a tuple of which any will do. */
+static Value has_affix(Machine *m, Value self, const Value *a, bool (*matches)(Text, Text)) {
+    size_t from, to;
+    List options = {(Value[]){a[0]}, 1};
+    if (a[0].type == V_TUPLE) options = *a[0].as.list;
+    bool inside = part_of(m, *self.as.text, a[1], a[2], &from, &to), found = false;
+    for (size_t i = 0; i < options.count && !found; i++) {
+        Text affix = text_of(m, options.items[i]);
+        spend(m, affix.length);
+        found = inside && matches(text_cut(*self.as.text, from, to), affix);
+    }
+    return value_bool(found);
+}
+METHOD(str_startswith) {
+    UNUSED;
+    return has_affix(m, self, a, text_starts);
+}
+METHOD(str_endswith) {
+    UNUSED;
+    return has_affix(m, self, a, text_ends);
+}
+
+/* ---- case and kinds of characters ---- */
+
+METHOD(str_upper) {
+    UNUSED;
+    return value_like(m, self, text_case(m, *self.as.text, CASE_UPPER));
+}
+METHOD(str_lower) {
+    UNUSED;
+    return value_like(m, self, text_case(m, *self.as.text, CASE_LOWER));
+}
+METHOD(str_casefold) {
+    UNUSED;
+    return value_like(m, self, text_case(m, *self.as.text, CASE_FOLD));
+}
+METHOD(str_capitalize) {
+    UNUSED;
+    return value_like(m, self, text_capitalize(m, *self.as.text));
+}
+METHOD(str_title) {
+    UNUSED;
+    return value_like(m, self, text_title(m, *self.as.text));
+}
+
+METHOD(str_swapcase) {
+    UNUSED;
+    Text t = *self.as.text;
+    Builder b = {0};
+    for (size_t at = 0, size; at < t.length; at += size) {
+        bool upper = char_is_upper(text_char(t, at, &size));
+        build(m, &b, text_case(m, text_cut(t, at, at + size), upper ? CASE_LOWER : CASE_UPPER));
+    }
+    return value_like(m, self, built(&b));
+}
+
+static bool is_alnum(uint32_t c) {
+    return char_is_alpha(c) || char_is_numeric(c);
+}
+static bool is_decimal(uint32_t c) {
+    return char_is_digit(c) && c != 0xB2 && c != 0xB3 && c != 0xB9 && (c < 0x2070 || c > 0x2089);
+}
+static bool is_ascii(uint32_t c) {
+    return c < 0x80;
+}
+
+static Value all_are(Machine *m, Value self, bool (*kind)(uint32_t), bool if_empty) {
+    Text t = *self.as.text;
+    spend_slow(m, t.length);
+    for (size_t at = 0, size; at < t.length; at += size) {
+        if (!kind(text_char(t, at, &size))) return value_bool(false);
+    }
+    return value_bool(t.length > 0 || if_empty);
+}
+METHOD(str_isalpha) {
+    UNUSED;
+    return all_are(m, self, char_is_alpha, false);
+}
+METHOD(str_isalnum) {
+    UNUSED;
+    return all_are(m, self, is_alnum, false);
+}
+METHOD(str_isdigit) {
+    UNUSED;
+    return all_are(m, self, char_is_digit, false);
+}
+METHOD(str_isdecimal) {
+    UNUSED;
+    return all_are(m, self, is_decimal, false);
+}
+METHOD(str_isnumeric) {
+    UNUSED;
+    return all_are(m, self, char_is_numeric, false);
+}
+METHOD(str_isspace) {
+    UNUSED;
+    return all_are(m, self, char_is_space, false);
+}
+METHOD(str_isascii) {
+    UNUSED;
+    return all_are(m, self, is_ascii, true);
+}
+METHOD(str_isprintable) {
+    UNUSED;
+    return all_are(m, self, char_is_printable, true);
+}
+
+static Value run_test(Machine *m, Value self, const char *name) {
+    return call_builtin(m, find_test(text_c(m, name)), self, &(Args){0});
+}
+METHOD(str_islower) {
+    UNUSED;
+    return run_test(m, self, "lower");
+}
+METHOD(str_isupper) {
+    UNUSED;
+    return run_test(m, self, "upper");
+}
+
+/* ---- padding and formatting ---- */
+
+static Value pad(Machine *m, Value self, const Value *a, char side) {
+    Text t = *self.as.text, fill = given(a[1]) ? text_of(m, a[1]) : text_c(m, " ");
+    int64_t width = to_index(m, a[0]), missing = width - (int64_t)text_count(m, t);
+    if (text_count(m, fill) != 1) fail(m, "The fill character must be exactly one character long");
+    if (missing < 0) missing = 0;
+    int64_t left = side == 'l' ? 0 : side == 'r' ? missing : missing / 2 + (missing & width & 1);
+    Builder b = {0};
+    build_repeat(m, &b, fill, left);
+    build(m, &b, t);
+    build_repeat(m, &b, fill, missing - left);
+    return value_like(m, self, built(&b));
+}
+METHOD(str_ljust) {
+    UNUSED;
+    return pad(m, self, a, 'l');
+}
+METHOD(str_rjust) {
+    UNUSED;
+    return pad(m, self, a, 'r');
+}
+METHOD(str_center) {
+    UNUSED;
+    return pad(m, self, a, 'c');
+}
+
+METHOD(str_zfill) {
+    UNUSED;
+    Text t = *self.as.text;
+    size_t sign = t.length && (t.bytes[0] == '-' || t.bytes[0] == '+');
+    Builder b = {0};
+    build(m, &b, text_cut(t, 0, sign));
+    build_repeat(m, &b, text_c(m, "0"), to_index(m, a[0]) - (int64_t)text_count(m, t));
+    build(m, &b, text_cut(t, sign, t.length));
+    return value_like(m, self, built(&b));
+}
+
+METHOD(str_expandtabs) {
+    UNUSED;
+    Text t = *self.as.text;
+    int64_t tab = a[0].type == V_MISSING ? 8 : to_index(m, a[0]), column = 0;
+    Builder b = {0};
+    for (size_t at = 0, size; at < t.length; at += size) {
+        uint32_t c = text_char(t, at, &size);
+        if (c == '\t') {
+            int64_t spaces = tab > 0 ? tab - column % tab : 0;
+            build_repeat(m, &b, text_c(m, " "), spaces);
+            column += spaces;
+        } else {
+            build(m, &b, text_cut(t, at, at + size));
+            column = c == '\n' || c == '\r' ? 0 : column + 1;
+        }
+    }
+    return value_like(m, self, built(&b));
+}
+
+METHOD(str_format) {
+    UNUSED;
+    return value_like(m, self, format_braces(m, self, args));
+}
+
+METHOD(str_format_map) {
+    UNUSED;
+    if (a[0].type != V_DICT) fail(m, "format_map() needs a mapping");
+    const Dict *d = a[0].as.dict;
+    Args named = {.n_keywords = d->count};
+    named.keywords = NEW_ARRAY(m, d->count, Text);
+    named.keyword_values = NEW_ARRAY(m, d->count, Value);
+    for (size_t i = 0; i < d->count; i++) {
+        if (d->entries[i].key.type == V_STRING) named.keywords[i] = *d->entries[i].key.as.text;
+        named.keyword_values[i] = d->entries[i].value;
+    }
+    return value_like(m, self, format_braces(m, self, &named));
+}
+
+/* ---- lists, tuples, ranges ---- */
+
+METHOD(list_count) {
+    UNUSED;
+    int64_t count = 0;
+    Value item;
+    for (Iter *it = iterate(m, self); next_item(m, it, &item);) count += equal(m, item, a[0]);
+    return value_int(count);
+}
+
+METHOD(list_index) {
+    UNUSED;
+    int64_t index = 0, size = length(m, self);
+    int64_t start = given(a[1]) ? to_index(m, a[1]) : 0,
+            end = given(a[2]) ? to_index(m, a[2]) : size;
+    Value item;
+    if (start < 0) start += size;
+    if (end < 0) end += size;
+    for (Iter *it = iterate(m, self); next_item(m, it, &item); index++) {
+        if (index >= start && index < end && equal(m, item, a[0])) return value_int(index);
+    }
+    fail(m, "the item is not in the list");
+}
+
+METHOD(copy) {
+    UNUSED;
+    return self;
+} /* nothing can change it */
+
+/* ---- dicts ---- */
+
+METHOD(dict_get) {
+    UNUSED;
+    Value *found = dict_find(m, self.as.dict, a[0]);
+    return found ? *found : a[1].type == V_MISSING ? none : a[1];
+}
+
+static Value view(Machine *m, Value self, int kind) {
+    View *v = NEW(m, View);
+    v->dict = self;
+    v->kind = kind;
+    return (Value){.type = V_VIEW, .origin = self.origin, .as.view = v};
+}
+METHOD(dict_keys) {
+    UNUSED;
+    return view(m, self, VIEW_KEYS);
+}
+METHOD(dict_values) {
+    UNUSED;
+    return view(m, self, VIEW_VALUES);
+}
+METHOD(dict_items) {
+    UNUSED;
+    return view(m, self, VIEW_ITEMS);
+}
+
+/* ---- Jinja's own objects ---- */
+
+METHOD(loop_cycle) {
+    UNUSED;
+    if (args->count == 0) fail(m, "no items for cycling given");
+    return args->values[(size_t)self.as.loop->index0 % args->count];
+}
+
+METHOD(loop_changed) {
+    UNUSED;
+    Value now = value_list(m, V_TUPLE, args->values, args->count);
+    bool changed = !equal(m, self.as.loop->last_changed, now);
+    self.as.loop->last_changed = now;
+    return value_bool(changed);
+}
+
+METHOD(cycler_next) {
+    UNUSED;
+    Cycler *c = self.as.cycler;
+    Value v = c->items->items[c->at];
+    c->at = (c->at + 1) % c->items->count;
+    return v;
+}
+
+METHOD(cycler_reset) {
+    UNUSED;
+    self.as.cycler->at = 0;
+    return none;
+}
+
+METHOD(float_is_integer) {
+    UNUSED;
+    double f = self.as.real;
+    return value_bool(f - f == 0 && (f >= 9e15 || f <= -9e15 || f == (double)(int64_t)f));
+}
+
+static const Builtin str_methods[] = {
+    {"capitalize", str_capitalize, "", 0},
+    {"casefold", str_casefold, "", 0},
+    {"center", str_center, "/,/", 1},
+    {"count", str_count, "/,/,/", 1},
+    {"endswith", str_endswith, "/,/,/", 1},
+    {"expandtabs", str_expandtabs, "tabsize", 0},
+    {"find", str_find, "/,/,/", 1},
+    {"format", str_format, NULL, 0},
+    {"format_map", str_format_map, "/", 1},
+    {"index", str_index, "/,/,/", 1},
+    {"isalnum", str_isalnum, "", 0},
+    {"isalpha", str_isalpha, "", 0},
+    {"isascii", str_isascii, "", 0},
+    {"isdecimal", str_isdecimal, "", 0},
+    {"isdigit", str_isdigit, "", 0},
+    {"islower", str_islower, "", 0},
+    {"isnumeric", str_isnumeric, "", 0},
+    {"isprintable", str_isprintable, "", 0},
+    {"isspace", str_isspace, "", 0},
+    {"isupper", str_isupper, "", 0},
+    {"join", str_join, "/", 1},
+    {"ljust", str_ljust, "/,/", 1},
+    {"lower", str_lower, "", 0},
+    {"lstrip", str_lstrip, "/", 0},
+    {"partition", str_partition, "/", 1},
+    {"removeprefix", str_removeprefix, "/", 1},
+    {"removesuffix", str_removesuffix, "/", 1},
+    {"replace", str_replace, "/,/,/", 2},
+    {"rfind", str_rfind, "/,/,/", 1},
+    {"rindex", str_rindex, "/,/,/", 1},
+    {"rjust", str_rjust, "/,/", 1},
+    {"rpartition", str_rpartition, "/", 1},
+    {"rsplit", str_rsplit, "sep,maxsplit", 0},
+    {"rstrip", str_rstrip, "/", 0},
+    {"split", str_split, "sep,maxsplit", 0},
+    {"splitlines", str_splitlines, "keepends", 0},
+    {"startswith", str_startswith, "/,/,/", 1},
+    {"strip", str_strip, "/", 0},
+    {"swapcase", str_swapcase, "", 0},
+    {"title", str_title, "", 0},
+    {"upper", str_upper, "", 0},
+    {"zfill", str_zfill, "/", 1},
+    {0},
+};
+static const Builtin list_methods[] = {
+    {"copy", copy, "", 0}, {"count", list_count, "/", 1}, {"index", list_index, "/,/,/", 1}, {0}};
+static const Builtin tuple_methods[] = {
+    {"count", list_count, "/", 1}, {"index", list_index, "/,/,/", 1}, {0}};
+static const Builtin dict_methods[] = {{"copy", copy, "", 0},          {"get", dict_get, "/,/", 1},
+                                       {"items", dict_items, "", 0},   {"keys", dict_keys, "", 0},
+                                       {"values", dict_values, "", 0}, {0}};
+static const Builtin loop_methods[] = {
+    {"cycle", loop_cycle, NULL, 0}, {"changed", loop_changed, NULL, 0}, {0}};
+static const Builtin cycler_methods[] = {
+    {"next", cycler_next, "", 0}, {"reset", cycler_reset, "", 0}, {0}};
+static const Builtin float_methods[] = {{"is_integer", float_is_integer, "", 0}, {0}};
+
+/* What would change a list or a dict exists, but the sandbox does not let it be called. */
+static const char *const unsafe_list[] = {"append", "clear",  "pop",    "reverse", "insert",
+                                          "sort",   "extend", "remove", NULL};
+static const char *const unsafe_dict[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
+
+const Builtin *find_method(Value object, Text name, bool *unsafe) {
+    const Builtin *methods = NULL;
+    const char *const *forbidden = NULL;
+    switch (object.type) {
+    case V_STRING:
+        methods = str_methods;
+        break;
+    case V_LIST:
+        methods = list_methods, forbidden = unsafe_list;
+        break;
+    case V_TUPLE:
+    case V_RANGE:
+        methods = tuple_methods;
+        break;
+    case V_DICT:
+        methods = dict_methods, forbidden = unsafe_dict;
+        break;
+    case V_LOOP:
+        methods = loop_methods;
+        break;
+    case V_CYCLER:
+        methods = cycler_methods;
+        break;
+    case V_FLOAT:
+        methods = float_methods;
+        break;
+    default:
+        break;
+    }
+    for (; forbidden && *forbidden; forbidden++) *unsafe = *unsafe || text_is(name, *forbidden);
+    for (; methods && methods->name; methods++) {
+        if (text_is(name, methods->name)) return methods;
+    }
+    return NULL;
+}

@@ -1,0 +1,319 @@
+/* Which variable a name means. jinja2 decides this before the template runs (idtracking.py,
+ * compiler.py), with consequences that templates rely on: a loop's assignments vanish with each
+ * round, an `if` makes no scope, and a variable that a scope assigns anywhere is that scope's
+ * from its beginning, undefined until then. Each scope is a Frame of numbered slots; a name
+ * becomes (how many frames out, which slot). */
+#include "template/template.h"
+
+typedef struct Binder {
+    Machine *m;
+    Frame *frame;
+    bool soft;    /* inside an if: an unknown filter is an error only when it runs */
+    bool in_loop; /* break and continue are allowed */
+} Binder;
+
+static void bind(Binder b, Node *node);
+
+static Symbol *find_own(const Frame *frame, Text name) {
+    Symbol *s = frame->symbols;
+    while (s && !text_equal(s->name, name)) s = s->next;
+    return s;
+}
+
+static Symbol *find_symbol(const Frame *frame, Text name, int *hops) {
+    *hops = 0;
+    for (; frame; frame = frame->parent, ++*hops) {
+        Symbol *s = find_own(frame, name);
+        if (s) return s;
+    }
+    return NULL;
+}
+
+static Symbol *add_symbol(Machine *m, Frame *frame, Text name, Load load) {
+    Symbol *s = find_own(frame, name);
+    if (!s) {
+        s = NEW(m, Symbol);
+        *s = (Symbol){.name = name, .slot = frame->count++, .next = frame->symbols};
+        frame->symbols = s;
+    }
+    s->load = load;
+    return s;
+}
+
+/* ---- first pass over a scope: which names does it use and assign? ---- */
+
+static void note_load(Machine *m, Frame *frame, Text name) {
+    int hops;
+    if (!find_symbol(frame, name, &hops)) add_symbol(m, frame, name, LOAD_INPUT);
+}
+
+/* `maybe`: in a branch that may not be taken, so the name keeps what it meant outside. */
+static void note_store(Machine *m, Frame *frame, Text name, bool maybe) {
+    int hops;
+    if (find_own(frame, name)) return;
+    Symbol *outer = find_symbol(frame->parent, name, &hops);
+    Symbol *s = add_symbol(m, frame, name, maybe ? LOAD_INPUT : LOAD_UNDEFINED);
+    if (outer) s->load = LOAD_ALIAS, s->hops = hops + 1, s->outer_slot = outer->slot;
+}
+
+static void note(Machine *m, Frame *frame, const Node *node, bool maybe);
+
+static void note_all(Machine *m, Frame *frame, const Node *list, bool maybe) {
+    for (; list; list = list->next) note(m, frame, list, maybe);
+}
+
+/* Statements that open a scope show only what they evaluate outside it. */
+static void note(Machine *m, Frame *frame, const Node *node, bool maybe) {
+    if (!node) return;
+    enter(m);
+    switch (node->kind) {
+    case N_NAME:
+        if (node->store)
+            note_store(m, frame, node->text, maybe);
+        else
+            note_load(m, frame, node->text);
+        break;
+    case N_NSREF:
+        note_load(m, frame, node->text);
+        break;
+    case N_MACRO:
+        note_store(m, frame, node->text, maybe);
+        break;
+    case N_FOR:
+        note(m, frame, node->second, maybe);
+        break;
+    case N_CALL_BLOCK:
+        note(m, frame, node->first, maybe);
+        break;
+    case N_SET_BLOCK:
+        note(m, frame, node->first, maybe);
+        break;
+    case N_FILTER_BLOCK:
+        note(m, frame, node->second, maybe);
+        break;
+    case N_GENERATION:
+        break;
+    case N_WITH:
+        for (const Node *n = node->items; n; n = n->next) note(m, frame, n->second, maybe);
+        break;
+    case N_SET:
+        note(m, frame, node->second, maybe);
+        note(m, frame, node->first, maybe);
+        break;
+    case N_IF:
+        note(m, frame, node->first, maybe);
+        note_all(m, frame, node->body, true);
+        note_all(m, frame, node->orelse, true);
+        break;
+    default:
+        note(m, frame, node->first, maybe);
+        note(m, frame, node->second, maybe);
+        note(m, frame, node->third, maybe);
+        note_all(m, frame, node->items, maybe);
+    }
+    leave(m);
+}
+
+static Frame *new_frame(Machine *m, Frame *parent) {
+    Frame *frame = NEW(m, Frame);
+    frame->parent = parent;
+    return frame;
+}
+
+static void add_targets(Machine *m, Frame *frame, const Node *target) {
+    if (target->kind == N_NAME) add_symbol(m, frame, target->text, LOAD_PARAMETER);
+    for (const Node *n = target->items; n; n = n->next) add_targets(m, frame, n);
+}
+
+/* ---- questions about a whole subtree ---- */
+
+typedef struct Search {
+    Machine *m;
+    const char *name;
+    bool stores; /* look for an assignment; else for a read that no assignment precedes */
+    bool done, found;
+} Search;
+
+static void search(Search *s, const Node *node) {
+    if (!node || s->done) return;
+    enter(s->m);
+    if (node->kind == N_NAME && text_is(node->text, s->name) && (!s->stores || node->store)) {
+        s->done = true;
+        s->found = node->store == s->stores;
+    }
+    search(s, node->first);
+    search(s, node->second);
+    search(s, node->third);
+    for (const Node *n = node->items; n; n = n->next) search(s, n);
+    for (const Node *n = node->body; n; n = n->next) search(s, n);
+    for (const Node *n = node->orelse; n; n = n->next) search(s, n);
+    leave(s->m);
+}
+
+static bool body_reads(Machine *m, const Node *node, const char *name) {
+    Search s = {.m = m, .name = name};
+    for (const Node *n = node->body; n; n = n->next) search(&s, n);
+    return s.found;
+}
+
+/* ---- second pass: names to slots ---- */
+
+static void bind_all(Binder b, Node *list) {
+    for (; list; list = list->next) bind(b, list);
+}
+
+static void bind_name(Binder b, Node *node) {
+    Symbol *s = find_symbol(b.frame, node->text, &node->hops);
+    if (!s) fail(b.m, "the name cannot be resolved");
+    node->slot = s->slot;
+}
+
+/* Binds `list` inside `frame`, whose own names are noted first. */
+static void bind_body(Binder b, Frame *frame, Node *list, bool in_loop) {
+    note_all(b.m, frame, list, false);
+    bind_all((Binder){b.m, frame, false, in_loop}, list);
+}
+
+static void bind_for(Binder b, Node *node) {
+    Search assigns_loop = {.m = b.m, .name = "loop", .stores = true};
+    search(&assigns_loop, node);
+    if (assigns_loop.found) fail(b.m, "Can't assign to special loop variable in for-loop target");
+    bind(b, node->second);
+
+    node->frame = new_frame(b.m, b.frame);
+    add_symbol(b.m, node->frame, text_c(b.m, "loop"), LOAD_PARAMETER); /* always slot 0 */
+    add_targets(b.m, node->frame, node->first);
+    bind((Binder){b.m, node->frame, false, true}, node->first);
+    bind_body(b, node->frame, node->body, true);
+
+    if (node->third) { /* the test sees the loop's targets, but not its `loop` */
+        node->test_frame = new_frame(b.m, b.frame);
+        add_symbol(b.m, node->test_frame, (Text){0}, LOAD_PARAMETER);
+        add_targets(b.m, node->test_frame, node->first);
+        bind_body(b, node->test_frame, node->third, false);
+    }
+    node->else_frame = new_frame(b.m, b.frame);
+    bind_body(b, node->else_frame, node->orelse, b.in_loop && !node->recursive);
+}
+
+static void bind_macro(Binder b, Node *node) {
+    static const char *const special[] = {"caller", "kwargs", "varargs"};
+    bool *uses[] = {&node->uses_caller, &node->uses_kwargs, &node->uses_varargs};
+    int *slots[] = {&node->caller_slot, &node->kwargs_slot, &node->varargs_slot};
+    Frame *frame = node->frame = new_frame(b.m, b.frame);
+    for (Node *n = node->items; n; n = n->next) {
+        n->slot = add_symbol(b.m, frame, n->text, LOAD_PARAMETER)->slot;
+    }
+    for (int i = 0; i < 3; i++) {
+        *uses[i] = body_reads(b.m, node, special[i]);
+        Symbol *parameter = find_own(frame, text_c(b.m, special[i]));
+        if (!*uses[i]) continue;
+        if (!parameter)
+            parameter = add_symbol(b.m, frame, text_c(b.m, special[i]), LOAD_PARAMETER);
+        else if (i > 0)
+            *uses[i] = false; /* an ordinary parameter of that name */
+        *slots[i] = parameter->slot;
+    }
+    for (Node *n = node->items; n; n = n->next) {
+        if (node->uses_caller && text_is(n->text, "caller") && !n->first) {
+            fail(b.m, "the special \"caller\" argument must be omitted or be given a default");
+        }
+        note(b.m, frame, n->first, false);
+    }
+    note_all(b.m, frame, node->body, false);
+    Binder inside = {b.m, frame, false, false};
+    for (Node *n = node->items; n; n = n->next) bind(inside, n->first);
+    bind_all(inside, node->body);
+}
+
+static void bind_builtin(Binder b, Node *node) {
+    bool is_filter = node->kind == N_FILTER;
+    node->builtin = is_filter ? find_filter(node->text) : find_test(node->text);
+    if (!node->builtin && !b.soft) {
+        int length = node->text.length < 80 ? (int)node->text.length : 80;
+        fail(b.m, "No %s named '%.*s'.", is_filter ? "filter" : "test", length,
+             (const char *)node->text.bytes);
+    }
+    bind(b, node->first);
+    bind_all(b, node->items);
+}
+
+static void bind_with(Binder b, Node *node) {
+    node->frame = new_frame(b.m, b.frame);
+    for (Node *n = node->items; n; n = n->next) bind(b, n->second);
+    for (Node *n = node->items; n; n = n->next) add_targets(b.m, node->frame, n->first);
+    for (Node *n = node->items; n; n = n->next) {
+        bind((Binder){b.m, node->frame, false, false}, n->first);
+    }
+    bind_body(b, node->frame, node->body, b.in_loop);
+}
+
+static void bind(Binder b, Node *node) {
+    if (!node) return;
+    enter(b.m);
+    b.m->line = node->line;
+    Binder soft = b;
+    soft.soft = true;
+    switch (node->kind) {
+    case N_NAME:
+    case N_NSREF:
+        bind_name(b, node);
+        break;
+    case N_FILTER:
+    case N_TEST:
+        bind_builtin(b, node);
+        break;
+    case N_FOR:
+        bind_for(b, node);
+        break;
+    case N_MACRO:
+        bind_name(b, node);
+        bind_macro(b, node);
+        break;
+    case N_CALL_BLOCK:
+        bind_macro(b, node);
+        bind(b, node->first);
+        break;
+    case N_WITH:
+        bind_with(b, node);
+        break;
+    case N_IF:
+        bind(soft, node->first);
+        bind_all(soft, node->body);
+        bind_all(soft, node->orelse);
+        break;
+    case N_COND:
+        bind(soft, node->first);
+        bind(soft, node->second);
+        bind(soft, node->third);
+        break;
+    case N_SET_BLOCK:
+    case N_FILTER_BLOCK:
+        bind(b, node->first);
+        node->frame = new_frame(b.m, b.frame);
+        note(b.m, node->frame, node->second, false);
+        bind_body(b, node->frame, node->body, b.in_loop);
+        bind((Binder){b.m, node->frame, false, false}, node->second);
+        break;
+    case N_GENERATION: /* jinja2 makes a macro of it */
+        node->frame = new_frame(b.m, b.frame);
+        bind_body(b, node->frame, node->body, false);
+        break;
+    case N_BREAK:
+    case N_CONTINUE:
+        if (!b.in_loop) fail(b.m, "break or continue outside a loop");
+        break;
+    default:
+        bind(b, node->first);
+        bind(b, node->second);
+        bind(b, node->third);
+        bind_all(b, node->items);
+    }
+    leave(b.m);
+}
+
+Frame *bind_names(Machine *m, Node *statements) {
+    Frame *frame = new_frame(m, NULL);
+    bind_body((Binder){.m = m}, frame, statements, false);
+    return frame;
+}

@@ -1,0 +1,271 @@
+/* Strings with an origin for every byte. A Text is never changed once it is made, so cutting
+ * one shares its bytes; everything that makes new bytes goes through a Builder. */
+#include "template/template.h"
+
+#include <string.h>
+
+static const uint8_t from_template[64] = {
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+};
+
+Text text_c(Machine *m, const char *s) {
+    size_t length = strlen(s);
+    if (length > sizeof from_template) return text_fill(m, s, length, FROM_TEMPLATE);
+    return (Text){(const uint8_t *)s, from_template, length};
+}
+
+Text text_fill(Machine *m, const char *bytes, size_t length, uint8_t origin) {
+    Builder b = {0};
+    build_bytes(m, &b, bytes, length, origin);
+    return built(&b);
+}
+
+Text text_cut(Text t, size_t from, size_t to) {
+    if (t.length == 0) return t;
+    return (Text){t.bytes + from, t.origin + from, to - from};
+}
+
+bool text_is(Text t, const char *s) {
+    return t.length == strlen(s) && (t.length == 0 || memcmp(t.bytes, s, t.length) == 0);
+}
+
+bool text_equal(Text a, Text b) {
+    return a.length == b.length && (a.length == 0 || memcmp(a.bytes, b.bytes, a.length) == 0);
+}
+
+/* UTF-8 sorts as its code points do. */
+int text_compare(Text a, Text b) {
+    size_t common = a.length < b.length ? a.length : b.length;
+    int order = common ? memcmp(a.bytes, b.bytes, common) : 0;
+    if (order != 0) return order < 0 ? -1 : 1;
+    return (a.length > b.length) - (a.length < b.length);
+}
+
+uint8_t text_origin(Text t) {
+    return t.length && memchr(t.origin, FROM_MESSAGE, t.length) ? FROM_MESSAGE : FROM_TEMPLATE;
+}
+
+/* ---- code points; every Text is valid UTF-8 ---- */
+
+static size_t char_size(uint8_t lead) {
+    return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
+
+uint32_t text_char(Text t, size_t at, size_t *size) {
+    const uint8_t *p = t.bytes + at;
+    *size = char_size(p[0]);
+    switch (*size) {
+    case 1:
+        return p[0];
+    case 2:
+        return (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu);
+    case 3:
+        return (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+    default:
+        return (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
+    }
+}
+
+size_t text_count(Machine *m, Text t) {
+    spend(m, t.length);
+    size_t count = 0;
+    for (size_t i = 0; i < t.length; i++) count += (t.bytes[i] & 0xC0) != 0x80;
+    return count;
+}
+
+size_t text_offset(Machine *m, Text t, size_t index) {
+    spend_slow(m, index < t.length ? index : t.length);
+    size_t at = 0;
+    while (index > 0 && at < t.length) at += char_size(t.bytes[at]), index--;
+    return at;
+}
+
+/* Where the character that ends at byte `end` begins. */
+static size_t char_before(Text t, size_t end) {
+    do end--;
+    while ((t.bytes[end] & 0xC0) == 0x80);
+    return end;
+}
+
+/* ---- searching and cutting ---- */
+
+size_t text_find(Machine *m, Text t, Text needle, size_t from) {
+    if (from > t.length || needle.length > t.length - from) return SIZE_MAX;
+    spend(m, t.length - from);
+    if (needle.length == 0) return from;
+    const uint8_t *found = memmem(t.bytes + from, t.length - from, needle.bytes, needle.length);
+    return found ? (size_t)(found - t.bytes) : SIZE_MAX;
+}
+
+size_t text_find_last(Machine *m, Text t, Text needle) {
+    if (needle.length > t.length) return SIZE_MAX;
+    if (needle.length == 0) return t.length;
+    for (size_t at = t.length - needle.length + 1; at-- > 0;) {
+        if (at % 64 == 0) spend_slow(m, 64);
+        if (t.bytes[at] != needle.bytes[0]) continue;
+        spend(m, needle.length);
+        if (memcmp(t.bytes + at, needle.bytes, needle.length) == 0) return at;
+    }
+    return SIZE_MAX;
+}
+
+bool text_starts(Text t, Text prefix) {
+    return prefix.length <= t.length && text_equal(text_cut(t, 0, prefix.length), prefix);
+}
+
+bool text_ends(Text t, Text suffix) {
+    return suffix.length <= t.length &&
+           text_equal(text_cut(t, t.length - suffix.length, t.length), suffix);
+}
+
+static bool in_set(Machine *m, uint32_t c, const Text *chars) {
+    if (!chars) return char_is_space(c);
+    spend_slow(m, chars->length);
+    for (size_t at = 0, size; at < chars->length; at += size) {
+        if (text_char(*chars, at, &size) == c) return true;
+    }
+    return false;
+}
+
+static Text strip(Machine *m, Text t, const Text *chars, int sides) {
+    size_t from = 0, to = t.length, size;
+    if (sides & STRIP_LEFT) {
+        while (from < to && in_set(m, text_char(t, from, &size), chars)) from += size;
+    }
+    if (sides & STRIP_RIGHT) {
+        while (to > from && in_set(m, text_char(t, char_before(t, to), &size), chars)) to -= size;
+    }
+    spend_slow(m, t.length - (to - from));
+    return text_cut(t, from, to);
+}
+
+Text text_strip(Machine *m, Text t, int sides) {
+    return strip(m, t, NULL, sides);
+}
+
+Text text_strip_chars(Machine *m, Text t, Text chars, int sides) {
+    return strip(m, t, &chars, sides);
+}
+
+Text text_replace(Machine *m, Text t, Text old, Text new, int64_t count) {
+    Builder b = {0};
+    size_t done = 0;
+    while (count != 0) {
+        size_t at = text_find(m, t, old, done);
+        if (at == SIZE_MAX) break;
+        if (old.length == 0) { /* before each character, and at the end */
+            build(m, &b, new);
+            if (count > 0) count--;
+            if (done == t.length) return built(&b);
+            at = done + char_size(t.bytes[done]);
+            build(m, &b, text_cut(t, done, at));
+            done = at;
+            continue;
+        }
+        build(m, &b, text_cut(t, done, at));
+        build(m, &b, new);
+        done = at + old.length;
+        if (count > 0) count--;
+    }
+    build(m, &b, text_cut(t, done, t.length));
+    return built(&b);
+}
+
+Text text_escape(Machine *m, Text t) {
+    Builder b = {0};
+    for (size_t i = 0; i < t.length; i++) {
+        uint8_t origin = t.origin[i];
+        switch (t.bytes[i]) {
+        case '&':
+            build_c(m, &b, "&amp;", origin);
+            break;
+        case '<':
+            build_c(m, &b, "&lt;", origin);
+            break;
+        case '>':
+            build_c(m, &b, "&gt;", origin);
+            break;
+        case '\'':
+            build_c(m, &b, "&#39;", origin);
+            break;
+        case '"':
+            build_c(m, &b, "&#34;", origin);
+            break;
+        default:
+            build(m, &b, text_cut(t, i, i + 1));
+        }
+    }
+    return built(&b);
+}
+
+/* ---- builders ---- */
+
+static void grow(Machine *m, Builder *b, size_t more) {
+    size_t need;
+    if (!size_add(b->length, more, &need)) fail(m, "the template needs too much memory");
+    if (need <= b->capacity) return;
+    size_t capacity = need < 32 ? 32 : need + need / 2;
+    uint8_t *bytes = NEW_ARRAY(m, capacity, uint8_t);
+    uint8_t *origin = NEW_ARRAY(m, capacity, uint8_t);
+    if (b->length) {
+        memcpy(bytes, b->bytes, b->length);
+        memcpy(origin, b->origin, b->length);
+    }
+    b->bytes = bytes, b->origin = origin, b->capacity = capacity;
+}
+
+void build(Machine *m, Builder *b, Text t) {
+    if (t.length == 0) return;
+    spend(m, t.length);
+    grow(m, b, t.length);
+    memcpy(b->bytes + b->length, t.bytes, t.length);
+    memcpy(b->origin + b->length, t.origin, t.length);
+    b->length += t.length;
+}
+
+void build_bytes(Machine *m, Builder *b, const void *bytes, size_t length, uint8_t origin) {
+    if (length == 0) return;
+    spend(m, length);
+    grow(m, b, length);
+    memcpy(b->bytes + b->length, bytes, length);
+    memset(b->origin + b->length, origin, length);
+    b->length += length;
+}
+
+void build_c(Machine *m, Builder *b, const char *s, uint8_t origin) {
+    build_bytes(m, b, s, strlen(s), origin);
+}
+
+void build_char(Machine *m, Builder *b, uint32_t c, uint8_t origin) {
+    uint8_t p[4];
+    size_t n = 0;
+    if (c < 0x80) {
+        p[n++] = (uint8_t)c;
+    } else if (c < 0x800) {
+        p[n++] = (uint8_t)(0xC0 | c >> 6);
+        p[n++] = (uint8_t)(0x80 | (c & 0x3F));
+    } else if (c < 0x10000) {
+        p[n++] = (uint8_t)(0xE0 | c >> 12);
+        p[n++] = (uint8_t)(0x80 | (c >> 6 & 0x3F));
+        p[n++] = (uint8_t)(0x80 | (c & 0x3F));
+    } else {
+        p[n++] = (uint8_t)(0xF0 | c >> 18);
+        p[n++] = (uint8_t)(0x80 | (c >> 12 & 0x3F));
+        p[n++] = (uint8_t)(0x80 | (c >> 6 & 0x3F));
+        p[n++] = (uint8_t)(0x80 | (c & 0x3F));
+    }
+    build_bytes(m, b, p, n, origin);
+}
+
+void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
+    size_t bytes;
+    if (times <= 0 || t.length == 0) return;
+    if (!size_mul(t.length, (size_t)times, &bytes)) fail(m, "the text is too long");
+    grow(m, b, bytes);
+    for (int64_t i = 0; i < times; i++) build(m, b, t);
+}
+
+Text built(const Builder *b) {
+    return (Text){b->bytes, b->origin, b->length};
+}
