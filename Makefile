@@ -12,7 +12,7 @@ BUILD = build
 PREFIX = /usr/local
 DESTDIR =
 FUZZ_SECONDS = 15
-WERROR =
+WERROR ?=
 CFLAGS =
 LDFLAGS =
 
@@ -116,7 +116,7 @@ $(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(BUILD)/libverbatim.a
 # Tests use more threads than the machine has cores: a thread that waits must not spin.
 test: all $(TESTS)
 	@failed=; for t in $(TESTS); do echo "== $$t"; \
-		VERBATIM_BUILD=$(BUILD) OMP_WAIT_POLICY=passive $(TEST_RUNNER) $$t || failed="$$failed $$t"; done; \
+		VERBATIM_BUILD=$(BUILD) VERBATIM_RUNNER="$(TEST_RUNNER)" OMP_WAIT_POLICY=passive $(TEST_RUNNER) $$t || failed="$$failed $$t"; done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer

@@ -1,0 +1,158 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+char *build_path(const char *name) {
+    const char *build = getenv("VERBATIM_BUILD");
+    char *path = NULL;
+    assert_true(asprintf(&path, "%s/%s", build ? build : "build", name) > 0);
+    return path;
+}
+
+char *program_command(const char *name) {
+    const char *runner = getenv("VERBATIM_RUNNER");
+    char *path = build_path(name), *command = NULL;
+    assert_true(asprintf(&command, "%s %s", runner ? runner : "", path) > 0);
+    free(path);
+    return command;
+}
+
+const char *shared_data(const char *name) {
+    static char path[256];
+    static const char *const places[] = {"../shared/data", "../../shared/data"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s/%s", places[i], name);
+        if (access(path, R_OK) == 0) return path;
+    }
+    return NULL;
+}
+
+char *file_read(const char *path, size_t *length) {
+    FILE *file = fopen(path, "rb");
+    if (!file) fail_msg("%s: %s", path, strerror(errno));
+    fseek(file, 0, SEEK_END);
+    *length = (size_t)ftell(file);
+    rewind(file);
+    char *bytes = malloc(*length + 1);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *length, file), *length);
+    bytes[*length] = '\0';
+    fclose(file);
+    return bytes;
+}
+
+void file_write(const char *path, const void *bytes, size_t length) {
+    FILE *file = fopen(path, "wb");
+    if (!file) fail_msg("%s: %s", path, strerror(errno));
+    assert_int_equal(fwrite(bytes, 1, length, file), length);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Takes what fd has into *text; closes it at its end. */
+static void take(struct pollfd *fd, char **text, size_t *length) {
+    char part[65536];
+    ssize_t n = read(fd->fd, part, sizeof part);
+    if (n <= 0) {
+        close(fd->fd);
+        fd->fd = -1;
+        return;
+    }
+    *text = realloc(*text, *length + (size_t)n + 1);
+    assert_non_null(*text);
+    memcpy(*text + *length, part, (size_t)n);
+    *length += (size_t)n;
+    (*text)[*length] = '\0';
+}
+
+/* Gives the input and takes both outputs until they end. */
+static void talk(int in, int out, int err, const char *input, size_t input_length, Process *p) {
+    struct pollfd fds[] = {{in, POLLOUT, 0}, {out, POLLIN, 0}, {err, POLLIN, 0}};
+    while (fds[1].fd >= 0 || fds[2].fd >= 0) {
+        if (fds[0].fd >= 0 && input_length == 0) {
+            close(fds[0].fd);
+            fds[0].fd = -1;
+        }
+        int ready = poll(fds, 3, 300 * 1000);
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) fail_msg("the program hangs");
+        if (fds[0].fd >= 0 && fds[0].revents) {
+            ssize_t n = write(fds[0].fd, input, input_length);
+            if (n < 0) n = (ssize_t)input_length; /* it does not read: fine */
+            input += n;
+            input_length -= (size_t)n;
+        }
+        if (fds[1].fd >= 0 && fds[1].revents) take(&fds[1], &p->out, &p->out_length);
+        if (fds[2].fd >= 0 && fds[2].revents) take(&fds[2], &p->err, &p->err_length);
+    }
+    if (fds[0].fd >= 0) close(fds[0].fd);
+}
+
+/* The command line as it is run: a program of ours by its path, under the emulator where the
+ * tests run under one. The first *n_owned strings are malloc'ed. */
+static void expand(const char *const *argv, char **out, size_t *n_owned) {
+    const char *runner = getenv("VERBATIM_RUNNER");
+    size_t n = 0;
+    if (strchr(argv[0], '/')) {
+        out[n++] = strdup(argv[0]);
+    } else {
+        char *words = strdup(runner ? runner : ""), *rest = words, *word;
+        while ((word = strsep(&rest, " ")) && n < PROCESS_MAX_ARGUMENTS / 2)
+            if (*word) out[n++] = strdup(word);
+        free(words);
+        out[n++] = build_path(argv[0]);
+    }
+    *n_owned = n;
+    for (size_t i = 1; argv[i]; i++) {
+        assert_true(n < PROCESS_MAX_ARGUMENTS);
+        out[n++] = (char *)(uintptr_t)argv[i];
+    }
+    out[n] = NULL;
+}
+
+Process process_run(const char *const *argv, const char *input, size_t input_length) {
+    Process p = {.out = calloc(1, 1), .err = calloc(1, 1)};
+    int in[2], out[2], err[2], status;
+    char *command[PROCESS_MAX_ARGUMENTS + 1];
+    size_t n_owned;
+    expand(argv, command, &n_owned);
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC) | pipe2(err, O_CLOEXEC), 0);
+    signal(SIGPIPE, SIG_IGN);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    posix_spawn_file_actions_adddup2(&actions, err[1], 2);
+    int failed = posix_spawnp(&child, command[0], &actions, NULL, command, environ);
+    if (failed) fail_msg("%s: %s", command[0], strerror(failed));
+    posix_spawn_file_actions_destroy(&actions);
+    for (size_t i = 0; i < n_owned; i++) free(command[i]);
+    close(in[0]), close(out[1]), close(err[1]);
+    talk(in[1], out[0], err[0], input, input_length, &p);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    p.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return p;
+}
+
+void process_free(Process *p) {
+    free(p->out);
+    free(p->err);
+    *p = (Process){0};
+}

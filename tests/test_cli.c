@@ -1,0 +1,450 @@
+/* What a user of `run` sees: texts, messages, exit statuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "isa.h"
+#include "process.h"
+
+/* A model of generated weights, made once for all tests. */
+static char *tiny, *scratch;
+
+static int make_models(void **state) {
+    (void)state;
+    tiny = build_path("tests/cli-tiny.bin");
+    scratch = build_path("tests/cli-scratch");
+    /* No test fills the user's own cache. */
+    char *cache = build_path("tests/cli-cache"), *absolute = NULL;
+    mkdir(cache, 0700);
+    absolute = realpath(cache, NULL);
+    setenv("XDG_CACHE_HOME", absolute, 1);
+    free(absolute);
+    free(cache);
+    Process p = RUN("export", "--random", "tiny,context=256", tiny, "-q");
+    if (p.status) print_message("%s", p.err);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    return 0;
+}
+
+static int remove_models(void **state) {
+    (void)state;
+    Process p = RUN("run", "--cache-clear");
+    process_free(&p);
+    unlink(tiny);
+    unlink(scratch);
+    free(tiny);
+    free(scratch);
+    return 0;
+}
+
+/* The program must end with `status`, and say one line on stderr that holds `message`. */
+static void assert_fails(Process p, int status, const char *message) {
+    if (p.status != status || !strstr(p.err, message))
+        print_message("status %d, stderr: %s", p.status, p.err);
+    assert_int_equal(p.status, status);
+    assert_non_null(strstr(p.err, message));
+    assert_true(strncmp(p.err, "run: ", 5) == 0);
+    assert_ptr_equal(strchr(p.err, '\n'), p.err + p.err_length - 1);
+    assert_int_equal(p.out_length, 0);
+    process_free(&p);
+}
+
+static void assert_prints(Process p, const char *text) {
+    if (p.status) print_message("status %d, stderr: %s", p.status, p.err);
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.out, text);
+    process_free(&p);
+}
+
+/* The text of a run that must succeed; malloc'ed. */
+static char *text_of(Process p) {
+    if (p.status) print_message("status %d, stderr: %s", p.status, p.err);
+    assert_int_equal(p.status, 0);
+    char *text = p.out;
+    free(p.err);
+    return text;
+}
+
+#define PROMPT "Once upon a time, there was a little girl named Lily. She loved to play outside."
+#define HOW "-t", "0.9", "-s", "11", "-n", "60", "--ignore-eos", "--logit-bias", "0=-1000"
+#define SAMPLED tiny, "-i", PROMPT, HOW
+
+static void the_text_is_the_same_on_any_thread_count(void **state) {
+    (void)state;
+    static const char *const counts[] = {"2", "3", "5"};
+    char *text = text_of(RUN("run", SAMPLED, "-j", "1"));
+    for (size_t i = 0; i < 3; i++) assert_prints(RUN("run", SAMPLED, "-j", counts[i]), text);
+    free(text);
+}
+
+static void the_text_is_the_same_with_any_chunk(void **state) {
+    (void)state;
+    static const char *const chunks[] = {"1", "7", "64", "512"};
+    char *text = text_of(RUN("run", SAMPLED));
+    for (size_t i = 0; i < 4; i++) assert_prints(RUN("run", SAMPLED, "--chunk", chunks[i]), text);
+    free(text);
+}
+
+static void the_text_is_the_same_on_every_instruction_set(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "f16", "bf16", "q8", "q4"};
+    char *typed = build_path("tests/cli-typed.bin");
+    for (size_t k = 0; k < 5; k++) {
+        Process p = RUN("export", "--random", "tiny", "-t", types[k], typed, "-q");
+        assert_int_equal(p.status, 0);
+        process_free(&p);
+        char *text = text_of(RUN("run", typed, "-s", "4", "-n", "40", "--isa", "reference"));
+        for (size_t i = 1; isa_available(i); i++)
+            assert_prints(RUN("run", typed, "-s", "4", "-n", "40", "--isa", isa_available(i)->name),
+                          text);
+        free(text);
+    }
+    unlink(typed);
+    free(typed);
+}
+
+static void a_seed_gives_its_text_and_another_seed_another(void **state) {
+    (void)state;
+    char *text = text_of(RUN("run", tiny, "-s", "1", "-n", "30"));
+    assert_prints(RUN("run", tiny, "-s", "1", "-n", "30"), text);
+    char *other = text_of(RUN("run", tiny, "-s", "2", "-n", "30"));
+    assert_string_not_equal(text, other);
+    free(text);
+    free(other);
+}
+
+static void a_drawn_seed_is_told_and_gives_the_text_again(void **state) {
+    (void)state;
+    Process p = RUN("run", tiny, "-n", "30", "--stats");
+    assert_int_equal(p.status, 0);
+    static const char *const lines[] = {
+        "load: ", "prefill: ", "decode: ", "text: ", "memory: ", "machine: ", "seed: "};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        assert_non_null(strstr(p.err, lines[i]));
+    char seed[32];
+    assert_int_equal(sscanf(strstr(p.err, "seed:"), "seed: %31s", seed), 1);
+    assert_prints(RUN("run", tiny, "-n", "30", "-s", seed), p.out);
+    process_free(&p);
+}
+
+static void a_prompt_comes_from_the_line_a_file_or_stdin(void **state) {
+    (void)state;
+    char *text = text_of(RUN("run", SAMPLED));
+    file_write(scratch, PROMPT, strlen(PROMPT));
+    assert_prints(RUN("run", tiny, "-f", scratch, HOW), text);
+    static const char *const dash[] = {"-i", "-f"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *const argv[] = {"run", tiny, dash[i], "-", HOW, NULL};
+        assert_prints(process_run(argv, PROMPT, strlen(PROMPT)), text);
+    }
+    free(text);
+}
+
+static void echo_writes_the_prompt_before_the_text(void **state) {
+    (void)state;
+    char *text = text_of(RUN("run", SAMPLED)), *both = NULL;
+    assert_true(asprintf(&both, "%s%s", PROMPT, text) > 0);
+    assert_prints(RUN("run", SAMPLED, "--echo"), both);
+    free(text);
+    free(both);
+}
+
+static void new_tokens_are_counted_and_the_context_ends_the_text(void **state) {
+    (void)state;
+    Process p = RUN("run", tiny, "-i", "abc", "-n", "5", "--ignore-eos", "--stats");
+    assert_non_null(strstr(p.err, "text:    5 tokens (limit)"));
+    assert_non_null(strstr(p.err, "prefill: 4 tokens"));
+    process_free(&p);
+    /* 100 positions: four are the prompt's, and the token after the last one is chosen too. */
+    p = RUN("run", tiny, "-i", "abc", "-n", "0", "-c", "100", "--ignore-eos", "--stats");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "text:    97 tokens (limit)"));
+    process_free(&p);
+}
+
+static void text_ends_before_a_stop_string(void **state) {
+    (void)state;
+    char *text = text_of(RUN("run", SAMPLED, "--special"));
+    size_t length = strlen(text);
+    assert_true(length > 40);
+    /* Any piece of the text ends it where the piece first occurs. */
+    for (size_t at = 10; at + 7 < length; at += 13) {
+        char stop[8] = {0}, *expected = NULL;
+        memcpy(stop, text + at, 5);
+        if ((text[at] & 0xC0) == 0x80 || (text[at + 5] & 0xC0) == 0x80) continue;
+        size_t first = (size_t)(strstr(text, stop) - text);
+        assert_true(asprintf(&expected, "%.*s\n", (int)first, text) > 0);
+        assert_prints(RUN("run", SAMPLED, "--special", "--stop", "not there", "--stop", stop),
+                      expected);
+        free(expected);
+    }
+    free(text);
+}
+
+static void a_biased_token_rules_the_text(void **state) {
+    (void)state;
+    assert_prints(RUN("run", tiny, "-n", "4", "--logit-bias", "65=1000"), "AAAA\n");
+    /* Every way to end a text ends it: here at once. */
+    assert_prints(RUN("run", tiny, "-n", "4", "--logit-bias", "257=1000"), "\n");
+    assert_prints(
+        RUN("run", tiny, "-n", "2", "--special", "--ignore-eos", "--logit-bias", "257=1000"),
+        "<|end|><|end|>\n");
+}
+
+static void characters_are_never_cut_in_two(void **state) {
+    (void)state;
+    /* Snowmen, byte by byte; the reader sees them whole, whatever the limit. */
+    for (int n = 1; n <= 4; n++) {
+        char number[4];
+        snprintf(number, sizeof number, "%d", n);
+        Process p = RUN("run", tiny, "-i", "\xE2\x98", "-n", number);
+        assert_int_equal(p.status, 1); /* half a character is no text */
+        process_free(&p);
+    }
+    const char *const ids[] = {"run", tiny, "--detokenize", "-i", "226 152 131 65 226 152 131",
+                               NULL};
+    assert_prints(process_run(ids, NULL, 0), "\u2603A\u2603\n");
+}
+
+static void text_becomes_ids_and_text_again(void **state) {
+    (void)state;
+    Process p = RUN("run", tiny, "--tokenize", "-i", "Hi \u2603!");
+    assert_string_equal(p.out, "256 72 105 32 226 152 131 33\n");
+    const char *const argv[] = {"run", tiny, "--detokenize", "-i", "-", NULL};
+    assert_prints(process_run(argv, p.out, p.out_length), "Hi \u2603!\n");
+    process_free(&p);
+    assert_prints(RUN("run", tiny, "--tokenize", "--bos", "no", "-i", "Hi"), "72 105\n");
+    assert_prints(RUN("run", tiny, "--tokenize", "-i", "<|end|>"),
+                  "256 60 124 101 110 100 124 62\n");
+    assert_prints(RUN("run", tiny, "--tokenize", "--special", "-i", "<|end|>"), "256 257\n");
+    assert_fails(RUN("run", tiny, "--detokenize", "-i", "5 x"), 1,
+                 "'x' is no token id from 0 to 299");
+    assert_fails(RUN("run", tiny, "--detokenize", "-i", "300"), 1,
+                 "'300' is no token id from 0 to 299");
+}
+
+static void output_goes_to_a_file_whole_or_not_at_all(void **state) {
+    (void)state;
+    char *text = text_of(RUN("run", SAMPLED));
+    size_t length;
+    file_write(scratch, "old", 3);
+    assert_prints(RUN("run", SAMPLED, "-o", scratch), "");
+    char *written = file_read(scratch, &length);
+    assert_string_equal(written, text);
+    free(written);
+    /* A run that fails leaves what was there. */
+    Process p = RUN("run", tiny, "-i", PROMPT, "-o", scratch, "-c", "10");
+    assert_int_equal(p.status, 1);
+    process_free(&p);
+    written = file_read(scratch, &length);
+    assert_string_equal(written, text);
+    free(written);
+    free(text);
+    assert_prints(RUN("run", SAMPLED, "-o", "/dev/null"), "");
+    assert_fails(RUN("run", SAMPLED, "-o", "/no/such/place"), 1,
+                 "/no/such/place: cannot be written: No such file or directory");
+    assert_fails(RUN("run", SAMPLED, "-o", "/dev/full"), 1,
+                 "/dev/full: cannot be written: No space left on device");
+}
+
+static void what_is_no_model_is_said_to_be_none(void **state) {
+    (void)state;
+    char *path = build_path("tests/cli-wrong"), *named = build_path("tests/cli-wrong.onnx");
+    size_t length;
+    assert_fails(RUN("run", "/no/such/model.bin"), 1,
+                 "/no/such/model.bin: No such file or directory");
+    assert_fails(RUN("run", "Once upon a time"), 1,
+                 "no file is called 'Once upon a time'; a prompt goes after -i: run MODEL -i "
+                 "'Once upon a time'");
+    assert_fails(RUN("run", "tests"), 1, "tests: no model in this directory");
+    file_write(path, "", 0);
+    assert_fails(RUN("run", path), 1, "empty");
+    file_write(path, "This is a text about models, not a model.", 41);
+    assert_fails(RUN("run", path), 1, path);
+    file_write(path, "PK\3\4 and so on, as torch.save writes it.....", 44);
+    assert_fails(RUN("run", path), 1, "safetensors");
+    file_write(named, "\x08\x07\x12\x07pytorch and so on, for long enough", 37);
+    assert_fails(RUN("run", named), 1, "ONNX");
+    char *whole = file_read(tiny, &length);
+    static const size_t cuts[] = {4, 20, 100, 1000, 50000};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        file_write(path, whole, cuts[i]);
+        assert_fails(RUN("run", path), 1, path);
+    }
+    file_write(path, whole, length - 1);
+    assert_fails(RUN("run", path), 1, path);
+    free(whole);
+    unlink(path);
+    unlink(named);
+    free(path);
+    free(named);
+}
+
+static void wrong_usage_ends_with_status_2(void **state) {
+    (void)state;
+    assert_fails(RUN("run"), 2, "no model: run MODEL [options]; run --help explains");
+    assert_fails(RUN("run", tiny, "-t", "-1"), 2, "-t: -1 is out of range");
+    assert_fails(RUN("run", tiny, "-j", "0"), 2, "-j: 0 is out of range");
+    assert_fails(RUN("run", tiny, "--temp", "1"), 2, "did you mean --temperature X?");
+    assert_fails(RUN("run", tiny, "-i"), 2, "-i needs a value");
+    assert_fails(RUN("run", tiny, "a prompt"), 2, "a prompt goes after -i");
+    assert_fails(RUN("run", tiny, "--isa", "mmx"), 2, "no instruction set 'mmx' on this machine");
+    assert_fails(RUN("run", tiny, "--type", "q8"), 2, "is a model.bin");
+    assert_fails(RUN("run", tiny, "--logit-bias", "5"), 2, "'5' is not ID=X");
+}
+
+static void a_prompt_that_cannot_be_used_is_refused(void **state) {
+    (void)state;
+    assert_fails(RUN("run", tiny, "-i", PROMPT, "-c", "10"), 1,
+                 "the prompt is 81 tokens long, but the context has 10 positions");
+    assert_fails(RUN("run", tiny, "-i", "caf\xE9 noir"), 1,
+                 "the prompt is not UTF-8 text: byte 0xe9 at offset 3");
+    assert_fails(RUN("run", tiny, "-f", "/no/such/file"), 1,
+                 "/no/such/file: No such file or directory");
+    assert_fails(RUN("run", tiny, "-f", "tests"), 1, "tests: Is a directory");
+    assert_fails(RUN("run", tiny, "--logit-bias", "300=1"), 1,
+                 "token 300 is outside the vocabulary of 300");
+}
+
+static void a_reader_that_leaves_is_no_error(void **state) {
+    (void)state;
+    char *program = program_command("run"), *command = NULL;
+    assert_true(asprintf(&command,
+                         "{ %s %s -n 0 --ignore-eos -s 1; echo $? >%s; } | head -c 10 >/dev/null",
+                         program, tiny, scratch) > 0);
+    assert_prints(RUN("/bin/sh", "-c", command), "");
+    size_t length;
+    char *status = file_read(scratch, &length);
+    assert_string_equal(status, "0\n");
+    free(status);
+    free(command);
+    free(program);
+}
+
+/* A larger model, so that it is surely at work when the signal comes. */
+static void ctrl_c_ends_with_status_130(void **state) {
+    (void)state;
+    char *program = program_command("run"), *large = build_path("tests/cli-large.bin"),
+         *command = NULL;
+    Process p = RUN("export", "--random", "tiny,dim=256,n_layers=8,context=100000", large, "-q");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    assert_true(asprintf(&command,
+                         "%s %s -n 0 --ignore-eos -j 1 -s 1 >%s & pid=$!; "
+                         "while [ ! -s %s ]; do sleep 0.05; done; "
+                         "kill -INT $pid; wait $pid",
+                         program, large, scratch, scratch) > 0);
+    unlink(scratch);
+    /* A shell without job control lets its background jobs ignore Ctrl-C: bash -m has it. */
+    p = RUN("/bin/bash", "-m", "-c", command);
+    if (p.status != 130) print_message("status %d, stderr: %s", p.status, p.err);
+    assert_int_equal(p.status, 130);
+    assert_non_null(strstr(p.err, "run: interrupted\n"));
+    process_free(&p);
+    unlink(large);
+    free(large);
+    free(command);
+    free(program);
+}
+
+static void info_and_verify_tell_what_a_file_holds(void **state) {
+    (void)state;
+    Process p = RUN("run", tiny, "--info");
+    assert_int_equal(p.status, 0);
+    static const char *const lines[] = {
+        "\ndim                 64\n", "\nn_layers            2\n", "\ncontext             256\n",
+        "\ntokenizer           300 tokens\n", "\ncache               f32: 512 bytes a token"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        assert_non_null(strstr(p.out, lines[i]));
+    process_free(&p);
+    p = RUN("run", tiny, "--verify");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    /* One bit of the weights. */
+    size_t length;
+    char *bytes = file_read(tiny, &length);
+    bytes[length - 300] ^= 1;
+    file_write(scratch, bytes, length);
+    free(bytes);
+    assert_fails(RUN("run", scratch, "--verify"), 1, "checksum");
+}
+
+static void help_and_version_are_printed(void **state) {
+    (void)state;
+    Process p = RUN("run", "--help");
+    assert_int_equal(p.status, 0);
+    assert_int_equal(p.err_length, 0);
+    assert_non_null(strstr(p.out, "Usage: run MODEL [options]"));
+    process_free(&p);
+    p = RUN("run", "--version");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.out, "verbatim 0."));
+    assert_non_null(strstr(p.out, "PCRE2"));
+    process_free(&p);
+}
+
+static void stories260K_writes_its_published_text(void **state) {
+    (void)state;
+    size_t length;
+    char *checkpoint, *tokenizer, *exported = build_path("tests/cli-stories.bin");
+    if (!shared_data("stories260K/stories260K.bin")) {
+        print_message("stories260K is not here: skipped\n");
+        free(exported);
+        skip();
+    }
+    checkpoint = strdup(shared_data("stories260K/stories260K.bin"));
+    tokenizer = strdup(shared_data("stories260K/tok512.bin"));
+    char *text = file_read(shared_data("stories260K/expected-greedy-200.txt"), &length);
+    char *line = NULL;
+    assert_true(asprintf(&line, "%s\n", text) > 0);
+    assert_prints(RUN("run", checkpoint, "-z", tokenizer, "-t", "0", "-n", "200"), line);
+    Process p = RUN("export", checkpoint, exported, "-z", tokenizer, "-q");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    assert_prints(RUN("run", exported, "-t", "0", "-n", "200"), line);
+    for (size_t i = 0; isa_available(i); i++)
+        assert_prints(RUN("run", exported, "-t", "0", "-n", "200", "-j", "3", "--isa",
+                          isa_available(i)->name),
+                      line);
+    unlink(exported);
+    free(exported);
+    free(checkpoint);
+    free(tokenizer);
+    free(text);
+    free(line);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_text_is_the_same_on_any_thread_count),
+        cmocka_unit_test(the_text_is_the_same_with_any_chunk),
+        cmocka_unit_test(the_text_is_the_same_on_every_instruction_set),
+        cmocka_unit_test(a_seed_gives_its_text_and_another_seed_another),
+        cmocka_unit_test(a_drawn_seed_is_told_and_gives_the_text_again),
+        cmocka_unit_test(a_prompt_comes_from_the_line_a_file_or_stdin),
+        cmocka_unit_test(echo_writes_the_prompt_before_the_text),
+        cmocka_unit_test(new_tokens_are_counted_and_the_context_ends_the_text),
+        cmocka_unit_test(text_ends_before_a_stop_string),
+        cmocka_unit_test(a_biased_token_rules_the_text),
+        cmocka_unit_test(characters_are_never_cut_in_two),
+        cmocka_unit_test(text_becomes_ids_and_text_again),
+        cmocka_unit_test(output_goes_to_a_file_whole_or_not_at_all),
+        cmocka_unit_test(what_is_no_model_is_said_to_be_none),
+        cmocka_unit_test(wrong_usage_ends_with_status_2),
+        cmocka_unit_test(a_prompt_that_cannot_be_used_is_refused),
+        cmocka_unit_test(a_reader_that_leaves_is_no_error),
+        cmocka_unit_test(ctrl_c_ends_with_status_130),
+        cmocka_unit_test(info_and_verify_tell_what_a_file_holds),
+        cmocka_unit_test(help_and_version_are_printed),
+        cmocka_unit_test(stories260K_writes_its_published_text),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}

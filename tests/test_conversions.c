@@ -1,0 +1,246 @@
+/* `run` takes models in other formats, and converts each once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "process.h"
+
+enum { DIM = 64, HIDDEN = 96, LAYERS = 2, HEADS = 4, VOCAB = 259, CONTEXT = 64 };
+
+static char *checkpoint, *tokenizer, *cache;
+
+/* A llama2.c checkpoint of small weights, and a tokenizer of single bytes. */
+static void write_checkpoint(const char *path, uint32_t seed) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    const int32_t header[] = {DIM, HIDDEN, LAYERS, HEADS, HEADS, VOCAB, CONTEXT};
+    const size_t n = VOCAB * DIM + LAYERS * (2 * DIM + 4 * DIM * DIM + 3 * DIM * HIDDEN) + DIM +
+                     CONTEXT * DIM / HEADS;
+    fwrite(header, sizeof header, 1, file);
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        float x = (float)(seed >> 8) / (float)(1 << 23) - 1.0f;
+        x *= 0.5f;
+        fwrite(&x, sizeof x, 1, file);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static void write_tokenizer(const char *path) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    const int32_t longest = 6;
+    fwrite(&longest, sizeof longest, 1, file);
+    for (int i = 0; i < VOCAB; i++) {
+        static const char *const specials[] = {"<unk>", "\n<s>\n", "\n</s>\n"};
+        char text[16];
+        const float score = (float)-i;
+        if (i < 3) {
+            snprintf(text, sizeof text, "%s", specials[i]);
+        } else {
+            snprintf(text, sizeof text, "<0x%02X>", (unsigned)(i - 3));
+        }
+        const int32_t length = (int32_t)strlen(text);
+        fwrite(&score, sizeof score, 1, file);
+        fwrite(&length, sizeof length, 1, file);
+        fwrite(text, (size_t)length, 1, file);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    checkpoint = build_path("tests/conversions.ckpt");
+    tokenizer = build_path("tests/conversions-tok.bin");
+    cache = build_path("tests/conversions-cache");
+    write_checkpoint(checkpoint, 1);
+    write_tokenizer(tokenizer);
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    rmdir(cache);
+    unlink(checkpoint);
+    unlink(tokenizer);
+    free(checkpoint);
+    free(tokenizer);
+    free(cache);
+    return 0;
+}
+
+#define FROM_CHECKPOINT                                                                            \
+    "run", checkpoint, "-z", tokenizer, "--cache-dir", cache, "-s", "1", "-n", "20"
+
+/* Runs it; the text in *text unless NULL; true when it was converted now. */
+static bool converts(Process p, char **text) {
+    if (p.status) print_message("status %d, stderr: %s", p.status, p.err);
+    assert_int_equal(p.status, 0);
+    bool now = strstr(p.err, "converting") != NULL;
+    if (text) *text = strdup(p.out);
+    process_free(&p);
+    return now;
+}
+
+static size_t conversions_in_cache(void) {
+    Process p = RUN("run", "--cache-list", "--cache-dir", cache);
+    size_t n = 0;
+    assert_int_equal(p.status, 0);
+    assert_int_equal(sscanf(strstr(p.out, "MiB in "), "MiB in %zu", &n), 1);
+    process_free(&p);
+    return n;
+}
+
+static void a_model_is_converted_once(void **state) {
+    (void)state;
+    char *first, *second;
+    assert_true(converts(RUN(FROM_CHECKPOINT), &first));
+    assert_int_equal(conversions_in_cache(), 1);
+    assert_false(converts(RUN(FROM_CHECKPOINT), &second));
+    assert_string_equal(first, second);
+    /* Another name for the same place finds it, too. */
+    char *path = NULL;
+    assert_true(asprintf(&path, "./%s", checkpoint) > 0);
+    if (checkpoint[0] != '/')
+        assert_false(converts(RUN("run", path, "-z", tokenizer, "--cache-dir", cache), NULL));
+    free(path);
+    free(first);
+    free(second);
+}
+
+static void another_type_or_tokenizer_is_another_conversion(void **state) {
+    (void)state;
+    char *other = build_path("tests/conversions-tok2.bin");
+    converts(RUN(FROM_CHECKPOINT), NULL);
+    assert_true(converts(RUN(FROM_CHECKPOINT, "--type", "q8"), NULL));
+    assert_false(converts(RUN(FROM_CHECKPOINT, "--type", "q8"), NULL));
+    write_tokenizer(other);
+    assert_true(converts(RUN("run", checkpoint, "-z", other, "--cache-dir", cache), NULL));
+    assert_false(converts(RUN(FROM_CHECKPOINT), NULL));
+    unlink(other);
+    free(other);
+}
+
+static void a_source_that_changed_is_converted_again(void **state) {
+    (void)state;
+    char *before, *after, *again;
+    converts(RUN(FROM_CHECKPOINT), &before);
+    write_checkpoint(checkpoint, 2);
+    assert_true(converts(RUN(FROM_CHECKPOINT), &after));
+    assert_string_not_equal(before, after);
+    write_checkpoint(checkpoint, 1);
+    assert_true(converts(RUN(FROM_CHECKPOINT), &again));
+    assert_string_equal(before, again);
+    free(before);
+    free(after);
+    free(again);
+}
+
+static void processes_that_want_the_same_convert_once(void **state) {
+    (void)state;
+    char *program = program_command("run"), *command = NULL;
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    assert_true(asprintf(&command,
+                         "for i in 1 2 3 4 5 6; do %s %s -z %s --cache-dir %s -s 1 -n 5 >%s.$i & "
+                         "done; wait; cat %s.?; rm %s.?",
+                         program, checkpoint, tokenizer, cache, tokenizer, tokenizer,
+                         tokenizer) > 0);
+    p = RUN("/bin/sh", "-c", command);
+    size_t n = 0;
+    for (const char *at = p.err; (at = strstr(at, "converting ")); at++) n++;
+    assert_int_equal(n, 1);
+    assert_int_equal(conversions_in_cache(), 1);
+    /* Six times the same text. */
+    size_t length = p.out_length / 6;
+    assert_int_equal(p.out_length % 6, 0);
+    for (size_t i = 1; i < 6; i++) assert_memory_equal(p.out, p.out + i * length, length);
+    process_free(&p);
+    free(program);
+    free(command);
+}
+
+static void a_failed_conversion_leaves_nothing(void **state) {
+    (void)state;
+    char *bad = build_path("tests/conversions-bad.ckpt"), *entries = NULL;
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    size_t length;
+    char *bytes = file_read(checkpoint, &length);
+    memset(bytes + length / 2, 0xFF, 4); /* a NaN */
+    file_write(bad, bytes, length);
+    free(bytes);
+    p = RUN("run", bad, "-z", tokenizer, "--cache-dir", cache);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "not finite"));
+    process_free(&p);
+    assert_true(asprintf(&entries, "ls -A %s", cache) > 0);
+    p = RUN("/bin/sh", "-c", entries);
+    assert_string_equal(p.out, "");
+    process_free(&p);
+    unlink(bad);
+    free(entries);
+    free(bad);
+}
+
+static void clearing_deletes_conversions_and_nothing_else(void **state) {
+    (void)state;
+    char *mine = NULL;
+    converts(RUN(FROM_CHECKPOINT), NULL);
+    assert_true(asprintf(&mine, "%s/mine.bin", cache) > 0);
+    file_write(mine, "mine", 4);
+    assert_int_equal(conversions_in_cache(), 1);
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    assert_non_null(strstr(p.out, "in 1 conversions deleted"));
+    process_free(&p);
+    assert_int_equal(conversions_in_cache(), 0);
+    assert_int_equal(unlink(mine), 0);
+    free(mine);
+}
+
+static void without_a_cache_directory_it_runs_all_the_same(void **state) {
+    (void)state;
+    char *program = program_command("run"), *command = NULL, *text, *expected;
+    converts(RUN(FROM_CHECKPOINT), &expected);
+    assert_true(asprintf(&command, "unset XDG_CACHE_HOME; HOME=/proc/none %s %s -z %s -s 1 -n 20",
+                         program, checkpoint, tokenizer) > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "the conversion is not kept"));
+    text = p.out;
+    assert_string_equal(text, expected);
+    process_free(&p);
+    p = RUN("run", checkpoint, "-z", tokenizer, "--cache-dir", "/proc/none");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "/proc/none: no conversion can be kept there"));
+    process_free(&p);
+    free(expected);
+    free(program);
+    free(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_is_converted_once),
+        cmocka_unit_test(another_type_or_tokenizer_is_another_conversion),
+        cmocka_unit_test(a_source_that_changed_is_converted_again),
+        cmocka_unit_test(processes_that_want_the_same_convert_once),
+        cmocka_unit_test(a_failed_conversion_leaves_nothing),
+        cmocka_unit_test(clearing_deletes_conversions_and_nothing_else),
+        cmocka_unit_test(without_a_cache_directory_it_runs_all_the_same),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
