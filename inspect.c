@@ -133,7 +133,7 @@ Status inspect_info(Session *session, Error *error) {
         status =
             print(session, error, "chat template       %s\n",
                   template_bytes ? size_text((double)template_bytes, size, sizeof size) : "none");
-    if (status == STATUS_OK) status = print_needs(session, error);
+    if (status == STATUS_OK && session->model) status = print_needs(session, error);
     return status;
 }
 

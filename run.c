@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "conversions.h"
 #include "formats/convert.h"
+#include "formats/layout.h"
 #include "formats/readers.h"
 #include "generate.h"
 #include "inspect.h"
@@ -36,8 +38,9 @@ static void set_signals(void) {
 typedef struct Opened {
     Session session;
     Output output;
-    int model_fd;          /* of a model.bin, or of the file that a conversion fills */
-    Source *source;        /* to convert; NULL for a model.bin */
+    int model_fd;   /* of a model.bin */
+    Source *source; /* of another format; NULL for a model.bin */
+    ConversionSlot conversion;
     InputFile tokenizer;   /* of -z beside a model.bin */
     TokenizerBlob section; /* made from it */
     int prompt_fd;         /* -1: the prompt is on the command line */
@@ -71,16 +74,6 @@ static Status explain(const char *path, Error *error) {
     return STATUS_FAILED;
 }
 
-static Status temporary_file(const char *near, int *fd, Error *error) {
-    const char *directories[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
-    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
-        if (!directories[i]) continue;
-        *fd = open(directories[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-        if (*fd >= 0) return STATUS_OK;
-    }
-    return error_set(error, "%s: no place for the converted model: set TMPDIR", near);
-}
-
 static Status open_model(Opened *opened, const Options *o, Error *error) {
     SourceKind kind;
     opened->tokenizer.fd = -1;
@@ -91,7 +84,8 @@ static Status open_model(Opened *opened, const Options *o, Error *error) {
     if (kind != SOURCE_MODELFILE) {
         if (source_open(&opened->source, o->model, o->tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
-        return temporary_file(o->model, &opened->model_fd, error);
+        return conversions_open(&opened->conversion, opened->source, o->type, o->cache_dir,
+                                &interrupted, error);
     }
     if (o->type) {
         error_set(error,
@@ -119,19 +113,21 @@ static Status open_prompt(Opened *opened, const Options *o, Error *error) {
     return STATUS_OK;
 }
 
-/* The last step: the name of an output file is settled after the text is written. */
+/* Files that get their name when they are whole need their directory until then. */
 static Status give_up_rights(const Opened *opened, Error *error) {
     SandboxRules rules = {0};
     SandboxReport report;
     char directory[4096] = ".";
+    size_t n = 0;
     if (opened->output.temporary) {
         const char *slash = strrchr(opened->output.path, '/');
-        size_t length = slash ? (size_t)(slash - opened->output.path) : 0;
+        size_t length = slash ? (size_t)(slash - opened->output.path) + 1 : 0;
         if (length >= sizeof directory)
             return error_set(error, "%s: too long", opened->output.path);
-        if (slash) snprintf(directory, sizeof directory, "%.*s/", (int)length, opened->output.path);
-        rules.writable[0] = directory;
+        if (slash) snprintf(directory, sizeof directory, "%.*s", (int)length, opened->output.path);
+        rules.writable[n++] = directory;
     }
+    if (opened->conversion.partial) rules.writable[n++] = opened->conversion.directory;
     return sandbox_enter(&rules, &report, error);
 }
 
@@ -203,16 +199,37 @@ static void convert_progress(uint64_t done, uint64_t total, void *context) {
     session_progress(context, "converting", done, total);
 }
 
-static Status convert(Opened *opened, const Options *o, Error *error) {
+/* How much room the conversion takes, before it takes it. */
+static void announce(const Opened *opened, const Options *o) {
+    Layout layout;
+    Error ignored;
+    if (layout_make(&layout, opened->source, o->type, &ignored) == STATUS_OK)
+        fprintf(stderr, "run: converting %s: %.1f MiB, %s\n", o->model,
+                (double)layout.file_bytes / 1048576.0,
+                opened->conversion.path ? opened->conversion.path : "not kept");
+    layout_free(&layout);
+}
+
+/* Fills the conversion that was begun, or takes the one that was found. */
+static Status convert(Opened *opened, const Options *o, int *fd, Error *error) {
     const ConvertOptions options = {.type = o->type,
                                     .n_threads = opened->n_threads,
                                     .progress = convert_progress,
                                     .progress_context = &opened->session,
                                     .cancel = &interrupted};
-    Status status = source_parse(opened->source, error);
-    if (status == STATUS_OK)
-        status = convert_parsed(opened->source, &options, opened->model_fd, error);
-    session_progress(&opened->session, "converting", 0, 0);
+    Status status = STATUS_OK;
+    if (!opened->conversion.found) {
+        status = source_parse(opened->source, error);
+        if (status == STATUS_OK) {
+            if (opened->conversion.path) announce(opened, o);
+            status = convert_parsed(opened->source, &options, opened->conversion.fd, error);
+            session_progress(&opened->session, "converting", 0, 0);
+        }
+        if (status == STATUS_OK) status = conversions_finish(&opened->conversion, error);
+    }
+    *fd = opened->conversion.fd;
+    if (status == STATUS_OK) opened->conversion.fd = -1; /* modelfile_open takes it over */
+    conversions_close(&opened->conversion);
     source_close(opened->source);
     opened->source = NULL;
     return status;
@@ -245,15 +262,16 @@ static Status parse_tokenizer(Opened *opened, const Options *o, Error *error) {
 static Status parse_model(Opened *opened, const Options *o, Error *error) {
     Session *session = &opened->session;
     double start = session_clock();
-    if (opened->source) {
-        Status status = convert(opened, o, error);
-        if (status != STATUS_OK) return status;
-    }
     int fd = opened->model_fd;
     opened->model_fd = -1; /* modelfile_open takes it over */
+    if (opened->source) {
+        Status status = convert(opened, o, &fd, error);
+        if (status != STATUS_OK) return status;
+    }
     if (modelfile_open(&session->file, o->model, fd, error) != STATUS_OK) return STATUS_FAILED;
     if (parse_tokenizer(opened, o, error) != STATUS_OK) return STATUS_FAILED;
     if (o->verify || o->tokenize || o->detokenize) return STATUS_OK;
+    if (o->info && modelfile_n_tensors(session->file) == 0) return STATUS_OK; /* a vocabulary */
     const Config *config = modelfile_config(session->file);
     ModelOptions options = {.isa = opened->isa,
                             .n_threads = opened->n_threads,
@@ -301,6 +319,7 @@ static void close_everything(Opened *opened) {
     tokenizer_close(session->tokenizer);
     modelfile_close(session->file);
     tokenizer_blob_free(&opened->section);
+    conversions_close(&opened->conversion);
     source_close(opened->source);
     if (opened->tokenizer.fd >= 0) input_close(&opened->tokenizer);
     if (opened->model_fd >= 0) close(opened->model_fd);
@@ -310,7 +329,10 @@ static void close_everything(Opened *opened) {
 }
 
 static Status run(const Options *o, Error *error) {
-    Opened opened = {.model_fd = -1, .prompt_fd = -1, .tokenizer.fd = -1};
+    Opened opened = {.model_fd = -1,
+                     .prompt_fd = -1,
+                     .tokenizer.fd = -1,
+                     .conversion = {.fd = -1, .lock_fd = -1}};
     opened.output = (Output){.fd = STDOUT_FILENO};
     opened.session = (Session){.options = o,
                                .output = &opened.output,
@@ -353,6 +375,10 @@ int main(int argc, char **argv) {
         options_print_help(stdout);
     } else if (status == STATUS_OK && options.version) {
         print_version();
+    } else if (status == STATUS_OK && options.cache_list) {
+        status = conversions_list(stdout, options.cache_dir, &error);
+    } else if (status == STATUS_OK && options.cache_clear) {
+        status = conversions_clear(stdout, options.cache_dir, &error);
     } else if (status == STATUS_OK) {
         status = run(&options, &error);
     }

@@ -152,6 +152,10 @@ Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
     const Config *c = modelfile_config(file);
     Finder f = {file, c, error, STATUS_OK, -1};
     *weights = (Weights){0};
+    if (modelfile_n_tensors(file) == 0)
+        return error_set(error,
+                         "%s: holds a vocabulary but no weights: it can tokenize, not generate",
+                         modelfile_path(file));
     weights->layers = calloc(c->n_layers, sizeof *weights->layers);
     if (!weights->layers) return error_set(error, "no memory for %u layers", c->n_layers);
     if (c->n_experts > 0) {

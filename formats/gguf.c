@@ -1,8 +1,314 @@
-#include "readers.h"
-Status gguf_open_splits(Source *source, Error *error) {
-    (void)source, (void)error;
+#include "gguf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GGUF_UINT8,
+    GGUF_INT8,
+    GGUF_UINT16,
+    GGUF_INT16,
+    GGUF_UINT32,
+    GGUF_INT32,
+    GGUF_FLOAT32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_UINT64,
+    GGUF_INT64,
+    GGUF_FLOAT64,
+    GGUF_TYPES
+};
+
+static const size_t value_bytes[GGUF_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+/* ggml_type: numbers that are part of the format; those without a name were withdrawn. */
+static const struct {
+    const char *name;
+    StoredType type;
+} tensor_types[] = {
+    [0] = {"F32", STORED_F32},        [1] = {"F16", STORED_F16},
+    [2] = {"Q4_0", STORED_Q4_0},      [3] = {"Q4_1", STORED_Q4_1},
+    [6] = {"Q5_0", STORED_Q5_0},      [7] = {"Q5_1", STORED_Q5_1},
+    [8] = {"Q8_0", STORED_Q8_0},      [9] = {"Q8_1", STORED_TYPES},
+    [10] = {"Q2_K", STORED_TYPES},    [11] = {"Q3_K", STORED_TYPES},
+    [12] = {"Q4_K", STORED_TYPES},    [13] = {"Q5_K", STORED_TYPES},
+    [14] = {"Q6_K", STORED_TYPES},    [15] = {"Q8_K", STORED_TYPES},
+    [16] = {"IQ2_XXS", STORED_TYPES}, [17] = {"IQ2_XS", STORED_TYPES},
+    [18] = {"IQ3_XXS", STORED_TYPES}, [19] = {"IQ1_S", STORED_TYPES},
+    [20] = {"IQ4_NL", STORED_TYPES},  [21] = {"IQ3_S", STORED_TYPES},
+    [22] = {"IQ2_S", STORED_TYPES},   [23] = {"IQ4_XS", STORED_TYPES},
+    [24] = {"I8", STORED_TYPES},      [25] = {"I16", STORED_TYPES},
+    [26] = {"I32", STORED_TYPES},     [27] = {"I64", STORED_TYPES},
+    [28] = {"F64", STORED_TYPES},     [29] = {"IQ1_M", STORED_TYPES},
+    [30] = {"BF16", STORED_BF16},     [34] = {"TQ1_0", STORED_TYPES},
+    [35] = {"TQ2_0", STORED_TYPES},   [39] = {"MXFP4", STORED_TYPES},
+    [40] = {"NVFP4", STORED_TYPES},
+};
+
+/* ---- Reading forward ---- */
+
+typedef struct Cursor {
+    const uint8_t *at, *end;
+    bool failed; /* the file ended, or a length was impossible */
+} Cursor;
+
+static const uint8_t *take(Cursor *c, uint64_t bytes) {
+    if (c->failed || bytes > (uint64_t)(c->end - c->at)) {
+        c->failed = true;
+        return NULL;
+    }
+    const uint8_t *at = c->at;
+    c->at += bytes;
+    return at;
+}
+
+static uint32_t take_u32(Cursor *c) {
+    uint32_t value = 0;
+    const uint8_t *at = take(c, sizeof value);
+    if (at) memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static uint64_t take_u64(Cursor *c) {
+    uint64_t value = 0;
+    const uint8_t *at = take(c, sizeof value);
+    if (at) memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static TokenizerString take_text(Cursor *c) {
+    uint64_t length = take_u64(c);
+    const uint8_t *bytes = take(c, length);
+    return (TokenizerString){bytes ? (const char *)bytes : "", bytes ? (size_t)length : 0};
+}
+
+static void take_value(Cursor *c, GgufValue *value) {
+    value->key = take_text(c);
+    value->type = take_u32(c);
+    value->count = 1;
+    if (value->type == GGUF_ARRAY) {
+        value->is_array = true;
+        value->type = take_u32(c);
+        value->count = take_u64(c);
+    }
+    value->values = c->at;
+    if (value->type >= GGUF_TYPES || value->type == GGUF_ARRAY) {
+        c->failed = true;
+    } else if (value->type == GGUF_STRING) {
+        for (uint64_t i = 0; i < value->count && !c->failed; i++) take_text(c);
+    } else {
+        uint64_t bytes;
+        if (__builtin_mul_overflow(value->count, value_bytes[value->type], &bytes))
+            c->failed = true;
+        else
+            take(c, bytes);
+    }
+}
+
+static Status take_tensor(Cursor *c, const InputFile *file, size_t index, RawTable *table,
+                          Error *error) {
+    TokenizerString name = take_text(c);
+    if (c->failed)
+        return error_set(error, "%s: cut off, or damaged, in its tensor list", file->path);
+    RawTensor *raw = raw_table_add(table, name.bytes, name.length);
+    if (!raw) return error_set(error, "%s: no memory", file->path);
+    raw->n_dims = take_u32(c);
+    if (raw->n_dims > RAW_MAX_DIMS)
+        return error_set(error, "%s: tensor '%.100s' has %u dimensions", file->path, raw->name,
+                         raw->n_dims);
+    /* GGUF writes the innermost dimension first. */
+    for (uint32_t i = raw->n_dims; i-- > 0;) raw->dims[i] = take_u64(c);
+    uint32_t type = take_u32(c);
+    raw->offset = take_u64(c);
+    raw->file = index;
+    raw->type = STORED_TYPES;
+    const char *type_name = NULL;
+    if (type < sizeof tensor_types / sizeof *tensor_types) type_name = tensor_types[type].name;
+    if (type_name) raw->type = tensor_types[type].type;
+    if (type_name) {
+        strncpy(raw->type_name, type_name, sizeof raw->type_name - 1);
+    } else {
+        __builtin_snprintf(raw->type_name, sizeof raw->type_name, "number %u", type & 0xFFFF);
+    }
+    if (c->failed)
+        return error_set(error, "%s: cut off, or damaged, in its tensor list", file->path);
     return STATUS_OK;
 }
-Status gguf_parse(Source *source, Error *error) {
-    return error_set(error, "%s: GGUF files are not read yet", source->path);
+
+/* Offsets count from the end of the header; they become offsets in the file. */
+static Status place_tensors(const Gguf *gguf, const Cursor *c, RawTable *table, size_t first,
+                            Error *error) {
+    uint64_t alignment = 32, used = (uint64_t)(c->at - gguf->file->map);
+    gguf_uint(gguf, "general.alignment", &alignment);
+    if (alignment == 0 || alignment > 1 << 20 || (alignment & (alignment - 1)) != 0)
+        return error_set(error, "%s: general.alignment is %llu", gguf->file->path,
+                         (unsigned long long)alignment);
+    uint64_t data = (used + alignment - 1) & ~(alignment - 1);
+    for (size_t i = first; i < table->n; i++) {
+        RawTensor *raw = &table->items[i];
+        uint64_t elements = 1, end;
+        size_t bytes = 0;
+        for (uint32_t k = 0; k < raw->n_dims; k++)
+            if (__builtin_mul_overflow(elements, raw->dims[k], &elements)) elements = UINT64_MAX;
+        bool fits = raw->type == STORED_TYPES || stored_bytes(raw->type, elements, &bytes);
+        fits = fits && !__builtin_add_overflow(raw->offset, data, &raw->offset);
+        if (!fits || __builtin_add_overflow(raw->offset, bytes, &end) || end > gguf->file->bytes)
+            return error_set(error,
+                             "%s: tensor '%.100s': its %llu values of %s do not lie inside "
+                             "the file of %llu bytes",
+                             gguf->file->path, raw->name, (unsigned long long)elements,
+                             raw->type_name, (unsigned long long)gguf->file->bytes);
+    }
+    return STATUS_OK;
+}
+
+Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *table, Error *error) {
+    *gguf = (Gguf){.file = file};
+    Cursor c = {file->map, file->map + file->bytes, false};
+    const uint8_t *magic = take(&c, 4);
+    if (!magic || memcmp(magic, "GGUF", 4) != 0)
+        return error_set(error, "%s: not a GGUF file", file->path);
+    uint32_t version = take_u32(&c);
+    if (version && (version & 0xFFFF) == 0)
+        return error_set(error, "%s: a big-endian GGUF file, which this program does not read",
+                         file->path);
+    if (!c.failed && version != 2 && version != 3)
+        return error_set(error, "%s: version %u of GGUF, but this program reads 2 and 3",
+                         file->path, version);
+    gguf->n_tensors = take_u64(&c);
+    uint64_t n_values = take_u64(&c);
+    /* The smallest pair has 13 bytes, the smallest tensor 24: a count beyond is a lie. */
+    uint64_t left = (uint64_t)(c.end - c.at);
+    if (c.failed || n_values > left / 13 || gguf->n_tensors > left / 24)
+        return error_set(error, "%s: cut off, or damaged, in its header", file->path);
+    gguf->values = calloc(n_values + 1, sizeof *gguf->values);
+    if (!gguf->values) return error_set(error, "%s: no memory", file->path);
+    for (; gguf->n_values < n_values; gguf->n_values++) {
+        take_value(&c, &gguf->values[gguf->n_values]);
+        if (c.failed)
+            return error_set(error, "%s: cut off, or damaged, in its metadata", file->path);
+    }
+    size_t first = table->n;
+    for (uint64_t i = 0; i < gguf->n_tensors; i++)
+        if (take_tensor(&c, file, index, table, error) != STATUS_OK) return STATUS_FAILED;
+    return place_tensors(gguf, &c, table, first, error);
+}
+
+void gguf_free(Gguf *gguf) {
+    free(gguf->values);
+    *gguf = (Gguf){0};
+}
+
+/* ---- Asking ---- */
+
+const GgufValue *gguf_find(const Gguf *gguf, const char *key) {
+    size_t n = strlen(key);
+    for (size_t i = 0; i < gguf->n_values; i++)
+        if (gguf->values[i].key.length == n && memcmp(gguf->values[i].key.bytes, key, n) == 0)
+            return &gguf->values[i];
+    return NULL;
+}
+
+bool gguf_element(const GgufValue *value, uint64_t index, double *number) {
+    if (!value || index >= value->count || value->type == GGUF_STRING) return false;
+    union {
+        uint8_t u8;
+        int8_t i8;
+        uint16_t u16;
+        int16_t i16;
+        uint32_t u32;
+        int32_t i32;
+        float f32;
+        uint64_t u64;
+        int64_t i64;
+        double f64;
+    } v;
+    size_t bytes = value_bytes[value->type];
+    memcpy(&v, value->values + index * bytes, bytes);
+    switch (value->type) {
+    case GGUF_UINT8:
+    case GGUF_BOOL:
+        *number = v.u8;
+        break;
+    case GGUF_INT8:
+        *number = v.i8;
+        break;
+    case GGUF_UINT16:
+        *number = v.u16;
+        break;
+    case GGUF_INT16:
+        *number = v.i16;
+        break;
+    case GGUF_UINT32:
+        *number = v.u32;
+        break;
+    case GGUF_INT32:
+        *number = v.i32;
+        break;
+    case GGUF_FLOAT32:
+        *number = v.f32;
+        break;
+    case GGUF_UINT64:
+        *number = (double)v.u64;
+        break;
+    case GGUF_INT64:
+        *number = (double)v.i64;
+        break;
+    default:
+        *number = v.f64;
+        break;
+    }
+    return true;
+}
+
+bool gguf_float(const Gguf *gguf, const char *key, double *value) {
+    const GgufValue *found = gguf_find(gguf, key);
+    return found && !found->is_array && gguf_element(found, 0, value);
+}
+
+bool gguf_uint(const Gguf *gguf, const char *key, uint64_t *value) {
+    double number;
+    if (!gguf_float(gguf, key, &number) || !(number >= 0.0) || number > 9e15) return false;
+    *value = (uint64_t)number;
+    return (double)*value == number;
+}
+
+bool gguf_bool(const Gguf *gguf, const char *key, bool *value) {
+    const GgufValue *found = gguf_find(gguf, key);
+    double number;
+    if (!found || found->type != GGUF_BOOL || !gguf_float(gguf, key, &number)) return false;
+    *value = number != 0.0;
+    return true;
+}
+
+static TokenizerString text_at(const uint8_t **at) {
+    uint64_t length;
+    memcpy(&length, *at, sizeof length);
+    TokenizerString text = {(const char *)*at + sizeof length, (size_t)length};
+    *at += sizeof length + length;
+    return text;
+}
+
+bool gguf_text(const Gguf *gguf, const char *key, TokenizerString *value) {
+    const GgufValue *found = gguf_find(gguf, key);
+    if (!found || found->is_array || found->type != GGUF_STRING) return false;
+    const uint8_t *at = found->values;
+    *value = text_at(&at);
+    return true;
+}
+
+Status gguf_texts(const Gguf *gguf, const char *key, TokenizerString **texts, size_t *n,
+                  Error *error) {
+    *texts = NULL;
+    *n = 0;
+    const GgufValue *found = gguf_find(gguf, key);
+    if (!found) return STATUS_OK;
+    if (!found->is_array || found->type != GGUF_STRING)
+        return error_set(error, "%s: %s is not an array of texts", gguf->file->path, key);
+    *texts = malloc((found->count + 1) * sizeof **texts);
+    if (!*texts) return error_set(error, "%s: no memory", gguf->file->path);
+    const uint8_t *at = found->values;
+    for (; *n < found->count; ++*n) (*texts)[*n] = text_at(&at);
+    return STATUS_OK;
 }

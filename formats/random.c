@@ -243,5 +243,6 @@ Status random_parse(Source *source, const char *settings, Error *error) {
         add_matrix(&b, "output", c->vocab_size, c->dim, 2.0f);
     }
     if (b.failed) return STATUS_FAILED;
-    return add_tables(source, c, error);
+    if (add_tables(source, c, error) != STATUS_OK) return STATUS_FAILED;
+    return random_tokenizer(source, error);
 }

@@ -13,6 +13,9 @@ Status huggingface_parse(Source *source, Error *error);
 Status gguf_open_splits(Source *source, Error *error);
 Status gguf_parse(Source *source, Error *error);
 
+/* random_tokenizer.c: a byte tokenizer with made-up words, where the vocabulary has room. */
+Status random_tokenizer(Source *source, Error *error);
+
 Status llama2c_parse(Source *source, Error *error);
 
 /* Opens one more file of the source: files[n_files++]. */

@@ -1,12 +1,113 @@
-/* For now the reference. */
-#include "internal.h"
+/* Products of the quantized types with Arm's 8-bit matrix multiplication (i8mm).
+ *
+ * smmla multiplies two outputs by two rows of activations over eight inputs. Zipping two
+ * neighbouring lines puts eight inputs of an output side by side; rows of activations go in
+ * pairs, the last of an odd number beside itself. One row alone has nothing to pair with: the
+ * dot product kernels take it, and the float types. */
+#include "neon.h"
+
+enum { PAIRS = BLOCK_ROWS / 2 };
+
+INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
+                           const uint8_t *block, float *out, size_t stride, size_t outputs) {
+    const size_t group = group_of(type), pairs = (rows + 1) / 2;
+    const uint8_t *panel = matrix_panel(w, p);
+    const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
+    const size_t groups = activation_groups(group, w->cols), panel_bytes = w->panel_bytes;
+    float32x4_t acc[BLOCK_ROWS][QUARTERS];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t q = 0; q < QUARTERS; q++) acc[r][q] = vdupq_n_f32(0.0f);
+    for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
+        const float *x_scales = (const float *)block;
+        const int32_t *offsets = (const int32_t *)block + rows;
+        const int8_t *codes = (const int8_t *)block + 8 * rows;
+        const uint8_t *lines = panel + g * group_bytes(type);
+        const uint8_t *ahead = fetch_ahead(type, panel_bytes, panel, scales, minima, g, groups);
+        for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(ahead + i);
+        /* dot[..][0]: outputs 0 and 1 of the quarter by both rows, dot[..][1]: outputs 2 and 3 */
+        int32x4_t dot[PAIRS][QUARTERS][2];
+#pragma GCC unroll 2
+        for (size_t i = 0; i < pairs; i++)
+#pragma GCC unroll 4
+            for (size_t q = 0; q < QUARTERS; q++) dot[i][q][0] = dot[i][q][1] = vdupq_n_s32(0);
+#pragma GCC unroll 8
+        for (size_t j = 0; j < group / 4; j += 2) {
+            int8x16_t x[PAIRS];
+#pragma GCC unroll 2
+            for (size_t i = 0; i < pairs; i++) {
+                const int8_t *a = codes + 2 * i * group + 4 * j;
+                x[i] = vcombine_s8(vld1_s8(a), vld1_s8(2 * i + 1 < rows ? a + group : a));
+            }
+#pragma GCC unroll 4
+            for (size_t q = 0; q < QUARTERS; q++) {
+                int32x4_t even = vreinterpretq_s32_s8(load_weights(type, lines, j, q));
+                int32x4_t odd = vreinterpretq_s32_s8(load_weights(type, lines, j + 1, q));
+                int8x16_t low = vreinterpretq_s8_s32(vzip1q_s32(even, odd));
+                int8x16_t high = vreinterpretq_s8_s32(vzip2q_s32(even, odd));
+#pragma GCC unroll 2
+                for (size_t i = 0; i < pairs; i++) {
+                    dot[i][q][0] = vmmlaq_s32(dot[i][q][0], low, x[i]);
+                    dot[i][q][1] = vmmlaq_s32(dot[i][q][1], high, x[i]);
+                }
+            }
+        }
+#pragma GCC unroll 4
+        for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+            for (size_t q = 0; q < QUARTERS; q++) {
+                int32x4_t *both = dot[r / 2][q];
+                int32x4_t own = r % 2 ? vuzp2q_s32(both[0], both[1]) : vuzp1q_s32(both[0], both[1]);
+                acc[r][q] = add_group(type, acc[r][q], own, offsets[r], x_scales[r],
+                                      scales + g * PANEL_ROWS + 4 * q,
+                                      has_minima(type) ? minima + g * PANEL_ROWS + 4 * q : NULL);
+            }
+    }
+    store_rows(rows, acc, out, stride, outputs);
+}
+
+BLOCK_KERNEL(block_q8, TENSOR_Q8)
+BLOCK_KERNEL(block_q8_64, TENSOR_Q8_64)
+BLOCK_KERNEL(block_q4, TENSOR_Q4)
+BLOCK_KERNEL(block_q4_min, TENSOR_Q4_MIN)
+BLOCK_KERNEL(block_q8_min, TENSOR_Q8_MIN)
+
+static BlockKernel *const block_kernels[TENSOR_TYPES] = {
+    [TENSOR_Q8] = block_q8,         [TENSOR_Q8_64] = block_q8_64,   [TENSOR_Q4] = block_q4,
+    [TENSOR_Q4_MIN] = block_q4_min, [TENSOR_Q8_MIN] = block_q8_min,
+};
+
+/* The packed form is that of kernels_neon: blocks of BLOCK_ROWS rows. */
+static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
+    return kernels_neon.input_bytes(group, n_rows, n_inputs);
+}
+
+static size_t pack_tasks(size_t group, size_t n_rows) {
+    return kernels_neon.pack_tasks(group, n_rows);
+}
+
+static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, size_t task,
+                 void *input) {
+    kernels_neon.pack(group, x, n_rows, n_inputs, task, input);
+}
+
+static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
+                     size_t end, void *scratch) {
+    BlockKernel *kernel = block_kernels[product->w->type];
+    if (kernel && n_rows > 1) {
+        multiply_blocks(kernel, BLOCK_ROWS, product, input, n_rows, begin, end);
+    } else {
+        kernels_neon.multiply(product, input, n_rows, begin, end, scratch);
+    }
+}
 
 const Kernels kernels_neon_i8mm = {
     .name = "neon_i8mm",
-    .stripe = 1,
-    .scratch_bytes = 0,
-    .input_bytes = reference_input_bytes,
-    .pack_tasks = reference_pack_tasks,
-    .pack = reference_pack,
-    .multiply = reference_multiply,
+    .stripe = 4,
+    .scratch_bytes = SCRATCH_BYTES,
+    .input_bytes = input_bytes,
+    .pack_tasks = pack_tasks,
+    .pack = pack,
+    .multiply = multiply,
 };

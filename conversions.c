@@ -1,0 +1,275 @@
+#include "conversions.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* ---- Places and names ----------------------------------------------------------------------- */
+
+/* The cache's directory, malloc'ed; NULL when the user has none. */
+static char *find_directory(const char *cache_dir) {
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char *directory = NULL;
+    int length = -1;
+    if (cache_dir) return strdup(cache_dir);
+    if (xdg && xdg[0] == '/') { /* a relative one is to be ignored */
+        length = asprintf(&directory, "%s/verbatim", xdg);
+    } else if (home && home[0] == '/') {
+        length = asprintf(&directory, "%s/.cache/verbatim", home);
+    }
+    return length < 0 ? NULL : directory;
+}
+
+/* mkdir -p, for the user alone. */
+static bool make_directory(const char *directory) {
+    char *path = strdup(directory);
+    if (!path) return false;
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    bool made = mkdir(path, 0700) == 0 || errno == EEXIST;
+    free(path);
+    return made && access(directory, W_OK | X_OK) == 0;
+}
+
+static void hash_file(XXH3_state_t *state, const InputFile *file) {
+    struct stat info;
+    char *absolute = realpath(file->path, NULL);
+    const char *path = absolute ? absolute : file->path;
+    XXH3_128bits_update(state, path, strlen(path) + 1);
+    free(absolute);
+    if (fstat(file->fd, &info) != 0) return;
+    const int64_t facts[] = {(int64_t)info.st_size, (int64_t)info.st_dev, (int64_t)info.st_ino,
+                             (int64_t)info.st_mtim.tv_sec, (int64_t)info.st_mtim.tv_nsec};
+    XXH3_128bits_update(state, facts, sizeof facts);
+}
+
+/* "stories260K-0123456789abcdef0123456789abcdef": what it was made of, then from what exactly. */
+static bool conversion_name(const Source *source, const char *type, char *name, size_t size) {
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return false;
+    const uint32_t version = MODELFILE_VERSION;
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, &version, sizeof version);
+    XXH3_128bits_update(state, type ? type : "", type ? strlen(type) + 1 : 1);
+    for (size_t i = 0; i < source->n_files; i++) hash_file(state, &source->files[i]);
+    if (source->tokenizer_file.path) {
+        XXH3_128bits_update(state, "tokenizer", sizeof "tokenizer");
+        hash_file(state, &source->tokenizer_file);
+    }
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    char base[64] = "model";
+    char *path = realpath(source->path, NULL);
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (slash && slash[1]) snprintf(base, sizeof base, "%s", slash + 1);
+    free(path);
+    base[strcspn(base, ".")] = '\0';
+    snprintf(name, size, "%s-%016llx%016llx", base, (unsigned long long)hash.high64,
+             (unsigned long long)hash.low64);
+    return true;
+}
+
+/* A name as above with one of our endings. */
+static bool is_ours(const char *name, const char *ending) {
+    size_t n = strlen(name), m = strlen(ending);
+    if (n < m + 33 || strcmp(name + n - m, ending) != 0 || name[n - m - 33] != '-') return false;
+    return strspn(name + n - m - 32, "0123456789abcdef") == 32;
+}
+
+/* ---- One conversion -------------------------------------------------------------------------- */
+
+static Status temporary(ConversionSlot *slot, Error *error) {
+    const char *directories[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
+        if (!directories[i]) continue;
+        slot->fd = open(directories[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        if (slot->fd >= 0) return STATUS_OK;
+    }
+    return error_set(error, "no place for the converted model: set TMPDIR or --cache-dir");
+}
+
+static Status no_place(const ConversionSlot *slot, Error *error) {
+    return error_set(error, "%s: no conversion can be kept there: %s", slot->directory,
+                     strerror(errno));
+}
+
+/* Holds the lock file that stands at `path` now; whoever had it before may have removed it. */
+static Status lock(ConversionSlot *slot, const char *path, const volatile sig_atomic_t *cancel,
+                   Error *error) {
+    struct stat held, named;
+    for (bool told = false;;) {
+        slot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (slot->lock_fd < 0) return no_place(slot, error);
+        if (flock(slot->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+            if (!told) fprintf(stderr, "run: waiting for another process that converts it\n");
+            told = true;
+            while (flock(slot->lock_fd, LOCK_EX) != 0)
+                if (errno != EINTR || *cancel) return STATUS_INTERRUPTED;
+        }
+        if (fstat(slot->lock_fd, &held) == 0 && stat(path, &named) == 0 &&
+            held.st_ino == named.st_ino && held.st_dev == named.st_dev)
+            return STATUS_OK;
+        close(slot->lock_fd);
+    }
+}
+
+/* Opens the conversion if it is there. Its time of last use becomes now. */
+static bool open_whole(ConversionSlot *slot) {
+    slot->fd = open(slot->path, O_RDONLY | O_CLOEXEC);
+    slot->found = slot->fd >= 0;
+    if (slot->found) {
+        const struct timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+        utimensat(AT_FDCWD, slot->path, times, 0);
+    }
+    return slot->found;
+}
+
+static Status open_cached(ConversionSlot *slot, const char *name,
+                          const volatile sig_atomic_t *cancel, Error *error) {
+    char *lock_path = NULL;
+    if (asprintf(&slot->path, "%s/%s.bin", slot->directory, name) < 0 ||
+        asprintf(&slot->partial, "%s/%s.tmp", slot->directory, name) < 0 ||
+        asprintf(&lock_path, "%s/%s.lock", slot->directory, name) < 0)
+        return error_set(error, "no memory");
+    Status status = STATUS_OK;
+    if (!open_whole(slot)) {
+        status = lock(slot, lock_path, cancel, error);
+        if (status == STATUS_OK && !open_whole(slot)) {
+            slot->fd = open(slot->partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+            if (slot->fd < 0) status = no_place(slot, error);
+        }
+    }
+    if (slot->found) {
+        free(slot->partial);
+        slot->partial = NULL;
+    }
+    if (slot->found && slot->lock_fd >= 0) unlink(lock_path);
+    free(lock_path);
+    return status;
+}
+
+Status conversions_open(ConversionSlot *slot, const Source *source, const char *type,
+                        const char *cache_dir, const volatile sig_atomic_t *cancel, Error *error) {
+    char name[128];
+    *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
+    if (source->n_files == 0) return temporary(slot, error); /* generated weights */
+    slot->directory = find_directory(cache_dir);
+    if (!slot->directory || !make_directory(slot->directory)) {
+        if (cache_dir) return no_place(slot, error);
+        fprintf(stderr, "run: no cache directory can be written: the conversion is not kept\n");
+        free(slot->directory);
+        slot->directory = NULL;
+        return temporary(slot, error);
+    }
+    if (!conversion_name(source, type, name, sizeof name)) return error_set(error, "no memory");
+    return open_cached(slot, name, cancel, error);
+}
+
+Status conversions_finish(ConversionSlot *slot, Error *error) {
+    if (!slot->partial) return STATUS_OK;
+    if (fsync(slot->fd) != 0 || rename(slot->partial, slot->path) != 0)
+        return error_set(error, "%s: %s", slot->path, strerror(errno));
+    int directory = open(slot->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory >= 0) {
+        fsync(directory);
+        close(directory);
+    }
+    free(slot->partial);
+    slot->partial = NULL;
+    return STATUS_OK;
+}
+
+void conversions_close(ConversionSlot *slot) {
+    if (slot->fd >= 0) close(slot->fd);
+    if (slot->partial && slot->lock_fd >= 0) unlink(slot->partial);
+    if (slot->lock_fd >= 0) {
+        /* x.bin -> x.lock; nobody holds another file of this name while we hold ours. */
+        size_t length = slot->path ? strlen(slot->path) : 0;
+        char *lock_path = NULL;
+        if (length > 4 && asprintf(&lock_path, "%.*s.lock", (int)length - 4, slot->path) > 0)
+            unlink(lock_path);
+        free(lock_path);
+        close(slot->lock_fd);
+    }
+    free(slot->directory);
+    free(slot->path);
+    free(slot->partial);
+    *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
+}
+
+/* ---- All of them ------------------------------------------------------------------------------
+ */
+
+/* Calls each(directory, name, info, context) for the files with this ending. */
+static void each_file(const char *directory, const char *ending,
+                      void (*each)(int dir_fd, const char *name, const struct stat *info,
+                                   void *context),
+                      void *context) {
+    DIR *dir = opendir(directory);
+    if (!dir) return;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        struct stat info;
+        if (is_ours(entry->d_name, ending) &&
+            fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0)
+            each(dirfd(dir), entry->d_name, &info, context);
+    }
+    closedir(dir);
+}
+
+typedef struct Sum {
+    FILE *out;
+    size_t n;
+    double bytes;
+} Sum;
+
+static void list_one(int dir_fd, const char *name, const struct stat *info, void *context) {
+    Sum *sum = context;
+    char when[32];
+    struct tm local;
+    (void)dir_fd;
+    localtime_r(&info->st_mtime, &local);
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
+    fprintf(sum->out, "%10.1f MiB  %s  %s\n", (double)info->st_size / 1048576.0, when, name);
+    sum->n++;
+    sum->bytes += (double)info->st_size;
+}
+
+static void clear_one(int dir_fd, const char *name, const struct stat *info, void *context) {
+    Sum *sum = context;
+    if (unlinkat(dir_fd, name, 0) != 0) return;
+    sum->n++;
+    sum->bytes += (double)info->st_size;
+}
+
+Status conversions_list(FILE *out, const char *cache_dir, Error *error) {
+    char *directory = find_directory(cache_dir);
+    Sum sum = {.out = out};
+    if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
+    each_file(directory, ".bin", list_one, &sum);
+    fprintf(out, "%10.1f MiB in %zu conversions: %s\n", sum.bytes / 1048576.0, sum.n, directory);
+    free(directory);
+    return STATUS_OK;
+}
+
+Status conversions_clear(FILE *out, const char *cache_dir, Error *error) {
+    char *directory = find_directory(cache_dir);
+    Sum sum = {.out = out}, leftovers = {.out = out};
+    if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
+    each_file(directory, ".bin", clear_one, &sum);
+    each_file(directory, ".tmp", clear_one, &leftovers); /* of processes that were killed */
+    each_file(directory, ".lock", clear_one, &leftovers);
+    fprintf(out, "%.1f MiB in %zu conversions deleted: %s\n",
+            (sum.bytes + leftovers.bytes) / 1048576.0, sum.n, directory);
+    free(directory);
+    return STATUS_OK;
+}

@@ -1,0 +1,66 @@
+/* What the two NEON kernel files share: a panel's 16 outputs are four registers. */
+#ifndef KERNELS_NEON_H
+#define KERNELS_NEON_H
+
+#include <arm_neon.h>
+
+#include "blocks.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { BLOCK_ROWS = 4, QUARTERS = 4 };
+
+/* What a row's dots lack: 4-bit codes count 8 too much, unsigned bytes 128 too little. */
+INLINE int32_t correction(TensorType type, int32_t offset) {
+    return type == TENSOR_Q4 ? offset >> 4 : type == TENSOR_Q8_MIN ? -offset : 0;
+}
+
+/* Four inputs of four outputs, as signed bytes; line j of the group. */
+INLINE int8x16_t load_weights(TensorType type, const uint8_t *lines, size_t j, size_t quarter) {
+    if (is_4_bit(type)) {
+        uint8x16_t both = vld1q_u8(lines + j / 2 * LINE_BYTES + 16 * quarter);
+        return vreinterpretq_s8_u8(j % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15)));
+    }
+    uint8x16_t w = vld1q_u8(lines + j * LINE_BYTES + 16 * quarter);
+    if (type == TENSOR_Q8_MIN) w = veorq_u8(w, vdupq_n_u8(0x80));
+    return vreinterpretq_s8_u8(w);
+}
+
+/* Adds a group's dots to a quarter's sums; `scales` and `minima` are the quarter's. */
+INLINE float32x4_t add_group(TensorType type, float32x4_t acc, int32x4_t dot, int32_t offset,
+                             float x_scale, const uint16_t *scales, const uint16_t *minima) {
+    int32x4_t whole = vaddq_s32(dot, vdupq_n_s32(correction(type, offset)));
+    float32x4_t scale = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(scales)));
+    acc = vfmaq_f32(acc, vcvtq_f32_s32(whole), vmulq_n_f32(scale, x_scale));
+    if (!has_minima(type)) return acc;
+    float32x4_t minimum = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(minima)));
+    float32x4_t sum = vdupq_n_f32((float)(-offset >> 7));
+    return vfmsq_f32(acc, sum, vmulq_n_f32(minimum, x_scale));
+}
+
+INLINE void store_rows(size_t rows, float32x4_t (*acc)[QUARTERS], float *out, size_t stride,
+                       size_t outputs) {
+    for (size_t r = 0; r < rows; r++) {
+        float row[PANEL_ROWS];
+        for (size_t q = 0; q < QUARTERS; q++) vst1q_f32(row + 4 * q, acc[r][q]);
+        memcpy(out + r * stride, row, outputs * sizeof *row);
+    }
+}
+
+/* A BlockKernel around multiply_block(type, w, p, rows, ...) with rows known to the compiler. */
+#define ROWS_CASE(type, count)                                                                     \
+    case count:                                                                                    \
+        multiply_block(type, w, p, count, block, out, stride, outputs);                            \
+        break
+#define BLOCK_KERNEL(name, type)                                                                   \
+    static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
+                     size_t stride, size_t outputs) {                                              \
+        switch (rows) {                                                                            \
+            ROWS_CASE(type, 1);                                                                    \
+            ROWS_CASE(type, 2);                                                                    \
+            ROWS_CASE(type, 3);                                                                    \
+            ROWS_CASE(type, 4);                                                                    \
+        }                                                                                          \
+    }
+
+#endif
