@@ -93,6 +93,9 @@ $(foreach isa,$(ISAS),$(eval $(call isa_rules,$(isa))))
 $(BUILD)/kernels/avx2.o: ISA_FLAGS = $(FLAGS_avx2)
 $(BUILD)/kernels/avx512.o: ISA_FLAGS = $(FLAGS_avx512)
 $(BUILD)/kernels/amx.o: ISA_FLAGS = $(FLAGS_amx)
+ifeq ($(MACHINE),x86_64)
+$(BUILD)/tests/amx_emulated.o: ISA_FLAGS = $(FLAGS_avx512)
+endif
 $(BUILD)/kernels/neon.o: ISA_FLAGS = $(FLAGS_neon)
 $(BUILD)/kernels/neon_i8mm.o: ISA_FLAGS = $(FLAGS_neon_i8mm)
 

@@ -1,16 +1,363 @@
-/* For now the reference. */
-#include "internal.h"
+/* Products of the quantized types with AMX, for more rows than AVX-512 takes at once; everything
+ * else is kernels_avx512's.
+ *
+ * A tile multiplication gives the integer dots of 16 rows of activations by a panel's 16
+ * outputs for one group. They leave the tile through memory: a ring of four tiles (4 KB, in
+ * the first-level cache), where vector instructions pick them up, scale them and add them to
+ * the 16 by 16 float sums, which stay in registers. The tile unit runs four groups ahead, so
+ * that its work and its stores hide behind the vector unit's, which sets the pace.
+ *
+ * A stripe of 8 panels is multiplied by runs of 512 inputs: per run the scales are widened and
+ * 4-bit weights unpacked once, then all rows pass over the run, 32 at a time. Between runs the
+ * sums rest in scratch. Groups that fill the last run up to a multiple of four have zero codes
+ * and scales; adding 0 * 0 leaves a sum as it is (sums are never -0: they begin as +0). */
+#include "amx_tiles.h"
+#include "blocks.h"
 
-const Kernels kernels_amx = {
-    .name = "amx",
-    .stripe = 1,
-    .scratch_bytes = 0,
-    .input_bytes = reference_input_bytes,
-    .pack_tasks = reference_pack_tasks,
-    .pack = reference_pack,
-    .multiply = reference_multiply,
+#define INLINE static inline __attribute__((always_inline))
+
+enum {
+    TILE_ROWS = 16,
+    STRIPE = 8,
+    RUN = 512,
+    RUN_GROUPS = RUN / 32,
+    AMX_MIN_ROWS = 13,
+    ROW_TILES = MATMUL_MAX_ROWS / TILE_ROWS
 };
 
-bool kernels_amx_enable(void) {
-    return false;
+typedef struct Scratch {
+    int32_t ring[4][TILE_ROWS][PANEL_ROWS];
+    float scales[STRIPE][RUN_GROUPS][PANEL_ROWS];
+    float minima[STRIPE][RUN_GROUPS][PANEL_ROWS];
+    int8_t codes[STRIPE][RUN * PANEL_ROWS];
+    float sums[ROW_TILES][STRIPE][TILE_ROWS][PANEL_ROWS];
+} Scratch;
+
+/* Row tiles by panels over one run. */
+typedef struct Run {
+    const uint8_t *input; /* packed activations of the run's first group, first tile of rows */
+    size_t tile_bytes;    /* from one tile of rows to the next */
+    const int8_t *weights;
+    size_t panel_bytes; /* of weights, from one panel to the next */
+    size_t groups;      /* a multiple of 4 */
+    size_t row_tiles, panels;
+    bool first;
+    const uint8_t *fetch; /* what the run after this one reads of panel 0, in the file */
+    size_t fetch_bytes;   /* a group and panel */
+    size_t fetch_panel_bytes;
+} Run;
+
+/* Which 16 rows by which panel. Pairs of row tiles share a panel's run while it is in L1. */
+typedef struct Job {
+    size_t row_tile, panel;
+} Job;
+
+INLINE Job next_job(const Run *run, Job job) {
+    if (job.row_tile % 2 == 0 && job.row_tile + 1 < run->row_tiles) {
+        job.row_tile++;
+        return job;
+    }
+    size_t pair = job.row_tile / 2 * 2;
+    if (job.panel + 1 < run->panels) return (Job){pair, job.panel + 1};
+    return (Job){pair + 2, 0};
 }
+
+/* A group of 16 packed rows: float scales[16], float sums of codes[16], int8 codes[16][group]. */
+INLINE size_t input_step(size_t group) {
+    return TILE_ROWS * activation_bytes(group);
+}
+enum { SUMS = TILE_ROWS * 4, CODES = TILE_ROWS * 8 };
+
+INLINE const uint8_t *job_input(const Run *run, Job job) {
+    return run->input + job.row_tile * run->tile_bytes;
+}
+INLINE const int8_t *job_weights(const Run *run, Job job) {
+    return run->weights + job.panel * run->panel_bytes;
+}
+
+/* Scales the dots in a ring slot and adds them to the sums of 16 rows; x is a group of packed
+ * rows. */
+INLINE void add_dots(bool with_minima, __m512 *acc, int32_t (*dots)[PANEL_ROWS], const uint8_t *x,
+                     const float *w_scales, const float *w_minima) {
+    __m512 w_scale = _mm512_load_ps(w_scales), w_min = w_scale;
+    if (with_minima) w_min = _mm512_load_ps(w_minima);
+#define ADD_ROW(row, lane)                                                                         \
+    do {                                                                                           \
+        __m512 x_scale = _mm512_permute_ps(scales, 0x55 * (lane));                                 \
+        acc[row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots[row])),               \
+                                   _mm512_mul_ps(w_scale, x_scale), acc[row]);                     \
+        if (with_minima)                                                                           \
+            acc[row] = _mm512_fnmadd_ps(_mm512_permute_ps(sums, 0x55 * (lane)),                    \
+                                        _mm512_mul_ps(w_min, x_scale), acc[row]);                  \
+    } while (0)
+#pragma GCC unroll 4
+    for (size_t i = 0; i < TILE_ROWS; i += 4) {
+        __m512 scales = _mm512_broadcast_f32x4(_mm_load_ps((const float *)x + i));
+        __m512 sums = _mm512_broadcast_f32x4(_mm_load_ps((const float *)(x + SUMS) + i));
+        ADD_ROW(i + 0, 0);
+        ADD_ROW(i + 1, 1);
+        ADD_ROW(i + 2, 2);
+        ADD_ROW(i + 3, 3);
+    }
+}
+
+/* What the compiler knows of a type. */
+typedef struct Kind {
+    size_t group;
+    bool with_minima, is_unsigned;
+} Kind;
+
+/* Tile `c`: the dots of group i (of four) at x and w; a and b are tiles for its factors. */
+#define MULTIPLY_TILE(c, a, b, x, w, i)                                                            \
+    do {                                                                                           \
+        TILE_LOAD(a, (x) + (i)*input_step(kind.group) + CODES, kind.group);                        \
+        TILE_LOAD(b, (w) + (i)*kind.group * PANEL_ROWS, LINE_BYTES);                               \
+        TILE_ZERO(c);                                                                              \
+        if (kind.is_unsigned) {                                                                    \
+            TILE_DOT_UNSIGNED(c, a, b);                                                            \
+        } else {                                                                                   \
+            TILE_DOT(c, a, b);                                                                     \
+        }                                                                                          \
+    } while (0)
+
+/* One job. The dots of its first four groups are in the ring or in tiles (the fourth) already;
+ * those of the next job's first four are left there. */
+INLINE void run_job(Kind kind, const Run *run, Job job, Job next, Scratch *scratch,
+                    const uint8_t *fetch) {
+    __m512 acc[TILE_ROWS];
+    float(*sums)[PANEL_ROWS] = scratch->sums[job.row_tile][job.panel];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < TILE_ROWS; i++)
+        acc[i] = run->first ? _mm512_setzero_ps() : _mm512_load_ps(sums[i]);
+    const size_t x_step = input_step(kind.group), w_step = kind.group * PANEL_ROWS;
+    for (size_t g = 0; g < run->groups; g += 4) {
+        bool last = g + 4 == run->groups;
+        const uint8_t *own = job_input(run, job) + g * x_step;
+        const uint8_t *x = last ? job_input(run, next) : own + 4 * x_step;
+        const int8_t *w = last ? job_weights(run, next) : job_weights(run, job) + (g + 4) * w_step;
+#define STEP(i, c, stored, a, b)                                                                   \
+    MULTIPLY_TILE(c, a, b, x, w, i);                                                               \
+    TILE_STORE(stored, scratch->ring[stored], LINE_BYTES);                                         \
+    add_dots(kind.with_minima, acc, scratch->ring[i], own + (i)*x_step,                            \
+             scratch->scales[job.panel][g + (i)], scratch->minima[job.panel][g + (i)]);            \
+    for (size_t byte = 0; byte < run->fetch_bytes; byte += LINE_BYTES)                             \
+    _mm_prefetch(fetch + (g + (i)) * run->fetch_bytes + byte, _MM_HINT_T0)
+        STEP(0, 0, 3, 4, 6);
+        STEP(1, 1, 0, 5, 7);
+        STEP(2, 2, 1, 4, 6);
+        STEP(3, 3, 2, 5, 7);
+    }
+#pragma GCC unroll 16
+    for (size_t i = 0; i < TILE_ROWS; i++) _mm512_store_ps(sums[i], acc[i]);
+}
+
+INLINE void run_jobs(Kind kind, Run run, Scratch *scratch) {
+    const size_t fetch_bytes = run.fetch_bytes;
+    Job job = {0, 0};
+    const uint8_t *x = job_input(&run, job);
+    const int8_t *w = job_weights(&run, job);
+    MULTIPLY_TILE(0, 4, 6, x, w, 0);
+    MULTIPLY_TILE(1, 5, 7, x, w, 1);
+    MULTIPLY_TILE(2, 4, 6, x, w, 2);
+    MULTIPLY_TILE(3, 5, 7, x, w, 3);
+    TILE_STORE(0, scratch->ring[0], LINE_BYTES);
+    TILE_STORE(1, scratch->ring[1], LINE_BYTES);
+    TILE_STORE(2, scratch->ring[2], LINE_BYTES);
+    while (job.row_tile < run.row_tiles) {
+        Job next = next_job(&run, job);
+        bool last = next.row_tile >= run.row_tiles;
+        /* The first row tile fetches the next run, a panel for a panel. */
+        const uint8_t *fetch = run.fetch + job.panel * run.fetch_panel_bytes;
+        run.fetch_bytes = job.row_tile == 0 ? fetch_bytes : 0;
+        run_job(kind, &run, job, last ? job : next, scratch, fetch);
+        job = next;
+    }
+}
+
+/* 4-bit lines become signed bytes; 8-bit lines are copied. The rest of `groups` is zero. */
+static void unpack(TensorType type, const uint8_t *lines, size_t valid, size_t groups,
+                   int8_t *codes) {
+    const size_t bytes = group_of(type) * PANEL_ROWS;
+    const __m512i low = _mm512_set1_epi8(15);
+    const __m512i zero = _mm512_set1_epi8(type == TENSOR_Q4 ? 8 : 0);
+    for (size_t i = 0; is_4_bit(type) && i < valid * bytes; i += 2 * LINE_BYTES) {
+        __m512i both = _mm512_load_si512(lines + i / 2);
+        __m512i a = _mm512_and_si512(both, low);
+        __m512i b = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+        _mm512_store_si512(codes + i, _mm512_sub_epi8(a, zero));
+        _mm512_store_si512(codes + i + LINE_BYTES, _mm512_sub_epi8(b, zero));
+    }
+    if (!is_4_bit(type)) memcpy(codes, lines, valid * bytes);
+    memset(codes + valid * bytes, 0, (groups - valid) * bytes);
+}
+
+/* Scales or minima of a run, zeros past its end. */
+static void widen(const uint16_t *halves, size_t valid, size_t groups, float (*out)[PANEL_ROWS]) {
+    for (size_t g = 0; g < groups; g++) {
+        __m256i half = _mm256_setzero_si256();
+        if (g < valid) half = _mm256_loadu_si256((const __m256i *)(halves + g * PANEL_ROWS));
+        _mm512_store_ps(out[g], _mm512_cvtph_ps(half));
+    }
+}
+
+/* Groups of n_inputs, and those that a packed row has: a multiple of four. */
+static size_t padded_groups(size_t group, size_t n_inputs) {
+    return round_up(activation_groups(group, n_inputs), 4);
+}
+
+static void store_sums(const Product *product, size_t n_rows, size_t begin, size_t panels,
+                       const Scratch *scratch) {
+    for (size_t row = 0; row < n_rows; row++)
+        for (size_t p = 0; p < panels; p++) {
+            __mmask16 outputs = (__mmask16)((1u << panel_outputs(product->w, begin + p)) - 1);
+            const float *sums = scratch->sums[row / TILE_ROWS][p][row % TILE_ROWS];
+            _mm512_mask_storeu_ps(product->out + row * product->stride + (begin + p) * PANEL_ROWS,
+                                  outputs, _mm512_load_ps(sums));
+        }
+}
+
+/* `panels` panels from `begin` on, at most STRIPE, for all rows. */
+static void multiply_stripe(const Product *product, const uint8_t *input, size_t n_rows,
+                            size_t begin, size_t panels, Scratch *scratch) {
+    const Matrix *w = product->w;
+    const TensorType type = w->type;
+    const size_t group = group_of(type), groups = activation_groups(group, w->cols);
+    for (size_t first = 0; first < groups; first += RUN / group) {
+        size_t valid = groups - first < RUN / group ? groups - first : RUN / group;
+        Run run = {
+            .input = input + first * input_step(group),
+            .tile_bytes = padded_groups(group, w->cols) * input_step(group),
+            .weights = (const int8_t *)matrix_panel(w, begin) + first * group_bytes(type),
+            .panel_bytes = w->panel_bytes,
+            .groups = round_up(valid, 4),
+            .row_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS,
+            .panels = panels,
+            .first = first == 0,
+            .fetch = matrix_panel(w, begin) + (first + valid) * group_bytes(type),
+            .fetch_bytes = group_bytes(type),
+            .fetch_panel_bytes = w->panel_bytes,
+        };
+        if (first + valid == groups) run.fetch = matrix_panel(w, begin) + panels * w->panel_bytes;
+        for (size_t p = 0; p < panels; p++) {
+            size_t at = first * PANEL_ROWS;
+            widen(matrix_scales(w, begin + p) + at, valid, run.groups, scratch->scales[p]);
+            if (has_minima(type))
+                widen(matrix_minima(w, begin + p) + at, valid, run.groups, scratch->minima[p]);
+        }
+        if (is_4_bit(type) || run.groups != valid) {
+            for (size_t p = 0; p < panels; p++)
+                unpack(type, matrix_panel(w, begin + p) + first * group_bytes(type), valid,
+                       run.groups, scratch->codes[p]);
+            run.weights = scratch->codes[0];
+            run.panel_bytes = sizeof scratch->codes[0];
+        }
+        if (type == TENSOR_Q8_MIN) {
+            run_jobs((Kind){32, true, true}, run, scratch);
+        } else if (type == TENSOR_Q4_MIN) {
+            run_jobs((Kind){32, true, false}, run, scratch);
+        } else if (type == TENSOR_Q8_64) {
+            run_jobs((Kind){64, false, false}, run, scratch);
+        } else {
+            run_jobs((Kind){32, false, false}, run, scratch);
+        }
+    }
+    store_sums(product, n_rows, begin, panels, scratch);
+}
+
+/* ---- the table ---- */
+
+static bool by_tiles(size_t group, size_t n_rows) {
+    return group && n_rows >= AMX_MIN_ROWS;
+}
+
+static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
+    if (!by_tiles(group, n_rows)) return kernels_avx512.input_bytes(group, n_rows, n_inputs);
+    return round_up(n_rows, TILE_ROWS) * padded_groups(group, n_inputs) * activation_bytes(group);
+}
+
+static size_t pack_tasks(size_t group, size_t n_rows) {
+    return by_tiles(group, n_rows) ? round_up(n_rows, TILE_ROWS)
+                                   : kernels_avx512.pack_tasks(group, n_rows);
+}
+
+static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, size_t row,
+                 void *input) {
+    if (!by_tiles(group, n_rows)) {
+        kernels_avx512.pack(group, x, n_rows, n_inputs, row, input);
+        return;
+    }
+    size_t groups = row < n_rows ? activation_groups(group, n_inputs) : 0, r = row % TILE_ROWS;
+    size_t padded = padded_groups(group, n_inputs), step = input_step(group);
+    uint8_t *tile = (uint8_t *)input + row / TILE_ROWS * padded * step;
+    if (group == 32 && groups > 0) {
+        quantize_row(32, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
+    } else if (groups > 0) {
+        quantize_row(64, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
+    }
+    for (size_t g = 0; g < padded; g++, tile += step) {
+        float *scale = (float *)tile + r, *sum = (float *)(tile + SUMS) + r;
+        int32_t offset;
+        memcpy(&offset, sum, sizeof offset);
+        *sum = g < groups ? (float)(offset / -128) : 0.0f;
+        if (g < groups) continue;
+        *scale = 0.0f;
+        memset(tile + CODES + r * group, 0, group);
+    }
+}
+
+static void configure(size_t group) {
+    TileConfig config = {.palette = 1};
+    for (int t = 0; t < 4; t++) config.rows[t] = TILE_ROWS, config.row_bytes[t] = LINE_BYTES;
+    for (int t = 4; t < 6; t++) config.rows[t] = TILE_ROWS, config.row_bytes[t] = (uint16_t)group;
+    for (int t = 6; t < 8; t++)
+        config.rows[t] = (uint8_t)(group / 4), config.row_bytes[t] = LINE_BYTES;
+    TILE_CONFIGURE(&config);
+}
+
+static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
+                     size_t end, void *scratch) {
+    const Matrix *w = product->w;
+    size_t group = tensor_type_info(w->type)->group;
+    if (!by_tiles(group, n_rows)) {
+        kernels_avx512.multiply(product, input, n_rows, begin, end, scratch);
+        return;
+    }
+    configure(group);
+    for (size_t p = begin; p < end; p += STRIPE)
+        multiply_stripe(product, input, n_rows, p, end - p < STRIPE ? end - p : STRIPE, scratch);
+    TILE_RELEASE();
+}
+
+#ifdef AMX_EMULATED
+#define TABLE kernels_amx_emulated
+#define NAME "amx, emulated"
+extern const Kernels kernels_amx_emulated;
+#else
+#define TABLE kernels_amx
+#define NAME "amx"
+#endif
+
+const Kernels TABLE = {
+    .name = NAME,
+    .stripe = STRIPE,
+    .scratch_bytes = sizeof(Scratch) > SCRATCH_BYTES ? sizeof(Scratch) : SCRATCH_BYTES,
+    .input_bytes = input_bytes,
+    .pack_tasks = pack_tasks,
+    .pack = pack,
+    .multiply = multiply,
+};
+
+#ifndef AMX_EMULATED
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+bool kernels_amx_enable(void) {
+    /* CPUID leaf 7: EDX bit 24 is AMX-TILE, bit 25 AMX-INT8. Linux hands out the tile state on
+     * request: ARCH_REQ_XCOMP_PERM for component 18 (Documentation/arch/x86/xstate.rst). */
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return false;
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+#endif

@@ -109,8 +109,21 @@ static void check(const Kernels *kernels, const Matrix *w, size_t n_rows, int n_
     free(got);
 }
 
-/* Calls `body` for each kernel set that this machine has but the reference. */
+#if defined(__x86_64__)
+extern const Kernels kernels_amx_emulated; /* amx_emulated.c */
+#endif
+
+/* Calls `body` for each kernel set that this machine has but the reference; where it has
+ * AVX-512, for AMX on emulated tiles as well. */
 static void each_kernel_set(void (*body)(const Kernels *kernels)) {
+#if defined(__x86_64__)
+    Error error;
+    if (isa_choose("avx512", &error)) {
+        body(&kernels_amx_emulated);
+    } else {
+        print_message("skipped: no AVX-512, so AMX is not emulated\n");
+    }
+#endif
     for (size_t i = 1; isa_available(i); i++) body(isa_available(i)->kernels);
     if (!isa_available(1)) print_message("skipped: only the reference runs on this machine\n");
 }
@@ -192,12 +205,14 @@ static void products_share_an_input_and_any_number_of_threads(void **state) {
 /* Activations at the ends of their range: huge, tiny, zero, all of one size. */
 static void extreme_inputs(const Kernels *kernels) {
     static const float sizes[] = {0.0f, 1e-38f, 9e-31f, 2e-30f, 1e-10f, 1e10f, 3e38f};
-    size_t n = sizeof sizes / sizeof *sizes, cols = 128;
+    size_t count = sizeof sizes / sizeof *sizes, n = 3 * count, cols = 128;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
         Matrix w = matrix_new((TensorType)t, 40, cols, t + 400);
-        float *x = malloc(n * cols * sizeof *x), want[40 * 7], got[40 * 7];
+        float *x = malloc(n * cols * sizeof *x), want[40 * 21], got[40 * 21];
         for (size_t i = 0; i < n * cols; i++)
-            x[i] = sizes[i / cols] * (i % 3 ? value_of((uint32_t)i) / 16 : i % 2 ? 1.0f : -1.0f);
+            x[i] = sizes[i / cols % count] * (i % 3   ? value_of((uint32_t)i) / 16
+                                              : i % 2 ? 1.0f
+                                                      : -1.0f);
         for (size_t rows = 1; rows <= n; rows++) {
             run(&kernels_reference, x + (n - rows) * cols, rows, cols, &(Product){&w, want, 40}, 1,
                 1);
@@ -218,8 +233,8 @@ static void bits_are_the_reference_s_for_extreme_inputs(void **state) {
 static void non_finite_inputs(const Kernels *kernels) {
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
         Matrix w = matrix_new((TensorType)t, 16, 64, t + 500);
-        for (size_t rows = 1; rows < 10; rows += 8) {
-            float *x = input_new(rows, 64, 3), out[16 * 9];
+        for (size_t rows = 1; rows < 18; rows += 8) {
+            float *x = input_new(rows, 64, 3), out[16 * 17];
             for (int k = 0; k < 2; k++) {
                 x[33] = k ? NAN : INFINITY;
                 run(kernels, x, rows, 64, &(Product){&w, out, 16}, 1, 1);
