@@ -1,0 +1,287 @@
+/* Continuous batching: many texts at once, each as if it were alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <xxhash.h>
+
+#include "engine.h"
+#include "tests/fixture.h"
+#include "tests/small_model.h"
+
+enum { MOST_TASKS = 48 };
+
+/* What one text asks for, and what came of it. */
+typedef struct Text {
+    EngineTask task;
+    size_t n_prompt, n_new;
+    size_t vocab;
+    uint64_t logits_hash; /* of every row of logits that it was given, in order */
+    bool ended;
+    Error error; /* empty: ended by its own will */
+} Text;
+
+typedef struct Setup {
+    char *directory, *path;
+    ModelFile *file;
+} Setup;
+
+static int open_file(void **state) {
+    Setup *setup = calloc(1, sizeof *setup);
+    Error error;
+    setup->directory = fixture_directory();
+    setup->path = small_model(setup->directory, "tiny,context=512");
+    assert_int_equal(modelfile_open(&setup->file, setup->path, -1, &error), STATUS_OK);
+    *state = setup;
+    return 0;
+}
+
+static int close_file(void **state) {
+    Setup *setup = *state;
+    modelfile_close(setup->file);
+    free(setup->path);
+    fixture_remove_directory(setup->directory);
+    free(setup);
+    return 0;
+}
+
+static Model *new_model(const Setup *setup, uint32_t max_rows, int n_threads) {
+    Model *model;
+    Error error;
+    const ModelOptions options = {.max_rows = max_rows, .n_threads = n_threads};
+    if (model_open(&model, setup->file, &options, &error) != STATUS_OK) fail_msg("%s", error.text);
+    return model;
+}
+
+/* ---- Texts ---------------------------------------------------------------------------------- */
+
+/* The likeliest token most of the time, else one that the logits' bits choose. */
+static int32_t choose(Text *text, const float *logits) {
+    XXH64_hash_t hash =
+        XXH3_64bits_withSeed(logits, text->vocab * sizeof *logits, text->logits_hash);
+    text->logits_hash = hash;
+    if (hash % 4 == 0) return (int32_t)(hash / 4 % text->vocab);
+    size_t best = 0;
+    for (size_t i = 1; i < text->vocab; i++)
+        if (logits[i] > logits[best]) best = i;
+    return (int32_t)best;
+}
+
+static bool next(EngineTask *task, float *logits) {
+    Text *text = task->context;
+    if (!engine_task_append(task, choose(text, logits))) return false;
+    return task->n_tokens < text->n_prompt + text->n_new;
+}
+
+static void done(EngineTask *task, const Error *error) {
+    Text *text = task->context;
+    assert_false(text->ended);
+    text->ended = true;
+    if (error) text->error = *error;
+}
+
+/* Prompts of 1 to 200 tokens, some with a beginning that others have as well. */
+static void make_text(Text *text, size_t i, size_t vocab) {
+    uint64_t seed = i * 7919 + 13;
+    *text = (Text){.vocab = vocab, .n_new = 1 + i * 37 % 90};
+    text->task = (EngineTask){.next = next, .done = done, .context = text};
+    size_t shared = i % 3 == 0 ? 100 : i % 3 == 1 ? 20 : 0, own = 1 + i * 31 % 100;
+    for (size_t k = 0; k < shared; k++)
+        assert_true(engine_task_append(&text->task, (int32_t)((k * k + i % 3) % vocab)));
+    for (size_t k = 0; k < own; k++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        assert_true(engine_task_append(&text->task, (int32_t)((seed >> 33) % vocab)));
+    }
+    text->n_prompt = text->task.n_tokens;
+}
+
+/* The definition: one row at a time, one sequence, nothing else in the cache. */
+static void run_alone(Model *model, Text *text) {
+    KvCache *cache;
+    Error error;
+    const KvShape shape = model_kv_shape(model, KV_F16);
+    float *logits = malloc(text->vocab * sizeof *logits);
+    assert_int_equal(kvcache_new(&cache, &shape, 1, 0, &error), STATUS_OK);
+    for (size_t i = 0;; i++) {
+        const Row row = {
+            .position = (int32_t)i, .token = text->task.tokens[i], .wants_logits = true};
+        assert_int_equal(model_forward(model, cache, &row, 1, logits, &error), STATUS_OK);
+        if (i + 1 == text->task.n_tokens && !next(&text->task, logits)) break;
+    }
+    kvcache_free(cache);
+    free(logits);
+}
+
+static void check_equal(const Text *got, const Text *wanted) {
+    assert_true(got->ended);
+    assert_string_equal(got->error.text, "");
+    assert_int_equal(got->task.n_tokens, wanted->task.n_tokens);
+    assert_memory_equal(got->task.tokens, wanted->task.tokens,
+                        wanted->task.n_tokens * sizeof(int32_t));
+    assert_true(got->logits_hash == wanted->logits_hash);
+}
+
+static void step_until_done(Engine *engine) {
+    Error error;
+    for (size_t steps = 0; engine_pending(engine) > 0; steps++) {
+        assert_true(steps < 20000);
+        if (engine_step(engine, &error) != STATUS_OK) fail_msg("%s", error.text);
+    }
+}
+
+static Engine *new_engine(Model *model, size_t max_tasks, size_t pages) {
+    Engine *engine;
+    Error error;
+    const KvShape shape = model_kv_shape(model, KV_F16);
+    const EngineOptions options = {
+        .max_tasks = max_tasks, .max_bytes = pages * kvcache_page_bytes(&shape), .kv_type = KV_F16};
+    if (engine_new(&engine, model, &options, &error) != STATUS_OK) fail_msg("%s", error.text);
+    return engine;
+}
+
+static void submit(Engine *engine, Text *text) {
+    Error error;
+    if (engine_submit(engine, &text->task, &error) != STATUS_OK) fail_msg("%s", error.text);
+}
+
+/* All texts in an engine of that size, compared with `alone`; the stats are returned. */
+static EngineStats run_batch(const Setup *setup, const Text *alone, size_t max_tasks, size_t pages,
+                             uint32_t max_rows, int n_threads) {
+    Model *model = new_model(setup, max_rows, n_threads);
+    Engine *engine = new_engine(model, max_tasks, pages);
+    Text texts[MOST_TASKS];
+    for (size_t i = 0; i < MOST_TASKS; i++) {
+        make_text(&texts[i], i, model_config(model)->vocab_size);
+        submit(engine, &texts[i]);
+        /* Some arrive while others run. */
+        Error error;
+        if (i % 5 == 4) assert_int_equal(engine_step(engine, &error), STATUS_OK);
+    }
+    step_until_done(engine);
+    for (size_t i = 0; i < MOST_TASKS; i++) {
+        check_equal(&texts[i], &alone[i]);
+        free(texts[i].task.tokens);
+    }
+    EngineStats stats = engine_stats(engine);
+    if (pages) assert_true(stats.most_pages <= pages);
+    assert_true(stats.most_tasks <= max_tasks);
+    engine_free(engine);
+    model_close(model);
+    return stats;
+}
+
+static void a_text_in_a_batch_gets_the_logits_it_gets_alone(void **state) {
+    const Setup *setup = *state;
+    Model *model = new_model(setup, 512, 2);
+    Text alone[MOST_TASKS];
+    for (size_t i = 0; i < MOST_TASKS; i++) {
+        make_text(&alone[i], i, model_config(model)->vocab_size);
+        run_alone(model, &alone[i]);
+    }
+    model_close(model);
+    run_batch(setup, alone, 1, 0, 512, 1);
+    run_batch(setup, alone, 7, 0, 512, 2);
+    run_batch(setup, alone, 64, 0, 512, 2);
+    run_batch(setup, alone, 64, 0, 64, 3);
+    run_batch(setup, alone, 9, 0, 9, 2);
+    EngineStats tight = run_batch(setup, alone, 16, 10, 512, 2);
+    assert_true(tight.set_aside > 0);
+    assert_true(run_batch(setup, alone, 16, 6, 32, 2).set_aside > 0);
+    for (size_t i = 0; i < MOST_TASKS; i++) free(alone[i].task.tokens);
+}
+
+static void a_common_prefix_is_computed_once(void **state) {
+    const Setup *setup = *state;
+    enum { PREFIX = 150, TEXTS = 32 };
+    Model *model = new_model(setup, 512, 2);
+    Engine *engine = new_engine(model, 8, 0);
+    Text texts[TEXTS];
+    for (size_t i = 0; i < TEXTS; i++) {
+        texts[i] = (Text){.vocab = model_config(model)->vocab_size, .n_new = 3 + i % 5};
+        texts[i].task = (EngineTask){.next = next, .done = done, .context = &texts[i]};
+        for (size_t k = 0; k < PREFIX; k++) engine_task_append(&texts[i].task, (int32_t)k);
+        engine_task_append(&texts[i].task, (int32_t)(200 + i));
+        texts[i].n_prompt = texts[i].task.n_tokens;
+        submit(engine, &texts[i]);
+    }
+    step_until_done(engine);
+    EngineStats stats = engine_stats(engine);
+    assert_int_equal(stats.prompt_rows + stats.shared_rows, (PREFIX + 1) * TEXTS - (TEXTS - 1));
+    assert_int_equal(stats.prompt_rows, PREFIX + 1);
+    for (size_t i = 0; i < TEXTS; i++) free(texts[i].task.tokens);
+    engine_free(engine);
+    model_close(model);
+}
+
+static void a_text_that_outgrows_the_memory_fails_and_the_others_go_on(void **state) {
+    const Setup *setup = *state;
+    Model *model = new_model(setup, 64, 2);
+    Engine *engine = new_engine(model, 8, 3);
+    Text texts[6], alone[6];
+    for (size_t i = 0; i < 6; i++) {
+        make_text(&texts[i], 2 + 3 * i, model_config(model)->vocab_size);
+        make_text(&alone[i], 2 + 3 * i, model_config(model)->vocab_size);
+        if (i == 2) texts[i].n_new = 400;
+        submit(engine, &texts[i]);
+    }
+    step_until_done(engine);
+    for (size_t i = 0; i < 6; i++) {
+        if (i == 2) {
+            assert_non_null(strstr(texts[i].error.text, "--kv-memory"));
+        } else {
+            run_alone(model, &alone[i]);
+            check_equal(&texts[i], &alone[i]);
+        }
+        free(texts[i].task.tokens);
+        free(alone[i].task.tokens);
+    }
+    engine_free(engine);
+    model_close(model);
+}
+
+static void a_text_ends_where_the_context_ends(void **state) {
+    const Setup *setup = *state;
+    Model *model = new_model(setup, 64, 2);
+    Engine *engine = new_engine(model, 2, 0);
+    Text text;
+    make_text(&text, 3, model_config(model)->vocab_size);
+    text.n_new = 100000;
+    submit(engine, &text);
+    step_until_done(engine);
+    /* The last token is chosen, but never looked at. */
+    assert_int_equal(text.task.n_tokens, model_context(model) + 1);
+    free(text.task.tokens);
+    engine_free(engine);
+    model_close(model);
+}
+
+static void prompts_that_cannot_be_are_refused(void **state) {
+    const Setup *setup = *state;
+    Model *model = new_model(setup, 64, 2);
+    Engine *engine = new_engine(model, 2, 0);
+    Error error;
+    EngineTask task = {.next = next, .done = done};
+    assert_int_equal(engine_submit(engine, &task, &error), STATUS_FAILED);
+    for (size_t i = 0; i <= model_context(model); i++) engine_task_append(&task, 5);
+    assert_int_equal(engine_submit(engine, &task, &error), STATUS_FAILED);
+    assert_non_null(strstr(error.text, "context"));
+    assert_int_equal(engine_pending(engine), 0);
+    free(task.tokens);
+    engine_free(engine);
+    model_close(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_in_a_batch_gets_the_logits_it_gets_alone),
+        cmocka_unit_test(a_common_prefix_is_computed_once),
+        cmocka_unit_test(a_text_that_outgrows_the_memory_fails_and_the_others_go_on),
+        cmocka_unit_test(a_text_ends_where_the_context_ends),
+        cmocka_unit_test(prompts_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_file, close_file);
+}
