@@ -94,7 +94,7 @@ Status generation_options(const Session *session, GenerationOptions *out, Error 
 Status generation_init(Generation *g, const GenerationOptions *options, const Tokenizer *tokenizer,
                        size_t vocab_size, const Numeric *numeric, Error *error) {
     *g = (Generation){.options = *options};
-    g->options.sampling.bias = g->options.bias;
+    if (!g->options.sampling.bias) g->options.sampling.bias = g->options.bias;
     token_decoder_init(&g->decoder, tokenizer, options->decode_flags);
     return sampler_new(&g->sampler, &g->options.sampling, vocab_size, numeric, error);
 }

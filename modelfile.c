@@ -413,6 +413,10 @@ size_t modelfile_bytes(const ModelFile *file) {
     return file->bytes;
 }
 
+uint64_t modelfile_checksum(const ModelFile *file) {
+    return ((const FileHeader *)file->map)->checksum;
+}
+
 const Config *modelfile_config(const ModelFile *file) {
     return &file->config;
 }

@@ -78,6 +78,8 @@ void modelfile_close(ModelFile *file);
 
 const char *modelfile_path(const ModelFile *file);
 size_t modelfile_bytes(const ModelFile *file);
+/* The header's, which covers every section's: it tells one model from another. */
+uint64_t modelfile_checksum(const ModelFile *file);
 const Config *modelfile_config(const ModelFile *file); /* read and validated */
 
 /* Bytes of a section, inside the mapping; NULL and *bytes = 0 when it is absent. */

@@ -78,6 +78,15 @@ static const OptionRow rows[] = {
     CHOICE(0, "kv-type", "auto|f32|f16", kv_type,
            "of cached keys and values [f16; f32 for f32 models]"),
     FLAG(0, "stats", stats, "speed, memory and seed, to stderr"),
+    HEADING("Many requests at once (docs/batch.md); -s is 0 here unless given"),
+    TEXT(0, "batch", "FILE", batch, "answer each line of FILE, JSON; - reads stdin"),
+    FLAG(0, "batch-text", batch_text, "each line is a prompt, not JSON"),
+    FLAG(0, "ordered", ordered, "results in the order of the lines, not as they finish"),
+    FLAG(0, "resume", resume, "go on with the results that -o FILE has"),
+    FLAG(0, "retry-failed", retry_failed, "with --resume: try lines again that failed"),
+    FLAG(0, "strict", strict, "stop at the first line that fails"),
+    TEXT(0, "kv-memory", "SIZE", kv_memory, "for keys and values, as 4G [half of what is free]"),
+    UINT(0, "max-concurrent", max_concurrent, 1, 65536, "texts at a time [64, if they fit]"),
     HEADING("Instead of writing text"),
     FLAG(0, "info", info, "what the model is, what it holds, what it needs"),
     FLAG(0, "verify", verify, "check every byte of the model file"),
@@ -331,6 +340,15 @@ static Status check(const Options *o, Error *error) {
         return usage(error, "--against MODEL compares on a text: --eval FILE");
     for (size_t i = 0; i < o->stop.n; i++)
         if (o->stop.items[i][0] == '\0') return usage(error, "--stop: an empty text is everywhere");
+    if (o->batch && (modes > 0 || o->prompt || o->prompt_file))
+        return usage(error, "--batch takes its prompts from FILE: no -i, -f or other mode");
+    bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
+                      o->kv_memory || o->max_concurrent;
+    if (batch_only && !o->batch)
+        return usage(error, "--batch-text, --ordered, --resume, --retry-failed, --strict, "
+                            "--kv-memory and --max-concurrent need --batch FILE");
+    if (o->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
+    if (o->retry_failed && !o->resume) return usage(error, "--retry-failed needs --resume");
     bool needs_model = !(o->help || o->version || o->cache_list || o->cache_clear);
     if (!o->model && needs_model)
         return usage(error, "no model: run MODEL [options]; run --help explains");

@@ -46,6 +46,11 @@ typedef struct Options {
     const char *type; /* of the weights, where MODEL is converted first */
     const char *cache_dir;
 
+    /* Many requests at once. */
+    const char *batch, *kv_memory;
+    bool batch_text, ordered, resume, retry_failed, strict;
+    uint64_t max_concurrent; /* 0: as the memory allows */
+
     /* Instead of generating. */
     bool info, verify, tokenize, detokenize, cache_list, cache_clear, help, version;
     const char *eval, *against;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "batch.h"
 #include "conversions.h"
 #include "formats/convert.h"
 #include "formats/layout.h"
@@ -41,6 +42,7 @@ typedef struct Opened {
     int model_fd;   /* of a model.bin */
     Source *source; /* of another format; NULL for a model.bin */
     ConversionSlot conversion;
+    Batch *batch;          /* NULL: another mode */
     InputFile tokenizer;   /* of -z beside a model.bin */
     TokenizerBlob section; /* made from it */
     int prompt_fd;         /* -1: the prompt is on the command line */
@@ -128,6 +130,8 @@ static Status give_up_rights(const Opened *opened, Error *error) {
         rules.writable[n++] = directory;
     }
     if (opened->conversion.partial) rules.writable[n++] = opened->conversion.directory;
+    if (opened->batch && batch_writable(opened->batch))
+        rules.writable[n++] = batch_writable(opened->batch);
     return sandbox_enter(&rules, &report, error);
 }
 
@@ -293,8 +297,10 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
 /* ---- The program ------------------------------------------------------------------------------
  */
 
-static Status dispatch(Session *session, Error *error) {
+static Status dispatch(Opened *opened, Error *error) {
+    Session *session = &opened->session;
     const Options *o = session->options;
+    if (o->batch) return batch_run(opened->batch, session, error);
     if (o->info) return inspect_info(session, error);
     if (o->verify) return inspect_verify(session, error);
     if (o->tokenize) return inspect_tokenize(session, error);
@@ -308,13 +314,16 @@ static Status open_everything(Opened *opened, const Options *o, Error *error) {
     opened->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
     Status status = open_model(opened, o, error);
     if (status == STATUS_OK) status = open_prompt(opened, o, error);
-    if (status == STATUS_OK) status = output_open(&opened->output, o->output, error);
+    if (status == STATUS_OK)
+        status = o->batch ? batch_open(&opened->batch, o, error)
+                          : output_open(&opened->output, o->output, error);
     if (status == STATUS_OK) status = give_up_rights(opened, error);
     return status;
 }
 
 static void close_everything(Opened *opened) {
     Session *session = &opened->session;
+    batch_close(opened->batch);
     model_close(session->model);
     tokenizer_close(session->tokenizer);
     modelfile_close(session->file);
@@ -341,7 +350,7 @@ static Status run(const Options *o, Error *error) {
     Status status = open_everything(&opened, o, error);
     if (status == STATUS_OK) status = read_prompt(&opened, o, error);
     if (status == STATUS_OK) status = parse_model(&opened, o, error);
-    if (status == STATUS_OK) status = dispatch(&opened.session, error);
+    if (status == STATUS_OK) status = dispatch(&opened, error);
     if (status == STATUS_OK) status = output_finish(&opened.output, error);
     close_everything(&opened);
     return status;

@@ -17,6 +17,7 @@ typedef enum Status {
     STATUS_OK = 0,
     STATUS_FAILED = 1,       /* the Error says what, where and why */
     STATUS_USAGE = 2,        /* the command line is wrong */
+    STATUS_LINES_FAILED = 3, /* a batch went through, but not each of its lines */
     STATUS_INTERRUPTED = 130 /* the user asked to stop */
 } Status;
 
