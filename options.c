@@ -81,7 +81,7 @@ static const OptionRow rows[] = {
     HEADING("Many requests at once (docs/batch.md); -s is 0 here unless given"),
     TEXT(0, "batch", "FILE", batch, "answer each line of FILE, JSON; - reads stdin"),
     FLAG(0, "batch-text", batch_text, "each line is a prompt, not JSON"),
-    FLAG(0, "ordered", ordered, "results in the order of the lines, not as they finish"),
+    FLAG(0, "ordered", ordered, "results in the order of the lines"),
     FLAG(0, "resume", resume, "go on with the results that -o FILE has"),
     FLAG(0, "retry-failed", retry_failed, "with --resume: try lines again that failed"),
     FLAG(0, "strict", strict, "stop at the first line that fails"),
