@@ -369,6 +369,8 @@ static Status replace_pattern(Scratch *s, const pcre2_code *code, Text *out, con
         for (size_t i = from; i < to; i++) mark &= marks && marks[i];
         for (size_t i = done; i < from && marks; i++) text_put(out, in + i, 1, marks[i]);
         if (!marks) text_put(out, in + done, from - done, 0);
+        if (to > 0 && from == 0 && (by_length == 0 || to > character_length(in, n)))
+            out->lost_start = true;
         text_put(out, by, by_length, mark);
         done = to;
     }
@@ -399,6 +401,8 @@ static void replace_string(Text *out, Span in, const char *from, size_t n, const
         if (!hit) return;
         uint8_t mark = in.marks != NULL;
         for (size_t i = 0; i < n; i++) mark &= in.marks && in.marks[end + i];
+        if (end == 0 && (to_length == 0 || n > character_length(in.bytes, in.n)))
+            out->lost_start = true;
         text_put(out, to, to_length, mark);
         at = end + n;
     }
@@ -975,7 +979,7 @@ static Status decode_whole(TokenDecoder *d, Error *error) {
             d->length = to - from;
             continue;
         }
-        if (utf8_valid_prefix(d->bytes, d->length) < d->length) continue;
+        if (decoder_sanitize(d, &(size_t){d->length}, error) != STATUS_OK) return STATUS_FAILED;
         Text out = {0};
         Scratch *scratch = scratch_new();
         Status status = scratch ? replace_pattern(scratch, t->patterns[2][i], &out, d->bytes,

@@ -252,6 +252,13 @@ void unicode_normalize(Text *out, const char *in, size_t n, const uint8_t *marks
             at = ascii;
             continue;
         }
+        uint32_t first = 0;
+        size_t first_length = utf8_decode(in + at, n - at, &first);
+        if (unicode_newer_than_9(first)) {
+            copy(out, in + at, first_length, marks ? marks + at : NULL);
+            at += first_length;
+            continue;
+        }
         size_t end = block_end(in, n, at);
         codes.length = 0;
         for (size_t i = at; i < end;) {
@@ -314,16 +321,20 @@ void unicode_lowercase(Text *out, const char *in, size_t n, const uint8_t *marks
     each_code(out, in, n, marks, lowercase);
 }
 
+/* The exceptions changed their category after the versions that the library's tables are of. */
 static void drop_nonspacing(Text *out, uint32_t code, uint8_t mark) {
-    if (utf8proc_category((utf8proc_int32_t)code) != UTF8PROC_CATEGORY_MN)
-        put_code(out, code, mark);
+    bool nonspacing = utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_MN &&
+                      !unicode_newer_than_8(code) && code != 0x1885 && code != 0x1886 &&
+                      code != 0xA9BD && code != 0x111C9;
+    if (!nonspacing && code != 0x1734) put_code(out, code, mark);
 }
 
 static void drop_marks(Text *out, uint32_t code, uint8_t mark) {
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-    if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC &&
-        category != UTF8PROC_CATEGORY_ME)
-        put_code(out, code, mark);
+    bool combining = (category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+                      category == UTF8PROC_CATEGORY_ME) &&
+                     !unicode_newer_than_9(code) && code != 0x111C9;
+    if (!combining && code != 0x1CF2 && code != 0x1CF3) put_code(out, code, mark);
 }
 
 void unicode_strip_accents(Text *out, const char *in, size_t n, const uint8_t *marks,
@@ -353,8 +364,9 @@ void unicode_strip(Text *out, const char *in, size_t n, const uint8_t *marks, bo
 static void bert_clean(Text *out, uint32_t code, uint8_t mark) {
     bool space = unicode_is_space(code);
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-    bool other = category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
-                 category == UTF8PROC_CATEGORY_CO;
+    bool other = (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+                  category == UTF8PROC_CATEGORY_CO) &&
+                 !unicode_newer_than_8(code);
     bool kept_control = code == '\t' || code == '\n' || code == '\r';
     if (code == 0 || code == 0xFFFD || (other && !kept_control)) return;
     put_code(out, space ? ' ' : code, mark);

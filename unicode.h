@@ -46,6 +46,12 @@ void bytelevel_map(Text *out, const char *bytes, size_t n, const uint8_t *marks)
 /* The byte that a character of that alphabet stands for, or -1. */
 int bytelevel_byte(uint32_t code);
 
+/* Assigned after Unicode 8.0, after 9.0 (and by 14.0): what the tokenizers library's own tables do
+ * not know yet, so that its Bert normalizer, its Punctuation and its normalization forms leave it
+ * as it is. */
+bool unicode_newer_than_8(uint32_t code);
+bool unicode_newer_than_9(uint32_t code);
+
 /* Appends the normalized in[n] (well-formed UTF-8, marks or NULL) to *out. */
 typedef enum UnicodeForm { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD } UnicodeForm;
 void unicode_normalize(Text *out, const char *in, size_t n, const uint8_t *marks, UnicodeForm form);

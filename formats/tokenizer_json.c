@@ -156,7 +156,6 @@ static Status normalizer(Import *im, const json_t *node) {
                                           (TextRange){0, 0}),
                        "normalizer");
     if (is_type(node, "ByteLevel")) {
-        im->byte_level = true;
         return checked(im, simple_normalizer(b, NORMALIZE_MAP_BYTES, 0), "normalizer");
     }
     if (is_type(node, "Replace")) {
@@ -198,11 +197,20 @@ static Status split_by(Import *im, const char *pattern, RegexFlavour flavour, ui
     return checked(im, builder_split(&im->b, SPLIT_PATTERN, flags, range), "pre_tokenizer");
 }
 
-static const char punctuation[] = "[!-/:-@\\[-`{-~\\p{P}]";
+/* The library's table of punctuation is that of Unicode 8.0: without what came later, and with two
+ * characters that are none any more. */
+static const char punctuation[] =
+    "(?!["
+    "\\x{61d}\\x{9fd}\\x{a76}\\x{c77}\\x{c84}\\x{1b7d}-\\x{1b7e}\\x{2e43}-\\x{2e4f}"
+    "\\x{2e52}-\\x{2e5d}\\x{10ead}\\x{10f55}-\\x{10f59}\\x{10f86}-\\x{10f89}\\x{1144b}-"
+    "\\x{1144f}\\x{1145a}-\\x{1145b}\\x{1145d}\\x{11660}-\\x{1166c}\\x{116b9}\\x{1183b}"
+    "\\x{11944}-\\x{11946}\\x{119e2}\\x{11a3f}-\\x{11a46}\\x{11a9a}-\\x{11a9c}\\x{11a9e}-"
+    "\\x{11aa2}\\x{11c41}-\\x{11c45}\\x{11c70}-\\x{11c71}\\x{11ef7}-\\x{11ef8}\\x{11fff}"
+    "\\x{12ff1}-\\x{12ff2}\\x{16e97}-\\x{16e9a}\\x{16fe2}\\x{1e95e}-\\x{1e95f}"
+    "])[!-/:-@\\[-`{-~\\p{P}\\x{166d}\\x{111c9}]";
 
 static Status byte_level_split(Import *im, const json_t *node) {
     bool ok = true;
-    im->byte_level = true;
     if (flag(node, "add_prefix_space", true))
         ok = builder_split(&im->b, SPLIT_PREFIX_SPACE, 0, (TextRange){0, 0});
     if (ok && flag(node, "use_regex", true) &&
@@ -441,6 +449,21 @@ static void byte_keys(Import *im) {
         b->bytes[byte] = builder_find(b, &(char){(char)byte}, 1);
 }
 
+/* Whether what follows the mapping to ByteLevel's alphabet only splits: then every word can be
+ * mapped back. */
+static bool only_splits_after_map(const Builder *b) {
+    bool mapped = false;
+    for (size_t i = 0; i < b->n_normalizers; i++) {
+        if (mapped) return false;
+        mapped = b->normalizers[i].op == NORMALIZE_MAP_BYTES;
+    }
+    for (size_t i = 0; i < b->n_splits; i++) {
+        if (mapped && b->splits[i].op != SPLIT_PATTERN) return false;
+        mapped = mapped || b->splits[i].op == SPLIT_MAP_BYTES;
+    }
+    return mapped;
+}
+
 /* Whether the runner can take the bytes themselves: no affixes, no fall-back to other tokens. */
 static void choose_byte_level(Import *im, bool byte_fallback) {
     Builder *b = &im->b;
@@ -452,8 +475,8 @@ static void choose_byte_level(Import *im, bool byte_fallback) {
             complete && !character.failed && vocab_id(im, character.bytes, character.length) >= 0;
         text_free(&character);
     }
-    if (!im->byte_level || b->header.subword_prefix.length || b->header.word_suffix.length ||
-        (byte_fallback && !complete))
+    if (!only_splits_after_map(b) || b->header.subword_prefix.length ||
+        b->header.word_suffix.length || (byte_fallback && !complete))
         return;
     b->header.flags |= SECTION_BYTE_LEVEL;
     b->header.flags &= ~(uint32_t)SECTION_BYTE_FALLBACK;
@@ -746,7 +769,6 @@ static Status import_slow(Import *im, json_t *vocab, const char *merges, size_t 
     const json_t *prefix_space = json_object_get(config, "add_prefix_space");
     b->header.model = MODEL_BPE;
     im->vocab = vocab;
-    im->byte_level = true;
     if (json_is_true(prefix_space)) builder_split(b, SPLIT_PREFIX_SPACE, 0, (TextRange){0, 0});
     if (split_by(im, gpt2_pattern, REGEX_ONIGURUMA, SPLIT_ISOLATED) != STATUS_OK)
         return STATUS_FAILED;

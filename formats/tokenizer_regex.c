@@ -21,7 +21,15 @@
     "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}"       \
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"                 \
     "\\x{3001}-\\x{10ffff}"
+/* Alphabetic, with the marks that Unicode made so after 14.0 and Oniguruma knows. */
+#define ALPHA                                                                                      \
+    "\\p{Alphabetic}\\x{363}-\\x{36f}\\x{c04}\\x{f82}\\x{f83}\\x{1dd3}-\\x{1de6}\\x{11080}\\x{"    \
+    "11081}"
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define RUST_WORD WORD "\\x{200c}\\x{200d}"
+/* Outside brackets Oniguruma's \w asks an older table about Latin-1, with its superscripts and
+ * fractions. */
+#define ONIGURUMA_WORD WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 typedef struct Regex {
     const char *p, *end;
@@ -29,6 +37,7 @@ typedef struct Regex {
     Text out;
     Error *error;
     int depth;
+    bool bare;           /* outside brackets */
     const char *refused; /* what stopped the translation */
 } Regex;
 
@@ -47,22 +56,23 @@ static bool starts(const Regex *r, const char *text) {
 }
 
 /* Named classes as class items; NULL for an unknown name. */
-static const char *named_class(const char *name, size_t n, bool word_joiners) {
+static const char *named_class(const char *name, size_t n, const char *word) {
     static const struct {
         const char *name, *items;
     } classes[] = {
-        {"alpha", "\\p{Alphabetic}"},
+        {"alpha", ALPHA},
+        {"alphabetic", ALPHA},
         {"digit", "\\p{Nd}"},
-        {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+        {"alnum", ALPHA "\\p{Nd}"},
         {"upper", "\\p{Uppercase}"},
         {"lower", "\\p{Lowercase}"},
         {"space", SPACE},
         {"white_space", SPACE},
         {"blank", "\\p{Zs}\\t"},
         {"cntrl", "\\p{Cc}"},
-        {"punct", "\\p{P}$+<=>^`|~"},
+        {"punct", "\\p{P}"},
         {"xdigit", "0-9A-Fa-f"},
-        {"word", WORD},
+        {"word", NULL},
         {"ascii", "\\x00-\\x7f"},
         {"any", "\\x{0}-\\x{10ffff}"},
         {"letter", "\\p{L}"},
@@ -88,9 +98,13 @@ static const char *named_class(const char *name, size_t n, bool word_joiners) {
     };
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (strlen(classes[i].name) == n && strncasecmp(classes[i].name, name, n) == 0)
-            return word_joiners && classes[i].items == classes[11].items ? WORD "\\x{200c}\\x{200d}"
-                                                                         : classes[i].items;
+            return classes[i].items ? classes[i].items : word;
     return NULL;
+}
+
+/* What \w holds here. */
+static const char *word_items(const Regex *r) {
+    return r->flavour == REGEX_RUST ? RUST_WORD : r->bare ? ONIGURUMA_WORD : WORD;
 }
 
 /* A class under construction: items that PCRE2 takes inside one bracket, and alternatives that
@@ -130,11 +144,11 @@ static bool property(Regex *r, Class *c, bool negated) {
             return refuse(r, "a property name");
     const char *equals = memchr(name, '=', n);
     if (equals) n -= (size_t)(equals + 1 - name), name = equals + 1;
-    const char *items = named_class(name, n, r->flavour == REGEX_RUST);
+    const char *items = named_class(name, n, word_items(r));
     if (items) {
         if (!negated) {
             class_add(c, items);
-        } else if (items == named_class("space", 5, false)) {
+        } else if (items == named_class("space", 5, NULL)) {
             class_add(c, NOT_SPACE);
         } else {
             Text other = {0};
@@ -205,7 +219,7 @@ static void put_literal(Text *out, uint32_t code) {
 /* An escape that is a set of characters; r->p stands at its letter. */
 static bool escaped_class(Regex *r, Class *c) {
     char letter = *r->p++;
-    const char *word = r->flavour == REGEX_RUST ? WORD "\\x{200c}\\x{200d}" : WORD;
+    const char *word = word_items(r);
     switch (letter) {
     case 'p':
     case 'P':
@@ -276,8 +290,10 @@ static bool class_member(Regex *r, Class *c) {
         bool negated = r->p + 2 < r->end && r->p[2] == '^';
         const char *name = r->p + 2 + negated;
         if (close + 1 >= r->end || close < name) return refuse(r, "[:");
-        const char *items = named_class(name, (size_t)(close - name), false);
-        if (!items) return refuse(r, "a POSIX class");
+        size_t n = (size_t)(close - name);
+        const char *items = named_class(name, n, WORD);
+        if (n == 5 && memcmp(name, "punct", 5) == 0) items = "\\p{P}\\p{S}";
+        if (!items || r->flavour == REGEX_RUST) return refuse(r, "a POSIX class");
         r->p = close + 2;
         if (!negated) {
             class_add(c, items);
@@ -439,7 +455,7 @@ static bool escape(Regex *r) {
     uint32_t code;
     if (++r->p == r->end) return refuse(r, "a final backslash");
     char c = *r->p;
-    const char *word = r->flavour == REGEX_RUST ? "[" WORD "\\x{200c}\\x{200d}]" : "[" WORD "]";
+    const char *word = r->flavour == REGEX_RUST ? "[" RUST_WORD "]" : "[" ONIGURUMA_WORD "]";
     if (c == 'b' || c == 'B') {
         char text[320];
         snprintf(text, sizeof text,
@@ -461,7 +477,9 @@ static bool escape(Regex *r) {
     }
     if (r->refused) return false;
     Class set = {0};
+    r->bare = true;
     bool ok = escaped_class(r, &set);
+    r->bare = false;
     class_finish(&set, false, &r->out);
     return ok;
 }

@@ -417,12 +417,10 @@ static void write_cuts(Writer *w) {
     uint8_t cuts[8192] = {0};
     bool whole_words = b->header.flags & SECTION_IGNORE_MERGES || b->header.subword_prefix.length ||
                        b->header.word_suffix.length;
-    bool unknowns = b->header.unk_id >= 0 && b->header.flags & SECTION_FUSE_UNK;
-    for (unsigned i = 0; i < 256 && unknowns && b->header.flags & SECTION_BYTE_FALLBACK; i++)
-        if (b->bytes[i] == TOKENIZER_NONE)
-            break;
-        else if (i == 255)
-            unknowns = false;
+    /* Unknown characters that fuse, or that vanish, join what stands around them. */
+    bool unknowns = b->header.unk_id < 0 || b->header.flags & SECTION_FUSE_UNK, all_bytes = true;
+    for (unsigned i = 0; i < 256; i++) all_bytes = all_bytes && b->bytes[i] != TOKENIZER_NONE;
+    if (b->header.flags & SECTION_BYTE_FALLBACK && all_bytes) unknowns = false;
     if (b->header.model != MODEL_BPE || b->header.flags & SECTION_BYTE_LEVEL || whole_words ||
         unknowns)
         return;
@@ -430,6 +428,7 @@ static void write_cuts(Writer *w) {
         const BuildMerge *m = &b->merges[i];
         TextRange left = b->tokens[m->left].key, right = b->tokens[m->right].key;
         if (left.length == 0 || right.length == 0) return;
+        if ((int64_t)m->left == b->header.unk_id || (int64_t)m->right == b->header.unk_id) return;
         for (unsigned byte = 0; byte < 256 && b->has_bytes; byte++)
             if (m->left == b->bytes[byte] || m->right == b->bytes[byte]) return;
         const char *l = builder_bytes(b, left), *r = builder_bytes(b, right);

@@ -1,0 +1,549 @@
+/* The tokenizer without ../shared: every component of tokenizer.json against what the tokenizers
+ * library gave (tests/fixtures/tokenizers.json and tokenizer_models.json, made by
+ * tokenizer_components.py), the other
+ * formats in miniature, what special tokens may do, streams, and damaged sections. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "tokenizer_sources.h"
+#include "../tokenizer_section.h"
+#include <jansson.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Tokenizer *open_blob(const TokenizerBlob *blob) {
+    Error error = {""};
+    Tokenizer *tokenizer;
+    if (tokenizer_open(&tokenizer, blob->bytes, blob->size, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return tokenizer;
+}
+
+/* ---- Against the library ---- */
+
+static Status import_value(const json_t *value, TokenizerBlob *blob, Error *error) {
+    char *text = json_dumps(value, 0);
+    Status status = tokenizer_import_json(text, strlen(text), NULL, 0, blob, error);
+    free(text);
+    return status;
+}
+
+static json_t *assemble(const json_t *bases, const json_t *entry) {
+    json_t *whole = json_object();
+    const char *base = json_string_value(json_object_get(entry, "base"));
+    json_object_update(whole, json_object_get(entry, "parts"));
+    json_object_set(whole, "model", json_object_get(bases, base));
+    return whole;
+}
+
+static void check_ids(const char *name, const char *text, const TokenList *ids,
+                      const json_t *expected) {
+    bool same = ids->length == json_array_size(expected);
+    for (size_t i = 0; same && i < ids->length; i++)
+        same = ids->ids[i] == json_integer_value(json_array_get(expected, i));
+    if (same) return;
+    print_message("%s: '%s'\n ours:  ", name, text);
+    for (size_t i = 0; i < ids->length; i++) print_message(" %d", ids->ids[i]);
+    print_message("\n theirs:");
+    for (size_t i = 0; i < json_array_size(expected); i++)
+        print_message(" %d", (int)json_integer_value(json_array_get(expected, i)));
+    fail_msg("ids differ");
+}
+
+static void check_case(const char *name, Tokenizer *tokenizer, const json_t *texts,
+                       const json_t *one) {
+    const json_t *text = json_array_get(texts, (size_t)json_integer_value(json_array_get(one, 0)));
+    const json_t *back = json_array_get(one, 3);
+    if (!json_is_string(back)) back = text; /* it decodes to itself */
+    int flags = (int)json_integer_value(json_array_get(one, 1));
+    Error error = {""};
+    TokenList ids = {0};
+    char *decoded;
+    size_t length;
+    if (tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text), NULL,
+                         flags & 1 ? TOKENIZE_PARSE_SPECIAL : 0, &ids, &error) != STATUS_OK)
+        fail_msg("%s: %s", name, error.text);
+    check_ids(name, json_string_value(text), &ids, json_array_get(one, 2));
+    unsigned how = TOKEN_DECODER_LOSSY | (flags & 2 ? TOKEN_DECODER_SKIP_SPECIAL : 0);
+    assert_int_equal(
+        tokenizer_decode(tokenizer, ids.ids, ids.length, how, &decoded, &length, &error),
+        STATUS_OK);
+    if (ids.length > 0 && (length != json_string_length(back) ||
+                           memcmp(decoded, json_string_value(back), length) != 0))
+        fail_msg("%s: '%s' decodes to '%s', not '%s'", name, json_string_value(text), decoded,
+                 json_string_value(back));
+    free(decoded);
+    token_list_free(&ids);
+}
+
+static void check_ends(const char *name, Tokenizer *tokenizer, const json_t *expected) {
+    Error error = {""};
+    TokenList ids = {0};
+    assert_int_equal(tokenizer_encode(tokenizer, "hello", 5, NULL,
+                                      TOKENIZE_ADD_BOS | TOKENIZE_ADD_EOS, &ids, &error),
+                     STATUS_OK);
+    check_ids(name, "hello", &ids, expected);
+    token_list_free(&ids);
+}
+
+static size_t check_fixture(const char *path) {
+    json_error_t why;
+    json_t *fixture = json_load_file(path, JSON_ALLOW_NUL, &why);
+    if (!fixture) fail_msg("%s:%d: %s", path, why.line, why.text);
+    const json_t *bases = json_object_get(fixture, "bases");
+    const json_t *entries = json_object_get(fixture, "entries");
+    size_t n_cases = 0;
+    for (size_t i = 0; i < json_array_size(entries); i++) {
+        const json_t *entry = json_array_get(entries, i), *cases = json_object_get(entry, "cases");
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        Error error = {""};
+        TokenizerBlob blob;
+        json_t *whole = assemble(bases, entry);
+        if (import_value(whole, &blob, &error) != STATUS_OK) fail_msg("%s: %s", name, error.text);
+        json_decref(whole);
+        Tokenizer *tokenizer = open_blob(&blob);
+        for (size_t c = 0; c < json_array_size(cases); c++, n_cases++)
+            check_case(name, tokenizer, json_object_get(fixture, "texts"),
+                       json_array_get(cases, c));
+        const json_t *ends = json_object_get(entry, "with_ends");
+        if (json_is_array(ends)) check_ends(name, tokenizer, ends);
+        tokenizer_close(tokenizer);
+        tokenizer_blob_free(&blob);
+    }
+    print_message("%s: %zu tokenizers, %zu texts\n", path, json_array_size(entries), n_cases);
+    json_decref(fixture);
+    return n_cases;
+}
+
+static void every_step_gives_the_words_of_the_library(void **state) {
+    (void)state;
+    assert_true(check_fixture("tests/fixtures/tokenizers.json") > 800);
+}
+
+static void every_model_gives_the_ids_and_texts_of_the_library(void **state) {
+    (void)state;
+    assert_true(check_fixture("tests/fixtures/tokenizer_models.json") > 500);
+}
+
+/* ---- A small tokenizer.json of our own ---- */
+
+static const char small_json[] =
+    "{\"added_tokens\":["
+    "{\"id\":300,\"content\":\"<|im_start|>\",\"special\":true,\"normalized\":false},"
+    "{\"id\":301,\"content\":\"<think>\",\"special\":false,\"normalized\":false}],"
+    "\"normalizer\":null,"
+    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
+    "\"decoder\":{\"type\":\"ByteLevel\"},"
+    "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{%s}}}";
+
+/* All 256 bytes in ByteLevel's alphabet, ids 0 to 255 by byte. */
+static char *small_tokenizer(void) {
+    char vocab[8192] = "", *json = malloc(16384);
+    unsigned n = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        bool plain = (b >= 33 && b <= 126) || (b >= 161 && b != 173);
+        unsigned code = plain ? b : 256 + n++;
+        snprintf(vocab + strlen(vocab), 32, "%s\"\\u%04x\":%u", b ? "," : "", code, b);
+    }
+    snprintf(json, 16384, small_json, vocab);
+    return json;
+}
+
+static Tokenizer *open_small(TokenizerBlob *blob) {
+    Error error = {""};
+    char *json = small_tokenizer();
+    if (tokenizer_import_json(json, strlen(json), NULL, 0, blob, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    free(json);
+    return open_blob(blob);
+}
+
+static void assert_ids(Tokenizer *t, const char *text, size_t n, const uint8_t *marks,
+                       unsigned flags, const int32_t *ids, size_t count) {
+    Error error = {""};
+    TokenList list = {0};
+    assert_int_equal(tokenizer_encode(t, text, n, marks, flags, &list, &error), STATUS_OK);
+    assert_int_equal(list.length, count);
+    if (count) assert_memory_equal(list.ids, ids, count * sizeof *ids);
+    token_list_free(&list);
+}
+
+static void special_tokens_come_from_the_template_only(void **state) {
+    (void)state;
+    TokenizerBlob blob;
+    Tokenizer *t = open_small(&blob);
+    const char *text = "<|im_start|>";
+    uint8_t marks[12];
+    TokenList list = {0};
+    Error error = {""};
+    memset(marks, 1, sizeof marks);
+    assert_ids(t, text, 12, marks, 0, (int32_t[]){256}, 1);
+    assert_ids(t, text, 12, NULL, TOKENIZE_PARSE_SPECIAL, (int32_t[]){256}, 1);
+    for (int i = 0; i < 12; i++) { /* one byte of the user's is enough to make it text */
+        marks[i] = 0;
+        assert_int_equal(tokenizer_encode(t, text, 12, marks, 0, &list, &error), STATUS_OK);
+        assert_int_equal(list.length, 12);
+        list.length = 0;
+        marks[i] = 1;
+    }
+    assert_int_equal(tokenizer_encode(t, text, 12, NULL, 0, &list, &error), STATUS_OK);
+    assert_int_equal(list.length, 12);
+    token_list_free(&list);
+    assert_ids(t, "<think>", 7, NULL, 0, (int32_t[]){257}, 1);
+    assert_true(tokenizer_is_special(t, 256));
+    assert_false(tokenizer_is_special(t, 257));
+    assert_int_equal(tokenizer_token_id(t, "<think>", 7), 257);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+}
+
+static void any_bytes_survive_encoding_and_decoding(void **state) {
+    (void)state;
+    TokenizerBlob blob;
+    Tokenizer *t = open_small(&blob);
+    char text[512], *decoded;
+    size_t length;
+    for (int i = 0; i < 512; i++) text[i] = (char)(i * 7 + i / 256);
+    TokenList ids = {0};
+    Error error = {""};
+    assert_int_equal(tokenizer_encode(t, text, sizeof text, NULL, 0, &ids, &error), STATUS_OK);
+    assert_int_equal(tokenizer_decode(t, ids.ids, ids.length, 0, &decoded, &length, &error),
+                     STATUS_OK);
+    assert_int_equal(length, sizeof text);
+    assert_memory_equal(decoded, text, length);
+    free(decoded);
+    token_list_free(&ids);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+}
+
+static void a_stream_never_cuts_a_character(void **state) {
+    (void)state;
+    TokenizerBlob blob;
+    Tokenizer *t = open_small(&blob);
+    const char *text = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\xA6\x99z";
+    const size_t gives[] = {1, 0, 2, 0, 0, 3, 0, 0, 0, 4, 1};
+    TokenDecoder d;
+    Error error = {""};
+    const char *bytes;
+    size_t n;
+    token_decoder_init(&d, t, 0);
+    for (size_t i = 0; text[i]; i++) {
+        assert_int_equal(token_decoder_push(&d, (uint8_t)text[i], &bytes, &n, &error), STATUS_OK);
+        assert_int_equal(n, gives[i]);
+        if (n) assert_memory_equal(bytes, text + i + 1 - n, n);
+    }
+    assert_int_equal(token_decoder_push(&d, 0xF0, &bytes, &n, &error), STATUS_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(token_decoder_flush(&d, &bytes, &n, &error), STATUS_OK);
+    assert_int_equal(n, 1);
+    token_decoder_free(&d);
+    token_decoder_init(&d, t, TOKEN_DECODER_LOSSY);
+    assert_int_equal(token_decoder_push(&d, 0xFF, &bytes, &n, &error), STATUS_OK);
+    assert_int_equal(n, 3);
+    assert_memory_equal(bytes, "\xEF\xBF\xBD", 3);
+    assert_int_equal(token_decoder_push(&d, 100000, &bytes, &n, &error), STATUS_FAILED);
+    token_decoder_free(&d);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+}
+
+/* ---- The other formats, in miniature ---- */
+
+static void put_bytes(char **p, const void *bytes, size_t n) {
+    memcpy(*p, bytes, n);
+    *p += n;
+}
+
+static void put_llama2c(char **p, float score, const char *text) {
+    int32_t n = (int32_t)strlen(text);
+    put_bytes(p, &score, 4);
+    put_bytes(p, &n, 4);
+    put_bytes(p, text, (size_t)n);
+}
+
+/* The space is prefixed, the best score merges first, unknown characters become bytes. */
+static void llama2c_encodes_and_decodes_as_its_run_c(void **state) {
+    (void)state;
+    char file[8192], *p = file, name[8];
+    int32_t longest = 5;
+    put_bytes(&p, &longest, 4);
+    put_llama2c(&p, 0, "<unk>");
+    put_llama2c(&p, 0, "\n<s>\n");
+    put_llama2c(&p, 0, "\n</s>\n");
+    for (int b = 0; b < 256; b++) {
+        snprintf(name, sizeof name, "<0x%02X>", b);
+        put_llama2c(&p, 0, name);
+    }
+    static const char *const pieces[] = {" ", "a", "b", "ab", " a", "ba", " ab"};
+    for (size_t i = 0; i < 7; i++) put_llama2c(&p, -(float)i, pieces[i]);
+    TokenizerBlob blob;
+    Error error = {""};
+    assert_int_equal(tokenizer_import_llama2c(file, (size_t)(p - file), 266, &blob, &error),
+                     STATUS_OK);
+    Tokenizer *t = open_blob(&blob);
+    assert_ids(t, "abba", 4, NULL, TOKENIZE_ADD_BOS, (int32_t[]){1, 265, 264}, 3);
+    assert_ids(t, "", 0, NULL, 0, NULL, 0);
+    assert_ids(t, "\xC3\xA9", 2, NULL, 0, (int32_t[]){259, 0xC3 + 3, 0xA9 + 3}, 3);
+    char *decoded;
+    size_t n;
+    const int32_t ids[] = {1, 265, 264, 259, 0xC3 + 3, 0xA9 + 3, 1, 263};
+    assert_int_equal(tokenizer_decode(t, ids, 8, TOKEN_DECODER_SKIP_SPECIAL, &decoded, &n, &error),
+                     STATUS_OK);
+    assert_string_equal(decoded, "abba \xC3\xA9"
+                                 "a");
+    free(decoded);
+    assert_int_equal(tokenizer_decode(t, ids + 1, 1, TOKEN_DECODER_CONTINUE, &decoded, &n, &error),
+                     STATUS_OK);
+    assert_string_equal(decoded, " ab");
+    free(decoded);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+}
+
+static void tiktoken_merges_by_rank(void **state) {
+    (void)state;
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char file[8192], *p = file;
+    for (int b = 0; b < 256; b++)
+        p += sprintf(p, "%c%c== %d\n", digits[b >> 2], digits[(b & 3) << 4], b);
+    p += sprintf(p, "YWI= 256\nYmE= 257\nYWJhYg== 258\n"); /* ab, ba, abab */
+    TokenizerSpecial special = {{"<|end|>", 7}, 259};
+    TokenizerBlob blob;
+    Error error = {""};
+    assert_int_equal(tokenizer_import_tiktoken(file, (size_t)(p - file), NULL, &special, 1, -1, 259,
+                                               &blob, &error),
+                     STATUS_OK);
+    Tokenizer *t = open_blob(&blob);
+    assert_ids(t, "ababa", 5, NULL, 0, (int32_t[]){258, 'a'}, 2);
+    assert_ids(t, "bab ab", 6, NULL, 0, (int32_t[]){'b', 256, ' ', 256}, 4);
+    assert_ids(t, "<|end|>", 7, NULL, TOKENIZE_PARSE_SPECIAL, (int32_t[]){259}, 1);
+    size_t n;
+    assert_int_equal(*tokenizer_eos(t, &n), 259);
+    assert_int_equal(n, 1);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+}
+
+static void gguf_names_of_patterns_are_all_taken(void **state) {
+    (void)state;
+    static const char *const names[] = {"default",
+                                        "gpt-2",
+                                        "phi-2",
+                                        "mpt",
+                                        "olmo",
+                                        "jais",
+                                        "trillion",
+                                        "starcoder",
+                                        "refact",
+                                        "command-r",
+                                        "smollm",
+                                        "codeshell",
+                                        "exaone",
+                                        "exaone4",
+                                        "exaone-moe",
+                                        "minerva-7b",
+                                        "llama3",
+                                        "llama-v3",
+                                        "llama-bpe",
+                                        "falcon3",
+                                        "pixtral",
+                                        "lfm2",
+                                        "dbrx",
+                                        "smaug-bpe",
+                                        "glm4",
+                                        "chatglm-bpe",
+                                        "qwen2",
+                                        "qwen35",
+                                        "stablelm2",
+                                        "hunyuan",
+                                        "hunyuan-dense",
+                                        "megrez",
+                                        "grok-2",
+                                        "tekken",
+                                        "gpt-4o",
+                                        "llama4",
+                                        "minimax-m2",
+                                        "kimi-k2",
+                                        "youtu",
+                                        "deepseek-llm",
+                                        "deepseek-coder",
+                                        "deepseek-v3",
+                                        "deepseek-r1-qwen",
+                                        "spark2_5",
+                                        "afmoe",
+                                        "falcon",
+                                        "bloom",
+                                        "poro-chat",
+                                        "gpt3-finnish",
+                                        "viking",
+                                        "chameleon",
+                                        "jais-2",
+                                        "bailingmoe",
+                                        "seed-coder",
+                                        "superbpe",
+                                        "gemma4",
+                                        "whitespace",
+                                        "tiny_aya",
+                                        "laguna",
+                                        "minicpm5",
+                                        "ufakzeka",
+                                        "jina-v2-code",
+                                        "roberta-bpe",
+                                        "gigachat",
+                                        "granite-docling"};
+    static const TokenizerString tokens[] = {{"a", 1}, {"b", 1}, {"ab", 2}, {"<0x0A>", 6}};
+    static const TokenizerString merges[] = {{"a b", 3}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        TokenizerGguf g = TOKENIZER_GGUF_NONE;
+        TokenizerBlob blob;
+        Error error = {""};
+        g.model = (TokenizerString){"gpt2", 4};
+        g.pre = (TokenizerString){names[i], strlen(names[i])};
+        g.tokens = tokens;
+        g.n_tokens = 4;
+        g.merges = merges;
+        g.n_merges = 1;
+        if (tokenizer_import_gguf(&g, &blob, &error) != STATUS_OK)
+            fail_msg("%s: %s", names[i], error.text);
+        Tokenizer *t = open_blob(&blob);
+        assert_ids(t, "ab", 2, NULL, 0, (int32_t[]){2}, 1);
+        tokenizer_close(t);
+        tokenizer_blob_free(&blob);
+    }
+    TokenizerGguf g = TOKENIZER_GGUF_NONE;
+    TokenizerBlob blob;
+    Error error = {""};
+    g.model = (TokenizerString){"gpt2", 4};
+    g.pre = (TokenizerString){"no-such-name", 12};
+    g.tokens = tokens;
+    g.n_tokens = 4;
+    assert_int_equal(tokenizer_import_gguf(&g, &blob, &error), STATUS_FAILED);
+    assert_non_null(strstr(error.text, "no-such-name"));
+}
+
+static void what_cannot_be_done_is_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *part, *says;
+    } wrong[] = {
+        {"\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}", "UnicodeScripts"},
+        {"\"normalizer\":{\"type\":\"Magic\"}", "Magic"},
+        {"\"decoder\":{\"type\":\"CTC\"}", "CTC"},
+        {"\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":"
+         "{\"Regex\":\"a(?~b)\"}}",
+         "a(?~b)"},
+        {"\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":"
+         "{\"Regex\":\"(*LIMIT_MATCH=1)a\"}}",
+         "LIMIT_MATCH"},
+        {"\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":"
+         "{\"Regex\":\"a\\\\C\"}}",
+         "a\\C"},
+        {"\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":"
+         "{\"Regex\":\"a(?C1)\"}}",
+         "a(?C1)"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char json[1024];
+        TokenizerBlob blob;
+        Error error = {""};
+        snprintf(json, sizeof json,
+                 "{%s,\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0}}}",
+                 wrong[i].part);
+        assert_int_equal(tokenizer_import_json(json, strlen(json), NULL, 0, &blob, &error),
+                         STATUS_FAILED);
+        if (!strstr(error.text, wrong[i].says)) fail_msg("'%s' says nothing of it", error.text);
+    }
+}
+
+/* ---- Threads, damage ---- */
+
+static void *encode_often(void *argument) {
+    Tokenizer *t = argument;
+    for (int i = 0; i < 200; i++) {
+        Error error = {""};
+        TokenList ids = {0};
+        if (tokenizer_encode(t, "one two three 123 four", 22, NULL, 0, &ids, &error) != STATUS_OK ||
+            ids.length != 22)
+            return argument;
+        token_list_free(&ids);
+    }
+    return NULL;
+}
+
+static void threads_share_a_tokenizer(void **state) {
+    (void)state;
+    TokenizerBlob blob;
+    Tokenizer *t = open_small(&blob);
+    pthread_t threads[4];
+    void *failed;
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, encode_often, t);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+}
+
+/* Every 4 bytes of the header and a sample of the rest, set to extreme values. */
+static void a_damaged_section_is_refused_or_used_without_harm(void **state) {
+    (void)state;
+    static const uint32_t values[] = {0, 1, 7, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF};
+    TokenizerBlob blob;
+    tokenizer_close(open_small(&blob));
+    char *copy = malloc(blob.size);
+    for (size_t at = 0; at + 4 <= blob.size; at += at < sizeof(SectionHeader) ? 4 : 244)
+        for (size_t v = 0; v < 6; v++) {
+            Tokenizer *t;
+            Error error = {""};
+            memcpy(copy, blob.bytes, blob.size);
+            memcpy(copy + at, &values[v], 4);
+            if (tokenizer_open(&t, copy, blob.size, &error) != STATUS_OK) continue;
+            TokenList ids = {0};
+            char *text;
+            size_t n;
+            tokenizer_encode(t, "hello <think> w\xC3\xA9 123", 20, NULL, 7, &ids, &error);
+            if (tokenizer_decode(t, ids.ids, ids.length, 0, &text, &n, &error) == STATUS_OK)
+                free(text);
+            tokenizer_token_id(t, "<think>", 7);
+            token_list_free(&ids);
+            tokenizer_close(t);
+        }
+    for (size_t size = 0; size < blob.size; size += 97) {
+        Tokenizer *t;
+        Error error = {""};
+        assert_int_equal(tokenizer_open(&t, blob.bytes, size, &error), STATUS_FAILED);
+    }
+    free(copy);
+    tokenizer_blob_free(&blob);
+}
+
+static void versions_are_told(void **state) {
+    (void)state;
+    char text[200];
+    tokenizer_versions(text, sizeof text);
+    assert_non_null(strstr(text, "PCRE2 "));
+    assert_non_null(strstr(text, "utf8proc "));
+    assert_non_null(strstr(text, "(Unicode "));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_step_gives_the_words_of_the_library),
+        cmocka_unit_test(every_model_gives_the_ids_and_texts_of_the_library),
+        cmocka_unit_test(special_tokens_come_from_the_template_only),
+        cmocka_unit_test(any_bytes_survive_encoding_and_decoding),
+        cmocka_unit_test(a_stream_never_cuts_a_character),
+        cmocka_unit_test(llama2c_encodes_and_decodes_as_its_run_c),
+        cmocka_unit_test(tiktoken_merges_by_rank),
+        cmocka_unit_test(gguf_names_of_patterns_are_all_taken),
+        cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
+        cmocka_unit_test(threads_share_a_tokenizer),
+        cmocka_unit_test(a_damaged_section_is_refused_or_used_without_harm),
+        cmocka_unit_test(versions_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
