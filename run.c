@@ -7,17 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "batch.h"
 #include "conversions.h"
-#include "formats/convert.h"
-#include "formats/layout.h"
-#include "formats/readers.h"
 #include "generate.h"
 #include "inspect.h"
+#include "modelopen.h"
 #include "sandbox.h"
+#include "score.h"
 
 /* The one thing that a signal handler can reach. */
 static volatile sig_atomic_t interrupted;
@@ -39,78 +37,26 @@ static void set_signals(void) {
 typedef struct Opened {
     Session session;
     Output output;
-    int model_fd;   /* of a model.bin */
-    Source *source; /* of another format; NULL for a model.bin */
-    ConversionSlot conversion;
-    Batch *batch;          /* NULL: another mode */
-    InputFile tokenizer;   /* of -z beside a model.bin */
-    TokenizerBlob section; /* made from it */
-    int prompt_fd;         /* -1: the prompt is on the command line */
+    ModelOpening model, other; /* MODEL, and --against's */
+    Batch *batch;              /* NULL: another mode */
+    const char *prompt_name;
+    int prompt_fd; /* -1: the prompt is on the command line */
     int n_threads;
     const Isa *isa;
 } Opened;
 
 /* ---- Before the rights are given up: every file is opened ---------------------------------- */
 
-static bool ends_in(const char *path, const char *suffix) {
-    size_t length = strlen(path), n = strlen(suffix);
-    return length > n && strcmp(path + length - n, suffix) == 0;
-}
-
-/* What people hand over that is no model. */
-static Status explain(const char *path, Error *error) {
-    struct stat info;
-    if (stat(path, &info) != 0 && errno == ENOENT && strchr(path, ' '))
-        return error_set(error, "no file is called '%s'; a prompt goes after -i: run MODEL -i '%s'",
-                         path, path);
-    if (ends_in(path, ".onnx"))
-        return error_set(error,
-                         "%s: ONNX graphs cannot be read; use the Hugging Face directory "
-                         "that the model was made from",
-                         path);
-    if (ends_in(path, ".pth") || ends_in(path, ".pt") || ends_in(path, ".ckpt"))
-        return error_set(error,
-                         "%s: PyTorch pickles can run code and are not read; use the "
-                         "model's safetensors form",
-                         path);
-    return STATUS_FAILED;
-}
-
-static Status open_model(Opened *opened, const Options *o, Error *error) {
-    SourceKind kind;
-    opened->tokenizer.fd = -1;
-    if (source_detect(o->model, &kind, error) != STATUS_OK) {
-        explain(o->model, error);
-        return STATUS_FAILED;
-    }
-    if (kind != SOURCE_MODELFILE) {
-        if (source_open(&opened->source, o->model, o->tokenizer, error) != STATUS_OK)
-            return STATUS_FAILED;
-        return conversions_open(&opened->conversion, opened->source, o->type, o->cache_dir,
-                                &interrupted, error);
-    }
-    if (o->type) {
-        error_set(error,
-                  "--type is for the conversion of other formats, but %s is a model.bin: "
-                  "use export",
-                  o->model);
-        return STATUS_USAGE;
-    }
-    opened->model_fd = open(o->model, O_RDONLY | O_CLOEXEC);
-    if (opened->model_fd < 0) return error_set(error, "%s: %s", o->model, strerror(errno));
-    return o->tokenizer ? input_open(&opened->tokenizer, o->tokenizer, error) : STATUS_OK;
-}
-
+/* The text to go on with or, for --eval, to judge. */
 static Status open_prompt(Opened *opened, const Options *o, Error *error) {
-    opened->prompt_fd = -1;
-    if (o->prompt && strcmp(o->prompt, "-") == 0) {
+    const char *path = o->eval ? o->eval : o->prompt_file;
+    bool from_stdin = path ? strcmp(path, "-") == 0 : o->prompt && strcmp(o->prompt, "-") == 0;
+    opened->prompt_name = from_stdin ? "stdin" : path ? path : "the prompt";
+    if (from_stdin) {
         opened->prompt_fd = STDIN_FILENO;
-    } else if (o->prompt_file && strcmp(o->prompt_file, "-") == 0) {
-        opened->prompt_fd = STDIN_FILENO;
-    } else if (o->prompt_file) {
-        opened->prompt_fd = open(o->prompt_file, O_RDONLY | O_CLOEXEC);
-        if (opened->prompt_fd < 0)
-            return error_set(error, "%s: %s", o->prompt_file, strerror(errno));
+    } else if (path) {
+        opened->prompt_fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (opened->prompt_fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     }
     return STATUS_OK;
 }
@@ -129,7 +75,10 @@ static Status give_up_rights(const Opened *opened, Error *error) {
         if (slash) snprintf(directory, sizeof directory, "%.*s", (int)length, opened->output.path);
         rules.writable[n++] = directory;
     }
-    if (opened->conversion.partial) rules.writable[n++] = opened->conversion.directory;
+    if (modelopen_writes_in(&opened->model))
+        rules.writable[n++] = modelopen_writes_in(&opened->model);
+    if (modelopen_writes_in(&opened->other))
+        rules.writable[n++] = modelopen_writes_in(&opened->other);
     if (opened->batch && batch_writable(opened->batch))
         rules.writable[n++] = batch_writable(opened->batch);
     return sandbox_enter(&rules, &report, error);
@@ -181,9 +130,8 @@ static Status read_all(int fd, const char *name, char **text, size_t *length, Er
 
 static Status read_prompt(Opened *opened, const Options *o, Error *error) {
     Session *session = &opened->session;
-    const char *name = "the prompt";
+    const char *name = opened->prompt_name;
     if (opened->prompt_fd >= 0) {
-        name = opened->prompt_fd == STDIN_FILENO ? "stdin" : o->prompt_file;
         Status status =
             read_all(opened->prompt_fd, name, &session->prompt, &session->prompt_length, error);
         if (status != STATUS_OK) return status;
@@ -199,99 +147,42 @@ static Status read_prompt(Opened *opened, const Options *o, Error *error) {
     return STATUS_OK;
 }
 
-static void convert_progress(uint64_t done, uint64_t total, void *context) {
-    session_progress(context, "converting", done, total);
-}
-
-/* How much room the conversion takes, before it takes it. */
-static void announce(const Opened *opened, const Options *o) {
-    Layout layout;
-    Error ignored;
-    if (layout_make(&layout, opened->source, o->type, &ignored) == STATUS_OK)
-        fprintf(stderr, "run: converting %s: %.1f MiB, %s\n", o->model,
-                (double)layout.file_bytes / 1048576.0,
-                opened->conversion.path ? opened->conversion.path : "not kept");
-    layout_free(&layout);
-}
-
-/* Fills the conversion that was begun, or takes the one that was found. */
-static Status convert(Opened *opened, const Options *o, int *fd, Error *error) {
-    const ConvertOptions options = {.type = o->type,
-                                    .n_threads = opened->n_threads,
-                                    .progress = convert_progress,
-                                    .progress_context = &opened->session,
-                                    .cancel = &interrupted};
-    Status status = STATUS_OK;
-    if (!opened->conversion.found) {
-        status = source_parse(opened->source, error);
-        if (status == STATUS_OK) {
-            if (opened->conversion.path) announce(opened, o);
-            status = convert_parsed(opened->source, &options, opened->conversion.fd, error);
-            session_progress(&opened->session, "converting", 0, 0);
-        }
-        if (status == STATUS_OK) status = conversions_finish(&opened->conversion, error);
-    }
-    *fd = opened->conversion.fd;
-    if (status == STATUS_OK) opened->conversion.fd = -1; /* modelfile_open takes it over */
-    conversions_close(&opened->conversion);
-    source_close(opened->source);
-    opened->source = NULL;
-    return status;
-}
-
-static Status parse_tokenizer(Opened *opened, const Options *o, Error *error) {
-    Session *session = &opened->session;
-    size_t bytes;
-    const void *section = modelfile_section(session->file, SECTION_TOKENIZER, &bytes);
-    if (opened->tokenizer.fd >= 0) {
-        if (tokenizer_from_file(&opened->tokenizer, modelfile_config(session->file)->vocab_size,
-                                &opened->section, error) != STATUS_OK)
-            return STATUS_FAILED;
-        section = opened->section.bytes;
-        bytes = opened->section.size;
-    }
-    if (section && tokenizer_open(&session->tokenizer, section, bytes, error) != STATUS_OK)
-        return error_prefix(error, "%s", o->tokenizer ? o->tokenizer : o->model);
-    if (!section && !o->info && !o->verify)
-        return error_set(error, "%s: has no tokenizer: give one with -z FILE", o->model);
-    if (section &&
-        tokenizer_vocab_size(session->tokenizer) > modelfile_config(session->file)->vocab_size)
-        return error_set(error, "%s: the tokenizer has %zu tokens, but the model only %u",
-                         o->tokenizer ? o->tokenizer : o->model,
-                         tokenizer_vocab_size(session->tokenizer),
-                         modelfile_config(session->file)->vocab_size);
-    return STATUS_OK;
+static Status open_weights(const Opened *opened, const ModelFile *file, Model **model,
+                           Error *error) {
+    const Options *o = opened->session.options;
+    const ModelOptions options = {.isa = opened->isa,
+                                  .n_threads = opened->n_threads,
+                                  .context = (uint32_t)o->context,
+                                  .max_rows = (uint32_t)o->chunk};
+    return model_open(model, file, &options, error);
 }
 
 static Status parse_model(Opened *opened, const Options *o, Error *error) {
     Session *session = &opened->session;
     double start = session_clock();
-    int fd = opened->model_fd;
-    opened->model_fd = -1; /* modelfile_open takes it over */
-    if (opened->source) {
-        Status status = convert(opened, o, &fd, error);
-        if (status != STATUS_OK) return status;
-    }
-    if (modelfile_open(&session->file, o->model, fd, error) != STATUS_OK) return STATUS_FAILED;
-    if (parse_tokenizer(opened, o, error) != STATUS_OK) return STATUS_FAILED;
+    Status status =
+        modelopen_finish(&opened->model, session, opened->n_threads, &session->file, error);
+    if (status == STATUS_OK)
+        status = modelopen_tokenizer(&opened->model, session->file, &session->tokenizer, error);
+    if (status != STATUS_OK) return status;
+    if (!session->tokenizer && !o->info && !o->verify)
+        return error_set(error, "%s: has no tokenizer: give one with -z FILE", o->model);
     if (o->verify || o->tokenize || o->detokenize) return STATUS_OK;
-    if (o->info && modelfile_n_tensors(session->file) == 0) return STATUS_OK; /* a vocabulary */
-    const Config *config = modelfile_config(session->file);
-    ModelOptions options = {.isa = opened->isa,
-                            .n_threads = opened->n_threads,
-                            .context = (uint32_t)o->context,
-                            .max_rows = (uint32_t)o->chunk};
-    if (o->context > config->context)
+    if (o->context > modelfile_config(session->file)->context)
         fprintf(stderr,
-                "run: the model was made for %u positions; more than these may not make "
-                "sense\n",
-                config->context);
-    if (model_open(&session->model, session->file, &options, error) != STATUS_OK)
+                "run: the model was made for %u positions; more than these may not make sense\n",
+                modelfile_config(session->file)->context);
+    if (open_weights(opened, session->file, &session->model, error) != STATUS_OK)
         return STATUS_FAILED;
     static const KvType types[] = {0, KV_F32, KV_F16};
     session->kv_type = o->kv_type ? types[o->kv_type] : model_kv_type(session->model);
     session->load_seconds = session_clock() - start;
-    return STATUS_OK;
+    if (!o->against) return STATUS_OK;
+    status =
+        modelopen_finish(&opened->other, session, opened->n_threads, &session->other_file, error);
+    if (status == STATUS_OK)
+        status = open_weights(opened, session->other_file, &session->other, error);
+    return status;
 }
 
 /* ---- The program ------------------------------------------------------------------------------
@@ -305,6 +196,7 @@ static Status dispatch(Opened *opened, Error *error) {
     if (o->verify) return inspect_verify(session, error);
     if (o->tokenize) return inspect_tokenize(session, error);
     if (o->detokenize) return inspect_detokenize(session, error);
+    if (o->eval) return score_run(session, error);
     return generate_run(session, error);
 }
 
@@ -312,7 +204,9 @@ static Status open_everything(Opened *opened, const Options *o, Error *error) {
     opened->isa = isa_choose(o->isa, error);
     if (!opened->isa) return STATUS_USAGE;
     opened->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
-    Status status = open_model(opened, o, error);
+    Status status = modelopen_begin(&opened->model, o->model, o->tokenizer, o, &interrupted, error);
+    if (status == STATUS_OK && o->against)
+        status = modelopen_begin(&opened->other, o->against, NULL, o, &interrupted, error);
     if (status == STATUS_OK) status = open_prompt(opened, o, error);
     if (status == STATUS_OK)
         status = o->batch ? batch_open(&opened->batch, o, error)
@@ -324,24 +218,20 @@ static Status open_everything(Opened *opened, const Options *o, Error *error) {
 static void close_everything(Opened *opened) {
     Session *session = &opened->session;
     batch_close(opened->batch);
+    model_close(session->other);
+    modelfile_close(session->other_file);
     model_close(session->model);
     tokenizer_close(session->tokenizer);
     modelfile_close(session->file);
-    tokenizer_blob_free(&opened->section);
-    conversions_close(&opened->conversion);
-    source_close(opened->source);
-    if (opened->tokenizer.fd >= 0) input_close(&opened->tokenizer);
-    if (opened->model_fd >= 0) close(opened->model_fd);
+    modelopen_close(&opened->model);
+    modelopen_close(&opened->other);
     if (opened->prompt_fd > STDIN_FILENO) close(opened->prompt_fd);
     output_close(&opened->output);
     free(session->prompt);
 }
 
 static Status run(const Options *o, Error *error) {
-    Opened opened = {.model_fd = -1,
-                     .prompt_fd = -1,
-                     .tokenizer.fd = -1,
-                     .conversion = {.fd = -1, .lock_fd = -1}};
+    Opened opened = {.model = MODELOPEN_NONE, .other = MODELOPEN_NONE, .prompt_fd = -1};
     opened.output = (Output){.fd = STDOUT_FILENO};
     opened.session = (Session){.options = o,
                                .output = &opened.output,

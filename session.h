@@ -12,8 +12,10 @@
 typedef struct Session {
     const Options *options;
     ModelFile *file;
-    Tokenizer *tokenizer; /* NULL: the model has none and none was given */
-    Model *model;         /* NULL in the modes that compute nothing */
+    Tokenizer *tokenizer;  /* NULL: the model has none and none was given */
+    Model *model;          /* NULL in the modes that compute nothing */
+    ModelFile *other_file; /* --against's; NULL: none */
+    Model *other;
     KvType kv_type;
     char *prompt; /* of -i, -f or stdin; UTF-8, NUL-terminated; "" when none was given */
     size_t prompt_length;

@@ -1,0 +1,155 @@
+#include "modelopen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/convert.h"
+#include "formats/layout.h"
+#include "formats/readers.h"
+
+/* ---- Opening ----------------------------------------------------------------------------------
+ */
+
+static bool ends_in(const char *path, const char *suffix) {
+    size_t length = strlen(path), n = strlen(suffix);
+    return length > n && strcmp(path + length - n, suffix) == 0;
+}
+
+/* What people hand over that is no model. */
+static Status explain(const char *path, Error *error) {
+    struct stat info;
+    if (stat(path, &info) != 0 && errno == ENOENT && strchr(path, ' '))
+        return error_set(error, "no file is called '%s'; a prompt goes after -i: run MODEL -i '%s'",
+                         path, path);
+    if (ends_in(path, ".onnx"))
+        return error_set(error,
+                         "%s: ONNX graphs cannot be read; use the Hugging Face directory "
+                         "that the model was made from",
+                         path);
+    if (ends_in(path, ".pth") || ends_in(path, ".pt") || ends_in(path, ".ckpt"))
+        return error_set(error,
+                         "%s: PyTorch pickles can run code and are not read; use the "
+                         "model's safetensors form",
+                         path);
+    return STATUS_FAILED;
+}
+
+Status modelopen_begin(ModelOpening *opening, const char *path, const char *tokenizer,
+                       const Options *options, const volatile sig_atomic_t *interrupted,
+                       Error *error) {
+    SourceKind kind;
+    *opening = MODELOPEN_NONE;
+    opening->path = path;
+    opening->type = options->type;
+    if (source_detect(path, &kind, error) != STATUS_OK) return explain(path, error);
+    if (kind != SOURCE_MODELFILE) {
+        if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
+            return STATUS_FAILED;
+        return conversions_open(&opening->conversion, opening->source, options->type,
+                                options->cache_dir, interrupted, error);
+    }
+    if (options->type && path == options->model) {
+        error_set(error,
+                  "--type is for the conversion of other formats, but %s is a model.bin: "
+                  "use export",
+                  path);
+        return STATUS_USAGE;
+    }
+    opening->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (opening->fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    return tokenizer ? input_open(&opening->tokenizer, tokenizer, error) : STATUS_OK;
+}
+
+const char *modelopen_writes_in(const ModelOpening *opening) {
+    return opening->conversion.partial ? opening->conversion.directory : NULL;
+}
+
+void modelopen_close(ModelOpening *opening) {
+    tokenizer_blob_free(&opening->section);
+    conversions_close(&opening->conversion);
+    source_close(opening->source);
+    if (opening->tokenizer.fd >= 0) input_close(&opening->tokenizer);
+    if (opening->fd >= 0) close(opening->fd);
+    *opening = MODELOPEN_NONE;
+}
+
+/* ---- Converting and mapping ---------------------------------------------------------------------
+ */
+
+static void convert_progress(uint64_t done, uint64_t total, void *context) {
+    session_progress(context, "converting", done, total);
+}
+
+/* How much room the conversion takes, before it takes it. */
+static void announce(const ModelOpening *opening) {
+    Layout layout;
+    Error ignored;
+    if (layout_make(&layout, opening->source, opening->type, &ignored) == STATUS_OK)
+        fprintf(stderr, "run: converting %s: %.1f MiB, %s\n", opening->path,
+                (double)layout.file_bytes / 1048576.0, opening->conversion.path);
+    layout_free(&layout);
+}
+
+/* Fills the conversion that was begun, or takes the one that was found. */
+static Status convert(ModelOpening *opening, const Session *session, int n_threads, int *fd,
+                      Error *error) {
+    const ConvertOptions options = {.type = opening->type,
+                                    .n_threads = n_threads,
+                                    .progress = convert_progress,
+                                    .progress_context = (void *)(uintptr_t)session,
+                                    .cancel = session->interrupted};
+    ConversionSlot *slot = &opening->conversion;
+    Status status = STATUS_OK;
+    if (!slot->found) {
+        status = source_parse(opening->source, error);
+        if (status != STATUS_OK) return status;
+        if (slot->path) announce(opening);
+        status = convert_parsed(opening->source, &options, slot->fd, error);
+        session_progress(session, "converting", 0, 0);
+        if (status == STATUS_OK) status = conversions_finish(slot, error);
+    }
+    if (status == STATUS_OK) {
+        *fd = slot->fd;
+        slot->fd = -1;
+    }
+    return status;
+}
+
+Status modelopen_finish(ModelOpening *opening, const Session *session, int n_threads,
+                        ModelFile **file, Error *error) {
+    int fd = opening->fd;
+    opening->fd = -1; /* modelfile_open takes it over */
+    if (opening->source) {
+        Status status = convert(opening, session, n_threads, &fd, error);
+        conversions_close(&opening->conversion); /* others may go on */
+        source_close(opening->source);
+        opening->source = NULL;
+        if (status != STATUS_OK) return status;
+    }
+    return modelfile_open(file, opening->path, fd, error);
+}
+
+Status modelopen_tokenizer(ModelOpening *opening, const ModelFile *file, Tokenizer **tokenizer,
+                           Error *error) {
+    size_t bytes, vocab_size = modelfile_config(file)->vocab_size;
+    const void *section = modelfile_section(file, SECTION_TOKENIZER, &bytes);
+    const char *path = opening->path;
+    if (opening->tokenizer.fd >= 0) {
+        path = opening->tokenizer.path;
+        if (tokenizer_from_file(&opening->tokenizer, vocab_size, &opening->section, error) !=
+            STATUS_OK)
+            return STATUS_FAILED;
+        section = opening->section.bytes;
+        bytes = opening->section.size;
+    }
+    if (section && tokenizer_open(tokenizer, section, bytes, error) != STATUS_OK)
+        return error_prefix(error, "%s", path);
+    if (section && tokenizer_vocab_size(*tokenizer) > vocab_size)
+        return error_set(error, "%s: the tokenizer has %zu tokens, but the model only %zu", path,
+                         tokenizer_vocab_size(*tokenizer), vocab_size);
+    return STATUS_OK;
+}

@@ -1,0 +1,186 @@
+/* Perplexity and divergence, against the formulas written out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "model.h"
+#include "process.h"
+#include "tokenizer.h"
+
+static char *exact, *rounded, *text_path;
+static const char text[] =
+    "Well, Prince, so Genoa and Lucca are now just family estates of the Bonapartes. But I warn "
+    "you, if you don't tell me that this means war, if you still try to defend the infamies.";
+
+static int make_models(void **state) {
+    (void)state;
+    exact = build_path("tests/score-f32.bin");
+    rounded = build_path("tests/score-q8.bin");
+    text_path = build_path("tests/score.txt");
+    Process p = RUN("export", "--random", "tiny", exact, "-q");
+    Process q = RUN("export", "--random", "tiny", "-t", "q8", rounded, "-q");
+    assert_int_equal(p.status + q.status, 0);
+    process_free(&p);
+    process_free(&q);
+    file_write(text_path, text, strlen(text));
+    return 0;
+}
+
+static int remove_models(void **state) {
+    (void)state;
+    unlink(exact);
+    unlink(rounded);
+    unlink(text_path);
+    free(exact);
+    free(rounded);
+    free(text_path);
+    return 0;
+}
+
+/* The number after `label` in what was printed. */
+static double number(const Process *p, const char *label) {
+    const char *at = strstr(p->out, label);
+    if (!at) print_message("stdout: %s stderr: %s", p->out, p->err);
+    assert_non_null(at);
+    return strtod(at + strlen(label), NULL);
+}
+
+/* Log-probabilities [n][vocab] of what follows each of ids[n] in one window. */
+static double *log_probabilities(const char *path, const int32_t *ids, size_t n, size_t *vocab) {
+    ModelFile *file;
+    Model *model;
+    KvCache *cache;
+    Error error;
+    const ModelOptions options = {.n_threads = 1};
+    assert_int_equal(modelfile_open(&file, path, -1, &error), STATUS_OK);
+    assert_int_equal(model_open(&model, file, &options, &error), STATUS_OK);
+    const KvShape shape = model_kv_shape(model, model_kv_type(model));
+    assert_int_equal(kvcache_new(&cache, &shape, 1, 0, &error), STATUS_OK);
+    *vocab = model_config(model)->vocab_size;
+    double *out = malloc(n * *vocab * sizeof *out);
+    float *logits = malloc(*vocab * sizeof *logits);
+    for (size_t i = 0; i < n; i++) {
+        const Row row = {.position = (int32_t)i, .token = ids[i], .wants_logits = true};
+        assert_int_equal(model_forward(model, cache, &row, 1, logits, &error), STATUS_OK);
+        double sum = 0.0;
+        for (size_t k = 0; k < *vocab; k++) sum += exp((double)logits[k]);
+        for (size_t k = 0; k < *vocab; k++) out[i * *vocab + k] = (double)logits[k] - log(sum);
+    }
+    free(logits);
+    kvcache_free(cache);
+    model_close(model);
+    modelfile_close(file);
+    return out;
+}
+
+enum { LENGTH = sizeof text - 1, CONTEXT = 48, BOS = 256 };
+
+typedef struct Sums {
+    double loss, other_loss, divergence;
+    size_t n;
+} Sums;
+
+/* The windows as score.h describes them, with one row at a time. The tokens are bytes. */
+static Sums expected_sums(void) {
+    Sums sums = {0};
+    size_t window = CONTEXT - 1, scored = 0, vocab;
+    for (size_t first = 0; scored < LENGTH; first += window / 2) {
+        int32_t ids[CONTEXT] = {BOS};
+        size_t n = LENGTH - first < window ? LENGTH - first : window;
+        for (size_t i = 0; i < n; i++) ids[i + 1] = (unsigned char)text[first + i];
+        double *q = log_probabilities(rounded, ids, n, &vocab);
+        double *p = log_probabilities(exact, ids, n, &vocab);
+        for (size_t i = scored - first; i < n; i++, sums.n++) {
+            sums.loss -= q[i * vocab + (size_t)ids[i + 1]];
+            sums.other_loss -= p[i * vocab + (size_t)ids[i + 1]];
+            for (size_t k = 0; k < vocab; k++)
+                sums.divergence += exp(p[i * vocab + k]) * (p[i * vocab + k] - q[i * vocab + k]);
+        }
+        free(p);
+        free(q);
+        scored = first + n;
+    }
+    return sums;
+}
+
+static void perplexity_and_divergence_follow_their_formulas(void **state) {
+    (void)state;
+    Sums sums = expected_sums();
+    Process p = RUN("run", rounded, "--eval", text_path, "--against", exact, "-c", "48");
+    double n = (double)sums.n;
+    assert_int_equal(sums.n, LENGTH); /* the first token, too: after the bos */
+    assert_true(number(&p, "tokens") == n);
+    double perplexity = exp(sums.loss / n), other = exp(sums.other_loss / n);
+    assert_true(fabs(number(&p, "perplexity") / perplexity - 1.0) < 1e-4);
+    assert_true(fabs(number(&p, "other perplexity") / other - 1.0) < 1e-4);
+    assert_true(fabs(number(&p, "divergence, mean") / (sums.divergence / n) - 1.0) < 1e-2);
+    assert_true(number(&p, "divergence, 99%") >= number(&p, "divergence, mean"));
+    assert_true(fabs(number(&p, "bits a byte") / (sums.loss / log(2.0) / LENGTH) - 1.0) < 1e-4);
+    process_free(&p);
+}
+
+static void the_score_is_the_same_in_every_way_of_computing_it(void **state) {
+    (void)state;
+    Process p = RUN("run", rounded, "--eval", text_path, "--against", exact);
+    assert_int_equal(p.status, 0);
+    static const char *const ways[][4] = {{"-j", "1", "--chunk", "7"},
+                                          {"-j", "3", "--chunk", "1"},
+                                          {"-j", "2", "--isa", "reference"}};
+    for (size_t i = 0; i < 3; i++) {
+        Process q = RUN("run", rounded, "--eval", text_path, "--against", exact, ways[i][0],
+                        ways[i][1], ways[i][2], ways[i][3]);
+        assert_string_equal(p.out, q.out);
+        process_free(&q);
+    }
+    process_free(&p);
+}
+
+static void a_model_does_not_differ_from_itself(void **state) {
+    (void)state;
+    Process p = RUN("run", exact, "--eval", text_path, "--against", exact);
+    assert_int_equal(p.status, 0);
+    assert_true(number(&p, "divergence, mean") == 0.0);
+    assert_true(number(&p, "divergence, 99%") == 0.0);
+    assert_true(number(&p, "same top token") == 100.0);
+    assert_true(number(&p, "other perplexity") == number(&p, "perplexity"));
+    process_free(&p);
+}
+
+static void what_cannot_be_scored_is_refused(void **state) {
+    (void)state;
+    char *other = build_path("tests/score-other.bin");
+    Process p = RUN("export", "--random", "tiny,vocab_size=400", other, "-q");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    p = RUN("run", exact, "--eval", text_path, "--against", other);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "they cannot be compared"));
+    process_free(&p);
+    p = RUN("run", exact, "--eval", "/no/such/text");
+    assert_int_equal(p.status, 1);
+    assert_string_equal(p.err, "run: /no/such/text: No such file or directory\n");
+    process_free(&p);
+    p = RUN("run", exact, "--eval", "/dev/null");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "two tokens are the least that can be scored"));
+    process_free(&p);
+    unlink(other);
+    free(other);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(perplexity_and_divergence_follow_their_formulas),
+        cmocka_unit_test(the_score_is_the_same_in_every_way_of_computing_it),
+        cmocka_unit_test(a_model_does_not_differ_from_itself),
+        cmocka_unit_test(what_cannot_be_scored_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
