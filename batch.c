@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -55,6 +56,7 @@ struct Batch {
     Session *session;
     Engine *engine;
     GenerationOptions defaults;
+    ChatPrompt chat;
     char fingerprint[24];
     ResultMaker maker;
     size_t read_ahead; /* texts that wait for the engine */
@@ -120,6 +122,7 @@ static void job_free(Job *job) {
 void batch_close(Batch *b) {
     if (!b) return;
     engine_free(b->engine);
+    chat_prompt_close(&b->chat);
     for (Job *job = b->first, *next; job; job = next) {
         next = job->next;
         job_free(job);
@@ -301,7 +304,8 @@ static Job *new_job(Batch *b) {
 }
 
 static Status prepare(Batch *b, Job *job, Error *error) {
-    if (request_encode(&job->request, b->session, error) != STATUS_OK) return STATUS_FAILED;
+    if (request_encode(&job->request, b->session, &b->chat, error) != STATUS_OK)
+        return STATUS_FAILED;
     size_t n = job->request.n_prompts * job->request.n;
     job->choices = calloc(n, sizeof *job->choices);
     job->samples = calloc(n, sizeof *job->samples);
@@ -552,6 +556,9 @@ static void make_fingerprint(Batch *b) {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash = mix_number(hash, numbers[i]);
     hash = mix(hash, &s->seed, sizeof s->seed);
+    const int date[] = {b->chat.now.tm_year, b->chat.now.tm_yday, b->chat.now.tm_hour,
+                        b->chat.now.tm_min};
+    if (!b->chat.plain) hash = mix(hash, date, sizeof date);
     hash = mix(hash, g->eos, g->n_eos * sizeof *g->eos);
     for (size_t i = 0; i < s->n_bias; i++) {
         hash = mix_number(hash, g->bias[i].token);
@@ -565,6 +572,15 @@ static void make_fingerprint(Batch *b) {
         hash = mix(hash, text, length);
     }
     snprintf(b->fingerprint, sizeof b->fingerprint, "fp_%016llx", (unsigned long long)hash);
+}
+
+/* A template that asks for the date gets one that never changes: the same request has the same
+ * answer tomorrow. The variable is that of reproducible builds
+ * (https://reproducible-builds.org/specs/source-date-epoch/). */
+static void set_clock(struct tm *now) {
+    const char *text = getenv("SOURCE_DATE_EPOCH");
+    time_t seconds = text ? (time_t)strtoll(text, NULL, 10) : 1735689600; /* 1 January 2025 */
+    gmtime_r(&seconds, now);
 }
 
 /* As many texts at once as have room when they are of middling length; should they be longer,
@@ -587,6 +603,8 @@ static Status start(Batch *b, Session *session, Error *error) {
     Status status = generation_options(session, &b->defaults, error);
     if (status != STATUS_OK) return status;
     if (!options_given(o, &o->seed)) b->defaults.sampling.seed = 0;
+    if (chat_prompt_open(&b->chat, session, error) != STATUS_OK) return STATUS_FAILED;
+    set_clock(&b->chat.now);
     make_fingerprint(b);
     b->maker = (ResultMaker){.tokenizer = session->tokenizer,
                              .model = config->name[0] ? config->name : "verbatim",

@@ -490,7 +490,30 @@ static Status encode_one(const Session *session, const json_t *prompt, TokenList
     return error_set(error, "'prompt' must be a text, a list of token ids, or a list of these");
 }
 
-Status request_encode(Request *r, const Session *session, Error *error) {
+/* Where no template marks the end of an answer, the next speaker's name does. */
+static Status add_stops(Request *r, const ChatPrompt *chat, Error *error) {
+    size_t n = r->options.n_stop, all = n + chat->n_stop;
+    if (chat->n_stop == 0) return STATUS_OK;
+    const char **stop = calloc(all, sizeof *stop);
+    if (!stop) return error_set(error, "no memory for a request");
+    for (size_t i = 0; i < all; i++) stop[i] = i < n ? r->options.stop[i] : chat->stop[i - n];
+    free(r->stop);
+    r->stop = stop;
+    r->options.stop = stop;
+    r->options.n_stop = all;
+    return STATUS_OK;
+}
+
+static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) {
+    const ChatPromptInput input = {.messages = r->messages,
+                                   .tools = r->tools,
+                                   .variables = r->template_variables,
+                                   .reasoning_effort = r->reasoning_effort};
+    if (add_stops(r, chat, error) != STATUS_OK) return STATUS_FAILED;
+    return chat_prompt_encode(chat, &input, &r->prompts[0], error);
+}
+
+Status request_encode(Request *r, const Session *session, const ChatPrompt *chat, Error *error) {
     bool several = json_is_array(r->prompt) && !json_is_integer(json_array_get(r->prompt, 0));
     size_t n = several ? json_array_size(r->prompt) : 1;
     if (n * r->n > REQUEST_MAX_SAMPLES)
@@ -499,7 +522,7 @@ Status request_encode(Request *r, const Session *session, Error *error) {
     r->prompts = calloc(n, sizeof *r->prompts);
     if (!r->prompts) return error_set(error, "no memory for a request");
     r->n_prompts = n;
-    if (r->messages) return error_set(error, "'messages': no chat template");
+    if (r->messages) return encode_messages(r, chat, error);
     r->options.decode_flags |= TOKEN_DECODER_CONTINUE;
     if (r->text) {
         if (r->text_length == 0) r->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "chat_prompt.h"
 #include "generate.h"
 
 typedef enum RequestFormat {
@@ -76,7 +77,9 @@ RequestKey request_key(const Request *request);
 RequestKey request_key_of_id(const json_t *id);
 RequestKey request_key_of_line(size_t line, uint64_t hash);
 
-/* Fills `prompts`: the ids that `run` makes of each. Messages go through chat_prompt. */
-Status request_encode(Request *request, const Session *session, Error *error);
+/* Fills `prompts`: the ids that `run` makes of each; of messages by `chat`, and where that is
+ * plain its stop strings join the request's. */
+Status request_encode(Request *request, const Session *session, const ChatPrompt *chat,
+                      Error *error);
 
 #endif

@@ -31,6 +31,7 @@ static void set_signals(void) {
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, like a full disk */
 }
 
 /* Everything that is open while the program runs. */

@@ -1,0 +1,357 @@
+/* Batches by the real program: exact, complete, resumable. `make soak` does more of the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/batch_cases.h"
+#include "tests/fixture.h"
+#include "tests/small_model.h"
+
+typedef struct Place {
+    char *directory, *model, *input, *output, *other;
+} Place;
+
+static int open_place(void **state) {
+    Place *p = calloc(1, sizeof *p);
+    p->directory = fixture_directory();
+    p->model = small_model_stories(p->directory);
+    if (!p->model) {
+        print_message("stories260K is absent: generated weights stand in\n");
+        p->model = small_model(p->directory, "tiny,context=512");
+    }
+    p->input = fixture_path(p->directory, "requests.jsonl");
+    p->output = fixture_path(p->directory, "results.jsonl");
+    p->other = fixture_path(p->directory, "other.jsonl");
+    *state = p;
+    return 0;
+}
+
+static int close_place(void **state) {
+    Place *p = *state;
+    free(p->model);
+    free(p->input);
+    free(p->output);
+    free(p->other);
+    fixture_remove_directory(p->directory);
+    free(p);
+    return 0;
+}
+
+static int clean(void **state) {
+    Place *p = *state;
+    unlink(p->output);
+    unlink(p->other);
+    return 0;
+}
+
+#define MORE(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static Process batch(const Place *p, const char *const *more) {
+    return batch_run_program(p->model, p->input, p->output, more);
+}
+
+/* Runs it and expects that exit status. */
+static void expect(const Place *p, int status, const char *const *more, const char *message) {
+    Process result = batch(p, more);
+    if (result.status != status || (message && !strstr(result.err, message)))
+        fail_msg("status %d, not %d: %s", result.status, status, result.err);
+    process_free(&result);
+}
+
+static void input_is(const Place *p, const char *text) {
+    file_write(p->input, text, strlen(text));
+}
+
+/* The result of line `index` of a file; to json_decref. */
+static json_t *result_at(const char *path, size_t index) {
+    size_t length;
+    char *bytes = file_read(path, &length), *line = NULL, *rest = bytes;
+    for (size_t i = 0; i <= index; i++) line = strsep(&rest, "\n");
+    assert_non_null(line);
+    json_t *json = json_loads(line, JSON_ALLOW_NUL, NULL);
+    if (!json) fail_msg("line %zu of %s: '%s'", index + 1, path, line);
+    free(bytes);
+    return json;
+}
+
+static const char *text_at(const json_t *json, const char *a, const char *b) {
+    const json_t *value = json_object_get(json, a);
+    if (b) value = json_object_get(value, b);
+    return json_string_value(value) ? json_string_value(value) : "";
+}
+
+static void same_files(const char *a, const char *b) {
+    size_t n, m;
+    char *first = file_read(a, &n), *second = file_read(b, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(first, second, n);
+    free(first);
+    free(second);
+}
+
+/* ---- Exact -------------------------------------------------------------------------------------
+ */
+
+static void each_result_is_what_the_request_gets_alone(void **state) {
+    const Place *p = *state;
+    enum { N = 24 };
+    batch_write_cases(p->input, N);
+    expect(p, 0, MORE("--max-concurrent", "7", "-j", "2"), NULL);
+    batch_check_results(p->model, p->output, N);
+}
+
+static void results_do_not_depend_on_concurrency_memory_or_chunks(void **state) {
+    const Place *p = *state;
+    batch_write_cases(p->input, 60);
+    expect(p, 0, MORE("--ordered"), NULL);
+    rename(p->output, p->other);
+    static const char *const variants[][6] = {
+        {"--ordered", "--max-concurrent", "1"},
+        {"--ordered", "--max-concurrent", "64", "-j", "1"},
+        {"--ordered", "--max-concurrent", "7", "--chunk", "16"},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        expect(p, 0, variants[i], NULL);
+        same_files(p->output, p->other);
+        unlink(p->output);
+    }
+    /* So little memory that texts are set aside. */
+    Process tight =
+        batch(p, MORE("--ordered", "--max-concurrent", "32", "--kv-memory", "1M", "--stats"));
+    assert_int_equal(tight.status, 0);
+    assert_non_null(strstr(tight.err, "set aside"));
+    assert_null(strstr(tight.err, ", 0 times one was set aside"));
+    same_files(p->output, p->other);
+    process_free(&tight);
+}
+
+static void samples_of_one_prompt_are_those_of_its_sample_numbers(void **state) {
+    const Place *p = *state;
+    input_is(p, "{\"id\": 1, \"prompt\": \"Once upon\", \"n\": 5, \"max_tokens\": 12}\n"
+                "{\"id\": 2, \"prompt\": \"Once upon\", \"max_tokens\": 12}\n");
+    expect(p, 0, MORE("--ordered"), NULL);
+    json_t *many = result_at(p->output, 0), *one = result_at(p->output, 1);
+    const json_t *choices = json_object_get(many, "choices");
+    assert_int_equal(json_array_size(choices), 5);
+    assert_string_equal(text_at(json_array_get(choices, 0), "text", NULL),
+                        text_at(one, "text", NULL));
+    assert_string_not_equal(text_at(json_array_get(choices, 1), "text", NULL),
+                            text_at(one, "text", NULL));
+    json_decref(many);
+    json_decref(one);
+}
+
+static void stdin_and_stdout_serve_as_well(void **state) {
+    const Place *p = *state;
+    batch_write_cases(p->input, 10);
+    expect(p, 0, MORE("--ordered"), NULL);
+    size_t length, wanted;
+    char *input = file_read(p->input, &length), *results = file_read(p->output, &wanted);
+    const char *const argv[] = {"run", p->model, "--batch", "-", "--ordered", NULL};
+    Process piped = process_run(argv, input, length);
+    assert_int_equal(piped.status, 0);
+    assert_int_equal(piped.out_length, wanted);
+    assert_memory_equal(piped.out, results, wanted);
+    process_free(&piped);
+    free(input);
+    free(results);
+}
+
+static void plain_text_is_a_prompt_a_line(void **state) {
+    const Place *p = *state;
+    input_is(p, "Once upon a time\r\n\nThe cat\n");
+    expect(p, 0, MORE("--batch-text", "--ordered", "-n", "6", "-t", "0"), NULL);
+    json_t *second = result_at(p->output, 1);
+    assert_int_equal(json_integer_value(json_object_get(second, "line")), 3);
+    const char *const argv[] = {"run", p->model, "-i", "The cat", "-n", "6", "-t", "0", NULL};
+    Process alone = process_run(argv, NULL, 0);
+    alone.out[alone.out_length - 1] = '\0';
+    assert_string_equal(text_at(second, "text", NULL), alone.out);
+    process_free(&alone);
+    json_decref(second);
+}
+
+/* ---- Lines that fail ---------------------------------------------------------------------------
+ */
+
+static const char bad_lines[] =
+    "{\"id\": \"good\", \"prompt\": \"Tom\", \"max_tokens\": 3}\n"
+    "this is not JSON\n"
+    "{\"id\": \"typo\", \"prompt\": \"Tom\", \"temprature\": 1}\n"
+    "{\"id\": \"type\", \"prompt\": \"Tom\", \"temperature\": \"hot\"}\n"
+    "{\"id\": \"good\", \"prompt\": \"Tim\", \"max_tokens\": 3}\n"
+    "{\"custom_id\": \"c\", \"method\": \"POST\", \"url\": \"/v1/embeddings\", \"body\": {}}\n"
+    "{\"id\": \"ids\", \"prompt\": [1, 100000000]}\n"
+    "{\"id\": \"last\", \"prompt\": \"Ann\", \"max_tokens\": 3}\n";
+
+static void a_bad_line_gets_an_error_and_the_run_goes_on(void **state) {
+    const Place *p = *state;
+    input_is(p, bad_lines);
+    expect(p, 3, MORE("--ordered"), "6 of 8 lines failed");
+    static const char *const messages[] = {
+        "", "not JSON", "temprature", "must be a number", "earlier line", "'url'", "token id", ""};
+    for (size_t i = 0; i < 8; i++) {
+        json_t *json = result_at(p->output, i);
+        assert_int_equal(strlen(messages[i]) > 0, json_is_object(json_object_get(json, "error")));
+        assert_non_null(strstr(text_at(json, "error", "message"), messages[i]));
+        if (messages[i][0])
+            assert_int_equal(json_integer_value(json_object_get(json, "line")), i + 1);
+        assert_true(strncmp(text_at(json, "system_fingerprint", NULL), "fp_", 3) == 0);
+        json_decref(json);
+    }
+}
+
+static void strict_stops_at_the_first_bad_line(void **state) {
+    const Place *p = *state;
+    input_is(p, bad_lines);
+    expect(p, 3, MORE("--strict"), "line 2: not JSON");
+}
+
+static void failed_lines_stay_unless_they_are_retried(void **state) {
+    const Place *p = *state;
+    input_is(p, "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 400, \"ignore_eos\": true}\n"
+                "{\"id\": \"b\", \"prompt\": \"Tom\", \"max_tokens\": 5}\n");
+    expect(p, 3, MORE("--kv-memory", "170K"), "1 of 2 lines failed");
+    expect(p, 3, MORE("--resume"), "1 of 2 lines failed");
+    expect(p, 0, MORE("--resume", "--retry-failed"), NULL);
+    rename(p->output, p->other);
+    expect(p, 0, NULL, NULL);
+    char *retried = batch_sorted_lines(p->other), *fresh = batch_sorted_lines(p->output);
+    assert_string_equal(retried, fresh);
+    free(retried);
+    free(fresh);
+}
+
+/* ---- Nothing lost ------------------------------------------------------------------------------
+ */
+
+static void existing_results_are_never_overwritten(void **state) {
+    const Place *p = *state;
+    batch_write_cases(p->input, 3);
+    expect(p, 0, NULL, NULL);
+    expect(p, 1, NULL, "--resume");
+    expect(p, 0, MORE("--resume"), NULL);
+    expect(p, 1, MORE("--resume", "-t", "0.5"), "other options");
+    expect(p, 1, MORE("--resume", "-s", "5"), "other options");
+    static const char foreign[] = "{\"id\": 5, \"precious\": true}\n";
+    file_write(p->output, foreign, strlen(foreign));
+    expect(p, 1, MORE("--resume"), "not a result");
+    static const char unfinished[] = "{\"precious\": 1}";
+    file_write(p->output, unfinished, strlen(unfinished));
+    expect(p, 1, MORE("--resume"), "not a result");
+}
+
+static void a_second_process_on_the_same_results_is_refused(void **state) {
+    const Place *p = *state;
+    batch_write_cases(p->input, 3);
+    int fd = open(p->output, O_RDWR | O_CREAT, 0666);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    expect(p, 1, NULL, "another process");
+    close(fd);
+    expect(p, 0, NULL, NULL);
+}
+
+/* Cuts the results at any byte and goes on: the same file comes out. */
+static void results_torn_anywhere_are_completed(void **state) {
+    const Place *p = *state;
+    batch_write_cases(p->input, 12);
+    expect(p, 0, MORE("--ordered"), NULL);
+    rename(p->output, p->other);
+    size_t length;
+    char *whole = file_read(p->other, &length);
+    for (size_t i = 0; i < 12; i++) {
+        file_write(p->output, whole, length * i / 12 + i);
+        expect(p, 0, MORE("--ordered", "--resume"), NULL);
+        same_files(p->output, p->other);
+    }
+    /* Blocks that a power cut left empty. */
+    memset(whole + length / 2, 0, length - length / 2);
+    file_write(p->output, whole, length);
+    Process zeros = batch(p, MORE("--ordered", "--resume"));
+    if (zeros.status == 0) same_files(p->output, p->other);
+    process_free(&zeros);
+    free(whole);
+}
+
+static void results_of_another_order_are_not_taken_for_ordered_ones(void **state) {
+    const Place *p = *state;
+    input_is(p, "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 5}\n"
+                "{\"id\": \"b\", \"prompt\": \"Tim\", \"max_tokens\": 5}\n");
+    expect(p, 0, MORE("--ordered"), NULL);
+    input_is(p, "{\"id\": \"b\", \"prompt\": \"Tim\", \"max_tokens\": 5}\n"
+                "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 5}\n");
+    expect(p, 1, MORE("--ordered", "--resume"), "without --ordered");
+    expect(p, 0, MORE("--resume"), NULL);
+}
+
+static void a_killed_run_is_completed(void **state) {
+    const Place *p = *state;
+    batch_write_cases(p->input, 80);
+    expect(p, 0, NULL, NULL);
+    char *wanted = batch_sorted_lines(p->output);
+    for (unsigned i = 0; i < 4; i++) {
+        unlink(p->output);
+        batch_run_and_kill(p->model, p->input, p->output, NULL, 15000 + 20000 * i);
+        batch_run_and_kill(p->model, p->input, p->output, MORE("--resume"), 30000);
+        expect(p, 0, MORE("--resume"), NULL);
+        char *got = batch_sorted_lines(p->output);
+        assert_string_equal(got, wanted);
+        free(got);
+    }
+    free(wanted);
+}
+
+static void a_full_disk_is_told_and_the_run_is_completed_later(void **state) {
+    const Place *p = *state;
+    batch_write_cases(p->input, 40);
+    expect(p, 0, MORE("--ordered"), NULL);
+    rename(p->output, p->other);
+    struct stat info;
+    assert_int_equal(stat(p->other, &info), 0);
+    struct rlimit old, small;
+    getrlimit(RLIMIT_FSIZE, &old);
+    small = old;
+    small.rlim_cur = (rlim_t)info.st_size / 2;
+    setrlimit(RLIMIT_FSIZE, &small);
+    Process full = batch(p, MORE("--ordered"));
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(full.status, 1);
+    assert_non_null(strstr(full.err, "cannot be written"));
+    assert_non_null(strstr(full.err, "--resume"));
+    process_free(&full);
+    expect(p, 0, MORE("--ordered", "--resume"), NULL);
+    same_files(p->output, p->other);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, NULL, clean)
+    const struct CMUnitTest tests[] = {
+        TEST(each_result_is_what_the_request_gets_alone),
+        TEST(results_do_not_depend_on_concurrency_memory_or_chunks),
+        TEST(samples_of_one_prompt_are_those_of_its_sample_numbers),
+        TEST(stdin_and_stdout_serve_as_well),
+        TEST(plain_text_is_a_prompt_a_line),
+        TEST(a_bad_line_gets_an_error_and_the_run_goes_on),
+        TEST(strict_stops_at_the_first_bad_line),
+        TEST(failed_lines_stay_unless_they_are_retried),
+        TEST(existing_results_are_never_overwritten),
+        TEST(a_second_process_on_the_same_results_is_refused),
+        TEST(results_torn_anywhere_are_completed),
+        TEST(results_of_another_order_are_not_taken_for_ordered_ones),
+        TEST(a_killed_run_is_completed),
+        TEST(a_full_disk_is_told_and_the_run_is_completed_later),
+    };
+    return cmocka_run_group_tests(tests, open_place, close_place);
+}
