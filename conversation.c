@@ -220,11 +220,8 @@ static Status repair(Conversation *s, size_t bad_line, Error *note, Error *error
     char aside[PATH_MAX];
     if (snprintf(aside, sizeof aside, "%s.damaged", s->path) >= (int)sizeof aside)
         return error_set(error, "%s: the path is too long", s->path);
-    if (link(s->path, aside) != 0 && errno == EEXIST) {
-        unlink(aside);
-        if (link(s->path, aside) != 0)
-            return error_set(error, "%s: cannot keep a copy: %s", aside, strerror(errno));
-    }
+    if (rename(s->path, aside) != 0)
+        return error_set(error, "%s: cannot keep a copy: %s", aside, strerror(errno));
     int fd;
     if (replace_file(s, s->path, &fd, error) != STATUS_OK) return STATUS_FAILED;
     close(s->fd);
@@ -237,8 +234,8 @@ static Status repair(Conversation *s, size_t bad_line, Error *note, Error *error
 }
 
 static Status load_or_begin(Conversation *s, Error *note, Error *error) {
-    char *text;
-    size_t length;
+    char *text = NULL;
+    size_t length = 0;
     if (read_file(s->fd, s->path, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
     if (length == 0) {
         free(text);
@@ -361,19 +358,26 @@ Status conversation_set_system(Conversation *s, const char *content, Error *erro
     return rewrite(s, error);
 }
 
-Status conversation_export(const Conversation *s, const char *path, Error *error) {
-    return replace_file(s, path, NULL, error);
+Status conversation_text(const Conversation *s, char **text, size_t *length, Error *error) {
+    size_t i;
+    json_t *message;
+    char *line = header_line(s);
+    FILE *out = open_memstream(text, length);
+    if (out && line) fprintf(out, "%s\n", line);
+    free(line);
+    json_array_foreach(s->messages, i, message) {
+        line = json_dumps(message, JSON_COMPACT);
+        if (out && line) fprintf(out, "%s\n", line);
+        free(line);
+    }
+    if (out && fclose(out) == 0) return STATUS_OK;
+    return error_set(error, "no memory for the conversation's text");
 }
 
-Status conversation_import(Conversation *s, const char *path, Error *error) {
-    char *text;
-    size_t length;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return error_set(error, "%s: cannot open: %s", path, strerror(errno));
-    Status status = read_file(fd, path, &text, &length, error);
-    close(fd);
-    if (status != STATUS_OK) return status;
+Status conversation_adopt(Conversation *s, const char *path, const char *text, size_t length,
+                          Error *error) {
     Contents c = parse_lines(text, length);
+    Status status = STATUS_OK;
     if (!c.messages || c.bad_line) {
         status = error_set(error, "%s: line %zu is no message", path, c.bad_line);
     } else {
@@ -382,6 +386,5 @@ Status conversation_import(Conversation *s, const char *path, Error *error) {
         status = rewrite(s, error);
     }
     contents_free(&c);
-    free(text);
     return status;
 }

@@ -45,11 +45,13 @@ Status conversation_truncate(Conversation *session, size_t n, Error *error);
 /* The system prompt, always the first message; NULL removes it. */
 Status conversation_set_system(Conversation *session, const char *content, Error *error);
 
-/* Writes the whole conversation to another file, replaced atomically. */
-Status conversation_export(const Conversation *session, const char *path, Error *error);
+/* The whole conversation as its file would hold it; NUL-terminated, freed by the caller. */
+Status conversation_text(const Conversation *conversation, char **text, size_t *length,
+                         Error *error);
 
-/* Takes over the messages of another file, of any model. */
-Status conversation_import(Conversation *session, const char *path, Error *error);
+/* Takes over the messages of another conversation's text, of any model; `path` for messages. */
+Status conversation_adopt(Conversation *conversation, const char *path, const char *text,
+                          size_t length, Error *error);
 
 size_t conversation_length(const Conversation *session);
 const char *conversation_role(const Conversation *session, size_t i);

@@ -152,17 +152,22 @@ static uint64_t tokens_checksum(const int32_t *tokens, size_t n) {
     return XXH3_64bits(tokens, n * sizeof *tokens);
 }
 
-/* The newest record of the page whose tokens, and all before them, are those of tokens[n];
- * the one that holds most of them. NULL: none. */
-static const Known *find_page(const KvFile *file, size_t page, const int32_t *tokens, size_t n) {
+/* The record of the page that serves the most of its positions: those whose tokens, and all
+ * before them, are those of tokens[n]. *used of them; NULL: none. */
+static const Known *find_page(const KvFile *file, size_t page, const int32_t *tokens, size_t n,
+                              size_t *used) {
     uint64_t before = tokens_checksum(tokens, page * KV_PAGE);
     const Known *best = NULL;
+    *used = 0;
     for (size_t i = file->n_known; i-- > 0;) {
         const Record *record = &file->known[i].record;
         if (record->page != page || record->before != before) continue;
-        size_t left = n - page * KV_PAGE, used = record->n < left ? record->n : left;
-        if (memcmp(record->tokens, tokens + page * KV_PAGE, used * sizeof *tokens) != 0) continue;
-        if (!best || record->n > best->record.n) best = &file->known[i];
+        size_t left = n - page * KV_PAGE, common = 0, most = record->n < left ? record->n : left;
+        while (common < most && record->tokens[common] == tokens[page * KV_PAGE + common]) common++;
+        if (common > *used) {
+            best = &file->known[i];
+            *used = common;
+        }
     }
     return best;
 }
@@ -172,10 +177,9 @@ Status kvfile_load(KvFile *file, KvCache *cache, int32_t sequence, const int32_t
     *loaded = 0;
     kvcache_reset(cache, sequence, 0);
     for (size_t page = 0; page * KV_PAGE < n; page++) {
-        const Known *known = find_page(file, page, tokens, n);
+        size_t used;
+        const Known *known = find_page(file, page, tokens, n, &used);
         if (!known) break;
-        size_t left = n - page * KV_PAGE;
-        size_t used = known->record.n < left ? known->record.n : left;
         if (kvcache_reserve(cache, sequence, used, error) != STATUS_OK) return STATUS_FAILED;
         void *data = kvcache_page_data(cache, sequence, page);
         if (!read_at(file->fd, data, file->data_bytes, known->offset + (off_t)sizeof(Record)) ||
@@ -185,7 +189,7 @@ Status kvfile_load(KvFile *file, KvCache *cache, int32_t sequence, const int32_t
         }
         kvcache_commit(cache, sequence, used);
         *loaded += used;
-        if (known->record.n < KV_PAGE) break;
+        if (used < KV_PAGE) break;
     }
     return STATUS_OK;
 }
@@ -216,8 +220,8 @@ Status kvfile_save(KvFile *file, const KvCache *cache, int32_t sequence, const i
         return STATUS_FAILED;
     for (size_t page = 0; page < n_pages; page++) {
         size_t filled = n - page * KV_PAGE < KV_PAGE ? n - page * KV_PAGE : KV_PAGE;
-        const Known *known = find_page(file, page, tokens, n);
-        if (known && known->record.n >= filled) continue;
+        size_t used;
+        if (find_page(file, page, tokens, n, &used) && used == filled) continue;
         if (append(file, cache, sequence, page, tokens, n, error) != STATUS_OK)
             return STATUS_FAILED;
     }

@@ -1,6 +1,5 @@
 #include "line_editor.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@ enum { PASTE_MILLISECONDS = 20, HISTORY_LINES = 1000 };
 
 struct LineEditor {
     const char *const *words;
+    const volatile sig_atomic_t *interrupted;
     bool terminal;
     const char *prompt;
     char *line; /* of getline */
@@ -124,10 +124,11 @@ static void remember(LineEditor *editor, const char *text) {
 
 #endif
 
-LineEditor *line_editor_new(const char *const *words) {
+LineEditor *line_editor_new(const char *const *words, const volatile sig_atomic_t *interrupted) {
     LineEditor *editor = calloc(1, sizeof *editor);
     if (!editor) return NULL;
     editor->words = words;
+    editor->interrupted = interrupted;
     editor->terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 #if defined(HAVE_LIBEDIT)
     const char *term = getenv("TERM");
@@ -154,6 +155,19 @@ bool line_editor_is_terminal(const LineEditor *editor) {
     return editor->terminal;
 }
 
+bool line_editor_directory(const LineEditor *editor, char *directory, size_t size) {
+#if defined(HAVE_LIBEDIT)
+    const char *slash = strrchr(editor->history_path, '/');
+    if (!editor->edit || !slash) return false;
+    int n = snprintf(directory, size, "%.*s", (int)(slash - editor->history_path),
+                     editor->history_path);
+    return n > 0 && (size_t)n < size && access(directory, W_OK) == 0;
+#else
+    (void)editor, (void)directory, (void)size;
+    return false;
+#endif
+}
+
 /* One line with its newline taken off, valid until the next call. */
 static LineResult read_line(LineEditor *editor, const char *prompt, const char **line,
                             size_t *length) {
@@ -161,9 +175,12 @@ static LineResult read_line(LineEditor *editor, const char *prompt, const char *
     if (editor->edit) {
         int n = 0;
         editor->prompt = prompt;
-        errno = 0;
         *line = el_gets(editor->edit, &n);
-        if (!*line || n <= 0) return n < 0 || errno == EINTR ? LINE_INTERRUPTED : LINE_END;
+        if (*editor->interrupted) {
+            el_reset(editor->edit); /* drops what was typed */
+            return LINE_INTERRUPTED;
+        }
+        if (!*line || n <= 0) return LINE_END;
         *length = (size_t)n;
         if ((*line)[*length - 1] == '\n') (*length)--;
         return LINE_TEXT;
@@ -173,13 +190,12 @@ static LineResult read_line(LineEditor *editor, const char *prompt, const char *
         fputs(prompt, stdout);
         fflush(stdout);
     }
-    errno = 0;
     ssize_t n = getline(&editor->line, &editor->capacity, stdin);
-    if (n < 0 && errno == EINTR) {
+    if (*editor->interrupted) {
         clearerr(stdin);
         return LINE_INTERRUPTED;
     }
-    if (n < 0) return errno == ENOMEM ? LINE_FAILED : LINE_END;
+    if (n < 0) return feof(stdin) ? LINE_END : LINE_FAILED;
     *line = editor->line;
     *length = (size_t)n;
     if (*length > 0 && editor->line[*length - 1] == '\n') editor->line[--*length] = '\0';

@@ -2,7 +2,9 @@
 #ifndef LINE_EDITOR_H
 #define LINE_EDITOR_H
 
-#include "status.h"
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 typedef struct LineEditor LineEditor;
 
@@ -15,11 +17,14 @@ typedef enum LineResult {
 
 /* `words`: NULL-terminated, completed by Tab at the start of a line; borrowed. History is kept in
  * the user's state directory ($XDG_STATE_HOME/verbatim/history) where that can be written.
- * NULL when out of memory. */
-LineEditor *line_editor_new(const char *const *words);
+ * `interrupted` is set by the program's handler of Ctrl-C. NULL when out of memory. */
+LineEditor *line_editor_new(const char *const *words, const volatile sig_atomic_t *interrupted);
 void line_editor_free(LineEditor *editor);
 
 bool line_editor_is_terminal(const LineEditor *editor);
+
+/* The directory that keeps the history; false: none is kept. */
+bool line_editor_directory(const LineEditor *editor, char *directory, size_t size);
 
 /* Reads a message: a line; more lines after a trailing backslash, between lines of three double
  * quotes, or when they were pasted together. *text is freed by the caller, without the last

@@ -55,6 +55,10 @@ typedef struct Options {
     bool info, verify, tokenize, detokenize, cache_list, cache_clear, help, version;
     const char *eval, *against;
 
+    /* The chat. */
+    const char *session;       /* the conversation's file */
+    const char *chat_template; /* instead of the model's */
+
     bool stats;
 
     bool given[OPTIONS_MAX_ROWS]; /* rows of the table that the command line set */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "batch.h"
+#include "chat.h"
 #include "conversions.h"
 #include "generate.h"
 #include "inspect.h"
@@ -25,10 +26,11 @@ static void on_interrupt(int signal_number) {
     interrupted = 1;
 }
 
-/* Ctrl-C asks to stop between two tokens; a second one ends the process at once. A reader who
- * closes the pipe shows in write's result. */
-static void set_signals(void) {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+/* Ctrl-C asks to stop between two tokens; a second one ends the process at once, but for a chat,
+ * where each stops an answer. A reader who closes the pipe shows in write's result. */
+static void set_signals(bool chat) {
+    struct sigaction action = {.sa_handler = on_interrupt,
+                               .sa_flags = chat ? 0 : (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, like a full disk */
@@ -40,6 +42,7 @@ typedef struct Opened {
     Output output;
     ModelOpening model, other; /* MODEL, and --against's */
     Batch *batch;              /* NULL: another mode */
+    Chat *chat;                /* likewise */
     const char *prompt_name;
     int prompt_fd; /* -1: the prompt is on the command line */
     int n_threads;
@@ -63,7 +66,7 @@ static Status open_prompt(Opened *opened, const Options *o, Error *error) {
 }
 
 /* Files that get their name when they are whole need their directory until then. */
-static Status give_up_rights(const Opened *opened, Error *error) {
+static Status give_up_rights(Opened *opened, const Options *o, Error *error) {
     SandboxRules rules = {0};
     SandboxReport report;
     char directory[4096] = ".";
@@ -82,6 +85,8 @@ static Status give_up_rights(const Opened *opened, Error *error) {
         rules.writable[n++] = modelopen_writes_in(&opened->other);
     if (opened->batch && batch_writable(opened->batch))
         rules.writable[n++] = batch_writable(opened->batch);
+    if (o->mode == 1 && chat_prepare(&opened->chat, o, &interrupted, &rules, error) != STATUS_OK)
+        return STATUS_FAILED;
     return sandbox_enter(&rules, &report, error);
 }
 
@@ -198,6 +203,7 @@ static Status dispatch(Opened *opened, Error *error) {
     if (o->tokenize) return inspect_tokenize(session, error);
     if (o->detokenize) return inspect_detokenize(session, error);
     if (o->eval) return score_run(session, error);
+    if (opened->chat) return chat_run(opened->chat, session, error);
     return generate_run(session, error);
 }
 
@@ -212,13 +218,14 @@ static Status open_everything(Opened *opened, const Options *o, Error *error) {
     if (status == STATUS_OK)
         status = o->batch ? batch_open(&opened->batch, o, error)
                           : output_open(&opened->output, o->output, error);
-    if (status == STATUS_OK) status = give_up_rights(opened, error);
+    if (status == STATUS_OK) status = give_up_rights(opened, o, error);
     return status;
 }
 
 static void close_everything(Opened *opened) {
     Session *session = &opened->session;
     batch_close(opened->batch);
+    chat_free(opened->chat);
     model_close(session->other);
     modelfile_close(session->other_file);
     model_close(session->model);
@@ -269,8 +276,8 @@ static void print_version(void) {
 int main(int argc, char **argv) {
     Options options;
     Error error = {.text = ""};
-    set_signals();
     Status status = options_parse(&options, argc, argv, &error);
+    set_signals(status == STATUS_OK && options.mode == 1);
     if (status == STATUS_OK && options.help) {
         options_print_help(stdout);
     } else if (status == STATUS_OK && options.version) {

@@ -1,0 +1,378 @@
+#include "dialogue.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* ---- Opening ----------------------------------------------------------------------------- */
+
+/* What tells one model file from another: the checksums of its sections. */
+static uint64_t fingerprint_of(const ModelFile *file) {
+    uint64_t all = 0;
+    for (size_t i = 0; i < modelfile_n_sections(file); i++) {
+        uint64_t pair[2] = {all, modelfile_section_entry(file, i)->checksum};
+        all = XXH3_64bits(pair, sizeof pair);
+    }
+    return all;
+}
+
+static const char *const plain_stops[] = {"\nUser:", "\nSystem:", "\nAssistant:"};
+
+/* A model without a template talks in plain lines; the user's next line ends an answer. */
+static Status choose_template(Dialogue *d, const char *text, Error *note, Error *error) {
+    size_t bytes = 0;
+    const char *own = modelfile_section(d->session->file, SECTION_TEMPLATE, &bytes);
+    if (text) {
+        own = text;
+        bytes = strlen(text);
+    }
+    d->plain = !own || bytes == 0;
+    if (d->plain) {
+        own = chat_template_builtin(NULL);
+        bytes = strlen(own);
+        d->options.stop = plain_stops;
+        d->options.n_stop = sizeof plain_stops / sizeof *plain_stops;
+        if (!note->text[0])
+            error_set(note, "this model has no chat template: it continues a plain dialogue");
+    }
+    d->template = chat_template_compile(own, bytes, error);
+    return d->template ? STATUS_OK : STATUS_FAILED;
+}
+
+Status dialogue_open(Dialogue *d, const Session *session, const char *path,
+                     const char *template_text, Error *note, Error *error) {
+    const Config *config = model_config(session->model);
+    KvShape shape = model_kv_shape(session->model, session->kv_type);
+    uint64_t fingerprint = fingerprint_of(session->file);
+    *d = (Dialogue){.session = session, .conversation.fd = -1};
+    note->text[0] = '\0';
+    Status status = generation_options(session, &d->options, error);
+    if (status == STATUS_OK)
+        status = path ? conversation_open(&d->conversation, path, config->name, fingerprint, &shape,
+                                          note, error)
+                      : conversation_new(&d->conversation, config->name, fingerprint, error);
+    if (status == STATUS_OK) status = choose_template(d, template_text, note, error);
+    if (status == STATUS_OK) status = kvcache_new(&d->cache, &shape, 1, 0, error);
+    if (status == STATUS_OK && !(d->logits = malloc(config->vocab_size * sizeof *d->logits)))
+        status = error_set(error, "no memory for the logits");
+    if (status != STATUS_OK) dialogue_close(d);
+    return status;
+}
+
+void dialogue_close(Dialogue *d) {
+    conversation_close(&d->conversation);
+    chat_template_free(d->template);
+    kvcache_free(d->cache);
+    token_list_free(&d->cached);
+    free(d->logits);
+    free(d->firsts);
+    *d = (Dialogue){.conversation.fd = -1};
+}
+
+/* ---- Messages to tokens ------------------------------------------------------------------ */
+
+static bool has_system(const Dialogue *d) {
+    return conversation_length(&d->conversation) > 0 &&
+           strcmp(conversation_role(&d->conversation, 0), "system") == 0;
+}
+
+const char *dialogue_system(const Dialogue *d) {
+    return has_system(d) ? conversation_content(&d->conversation, 0) : NULL;
+}
+
+static json_t *token_text(const Tokenizer *tokenizer, int32_t id) {
+    size_t length = 0;
+    const char *text = id >= 0 ? tokenizer_token_text(tokenizer, id, &length) : "";
+    return json_stringn(text ? text : "", length);
+}
+
+/* What the template sees of the first n messages when it leaves out those before `first`. */
+static json_t *variables(const Dialogue *d, size_t first, size_t n) {
+    const Tokenizer *tokenizer = d->session->tokenizer;
+    const Config *config = model_config(d->session->model);
+    json_t *messages = json_array();
+    size_t n_eos = 0, i;
+    const int32_t *eos = tokenizer_eos(tokenizer, &n_eos);
+    int32_t bos = config->bos_id >= 0 ? config->bos_id : tokenizer_bos(tokenizer);
+    int32_t end = n_eos > 0 ? eos[0] : config->n_eos > 0 ? (int32_t)config->eos_id[0] : -1;
+    json_t *message;
+    json_array_foreach(d->conversation.messages, i, message) {
+        if (i < n && (i >= first || (i == 0 && has_system(d))))
+            json_array_append(messages, message);
+    }
+    return json_pack("{s:o, s:b, s:n, s:n, s:o, s:o}", "messages", messages,
+                     "add_generation_prompt", 1, "tools", "documents", "bos_token",
+                     token_text(tokenizer, bos), "eos_token", token_text(tokenizer, end));
+}
+
+/* The tokens of the first n messages without those before `first`, ready for an answer. */
+static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error *error) {
+    static const char *const trusted[] = {"bos_token", "eos_token", NULL};
+    ChatTemplateInput input = {.variables = variables(d, first, n), .trusted = trusted};
+    ChatTemplateOutput out;
+    if (!input.variables) return error_set(error, "no memory for the messages");
+    localtime_r(&d->conversation.started, &input.now);
+    Status status = chat_template_render(d->template, &input, &out, error);
+    json_decref((json_t *)input.variables);
+    if (status != STATUS_OK) return status;
+    /* A trailing newline of a plain dialogue would be a token of its own. */
+    if (d->plain && out.length > 0 && out.text[out.length - 1] == '\n') out.length--;
+    static const char think[] = "<think>";
+    size_t end = out.length;
+    while (end > 0 && out.text[end - 1] == '\n') end--;
+    d->opens_thinking =
+        end >= strlen(think) && memcmp(out.text + end - strlen(think), think, strlen(think)) == 0;
+    unsigned flags = d->plain ? TOKENIZE_ADD_BOS : 0;
+    if (d->session->options->special) flags |= TOKENIZE_PARSE_SPECIAL;
+    ids->length = 0;
+    status = tokenizer_encode(d->session->tokenizer, out.text, out.length, out.origin, flags, ids,
+                              error);
+    chat_template_output_free(&out);
+    if (status == STATUS_OK && ids->length == 0)
+        return error_set(error, "the chat template gives an empty prompt");
+    return status;
+}
+
+/* The message after the oldest exchange that is still rendered: the next one of the user. */
+static size_t next_exchange(const Dialogue *d, size_t first, size_t n) {
+    size_t i = first + 1;
+    while (i < n && strcmp(conversation_role(&d->conversation, i), "user") != 0) i++;
+    return i;
+}
+
+/* What n messages leave out, given what one fewer left out. */
+static Status find_first(Dialogue *d, size_t first, size_t n, size_t *result, TokenList *ids,
+                         Error *error) {
+    size_t context = model_context(d->session->model), limit = context - context / 4;
+    while (true) {
+        if (render(d, first, n, ids, error) != STATUS_OK) return STATUS_FAILED;
+        if (ids->length <= limit) break;
+        size_t next = next_exchange(d, first, n);
+        if (next >= n) break; /* the last message alone: it stays, if the context can hold it */
+        first = next;
+        limit = context / 2;
+    }
+    *result = first;
+    return STATUS_OK;
+}
+
+/* Extends firsts to n messages. Only what a user said is answered, so only there it counts. */
+static Status extend_firsts(Dialogue *d, size_t n, TokenList *ids, Error *error) {
+    size_t start = has_system(d) ? 1 : 0;
+    if (d->n_firsts > n + 1) d->n_firsts = n + 1;
+    size_t *firsts = realloc(d->firsts, (n + 1) * sizeof *firsts);
+    if (!firsts) return error_set(error, "no memory for %zu messages", n);
+    d->firsts = firsts;
+    if (d->n_firsts == 0) {
+        /* In most conversations everything fits: one rendering tells. */
+        if (render(d, start, n, ids, error) != STATUS_OK) return STATUS_FAILED;
+        size_t context = model_context(d->session->model);
+        if (ids->length <= context - context / 4) {
+            for (size_t i = 0; i <= n; i++) firsts[i] = start;
+            d->n_firsts = n + 1;
+            return STATUS_OK;
+        }
+        firsts[d->n_firsts++] = start;
+    }
+    for (; d->n_firsts <= n; d->n_firsts++) {
+        size_t i = d->n_firsts;
+        firsts[i] = firsts[i - 1];
+        bool asks = i > start && strcmp(conversation_role(&d->conversation, i - 1), "user") == 0;
+        if (asks && find_first(d, firsts[i - 1], i, &firsts[i], ids, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static Status prompt_tokens(Dialogue *d, TokenList *ids, size_t *left_out, Error *error) {
+    size_t n = conversation_length(&d->conversation), start = has_system(d) ? 1 : 0;
+    if (extend_firsts(d, n, ids, error) != STATUS_OK) return STATUS_FAILED;
+    if (render(d, d->firsts[n], n, ids, error) != STATUS_OK) return STATUS_FAILED;
+    *left_out = d->firsts[n] - start;
+    if (ids->length >= model_context(d->session->model))
+        return error_set(error, "the message does not fit: %zu tokens, but the context has %u",
+                         ids->length, model_context(d->session->model));
+    return STATUS_OK;
+}
+
+Status dialogue_tokens(Dialogue *d, TokenList *ids, Error *error) {
+    size_t left_out;
+    return prompt_tokens(d, ids, &left_out, error);
+}
+
+/* ---- Answering --------------------------------------------------------------------------- */
+
+/* Brings the cache to hold ids[n - 1 at most] and computes the rest; d->logits are the last
+ * token's. */
+static Status catch_up(Dialogue *d, const TokenList *ids, size_t *n_cached, Error *error) {
+    size_t most = ids->length - 1, common = 0;
+    if (d->cached.length == 0 && d->conversation.kv) {
+        size_t loaded;
+        if (kvfile_load(d->conversation.kv, d->cache, 0, ids->ids, most, &loaded, error) !=
+            STATUS_OK)
+            return STATUS_FAILED;
+        for (size_t i = 0; i < loaded; i++)
+            if (!token_list_push(&d->cached, ids->ids[i])) return error_set(error, "no memory");
+    }
+    while (common < most && common < d->cached.length && d->cached.ids[common] == ids->ids[common])
+        common++;
+    kvcache_truncate(d->cache, 0, (int32_t)common);
+    d->cached.length = common;
+    *n_cached = common;
+    Status status = generate_prefill(d->session, d->cache, ids->ids + common, ids->length - common,
+                                     d->logits, error);
+    /* Also after an interruption: what was computed stays. */
+    for (size_t i = common; i < (size_t)kvcache_next(d->cache, 0); i++)
+        if (!token_list_push(&d->cached, ids->ids[i])) return error_set(error, "no memory");
+    return status;
+}
+
+static Status generate_answer(Dialogue *d, Generation *g, const AnswerWatcher *watcher,
+                              char **answer, size_t *length, Error *error) {
+    size_t context = model_context(d->session->model), capacity = 0;
+    GenerationStep step;
+    while (true) {
+        size_t position = d->cached.length;
+        if (position == context) g->options.max_tokens = g->n_tokens + 1;
+        if (generation_next(g, d->logits, position, &step, error) != STATUS_OK)
+            return STATUS_FAILED;
+        if (*length + step.length + 1 > capacity) {
+            capacity = 2 * (*length + step.length) + 256;
+            char *longer = realloc(*answer, capacity);
+            if (!longer) return error_set(error, "no memory for the answer");
+            *answer = longer;
+        }
+        memcpy(*answer + *length, step.text, step.length);
+        *length += step.length;
+        if (watcher->text && step.length > 0)
+            watcher->text(watcher->context, step.text, step.length);
+        if (g->finish != FINISH_NOT) return STATUS_OK;
+        if (*d->session->interrupted) return STATUS_OK; /* what was said so far is kept */
+        const Row row = {.position = (int32_t)position, .token = step.token, .wants_logits = true};
+        if (model_forward(d->session->model, d->cache, &row, 1, d->logits, error) != STATUS_OK)
+            return STATUS_FAILED;
+        if (!token_list_push(&d->cached, step.token)) return error_set(error, "no memory");
+    }
+}
+
+/* Whole UTF-8 characters of the text, which an interruption or odd tokens may have torn:
+ * JSON wants no others. Done in place. */
+static size_t keep_valid(char *text, size_t length) {
+    size_t kept = 0;
+    for (size_t i = 0; i < length;) {
+        unsigned char lead = (unsigned char)text[i];
+        size_t n = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+        json_t *valid = i + n <= length && lead != 0 ? json_stringn(text + i, n) : NULL;
+        if (valid) {
+            memmove(text + kept, text + i, n);
+            kept += n;
+        }
+        json_decref(valid);
+        i += valid ? n : 1;
+    }
+    return kept;
+}
+
+static size_t trimmed(char **text, size_t length) {
+    while (length > 0 && strchr(" \n", (*text)[length - 1])) length--;
+    while (length > 0 && strchr(" \n", **text)) (*text)++, length--;
+    return length;
+}
+
+Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *stats,
+                       Error *error) {
+    const Model *model = d->session->model;
+    TokenList ids = {0};
+    Generation g = {0};
+    char *answer = NULL;
+    size_t length = 0;
+    *stats = (AnswerStats){0};
+    d->options.sampling.sample = d->attempt;
+    if (d->plain) d->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
+    double start = session_clock(), prefilled = start;
+    Status status = prompt_tokens(d, &ids, &stats->left_out, error);
+    if (status == STATUS_OK && stats->left_out > d->shown_left_out && watcher->left_out)
+        watcher->left_out(watcher->context, stats->left_out);
+    d->shown_left_out = stats->left_out;
+    if (status == STATUS_OK)
+        status = generation_init(&g, &d->options, d->session->tokenizer,
+                                 model_config(model)->vocab_size, model_isa(model)->numeric, error);
+    if (status == STATUS_OK) {
+        generation_prompt(&g, ids.ids, ids.length);
+        status = catch_up(d, &ids, &stats->n_cached, error);
+        prefilled = session_clock();
+    }
+    if (status == STATUS_OK) status = generate_answer(d, &g, watcher, &answer, &length, error);
+    if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
+        char *text = answer ? answer : "";
+        length = keep_valid(text, length);
+        if (d->plain) length = trimmed(&text, length);
+        status = conversation_append(&d->conversation, "assistant", text, length, error);
+    }
+    if (status == STATUS_OK && d->conversation.kv)
+        status = kvfile_save(d->conversation.kv, d->cache, 0, d->cached.ids, error);
+    stats->n_prompt = ids.length;
+    stats->n_generated = g.n_tokens;
+    stats->finish = g.finish;
+    stats->prefill_seconds = prefilled - start;
+    stats->decode_seconds = session_clock() - prefilled;
+    free(answer);
+    generation_free(&g);
+    token_list_free(&ids);
+    return status;
+}
+
+/* ---- Changes ----------------------------------------------------------------------------- */
+
+Status dialogue_say(Dialogue *d, const char *text, size_t length, Error *error) {
+    d->attempt = 0;
+    return conversation_append(&d->conversation, "user", text, length, error);
+}
+
+/* The index of the user's last message; the length when there is none. */
+static size_t last_of_user(const Dialogue *d) {
+    for (size_t i = conversation_length(&d->conversation); i-- > 0;)
+        if (strcmp(conversation_role(&d->conversation, i), "user") == 0) return i;
+    return conversation_length(&d->conversation);
+}
+
+/* Keeps the first n messages, and of what was known about them no more. */
+static Status truncate_to(Dialogue *d, size_t n, Error *error) {
+    if (d->n_firsts > n + 1) d->n_firsts = n + 1;
+    return conversation_truncate(&d->conversation, n, error);
+}
+
+Status dialogue_undo(Dialogue *d, char **text, Error *error) {
+    size_t last = last_of_user(d);
+    *text = NULL;
+    d->attempt = 0;
+    if (last == conversation_length(&d->conversation)) return STATUS_OK;
+    *text = strdup(conversation_content(&d->conversation, last));
+    return truncate_to(d, last, error);
+}
+
+Status dialogue_retract(Dialogue *d, bool *retracted, Error *error) {
+    size_t n = conversation_length(&d->conversation), last = last_of_user(d);
+    *retracted = last < n;
+    if (!*retracted) return STATUS_OK;
+    d->attempt++;
+    return truncate_to(d, last + 1, error);
+}
+
+Status dialogue_set_system(Dialogue *d, const char *text, Error *error) {
+    d->n_firsts = 0;
+    return conversation_set_system(&d->conversation, text, error);
+}
+
+Status dialogue_reset(Dialogue *d, Error *error) {
+    d->n_firsts = 0;
+    d->attempt = 0;
+    return conversation_truncate(&d->conversation, has_system(d) ? 1 : 0, error);
+}
+
+Status dialogue_adopt(Dialogue *d, const char *path, const char *text, size_t length,
+                      Error *error) {
+    d->n_firsts = 0;
+    d->attempt = 0;
+    return conversation_adopt(&d->conversation, path, text, length, error);
+}

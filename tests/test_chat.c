@@ -1,0 +1,452 @@
+/* The chat as a person meets it: in a pseudo-terminal, and over pipes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "process.h"
+
+static char *model, *directory;
+
+static int make_model(void **state) {
+    (void)state;
+    model = build_path("tests/chat-tiny.bin");
+    directory = build_path("tests/chat-XXXXXX");
+    assert_non_null(mkdtemp(directory));
+    Process p = RUN("export", "--random", "tiny,context=512,n_layers=1", model, "-q");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    return 0;
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s' '%s'", directory, model);
+    assert_int_equal(system(command), 0);
+    free(model);
+    free(directory);
+    return 0;
+}
+
+static char *inside(const char *name) {
+    char *path;
+    assert_true(asprintf(&path, "%s/%s", directory, name) > 0);
+    return path;
+}
+
+/* ---- A person at a terminal ---------------------------------------------------------------- */
+
+typedef struct Person {
+    pid_t process;
+    int terminal;
+    char screen[1 << 16]; /* everything that was written so far */
+    size_t length, seen;  /* what the tests have looked at */
+} Person;
+
+/* Starts the program in a terminal of 80 x 24; `arguments` end in NULL. */
+static Person *sit_down(const char *const *arguments) {
+    Person *p = calloc(1, sizeof *p);
+    struct winsize size = {24, 80, 0, 0};
+    char *program = build_path("run");
+    p->process = forkpty(&p->terminal, NULL, NULL, &size);
+    assert_true(p->process >= 0);
+    if (p->process == 0) {
+        const char *argv[32] = {program, model, "-m", "chat", "-s", "3"};
+        size_t n = 6;
+        while (*arguments) argv[n++] = *arguments++;
+        setenv("TERM", "xterm", 1);
+        setenv("XDG_STATE_HOME", directory, 1);
+        unsetenv("NO_COLOR");
+        execv(program, (char *const *)argv);
+        _exit(127);
+    }
+    free(program);
+    return p;
+}
+
+#define SIT_DOWN(...) sit_down((const char *const[]){__VA_ARGS__, NULL})
+
+static bool read_more(Person *p, int milliseconds) {
+    struct pollfd wait = {p->terminal, POLLIN, 0};
+    if (poll(&wait, 1, milliseconds) != 1) return false;
+    ssize_t n = read(p->terminal, p->screen + p->length, sizeof p->screen - 1 - p->length);
+    if (n <= 0) return false;
+    for (ssize_t i = 0; i < n; i++)
+        if (p->screen[p->length + (size_t)i] == '\0') p->screen[p->length + (size_t)i] = ' ';
+    p->length += (size_t)n;
+    p->screen[p->length] = '\0';
+    return true;
+}
+
+/* Waits until `text` appears behind what was seen before. */
+static void expect(Person *p, const char *text) {
+    time_t end = time(NULL) + 60;
+    const char *at;
+    while (!(at = strstr(p->screen + p->seen, text))) {
+        if (time(NULL) > end || (!read_more(p, 1000) && waitpid(p->process, NULL, WNOHANG) != 0)) {
+            print_message("screen: %s\n", p->screen + p->seen);
+            fail_msg("'%s' did not appear", text);
+        }
+    }
+    p->seen = (size_t)(at - p->screen) + strlen(text);
+}
+
+static void type(Person *p, const char *text) {
+    assert_int_equal(write(p->terminal, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+/* The exit status, once the program has ended. */
+static int stand_up(Person *p) {
+    int status = 0;
+    time_t end = time(NULL) + 60;
+    while (waitpid(p->process, &status, WNOHANG) == 0) {
+        read_more(p, 50);
+        if (time(NULL) > end) {
+            kill(p->process, SIGKILL);
+            print_message("screen: %s\n", p->screen + p->seen);
+            fail_msg("the program did not end");
+        }
+    }
+    close(p->terminal);
+    free(p);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void a_conversation_goes_back_and_forth_and_ctrl_d_leaves(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "5");
+    expect(p, "/help lists the commands");
+    expect(p, "> ");
+    type(p, "hello\n");
+    expect(p, "\n> ");
+    type(p, "/tokens\n");
+    expect(p, "tokens, 2 messages");
+    expect(p, "> ");
+    type(p, "\004");
+    assert_int_equal(stand_up(p), 0);
+}
+
+static void ctrl_c_clears_a_line_and_stops_an_answer(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "0", "--ignore-eos", "-c", "200000");
+    expect(p, "> ");
+    type(p, "half a line\003");
+    expect(p, "> ");
+    type(p, "go\n");
+    expect(p, "go");
+    usleep(300000);
+    type(p, "\003");
+    expect(p, "(interrupted)");
+    expect(p, "> ");
+    type(p, "/tokens\n");
+    expect(p, "2 messages"); /* the conversation is kept */
+    expect(p, "> ");
+    type(p, "\003");
+    expect(p, "> ");
+    type(p, "/quit\n");
+    assert_int_equal(stand_up(p), 0);
+}
+
+static void tab_completes_commands(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "5");
+    expect(p, "> ");
+    type(p, "/tok\t\n");
+    expect(p, "0 messages");
+    expect(p, "> ");
+    type(p, "/s\t");
+    expect(p, "/system");
+    expect(p, "/stats");
+    type(p, "\003");
+    expect(p, "\n> ");
+    type(p, "/quit\n");
+    assert_int_equal(stand_up(p), 0);
+}
+
+static void lines_join_by_backslash_quotes_and_pasting(void **state) {
+    (void)state;
+    char *session = inside("lines");
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "> ");
+    type(p, "one\\\n");
+    expect(p, "... ");
+    type(p, "two\n");
+    expect(p, "\n> ");
+    type(p, "\"\"\"\n");
+    expect(p, "... ");
+    type(p, "three\n");
+    expect(p, "... ");
+    type(p, "four\n");
+    expect(p, "... ");
+    type(p, "\"\"\"\n");
+    expect(p, "\n> ");
+    type(p, "five\nsix\n"); /* all at once, as a terminal pastes */
+    expect(p, "\n> ");
+    type(p, "\004");
+    assert_int_equal(stand_up(p), 0);
+    size_t length;
+    char *text = file_read(session, &length);
+    assert_non_null(strstr(text, "\"one\\ntwo\""));
+    assert_non_null(strstr(text, "\"three\\nfour\""));
+    assert_non_null(strstr(text, "\"five\\nsix\""));
+    free(text);
+    free(session);
+}
+
+static void history_survives(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "2");
+    expect(p, "> ");
+    type(p, "/set temperature 0.125\n");
+    expect(p, "> ");
+    type(p, "\004");
+    assert_int_equal(stand_up(p), 0);
+    p = SIT_DOWN("-n", "2");
+    expect(p, "> ");
+    type(p, "\033[A\n"); /* the up key */
+    expect(p, "/set temperature 0.125");
+    expect(p, "> ");
+    type(p, "/set\n");
+    expect(p, "temperature          0.125");
+    type(p, "\004");
+    assert_int_equal(stand_up(p), 0);
+}
+
+static void the_editor_writes_a_message(void **state) {
+    (void)state;
+    char *session = inside("edited"), *editor = inside("editor");
+    file_write(editor, "#!/bin/sh\necho 'from the editor' > \"$1\"\n", 39);
+    chmod(editor, 0700);
+    setenv("EDITOR", editor, 1);
+    unsetenv("VISUAL");
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "> ");
+    type(p, "/edit\n");
+    expect(p, "from the editor");
+    expect(p, "\n> ");
+    type(p, "\004");
+    assert_int_equal(stand_up(p), 0);
+    size_t length;
+    char *text = file_read(session, &length);
+    assert_non_null(strstr(text, "\"from the editor\""));
+    free(text);
+    free(session);
+    free(editor);
+}
+
+static void a_kill_loses_at_most_the_answer_in_progress(void **state) {
+    (void)state;
+    char *session = inside("killed");
+    Person *p = SIT_DOWN("-n", "6", "--session", session);
+    expect(p, "> ");
+    type(p, "first\n");
+    expect(p, "\n> ");
+    kill(p->process, SIGKILL);
+    assert_int_equal(stand_up(p), 128 + SIGKILL);
+    /* Killed while it answers: the question is there, and is answered on resuming. */
+    p = SIT_DOWN("-n", "0", "-c", "200000", "--ignore-eos", "--session", session);
+    expect(p, "(2 messages so far)");
+    expect(p, "> ");
+    type(p, "second\n");
+    expect(p, "second");
+    usleep(300000);
+    kill(p->process, SIGKILL);
+    assert_int_equal(stand_up(p), 128 + SIGKILL);
+    p = SIT_DOWN("-n", "6", "--session", session);
+    expect(p, "no answer yet: second");
+    expect(p, "> ");
+    type(p, "/tokens\n");
+    expect(p, "4 messages");
+    type(p, "\004");
+    assert_int_equal(stand_up(p), 0);
+    free(session);
+}
+
+static void an_answer_survives_a_change_of_the_window(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "0", "--ignore-eos", "-c", "200000");
+    expect(p, "> ");
+    type(p, "go\n");
+    expect(p, "go");
+    struct winsize size = {10, 30, 0, 0};
+    ioctl(p->terminal, TIOCSWINSZ, &size);
+    usleep(200000);
+    type(p, "\003");
+    expect(p, "(interrupted)");
+    expect(p, "> ");
+    type(p, "\004");
+    assert_int_equal(stand_up(p), 0);
+}
+
+/* ---- Pipes --------------------------------------------------------------------------------- */
+
+static Process talk(const char *input, const char *const *more) {
+    char *program = build_path("run");
+    const char *argv[32] = {program, model, "-m", "chat", "-s", "3", "-n", "6"};
+    size_t n = 8;
+    while (*more) argv[n++] = *more++;
+    Process p = process_run(argv, input, strlen(input));
+    free(program);
+    return p;
+}
+
+#define TALK(input, ...) talk(input, (const char *const[]){__VA_ARGS__, NULL})
+
+static void a_pipe_gives_a_message_a_line_and_gets_answers_alone(void **state) {
+    (void)state;
+    Process p = TALK("hello\nhow are you\n", "--kv-type", "f32");
+    assert_int_equal(p.status, 0);
+    assert_null(strchr(p.out, '\033'));
+    assert_null(strstr(p.out, "> "));
+    Process one = TALK("", "-i", "hello", "--kv-type", "f32");
+    assert_int_equal(one.status, 0);
+    /* The first of two answers is the only one of one. */
+    assert_memory_equal(p.out, one.out, one.out_length);
+    assert_int_equal(p.out[one.out_length], '\n');
+    process_free(&p);
+    process_free(&one);
+}
+
+static void unknown_commands_and_bad_settings_are_told_and_change_nothing(void **state) {
+    (void)state;
+    Process p = TALK("/frobnicate\n/set temperature hot\n/set top-p 3\n/load /nonexistent\n"
+                     "/save /nonexistent/x\n/save\n/undo\n/retry\n/tokens\n",
+                     "--kv-type", "f32");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "no command /frobnicate"));
+    assert_non_null(strstr(p.err, "needs a number"));
+    assert_non_null(strstr(p.err, "top-p must be from 0 to 1"));
+    assert_non_null(strstr(p.err, "/nonexistent: No such file"));
+    assert_non_null(strstr(p.err, "/nonexistent/x"));
+    assert_non_null(strstr(p.err, "/save needs a file's name"));
+    assert_non_null(strstr(p.err, "nothing to take back"));
+    assert_non_null(strstr(p.err, "no message to answer"));
+    assert_non_null(strstr(p.err, "0 messages"));
+    process_free(&p);
+}
+
+static void a_conversation_is_saved_and_loaded(void **state) {
+    (void)state;
+    char *saved = inside("saved.jsonl"), input[600];
+    snprintf(input, sizeof input, "/system be kind\nhello\n/save %s\n", saved);
+    Process p = TALK(input, "--kv-type", "f32");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "saved 3 messages"));
+    snprintf(input, sizeof input, "/load %s\n/system\n/retry\n", saved);
+    Process q = TALK(input, "--kv-type", "f32");
+    assert_non_null(strstr(q.err, "loaded 3 messages"));
+    assert_non_null(strstr(q.err, "be kind"));
+    process_free(&p);
+    process_free(&q);
+    free(saved);
+}
+
+static void a_session_of_another_model_is_refused(void **state) {
+    (void)state;
+    char *session = inside("other"), *other = inside("other.bin");
+    Process made = RUN("export", "--random", "tiny,context=512,n_layers=2", other, "-q");
+    Process p = TALK("hello\n", "--session", session);
+    Process q = RUN("run", other, "-m", "chat", "--session", session, "-i", "x", "-n", "2");
+    assert_int_equal(made.status + p.status, 0);
+    assert_int_equal(q.status, 1);
+    assert_non_null(strstr(q.err, "a conversation with another model"));
+    process_free(&made);
+    process_free(&p);
+    process_free(&q);
+    free(session);
+    free(other);
+}
+
+static void a_damaged_session_keeps_what_can_be_read(void **state) {
+    (void)state;
+    char *session = inside("damaged"), *aside = inside("damaged.damaged");
+    Process p = TALK("one\ntwo\nthree\n", "--session", session);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    size_t length;
+    char *whole = file_read(session, &length);
+    size_t second_line = (size_t)(strchr(whole, '\n') - whole) + 1;
+    for (size_t at = second_line; at < length; at += 29) {
+        /* Cut there, and then with a byte broken there. */
+        char *broken = malloc(length + 1);
+        memcpy(broken, whole, length + 1);
+        file_write(session, broken, at);
+        p = TALK("/tokens\n", "--session", session);
+        assert_int_equal(p.status, 0);
+        process_free(&p);
+        broken[at] = '\001';
+        file_write(session, broken, length);
+        p = TALK("/tokens\n", "--session", session);
+        assert_int_equal(p.status, 0);
+        assert_non_null(strstr(p.err, "damaged"));
+        process_free(&p);
+        size_t kept_length;
+        char *kept = file_read(aside, &kept_length);
+        assert_int_equal(kept_length, length);
+        assert_memory_equal(kept, broken, length);
+        free(kept);
+        free(broken);
+    }
+    free(whole);
+    free(session);
+    free(aside);
+}
+
+static void a_directory_that_cannot_be_written_is_an_error_before_anything_is_said(void **state) {
+    (void)state;
+    Process p = TALK("hello\n", "--session", "/proc/verbatim-session");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "/proc/verbatim-session"));
+    assert_int_equal(p.out_length, 0);
+    process_free(&p);
+}
+
+static void a_symbolic_link_is_not_followed(void **state) {
+    (void)state;
+    char *session = inside("link"), *target = inside("target");
+    assert_int_equal(symlink(target, session), 0);
+    Process p = TALK("hello\n", "--session", session);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "symbolic link"));
+    assert_int_not_equal(access(target, F_OK), 0);
+    process_free(&p);
+    free(session);
+    free(target);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_conversation_goes_back_and_forth_and_ctrl_d_leaves),
+        cmocka_unit_test(ctrl_c_clears_a_line_and_stops_an_answer),
+        cmocka_unit_test(tab_completes_commands),
+        cmocka_unit_test(lines_join_by_backslash_quotes_and_pasting),
+        cmocka_unit_test(history_survives),
+        cmocka_unit_test(the_editor_writes_a_message),
+        cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
+        cmocka_unit_test(an_answer_survives_a_change_of_the_window),
+        cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
+        cmocka_unit_test(unknown_commands_and_bad_settings_are_told_and_change_nothing),
+        cmocka_unit_test(a_conversation_is_saved_and_loaded),
+        cmocka_unit_test(a_session_of_another_model_is_refused),
+        cmocka_unit_test(a_damaged_session_keeps_what_can_be_read),
+        cmocka_unit_test(a_directory_that_cannot_be_written_is_an_error_before_anything_is_said),
+        cmocka_unit_test(a_symbolic_link_is_not_followed),
+    };
+    return cmocka_run_group_tests_name("chat", tests, make_model, remove_model);
+}
