@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "courier.h"
@@ -21,7 +22,6 @@ struct Chat {
     Dialogue dialogue;
     LineEditor *editor;
     Courier courier;
-    char *template_text; /* of --chat-template */
     volatile sig_atomic_t *interrupted;
     bool colours;  /* on stdout */
     bool leaves;   /* /quit */
@@ -433,11 +433,6 @@ static void directory_of(const char *path, char *directory, size_t size) {
     }
 }
 
-static Status read_template(Chat *chat, const char *path, Error *error) {
-    size_t length;
-    return courier_read(&chat->courier, path, &chat->template_text, &length, error);
-}
-
 Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *interrupted,
                     SandboxRules *rules, Error *error) {
     size_t n_writable = 0;
@@ -445,12 +440,11 @@ Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *i
     if (!chat) return error_set(error, "no memory for a chat");
     *out = chat;
     chat->interrupted = interrupted;
+    tzset(); /* the template's clock: later /etc/localtime is out of reach */
     chat->colours = terminal_has_colours(STDOUT_FILENO);
     chat->dialogue.conversation.fd = -1;
     for (size_t i = 0; i < N_COMMANDS; i++) chat->words[i] = commands[i].name;
     if (courier_start(&chat->courier, error) != STATUS_OK) return STATUS_FAILED;
-    if (options->chat_template && read_template(chat, options->chat_template, error) != STATUS_OK)
-        return STATUS_FAILED;
     chat->editor = line_editor_new(chat->words, interrupted);
     if (!chat->editor) return error_set(error, "no memory for a line editor");
     while (rules->writable[n_writable]) n_writable++;
@@ -468,15 +462,14 @@ void chat_free(Chat *chat) {
     line_editor_free(chat->editor);
     dialogue_close(&chat->dialogue);
     courier_end(&chat->courier);
-    free(chat->template_text);
     free(chat);
 }
 
 Status chat_run(Chat *chat, Session *session, Error *error) {
     Error remark;
     chat->session = session;
-    Status status = dialogue_open(&chat->dialogue, session, session->options->session,
-                                  chat->template_text, &remark, error);
+    Status status =
+        dialogue_open(&chat->dialogue, session, session->options->session, &remark, error);
     if (status != STATUS_OK) return status;
     if (remark.text[0]) note("(%s)", remark.text);
     return begin(chat, error);

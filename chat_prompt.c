@@ -9,6 +9,10 @@ Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
     size_t bytes;
     const char *text = modelfile_section(session->file, SECTION_TEMPLATE, &bytes);
     *p = (ChatPrompt){.session = session};
+    if (session->chat_template) {
+        text = session->chat_template;
+        bytes = strlen(text);
+    }
     if (!text || bytes == 0) {
         p->plain = true;
         p->stop = plain_stops;
@@ -52,8 +56,15 @@ static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input)
     return all;
 }
 
+static bool ends_with_think(const char *text, size_t length) {
+    static const char think[] = "<think>";
+    size_t n = strlen(think);
+    while (length > 0 && text[length - 1] == '\n') length--;
+    return length >= n && memcmp(text + length - n, think, n) == 0;
+}
+
 Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, TokenList *ids,
-                          Error *error) {
+                          bool *opens_thinking, Error *error) {
     static const char *const trusted[] = {"bos_token", "eos_token", NULL};
     json_t *variables = make_variables(p, given);
     const ChatTemplateInput input = {.variables = variables, .trusted = trusted, .now = p->now};
@@ -64,6 +75,7 @@ Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, Tok
     if (status != STATUS_OK) return status;
     /* A trailing newline of a plain dialogue would be a token of its own. */
     if (p->plain && out.length > 0 && out.text[out.length - 1] == '\n') out.length--;
+    if (opens_thinking) *opens_thinking = ends_with_think(out.text, out.length);
     unsigned flags = p->plain ? TOKENIZE_ADD_BOS : 0;
     if (p->session->options->special) flags |= TOKENIZE_PARSE_SPECIAL;
     status = tokenizer_encode(p->session->tokenizer, out.text, out.length, out.origin, flags, ids,
@@ -71,9 +83,5 @@ Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, Tok
     chat_template_output_free(&out);
     if (status != STATUS_OK) return status;
     if (ids->length == 0) return error_set(error, "the chat template gives an empty prompt");
-    if (ids->length > model_context(p->session->model))
-        return error_set(error,
-                         "the messages are %zu tokens long, but the context has %u positions",
-                         ids->length, model_context(p->session->model));
     return STATUS_OK;
 }

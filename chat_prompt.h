@@ -22,11 +22,13 @@ typedef struct ChatPromptInput {
     const char *reasoning_effort;
 } ChatPromptInput;
 
+/* The session's --chat-template, else the model's template, else a plain one of our own. */
 Status chat_prompt_open(ChatPrompt *prompt, const Session *session, Error *error);
 void chat_prompt_close(ChatPrompt *prompt);
 
-/* Appends the ids. Any number of threads may call it at once. */
+/* Appends the ids, as many as they are. *opens_thinking (may be NULL): the prompt itself ends
+ * with <think>. Any number of threads may call it at once. */
 Status chat_prompt_encode(const ChatPrompt *prompt, const ChatPromptInput *input, TokenList *ids,
-                          Error *error);
+                          bool *opens_thinking, Error *error);
 
 #endif

@@ -16,31 +16,20 @@ static uint64_t fingerprint_of(const ModelFile *file) {
     return all;
 }
 
-static const char *const plain_stops[] = {"\nUser:", "\nSystem:", "\nAssistant:"};
-
-/* A model without a template talks in plain lines; the user's next line ends an answer. */
-static Status choose_template(Dialogue *d, const char *text, Error *note, Error *error) {
-    size_t bytes = 0;
-    const char *own = modelfile_section(d->session->file, SECTION_TEMPLATE, &bytes);
-    if (text) {
-        own = text;
-        bytes = strlen(text);
-    }
-    d->plain = !own || bytes == 0;
-    if (d->plain) {
-        own = chat_template_builtin(NULL);
-        bytes = strlen(own);
-        d->options.stop = plain_stops;
-        d->options.n_stop = sizeof plain_stops / sizeof *plain_stops;
-        if (!note->text[0])
-            error_set(note, "this model has no chat template: it continues a plain dialogue");
-    }
-    d->template = chat_template_compile(own, bytes, error);
-    return d->template ? STATUS_OK : STATUS_FAILED;
+/* Where no template marks the end of an answer, the next speaker's name does. */
+static Status open_prompt(Dialogue *d, Error *note, Error *error) {
+    if (chat_prompt_open(&d->prompt, d->session, error) != STATUS_OK) return STATUS_FAILED;
+    localtime_r(&d->conversation.started, &d->prompt.now);
+    if (!d->prompt.plain) return STATUS_OK;
+    d->options.stop = d->prompt.stop;
+    d->options.n_stop = d->prompt.n_stop;
+    if (!note->text[0])
+        error_set(note, "this model has no chat template: it continues a plain dialogue");
+    return STATUS_OK;
 }
 
-Status dialogue_open(Dialogue *d, const Session *session, const char *path,
-                     const char *template_text, Error *note, Error *error) {
+Status dialogue_open(Dialogue *d, const Session *session, const char *path, Error *note,
+                     Error *error) {
     const Config *config = model_config(session->model);
     KvShape shape = model_kv_shape(session->model, session->kv_type);
     uint64_t fingerprint = fingerprint_of(session->file);
@@ -51,7 +40,7 @@ Status dialogue_open(Dialogue *d, const Session *session, const char *path,
         status = path ? conversation_open(&d->conversation, path, config->name, fingerprint, &shape,
                                           note, error)
                       : conversation_new(&d->conversation, config->name, fingerprint, error);
-    if (status == STATUS_OK) status = choose_template(d, template_text, note, error);
+    if (status == STATUS_OK) status = open_prompt(d, note, error);
     if (status == STATUS_OK) status = kvcache_new(&d->cache, &shape, 1, 0, error);
     if (status == STATUS_OK && !(d->logits = malloc(config->vocab_size * sizeof *d->logits)))
         status = error_set(error, "no memory for the logits");
@@ -61,7 +50,7 @@ Status dialogue_open(Dialogue *d, const Session *session, const char *path,
 
 void dialogue_close(Dialogue *d) {
     conversation_close(&d->conversation);
-    chat_template_free(d->template);
+    chat_prompt_close(&d->prompt);
     kvcache_free(d->cache);
     token_list_free(&d->cached);
     free(d->logits);
@@ -80,56 +69,18 @@ const char *dialogue_system(const Dialogue *d) {
     return has_system(d) ? conversation_content(&d->conversation, 0) : NULL;
 }
 
-static json_t *token_text(const Tokenizer *tokenizer, int32_t id) {
-    size_t length = 0;
-    const char *text = id >= 0 ? tokenizer_token_text(tokenizer, id, &length) : "";
-    return json_stringn(text ? text : "", length);
-}
-
-/* What the template sees of the first n messages when it leaves out those before `first`. */
-static json_t *variables(const Dialogue *d, size_t first, size_t n) {
-    const Tokenizer *tokenizer = d->session->tokenizer;
-    const Config *config = model_config(d->session->model);
-    json_t *messages = json_array();
-    size_t n_eos = 0, i;
-    const int32_t *eos = tokenizer_eos(tokenizer, &n_eos);
-    int32_t bos = config->bos_id >= 0 ? config->bos_id : tokenizer_bos(tokenizer);
-    int32_t end = n_eos > 0 ? eos[0] : config->n_eos > 0 ? (int32_t)config->eos_id[0] : -1;
-    json_t *message;
+/* The tokens of the first n messages without those before `first`, ready for an answer. */
+static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error *error) {
+    json_t *messages = json_array(), *message;
+    size_t i;
     json_array_foreach(d->conversation.messages, i, message) {
         if (i < n && (i >= first || (i == 0 && has_system(d))))
             json_array_append(messages, message);
     }
-    return json_pack("{s:o, s:b, s:n, s:n, s:o, s:o}", "messages", messages,
-                     "add_generation_prompt", 1, "tools", "documents", "bos_token",
-                     token_text(tokenizer, bos), "eos_token", token_text(tokenizer, end));
-}
-
-/* The tokens of the first n messages without those before `first`, ready for an answer. */
-static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error *error) {
-    static const char *const trusted[] = {"bos_token", "eos_token", NULL};
-    ChatTemplateInput input = {.variables = variables(d, first, n), .trusted = trusted};
-    ChatTemplateOutput out;
-    if (!input.variables) return error_set(error, "no memory for the messages");
-    localtime_r(&d->conversation.started, &input.now);
-    Status status = chat_template_render(d->template, &input, &out, error);
-    json_decref((json_t *)input.variables);
-    if (status != STATUS_OK) return status;
-    /* A trailing newline of a plain dialogue would be a token of its own. */
-    if (d->plain && out.length > 0 && out.text[out.length - 1] == '\n') out.length--;
-    static const char think[] = "<think>";
-    size_t end = out.length;
-    while (end > 0 && out.text[end - 1] == '\n') end--;
-    d->opens_thinking =
-        end >= strlen(think) && memcmp(out.text + end - strlen(think), think, strlen(think)) == 0;
-    unsigned flags = d->plain ? TOKENIZE_ADD_BOS : 0;
-    if (d->session->options->special) flags |= TOKENIZE_PARSE_SPECIAL;
+    const ChatPromptInput input = {.messages = messages};
     ids->length = 0;
-    status = tokenizer_encode(d->session->tokenizer, out.text, out.length, out.origin, flags, ids,
-                              error);
-    chat_template_output_free(&out);
-    if (status == STATUS_OK && ids->length == 0)
-        return error_set(error, "the chat template gives an empty prompt");
+    Status status = chat_prompt_encode(&d->prompt, &input, ids, &d->opens_thinking, error);
+    json_decref(messages);
     return status;
 }
 
@@ -288,7 +239,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     size_t length = 0;
     *stats = (AnswerStats){0};
     d->options.sampling.sample = d->attempt;
-    if (d->plain) d->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
+    if (d->prompt.plain) d->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
     double start = session_clock(), prefilled = start;
     Status status = prompt_tokens(d, &ids, &stats->left_out, error);
     if (status == STATUS_OK && stats->left_out > d->shown_left_out && watcher->left_out)
@@ -306,7 +257,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
         char *text = answer ? answer : "";
         length = keep_valid(text, length);
-        if (d->plain) length = trimmed(&text, length);
+        if (d->prompt.plain) length = trimmed(&text, length);
         status = conversation_append(&d->conversation, "assistant", text, length, error);
     }
     if (status == STATUS_OK && d->conversation.kv)

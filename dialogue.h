@@ -11,7 +11,7 @@
 #ifndef DIALOGUE_H
 #define DIALOGUE_H
 
-#include "chat_template.h"
+#include "chat_prompt.h"
 #include "conversation.h"
 #include "generate.h"
 
@@ -19,9 +19,8 @@ typedef struct Dialogue {
     const Session *session;
     Conversation conversation;
     GenerationOptions options;
-    ChatTemplate *template;
-    bool plain;     /* a template of our own stands in for the model's: stop strings end answers */
-    KvCache *cache; /* sequence 0 */
+    ChatPrompt prompt;
+    KvCache *cache;      /* sequence 0 */
     TokenList cached;    /* its tokens */
     float *logits;       /* [vocab_size] */
     uint64_t attempt;    /* /retry: the sample of the next answer */
@@ -47,10 +46,10 @@ typedef struct AnswerWatcher {
     void *context;
 } AnswerWatcher;
 
-/* `path`: the conversation's file, NULL for none. `template_text`: instead of the model's; NULL.
- * `note` says what a person should know (a damaged file, no template); empty when nothing. */
-Status dialogue_open(Dialogue *dialogue, const Session *session, const char *path,
-                     const char *template_text, Error *note, Error *error);
+/* `path`: the conversation's file, NULL for none. `note` says what a person should know (a damaged
+ * file, no template); empty when nothing. */
+Status dialogue_open(Dialogue *dialogue, const Session *session, const char *path, Error *note,
+                     Error *error);
 void dialogue_close(Dialogue *dialogue);
 
 /* Adds what the user says. */

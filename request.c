@@ -510,7 +510,13 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
                                    .variables = r->template_variables,
                                    .reasoning_effort = r->reasoning_effort};
     if (add_stops(r, chat, error) != STATUS_OK) return STATUS_FAILED;
-    return chat_prompt_encode(chat, &input, &r->prompts[0], error);
+    if (chat_prompt_encode(chat, &input, &r->prompts[0], NULL, error) != STATUS_OK)
+        return STATUS_FAILED;
+    size_t n = r->prompts[0].length;
+    uint32_t context = model_context(chat->session->model);
+    if (n <= context) return STATUS_OK;
+    return error_set(error, "the messages are %zu tokens long, but the context has %u positions", n,
+                     context);
 }
 
 Status request_encode(Request *r, const Session *session, const ChatPrompt *chat, Error *error) {

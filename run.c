@@ -44,7 +44,9 @@ typedef struct Opened {
     Batch *batch;              /* NULL: another mode */
     Chat *chat;                /* likewise */
     const char *prompt_name;
-    int prompt_fd; /* -1: the prompt is on the command line */
+    int prompt_fd;   /* -1: the prompt is on the command line */
+    int template_fd; /* of --chat-template; -1: none */
+    char *template_text;
     int n_threads;
     const Isa *isa;
 } Opened;
@@ -63,6 +65,13 @@ static Status open_prompt(Opened *opened, const Options *o, Error *error) {
         if (opened->prompt_fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     }
     return STATUS_OK;
+}
+
+static Status open_template(Opened *opened, const Options *o, Error *error) {
+    if (!o->chat_template) return STATUS_OK;
+    opened->template_fd = open(o->chat_template, O_RDONLY | O_CLOEXEC);
+    if (opened->template_fd >= 0) return STATUS_OK;
+    return error_set(error, "%s: %s", o->chat_template, strerror(errno));
 }
 
 /* Files that get their name when they are whole need their directory until then. */
@@ -153,6 +162,15 @@ static Status read_prompt(Opened *opened, const Options *o, Error *error) {
     return STATUS_OK;
 }
 
+static Status read_template(Opened *opened, const Options *o, Error *error) {
+    size_t length;
+    if (opened->template_fd < 0) return STATUS_OK;
+    Status status =
+        read_all(opened->template_fd, o->chat_template, &opened->template_text, &length, error);
+    opened->session.chat_template = opened->template_text;
+    return status;
+}
+
 static Status open_weights(const Opened *opened, const ModelFile *file, Model **model,
                            Error *error) {
     const Options *o = opened->session.options;
@@ -215,6 +233,7 @@ static Status open_everything(Opened *opened, const Options *o, Error *error) {
     if (status == STATUS_OK && o->against)
         status = modelopen_begin(&opened->other, o->against, NULL, o, &interrupted, error);
     if (status == STATUS_OK) status = open_prompt(opened, o, error);
+    if (status == STATUS_OK) status = open_template(opened, o, error);
     if (status == STATUS_OK)
         status = o->batch ? batch_open(&opened->batch, o, error)
                           : output_open(&opened->output, o->output, error);
@@ -235,11 +254,14 @@ static void close_everything(Opened *opened) {
     modelopen_close(&opened->other);
     if (opened->prompt_fd > STDIN_FILENO) close(opened->prompt_fd);
     output_close(&opened->output);
+    if (opened->template_fd >= 0) close(opened->template_fd);
+    free(opened->template_text);
     free(session->prompt);
 }
 
 static Status run(const Options *o, Error *error) {
-    Opened opened = {.model = MODELOPEN_NONE, .other = MODELOPEN_NONE, .prompt_fd = -1};
+    Opened opened = {
+        .model = MODELOPEN_NONE, .other = MODELOPEN_NONE, .prompt_fd = -1, .template_fd = -1};
     opened.output = (Output){.fd = STDOUT_FILENO};
     opened.session = (Session){.options = o,
                                .output = &opened.output,
@@ -247,6 +269,7 @@ static Status run(const Options *o, Error *error) {
                                .interrupted = &interrupted};
     Status status = open_everything(&opened, o, error);
     if (status == STATUS_OK) status = read_prompt(&opened, o, error);
+    if (status == STATUS_OK) status = read_template(&opened, o, error);
     if (status == STATUS_OK) status = parse_model(&opened, o, error);
     if (status == STATUS_OK) status = dispatch(&opened, error);
     if (status == STATUS_OK) status = output_finish(&opened.output, error);

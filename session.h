@@ -19,6 +19,7 @@ typedef struct Session {
     KvType kv_type;
     char *prompt; /* of -i, -f or stdin; UTF-8, NUL-terminated; "" when none was given */
     size_t prompt_length;
+    const char *chat_template; /* of --chat-template; NULL: the model's */
     Output *output;
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;

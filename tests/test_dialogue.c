@@ -41,6 +41,7 @@ static void open_all(Opened *o, size_t n_tokens) {
                            .model = o->tiny.model,
                            .kv_type = KV_F16,
                            .prompt = "",
+                           .chat_template = template_text,
                            .output = &o->output,
                            .interrupted = &o->interrupted};
     size_t bytes;
@@ -56,7 +57,7 @@ static void close_all(Opened *o) {
 static Dialogue open_dialogue(Opened *o, const char *path) {
     Dialogue d;
     Error note, error = {""};
-    if (dialogue_open(&d, &o->session, path, template_text, &note, &error) != STATUS_OK)
+    if (dialogue_open(&d, &o->session, path, &note, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     return d;
 }
