@@ -113,12 +113,17 @@ static void embed(Pass *pass) {
     }
 }
 
-/* Clips, normalizes and rotates the heads of one row's queries or keys. */
+static void clip(float *x, size_t n, float limit) {
+    for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}
+
+/* Normalizes, clips and rotates the heads of one row's queries or keys. */
 static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t row, float *heads,
                         size_t n_heads) {
     const Config *c = m->config;
     if (norm->present && c->qk_norm == QK_NORM_ALL)
         normalize(m, norm, heads, heads, n_heads * c->head_dim);
+    if (c->qkv_clip > 0.0f) clip(heads, n_heads * c->head_dim, c->qkv_clip);
     for (size_t head = 0; head < n_heads; head++) {
         float *x = heads + head * c->head_dim;
         Norm of_head = *norm;
@@ -133,10 +138,6 @@ static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t r
                                 m->sine[c->rope_table[layer]] + at, n_pairs,
                                 c->rope_pairing == ROPE_INTERLEAVED);
     }
-}
-
-static void clip(float *x, size_t n, float limit) {
-    for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
 }
 
 /* y = attention of `in`, through the cache. */
@@ -154,11 +155,7 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
         add_bias(m, &w->wq, q);
         add_bias(m, &w->wk, k);
         add_bias(m, &w->wv, v);
-        if (c->qkv_clip > 0.0f) {
-            clip(q, q_dim, c->qkv_clip);
-            clip(k, kv_dim, c->qkv_clip);
-            clip(v, kv_dim, c->qkv_clip);
-        }
+        if (c->qkv_clip > 0.0f) clip(v, kv_dim, c->qkv_clip);
         shape_heads(m, &w->q_norm, l, i, q, c->n_heads);
         shape_heads(m, &w->k_norm, l, i, k, c->n_kv_heads);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, k, v);
@@ -554,6 +551,8 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
         model_close(m);
         return STATUS_FAILED;
     }
+    if (m->context <= m->config->rope_original_context)
+        m->weights.rope_freqs[0] = m->weights.rope_freqs_short;
     *out = m;
     return STATUS_OK;
 }

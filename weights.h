@@ -44,9 +44,10 @@ typedef struct Weights {
     Matrix token_embedding;          /* vocab_size x dim */
     const float *position_embedding; /* [positions][dim]; POSITION_LEARNED */
     size_t n_positions;
-    const float *sinusoid_freqs; /* [dim / 2] */
-    const float *alibi_slopes;   /* [n_heads] */
-    const float *rope_freqs[2];  /* [rotary_dim / 2] */
+    const float *sinusoid_freqs;   /* [dim / 2] */
+    const float *alibi_slopes;     /* [n_heads] */
+    const float *rope_freqs[2];    /* [rotary_dim / 2] */
+    const float *rope_freqs_short; /* instead of the first: LongRoPE in its original context */
     Norm embedding_norm, final_norm;
     Linear output;        /* vocab_size x dim */
     LayerWeights *layers; /* [n_layers], owned */

@@ -165,7 +165,8 @@ static size_t plan_tensor(const Conversion *c, size_t i, Job *jobs) {
     const FileTensor *t = &c->layout->tensors[i];
     if (c->source->tensors[i].shares) return 0;
     bool is_vector = t->type == TENSOR_VECTOR;
-    size_t units = is_vector ? (size_t)t->rows : ((size_t)t->rows + PANEL_ROWS - 1) / PANEL_ROWS;
+    size_t rows = c->source->tensors[i].rows;
+    size_t units = is_vector ? rows : (rows + PANEL_ROWS - 1) / PANEL_ROWS;
     size_t unit_bytes = (size_t)t->bytes / units;
     size_t most = unit_bytes < JOB_BYTES ? JOB_BYTES / unit_bytes : 1;
     /* A job begins at a multiple of 64 bytes: 16 rows of floats are. */

@@ -30,8 +30,10 @@ static Status place_tensor(Layout *layout, size_t i, const TensorType *asked, ui
     FileTensor *to = &layout->tensors[i];
     memcpy(to->name, from->name, sizeof to->name);
     to->count = 1;
-    to->rows = from->rows;
-    to->cols = from->cols;
+    /* A slice of a longer vector is read as rows of one element. */
+    bool is_column = from->is_vector && from->cols == 1;
+    to->rows = is_column ? 1 : from->rows;
+    to->cols = is_column ? from->rows : from->cols;
     if (from->shares) {
         for (size_t k = 0; k < i; k++) {
             if (strcmp(layout->tensors[k].name, from->shares) != 0) continue;

@@ -1,6 +1,7 @@
 #include "rope.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,8 +37,7 @@ static void scale_llama3(const Rope *rope, float *freqs) {
         if (wavelength > low_wavelength) {
             freqs[i] /= factor;
         } else if (!(wavelength < high_wavelength)) {
-            float smooth =
-                (1.0f / wavelength * (float)rope->original_context - low) / (high - low);
+            float smooth = (1.0f / wavelength * (float)rope->original_context - low) / (high - low);
             freqs[i] = (1.0f - smooth) * freqs[i] / factor + smooth * freqs[i];
         }
     }
@@ -103,8 +103,13 @@ float *rope_frequencies(const Rope *rope, float *attention_factor) {
     return freqs;
 }
 
-Status rope_add(Source *source, const char *name, const Rope *rope, Error *error) {
-    source->config.rope_theta = (float)rope->theta;
+void rope_free(Rope *rope) {
+    free(rope->factors);
+    free(rope->short_factors);
+    rope->factors = rope->short_factors = NULL;
+}
+
+static Status add_table(Source *source, const char *name, const Rope *rope, Error *error) {
     float *freqs = rope_frequencies(rope, &source->config.rope_attention_factor);
     for (size_t i = 0; freqs && i < rope->dim / 2; i++) {
         if (isfinite(freqs[i])) continue;
@@ -113,6 +118,19 @@ Status rope_add(Source *source, const char *name, const Rope *rope, Error *error
                          source->path);
     }
     return source_add_values(source, name, 1, rope->dim / 2, freqs, error);
+}
+
+Status rope_add(Source *source, const char *name, const Rope *rope, Error *error) {
+    source->config.rope_theta = (float)rope->theta;
+    if (rope->short_factors) {
+        char short_name[MODELFILE_NAME_BYTES];
+        Rope in_context = *rope;
+        in_context.factors = rope->short_factors;
+        source->config.rope_original_context = (uint32_t)rope->original_context;
+        snprintf(short_name, sizeof short_name, "%.50s.short", name);
+        if (add_table(source, short_name, &in_context, error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return add_table(source, name, rope, error);
 }
 
 /* ---- config.json ---- */
@@ -125,6 +143,8 @@ static Status scaling_from_name(Rope *rope, const char *name, Error *error) {
                  {"linear", ROPE_LINEAR},
                  {"llama3", ROPE_LLAMA3},
                  {"yarn", ROPE_YARN},
+                 {"longrope", ROPE_LONGROPE},
+                 {"su", ROPE_LONGROPE}, /* its first name, in the first files of Phi 3 */
                  /* Up to the context that the model was made for, dynamic scaling is none. */
                  {"dynamic", ROPE_DEFAULT}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -135,12 +155,52 @@ static Status scaling_from_name(Rope *rope, const char *name, Error *error) {
     return error_set(error, "config.json: RoPE scaling '%.40s' is not known to this program", name);
 }
 
-Status rope_from_json(Rope *rope, const json_t *json, const Config *config, Error *error) {
-    *rope = rope_default(10000.0, config->rotary_dim);
+/* A list of one factor a frequency. */
+static Status read_factors(float **factors, const json_t *parameters, const char *key, size_t n,
+                           Error *error) {
+    const json_t *list = json_value(parameters, key);
+    if (json_array_size(list) != n)
+        return error_set(error, "config.json: RoPE scaling: '%s' is not a list of %zu numbers", key,
+                         n);
+    *factors = malloc((n + 1) * sizeof **factors);
+    if (!*factors) return error_set(error, "config.json: no memory");
+    for (size_t i = 0; i < n; i++) {
+        (*factors)[i] = (float)json_number_value(json_array_get(list, i));
+        if (!((*factors)[i] > 0.0f))
+            return error_set(error, "config.json: RoPE scaling: '%s' holds %g", key,
+                             (double)(*factors)[i]);
+    }
+    return STATUS_OK;
+}
+
+static Status read_longrope(Rope *rope, const json_t *parameters, Error *error) {
+    size_t n = rope->dim / 2;
+    if (!(rope->original_context < 1 << 28))
+        return error_set(error, "config.json: RoPE scaling: original context %g",
+                         rope->original_context);
+    /* Phi 3.5 MoE gives what multiplies sines and cosines twice, for long and short texts. */
+    double of_long = json_number(parameters, "long_mscale", 0.0);
+    if (of_long != json_number(parameters, "short_mscale", 0.0))
+        return error_set(error, "config.json: RoPE scaling: long_mscale is not short_mscale");
+    if (of_long != 0.0) rope->attention_factor = of_long;
+    if (read_factors(&rope->factors, parameters, "long_factor", n, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return read_factors(&rope->short_factors, parameters, "short_factor", n, error);
+}
+
+static const json_t *rope_parameters(const json_t *json, const char *kind) {
     const json_t *parameters = json_value(json, "rope_parameters");
+    if (kind && json_is_object(json_value(parameters, kind))) return json_value(parameters, kind);
     if (!json_is_object(parameters)) parameters = json_value(json, "rope_scaling");
-    if (!json_is_object(parameters)) parameters = NULL;
-    rope->theta = json_number(parameters, "rope_theta", json_number(json, "rope_theta", 10000.0));
+    return json_is_object(parameters) ? parameters : NULL;
+}
+
+Status rope_from_json(Rope *rope, const json_t *json, const char *kind, const Config *config,
+                      Error *error) {
+    *rope = rope_default(10000.0, config->rotary_dim);
+    const json_t *parameters = rope_parameters(json, kind);
+    rope->theta = json_number(parameters, "rope_theta",
+                              json_number(json, "rope_theta", (double)config->rope_theta));
     if (!(rope->theta > 1.0) || !isfinite((float)rope->theta))
         return error_set(error, "config.json: rope_theta is %g", rope->theta);
     const char *name = json_text(parameters, "rope_type");
@@ -166,5 +226,6 @@ Status rope_from_json(Rope *rope, const json_t *json, const Config *config, Erro
                          "config.json: the RoPE scaling's factor is %g, its original "
                          "context %g",
                          rope->factor, rope->original_context);
+    if (rope->scaling == ROPE_LONGROPE) return read_longrope(rope, parameters, error);
     return STATUS_OK;
 }

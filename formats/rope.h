@@ -27,20 +27,26 @@ typedef struct Rope {
     double mscale, mscale_all_dim;            /* yarn; 0: not given */
     bool truncate;                            /* yarn: the ramp's ends at whole dimensions */
     double attention_factor;                  /* 0: by the scaling's own formula */
-    const float *factors;                     /* longrope: [dim / 2] */
+    float *factors;                           /* longrope: [dim / 2], owned */
+    float *short_factors;                     /* for contexts up to the original one, owned */
 } Rope;
 
 Rope rope_default(double theta, size_t dim);
 
+void rope_free(Rope *rope);
+
 /* freqs[dim / 2], malloc'ed (NULL: no memory), and what multiplies sines and cosines. */
 float *rope_frequencies(const Rope *rope, float *attention_factor);
 
-/* Adds the tensor `name` and sets config's attention factor and theta. */
+/* Adds the tensor `name` (LongRoPE: and `name`.short) and sets config's attention factor, theta
+ * and original context. */
 Status rope_add(Source *source, const char *name, const Rope *rope, Error *error);
 
-/* The parameters in config.json: rope_theta and rope_scaling (transformers 4) or rope_parameters
- * (5). rope->dim comes from config->rotary_dim. Scalings that are not known are refused by
- * name. */
-Status rope_from_json(Rope *rope, const json_t *json, const Config *config, Error *error);
+/* The parameters in config.json: rope_theta (absent: config's) and rope_scaling (transformers 4)
+ * or rope_parameters (5), where `kind` chooses among those of several kinds of layers.
+ * rope->dim comes from config->rotary_dim. Scalings that are not known are refused by name.
+ * rope_free in any case. */
+Status rope_from_json(Rope *rope, const json_t *json, const char *kind, const Config *config,
+                      Error *error);
 
 #endif

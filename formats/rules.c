@@ -72,6 +72,8 @@ size_t extent_of(Extent extent, const Config *c) {
         return c->expert_ffn_dim;
     case N_SHARED_FFN:
         return c->shared_ffn_dim;
+    case N_GROUP:
+        return (size_t)(c->n_heads / c->n_kv_heads) * c->head_dim;
     default:
         return 0;
     }
@@ -115,6 +117,46 @@ static Status wrong_shape(const RuleContext *c, const RawTensor *raw, size_t row
                      raw->name, raw->n_dims ? shape : "a scalar", rows, cols);
 }
 
+static size_t count_numbers(const char *pattern) {
+    size_t n = 0;
+    for (; (pattern = strstr(pattern, "%u")); pattern++) n++;
+    return n;
+}
+
+/* One expert's part of a tensor that stacks those of all. */
+static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t expert,
+                      RawTensor *one, Error *error) {
+    uint64_t n = 1;
+    size_t bytes;
+    *one = *stacked;
+    if (stacked->n_dims < 2 || stacked->dims[0] != c->source->config.n_experts)
+        return error_set(error, "%s: tensor '%.100s' does not hold %u experts", c->source->path,
+                         stacked->name, c->source->config.n_experts);
+    one->n_dims = stacked->n_dims - 1;
+    for (uint32_t i = 0; i < one->n_dims; i++) {
+        one->dims[i] = stacked->dims[i + 1];
+        if (__builtin_mul_overflow(n, one->dims[i], &n)) n = UINT64_MAX;
+    }
+    if (stacked->type == STORED_TYPES) return STATUS_OK; /* refused by its name */
+    if (!stored_bytes(stacked->type, n, &bytes) ||
+        __builtin_mul_overflow((uint64_t)bytes, expert, &n) ||
+        __builtin_add_overflow(stacked->offset, n, &one->offset))
+        return error_set(error, "%s: tensor '%.100s' is too large", c->source->path, stacked->name);
+    return STATUS_OK;
+}
+
+/* Which stored rows the canonical ones are. */
+static RowMap map_of(const TensorRule *rule, const Config *config, size_t rows) {
+    RowMap map = {.first = extent_of(rule->skip[0], config) + extent_of(rule->skip[1], config)};
+    if (rule->flags & RULE_GROUPED) {
+        map.chunk = rows / config->n_kv_heads;
+        map.stride = extent_of(N_GROUP, config) + 2 * (size_t)config->head_dim;
+    } else if (rule->flags & (RULE_EVEN | RULE_ODD)) {
+        map = (RowMap){rule->flags & RULE_ODD ? 1 : 0, 1, 2};
+    }
+    return map;
+}
+
 /* rows x cols, with leading and trailing ones ignored for vectors. */
 static bool has_shape(const RawTensor *raw, size_t rows, size_t cols) {
     uint64_t product = 1;
@@ -133,24 +175,27 @@ static Status share_embedding(const RuleContext *c, const TensorRule *rule, Erro
     return STATUS_OK;
 }
 
-static Status take(const RuleContext *c, const TensorRule *rule, RawTensor *raw, const char *to,
-                   Error *error) {
+static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor *raw,
+                   const char *to, Error *error) {
     const Config *config = &c->source->config;
     size_t rows = extent_of(rule->rows, config), cols = extent_of(rule->cols, config), fused = 0;
     for (size_t i = 0; i < sizeof rule->fused / sizeof *rule->fused; i++)
         fused += extent_of(rule->fused[i], config);
+    bool is_vector =
+        rule->flags & RULE_VECTOR || (rule->rows == N_ONE && !(rule->flags & RULE_MATRIX));
+    bool transposed = (rule->flags & RULE_TRANSPOSED) && !is_vector;
+    if (rule->rows == N_ONE && fused) rows = cols, cols = 1;
     size_t stored_rows = fused ? fused : rows, stored_cols = cols;
-    bool transposed = rule->flags & RULE_TRANSPOSED;
     if (transposed) stored_rows = cols, stored_cols = fused ? fused : rows;
-    if (!has_shape(raw, stored_rows, stored_cols))
+    bool is_slice = rule->rows == N_ONE && fused; /* of a vector */
+    if (!has_shape(raw, is_slice ? 1 : stored_rows, is_slice ? fused : stored_cols))
         return wrong_shape(c, raw, stored_rows, stored_cols, error);
     if (raw->type == STORED_TYPES)
         return error_set(error, "%s: tensor '%.100s' is of type %s, which this program cannot read",
                          c->source->path, raw->name, raw->type_name);
     SourceTensor *tensor = source_add(c->source, error, "%s", to);
     if (!tensor) return STATUS_FAILED;
-    raw->used = true;
-    tensor->is_vector = rule->rows == N_ONE || (rule->flags & RULE_VECTOR);
+    tensor->is_vector = is_vector;
     tensor->rows = rows;
     tensor->cols = cols;
     tensor->stored = raw->type;
@@ -160,22 +205,82 @@ static Status take(const RuleContext *c, const TensorRule *rule, RawTensor *raw,
     tensor->stored_cols = stored_cols;
     tensor->transposed = transposed;
     tensor->add = rule->flags & RULE_ADD_ONE ? 1.0f : 0.0f;
-    tensor->map.first = extent_of(rule->skip[0], config) + extent_of(rule->skip[1], config);
+    tensor->map = map_of(rule, config, rows);
     return STATUS_OK;
+}
+
+/* `from` with the prefix that the source has; false: too long. */
+static bool with_prefix(const RuleContext *c, const char *from, char *out, size_t size) {
+    bool replaced = c->prefix && strncmp(from, "model.", 6) == 0;
+    int length = snprintf(out, size, "%s%s", replaced ? c->prefix : "", from + (replaced ? 6 : 0));
+    return length >= 0 && (size_t)length < size;
+}
+
+/* Reads a tensor's values at once, by way of an entry of the source that does not stay. */
+static Status read_values(const RuleContext *c, const TensorRule *rule, RawTensor *raw, float *out,
+                          Error *error) {
+    Source *source = c->source;
+    if (take(c, rule, raw, "values", error) != STATUS_OK) return STATUS_FAILED;
+    SourceTensor tensor = source->tensors[--source->n_tensors];
+    raw->used = true;
+    return source_read_floats(source, &tensor, 0, tensor.rows, out, error);
+}
+
+Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t cols, float **out,
+                  Error *error) {
+    char name[256];
+    size_t n;
+    RawTensor *raw =
+        with_prefix(c, from, name, sizeof name) ? raw_table_find(c->table, name) : NULL;
+    if (!raw) return error_set(error, "%s: tensor '%s' is missing", c->source->path, from);
+    if (!has_shape(raw, rows, cols)) return wrong_shape(c, raw, rows, cols, error);
+    *out = size_mul(rows, cols, &n) && n < SIZE_MAX / 8 ? malloc((n + 1) * sizeof **out) : NULL;
+    if (!*out) return error_set(error, "%s: no memory", c->source->path);
+    SourceTensor tensor = {.rows = rows,
+                           .cols = cols,
+                           .stored = raw->type,
+                           .file = raw->file,
+                           .offset = raw->offset,
+                           .stored_rows = rows,
+                           .stored_cols = cols};
+    if (raw->type == STORED_TYPES)
+        return error_set(error, "%s: tensor '%.100s' is of type %s, which this program cannot read",
+                         c->source->path, raw->name, raw->type_name);
+    raw->used = true;
+    return source_read_floats(c->source, &tensor, 0, rows, *out, error);
+}
+
+/* One vector of the tensors of all heads. `from` has its "%h" still. */
+static Status join_heads(const RuleContext *c, const TensorRule *rule, const char *from,
+                         const char *to, Error *error) {
+    size_t head_dim = c->source->config.head_dim;
+    size_t n = extent_of(rule->cols, &c->source->config) / head_dim;
+    const TensorRule one = {.to = "head", .from = from, .rows = N_ONE, .cols = N_HEAD};
+    const char *rest = strstr(from, "%h");
+    float *values = malloc(n * head_dim * sizeof *values);
+    Status status = values ? STATUS_OK : error_set(error, "%s: no memory", c->source->path);
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        char name[288];
+        snprintf(name, sizeof name, "%.*s%zu%s", (int)(rest - from), from, i, rest + 2);
+        RawTensor *raw = raw_table_find(c->table, name);
+        if (!raw && i == 0 && (rule->flags & RULE_OPTIONAL)) {
+            free(values);
+            return STATUS_OK;
+        }
+        status = raw ? read_values(c, &one, raw, values + i * head_dim, error)
+                     : error_set(error, "%s: tensor '%s' is missing", c->source->path, name);
+    }
+    if (status == STATUS_OK)
+        return source_add_values(c->source, to, 1, n * head_dim, values, error);
+    free(values);
+    return status;
 }
 
 static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t *numbers,
                     Error *error) {
-    char from[256], to[MODELFILE_NAME_BYTES], within[MODELFILE_NAME_BYTES];
-    const char *pattern = rule->from;
-    size_t skip = 0;
-    if (c->prefix && strncmp(pattern, "model.", 6) == 0) {
-        pattern += 6;
-        skip = strlen(c->prefix);
-        if (skip >= sizeof from) return error_set(error, "%s: prefix too long", c->source->path);
-        memcpy(from, c->prefix, skip);
-    }
-    bool fits = fill_name(from + skip, sizeof from - skip, pattern, numbers);
+    char from[256], to[MODELFILE_NAME_BYTES], within[MODELFILE_NAME_BYTES], pattern[256];
+    bool fits = with_prefix(c, rule->from, pattern, sizeof pattern) &&
+                fill_name(from, sizeof from, pattern, numbers);
     if (names_layer(rule)) {
         fits = fits && fill_name(within, sizeof within, rule->to, numbers + 1);
         int length = snprintf(to, sizeof to, "layers.%u.%s", numbers[0], fits ? within : "");
@@ -189,8 +294,16 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
         if (copy) copy->used = true;
         return share_embedding(c, rule, error);
     }
+    if (strstr(from, "%h")) return join_heads(c, rule, from, to, error);
     RawTensor *raw = raw_table_find(c->table, from);
-    if (raw) return take(c, rule, raw, to, error);
+    if (raw) {
+        RawTensor one = *raw;
+        raw->used = true;
+        if (names_expert(rule) && count_numbers(rule->from) == 1 &&
+            unstack(c, raw, numbers[1], &one, error) != STATUS_OK)
+            return STATUS_FAILED;
+        return take(c, rule, &one, to, error);
+    }
     if (rule->flags & RULE_OPTIONAL) return STATUS_OK;
     return error_set(error, "%s: tensor '%s' is missing", c->source->path, from);
 }

@@ -47,6 +47,7 @@ typedef enum Extent {
     N_EXPERTS,
     N_EXPERT_FFN,
     N_SHARED_FFN,
+    N_GROUP, /* head_dim of the query heads that share a key/value head */
     EXTENTS
 } Extent;
 
@@ -57,12 +58,19 @@ enum {
     RULE_VECTOR = 2,     /* float32 in plain order also where rows > 1 */
     RULE_TRANSPOSED = 4, /* stored as inputs x outputs */
     RULE_ADD_ONE = 8,    /* Gemma's norms: the file holds weight - 1 */
-    RULE_TIED = 16       /* shares token_embedding where the model is tied */
+    RULE_TIED = 16,      /* shares token_embedding where the model is tied */
+    RULE_GROUPED = 32,   /* fused q, k, v lie together for each key/value head; `skip` is within
+                          * such a group */
+    RULE_EVEN = 64,      /* every second row, from the first */
+    RULE_ODD = 128,      /* every second row, from the second */
+    RULE_MATRIX = 256    /* a matrix also where rows is 1 */
 };
 
 /* `from` may hold one %u for the layer, and `to` is then the name within the layer; a second
  * %u in both is the expert. Rules that stand together and name a layer are applied layer by
- * layer. rows N_ONE: a vector. */
+ * layer. rows N_ONE: a vector; `fused` then counts elements. Where `to` names the expert and
+ * `from` does not, the tensors of all experts are stacked in one of a dimension more. A "%h" in
+ * `from` is the head: the tensors of all heads are joined to one vector. */
 typedef struct TensorRule {
     const char *to, *from;
     Extent rows, cols;
@@ -81,5 +89,9 @@ typedef struct RuleContext {
 
 /* Applies rules[] up to one whose `to` is NULL. */
 Status rules_apply(const RuleContext *context, const TensorRule *rules, Error *error);
+
+/* The values of one stored tensor, *out[rows][cols], malloc'ed: for what no rule can say. */
+Status rules_read(const RuleContext *context, const char *from, size_t rows, size_t cols,
+                  float **out, Error *error);
 
 #endif
