@@ -5,140 +5,23 @@
 
 #include "json.h"
 
-/* ---- Keys ---- */
-
-/* A list of four keys that almost every family calls the same. */
-#define COMMON_KEYS                                                                                \
-    {"vocab_size", "vocab_size", REQUIRED}, {"hidden_size", "dim", REQUIRED},                      \
-        {"intermediate_size", "ffn_dim", REQUIRED}, {"num_hidden_layers", "n_layers", REQUIRED}, { \
-        "num_attention_heads", "n_heads", REQUIRED                                                 \
-    }
-
-static const ConfigRule llama_config[] = {
-    COMMON_KEYS,
-    {"num_key_value_heads", "n_kv_heads", 0},
-    {"head_dim", "head_dim", 0},
-    {"max_position_embeddings", "context", 2048},
-    {"rms_norm_eps", "norm_eps", 1e-6},
-    {"hidden_act", "activation", ACTIVATION_SILU},
-    {0},
-};
-
-static const ConfigRule mistral_config[] = {
-    COMMON_KEYS,
-    {"num_key_value_heads", "n_kv_heads", 8},
-    {"head_dim", "head_dim", 0},
-    {"max_position_embeddings", "context", 131072},
-    {"rms_norm_eps", "norm_eps", 1e-6},
-    {"hidden_act", "activation", ACTIVATION_SILU},
-    {0},
-};
-
-static const ConfigRule guide_config[] = {
-    COMMON_KEYS,
-    {"num_key_value_heads", "n_kv_heads", 0},
-    {"max_position_embeddings", "context", REQUIRED},
-    {"layer_norm_eps", "norm_eps", 1e-5},
-    {0},
-};
-
-/* ---- Tensors ---- */
-
-static const TensorRule llama_tensors[] = {
-    {"token_embedding", "model.embed_tokens.weight", N_VOCAB, N_DIM, 0, {0}, {0}},
-    {"attention_norm", "model.layers.%u.input_layernorm.weight", N_ONE, N_DIM, 0, {0}, {0}},
-    {"wq", "model.layers.%u.self_attn.q_proj.weight", N_Q, N_DIM, 0, {0}, {0}},
-    {"wk", "model.layers.%u.self_attn.k_proj.weight", N_KV, N_DIM, 0, {0}, {0}},
-    {"wv", "model.layers.%u.self_attn.v_proj.weight", N_KV, N_DIM, 0, {0}, {0}},
-    {"wo", "model.layers.%u.self_attn.o_proj.weight", N_DIM, N_Q, 0, {0}, {0}},
-    {"wq.bias", "model.layers.%u.self_attn.q_proj.bias", N_ONE, N_Q, RULE_OPTIONAL, {0}, {0}},
-    {"wk.bias", "model.layers.%u.self_attn.k_proj.bias", N_ONE, N_KV, RULE_OPTIONAL, {0}, {0}},
-    {"wv.bias", "model.layers.%u.self_attn.v_proj.bias", N_ONE, N_KV, RULE_OPTIONAL, {0}, {0}},
-    {"wo.bias", "model.layers.%u.self_attn.o_proj.bias", N_ONE, N_DIM, RULE_OPTIONAL, {0}, {0}},
-    {"ffn_norm", "model.layers.%u.post_attention_layernorm.weight", N_ONE, N_DIM, 0, {0}, {0}},
-    {"w_gate", "model.layers.%u.mlp.gate_proj.weight", N_FFN, N_DIM, 0, {0}, {0}},
-    {"w_up", "model.layers.%u.mlp.up_proj.weight", N_FFN, N_DIM, 0, {0}, {0}},
-    {"w_down", "model.layers.%u.mlp.down_proj.weight", N_DIM, N_FFN, 0, {0}, {0}},
-    {"w_gate.bias", "model.layers.%u.mlp.gate_proj.bias", N_ONE, N_FFN, RULE_OPTIONAL, {0}, {0}},
-    {"w_up.bias", "model.layers.%u.mlp.up_proj.bias", N_ONE, N_FFN, RULE_OPTIONAL, {0}, {0}},
-    {"w_down.bias", "model.layers.%u.mlp.down_proj.bias", N_ONE, N_DIM, RULE_OPTIONAL, {0}, {0}},
-    {"final_norm", "model.norm.weight", N_ONE, N_DIM, 0, {0}, {0}},
-    {"output", "lm_head.weight", N_VOCAB, N_DIM, RULE_TIED, {0}, {0}},
-    {0},
-};
-
-/* docs/format.md names these; a block's norm stands after what it normalizes. */
-static const TensorRule guide_tensors[] = {
-    {"token_embedding", "token_embedding.weight", N_VOCAB, N_DIM, 0, {0}, {0}},
-    {"wq", "layers.%u.attention.wq.weight", N_Q, N_DIM, 0, {0}, {0}},
-    {"wq.bias", "layers.%u.attention.wq.bias", N_ONE, N_Q, 0, {0}, {0}},
-    {"wk", "layers.%u.attention.wk.weight", N_KV, N_DIM, 0, {0}, {0}},
-    {"wk.bias", "layers.%u.attention.wk.bias", N_ONE, N_KV, 0, {0}, {0}},
-    {"wv", "layers.%u.attention.wv.weight", N_KV, N_DIM, 0, {0}, {0}},
-    {"wv.bias", "layers.%u.attention.wv.bias", N_ONE, N_KV, 0, {0}, {0}},
-    {"wo", "layers.%u.attention.wo.weight", N_DIM, N_Q, 0, {0}, {0}},
-    {"wo.bias", "layers.%u.attention.wo.bias", N_ONE, N_DIM, 0, {0}, {0}},
-    {"attention_norm", "layers.%u.norm1.weight", N_ONE, N_DIM, 0, {0}, {0}},
-    {"attention_norm.bias", "layers.%u.norm1.bias", N_ONE, N_DIM, 0, {0}, {0}},
-    {"w_up", "layers.%u.ffn.w1.weight", N_FFN, N_DIM, 0, {0}, {0}},
-    {"w_up.bias", "layers.%u.ffn.w1.bias", N_ONE, N_FFN, 0, {0}, {0}},
-    {"w_down", "layers.%u.ffn.w2.weight", N_DIM, N_FFN, 0, {0}, {0}},
-    {"w_down.bias", "layers.%u.ffn.w2.bias", N_ONE, N_DIM, 0, {0}, {0}},
-    {"ffn_norm", "layers.%u.norm2.weight", N_ONE, N_DIM, 0, {0}, {0}},
-    {"ffn_norm.bias", "layers.%u.norm2.bias", N_ONE, N_DIM, 0, {0}, {0}},
-    {"output", "output.weight", N_VOCAB, N_DIM, RULE_TIED, {0}, {0}},
-    {"output.bias", "output.bias", N_ONE, N_VOCAB, 0, {0}, {0}},
-    {0},
-};
-
-/* ---- What no key tells, and what keys tell in words of their own ---- */
-
-static Status mistral_finish(const json_t *json, Config *config, Error *error) {
-    const json_t *window = json_object_get(json, "sliding_window");
-    /* Absent means 4096, null means none. */
-    double value = !window ? 4096.0 : json_is_number(window) ? json_number_value(window) : 0.0;
-    if (value < 0 || value > (1 << 28))
-        return error_set(error, "config.json: sliding_window is %g", value);
-    for (uint32_t i = 0; i < config->n_layers; i++) config->window[i] = (uint32_t)value;
-    return STATUS_OK;
-}
-
-static void guide_preset(Config *config) {
-    config->norm = NORM_LAYER;
-    config->norm_place = NORM_AFTER;
-    config->final_norm = false;
-    config->position = POSITION_SINUSOIDAL;
-    config->sinusoid_layout = SINUSOID_INTERLEAVED;
-    config->activation = ACTIVATION_RELU;
-    config->gated = false;
-}
-
-static Status guide_finish(const json_t *json, Config *config, Error *error) {
-    (void)json, (void)error;
-    config->embedding_scale = (float)sqrt((double)config->dim);
-    return STATUS_OK;
-}
-
-static const Family families[] = {
-    {"llama", llama_config, llama_tensors, NULL, NULL, false, 1, 2},
-    {"mistral", mistral_config, llama_tensors, NULL, mistral_finish, false, 1, 2},
-    {"guide_transformer", guide_config, guide_tensors, guide_preset, guide_finish, false, -1, -1},
-};
-
-/* ---- Reading them ---- */
+static const Family *const tables[] = {families_llama, families_gpt, families_experts};
+enum { TABLES = sizeof tables / sizeof *tables };
 
 const Family *family_find(const char *model_type) {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (strcmp(families[i].model_type, model_type) == 0) return &families[i];
+    for (size_t i = 0; i < TABLES; i++)
+        for (const Family *family = tables[i]; family->model_type; family++)
+            if (strcmp(family->model_type, model_type) == 0) return family;
     return NULL;
 }
 
 void family_names(char *text, size_t size) {
     size_t length = 0;
     if (size) text[0] = '\0';
-    for (size_t i = 0; i < sizeof families / sizeof *families && length < size; i++)
-        length += (size_t)snprintf(text + length, size - length, "%s%s", i ? ", " : "",
-                                   families[i].model_type);
+    for (size_t i = 0; i < TABLES; i++)
+        for (const Family *family = tables[i]; family->model_type && length < size; family++)
+            length += (size_t)snprintf(text + length, size - length, "%s%s", length ? ", " : "",
+                                       family->model_type);
 }
 
 /* The value of the first of the keys that is there. */
@@ -234,4 +117,36 @@ Status family_configure(const Family *family, const json_t *json, Config *config
     if (config->attention_scale == 0.0f)
         config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
     return family->finish ? family->finish(json, config, error) : STATUS_OK;
+}
+
+/* ---- Helpers of the families' own functions ---- */
+
+Status family_windows(const json_t *json, Config *config, double absent, uint32_t first,
+                      uint32_t pattern, Error *error) {
+    const json_t *window = json_object_get(json, "sliding_window");
+    const json_t *types = json_value(json, "layer_types");
+    double value = !window ? absent : json_is_number(window) ? json_number_value(window) : 0.0;
+    if (value < 0 || value > (1 << 28))
+        return error_set(error, "config.json: sliding_window is %g", value);
+    if (types && json_array_size(types) < config->n_layers)
+        return error_set(error, "config.json: layer_types is no list of %u layers",
+                         config->n_layers);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool slides = i >= first && (pattern == 0 || (i + 1) % pattern != 0);
+        if (types) {
+            const char *type = json_string_value(json_array_get(types, i));
+            slides = type && strcmp(type, "sliding_attention") == 0;
+            if (!slides && (!type || strcmp(type, "full_attention") != 0))
+                return error_set(error, "config.json: layer type '%.40s' is not known",
+                                 type ? type : "(no text)");
+        }
+        config->window[i] = slides ? (uint32_t)value : 0;
+    }
+    return STATUS_OK;
+}
+
+Status family_refuse(const json_t *json, const char *key, bool expected, Error *error) {
+    if (json_flag(json, key, expected) == expected) return STATUS_OK;
+    return error_set(error, "config.json: %s is %s, which this program cannot compute", key,
+                     expected ? "false" : "true");
 }

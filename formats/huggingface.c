@@ -160,8 +160,9 @@ static Status read_weights(Directory *d) {
 /* Where the text model's tensors begin: "model." in most, nothing when only the base model was
  * saved. NULL: as the rules say. */
 static const char *find_prefix(const Directory *d, const TensorRule *rules) {
-    static const char *const prefixes[] = {"model.", "", "language_model.model.",
-                                           "model.language_model.", "transformer."};
+    static const char *const prefixes[] = {
+        "model.",       "",         "language_model.model.", "model.language_model.",
+        "transformer.", "gpt_neox."};
     if (strncmp(rules->from, "model.", 6) != 0) return NULL;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         char name[128];
@@ -173,12 +174,16 @@ static const char *find_prefix(const Directory *d, const TensorRule *rules) {
 
 /* A tensor inside a layer that no rule took changes what the layer computes: the model is not
  * what it says it is. Old checkpoints hold tables that can be computed. */
-static Status check_leftovers(const Directory *d, const char *prefix) {
+static Status check_leftovers(const Directory *d, const TensorRule *rules, const char *prefix) {
     static const char *const harmless[] = {
         ".inv_freq",       ".masked_bias",           ".attn.bias",
         ".attention.bias", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"};
     char layers[64];
-    snprintf(layers, sizeof layers, "%slayers.", prefix ? prefix : "");
+    while (!strstr(rules->from, "%u")) rules++;
+    bool replaced = prefix && strncmp(rules->from, "model.", 6) == 0;
+    const char *rest = rules->from + (replaced ? 6 : 0);
+    snprintf(layers, sizeof layers, "%s%.*s", replaced ? prefix : "",
+             (int)(strstr(rest, "%u") - rest), rest);
     for (size_t i = 0; i < d->table.n; i++) {
         const RawTensor *raw = &d->table.items[i];
         if (raw->used || strncmp(raw->name, layers, strlen(layers)) != 0) continue;
@@ -200,30 +205,76 @@ static Status add_tensors(Directory *d, const Family *family) {
                                  .prefix = prefix,
                                  .tied = json_flag(d->config, "tie_word_embeddings", family->tied)};
     if (rules_apply(&context, family->tensors, d->error) != STATUS_OK) return STATUS_FAILED;
-    return check_leftovers(d, prefix);
+    if (family->more && family->more(&context, d->config, d->error) != STATUS_OK)
+        return STATUS_FAILED;
+    return check_leftovers(d, family->tensors, prefix);
 }
 
-/* The sinusoids' frequencies, as exp(i * -ln(base) / dim) in float32 for even i. */
-static float *sinusoid_frequencies(const Config *config) {
+/* The sinusoids' frequencies, as exp(i * -ln(base) / dim) in float32 for even i; of the kind
+ * that ends at 1 / base, as exp(i * -ln(base) / (dim / 2 - 1)). */
+static float *sinusoid_frequencies(const Config *config, bool ends_at_base) {
     float *freqs = malloc((config->dim / 2 + 1) * sizeof *freqs);
-    float step = (float)(-log((double)config->sinusoid_base) / config->dim);
+    double width = ends_at_base ? config->dim / 2 - 1.0 : config->dim;
+    float step = (float)(-log((double)config->sinusoid_base) / width);
     for (uint32_t i = 0; freqs && i < config->dim / 2; i++)
-        freqs[i] = (float)exp((double)((float)(2 * i) * step));
+        freqs[i] = (float)exp((double)((float)(ends_at_base ? i : 2 * i) * step));
     return freqs;
 }
 
-static Status add_tables(Directory *d) {
+/* ALiBi (arXiv:2108.12409): powers of one number, and for head counts that are no power of two
+ * those between them as well. */
+static float *alibi_slopes(const Config *config) {
+    uint32_t n = config->n_heads, power = 1;
+    float *slopes = malloc(n * sizeof *slopes);
+    while (2 * power <= n) power *= 2;
+    for (uint32_t i = 0; slopes && i < n; i++) {
+        double exponent =
+            i < power ? (double)(i + 1) / power : (2.0 * (i - power) + 1) / (2 * power);
+        slopes[i] = (float)exp2(-exponent * (double)config->alibi_max_bias);
+    }
+    return slopes;
+}
+
+static Status add_rope(Directory *d, const Family *family) {
+    const Config *c = &d->source->config;
+    Rope rope;
+    Status status = rope_from_json(&rope, d->config, "full_attention", c, d->error);
+    if (status == STATUS_OK) status = rope_add(d->source, "rope.freqs", &rope, d->error);
+    rope_free(&rope);
+    bool second = false;
+    for (uint32_t i = 0; i < c->n_layers; i++) second = second || c->rope_table[i] == 1;
+    if (status != STATUS_OK || !second) return status;
+    /* The second table's attention factor is 1; the first one's theta and factor stay. */
+    float theta = c->rope_theta, factor = c->rope_attention_factor;
+    const json_t *both = json_value(d->config, "rope_parameters");
+    rope = rope_default(family->local_rope_theta, c->rotary_dim);
+    rope.theta = json_number(d->config, "rope_local_base_freq", rope.theta);
+    rope.theta = json_number(json_value(both, "sliding_attention"), "rope_theta", rope.theta);
+    if (!(rope.theta > 1.0) || !isfinite((float)rope.theta))
+        return error_set(d->error, "config.json: rope_local_base_freq is %g", rope.theta);
+    status = rope_add(d->source, "rope.freqs.1", &rope, d->error);
+    d->source->config.rope_theta = theta;
+    d->source->config.rope_attention_factor = factor;
+    return status;
+}
+
+static Status add_tables(Directory *d, const Family *family) {
     Source *source = d->source;
     Config *c = &source->config;
-    Rope rope;
+    float *slopes;
     switch (c->position) {
     case POSITION_ROPE:
-        if (rope_from_json(&rope, d->config, c, d->error) != STATUS_OK)
-            return error_prefix(d->error, "%s", source->path);
-        return rope_add(source, "rope.freqs", &rope, d->error);
+        return add_rope(d, family) == STATUS_OK ? STATUS_OK
+                                                : error_prefix(d->error, "%s", source->path);
     case POSITION_SINUSOIDAL:
-        return source_add_values(source, "sinusoid.freqs", 1, c->dim / 2, sinusoid_frequencies(c),
-                                 d->error);
+        return source_add_values(source, "sinusoid.freqs", 1, c->dim / 2,
+                                 sinusoid_frequencies(c, family->sinusoid_ends_at_base), d->error);
+    case POSITION_ALIBI:
+        slopes = alibi_slopes(c);
+        /* Falcon scales the slopes as it scales the scores; they are bfloat16 there. */
+        for (uint32_t i = 0; slopes && family->alibi_is_scaled && i < c->n_heads; i++)
+            slopes[i] = bfloat_to_float(float_to_bfloat(slopes[i])) * c->attention_scale;
+        return source_add_values(source, "alibi.slopes", 1, c->n_heads, slopes, d->error);
     default:
         return STATUS_OK;
     }
@@ -413,7 +464,7 @@ static Status parse(Directory *d) {
         return STATUS_FAILED;
     if (check_supported(d, &family) != STATUS_OK || configure(d, family) != STATUS_OK ||
         read_weights(d) != STATUS_OK || add_tensors(d, family) != STATUS_OK ||
-        add_tables(d) != STATUS_OK || read_tokenizer(d) != STATUS_OK ||
+        add_tables(d, family) != STATUS_OK || read_tokenizer(d) != STATUS_OK ||
         read_template(d) != STATUS_OK)
         return STATUS_FAILED;
     add_generation(d);

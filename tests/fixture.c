@@ -54,6 +54,7 @@ Fixture fixture_load(const char *name) {
     f.features = json_string_value(json_object_get(f.json, "features"));
     f.family = json_string_value(json_object_get(config, "model_type"));
     f.vocab_size = (size_t)json_integer_value(json_object_get(config, "vocab_size"));
+    f.context = (uint32_t)json_integer_value(json_object_get(f.json, "context"));
     f.ids = id_list(f.json, "ids", &f.n_ids);
     f.greedy = id_list(f.json, "greedy", &f.n_greedy);
     f.n_passes = json_array_size(passes);

@@ -21,6 +21,7 @@ typedef struct FixturePass {
 typedef struct Fixture {
     const char *name, *family, *features;
     json_t *json; /* the whole file */
+    uint32_t context; /* to open the model with; 0: its own */
     size_t vocab_size, n_ids, n_greedy, n_passes;
     int32_t *ids, *greedy; /* the text; the reference's greedy continuation */
     FixturePass passes[FIXTURE_MAX_PASSES];

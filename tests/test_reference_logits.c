@@ -72,7 +72,7 @@ static size_t count_equal_greedy(TinyModel *tiny, const Fixture *f) {
 
 static void check_fixture(const Fixture *f, const char *type) {
     char *source = fixture_source(f);
-    ModelOptions options = {.n_threads = 2};
+    ModelOptions options = {.n_threads = 2, .context = f->context};
     TinyModel tiny = tiny_model_open(source, type, &options, KV_F32);
     fixture_remove_directory(source);
     assert_int_equal(tiny.vocab_size, f->vocab_size);

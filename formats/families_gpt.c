@@ -1,0 +1,576 @@
+/* The GPTs and their time: layer norms, biases, feed-forward without a gate; learned,
+ * sinusoidal, rotary and ALiBi positions. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "families.h"
+#include "json.h"
+
+/* ---- Keys ---- */
+
+#define GPT_KEYS(activation)                                                                       \
+    {"vocab_size", "vocab_size", REQUIRED}, {"n_embd|hidden_size", "dim", REQUIRED},               \
+        {"n_layer|num_hidden_layers", "n_layers", REQUIRED},                                       \
+        {"n_head|num_attention_heads", "n_heads", REQUIRED}, {"n_inner", "ffn_dim", 0},            \
+        {"n_positions|max_position_embeddings", "context", 1024},                                  \
+        {"layer_norm_epsilon", "norm_eps", 1e-5}, {                                                \
+        "activation_function|afn", "activation", activation                                        \
+    }
+
+static const ConfigRule gpt2_config[] = {GPT_KEYS(ACTIVATION_GELU_TANH), {0}};
+static const ConfigRule gptj_config[] = {
+    GPT_KEYS(ACTIVATION_GELU_TANH), {"rotary_dim", "rotary_dim", 64}, {0}};
+static const ConfigRule ctrl_config[] = {
+    {"vocab_size", "vocab_size", REQUIRED},
+    {"n_embd|hidden_size", "dim", REQUIRED},
+    {"n_layer|num_hidden_layers", "n_layers", REQUIRED},
+    {"n_head|num_attention_heads", "n_heads", REQUIRED},
+    {"dff", "ffn_dim", REQUIRED},
+    {"n_positions|max_position_embeddings", "context", 256},
+    {"layer_norm_epsilon", "norm_eps", 1e-6},
+    {0},
+};
+static const ConfigRule gpt_neo_config[] = {
+    {"vocab_size", "vocab_size", REQUIRED},
+    {"hidden_size", "dim", REQUIRED},
+    {"num_layers|num_hidden_layers", "n_layers", REQUIRED},
+    {"num_heads|num_attention_heads", "n_heads", REQUIRED},
+    {"intermediate_size", "ffn_dim", 0},
+    {"max_position_embeddings", "context", 2048},
+    {"layer_norm_epsilon", "norm_eps", 1e-5},
+    {"activation_function", "activation", ACTIVATION_GELU_TANH},
+    {0},
+};
+static const ConfigRule gpt_neox_config[] = {
+    SIZE_KEYS,
+    {"max_position_embeddings", "context", 2048},
+    {"layer_norm_eps", "norm_eps", 1e-5},
+    {"hidden_act", "activation", ACTIVATION_GELU},
+    {"use_parallel_residual", "parallel_block", 1},
+    {"rotary_emb_base", "rope_theta", 10000},
+    {0},
+};
+static const ConfigRule phi_config[] = {
+    SIZE_KEYS,
+    {"num_key_value_heads", "n_kv_heads", 0},
+    {"max_position_embeddings", "context", 2048},
+    {"layer_norm_eps", "norm_eps", 1e-5},
+    {"hidden_act", "activation", ACTIVATION_GELU_TANH},
+    {0},
+};
+static const ConfigRule starcoder2_config[] = {
+    SIZE_KEYS,
+    {"num_key_value_heads", "n_kv_heads", 2},
+    {"max_position_embeddings", "context", 4096},
+    {"norm_epsilon", "norm_eps", 1e-5},
+    {"hidden_act", "activation", ACTIVATION_GELU_TANH},
+    {0},
+};
+static const ConfigRule falcon_config[] = {
+    {"vocab_size", "vocab_size", REQUIRED},
+    {"hidden_size", "dim", REQUIRED},
+    {"num_hidden_layers|n_layer", "n_layers", REQUIRED},
+    {"num_attention_heads|n_head", "n_heads", REQUIRED},
+    {"num_kv_heads|n_head_kv", "n_kv_heads", 0},
+    {"ffn_hidden_size", "ffn_dim", 0},
+    {"max_position_embeddings", "context", 2048},
+    {"layer_norm_epsilon", "norm_eps", 1e-5},
+    {"activation", "activation", ACTIVATION_GELU},
+    {0},
+};
+static const ConfigRule mpt_config[] = {
+    {"vocab_size", "vocab_size", REQUIRED},
+    {"d_model|hidden_size", "dim", REQUIRED},
+    {"n_layers|num_hidden_layers", "n_layers", REQUIRED},
+    {"n_heads|num_attention_heads", "n_heads", REQUIRED},
+    {"max_seq_len", "context", 2048},
+    {"layer_norm_epsilon", "norm_eps", 1e-5},
+    {0},
+};
+static const ConfigRule bloom_config[] = {
+    {"vocab_size", "vocab_size", REQUIRED},
+    {"hidden_size|n_embed", "dim", REQUIRED},
+    {"n_layer|num_hidden_layers", "n_layers", REQUIRED},
+    {"n_head|num_attention_heads", "n_heads", REQUIRED},
+    {"seq_length", "context", 2048},
+    {"layer_norm_epsilon", "norm_eps", 1e-5},
+    {0},
+};
+static const ConfigRule opt_config[] = {
+    {"vocab_size", "vocab_size", REQUIRED},
+    {"hidden_size", "dim", REQUIRED},
+    {"num_hidden_layers", "n_layers", REQUIRED},
+    {"num_attention_heads", "n_heads", REQUIRED},
+    {"ffn_dim", "ffn_dim", REQUIRED},
+    {"max_position_embeddings", "context", 2048},
+    {"activation_function", "activation", ACTIVATION_RELU},
+    {0},
+};
+static const ConfigRule xglm_config[] = {
+    {"vocab_size", "vocab_size", REQUIRED},
+    {"d_model|hidden_size", "dim", REQUIRED},
+    {"num_layers|num_hidden_layers", "n_layers", REQUIRED},
+    {"attention_heads|num_attention_heads", "n_heads", REQUIRED},
+    {"ffn_dim", "ffn_dim", REQUIRED},
+    {"max_position_embeddings", "context", 2048},
+    {"activation_function", "activation", ACTIVATION_GELU},
+    {0},
+};
+
+/* ---- Tensors ---- */
+
+#define GPT_NORMS NORM("attention_norm", "model.h.%u.ln_1"), NORM("ffn_norm", "model.h.%u.ln_2")
+#define GPT_POSITIONS(from)                                                                        \
+    {                                                                                              \
+        "position_embedding", from ".weight", N_POSITIONS, N_DIM, RULE_VECTOR, {0}, {              \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define GPT_END NORM("final_norm", "model.ln_f"), OUTPUT("lm_head")
+
+/* GPT-1's and GPT-2's matrices are stored as inputs x outputs. */
+#define CONV1D_LAYER                                                                               \
+    GPT_NORMS, FUSED_QKV("model.h.%u.attn.c_attn", RULE_TRANSPOSED),                               \
+        PART("wo", "model.h.%u.attn.c_proj", N_DIM, N_Q, RULE_TRANSPOSED, {0}, {0}),               \
+        PART("w_up", "model.h.%u.mlp.c_fc", N_FFN, N_DIM, RULE_TRANSPOSED, {0}, {0}),              \
+        PART("w_down", "model.h.%u.mlp.c_proj", N_DIM, N_FFN, RULE_TRANSPOSED, {0}, {0})
+
+static const TensorRule gpt2_tensors[] = {
+    EMBEDDING("model.wte"), GPT_POSITIONS("model.wpe"), CONV1D_LAYER, GPT_END, {0}};
+static const TensorRule openai_gpt_tensors[] = {EMBEDDING("model.tokens_embed"),
+                                                GPT_POSITIONS("model.positions_embed"),
+                                                CONV1D_LAYER,
+                                                OUTPUT("lm_head"),
+                                                {0}};
+
+#define GPT_FFN(up, down)                                                                          \
+    LINEAR("w_up", "model.h.%u.mlp." up, N_FFN, N_DIM),                                            \
+        LINEAR("w_down", "model.h.%u.mlp." down, N_DIM, N_FFN)
+
+static const TensorRule gpt_bigcode_tensors[] = {
+    EMBEDDING("model.wte"),
+    GPT_POSITIONS("model.wpe"),
+    GPT_NORMS,
+    GROUPED_QKV("model.h.%u.attn.c_attn"),
+    LINEAR("wo", "model.h.%u.attn.c_proj", N_DIM, N_Q),
+    GPT_FFN("c_fc", "c_proj"),
+    GPT_END,
+    {0},
+};
+static const TensorRule gpt_neo_tensors[] = {
+    EMBEDDING("model.wte"),
+    GPT_POSITIONS("model.wpe"),
+    GPT_NORMS,
+    SEPARATE_QKV("model.h.%u.attn.attention."),
+    LINEAR("wo", "model.h.%u.attn.attention.out_proj", N_DIM, N_Q),
+    GPT_FFN("c_fc", "c_proj"),
+    GPT_END,
+    {0},
+};
+static const TensorRule gptj_tensors[] = {
+    EMBEDDING("model.wte"),
+    NORM("attention_norm", "model.h.%u.ln_1"),
+    SEPARATE_QKV("model.h.%u.attn."),
+    LINEAR("wo", "model.h.%u.attn.out_proj", N_DIM, N_Q),
+    GPT_FFN("fc_in", "fc_out"),
+    GPT_END,
+    {0},
+};
+static const TensorRule ctrl_tensors[] = {
+    EMBEDDING("model.w"),
+    NORM("attention_norm", "model.h.%u.layernorm1"),
+    NORM("ffn_norm", "model.h.%u.layernorm2"),
+    LINEAR("wq", "model.h.%u.multi_head_attention.Wq", N_Q, N_DIM),
+    LINEAR("wk", "model.h.%u.multi_head_attention.Wk", N_KV, N_DIM),
+    LINEAR("wv", "model.h.%u.multi_head_attention.Wv", N_KV, N_DIM),
+    LINEAR("wo", "model.h.%u.multi_head_attention.dense", N_DIM, N_Q),
+    LINEAR("w_up", "model.h.%u.ffn.0", N_FFN, N_DIM),
+    LINEAR("w_down", "model.h.%u.ffn.2", N_DIM, N_FFN),
+    NORM("final_norm", "model.layernorm"),
+    OUTPUT("lm_head"),
+    {0},
+};
+static const TensorRule gpt_neox_tensors[] = {
+    EMBEDDING("model.embed_in"),
+    LLAMA_NORMS,
+    GROUPED_QKV("model.layers.%u.attention.query_key_value"),
+    LINEAR("wo", "model.layers.%u.attention.dense", N_DIM, N_Q),
+    LINEAR("w_up", "model.layers.%u.mlp.dense_h_to_4h", N_FFN, N_DIM),
+    LINEAR("w_down", "model.layers.%u.mlp.dense_4h_to_h", N_DIM, N_FFN),
+    NORM("final_norm", "model.final_layer_norm"),
+    OUTPUT("embed_out"),
+    {0},
+};
+static const TensorRule phi_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM("attention_norm", "model.layers.%u.input_layernorm"),
+    SEPARATE_QKV("model.layers.%u.self_attn."),
+    LINEAR("wo", "model.layers.%u.self_attn.dense", N_DIM, N_Q),
+    {"q_norm",
+     "model.layers.%u.self_attn.q_layernorm.weight",
+     N_ONE,
+     N_HEAD,
+     RULE_OPTIONAL,
+     {0},
+     {0}},
+    {"q_norm.bias",
+     "model.layers.%u.self_attn.q_layernorm.bias",
+     N_ONE,
+     N_HEAD,
+     RULE_OPTIONAL,
+     {0},
+     {0}},
+    {"k_norm",
+     "model.layers.%u.self_attn.k_layernorm.weight",
+     N_ONE,
+     N_HEAD,
+     RULE_OPTIONAL,
+     {0},
+     {0}},
+    {"k_norm.bias",
+     "model.layers.%u.self_attn.k_layernorm.bias",
+     N_ONE,
+     N_HEAD,
+     RULE_OPTIONAL,
+     {0},
+     {0}},
+    LINEAR("w_up", "model.layers.%u.mlp.fc1", N_FFN, N_DIM),
+    LINEAR("w_down", "model.layers.%u.mlp.fc2", N_DIM, N_FFN),
+    NORM("final_norm", "model.final_layernorm"),
+    OUTPUT("lm_head"),
+    {0},
+};
+static const TensorRule starcoder2_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    LINEAR("w_up", "model.layers.%u.mlp.c_fc", N_FFN, N_DIM),
+    LINEAR("w_down", "model.layers.%u.mlp.c_proj", N_DIM, N_FFN),
+    LLAMA_END,
+    {0},
+};
+
+#define OPTIONAL_NORM(to, from)                                                                    \
+    {to, from ".weight", N_ONE, N_DIM, RULE_OPTIONAL, {0}, {0}}, {                                 \
+        to ".bias", from ".bias", N_ONE, N_DIM, RULE_OPTIONAL, {0}, {                              \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define BLOOM_MATRICES                                                                             \
+    GROUPED_QKV("model.h.%u.self_attention.query_key_value"),                                      \
+        LINEAR("wo", "model.h.%u.self_attention.dense", N_DIM, N_Q),                               \
+        GPT_FFN("dense_h_to_4h", "dense_4h_to_h")
+
+/* One norm a block, two, or two of other names: by generation. */
+static const TensorRule falcon_tensors[] = {
+    EMBEDDING("model.word_embeddings"),
+    OPTIONAL_NORM("attention_norm", "model.h.%u.input_layernorm"),
+    OPTIONAL_NORM("attention_norm", "model.h.%u.ln_attn"),
+    OPTIONAL_NORM("ffn_norm", "model.h.%u.post_attention_layernorm"),
+    OPTIONAL_NORM("ffn_norm", "model.h.%u.ln_mlp"),
+    BLOOM_MATRICES,
+    GPT_END,
+    {0},
+};
+static const TensorRule bloom_tensors[] = {
+    EMBEDDING("model.word_embeddings"),
+    NORM("embedding_norm", "model.word_embeddings_layernorm"),
+    NORM("attention_norm", "model.h.%u.input_layernorm"),
+    NORM("ffn_norm", "model.h.%u.post_attention_layernorm"),
+    BLOOM_MATRICES,
+    GPT_END,
+    {0},
+};
+static const TensorRule mpt_tensors[] = {
+    EMBEDDING("model.wte"),
+    NORM("attention_norm", "model.blocks.%u.norm_1"),
+    NORM("ffn_norm", "model.blocks.%u.norm_2"),
+    FUSED_QKV("model.blocks.%u.attn.Wqkv", 0),
+    LINEAR("wo", "model.blocks.%u.attn.out_proj", N_DIM, N_Q),
+    LINEAR("w_up", "model.blocks.%u.ffn.up_proj", N_FFN, N_DIM),
+    LINEAR("w_down", "model.blocks.%u.ffn.down_proj", N_DIM, N_FFN),
+    NORM("final_norm", "model.norm_f"),
+    OUTPUT("lm_head"),
+    {0},
+};
+
+#define FAIRSEQ_LAYER(at)                                                                          \
+    NORM("attention_norm", at "layers.%u.self_attn_layer_norm"),                                   \
+        SEPARATE_QKV(at "layers.%u.self_attn."),                                                   \
+        LINEAR("wo", at "layers.%u.self_attn.out_proj", N_DIM, N_Q),                               \
+        NORM("ffn_norm", at "layers.%u.final_layer_norm"),                                         \
+        LINEAR("w_up", at "layers.%u.fc1", N_FFN, N_DIM),                                          \
+        LINEAR("w_down", at "layers.%u.fc2", N_DIM, N_FFN)
+
+/* The embeddings are opt_more's: they may be narrower than the model. */
+static const TensorRule opt_tensors[] = {
+    GPT_POSITIONS("model.decoder.embed_positions"),
+    FAIRSEQ_LAYER("model.decoder."),
+    OPTIONAL_NORM("final_norm", "model.decoder.final_layer_norm"),
+    {0},
+};
+static const TensorRule opt_embeddings[] = {
+    EMBEDDING("model.decoder.embed_tokens"), OUTPUT("lm_head"), {0}};
+static const TensorRule xglm_tensors[] = {EMBEDDING("model.embed_tokens"),
+                                          FAIRSEQ_LAYER("model."),
+                                          NORM("final_norm", "model.layer_norm"),
+                                          OUTPUT("lm_head"),
+                                          {0}};
+
+/* ---- What no key tells, and what keys tell in words of their own ---- */
+
+static void layer_norms(Config *config) {
+    config->norm = NORM_LAYER;
+    config->gated = false;
+}
+
+static Status wide_ffn(const json_t *json, Config *config, Error *error) {
+    (void)json;
+    if (config->ffn_dim > 0) return STATUS_OK;
+    if (config->dim > 1 << 18) return error_set(error, "config.json: a width of %u", config->dim);
+    config->ffn_dim = 4 * config->dim;
+    return STATUS_OK;
+}
+
+static void gpt2_preset(Config *config) {
+    layer_norms(config);
+    config->position = POSITION_LEARNED;
+}
+
+static Status gpt2_finish(const json_t *json, Config *config, Error *error) {
+    if (family_refuse(json, "scale_attn_by_inverse_layer_idx", false, error) != STATUS_OK ||
+        family_refuse(json, "add_cross_attention", false, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!json_flag(json, "scale_attn_weights", true)) config->attention_scale = 1.0f;
+    return wide_ffn(json, config, error);
+}
+
+/* "gelu" here means the approximation. */
+static void openai_gpt_preset(Config *config) {
+    gpt2_preset(config);
+    config->norm_place = NORM_AFTER;
+    config->final_norm = false;
+}
+
+static Status openai_gpt_finish(const json_t *json, Config *config, Error *error) {
+    if (config->activation == ACTIVATION_GELU) config->activation = ACTIVATION_GELU_TANH;
+    return wide_ffn(json, config, error);
+}
+
+static Status gpt_bigcode_finish(const json_t *json, Config *config, Error *error) {
+    if (json_flag(json, "multi_query", true)) config->n_kv_heads = 1;
+    return gpt2_finish(json, config, error);
+}
+
+/* attention_types: [[["global", "local"], 12]] is that pair 12 times. */
+static Status gpt_neo_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "attention_types");
+    double window = json_number(json, "window_size", 256);
+    uint32_t layer = 0;
+    if (!(window >= 1 && window < 1 << 28))
+        return error_set(error, "config.json: window_size is %g", window);
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const json_t *kinds = json_array_get(json_array_get(types, i), 0);
+        json_int_t times = json_integer_value(json_array_get(json_array_get(types, i), 1));
+        size_t n = json_array_size(kinds);
+        for (json_int_t k = 0; k < times && n > 0 && layer < config->n_layers; k++) {
+            for (size_t at = 0; at < n && layer < config->n_layers; at++) {
+                const char *kind = json_string_value(json_array_get(kinds, at));
+                if (!kind || (strcmp(kind, "global") != 0 && strcmp(kind, "local") != 0))
+                    return error_set(error, "config.json: attention type '%.40s' is not known",
+                                     kind ? kind : "(no text)");
+                config->window[layer++] = strcmp(kind, "local") == 0 ? (uint32_t)window : 0;
+            }
+        }
+    }
+    if (layer != config->n_layers)
+        return error_set(error, "config.json: attention_types is not about %u layers",
+                         config->n_layers);
+    config->attention_scale = 1.0f;
+    return wide_ffn(json, config, error);
+}
+
+static void gptj_preset(Config *config) {
+    layer_norms(config);
+    config->parallel_block = true;
+    config->rope_pairing = ROPE_INTERLEAVED;
+}
+
+static void ctrl_preset(Config *config) {
+    layer_norms(config);
+    config->position = POSITION_SINUSOIDAL;
+    config->sinusoid_layout = SINUSOID_HALVES;
+    config->activation = ACTIVATION_RELU;
+}
+
+static Status scale_embeddings(const json_t *json, Config *config, Error *error) {
+    (void)error;
+    if (json_flag(json, "scale_embedding", true))
+        config->embedding_scale = (float)sqrt((double)config->dim);
+    return STATUS_OK;
+}
+
+static Status rotate_part(const json_t *json, Config *config, const char *key, double absent,
+                          Error *error) {
+    const json_t *rope = json_value(json, "rope_parameters");
+    double part = json_number(rope, "partial_rotary_factor", json_number(json, key, absent));
+    if (!(part > 0 && part <= 1)) return error_set(error, "config.json: %s is %g", key, part);
+    config->rotary_dim = (uint32_t)(config->head_dim * part);
+    return STATUS_OK;
+}
+
+static Status gpt_neox_finish(const json_t *json, Config *config, Error *error) {
+    return rotate_part(json, config, "rotary_pct", 0.25, error);
+}
+
+static void phi_preset(Config *config) {
+    layer_norms(config);
+    config->parallel_block = true;
+}
+
+static Status phi_finish(const json_t *json, Config *config, Error *error) {
+    if (json_flag(json, "qk_layernorm", false)) config->qk_norm = QK_NORM_HEAD;
+    return rotate_part(json, config, "partial_rotary_factor", 0.5, error);
+}
+
+static Status starcoder2_finish(const json_t *json, Config *config, Error *error) {
+    return family_windows(json, config, 0, 0, 0, error);
+}
+
+static Status falcon_finish(const json_t *json, Config *config, Error *error) {
+    bool is_new = json_flag(json, "new_decoder_architecture", false);
+    if (!is_new) config->n_kv_heads = json_flag(json, "multi_query", true) ? 1 : config->n_heads;
+    config->parallel_block = is_new || json_flag(json, "parallel_attn", true);
+    if (json_flag(json, "alibi", false)) config->position = POSITION_ALIBI;
+    return wide_ffn(json, config, error);
+}
+
+static void alibi_preset(Config *config) {
+    layer_norms(config);
+    config->position = POSITION_ALIBI;
+    config->activation = ACTIVATION_GELU;
+}
+
+static Status mpt_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *attention = json_value(json, "attn_config");
+    if (family_refuse(attention, "alibi", true, error) != STATUS_OK ||
+        family_refuse(attention, "qk_ln", false, error) != STATUS_OK ||
+        family_refuse(attention, "prefix_lm", false, error) != STATUS_OK)
+        return STATUS_FAILED;
+    config->alibi_max_bias = (float)json_number(attention, "alibi_bias_max", 8);
+    config->qkv_clip = (float)json_number(attention, "clip_qkv", 0);
+    config->attention_scale =
+        (float)json_number(attention, "softmax_scale", (double)config->attention_scale);
+    return wide_ffn(json, config, error);
+}
+
+static void bloom_preset(Config *config) {
+    alibi_preset(config);
+    config->activation = ACTIVATION_GELU_TANH;
+}
+
+static Status bloom_finish(const json_t *json, Config *config, Error *error) {
+    if (family_refuse(json, "apply_residual_connection_post_layernorm", false, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return wide_ffn(json, config, error);
+}
+
+static void opt_preset(Config *config) {
+    gpt2_preset(config);
+    config->position_offset = 2;
+    config->norm_eps = 1e-5f;
+}
+
+static Status opt_finish(const json_t *json, Config *config, Error *error) {
+    if (family_refuse(json, "_remove_final_layer_norm", false, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (json_flag(json, "do_layer_norm_before", true)) return STATUS_OK;
+    config->norm_place = NORM_AFTER;
+    config->final_norm = false;
+    return STATUS_OK;
+}
+
+static void xglm_preset(Config *config) {
+    layer_norms(config);
+    config->position = POSITION_SINUSOIDAL;
+    config->sinusoid_layout = SINUSOID_HALVES;
+    config->position_offset = 2;
+}
+
+/* out[rows][dim] = a[rows][inner] * b, b[dim][inner] or, by `transposed`, [inner][dim]. */
+static Status multiply(Source *source, const char *name, const float *a, const float *b,
+                       size_t inner, bool transposed, Error *error) {
+    size_t rows = source->config.vocab_size, dim = source->config.dim;
+    float *out = malloc(rows * dim * sizeof *out);
+    for (size_t r = 0; out && r < rows; r++) {
+        for (size_t i = 0; i < dim; i++) {
+            double sum = 0;
+            for (size_t k = 0; k < inner; k++)
+                sum += (double)a[r * inner + k] *
+                       (double)(transposed ? b[k * dim + i] : b[i * inner + k]);
+            out[r * dim + i] = (float)sum;
+        }
+    }
+    if (source_add_values(source, name, rows, dim, out, error) != STATUS_OK) return STATUS_FAILED;
+    source->tensors[source->n_tensors - 1].is_vector = false;
+    return STATUS_OK;
+}
+
+/* OPT 350m: embeddings narrower than the model, and two projections between them, which are
+ * multiplied out once. */
+static Status opt_more(const RuleContext *c, const json_t *json, Error *error) {
+    Source *source = c->source;
+    size_t dim = source->config.dim, vocab = source->config.vocab_size;
+    double width = json_number(json, "word_embed_proj_dim", (double)dim);
+    if (width == (double)dim) return rules_apply(c, opt_embeddings, error);
+    if (!(width >= 1 && width <= 1 << 18) || !c->tied)
+        return error_set(error, "config.json: word_embed_proj_dim is %g%s", width,
+                         c->tied ? "" : " and the embeddings are not tied");
+    size_t inner = (size_t)width;
+    float *embeddings = NULL, *in = NULL, *out = NULL;
+    Status status =
+        rules_read(c, "model.decoder.embed_tokens.weight", vocab, inner, &embeddings, error);
+    if (status == STATUS_OK)
+        status = rules_read(c, "model.decoder.project_in.weight", dim, inner, &in, error);
+    if (status == STATUS_OK)
+        status = rules_read(c, "model.decoder.project_out.weight", inner, dim, &out, error);
+    if (status == STATUS_OK)
+        status = multiply(source, "token_embedding", embeddings, in, inner, false, error);
+    if (status == STATUS_OK)
+        status = multiply(source, "output", embeddings, out, inner, true, error);
+    free(embeddings);
+    free(in);
+    free(out);
+    return status;
+}
+
+const Family families_gpt[] = {
+    {"openai-gpt", gpt2_config, openai_gpt_tensors, openai_gpt_preset, openai_gpt_finish,
+     .tied = true, .bos_id = -1, .eos_id = -1},
+    {"gpt2", gpt2_config, gpt2_tensors, gpt2_preset, gpt2_finish, .tied = true, .bos_id = 50256,
+     .eos_id = 50256},
+    {"ctrl", ctrl_config, ctrl_tensors, ctrl_preset, scale_embeddings, .tied = true, .bos_id = -1,
+     .eos_id = -1},
+    {"gpt_neo", gpt_neo_config, gpt_neo_tensors, gpt2_preset, gpt_neo_finish, .tied = true,
+     .bos_id = 50256, .eos_id = 50256},
+    {"gptj", gptj_config, gptj_tensors, gptj_preset, wide_ffn, .bos_id = 50256, .eos_id = 50256},
+    {"gpt_neox", gpt_neox_config, gpt_neox_tensors, layer_norms, gpt_neox_finish, .bos_id = 0,
+     .eos_id = 2},
+    {"gpt_bigcode", gpt2_config, gpt_bigcode_tensors, gpt2_preset, gpt_bigcode_finish, .tied = true,
+     .bos_id = 50256, .eos_id = 50256},
+    {"starcoder2", starcoder2_config, starcoder2_tensors, layer_norms, starcoder2_finish,
+     .tied = true, .bos_id = 50256, .eos_id = 50256},
+    {"phi", phi_config, phi_tensors, phi_preset, phi_finish, .bos_id = 1, .eos_id = 2},
+    {"falcon", falcon_config, falcon_tensors, layer_norms, falcon_finish, .tied = true,
+     .bos_id = 11, .eos_id = 11, .alibi_is_scaled = true},
+    {"mpt", mpt_config, mpt_tensors, alibi_preset, mpt_finish, .tied = true, .bos_id = -1,
+     .eos_id = -1},
+    {"bloom", bloom_config, bloom_tensors, bloom_preset, bloom_finish, .tied = true, .bos_id = 1,
+     .eos_id = 2},
+    {"opt", opt_config, opt_tensors, opt_preset, opt_finish, opt_more, .tied = true, .bos_id = 2,
+     .eos_id = 2},
+    {"xglm", xglm_config, xglm_tensors, xglm_preset, scale_embeddings, .tied = true, .bos_id = 0,
+     .eos_id = 2, .sinusoid_ends_at_base = true},
+    {0},
+};

@@ -1,0 +1,440 @@
+/* Llama and its relatives: gated feed-forward, RoPE, no or few biases. */
+#include <stdio.h>
+#include <string.h>
+
+#include "families.h"
+#include "json.h"
+
+/* ---- Keys ---- */
+
+#define LLAMA_KEYS(kv_heads, positions, epsilon)                                                   \
+    SIZE_KEYS, {"num_key_value_heads", "n_kv_heads", kv_heads}, {"head_dim", "head_dim", 0},       \
+        {"max_position_embeddings", "context", positions},                                         \
+        {"rms_norm_eps|layer_norm_eps|norm_epsilon|layer_norm_epsilon", "norm_eps", epsilon}, {    \
+        "hidden_act", "activation", ACTIVATION_SILU                                                \
+    }
+
+static const ConfigRule llama_config[] = {LLAMA_KEYS(0, 2048, 1e-6), {0}};
+static const ConfigRule mistral_config[] = {LLAMA_KEYS(8, 131072, 1e-6), {0}};
+static const ConfigRule qwen_config[] = {LLAMA_KEYS(0, 32768, 1e-6), {0}};
+static const ConfigRule olmo_config[] = {
+    LLAMA_KEYS(0, 2048, 1e-5), {"clip_qkv", "qkv_clip", 0}, {0}};
+static const ConfigRule granite_config[] = {
+    LLAMA_KEYS(0, 2048, 1e-6),
+    {"embedding_multiplier", "embedding_scale", 1},
+    {"attention_multiplier", "attention_scale", 1},
+    {"residual_multiplier", "residual_scale", 1},
+    {0},
+};
+static const ConfigRule exaone4_config[] = {LLAMA_KEYS(0, 2048, 1e-5), {0}};
+static const ConfigRule glm4_config[] = {LLAMA_KEYS(2, 131072, 1.5625e-7), {0}};
+static const ConfigRule phi3_config[] = {LLAMA_KEYS(0, 4096, 1e-5), {0}};
+static const ConfigRule stablelm_config[] = {LLAMA_KEYS(0, 4096, 1e-5), {0}};
+static const ConfigRule cohere_config[] = {
+    LLAMA_KEYS(0, 8192, 1e-5), {"logit_scale", "logit_scale", 0.0625}, {0}};
+
+/* "gelu" in Gemma's first files means the approximation: the activation is no key's matter. */
+#define GEMMA_KEYS                                                                                 \
+    SIZE_KEYS, {"num_key_value_heads", "n_kv_heads", 0}, {"head_dim", "head_dim", 256}, {          \
+        "rms_norm_eps", "norm_eps", 1e-6                                                           \
+    }
+static const ConfigRule gemma_config[] = {
+    GEMMA_KEYS, {"max_position_embeddings", "context", 8192}, {0}};
+static const ConfigRule gemma3_config[] = {
+    GEMMA_KEYS, {"max_position_embeddings", "context", 131072}, {0}};
+
+static const ConfigRule guide_config[] = {
+    SIZE_KEYS,
+    {"num_key_value_heads", "n_kv_heads", 0},
+    {"max_position_embeddings", "context", REQUIRED},
+    {"layer_norm_eps", "norm_eps", 1e-5},
+    {0},
+};
+
+/* ---- Tensors ---- */
+
+static const TensorRule llama_tensors[] = {LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION,
+                                           LLAMA_FFN,       LLAMA_END,   {0}};
+
+#define QK_NORMS(n_q, n_k)                                                                         \
+    NORM_OF("q_norm", "model.layers.%u.self_attn.q_norm", n_q),                                    \
+        NORM_OF("k_norm", "model.layers.%u.self_attn.k_norm", n_k)
+
+static const TensorRule qwen3_tensors[] = {
+    LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, QK_NORMS(N_HEAD, N_HEAD), LLAMA_FFN,
+    LLAMA_END,       {0}};
+
+/* Norms without weights: nothing in the file. */
+static const TensorRule olmo_tensors[] = {
+    LLAMA_EMBEDDING, LLAMA_ATTENTION, LLAMA_FFN, OUTPUT("lm_head"), {0}};
+
+#define OUTPUT_NORMS                                                                               \
+    NORM("post_attention_norm", "model.layers.%u.post_attention_layernorm"),                       \
+        NORM("post_ffn_norm", "model.layers.%u.post_feedforward_layernorm")
+
+static const TensorRule olmo2_tensors[] = {
+    LLAMA_EMBEDDING, OUTPUT_NORMS, LLAMA_ATTENTION, QK_NORMS(N_Q, N_KV), LLAMA_FFN, LLAMA_END, {0}};
+static const TensorRule exaone4_tensors[] = {
+    LLAMA_EMBEDDING, OUTPUT_NORMS, LLAMA_ATTENTION, QK_NORMS(N_HEAD, N_HEAD), LLAMA_FFN,
+    LLAMA_END,       {0}};
+
+static const TensorRule glm4_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    NORM("post_attention_norm", "model.layers.%u.post_self_attn_layernorm"),
+    FUSED_GATE_UP("model.layers.%u.mlp.gate_up_proj"),
+    LINEAR("w_down", "model.layers.%u.mlp.down_proj", N_DIM, N_FFN),
+    NORM("post_ffn_norm", "model.layers.%u.post_mlp_layernorm"),
+    LLAMA_END,
+    {0},
+};
+
+static const TensorRule phi3_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    FUSED_QKV("model.layers.%u.self_attn.qkv_proj", 0),
+    LINEAR("wo", "model.layers.%u.self_attn.o_proj", N_DIM, N_Q),
+    FUSED_GATE_UP("model.layers.%u.mlp.gate_up_proj"),
+    LINEAR("w_down", "model.layers.%u.mlp.down_proj", N_DIM, N_FFN),
+    LLAMA_END,
+    {0},
+};
+
+/* The second norm is not there where the halves of a block are parallel. */
+static const TensorRule stablelm_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM("attention_norm", "model.layers.%u.input_layernorm"),
+    {"ffn_norm",
+     "model.layers.%u.post_attention_layernorm.weight",
+     N_ONE,
+     N_DIM,
+     RULE_OPTIONAL,
+     {0},
+     {0}},
+    {"ffn_norm.bias",
+     "model.layers.%u.post_attention_layernorm.bias",
+     N_ONE,
+     N_DIM,
+     RULE_OPTIONAL,
+     {0},
+     {0}},
+    LLAMA_ATTENTION,
+    {"q_norm",
+     "model.layers.%u.self_attn.q_layernorm.norms.%h.weight",
+     N_ONE,
+     N_Q,
+     RULE_OPTIONAL,
+     {0},
+     {0}},
+    {"k_norm",
+     "model.layers.%u.self_attn.k_layernorm.norms.%h.weight",
+     N_ONE,
+     N_KV,
+     RULE_OPTIONAL,
+     {0},
+     {0}},
+    LLAMA_FFN,
+    LLAMA_END,
+    {0},
+};
+
+static const TensorRule cohere_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM("attention_norm", "model.layers.%u.input_layernorm"),
+    LLAMA_ATTENTION,
+    {"q_norm", "model.layers.%u.self_attn.q_norm.weight", N_ONE, N_Q, RULE_OPTIONAL, {0}, {0}},
+    {"k_norm", "model.layers.%u.self_attn.k_norm.weight", N_ONE, N_KV, RULE_OPTIONAL, {0}, {0}},
+    LLAMA_FFN,
+    LLAMA_END,
+    {0},
+};
+
+#define NORM_PLUS_ONE(to, from, n)                                                                 \
+    {                                                                                              \
+        to, from ".weight", N_ONE, n, RULE_ADD_ONE, {0}, {                                         \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define GEMMA_END NORM_PLUS_ONE("final_norm", "model.norm", N_DIM), OUTPUT("lm_head")
+
+static const TensorRule gemma_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM_PLUS_ONE("attention_norm", "model.layers.%u.input_layernorm", N_DIM),
+    LLAMA_ATTENTION,
+    NORM_PLUS_ONE("ffn_norm", "model.layers.%u.post_attention_layernorm", N_DIM),
+    LLAMA_FFN,
+    GEMMA_END,
+    {0},
+};
+
+#define GEMMA2_LAYER                                                                               \
+    NORM_PLUS_ONE("attention_norm", "model.layers.%u.input_layernorm", N_DIM), LLAMA_ATTENTION,    \
+        NORM_PLUS_ONE("post_attention_norm", "model.layers.%u.post_attention_layernorm", N_DIM),   \
+        NORM_PLUS_ONE("ffn_norm", "model.layers.%u.pre_feedforward_layernorm", N_DIM), LLAMA_FFN,  \
+        NORM_PLUS_ONE("post_ffn_norm", "model.layers.%u.post_feedforward_layernorm", N_DIM)
+
+static const TensorRule gemma2_tensors[] = {LLAMA_EMBEDDING, GEMMA2_LAYER, GEMMA_END, {0}};
+static const TensorRule gemma3_tensors[] = {
+    LLAMA_EMBEDDING,
+    GEMMA2_LAYER,
+    NORM_PLUS_ONE("q_norm", "model.layers.%u.self_attn.q_norm", N_HEAD),
+    NORM_PLUS_ONE("k_norm", "model.layers.%u.self_attn.k_norm", N_HEAD),
+    GEMMA_END,
+    {0},
+};
+
+/* docs/format.md names these; a block's norm stands after what it normalizes. */
+static const TensorRule guide_tensors[] = {
+    EMBEDDING("token_embedding"),
+    LINEAR("wq", "layers.%u.attention.wq", N_Q, N_DIM),
+    LINEAR("wk", "layers.%u.attention.wk", N_KV, N_DIM),
+    LINEAR("wv", "layers.%u.attention.wv", N_KV, N_DIM),
+    LINEAR("wo", "layers.%u.attention.wo", N_DIM, N_Q),
+    NORM("attention_norm", "layers.%u.norm1"),
+    LINEAR("w_up", "layers.%u.ffn.w1", N_FFN, N_DIM),
+    LINEAR("w_down", "layers.%u.ffn.w2", N_DIM, N_FFN),
+    NORM("ffn_norm", "layers.%u.norm2"),
+    OUTPUT("output"),
+    {0},
+};
+
+/* ---- What no key tells, and what keys tell in words of their own ---- */
+
+static Status mistral_finish(const json_t *json, Config *config, Error *error) {
+    return family_windows(json, config, 4096, 0, 0, error);
+}
+
+/* Without the switch there is no window, whatever sliding_window says. */
+static Status qwen_finish(const json_t *json, Config *config, Error *error) {
+    if (!json_flag(json, "use_sliding_window", false)) return STATUS_OK;
+    double first = json_number(json, "max_window_layers", 28);
+    return family_windows(json, config, 4096, first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error);
+}
+
+static void qwen3_preset(Config *config) {
+    config->qk_norm = QK_NORM_HEAD;
+}
+
+static void smollm3_preset(Config *config) {
+    config->rope_theta = 2e6f;
+}
+
+/* Layers that are not rotated: a list of 0 (not) and 1, or every n-th. Those are the ones that
+ * see everything when others have windows. */
+static Status smollm3_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *list = json_value(json, "no_rope_layers");
+    double interval = json_number(json, "no_rope_layer_interval", 4);
+    if (!(interval >= 1 && interval <= 1e6))
+        return error_set(error, "config.json: no_rope_layer_interval is %g", interval);
+    if (list && json_array_size(list) < config->n_layers)
+        return error_set(error, "config.json: no_rope_layers is no list of %u layers",
+                         config->n_layers);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool rotated = list ? json_number_value(json_array_get(list, i)) != 0.0
+                            : (i + 1) % (uint32_t)interval != 0;
+        config->rope_table[i] = rotated ? 0 : 2;
+    }
+    if (!json_flag(json, "use_sliding_window", false)) return STATUS_OK;
+    if (family_windows(json, config, 0, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
+    for (uint32_t i = 0; !json_value(json, "layer_types") && i < config->n_layers; i++)
+        if (config->rope_table[i] == 0) config->window[i] = 0;
+    return STATUS_OK;
+}
+
+static Status granite_finish(const json_t *json, Config *config, Error *error) {
+    double divisor = json_number(json, "logits_scaling", 1);
+    if (!(divisor > 0)) return error_set(error, "config.json: logits_scaling is %g", divisor);
+    config->logit_scale = (float)(1.0 / divisor);
+    return STATUS_OK;
+}
+
+static void olmo_preset(Config *config) {
+    config->norm = NORM_LAYER;
+}
+
+static void olmo2_preset(Config *config) {
+    config->norm_place = NORM_OUTPUT;
+    config->qk_norm = QK_NORM_ALL;
+}
+
+static void exaone4_preset(Config *config) {
+    config->norm_place = NORM_OUTPUT;
+    config->qk_norm = QK_NORM_HEAD;
+}
+
+/* Where some layers have windows, the others are not rotated. */
+static Status exaone4_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *pattern = json_value(json, "sliding_window_pattern"); /* 4, or "LLLG" */
+    double every = pattern ? json_is_string(pattern) ? (double)json_string_length(pattern)
+                                                     : json_number_value(pattern)
+                           : 4;
+    if (!(every >= 0 && every < 1e6))
+        return error_set(error, "config.json: sliding_window_pattern is %g", every);
+    if (family_windows(json, config, 4096, 0, (uint32_t)every, error) != STATUS_OK)
+        return STATUS_FAILED;
+    const json_t *window = json_object_get(json, "sliding_window");
+    for (uint32_t i = 0; i < config->n_layers; i++)
+        config->rope_table[i] = config->window[i] == 0 && !json_is_null(window) ? 2 : 0;
+    return STATUS_OK;
+}
+
+static void glm4_preset(Config *config) {
+    config->norm_place = NORM_AROUND;
+    config->rope_pairing = ROPE_INTERLEAVED;
+}
+
+static Status half_rotated(const json_t *json, Config *config, double absent) {
+    const json_t *rope = json_value(json, "rope_parameters");
+    double part = json_number(rope, "partial_rotary_factor",
+                              json_number(json, "partial_rotary_factor", absent));
+    if (part > 0 && part <= 1) config->rotary_dim = (uint32_t)(config->head_dim * part);
+    return STATUS_OK;
+}
+
+static Status glm4_finish(const json_t *json, Config *config, Error *error) {
+    (void)error;
+    return half_rotated(json, config, 0.5);
+}
+
+static Status phi3_finish(const json_t *json, Config *config, Error *error) {
+    return family_windows(json, config, 0, 0, 0, error);
+}
+
+static void stablelm_preset(Config *config) {
+    config->norm = NORM_LAYER;
+}
+
+static Status stablelm_finish(const json_t *json, Config *config, Error *error) {
+    (void)error;
+    config->parallel_block = json_flag(json, "use_parallel_residual", false);
+    if (json_flag(json, "qk_layernorm", false)) config->qk_norm = QK_NORM_EACH;
+    return half_rotated(json, config, 0.25);
+}
+
+static void cohere_preset(Config *config) {
+    config->norm = NORM_LAYER;
+    config->parallel_block = true;
+    config->rope_pairing = ROPE_INTERLEAVED;
+    config->rope_theta = 500000.0f;
+}
+
+static Status cohere_finish(const json_t *json, Config *config, Error *error) {
+    (void)error;
+    if (json_flag(json, "use_qk_norm", false)) config->qk_norm = QK_NORM_EACH;
+    return STATUS_OK;
+}
+
+static void cohere2_preset(Config *config) {
+    cohere_preset(config);
+    config->rope_theta = 10000.0f;
+}
+
+/* Only layers with windows are rotated. */
+static Status cohere2_finish(const json_t *json, Config *config, Error *error) {
+    double every = json_number(json, "sliding_window_pattern", 4);
+    if (!(every >= 1 && every < 1e6))
+        return error_set(error, "config.json: sliding_window_pattern is %g", every);
+    if (family_windows(json, config, 4096, 0, (uint32_t)every, error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (uint32_t i = 0; i < config->n_layers; i++)
+        config->rope_table[i] = config->window[i] ? 0 : 2;
+    return STATUS_OK;
+}
+
+static void gemma_preset(Config *config) {
+    config->activation = ACTIVATION_GELU_TANH;
+}
+
+/* sqrt(dim), and in Gemma 2 and 3 what the file names. A cap of null is none. */
+static Status gemma_finish(const json_t *json, Config *config, Error *error) {
+    (void)json, (void)error;
+    config->embedding_scale = (float)sqrt((double)config->dim);
+    return STATUS_OK;
+}
+
+static float cap(const json_t *json, const char *key, float absent) {
+    const json_t *value = json_object_get(json, key);
+    return value ? (float)json_number_value(value) : absent;
+}
+
+static void gemma2_preset(Config *config) {
+    gemma_preset(config);
+    config->norm_place = NORM_AROUND;
+}
+
+static Status gemma2_scales(const json_t *json, Config *config, Error *error) {
+    double scalar = json_number(json, "query_pre_attn_scalar", 256);
+    if (!(scalar > 0)) return error_set(error, "config.json: query_pre_attn_scalar is %g", scalar);
+    config->attention_scale = (float)(1.0 / sqrt(scalar));
+    return gemma_finish(json, config, error);
+}
+
+static Status gemma2_finish(const json_t *json, Config *config, Error *error) {
+    config->attention_softcap = cap(json, "attn_logit_softcapping", 50.0f);
+    config->logit_softcap = cap(json, "final_logit_softcapping", 30.0f);
+    if (gemma2_scales(json, config, error) != STATUS_OK) return STATUS_FAILED;
+    return family_windows(json, config, 4096, 0, 2, error);
+}
+
+static void gemma3_preset(Config *config) {
+    gemma2_preset(config);
+    config->qk_norm = QK_NORM_HEAD;
+    config->rope_theta = 1e6f;
+}
+
+static Status gemma3_finish(const json_t *json, Config *config, Error *error) {
+    /* transformers reads attn_logit_softcapping, and does not use it. */
+    config->logit_softcap = cap(json, "final_logit_softcapping", 0.0f);
+    double every = json_number(json, "sliding_window_pattern", 6);
+    if (!(every >= 1 && every < 1e6))
+        return error_set(error, "config.json: sliding_window_pattern is %g", every);
+    if (gemma2_scales(json, config, error) != STATUS_OK ||
+        family_refuse(json, "use_bidirectional_attention", false, error) != STATUS_OK ||
+        family_windows(json, config, 4096, 0, (uint32_t)every, error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (uint32_t i = 0; i < config->n_layers; i++)
+        config->rope_table[i] = config->window[i] ? 1 : 0;
+    return STATUS_OK;
+}
+
+static void guide_preset(Config *config) {
+    config->norm = NORM_LAYER;
+    config->norm_place = NORM_AFTER;
+    config->final_norm = false;
+    config->position = POSITION_SINUSOIDAL;
+    config->sinusoid_layout = SINUSOID_INTERLEAVED;
+    config->activation = ACTIVATION_RELU;
+    config->gated = false;
+}
+
+const Family families_llama[] = {
+    {"llama", llama_config, llama_tensors, .bos_id = 1, .eos_id = 2},
+    {"mistral", mistral_config, llama_tensors, .finish = mistral_finish, .bos_id = 1, .eos_id = 2},
+    {"qwen2", qwen_config, llama_tensors, .finish = qwen_finish, .bos_id = -1, .eos_id = -1},
+    {"qwen3", qwen_config, qwen3_tensors, qwen3_preset, qwen_finish, .bos_id = -1, .eos_id = -1},
+    {"smollm3", qwen_config, llama_tensors, smollm3_preset, smollm3_finish, .tied = true,
+     .bos_id = -1, .eos_id = -1},
+    {"granite", granite_config, llama_tensors, .finish = granite_finish, .bos_id = 1, .eos_id = 2},
+    {"olmo", olmo_config, olmo_tensors, olmo_preset, .bos_id = -1, .eos_id = 50279},
+    {"olmo2", olmo_config, olmo2_tensors, olmo2_preset, .bos_id = -1, .eos_id = 50279},
+    {"exaone4", exaone4_config, exaone4_tensors, exaone4_preset, exaone4_finish, .bos_id = 0,
+     .eos_id = 2},
+    {"glm4", glm4_config, glm4_tensors, glm4_preset, glm4_finish, .bos_id = -1, .eos_id = -1},
+    {"phi3", phi3_config, phi3_tensors, .finish = phi3_finish, .bos_id = 1, .eos_id = 32000},
+    {"stablelm", stablelm_config, stablelm_tensors, stablelm_preset, stablelm_finish, .bos_id = 0,
+     .eos_id = 0},
+    {"cohere", cohere_config, cohere_tensors, cohere_preset, cohere_finish, .tied = true,
+     .bos_id = 5, .eos_id = 255001},
+    {"cohere2", cohere_config, cohere_tensors, cohere2_preset, cohere2_finish, .tied = true,
+     .bos_id = 5, .eos_id = 255001},
+    {"gemma", gemma_config, gemma_tensors, gemma_preset, gemma_finish, .tied = true, .bos_id = 2,
+     .eos_id = 1},
+    {"gemma2", gemma_config, gemma2_tensors, gemma2_preset, gemma2_finish, .tied = true,
+     .bos_id = 2, .eos_id = 1},
+    {"gemma3_text", gemma3_config, gemma3_tensors, gemma3_preset, gemma3_finish, .tied = true,
+     .bos_id = 2, .eos_id = 1, .local_rope_theta = 10000},
+    {"guide_transformer", guide_config, guide_tensors, guide_preset, gemma_finish, .bos_id = -1,
+     .eos_id = -1},
+    {0},
+};
