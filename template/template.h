@@ -11,7 +11,7 @@
  *     number.c    arithmetic, and numbers to text
  *     format.c    '%s' % x and '{}'.format(x)
  *     json.c      tojson
- *     filters.c tests.c methods.c globals.c   what templates call
+ *     filters.c list_filters.c tests.c methods.c globals.c   what templates call
  *
  * Errors: fail() leaves through one longjmp to chat_template.c. Nothing between owns anything
  * but arena memory, so nothing leaks, and no function has to pass an error on.
