@@ -328,6 +328,27 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     TILE_RELEASE();
 }
 
+static double spin(bool integers, size_t rounds) {
+    if (!integers) return kernels_avx512.spin(false, rounds);
+    configure(64);
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+    TILE_ZERO(4);
+    TILE_ZERO(5);
+    TILE_ZERO(6);
+    TILE_ZERO(7);
+    for (size_t r = 0; r < rounds; r++) {
+        TILE_DOT(0, 4, 6);
+        TILE_DOT(1, 5, 6);
+        TILE_DOT(2, 4, 7);
+        TILE_DOT(3, 5, 7);
+    }
+    TILE_RELEASE();
+    return 2.0 * 4 * TILE_ROWS * PANEL_ROWS * 64 * (double)rounds;
+}
+
 #ifdef AMX_EMULATED
 #define TABLE kernels_amx_emulated
 #define NAME "amx, emulated"
@@ -345,6 +366,7 @@ const Kernels TABLE = {
     .pack_tasks = pack_tasks,
     .pack = pack,
     .multiply = multiply,
+    .spin = spin,
 };
 
 #ifndef AMX_EMULATED

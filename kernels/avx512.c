@@ -159,6 +159,21 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     }
 }
 
+static double spin(bool integers, size_t rounds) {
+    if (!integers) return float_avx512.spin(rounds);
+    volatile int32_t zero = 0;
+    __m512i sums[BLOCK_ROWS], a = _mm512_set1_epi32(zero);
+#pragma GCC unroll 12
+    for (size_t i = 0; i < BLOCK_ROWS; i++) sums[i] = _mm512_set1_epi32(zero + (int)i);
+    for (size_t r = 0; r < rounds; r++)
+#pragma GCC unroll 12
+        for (size_t i = 0; i < BLOCK_ROWS; i++) sums[i] = _mm512_dpbusd_epi32(sums[i], a, a);
+#pragma GCC unroll 12
+    for (size_t i = 1; i < BLOCK_ROWS; i++) sums[0] = _mm512_add_epi32(sums[0], sums[i]);
+    zero = _mm512_reduce_add_epi32(sums[0]);
+    return 2.0 * LINE_BYTES * BLOCK_ROWS * (double)rounds;
+}
+
 const Kernels kernels_avx512 = {
     .name = "avx512",
     .stripe = 4,
@@ -167,4 +182,5 @@ const Kernels kernels_avx512 = {
     .pack_tasks = pack_tasks,
     .pack = pack,
     .multiply = multiply,
+    .spin = spin,
 };

@@ -262,9 +262,28 @@ static void pack(const float *x, size_t n_rows, size_t n_inputs, size_t task, vo
         for (size_t r = 0; r < rows; r++) block[k * rows + r] = x[(start + r) * n_inputs + k];
 }
 
+static double spin(size_t rounds) {
+    enum { SUMS = ROWS * PANELS };
+    volatile float zero = 0.0f;
+    lanes sums[SUMS], a = lanes_set(zero), b = lanes_set(zero);
+    float start[LANES]; /* all different: equal sums would be computed once */
+    for (int i = 0; i < LANES; i++) start[i] = zero + (float)i;
+#pragma GCC unroll 24
+    for (size_t i = 0; i < SUMS; i++)
+        sums[i] = lanes_add(lanes_load(start), lanes_set((float)(LANES * i)));
+    for (size_t r = 0; r < rounds; r++)
+#pragma GCC unroll 24
+        for (size_t i = 0; i < SUMS; i++) sums[i] = lanes_fma(a, b, sums[i]);
+#pragma GCC unroll 24
+    for (size_t i = 1; i < SUMS; i++) sums[0] = lanes_add(sums[0], sums[i]);
+    zero = lanes_sum(sums[0]);
+    return 2.0 * LANES * SUMS * (double)rounds;
+}
+
 const FloatKernels FOR_ISA(float) = {
     .input_bytes = input_bytes,
     .pack_tasks = pack_tasks,
     .pack = pack,
     .multiply = multiply,
+    .spin = spin,
 };

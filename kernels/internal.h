@@ -15,6 +15,7 @@ typedef struct FloatKernels {
     void (*pack)(const float *x, size_t n_rows, size_t n_inputs, size_t task, void *input);
     void (*multiply)(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch);
+    double (*spin)(size_t rounds);
 } FloatKernels;
 
 extern const FloatKernels float_reference;
@@ -37,5 +38,6 @@ void reference_pack(size_t group, const float *x, size_t n_rows, size_t n_inputs
                     void *input);
 void reference_multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                         size_t end, void *scratch);
+double reference_spin(bool integers, size_t rounds);
 
 #endif

@@ -46,6 +46,10 @@ typedef struct Kernels {
      * aligned, or x. scratch: scratch_bytes of it, 64-byte aligned, the caller's own. */
     void (*multiply)(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch);
+    /* The machine's peak, for `bench`: runs the fastest multiply-add instruction that the set's
+     * integer or float products use `rounds` times on registers alone and returns the operations
+     * done, two a multiply-add. */
+    double (*spin)(bool integers, size_t rounds);
 } Kernels;
 
 /* Largest number of rows that one call of matmul takes. */

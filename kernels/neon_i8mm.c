@@ -102,6 +102,23 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     }
 }
 
+static double spin(bool integers, size_t rounds) {
+    enum { SUMS = 16 };
+    if (!integers) return kernels_neon.spin(false, rounds);
+    volatile int8_t zero = 0;
+    int8x16_t a = vdupq_n_s8(zero);
+    int32x4_t sums[SUMS];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < SUMS; i++) sums[i] = vdupq_n_s32(zero + (int)i);
+    for (size_t r = 0; r < rounds; r++)
+#pragma GCC unroll 16
+        for (size_t i = 0; i < SUMS; i++) sums[i] = vmmlaq_s32(sums[i], a, a);
+#pragma GCC unroll 16
+    for (size_t i = 1; i < SUMS; i++) sums[0] = vaddq_s32(sums[0], sums[i]);
+    zero = (int8_t)vaddvq_s32(sums[0]);
+    return 2.0 * 32 * SUMS * (double)rounds;
+}
+
 const Kernels kernels_neon_i8mm = {
     .name = "neon_i8mm",
     .stripe = 4,
@@ -110,4 +127,5 @@ const Kernels kernels_neon_i8mm = {
     .pack_tasks = pack_tasks,
     .pack = pack,
     .multiply = multiply,
+    .spin = spin,
 };

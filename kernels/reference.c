@@ -108,6 +108,23 @@ void reference_pack(size_t group, const float *x, size_t n_rows, size_t n_inputs
     pack_activation_row(group, x, n_rows, n_inputs, task, 1, input);
 }
 
+double reference_spin(bool integers, size_t rounds) {
+    volatile int32_t factor = 1;
+    volatile float float_factor = 0.0f;
+    int32_t sum = 0, a = factor;
+    float float_sum = 0.0f, b = float_factor;
+    for (size_t r = 0; r < rounds; r++) {
+        if (integers) {
+            sum = (int32_t)((uint32_t)sum * (uint32_t)a + 1u);
+        } else {
+            float_sum = fmaf(b, b, float_sum);
+        }
+    }
+    factor = sum;
+    float_factor = float_sum;
+    return 2.0 * (double)rounds;
+}
+
 const Kernels kernels_reference = {
     .name = "reference",
     .stripe = 1,
@@ -116,4 +133,5 @@ const Kernels kernels_reference = {
     .pack_tasks = reference_pack_tasks,
     .pack = reference_pack,
     .multiply = reference_multiply,
+    .spin = reference_spin,
 };

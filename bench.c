@@ -1,0 +1,357 @@
+/* The `bench` program: how fast a model runs here, and how much of what the machine could do
+ * that is.
+ *
+ *     bench MODEL [--threads N] [--isa NAME] [--type T] [--sweep threads|context|batch] [--json]
+ *
+ * MODEL is a model.bin or anything that `export` reads ("random:tinyllama-1.1b" too), which is
+ * then converted into a temporary file. Decoding is measured against the memory's read
+ * bandwidth, counting the bytes of the weights and of the cache that a step reads; prefill
+ * against the instruction set's peak, counting two operations for each weight and token. All
+ * figures are medians. docs/benchmarks.md */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_limits.h"
+#include "formats/convert.h"
+#include "model.h"
+
+enum {
+    PROMPT = 16,        /* tokens before what is measured */
+    MAX_STEPS = 128,    /* measured at most, */
+    MIN_STEPS = 5,      /* at least, */
+    MAX_SEQUENCES = 64, /* side by side at most */
+    PREFILL = 512
+};
+static const double ENOUGH_SECONDS = 2.0; /* of one measurement, once it has MIN_STEPS */
+
+typedef struct Arguments {
+    const char *model, *isa, *type, *sweep;
+    int n_threads;
+    bool json;
+} Arguments;
+
+/* One model, open with some number of threads, and the limits of the machine with as many. */
+typedef struct Bench {
+    const Arguments *arguments;
+    ModelFile *file;
+    const Isa *isa;
+    Model *model;
+    KvCache *cache;
+    float *logits; /* [MAX_SEQUENCES][vocab_size] */
+    int n_threads;
+    bool integers;                /* most weights are quantized */
+    double bandwidth, peak;       /* bytes and operations a second */
+    double step_bytes, token_ops; /* of the weights, for one step and for one token */
+    bool any_result;
+} Bench;
+
+/* ---- results ---- */
+
+/* One line of the table, or one object of the JSON array. limit: what `rate` is a share of. */
+typedef struct Result {
+    const char *what;
+    int n_threads;
+    size_t batch, position;
+    double tokens; /* a second */
+    double rate, limit;
+    const char *unit;
+} Result;
+
+static void print_result(Bench *b, Result r) {
+    double scale = strcmp(r.unit, "GB/s") == 0 ? 1e9 : 1e12;
+    if (b->arguments->json) {
+        printf("%s\n    {\"what\": \"%s\", \"threads\": %d, \"batch\": %zu, \"position\": %zu, "
+               "\"tokens_per_second\": %.3f, \"rate\": %.6g, \"unit\": \"%s\", \"share\": %.4f}",
+               b->any_result ? "," : "", r.what, r.n_threads, r.batch, r.position, r.tokens,
+               r.rate / scale, r.unit, r.rate / r.limit);
+    } else {
+        printf(
+            "%-8s threads %2d  batch %2zu  position %6zu  %10.2f tokens/s  %8.3f %-4s  %3.0f%%\n",
+            r.what, r.n_threads, r.batch, r.position, r.tokens, r.rate / scale, r.unit,
+            100.0 * r.rate / r.limit);
+    }
+    b->any_result = true;
+    fflush(stdout);
+}
+
+/* ---- the model ---- */
+
+/* Weights that every step reads, in bytes, and multiplies, by twice their number. Tensors that
+ * share their bytes count once; of experts the share that is used; the embedding table only
+ * where it is the output matrix as well. */
+static void count_weights(Bench *b) {
+    const Config *config = modelfile_config(b->file);
+    const FileTensor *embedding = modelfile_find(b->file, "token_embedding");
+    const FileTensor *output = modelfile_find(b->file, "output");
+    double integer_bytes = 0.0;
+    b->step_bytes = b->token_ops = 0.0;
+    for (size_t i = 0; i < modelfile_n_tensors(b->file); i++) {
+        const FileTensor *t = modelfile_tensor(b->file, i);
+        bool counted = t->type == TENSOR_VECTOR;
+        for (size_t k = 0; k < i && !counted; k++)
+            counted = modelfile_tensor(b->file, k)->offset == t->offset;
+        if (embedding && output && t->offset == embedding->offset && t->offset != output->offset)
+            continue;
+        if (counted) continue;
+        double share = 1.0;
+        if (strstr(t->name, ".experts.") && config->n_experts > 0)
+            share = (double)config->n_experts_used / config->n_experts;
+        b->step_bytes += share * (double)t->bytes;
+        b->token_ops += share * 2.0 * (double)t->rows * (double)t->cols * t->count;
+        if (tensor_type_info(t->type)->group) integer_bytes += share * (double)t->bytes;
+    }
+    b->integers = integer_bytes > b->step_bytes / 2;
+}
+
+static Status open_file(Bench *b, Error *error) {
+    const Arguments *a = b->arguments;
+    SourceKind kind;
+    int fd = -1;
+    bool generated = strncmp(a->model, "random:", 7) == 0;
+    if (!generated && source_detect(a->model, &kind, error) != STATUS_OK) return STATUS_FAILED;
+    if (generated || kind != SOURCE_MODELFILE) {
+        ConvertOptions options = {.type = a->type};
+        Status status = convert_temporary(a->model, &options, &fd, error);
+        if (status != STATUS_OK) return status;
+    }
+    return modelfile_open(&b->file, a->model, fd, error);
+}
+
+static void close_model(Bench *b) {
+    kvcache_free(b->cache);
+    model_close(b->model);
+    free(b->logits);
+    b->cache = NULL, b->model = NULL, b->logits = NULL;
+}
+
+static Status open_model(Bench *b, int n_threads, Error *error) {
+    ModelOptions options = {.isa = b->isa, .n_threads = n_threads};
+    Status status = model_open(&b->model, b->file, &options, error);
+    if (status != STATUS_OK) return status;
+    b->n_threads = model_threads(b->model);
+    KvShape shape = model_kv_shape(b->model, model_kv_type(b->model));
+    status = kvcache_new(&b->cache, &shape, MAX_SEQUENCES, 0, error);
+    if (status != STATUS_OK) return status;
+    b->logits = calloc((size_t)MAX_SEQUENCES * model_config(b->model)->vocab_size, sizeof(float));
+    if (!b->logits) return error_set(error, "no memory for logits");
+    b->peak = bench_peak(b->isa->kernels, b->integers, b->n_threads);
+    size_t bytes = modelfile_bytes(b->file);
+    if (bytes >= 4 * bench_cache_bytes()) {
+        b->bandwidth = bench_read_bandwidth(modelfile_data(b->file, modelfile_tensor(b->file, 0)),
+                                            bytes / 2, b->n_threads);
+        return STATUS_OK;
+    }
+    return bench_file_bandwidth(b->n_threads, &b->bandwidth, error);
+}
+
+/* ---- measurements ---- */
+
+/* Any tokens will do; these differ from one place to the next. */
+static Row row_at(const Bench *b, int32_t sequence, int32_t position, bool wants_logits) {
+    uint32_t mixed = (uint32_t)(position * 31 + sequence * 7 + 1) * 2654435761u;
+    int32_t token = (int32_t)(mixed % model_config(b->model)->vocab_size);
+    return (Row){sequence, position, token, wants_logits};
+}
+
+/* Continues a sequence by n tokens, in as many calls as the model needs. */
+static Status advance(Bench *b, int32_t sequence, size_t n, Error *error) {
+    static Row rows[MATMUL_MAX_ROWS];
+    size_t chunk = model_max_rows(b->model);
+    chunk = chunk < MATMUL_MAX_ROWS ? chunk : MATMUL_MAX_ROWS;
+    for (size_t done = 0; done < n;) {
+        size_t now = n - done < chunk ? n - done : chunk;
+        int32_t first = kvcache_next(b->cache, sequence);
+        for (size_t i = 0; i < now; i++)
+            rows[i] = row_at(b, sequence, first + (int32_t)i, done + i + 1 == n);
+        Status status = model_forward(b->model, b->cache, rows, now, b->logits, error);
+        if (status != STATUS_OK) return status;
+        done += now;
+    }
+    return STATUS_OK;
+}
+
+/* Decodes `batch` sequences side by side, each from `position` on. */
+static Status measure_decode(Bench *b, size_t batch, size_t position, Error *error) {
+    double seconds[MAX_STEPS], sum = 0.0;
+    Row rows[MAX_SEQUENCES];
+    size_t steps = 0, context = model_context(b->model);
+    for (size_t s = 0; s < batch; s++) {
+        kvcache_reset(b->cache, (int32_t)s, 0);
+        Status status = advance(b, (int32_t)s, position, error);
+        if (status != STATUS_OK) return status;
+    }
+    while (steps < MAX_STEPS && position + steps < context &&
+           (steps < MIN_STEPS || sum < ENOUGH_SECONDS)) {
+        for (size_t s = 0; s < batch; s++)
+            rows[s] = row_at(b, (int32_t)s, kvcache_next(b->cache, (int32_t)s), true);
+        double start = bench_clock();
+        Status status = model_forward(b->model, b->cache, rows, batch, b->logits, error);
+        if (status != STATUS_OK) return status;
+        seconds[steps] = bench_clock() - start;
+        sum += seconds[steps++];
+    }
+    for (size_t s = 0; s < batch; s++) kvcache_reset(b->cache, (int32_t)s, 0);
+    double step = bench_median(seconds, steps), at = (double)position + (double)steps / 2;
+    double cached = (double)kvcache_position_bytes(kvcache_shape(b->cache)) * at * (double)batch;
+    print_result(b, (Result){batch > 1 ? "batch" : "decode", b->n_threads, batch, position,
+                             (double)batch / step, (b->step_bytes + cached) / step, b->bandwidth,
+                             "GB/s"});
+    return STATUS_OK;
+}
+
+static Status measure_prefill(Bench *b, Error *error) {
+    double seconds[MAX_STEPS], sum = 0.0;
+    size_t runs = 0, n = model_context(b->model);
+    n = n < PREFILL ? n : PREFILL;
+    while (runs < MAX_STEPS && (runs < MIN_STEPS || sum < ENOUGH_SECONDS)) {
+        kvcache_reset(b->cache, 0, 0);
+        double start = bench_clock();
+        Status status = advance(b, 0, n, error);
+        if (status != STATUS_OK) return status;
+        seconds[runs] = bench_clock() - start;
+        sum += seconds[runs++];
+    }
+    kvcache_reset(b->cache, 0, 0);
+    double run = bench_median(seconds, runs);
+    print_result(b, (Result){"prefill", b->n_threads, 1, n, (double)n / run,
+                             b->token_ops * (double)n / run, b->peak, "TOPS"});
+    return STATUS_OK;
+}
+
+/* ---- what to measure ---- */
+
+static Status measure_batches(Bench *b, size_t first, Error *error) {
+    Status status = STATUS_OK;
+    for (size_t batch = first; batch <= MAX_SEQUENCES && status == STATUS_OK; batch *= 2)
+        if (batch <= model_max_rows(b->model)) status = measure_decode(b, batch, PROMPT, error);
+    return status;
+}
+
+static Status measure_contexts(Bench *b, Error *error) {
+    Status status = STATUS_OK;
+    for (size_t position = PROMPT;
+         position + MIN_STEPS < model_context(b->model) && status == STATUS_OK; position *= 4)
+        status = measure_decode(b, 1, position, error);
+    return status;
+}
+
+static Status measure_all(Bench *b, Error *error) {
+    Status status = measure_decode(b, 1, PROMPT, error);
+    if (status == STATUS_OK) status = measure_prefill(b, error);
+    return status == STATUS_OK ? measure_batches(b, 4, error) : status;
+}
+
+static void print_limits(const Bench *b) {
+    if (b->arguments->json) return;
+    printf("machine  threads %2d  reads %.2f GB/s, %s %.3f TOPS (%s)\n", b->n_threads,
+           b->bandwidth / 1e9, b->integers ? "8-bit integers" : "float32", b->peak / 1e12,
+           b->isa->name);
+}
+
+static Status measure_threads(Bench *b, int most, Error *error) {
+    Status status = STATUS_OK;
+    for (int n = 1; n <= most && status == STATUS_OK; n = n < most && 2 * n > most ? most : 2 * n) {
+        close_model(b);
+        status = open_model(b, n, error);
+        if (status != STATUS_OK) break;
+        print_limits(b);
+        status = measure_decode(b, 1, PROMPT, error);
+        if (status == STATUS_OK) status = measure_prefill(b, error);
+    }
+    return status;
+}
+
+static Status measure(Bench *b, Error *error) {
+    const char *sweep = b->arguments->sweep;
+    if (!sweep) return measure_all(b, error);
+    if (strcmp(sweep, "context") == 0) return measure_contexts(b, error);
+    if (strcmp(sweep, "batch") == 0) return measure_batches(b, 1, error);
+    return measure_threads(b, b->n_threads, error);
+}
+
+static Status bench(const Arguments *arguments, Error *error) {
+    Bench b = {.arguments = arguments};
+    b.isa = isa_choose(arguments->isa, error);
+    if (!b.isa) return STATUS_FAILED;
+    Status status = open_file(&b, error);
+    if (status == STATUS_OK) {
+        count_weights(&b);
+        status = open_model(&b, arguments->n_threads, error);
+    }
+    if (status == STATUS_OK) {
+        bool sweeps_threads = arguments->sweep && strcmp(arguments->sweep, "threads") == 0;
+        if (arguments->json) {
+            printf("{\"model_bytes\": %zu, \"step_bytes\": %.0f, \"isa\": \"%s\", "
+                   "\"read_bandwidth\": %.6g, \"peak\": %.6g,\n  \"results\": [",
+                   modelfile_bytes(b.file), b.step_bytes, b.isa->name, b.bandwidth, b.peak);
+        } else if (!sweeps_threads) {
+            print_limits(&b);
+        }
+        status = measure(&b, error);
+        if (arguments->json) printf("\n  ]\n}\n");
+    }
+    close_model(&b);
+    if (b.file) modelfile_close(b.file);
+    return status;
+}
+
+/* ---- the command line ---- */
+
+static const char usage[] = "usage: bench MODEL [options]\n"
+                            "  -j, --threads N     threads [the physical cores]\n"
+                            "      --isa NAME      instruction set [the best]\n"
+                            "      --type T        of the weights, where MODEL is converted first\n"
+                            "      --sweep WHAT    threads, context or batch\n"
+                            "      --json          results as JSON\n"
+                            "MODEL: a model.bin, another format, or random:SHAPE\n";
+
+static Status parse(Arguments *a, int argc, char **argv) {
+    enum { ISA = 256, TYPE, SWEEP, JSON };
+    static const struct option options[] = {{"threads", required_argument, NULL, 'j'},
+                                            {"isa", required_argument, NULL, ISA},
+                                            {"type", required_argument, NULL, TYPE},
+                                            {"sweep", required_argument, NULL, SWEEP},
+                                            {"json", no_argument, NULL, JSON},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    for (int c; (c = getopt_long(argc, argv, "j:h", options, NULL)) != -1;) {
+        if (c == 'j') {
+            char *end;
+            long n = strtol(optarg, &end, 10);
+            if (*end || n < 1 || n > 4096) return STATUS_USAGE;
+            a->n_threads = (int)n;
+        } else if (c == ISA) {
+            a->isa = optarg;
+        } else if (c == TYPE) {
+            a->type = optarg;
+        } else if (c == JSON) {
+            a->json = true;
+        } else if (c == SWEEP && (strcmp(optarg, "threads") == 0 ||
+                                  strcmp(optarg, "context") == 0 || strcmp(optarg, "batch") == 0)) {
+            a->sweep = optarg;
+        } else {
+            return STATUS_USAGE;
+        }
+    }
+    if (optind + 1 != argc) return STATUS_USAGE;
+    a->model = argv[optind];
+    return STATUS_OK;
+}
+
+int main(int argc, char **argv) {
+    Arguments arguments = {0};
+    Error error;
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        fputs(usage, stdout);
+        return STATUS_OK;
+    }
+    if (parse(&arguments, argc, argv) != STATUS_OK) {
+        fputs(usage, stderr);
+        return STATUS_USAGE;
+    }
+    Status status = bench(&arguments, &error);
+    if (status != STATUS_OK) fprintf(stderr, "bench: %s\n", error.text);
+    return status;
+}
