@@ -5,7 +5,8 @@ rotary positions in the half-split convention, grouped-query attention, SwiGLU, 
 embeddings), with the query/key/value and the gate/up projections each as one product,
 which is faster on a CPU. `hf_state` gives the tensors under the names and shapes of
 transformers. `positions` may be "sinusoidal" for the siblings of the comparison: then
-nothing is rotated, and the table of Vaswani et al. (2017) is added to the embeddings.
+nothing is rotated, and the table of Vaswani et al. (2017) is added to the embeddings, which
+are multiplied by sqrt(dim) as there.
 """
 
 import math
@@ -125,7 +126,7 @@ class Llama(nn.Module):
         if self.shape.positions == "rope":
             tables = self.cos[:n], self.sin[:n]
         else:
-            x = x + self.table[:n]
+            x = x * math.sqrt(self.shape.dim) + self.table[:n]
         for block in self.blocks:
             x = block(x, tables)
         return F.linear(self.norm(x), self.embed.weight)

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import pathlib
+import tempfile
 import time
 
 import numpy
@@ -64,7 +65,7 @@ def loss_of(model, ids, bf16=True):
 @torch.no_grad()
 def heldout_loss(model, tokens, n=512, rows=48, bf16=True):
     data = Rows(tokens, 0, headless=0.0)
-    total = [loss_of(model, data.batch(8, n), bf16).item() for _ in range(rows // 8)]
+    total = [loss_of(model, data.batch(8, n), bf16=bf16).item() for _ in range(rows // 8)]
     return sum(total) / len(total)
 
 
@@ -75,6 +76,18 @@ def clock(text):
     hour, minute = map(int, text.split(":"))
     at = time.mktime((t.tm_year, t.tm_mon, t.tm_mday, hour, minute, 0, 0, 0, -1))
     return at if at > now - 12 * 3600 else at + 24 * 3600
+
+
+def average(model, processes):
+    """The mean of the gradients of all processes, in each of them."""
+    grads = [t.grad for t in model.parameters()]
+    flat = torch.cat([g.flatten() for g in grads])
+    torch.distributed.all_reduce(flat)
+    flat /= processes
+    at = 0
+    for g in grads:
+        g.copy_(flat[at : at + g.numel()].view_as(g))
+        at += g.numel()
 
 
 def save(path, **state):
@@ -93,18 +106,32 @@ def main():
     p.add_argument("--long-minutes", type=float, default=15)
     p.add_argument("--steps", type=int), p.add_argument("--decay-steps", type=int, default=0)
     p.add_argument("--long-steps", type=int, default=0)
-    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--threads", type=int, default=2, help="of each process")
+    p.add_argument("--processes", type=int, default=1, help="that share the rows of a step")
     p.add_argument("--save-minutes", type=float, default=4)
     p.add_argument("--compile", action="store_true")
     p.add_argument("--shape", default="{}", help="JSON of the fields of Shape that differ")
     args = p.parse_args()
+    if args.processes == 1:
+        run(0, args, None)
+    else:
+        meeting = tempfile.mkdtemp() + "/meeting"
+        torch.multiprocessing.spawn(run, (args, meeting), nprocs=args.processes)
 
+
+def run(rank, args, meeting):
+    """One of the processes; the first keeps the log and the checkpoints."""
+    if meeting:
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{meeting}", rank=rank, world_size=args.processes
+        )
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     shape = Shape(**json.loads(args.shape))
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "train.pid").write_text(f"{os.getpid()}\n")
+    with open(out / f"train.{rank}.pid", "w") as pid:
+        pid.write(f"{os.getpid()}\n")
     data = Rows(numpy.load(pathlib.Path(args.data) / "train.npy"), args.seed)
     heldout = numpy.load(pathlib.Path(args.data) / "heldout.npy")
     model = Llama(shape)
@@ -124,7 +151,7 @@ def main():
         data.rng = state["rng"]
     forward = torch.compile(model, dynamic=False) if args.compile else model
     until = clock(args.until) if args.until else None
-    log = open(out / "log.txt", "a", buffering=1)
+    log = open(out / "log.txt" if rank == 0 else os.devnull, "a", buffering=1)
     print(
         json.dumps(vars(args)),
         dataclasses.asdict(shape),
@@ -152,6 +179,10 @@ def main():
             left, decay, long = (until - now) / 60, args.decay_minutes, args.long_minutes
         else:
             left, decay, long = args.steps - step, args.decay_steps, args.long_steps
+        if meeting:  # the clock of the first decides
+            shared = torch.tensor([left], dtype=torch.float64)
+            torch.distributed.broadcast(shared, 0)
+            left = shared.item()
         if left <= 0:
             break
         n = 1024 if left <= long else 512
@@ -161,8 +192,11 @@ def main():
         for opt in optimizers:
             for group in opt.param_groups:
                 group["lr"] = rate
-        loss = loss_of(forward, data.batch(args.rows * 512 // n, n))
+        mine = data.batch(args.rows * 512 // n, n)[rank :: args.processes]
+        loss = loss_of(forward, mine)
         loss.backward()
+        if meeting:
+            average(model, args.processes)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for opt in optimizers:
             opt.step()
@@ -177,10 +211,14 @@ def main():
                 f"tokens/s {(seen - was_seen) / (time.time() - began):.0f}",
                 file=log,
             )
-        if time.time() - saved > args.save_minutes * 60:
+        if rank == 0 and time.time() - saved > args.save_minutes * 60:
             keep()
             saved = time.time()
-            print(f"step {step} held-out loss {heldout_loss(model, heldout):.4f}", file=log)
+            print(
+                f"step {step} held-out loss {heldout_loss(model, heldout, rows=16):.4f}", file=log
+            )
+    if rank:
+        return
     keep()
     final = heldout_loss(model, heldout, rows=96, bf16=False)
     print(
