@@ -5,13 +5,13 @@
 set -eu
 here=$(dirname "$0")
 data=$1 out=$2 steps=${3:-750}
-base='"dim": 128, "layers": 3, "heads": 8, "context": 512'
+base='"dim": 64, "layers": 4, "heads": 8, "context": 512'
 sibling() {
     ${PYTHON:-python3} "$here/train.py" "$data" "$out/$1" --shape "{$base, $2}" --rows 8 --compile \
         --steps "$steps" --decay-steps $((steps / 3)) --seed 1
     tail -n 1 "$out/$1/log.txt" | sed "s/^/$1: /"
 }
-sibling mha-rope '"kv_heads": 8, "hidden": 320'
-sibling gqa-rope '"kv_heads": 4, "hidden": 352'
-sibling mqa-rope '"kv_heads": 1, "hidden": 384'
-sibling gqa-sinusoidal '"kv_heads": 4, "hidden": 352, "positions": "sinusoidal"'
+sibling mha-rope '"kv_heads": 8, "hidden": 160'
+sibling gqa-rope '"kv_heads": 4, "hidden": 176'
+sibling mqa-rope '"kv_heads": 1, "hidden": 192'
+sibling gqa-sinusoidal '"kv_heads": 4, "hidden": 176, "positions": "sinusoidal"'
