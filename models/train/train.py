@@ -45,7 +45,8 @@ class Rows:
         self.at = int(numpy.searchsorted(self.starts, start + n + 1)) - 1
         if self.starts[self.at] <= start:
             self.at += 1
-        if self.rng.random() < self.headless:
+        chat = self.tokens[start + 1] == 1  # a text that only begins is to become a story
+        if self.rng.random() < self.headless or chat:
             start += 1
             row = self.tokens[start : start + n + 1]
         return row
