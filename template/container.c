@@ -67,10 +67,6 @@ Value *dict_find(Machine *m, const Dict *d, Value key) {
     return find_hashed(m, d, key, hash_key(m, key));
 }
 
-Value *dict_find_c(Machine *m, const Dict *d, const char *key) {
-    return dict_find(m, d, value_text(m, text_c(m, key)));
-}
-
 static void append(Machine *m, Dict *d, Value key, Value value, uint64_t hash) {
     if (d->count == d->capacity) {
         size_t capacity = d->capacity ? 2 * d->capacity : 4;
@@ -380,8 +376,8 @@ Value get_slice(Machine *m, Value object, Value start, Value stop, Value step) {
     int64_t low = by < 0 ? -1 : 0, high = by < 0 ? count - 1 : count;
     int64_t from = slice_bound(m, start, count, low, high, by < 0 ? high : low);
     int64_t to = slice_bound(m, stop, count, low, high, by < 0 ? low : high);
-    int64_t n = by > 0 ? (to - from + by - 1) / by : (from - to - by - 1) / -by;
-    if (n < 0) n = 0;
+    int64_t distance = by > 0 ? to - from : from - to, pace = by > 0 ? by : -by;
+    int64_t n = distance > 0 ? (distance - 1) / pace + 1 : 0;
     if (object.type == V_STRING) return slice_text(m, object, n ? from : 0, by, n);
     if (object.type == V_RANGE) {
         const Range *r = object.as.range;

@@ -63,11 +63,9 @@ static void assign(Machine *m, const Node *target, Value value, Scope *scope) {
     } else {
         List items = collect(m, value);
         const Node *n = target->items;
-        for (size_t i = 0; i < items.count; i++, n = n->next) {
-            if (!n) fail(m, "too many values to unpack");
-            assign(m, n, items.items[i], scope);
-        }
-        if (n) fail(m, "not enough values to unpack");
+        size_t i = 0;
+        for (; n && i < items.count; n = n->next) assign(m, n, items.items[i++], scope);
+        if (n || i < items.count) fail(m, "cannot unpack %zu values", items.count);
     }
 }
 

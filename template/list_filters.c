@@ -80,7 +80,8 @@ Value filter_reverse(Machine *m, Value self, const Value *a, const Args *args) {
 
 Value filter_join(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
-    Text separator = a[0].type == V_MISSING ? (Text){0} : to_text(m, a[0]);
+    Text separator = {0};
+    if (a[0].type != V_MISSING) separator = to_text(m, a[0]);
     Builder b = {0};
     Value item;
     Iter *it = iterate(m, self);
@@ -153,7 +154,7 @@ static const Args *after(Machine *m, const Args *args, size_t n) {
     return rest;
 }
 
-static _Noreturn void unknown(Machine *m, const char *what, Value name) {
+static NORETURN void unknown(Machine *m, const char *what, Value name) {
     if (name.type == V_UNDEFINED) fail_undefined(m, name);
     Text t = repr_text(m, name, false);
     fail(m, "No %s named %.*s.", what, t.length < 80 ? (int)t.length : 80, (const char *)t.bytes);

@@ -74,7 +74,7 @@ void enter(Machine *m) {
     if (++m->depth > MAX_DEPTH) fail(m, "the template is nested too deeply");
 }
 
-_Noreturn void fail(Machine *m, const char *format, ...) {
+NORETURN void fail(Machine *m, const char *format, ...) {
     char text[sizeof m->error->text];
     va_list arguments;
     va_start(arguments, format);
@@ -84,14 +84,14 @@ _Noreturn void fail(Machine *m, const char *format, ...) {
     longjmp(m->failed, 1);
 }
 
-_Noreturn void fail_verbatim(Machine *m, Text message) {
+NORETURN void fail_verbatim(Machine *m, Text message) {
     size_t length = message.length < sizeof m->error->text ? message.length : sizeof m->error->text;
     error_set(m->error, "%.*s", (int)length, (const char *)message.bytes);
     longjmp(m->failed, 1);
 }
 
 /* What jinja2's UndefinedError says. */
-_Noreturn void fail_undefined(Machine *m, Value v) {
+NORETURN void fail_undefined(Machine *m, Value v) {
     const Undefined *u = v.as.undefined;
     if (u->hint) fail(m, "%s", u->hint);
     Text name = repr_text(m, u->name, false);

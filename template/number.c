@@ -24,7 +24,7 @@ Value double_to_int(Machine *m, double f) {
     return value_int((int64_t)f);
 }
 
-static _Noreturn void overflow(Machine *m) {
+static NORETURN void overflow(Machine *m) {
     fail(m, "an integer passes 64 bits");
 }
 
@@ -120,7 +120,7 @@ static Value float_arithmetic(Machine *m, char op, double a, double b) {
     }
 }
 
-static _Noreturn void unsupported(Machine *m, char op, Value a, Value b) {
+static NORETURN void unsupported(Machine *m, char op, Value a, Value b) {
     const char *name = op == 'd' ? "//" : op == 'p' ? "**" : (const char[2]){op, 0};
     fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", name, type_name(a), type_name(b));
 }

@@ -71,7 +71,7 @@ static bool skip_operator(Parser *p, const char *s) {
     return found;
 }
 
-static _Noreturn void unexpected(Parser *p, const char *wanted) {
+static NORETURN void unexpected(Parser *p, const char *wanted) {
     Text got = p->token->text;
     int length = got.length < 80 ? (int)got.length : 80;
     fail(p->m, "expected %s, got '%.*s'", wanted, length, (const char *)got.bytes);

@@ -321,10 +321,12 @@ static inline void leave(Machine *m) {
     m->depth--;
 }
 
+#define NORETURN __attribute__((noreturn)) /* cppcheck does not know C11's _Noreturn */
+
 /* Fails with "line N: message"; fail_verbatim with the message alone. */
-_Noreturn void fail(Machine *m, const char *format, ...) PRINTF_LIKE(2, 3);
-_Noreturn void fail_verbatim(Machine *m, Text message);
-_Noreturn void fail_undefined(Machine *m, Value undefined);
+NORETURN void fail(Machine *m, const char *format, ...) PRINTF_LIKE(2, 3);
+NORETURN void fail_verbatim(Machine *m, Text message);
+NORETURN void fail_undefined(Machine *m, Value undefined);
 
 /* ---- text.c ---- */
 
@@ -404,12 +406,10 @@ int compare(Machine *m, Value a, Value b, const char *op); /* < 0, 0, > 0; 2: un
 bool contains(Machine *m, Value container, Value item);
 bool has_length(Value v);
 int64_t length(Machine *m, Value v);
-uint8_t origin_of(Machine *m, Value v);
 
 uint64_t hash_key(Machine *m, Value key); /* fails where Python's hash() does */
 bool hashable(Value key);
 Value *dict_find(Machine *m, const Dict *d, Value key); /* NULL: not there */
-Value *dict_find_c(Machine *m, const Dict *d, const char *key);
 void dict_set(Machine *m, Dict *d, Value key, Value value);
 void dict_append(Machine *m, Dict *d, Value key, Value value); /* the key is known to be new */
 void dict_update(Machine *m, Dict *d, const Args *args);       /* dict(*args, **kwargs) */

@@ -85,12 +85,6 @@ static bool is_sequence(Value v) {
     return v.type == V_LIST || v.type == V_TUPLE;
 }
 
-uint8_t origin_of(Machine *m, Value v) {
-    if (v.type != V_STRING) return v.origin;
-    spend(m, v.as.text->length);
-    return text_origin(*v.as.text);
-}
-
 bool has_length(Value v) {
     return v.type == V_STRING || v.type == V_LIST || v.type == V_TUPLE || v.type == V_DICT ||
            v.type == V_VIEW || v.type == V_RANGE || v.type == V_UNDEFINED || v.type == V_LOOP;
