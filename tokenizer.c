@@ -593,6 +593,7 @@ static Status split_pattern(Run *run, size_t level, Span span) {
 /* Runs the steps from `level` on over one piece, down to the model. */
 static Status split(Run *run, size_t level, Span span) {
     const Tokenizer *t = run->tokenizer;
+    if (span.n == 0) return STATUS_OK;
     if (level == t->n_steps[1]) return split_done(run, span);
     const StepRecord *step = &t->steps[1][level];
     if (step->op == SPLIT_PATTERN) return split_pattern(run, level, span);
@@ -673,9 +674,7 @@ static bool stands_alone(const Run *run, Span span, size_t from, size_t to) {
            !(to < span.n && is_word_character(run, span.bytes + to, span.n - to));
 }
 
-static Status encode_normalized(Run *run, Span span) {
-    return span.n ? split(run, 0, span) : STATUS_OK;
-}
+static Status encode_normalized(Run *run, Span span) { return split(run, 0, span); }
 
 static Status encode_added(Run *run, const Trie *trie, Span span,
                            Status (*rest)(Run *run, Span span));

@@ -259,7 +259,7 @@ static Status encode_bpe_cached(Run *run, const char *bytes, size_t length) {
         slot->length = (uint8_t)length;
         slot->n_ids = (uint8_t)n;
         memcpy(slot->bytes, bytes, length);
-        memcpy(slot->ids, run->out->ids + before, n * sizeof *slot->ids);
+        if (n) memcpy(slot->ids, run->out->ids + before, n * sizeof *slot->ids);
     }
     return status;
 }

@@ -4,7 +4,8 @@
  * With arguments it is a driver for tests/fixtures/tokenizer_differential.py:
  *     test_tokenizer_shared KIND PATH   reads frames of (uint32 flags, uint32 length, bytes) from
  *                                       stdin, writes (uint32 n, ids, uint32 length, decoded)
- *     test_tokenizer_shared KIND PATH TEXT   prints the speed of encoding TEXT */
+ *     test_tokenizer_shared KIND PATH TEXT   prints the speed of encoding TEXT
+ *     test_tokenizer_shared KIND PATH --section   writes the section */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -241,6 +242,14 @@ static int serve(const char *kind, const char *path) {
     return 0;
 }
 
+static int write_section(const char *kind, const char *path) {
+    Loaded l;
+    load(&l, kind, path);
+    fwrite(l.blob.bytes, 1, l.blob.size, stdout);
+    unload(&l);
+    return 0;
+}
+
 static int speed(const char *kind, const char *path, const char *text_path) {
     Loaded l;
     size_t n;
@@ -261,6 +270,7 @@ static int speed(const char *kind, const char *path, const char *text_path) {
 
 int main(int argc, char **argv) {
     if (argc == 3) return serve(argv[1], argv[2]);
+    if (argc == 4 && !strcmp(argv[3], "--section")) return write_section(argv[1], argv[2]);
     if (argc == 4) return speed(argv[1], argv[2], argv[3]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_of_gpt_2_are_as_expected),
