@@ -1,5 +1,6 @@
-/* What tokenizer.c (the section, the way of a text through it, decoding) and tokenizer_model.c
- * (one word to ids) share. */
+/* What the files of the tokenizer share: tokenizer.c (the section), tokenizer_text.c (the way of a
+ * text), tokenizer_normalize.c (patterns and normalization), tokenizer_model.c (one word to ids),
+ * tokenizer_decode.c (ids to text). */
 #ifndef TOKENIZER_INTERNAL_H
 #define TOKENIZER_INTERNAL_H
 
@@ -92,5 +93,53 @@ Status encode_word(Run *run, const char *word, size_t length);
 
 /* Appends an id; fails when memory is short. */
 Status run_push(Run *run, uint32_t id);
+
+/* A part's bytes, or NULL when it is empty; and how many items of `item` bytes it holds. */
+const void *section_part(const Tokenizer *tokenizer, int which);
+size_t section_count(const Tokenizer *tokenizer, int which, size_t item);
+
+Status no_memory(Error *error);
+
+/* Scratch areas come from the pool and go back to it. */
+Scratch *scratch_new(void);
+void scratch_free(Scratch *scratch);
+Scratch *scratch_borrow(Tokenizer *tokenizer);
+void scratch_return(Tokenizer *tokenizer, Scratch *scratch);
+
+/* The bytes of the character that text[n] begins with; 1 where it is none. */
+size_t character_length(const char *text, size_t n);
+
+/* The matches of a pattern in order, as Oniguruma's find_iter gives them: an empty match right
+ * after a match does not count, and after an empty one the search goes on a character later. */
+typedef struct Matches {
+    const pcre2_code *code;
+    const char *text;
+    size_t n, at, last_end;
+    bool any;
+} Matches;
+
+/* 1 with the next match's bounds, 0 when there is none, -1 on error. */
+int matches_next(Matches *matches, Scratch *scratch, size_t *from, size_t *to, Error *error);
+
+/* Appends in[n] with every match replaced. */
+Status replace_pattern(Scratch *scratch, const pcre2_code *code, Text *out, const char *in,
+                       size_t n, const uint8_t *marks, const char *by, size_t by_length,
+                       Error *error);
+
+/* A piece of the text on its way. */
+typedef struct Span {
+    const char *bytes;
+    const uint8_t *marks; /* or NULL */
+    size_t n;
+    bool first; /* begins the whole text */
+    bool glued; /* follows bytes that are not UTF-8: nothing is put between */
+} Span;
+
+/* Appends the span with every from[n] replaced. */
+void replace_string(Text *out, Span in, const char *from, size_t n, const char *to,
+                    size_t to_length);
+
+/* Runs the normalizers over *span; what it then points to lives until the next call. */
+Status normalize(Run *run, Span *span);
 
 #endif
