@@ -153,17 +153,26 @@ Status inspect_verify(Session *session, Error *error) {
                  modelfile_path(session->file), modelfile_n_tensors(session->file), size);
 }
 
+/* Without what the model adds around a text, unless --bos asks for it. */
 Status inspect_tokenize(Session *session, Error *error) {
     const Options *o = session->options;
-    enum { NO = 1 };
+    enum { YES = 2 };
     unsigned flags =
-        (o->special ? TOKENIZE_PARSE_SPECIAL : 0) | (o->bos == NO ? 0 : TOKENIZE_ADD_BOS);
+        (o->special ? TOKENIZE_PARSE_SPECIAL : 0) | (o->bos == YES ? TOKENIZE_ADD_BOS : 0);
     TokenList ids = {0};
+    char *text = NULL;
+    size_t length = 0;
     Status status = tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length,
                                      NULL, flags, &ids, error);
-    for (size_t i = 0; i < ids.length && status == STATUS_OK; i++)
-        status = print(session, error, "%s%d", i ? " " : "", ids.ids[i]);
-    if (status == STATUS_OK) status = print(session, error, "\n");
+    FILE *line = open_memstream(&text, &length);
+    for (size_t i = 0; i < ids.length && line; i++)
+        fprintf(line, "%s%d", i ? " " : "", (int)ids.ids[i]);
+    if (line) fputc('\n', line);
+    bool whole = line && !ferror(line);
+    if (line) whole = fclose(line) == 0 && whole;
+    if (status == STATUS_OK && !whole) status = error_set(error, "no memory for the ids");
+    if (status == STATUS_OK) status = output_write(session->output, text, length, error);
+    free(text);
     token_list_free(&ids);
     return status;
 }
@@ -197,7 +206,6 @@ Status inspect_detokenize(Session *session, Error *error) {
         status =
             tokenizer_decode(session->tokenizer, ids.ids, ids.length, flags, &text, &length, error);
     if (status == STATUS_OK) status = output_write(session->output, text, length, error);
-    if (status == STATUS_OK) status = output_write(session->output, "\n", 1, error);
     free(text);
     token_list_free(&ids);
     return status;

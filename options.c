@@ -93,8 +93,8 @@ static const OptionRow rows[] = {
     HEADING("Instead of writing text"),
     FLAG(0, "info", info, "what the model is, what it holds, what it needs"),
     FLAG(0, "verify", verify, "check every byte of the model file"),
-    FLAG(0, "tokenize", tokenize, "the prompt's token ids"),
-    FLAG(0, "detokenize", detokenize, "the text of the ids that the prompt lists"),
+    FLAG(0, "tokenize", tokenize, "the token ids of stdin (or -i, -f)"),
+    FLAG(0, "detokenize", detokenize, "the text of the ids on stdin (or -i, -f)"),
     TEXT(0, "eval", "FILE", eval, "the perplexity of a text"),
     TEXT(0, "against", "MODEL", against, "with --eval: how far another model's choices differ"),
     HEADING("Other models than model.bin are converted first, once"),
@@ -322,9 +322,11 @@ static Status parse_option(Options *options, int argc, char **argv, int *i, Erro
     snprintf(spelled, sizeof spelled, "%.*s", (int)strcspn(argument, "="), argument);
     if (argument[1] != '-') spelled[2] = '\0';
     if (row->kind == OPTION_FLAG && value) return usage(error, "%s takes no value", spelled);
+    bool alone = *i + 1 >= argc || find(argv[*i + 1], &ignored);
+    if (row->field == FIELD(bos) && !value && alone) value = "yes"; /* --bos as a plain flag */
     if (row->kind != OPTION_FLAG && !value) {
         /* A value that reads as an option is one forgotten before it. */
-        if (*i + 1 >= argc || find(argv[*i + 1], &ignored))
+        if (alone)
             return usage(error, "%s needs a value: %s %s (%s)", spelled, spelled, row->value,
                          row->help);
         value = argv[++*i];

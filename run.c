@@ -56,7 +56,10 @@ typedef struct Opened {
 /* The text to go on with or, for --eval, to judge. */
 static Status open_prompt(Opened *opened, const Options *o, Error *error) {
     const char *path = o->eval ? o->eval : o->prompt_file;
-    bool from_stdin = path ? strcmp(path, "-") == 0 : o->prompt && strcmp(o->prompt, "-") == 0;
+    bool filters = (o->tokenize || o->detokenize) && !o->prompt; /* stdin to stdout */
+    bool from_stdin = path        ? strcmp(path, "-") == 0
+                      : o->prompt ? strcmp(o->prompt, "-") == 0
+                                  : filters;
     opened->prompt_name = from_stdin ? "stdin" : path ? path : "the prompt";
     if (from_stdin) {
         opened->prompt_fd = STDIN_FILENO;
