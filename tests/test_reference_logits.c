@@ -4,7 +4,8 @@
  *
  *     test_reference_logits [PART]      fixtures whose names contain PART
  *
- * With VERBATIM_FAMILIES set to a file, the table of docs/families.md is written there. */
+ * With VERBATIM_FAMILIES set to a file, the table of docs/families.md is written there:
+ *     VERBATIM_FAMILIES=table build/tests/test_reference_logits && scripts/families.sh table */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,11 +87,33 @@ static void check_fixture(const Fixture *f, const char *type) {
     size_t equal = count_equal_greedy(&tiny, f);
     printf("  greedy %zu of %zu\n", equal, f->n_greedy);
     if (table)
-        fprintf(table, "| %s | %s | %s | %s | %.1e | %s | yes |\n", f->family, f->name, type,
-                f->features, worst, equal == f->n_greedy ? "yes" : "no");
+        fprintf(table, "| %s | %s | %s | %.1e | %s | %s |\n", f->family, f->features, type, worst,
+                equal == f->n_greedy ? "equal" : "DIFFERENT", "equal");
     tiny_model_close(&tiny);
     assert_true(worst <= TOLERANCE);
     assert_int_equal(equal, f->n_greedy);
+}
+
+/* Every instruction set gives the bits of the first, plain C. */
+static void check_instruction_sets(const Fixture *f, const char *type) {
+    char *source = fixture_source(f);
+    float *expected = NULL;
+    for (size_t i = 0; isa_available(i); i++) {
+        ModelOptions options = {
+            .isa = isa_available(i), .n_threads = 1 + (int)(i % 2), .context = f->context};
+        TinyModel tiny = tiny_model_open(source, type, &options, KV_F16);
+        float *logits = tiny_model_run(&tiny, 0, 0, f->ids, f->n_ids, f->n_ids);
+        if (expected)
+            assert_same_bits(isa_available(i)->name, expected, logits, f->n_ids * f->vocab_size);
+        tiny_model_close(&tiny);
+        if (i == 0) {
+            expected = logits;
+        } else {
+            free(logits);
+        }
+    }
+    free(expected);
+    fixture_remove_directory(source);
 }
 
 static void logits_are_those_of_transformers(void **state) {
@@ -100,6 +123,8 @@ static void logits_are_those_of_transformers(void **state) {
         check_fixture(&f, "f16");
         check_fixture(&f, "bf16");
     }
+    check_instruction_sets(&f, "f32");
+    check_instruction_sets(&f, "q8");
     fixture_free(&f);
 }
 
