@@ -1,0 +1,226 @@
+/* What is not known is refused by its name, and every field of Config matters. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/convert.h"
+#include "tests/fixture.h"
+#include "tests/tiny_model.h"
+
+/* ---- Refusals ---- */
+
+/* The Error of converting the fixture's directory. */
+static void refusal(const Fixture *f, Error *error) {
+    char *source = fixture_source(f);
+    ConvertOptions options = {.n_threads = 1};
+    int fd = -1;
+    Status status = convert_temporary(source, &options, &fd, error);
+    fixture_remove_directory(source);
+    if (status == STATUS_OK) fail_msg("%s is not refused", f->name);
+}
+
+/* Sets config.json's `key` to the JSON `value`; the Error must hold every one of the texts. */
+static void assert_refused(const char *fixture, const char *key, const char *value,
+                           const char *first, const char *second) {
+    Fixture f = fixture_load(fixture);
+    Error error;
+    json_t *json = json_loads(value, JSON_DECODE_ANY, NULL);
+    assert_non_null(json);
+    json_object_set_new(json_object_get(f.json, "config"), key, json);
+    refusal(&f, &error);
+    if (!strstr(error.text, first) || !strstr(error.text, second))
+        fail_msg("the error says neither '%s' nor '%s': %s", first, second, error.text);
+    fixture_free(&f);
+}
+
+static void what_is_not_known_is_refused_by_its_name(void **state) {
+    (void)state;
+    assert_refused("llama-mha", "model_type", "\"mamba\"", "model_type", "mamba");
+    assert_refused("llama-mha", "hidden_act", "\"sparkle\"", "activation", "sparkle");
+    assert_refused("llama-mha", "rope_scaling", "{\"rope_type\": \"spiral\", \"factor\": 2.0}",
+                   "RoPE", "spiral");
+    assert_refused("llama-mha", "quantization_config", "{\"quant_method\": \"gptq\"}",
+                   "quantization_config", "gptq");
+    assert_refused("gpt2", "scale_attn_by_inverse_layer_idx", "true",
+                   "scale_attn_by_inverse_layer_idx", "true");
+    assert_refused("gpt2", "add_cross_attention", "true", "add_cross_attention", "true");
+    assert_refused("bloom", "apply_residual_connection_post_layernorm", "true",
+                   "apply_residual_connection_post_layernorm", "true");
+    assert_refused("mpt", "attn_config", "{\"alibi\": false}", "alibi", "false");
+    assert_refused("gpt_neo", "attention_types", "[[[\"global\", \"round\"], 2]]", "attention type",
+                   "round");
+    assert_refused("qwen2_moe", "use_sliding_window", "true", "use_sliding_window", "true");
+    assert_refused("exaone4", "layer_types",
+                   "[\"full_attention\", \"full_attention\", \"linear_attention\"]", "layer type",
+                   "linear_attention");
+    assert_refused("phi3-longrope", "rope_scaling",
+                   "{\"type\": \"longrope\", \"short_factor\": [1, 1], \"long_factor\": [1, 1]}",
+                   "long_factor", "6 numbers");
+}
+
+static void a_shape_that_does_not_fit_names_the_tensor(void **state) {
+    (void)state;
+    assert_refused("llama-mha", "intermediate_size", "96", "mlp.gate_proj.weight", "96 x 60");
+    assert_refused("llama-mha", "num_hidden_layers", "4", "model.layers.3.", "missing");
+    assert_refused("gpt_oss", "num_local_experts", "6", "mlp.router.weight", "6 x 60");
+}
+
+/* A bias that llama's layers have no place for would be left out of the computation. */
+static void a_tensor_without_a_place_is_refused(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-mha");
+    Error error;
+    json_t *tensors = json_object_get(f.json, "tensors");
+    json_object_set_new(tensors, "model.layers.1.self_attn.magic.weight",
+                        json_pack("[i, f, f, [i]]", 20, 1.0, 0.0, 4));
+    refusal(&f, &error);
+    assert_non_null(strstr(error.text, "model.layers.1.self_attn.magic.weight"));
+    fixture_free(&f);
+}
+
+/* A damaged or hostile configuration ends in an Error, whatever value a key has. */
+static void no_value_of_a_key_crashes(void **state) {
+    (void)state;
+    static const char *const values[] = {"null", "-1", "0", "4294967297", "\"x\"", "[null]"};
+    char **names = fixture_names();
+    for (size_t i = 0; names[i]; i++) {
+        /* One fixture a family. */
+        Fixture f = fixture_load(names[i]);
+        json_t *config = json_object_get(f.json, "config"), *original = json_copy(config), *value;
+        bool seen = i > 0 && strncmp(names[i], names[i - 1], strcspn(names[i], "-")) == 0;
+        char *source = seen ? NULL : fixture_source(&f);
+        char *path = seen ? NULL : fixture_path(source, "config.json");
+        const char *key;
+        if (!seen) json_object_foreach(original, key, value) {
+                for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+                    Error error = {""};
+                    Source *parsed;
+                    json_object_set_new(config, key, json_loads(values[k], JSON_DECODE_ANY, NULL));
+                    assert_int_equal(json_dump_file(config, path, 0), 0);
+                    Status status = source_open(&parsed, source, NULL, &error);
+                    if (status == STATUS_OK) {
+                        status = source_parse(parsed, &error);
+                        source_close(parsed);
+                    }
+                    if (status != STATUS_OK) assert_true(error.text[0] != '\0');
+                }
+                json_object_set(config, key, value);
+            }
+        json_decref(original);
+        if (source) fixture_remove_directory(source);
+        free(path);
+        fixture_free(&f);
+    }
+    for (size_t i = 0; names[i]; i++) free(names[i]);
+    free(names);
+}
+
+/* ---- Fields ---- */
+
+typedef struct Flip {
+    const char *fixture, *field;
+    double value;
+} Flip;
+
+/* Opens the fixture's model with one field of its Config changed, and runs the text. */
+static float *run_with(const Fixture *f, const char *source, const char *field, double value) {
+    Error error;
+    ConvertOptions convert = {.type = "f32", .n_threads = 1};
+    ModelOptions options = {.n_threads = 1};
+    TinyModel tiny = {.vocab_size = f->vocab_size};
+    int fd = -1;
+    if (convert_temporary(source, &convert, &fd, &error) != STATUS_OK ||
+        modelfile_open(&tiny.file, source, fd, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    Config *config = (Config *)modelfile_config(tiny.file);
+    const ConfigField *at = NULL;
+    for (size_t i = 0; field && (at = config_field(i)) && strcmp(at->name, field) != 0;) i++;
+    if (field && !at) fail_msg("no field '%s'", field);
+    void *out = at ? (char *)config + at->offset : NULL;
+    if (at && at->kind == FIELD_FLOAT) *(float *)out = (float)value;
+    if (at && at->kind == FIELD_BOOL) *(bool *)out = value != 0;
+    if (at && (at->kind == FIELD_UINT || at->kind == FIELD_ENUM))
+        *(uint32_t *)out = (uint32_t)value;
+    for (uint32_t i = 0; at && at->kind == FIELD_PER_LAYER && i < config->n_layers; i++)
+        ((uint32_t *)out)[i] = (uint32_t)value;
+    if (model_open(&tiny.model, tiny.file, &options, &error) != STATUS_OK)
+        fail_msg("%s, %s: %s", f->name, field ? field : "as it is", error.text);
+    KvShape shape = model_kv_shape(tiny.model, KV_F32);
+    if (kvcache_new(&tiny.cache, &shape, 1, 0, &error) != STATUS_OK) fail_msg("%s", error.text);
+    float *logits = tiny_model_run(&tiny, 0, 0, f->ids, f->n_ids, f->n_ids);
+    tiny_model_close(&tiny);
+    return logits;
+}
+
+static const Flip flips[] = {
+    {"llama-mha", "norm", NORM_LAYER},
+    {"llama-mha", "norm_eps", 0.1},
+    {"guide-mha", "norm_place", NORM_BEFORE},
+    {"llama-mha", "final_norm", 0},
+    {"gpt_neox", "parallel_block", 0},
+    {"llama-mha", "position", POSITION_NONE},
+    {"guide-mha", "position", POSITION_NONE},
+    {"gpt2", "position", POSITION_NONE},
+    {"bloom", "position", POSITION_NONE},
+    {"llama-mha", "rope_pairing", ROPE_INTERLEAVED},
+    {"llama-rope-yarn", "rope_attention_factor", 1},
+    {"guide-mha", "sinusoid_layout", SINUSOID_HALVES},
+    {"xglm", "position_offset", 0},
+    {"llama-mha", "attention_scale", 1},
+    {"gemma2", "attention_softcap", 0},
+    {"mpt", "qkv_clip", 0},
+    {"qwen3-gqa", "qk_norm", QK_NORM_NONE},
+    {"llama-mha", "activation", ACTIVATION_GELU},
+    {"gpt2", "activation", ACTIVATION_RELU},
+    {"gemma", "activation", ACTIVATION_RELU},
+    {"gpt_oss", "swiglu_limit", 0.5},
+    {"mixtral", "n_experts_used", 1},
+    {"qwen2_moe", "shared_ffn_dim", 0},
+    {"qwen2_moe", "router", ROUTER_SOFTMAX_CHOSEN},
+    {"phimoe", "router", ROUTER_SOFTMAX},
+    {"phimoe", "router_jitter", 1},
+    {"gemma", "embedding_scale", 1},
+    {"granite", "residual_scale", 1},
+    {"cohere", "logit_scale", 1},
+    {"gemma2", "logit_softcap", 0},
+    {"mistral-window", "window", 12},
+    {"gemma2", "window", 0},
+    {"gemma3", "rope_table", 0},
+    {"smollm3", "rope_table", 0},
+};
+
+static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof flips / sizeof *flips; i++) {
+        Fixture f = fixture_load(flips[i].fixture);
+        char *source = fixture_source(&f);
+        float *before = run_with(&f, source, NULL, 0);
+        float *after = run_with(&f, source, flips[i].field, flips[i].value);
+        double worst = 0;
+        for (size_t k = 0; k < f.n_ids * f.vocab_size; k++)
+            worst = fmax(worst, fabs((double)after[k] - (double)before[k]));
+        if (!(worst > 100 * 1e-4 * f.passes[0].std))
+            fail_msg("%s of %s moves no logit by more than %g deviations", flips[i].field, f.name,
+                     worst / f.passes[0].std);
+        fixture_remove_directory(source);
+        fixture_free(&f);
+        free(before);
+        free(after);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
+        cmocka_unit_test(a_shape_that_does_not_fit_names_the_tensor),
+        cmocka_unit_test(a_tensor_without_a_place_is_refused),
+        cmocka_unit_test(no_value_of_a_key_crashes),
+        cmocka_unit_test(every_field_moves_the_logits_by_a_hundred_tolerances),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
