@@ -130,39 +130,77 @@ static void pack_scales(uint16_t *part, const uint16_t *values, size_t groups) {
         for (size_t g = 0; g < groups; g++) part[g * PANEL_ROWS + r] = values[r * groups + g];
 }
 
+/* A line is 16 words, one a row; a word holds 4 codes of 8 bits or 8 of 4. Lines are written
+ * whole, one behind another, out of 16 rows that are read forward. */
+static uint32_t load_word(const void *p) {
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+static void pack_lines(size_t line_inputs, const uint8_t *codes, size_t padded, uint32_t *lines) {
+    for (size_t k = 0; k < padded; k += line_inputs, lines += PANEL_ROWS) {
+        const uint8_t *at = codes + k;
+        if (line_inputs == 4) {
+            for (size_t r = 0; r < PANEL_ROWS; r++) lines[r] = load_word(at + r * padded);
+        } else {
+            for (size_t r = 0; r < PANEL_ROWS; r++)
+                lines[r] = (load_word(at + r * padded) & 0x0F0F0F0Fu) |
+                           (load_word(at + r * padded + 4) & 0x0F0F0F0Fu) << 4;
+        }
+    }
+}
+
+/* Fills up a part of a panel with zeros, from `used` to `bytes`. */
+static void fill_up(void *part, size_t used, size_t bytes) {
+    memset((uint8_t *)part + used, 0, bytes - used);
+}
+
 void panel_pack_codes(TensorType type, size_t cols, const uint8_t *codes, const uint16_t *scales,
                       const uint16_t *minima, uint8_t *panel) {
     size_t padded = tensor_padded_cols(type, cols), groups = padded / types[type].group;
     size_t lines_bytes = tensor_lines_bytes(type, cols);
     size_t scales_bytes = tensor_scales_bytes(type, cols);
-    memset(panel, 0, lines_bytes + (types[type].has_min ? 2 : 1) * scales_bytes);
-    for (size_t r = 0; r < PANEL_ROWS; r++) {
-        const uint8_t *row = codes + r * padded;
-        if (types[type].line_inputs == 8) {
-            for (size_t k = 0; k < padded; k++)
-                panel[place_4(k, r)] |= (uint8_t)((row[k] & 15) << shift_4(k));
-        } else {
-            for (size_t k = 0; k < padded; k++) panel[place_8(k, r)] = row[k];
-        }
+    size_t scales_used = groups * PANEL_ROWS * sizeof(uint16_t);
+    pack_lines(types[type].line_inputs, codes, padded, (uint32_t *)panel);
+    uint16_t *part = (uint16_t *)(panel + lines_bytes);
+    pack_scales(part, scales, groups);
+    fill_up(part, scales_used, scales_bytes);
+    if (!types[type].has_min) return;
+    part = (uint16_t *)(panel + lines_bytes + scales_bytes);
+    pack_scales(part, minima, groups);
+    fill_up(part, scales_used, scales_bytes);
+}
+
+/* Inputs are taken a few lines at a time, so that the lines stay in the nearest cache while the
+ * 16 rows are read. */
+enum { PACK_INPUTS = 64 };
+
+static void pack_floats(TensorType type, const float *row, size_t from, size_t to, size_t r,
+                        uint8_t *panel) {
+    float *wide = (float *)panel;
+    uint16_t *half = (uint16_t *)panel;
+    if (type == TENSOR_F32) {
+        for (size_t k = from; k < to; k++) wide[PANEL_ROWS * k + r] = row[k];
+    } else if (type == TENSOR_F16) {
+        for (size_t k = from; k < to; k++) half[PANEL_ROWS * k + r] = float_to_half(row[k]);
+    } else {
+        for (size_t k = from; k < to; k++)
+            half[k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2] = float_to_bfloat(row[k]);
     }
-    pack_scales((uint16_t *)(panel + lines_bytes), scales, groups);
-    if (types[type].has_min)
-        pack_scales((uint16_t *)(panel + lines_bytes + scales_bytes), minima, groups);
 }
 
 void panel_pack_floats(TensorType type, size_t cols, const float *x, uint8_t *panel) {
+    for (size_t from = 0; from < cols; from += PACK_INPUTS) {
+        size_t to = cols - from < PACK_INPUTS ? cols : from + PACK_INPUTS;
+        for (size_t r = 0; r < PANEL_ROWS; r++) pack_floats(type, x + r * cols, from, to, r, panel);
+    }
+    if (tensor_padded_cols(type, cols) == cols) return;
+    /* The last line of a 16-bit type may hold one input only. */
+    size_t k = cols;
     uint16_t *half = (uint16_t *)panel;
-    memset(panel, 0, tensor_lines_bytes(type, cols));
     for (size_t r = 0; r < PANEL_ROWS; r++) {
-        for (size_t k = 0; k < cols; k++) {
-            float value = x[r * cols + k];
-            if (type == TENSOR_F32) {
-                ((float *)panel)[PANEL_ROWS * k + r] = value;
-            } else if (type == TENSOR_F16) {
-                half[PANEL_ROWS * k + r] = float_to_half(value);
-            } else {
-                half[k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2] = float_to_bfloat(value);
-            }
-        }
+        if (type == TENSOR_F16) half[PANEL_ROWS * k + r] = 0;
+        if (type == TENSOR_BF16) half[k / 2 * 2 * PANEL_ROWS + 2 * r + 1] = 0;
     }
 }
