@@ -1,0 +1,61 @@
+/* For the fuzz targets of the readers: sources whose files are bytes in memory. */
+#ifndef FUZZ_SOURCE_H
+#define FUZZ_SOURCE_H
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../formats/convert.h"
+#include "../modelfile.h"
+
+/* A file in memory, or -1. */
+static inline int fuzz_memory_file(const void *data, size_t size) {
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    if (fd >= 0 && write(fd, data, size) != (ssize_t)size) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static inline bool fuzz_add_file(Source *source, const char *path, const void *data, size_t size) {
+    Error error;
+    InputFile *files = realloc(source->files, (source->n_files + 1) * sizeof *files);
+    if (!files) return false;
+    source->files = files;
+    int fd = fuzz_memory_file(data, size);
+    if (fd < 0 || input_adopt(&files[source->n_files], path, fd, &error) != STATUS_OK) return false;
+    source->n_files++;
+    return true;
+}
+
+static inline Source *fuzz_source(SourceKind kind, const char *path) {
+    Source *source = calloc(1, sizeof *source);
+    if (!source) abort();
+    source->kind = kind;
+    source->path = strdup(path);
+    source->tokenizer_file.fd = -1;
+    return source;
+}
+
+/* Parses and converts; whatever converts must then open and verify. */
+static inline void fuzz_convert(Source *source, const char *type) {
+    Error error = {{0}};
+    ConvertOptions options = {.n_threads = 1, .type = type};
+    if (source_parse(source, &error) == STATUS_OK) {
+        int fd = memfd_create("fuzz", MFD_CLOEXEC);
+        if (fd >= 0 && convert_parsed(source, &options, fd, &error) == STATUS_OK) {
+            ModelFile *file;
+            if (modelfile_open(&file, "converted", fd, &error) != STATUS_OK) abort();
+            if (modelfile_verify(file, NULL, NULL, &error) != STATUS_OK) abort();
+            modelfile_close(file);
+        } else if (fd >= 0) {
+            close(fd);
+        }
+    }
+    source_close(source);
+}
+
+#endif
