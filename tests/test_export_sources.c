@@ -1,0 +1,472 @@
+/* The readers of sources: values come through unchanged, and nothing in a file is trusted. The
+ * small models are the seeds of the fuzz targets (tests/fixtures/make_seeds.py). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "formats/convert.h"
+#include "formats/quantize.h"
+#include "hashed_weights.h"
+#include "modelfile.h"
+#include "process.h"
+
+/* ---- Conversion in memory ---- */
+
+static ModelFile *convert_to_memory(const Source *source, const char *type) {
+    Error error = {{0}};
+    ModelFile *file;
+    const ConvertOptions options = {.type = type, .n_threads = 2};
+    int fd = memfd_create("test", MFD_CLOEXEC);
+    if (convert_parsed(source, &options, fd, &error) != STATUS_OK) fail_msg("%s", error.text);
+    if (modelfile_open(&file, "converted", fd, &error) != STATUS_OK) fail_msg("%s", error.text);
+    return file;
+}
+
+/* The Error of converting `path`; "" when it can be converted. */
+static const char *converting(const char *path) {
+    static Error error;
+    error.text[0] = '\0';
+    const ConvertOptions options = {.n_threads = 1};
+    int fd = memfd_create("test", MFD_CLOEXEC);
+    Status status = convert_source(path, &options, fd, &error);
+    close(fd);
+    assert_null(strchr(error.text, '\n'));
+    assert_true(status == STATUS_OK || strlen(error.text) > 10);
+    return error.text;
+}
+
+static void assert_refused(const char *path, const char *message) {
+    const char *text = converting(path);
+    if (!strstr(text, message)) fail_msg("'%s' does not say '%s'", text, message);
+}
+
+/* ---- Values ---- */
+
+enum { ROWS = 37, COLS = 96 };
+
+static uint16_t random_half(uint64_t hash) {
+    /* Finite, of both signs, down to denormals. */
+    return (uint16_t)((hash & 0x83FF) | (hash >> 16 & 15) << 10);
+}
+
+static double half_value(uint16_t h) {
+    return half_to_float(h);
+}
+
+/* Element i of a block as the format's definition in GGUF says. */
+static double block_value(StoredType type, const uint8_t *b, size_t i) {
+    uint16_t d, m;
+    memcpy(&d, b, 2);
+    memcpy(&m, b + 2, 2);
+    uint32_t high;
+    const uint8_t *nibbles = b + (type == STORED_Q4_0   ? 2
+                                  : type == STORED_Q4_1 ? 4
+                                  : type == STORED_Q5_0 ? 6
+                                                        : 8);
+    int low = i < 16 ? nibbles[i] & 15 : nibbles[i - 16] >> 4;
+    switch (type) {
+    case STORED_Q8_0:
+        return half_value(d) * (int8_t)b[2 + i];
+    case STORED_Q4_0:
+        return half_value(d) * (low - 8);
+    case STORED_Q4_1:
+        return half_value(d) * low + half_value(m);
+    case STORED_Q5_0:
+        memcpy(&high, b + 2, 4);
+        return half_value(d) * ((int)(low | (high >> i & 1) << 4) - 16);
+    default:
+        memcpy(&high, b + 4, 4);
+        return half_value(d) * (int)(low | (high >> i & 1) << 4) + half_value(m);
+    }
+}
+
+/* A source with one matrix 'x' of the stored bytes. */
+static Source *one_matrix(StoredType type, const void *bytes, size_t size) {
+    Error error;
+    Source *source;
+    if (source_open(&source, "random:tiny", NULL, &error) != STATUS_OK) fail_msg("%s", error.text);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    int fd = memfd_create("test", MFD_CLOEXEC);
+    assert_int_equal(write(fd, bytes, size), size);
+    source->files = calloc(1, sizeof *source->files);
+    assert_int_equal(input_adopt(source->files, "x", fd, &error), STATUS_OK);
+    source->n_files = 1;
+    SourceTensor *x = source_add(source, &error, "x");
+    x->rows = x->stored_rows = ROWS;
+    x->cols = x->stored_cols = COLS;
+    x->stored = type;
+    return source;
+}
+
+static void every_block_type_keeps_every_value(void **state) {
+    (void)state;
+    static const struct {
+        StoredType stored;
+        TensorType type;
+    } cases[] = {{STORED_Q8_0, TENSOR_Q8},
+                 {STORED_Q4_0, TENSOR_Q4},
+                 {STORED_Q4_1, TENSOR_Q4_MIN},
+                 {STORED_Q5_0, TENSOR_Q8},
+                 {STORED_Q5_1, TENSOR_Q8_MIN}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        size_t block = stored_type_info(cases[k].stored)->block_bytes, n = ROWS * COLS / 32;
+        uint8_t *bytes = malloc(n * block);
+        for (size_t i = 0; i < n * block; i++) bytes[i] = (uint8_t)(hashed_element(k, i) >> 32);
+        for (size_t i = 0; i < n; i++) {
+            uint16_t half[2] = {random_half(hashed_element(90, i)),
+                                random_half(hashed_element(91, i))};
+            memcpy(bytes + i * block, half, sizeof half);
+        }
+        Source *source = one_matrix(cases[k].stored, bytes, n * block);
+        ModelFile *file = convert_to_memory(source, NULL);
+        const FileTensor *t = modelfile_find(file, "x");
+        assert_int_equal(t->type, cases[k].type);
+        Matrix m = modelfile_matrix(file, t, 0);
+        float row[COLS];
+        for (size_t r = 0; r < ROWS; r++) {
+            matrix_row(&m, r, row);
+            for (size_t c = 0; c < COLS; c++) {
+                const uint8_t *b = bytes + (r * COLS + c) / 32 * block;
+                if (row[c] != (float)block_value(cases[k].stored, b, c % 32))
+                    fail_msg("%s: row %zu, element %zu", stored_type_info(cases[k].stored)->name, r,
+                             c);
+            }
+        }
+        modelfile_close(file);
+        source_close(source);
+        free(bytes);
+    }
+}
+
+static void sixteen_bit_floats_keep_every_value(void **state) {
+    (void)state;
+    uint16_t bytes[ROWS * COLS];
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        for (size_t i = 0; i < ROWS * COLS; i++) {
+            bytes[i] = (uint16_t)hashed_element(5, i);
+            if (bf16 && (bytes[i] & 0x7F80) == 0x7F80) bytes[i] ^= 0x80;
+            if (!bf16 && (bytes[i] & 0x7C00) == 0x7C00) bytes[i] ^= 0x400;
+        }
+        Source *source = one_matrix(bf16 ? STORED_BF16 : STORED_F16, bytes, sizeof bytes);
+        ModelFile *file = convert_to_memory(source, NULL);
+        const FileTensor *t = modelfile_find(file, "x");
+        assert_int_equal(t->type, bf16 ? TENSOR_BF16 : TENSOR_F16);
+        Matrix m = modelfile_matrix(file, t, 0);
+        float row[COLS];
+        for (size_t r = 0; r < ROWS; r++) {
+            matrix_row(&m, r, row);
+            for (size_t c = 0; c < COLS; c++) {
+                uint16_t h = bytes[r * COLS + c];
+                float want = bf16 ? bfloat_to_float(h) : half_to_float(h);
+                assert_memory_equal(&row[c], &want, sizeof want);
+            }
+        }
+        modelfile_close(file);
+        source_close(source);
+    }
+}
+
+static void a_weight_that_is_no_number_is_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        StoredType type;
+        uint8_t bytes[4];
+        const char *message;
+    } cases[] = {{STORED_F32, {0, 0, 0x80, 0xFF}, "'x': row 2 holds a weight"},
+                 {STORED_F16, {1, 0x7C}, "'x': row 2 holds a weight"},
+                 {STORED_BF16, {0x80, 0x7F}, "'x': row 2 holds a weight"},
+                 {STORED_Q8_0, {0, 0x7C}, "'x': row 2 holds a scale"},
+                 {STORED_Q4_1, {0, 0, 0, 0xFC}, "'x': row 2 holds a scale"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        size_t row;
+        assert_true(stored_bytes(cases[k].type, COLS, &row));
+        uint8_t *bytes = calloc(ROWS, row);
+        memcpy(bytes + 2 * row, cases[k].bytes, 4);
+        Source *source = one_matrix(cases[k].type, bytes, ROWS * row);
+        const ConvertOptions options = {.n_threads = 1};
+        Error error;
+        int fd = memfd_create("test", MFD_CLOEXEC);
+        assert_int_equal(convert_parsed(source, &options, fd, &error), STATUS_FAILED);
+        if (!strstr(error.text, cases[k].message)) fail_msg("%s", error.text);
+        close(fd);
+        source_close(source);
+        free(bytes);
+    }
+}
+
+/* ---- Quantizers ---- */
+
+static double squared_error(TensorType type, const float *x, size_t n, bool plain) {
+    uint8_t codes[4096];
+    uint16_t scales[128], minima[128];
+    size_t group = tensor_type_info(type)->group;
+    double sum = 0.0;
+    quantize_row(type, n, x, codes, scales, tensor_type_info(type)->has_min ? minima : NULL);
+    for (size_t i = 0; i < n; i++) {
+        double scale = half_to_float(scales[i / group]), value = 0.0;
+        if (plain) { /* the largest weight of the group at the end of the codes */
+            double most = 0.0, end = type == TENSOR_Q4 ? 7.0 : 127.0;
+            for (size_t k = i / group * group; k < i / group * group + group; k++)
+                if (fabs((double)x[k]) > most) most = fabs((double)x[k]);
+            value = nearbyint(x[i] / most * end) * most / end;
+        } else if (type == TENSOR_Q4) {
+            value = scale * (codes[i] - 8);
+        } else if (type == TENSOR_Q4_MIN || type == TENSOR_Q8_MIN) {
+            value = scale * codes[i] - half_to_float(minima[i / group]);
+        } else {
+            value = scale * (int8_t)codes[i];
+        }
+        sum += (x[i] - value) * (x[i] - value);
+    }
+    return sum;
+}
+
+static void searching_the_scale_beats_taking_the_extreme(void **state) {
+    (void)state;
+    float x[4096];
+    for (size_t i = 0; i < 4096; i++) { /* the sum of 6 uniform numbers: nearly normal */
+        x[i] = 0.0f;
+        for (size_t k = 0; k < 6; k++) x[i] += hashed_weight(7, 6 * i + k, 20, 0.02, 0.0);
+    }
+    double q4 = squared_error(TENSOR_Q4, x, 4096, false);
+    double plain4 = squared_error(TENSOR_Q4, x, 4096, true);
+    double q4_min = squared_error(TENSOR_Q4_MIN, x, 4096, false);
+    double q8 = squared_error(TENSOR_Q8, x, 4096, false);
+    double plain8 = squared_error(TENSOR_Q8, x, 4096, true);
+    print_message("squared error, searched to plain: q4 %.3f, q4_min %.3f, q8 %.3f\n", q4 / plain4,
+                  q4_min / plain4, q8 / plain8);
+    assert_true(q4 < 0.85 * plain4);
+    assert_true(q4_min < 0.85 * plain4);
+    assert_true(q8 < 1.02 * plain8);
+}
+
+static void strange_groups_are_quantized_to_numbers(void **state) {
+    (void)state;
+    static const float values[] = {0.0f, 1e-30f, -1e-40f, 3e38f, -3e38f, 1e-8f, 65504.0f, 1e6f};
+    for (size_t k = 0; k < 8; k++) {
+        for (uint32_t type = TENSOR_Q8; type <= TENSOR_Q8_MIN; type++) {
+            float x[64];
+            uint8_t codes[64];
+            uint16_t scales[2], minima[2];
+            for (size_t i = 0; i < 64; i++) x[i] = values[(i + k) % (k + 1)];
+            quantize_row((TensorType)type, 64, x, codes, scales, minima);
+            for (size_t i = 0; i < 64 / tensor_type_info(type)->group; i++)
+                assert_true((scales[i] & 0x7C00) != 0x7C00);
+        }
+    }
+}
+
+/* ---- Files that are wrong ---- */
+
+static const char *const whole_files[] = {"llama2c/legacy", "llama2c/v1", "llama2c/v2",
+                                          "gguf/type0",     "gguf/type7", "gguf/type8",
+                                          "gguf/vocabulary"};
+
+static char *read_seed(const char *name, size_t *size) {
+    char path[256];
+    snprintf(path, sizeof path, "tests/seeds/%s", name);
+    return file_read(path, size);
+}
+
+static void the_smallest_models_of_each_format_convert(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof whole_files / sizeof *whole_files; i++) {
+        char path[256];
+        snprintf(path, sizeof path, "tests/seeds/%s", whole_files[i]);
+        assert_string_equal(converting(path), "");
+    }
+}
+
+static void a_source_cut_anywhere_is_refused(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "cut");
+    for (size_t i = 0; i < sizeof whole_files / sizeof *whole_files; i++) {
+        size_t size;
+        char *bytes = read_seed(whole_files[i], &size);
+        for (size_t cut = 0; cut < size; cut += 64) {
+            file_write(path, bytes, cut);
+            if (strlen(converting(path)) == 0) fail_msg("%s cut at %zu", whole_files[i], cut);
+        }
+        file_write(path, bytes, size - 1);
+        assert_true(strlen(converting(path)) > 0);
+        free(bytes);
+    }
+    unlink(path);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+/* The seed's three parts as a directory; `cut` bytes of the part with that name. */
+static char *safetensors_directory(const char *seed, const char *cut_name, size_t cut) {
+    static const char *const names[] = {"config.json", "generation_config.json",
+                                        "model.safetensors"};
+    char *directory = fixture_directory();
+    size_t size;
+    char *bytes = read_seed(seed, &size), *at = bytes;
+    for (size_t i = 0; i < 3; i++) {
+        char *end = i < 2 ? memchr(at, 0, size - (size_t)(at - bytes)) : bytes + size;
+        size_t n = (size_t)(end - at);
+        if (cut_name && strcmp(cut_name, names[i]) == 0 && cut < n) n = cut;
+        char *path = fixture_path(directory, names[i]);
+        file_write(path, at, n);
+        free(path);
+        at = end + 1;
+    }
+    free(bytes);
+    return directory;
+}
+
+static void a_directory_with_a_cut_file_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t bytes;
+    } files[] = {
+        {"config.json", 400}, {"generation_config.json", 40}, {"model.safetensors", 13000}};
+    char *whole = safetensors_directory("safetensors/bf16", NULL, 0);
+    assert_string_equal(converting(whole), "");
+    fixture_remove_directory(whole);
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t cut = 0; cut < files[i].bytes; cut += 64) {
+            char *directory = safetensors_directory("safetensors/bf16", files[i].name, cut);
+            if (strlen(converting(directory)) == 0) fail_msg("%s cut at %zu", files[i].name, cut);
+            fixture_remove_directory(directory);
+        }
+    }
+}
+
+/* Puts `to` in place of `from`, of the same length, in a seed. */
+static void assert_change_refused(const char *seed, const char *from, size_t n, const char *to,
+                                  const char *message) {
+    size_t size;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "changed");
+    char *bytes = read_seed(seed, &size), *at = memmem(bytes, size, from, n);
+    assert_non_null(at);
+    memcpy(at, to, n);
+    file_write(path, bytes, size);
+    assert_refused(path, message);
+    free(bytes);
+    unlink(path);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+static void gguf_that_cannot_be_read_is_refused_by_name(void **state) {
+    (void)state;
+    assert_change_refused("gguf/type8", "GGUF\3\0\0\0", 8, "GGUF\0\0\0\3", "big-endian");
+    assert_change_refused("gguf/type8", "GGUF\3\0\0\0", 8, "GGUF\1\0\0\0", "version 1 of GGUF");
+    assert_change_refused("gguf/type8", "GGUF\3\0\0\0", 8, "GGUF\4\0\0\0", "version 4 of GGUF");
+    assert_change_refused("gguf/type8", "llama\15", 5, "other", "architecture 'other'");
+    /* The type's number follows the name, two dimensions of 32, and their count. */
+    char from[64], to[64];
+    memcpy(from, "blk.0.ffn_up.weight\2\0\0\0 \0\0\0\0\0\0\0 \0\0\0\0\0\0\0\10", 40);
+    memcpy(to, from, 40);
+    to[39] = 12;
+    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type Q4_K");
+    to[39] = 22;
+    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type IQ2_S");
+    to[39] = 99;
+    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type number 99");
+    assert_change_refused("gguf/type8", "blk.0.ffn_up", 12, "blk.0.ffn_xy",
+                          "'blk.0.ffn_up.weight' is missing");
+}
+
+static void config_that_cannot_be_computed_is_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *message;
+    } cases[] = {
+        {"{\"model_type\":\"mamba\"}", "model_type 'mamba' is not known"},
+        {"{}", "model_type is missing"},
+        {"[1]", "not a JSON object"},
+        {"{\"model_type\":\"llama\",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
+         "quantized by 'gptq'"},
+        {"{\"model_type\":\"llama\"}", "vocab_size is missing"},
+        {"{\"model_type\":\"llama\",\"vocab_size\":1e99,\"hidden_size\":1}", "vocab_size is 1e+99"},
+        {"{\"model_type\":\"llama\",\"vocab_size\":5,\"hidden_size\":32,\"intermediate_size\":32,"
+         "\"num_hidden_layers\":1,\"num_attention_heads\":0}",
+         "no attention heads"},
+        {"{\"model_type\":\"llama\",\"vocab_size\":5,\"hidden_size\":32,\"intermediate_size\":32,"
+         "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"hidden_act\":\"mish\"}",
+         "'mish'"},
+        {"{\"model_type\":\"llama\",\"vocab_size\":6,\"hidden_size\":32,\"intermediate_size\":32,"
+         "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1}",
+         "'model.embed_tokens.weight' is 5 x 32, expected 6 x 32"},
+        {"{\"model_type\":\"llama\",\"vocab_size\":5,\"hidden_size\":32,\"intermediate_size\":32,"
+         "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1}",
+         "'model.layers.1.input_layernorm.weight' is missing"},
+        {"{\"model_type\":\"llama\",\"vocab_size\":5,\"hidden_size\":32,\"intermediate_size\":32,"
+         "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
+         "\"tie_word_embeddings\":true,\"rope_scaling\":{\"rope_type\":\"spiral\"}}",
+         "'spiral'"},
+    };
+    char *directory = safetensors_directory("safetensors/f32", NULL, 0);
+    char *path = fixture_path(directory, "config.json");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        file_write(path, cases[i].config, strlen(cases[i].config));
+        assert_refused(directory, cases[i].message);
+    }
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+static void files_of_other_kinds_are_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *bytes;
+        size_t n;
+        const char *message;
+    } cases[] = {{"m.bin", "PK\3\4....", 8, "PyTorch pickle"},
+                 {"m.pkl", "\x80\2......", 8, "pickle"},
+                 {"m.ggml", "lmgg....", 8, "older than GGUF"},
+                 {"m.h5", "\x89HDF....", 8, "HDF5"},
+                 {"m.txt", "hello, this is a text and no model at all\n", 42, "not a model"},
+                 {"empty", "", 0, "empty file"}};
+    char *directory = fixture_directory();
+    assert_refused("/no/such/model", "No such file");
+    assert_refused(directory, "no model in this directory");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *path = fixture_path(directory, cases[i].name);
+        file_write(path, cases[i].bytes, cases[i].n);
+        assert_refused(path, cases[i].message);
+        unlink(path);
+        free(path);
+    }
+    char *config = fixture_path(directory, "config.json");
+    char *weights = fixture_path(directory, "pytorch_model.bin");
+    static const char llama[] =
+        "{\"model_type\":\"llama\",\"vocab_size\":5,\"hidden_size\":32,\"intermediate_size\":32,"
+        "\"num_hidden_layers\":1,\"num_attention_heads\":2}";
+    file_write(config, llama, strlen(llama));
+    assert_refused(directory, "model.safetensors is missing");
+    file_write(weights, "PK", 2);
+    assert_refused(directory, "pytorch_model.bin");
+    free(config);
+    free(weights);
+    fixture_remove_directory(directory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_block_type_keeps_every_value),
+        cmocka_unit_test(sixteen_bit_floats_keep_every_value),
+        cmocka_unit_test(a_weight_that_is_no_number_is_refused_by_name),
+        cmocka_unit_test(searching_the_scale_beats_taking_the_extreme),
+        cmocka_unit_test(strange_groups_are_quantized_to_numbers),
+        cmocka_unit_test(the_smallest_models_of_each_format_convert),
+        cmocka_unit_test(a_source_cut_anywhere_is_refused),
+        cmocka_unit_test(a_directory_with_a_cut_file_is_refused),
+        cmocka_unit_test(gguf_that_cannot_be_read_is_refused_by_name),
+        cmocka_unit_test(config_that_cannot_be_computed_is_refused_by_name),
+        cmocka_unit_test(files_of_other_kinds_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
