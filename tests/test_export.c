@@ -1,0 +1,209 @@
+/* What a user of `export` sees: the target is whole or not there, messages, exit statuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "process.h"
+
+/* A directory with nothing in it, and a target's name in it. */
+typedef struct Place {
+    char *directory, *target;
+} Place;
+
+static Place place_new(void) {
+    Place p = {.directory = fixture_directory()};
+    p.target = fixture_path(p.directory, "model.bin");
+    return p;
+}
+
+static void place_free(Place *p) {
+    free(p->target);
+    fixture_remove_directory(p->directory);
+}
+
+static size_t files_in(const char *directory) {
+    DIR *d = opendir(directory);
+    assert_non_null(d);
+    size_t n = 0;
+    for (const struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+/* One line on stderr that holds `message`, nothing on stdout. */
+static void assert_fails(Process p, int status, const char *message) {
+    if (p.status != status || !strstr(p.err, message))
+        print_message("status %d, stderr: %s", p.status, p.err);
+    assert_int_equal(p.status, status);
+    assert_non_null(strstr(p.err, message));
+    assert_ptr_equal(strchr(p.err, '\n'), p.err + p.err_length - 1);
+    assert_int_equal(p.out_length, 0);
+    process_free(&p);
+}
+
+static void assert_done(Process p) {
+    if (p.status) print_message("%s", p.err);
+    assert_int_equal(p.status, 0);
+    assert_int_equal(p.out_length, 0);
+    process_free(&p);
+}
+
+static void a_wrong_command_line_says_so(void **state) {
+    (void)state;
+    assert_fails(RUN("export"), 2, "SOURCE and TARGET");
+    assert_fails(RUN("export", "one"), 2, "SOURCE and TARGET");
+    assert_fails(RUN("export", "one", "two", "three"), 2, "too many operands: three");
+    assert_fails(RUN("export", "one", "two", "--type", "q3"), 2, "unknown type: q3");
+    assert_fails(RUN("export", "one", "two", "-j", "0"), 2, "number of threads: 0");
+    assert_fails(RUN("export", "--random", "tiny"), 2, "TARGET is missing");
+    Process help = RUN("export", "--help");
+    assert_int_equal(help.status, 0);
+    assert_non_null(strstr(help.out, "usage: export"));
+    process_free(&help);
+}
+
+static void a_source_that_is_wrong_leaves_no_target(void **state) {
+    (void)state;
+    Place p = place_new();
+    assert_fails(RUN("export", "/no/such", p.target), 1, "/no/such: No such file");
+    assert_fails(RUN("export", p.directory, p.target), 1, "no model in this directory");
+    assert_fails(RUN("export", "Makefile", p.target), 1, "not a model");
+    assert_fails(RUN("export", "--random", "huge", p.target), 1, "'huge'");
+    assert_fails(RUN("export", "--random", "tiny,dim=0", p.target), 1, "dim is 0");
+    assert_fails(RUN("export", "tests/seeds/llama2c/v1", p.target, "-z", "Makefile"), 1,
+                 "Makefile");
+    assert_fails(RUN("export", "tests/seeds/llama2c/v1", p.target, "-z", "/none"), 1, "/none");
+    assert_int_equal(files_in(p.directory), 0);
+    assert_fails(RUN("export", "tests/seeds/llama2c/v1", "/no/such/directory/m.bin"), 1,
+                 "/no/such/directory/m.bin");
+    assert_fails(RUN("export", "tests/seeds/llama2c/v1", p.directory), 1, "not a regular file");
+    place_free(&p);
+}
+
+static void a_failure_leaves_the_old_target(void **state) {
+    (void)state;
+    Place p = place_new();
+    file_write(p.target, "old", 3);
+    assert_fails(RUN("export", "Makefile", p.target), 1, "not a model");
+    size_t n;
+    char *text = file_read(p.target, &n);
+    assert_string_equal(text, "old");
+    free(text);
+    assert_done(RUN("export", "--random", "tiny", p.target, "-q"));
+    text = file_read(p.target, &n);
+    assert_memory_equal(text, "verbatim", 8);
+    free(text);
+    assert_int_equal(files_in(p.directory), 1);
+    place_free(&p);
+}
+
+static void the_file_is_the_same_on_any_thread_count(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "q8", "q4"};
+    for (size_t i = 0; i < 3; i++) {
+        Place p = place_new();
+        char *other = fixture_path(p.directory, "other.bin");
+        static const char shape[] = "tiny,dim=96,vocab_size=9001,ffn_dim=3001";
+        assert_done(RUN("export", "--random", shape, p.target, "-q", "-j", "1", "-t", types[i]));
+        assert_done(RUN("export", "--random", shape, other, "-q", "-j", "5", "-t", types[i]));
+        size_t n, m;
+        char *a = file_read(p.target, &n), *b = file_read(other, &m);
+        assert_int_equal(n, m);
+        assert_memory_equal(a, b, n);
+        free(a);
+        free(b);
+        free(other);
+        place_free(&p);
+    }
+}
+
+/* Starts `export` on its own, limited in what it may write when `limit` is not 0. */
+static pid_t start_export(const char *target, rlim_t limit) {
+    char *command = program_command("export");
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int null = open("/dev/null", O_RDWR);
+        dup2(null, 2);
+        if (limit) setrlimit(RLIMIT_FSIZE, &(struct rlimit){limit, limit});
+        char line[8192];
+        snprintf(line, sizeof line, "exec %s --random tinyllama-1.1b,n_layers=6 -t q4 '%s'",
+                 command, target);
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        _exit(127);
+    }
+    free(command);
+    return pid;
+}
+
+static void a_full_disk_leaves_no_target(void **state) {
+    (void)state;
+    Place p = place_new();
+    int status;
+    pid_t pid = start_export(p.target, 1 << 20);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_int_equal(files_in(p.directory), 0);
+    place_free(&p);
+}
+
+static void an_interrupt_leaves_no_target(void **state) {
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < 2; i++) {
+        Place p = place_new();
+        int status;
+        pid_t pid = start_export(p.target, 0);
+        nanosleep(&(struct timespec){0, 400000000}, NULL);
+        kill(pid, signals[i]);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 130);
+        assert_int_equal(files_in(p.directory), 0);
+        place_free(&p);
+    }
+}
+
+static void a_conversion_takes_little_memory(void **state) {
+    (void)state;
+    Place p = place_new();
+    assert_done(RUN("export", "--random", "tinyllama-1.1b,n_layers=2,vocab_size=64000", p.target,
+                    "-q", "-t", "f16"));
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    struct stat info;
+    assert_int_equal(stat(p.target, &info), 0);
+    print_message("%.0f MB written, at most %.0f MB of memory\n", (double)info.st_size / 1e6,
+                  (double)usage.ru_maxrss / 1e3);
+    if (!getenv("VERBATIM_RUNNER") || !*getenv("VERBATIM_RUNNER"))
+        assert_true(usage.ru_maxrss < 400000);
+    place_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wrong_command_line_says_so),
+        cmocka_unit_test(a_source_that_is_wrong_leaves_no_target),
+        cmocka_unit_test(a_failure_leaves_the_old_target),
+        cmocka_unit_test(the_file_is_the_same_on_any_thread_count),
+        cmocka_unit_test(a_full_disk_leaves_no_target),
+        cmocka_unit_test(an_interrupt_leaves_no_target),
+        cmocka_unit_test(a_conversion_takes_little_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
