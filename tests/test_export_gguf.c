@@ -1,0 +1,287 @@
+/* A llama as a GGUF file gives the reference's logits: names, the order of rows of queries and
+ * keys, split files, frequencies. The files are written here, out of the fixtures' weights. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "formats/convert.h"
+#include "tiny_model.h"
+
+/* ---- Writing GGUF ---- */
+
+typedef struct Out {
+    uint8_t *bytes;
+    size_t n, capacity;
+} Out;
+
+static void put(Out *o, const void *bytes, size_t n) {
+    if (o->n + n > o->capacity) {
+        o->capacity = 2 * (o->n + n);
+        o->bytes = realloc(o->bytes, o->capacity);
+        assert_non_null(o->bytes);
+    }
+    memcpy(o->bytes + o->n, bytes, n);
+    o->n += n;
+}
+
+static void put_u32(Out *o, uint32_t value) {
+    put(o, &value, sizeof value);
+}
+
+static void put_u64(Out *o, uint64_t value) {
+    put(o, &value, sizeof value);
+}
+
+static void put_text(Out *o, const char *text) {
+    put_u64(o, strlen(text));
+    put(o, text, strlen(text));
+}
+
+static void put_align(Out *o) {
+    while (o->n % 32) put(o, "", 1);
+}
+
+enum { KV_UINT32 = 4, KV_FLOAT32 = 6, KV_TEXT = 8 };
+
+static void put_number(Out *o, const char *key, uint32_t value) {
+    put_text(o, key);
+    put_u32(o, KV_UINT32);
+    put_u32(o, value);
+}
+
+static void put_float(Out *o, const char *key, float value) {
+    put_text(o, key);
+    put_u32(o, KV_FLOAT32);
+    put(o, &value, sizeof value);
+}
+
+/* The metadata of a llama: n pairs. */
+static uint32_t put_metadata(Out *o, const Config *c) {
+    put_text(o, "general.architecture");
+    put_u32(o, KV_TEXT);
+    put_text(o, "llama");
+    put_number(o, "llama.context_length", c->context);
+    put_number(o, "llama.embedding_length", c->dim);
+    put_number(o, "llama.block_count", c->n_layers);
+    put_number(o, "llama.feed_forward_length", c->ffn_dim);
+    put_number(o, "llama.attention.head_count", c->n_heads);
+    put_number(o, "llama.attention.head_count_kv", c->n_kv_heads);
+    put_number(o, "llama.attention.key_length", c->head_dim);
+    put_number(o, "llama.attention.value_length", c->head_dim);
+    put_number(o, "llama.rope.dimension_count", c->rotary_dim);
+    put_float(o, "llama.attention.layer_norm_rms_epsilon", c->norm_eps);
+    put_float(o, "llama.rope.freq_base", c->rope_theta);
+    return 12;
+}
+
+typedef struct GgufTensor {
+    char name[64];
+    size_t rows, cols; /* rows 0: one dimension */
+    float *values;
+} GgufTensor;
+
+/* A file with tensors[from, to) and, when it is the first of `parts`, the metadata. */
+static void write_gguf(const char *path, const Config *c, const GgufTensor *tensors, size_t from,
+                       size_t to, uint32_t part, uint32_t parts) {
+    Out pairs = {0}, infos = {0}, data = {0}, file = {0};
+    uint32_t n_pairs = part == 0 ? put_metadata(&pairs, c) : 0;
+    if (parts > 1) {
+        put_number(&pairs, "split.no", part);
+        put_number(&pairs, "split.count", parts);
+        n_pairs += 2;
+    }
+    for (size_t i = from; i < to; i++) {
+        const GgufTensor *t = &tensors[i];
+        put_text(&infos, t->name);
+        put_u32(&infos, t->rows ? 2 : 1);
+        put_u64(&infos, t->cols);
+        if (t->rows) put_u64(&infos, t->rows);
+        put_u32(&infos, 0);
+        put_u64(&infos, data.n);
+        put(&data, t->values, (t->rows ? t->rows : 1) * t->cols * sizeof(float));
+        put_align(&data);
+    }
+    put(&file, "GGUF", 4);
+    put_u32(&file, part == 0 ? 3 : 2);
+    put_u64(&file, to - from);
+    put_u64(&file, n_pairs);
+    if (pairs.n) put(&file, pairs.bytes, pairs.n);
+    put(&file, infos.bytes, infos.n);
+    put_align(&file);
+    put(&file, data.bytes, data.n);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(file.bytes, 1, file.n, f), file.n);
+    assert_int_equal(fclose(f), 0);
+    free(pairs.bytes);
+    free(infos.bytes);
+    free(data.bytes);
+    free(file.bytes);
+}
+
+/* ---- From a Hugging Face directory ---- */
+
+/* Half i of pair p of a head stands at row i * head_dim / 2 + p there, at 2p + i in GGUF. */
+static void pair_rows(const SourceTensor *t, size_t head_dim, float *values) {
+    float *from = malloc(t->rows * t->cols * sizeof *from);
+    assert_non_null(from);
+    memcpy(from, values, t->rows * t->cols * sizeof *from);
+    for (size_t r = 0; r < t->rows; r++) {
+        size_t head = r / head_dim, i = r % head_dim;
+        size_t to = head * head_dim + (i < head_dim / 2 ? 2 * i : 2 * (i - head_dim / 2) + 1);
+        memcpy(values + to * t->cols, from + r * t->cols, t->cols * sizeof *from);
+    }
+    free(from);
+}
+
+static bool gguf_name(const char *name, char *out, size_t size) {
+    static const char *const names[][2] = {{"token_embedding", "token_embd.weight"},
+                                           {"final_norm", "output_norm.weight"},
+                                           {"output", "output.weight"},
+                                           {"attention_norm", "attn_norm.weight"},
+                                           {"wq", "attn_q.weight"},
+                                           {"wk", "attn_k.weight"},
+                                           {"wv", "attn_v.weight"},
+                                           {"wo", "attn_output.weight"},
+                                           {"ffn_norm", "ffn_norm.weight"},
+                                           {"w_gate", "ffn_gate.weight"},
+                                           {"w_up", "ffn_up.weight"},
+                                           {"w_down", "ffn_down.weight"}};
+    unsigned layer = 0;
+    int start = 0;
+    bool in_layer = sscanf(name, "layers.%u.%n", &layer, &start) == 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i][0], name + start) != 0) continue;
+        if (in_layer)
+            snprintf(out, size, "blk.%u.%s", layer, names[i][1]);
+        else
+            snprintf(out, size, "%s", names[i][1]);
+        return true;
+    }
+    return false;
+}
+
+/* The fixture's tensors under GGUF's names; `rope_freqs`: with the divisors of frequencies. */
+static size_t read_tensors(const Source *source, GgufTensor *tensors) {
+    size_t n = 0;
+    Error error;
+    const Config *c = &source->config;
+    for (size_t i = 0; i < source->n_tensors; i++) {
+        const SourceTensor *t = &source->tensors[i];
+        GgufTensor *g = &tensors[n];
+        if (t->shares) continue;
+        g->values = malloc(t->rows * t->cols * sizeof(float));
+        assert_int_equal(source_read_floats(source, t, 0, t->rows, g->values, &error), STATUS_OK);
+        g->rows = t->is_vector ? 0 : t->rows;
+        g->cols = t->cols;
+        if (strcmp(t->name, "rope.freqs") == 0) {
+            strcpy(g->name, "rope_freqs.weight");
+            for (size_t k = 0; k < t->cols; k++) {
+                float plain = 1.0f / powf(c->rope_theta, (float)(2 * k) / (float)c->rotary_dim);
+                g->values[k] = plain / g->values[k];
+            }
+        } else if (!gguf_name(t->name, g->name, sizeof g->name)) {
+            free(g->values);
+            continue;
+        }
+        const char *last = strrchr(t->name, '.');
+        if (last && (strcmp(last, ".wq") == 0 || strcmp(last, ".wk") == 0))
+            pair_rows(t, c->head_dim, g->values);
+        n++;
+    }
+    return n;
+}
+
+/* The fixture called `name` as a GGUF file of `parts`, against the reference's logits. */
+static void assert_reference_logits(const char *name, uint32_t parts) {
+    Fixture fixture = fixture_load(name);
+    char *directory = fixture_source(&fixture);
+    Source *source;
+    Error error;
+    assert_int_equal(source_open(&source, directory, NULL, &error), STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    GgufTensor *tensors = calloc(source->n_tensors, sizeof *tensors);
+    size_t n = read_tensors(source, tensors);
+    char paths[4][512];
+    for (uint32_t i = 0; i < parts; i++) {
+        snprintf(paths[i], sizeof paths[i], parts > 1 ? "%s/m-%05u-of-%05u.gguf" : "%s/m.gguf",
+                 directory, i + 1, parts);
+        write_gguf(paths[i], &source->config, tensors, n * i / parts, n * (i + 1) / parts, i,
+                   parts);
+    }
+    TinyModel tiny = tiny_model_open(paths[0], NULL, &(ModelOptions){.n_threads = 2}, KV_F32);
+    assert_int_equal(modelfile_config(tiny.file)->rope_pairing, ROPE_INTERLEAVED);
+    float *logits = tiny_model_run(&tiny, 0, 0, fixture.ids, fixture.n_ids, fixture.n_ids);
+    double worst = 0.0;
+    for (size_t i = 0; i < fixture.n_ids * fixture.vocab_size; i++)
+        worst = fmax(worst, fabs(logits[i] - fixture.passes[0].logits[i]) / fixture.passes[0].std);
+    print_message("%s in %u parts: at most %.1e standard deviations\n", name, parts, worst);
+    assert_true(worst < 5e-5);
+    free(logits);
+    tiny_model_close(&tiny);
+    for (size_t i = 0; i < n; i++) free(tensors[i].values);
+    free(tensors);
+    source_close(source);
+    fixture_remove_directory(directory);
+    fixture_free(&fixture);
+}
+
+static void a_llama_gives_the_reference_logits(void **state) {
+    (void)state;
+    assert_reference_logits("llama-gqa", 1);
+    assert_reference_logits("llama-tied", 1);
+    assert_reference_logits("llama-rope-llama3", 1);
+}
+
+static void split_files_give_the_reference_logits(void **state) {
+    (void)state;
+    assert_reference_logits("llama-mqa", 3);
+}
+
+static void parts_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), path[512], second[512];
+    float value = 1.0f;
+    GgufTensor tensor = {"x", 0, 1, &value};
+    Config config = {.dim = 1};
+    Error error;
+    Source *source;
+    snprintf(path, sizeof path, "%s/m-00001-of-00002.gguf", directory);
+    snprintf(second, sizeof second, "%s/m-00002-of-00002.gguf", directory);
+    write_gguf(path, &config, &tensor, 0, 1, 0, 2);
+    assert_int_equal(source_open(&source, path, NULL, &error), STATUS_FAILED);
+    assert_non_null(strstr(error.text, "m-00002-of-00002.gguf: No such file"));
+    write_gguf(second, &config, &tensor, 0, 1, 1, 2);
+    assert_int_equal(source_open(&source, second, NULL, &error), STATUS_FAILED);
+    assert_non_null(strstr(error.text, "give the first"));
+    assert_int_equal(source_open(&source, path, NULL, &error), STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_FAILED);
+    assert_non_null(strstr(error.text, "two tensors 'x'"));
+    source_close(source);
+    unlink(second);
+    char other[512];
+    snprintf(other, sizeof other, "%s/renamed.gguf", directory);
+    assert_int_equal(rename(path, other), 0);
+    assert_int_equal(source_open(&source, other, NULL, &error), STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_FAILED);
+    assert_non_null(strstr(error.text, "one of 2 parts"));
+    source_close(source);
+    fixture_remove_directory(directory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_llama_gives_the_reference_logits),
+        cmocka_unit_test(split_files_give_the_reference_logits),
+        cmocka_unit_test(parts_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
