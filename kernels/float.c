@@ -2,9 +2,10 @@
  *
  * One row of activations is read as it is, and several panels run side by side so that the
  * sums do not wait for each other. More rows are packed in blocks, [input][row of the block],
- * and a block by PANELS panels of sums stays in registers. The inputs are cut into runs of
- * RUN, so that a run of weights, widened to float32 where need be, stays in the cache while
- * all blocks pass over it; between runs the sums rest in scratch. */
+ * and a block by PANELS panels of sums stays in registers. One block passes over all inputs at
+ * once. For several the inputs are cut into runs of RUN, so that a run of weights, widened to
+ * float32 where need be, stays in the cache while all blocks pass over it; between runs the
+ * sums rest in scratch. */
 #include "../lanes.h"
 #include "activations.h"
 #include "internal.h"
@@ -30,81 +31,109 @@ typedef struct Fetch {
     size_t panel_bytes, input_bytes;
 } Fetch;
 
-/* `rows` x `panels` sums over n inputs. weights: [panels][RUN or more][16], panel_floats apart;
- * x[n][rows]; from (NULL: zeros) and to: [rows] of panels * 16 floats, a stride apart. */
-LANES_INLINE void multiply_tile(size_t rows, size_t panels, const float *weights,
-                                size_t panel_floats, const float *x, size_t n, const float *from,
-                                size_t from_stride, float *to, size_t to_stride, Fetch fetch) {
+/* Bytes that one input takes in the lines of a panel. */
+LANES_INLINE size_t input_line_bytes(TensorType type) {
+    return type == TENSOR_F32 ? LINE_BYTES : LINE_BYTES / 2;
+}
+
+/* The 16 weights of an input. line: that of inputs k and k + 1, or of k alone in f32. */
+LANES_INLINE lanes load_weights(TensorType type, const uint8_t *line, bool odd) {
+    if (type == TENSOR_F32) return lanes_load((const float *)line + odd * LANES);
+    if (type == TENSOR_F16) return lanes_load_half((const uint16_t *)line + odd * LANES);
+    return odd ? lanes_bfloat_high(line) : lanes_bfloat_low(line);
+}
+
+/* The sums of a tile: `from` (NULL: zeros) and `to` are [rows] of panels * 16 floats, a stride
+ * apart. */
+typedef struct Tile {
+    const float *from;
+    float *to;
+    size_t from_stride, to_stride;
+} Tile;
+
+/* `rows` x `panels` sums over n inputs; lines of `panels` panels, panel_bytes apart; x[n][rows].
+ */
+LANES_INLINE void multiply_tile(TensorType type, size_t rows, size_t panels, const uint8_t *lines,
+                                size_t panel_bytes, const float *x, size_t n, Tile tile,
+                                Fetch fetch) {
     lanes sums[ROWS][PANELS];
 #pragma GCC unroll 12
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (size_t p = 0; p < panels; p++)
-            sums[r][p] = from ? lanes_load(from + r * from_stride + p * LANES) : lanes_zero();
-    for (size_t k = 0; k < n; k++) {
-        lanes w[PANELS];
+            sums[r][p] =
+                tile.from ? lanes_load(tile.from + r * tile.from_stride + p * LANES) : lanes_zero();
+    for (size_t k = 0; k < n; k += 2) {
+        const uint8_t *line = lines + k * input_line_bytes(type);
 #pragma GCC unroll 2
-        for (size_t p = 0; p < panels; p++) {
-            w[p] = lanes_load(weights + p * panel_floats + k * LANES);
-            __builtin_prefetch(fetch.from + p * fetch.panel_bytes + k * fetch.input_bytes, 0, 2);
-        }
+        for (size_t odd = 0; odd < 2; odd++) {
+            if (odd && k + 1 == n) break;
+            lanes w[PANELS];
+#pragma GCC unroll 2
+            for (size_t p = 0; p < panels; p++) {
+                w[p] = load_weights(type, line + p * panel_bytes, odd);
+                __builtin_prefetch(
+                    fetch.from + p * fetch.panel_bytes + (k + odd) * fetch.input_bytes, 0, 2);
+            }
 #pragma GCC unroll 12
-        for (size_t r = 0; r < rows; r++) {
-            lanes v = lanes_set(x[k * rows + r]);
+            for (size_t r = 0; r < rows; r++) {
+                lanes v = lanes_set(x[(k + odd) * rows + r]);
 #pragma GCC unroll 2
-            for (size_t p = 0; p < panels; p++) sums[r][p] = lanes_fma(w[p], v, sums[r][p]);
+                for (size_t p = 0; p < panels; p++) sums[r][p] = lanes_fma(w[p], v, sums[r][p]);
+            }
         }
     }
 #pragma GCC unroll 12
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 2
-        for (size_t p = 0; p < panels; p++) lanes_store(to + r * to_stride + p * LANES, sums[r][p]);
+        for (size_t p = 0; p < panels; p++)
+            lanes_store(tile.to + r * tile.to_stride + p * LANES, sums[r][p]);
 }
 
-/* multiply_tile with the number of rows known to the compiler. */
-LANES_INLINE void multiply_rows(size_t rows, size_t panels, const float *weights,
-                                size_t panel_floats, const float *x, size_t n, const float *from,
-                                size_t from_stride, float *to, size_t to_stride, Fetch fetch) {
-#define ROWS_CASE(count)                                                                           \
+/* multiply_tile with type, panels and rows known to the compiler. */
+typedef void TileKernel(size_t rows, const uint8_t *lines, size_t panel_bytes, const float *x,
+                        size_t n, Tile tile, Fetch fetch);
+
+#define ROWS_CASE(type, panels, count)                                                             \
     case count:                                                                                    \
-        multiply_tile(count, panels, weights, panel_floats, x, n, from, from_stride, to,           \
-                      to_stride, fetch);                                                           \
+        multiply_tile(type, count, panels, lines, panel_bytes, x, n, tile, fetch);                 \
         break
-    switch (rows) {
-        ROWS_CASE(1);
-        ROWS_CASE(2);
-        ROWS_CASE(3);
-        ROWS_CASE(4);
-        ROWS_CASE(5);
-        ROWS_CASE(6);
 #if defined(__AVX512F__)
-        ROWS_CASE(7);
-        ROWS_CASE(8);
-        ROWS_CASE(9);
-        ROWS_CASE(10);
-        ROWS_CASE(11);
-        ROWS_CASE(12);
+#define MORE_ROWS(type, panels)                                                                    \
+    ROWS_CASE(type, panels, 7);                                                                    \
+    ROWS_CASE(type, panels, 8);                                                                    \
+    ROWS_CASE(type, panels, 9);                                                                    \
+    ROWS_CASE(type, panels, 10);                                                                   \
+    ROWS_CASE(type, panels, 11);                                                                   \
+    ROWS_CASE(type, panels, 12)
+#else
+#define MORE_ROWS(type, panels)
 #endif
+#define TILE_KERNEL(name, type, panels)                                                            \
+    static void name(size_t rows, const uint8_t *lines, size_t panel_bytes, const float *x,        \
+                     size_t n, Tile tile, Fetch fetch) {                                           \
+        switch (rows) {                                                                            \
+            ROWS_CASE(type, panels, 1);                                                            \
+            ROWS_CASE(type, panels, 2);                                                            \
+            ROWS_CASE(type, panels, 3);                                                            \
+            ROWS_CASE(type, panels, 4);                                                            \
+            ROWS_CASE(type, panels, 5);                                                            \
+            ROWS_CASE(type, panels, 6);                                                            \
+            MORE_ROWS(type, panels);                                                               \
+        }                                                                                          \
     }
-}
+TILE_KERNEL(one_f32, TENSOR_F32, 1)
+TILE_KERNEL(one_f16, TENSOR_F16, 1)
+TILE_KERNEL(one_bf16, TENSOR_BF16, 1)
+TILE_KERNEL(all_f32, TENSOR_F32, PANELS)
+TILE_KERNEL(all_f16, TENSOR_F16, PANELS)
+TILE_KERNEL(all_bf16, TENSOR_BF16, PANELS)
 
-static void multiply_one_panel(size_t rows, const float *weights, size_t panel_floats,
-                               const float *x, size_t n, const float *from, size_t from_stride,
-                               float *to, size_t to_stride, Fetch fetch) {
-    multiply_rows(rows, 1, weights, panel_floats, x, n, from, from_stride, to, to_stride, fetch);
-}
-
-static void multiply_panels(size_t rows, const float *weights, size_t panel_floats, const float *x,
-                            size_t n, const float *from, size_t from_stride, float *to,
-                            size_t to_stride, Fetch fetch) {
-    multiply_rows(rows, PANELS, weights, panel_floats, x, n, from, from_stride, to, to_stride,
-                  fetch);
-}
-
-/* Bytes that one input takes in the lines of a panel. */
-LANES_INLINE size_t input_line_bytes(TensorType type) {
-    return type == TENSOR_F32 ? LINE_BYTES : LINE_BYTES / 2;
-}
+/* For one panel and for PANELS of them. */
+static TileKernel *const tile_kernels[2][TENSOR_BF16 + 1] = {
+    {[TENSOR_F32] = one_f32, [TENSOR_F16] = one_f16, [TENSOR_BF16] = one_bf16},
+    {[TENSOR_F32] = all_f32, [TENSOR_F16] = all_f16, [TENSOR_BF16] = all_bf16},
+};
 
 /* Inputs first ... first + n - 1 of a panel as float32, [n][16]; `first` is even. */
 static void widen(TensorType type, const uint8_t *panel, size_t first, size_t n,
@@ -121,46 +150,54 @@ static void widen(TensorType type, const uint8_t *panel, size_t first, size_t n,
     }
 }
 
-/* Panels p ... p + panels - 1 (all of the matrix, `outputs` of them in it) for all rows. */
+/* Where the sums of rows start ... of a stripe go: to the output where its panels are whole and
+ * nothing is to be added any more. */
+static Tile tile_of(const Product *product, size_t start, size_t p, bool to_output,
+                    Scratch *scratch) {
+    float *sums = scratch->sums[start][0];
+    Tile tile = {sums, sums, PANELS * LANES, PANELS * LANES};
+    if (to_output) {
+        tile.to = product->out + start * product->stride + p * LANES;
+        tile.to_stride = product->stride;
+    }
+    return tile;
+}
+
+/* `panels` panels from p on for all rows: PANELS of them or, at the end of the matrix, one. */
 static void multiply_stripe(const Product *product, const float *x, size_t n_rows, size_t p,
                             size_t panels, Scratch *scratch) {
     const Matrix *w = product->w;
-    size_t blocks = block_count(n_rows, ROWS), line_bytes = input_line_bytes(w->type);
-    size_t outputs = (panels - 1) * LANES + panel_outputs(w, p + panels - 1);
+    const size_t blocks = block_count(n_rows, ROWS), line_bytes = input_line_bytes(w->type);
+    const size_t outputs = (panels - 1) * LANES + panel_outputs(w, p + panels - 1);
+    const bool whole = outputs == panels * LANES, widened = blocks > 1 && w->type != TENSOR_F32;
+    const size_t run = blocks > 1 ? RUN : w->cols; /* one block passes over all inputs at once */
     const uint8_t *panel = matrix_panel(w, p);
-    for (size_t first = 0; first < w->cols; first += RUN) {
-        size_t n = w->cols - first < RUN ? w->cols - first : RUN;
-        bool last = first + n == w->cols, whole = outputs == panels * LANES;
-        const float *weights = (const float *)(panel + first * LINE_BYTES);
-        size_t panel_floats = w->panel_bytes / sizeof(float);
-        if (w->type != TENSOR_F32) {
+    TileKernel *kernel = tile_kernels[panels > 1][widened ? TENSOR_F32 : w->type];
+    for (size_t first = 0; first < w->cols; first += run) {
+        size_t n = w->cols - first < run ? w->cols - first : run;
+        bool last = first + n == w->cols;
+        const uint8_t *lines = panel + first * line_bytes;
+        size_t panel_bytes = w->panel_bytes;
+        Fetch fetch = {lines + (blocks > 1 ? n * line_bytes : AHEAD), panel_bytes, line_bytes};
+        if (last && blocks > 1) fetch.from = panel + panels * panel_bytes;
+        if (widened) {
             for (size_t i = 0; i < panels; i++)
-                widen(w->type, panel + i * w->panel_bytes, first, n, scratch->weights[i]);
-            weights = scratch->weights[0][0];
-            panel_floats = RUN * LANES;
+                widen(w->type, panel + i * panel_bytes, first, n, scratch->weights[i]);
+            lines = (const uint8_t *)scratch->weights;
+            panel_bytes = sizeof scratch->weights[0];
         }
-        Fetch fetch = {panel + (first + n) * line_bytes, w->panel_bytes, line_bytes};
-        if (last) fetch.from = panel + panels * w->panel_bytes;
         for (size_t b = 0; b < blocks; b++) {
             size_t start = block_start(n_rows, blocks, b);
             size_t rows = block_start(n_rows, blocks, b + 1) - start;
-            const float *from = first ? scratch->sums[start][0] : NULL;
-            float *to = scratch->sums[start][0];
-            size_t stride = PANELS * LANES, to_stride = stride;
-            if (last && whole) {
-                to = product->out + start * product->stride + p * LANES;
-                to_stride = product->stride;
-            }
-            (panels == 1 ? multiply_one_panel : multiply_panels)(
-                rows, weights, panel_floats, x + start * w->cols + first * rows, n, from, stride,
-                to, to_stride, fetch);
-            /* Fetched once; after that look at a line that is there. */
-            fetch = (Fetch){(const uint8_t *)weights, 0, 0};
+            Tile tile = tile_of(product, start, p, last && whole, scratch);
+            if (first == 0) tile.from = NULL;
+            kernel(rows, lines, panel_bytes, x + start * w->cols + first * rows, n, tile, fetch);
+            fetch = (Fetch){lines, 0, 0}; /* once; after that look at a line that is there */
         }
-        for (size_t row = 0; last && !whole && row < n_rows; row++)
-            memcpy(product->out + row * product->stride + p * LANES, scratch->sums[row],
-                   outputs * sizeof(float));
     }
+    for (size_t row = 0; !whole && row < n_rows; row++)
+        memcpy(product->out + row * product->stride + p * LANES, scratch->sums[row],
+               outputs * sizeof(float));
 }
 
 /* One row of activations by `panels` panels, into out[panels][16]. */
@@ -169,35 +206,19 @@ LANES_INLINE void multiply_row(TensorType type, size_t panels, const uint8_t *pa
     lanes sums[ROW_PANELS];
 #pragma GCC unroll 4
     for (size_t p = 0; p < panels; p++) sums[p] = lanes_zero();
-    size_t k = 0;
-    for (; type == TENSOR_F32 && k < n; k++, panel += LINE_BYTES) {
+    for (size_t k = 0; k < n; k += 2) {
+        const uint8_t *line = panel + k * input_line_bytes(type);
+#pragma GCC unroll 2
+        for (size_t odd = 0; odd < 2; odd++) {
+            if (odd && k + 1 == n) break;
+            lanes v = lanes_set(x[k + odd]);
 #pragma GCC unroll 4
-        for (size_t p = 0; p < panels; p++) {
-            const uint8_t *line = panel + p * panel_bytes;
-            __builtin_prefetch(line + AHEAD, 0, 3);
-            sums[p] = lanes_fma(lanes_load((const float *)line), lanes_set(x[k]), sums[p]);
-        }
-    }
-    for (; k + 1 < n; k += 2, panel += LINE_BYTES) {
-#pragma GCC unroll 4
-        for (size_t p = 0; p < panels; p++) {
-            const uint8_t *line = panel + p * panel_bytes;
-            __builtin_prefetch(line + AHEAD, 0, 3);
-            bool half = type == TENSOR_F16;
-            lanes a = half ? lanes_load_half((const uint16_t *)line) : lanes_bfloat_low(line);
-            lanes b =
-                half ? lanes_load_half((const uint16_t *)line + LANES) : lanes_bfloat_high(line);
-            sums[p] = lanes_fma(a, lanes_set(x[k]), sums[p]);
-            sums[p] = lanes_fma(b, lanes_set(x[k + 1]), sums[p]);
-        }
-    }
-    for (; k < n; k++) {
-#pragma GCC unroll 4
-        for (size_t p = 0; p < panels; p++) {
-            const uint8_t *line = panel + p * panel_bytes;
-            lanes a = type == TENSOR_F16 ? lanes_load_half((const uint16_t *)line)
-                                         : lanes_bfloat_low(line);
-            sums[p] = lanes_fma(a, lanes_set(x[k]), sums[p]);
+            for (size_t p = 0; p < panels; p++) {
+                const uint8_t *own = line + p * panel_bytes;
+                if (!odd) __builtin_prefetch(own + AHEAD, 0, 3);
+                if (odd && type == TENSOR_F32) __builtin_prefetch(own + LINE_BYTES + AHEAD, 0, 3);
+                sums[p] = lanes_fma(load_weights(type, own, odd), v, sums[p]);
+            }
         }
     }
 #pragma GCC unroll 4
@@ -234,7 +255,6 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     for (size_t p = begin; p < end; p += step) {
         size_t panels = end - p < step ? end - p : step;
         if (n_rows > 1) {
-            /* PANELS or, at the end of the matrix, one. */
             multiply_stripe(product, input, n_rows, p, panels, scratch);
             continue;
         }
