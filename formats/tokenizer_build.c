@@ -65,7 +65,7 @@ const char *builder_bytes(const Builder *b, TextRange range) {
 
 Status builder_token(Builder *b, int64_t id, const char *text, size_t n, double score,
                      uint32_t flags, Error *error) {
-    if (id < 0 || id >= 1 << 24) return error_set(error, "tokenizer: token id %lld", (long long)id);
+    if (id < 0 || id >= 1 << 21) return error_set(error, "tokenizer: token id %lld", (long long)id);
     if (n > SECTION_MAX_PIECE)
         return error_set(error, "tokenizer: token %lld is %zu bytes long (%d at most)",
                          (long long)id, n, SECTION_MAX_PIECE);

@@ -78,7 +78,7 @@ void builder_free(Builder *b);
 TextRange builder_text(Builder *b, const char *bytes, size_t n);
 const char *builder_bytes(const Builder *b, TextRange range);
 
-/* Sets token `id` (ids may come in any order, below 16 million). Fails when it is set already. */
+/* Sets token `id` (ids may come in any order, below 2 million). Fails when it is set already. */
 Status builder_token(Builder *b, int64_t id, const char *text, size_t n, double score,
                      uint32_t flags, Error *error);
 

@@ -369,7 +369,7 @@ Status tokenizer_import_gguf(const TokenizerGguf *g, TokenizerBlob *out, Error *
     *out = (TokenizerBlob){0};
     builder_init(&b);
     b.header.model = MODEL_BPE;
-    if (g->n_tokens == 0 || g->n_tokens > 1 << 24)
+    if (g->n_tokens == 0 || g->n_tokens > 1 << 21)
         status = error_set(error, "tokenizer.ggml.tokens: %zu tokens", g->n_tokens);
     else if (equals(g->model, "llama"))
         status = import_llama(&b, g, error);

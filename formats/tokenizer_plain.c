@@ -34,7 +34,7 @@ static Status tiktoken_line(Builder *b, const char *line, size_t n, size_t numbe
     }
     if (length == 0 || at + 1 >= n) return error_set(error, "tiktoken: line %zu", number);
     for (at++; at < n; at++) {
-        if (line[at] < '0' || line[at] > '9' || rank > 1 << 24)
+        if (line[at] < '0' || line[at] > '9' || rank > 1 << 21)
             return error_set(error, "tiktoken: line %zu: not a rank", number);
         rank = rank * 10 + (line[at] - '0');
     }
@@ -123,7 +123,7 @@ static Status import_llama2c(Builder *b, const void *bytes, size_t size, size_t 
                              Error *error) {
     static const char *const specials[3] = {"<unk>", "<s>", "</s>"};
     const TextRange none = {0, 0};
-    if (vocab_size < 3 + 256 || vocab_size > 1 << 24)
+    if (vocab_size < 3 + 256 || vocab_size > 1 << 21)
         return error_set(error, "tokenizer.bin: %zu tokens cannot hold every byte", vocab_size);
     if (read_llama2c(b, bytes, size, vocab_size, error) != STATUS_OK) return STATUS_FAILED;
     TextRange space = builder_text(b, " ", 1);

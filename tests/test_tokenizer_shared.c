@@ -16,6 +16,18 @@
 #include <string.h>
 #include <time.h>
 
+/* What is promised holds for optimized code; sanitizers take many times as long. */
+#if defined __SANITIZE_ADDRESS__ || !defined __OPTIMIZE__
+#define PATIENCE 20
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define PATIENCE 20
+#endif
+#endif
+#ifndef PATIENCE
+#define PATIENCE 1
+#endif
+
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -146,7 +158,7 @@ static void a_megabyte_of_one_letter_or_of_spaces_takes_under_a_second(void **st
             double time = encode_time(l.tokenizer, text, n);
             text[n] = 'x';
             double with_end = encode_time(l.tokenizer, text, n + 1);
-            if (time > 1 || with_end > 1)
+            if (time > PATIENCE || with_end > PATIENCE)
                 fail_msg("%s: a megabyte of '%c': %.2f s, %.2f s", vocabularies[v].file, *c, time,
                          with_end);
         }
@@ -175,7 +187,7 @@ static void a_large_vocabulary_is_ready_in_10_ms(void **state) {
         tokenizer_close(again);
     }
     print_message("128,000 tokens open in %.2f ms\n", best * 1e3);
-    assert_true(best < 0.010);
+    assert_true(best < 0.010 * PATIENCE);
     unload(&l);
 }
 
