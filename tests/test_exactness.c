@@ -26,6 +26,38 @@
 static const char *const types[] = {"f32", "f16", "bf16", "q8", "q4"};
 enum { TYPES = sizeof types / sizeof *types };
 
+/* What the tests run: NARROW in every type of weights, and models of other builds. */
+typedef struct Subject {
+    const char *fixture, *type; /* fixture NULL: NARROW */
+} Subject;
+
+static const Subject subjects[] = {
+    {NULL, "f32"},        {NULL, "f16"}, {NULL, "bf16"},
+    {NULL, "q8"},         {NULL, "q4"},  {"guide-gqa", "f16"}, /* post-LN, sinusoidal positions */
+    {"gpt_oss", "q8"},                                         /* experts, sinks, windows */
+    {"qwen2_moe", "f32"},                                      /* a shared expert, a dense layer */
+    {"gemma2", "q8"},                                          /* caps, windows */
+    {"bloom", "q4"},                                           /* ALiBi */
+};
+enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+
+/* Every subject's vocabulary is larger than this. */
+enum { TOKENS = 97 };
+
+static TinyModel open_subject(const Subject *subject, const ModelOptions *options, KvType kv_type) {
+    if (!subject->fixture) return tiny_model_open(NARROW, subject->type, options, kv_type);
+    Fixture f = fixture_load(subject->fixture);
+    char *source = fixture_source(&f);
+    TinyModel tiny = tiny_model_open(source, subject->type, options, kv_type);
+    fixture_remove_directory(source);
+    fixture_free(&f);
+    return tiny;
+}
+
+static const char *name_of(const Subject *subject) {
+    return subject->fixture ? subject->fixture : subject->type;
+}
+
 static int32_t *text(const char *name, size_t n, size_t vocab_size) {
     int32_t *ids = malloc(n * sizeof *ids);
     assert_non_null(ids);
@@ -74,18 +106,22 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
 
 static void any_prefill_chunk_gives_the_same_bits(void **state) {
     (void)state;
-    enum { N = 1100 }; /* past a segment of attention, which is 1024 positions */
     static const size_t chunks[] = {1, 7, 64};
-    int32_t *ids = text("chunks", N, 203);
-    for (size_t t = 0; t < TYPES; t++) {
-        KvType kv_type = t % 2 ? KV_F16 : KV_F32;
-        float *whole = run_once(NARROW, types[t], NULL, 2, kv_type, ids, N, 512);
-        for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-            float *parts = run_once(NARROW, types[t], NULL, 2, kv_type, ids, N, chunks[i]);
-            assert_same(types[t], "chunks of", (long)chunks[i], whole, parts, N * 203);
+    int32_t *ids = text("chunks", 1100, TOKENS);
+    for (size_t i = 0; i < SUBJECTS; i++) {
+        /* Past a segment of attention, which is 1024 positions, where that is cheap. */
+        size_t n = subjects[i].fixture ? 150 : 1100;
+        ModelOptions options = {.n_threads = 2, .context = 2048};
+        TinyModel tiny = open_subject(&subjects[i], &options, i % 2 ? KV_F16 : KV_F32);
+        float *whole = tiny_model_run(&tiny, 0, 0, ids, n, 512);
+        for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
+            float *parts = tiny_model_run(&tiny, 1, 0, ids, n, chunks[k]);
+            assert_same(name_of(&subjects[i]), "chunks of", (long)chunks[k], whole, parts,
+                        n * tiny.vocab_size);
             free(parts);
         }
         free(whole);
+        tiny_model_close(&tiny);
     }
     free(ids);
 }
@@ -96,13 +132,15 @@ static void a_batch_gives_the_same_bits_as_a_sequence_alone(void **state) {
     (void)state;
     enum { N = 60, OTHERS = 3, MAX_ROWS = 64 };
     static const size_t strides[OTHERS] = {1, 5, 13}, starts[OTHERS] = {0, 20, 40};
-    int32_t *ids = text("alone", N, 203), *other_ids = text("others", 4096, 203);
+    int32_t *ids = text("alone", N, TOKENS), *other_ids = text("others", 4096, TOKENS);
     Error error;
-    for (size_t t = 0; t < TYPES; t++) {
-        ModelOptions options = {.n_threads = 2, .max_rows = MAX_ROWS};
-        TinyModel tiny = tiny_model_open(NARROW, types[t], &options, KV_F16);
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        ModelOptions options = {.n_threads = 2, .max_rows = MAX_ROWS, .context = 2048};
+        TinyModel tiny = open_subject(&subjects[s], &options, KV_F16);
+        const char *name = name_of(&subjects[s]);
+        size_t vocab_size = tiny.vocab_size;
         float *alone = tiny_model_run(&tiny, 7, 0, ids, N, 1);
-        float *logits = malloc(MAX_ROWS * 203 * sizeof *logits);
+        float *logits = malloc(MAX_ROWS * vocab_size * sizeof *logits);
         assert_non_null(logits);
         for (size_t step = 0; step < N; step++) {
             Row rows[MAX_ROWS];
@@ -123,8 +161,8 @@ static void a_batch_gives_the_same_bits_as_a_sequence_alone(void **state) {
             }
             if (model_forward(tiny.model, tiny.cache, rows, n, logits, &error) != STATUS_OK)
                 fail_msg("%s", error.text);
-            assert_same(types[t], "in a batch, step", (long)step, alone + step * 203,
-                        logits + mine * 203, 203);
+            assert_same(name, "in a batch, step", (long)step, alone + step * vocab_size,
+                        logits + mine * vocab_size, vocab_size);
         }
         free(logits);
         free(alone);
@@ -137,11 +175,13 @@ static void a_batch_gives_the_same_bits_as_a_sequence_alone(void **state) {
 static void a_reused_cache_gives_the_same_bits(void **state) {
     (void)state;
     enum { N = 150, KEPT = 101 };
-    int32_t *ids = text("reuse", N, 203), *others = text("discarded", N, 203);
+    int32_t *ids = text("reuse", N, TOKENS), *others = text("discarded", N, TOKENS);
     Error error;
-    for (size_t t = 0; t < TYPES; t++) {
-        ModelOptions options = {.n_threads = 2};
-        TinyModel tiny = tiny_model_open(NARROW, types[t], &options, KV_F16);
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        ModelOptions options = {.n_threads = 2, .context = 2048};
+        TinyModel tiny = open_subject(&subjects[s], &options, KV_F16);
+        const char *name = name_of(&subjects[s]);
+        size_t vocab_size = tiny.vocab_size;
         float *whole = tiny_model_run(&tiny, 0, 0, ids, N, N);
         float *rest = tiny_model_run(&tiny, 1, 0, others, N, N); /* sized for all */
         /* Truncated after a text went another way. */
@@ -149,11 +189,13 @@ static void a_reused_cache_gives_the_same_bits(void **state) {
         tiny_model_continue(&tiny, 2, others, N - KEPT, N, rest);
         kvcache_truncate(tiny.cache, 2, KEPT);
         tiny_model_continue(&tiny, 2, ids + KEPT, N - KEPT, N, rest);
-        assert_same(types[t], "truncated at", KEPT, whole + KEPT * 203, rest, (N - KEPT) * 203);
+        assert_same(name, "truncated at", KEPT, whole + KEPT * vocab_size, rest,
+                    (N - KEPT) * vocab_size);
         /* Shared with a sequence that goes on. */
         if (kvcache_fork(tiny.cache, 0, KEPT, 3, &error) != STATUS_OK) fail_msg("%s", error.text);
         tiny_model_continue(&tiny, 3, ids + KEPT, N - KEPT, 3, rest);
-        assert_same(types[t], "forked at", KEPT, whole + KEPT * 203, rest, (N - KEPT) * 203);
+        assert_same(name, "forked at", KEPT, whole + KEPT * vocab_size, rest,
+                    (N - KEPT) * vocab_size);
         free(whole);
         free(rest);
         tiny_model_close(&tiny);
