@@ -199,6 +199,32 @@ static void special_tokens_come_from_the_template_only(void **state) {
     tokenizer_blob_free(&blob);
 }
 
+/* The same where special tokens are looked for in normalized text: marks go through every step. */
+static void provenance_survives_normalization(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":3,\"content\":\"<\\u00e9>\",\"special\":true,\"normalized\":"
+        "true}],\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},{"
+        "\"type\":\"Lowercase\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" "
+        "\"},\"content\":\"_\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x+\"},\"content\":"
+        "\"\"},{\"type\":\"NFC\"},{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}]},"
+        "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"ab\":1,\"_\":2}"
+        "}}";
+    TokenizerBlob blob;
+    Error error = {""};
+    if (tokenizer_import_json(json, sizeof json - 1, NULL, 0, &blob, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    Tokenizer *t = open_blob(&blob);
+    const char *text = "aXb<\xC3\x89><\xC3\x89>"; /* the library finds both: "ab", 3, 3 */
+    uint8_t marks[11] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1};
+    assert_ids(t, text, 11, NULL, TOKENIZE_PARSE_SPECIAL, (int32_t[]){1, 3, 3}, 3);
+    assert_ids(t, text, 11, marks, 0, (int32_t[]){0, 3}, 2);
+    marks[8] = 0;
+    assert_ids(t, text, 11, marks, 0, (int32_t[]){0}, 1);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+}
+
 static void any_bytes_survive_encoding_and_decoding(void **state) {
     (void)state;
     TokenizerBlob blob;
@@ -535,6 +561,7 @@ int main(void) {
         cmocka_unit_test(every_step_gives_the_words_of_the_library),
         cmocka_unit_test(every_model_gives_the_ids_and_texts_of_the_library),
         cmocka_unit_test(special_tokens_come_from_the_template_only),
+        cmocka_unit_test(provenance_survives_normalization),
         cmocka_unit_test(any_bytes_survive_encoding_and_decoding),
         cmocka_unit_test(a_stream_never_cuts_a_character),
         cmocka_unit_test(llama2c_encodes_and_decodes_as_its_run_c),
