@@ -4,7 +4,15 @@
 
 #include "../numeric.h"
 
-enum { MAX_GROUP = 64 };
+/* Loops run over 16 lanes, and sums are 16 partial ones joined at the end, so that vector
+ * registers of any width give the same bits. */
+enum { MAX_GROUP = 64, LANES = 16 };
+
+#if defined(__x86_64__) && defined(__linux__)
+#define FOR_EACH_ISA __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_EACH_ISA
+#endif
 
 typedef struct Group {
     size_t n;
@@ -12,67 +20,49 @@ typedef struct Group {
     float low, high; /* the smallest and the largest code */
 } Group;
 
+typedef struct Best {
+    float error; /* weighted, squared */
+    uint16_t scale, minimum;
+    float q[MAX_GROUP];
+} Best;
+
 /* Round to nearest even, for |x| < 2^22. */
 static inline float round_even(float x) {
     return (x + 12582912.0f) - 12582912.0f;
 }
 
 static inline float clamp(float x, float low, float high) {
-    return x < low ? low : x > high ? high : x;
+    x = x > low ? x : low;
+    return x < high ? x : high;
 }
 
-/* Codes of the group for x ~ scale * q - minimum. */
-static void encode(const Group *g, float inverse, float minimum, float *q) {
+static inline float fold(const float *sums) {
+    float sum = 0.0f;
+    for (size_t l = 0; l < LANES; l++) sum += sums[l];
+    return sum;
+}
+
+/* Codes of the group for x ~ scale * q - minimum, inverse = 1 / scale. */
+static inline void encode(const Group *g, float inverse, float minimum, float *q) {
     for (size_t i = 0; i < g->n; i++)
         q[i] = round_even(clamp((g->x[i] + minimum) * inverse, g->low, g->high));
 }
 
-static float error_of(const Group *g, float scale, float minimum, const float *q) {
-    float sum[8] = {0};
-    for (size_t i = 0; i < g->n; i++) {
-        float d = g->x[i] - (scale * q[i] - minimum);
-        sum[i % 8] += g->weight[i] * d * d;
+static inline float error_of(const Group *g, float scale, float minimum, const float *q) {
+    float sum[LANES] = {0};
+    for (size_t i = 0; i < g->n; i += LANES) {
+        for (size_t l = 0; l < LANES; l++) {
+            float d = g->x[i + l] - (scale * q[i + l] - minimum);
+            sum[l] += g->weight[i + l] * (d * d);
+        }
     }
-    return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+    return fold(sum);
 }
-
-/* The scale that least squares give for fixed codes. */
-static float best_scale(const Group *g, const float *q) {
-    float xq[8] = {0}, qq[8] = {0}, top = 0.0f, bottom = 0.0f;
-    for (size_t i = 0; i < g->n; i++) {
-        xq[i % 8] += g->weight[i] * g->x[i] * q[i];
-        qq[i % 8] += g->weight[i] * q[i] * q[i];
-    }
-    for (size_t i = 0; i < 8; i++) top += xq[i], bottom += qq[i];
-    return bottom > 0.0f ? top / bottom : 0.0f;
-}
-
-/* Scale and minimum for fixed codes: a line fitted by least squares. */
-static void best_line(const Group *g, const float *q, float *scale, float *minimum) {
-    float w = 0, wq = 0, wqq = 0, wx = 0, wxq = 0;
-    for (size_t i = 0; i < g->n; i++) {
-        float weight = g->weight[i];
-        w += weight;
-        wq += weight * q[i];
-        wqq += weight * q[i] * q[i];
-        wx += weight * g->x[i];
-        wxq += weight * g->x[i] * q[i];
-    }
-    float determinant = w * wqq - wq * wq;
-    if (!(determinant > 0.0f)) return;
-    *scale = (w * wxq - wx * wq) / determinant;
-    *minimum = (wq * wxq - wqq * wx) / determinant;
-}
-
-typedef struct Best {
-    float error;
-    uint16_t scale, minimum;
-    float q[MAX_GROUP];
-} Best;
 
 /* Rounds scale and minimum to f16, codes the group with them, and keeps it when it is the best
- * so far. Returns the rounded codes' error. */
-static void attempt(const Group *g, float scale, float minimum, float *q, Best *best) {
+ * so far. */
+static inline void attempt(const Group *g, float scale, float minimum, Best *best) {
+    float q[MAX_GROUP];
     uint16_t half = float_to_half(scale), half_minimum = float_to_half(minimum);
     float stored = half_to_float(half);
     if (stored == 0.0f || !isfinite(1.0f / stored)) return;
@@ -86,22 +76,54 @@ static void attempt(const Group *g, float scale, float minimum, float *q, Best *
     for (size_t i = 0; i < g->n; i++) best->q[i] = q[i];
 }
 
-/* Codes around zero. `reach` is the code that the largest weight gets, before and around which
- * the search goes. */
-static void search_symmetric(const Group *g, float extreme, float reach, int steps, float step,
-                             Best *best) {
-    float q[MAX_GROUP];
+/* For codes q around zero, least squares give the scale sum(w x q) / sum(w q^2), and take
+ * sum(w x q)^2 / sum(w q^2) off the error: the larger, the better. The scales tried bring the
+ * extreme weight to codes around `reach`. */
+FOR_EACH_ISA static void search_symmetric(const Group *g, float extreme, float reach, int steps,
+                                          float step, Best *best) {
+    float best_gain = 0.0f, best_scale = extreme / reach;
     for (int k = -steps; k <= steps; k++) {
-        float inverse = (reach + step * (float)k) / extreme;
-        if (!isfinite(inverse) || inverse == 0.0f) continue;
-        encode(g, inverse, 0.0f, q);
-        attempt(g, best_scale(g, q), 0.0f, q, best);
+        float inverse = (reach + step * (float)k) / extreme, xq[LANES] = {0}, qq[LANES] = {0};
+        if (!isfinite(inverse)) continue;
+        for (size_t i = 0; i < g->n; i += LANES) {
+            for (size_t l = 0; l < LANES; l++) {
+                float x = g->x[i + l], q = round_even(clamp(x * inverse, g->low, g->high));
+                float wq = g->weight[i + l] * q;
+                xq[l] += wq * x;
+                qq[l] += wq * q;
+            }
+        }
+        float top = fold(xq), bottom = fold(qq);
+        if (!(bottom > 0.0f) || !(top * (top / bottom) > best_gain)) continue;
+        best_gain = top * (top / bottom);
+        best_scale = top / bottom;
     }
-    attempt(g, extreme / reach, 0.0f, q, best);
+    attempt(g, best_scale, 0.0f, best);
+    attempt(g, extreme / reach, 0.0f, best);
+}
+
+/* Scale and minimum for fixed codes: a line fitted by least squares. */
+static inline void best_line(const Group *g, const float *q, float *scale, float *minimum) {
+    float sums[5][LANES] = {{0}};
+    for (size_t i = 0; i < g->n; i += LANES) {
+        for (size_t l = 0; l < LANES; l++) {
+            float w = g->weight[i + l], x = g->x[i + l], code = q[i + l];
+            sums[0][l] += w;
+            sums[1][l] += w * code;
+            sums[2][l] += w * (code * code);
+            sums[3][l] += w * x;
+            sums[4][l] += w * (x * code);
+        }
+    }
+    float w = fold(sums[0]), wq = fold(sums[1]), wqq = fold(sums[2]);
+    float wx = fold(sums[3]), wxq = fold(sums[4]), determinant = w * wqq - wq * wq;
+    if (!(determinant > 0.0f)) return;
+    *scale = (w * wxq - wx * wq) / determinant;
+    *minimum = (wq * wxq - wqq * wx) / determinant;
 }
 
 /* Codes from zero with a minimum. */
-static void search_line(const Group *g, int steps, Best *best) {
+FOR_EACH_ISA static void search_line(const Group *g, int steps, Best *best) {
     float low = 0.0f, high = 0.0f, q[MAX_GROUP];
     for (size_t i = 0; i < g->n; i++) {
         low = g->x[i] < low ? g->x[i] : low;
@@ -114,9 +136,9 @@ static void search_line(const Group *g, int steps, Best *best) {
         if (!isfinite(inverse) || !isfinite(scale)) continue;
         encode(g, inverse, minimum, q);
         best_line(g, q, &scale, &minimum);
-        attempt(g, scale, minimum, q, best);
+        attempt(g, scale, minimum, best);
     }
-    attempt(g, (high - low) / g->high, -low, q, best);
+    attempt(g, (high - low) / g->high, -low, best);
 }
 
 static float extreme_of(const Group *g) {
@@ -139,12 +161,12 @@ static void quantize_group(TensorType type, Group *g, Best *best) {
     *best = (Best){.error = INFINITY};
     float extreme = extreme_of(g);
     weigh(g);
+    if (extreme == 0.0f) return;
     switch (type) {
     case TENSOR_Q4:
         g->low = -8.0f, g->high = 7.0f;
-        if (extreme == 0.0f) break;
-        search_symmetric(g, extreme, -8.0f, 9, 0.1f, best);
-        search_symmetric(g, extreme, 7.0f, 9, 0.1f, best);
+        search_symmetric(g, extreme, -8.0f, 7, 0.125f, best);
+        search_symmetric(g, extreme, 7.0f, 7, 0.125f, best);
         break;
     case TENSOR_Q4_MIN:
         g->low = 0.0f, g->high = 15.0f;
@@ -156,7 +178,6 @@ static void quantize_group(TensorType type, Group *g, Best *best) {
         break;
     default:
         g->low = -127.0f, g->high = 127.0f;
-        if (extreme == 0.0f) break;
         search_symmetric(g, fabsf(extreme), 126.5f, 2, 0.25f, best);
         break;
     }
