@@ -145,7 +145,9 @@ static void write_weights(json_t *tensors, const char *path) {
         size_t n = element_count(json_array_get(recipe, 3));
         float *values = malloc((n + 1) * sizeof *values);
         assert_non_null(values);
-        hashed_tensor(name, (unsigned)json_integer_value(json_array_get(recipe, 0)),
+        const char *hashed = json_string_value(json_array_get(recipe, 4));
+        hashed_tensor(hashed ? hashed : name,
+                      (unsigned)json_integer_value(json_array_get(recipe, 0)),
                       json_number_value(json_array_get(recipe, 1)),
                       json_number_value(json_array_get(recipe, 2)), values, n);
         fwrite(values, sizeof *values, n, f);

@@ -20,7 +20,7 @@ typedef struct FixturePass {
 
 typedef struct Fixture {
     const char *name, *family, *features;
-    json_t *json; /* the whole file */
+    json_t *json;     /* the whole file */
     uint32_t context; /* to open the model with; 0: its own */
     size_t vocab_size, n_ids, n_greedy, n_passes;
     int32_t *ids, *greedy; /* the text; the reference's greedy continuation */
@@ -36,7 +36,8 @@ void fixture_free(Fixture *fixture);
 char **fixture_names(void);
 
 /* A new temporary directory with config.json and model.safetensors (hashed weights);
- * fixture_remove_directory. */
+ * fixture_remove_directory. Both are as f->json has them, which a test may have changed: a
+ * tensor that it renames keeps its values with the old name as the recipe's fifth element. */
 char *fixture_source(const Fixture *fixture);
 /* An empty new temporary directory. */
 char *fixture_directory(void);

@@ -82,6 +82,38 @@ static void a_tensor_without_a_place_is_refused(void **state) {
     fixture_free(&f);
 }
 
+/* The hub's GPT-2 was saved without the prefix of its names, and with its causal masks. */
+static void gpt2_is_read_without_its_prefix(void **state) {
+    (void)state;
+    Fixture f = fixture_load("gpt2");
+    ModelOptions options = {.n_threads = 1};
+    char *source = fixture_source(&f);
+    TinyModel usual = tiny_model_open(source, "f32", &options, KV_F32);
+    fixture_remove_directory(source);
+    json_t *renamed = json_object(), *recipe;
+    const char *name, *prefix = "transformer.";
+    json_object_foreach(json_object_get(f.json, "tensors"), name, recipe) {
+        json_t *copy = json_deep_copy(recipe);
+        json_array_append_new(copy, json_string(name));
+        bool cut = strncmp(name, prefix, strlen(prefix)) == 0;
+        json_object_set_new(renamed, cut ? name + strlen(prefix) : name, copy);
+    }
+    json_object_set_new(renamed, "h.1.attn.bias",
+                        json_pack("[i, f, f, [i, i, i, i]]", 20, 1.0, 0.0, 1, 1, 96, 96));
+    json_object_set_new(f.json, "tensors", renamed);
+    source = fixture_source(&f);
+    TinyModel bare = tiny_model_open(source, "f32", &options, KV_F32);
+    fixture_remove_directory(source);
+    float *expected = tiny_model_run(&usual, 0, 0, f.ids, f.n_ids, f.n_ids);
+    float *logits = tiny_model_run(&bare, 0, 0, f.ids, f.n_ids, f.n_ids);
+    assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
+    free(expected);
+    free(logits);
+    tiny_model_close(&usual);
+    tiny_model_close(&bare);
+    fixture_free(&f);
+}
+
 /* A damaged or hostile configuration ends in an Error, whatever value a key has. */
 static void no_value_of_a_key_crashes(void **state) {
     (void)state;
@@ -218,6 +250,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
         cmocka_unit_test(a_shape_that_does_not_fit_names_the_tensor),
         cmocka_unit_test(a_tensor_without_a_place_is_refused),
+        cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(no_value_of_a_key_crashes),
         cmocka_unit_test(every_field_moves_the_logits_by_a_hundred_tolerances),
     };
