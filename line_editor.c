@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #if defined(HAVE_LIBEDIT)
@@ -122,6 +124,33 @@ static void remember(LineEditor *editor, const char *text) {
     umask(old);
 }
 
+/* What was typed while an answer was written: libedit gets it as if it were typed now. A Ctrl-D
+ * among it, which the terminal keeps as a zero, would stay in the line as an invisible
+ * character; instead it ends the input, as it would have at the prompt. */
+static bool take_type_ahead(LineEditor *editor) {
+    struct termios before, raw;
+    char typed[1024], text[1024];
+    size_t length = 0;
+    bool ends = false;
+    if (tcgetattr(STDIN_FILENO, &before) != 0 || !(before.c_lflag & ICANON)) return false;
+    raw = before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    raw.c_cc[VMIN] = raw.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    ssize_t n = read(STDIN_FILENO, typed, sizeof typed - 1);
+    tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    for (ssize_t i = 0; i < n && !ends; i++) {
+        if (typed[i] == '\0' || typed[i] == 4) {
+            ends = length == 0;
+        } else {
+            text[length++] = typed[i];
+        }
+    }
+    text[length] = '\0';
+    if (length > 0) el_push(editor->edit, text);
+    return ends;
+}
+
 #endif
 
 LineEditor *line_editor_new(const char *const *words, const volatile sig_atomic_t *interrupted) {
@@ -175,6 +204,7 @@ static LineResult read_line(LineEditor *editor, const char *prompt, const char *
     if (editor->edit) {
         int n = 0;
         editor->prompt = prompt;
+        if (take_type_ahead(editor)) return LINE_END;
         *line = el_gets(editor->edit, &n);
         if (*editor->interrupted) {
             el_reset(editor->edit); /* drops what was typed */
@@ -212,9 +242,12 @@ static bool append(char **text, size_t *length, const char *more, size_t n) {
     return true;
 }
 
+/* A single key (a Ctrl-D pressed early) is no paste. */
 static bool more_is_pasted(const LineEditor *editor) {
     struct pollfd wait = {STDIN_FILENO, POLLIN, 0};
-    return editor->terminal && poll(&wait, 1, PASTE_MILLISECONDS) == 1 && (wait.revents & POLLIN);
+    int waiting = 0;
+    return editor->terminal && poll(&wait, 1, PASTE_MILLISECONDS) == 1 && (wait.revents & POLLIN) &&
+           ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 1;
 }
 
 /* Whether the message goes on after this line; takes off what only says so. */
