@@ -9,11 +9,13 @@
  *
  * Kernels that multiply unsigned by signed bytes add 128 to signed weights; starting their
  * sums at `offset` takes it out again. The sum itself, for types with minima, is
- * offset / -128. The quantizing is the definition of kernels.h, in C that compilers vectorize;
- * this header is compiled into each kernel file with that file's instructions. */
+ * offset / -128. This header is compiled into each kernel file with that file's instructions. */
 #ifndef ACTIVATIONS_H
 #define ACTIVATIONS_H
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,41 +42,70 @@ static inline size_t activation_groups(size_t group, size_t n_inputs) {
     return (n_inputs + group - 1) / group;
 }
 
-/* Quantizes x[group]; returns the scale. */
-static inline __attribute__((always_inline)) float quantize_group(const float *x, size_t group,
-                                                                  int8_t *restrict codes,
-                                                                  int32_t *restrict offset) {
-    /* The largest magnitude by its bits: integers, so that NaN does not escape. */
+#define ACTIVATIONS_INLINE static inline __attribute__((always_inline, unused))
+
+/* The largest |x[i]| by its bits; and codes of x[i] * inverse, |code| <= 127, with their sum. */
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+ACTIVATIONS_INLINE uint32_t largest_magnitude(const float *x, size_t group) {
+    __m512i largest = _mm512_setzero_si512(), mask = _mm512_set1_epi32(0x7FFFFFFF);
+    for (size_t i = 0; i < group; i += 16)
+        largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_loadu_si512(x + i), mask));
+    return _mm512_reduce_max_epu32(largest);
+}
+
+ACTIVATIONS_INLINE int32_t round_to_codes(const float *x, size_t group, float inverse,
+                                          int8_t *restrict codes) {
+    __m512i sum = _mm512_setzero_si512();
+    for (size_t i = 0; i < group; i += 16) {
+        __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(inverse));
+        __m512i code = _mm512_cvtps_epi32(scaled); /* rounds to nearest even */
+        _mm_storeu_si128((__m128i *)(codes + i), _mm512_cvtsepi32_epi8(code));
+        sum = _mm512_add_epi32(sum, code);
+    }
+    return _mm512_reduce_add_epi32(sum);
+}
+#else
+ACTIVATIONS_INLINE uint32_t largest_magnitude(const float *x, size_t group) {
     uint32_t largest = 0;
     for (size_t i = 0; i < group; i++) {
         uint32_t magnitude = float_bits(x[i]) & 0x7FFFFFFFu;
         largest = magnitude > largest ? magnitude : largest;
     }
+    return largest;
+}
+
+ACTIVATIONS_INLINE int32_t round_to_codes(const float *x, size_t group, float inverse,
+                                          int8_t *restrict codes) {
+    int32_t sum = 0;
+    for (size_t i = 0; i < group; i++) {
+        /* Adding 1.5 * 2^23 rounds to nearest even and leaves the code in the low bits. */
+        float shifted = x[i] * inverse + 12582912.0f;
+        int32_t code = (int32_t)(float_bits(shifted) - float_bits(12582912.0f));
+        codes[i] = (int8_t)code;
+        sum += code;
+    }
+    return sum;
+}
+#endif
+
+/* Quantizes x[group]; returns the scale. The definition's clamp never acts: x * (127 / max)
+ * exceeds 127 by two roundings at most and rounds to it. */
+ACTIVATIONS_INLINE float quantize_group(const float *x, size_t group, int8_t *restrict codes,
+                                        int32_t *restrict offset) {
+    /* By its bits, as an integer, so that NaN does not escape. */
+    uint32_t largest = largest_magnitude(x, group);
     float max = float_from_bits(largest);
     if (!(max >= 1e-30f) || largest >= 0x7F800000u) {
         memset(codes, 0, group);
         *offset = 0;
         return largest >= 0x7F800000u ? NAN : 0.0f;
     }
-    float inverse = 127.0f / max;
-    int32_t sum = 0;
-    for (size_t i = 0; i < group; i++) {
-        float v = x[i] * inverse;
-        v = v > 127.0f ? 127.0f : v;
-        v = v < -127.0f ? -127.0f : v;
-        /* Adding 1.5 * 2^23 rounds to nearest even and leaves the code in the low byte. */
-        int32_t code = (int32_t)(float_bits(v + 12582912.0f) - float_bits(12582912.0f));
-        codes[i] = (int8_t)code;
-        sum += code;
-    }
-    *offset = -128 * sum;
+    *offset = -128 * round_to_codes(x, group, 127.0f / max, codes);
     return max / 127.0f;
 }
 
-static inline __attribute__((always_inline)) void quantize_row(size_t group, const float *x,
-                                                               size_t n_inputs, size_t row,
-                                                               size_t rows,
-                                                               uint8_t *restrict block) {
+ACTIVATIONS_INLINE void quantize_row(size_t group, const float *x, size_t n_inputs, size_t row,
+                                     size_t rows, uint8_t *restrict block) {
     size_t stride = rows * activation_bytes(group), first = 0;
     for (; first < n_inputs; first += group, block += stride) {
         int32_t *offset = (int32_t *)(block + rows * sizeof(float)) + row;
