@@ -498,19 +498,28 @@ static void xglm_preset(Config *config) {
     config->position_offset = 2;
 }
 
-/* out[rows][dim] = a[rows][inner] * b, b[dim][inner] or, by `transposed`, [inner][dim]. */
+/* Adds the matrix a[vocab_size][inner] * b[inner][dim], each element summed in order, in double;
+ * b(k, i) = b[k * row + i * column]. */
 static Status multiply(Source *source, const char *name, const float *a, const float *b,
-                       size_t inner, bool transposed, Error *error) {
+                       size_t inner, size_t row, size_t column, Error *error) {
     size_t rows = source->config.vocab_size, dim = source->config.dim;
     float *out = malloc(rows * dim * sizeof *out);
-    for (size_t r = 0; out && r < rows; r++) {
-        for (size_t i = 0; i < dim; i++) {
-            double sum = 0;
-            for (size_t k = 0; k < inner; k++)
-                sum += (double)a[r * inner + k] *
-                       (double)(transposed ? b[k * dim + i] : b[i * inner + k]);
-            out[r * dim + i] = (float)sum;
-        }
+    double *sums = malloc(dim * sizeof *sums), *by_input = malloc(inner * dim * sizeof *by_input);
+    for (size_t k = 0; by_input && k < inner; k++)
+        for (size_t i = 0; i < dim; i++) by_input[k * dim + i] = (double)b[k * row + i * column];
+    for (size_t r = 0; out && sums && by_input && r < rows; r++) {
+        memset(sums, 0, dim * sizeof *sums);
+        for (size_t k = 0; k < inner; k++)
+            for (size_t i = 0; i < dim; i++)
+                sums[i] += (double)a[r * inner + k] * by_input[k * dim + i];
+        for (size_t i = 0; i < dim; i++) out[r * dim + i] = (float)sums[i];
+    }
+    bool worked = sums && by_input;
+    free(sums);
+    free(by_input);
+    if (!worked) {
+        free(out);
+        out = NULL; /* no memory, says source_add_values */
     }
     if (source_add_values(source, name, rows, dim, out, error) != STATUS_OK) return STATUS_FAILED;
     source->tensors[source->n_tensors - 1].is_vector = false;
@@ -536,9 +545,9 @@ static Status opt_more(const RuleContext *c, const json_t *json, Error *error) {
     if (status == STATUS_OK)
         status = rules_read(c, "model.decoder.project_out.weight", inner, dim, &out, error);
     if (status == STATUS_OK)
-        status = multiply(source, "token_embedding", embeddings, in, inner, false, error);
+        status = multiply(source, "token_embedding", embeddings, in, inner, 1, inner, error);
     if (status == STATUS_OK)
-        status = multiply(source, "output", embeddings, out, inner, true, error);
+        status = multiply(source, "output", embeddings, out, inner, dim, 1, error);
     free(embeddings);
     free(in);
     free(out);
