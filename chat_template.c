@@ -8,7 +8,7 @@
 /* About half a second of work, and more text than any context holds. */
 enum {
     MAX_TEMPLATE = 256 << 10,
-    MAX_STEPS = 12000000,
+    MAX_STEPS = 10000000,
     MAX_MEMORY = 256 << 20,
     MAX_OUTPUT = 32 << 20,
     MAX_INPUT_DEPTH = 500,

@@ -262,8 +262,17 @@ void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
     size_t bytes;
     if (times <= 0 || t.length == 0) return;
     if (!size_mul(t.length, (size_t)times, &bytes)) fail(m, "the text is too long");
+    spend(m, bytes);
     grow(m, b, bytes);
-    for (int64_t i = 0; i < times; i++) build(m, b, t);
+    uint8_t *to = b->bytes + b->length, *to_origin = b->origin + b->length;
+    memcpy(to, t.bytes, t.length);
+    memcpy(to_origin, t.origin, t.length);
+    for (size_t done = t.length, more; done < bytes; done += more) { /* twice as much each time */
+        more = done < bytes - done ? done : bytes - done;
+        memcpy(to + done, to, more);
+        memcpy(to_origin + done, to_origin, more);
+    }
+    b->length += bytes;
 }
 
 Text built(const Builder *b) {
