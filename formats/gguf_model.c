@@ -12,39 +12,64 @@
 
 /* ---- Families ---- */
 
-/* llama.cpp stores the rows of q and k of a llama in Meta's order, in which a pair that is
- * rotated together stands side by side. Names: gguf-py's TENSOR_NAMES. */
-static const TensorRule llama_tensors[] = {
-    {"token_embedding", "token_embd.weight", N_VOCAB, N_DIM, 0, {0}, {0}},
-    {"attention_norm", "blk.%u.attn_norm.weight", N_ONE, N_DIM, 0, {0}, {0}},
-    {"wq", "blk.%u.attn_q.weight", N_Q, N_DIM, 0, {0}, {0}},
-    {"wk", "blk.%u.attn_k.weight", N_KV, N_DIM, 0, {0}, {0}},
-    {"wv", "blk.%u.attn_v.weight", N_KV, N_DIM, 0, {0}, {0}},
-    {"wo", "blk.%u.attn_output.weight", N_DIM, N_Q, 0, {0}, {0}},
-    {"wq.bias", "blk.%u.attn_q.bias", N_ONE, N_Q, RULE_OPTIONAL, {0}, {0}},
-    {"wk.bias", "blk.%u.attn_k.bias", N_ONE, N_KV, RULE_OPTIONAL, {0}, {0}},
-    {"wv.bias", "blk.%u.attn_v.bias", N_ONE, N_KV, RULE_OPTIONAL, {0}, {0}},
-    {"wo.bias", "blk.%u.attn_output.bias", N_ONE, N_DIM, RULE_OPTIONAL, {0}, {0}},
-    {"ffn_norm", "blk.%u.ffn_norm.weight", N_ONE, N_DIM, 0, {0}, {0}},
-    {"w_gate", "blk.%u.ffn_gate.weight", N_FFN, N_DIM, 0, {0}, {0}},
-    {"w_up", "blk.%u.ffn_up.weight", N_FFN, N_DIM, 0, {0}, {0}},
-    {"w_down", "blk.%u.ffn_down.weight", N_DIM, N_FFN, 0, {0}, {0}},
-    {"w_gate.bias", "blk.%u.ffn_gate.bias", N_ONE, N_FFN, RULE_OPTIONAL, {0}, {0}},
-    {"w_up.bias", "blk.%u.ffn_up.bias", N_ONE, N_FFN, RULE_OPTIONAL, {0}, {0}},
-    {"w_down.bias", "blk.%u.ffn_down.bias", N_ONE, N_DIM, RULE_OPTIONAL, {0}, {0}},
-    {"final_norm", "output_norm.weight", N_ONE, N_DIM, 0, {0}, {0}},
-    {"output", "output.weight", N_VOCAB, N_DIM, RULE_TIED, {0}, {0}},
-    {0},
-};
+/* Names: gguf-py's TENSOR_NAMES. */
+#define WEIGHT(to, from, rows, cols)                                                               \
+    { to, from ".weight", rows, cols, .flags = 0 }
+#define BIAS(to, from, n)                                                                          \
+    { to ".bias", from ".bias", N_ONE, n, .flags = RULE_OPTIONAL }
+
+#define EMBEDDING WEIGHT("token_embedding", "token_embd", N_VOCAB, N_DIM)
+#define NORMS                                                                                      \
+    WEIGHT("attention_norm", "blk.%u.attn_norm", N_ONE, N_DIM),                                    \
+        WEIGHT("ffn_norm", "blk.%u.ffn_norm", N_ONE, N_DIM)
+#define ATTENTION                                                                                  \
+    WEIGHT("wq", "blk.%u.attn_q", N_Q, N_DIM), WEIGHT("wk", "blk.%u.attn_k", N_KV, N_DIM),         \
+        WEIGHT("wv", "blk.%u.attn_v", N_KV, N_DIM),                                                \
+        WEIGHT("wo", "blk.%u.attn_output", N_DIM, N_Q), BIAS("wq", "blk.%u.attn_q", N_Q),          \
+        BIAS("wk", "blk.%u.attn_k", N_KV), BIAS("wv", "blk.%u.attn_v", N_KV),                      \
+        BIAS("wo", "blk.%u.attn_output", N_DIM)
+#define QK_NORMS                                                                                   \
+    WEIGHT("q_norm", "blk.%u.attn_q_norm", N_ONE, N_HEAD),                                         \
+        WEIGHT("k_norm", "blk.%u.attn_k_norm", N_ONE, N_HEAD)
+#define FEED_FORWARD                                                                               \
+    WEIGHT("w_gate", "blk.%u.ffn_gate", N_FFN, N_DIM),                                             \
+        WEIGHT("w_up", "blk.%u.ffn_up", N_FFN, N_DIM),                                             \
+        WEIGHT("w_down", "blk.%u.ffn_down", N_DIM, N_FFN),                                         \
+        BIAS("w_gate", "blk.%u.ffn_gate", N_FFN), BIAS("w_up", "blk.%u.ffn_up", N_FFN),            \
+        BIAS("w_down", "blk.%u.ffn_down", N_DIM)
+#define END                                                                                        \
+    WEIGHT("final_norm", "output_norm", N_ONE, N_DIM), {                                           \
+        "output", "output.weight", N_VOCAB, N_DIM, .flags = RULE_TIED                              \
+    }
+
+static const TensorRule llama_tensors[] = {EMBEDDING, NORMS, ATTENTION, FEED_FORWARD, END, {0}};
+static const TensorRule qwen3_tensors[] = {EMBEDDING,    NORMS, ATTENTION, QK_NORMS,
+                                           FEED_FORWARD, END,   {0}};
+
+static void qwen3_finish(Config *config) {
+    config->qk_norm = QK_NORM_HEAD;
+}
+
+/* The 1 that Gemma adds to the weights of its norms is in the file already. */
+static void gemma_finish(Config *config) {
+    config->activation = ACTIVATION_GELU_TANH;
+    config->embedding_scale = sqrtf((float)config->dim);
+}
 
 typedef struct GgufFamily {
     const char *architecture;
     const TensorRule *tensors;
+    /* llama.cpp stores the rows of q and k of a llama in Meta's order, in which a pair that is
+     * rotated together stands side by side; of the others as transformers does. */
     RopePairing pairing;
+    void (*finish)(Config *config); /* what no key tells; or NULL */
 } GgufFamily;
 
 static const GgufFamily families[] = {
-    {"llama", llama_tensors, ROPE_INTERLEAVED},
+    {"llama", llama_tensors, ROPE_INTERLEAVED, NULL},
+    {"qwen2", llama_tensors, ROPE_HALVES, NULL},
+    {"qwen3", qwen3_tensors, ROPE_HALVES, qwen3_finish},
+    {"gemma", llama_tensors, ROPE_HALVES, gemma_finish},
 };
 
 /* ---- Split files ---- */
@@ -392,6 +417,7 @@ static Status read_tensors(Reader *r) {
         return error_set(r->error, "%s: architecture '%s'%s is not known to this program",
                          r->source->path, r->architecture, n_experts ? " with experts" : "");
     r->source->config.rope_pairing = family->pairing;
+    if (family->finish) family->finish(&r->source->config);
     if (config_validate(&r->source->config, r->error) != STATUS_OK)
         return error_prefix(r->error, "%s", r->source->path);
     const RuleContext context = {.source = r->source,

@@ -63,22 +63,30 @@ static void put_float(Out *o, const char *key, float value) {
     put(o, &value, sizeof value);
 }
 
-/* The metadata of a llama: n pairs. */
+/* The family's key; good until the next call. */
+static const char *key(const char *name, const Config *c) {
+    static char text[128];
+    snprintf(text, sizeof text, "%s.%s", c->family, name);
+    return text;
+}
+
+/* The metadata, as many pairs as the result says. The keys begin with the family's name, which
+ * is the architecture's. */
 static uint32_t put_metadata(Out *o, const Config *c) {
     put_text(o, "general.architecture");
     put_u32(o, KV_TEXT);
-    put_text(o, "llama");
-    put_number(o, "llama.context_length", c->context);
-    put_number(o, "llama.embedding_length", c->dim);
-    put_number(o, "llama.block_count", c->n_layers);
-    put_number(o, "llama.feed_forward_length", c->ffn_dim);
-    put_number(o, "llama.attention.head_count", c->n_heads);
-    put_number(o, "llama.attention.head_count_kv", c->n_kv_heads);
-    put_number(o, "llama.attention.key_length", c->head_dim);
-    put_number(o, "llama.attention.value_length", c->head_dim);
-    put_number(o, "llama.rope.dimension_count", c->rotary_dim);
-    put_float(o, "llama.attention.layer_norm_rms_epsilon", c->norm_eps);
-    put_float(o, "llama.rope.freq_base", c->rope_theta);
+    put_text(o, c->family);
+    put_number(o, key("context_length", c), c->context);
+    put_number(o, key("embedding_length", c), c->dim);
+    put_number(o, key("block_count", c), c->n_layers);
+    put_number(o, key("feed_forward_length", c), c->ffn_dim);
+    put_number(o, key("attention.head_count", c), c->n_heads);
+    put_number(o, key("attention.head_count_kv", c), c->n_kv_heads);
+    put_number(o, key("attention.key_length", c), c->head_dim);
+    put_number(o, key("attention.value_length", c), c->head_dim);
+    put_number(o, key("rope.dimension_count", c), c->rotary_dim);
+    put_float(o, key("attention.layer_norm_rms_epsilon", c), c->norm_eps);
+    put_float(o, key("rope.freq_base", c), c->rope_theta);
     return 12;
 }
 
@@ -154,7 +162,12 @@ static bool gguf_name(const char *name, char *out, size_t size) {
                                            {"ffn_norm", "ffn_norm.weight"},
                                            {"w_gate", "ffn_gate.weight"},
                                            {"w_up", "ffn_up.weight"},
-                                           {"w_down", "ffn_down.weight"}};
+                                           {"w_down", "ffn_down.weight"},
+                                           {"wq.bias", "attn_q.bias"},
+                                           {"wk.bias", "attn_k.bias"},
+                                           {"wv.bias", "attn_v.bias"},
+                                           {"q_norm", "attn_q_norm.weight"},
+                                           {"k_norm", "attn_k_norm.weight"}};
     unsigned layer = 0;
     int start = 0;
     bool in_layer = sscanf(name, "layers.%u.%n", &layer, &start) == 1;
@@ -193,7 +206,8 @@ static size_t read_tensors(const Source *source, GgufTensor *tensors) {
             continue;
         }
         const char *last = strrchr(t->name, '.');
-        if (last && (strcmp(last, ".wq") == 0 || strcmp(last, ".wk") == 0))
+        bool is_llama = strcmp(c->family, "llama") == 0;
+        if (is_llama && last && (strcmp(last, ".wq") == 0 || strcmp(last, ".wk") == 0))
             pair_rows(t, c->head_dim, g->values);
         n++;
     }
@@ -218,7 +232,9 @@ static void assert_reference_logits(const char *name, uint32_t parts) {
                    parts);
     }
     TinyModel tiny = tiny_model_open(paths[0], NULL, &(ModelOptions){.n_threads = 2}, KV_F32);
-    assert_int_equal(modelfile_config(tiny.file)->rope_pairing, ROPE_INTERLEAVED);
+    bool is_llama = strcmp(source->config.family, "llama") == 0;
+    assert_int_equal(modelfile_config(tiny.file)->rope_pairing,
+                     is_llama ? ROPE_INTERLEAVED : ROPE_HALVES);
     float *logits = tiny_model_run(&tiny, 0, 0, fixture.ids, fixture.n_ids, fixture.n_ids);
     double worst = 0.0;
     for (size_t i = 0; i < fixture.n_ids * fixture.vocab_size; i++)
@@ -239,6 +255,13 @@ static void a_llama_gives_the_reference_logits(void **state) {
     assert_reference_logits("llama-gqa", 1);
     assert_reference_logits("llama-tied", 1);
     assert_reference_logits("llama-rope-llama3", 1);
+}
+
+static void other_families_give_the_reference_logits(void **state) {
+    (void)state;
+    assert_reference_logits("qwen2-tied", 1);
+    assert_reference_logits("qwen3-gqa", 1);
+    assert_reference_logits("gemma", 1);
 }
 
 static void split_files_give_the_reference_logits(void **state) {
@@ -280,6 +303,7 @@ static void parts_that_do_not_fit_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_gives_the_reference_logits),
+        cmocka_unit_test(other_families_give_the_reference_logits),
         cmocka_unit_test(split_files_give_the_reference_logits),
         cmocka_unit_test(parts_that_do_not_fit_are_refused),
     };
