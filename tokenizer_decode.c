@@ -132,7 +132,8 @@ static Status decode_whole(TokenDecoder *d, Error *error) {
             d->length = to - from;
             continue;
         }
-        if (decoder_sanitize(d, &(size_t){d->length}, error) != STATUS_OK) return STATUS_FAILED;
+        size_t end = d->length;
+        if (decoder_sanitize(d, &end, error) != STATUS_OK) return STATUS_FAILED;
         Text out = {0};
         Scratch *scratch = scratch_new();
         Status status = scratch ? replace_pattern(scratch, t->patterns[2][i], &out, d->bytes,

@@ -124,6 +124,10 @@ typedef enum RegexFlavour {
  * cannot take. */
 Status regex_translate(Builder *b, const char *pattern, size_t n, RegexFlavour flavour,
                        TextRange *out, Error *error);
+/* Adds the split by a pattern, translated; a few known patterns as steps that do the same in linear
+ * time. */
+Status regex_split(Builder *b, const char *pattern, size_t n, RegexFlavour flavour, uint32_t flags,
+                   Error *error);
 /* The pattern that matches exactly text[n]. */
 TextRange regex_literal(Builder *b, const char *text, size_t n);
 

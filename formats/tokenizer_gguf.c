@@ -338,11 +338,9 @@ static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
                          g->pre.bytes);
     bool plain = pre->flags & PRE_PLAIN;
     for (size_t i = 0; i < 7 && pre->patterns[i]; i++) {
-        TextRange pattern;
-        if (regex_translate(b, pre->patterns[i], strlen(pre->patterns[i]), REGEX_ONIGURUMA,
-                            &pattern, error) != STATUS_OK)
+        if (regex_split(b, pre->patterns[i], strlen(pre->patterns[i]), REGEX_ONIGURUMA,
+                        SPLIT_ISOLATED, error) != STATUS_OK)
             return STATUS_FAILED;
-        builder_split(b, SPLIT_PATTERN, SPLIT_ISOLATED, pattern);
     }
     if (pre->flags & PRE_IGNORE_MERGES) b->header.flags |= SECTION_IGNORE_MERGES;
     if (read_tokens(b, g, false, error) != STATUS_OK) return STATUS_FAILED;

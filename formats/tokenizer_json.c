@@ -191,10 +191,7 @@ static Status behaviour_of(Import *im, const json_t *node, uint32_t otherwise, u
 
 /* A split by a pattern of our own writing. */
 static Status split_by(Import *im, const char *pattern, RegexFlavour flavour, uint32_t flags) {
-    TextRange range;
-    if (regex_translate(&im->b, pattern, strlen(pattern), flavour, &range, im->error) != STATUS_OK)
-        return STATUS_FAILED;
-    return checked(im, builder_split(&im->b, SPLIT_PATTERN, flags, range), "pre_tokenizer");
+    return regex_split(&im->b, pattern, strlen(pattern), flavour, flags, im->error);
 }
 
 /* The library's table of punctuation is that of Unicode 8.0: without what came later, and with two
@@ -266,14 +263,18 @@ static Status pre_tokenizer(Import *im, const json_t *node) {
         return split_by(im, punctuation, REGEX_RUST, behaviour);
     }
     if (is_type(node, "Split") || is_type(node, "CharDelimiterSplit")) {
+        const json_t *regex = json_object_get(json_object_get(node, "pattern"), "Regex");
         TextRange pattern;
         if (is_type(node, "Split")) {
-            if (pattern_at(im, node, &pattern) != STATUS_OK) return STATUS_FAILED;
             if (behaviour_of(im, node, SPLIT_BEHAVIOURS, &behaviour) != STATUS_OK)
                 return STATUS_FAILED;
             if (behaviour == SPLIT_BEHAVIOURS)
                 return error_set(im->error, "tokenizer.json: Split: no behavior");
             if (flag(node, "invert", false)) behaviour |= SPLIT_INVERT;
+            if (json_is_string(regex))
+                return regex_split(&im->b, json_string_value(regex), json_string_length(regex),
+                                   REGEX_ONIGURUMA, behaviour, im->error);
+            if (pattern_at(im, node, &pattern) != STATUS_OK) return STATUS_FAILED;
         } else {
             TextRange delimiter = text_at(im, node, "delimiter");
             pattern = regex_literal(&im->b, builder_bytes(&im->b, delimiter), delimiter.length);

@@ -570,3 +570,39 @@ TextRange regex_literal(Builder *b, const char *text, size_t n) {
     text_free(&out);
     return range;
 }
+
+/* Digits in threes from the right. As the files write it, each match looks ahead to the end of the
+ * digits, quadratic in their number: so first whole runs, then, in a piece that is such a run, what
+ * is over at its start, and threes from there on. */
+#define THREES(digit)                                                                              \
+    "\\A(?=" digit "++\\z)(?:" digit "{1,2}(?=(?:" digit "{3})++\\z)|" digit "{3}|" digit          \
+    "{1,2}\\z)|\\G(?!\\A)" digit "{3}"
+
+static const struct {
+    const char *pattern, *run, *threes;
+} from_the_right[] = {
+    {"\\d{1,3}(?=(?:\\d{3})*\\b)", "(?<!\\d)\\d++\\b", THREES("\\d")},
+    {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", "\\p{N}++", THREES("\\p{N}")},
+};
+
+static Status add_split(Builder *b, const char *pattern, size_t n, RegexFlavour flavour,
+                        uint32_t flags, Error *error) {
+    TextRange range;
+    if (regex_translate(b, pattern, n, flavour, &range, error) != STATUS_OK) return STATUS_FAILED;
+    if (builder_split(b, SPLIT_PATTERN, flags, range)) return STATUS_OK;
+    return error_set(error, "tokenizer: more than %d splits", SECTION_MAX_STEPS);
+}
+
+Status regex_split(Builder *b, const char *pattern, size_t n, RegexFlavour flavour, uint32_t flags,
+                   Error *error) {
+    for (size_t i = 0; i < sizeof from_the_right / sizeof *from_the_right; i++) {
+        const char *run = from_the_right[i].run, *threes = from_the_right[i].threes;
+        if (flags != SPLIT_ISOLATED || strlen(from_the_right[i].pattern) != n ||
+            memcmp(from_the_right[i].pattern, pattern, n) != 0)
+            continue;
+        if (add_split(b, run, strlen(run), flavour, flags, error) != STATUS_OK)
+            return STATUS_FAILED;
+        return add_split(b, threes, strlen(threes), flavour, flags, error);
+    }
+    return add_split(b, pattern, n, flavour, flags, error);
+}
