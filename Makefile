@@ -1,5 +1,6 @@
 # make            build run, export and bench
 # make test       build and pass every test          make asan   the same under ASan and UBSan
+# make soak       the promises at full size, in minutes
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
 # make format     clang-format in place              make lint   clang-tidy and cppcheck
 # make install    PREFIX=/usr/local DESTDIR=
@@ -73,6 +74,7 @@ SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES),$(wildcard *.c)) $(wildcard forma
 OBJECTS = $(SOURCES:%.c=$(BUILD)/%.o) \
 	$(foreach isa,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/%.$(isa).o))
 TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+SOAKS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/soak_*.c))
 FUZZERS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
 
 all: $(HAVE_MAINS:%.c=$(BUILD)/%)
@@ -109,7 +111,7 @@ $(BUILD)/%.o: %.c
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
 # Helpers of the tests: tests/*.c that are neither a test nor a fuzz target.
-TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c,$(wildcard tests/*.c)))
+TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c,$(wildcard tests/*.c)))
 $(BUILD)/tests/%.o: ALL_CFLAGS += $(CMOCKA_CFLAGS)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
@@ -123,6 +125,14 @@ $(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(BUILD)/libverbatim.a
 test: all $(TESTS)
 	@failed=; for t in $(TESTS); do echo "== $$t"; \
 		VERBATIM_BUILD=$(BUILD) VERBATIM_RUNNER="$(TEST_RUNNER)" OMP_WAIT_POLICY=passive $(TEST_RUNNER) $$t || failed="$$failed $$t"; done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
+
+# The same promises at full size: minutes.
+$(BUILD)/tests/soak_%: $(BUILD)/tests/soak_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
+soak: all $(SOAKS)
+	@failed=; for t in $(SOAKS); do echo "== $$t"; \
+		VERBATIM_BUILD=$(BUILD) OMP_WAIT_POLICY=passive $$t || failed="$$failed $$t"; done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -159,7 +169,7 @@ uninstall:
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all test asan fuzz fuzzers format lint install uninstall clean
+.PHONY: all test soak asan fuzz fuzzers format lint install uninstall clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(HAVE_MAINS:%.c=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d)

@@ -335,8 +335,8 @@ static size_t plan_part(Engine *e, bool decode, size_t n_rows, size_t *n_logits)
     return n_rows;
 }
 
-/* Secures the pages of all rows to come. Setting tasks aside changes who runs, so that the
- * planning starts again until nothing more is set aside. */
+/* Secures the pages of all rows to come, the oldest task's first; the youngest may be set aside
+ * meanwhile, never one whose pages are secured already. */
 static void secure_pages(Engine *e, Error *error) {
     size_t room = model_max_rows(e->model);
     for (size_t i = 0; i < e->n_running; i++) {
@@ -364,6 +364,31 @@ static void advance(Engine *e, size_t n_logits) {
     }
 }
 
+static size_t index_of_sequence(const Engine *e, int32_t sequence) {
+    size_t i = 0;
+    while (e->running[i]->sequence != sequence) i++;
+    return i;
+}
+
+/* The rows together gave something that is no number. One text at a time shows whose fault it
+ * is: that one ends, the others get what they would have got. Returns the rows of logits. */
+static size_t one_by_one(Engine *e, size_t n_rows) {
+    size_t vocab = model_config(e->model)->vocab_size, n_logits = 0;
+    for (size_t at = 0, n; at < n_rows; at += n) {
+        const Row *rows = e->rows + at;
+        Error error;
+        for (n = 1; at + n < n_rows && rows[n].sequence == rows[0].sequence; n++) continue;
+        size_t i = index_of_sequence(e, rows[0].sequence);
+        EngineTask *task = e->running[i];
+        if (model_forward(e->model, e->cache, rows, n, e->logits + n_logits * vocab, &error) !=
+            STATUS_OK)
+            finish(e, i, &error);
+        else if (rows[n - 1].wants_logits)
+            e->row_tasks[n_logits++] = task;
+    }
+    return n_logits;
+}
+
 Status engine_step(Engine *e, Error *error) {
     Error page_error;
     admit(e);
@@ -379,7 +404,7 @@ Status engine_step(Engine *e, Error *error) {
         e->stats.most_pages = kvcache_pages_used(e->cache);
     if (n_rows == 0) return STATUS_OK;
     if (model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error) != STATUS_OK)
-        return STATUS_FAILED;
+        n_logits = one_by_one(e, n_rows);
     advance(e, n_logits);
     return STATUS_OK;
 }

@@ -345,8 +345,9 @@ static Status check(const Options *o, Error *error) {
         return usage(error, "--against MODEL compares on a text: --eval FILE");
     for (size_t i = 0; i < o->stop.n; i++)
         if (o->stop.items[i][0] == '\0') return usage(error, "--stop: an empty text is everywhere");
-    if (o->batch && (modes > 0 || o->prompt || o->prompt_file))
-        return usage(error, "--batch takes its prompts from FILE: no -i, -f or other mode");
+    if (o->batch && (modes > 0 || o->prompt || o->prompt_file || o->mode || o->system || o->echo))
+        return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m, -y, "
+                            "--echo or other mode");
     bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
                       o->kv_memory || o->max_concurrent;
     if (batch_only && !o->batch)

@@ -191,10 +191,11 @@ Process batch_run_program(const char *model, const char *input, const char *outp
     return process_run(argv, NULL, 0);
 }
 
-bool batch_run_and_kill(const char *model, const char *input, const char *output,
-                        const char *const *more, unsigned microseconds) {
+bool batch_run_and_signal(const char *model, const char *input, const char *output,
+                          const char *const *more, unsigned microseconds, int signal_number,
+                          int *status) {
     const char *argv[PROCESS_MAX_ARGUMENTS];
-    int status;
+    int result;
     command(argv, model, input, output, more);
     char *path = build_path("run");
     pid_t child = fork();
@@ -207,10 +208,21 @@ bool batch_run_and_kill(const char *model, const char *input, const char *output
         _exit(127);
     }
     usleep(microseconds);
-    kill(child, SIGKILL);
-    assert_int_equal(waitpid(child, &status, 0), child);
+    bool alive = waitpid(child, &result, WNOHANG) == 0;
+    if (alive) {
+        kill(child, signal_number);
+        assert_int_equal(waitpid(child, &result, 0), child);
+    }
+    *status = WIFSIGNALED(result) ? 128 + WTERMSIG(result) : WEXITSTATUS(result);
     free(path);
-    return WIFSIGNALED(status);
+    return alive;
+}
+
+bool batch_run_and_kill(const char *model, const char *input, const char *output,
+                        const char *const *more, unsigned microseconds) {
+    int status;
+    batch_run_and_signal(model, input, output, more, microseconds, SIGKILL, &status);
+    return status == 128 + SIGKILL;
 }
 
 static int compare_lines(const void *a, const void *b) {

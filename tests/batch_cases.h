@@ -22,7 +22,12 @@ void batch_write_cases(const char *path, size_t n);
 Process batch_run_program(const char *model, const char *input, const char *output,
                           const char *const *more);
 
-/* The same, killed with SIGKILL after that many microseconds. True when it was still running. */
+/* The same, sent a signal after that many microseconds. True when it was still running.
+ * *status is what a shell says: 128 + signal when one ended it. */
+bool batch_run_and_signal(const char *model, const char *input, const char *output,
+                          const char *const *more, unsigned microseconds, int signal_number,
+                          int *status);
+/* With SIGKILL. */
 bool batch_run_and_kill(const char *model, const char *input, const char *output,
                         const char *const *more, unsigned microseconds);
 

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,6 +317,48 @@ static void a_killed_run_is_completed(void **state) {
     free(wanted);
 }
 
+static void ctrl_c_keeps_what_is_done(void **state) {
+    const Place *p = *state;
+    int status = 0;
+    batch_write_cases(p->input, 80);
+    expect(p, 0, NULL, NULL);
+    char *wanted = batch_sorted_lines(p->output);
+    for (unsigned i = 0; i < 3; i++) {
+        unlink(p->output);
+        bool alive = batch_run_and_signal(p->model, p->input, p->output, NULL, 20000 + 20000 * i,
+                                          SIGINT, &status);
+        if (!alive) continue;
+        /* Before its signal handler stands the signal simply ends it. */
+        assert_true(status == 130 || status == 0);
+        expect(p, 0, MORE("--resume"), NULL);
+        char *got = batch_sorted_lines(p->output);
+        assert_string_equal(got, wanted);
+        free(got);
+    }
+    free(wanted);
+}
+
+static void openai_batches_are_answered_in_kind(void **state) {
+    const Place *p = *state;
+    Process result = batch_run_program(p->model, "tests/fixtures/openai-batch.jsonl", p->output,
+                                       MORE("--ordered"));
+    if (result.status != 0) fail_msg("status %d: %s", result.status, result.err);
+    process_free(&result);
+    for (size_t i = 0; i < 16; i++) {
+        char id[32];
+        json_t *json = result_at(p->output, i);
+        const json_t *response = json_object_get(json, "response");
+        const json_t *body = json_object_get(response, "body");
+        snprintf(id, sizeof id, "request-%zu", i);
+        assert_string_equal(text_at(json, "custom_id", NULL), id);
+        assert_int_equal(json_integer_value(json_object_get(response, "status_code")), 200);
+        assert_string_equal(text_at(body, "object", NULL),
+                            i < 8 ? "chat.completion" : "text_completion");
+        assert_true(json_array_size(json_object_get(body, "choices")) >= 1);
+        json_decref(json);
+    }
+}
+
 static void a_full_disk_is_told_and_the_run_is_completed_later(void **state) {
     const Place *p = *state;
     batch_write_cases(p->input, 40);
@@ -354,6 +397,8 @@ int main(void) {
         TEST(results_torn_anywhere_are_completed),
         TEST(results_of_another_order_are_not_taken_for_ordered_ones),
         TEST(a_killed_run_is_completed),
+        TEST(ctrl_c_keeps_what_is_done),
+        TEST(openai_batches_are_answered_in_kind),
         TEST(a_full_disk_is_told_and_the_run_is_completed_later),
     };
     return cmocka_run_group_tests(tests, open_place, close_place);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "engine.h"
 #include "tests/fixture.h"
 #include "tests/small_model.h"
+#include "tests/tokenizer_sources.h"
 
 enum { MOST_TASKS = 48 };
 
@@ -259,6 +261,62 @@ static void a_text_ends_where_the_context_ends(void **state) {
     model_close(model);
 }
 
+/* A copy of the model whose token 77 is no number. */
+static char *poisoned_copy(const Setup *setup) {
+    char *path = fixture_path(setup->directory, "poisoned.bin");
+    const FileTensor *embedding = modelfile_find(setup->file, "token_embedding");
+    assert_int_equal(embedding->type, TENSOR_F32);
+    /* Panels of 16 rows, 64 bytes for each input. */
+    size_t panel = embedding->offset + 77 / 16 * embedding->cols * 64, row = 77 % 16;
+    size_t length;
+    char *bytes = source_read(setup->path, &length);
+    static const float nan_bits = NAN;
+    for (size_t i = 0; i < embedding->cols; i++)
+        memcpy(bytes + panel + i * 64 + row * sizeof nan_bits, &nan_bits, sizeof nan_bits);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, length, f), length);
+    fclose(f);
+    free(bytes);
+    return path;
+}
+
+static void a_text_that_breaks_the_model_fails_alone(void **state) {
+    const Setup *whole = *state;
+    Setup poisoned = *whole;
+    Error error;
+    char *path = poisoned_copy(whole);
+    assert_int_equal(modelfile_open(&poisoned.file, path, -1, &error), STATUS_OK);
+    Model *model = new_model(&poisoned, 512, 2);
+    Engine *engine = new_engine(model, 8, 0);
+    Text texts[8], alone[8];
+    for (size_t i = 0; i < 8; i++) {
+        make_text(&texts[i], 2 + 3 * i, model_config(model)->vocab_size);
+        make_text(&alone[i], 2 + 3 * i, model_config(model)->vocab_size);
+        for (size_t k = 0; k < texts[i].n_prompt; k++)
+            if (texts[i].task.tokens[k] == 77)
+                alone[i].task.tokens[k] = texts[i].task.tokens[k] = 78;
+        if (i == 4) texts[i].task.tokens[texts[i].n_prompt / 2] = 77;
+        texts[i].n_new = alone[i].n_new = 4;
+        submit(engine, &texts[i]);
+    }
+    step_until_done(engine);
+    for (size_t i = 0; i < 8; i++) {
+        if (i == 4) {
+            assert_string_not_equal(texts[i].error.text, "");
+        } else {
+            run_alone(model, &alone[i]);
+            check_equal(&texts[i], &alone[i]);
+        }
+        free(texts[i].task.tokens);
+        free(alone[i].task.tokens);
+    }
+    engine_free(engine);
+    model_close(model);
+    modelfile_close(poisoned.file);
+    free(path);
+}
+
 static void prompts_that_cannot_be_are_refused(void **state) {
     const Setup *setup = *state;
     Model *model = new_model(setup, 64, 2);
@@ -281,6 +339,7 @@ int main(void) {
         cmocka_unit_test(a_common_prefix_is_computed_once),
         cmocka_unit_test(a_text_that_outgrows_the_memory_fails_and_the_others_go_on),
         cmocka_unit_test(a_text_ends_where_the_context_ends),
+        cmocka_unit_test(a_text_that_breaks_the_model_fails_alone),
         cmocka_unit_test(prompts_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, open_file, close_file);
