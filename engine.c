@@ -255,8 +255,8 @@ static void admit(Engine *e) {
             at--;
         }
         e->running[at] = task;
+        if (e->n_running > e->stats.most_tasks) e->stats.most_tasks = e->n_running;
     }
-    if (e->n_running > e->stats.most_tasks) e->stats.most_tasks = e->n_running;
 }
 
 static void remove_running(Engine *e, size_t i) {
