@@ -136,7 +136,7 @@ static Status do_job(const Conversion *c, const Job *job, Worker *w, Error *erro
     Status status = STATUS_OK;
     memset(w->target + job->bytes, 0, round_up(job->bytes, MODELFILE_ALIGNMENT) - job->bytes);
     if (type == TENSOR_VECTOR) {
-        float *out = (float *)w->target;
+        float *out = (void *)w->target;
         status = source_read_floats(c->source, t, job->first, job->n, out, error);
         for (size_t r = 0; status == STATUS_OK && r < job->n; r++)
             if (!all_finite(out + r * t->cols, t->cols))

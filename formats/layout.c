@@ -68,7 +68,7 @@ static uint64_t place_section(Layout *layout, SectionKind kind, uint64_t bytes, 
 
 Status layout_make(Layout *layout, const Source *source, const char *type, Error *error) {
     *layout = (Layout){.source = source};
-    TensorType asked_type, *asked = type ? &asked_type : NULL;
+    TensorType asked_type = TENSOR_F32, *asked = type ? &asked_type : NULL;
     if (type && (!tensor_type_by_name(type, &asked_type) || asked_type == TENSOR_VECTOR))
         return error_set(error, "no type is called '%s' (f32, f16, bf16, q8, q4, ...)", type);
     metadata_add_config(&layout->metadata, &source->config);
