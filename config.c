@@ -47,6 +47,7 @@ static const ConfigField fields[] = {
     FIELD(rope_attention_factor, FIELD_FLOAT),
     FIELD(rope_theta, FIELD_FLOAT),
     FIELD(rope_original_context, FIELD_UINT),
+    FIELD(rope_dynamic_factor, FIELD_FLOAT),
     ENUM(sinusoid_layout, sinusoid_names),
     FIELD(sinusoid_base, FIELD_FLOAT),
     FIELD(position_offset, FIELD_UINT),
@@ -162,6 +163,14 @@ Status config_validate(const Config *c, Error *error) {
             return error_set(error, "rotary_dim is %u, but must be even and at most head_dim (%u)",
                              c->rotary_dim, c->head_dim);
     }
+    if (c->rope_dynamic_factor != 0.0f &&
+        (c->rope_dynamic_factor < 1.0f || c->rope_original_context == 0 || c->rotary_dim <= 2 ||
+         !(c->rope_theta > 1.0f)))
+        return error_set(error,
+                         "rope_dynamic_factor is %g with a context of %u, rotary_dim %u and "
+                         "rope_theta %g",
+                         (double)c->rope_dynamic_factor, c->rope_original_context, c->rotary_dim,
+                         (double)c->rope_theta);
     if (c->position == POSITION_SINUSOIDAL) {
         if (c->dim % 2 != 0)
             return error_set(error, "dim is %u, but sinusoidal positions need an even one", c->dim);

@@ -81,8 +81,10 @@ typedef struct Config {
     uint32_t rotary_dim;         /* rotated elements of a head, even; the rest pass */
     float rope_attention_factor; /* multiplies sine and cosine: YaRN, LongRoPE; else 1 */
     float rope_theta;            /* the base; for people, the table is a tensor */
-    /* Contexts up to this use the table rope.freqs.short: LongRoPE; 0 = none. */
+    /* LongRoPE: contexts up to this use the table rope.freqs.short. Dynamic scaling: longer
+     * ones stretch the base by this factor. 0 = none. */
     uint32_t rope_original_context;
+    float rope_dynamic_factor;
     SinusoidLayout sinusoid_layout;
     float sinusoid_base;      /* 10000; for people, the frequencies are a tensor */
     uint32_t position_offset; /* added to positions before look-up: OPT 2 */

@@ -38,6 +38,7 @@ struct Model {
     float *expert_in, *expert_out; /* [n][dim]       the rows of one expert */
     float *cosine[2], *sine[2];    /* [n][rotary_dim / 2], one a frequency table */
     AttentionRow *places;          /* [n] */
+    float *scaled_freqs;           /* a RoPE table made when the model was opened; or NULL */
 };
 
 /* One call of model_forward, as its threads share it. */
@@ -535,6 +536,27 @@ static double count_work(const Config *c) {
     return layer * c->n_layers + (double)c->dim * c->vocab_size;
 }
 
+/* RoPE tables that depend on the context: LongRoPE's choice between two, and the dynamic
+ * scaling by "neural tangent kernel", as transformers has it for a text that fills the context. */
+static Status scale_positions(Model *m, Error *error) {
+    const Config *c = m->config;
+    double original = c->rope_original_context, factor = (double)c->rope_dynamic_factor;
+    bool is_long = m->context > c->rope_original_context;
+    if (c->position != POSITION_ROPE || original == 0) return STATUS_OK;
+    if (factor == 0 && !is_long) m->weights.rope_freqs[0] = m->weights.rope_freqs_short;
+    if (factor == 0 || !is_long) return STATUS_OK;
+    size_t n = c->rotary_dim / 2;
+    m->scaled_freqs = malloc(n * sizeof *m->scaled_freqs);
+    if (!m->scaled_freqs) return error_set(error, "no memory for RoPE frequencies");
+    double dim = c->rotary_dim, stretch = factor * m->context / original - (factor - 1);
+    float base = (float)((double)c->rope_theta * pow(stretch, dim / (dim - 2)));
+    for (size_t i = 0; i < n; i++)
+        m->scaled_freqs[i] =
+            1.0f / (float)pow((double)base, (double)((float)(2 * i) / (float)c->rotary_dim));
+    m->weights.rope_freqs[0] = m->scaled_freqs;
+    return STATUS_OK;
+}
+
 Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error) {
     Model *m = calloc(1, sizeof *m);
     if (!m) return error_set(error, "no memory for a model");
@@ -551,8 +573,10 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
         model_close(m);
         return STATUS_FAILED;
     }
-    if (m->context <= m->config->rope_original_context)
-        m->weights.rope_freqs[0] = m->weights.rope_freqs_short;
+    if (scale_positions(m, error) != STATUS_OK) {
+        model_close(m);
+        return STATUS_FAILED;
+    }
     *out = m;
     return STATUS_OK;
 }
@@ -565,6 +589,7 @@ void model_close(Model *m) {
                         m->routing, m->shares,    m->expert_in, m->expert_out};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) free(buffers[i]);
     free(m->places);
+    free(m->scaled_freqs);
     free(m->chosen);
     free(m->expert_slots);
     free(m->expert_first);

@@ -145,7 +145,8 @@ static void find_positions(Finder *f, Weights *weights) {
         for (size_t i = 0; i < c->n_layers; i++) second = second || c->rope_table[i] == 1;
         weights->rope_freqs[0] = vector(f, "rope.freqs", "", 1, c->rotary_dim / 2, true);
         weights->rope_freqs_short =
-            vector(f, "rope.freqs", ".short", 1, c->rotary_dim / 2, c->rope_original_context > 0);
+            vector(f, "rope.freqs", ".short", 1, c->rotary_dim / 2,
+                   c->rope_original_context > 0 && c->rope_dynamic_factor == 0.0f);
         weights->rope_freqs[1] = vector(f, "rope.freqs.1", "", 1, c->rotary_dim / 2, second);
     }
 }

@@ -122,6 +122,10 @@ static Status add_table(Source *source, const char *name, const Rope *rope, Erro
 
 Status rope_add(Source *source, const char *name, const Rope *rope, Error *error) {
     source->config.rope_theta = (float)rope->theta;
+    if (rope->scaling == ROPE_DYNAMIC) {
+        source->config.rope_dynamic_factor = (float)rope->factor;
+        source->config.rope_original_context = (uint32_t)rope->original_context;
+    }
     if (rope->short_factors) {
         char short_name[MODELFILE_NAME_BYTES];
         Rope in_context = *rope;
@@ -145,8 +149,7 @@ static Status scaling_from_name(Rope *rope, const char *name, Error *error) {
                  {"yarn", ROPE_YARN},
                  {"longrope", ROPE_LONGROPE},
                  {"su", ROPE_LONGROPE}, /* its first name, in the first files of Phi 3 */
-                 /* Up to the context that the model was made for, dynamic scaling is none. */
-                 {"dynamic", ROPE_DEFAULT}};
+                 {"dynamic", ROPE_DYNAMIC}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i].name, name) != 0) continue;
         rope->scaling = names[i].scaling;
@@ -226,6 +229,7 @@ Status rope_from_json(Rope *rope, const json_t *json, const char *kind, const Co
                          "config.json: the RoPE scaling's factor is %g, its original "
                          "context %g",
                          rope->factor, rope->original_context);
+    if (rope->scaling == ROPE_DYNAMIC) rope->original_context = config->context;
     if (rope->scaling == ROPE_LONGROPE) return read_longrope(rope, parameters, error);
     return STATUS_OK;
 }

@@ -12,6 +12,7 @@ typedef enum RopeScaling {
     ROPE_LINEAR,   /* all frequencies divided by the factor */
     ROPE_LLAMA3,   /* low ones divided, high ones kept, a ramp between */
     ROPE_YARN,     /* a ramp over dimensions, and an attention factor */
+    ROPE_DYNAMIC,  /* the base grows with a context beyond the original one */
     ROPE_LONGROPE, /* a factor for each frequency, and an attention factor */
     ROPE_SCALINGS
 } RopeScaling;

@@ -30,10 +30,9 @@ its name, and so is a tensor inside a layer that the family has no place for. We
 quantized in the source (`quantization_config`) are refused too.
 
 ## Where this differs from transformers
-- `dynamic` RoPE scaling changes nothing up to `max_position_embeddings`, which is as far as such
-  a model is run: the frequencies of a text never change while it grows.
-- LongRoPE: the context that a model is opened with chooses between the two tables, not the length
-  that a text happens to have reached. A text's logits so never depend on what came later.
+- LongRoPE and dynamic RoPE scaling: the context that a model is opened with decides, not the
+  length that a text happens to have reached, which would change the frequencies of what is
+  cached already. A text's logits so never depend on what came later.
 - Falcon's ALiBi: eager attention of transformers 5.23 adds it twice; this program agrees with its
   other attention implementations. Its bfloat16 rounding of positions past 256 is not imitated.
 - Phi 3.5 MoE's long RoPE: transformers 5.23 takes the short factors whatever the length; here the
