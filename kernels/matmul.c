@@ -19,7 +19,9 @@ struct MatmulMemory {
     Share *shares;          /* [n_threads] */
     atomic_size_t finished; /* threads that found nothing more to take */
     size_t n_threads;
-    uint8_t *input;   /* packed activations of one form at a time */
+    uint8_t *input; /* packed activations of one form at a time */
+    uint8_t *own;   /* [n_threads][own_stride]: each thread's copy of one packed row */
+    size_t own_stride;
     uint8_t *scratch; /* [n_threads][scratch_stride] */
     size_t scratch_stride;
 };
@@ -34,7 +36,7 @@ static void *allocate(size_t bytes) {
 
 MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_inputs,
                                 int n_threads) {
-    size_t input_bytes = 0, scratch_bytes, elements;
+    size_t input_bytes = 0, row_bytes = 0, scratch_bytes, own_bytes, elements;
     /* No packed form takes more than 8 bytes an input, padded. */
     if (n_threads < 1 || !size_add(n_inputs, 64, &elements) ||
         !size_mul(elements, n_rows + 64, &elements) || elements > SIZE_MAX / 16)
@@ -42,16 +44,21 @@ MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_
     for (int i = 0; i < GROUP_SIZES; i++) {
         size_t bytes = kernels->input_bytes(group_sizes[i], n_rows, n_inputs);
         input_bytes = bytes > input_bytes ? bytes : input_bytes;
+        bytes = kernels->input_bytes(group_sizes[i], 1, n_inputs);
+        row_bytes = bytes > row_bytes ? bytes : row_bytes;
     }
     MatmulMemory *memory = calloc(1, sizeof *memory);
     if (!memory) return NULL;
     memory->n_threads = (size_t)n_threads;
     memory->scratch_stride = round_up(kernels->scratch_bytes, 128);
+    memory->own_stride = round_up(row_bytes, 128);
     memory->shares = allocate(memory->n_threads * sizeof *memory->shares);
     memory->input = allocate(input_bytes);
     if (size_mul(memory->scratch_stride, memory->n_threads, &scratch_bytes))
         memory->scratch = allocate(scratch_bytes);
-    if (!memory->shares || !memory->input || !memory->scratch) {
+    if (size_mul(memory->own_stride, memory->n_threads, &own_bytes))
+        memory->own = allocate(own_bytes);
+    if (!memory->shares || !memory->input || !memory->scratch || !memory->own) {
         matmul_memory_free(memory);
         return NULL;
     }
@@ -65,6 +72,7 @@ void matmul_memory_free(MatmulMemory *memory) {
     free(memory->shares);
     free(memory->input);
     free(memory->scratch);
+    free(memory->own);
     free(memory);
 }
 
@@ -142,17 +150,27 @@ static void share_units(const Work *work) {
 /* Below this many bytes times rows (some 10 microseconds) sharing costs more than it gains. */
 enum { SMALL_WORK = 256 * 1024 };
 
-static void multiply_group(Work *work, const float *x, size_t n_inputs) {
+/* Brings x into the form that the products of this group size read. One row is packed by every
+ * thread for itself, sooner than threads meet in a barrier; more rows are packed together. */
+static void pack_input(Work *work, const float *x, size_t n_inputs) {
     const Kernels *kernels = work->kernels;
+    MatmulMemory *memory = work->memory;
     bool in_team = work->thread < work->n_threads;
     work->input = x;
-    if (kernels->input_bytes(work->group, work->n_rows, n_inputs)) {
-        work->input = work->memory->input;
-        size_t tasks = in_team ? kernels->pack_tasks(work->group, work->n_rows) : 0;
-        for (size_t task = work->thread; task < tasks; task += work->n_threads)
-            kernels->pack(work->group, x, work->n_rows, n_inputs, task, work->memory->input);
+    if (!kernels->input_bytes(work->group, work->n_rows, n_inputs)) return;
+    size_t tasks = in_team ? kernels->pack_tasks(work->group, work->n_rows) : 0;
+    bool alone = work->n_rows == 1;
+    uint8_t *input = alone ? memory->own + work->thread * memory->own_stride : memory->input;
+    for (size_t task = alone ? 0 : work->thread; task < tasks; task += alone ? 1 : work->n_threads)
+        kernels->pack(work->group, x, work->n_rows, n_inputs, task, input);
+    work->input = input;
+    if (alone) return;
 #pragma omp barrier
-    }
+}
+
+static void multiply_group(Work *work, const float *x, size_t n_inputs) {
+    bool in_team = work->thread < work->n_threads;
+    pack_input(work, x, n_inputs);
     if (in_team) {
         count_units(work);
         if (work->n_threads == 1 || work->bytes < SMALL_WORK / work->n_rows) {
