@@ -590,7 +590,8 @@ static size_t choose_concurrency(const Batch *b, const KvShape *shape) {
     size_t context = model_context(b->session->model);
     size_t positions = context < MIDDLING ? context : MIDDLING;
     size_t pages = (positions + KV_PAGE - 1) / KV_PAGE;
-    size_t n = b->kv_bytes / (pages * kvcache_page_bytes(shape));
+    size_t each = (pages > 0 ? pages : 1) * kvcache_page_bytes(shape);
+    size_t n = b->kv_bytes / each;
     if (b->options->max_concurrent) return (size_t)b->options->max_concurrent;
     return n < 1 ? 1 : n > MOST ? MOST : n;
 }

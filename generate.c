@@ -264,8 +264,8 @@ static Status generate_text(Session *session, Generation *g, KvCache *cache, con
             return STATUS_FAILED;
         if (g->finish != FINISH_NOT || session->output->closed) break;
         if (*session->interrupted) return STATUS_INTERRUPTED;
-        const Row row = {
-            .position = (int32_t)position++, .token = step.token, .wants_logits = true};
+        const Row row = {.position = (int32_t)position, .token = step.token, .wants_logits = true};
+        position++;
         status = model_forward(session->model, cache, &row, 1, logits, error);
         timing->n_decoded++;
     }
