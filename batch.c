@@ -107,15 +107,23 @@ static void sample_end(Sample *sample) {
     sample->task.tokens = NULL;
 }
 
-static void job_free(Job *job) {
+/* What a finished job still needs is its line. */
+static void job_shrink(Job *job) {
     for (size_t i = 0; i < job->n; i++) {
         sample_end(&job->samples[i]);
         choice_free(&job->choices[i]);
     }
+    job->n = 0;
     free(job->samples);
     free(job->choices);
-    free(job->line);
+    job->samples = NULL;
+    job->choices = NULL;
     request_free(&job->request);
+}
+
+static void job_free(Job *job) {
+    job_shrink(job);
+    free(job->line);
     free(job);
 }
 
@@ -170,6 +178,7 @@ static void settle(Batch *b, Job *job, char *line) {
         return;
     }
     b->held_bytes += strlen(line);
+    job_shrink(job);
     if (!b->options->ordered) write_job(b, job);
     while (b->options->ordered && b->first && b->first->line) write_job(b, b->first);
 }

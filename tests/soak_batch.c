@@ -183,7 +183,7 @@ static void memory_does_not_grow_with_the_number_of_requests(void **state) {
     print_message("peak memory: %.1f MiB for 1,000 requests, %.1f for 100,000, %.1f ordered\n", few,
                   many, ordered);
     assert_true(many < few + 2.0);
-    assert_true(ordered < few + 8.0);
+    assert_true(ordered < few + 16.0); /* results that wait for earlier ones */
     free(input);
 }
 
