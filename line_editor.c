@@ -205,6 +205,7 @@ static LineResult read_line(LineEditor *editor, const char *prompt, const char *
         int n = 0;
         editor->prompt = prompt;
         if (take_type_ahead(editor)) return LINE_END;
+        el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt invites to type */
         *line = el_gets(editor->edit, &n);
         if (*editor->interrupted) {
             el_reset(editor->edit); /* drops what was typed */

@@ -94,6 +94,9 @@ static Status close_file_system(const SandboxRules *rules, bool *closed, Error *
 #include <sys/ioctl.h>
 #include <termios.h>
 
+/* libseccomp's own macros leave out a field that they do not use. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
 /* What arithmetic on open files, threads and a terminal needs; everything else is refused.
  * Memory may be made executable: PCRE2 compiles the tokenizer's pattern to machine code. */
 static const int harmless[] = {
