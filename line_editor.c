@@ -25,6 +25,7 @@ struct LineEditor {
     size_t capacity;
 #if defined(HAVE_LIBEDIT)
     EditLine *edit;
+    bool cleared; /* by Ctrl-C */
     History *history;
     char history_path[4096]; /* empty: not kept */
 #endif
@@ -71,6 +72,15 @@ static unsigned char complete(EditLine *edit, int key) {
     return CC_REDISPLAY;
 }
 
+/* Ctrl-C is a key while a line is edited: a signal that comes between two reads is not heard. */
+static unsigned char clear_line(EditLine *edit, int key) {
+    LineEditor *editor;
+    (void)key;
+    el_get(edit, EL_CLIENTDATA, &editor);
+    editor->cleared = true;
+    return CC_EOF;
+}
+
 /* $XDG_STATE_HOME/verbatim/history, its directories made where they are missing. */
 static void find_history(char *path, size_t size) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -110,6 +120,9 @@ static bool open_libedit(LineEditor *editor) {
     el_set(editor->edit, EL_ADDFN, "verbatim-complete", "completes commands", complete);
     el_set(editor->edit, EL_BIND, "^I", "verbatim-complete", NULL);
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(editor->edit, EL_ADDFN, "verbatim-clear", "clears the line", clear_line);
+    el_set(editor->edit, EL_BIND, "^C", "verbatim-clear", NULL);
+    el_set(editor->edit, EL_SETTY, "-d", "-isig", NULL);
     el_source(editor->edit, NULL);
     return true;
 }
@@ -206,8 +219,9 @@ static LineResult read_line(LineEditor *editor, const char *prompt, const char *
         editor->prompt = prompt;
         if (take_type_ahead(editor)) return LINE_END;
         el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt invites to type */
+        editor->cleared = false;
         *line = el_gets(editor->edit, &n);
-        if (*editor->interrupted) {
+        if (editor->cleared || *editor->interrupted) {
             el_reset(editor->edit); /* drops what was typed */
             return LINE_INTERRUPTED;
         }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <omp.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -249,6 +250,7 @@ static Status filter_calls(bool paths, bool *filtered, Error *error) {
 
 Status sandbox_enter(const SandboxRules *rules, SandboxReport *report, Error *error) {
     *report = (SandboxReport){false, false};
+    omp_get_max_threads(); /* LLVM's runtime opens shared memory when it is first called */
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return error_set(error, "cannot give up new privileges: %s", strerror(errno));
     if (close_file_system(rules, &report->files, error) != STATUS_OK) return STATUS_FAILED;
