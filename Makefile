@@ -138,7 +138,7 @@ soak: all $(SOAKS)
 SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 # -g1: following variables through instrumented vector code takes gcc minutes a file.
 asan:
-	$(MAKE) test BUILD=build/asan OPT=-O1 CFLAGS="$(SANITIZE) -g1 -Wno-format-truncation" LDFLAGS="$(SANITIZE)"
+	LSAN_OPTIONS=suppressions=tests/leaks.txt $(MAKE) test BUILD=build/asan OPT=-O1 CFLAGS="$(SANITIZE) -g1 -Wno-format-truncation" LDFLAGS="$(SANITIZE)"
 
 fuzz:
 	$(MAKE) fuzzers BUILD=build/fuzz CC=clang OPT=-O1 KERNEL_FLAGS=-fno-sanitize=all \

@@ -36,9 +36,9 @@ static void float_panel(const Product *product, size_t p, size_t valid, const fl
 
 /* The code of input k of row r of a panel: the integer that a scale multiplies. */
 static int32_t code_at(TensorType type, const uint8_t *panel, size_t k, size_t r) {
-    uint8_t byte8 = panel[k / 4 * LINE_BYTES + 4 * r + k % 4];
-    if (type == TENSOR_Q8 || type == TENSOR_Q8_64) return (int8_t)byte8;
-    if (type == TENSOR_Q8_MIN) return byte8;
+    const uint8_t *byte8 = panel + k / 4 * LINE_BYTES + 4 * r + k % 4;
+    if (type == TENSOR_Q8 || type == TENSOR_Q8_64) return (int8_t)*byte8;
+    if (type == TENSOR_Q8_MIN) return *byte8;
     uint8_t byte4 = panel[k / 8 * LINE_BYTES + 4 * r + k % 4];
     int32_t nibble = k % 8 < 4 ? byte4 & 15 : byte4 >> 4;
     return type == TENSOR_Q4 ? nibble - 8 : nibble;
