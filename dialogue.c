@@ -2,19 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 /* ---- Opening ----------------------------------------------------------------------------- */
-
-/* What tells one model file from another: the checksums of its sections. */
-static uint64_t fingerprint_of(const ModelFile *file) {
-    uint64_t all = 0;
-    for (size_t i = 0; i < modelfile_n_sections(file); i++) {
-        uint64_t pair[2] = {all, modelfile_section_entry(file, i)->checksum};
-        all = XXH3_64bits(pair, sizeof pair);
-    }
-    return all;
-}
 
 /* Where no template marks the end of an answer, the next speaker's name does. */
 static Status open_prompt(Dialogue *d, Error *note, Error *error) {
@@ -32,7 +21,7 @@ Status dialogue_open(Dialogue *d, const Session *session, const char *path, Erro
                      Error *error) {
     const Config *config = model_config(session->model);
     KvShape shape = model_kv_shape(session->model, session->kv_type);
-    uint64_t fingerprint = fingerprint_of(session->file);
+    uint64_t fingerprint = modelfile_checksum(session->file);
     *d = (Dialogue){.session = session, .conversation.fd = -1};
     note->text[0] = '\0';
     Status status = generation_options(session, &d->options, error);
