@@ -92,7 +92,22 @@ static void add_sinusoid(const Model *m, float *x, int32_t position) {
     }
 }
 
-/* token -> x[row], scaled, with its position where positions are added. */
+static bool norm_before(const Config *c) {
+    return c->norm_place == NORM_BEFORE || c->norm_place == NORM_AROUND;
+}
+
+/* What the first half of layer l reads of a row of the residual stream, and its second half as
+ * well in a parallel block. */
+static void normalize_for(const Model *m, size_t l, size_t row) {
+    const LayerWeights *w = &m->weights.layers[l];
+    size_t dim = m->config->dim, at = row * dim;
+    if (!norm_before(m->config)) return;
+    normalize(m, &w->attention_norm, m->normed + at, m->x + at, dim);
+    if (m->config->parallel_block && w->ffn_norm.present)
+        normalize(m, &w->ffn_norm, m->normed2 + at, m->x + at, dim);
+}
+
+/* token -> x[row], scaled, with its position where positions are added; and the first norm. */
 static void embed(Pass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
@@ -111,6 +126,7 @@ static void embed(Pass *pass) {
         if (m->weights.embedding_norm.present)
             normalize(m, &m->weights.embedding_norm, x, x, c->dim);
         m->places[i] = (AttentionRow){row->sequence, row->position};
+        normalize_for(m, 0, i);
     }
 }
 
@@ -286,14 +302,6 @@ static void ffn_block(Pass *pass, size_t l, const float *in, float *y) {
     }
 }
 
-/* out = norm(x) for all rows. */
-static void norm_rows(Pass *pass, const Norm *norm, float *out, const float *x) {
-    size_t dim = pass->model->config->dim;
-#pragma omp for schedule(static)
-    for (size_t i = 0; i < pass->n; i++)
-        normalize(pass->model, norm, out + i * dim, x + i * dim, dim);
-}
-
 /* Keeps the first layer after which a value was not finite. */
 static void check_row_finite(Pass *pass, int layer, const float *x, size_t n) {
     if (pass->model->isa->numeric->all_finite(x, n)) return;
@@ -302,50 +310,47 @@ static void check_row_finite(Pass *pass, int layer, const float *x, size_t n) {
     }
 }
 
-/* The residual stream takes what a half block of layer l gave: x += y, with bias, norms and scale
- * where the family has them. */
-static void add_rows(Pass *pass, size_t l, const Linear *last, const Norm *post, const Norm *after,
-                     float *y) {
+/* The residual stream takes what a half block of layer l gave, with bias, norms and scale where
+ * the family has them: x += y. `after`: the norm of the sum where it comes last. */
+static void add_row(Pass *pass, size_t l, size_t row, const Linear *last, const Norm *post,
+                    const Norm *after, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
-#pragma omp for schedule(static)
-    for (size_t i = 0; i < pass->n; i++) {
-        float *x_row = m->x + i * c->dim, *y_row = y + i * c->dim;
-        add_bias(m, last, y_row);
-        if (post->present) normalize(m, post, y_row, y_row, c->dim);
-        m->isa->numeric->add_scaled(x_row, y_row, c->residual_scale, c->dim);
-        if (after) normalize(m, after, x_row, x_row, c->dim);
-        check_row_finite(pass, (int)l, x_row, c->dim);
-    }
+    float *x_row = m->x + row * c->dim, *y_row = y + row * c->dim;
+    add_bias(m, last, y_row);
+    if (post->present) normalize(m, post, y_row, y_row, c->dim);
+    m->isa->numeric->add_scaled(x_row, y_row, c->residual_scale, c->dim);
+    if (c->norm_place == NORM_AFTER) normalize(m, after, x_row, x_row, c->dim);
+    check_row_finite(pass, (int)l, x_row, c->dim);
 }
 
-/* One block of the stack, x -> x. */
+/* One block of the stack, x -> x. Norms come with the sums before them, not in loops of their
+ * own: every loop over the rows ends in a barrier. */
 static void block(Pass *pass, size_t l) {
     Model *m = pass->model;
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
-    bool before = c->norm_place == NORM_BEFORE || c->norm_place == NORM_AROUND;
-    bool after = c->norm_place == NORM_AFTER;
-
-    const float *in = m->x;
-    if (before) norm_rows(pass, &w->attention_norm, m->normed, m->x), in = m->normed;
-    if (c->parallel_block) {
-        const float *ffn_in = in;
-        if (w->ffn_norm.present)
-            norm_rows(pass, &w->ffn_norm, m->normed2, m->x), ffn_in = m->normed2;
-        attention_block(pass, l, in, m->y);
-        ffn_block(pass, l, ffn_in, m->z);
-        add_rows(pass, l, &w->wo, &w->post_attention_norm, NULL, m->y);
-        add_rows(pass, l, &w->ffn.down, &w->post_ffn_norm, NULL, m->z);
-        return;
-    }
+    const float *in = norm_before(c) ? m->normed : m->x;
     attention_block(pass, l, in, m->y);
-    add_rows(pass, l, &w->wo, &w->post_attention_norm, after ? &w->attention_norm : NULL, m->y);
-
-    in = m->x;
-    if (before) norm_rows(pass, &w->ffn_norm, m->normed, m->x), in = m->normed;
-    ffn_block(pass, l, in, m->y);
-    add_rows(pass, l, &w->ffn.down, &w->post_ffn_norm, after ? &w->ffn_norm : NULL, m->y);
+    if (c->parallel_block) {
+        ffn_block(pass, l, norm_before(c) && w->ffn_norm.present ? m->normed2 : in, m->z);
+    } else {
+#pragma omp for schedule(static)
+        for (size_t i = 0; i < pass->n; i++) {
+            add_row(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
+            if (norm_before(c))
+                normalize(m, &w->ffn_norm, m->normed + i * c->dim, m->x + i * c->dim, c->dim);
+        }
+        ffn_block(pass, l, in, m->y);
+    }
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < pass->n; i++) {
+        if (c->parallel_block)
+            add_row(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
+        add_row(pass, l, i, &w->ffn.down, &w->post_ffn_norm, &w->ffn_norm,
+                c->parallel_block ? m->z : m->y);
+        if (l + 1 < c->n_layers) normalize_for(m, l + 1, i);
+    }
 }
 
 /* The last norm and the output head, for the rows that want logits; their x moves to the

@@ -101,7 +101,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         const int32_t *offsets = (const int32_t *)block + rows;
         const int8_t *codes = (const int8_t *)block + 8 * rows;
         const uint8_t *line = panel + g * group_bytes(type);
-        const uint8_t *ahead = fetch_ahead(type, panel_bytes, panel, scales, minima, g, groups);
+        const uint8_t *ahead = fetch_ahead(type, 1, panel_bytes, panel, scales, minima, g, groups);
         __m256i dot[BLOCK_ROWS][HALVES];
         if (is_4_bit(type)) {
             dot_4_bit(rows, line, ahead, codes, dot);
@@ -155,9 +155,12 @@ BLOCK_KERNEL(block_q4, TENSOR_Q4)
 BLOCK_KERNEL(block_q4_min, TENSOR_Q4_MIN)
 BLOCK_KERNEL(block_q8_min, TENSOR_Q8_MIN)
 
-static BlockKernel *const block_kernels[TENSOR_TYPES] = {
-    [TENSOR_Q8] = block_q8,         [TENSOR_Q8_64] = block_q8_64,   [TENSOR_Q4] = block_q4,
-    [TENSOR_Q4_MIN] = block_q4_min, [TENSOR_Q8_MIN] = block_q8_min,
+static const BlockKernels block_kernels[TENSOR_TYPES] = {
+    [TENSOR_Q8] = {.block_rows = BLOCK_ROWS, .block = block_q8},
+    [TENSOR_Q8_64] = {.block_rows = BLOCK_ROWS, .block = block_q8_64},
+    [TENSOR_Q4] = {.block_rows = BLOCK_ROWS, .block = block_q4},
+    [TENSOR_Q4_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q4_min},
+    [TENSOR_Q8_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q8_min},
 };
 
 static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
@@ -179,9 +182,9 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
 
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
-    BlockKernel *kernel = block_kernels[product->w->type];
-    if (kernel) {
-        multiply_blocks(kernel, BLOCK_ROWS, product, input, n_rows, begin, end);
+    const BlockKernels *kernels = &block_kernels[product->w->type];
+    if (kernels->block) {
+        multiply_blocks(kernels, product, input, n_rows, begin, end);
     } else {
         float_avx2.multiply(product, input, n_rows, begin, end, scratch);
     }

@@ -10,7 +10,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { BLOCK_ROWS = 12 };
+/* Rows of a block at most; sums of `panels` by `rows` outputs at most. */
+enum { BLOCK_ROWS = 12, BLOCK_SUMS = 12, STREAM_ROWS = 3 };
 
 INLINE __m512 load_halves(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
@@ -45,79 +46,105 @@ INLINE __m512i first_sum(TensorType type, int32_t offset) {
     return _mm512_set1_epi32(type == TENSOR_Q4 ? offset >> 4 : offset);
 }
 
-INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
+/* `panels` neighbouring panels by `rows` rows: one row streams four panels at a time, which keeps
+ * more of the memory busy than one and needs each activation once for all of them. */
+INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Matrix *w, size_t p,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
-    const size_t group = group_of(type);
+    const size_t group = group_of(type), groups = activation_groups(group, w->cols);
+    const size_t panel_bytes = w->panel_bytes;
     const uint8_t *panel = matrix_panel(w, p);
     const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
-    const size_t groups = activation_groups(group, w->cols), panel_bytes = w->panel_bytes;
-    __m512 acc[BLOCK_ROWS];
+    __m512 acc[BLOCK_SUMS];
 #pragma GCC unroll 12
-    for (size_t r = 0; r < rows; r++) acc[r] = _mm512_setzero_ps();
+    for (size_t i = 0; i < panels * rows; i++) acc[i] = _mm512_setzero_ps();
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
         const float *x_scales = (const float *)block;
         const int32_t *offsets = (const int32_t *)block + rows;
         const uint8_t *codes = block + 8 * rows, *line = panel + g * group_bytes(type);
-        const uint8_t *ahead = fetch_ahead(type, panel_bytes, panel, scales, minima, g, groups);
-        __m512i dot[BLOCK_ROWS], dot2[BLOCK_ROWS]; /* few rows: two sums hide the latency */
+        const uint8_t *ahead =
+            fetch_ahead(type, panels, panel_bytes, panel, scales, minima, g, groups);
+        __m512i dot[BLOCK_SUMS], dot2[BLOCK_SUMS]; /* few sums: two each hide the latency */
 #pragma GCC unroll 12
-        for (size_t r = 0; r < rows; r++) {
-            dot[r] = first_sum(type, offsets[r]);
-            dot2[r] = _mm512_setzero_si512();
+        for (size_t i = 0; i < panels * rows; i++) {
+            dot[i] = first_sum(type, offsets[i % rows]);
+            dot2[i] = _mm512_setzero_si512();
         }
 #pragma GCC unroll 8
         for (size_t k = 0; k < group; k += 8) {
             size_t at = k * group_bytes(type) / group;
-            __m512i a, b;
-            load_8_inputs(type, line + at, &a, &b);
-            _mm_prefetch(ahead + at, _MM_HINT_T1);
-            if (!is_4_bit(type)) _mm_prefetch(ahead + at + LINE_BYTES, _MM_HINT_T1);
+#pragma GCC unroll 4
+            for (size_t j = 0; j < panels; j++) {
+                __m512i a, b;
+                load_8_inputs(type, line + j * panel_bytes + at, &a, &b);
+                _mm_prefetch(ahead + j * panel_bytes + at, _MM_HINT_T1);
+                if (!is_4_bit(type))
+                    _mm_prefetch(ahead + j * panel_bytes + at + LINE_BYTES, _MM_HINT_T1);
 #pragma GCC unroll 12
-            for (size_t r = 0; r < rows; r++) {
-                const uint8_t *x = codes + r * group + k;
-                __m512i *second = rows < 4 ? &dot2[r] : &dot[r];
-                dot[r] = _mm512_dpbusd_epi32(dot[r], a, broadcast_4_codes(x));
-                *second = _mm512_dpbusd_epi32(*second, b, broadcast_4_codes(x + 4));
+                for (size_t r = 0; r < rows; r++) {
+                    const uint8_t *x = codes + r * group + k;
+                    size_t i = j * rows + r;
+                    __m512i *second = panels * rows < 4 ? &dot2[i] : &dot[i];
+                    dot[i] = _mm512_dpbusd_epi32(dot[i], a, broadcast_4_codes(x));
+                    *second = _mm512_dpbusd_epi32(*second, b, broadcast_4_codes(x + 4));
+                }
             }
         }
-        __m512 scale = load_halves(scales + g * PANEL_ROWS), minimum = scale;
-        if (has_minima(type)) minimum = load_halves(minima + g * PANEL_ROWS);
+#pragma GCC unroll 4
+        for (size_t j = 0; j < panels; j++) {
+            size_t at = j * (panel_bytes / sizeof *scales) + g * PANEL_ROWS;
+            __m512 scale = load_halves(scales + at), minimum = scale;
+            if (has_minima(type)) minimum = load_halves(minima + at);
 #pragma GCC unroll 12
-        for (size_t r = 0; r < rows; r++) {
-            __m512 x_scale = _mm512_set1_ps(x_scales[r]);
-            if (rows < 4) dot[r] = _mm512_add_epi32(dot[r], dot2[r]);
-            acc[r] =
-                _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), _mm512_mul_ps(scale, x_scale), acc[r]);
-            if (!has_minima(type)) continue;
-            __m512 sum = _mm512_cvtepi32_ps(_mm512_set1_epi32(-offsets[r] >> 7));
-            acc[r] = _mm512_fnmadd_ps(sum, _mm512_mul_ps(minimum, x_scale), acc[r]);
+            for (size_t r = 0; r < rows; r++) {
+                size_t i = j * rows + r;
+                __m512 x_scale = _mm512_set1_ps(x_scales[r]);
+                if (panels * rows < 4) dot[i] = _mm512_add_epi32(dot[i], dot2[i]);
+                acc[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), _mm512_mul_ps(scale, x_scale),
+                                         acc[i]);
+                if (!has_minima(type)) continue;
+                __m512 sum = _mm512_cvtepi32_ps(_mm512_set1_epi32(-offsets[r] >> 7));
+                acc[i] = _mm512_fnmadd_ps(sum, _mm512_mul_ps(minimum, x_scale), acc[i]);
+            }
         }
     }
-    __mmask16 store = (__mmask16)((1u << outputs) - 1);
+#pragma GCC unroll 4
+    for (size_t j = 0; j < panels; j++) {
+        size_t left = outputs - j * PANEL_ROWS;
+        __mmask16 store = left < PANEL_ROWS ? (__mmask16)((1u << left) - 1) : 0xffff;
 #pragma GCC unroll 12
-    for (size_t r = 0; r < rows; r++) _mm512_mask_storeu_ps(out + r * stride, store, acc[r]);
+        for (size_t r = 0; r < rows; r++)
+            _mm512_mask_storeu_ps(out + r * stride + j * PANEL_ROWS, store, acc[j * rows + r]);
+    }
 }
 
-#define ROWS_CASE(type, count)                                                                     \
-    case count:                                                                                    \
-        multiply_block(type, w, p, count, block, out, stride, outputs);                            \
+#define ROWS_CASE(type, panels, rows)                                                              \
+    case rows:                                                                                     \
+        multiply_block(type, panels, rows, w, p, block, out, stride, outputs);                     \
         break
 #define BLOCK_KERNEL(name, type)                                                                   \
     static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
                      size_t stride, size_t outputs) {                                              \
         switch (rows) {                                                                            \
-            ROWS_CASE(type, 1);                                                                    \
-            ROWS_CASE(type, 2);                                                                    \
-            ROWS_CASE(type, 3);                                                                    \
-            ROWS_CASE(type, 4);                                                                    \
-            ROWS_CASE(type, 5);                                                                    \
-            ROWS_CASE(type, 6);                                                                    \
-            ROWS_CASE(type, 7);                                                                    \
-            ROWS_CASE(type, 8);                                                                    \
-            ROWS_CASE(type, 9);                                                                    \
-            ROWS_CASE(type, 10);                                                                   \
-            ROWS_CASE(type, 11);                                                                   \
-            ROWS_CASE(type, 12);                                                                   \
+            ROWS_CASE(type, 1, 1);                                                                 \
+            ROWS_CASE(type, 1, 2);                                                                 \
+            ROWS_CASE(type, 1, 3);                                                                 \
+            ROWS_CASE(type, 1, 4);                                                                 \
+            ROWS_CASE(type, 1, 5);                                                                 \
+            ROWS_CASE(type, 1, 6);                                                                 \
+            ROWS_CASE(type, 1, 7);                                                                 \
+            ROWS_CASE(type, 1, 8);                                                                 \
+            ROWS_CASE(type, 1, 9);                                                                 \
+            ROWS_CASE(type, 1, 10);                                                                \
+            ROWS_CASE(type, 1, 11);                                                                \
+            ROWS_CASE(type, 1, 12);                                                                \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_stream(const Matrix *w, size_t p, size_t rows, const uint8_t *block,        \
+                              float *out, size_t stride, size_t outputs) {                         \
+        switch (rows) {                                                                            \
+            ROWS_CASE(type, STREAM_PANELS, 1);                                                     \
+            ROWS_CASE(type, STREAM_PANELS, 2);                                                     \
+            ROWS_CASE(type, STREAM_PANELS, 3);                                                     \
         }                                                                                          \
     }
 BLOCK_KERNEL(block_q8, TENSOR_Q8)
@@ -126,9 +153,12 @@ BLOCK_KERNEL(block_q4, TENSOR_Q4)
 BLOCK_KERNEL(block_q4_min, TENSOR_Q4_MIN)
 BLOCK_KERNEL(block_q8_min, TENSOR_Q8_MIN)
 
-static BlockKernel *const block_kernels[TENSOR_TYPES] = {
-    [TENSOR_Q8] = block_q8,         [TENSOR_Q8_64] = block_q8_64,   [TENSOR_Q4] = block_q4,
-    [TENSOR_Q4_MIN] = block_q4_min, [TENSOR_Q8_MIN] = block_q8_min,
+static const BlockKernels block_kernels[TENSOR_TYPES] = {
+    [TENSOR_Q8] = {BLOCK_ROWS, block_q8, STREAM_ROWS, block_q8_stream},
+    [TENSOR_Q8_64] = {BLOCK_ROWS, block_q8_64, STREAM_ROWS, block_q8_64_stream},
+    [TENSOR_Q4] = {BLOCK_ROWS, block_q4, STREAM_ROWS, block_q4_stream},
+    [TENSOR_Q4_MIN] = {BLOCK_ROWS, block_q4_min, STREAM_ROWS, block_q4_min_stream},
+    [TENSOR_Q8_MIN] = {BLOCK_ROWS, block_q8_min, STREAM_ROWS, block_q8_min_stream},
 };
 
 static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
@@ -151,9 +181,9 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
 
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
-    BlockKernel *kernel = block_kernels[product->w->type];
-    if (kernel) {
-        multiply_blocks(kernel, BLOCK_ROWS, product, input, n_rows, begin, end);
+    const BlockKernels *kernels = &block_kernels[product->w->type];
+    if (kernels->block) {
+        multiply_blocks(kernels, product, input, n_rows, begin, end);
     } else {
         float_avx512.multiply(product, input, n_rows, begin, end, scratch);
     }

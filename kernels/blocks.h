@@ -8,17 +8,31 @@
 #include "activations.h"
 #include "internal.h"
 
-/* Panel p of w by the `rows` rows of a packed block: out[row * stride + i], i < outputs. */
+/* Panel p of w (of a stream kernel: STREAM_PANELS panels from p on) by the `rows` rows of a packed
+ * block: out[row * stride + i], i < outputs. */
 typedef void BlockKernel(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,
                          size_t stride, size_t outputs);
+
+/* Panels that few rows stream side by side, where an instruction set has registers for that:
+ * more of the memory's banks work, and an activation is loaded once for all of them. */
+enum { STREAM_PANELS = 4 };
+
+/* The kernels of one type. */
+typedef struct BlockKernels {
+    size_t block_rows; /* that block takes at most */
+    BlockKernel *block;
+    size_t stream_rows; /* that stream takes at most; 0: there is none */
+    BlockKernel *stream;
+} BlockKernels;
 
 /* Panels that stay in the second-level cache while all blocks pass over them. */
 enum { RESIDENT_BYTES = 256 * 1024 };
 
-static inline void multiply_blocks(BlockKernel *kernel, size_t max_rows, const Product *product,
+static inline void multiply_blocks(const BlockKernels *kernels, const Product *product,
                                    const uint8_t *input, size_t n_rows, size_t begin, size_t end) {
     const Matrix *w = product->w;
-    size_t group = tensor_type_info(w->type)->group, blocks = block_count(n_rows, max_rows);
+    size_t group = tensor_type_info(w->type)->group;
+    size_t blocks = block_count(n_rows, kernels->block_rows);
     size_t row_bytes = activation_groups(group, w->cols) * activation_bytes(group);
     size_t step = RESIDENT_BYTES / w->panel_bytes + 1;
     for (size_t first = begin; first < end; first += step) {
@@ -26,10 +40,16 @@ static inline void multiply_blocks(BlockKernel *kernel, size_t max_rows, const P
         for (size_t b = 0; b < blocks; b++) {
             size_t start = block_start(n_rows, blocks, b);
             size_t rows = block_start(n_rows, blocks, b + 1) - start;
-            for (size_t p = first; p < last; p++)
-                kernel(w, p, rows, input + start * row_bytes,
-                       product->out + start * product->stride + p * PANEL_ROWS, product->stride,
-                       panel_outputs(w, p));
+            for (size_t p = first, panels; p < last; p += panels) {
+                bool streams = rows <= kernels->stream_rows && last - p >= STREAM_PANELS;
+                size_t outputs = w->rows - p * PANEL_ROWS;
+                panels = streams ? STREAM_PANELS : 1;
+                if (outputs > panels * PANEL_ROWS) outputs = panels * PANEL_ROWS;
+                (streams ? kernels->stream
+                         : kernels->block)(w, p, rows, input + start * row_bytes,
+                                           product->out + start * product->stride + p * PANEL_ROWS,
+                                           product->stride, outputs);
+            }
         }
     }
 }
@@ -63,21 +83,25 @@ static inline size_t group_bytes(TensorType type) {
 
 /* ---- fetching ahead, for one row to stream its panels at the speed of the memory ---- */
 
-/* Groups: some 4 KB of 8-bit and 6 KB of 4-bit lines, what streamed fastest. */
-static inline size_t groups_ahead(TensorType type) {
+/* Groups, what streamed fastest on Zen 4: of one panel some 4 KB of 8-bit and 6 KB of 4-bit
+ * lines; of several together less each. */
+static inline size_t groups_ahead(TensorType type, size_t panels) {
+    if (panels > 1) return is_4_bit(type) ? 4 : 3;
     return is_4_bit(type) ? 24 : 8;
 }
 
-/* Starts to load the scales of the group that comes groups_ahead after g (in the next panel
- * after this one's last) and returns where its lines are. */
+/* Starts to load the scales of the group that comes groups_ahead after g (in the next panels
+ * after these ones' last) and returns where its lines are, of the first panel. */
 static inline __attribute__((always_inline)) const uint8_t *fetch_ahead(
-    TensorType type, size_t panel_bytes, const uint8_t *panel, const uint16_t *scales,
-    const uint16_t *minima, size_t g, size_t groups) {
-    size_t ahead = g + groups_ahead(type), turn = 0;
-    if (ahead >= groups) ahead -= groups, turn = panel_bytes;
+    TensorType type, size_t panels, size_t panel_bytes, const uint8_t *panel,
+    const uint16_t *scales, const uint16_t *minima, size_t g, size_t groups) {
+    size_t ahead = g + groups_ahead(type, panels), turn = 0;
+    if (ahead >= groups) ahead -= groups, turn = panels * panel_bytes;
     const uint16_t *ahead_scales = scales + turn / 2 + ahead * PANEL_ROWS;
-    __builtin_prefetch(ahead_scales);
-    if (has_minima(type)) __builtin_prefetch(minima - scales + ahead_scales);
+    for (size_t j = 0; j < panels; j++, ahead_scales += panel_bytes / 2) {
+        __builtin_prefetch(ahead_scales);
+        if (has_minima(type)) __builtin_prefetch(minima - scales + ahead_scales);
+    }
     return panel + turn + ahead * group_bytes(type);
 }
 

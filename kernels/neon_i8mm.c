@@ -24,7 +24,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         const int32_t *offsets = (const int32_t *)block + rows;
         const int8_t *codes = (const int8_t *)block + 8 * rows;
         const uint8_t *lines = panel + g * group_bytes(type);
-        const uint8_t *ahead = fetch_ahead(type, panel_bytes, panel, scales, minima, g, groups);
+        const uint8_t *ahead = fetch_ahead(type, 1, panel_bytes, panel, scales, minima, g, groups);
         for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(ahead + i);
         /* dot[..][0]: outputs 0 and 1 of the quarter by both rows, dot[..][1]: outputs 2 and 3 */
         int32x4_t dot[PAIRS][QUARTERS][2];
@@ -73,9 +73,12 @@ BLOCK_KERNEL(block_q4, TENSOR_Q4)
 BLOCK_KERNEL(block_q4_min, TENSOR_Q4_MIN)
 BLOCK_KERNEL(block_q8_min, TENSOR_Q8_MIN)
 
-static BlockKernel *const block_kernels[TENSOR_TYPES] = {
-    [TENSOR_Q8] = block_q8,         [TENSOR_Q8_64] = block_q8_64,   [TENSOR_Q4] = block_q4,
-    [TENSOR_Q4_MIN] = block_q4_min, [TENSOR_Q8_MIN] = block_q8_min,
+static const BlockKernels block_kernels[TENSOR_TYPES] = {
+    [TENSOR_Q8] = {.block_rows = BLOCK_ROWS, .block = block_q8},
+    [TENSOR_Q8_64] = {.block_rows = BLOCK_ROWS, .block = block_q8_64},
+    [TENSOR_Q4] = {.block_rows = BLOCK_ROWS, .block = block_q4},
+    [TENSOR_Q4_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q4_min},
+    [TENSOR_Q8_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q8_min},
 };
 
 /* The packed form is that of kernels_neon: blocks of BLOCK_ROWS rows. */
