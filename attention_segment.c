@@ -7,10 +7,14 @@
 
 #include "lanes.h"
 
+/* A tile is TILE_QUERIES queries at most; EACH_TILE lists their numbers with the registers of
+ * each, and DIRECT says that half floats are widened as they are used, not before. */
 #if defined(__AVX512F__)
-enum { TILE_QUERIES = 4, TILE_LANES = 4 };
+enum { TILE_QUERIES = 8, TILE_LANES = 4, DIRECT = 1 };
+#define EACH_TILE(f) f(1, 4) f(2, 4) f(3, 4) f(4, 4) f(5, 2) f(6, 2) f(7, 2) f(8, 2)
 #else /* 16 or 32 registers of 8 or 4 floats */
-enum { TILE_QUERIES = 3, TILE_LANES = 2 };
+enum { TILE_QUERIES = 3, TILE_LANES = 2, DIRECT = 0 };
+#define EACH_TILE(f) f(1, 2) f(2, 2) f(3, 2)
 #endif
 
 enum { BLOCK_LANES = KV_PAGE / LANES };
@@ -19,73 +23,85 @@ static inline size_t padded(size_t head_dim) {
     return round_up(head_dim, LANES);
 }
 
-/* Keys and values of the current block as float32. The last register of a row of values may reach
- * into what follows the row: pages and scratch are longer by one register, and what those lanes
- * become is never used. */
+/* Keys and values of the current block. The last register of a row of values may reach into what
+ * follows the row: pages and scratch are longer by one register, and what those lanes become is
+ * never used. */
 typedef struct Block {
-    const float *keys;   /* [head_dim][KV_PAGE] */
-    const float *values; /* [KV_PAGE][head_dim] */
+    const void *keys;                 /* [head_dim][KV_PAGE] */
+    const void *values;               /* [KV_PAGE][head_dim] */
+    bool half;                        /* they are float16, else float32 */
+    ptrdiff_t next_keys, next_values; /* bytes from here to the next block's, to fetch ahead */
 } Block;
+
+LANES_INLINE lanes load(bool half, const void *from, size_t at) {
+    return half ? lanes_load_half((const uint16_t *)from + at)
+                : lanes_load((const float *)from + at);
+}
 
 static void widen(float *out, const uint16_t *in, size_t n) {
     for (size_t i = 0; i < n; i += LANES) lanes_store(out + i, lanes_load_half(in + i));
 }
 
-static Block load_block(const AttentionParams *params, const AttentionJob *job, size_t page) {
-    size_t n = KV_PAGE * params->head_dim;
-    const void *keys = kvcache_keys(job->cache, job->sequence, page, params->layer, job->kv_head);
-    const void *values =
-        kvcache_values(job->cache, job->sequence, page, params->layer, job->kv_head);
-    if (kvcache_shape(job->cache)->type == KV_F32) return (Block){keys, values};
-    widen(job->scratch, keys, n);
-    widen(job->scratch + n, values, n);
-    return (Block){job->scratch, job->scratch + n};
+/* Starts to load what the next block has where this one has element `at`, n registers of it: the
+ * pages of a sequence lie apart, and no hardware foresees the step from one to the next. */
+LANES_INLINE void fetch(bool half, const void *from, ptrdiff_t next, size_t at, size_t n) {
+    size_t size = half ? sizeof(uint16_t) : sizeof(float);
+    const char *line = (const char *)from + at * size + next;
+    for (size_t bytes = 0; bytes < n * LANES * size; bytes += 64)
+        __builtin_prefetch(line + bytes, 0, 2);
 }
 
-/* scores[i][positions of the block] = q_i . k, for n <= TILE_QUERIES queries. */
-LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, const float *keys,
-                             size_t head_dim, float (*scores)[KV_PAGE]) {
-    for (size_t lane = 0; lane < BLOCK_LANES; lane += TILE_LANES) {
+static Block load_block(const AttentionParams *params, const AttentionJob *job, size_t page,
+                        bool is_last) {
+    size_t n = KV_PAGE * params->head_dim, next = is_last ? page : page + 1;
+    size_t layer = params->layer, head = job->kv_head;
+    bool half = kvcache_shape(job->cache)->type == KV_F16;
+    const char *keys = kvcache_keys(job->cache, job->sequence, page, layer, head);
+    const char *values = kvcache_values(job->cache, job->sequence, page, layer, head);
+    const char *next_keys = kvcache_keys(job->cache, job->sequence, next, layer, head);
+    const char *next_values = kvcache_values(job->cache, job->sequence, next, layer, head);
+    if (!half || (DIRECT && job->n_queries <= TILE_QUERIES))
+        return (Block){keys, values, half, next_keys - keys, next_values - values};
+    widen(job->scratch, (const uint16_t *)keys, n);
+    widen(job->scratch + n, (const uint16_t *)values, n);
+    return (Block){job->scratch, job->scratch + n, false, 0, 0};
+}
+
+/* scores[i][positions of the block] = q_i . k, for n queries, `width` registers at a time. */
+LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t width, bool half,
+                             const void *keys, ptrdiff_t next, size_t head_dim,
+                             float (*scores)[KV_PAGE]) {
+    for (size_t lane = 0; lane < BLOCK_LANES; lane += width) {
         lanes sum[TILE_QUERIES][TILE_LANES];
         for (size_t i = 0; i < n; i++)
-            for (size_t j = 0; j < TILE_LANES; j++) sum[i][j] = lanes_zero();
-        const float *k = keys + lane * LANES;
+            for (size_t j = 0; j < width; j++) sum[i][j] = lanes_zero();
+        size_t k = lane * LANES;
         for (size_t d = 0; d < head_dim; d++, k += KV_PAGE) {
             lanes key[TILE_LANES];
-            for (size_t j = 0; j < TILE_LANES; j++) key[j] = lanes_load(k + j * LANES);
+            for (size_t j = 0; j < width; j++) key[j] = load(half, keys, k + j * LANES);
+            fetch(half, keys, next, k, width);
             for (size_t i = 0; i < n; i++) {
                 lanes q = lanes_set(queries[i].q[d]);
-                for (size_t j = 0; j < TILE_LANES; j++) sum[i][j] = lanes_fma(q, key[j], sum[i][j]);
+                for (size_t j = 0; j < width; j++) sum[i][j] = lanes_fma(q, key[j], sum[i][j]);
             }
         }
         for (size_t i = 0; i < n; i++)
-            for (size_t j = 0; j < TILE_LANES; j++)
+            for (size_t j = 0; j < width; j++)
                 lanes_store(scores[i] + (lane + j) * LANES, sum[i][j]);
     }
 }
 
-static void score_block(const AttentionJob *job, const Block *block, size_t head_dim,
-                        float (*scores)[KV_PAGE]) {
-    for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES) {
-        const AttentionQuery *queries = job->queries + i;
-        /* Constant counts, so that each case keeps its sums in registers. */
-        switch (job->n_queries - i) {
-        case 1:
-            score_tile(queries, 1, block->keys, head_dim, scores + i);
-            break;
-        case 2:
-            score_tile(queries, 2, block->keys, head_dim, scores + i);
-            break;
-#if defined(__AVX512F__)
-        case 3:
-            score_tile(queries, 3, block->keys, head_dim, scores + i);
-            break;
-#endif
-        default:
-            score_tile(queries, TILE_QUERIES, block->keys, head_dim, scores + i);
-            break;
-        }
-    }
+/* Constant counts, so that each case keeps its sums in registers. */
+#define SCORE_CASE(n, width)                                                                       \
+    case n:                                                                                        \
+        if (DIRECT && block->half)                                                                 \
+            score_tile(queries, n, width, true, block->keys, block->next_keys, head_dim, scores);  \
+        else                                                                                       \
+            score_tile(queries, n, width, false, block->keys, block->next_keys, head_dim, scores); \
+        break;
+static void score_queries(const AttentionQuery *queries, size_t n, const Block *block,
+                          size_t head_dim, float (*scores)[KV_PAGE]) {
+    switch (n) { EACH_TILE(SCORE_CASE) }
 }
 
 static float scalar_exp(float x) {
@@ -145,17 +161,19 @@ static float weigh_block(const AttentionParams *params, const AttentionQuery *qu
 /* out_i = out_i * factor_i + sum over positions begin <= p < end of weight_i[p] * value[p], for
  * `width` registers of the head from d on. */
 LANES_INLINE void output_columns(const AttentionQuery *queries, size_t n, size_t width, size_t d,
-                                 const float *factors, float (*weights)[KV_PAGE],
-                                 const Block *block, size_t head_dim, size_t begin, size_t end) {
+                                 const float *factors, float (*weights)[KV_PAGE], bool half,
+                                 const void *values, ptrdiff_t next, size_t head_dim, size_t begin,
+                                 size_t end) {
     lanes sum[TILE_QUERIES][TILE_LANES];
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < width; j++)
             sum[i][j] =
                 lanes_mul(lanes_load(queries[i].out + d + j * LANES), lanes_set(factors[i]));
-    const float *v = block->values + begin * head_dim + d;
+    size_t v = begin * head_dim + d;
     for (size_t p = begin; p < end; p++, v += head_dim) {
         lanes value[TILE_LANES];
-        for (size_t j = 0; j < width; j++) value[j] = lanes_load(v + j * LANES);
+        for (size_t j = 0; j < width; j++) value[j] = load(half, values, v + j * LANES);
+        fetch(half, values, next, v, width);
         for (size_t i = 0; i < n; i++) {
             lanes w = lanes_set(weights[i][p]);
             for (size_t j = 0; j < width; j++) sum[i][j] = lanes_fma(w, value[j], sum[i][j]);
@@ -165,14 +183,32 @@ LANES_INLINE void output_columns(const AttentionQuery *queries, size_t n, size_t
         for (size_t j = 0; j < width; j++) lanes_store(queries[i].out + d + j * LANES, sum[i][j]);
 }
 
-LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, const float *factors,
-                              float (*weights)[KV_PAGE], const Block *block, size_t head_dim,
-                              size_t begin, size_t end) {
+LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, size_t width,
+                              const float *factors, float (*weights)[KV_PAGE], bool half,
+                              const void *values, ptrdiff_t next, size_t head_dim, size_t begin,
+                              size_t end) {
     size_t d = 0;
-    for (; d + TILE_LANES * LANES <= padded(head_dim); d += TILE_LANES * LANES)
-        output_columns(queries, n, TILE_LANES, d, factors, weights, block, head_dim, begin, end);
+    for (; d + width * LANES <= padded(head_dim); d += width * LANES)
+        output_columns(queries, n, width, d, factors, weights, half, values, next, head_dim, begin,
+                       end);
     for (; d < head_dim; d += LANES)
-        output_columns(queries, n, 1, d, factors, weights, block, head_dim, begin, end);
+        output_columns(queries, n, 1, d, factors, weights, half, values, next, head_dim, begin,
+                       end);
+}
+
+#define OUTPUT_CASE(n, width)                                                                      \
+    case n:                                                                                        \
+        if (DIRECT && block->half)                                                                 \
+            output_tile(queries, n, width, factors, weights, true, block->values,                  \
+                        block->next_values, head_dim, begin, end);                                 \
+        else                                                                                       \
+            output_tile(queries, n, width, factors, weights, false, block->values,                 \
+                        block->next_values, head_dim, begin, end);                                 \
+        break;
+static void output_queries(const AttentionQuery *queries, size_t n, const float *factors,
+                           float (*weights)[KV_PAGE], const Block *block, size_t head_dim,
+                           size_t begin, size_t end) {
+    switch (n) { EACH_TILE(OUTPUT_CASE) }
 }
 
 /* The visible positions of the query within the block that starts at `first`. */
@@ -189,15 +225,8 @@ static void visible(const AttentionQuery *query, size_t first, size_t *begin, si
  * and touches no masked one. */
 static void output_block(const AttentionJob *job, const Block *block, size_t head_dim, size_t first,
                          const float *factors, float (*weights)[KV_PAGE]) {
-    static const float ones[TILE_QUERIES] = {
-        1,
-        1,
-        1
-#if defined(__AVX512F__)
-        ,
-        1
-#endif
-    };
+    float ones[TILE_QUERIES];
+    for (size_t i = 0; i < TILE_QUERIES; i++) ones[i] = 1.0f;
     for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES) {
         const AttentionQuery *queries = job->queries + i;
         size_t n = job->n_queries - i < TILE_QUERIES ? job->n_queries - i : TILE_QUERIES;
@@ -209,8 +238,8 @@ static void output_block(const AttentionJob *job, const Block *block, size_t hea
         }
         if (low >= high) {
             for (size_t k = 0; k < n; k++)
-                output_tile(queries + k, 1, factors + i + k, weights + i + k, block, head_dim,
-                            begin[k], end[k]);
+                output_queries(queries + k, 1, factors + i + k, weights + i + k, block, head_dim,
+                               begin[k], end[k]);
             continue;
         }
         const float *tile_factors = factors + i;
@@ -219,31 +248,16 @@ static void output_block(const AttentionJob *job, const Block *block, size_t hea
             /* Some see more at the front: from here on their factors are spent, so everybody's
              * are applied first. */
             for (size_t m = 0; m < n; m++)
-                output_tile(queries + m, 1, factors + i + m, weights + i + m, block, head_dim,
-                            begin[m], low);
+                output_queries(queries + m, 1, factors + i + m, weights + i + m, block, head_dim,
+                               begin[m], low);
             tile_factors = ones;
             break;
         }
-        switch (n) {
-        case 1:
-            output_tile(queries, 1, tile_factors, weights + i, block, head_dim, low, high);
-            break;
-        case 2:
-            output_tile(queries, 2, tile_factors, weights + i, block, head_dim, low, high);
-            break;
-#if defined(__AVX512F__)
-        case 3:
-            output_tile(queries, 3, tile_factors, weights + i, block, head_dim, low, high);
-            break;
-#endif
-        default:
-            output_tile(queries, TILE_QUERIES, tile_factors, weights + i, block, head_dim, low,
-                        high);
-            break;
-        }
+        output_queries(queries, n, tile_factors, weights + i, block, head_dim, low, high);
         for (size_t k = 0; k < n; k++)
             if (end[k] > high)
-                output_tile(queries + k, 1, ones, weights + i + k, block, head_dim, high, end[k]);
+                output_queries(queries + k, 1, ones, weights + i + k, block, head_dim, high,
+                               end[k]);
     }
 }
 
@@ -262,8 +276,11 @@ static void segment(const AttentionParams *params, const AttentionJob *job) {
     }
     float(*weights)[KV_PAGE] = (void *)(job->scratch + KV_PAGE * 2 * head_dim + LANES);
     for (size_t page = least / KV_PAGE; page * KV_PAGE < most; page++) {
-        Block block = load_block(params, job, page);
-        score_block(job, &block, head_dim, weights);
+        Block block = load_block(params, job, page, (page + 1) * KV_PAGE >= most);
+        for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)
+            score_queries(job->queries + i,
+                          job->n_queries - i < TILE_QUERIES ? job->n_queries - i : TILE_QUERIES,
+                          &block, head_dim, weights + i);
         for (size_t i = 0; i < job->n_queries; i++) {
             size_t begin, end;
             visible(&job->queries[i], page * KV_PAGE, &begin, &end);

@@ -1,13 +1,14 @@
 /* The `bench` program: how fast a model runs here, and how much of what the machine could do
  * that is.
  *
- *     bench MODEL [--threads N] [--isa NAME] [--type T] [--sweep threads|context|batch] [--json]
+ *     bench MODEL [--threads N] [--isa NAME] [--type T] [--context N]
+ *                 [--sweep threads|context|batch] [--json]
  *
  * MODEL is a model.bin or anything that `export` reads ("random:tinyllama-1.1b" too), which is
  * then converted into a temporary file. Decoding is measured against the memory's read
- * bandwidth, counting the bytes of the weights and of the cache that a step reads; prefill
- * against the instruction set's peak, counting two operations for each weight and token. All
- * figures are medians. docs/benchmarks.md */
+ * bandwidth of the same moments, counting the bytes of the weights and of the cache that a step
+ * reads; prefill against the instruction set's peak, counting two operations for each weight and
+ * token. All figures are medians. docs/benchmarks.md */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ enum {
     PROMPT = 16,        /* tokens before what is measured */
     MAX_STEPS = 128,    /* measured at most, */
     MIN_STEPS = 5,      /* at least, */
+    ROUND_STEPS = 4,    /* between two readings of the memory */
     MAX_SEQUENCES = 64, /* side by side at most */
     PREFILL = 512
 };
@@ -29,6 +31,7 @@ static const double ENOUGH_SECONDS = 2.0; /* of one measurement, once it has MIN
 typedef struct Arguments {
     const char *model, *isa, *type, *sweep;
     int n_threads;
+    uint32_t context; /* 0: the model's */
     bool json;
 } Arguments;
 
@@ -42,6 +45,7 @@ typedef struct Bench {
     float *logits; /* [MAX_SEQUENCES][vocab_size] */
     int n_threads;
     bool integers;                /* most weights are quantized */
+    Reading *reading;             /* what decoding is compared with */
     double bandwidth, peak;       /* bytes and operations a second */
     double step_bytes, token_ops; /* of the weights, for one step and for one token */
     bool any_result;
@@ -49,13 +53,13 @@ typedef struct Bench {
 
 /* ---- results ---- */
 
-/* One line of the table, or one object of the JSON array. limit: what `rate` is a share of. */
+/* One line of the table, or one object of the JSON array. */
 typedef struct Result {
     const char *what;
     int n_threads;
     size_t batch, position;
-    double tokens; /* a second */
-    double rate, limit;
+    double tokens;      /* a second */
+    double rate, share; /* share: of what the machine could do */
     const char *unit;
 } Result;
 
@@ -65,12 +69,12 @@ static void print_result(Bench *b, Result r) {
         printf("%s\n    {\"what\": \"%s\", \"threads\": %d, \"batch\": %zu, \"position\": %zu, "
                "\"tokens_per_second\": %.3f, \"rate\": %.6g, \"unit\": \"%s\", \"share\": %.4f}",
                b->any_result ? "," : "", r.what, r.n_threads, r.batch, r.position, r.tokens,
-               r.rate / scale, r.unit, r.rate / r.limit);
+               r.rate / scale, r.unit, r.share);
     } else {
         printf(
             "%-8s threads %2d  batch %2zu  position %6zu  %10.2f tokens/s  %8.3f %-4s  %3.0f%%\n",
             r.what, r.n_threads, r.batch, r.position, r.tokens, r.rate / scale, r.unit,
-            100.0 * r.rate / r.limit);
+            100.0 * r.share);
     }
     b->any_result = true;
     fflush(stdout);
@@ -123,11 +127,13 @@ static void close_model(Bench *b) {
     kvcache_free(b->cache);
     model_close(b->model);
     free(b->logits);
-    b->cache = NULL, b->model = NULL, b->logits = NULL;
+    bench_reading_close(b->reading);
+    b->cache = NULL, b->model = NULL, b->logits = NULL, b->reading = NULL;
 }
 
 static Status open_model(Bench *b, int n_threads, Error *error) {
-    ModelOptions options = {.isa = b->isa, .n_threads = n_threads};
+    ModelOptions options = {
+        .isa = b->isa, .n_threads = n_threads, .context = b->arguments->context};
     Status status = model_open(&b->model, b->file, &options, error);
     if (status != STATUS_OK) return status;
     b->n_threads = model_threads(b->model);
@@ -138,12 +144,12 @@ static Status open_model(Bench *b, int n_threads, Error *error) {
     if (!b->logits) return error_set(error, "no memory for logits");
     b->peak = bench_peak(b->isa->kernels, b->integers, b->n_threads);
     size_t bytes = modelfile_bytes(b->file);
-    if (bytes >= 4 * bench_cache_bytes()) {
-        b->bandwidth = bench_read_bandwidth(modelfile_data(b->file, modelfile_tensor(b->file, 0)),
-                                            bytes / 2, b->n_threads);
-        return STATUS_OK;
-    }
-    return bench_file_bandwidth(b->n_threads, &b->bandwidth, error);
+    const void *data = NULL;
+    if (bytes >= 4 * bench_cache_bytes())
+        data = modelfile_data(b->file, modelfile_tensor(b->file, 0));
+    status = bench_reading_open(&b->reading, data, bytes / 2, b->n_threads, error);
+    if (status == STATUS_OK) b->bandwidth = bench_reading_pass(b->reading);
+    return status;
 }
 
 /* ---- measurements ---- */
@@ -172,9 +178,11 @@ static Status advance(Bench *b, int32_t sequence, size_t n, Error *error) {
     return STATUS_OK;
 }
 
-/* Decodes `batch` sequences side by side, each from `position` on. */
+/* Decodes `batch` sequences side by side, each from `position` on. Rounds of a few steps alternate
+ * with reading, and each step is compared with the reading of its round. */
 static Status measure_decode(Bench *b, size_t batch, size_t position, Error *error) {
-    double seconds[MAX_STEPS], sum = 0.0;
+    double seconds[MAX_STEPS], shares[MAX_STEPS], sum = 0.0, bandwidth = b->bandwidth;
+    double cached = (double)kvcache_position_bytes(kvcache_shape(b->cache)) * (double)batch;
     Row rows[MAX_SEQUENCES];
     size_t steps = 0, context = model_context(b->model);
     for (size_t s = 0; s < batch; s++) {
@@ -184,20 +192,24 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
     }
     while (steps < MAX_STEPS && position + steps < context &&
            (steps < MIN_STEPS || sum < ENOUGH_SECONDS)) {
+        if (steps % ROUND_STEPS == 0) bandwidth = bench_reading_pass(b->reading);
         for (size_t s = 0; s < batch; s++)
             rows[s] = row_at(b, (int32_t)s, kvcache_next(b->cache, (int32_t)s), true);
         double start = bench_clock();
         Status status = model_forward(b->model, b->cache, rows, batch, b->logits, error);
         if (status != STATUS_OK) return status;
         seconds[steps] = bench_clock() - start;
-        sum += seconds[steps++];
+        sum += seconds[steps];
+        double bytes = b->step_bytes + cached * (double)(position + steps);
+        shares[steps] = bytes / seconds[steps] / bandwidth;
+        steps++;
     }
     for (size_t s = 0; s < batch; s++) kvcache_reset(b->cache, (int32_t)s, 0);
-    double step = bench_median(seconds, steps), at = (double)position + (double)steps / 2;
-    double cached = (double)kvcache_position_bytes(kvcache_shape(b->cache)) * at * (double)batch;
-    print_result(b, (Result){batch > 1 ? "batch" : "decode", b->n_threads, batch, position,
-                             (double)batch / step, (b->step_bytes + cached) / step, b->bandwidth,
-                             "GB/s"});
+    double step = bench_median(seconds, steps);
+    double bytes = b->step_bytes + cached * ((double)position + (double)steps / 2);
+    print_result(b,
+                 (Result){batch > 1 ? "batch" : "decode", b->n_threads, batch, position,
+                          (double)batch / step, bytes / step, bench_median(shares, steps), "GB/s"});
     return STATUS_OK;
 }
 
@@ -216,7 +228,8 @@ static Status measure_prefill(Bench *b, Error *error) {
     kvcache_reset(b->cache, 0, 0);
     double run = bench_median(seconds, runs);
     print_result(b, (Result){"prefill", b->n_threads, 1, n, (double)n / run,
-                             b->token_ops * (double)n / run, b->peak, "TOPS"});
+                             b->token_ops * (double)n / run,
+                             b->token_ops * (double)n / run / b->peak, "TOPS"});
     return STATUS_OK;
 }
 
@@ -303,25 +316,25 @@ static const char usage[] = "usage: bench MODEL [options]\n"
                             "  -j, --threads N     threads [the physical cores]\n"
                             "      --isa NAME      instruction set [the best]\n"
                             "      --type T        of the weights, where MODEL is converted first\n"
+                            "      --context N     positions [the model's]\n"
                             "      --sweep WHAT    threads, context or batch\n"
                             "      --json          results as JSON\n"
                             "MODEL: a model.bin, another format, or random:SHAPE\n";
 
 static Status parse(Arguments *a, int argc, char **argv) {
-    enum { ISA = 256, TYPE, SWEEP, JSON };
-    static const struct option options[] = {{"threads", required_argument, NULL, 'j'},
-                                            {"isa", required_argument, NULL, ISA},
-                                            {"type", required_argument, NULL, TYPE},
-                                            {"sweep", required_argument, NULL, SWEEP},
-                                            {"json", no_argument, NULL, JSON},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+    enum { ISA = 256, TYPE, CONTEXT, SWEEP, JSON };
+    static const struct option options[] = {
+        {"threads", required_argument, NULL, 'j'}, {"isa", required_argument, NULL, ISA},
+        {"type", required_argument, NULL, TYPE},   {"context", required_argument, NULL, CONTEXT},
+        {"sweep", required_argument, NULL, SWEEP}, {"json", no_argument, NULL, JSON},
+        {"help", no_argument, NULL, 'h'},          {0}};
     for (int c; (c = getopt_long(argc, argv, "j:h", options, NULL)) != -1;) {
-        if (c == 'j') {
+        if (c == 'j' || c == CONTEXT) {
             char *end;
-            long n = strtol(optarg, &end, 10);
-            if (*end || n < 1 || n > 4096) return STATUS_USAGE;
-            a->n_threads = (int)n;
+            long n = strtol(optarg, &end, 10), most = c == 'j' ? 4096 : 1 << 24;
+            if (*end || n < 1 || n > most) return STATUS_USAGE;
+            if (c == 'j') a->n_threads = (int)n;
+            if (c == CONTEXT) a->context = (uint32_t)n;
         } else if (c == ISA) {
             a->isa = optarg;
         } else if (c == TYPE) {

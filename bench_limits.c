@@ -84,32 +84,44 @@ static uint64_t read_four_streams(const uint64_t *data, size_t n_lines) {
 
 typedef uint64_t (*Reader)(const uint64_t *data, size_t n_lines);
 
-static double read_once(Reader reader, const uint64_t *data, size_t n_lines, int n_threads) {
+struct Reading {
+    const uint64_t *data;
+    size_t n_lines;
+    int n_threads;
+    Reader reader;
+    void *map; /* of a temporary file; or NULL */
+};
+
+double bench_reading_pass(const Reading *r) {
     uint64_t sum = 0;
     double start = bench_clock();
-#pragma omp parallel num_threads(n_threads) reduction(+ : sum)
+#pragma omp parallel num_threads(r->n_threads) reduction(+ : sum)
     {
         size_t thread = (size_t)omp_get_thread_num(), team = (size_t)omp_get_num_threads();
-        size_t begin = n_lines * thread / team, end = n_lines * (thread + 1) / team;
-        sum += reader(data + begin * LINE_WORDS, end - begin);
+        size_t begin = r->n_lines * thread / team, end = r->n_lines * (thread + 1) / team;
+        sum += r->reader(r->data + begin * LINE_WORDS, end - begin);
     }
     double seconds = bench_clock() - start;
     __asm__ volatile("" : : "r"(sum)); /* the sum is wanted: the reading stays */
-    return seconds;
+    return (double)(r->n_lines * LINE_BYTES) / seconds;
 }
 
-double bench_read_bandwidth(const void *data, size_t bytes, int n_threads) {
+/* In turn, so that a change of the memory's speed meets all ways alike. */
+static void choose_reader(Reading *r) {
     static const Reader readers[] = {read_in_order, read_fetching_ahead, read_four_streams};
-    size_t n_lines = bytes / LINE_BYTES;
-    double best = 0.0;
-    for (size_t k = 0; k < sizeof readers / sizeof *readers; k++) {
-        double seconds[PASSES];
-        for (int pass = 0; pass < PASSES; pass++)
-            seconds[pass] = read_once(readers[k], data, n_lines, n_threads);
-        double bandwidth = (double)(n_lines * LINE_BYTES) / bench_median(seconds, PASSES);
-        best = bandwidth > best ? bandwidth : best;
+    enum { READERS = sizeof readers / sizeof *readers };
+    double speeds[READERS][PASSES], best = 0.0;
+    Reader fastest = readers[0];
+    for (int pass = 0; pass < PASSES; pass++)
+        for (int k = 0; k < READERS; k++) {
+            r->reader = readers[k];
+            speeds[k][pass] = bench_reading_pass(r);
+        }
+    for (int k = 0; k < READERS; k++) {
+        double speed = bench_median(speeds[k], PASSES);
+        if (speed > best) best = speed, fastest = readers[k];
     }
-    return best;
+    r->reader = fastest;
 }
 
 /* Blocks of a temporary file: its name is gone at once, its space with its descriptor. */
@@ -131,9 +143,8 @@ static Status fill(int fd, const char *path, size_t bytes, Error *error) {
     return status;
 }
 
-Status bench_file_bandwidth(int n_threads, double *bandwidth, Error *error) {
-    size_t bytes = 4 * bench_cache_bytes();
-    if (bytes < (size_t)256 << 20) bytes = (size_t)256 << 20;
+/* A mapped temporary file of `bytes`, which its name and descriptor do not outlive. */
+static Status map_file(size_t bytes, void **map, Error *error) {
     char path[4096];
     const char *directory = getenv("TMPDIR");
     snprintf(path, sizeof path, "%s/verbatim-bench-XXXXXX", directory ? directory : "/var/tmp");
@@ -142,16 +153,36 @@ Status bench_file_bandwidth(int n_threads, double *bandwidth, Error *error) {
     unlink(path);
     Status status = fill(fd, path, bytes, error);
     if (status == STATUS_OK) {
-        void *data = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-        if (data == MAP_FAILED) {
-            status = error_set(error, "%s: %s", path, strerror(errno));
-        } else {
-            *bandwidth = bench_read_bandwidth(data, bytes, n_threads);
-            munmap(data, bytes);
-        }
+        *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+        if (*map == MAP_FAILED) status = error_set(error, "%s: %s", path, strerror(errno));
     }
     close(fd);
     return status;
+}
+
+Status bench_reading_open(Reading **out, const void *data, size_t bytes, int n_threads,
+                          Error *error) {
+    void *map = NULL;
+    if (!data) {
+        bytes = 4 * bench_cache_bytes();
+        if (bytes < (size_t)256 << 20) bytes = (size_t)256 << 20;
+        if (map_file(bytes, &map, error) != STATUS_OK) return STATUS_FAILED;
+        data = map;
+    }
+    Reading *r = malloc(sizeof *r);
+    if (!r) {
+        if (map) munmap(map, bytes);
+        return error_set(error, "no memory to measure reading");
+    }
+    *r = (Reading){data, bytes / LINE_BYTES, n_threads, read_in_order, map};
+    choose_reader(r);
+    *out = r;
+    return STATUS_OK;
+}
+
+void bench_reading_close(Reading *r) {
+    if (r && r->map) munmap(r->map, r->n_lines * LINE_BYTES);
+    free(r);
 }
 
 /* ---- computing ---- */

@@ -7,12 +7,18 @@
 /* Bytes of the largest cache; 0 when the system does not say. */
 size_t bench_cache_bytes(void);
 
-/* Bytes a second that n_threads read from `data` together: the best of several read kernels,
- * each the median of its passes. `data` should be much larger than the last cache. */
-double bench_read_bandwidth(const void *data, size_t bytes, int n_threads);
+/* Memory to read, and how: what a decoding step's speed is compared with. Neighbours on a shared
+ * machine change the memory's speed within seconds, so each comparison reads anew. */
+typedef struct Reading Reading;
 
-/* The same over a temporary file of at least four times the last cache, mapped. */
-Status bench_file_bandwidth(int n_threads, double *bandwidth, Error *error);
+/* `data` (borrowed) should be much larger than the last cache; NULL: a temporary file of at least
+ * four times the last cache, mapped. Tries several ways to read with n_threads and keeps the
+ * fastest. */
+Status bench_reading_open(Reading **out, const void *data, size_t bytes, int n_threads,
+                          Error *error);
+void bench_reading_close(Reading *reading);
+/* Reads everything once: bytes a second. */
+double bench_reading_pass(const Reading *reading);
 
 /* Operations a second (two a multiply-add) of the instruction set's products on registers. */
 double bench_peak(const Kernels *kernels, bool integers, int n_threads);
