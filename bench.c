@@ -2,7 +2,8 @@
  * that is.
  *
  *     bench MODEL [--threads N] [--isa NAME] [--type T] [--context N]
- *                 [--sweep threads|context|batch] [--json]
+ *                 [--sweep threads|context|batch | --decode POSITION --prefill N --batch N]
+ * [--json]
  *
  * MODEL is a model.bin or anything that `export` reads ("random:tinyllama-1.1b" too), which is
  * then converted into a temporary file. Decoding is measured against the memory's read
@@ -31,7 +32,8 @@ static const double ENOUGH_SECONDS = 2.0; /* of one measurement, once it has MIN
 typedef struct Arguments {
     const char *model, *isa, *type, *sweep;
     int n_threads;
-    uint32_t context; /* 0: the model's */
+    uint32_t context;              /* 0: the model's */
+    size_t decode, prefill, batch; /* measure these alone; all 0: everything */
     bool json;
 } Arguments;
 
@@ -213,10 +215,10 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
     return STATUS_OK;
 }
 
-static Status measure_prefill(Bench *b, Error *error) {
+static Status measure_prefill(Bench *b, size_t n, Error *error) {
     double seconds[MAX_STEPS], sum = 0.0;
-    size_t runs = 0, n = model_context(b->model);
-    n = n < PREFILL ? n : PREFILL;
+    size_t runs = 0;
+    if (n > model_context(b->model)) n = model_context(b->model);
     while (runs < MAX_STEPS && (runs < MIN_STEPS || sum < ENOUGH_SECONDS)) {
         kvcache_reset(b->cache, 0, 0);
         double start = bench_clock();
@@ -252,8 +254,18 @@ static Status measure_contexts(Bench *b, Error *error) {
 
 static Status measure_all(Bench *b, Error *error) {
     Status status = measure_decode(b, 1, PROMPT, error);
-    if (status == STATUS_OK) status = measure_prefill(b, error);
+    if (status == STATUS_OK) status = measure_prefill(b, PREFILL, error);
     return status == STATUS_OK ? measure_batches(b, 4, error) : status;
+}
+
+/* What the command line names. */
+static Status measure_named(Bench *b, Error *error) {
+    const Arguments *a = b->arguments;
+    Status status = STATUS_OK;
+    if (a->decode) status = measure_decode(b, 1, a->decode, error);
+    if (a->prefill && status == STATUS_OK) status = measure_prefill(b, a->prefill, error);
+    if (a->batch && status == STATUS_OK) status = measure_decode(b, a->batch, PROMPT, error);
+    return status;
 }
 
 static void print_limits(const Bench *b) {
@@ -271,13 +283,15 @@ static Status measure_threads(Bench *b, int most, Error *error) {
         if (status != STATUS_OK) break;
         print_limits(b);
         status = measure_decode(b, 1, PROMPT, error);
-        if (status == STATUS_OK) status = measure_prefill(b, error);
+        if (status == STATUS_OK) status = measure_prefill(b, PREFILL, error);
     }
     return status;
 }
 
 static Status measure(Bench *b, Error *error) {
     const char *sweep = b->arguments->sweep;
+    const Arguments *a = b->arguments;
+    if (a->decode || a->prefill || a->batch) return measure_named(b, error);
     if (!sweep) return measure_all(b, error);
     if (strcmp(sweep, "context") == 0) return measure_contexts(b, error);
     if (strcmp(sweep, "batch") == 0) return measure_batches(b, 1, error);
@@ -318,23 +332,36 @@ static const char usage[] = "usage: bench MODEL [options]\n"
                             "      --type T        of the weights, where MODEL is converted first\n"
                             "      --context N     positions [the model's]\n"
                             "      --sweep WHAT    threads, context or batch\n"
+                            "      --decode N      only these: one token after N positions,\n"
+                            "      --prefill N     a prompt of N tokens,\n"
+                            "      --batch N       one token of each of N sequences\n"
                             "      --json          results as JSON\n"
                             "MODEL: a model.bin, another format, or random:SHAPE\n";
 
 static Status parse(Arguments *a, int argc, char **argv) {
-    enum { ISA = 256, TYPE, CONTEXT, SWEEP, JSON };
-    static const struct option options[] = {
-        {"threads", required_argument, NULL, 'j'}, {"isa", required_argument, NULL, ISA},
-        {"type", required_argument, NULL, TYPE},   {"context", required_argument, NULL, CONTEXT},
-        {"sweep", required_argument, NULL, SWEEP}, {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, 'h'},          {0}};
+    enum { ISA = 256, TYPE, CONTEXT, DECODE, PREFILL_OF, BATCH, SWEEP, JSON };
+    static const struct option options[] = {{"threads", required_argument, NULL, 'j'},
+                                            {"isa", required_argument, NULL, ISA},
+                                            {"type", required_argument, NULL, TYPE},
+                                            {"context", required_argument, NULL, CONTEXT},
+                                            {"decode", required_argument, NULL, DECODE},
+                                            {"prefill", required_argument, NULL, PREFILL_OF},
+                                            {"batch", required_argument, NULL, BATCH},
+                                            {"sweep", required_argument, NULL, SWEEP},
+                                            {"json", no_argument, NULL, JSON},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     for (int c; (c = getopt_long(argc, argv, "j:h", options, NULL)) != -1;) {
-        if (c == 'j' || c == CONTEXT) {
+        if (c == 'j' || (c >= CONTEXT && c <= BATCH)) {
             char *end;
             long n = strtol(optarg, &end, 10), most = c == 'j' ? 4096 : 1 << 24;
+            if (c == BATCH) most = MAX_SEQUENCES;
             if (*end || n < 1 || n > most) return STATUS_USAGE;
             if (c == 'j') a->n_threads = (int)n;
             if (c == CONTEXT) a->context = (uint32_t)n;
+            if (c == DECODE) a->decode = (size_t)n;
+            if (c == PREFILL_OF) a->prefill = (size_t)n;
+            if (c == BATCH) a->batch = (size_t)n;
         } else if (c == ISA) {
             a->isa = optarg;
         } else if (c == TYPE) {
