@@ -34,7 +34,7 @@ static inline void multiply_blocks(const BlockKernels *kernels, const Product *p
     size_t group = tensor_type_info(w->type)->group;
     size_t blocks = block_count(n_rows, kernels->block_rows);
     size_t row_bytes = activation_groups(group, w->cols) * activation_bytes(group);
-    size_t step = RESIDENT_BYTES / w->panel_bytes + 1;
+    size_t step = round_up(RESIDENT_BYTES / w->panel_bytes + 1, STREAM_PANELS);
     for (size_t first = begin; first < end; first += step) {
         size_t last = end - first < step ? end : first + step;
         for (size_t b = 0; b < blocks; b++) {
