@@ -124,7 +124,7 @@ ASK_ANY = [
 LEAD = ["", "", "", "", "Of course! ", "Here is a story. ", "Yes! ", "With pleasure. ", "Sure! "]
 
 
-def story_turn(rng):
+def story_turn(rng, settled=False):
     """(request, story, [(question, answer), ...]): what was asked for is what is told."""
     dice = rng.random()
     wish, topic = {}, None
@@ -149,7 +149,7 @@ def story_turn(rng):
         wish["plot"] = rng.choice(PLOTS)
     elif dice < 0.76:
         wish["setting"] = rng.choice(list(SETTING_THE))
-    text, s, questions, plot = story(rng, **wish)
+    text, s, questions, plot = story(rng, settled=settled, **wish)
     if dice < 0.3:
         topic = rng.choice(
             [
@@ -184,7 +184,7 @@ def story_turn(rng):
     rng.shuffle(questions)
     asked = [
         (expand(rng, q, s), expand(rng, a, s))
-        for q, a in questions[: rng.choice([0, 1, 2, 2, 3, 4])]
+        for q, a in questions[: rng.choice([2, 3, 4, 5] if settled else [0, 1, 2, 2, 3, 4])]
     ]
     if rng.random() < 0.15:
         asked.append(
@@ -205,7 +205,17 @@ def small_turn(rng):
     return q if ask is sum_turn else mend(q), mend(a)
 
 
-def chat(rng):
+def drill(rng):
+    """A list of (role, text): a chat of sums and facts alone, for the second text."""
+    ask = rng.choice([sum_turn, sum_turn, fact_turn, fact_turn, None])
+    messages = []
+    for _ in range(rng.randint(3, 10)):
+        q, a = ask(rng) if ask else small_turn(rng)
+        messages += [("user", q if ask is sum_turn else mend(q)), ("assistant", mend(a))]
+    return messages
+
+
+def chat(rng, settled=False):
     """A list of (role, text), system first where there is one."""
     turns = []
     slots = {"name": rng.choice([rng.choice(GIRLS), rng.choice(BOYS), made_up_name(rng)])}
@@ -218,7 +228,7 @@ def chat(rng):
     if rng.random() < 0.6:
         for _ in range(rng.choice([0, 0, 0, 1, 2])):
             turns.append(small_turn(rng))
-        request, text, asked = story_turn(rng)
+        request, text, asked = story_turn(rng, settled)
         turns.append((request, text))
         turns += asked
         for _ in range(rng.choice([0, 0, 0, 1, 2])):

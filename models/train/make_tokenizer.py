@@ -1,6 +1,7 @@
 """Trains the byte-level BPE tokenizer and packs the text to token files.
 
     python make_tokenizer.py TRAIN.jsonl HELDOUT.jsonl OUTDIR [--vocab 2048]
+    python make_tokenizer.py TRAIN.jsonl HELDOUT.jsonl OUTDIR --tokenizer OTHER/tokenizer.json
 
 OUTDIR gets tokenizer.json, tokenizer_config.json, chat_template.jinja, and for each text
 NAME.npy (uint16 tokens, every document led by <|endoftext|>).
@@ -98,10 +99,14 @@ def main():
     parser.add_argument("train"), parser.add_argument("heldout"), parser.add_argument("out")
     parser.add_argument("--vocab", type=int, default=2048)
     parser.add_argument("--sample", type=int, default=20000, help="documents to learn merges from")
+    parser.add_argument("--tokenizer", help="take this one instead of training")
     args = parser.parse_args()
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    tok = train(args.train, args.vocab, args.sample)
+    if args.tokenizer:
+        tok = Tokenizer.from_file(args.tokenizer)
+    else:
+        tok = train(args.train, args.vocab, args.sample)
     tok.save(str(out / "tokenizer.json"))
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",

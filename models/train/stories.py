@@ -39,7 +39,16 @@ GROWN_UPS = ["mother", "father", "grandmother", "grandfather", "aunt", "uncle"]
 SHE_GROWN = {"mother", "grandmother", "aunt"}
 
 
-def person(rng, prefix, taken, kind=None, name=None):
+def settled_sex(name, kind):
+    """The pronoun of the second text: the name says it where no list and no kind does."""
+    if name in GIRLS or kind in SHE_KINDS or kind == "girl":
+        return "she"
+    if name in BOYS or kind in HE_KINDS or kind == "boy":
+        return "he"
+    return "she" if name[-1] in "aeiy" else "he"
+
+
+def person(rng, prefix, taken, kind=None, name=None, settled=False):
     """The slots of one character: name, kind, pronouns and how it is introduced."""
     while kind is None:
         dice = rng.random()
@@ -73,9 +82,13 @@ def person(rng, prefix, taken, kind=None, name=None):
             name = rng.choice(GIRLS if sex == "she" else BOYS)
         else:
             name = rng.choice(PETS)
+        if settled and name not in taken and settled_sex(name, kind) != sex:
+            if human or kind in SHE_KINDS or kind in HE_KINDS:
+                name = None  # such a kind has its pronoun: another name
     taken.update([kind, name])
+    if settled:
+        sex = settled_sex(name, kind)
     adjective = rng.choice(ADJECTIVES)
-    he, him, his, himself = PRONOUNS[sex]
     intro = rng.choice(
         [
             f"a {adjective} {kind} named {name}",
@@ -88,20 +101,28 @@ def person(rng, prefix, taken, kind=None, name=None):
     slots = {
         "": name,
         ".kind": kind,
-        ".he": he,
-        ".him": him,
-        ".his": his,
-        ".himself": himself,
-        ".He": he.capitalize(),
-        ".His": his.capitalize(),
         ".intro": intro,
         ".adj": adjective,
     }
-    return {prefix + k: v for k, v in slots.items()}
+    return {prefix + k: v for k, v in slots.items()} | pronouns(prefix, sex)
 
 
-def nameless(slots, prefix):
+def pronouns(prefix, sex):
+    he, him, his, himself = PRONOUNS[sex]
+    return {
+        prefix + ".he": he,
+        prefix + ".him": him,
+        prefix + ".his": his,
+        prefix + ".himself": himself,
+        prefix + ".He": he.capitalize(),
+        prefix + ".His": his.capitalize(),
+    }
+
+
+def nameless(slots, prefix, settled=False):
     """Turns a character into "the fox"."""
+    if settled:
+        slots.update(pronouns(prefix, settled_sex(slots[prefix + ".kind"], slots[prefix + ".kind"])))
     slots[prefix] = "the " + slots[prefix + ".kind"]
     slots[prefix + ".intro"] = f"a [{slots[prefix + '.adj']}|] {slots[prefix + '.kind']}"
 
@@ -128,20 +149,20 @@ def setting_of(kind, rng):
     return rng.choice(list(SETTINGS))
 
 
-def draw(rng, kind=None, name=None, plot=None, setting=None, named=False):
+def draw(rng, kind=None, name=None, plot=None, setting=None, named=False, settled=False):
     """All slots of a story, and its plot."""
     plot = plot or rng.choice(PLOTS)
     taken = set()
-    s = person(rng, "H", taken, kind, name)
-    s.update(person(rng, "F", taken))
-    s.update(person(rng, "G", taken))
+    s = person(rng, "H", taken, kind, name, settled=settled)
+    s.update(person(rng, "F", taken, settled=settled))
+    s.update(person(rng, "G", taken, settled=settled))
     s["has_name"] = "yes"
     if plot["name"] != "new friend":
         if not named and rng.random() < 0.13:
-            nameless(s, "H")
+            nameless(s, "H", settled)
             s["has_name"] = ""
         if rng.random() < 0.12:
-            nameless(s, "F")
+            nameless(s, "F", settled)
         elif s["F.kind"] in ("girl", "boy") and rng.random() < 0.4:
             word = (
                 ["sister", "friend", "cousin"]
@@ -150,7 +171,7 @@ def draw(rng, kind=None, name=None, plot=None, setting=None, named=False):
             )
             s["F.intro"] = f"{s['H.his']} {rng.choice(word)} {s['F']}"
         if rng.random() < 0.12:
-            nameless(s, "G")
+            nameless(s, "G", settled)
     for short in ("he", "him", "his", "himself", "He", "His", "kind", "adj"):
         s[short] = s["H." + short]
     grown = rng.choice(GROWN_UPS)
@@ -275,7 +296,7 @@ ODD_SENTENCES = [
 OWN_WEATHER = {"box", "storm", "snow", "noise", "moon"}
 
 
-def opening(rng, s, facts, plot):
+def opening(rng, s, facts, plot, settled=False):
     s["adj2"] = rng.choice([a for a in ADJECTIVES if a != s["adj"]])
     s.update(
         odd=rng.choice(ODD_NOUNS),
@@ -310,18 +331,19 @@ def opening(rng, s, facts, plot):
         facts.append(("What did {H} like to do?", "{H} liked to {like}."))
     elif rng.random() < 0.15:
         text += " " + expand(rng, "{H} was [very|always|] {adj2}.", s)
-    if rng.random() < 0.35:
+    if rng.random() < (0.12 if settled else 0.35):
         text += " " + expand(rng, rng.choice(ODD_SENTENCES), s)
     if rng.random() < 0.2 and not own_weather:
         text += " " + expand(rng, "{weather}.", s)
     return text
 
 
-def story(rng, **wish):
-    """Returns (text, slots, questions, plot). `wish` may fix kind, name, plot and setting."""
-    s, plot = draw(rng, **wish)
+def story(rng, settled=False, **wish):
+    """Returns (text, slots, questions, plot). `wish` may fix kind, name, plot and setting;
+    `settled` tells the second text, in which a name goes with one pronoun (settled_sex)."""
+    s, plot = draw(rng, settled=settled, **wish)
     facts = []
-    parts = [opening(rng, s, facts, plot)] + [expand(rng, beat, s) for beat in plot["beats"]]
+    parts = [opening(rng, s, facts, plot, settled)] + [expand(rng, beat, s) for beat in plot["beats"]]
     moral = ""
     if rng.random() < 0.45:
         s["moral"] = expand(rng, rng.choice(plot["morals"]), s)

@@ -2,12 +2,13 @@
 
     python train.py DATA OUT --until 04:05 --decay-minutes 30 --long-minutes 20
     python train.py DATA OUT --steps 2000 --decay-steps 600 --long-steps 300
+    python train.py DATA2 OUT2 --from OUT/last.pt ...
 
 The learning rate warms up, stays, and falls linearly to zero at the known end. The last
 part runs on rows of 1,024 tokens instead of 512. Master weights, optimizer and the loss are
 float32; the matrix products of the forward and backward pass run in bfloat16. Matrices
 are trained by Muon, embeddings and norms by AdamW. OUT/last.pt is the checkpoint: the same
-command goes on from it.
+command goes on from it. `--from` begins anew, on other text, with the weights of another run.
 """
 
 import argparse
@@ -111,6 +112,7 @@ def main():
     p.add_argument("--processes", type=int, default=1, help="that share the rows of a step")
     p.add_argument("--save-minutes", type=float, default=4)
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--from", dest="start", help="a checkpoint whose weights to begin with")
     p.add_argument("--shape", default="{}", help="JSON of the fields of Shape that differ")
     args = p.parse_args()
     if args.processes == 1:
@@ -150,6 +152,8 @@ def run(rank, args, meeting):
             opt.load_state_dict(s)
         step, seen, seconds, data.at = (state[k] for k in ("step", "seen", "seconds", "at"))
         data.rng = state["rng"]
+    elif args.start:
+        model.load_state_dict(torch.load(args.start, weights_only=False)["model"])
     forward = torch.compile(model, dynamic=False) if args.compile else model
     until = clock(args.until) if args.until else None
     log = open(out / "log.txt" if rank == 0 else os.devnull, "a", buffering=1)
