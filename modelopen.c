@@ -4,39 +4,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "advice.h"
 #include "formats/convert.h"
 #include "formats/layout.h"
 #include "formats/readers.h"
 
 /* ---- Opening ----------------------------------------------------------------------------------
  */
-
-static bool ends_in(const char *path, const char *suffix) {
-    size_t length = strlen(path), n = strlen(suffix);
-    return length > n && strcmp(path + length - n, suffix) == 0;
-}
-
-/* What people hand over that is no model. */
-static Status explain(const char *path, Error *error) {
-    struct stat info;
-    if (stat(path, &info) != 0 && errno == ENOENT && strchr(path, ' '))
-        return error_set(error, "no file is called '%s'; a prompt goes after -i: run MODEL -i '%s'",
-                         path, path);
-    if (ends_in(path, ".onnx"))
-        return error_set(error,
-                         "%s: ONNX graphs cannot be read; use the Hugging Face directory "
-                         "that the model was made from",
-                         path);
-    if (ends_in(path, ".pth") || ends_in(path, ".pt") || ends_in(path, ".ckpt"))
-        return error_set(error,
-                         "%s: PyTorch pickles can run code and are not read; use the "
-                         "model's safetensors form",
-                         path);
-    return STATUS_FAILED;
-}
 
 Status modelopen_begin(ModelOpening *opening, const char *path, const char *tokenizer,
                        const Options *options, const volatile sig_atomic_t *interrupted,
@@ -45,7 +21,7 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     *opening = MODELOPEN_NONE;
     opening->path = path;
     opening->type = options->type;
-    if (source_detect(path, &kind, error) != STATUS_OK) return explain(path, error);
+    if (source_detect(path, &kind, error) != STATUS_OK) return advice_add(path, error);
     if (kind != SOURCE_MODELFILE) {
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
@@ -89,8 +65,8 @@ static void announce(const ModelOpening *opening) {
     Layout layout;
     Error ignored;
     if (layout_make(&layout, opening->source, opening->type, &ignored) == STATUS_OK)
-        fprintf(stderr, "run: converting %s: %.1f MiB, %s\n", opening->path,
-                (double)layout.file_bytes / 1048576.0, opening->conversion.path);
+        fprintf(stderr, "%s: converting %s: %.1f MiB, %s\n", program_invocation_short_name,
+                opening->path, (double)layout.file_bytes / 1048576.0, opening->conversion.path);
     layout_free(&layout);
 }
 
