@@ -526,8 +526,8 @@ static void print_stats(const Batch *b) {
 
 static void tell_how_to_resume(const Batch *b) {
     if (b->results.regular)
-        fprintf(stderr, "run: %zu lines are answered; the same command with --resume goes on\n",
-                b->n_done);
+        fprintf(stderr, "%s: %zu lines are answered; the same command with --resume goes on\n",
+                program_invocation_short_name, b->n_done);
 }
 
 /* ---- The mode -----------------------------------------------------------------------------------

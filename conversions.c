@@ -111,7 +111,9 @@ static Status lock(ConversionSlot *slot, const char *path, const volatile sig_at
         slot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (slot->lock_fd < 0) return no_place(slot, error);
         if (flock(slot->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-            if (!told) fprintf(stderr, "run: waiting for another process that converts it\n");
+            if (!told)
+                fprintf(stderr, "%s: waiting for another process that converts it\n",
+                        program_invocation_short_name);
             told = true;
             while (flock(slot->lock_fd, LOCK_EX) != 0)
                 if (errno != EINTR || *cancel) return STATUS_INTERRUPTED;
@@ -166,7 +168,8 @@ Status conversions_open(ConversionSlot *slot, const Source *source, const char *
     slot->directory = find_directory(cache_dir);
     if (!slot->directory || !make_directory(slot->directory)) {
         if (cache_dir) return no_place(slot, error);
-        fprintf(stderr, "run: no cache directory can be written: the conversion is not kept\n");
+        fprintf(stderr, "%s: no cache directory can be written: the conversion is not kept\n",
+                program_invocation_short_name);
         free(slot->directory);
         slot->directory = NULL;
         return temporary(slot, error);

@@ -103,13 +103,45 @@ static const OptionRow rows[] = {
     FLAG(0, "cache-list", cache_list, "name them"),
     FLAG(0, "cache-clear", cache_clear, "delete them"),
     HEADING("Help"),
-    FLAG('h', "help", help, "this page; docs/command-line.md says more"),
+    FLAG('h', "help", help, "this page; --help all: every option"),
     FLAG(0, "version", version, "versions of the program and its libraries"),
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 _Static_assert((int)N_ROWS <= (int)OPTIONS_MAX_ROWS, "Options.given is too small");
 
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
+/* What --help shows: the options that people use most. --help all shows every one. */
+static const char *const usual[] = {
+    "mode",
+    "system",
+    "prompt",
+    "prompt-file",
+    "tokens",
+    "stop",
+    "output",
+    "echo",
+    "temperature",
+    "top-k",
+    "top-p",
+    "min-p",
+    "repetition-penalty",
+    "seed",
+    "session",
+    "threads",
+    "context",
+    "stats",
+    "batch",
+    "resume",
+    "info",
+    "verify",
+    "tokenize",
+    "eval",
+    "type",
+    "cache-list",
+    "help",
+    "version",
+};
 
 /* ---- Help ------------------------------------------------------------------------------------ */
 
@@ -121,19 +153,41 @@ static int row_text(const OptionRow *row, char *text, size_t size) {
                     row->value ? row->value : "");
 }
 
-void options_print_help(FILE *out) {
-    fprintf(out, "Usage: run MODEL [options]\n"
-                 "Continues a text. MODEL is a model.bin, a .gguf file, a Hugging Face directory\n"
-                 "or a llama2.c checkpoint.\n");
+static bool is_usual(const OptionRow *row) {
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (strcmp(usual[i], row->name) == 0) return true;
+    return false;
+}
+
+void options_print_help(FILE *out, const char *program, bool all) {
+    const char *heading = NULL;
+    fprintf(out,
+            "Usage: %s [MODEL] [options]\n"
+            "Goes on with a text, talks, or answers a file of requests. MODEL is a model.bin,\n"
+            "a .gguf file, a Hugging Face directory or a llama2.c checkpoint. Without MODEL,\n"
+            "the small model that comes with the program tells a story.\n",
+            program);
     for (size_t i = 0; i < N_ROWS; i++) {
         char text[64];
         if (rows[i].kind == OPTION_HEADING) {
-            fprintf(out, "%s:\n", rows[i].name);
+            heading = rows[i].name;
             continue;
         }
+        if (!all && !is_usual(&rows[i])) continue;
+        if (heading) fprintf(out, "%s:\n", heading);
+        heading = NULL;
         row_text(&rows[i], text, sizeof text);
         fprintf(out, "  %-26s %s\n", text, rows[i].help);
     }
+    if (!all)
+        fprintf(out, "%s --help all shows every option; the manual and docs/ say more.\n", program);
+}
+
+void options_each(void (*visit)(const char *name, char letter, const char *value, void *context),
+                  void *context) {
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (rows[i].kind != OPTION_HEADING)
+            visit(rows[i].name, rows[i].letter, rows[i].value, context);
 }
 
 /* ---- Names --------------------------------------------------------------------------------- */
@@ -202,8 +256,8 @@ static const OptionRow *nearest(const char *name) {
 static Status unknown(const char *argument, const char *name, Error *error) {
     const OptionRow *row = nearest(name);
     if (strcmp(name, "model") == 0)
-        return usage(error, "no option %s: the model comes first, run MODEL [options]", argument);
-    if (!row) return usage(error, "no option %s; run --help lists them all", argument);
+        return usage(error, "no option %s: the model stands alone, run MODEL [options]", argument);
+    if (!row) return usage(error, "no option %s; --help all lists them all", argument);
     return usage(error, "no option %s; did you mean --%s%s%s?", argument, row->name,
                  row->value ? " " : "", row->value ? row->value : "");
 }
@@ -321,6 +375,11 @@ static Status parse_option(Options *options, int argc, char **argv, int *i, Erro
     if (!row) return unknown(argument, argument + 1 + (argument[1] == '-'), error);
     snprintf(spelled, sizeof spelled, "%.*s", (int)strcspn(argument, "="), argument);
     if (argument[1] != '-') spelled[2] = '\0';
+    if (row->field == FIELD(help)) { /* the one flag that may have a word after it */
+        if (!value && *i + 1 < argc && strcmp(argv[*i + 1], "all") == 0) value = argv[++*i];
+        options->help_all = value != NULL && strcmp(value, "all") == 0;
+        if (options->help_all) value = NULL;
+    }
     if (row->kind == OPTION_FLAG && value) return usage(error, "%s takes no value", spelled);
     bool alone = *i + 1 >= argc || find(argv[*i + 1], &ignored);
     if (row->field == FIELD(bos) && !value && alone) value = "yes"; /* --bos as a plain flag */
@@ -355,9 +414,6 @@ static Status check(const Options *o, Error *error) {
                             "--kv-memory and --max-concurrent need --batch FILE");
     if (o->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
     if (o->retry_failed && !o->resume) return usage(error, "--retry-failed needs --resume");
-    bool needs_model = !(o->help || o->version || o->cache_list || o->cache_clear);
-    if (!o->model && needs_model)
-        return usage(error, "no model: run MODEL [options]; run --help explains");
     return STATUS_OK;
 }
 

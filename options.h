@@ -21,7 +21,7 @@ typedef struct OptionList {
 /* Texts are borrowed from argv; NULL: not given. Choices are the index in the order in which
  * --help names them. */
 typedef struct Options {
-    const char *model;
+    const char *model; /* NULL: the one that comes with the program */
 
     /* The text. */
     uint32_t mode;      /* 0: generate, 1: chat */
@@ -52,7 +52,7 @@ typedef struct Options {
     uint64_t max_concurrent; /* 0: as the memory allows */
 
     /* Instead of generating. */
-    bool info, verify, tokenize, detokenize, cache_list, cache_clear, help, version;
+    bool info, verify, tokenize, detokenize, cache_list, cache_clear, help, help_all, version;
     const char *eval, *against;
 
     /* The chat. */
@@ -70,7 +70,13 @@ Status options_parse(Options *options, int argc, char **argv, Error *error);
 /* True when the command line set `field`, a pointer to a field of `options`. */
 bool options_given(const Options *options, const void *field);
 
-/* What --help prints; `all` shows every option. */
-void options_print_help(FILE *out);
+/* What --help prints: the options that people use most, or, with `all`, every one. `program` is
+ * the name that it was called by. */
+void options_print_help(FILE *out, const char *program, bool all);
+
+/* Every option: its long name, its letter (0: none), and what stands for its value (NULL: none).
+ * The tests hold the manual and the completions against it. */
+void options_each(void (*visit)(const char *name, char letter, const char *value, void *context),
+                  void *context);
 
 #endif

@@ -1,6 +1,6 @@
 /* The `run` program: read the command line, open what it names, give up rights, do one mode.
  *
- *     run MODEL [options]            docs/command-line.md
+ *     run [MODEL] [options]          docs/command-line.md
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +17,7 @@
 #include "modelopen.h"
 #include "sandbox.h"
 #include "score.h"
+#include "shipped.h"
 
 /* The one thing that a signal handler can reach. */
 static volatile sig_atomic_t interrupted;
@@ -197,8 +198,8 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
     if (o->verify || o->tokenize || o->detokenize) return STATUS_OK;
     if (o->context > modelfile_config(session->file)->context)
         fprintf(stderr,
-                "run: the model was made for %u positions; more than these may not make sense\n",
-                modelfile_config(session->file)->context);
+                "%s: the model was made for %u positions; more than these may not make sense\n",
+                program_invocation_short_name, modelfile_config(session->file)->context);
     if (open_weights(opened, session->file, &session->model, error) != STATUS_OK)
         return STATUS_FAILED;
     static const KvType types[] = {0, KV_F32, KV_F16};
@@ -280,6 +281,22 @@ static Status run(const Options *o, Error *error) {
     return status;
 }
 
+/* Runs with the model that comes with the program where the command line names none. */
+static Status run_any(Options *o, Error *error) {
+    char *shipped = o->model ? NULL : shipped_model(error);
+    if (!o->model && !shipped) return STATUS_USAGE;
+    if (shipped) {
+        o->model = shipped;
+        if (!options_given(o, &o->n_tokens)) o->n_tokens = 0; /* its stories end by themselves */
+        if (isatty(STDERR_FILENO))
+            fprintf(stderr, "%s: no model is named: this is %s (--help says what else there is)\n",
+                    program_invocation_short_name, shipped);
+    }
+    Status status = run(o, error);
+    free(shipped);
+    return status;
+}
+
 static void print_version(void) {
     char libraries[256];
     tokenizer_versions(libraries, sizeof libraries);
@@ -305,7 +322,7 @@ int main(int argc, char **argv) {
     Status status = options_parse(&options, argc, argv, &error);
     set_signals(status == STATUS_OK && options.mode == 1);
     if (status == STATUS_OK && options.help) {
-        options_print_help(stdout);
+        options_print_help(stdout, program_invocation_short_name, options.help_all);
     } else if (status == STATUS_OK && options.version) {
         print_version();
     } else if (status == STATUS_OK && options.cache_list) {
@@ -313,12 +330,12 @@ int main(int argc, char **argv) {
     } else if (status == STATUS_OK && options.cache_clear) {
         status = conversions_clear(stdout, options.cache_dir, &error);
     } else if (status == STATUS_OK) {
-        status = run(&options, &error);
+        status = run_any(&options, &error);
     }
     if (status == STATUS_INTERRUPTED) {
-        fprintf(stderr, "run: interrupted\n");
+        fprintf(stderr, "%s: interrupted\n", program_invocation_short_name);
     } else if (status != STATUS_OK) {
-        fprintf(stderr, "run: %s\n", error.text);
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, error.text);
     }
     return status;
 }

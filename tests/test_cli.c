@@ -262,9 +262,6 @@ static void what_is_no_model_is_said_to_be_none(void **state) {
     size_t length;
     assert_fails(RUN("run", "/no/such/model.bin"), 1,
                  "/no/such/model.bin: No such file or directory");
-    assert_fails(RUN("run", "Once upon a time"), 1,
-                 "no file is called 'Once upon a time'; a prompt goes after -i: run MODEL -i "
-                 "'Once upon a time'");
     assert_fails(RUN("run", "tests"), 1, "tests: no model in this directory");
     file_write(path, "", 0);
     assert_fails(RUN("run", path), 1, "empty");
@@ -291,7 +288,7 @@ static void what_is_no_model_is_said_to_be_none(void **state) {
 
 static void wrong_usage_ends_with_status_2(void **state) {
     (void)state;
-    assert_fails(RUN("run"), 2, "no model: run MODEL [options]; run --help explains");
+    assert_fails(RUN("run", "-t"), 2, "-t needs a value: -t X");
     assert_fails(RUN("run", tiny, "-t", "-1"), 2, "-t: -1 is out of range");
     assert_fails(RUN("run", tiny, "-j", "0"), 2, "-j: 0 is out of range");
     assert_fails(RUN("run", tiny, "--temp", "1"), 2, "did you mean --temperature X?");
@@ -378,18 +375,103 @@ static void info_and_verify_tell_what_a_file_holds(void **state) {
     assert_fails(RUN("run", scratch, "--verify"), 1, "checksum");
 }
 
+/* The model in models/, found from wherever the program was built. */
+static void without_a_model_the_shipped_one_tells_its_story_to_the_end(void **state) {
+    (void)state;
+    char *story = text_of(RUN("run", "-s", "1"));
+    char *named = text_of(RUN("run", "models/stories.bin", "-s", "1", "-n", "0"));
+    assert_string_equal(story, named);
+    assert_true(strlen(story) > 200);
+    free(story);
+    free(named);
+    story = text_of(RUN("run", "-i", "A fox", "-s", "1", "-n", "5"));
+    named = text_of(RUN("run", "models/stories.bin", "-i", "A fox", "-s", "1", "-n", "5"));
+    assert_string_equal(story, named);
+    free(story);
+    free(named);
+}
+
+static char *scratch_file(const char *name, const char *bytes) {
+    char *path = build_path(name);
+    file_write(path, bytes, strlen(bytes));
+    return path;
+}
+
+static void what_is_no_model_is_told_what_to_do_instead(void **state) {
+    (void)state;
+    assert_fails(
+        RUN("run", "Once upon a time"), 1,
+        "no file is called 'Once upon a time'; a prompt goes after -i: run -i 'Once upon a "
+        "time'\n");
+    assert_fails(RUN("run", "It's late"), 1, "run -i \"It's late\"\n");
+    assert_fails(RUN("run", "Hello"), 1, "a prompt goes after -i: run -i 'Hello'\n");
+    assert_fails(RUN("run", "Someone/Some-Model"), 1,
+                 "git clone https://huggingface.co/Someone/Some-Model, then give its directory, "
+                 "Some-Model\n");
+    assert_fails(RUN("run", "no/such.gguf"), 1, "no/such.gguf: No such file or directory\n");
+    assert_fails(RUN("run", ""), 1, "the model's name is empty\n");
+    static const struct {
+        const char *name, *bytes, *advice;
+    } files[] = {
+        {"tests/cli.pth", "PK\3\4....", "model.save_pretrained(\"DIR\") writes safetensors"},
+        {"tests/cli.pt", "\x80\2....", "a PyTorch pickle, which can run code and is not read"},
+        {"tests/cli-pytorch_model.bin", "\x80\2....", "then give DIR"},
+        {"tests/cli.onnx", "\b\7\x12....", "an ONNX graph, which is not read; give the Hugging"},
+        {"tests/cli.safetensors", "x", "one file of a model; give the directory that holds"},
+        {"tests/cli.json", "{}", "one file of a model; give the directory that holds"},
+        {"tests/cli.jsonl", "{}", "a text, no model; a file of requests goes after --batch"},
+        {"tests/cli.txt", "Once", "a text, no model; a prompt goes after -f"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *path = scratch_file(files[i].name, files[i].bytes);
+        assert_fails(RUN("run", path), 1, files[i].advice);
+        unlink(path);
+        free(path);
+    }
+    char *directory = build_path("tests/cli-ggufs");
+    mkdir(directory, 0700);
+    assert_fails(RUN("run", directory), 1, "no model in this directory (config.json is missing)");
+    char *b = scratch_file("tests/cli-ggufs/b.gguf", "x"),
+         *a = scratch_file("tests/cli-ggufs/a.gguf", "x");
+    assert_fails(RUN("run", directory), 1, "name a file in it, like ");
+    unlink(a);
+    unlink(b);
+    rmdir(directory);
+    free(a);
+    free(b);
+    free(directory);
+}
+
 static void help_and_version_are_printed(void **state) {
     (void)state;
     Process p = RUN("run", "--help");
     assert_int_equal(p.status, 0);
     assert_int_equal(p.err_length, 0);
-    assert_non_null(strstr(p.out, "Usage: run MODEL [options]"));
+    assert_non_null(strstr(p.out, "Usage: run [MODEL] [options]"));
     process_free(&p);
     p = RUN("run", "--version");
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.out, "verbatim 0."));
     assert_non_null(strstr(p.out, "PCRE2"));
     process_free(&p);
+}
+
+/* The options of `export` that its help names are those of its manual. */
+static void the_manual_of_export_knows_its_options(void **state) {
+    (void)state;
+    size_t length, n = 0;
+    char *page = file_read("man/verbatim-export.1", &length), spelled[64];
+    Process p = RUN("export", "--help");
+    assert_int_equal(p.status, 0);
+    for (char *at = p.out; (at = strstr(at, "--")); n++) {
+        at += 2;
+        snprintf(spelled, sizeof spelled, "Fl -%.*s", (int)strcspn(at, " \n,"), at);
+        if (!strstr(page, spelled)) print_message("no %s\n", spelled);
+        assert_non_null(strstr(page, spelled));
+    }
+    assert_true(n >= 6);
+    process_free(&p);
+    free(page);
 }
 
 static void stories260K_writes_its_published_text(void **state) {
@@ -444,7 +526,10 @@ int main(void) {
         cmocka_unit_test(a_reader_that_leaves_is_no_error),
         cmocka_unit_test(ctrl_c_ends_with_status_130),
         cmocka_unit_test(info_and_verify_tell_what_a_file_holds),
+        cmocka_unit_test(without_a_model_the_shipped_one_tells_its_story_to_the_end),
+        cmocka_unit_test(what_is_no_model_is_told_what_to_do_instead),
         cmocka_unit_test(help_and_version_are_printed),
+        cmocka_unit_test(the_manual_of_export_knows_its_options),
         cmocka_unit_test(stories260K_writes_its_published_text),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -78,8 +79,8 @@ static void a_mistyped_option_suggests_the_right_one(void **state) {
     REFUSES("no option -temperature; did you mean --temperature X?", "m", "-temperature", "1");
     REFUSES("no option --n-predict; did you mean --tokens N?", "m", "--n-predict", "1");
     REFUSES("no option --state; did you mean --stats?", "m", "--state");
-    REFUSES("no option --xyzzy; run --help lists them all", "m", "--xyzzy");
-    REFUSES("no option --model: the model comes first, run MODEL [options]", "--model", "m");
+    REFUSES("no option --xyzzy; --help all lists them all", "m", "--xyzzy");
+    REFUSES("no option --model: the model stands alone, run MODEL [options]", "--model", "m");
 }
 
 static void a_missing_value_is_asked_for(void **state) {
@@ -114,7 +115,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
     (void)state;
     Options o;
     Error error;
-    REFUSES("no model: run MODEL [options]; run --help explains", "-n", "5");
+    assert_int_equal(PARSE("-n", "5"), STATUS_OK);
+    assert_null(o.model); /* the one that comes with the program */
     REFUSES("one model at a time, but 'Once upon' stands beside 'm.bin'; a prompt goes after -i: "
             "run m.bin -i 'Once upon'",
             "m.bin", "Once upon");
@@ -125,21 +127,116 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("--stop: an empty text is everywhere", "m", "--stop", "");
 }
 
-/* A person reads it on one screen: 80 columns, and few enough lines. */
-static void help_fits_a_screen(void **state) {
-    (void)state;
-    char *text = NULL, *line;
-    size_t size = 0, lines = 0;
+static char *help(bool all) {
+    char *text = NULL;
+    size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     assert_non_null(out);
-    options_print_help(out);
+    options_print_help(out, "run", all);
     fclose(out);
-    for (line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+    return text;
+}
+
+/* Lines of at most 80 columns, and how many. */
+static size_t lines_of(char *text) {
+    size_t lines = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         if (strlen(line) > 80) print_message("too long: %s\n", line);
         assert_true(strlen(line) <= 80);
     }
-    print_message("%zu lines\n", lines);
-    assert_true(lines <= 60);
+    return lines;
+}
+
+static void help_fits_a_screen(void **state) {
+    (void)state;
+    char *usual = help(false), *all = help(true);
+    assert_true(lines_of(usual) <= 44);
+    assert_true(lines_of(all) <= 80);
+    free(usual);
+    free(all);
+}
+
+static void help_takes_all_and_no_other_word(void **state) {
+    (void)state;
+    Options o;
+    Error error;
+    assert_int_equal(PARSE("--help"), STATUS_OK);
+    assert_true(o.help && !o.help_all);
+    assert_int_equal(PARSE("-h", "all"), STATUS_OK);
+    assert_true(o.help && o.help_all && !o.model);
+    assert_int_equal(PARSE("--help=all"), STATUS_OK);
+    assert_true(o.help && o.help_all);
+    assert_int_equal(PARSE("--help", "m.bin"), STATUS_OK);
+    assert_true(o.help && !o.help_all);
+    assert_string_equal(o.model, "m.bin");
+    REFUSES("--help takes no value", "--help=some");
+}
+
+/* ---- The manual and the completions ---------------------------------------------------------- */
+
+typedef struct Page {
+    const char *name;
+    const char *form; /* how the page writes --NAME */
+    char *text;
+} Page;
+
+static char *read_page(const char *path) {
+    FILE *in = fopen(path, "r");
+    if (!in) print_message("%s is missing\n", path);
+    assert_non_null(in);
+    char *text = calloc(1, 1 << 18);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 18) - 1, in) > 0);
+    fclose(in);
+    return text;
+}
+
+static void find_option(const char *name, char letter, const char *value, void *context) {
+    const Page *page = context;
+    char spelled[80];
+    (void)value;
+    snprintf(spelled, sizeof spelled, page->form, name);
+    if (!strstr(page->text, spelled)) print_message("%s: no %s\n", page->name, spelled);
+    assert_non_null(strstr(page->text, spelled));
+    if (!letter || page->form[0] != '.') return;
+    snprintf(spelled, sizeof spelled, ".It Fl %c", letter); /* the letter stands first there */
+    if (!strstr(page->text, spelled)) print_message("%s: no %s\n", page->name, spelled);
+    assert_non_null(strstr(page->text, spelled));
+}
+
+static void the_manual_and_the_completions_know_every_option(void **state) {
+    (void)state;
+    Page pages[] = {{"man/verbatim.1", "Fl -%s", NULL},
+                    {"completions/verbatim.bash", "--%s", NULL},
+                    {"completions/_verbatim", "--%s", NULL}};
+    for (size_t i = 0; i < 3; i++) {
+        pages[i].text = read_page(pages[i].name);
+        options_each(find_option, &pages[i]);
+        free(pages[i].text);
+    }
+}
+
+/* What the manual describes is there: no option is left behind in it. */
+static void the_manual_names_no_other_option(void **state) {
+    (void)state;
+    Options o;
+    Error error;
+    char *text = read_page("man/verbatim.1"), *at = text, name[64];
+    size_t n = 0;
+    while ((at = strstr(at, "Fl -"))) {
+        at += strlen("Fl -");
+        name[0] = name[1] = '-';
+        size_t length = strcspn(at, " \n");
+        assert_true(length < sizeof name - 2);
+        memcpy(name + 2, at, length);
+        name[2 + length] = '\0';
+        PARSE("m", name, "1");
+        if (strncmp(error.text, "no option", 9) == 0) print_message("%s\n", error.text);
+        assert_true(strncmp(error.text, "no option", 9) != 0);
+        error.text[0] = '\0';
+        n++;
+    }
+    assert_true(n > 50);
     free(text);
 }
 
@@ -153,6 +250,9 @@ int main(void) {
         cmocka_unit_test(numbers_out_of_range_are_refused),
         cmocka_unit_test(what_does_not_fit_together_is_refused),
         cmocka_unit_test(help_fits_a_screen),
+        cmocka_unit_test(help_takes_all_and_no_other_word),
+        cmocka_unit_test(the_manual_and_the_completions_know_every_option),
+        cmocka_unit_test(the_manual_names_no_other_option),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

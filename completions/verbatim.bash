@@ -1,0 +1,50 @@
+# bash completion of verbatim and verbatim-export
+_verbatim() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+    # "--type=q8" comes as three words.
+    if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi
+    case $prev in
+        -m | --mode) COMPREPLY=($(compgen -W "generate chat" -- "$cur")); return ;;
+        --bos) COMPREPLY=($(compgen -W "auto no yes" -- "$cur")); return ;;
+        --kv-type) COMPREPLY=($(compgen -W "auto f32 f16" -- "$cur")); return ;;
+        --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q4" -- "$cur")); return ;;
+        --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;
+        -h | --help) COMPREPLY=($(compgen -W "all" -- "$cur")); return ;;
+        --cache-dir) compopt -o dirnames 2>/dev/null; COMPREPLY=($(compgen -d -- "$cur")); return ;;
+        -i | --prompt | -y | --system | --stop | -n | --tokens | -t | --temperature | --top-k | -p | \
+            --top-p | --min-p | --repetition-penalty | --presence-penalty | --frequency-penalty | \
+            --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --kv-memory | \
+            --max-concurrent) return ;;
+    esac
+    if [[ $cur == -* ]]; then
+        COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
+            --special --bos --tokenizer --output --echo --temperature --top-k --top-p --min-p
+            --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
+            --chat-template --threads --isa --context --chunk --kv-type --stats --batch --batch-text
+            --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
+            --tokenize --detokenize --eval --against --type --cache-dir --cache-list --cache-clear
+            --help --version" -- "$cur"))
+        return
+    fi
+    compopt -o filenames 2>/dev/null
+    COMPREPLY=($(compgen -f -- "$cur"))
+}
+
+_verbatim_export() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+    if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi
+    case $prev in
+        -t | --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q4" -- "$cur")); return ;;
+        --random) COMPREPLY=($(compgen -W "tinyllama-1.1b stories15m tiny" -- "$cur")); return ;;
+        -j | --threads) return ;;
+    esac
+    if [[ $cur == -* ]]; then
+        COMPREPLY=($(compgen -W "--type --tokenizer --threads --random --quiet --help" -- "$cur"))
+        return
+    fi
+    compopt -o filenames 2>/dev/null
+    COMPREPLY=($(compgen -f -- "$cur"))
+}
+
+complete -F _verbatim verbatim
+complete -F _verbatim_export verbatim-export
