@@ -3,7 +3,8 @@
 # make soak       the promises at full size, in minutes
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
 # make format     clang-format in place              make lint   clang-tidy and cppcheck
-# make install    PREFIX=/usr/local DESTDIR=
+# make install    PREFIX=/usr/local DESTDIR=       make uninstall
+# make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
 #
 # Variants build beside each other: make test CC=clang OPT=-O0 BUILD=build/clang-O0
 
@@ -160,18 +161,35 @@ lint:
 		--suppress=missingIncludeSystem --suppress=invalidPointerCast \
 		--enable=warning,portability -I. $(wildcard *.c formats/*.c template/*.c)
 
+VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' options.h)
+DATA = $(DESTDIR)$(PREFIX)/share
+# What `make install` makes, under PREFIX.
+INSTALLED = bin/verbatim bin/verbatim-export share/verbatim/stories.bin \
+	share/man/man1/verbatim.1 share/man/man1/verbatim-export.1 \
+	share/bash-completion/completions/verbatim share/bash-completion/completions/verbatim-export \
+	share/zsh/site-functions/_verbatim
+
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(INSTALLED))))
 	install -m 755 $(BUILD)/run $(DESTDIR)$(PREFIX)/bin/verbatim
 	install -m 755 $(BUILD)/export $(DESTDIR)$(PREFIX)/bin/verbatim-export
+	install -m 644 models/stories.bin $(DATA)/verbatim/stories.bin
+	install -m 644 man/verbatim.1 man/verbatim-export.1 $(DATA)/man/man1
+	install -m 644 completions/verbatim.bash $(DATA)/bash-completion/completions/verbatim
+	ln -sf verbatim $(DATA)/bash-completion/completions/verbatim-export
+	install -m 644 completions/_verbatim $(DATA)/zsh/site-functions/_verbatim
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim $(DESTDIR)$(PREFIX)/bin/verbatim-export
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
+	-rmdir $(DATA)/verbatim 2>/dev/null
+
+deb: all
+	BUILD=$(BUILD) MAKE="$(MAKE)" scripts/deb $(VERSION) dist
 
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all test soak asan fuzz fuzzers format lint install uninstall clean
+.PHONY: all test soak asan fuzz fuzzers format lint install uninstall deb clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(HAVE_MAINS:%.c=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d)
