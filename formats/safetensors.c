@@ -83,6 +83,11 @@ Status safetensors_read(const InputFile *file, size_t index, RawTable *table, Er
     if (file->bytes < sizeof header_bytes)
         return error_set(error, "%s: cut off: %llu bytes do not hold a header", file->path,
                          (unsigned long long)file->bytes);
+    if (memcmp(file->map, "version ", 8) == 0)
+        return error_set(error,
+                         "%s: not the file but git-lfs's pointer to it: run git lfs pull in its "
+                         "directory",
+                         file->path);
     memcpy(&header_bytes, file->map, sizeof header_bytes);
     if (header_bytes > file->bytes - sizeof header_bytes || header_bytes > MOST_HEADER_BYTES)
         return error_set(error,

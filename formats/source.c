@@ -49,6 +49,7 @@ static const struct {
     {"PK\3\4", 4, "a PyTorch pickle (zip), which could run code; use the safetensors form"},
     {"\x80\2", 2, "a Python pickle, which could run code; use the safetensors form"},
     {"\x89HDF", 4, "an HDF5 file; use the safetensors form of the model"},
+    {"version https://git-lfs", 23, "not the file but git-lfs's pointer to it: run git lfs pull"},
 };
 
 /* A llama2.c checkpoint of the legacy kind has no magic: seven small numbers. */

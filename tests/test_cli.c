@@ -418,6 +418,7 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
         {"tests/cli-pytorch_model.bin", "\x80\2....", "then give DIR"},
         {"tests/cli.onnx", "\b\7\x12....", "an ONNX graph, which is not read; give the Hugging"},
         {"tests/cli.safetensors", "x", "one file of a model; give the directory that holds"},
+        {"tests/cli.gguf", "version https://git-lfs.github.com/spec/v1\n", "run git lfs pull"},
         {"tests/cli.json", "{}", "one file of a model; give the directory that holds"},
         {"tests/cli.jsonl", "{}", "a text, no model; a file of requests goes after --batch"},
         {"tests/cli.txt", "Once", "a text, no model; a prompt goes after -f"},
