@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -176,6 +177,26 @@ Status conversions_open(ConversionSlot *slot, const Source *source, const char *
     }
     if (!conversion_name(source, type, name, sizeof name)) return error_set(error, "no memory");
     return open_cached(slot, name, cancel, error);
+}
+
+Status conversions_find(ConversionSlot *slot, const Source *source, const char *type,
+                        const char *cache_dir, Error *error) {
+    char name[128];
+    *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
+    slot->directory = source->n_files > 0 ? find_directory(cache_dir) : NULL;
+    if (slot->directory) {
+        if (!conversion_name(source, type, name, sizeof name) ||
+            asprintf(&slot->path, "%s/%s.bin", slot->directory, name) < 0) {
+            slot->path = NULL;
+            return error_set(error, "no memory");
+        }
+        if (open_whole(slot)) return STATUS_OK;
+        free(slot->path);
+        slot->path = NULL;
+    }
+    slot->fd = memfd_create("verbatim", MFD_CLOEXEC);
+    if (slot->fd >= 0) return STATUS_OK;
+    return error_set(error, "%s: no file in memory: %s", source->path, strerror(errno));
 }
 
 Status conversions_finish(ConversionSlot *slot, Error *error) {

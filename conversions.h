@@ -31,6 +31,11 @@ typedef struct ConversionSlot {
 Status conversions_open(ConversionSlot *slot, const Source *source, const char *type,
                         const char *cache_dir, const volatile sig_atomic_t *cancel, Error *error);
 
+/* For a look at a model whose weights nobody will read: the conversion if it is there, else a
+ * nameless file in memory, to be filled by convert_description. Nothing is written to a disk. */
+Status conversions_find(ConversionSlot *slot, const Source *source, const char *type,
+                        const char *cache_dir, Error *error);
+
 /* The file has been filled: syncs it and gives it its name. */
 Status conversions_finish(ConversionSlot *slot, Error *error);
 

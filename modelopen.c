@@ -22,9 +22,13 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     opening->path = path;
     opening->type = options->type;
     if (source_detect(path, &kind, error) != STATUS_OK) return advice_add(path, error);
+    opening->describes = options->info || options->tokenize || options->detokenize;
     if (kind != SOURCE_MODELFILE) {
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
+        if (opening->describes)
+            return conversions_find(&opening->conversion, opening->source, options->type,
+                                    options->cache_dir, error);
         return conversions_open(&opening->conversion, opening->source, options->type,
                                 options->cache_dir, interrupted, error);
     }
@@ -70,23 +74,34 @@ static void announce(const ModelOpening *opening) {
     layout_free(&layout);
 }
 
-/* Fills the conversion that was begun, or takes the one that was found. */
-static Status convert(ModelOpening *opening, const Session *session, int n_threads, int *fd,
-                      Error *error) {
+static Status convert_weights(ModelOpening *opening, const Session *session, int n_threads,
+                              Error *error) {
     const ConvertOptions options = {.type = opening->type,
                                     .n_threads = n_threads,
                                     .progress = convert_progress,
                                     .progress_context = (void *)(uintptr_t)session,
                                     .cancel = session->interrupted};
+    if (opening->source->n_tensors == 0)
+        return error_set(error,
+                         "%s: holds a vocabulary but no weights: it can tokenize, not generate",
+                         opening->path);
+    if (opening->conversion.path) announce(opening);
+    Status status = convert_parsed(opening->source, &options, opening->conversion.fd, error);
+    session_progress(session, "converting", 0, 0);
+    return status == STATUS_OK ? conversions_finish(&opening->conversion, error) : status;
+}
+
+/* Fills the conversion that was begun, or takes the one that was found. */
+static Status convert(ModelOpening *opening, const Session *session, int n_threads, int *fd,
+                      Error *error) {
     ConversionSlot *slot = &opening->conversion;
     Status status = STATUS_OK;
     if (!slot->found) {
         status = source_parse(opening->source, error);
         if (status != STATUS_OK) return status;
-        if (slot->path) announce(opening);
-        status = convert_parsed(opening->source, &options, slot->fd, error);
-        session_progress(session, "converting", 0, 0);
-        if (status == STATUS_OK) status = conversions_finish(slot, error);
+        status = opening->describes
+                     ? convert_description(opening->source, opening->type, slot->fd, error)
+                     : convert_weights(opening, session, n_threads, error);
     }
     if (status == STATUS_OK) {
         *fd = slot->fd;

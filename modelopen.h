@@ -12,6 +12,7 @@ typedef struct ModelOpening {
     int fd;                    /* of a model.bin */
     Source *source;            /* of another format; NULL for a model.bin */
     ConversionSlot conversion; /* of the source */
+    bool describes;            /* the weights are not wanted */
     InputFile tokenizer;       /* given beside a model.bin */
     TokenizerBlob section;     /* made from it; lives until modelopen_close */
 } ModelOpening;

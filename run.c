@@ -196,6 +196,7 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
     if (!session->tokenizer && !o->info && !o->verify)
         return error_set(error, "%s: has no tokenizer: give one with -z FILE", o->model);
     if (o->verify || o->tokenize || o->detokenize) return STATUS_OK;
+    if (o->info && modelfile_n_tensors(session->file) == 0) return STATUS_OK; /* a vocabulary */
     if (o->context > modelfile_config(session->file)->context)
         fprintf(stderr,
                 "%s: the model was made for %u positions; more than these may not make sense\n",

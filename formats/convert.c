@@ -316,6 +316,15 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
     return status;
 }
 
+Status convert_description(const Source *source, const char *type, int out_fd, Error *error) {
+    Layout layout;
+    Status status = layout_make(&layout, source, type, error);
+    if (status == STATUS_OK) status = layout_write(&layout, 0, out_fd, error);
+    if (status != STATUS_OK) error_prefix(error, "%s", source->path);
+    layout_free(&layout);
+    return status;
+}
+
 Status convert_source(const char *path, const ConvertOptions *options, int out_fd, Error *error) {
     Source *source;
     if (source_open(&source, path, options->tokenizer, error) != STATUS_OK) return STATUS_FAILED;

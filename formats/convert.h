@@ -27,6 +27,11 @@ Status convert_source(const char *source, const ConvertOptions *options, int out
 Status convert_parsed(const Source *source, const ConvertOptions *options, int out_fd,
                       Error *error);
 
+/* Everything but the weights: configuration, tensor directory, tokenizer and template stand where
+ * the whole file has them, and where the weights would be is a hole (the checksum of the data is
+ * of no use). Takes no time and no room, whatever the model's size. */
+Status convert_description(const Source *source, const char *type, int out_fd, Error *error);
+
 /* Converts into an unlinked temporary file, which vanishes with its last descriptor, and gives
  * that: what `run` maps. It lies in $XDG_CACHE_HOME/verbatim (~/.cache/verbatim), where a cache
  * of conversions will be, else in $TMPDIR or /var/tmp. */

@@ -232,6 +232,110 @@ static void without_a_cache_directory_it_runs_all_the_same(void **state) {
     free(command);
 }
 
+static void a_look_at_a_model_converts_nothing(void **state) {
+    (void)state;
+    const char *const looks[] = {"--tokenize", "--detokenize", "--info"};
+    char *entries = NULL, *before[3];
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    assert_true(asprintf(&entries, "ls -A %s", cache) > 0);
+    for (size_t i = 0; i < 3; i++) {
+        p = RUN("run", checkpoint, "-z", tokenizer, "--cache-dir", cache, looks[i], "-i", "72 105");
+        assert_int_equal(p.status, 0);
+        assert_string_equal(p.err, "");
+        before[i] = strdup(p.out);
+        process_free(&p);
+    }
+    p = RUN("/bin/sh", "-c", entries);
+    assert_string_equal(p.out, "");
+    process_free(&p);
+    assert_string_equal(before[1], "Ef");
+    assert_non_null(strstr(before[2], "\nvocab_size          259\n"));
+    /* The same when there is a conversion to look at. */
+    converts(RUN(FROM_CHECKPOINT), NULL);
+    for (size_t i = 0; i < 3; i++) {
+        p = RUN("run", checkpoint, "-z", tokenizer, "--cache-dir", cache, looks[i], "-i", "72 105");
+        assert_string_equal(p.out, before[i]);
+        process_free(&p);
+        free(before[i]);
+    }
+    free(entries);
+}
+
+/* ---- A vocabulary alone -------------------------------------------------------------------- */
+
+static void put_text(FILE *out, const char *text) {
+    const uint64_t length = strlen(text);
+    fwrite(&length, sizeof length, 1, out);
+    fwrite(text, 1, length, out);
+}
+
+static void put_key(FILE *out, const char *key, uint32_t type) {
+    put_text(out, key);
+    fwrite(&type, sizeof type, 1, out);
+}
+
+/* GGUF version 3: the head, then "general.architecture" and a tokenizer of 259 tokens. */
+static void write_vocabulary(const char *path) {
+    enum { UINT32 = 4, INT32 = 5, FLOAT32 = 6, TEXT = 8, ARRAY = 9 };
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    fwrite("GGUF\3\0\0", 1, 8, out);
+    const uint64_t counts[] = {0, 5}, n = VOCAB;
+    fwrite(counts, sizeof counts, 1, out);
+    put_key(out, "general.architecture", TEXT);
+    put_text(out, "llama");
+    put_key(out, "tokenizer.ggml.model", TEXT);
+    put_text(out, "llama");
+    const uint32_t kinds[] = {TEXT, FLOAT32, INT32};
+    const char *const keys[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.scores",
+                                "tokenizer.ggml.token_type"};
+    for (size_t k = 0; k < 3; k++) {
+        put_key(out, keys[k], ARRAY);
+        fwrite(&kinds[k], sizeof kinds[k], 1, out);
+        fwrite(&n, sizeof n, 1, out);
+        for (int i = 0; i < VOCAB; i++) {
+            static const char *const specials[] = {"<unk>", "<s>", "</s>"};
+            char text[16];
+            const float score = 0.0f;
+            const int32_t type = i == 0 ? 2 : i < 3 ? 3 : 6;
+            if (i < 3) {
+                snprintf(text, sizeof text, "%s", specials[i]);
+            } else {
+                snprintf(text, sizeof text, "<0x%02X>", (unsigned)(i - 3));
+            }
+            if (k == 0) put_text(out, text);
+            if (k == 1) fwrite(&score, sizeof score, 1, out);
+            if (k == 2) fwrite(&type, sizeof type, 1, out);
+        }
+    }
+    for (long at = ftell(out); at % 32; at++) fputc(0, out);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void a_vocabulary_alone_is_looked_at_but_not_run(void **state) {
+    (void)state;
+    char *path = build_path("tests/conversions-vocabulary.gguf");
+    write_vocabulary(path);
+    const char *const argv[] = {"run", path, "--cache-dir", cache, "--tokenize", NULL};
+    Process p = process_run(argv, "Hi", 2);
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.err, "");
+    assert_non_null(strstr(p.out, "75 108\n"));
+    process_free(&p);
+    p = RUN("run", path, "--cache-dir", cache, "--info");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.out, "\ntokenizer           259 tokens\n"));
+    process_free(&p);
+    p = RUN("run", path, "--cache-dir", cache, "-i", "Hi");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "holds a vocabulary but no weights: it can tokenize, not"));
+    assert_null(strstr(p.err, "converting"));
+    process_free(&p);
+    unlink(path);
+    free(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_converted_once),
@@ -241,6 +345,8 @@ int main(void) {
         cmocka_unit_test(a_failed_conversion_leaves_nothing),
         cmocka_unit_test(clearing_deletes_conversions_and_nothing_else),
         cmocka_unit_test(without_a_cache_directory_it_runs_all_the_same),
+        cmocka_unit_test(a_look_at_a_model_converts_nothing),
+        cmocka_unit_test(a_vocabulary_alone_is_looked_at_but_not_run),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
