@@ -196,6 +196,8 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
     if (!session->tokenizer && !o->info && !o->verify)
         return error_set(error, "%s: has no tokenizer: give one with -z FILE", o->model);
     if (o->verify || o->tokenize || o->detokenize) return STATUS_OK;
+    if (session->tokenizer)
+        tokenizer_limit(session->tokenizer, modelfile_config(session->file)->vocab_size);
     if (o->info && modelfile_n_tensors(session->file) == 0) return STATUS_OK; /* a vocabulary */
     if (o->context > modelfile_config(session->file)->context)
         fprintf(stderr,

@@ -26,6 +26,14 @@ void token_list_free(TokenList *list) {
 }
 
 Status run_push(Run *run, uint32_t id) {
+    const Tokenizer *t = run->tokenizer;
+    size_t length;
+    if (id >= t->n_usable) {
+        const char *text = tokenizer_token_text(t, (int32_t)id, &length);
+        return error_set(run->error,
+                         "tokenizer: '%.*s' is token %u, but the model has embeddings for %zu only",
+                         length < 100 ? (int)length : 100, text, id, t->n_usable);
+    }
     if (token_list_push(run->out, (int32_t)id)) return STATUS_OK;
     return error_set(run->error, "tokenizer: no memory for %zu ids", run->out->length + 1);
 }
@@ -228,6 +236,7 @@ Status tokenizer_open(Tokenizer **out, const void *section, size_t size, Error *
     if (!t) return no_memory(error);
     t->base = section;
     t->header = header;
+    t->n_usable = SIZE_MAX;
     pthread_mutex_init(&t->lock, NULL);
     const char *damaged = check_parts(t);
     Status status =
@@ -311,6 +320,19 @@ void scratch_return(Tokenizer *t, Scratch *s) {
 
 size_t tokenizer_vocab_size(const Tokenizer *t) {
     return t->header->n_tokens;
+}
+
+bool tokenizer_fits(const Tokenizer *t, size_t n) {
+    for (size_t id = n; id < t->header->n_tokens; id++) {
+        size_t length;
+        tokenizer_token_text(t, (int32_t)id, &length);
+        if (length > 0 && !(t->tokens[id].flags & TOKEN_ADDED)) return false;
+    }
+    return true;
+}
+
+void tokenizer_limit(Tokenizer *t, size_t n) {
+    t->n_usable = n;
 }
 
 int32_t tokenizer_bos(const Tokenizer *t) {

@@ -70,6 +70,14 @@ Status tokenizer_normalize(Tokenizer *tokenizer, const char *text, size_t length
 /* Ids run from 0 to tokenizer_vocab_size - 1; some may stand for no token (empty text). */
 size_t tokenizer_vocab_size(const Tokenizer *tokenizer);
 
+/* True when a model with `n` embeddings can work with this tokenizer: each id from n on is an
+ * added token or none. Fine-tunes are published whose padding token has no embedding. */
+bool tokenizer_fits(const Tokenizer *tokenizer, size_t n);
+
+/* From now on a text that gives an id of n or above is an error of tokenizer_encode that names
+ * the token. To be called before threads encode. */
+void tokenizer_limit(Tokenizer *tokenizer, size_t n);
+
 /* The token that begins a text, or -1. (What TOKENIZE_ADD_BOS adds may differ.) */
 int32_t tokenizer_bos(const Tokenizer *tokenizer);
 

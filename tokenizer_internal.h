@@ -64,6 +64,7 @@ struct Tokenizer {
     const double *scores;
     Charsmap charsmap;
     uint32_t ascii[128]; /* the symbol of each ASCII character */
+    size_t n_usable;     /* ids from here on are an error */
     bool holds_text;     /* the decoders look at the whole text */
     pthread_mutex_t lock;
     Scratch *pool;

@@ -239,7 +239,8 @@ static Status check_tensor(const Source *source, const SourceTensor *t, Error *e
     return STATUS_OK;
 }
 
-/* The tokenizer knows best what begins a text; it must not know more ids than the model. */
+/* The tokenizer knows best what begins a text; it must not know more ids than the model, but for
+ * tokens that somebody added. */
 static Status check_tokenizer(Source *source, Error *error) {
     Tokenizer *tokenizer;
     if (!source->tokenizer.size) return STATUS_OK;
@@ -251,8 +252,9 @@ static Status check_tokenizer(Source *source, Error *error) {
     Config *c = &source->config;
     if (bos >= 0 && (uint32_t)bos < c->vocab_size) c->bos_id = bos;
     c->add_bos = tokenizer_adds_bos(tokenizer) && c->bos_id >= 0;
+    bool fits = tokenizer_fits(tokenizer, c->vocab_size);
     tokenizer_close(tokenizer);
-    if (size <= c->vocab_size) return STATUS_OK;
+    if (fits) return STATUS_OK;
     return error_set(error, "%s: the tokenizer has %zu tokens, but the model %u",
                      source->tokenizer_file.path ? source->tokenizer_file.path : source->path, size,
                      c->vocab_size);
