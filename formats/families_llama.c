@@ -408,8 +408,17 @@ static void guide_preset(Config *config) {
     config->gated = false;
 }
 
+/* Not rotated, but the positions of the original transformer: models/train makes such siblings of
+ * a llama to compare the two. */
+static void llama_sinusoidal_preset(Config *config) {
+    config->position = POSITION_SINUSOIDAL;
+    config->sinusoid_layout = SINUSOID_INTERLEAVED;
+}
+
 const Family families_llama[] = {
     {"llama", llama_config, llama_tensors, .bos_id = 1, .eos_id = 2},
+    {"llama_sinusoidal", llama_config, llama_tensors, llama_sinusoidal_preset, gemma_finish,
+     .bos_id = 1, .eos_id = 2},
     {"mistral", mistral_config, llama_tensors, .finish = mistral_finish, .bos_id = 1, .eos_id = 2},
     {"qwen2", qwen_config, llama_tensors, .finish = qwen_finish, .bos_id = -1, .eos_id = -1},
     {"qwen3", qwen_config, qwen3_tensors, qwen3_preset, qwen_finish, .bos_id = -1, .eos_id = -1},

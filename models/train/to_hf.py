@@ -51,7 +51,7 @@ def config_of(s):
         "use_cache": True,
     }
     if s.positions != "rope":
-        config["position_embedding_type"] = s.positions
+        config["model_type"] = "llama_" + s.positions  # a type that only verbatim knows
     return config
 
 
