@@ -41,5 +41,5 @@ quantized in the source (`quantization_config`) are refused too.
 - `gpt2`: `scale_attn_by_inverse_layer_idx` is refused.
 
 Adding a family is an entry in one of formats/families_*.c: which keys of config.json fill which
-fields of `Config`, and the rules that name its tensors.
+fields of `Config`, and the rules that name its tensors ([how](adding-a-family.md)).
 END
