@@ -97,9 +97,9 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
 
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
-    BlockKernel *kernel = block_kernels[product->w->type];
-    if (kernel && n_rows > 1) {
-        multiply_blocks(kernel, BLOCK_ROWS, product, input, n_rows, begin, end);
+    const BlockKernels *kernels = &block_kernels[product->w->type];
+    if (kernels->block && n_rows > 1) {
+        multiply_blocks(kernels, product, input, n_rows, begin, end);
     } else {
         kernels_neon.multiply(product, input, n_rows, begin, end, scratch);
     }
