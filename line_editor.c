@@ -117,10 +117,11 @@ static bool open_libedit(LineEditor *editor) {
     el_set(editor->edit, EL_EDITOR, "emacs");
     el_set(editor->edit, EL_SIGNAL, 0);
     el_set(editor->edit, EL_HIST, history, editor->history);
-    el_set(editor->edit, EL_ADDFN, "verbatim-complete", "completes commands", complete);
+    /* The wide form: the narrow one copies both texts and never frees them. */
+    el_wset(editor->edit, EL_ADDFN, L"verbatim-complete", L"completes commands", complete);
     el_set(editor->edit, EL_BIND, "^I", "verbatim-complete", NULL);
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
-    el_set(editor->edit, EL_ADDFN, "verbatim-clear", "clears the line", clear_line);
+    el_wset(editor->edit, EL_ADDFN, L"verbatim-clear", L"clears the line", clear_line);
     el_set(editor->edit, EL_BIND, "^C", "verbatim-clear", NULL);
     el_set(editor->edit, EL_SETTY, "-d", "-isig", NULL);
     el_source(editor->edit, NULL);
