@@ -48,6 +48,7 @@ typedef struct Opened {
     int prompt_fd;   /* -1: the prompt is on the command line */
     int template_fd; /* of --chat-template; -1: none */
     char *template_text;
+    double begin_seconds; /* that finding the model's files took */
     int n_threads;
     const Isa *isa;
 } Opened;
@@ -207,7 +208,7 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
         return STATUS_FAILED;
     static const KvType types[] = {0, KV_F32, KV_F16};
     session->kv_type = o->kv_type ? types[o->kv_type] : model_kv_type(session->model);
-    session->load_seconds = session_clock() - start;
+    session->load_seconds = opened->begin_seconds + session_clock() - start;
     if (!o->against) return STATUS_OK;
     status =
         modelopen_finish(&opened->other, session, opened->n_threads, &session->other_file, error);
@@ -236,7 +237,9 @@ static Status open_everything(Opened *opened, const Options *o, Error *error) {
     opened->isa = isa_choose(o->isa, error);
     if (!opened->isa) return STATUS_USAGE;
     opened->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
+    double start = session_clock();
     Status status = modelopen_begin(&opened->model, o->model, o->tokenizer, o, &interrupted, error);
+    opened->begin_seconds = session_clock() - start;
     if (status == STATUS_OK && o->against)
         status = modelopen_begin(&opened->other, o->against, NULL, o, &interrupted, error);
     if (status == STATUS_OK) status = open_prompt(opened, o, error);
