@@ -571,18 +571,42 @@ TextRange regex_literal(Builder *b, const char *text, size_t n) {
     return range;
 }
 
+/* ---- Known patterns that take quadratic time as their files write them ---- */
+
 /* Digits in threes from the right. As the files write it, each match looks ahead to the end of the
- * digits, quadratic in their number: so first whole runs, then, in a piece that is such a run, what
- * is over at its start, and threes from there on. */
+ * digits: so first whole runs, then, in a piece that is such a run, what is over at its start, and
+ * threes from there on. */
 #define THREES(digit)                                                                              \
     "\\A(?=" digit "++\\z)(?:" digit "{1,2}(?=(?:" digit "{3})++\\z)|" digit "{3}|" digit          \
     "{1,2}\\z)|\\G(?!\\A)" digit "{3}"
 
+/* The cuts before each three digits from the right, themselves empty: the first of a run is found
+ * from the run's start, and the next one lies three digits behind it. (After an empty match the
+ * search goes on one character later, where \G holds.) */
+#define CUTS                                                                                       \
+    "(?<!\\d)(?:\\d{1,2}\\K)?(?=(?:\\d{3})++(?!\\d))|"                                             \
+    "\\G(?!\\A)(?<=\\d)\\d{2}\\K(?=\\d{3})"
+
+/* Spaces in powers of two, where no line ends among those that follow. Behind a match that ended
+ * in a space and no line's end this has been tried: none will be found now. (Every character is
+ * in some match, so that \G there stands behind the spaces of these very alternatives.) */
+#define WORDS_OF_JAIS                                                                              \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"                      \
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+#define SPACES_OF_JAIS                                                                             \
+    "\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|"               \
+    "\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
+
+/* What is matched in a pattern's place, by one split or by two. Two cut a text as one does only
+ * where every match is a word of its own. */
 static const struct {
-    const char *pattern, *run, *threes;
-} from_the_right[] = {
+    const char *pattern, *first, *second;
+} linear[] = {
     {"\\d{1,3}(?=(?:\\d{3})*\\b)", "(?<!\\d)\\d++\\b", THREES("\\d")},
     {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", "\\p{N}++", THREES("\\p{N}")},
+    {"(?=(\\d{3})+(?!\\d))", CUTS, NULL},
+    {WORDS_OF_JAIS "\\s*[\\r\\n]+|" SPACES_OF_JAIS,
+     WORDS_OF_JAIS "(?!\\G(?<=[^\\S\\r\\n]))\\s*[\\r\\n]+|" SPACES_OF_JAIS, NULL},
 };
 
 static Status add_split(Builder *b, const char *pattern, size_t n, RegexFlavour flavour,
@@ -595,14 +619,15 @@ static Status add_split(Builder *b, const char *pattern, size_t n, RegexFlavour 
 
 Status regex_split(Builder *b, const char *pattern, size_t n, RegexFlavour flavour, uint32_t flags,
                    Error *error) {
-    for (size_t i = 0; i < sizeof from_the_right / sizeof *from_the_right; i++) {
-        const char *run = from_the_right[i].run, *threes = from_the_right[i].threes;
-        if (flags != SPLIT_ISOLATED || strlen(from_the_right[i].pattern) != n ||
-            memcmp(from_the_right[i].pattern, pattern, n) != 0)
+    for (size_t i = 0; i < sizeof linear / sizeof *linear; i++) {
+        const char *first = linear[i].first, *second = linear[i].second;
+        if (strlen(linear[i].pattern) != n || memcmp(linear[i].pattern, pattern, n) != 0 ||
+            (second && flags != SPLIT_ISOLATED))
             continue;
-        if (add_split(b, run, strlen(run), flavour, flags, error) != STATUS_OK)
+        if (add_split(b, first, strlen(first), flavour, flags, error) != STATUS_OK)
             return STATUS_FAILED;
-        return add_split(b, threes, strlen(threes), flavour, flags, error);
+        if (!second) return STATUS_OK;
+        return add_split(b, second, strlen(second), flavour, flags, error);
     }
     return add_split(b, pattern, n, flavour, flags, error);
 }

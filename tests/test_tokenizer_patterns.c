@@ -1,0 +1,232 @@
+/* The patterns that cut text into words: those that were rewritten to take linear time cut as they
+ * did, and none that a GGUF file can name is slow on any text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "formats/tokenizer_import.h"
+#include "tokenizer.h"
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#if defined __SANITIZE_ADDRESS__ || !defined __OPTIMIZE__
+#define PATIENCE 20
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define PATIENCE 20
+#endif
+#endif
+#ifndef PATIENCE
+#define PATIENCE 1
+#endif
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct Opened {
+    TokenizerBlob blob;
+    Tokenizer *tokenizer;
+} Opened;
+
+static void open_imported(Opened *o, const char *name, Status status, Error *error) {
+    if (status != STATUS_OK ||
+        tokenizer_open(&o->tokenizer, o->blob.bytes, o->blob.size, error) != STATUS_OK)
+        fail_msg("%s: %s", name, error->text);
+}
+
+static void close_opened(Opened *o) {
+    tokenizer_close(o->tokenizer);
+    tokenizer_blob_free(&o->blob);
+}
+
+/* ---- What was rewritten cuts as before ----------------------------------------------------- */
+
+/* A vocabulary of whole words cannot hold every word; these hold characters, of which
+ * continuing_subword_prefix tells the first of a word: its id is even, those behind it odd. */
+static const char alphabet[] = "1\xC2\xB2\xD9\xA3 \n\ra'.\t";
+
+static json_t *tokenizer_of(json_t *splits) {
+    json_t *vocab = json_object();
+    int id = 0;
+    for (const char *p = alphabet; *p; id += 2) {
+        size_t n = (uint8_t)*p < 0x80 ? 1 : 2;
+        char text[8];
+        snprintf(text, sizeof text, "%.*s", (int)n, p);
+        json_object_set_new(vocab, text, json_integer(id));
+        snprintf(text, sizeof text, "##%.*s", (int)n, p);
+        json_object_set_new(vocab, text, json_integer(id + 1));
+        p += n;
+    }
+    return json_pack("{s:{s:s, s:o}, s:{s:s, s:o, s:[], s:s}}", "pre_tokenizer", "type", "Sequence",
+                     "pretokenizers", splits, "model", "type", "BPE", "vocab", vocab, "merges",
+                     "continuing_subword_prefix", "##");
+}
+
+static json_t *split_by(const char *pattern, const char *behaviour, bool plainly) {
+    char text[1024];
+    /* Around the pattern a group that changes nothing, for which the importer does not know it. */
+    snprintf(text, sizeof text, plainly ? "(?:%s)" : "%s", pattern);
+    return json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", text,
+                     "behavior", behaviour, "invert", 0);
+}
+
+static void open_splits(Opened *o, json_t *splits) {
+    Error error = {""};
+    json_t *root = tokenizer_of(splits);
+    char *text = json_dumps(root, 0);
+    open_imported(o, text, tokenizer_import_json(text, strlen(text), NULL, 0, &o->blob, &error),
+                  &error);
+    free(text);
+    json_decref(root);
+}
+
+static const char superbpe[] = "(?=(\\d{3})+(?!\\d))";
+static const char aya[] = "\\d{1,3}(?=(?:\\d{3})*\\b)";
+static const char afmoe[] = "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))";
+static const char jais[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|"
+    "\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|"
+    "\\s{1,2}(?!\\S)|\\s{1}";
+
+/* Runs of one character, of lengths that the patterns' counts divide and do not. */
+static size_t random_text(unsigned *seed, char *text) {
+    size_t n = 0;
+    int runs = rand_r(seed) % 8;
+    for (int i = 0; i < runs; i++) {
+        const char *p = alphabet + (size_t)rand_r(seed) % (sizeof alphabet - 1);
+        if (((uint8_t)*p & 0xC0) == 0x80) p--;
+        size_t width = (uint8_t)*p < 0x80 ? 1 : 2;
+        int length = rand_r(seed) % 3    ? rand_r(seed) % 4
+                     : rand_r(seed) % 16 ? rand_r(seed) % 12
+                                         : rand_r(seed) % 800;
+        for (int j = 0; j < length; j++, n += width) memcpy(text + n, p, width);
+    }
+    return n;
+}
+
+static void patterns_made_linear_cut_as_they_did(void **state) {
+    (void)state;
+    static const struct {
+        const char *pattern, *before, *behaviour;
+    } cases[] = {{superbpe, "\\p{N}+", "Isolated"},
+                 {superbpe, NULL, "Isolated"},
+                 {superbpe, NULL, "Removed"},
+                 {superbpe, NULL, "MergedWithPrevious"},
+                 {superbpe, NULL, "MergedWithNext"},
+                 {superbpe, NULL, "Contiguous"},
+                 {aya, NULL, "Isolated"},
+                 {afmoe, NULL, "Isolated"},
+                 {jais, NULL, "Isolated"},
+                 {jais, NULL, "Contiguous"},
+                 {jais, "a", "Isolated"}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        Opened both[2];
+        unsigned seed = (unsigned)c + 1;
+        for (int plainly = 0; plainly < 2; plainly++) {
+            json_t *splits = json_array();
+            if (cases[c].before)
+                json_array_append_new(splits, split_by(cases[c].before, "Isolated", true));
+            json_array_append_new(splits, split_by(cases[c].pattern, cases[c].behaviour, plainly));
+            open_splits(&both[plainly], splits);
+        }
+        for (int i = 0; i < 4000; i++) {
+            char text[16384];
+            size_t n = random_text(&seed, text);
+            TokenList ids[2] = {{0}};
+            Error error = {""};
+            for (int k = 0; k < 2; k++)
+                if (tokenizer_encode(both[k].tokenizer, text, n, NULL, 0, &ids[k], &error) !=
+                    STATUS_OK)
+                    fail_msg("%s", error.text);
+            if (ids[0].length != ids[1].length ||
+                (n > 0 && memcmp(ids[0].ids, ids[1].ids, ids[0].length * sizeof *ids[0].ids) != 0))
+                fail_msg("%s, %s: '%.*s' is cut otherwise", cases[c].pattern, cases[c].behaviour,
+                         (int)n, text);
+            token_list_free(&ids[0]);
+            token_list_free(&ids[1]);
+        }
+        close_opened(&both[0]);
+        close_opened(&both[1]);
+    }
+}
+
+/* ---- No name of a GGUF file is slow -------------------------------------------------------- */
+
+/* One name for each set of patterns. */
+static const char *const names[] = {
+    "default",    "gpt-2",    "starcoder",      "llama3",      "qwen2",      "qwen35",
+    "ufakzeka",   "laguna",   "minicpm5",       "tekken",      "gpt-4o",     "tiny_aya",
+    "kimi-k2",    "youtu",    "deepseek-llm",   "deepseek-v3", "spark2_5",   "afmoe",
+    "falcon",     "bloom",    "viking",         "chameleon",   "jais-2",     "exaone-moe",
+    "bailingmoe", "superbpe", "deepseek-coder", "gemma4",      "whitespace", "seed-coder"};
+
+static void open_gguf(Opened *o, const char *pre) {
+    static char texts[256][5];
+    static TokenizerString tokens[256];
+    TokenizerGguf g = TOKENIZER_GGUF_NONE;
+    Error error = {""};
+    unsigned n = 0;
+    for (unsigned b = 0; b < 256; b++) { /* ByteLevel's alphabet */
+        bool plain = (b >= 33 && b <= 126) || (b >= 161 && b != 173);
+        unsigned code = plain ? b : 256 + n++;
+        int length = code < 0x80 ? snprintf(texts[b], 5, "%c", (char)code)
+                                 : snprintf(texts[b], 5, "%c%c", (char)(0xC0 | code >> 6),
+                                            (char)(0x80 | (code & 63)));
+        tokens[b] = (TokenizerString){texts[b], (size_t)length};
+    }
+    g.model = (TokenizerString){"gpt2", 4};
+    g.pre = (TokenizerString){pre, strlen(pre)};
+    g.tokens = tokens;
+    g.n_tokens = 256;
+    open_imported(o, pre, tokenizer_import_gguf(&g, &o->blob, &error), &error);
+}
+
+static void a_megabyte_of_anything_takes_under_a_second_for_every_gguf_name(void **state) {
+    (void)state;
+    static const char *const units[] = {
+        " ", "1", "a", "A", "'", "\n", "\t", "e\xCC\x81", "\xE4\xBD\xA0", " a", " \n", "(", "IMG"};
+    static const char *const ends[] = {"", "x", "7", "\n", " ", "!"};
+    const size_t n = 1 << 20;
+    char *text = malloc(n + 64);
+    double worst = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Opened o;
+        open_gguf(&o, names[i]);
+        for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+            size_t length = 0, width = strlen(units[u]);
+            /* The sanitizers' builds look at one in four. */
+            if (PATIENCE > 1 && (u + i) % 4) continue;
+            while (length < n) memcpy(text + length, units[u], width), length += width;
+            const char *end = ends[(u + i) % 6];
+            memcpy(text + length, end, strlen(end));
+            length += strlen(end);
+            TokenList ids = {0};
+            Error error = {""};
+            double start = now();
+            if (tokenizer_encode(o.tokenizer, text, length, NULL, 0, &ids, &error) != STATUS_OK)
+                fail_msg("%s: %s", names[i], error.text);
+            double time = now() - start;
+            if (time > worst) worst = time;
+            if (time > PATIENCE) fail_msg("%s: '%s' x n: %.2f s", names[i], units[u], time);
+            token_list_free(&ids);
+        }
+        close_opened(&o);
+    }
+    print_message("the slowest megabyte: %.2f s\n", worst);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_made_linear_cut_as_they_did),
+        cmocka_unit_test(a_megabyte_of_anything_takes_under_a_second_for_every_gguf_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
