@@ -18,6 +18,7 @@
 #include "bench_limits.h"
 #include "formats/convert.h"
 #include "model.h"
+#include "streams.h"
 
 enum {
     PROMPT = 16,        /* tokens before what is measured */
@@ -383,6 +384,7 @@ static Status parse(Arguments *a, int argc, char **argv) {
 int main(int argc, char **argv) {
     Arguments arguments = {0};
     Error error;
+    streams_fill();
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(usage, stdout);
         return STATUS_OK;

@@ -10,6 +10,7 @@
 
 #include "formats/convert.h"
 #include "modelfile.h"
+#include "streams.h"
 
 static const char usage[] =
     "usage: export SOURCE TARGET [options]\n"

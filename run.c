@@ -18,6 +18,7 @@
 #include "sandbox.h"
 #include "score.h"
 #include "shipped.h"
+#include "streams.h"
 
 /* The one thing that a signal handler can reach. */
 static volatile sig_atomic_t interrupted;
@@ -325,6 +326,7 @@ static void print_version(void) {
 int main(int argc, char **argv) {
     Options options;
     Error error = {.text = ""};
+    streams_fill();
     Status status = options_parse(&options, argc, argv, &error);
     set_signals(status == STATUS_OK && options.mode == 1);
     if (status == STATUS_OK && options.help) {

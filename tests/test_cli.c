@@ -327,6 +327,28 @@ static void a_reader_that_leaves_is_no_error(void **state) {
     free(program);
 }
 
+/* A file that is opened must not take the number of a stream that the parent has closed. */
+static void a_closed_stream_is_not_mistaken_for_a_file(void **state) {
+    (void)state;
+    static const struct {
+        const char *arguments, *err;
+        int status;
+    } cases[] = {{"-i - <&-", "run: stdin: Bad file descriptor\n", 1},
+                 {"-i a -n 3 >&-", "run: stdout: cannot be written: Bad file descriptor\n", 1},
+                 {"-i a -n 3 --stats 2>&-", "", 0}};
+    char *program = program_command("run");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *command = NULL;
+        assert_true(asprintf(&command, "exec %s %s %s", program, tiny, cases[i].arguments) > 0);
+        Process p = RUN("/bin/sh", "-c", command);
+        assert_string_equal(p.err, cases[i].err);
+        assert_int_equal(p.status, cases[i].status);
+        process_free(&p);
+        free(command);
+    }
+    free(program);
+}
+
 /* A larger model, so that it is surely at work when the signal comes. */
 static void ctrl_c_ends_with_status_130(void **state) {
     (void)state;
@@ -525,6 +547,7 @@ int main(void) {
         cmocka_unit_test(wrong_usage_ends_with_status_2),
         cmocka_unit_test(a_prompt_that_cannot_be_used_is_refused),
         cmocka_unit_test(a_reader_that_leaves_is_no_error),
+        cmocka_unit_test(a_closed_stream_is_not_mistaken_for_a_file),
         cmocka_unit_test(ctrl_c_ends_with_status_130),
         cmocka_unit_test(info_and_verify_tell_what_a_file_holds),
         cmocka_unit_test(without_a_model_the_shipped_one_tells_its_story_to_the_end),

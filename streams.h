@@ -1,0 +1,12 @@
+/* The three standard streams, before a program opens its first file.
+ *
+ * A parent may have closed one of them (`run M >&-`). The next file that is opened would take its
+ * number, and what is meant for a terminal would be written into a model. */
+#ifndef STREAMS_H
+#define STREAMS_H
+
+/* Gives each closed standard descriptor to /dev/null, the wrong way round: reading the one or
+ * writing the others fails as before. */
+void streams_fill(void);
+
+#endif
