@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -302,8 +303,8 @@ static Status parse_uint(const OptionRow *row, const char *spelled, const char *
         digits = true, number = 0, errno = ERANGE;
     if (!digits) return usage(error, "%s: '%s' is not a whole number", spelled, text);
     if (errno == ERANGE || (double)number < row->low || (double)number > row->high)
-        return usage(error, "%s: %s is out of range, it must be from %.0f to %.0f", spelled, text,
-                     row->low, row->high);
+        return usage(error, "%s: %s is out of range, it must be from %.0f to %llu", spelled, text,
+                     row->low, row->high < 1e19 ? (unsigned long long)row->high : ULLONG_MAX);
     *value = number;
     return STATUS_OK;
 }

@@ -108,7 +108,8 @@ static void numbers_out_of_range_are_refused(void **state) {
     REFUSES("--kv-type: 'q8' is none of auto|f32|f16", "m", "--kv-type", "q8");
     assert_int_equal(PARSE("m", "-s", "18446744073709551615"), STATUS_OK);
     assert_true(o.seed == UINT64_MAX);
-    assert_int_equal(PARSE("m", "-s", "18446744073709551616"), STATUS_USAGE);
+    REFUSES("-s: 18446744073709551616 is out of range, it must be from 0 to 18446744073709551615",
+            "m", "-s", "18446744073709551616");
 }
 
 static void what_does_not_fit_together_is_refused(void **state) {
