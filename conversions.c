@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -104,10 +105,16 @@ static Status no_place(const ConversionSlot *slot, Error *error) {
                      strerror(errno));
 }
 
+/* True when `name` is still the file that is open as fd. */
+static bool is_named(int fd, int dir_fd, const char *name) {
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
 /* Holds the lock file that stands at `path` now; whoever had it before may have removed it. */
 static Status lock(ConversionSlot *slot, const char *path, const volatile sig_atomic_t *cancel,
                    Error *error) {
-    struct stat held, named;
     for (bool told = false;;) {
         slot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (slot->lock_fd < 0) return no_place(slot, error);
@@ -116,14 +123,56 @@ static Status lock(ConversionSlot *slot, const char *path, const volatile sig_at
                 fprintf(stderr, "%s: waiting for another process that converts it\n",
                         program_invocation_short_name);
             told = true;
-            while (flock(slot->lock_fd, LOCK_EX) != 0)
-                if (errno != EINTR || *cancel) return STATUS_INTERRUPTED;
+            while (flock(slot->lock_fd, LOCK_EX) != 0) {
+                if (errno == EINTR && !*cancel) continue;
+                /* Not ours: conversions_close must not delete what the other one writes. */
+                Status status = errno == EINTR ? STATUS_INTERRUPTED : no_place(slot, error);
+                close(slot->lock_fd);
+                slot->lock_fd = -1;
+                return status;
+            }
         }
-        if (fstat(slot->lock_fd, &held) == 0 && stat(path, &named) == 0 &&
-            held.st_ino == named.st_ino && held.st_dev == named.st_dev)
-            return STATUS_OK;
+        if (is_named(slot->lock_fd, AT_FDCWD, path)) return STATUS_OK;
         close(slot->lock_fd);
     }
+}
+
+/* Calls each(directory, name, info, context) for the files with this ending. */
+static void each_file(const char *directory, const char *ending,
+                      void (*each)(int dir_fd, const char *name, const struct stat *info,
+                                   void *context),
+                      void *context) {
+    DIR *dir = opendir(directory);
+    if (!dir) return;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        struct stat info;
+        if (is_ours(entry->d_name, ending) &&
+            fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0)
+            each(dirfd(dir), entry->d_name, &info, context);
+    }
+    closedir(dir);
+}
+
+/* Deletes what a killed process left of its conversion, x.tmp and x.lock; nobody is at work on
+ * it when its lock can be had. Adds the bytes to *context, a double. */
+static void delete_leftover(int dir_fd, const char *name, const struct stat *info, void *context) {
+    char other[NAME_MAX + 1];
+    snprintf(other, sizeof other, "%.*s.lock", (int)(strrchr(name, '.') - name), name);
+    int fd = openat(dir_fd, other, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(fd, dir_fd, other)) {
+        if (strcmp(name, other) != 0 && unlinkat(dir_fd, name, 0) == 0)
+            *(double *)context += (double)info->st_size;
+        unlinkat(dir_fd, other, 0);
+    }
+    close(fd);
+}
+
+static double delete_leftovers(const char *directory) {
+    double bytes = 0.0;
+    each_file(directory, ".tmp", delete_leftover, &bytes);
+    each_file(directory, ".lock", delete_leftover, &bytes);
+    return bytes;
 }
 
 /* Opens the conversion if it is there. Its time of last use becomes now. */
@@ -146,6 +195,7 @@ static Status open_cached(ConversionSlot *slot, const char *name,
         return error_set(error, "no memory");
     Status status = STATUS_OK;
     if (!open_whole(slot)) {
+        delete_leftovers(slot->directory);
         status = lock(slot, lock_path, cancel, error);
         if (status == STATUS_OK && !open_whole(slot)) {
             slot->fd = open(slot->partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -156,7 +206,6 @@ static Status open_cached(ConversionSlot *slot, const char *name,
         free(slot->partial);
         slot->partial = NULL;
     }
-    if (slot->found && slot->lock_fd >= 0) unlink(lock_path);
     free(lock_path);
     return status;
 }
@@ -234,22 +283,6 @@ void conversions_close(ConversionSlot *slot) {
 /* ---- All of them ------------------------------------------------------------------------------
  */
 
-/* Calls each(directory, name, info, context) for the files with this ending. */
-static void each_file(const char *directory, const char *ending,
-                      void (*each)(int dir_fd, const char *name, const struct stat *info,
-                                   void *context),
-                      void *context) {
-    DIR *dir = opendir(directory);
-    if (!dir) return;
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        struct stat info;
-        if (is_ours(entry->d_name, ending) &&
-            fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0)
-            each(dirfd(dir), entry->d_name, &info, context);
-    }
-    closedir(dir);
-}
-
 typedef struct Sum {
     FILE *out;
     size_t n;
@@ -287,13 +320,12 @@ Status conversions_list(FILE *out, const char *cache_dir, Error *error) {
 
 Status conversions_clear(FILE *out, const char *cache_dir, Error *error) {
     char *directory = find_directory(cache_dir);
-    Sum sum = {.out = out}, leftovers = {.out = out};
+    Sum sum = {.out = out};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
     each_file(directory, ".bin", clear_one, &sum);
-    each_file(directory, ".tmp", clear_one, &leftovers); /* of processes that were killed */
-    each_file(directory, ".lock", clear_one, &leftovers);
-    fprintf(out, "%.1f MiB in %zu conversions deleted: %s\n",
-            (sum.bytes + leftovers.bytes) / 1048576.0, sum.n, directory);
+    sum.bytes += delete_leftovers(directory);
+    fprintf(out, "%.1f MiB in %zu conversions deleted: %s\n", sum.bytes / 1048576.0, sum.n,
+            directory);
     free(directory);
     return STATUS_OK;
 }
