@@ -153,18 +153,26 @@ static Status report(const Arguments *a, double seconds) {
     return STATUS_OK;
 }
 
+/* The first signal stops cleanly, a second one at once. A hang-up that the parent chose to ignore
+ * (nohup) stays ignored. */
+static void stop_at(int number) {
+    struct sigaction action;
+    if (number == SIGHUP && sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+        return;
+    action = (struct sigaction){.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigaction(number, &action, NULL);
+}
+
 int main(int argc, char **argv) {
     static Arguments a;
+    streams_fill();
     Status status = read_arguments(&a, argc, argv);
     if (status != STATUS_OK) return (int)status;
 
-    /* The first signal stops cleanly, a second one at once; a file size limit is an error of
-     * write like a full disk. */
-    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN);
+    stop_at(SIGINT);
+    stop_at(SIGTERM);
+    stop_at(SIGHUP);
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
     a.options.cancel = &interrupted;
 
     Meter meter = {.started = now()};

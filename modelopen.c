@@ -23,6 +23,7 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     opening->type = options->type;
     if (source_detect(path, &kind, error) != STATUS_OK) return advice_add(path, error);
     opening->describes = options->info || options->tokenize || options->detokenize;
+    opening->needs_tokenizer = path == options->model && !options->info && !options->verify;
     if (kind != SOURCE_MODELFILE) {
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
@@ -77,6 +78,7 @@ static void announce(const ModelOpening *opening) {
 static Status convert_weights(ModelOpening *opening, const Session *session, int n_threads,
                               Error *error) {
     const ConvertOptions options = {.type = opening->type,
+                                    .target = opening->conversion.path,
                                     .n_threads = n_threads,
                                     .progress = convert_progress,
                                     .progress_context = (void *)(uintptr_t)session,
@@ -85,6 +87,8 @@ static Status convert_weights(ModelOpening *opening, const Session *session, int
         return error_set(error,
                          "%s: holds a vocabulary but no weights: it can tokenize, not generate",
                          opening->path);
+    if (opening->source->tokenizer.size == 0 && opening->needs_tokenizer)
+        return error_set(error, "%s: has no tokenizer: give one with -z FILE", opening->path);
     if (opening->conversion.path) announce(opening);
     Status status = convert_parsed(opening->source, &options, opening->conversion.fd, error);
     session_progress(session, "converting", 0, 0);

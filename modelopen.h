@@ -13,6 +13,7 @@ typedef struct ModelOpening {
     Source *source;            /* of another format; NULL for a model.bin */
     ConversionSlot conversion; /* of the source */
     bool describes;            /* the weights are not wanted */
+    bool needs_tokenizer;      /* the mode has no use for a model without one */
     InputFile tokenizer;       /* given beside a model.bin */
     TokenizerBlob section;     /* made from it; lives until modelopen_close */
 } ModelOpening;

@@ -232,6 +232,12 @@ static void worker_free(Worker *w) {
     free(w->stored);
 }
 
+/* An error of writing, with the target's name before it. */
+static Status name_target(const Conversion *c, Error *error) {
+    const char *target = c->options->target;
+    return error_prefix(error, "%s", target ? target : c->source->path);
+}
+
 static void stop(Conversion *c, Status status, const Error *error) {
 #pragma omp critical(convert_stop)
     if (c->status == STATUS_OK) {
@@ -268,7 +274,7 @@ static void run_jobs(Conversion *c, Worker *w) {
                                   options->progress_context);
         }
         if (going && write_at(c->fd, w->target, bytes, job->offset, &error) != STATUS_OK)
-            stop(c, STATUS_FAILED, &error);
+            stop(c, name_target(c, &error), &error);
     }
 }
 
@@ -300,16 +306,19 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
     if (status == STATUS_OK) status = plan(&c);
     /* A disk that is too full is known before the work begins. */
     if (status == STATUS_OK && fallocate(out_fd, 0, 0, (off_t)layout.file_bytes) != 0 &&
-        (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
-        status = error_set(error, "cannot write %llu bytes: %s",
-                           (unsigned long long)layout.file_bytes, strerror(errno));
+        (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
+        error_set(error, "cannot write %llu bytes: %s", (unsigned long long)layout.file_bytes,
+                  strerror(errno));
+        status = name_target(&c, error);
+    }
     if (status == STATUS_OK) {
         XXH3_64bits_reset(c.checksum);
         run_workers(&c);
         status = c.status;
     }
-    if (status == STATUS_OK)
-        status = layout_write(&layout, XXH3_64bits_digest(c.checksum), out_fd, error);
+    if (status == STATUS_OK &&
+        layout_write(&layout, XXH3_64bits_digest(c.checksum), out_fd, error) != STATUS_OK)
+        status = name_target(&c, error);
     XXH3_freeState(c.checksum);
     free(c.jobs);
     layout_free(&layout);

@@ -12,6 +12,7 @@
 typedef struct ConvertOptions {
     const char *type;      /* of the matrices: "f32", "f16", "bf16", "q8", "q4"; NULL: lossless */
     const char *tokenizer; /* path of a tokenizer to use instead of the source's; NULL: none */
+    const char *target;    /* what an error of writing calls the target; NULL: the source's path */
     int n_threads;         /* 0: threads_default() */
     /* Called now and then, never twice at once; bytes of the target. May be NULL. */
     void (*progress)(uint64_t done, uint64_t total, void *context);

@@ -124,7 +124,9 @@ Status convert_to_path(const char *source, const ConvertOptions *options, const 
     char temporary[PATH_BYTES];
     int fd = open_beside(path, temporary);
     if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
-    Status status = convert_source(source, options, fd, error);
+    ConvertOptions named = *options;
+    named.target = path;
+    Status status = convert_source(source, &named, fd, error);
     if (status == STATUS_OK && fsync(fd) != 0)
         status = error_set(error, "%s: cannot write: %s", path, strerror(errno));
     if (status == STATUS_OK && !temporary[0]) status = name_file(fd, path, temporary, error);

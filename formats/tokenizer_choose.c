@@ -1,6 +1,7 @@
 /* A tokenizer file that the user names: its format by what it holds. */
 #include <string.h>
 
+#include "../modelfile.h"
 #include "readers.h"
 
 static bool ends_with(const char *text, const char *end) {
@@ -11,6 +12,8 @@ static bool ends_with(const char *text, const char *end) {
 static Status import(const InputFile *file, size_t vocab_size, TokenizerBlob *out, Error *error) {
     const char *bytes = (const char *)file->map;
     size_t size = (size_t)file->bytes;
+    if (size >= 8 && (memcmp(bytes, MODELFILE_MAGIC, 8) == 0 || memcmp(bytes, "GGUF", 4) == 0))
+        return error_set(error, "is a model, not a tokenizer");
     if (bytes[0] == '{') return tokenizer_import_json(bytes, size, NULL, 0, out, error);
     if (ends_with(file->path, ".tiktoken"))
         return tokenizer_import_tiktoken(bytes, size, NULL, NULL, 0, -1, -1, out, error);

@@ -116,6 +116,9 @@ static Status read_llama2c(Builder *b, const char *p, size_t size, size_t vocab_
             return STATUS_FAILED;
         p += n;
     }
+    if (p < end)
+        return error_set(error, "tokenizer.bin: holds more than the %zu tokens of the model",
+                         vocab_size);
     return STATUS_OK;
 }
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -34,19 +36,21 @@ static void write_checkpoint(const char *path, uint32_t seed) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void write_tokenizer(const char *path) {
+static void write_tokenizer_of(const char *path, int n) {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     const int32_t longest = 6;
     fwrite(&longest, sizeof longest, 1, file);
-    for (int i = 0; i < VOCAB; i++) {
+    for (int i = 0; i < n; i++) {
         static const char *const specials[] = {"<unk>", "\n<s>\n", "\n</s>\n"};
         char text[16];
         const float score = (float)-i;
         if (i < 3) {
             snprintf(text, sizeof text, "%s", specials[i]);
-        } else {
+        } else if (i < 259) {
             snprintf(text, sizeof text, "<0x%02X>", (unsigned)(i - 3));
+        } else {
+            snprintf(text, sizeof text, "word%d", i);
         }
         const int32_t length = (int32_t)strlen(text);
         fwrite(&score, sizeof score, 1, file);
@@ -54,6 +58,10 @@ static void write_tokenizer(const char *path) {
         fwrite(text, (size_t)length, 1, file);
     }
     assert_int_equal(fclose(file), 0);
+}
+
+static void write_tokenizer(const char *path) {
+    write_tokenizer_of(path, VOCAB);
 }
 
 static int set_up(void **state) {
@@ -232,6 +240,115 @@ static void without_a_cache_directory_it_runs_all_the_same(void **state) {
     free(command);
 }
 
+static void nothing_is_converted_in_vain(void **state) {
+    (void)state;
+    char *other = build_path("tests/conversions-tok3.bin");
+    const struct {
+        int tokens;
+        const char *why;
+    } wrong[] = {{VOCAB - 1, "ends within token 258"},
+                 {VOCAB + 1, "holds more than the 259 tokens of the model"}};
+    for (size_t i = 0; i < 2; i++) {
+        write_tokenizer_of(other, wrong[i].tokens);
+        Process p = RUN("run", checkpoint, "-z", other, "--cache-dir", cache);
+        assert_int_equal(p.status, 1);
+        assert_non_null(strstr(p.err, wrong[i].why));
+        assert_null(strstr(p.err, "converting"));
+        process_free(&p);
+    }
+    Process p = RUN("run", checkpoint, "--cache-dir", cache);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "has no tokenizer: give one with -z FILE"));
+    assert_null(strstr(p.err, "converting"));
+    process_free(&p);
+    unlink(other);
+    free(other);
+}
+
+/* The one conversion in the cache, with another ending. */
+static char *sibling(const char *ending) {
+    char *command = NULL;
+    assert_true(asprintf(&command, "ls %s/*.bin", cache) > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    size_t length = strcspn(p.out, "\n");
+    assert_true(length > 4);
+    char *path = strndup(p.out, length - 4);
+    free(command);
+    assert_true(asprintf(&command, "%s%s", path, ending) > 0);
+    process_free(&p);
+    free(path);
+    return command;
+}
+
+static void what_a_kill_left_goes_with_the_next_conversion(void **state) {
+    (void)state;
+    struct stat info;
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    converts(RUN(FROM_CHECKPOINT), NULL);
+    char *left[2] = {NULL, NULL}, *held[2] = {NULL, NULL};
+    static const char *const endings[] = {"tmp", "lock"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(
+            asprintf(&left[i], "%s/a-0123456789abcdef0123456789abcdef.%s", cache, endings[i]) > 0);
+        assert_true(
+            asprintf(&held[i], "%s/b-0123456789abcdef0123456789abcdef.%s", cache, endings[i]) > 0);
+        file_write(left[i], "half", 4);
+        file_write(held[i], "half", 4);
+    }
+    int lock = open(held[1], O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);
+    assert_true(converts(RUN(FROM_CHECKPOINT, "--type", "q8"), NULL));
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_not_equal(stat(left[i], &info), 0);
+        assert_int_equal(stat(held[i], &info), 0);
+    }
+    /* Clearing leaves it to who is at work on it, as well. */
+    p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    for (size_t i = 0; i < 2; i++) assert_int_equal(stat(held[i], &info), 0);
+    close(lock);
+    p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_not_equal(stat(held[i], &info), 0);
+        free(left[i]);
+        free(held[i]);
+    }
+}
+
+static void who_gives_up_waiting_spoils_nothing(void **state) {
+    (void)state;
+    struct stat info;
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    converts(RUN(FROM_CHECKPOINT), NULL);
+    char *bin = sibling(".bin"), *partial = sibling(".tmp"), *locked = sibling(".lock");
+    unlink(bin);
+    file_write(partial, "half", 4);
+    file_write(locked, "", 0);
+    int lock = open(locked, O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);
+    char *program = program_command("run"), *command = NULL;
+    assert_true(asprintf(&command,
+                         "%s %s -z %s --cache-dir %s -n 5 2>%s.err & pid=$!; "
+                         "while ! grep -q waiting %s.err; do sleep 0.05; done; "
+                         "kill -INT $pid; wait $pid; s=$?; rm %s.err; exit $s",
+                         program, checkpoint, tokenizer, cache, tokenizer, tokenizer,
+                         tokenizer) > 0);
+    p = RUN("/bin/bash", "-m", "-c", command);
+    assert_int_equal(p.status, 130);
+    process_free(&p);
+    assert_int_equal(stat(partial, &info), 0);
+    assert_int_equal(stat(locked, &info), 0);
+    close(lock);
+    free(program);
+    free(command);
+    free(bin);
+    free(partial);
+    free(locked);
+}
+
 static void a_look_at_a_model_converts_nothing(void **state) {
     (void)state;
     const char *const looks[] = {"--tokenize", "--detokenize", "--info"};
@@ -345,6 +462,9 @@ int main(void) {
         cmocka_unit_test(a_failed_conversion_leaves_nothing),
         cmocka_unit_test(clearing_deletes_conversions_and_nothing_else),
         cmocka_unit_test(without_a_cache_directory_it_runs_all_the_same),
+        cmocka_unit_test(nothing_is_converted_in_vain),
+        cmocka_unit_test(what_a_kill_left_goes_with_the_next_conversion),
+        cmocka_unit_test(who_gives_up_waiting_spoils_nothing),
         cmocka_unit_test(a_look_at_a_model_converts_nothing),
         cmocka_unit_test(a_vocabulary_alone_is_looked_at_but_not_run),
     };

@@ -162,6 +162,21 @@ static void a_full_disk_leaves_no_target(void **state) {
     place_free(&p);
 }
 
+static void a_full_disk_is_told_with_the_target(void **state) {
+    (void)state;
+    Place p = place_new();
+    char *command = program_command("export"), *line = NULL, *message = NULL;
+    assert_true(asprintf(&line, "ulimit -f 100; exec %s --random tiny '%s'", command, p.target) >
+                0);
+    assert_true(asprintf(&message, "%s: cannot write ", p.target) > 0);
+    assert_fails(RUN("/bin/sh", "-c", line), 1, message);
+    assert_int_equal(files_in(p.directory), 0);
+    free(line);
+    free(message);
+    free(command);
+    place_free(&p);
+}
+
 static void an_interrupt_leaves_no_target(void **state) {
     (void)state;
     static const int signals[] = {SIGINT, SIGTERM};
@@ -202,6 +217,7 @@ int main(void) {
         cmocka_unit_test(a_failure_leaves_the_old_target),
         cmocka_unit_test(the_file_is_the_same_on_any_thread_count),
         cmocka_unit_test(a_full_disk_leaves_no_target),
+        cmocka_unit_test(a_full_disk_is_told_with_the_target),
         cmocka_unit_test(an_interrupt_leaves_no_target),
         cmocka_unit_test(a_conversion_takes_little_memory),
     };
