@@ -1,4 +1,5 @@
 /* export: a model in somebody else's format in, a model.bin out. */
+#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
@@ -12,9 +13,10 @@
 #include "modelfile.h"
 #include "streams.h"
 
+/* %s: the name that the program was called by. */
 static const char usage[] =
-    "usage: export SOURCE TARGET [options]\n"
-    "       export --random SHAPE TARGET [options]\n"
+    "usage: %s SOURCE TARGET [options]\n"
+    "       %s --random SHAPE TARGET [options]\n"
     "\n"
     "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
     "safetensors), a GGUF file (of a split model: the first), or a llama2.c checkpoint.\n"
@@ -46,7 +48,8 @@ static void interrupt(int number) {
 /* ---- The command line ---- */
 
 static Status wrong_usage(const char *text, const char *about) {
-    fprintf(stderr, "export: %s%s (--help lists the options)\n", text, about);
+    fprintf(stderr, "%s: %s%s (--help lists the options)\n", program_invocation_short_name, text,
+            about);
     return STATUS_USAGE;
 }
 
@@ -104,7 +107,7 @@ static Status read_arguments(Arguments *a, int argc, char **argv) {
             a->random = optarg;
             break;
         case 'h':
-            fputs(usage, stdout);
+            printf(usage, program_invocation_short_name, program_invocation_short_name);
             exit(fflush(stdout) == 0 ? 0 : 1);
         default:
             return STATUS_USAGE; /* getopt_long has said why */
@@ -141,7 +144,7 @@ static Status report(const Arguments *a, double seconds) {
     Error error;
     ModelFile *file;
     if (modelfile_open(&file, a->target, -1, &error) != STATUS_OK) {
-        fprintf(stderr, "export: %s\n", error.text);
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, error.text);
         return STATUS_FAILED;
     }
     uint64_t parameters = 0;
@@ -185,7 +188,7 @@ int main(int argc, char **argv) {
     status = convert_to_path(a.source, &a.options, a.target, &error);
     if (shows_progress) fputs("\r\033[K", stderr);
     if (status != STATUS_OK) {
-        fprintf(stderr, "export: %s\n", error.text);
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, error.text);
         return (int)status;
     }
     return (int)report(&a, now() - meter.started);
