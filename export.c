@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "formats/convert.h"
+#include "mapped.h"
 #include "modelfile.h"
 #include "streams.h"
 
@@ -176,6 +177,7 @@ int main(int argc, char **argv) {
     stop_at(SIGTERM);
     stop_at(SIGHUP);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
+    mapped_watch();
     a.options.cancel = &interrupted;
 
     Meter meter = {.started = now()};

@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "mapped.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file's structures are mapped");
 _Static_assert(sizeof(FileHeader) == 32 && sizeof(FileSection) == 32 && sizeof(FileTensor) == 128 &&
                    sizeof(MetaHeader) == 8,
@@ -47,6 +49,7 @@ static Status open_regular(ModelFile *file, Error *error) {
     if (map == MAP_FAILED)
         return error_set(error, "%s: cannot map: %s", file->path, strerror(errno));
     file->map = map;
+    mapped_remember(map, file->bytes, file->path);
     return STATUS_OK;
 }
 
@@ -397,7 +400,10 @@ Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
 
 void modelfile_close(ModelFile *file) {
     if (!file) return;
-    if (file->map) munmap((void *)file->map, file->bytes);
+    if (file->map) {
+        mapped_forget(file->map);
+        munmap((void *)file->map, file->bytes);
+    }
     if (file->fd >= 0) close(file->fd);
     free(file->by_name);
     free(file->entries);

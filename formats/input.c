@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../mapped.h"
+
 Status input_adopt(InputFile *file, const char *path, int fd, Error *error) {
     *file = (InputFile){.fd = fd, .path = strdup(path)};
     struct stat info;
@@ -29,6 +31,7 @@ Status input_adopt(InputFile *file, const char *path, int fd, Error *error) {
             status = error_set(error, "%s: cannot map: %s", path, strerror(errno));
         } else {
             file->map = map;
+            mapped_remember(map, (size_t)file->bytes, file->path);
         }
     }
     if (status != STATUS_OK) input_close(file);
@@ -48,7 +51,10 @@ void input_close(InputFile *file) {
         *file = (InputFile){.fd = -1};
         return;
     }
-    if (file->map) munmap((void *)file->map, (size_t)file->bytes);
+    if (file->map) {
+        mapped_forget(file->map);
+        munmap((void *)file->map, (size_t)file->bytes);
+    }
     if (file->fd >= 0) close(file->fd);
     free(file->path);
     *file = (InputFile){.fd = -1};
