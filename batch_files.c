@@ -206,7 +206,7 @@ Status result_file_open(ResultFile *file, const char *path, bool resume, bool re
     }
     snprintf(file->directory, sizeof file->directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
              slash ? path : ".");
-    file->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    file->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file->fd < 0 && !resume) /* a pipe or a device */
         file->fd = open(path, O_WRONLY | O_CLOEXEC);
     if (file->fd < 0 || fstat(file->fd, &info) != 0) return failed(file, "written", error);
@@ -322,7 +322,7 @@ static Status rewrite(ResultFile *file, const char *fingerprint, Error *error) {
     bool drops;
     snprintf(path, sizeof path, "%s.retry", file->path);
     ResultFile kept = {.path = path, .regular = true};
-    kept.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    kept.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     if (kept.fd < 0) return failed(&kept, "written", error);
     Status status = lock(&kept, kept.fd, error);
     forget(file);

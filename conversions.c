@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "terminal.h"
+
 /* ---- Places and names ----------------------------------------------------------------------- */
 
 /* The cache's directory, malloc'ed; NULL when the user has none. */
@@ -116,7 +118,7 @@ static bool is_named(int fd, int dir_fd, const char *name) {
 static Status lock(ConversionSlot *slot, const char *path, const volatile sig_atomic_t *cancel,
                    Error *error) {
     for (bool told = false;;) {
-        slot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        slot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (slot->lock_fd < 0) return no_place(slot, error);
         if (flock(slot->lock_fd, LOCK_EX | LOCK_NB) != 0) {
             if (!told)
@@ -175,13 +177,18 @@ static double delete_leftovers(const char *directory) {
     return bytes;
 }
 
-/* Opens the conversion if it is there. Its time of last use becomes now. */
+/* Opens the conversion if it is there: a file of the user's own (or the system's), for a directory
+ * that others can write to may hold whatever they like. Its time of last use becomes now. */
 static bool open_whole(ConversionSlot *slot) {
-    slot->fd = open(slot->path, O_RDONLY | O_CLOEXEC);
-    slot->found = slot->fd >= 0;
+    struct stat info;
+    slot->fd = open(slot->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    slot->found = slot->fd >= 0 && fstat(slot->fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                  (info.st_uid == geteuid() || info.st_uid == 0);
+    if (slot->fd >= 0 && !slot->found) close(slot->fd);
+    if (!slot->found) slot->fd = -1;
     if (slot->found) {
         const struct timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
-        utimensat(AT_FDCWD, slot->path, times, 0);
+        futimens(slot->fd, times);
     }
     return slot->found;
 }
@@ -198,7 +205,8 @@ static Status open_cached(ConversionSlot *slot, const char *name,
         delete_leftovers(slot->directory);
         status = lock(slot, lock_path, cancel, error);
         if (status == STATUS_OK && !open_whole(slot)) {
-            slot->fd = open(slot->partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+            unlink(slot->partial); /* of a process that was killed, or planted */
+            slot->fd = open(slot->partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
             if (slot->fd < 0) status = no_place(slot, error);
         }
     }
@@ -296,7 +304,7 @@ static void list_one(int dir_fd, const char *name, const struct stat *info, void
     (void)dir_fd;
     localtime_r(&info->st_mtime, &local);
     strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
-    fprintf(sum->out, "%10.1f MiB  %s  %s\n", (double)info->st_size / 1048576.0, when, name);
+    terminal_print(sum->out, "%10.1f MiB  %s  %s\n", (double)info->st_size / 1048576.0, when, name);
     sum->n++;
     sum->bytes += (double)info->st_size;
 }
@@ -313,7 +321,8 @@ Status conversions_list(FILE *out, const char *cache_dir, Error *error) {
     Sum sum = {.out = out};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
     each_file(directory, ".bin", list_one, &sum);
-    fprintf(out, "%10.1f MiB in %zu conversions: %s\n", sum.bytes / 1048576.0, sum.n, directory);
+    terminal_print(out, "%10.1f MiB in %zu conversions: %s\n", sum.bytes / 1048576.0, sum.n,
+                   directory);
     free(directory);
     return STATUS_OK;
 }
@@ -324,7 +333,7 @@ Status conversions_clear(FILE *out, const char *cache_dir, Error *error) {
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
     each_file(directory, ".bin", clear_one, &sum);
     sum.bytes += delete_leftovers(directory);
-    fprintf(out, "%.1f MiB in %zu conversions deleted: %s\n", sum.bytes / 1048576.0, sum.n,
+    terminal_print(out, "%.1f MiB in %zu conversions deleted: %s\n", sum.bytes / 1048576.0, sum.n,
             directory);
     free(directory);
     return STATUS_OK;

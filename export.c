@@ -13,6 +13,7 @@
 #include "mapped.h"
 #include "modelfile.h"
 #include "streams.h"
+#include "terminal.h"
 
 /* %s: the name that the program was called by. */
 static const char usage[] =
@@ -49,8 +50,7 @@ static void interrupt(int number) {
 /* ---- The command line ---- */
 
 static Status wrong_usage(const char *text, const char *about) {
-    fprintf(stderr, "%s: %s%s (--help lists the options)\n", program_invocation_short_name, text,
-            about);
+    terminal_say("%s%s (--help lists the options)", text, about);
     return STATUS_USAGE;
 }
 
@@ -77,13 +77,10 @@ static Status read_operands(Arguments *a, int argc, char **argv) {
 
 static Status read_arguments(Arguments *a, int argc, char **argv) {
     enum { RANDOM = 256 };
-    static const struct option options[] = {{"type", required_argument, NULL, 't'},
-                                            {"tokenizer", required_argument, NULL, 'z'},
-                                            {"threads", required_argument, NULL, 'j'},
-                                            {"random", required_argument, NULL, RANDOM},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+    static const struct option options[] = {
+        {"type", required_argument, NULL, 't'},    {"tokenizer", required_argument, NULL, 'z'},
+        {"threads", required_argument, NULL, 'j'}, {"random", required_argument, NULL, RANDOM},
+        {"quiet", no_argument, NULL, 'q'},        {"help", no_argument, NULL, 'h'},          {0}};
     int option;
     Status status = STATUS_OK;
     while (status == STATUS_OK &&
@@ -145,14 +142,14 @@ static Status report(const Arguments *a, double seconds) {
     Error error;
     ModelFile *file;
     if (modelfile_open(&file, a->target, -1, &error) != STATUS_OK) {
-        fprintf(stderr, "%s: %s\n", program_invocation_short_name, error.text);
+        terminal_say("%s", error.text);
         return STATUS_FAILED;
     }
     uint64_t parameters = 0;
     modelfile_meta_uint(file, "source.parameters", 0, &parameters);
     if (!a->quiet)
-        fprintf(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s\n", a->target,
-                (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6, seconds);
+        terminal_print(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s\n", a->target,
+                       (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6, seconds);
     modelfile_close(file);
     return STATUS_OK;
 }
@@ -190,7 +187,7 @@ int main(int argc, char **argv) {
     status = convert_to_path(a.source, &a.options, a.target, &error);
     if (shows_progress) fputs("\r\033[K", stderr);
     if (status != STATUS_OK) {
-        fprintf(stderr, "%s: %s\n", program_invocation_short_name, error.text);
+        terminal_say("%s", error.text);
         return (int)status;
     }
     return (int)report(&a, now() - meter.started);

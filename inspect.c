@@ -28,10 +28,10 @@ static const char *size_text(double bytes, char *text, size_t size) {
     return text;
 }
 
-/* A stranger's text on a terminal: nothing that could steer it. */
-static void printable(char *text) {
+/* A stranger's text stays on its line; the output sees to the other control characters. */
+static void one_line(char *text) {
     for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7F) *text = '?';
+        if (*text == '\n') *text = ' ';
 }
 
 static Status print_tensors(Session *session, Error *error) {
@@ -65,7 +65,7 @@ static Status print_config(Session *session, Error *error) {
     for (size_t i = 0; config_field(i) && status == STATUS_OK; i++) {
         char text[512];
         config_field_text(config, config_field(i), text, sizeof text);
-        printable(text);
+        one_line(text);
         status = print(session, error, "%-19s %s\n", config_field(i)->name, text);
     }
     return status;
@@ -80,7 +80,7 @@ static Status print_metadata(Session *session, Error *error) {
         char key[80], text[256] = "";
         double number;
         snprintf(key, sizeof key, "%.*s", (int)entry.key_bytes, entry.key);
-        printable(key);
+        one_line(key);
         bool is_config = false;
         for (size_t k = 0; config_field(k); k++)
             is_config |= strcmp(config_field(k)->name, key) == 0;
@@ -94,7 +94,7 @@ static Status print_metadata(Session *session, Error *error) {
                     snprintf(text + length, sizeof text - length, "%s%.9g", k ? ", " : "", number);
             }
         }
-        printable(text);
+        one_line(text);
         status = print(session, error, "%-19s %s\n", key, text);
     }
     return status;
@@ -119,7 +119,7 @@ Status inspect_info(Session *session, Error *error) {
     size_t template_bytes;
     modelfile_section(file, SECTION_TEMPLATE, &template_bytes);
     snprintf(name, sizeof name, "%s", modelfile_path(file));
-    printable(name);
+    one_line(name);
     Status status = print(session, error, "file                %s, %s\n", name,
                           size_text((double)modelfile_bytes(file), size, sizeof size));
     if (status == STATUS_OK) status = print_config(session, error);

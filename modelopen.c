@@ -10,6 +10,7 @@
 #include "formats/convert.h"
 #include "formats/layout.h"
 #include "formats/readers.h"
+#include "terminal.h"
 
 /* ---- Opening ----------------------------------------------------------------------------------
  */
@@ -70,8 +71,8 @@ static void announce(const ModelOpening *opening) {
     Layout layout;
     Error ignored;
     if (layout_make(&layout, opening->source, opening->type, &ignored) == STATUS_OK)
-        fprintf(stderr, "%s: converting %s: %.1f MiB, %s\n", program_invocation_short_name,
-                opening->path, (double)layout.file_bytes / 1048576.0, opening->conversion.path);
+        terminal_say("converting %s: %.1f MiB, %s", opening->path,
+                     (double)layout.file_bytes / 1048576.0, opening->conversion.path);
     layout_free(&layout);
 }
 

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "terminal.h"
+
 static const char *name_of(const Output *output) {
     return output->path ? output->path : "stdout";
 }
@@ -16,16 +18,22 @@ static const char *name_of(const Output *output) {
 Status output_open(Output *output, const char *path, Error *error) {
     struct stat stat_now;
     *output = (Output){.fd = STDOUT_FILENO, .path = path};
-    if (!path) return STATUS_OK;
+    if (!path) {
+        output->terminal = isatty(STDOUT_FILENO);
+        return STATUS_OK;
+    }
     output->fd = -1;
-    if (stat(path, &stat_now) == 0 && !S_ISREG(stat_now.st_mode)) {
+    bool exists = stat(path, &stat_now) == 0;
+    if (exists && !S_ISREG(stat_now.st_mode)) {
         output->fd = open(path, O_WRONLY | O_CLOEXEC);
+        output->terminal = output->fd >= 0 && isatty(output->fd);
     } else {
         if (asprintf(&output->temporary, "%s.%ld.tmp", path, (long)getpid()) < 0) {
             output->temporary = NULL;
             return error_set(error, "%s: no memory", path);
         }
-        output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (exists && output->fd >= 0) fchmod(output->fd, stat_now.st_mode & 0777);
     }
     if (output->fd >= 0) return STATUS_OK;
     error_set(error, "%s: cannot be written: %s", path, strerror(errno));
@@ -34,7 +42,7 @@ Status output_open(Output *output, const char *path, Error *error) {
     return STATUS_FAILED;
 }
 
-Status output_write(Output *output, const char *bytes, size_t length, Error *error) {
+static Status write_bytes(Output *output, const char *bytes, size_t length, Error *error) {
     const char *at = bytes;
     while (length > 0 && !output->closed) {
         ssize_t n = write(output->fd, at, length);
@@ -51,6 +59,17 @@ Status output_write(Output *output, const char *bytes, size_t length, Error *err
         }
     }
     return STATUS_OK;
+}
+
+Status output_write(Output *output, const char *bytes, size_t length, Error *error) {
+    if (!output->terminal) return write_bytes(output, bytes, length, error);
+    Status status = STATUS_OK;
+    for (size_t at = 0, used; at < length && status == STATUS_OK; at += used) {
+        char shown[1024];
+        size_t n = terminal_show(bytes + at, length - at, shown, sizeof shown, &used);
+        status = write_bytes(output, shown, n, error);
+    }
+    return status;
 }
 
 Status output_finish(Output *output, Error *error) {

@@ -6,13 +6,14 @@
 
 typedef struct Output {
     int fd;
+    bool terminal;    /* control characters are shown, not sent: terminal.h */
     bool closed;      /* the reader has gone: what is written vanishes, and no error */
     const char *path; /* NULL: stdout; borrowed */
     char *temporary;  /* beside `path`, until output_finish renames it; NULL: none */
 } Output;
 
-/* Stdout when `path` is NULL. A regular file is written beside its name; a device or pipe is
- * written as it stands. */
+/* Stdout when `path` is NULL. A regular file is written beside its name, for the user alone unless
+ * an old file of that name lets others in; a device or pipe is written as it stands. */
 Status output_open(Output *output, const char *path, Error *error);
 
 /* Writes all of it at once; the caller has SIGPIPE ignored. */

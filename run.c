@@ -20,6 +20,7 @@
 #include "score.h"
 #include "shipped.h"
 #include "streams.h"
+#include "terminal.h"
 
 /* The one thing that a signal handler can reach. */
 static volatile sig_atomic_t interrupted;
@@ -207,9 +208,8 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
         tokenizer_limit(session->tokenizer, modelfile_config(session->file)->vocab_size);
     if (o->info && modelfile_n_tensors(session->file) == 0) return STATUS_OK; /* a vocabulary */
     if (o->context > modelfile_config(session->file)->context)
-        fprintf(stderr,
-                "%s: the model was made for %u positions; more than these may not make sense\n",
-                program_invocation_short_name, modelfile_config(session->file)->context);
+        terminal_say("the model was made for %u positions; more than these may not make sense",
+                     modelfile_config(session->file)->context);
     if (open_weights(opened, session->file, &session->model, error) != STATUS_OK)
         return STATUS_FAILED;
     static const KvType types[] = {0, KV_F32, KV_F16};
@@ -301,8 +301,7 @@ static Status run_any(Options *o, Error *error) {
         o->model = shipped;
         if (!options_given(o, &o->n_tokens)) o->n_tokens = 0; /* its stories end by themselves */
         if (isatty(STDERR_FILENO))
-            fprintf(stderr, "%s: no model is named: this is %s (--help says what else there is)\n",
-                    program_invocation_short_name, shipped);
+            terminal_say("no model is named: this is %s (--help says what else there is)", shipped);
     }
     Status status = run(o, error);
     free(shipped);
@@ -347,9 +346,9 @@ int main(int argc, char **argv) {
         status = run_any(&options, &error);
     }
     if (status == STATUS_INTERRUPTED) {
-        fprintf(stderr, "%s: interrupted\n", program_invocation_short_name);
+        terminal_say("interrupted");
     } else if (status != STATUS_OK) {
-        fprintf(stderr, "%s: %s\n", program_invocation_short_name, error.text);
+        terminal_say("%s", error.text);
     }
     return status;
 }

@@ -1,6 +1,7 @@
 #include "terminal.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,31 +23,63 @@ static bool write_all(int fd, const char *text, size_t length) {
     return true;
 }
 
-/* Bytes of the control character that begins here; 0 when none does. C1 controls are two
- * bytes long in UTF-8: 0xC2 0x80 to 0xC2 0x9F. */
-static size_t control_bytes(const char *text, size_t length) {
-    unsigned char c = (unsigned char)text[0];
-    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7F) return 1;
-    if (c == 0xC2 && length > 1 && (unsigned char)text[1] < 0xA0) return 2;
-    return 0;
+/* Bytes of the UTF-8 character that begins here; 0: it is none. */
+static size_t character_bytes(const unsigned char *text, size_t length) {
+    unsigned char c = text[0];
+    size_t n = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : 4;
+    if (c >= 0xF5 || (c >= 0x80 && c < 0xC2) || n > length) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((text[i] & 0xC0) != 0x80) return 0;
+    return n;
+}
+
+/* C0 controls but newline and tab, DEL, and C1 controls, which are U+0080 to U+009F. */
+static bool is_control(const unsigned char *c, size_t n) {
+    return (n == 1 && ((c[0] < 0x20 && c[0] != '\n' && c[0] != '\t') || c[0] == 0x7F)) ||
+           (n == 2 && c[0] == 0xC2 && c[1] < 0xA0);
+}
+
+size_t terminal_show(const char *text, size_t length, char *shown, size_t size, size_t *used) {
+    size_t at = 0, out = 0;
+    while (at < length) {
+        const unsigned char *c = (const unsigned char *)text + at;
+        const char *bytes = text + at;
+        char caret[8];
+        size_t n = character_bytes(c, length - at), n_out = n;
+        if (n == 0) { /* some terminals take a lone byte for a C1 control */
+            bytes = "\xEF\xBF\xBD";
+            n = 1, n_out = 3;
+        } else if (is_control(c, n)) {
+            unsigned char letter = c[n - 1] == 0x7F ? '?' : (c[n - 1] & 0x1F) + 64;
+            n_out = (size_t)snprintf(caret, sizeof caret, n == 1 ? "^%c" : "^[%c", letter);
+            bytes = caret;
+        }
+        if (out + n_out > size) break;
+        memcpy(shown + out, bytes, n_out);
+        out += n_out;
+        at += n;
+    }
+    *used = at;
+    return out;
 }
 
 bool terminal_write(int fd, const char *text, size_t length) {
     if (!isatty(fd)) return write_all(fd, text, length);
-    size_t start = 0;
-    for (size_t i = 0; i < length;) {
-        size_t n = control_bytes(text + i, length - i);
-        if (n == 0) {
-            i++;
-            continue;
-        }
-        char shown[8];
-        unsigned char c = (unsigned char)text[i + n - 1];
-        snprintf(shown, sizeof shown, n == 1 ? "^%c" : "^[%c", c == 0x7F ? '?' : (c & 0x1F) + 64);
-        if (!write_all(fd, text + start, i - start) || !write_all(fd, shown, strlen(shown)))
-            return false;
-        i += n;
-        start = i;
+    for (size_t at = 0, used; at < length; at += used) {
+        char shown[1024];
+        size_t n = terminal_show(text + at, length - at, shown, sizeof shown, &used);
+        if (!write_all(fd, shown, n)) return false;
     }
-    return write_all(fd, text + start, length - start);
+    return true;
+}
+
+void terminal_print(FILE *out, const char *format, ...) {
+    char text[8192];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0) return;
+    fflush(out);
+    terminal_write(fileno(out), text, strlen(text));
 }

@@ -4,14 +4,29 @@
 #define TERMINAL_H
 
 #include <stdbool.h>
+#include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
+
+#include "status.h"
 
 /* A terminal that understands colours and where NO_COLOR does not forbid them. */
 bool terminal_has_colours(int fd);
 
-/* Writes text[length] (UTF-8); when `fd` is a terminal, control characters but newline and tab
- * (escape sequences, C1 controls) are shown in caret notation instead of obeyed. False when
- * the reader has gone. */
+/* text[length] (UTF-8) as a terminal can be given it: control characters but newline and tab
+ * (escape sequences, C1 controls) in caret notation, what is no UTF-8 as U+FFFD. Fills
+ * shown[size] (size >= 8) as far as it goes with whole characters, and returns how many bytes;
+ * *used: how many of the text's they stand for. */
+size_t terminal_show(const char *text, size_t length, char *shown, size_t size, size_t *used);
+
+/* Writes text[length] (UTF-8); when `fd` is a terminal, as terminal_show has it, else as it
+ * is. False when the reader has gone. */
 bool terminal_write(int fd, const char *text, size_t length);
+
+/* Formatted text through terminal_write: errors, lists and remarks with names of files and pieces
+ * of them in it, which nobody need trust. */
+void terminal_print(FILE *out, const char *format, ...) PRINTF_LIKE(2, 3);
+#define terminal_say(format, ...)                                                                  \
+    terminal_print(stderr, "%s: " format "\n", program_invocation_short_name, ##__VA_ARGS__)
 
 #endif

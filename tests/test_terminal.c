@@ -1,0 +1,171 @@
+/* What a stranger wrote cannot steer the terminal that shows it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "fixture.h"
+#include "process.h"
+#include "small_model.h"
+#include "terminal.h"
+
+/* An operating system command that sets the title, a colour, a C1 control, DEL. */
+#define HOSTILE                                                                                    \
+    "a\033]0;title\007b\033[31mc\xC2\x9B"                                                          \
+    "d\x7F"                                                                                        \
+    "e"
+#define HARMLESS "a^[]0;title^Gb^[[31mc^[[d^?e"
+
+static char *directory, *model;
+
+static int set_up(void **state) {
+    (void)state;
+    directory = fixture_directory();
+    char *made = small_model(directory, NULL);
+    /* A name that is an attack by itself. */
+    model = fixture_path(directory, HOSTILE);
+    assert_int_equal(rename(made, model), 0);
+    free(made);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free(model);
+    fixture_remove_directory(directory);
+    return 0;
+}
+
+/* All that `run` shows on a terminal. */
+static char *screen(const char *const *arguments, int expected) {
+    char *program = build_path("run"), *text = calloc(1, 1 << 16);
+    int terminal, status;
+    size_t length = 0;
+    ssize_t n;
+    pid_t child = forkpty(&terminal, NULL, NULL, NULL);
+    assert_true(child >= 0);
+    if (child == 0) {
+        const char *argv[32] = {program};
+        size_t count = 1;
+        while (*arguments) argv[count++] = *arguments++;
+        execv(program, (char *const *)argv);
+        _exit(127);
+    }
+    while ((n = read(terminal, text + length, (1 << 16) - 1 - length)) > 0) length += (size_t)n;
+    close(terminal);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != expected) fail_msg("%s", text);
+    free(program);
+    /* Only the program's own progress line moves the cursor. */
+    for (char *at; (at = strstr(text, "\r\033[K"));) memmove(at, at + 4, strlen(at + 4) + 1);
+    return text;
+}
+
+#define SCREEN(status, ...) screen((const char *const[]){__VA_ARGS__, NULL}, status)
+
+static void assert_harmless(char *text) {
+    if (!strstr(text, HARMLESS) || strchr(text, '\033') || strchr(text, '\007') ||
+        strstr(text, "\xC2\x9B"))
+        fail_msg("shown: %s", text);
+    free(text);
+}
+
+static void text_on_a_terminal_has_no_controls(void **state) {
+    (void)state;
+    assert_harmless(SCREEN(0, model, "-i", HOSTILE, "--echo", "-n", "2", "-s", "1"));
+    assert_harmless(SCREEN(0, model, "-i", HOSTILE, "--echo", "-n", "2", "--stats"));
+}
+
+static void names_of_files_in_lists_and_errors_have_no_controls(void **state) {
+    (void)state;
+    assert_harmless(SCREEN(0, model, "--info"));
+    assert_harmless(SCREEN(0, model, "--verify"));
+    assert_harmless(SCREEN(1, "/nowhere/" HOSTILE));
+    assert_harmless(SCREEN(1, model, "-f", "/nowhere/" HOSTILE));
+    assert_harmless(SCREEN(2, model, "--" HOSTILE));
+    assert_harmless(SCREEN(0, "--cache-list", "--cache-dir", "/nowhere/" HOSTILE));
+}
+
+static void a_pipe_gets_the_bytes_as_they_are(void **state) {
+    (void)state;
+    Process p = RUN("run", model, "-i", HOSTILE, "--echo", "-n", "2", "-s", "1");
+    assert_int_equal(p.status, 0);
+    assert_memory_equal(p.out, HOSTILE, strlen(HOSTILE));
+    process_free(&p);
+    p = RUN("run", model, "--info");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.out, HOSTILE));
+    process_free(&p);
+    p = RUN("run", "/nowhere/" HOSTILE);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, HOSTILE));
+    process_free(&p);
+}
+
+/* Any text in any pieces of output: whole characters, no controls, nothing lost. */
+static void whatever_does_not_fit_at_once_comes_whole(void **state) {
+    (void)state;
+    static const char text[] = "\033[0m \xE2\x82\xAC \xF0\x9F\x8E\x88 \x80\xC2 \xC2\x85\r\n\t\x9B!";
+    static const char wanted[] = "^[[0m \xE2\x82\xAC \xF0\x9F\x8E\x88 \xEF\xBF\xBD\xEF\xBF\xBD "
+                                 "^[E^M\n\t\xEF\xBF\xBD!";
+    for (size_t size = 8; size < 64; size++) {
+        char shown[64], all[256] = "";
+        for (size_t at = 0, used; at < sizeof text - 1; at += used) {
+            size_t n = terminal_show(text + at, sizeof text - 1 - at, shown, size, &used);
+            assert_true(n > 0 && n <= size && used > 0);
+            strncat(all, shown, n);
+        }
+        assert_string_equal(all, wanted);
+    }
+}
+
+static void what_is_written_is_for_the_user_alone(void **state) {
+    (void)state;
+    struct stat info;
+    char *path = fixture_path(directory, "text");
+    mode_t mask = umask(022);
+    Process p = RUN("run", model, "-i", "x", "-n", "2", "-o", path);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    /* What the user had opened to others stays so. */
+    assert_int_equal(chmod(path, 0644), 0);
+    p = RUN("run", model, "-i", "x", "-n", "2", "-o", path);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0644);
+    char *requests = fixture_path(directory, "requests"), *results = fixture_path(directory, "res");
+    file_write(requests, "{\"prompt\": \"x\", \"max_tokens\": 2}\n", 32);
+    p = RUN("run", model, "--batch", requests, "-o", results);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    assert_int_equal(stat(results, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    umask(mask);
+    free(path);
+    free(requests);
+    free(results);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_on_a_terminal_has_no_controls),
+        cmocka_unit_test(names_of_files_in_lists_and_errors_have_no_controls),
+        cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
+        cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
+        cmocka_unit_test(what_is_written_is_for_the_user_alone),
+    };
+    return cmocka_run_group_tests_name("terminal", tests, set_up, tear_down);
+}
