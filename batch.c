@@ -521,6 +521,7 @@ static void print_stats(const Batch *b) {
     fprintf(stderr, "memory:  %.1f MiB at most, of it KV cache %.1f MiB (allowed: %.1f MiB)\n",
             (double)usage.ru_maxrss / 1024.0, (double)s.most_pages * page,
             (double)b->kv_bytes / (1 << 20));
+    fprintf(stderr, "sandbox: %s\n", sandbox_text(&b->session->sandbox));
     fprintf(stderr, "model:   %s\n", b->fingerprint);
 }
 

@@ -334,7 +334,7 @@ Status conversions_clear(FILE *out, const char *cache_dir, Error *error) {
     each_file(directory, ".bin", clear_one, &sum);
     sum.bytes += delete_leftovers(directory);
     terminal_print(out, "%.1f MiB in %zu conversions deleted: %s\n", sum.bytes / 1048576.0, sum.n,
-            directory);
+                   directory);
     free(directory);
     return STATUS_OK;
 }

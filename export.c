@@ -12,8 +12,10 @@
 #include "formats/convert.h"
 #include "mapped.h"
 #include "modelfile.h"
+#include "sandbox.h"
 #include "streams.h"
 #include "terminal.h"
+#include "threads.h"
 
 /* %s: the name that the program was called by. */
 static const char usage[] =
@@ -30,13 +32,14 @@ static const char usage[] =
     "  -j, --threads N        threads (default: the physical cores)\n"
     "      --random SHAPE     generated weights: tinyllama-1.1b, stories15m, tiny, or\n"
     "                         dim=64,n_layers=2,n_heads=4,... (the fields that --info shows)\n"
+    "      --no-sandbox       keep the rights to files and network\n"
     "  -q, --quiet            no progress and no closing line\n"
     "  -h, --help             this text\n";
 
 typedef struct Arguments {
     char source[4096];
     const char *target, *random;
-    bool quiet;
+    bool quiet, no_sandbox;
     ConvertOptions options;
 } Arguments;
 
@@ -76,11 +79,12 @@ static Status read_operands(Arguments *a, int argc, char **argv) {
 }
 
 static Status read_arguments(Arguments *a, int argc, char **argv) {
-    enum { RANDOM = 256 };
+    enum { RANDOM = 256, NO_SANDBOX };
     static const struct option options[] = {
         {"type", required_argument, NULL, 't'},    {"tokenizer", required_argument, NULL, 'z'},
         {"threads", required_argument, NULL, 'j'}, {"random", required_argument, NULL, RANDOM},
-        {"quiet", no_argument, NULL, 'q'},        {"help", no_argument, NULL, 'h'},          {0}};
+        {"quiet", no_argument, NULL, 'q'},         {"no-sandbox", no_argument, NULL, NO_SANDBOX},
+        {"help", no_argument, NULL, 'h'},          {0}};
     int option;
     Status status = STATUS_OK;
     while (status == STATUS_OK &&
@@ -101,6 +105,9 @@ static Status read_arguments(Arguments *a, int argc, char **argv) {
         case 'q':
             a->quiet = true;
             break;
+        case NO_SANDBOX:
+            a->no_sandbox = true;
+            break;
         case RANDOM:
             a->random = optarg;
             break;
@@ -112,6 +119,22 @@ static Status read_arguments(Arguments *a, int argc, char **argv) {
         }
     }
     return status == STATUS_OK ? read_operands(a, argc, argv) : status;
+}
+
+/* ---- Rights ---- */
+
+/* From here on the process reaches the target's directory alone. */
+static Status give_up_rights(void *context, Error *error) {
+    const Arguments *a = context;
+    char directory[4096];
+    const char *slash = strrchr(a->target, '/');
+    SandboxRules rules = {.writable = {directory}};
+    SandboxReport report;
+    int length = slash ? (int)(slash - a->target) + 1 : 1;
+    if (snprintf(directory, sizeof directory, "%.*s", length, slash ? a->target : ".") >=
+        (int)sizeof directory)
+        return error_set(error, "%s: the path is too long", a->target);
+    return a->no_sandbox ? STATUS_OK : sandbox_enter(&rules, &report, error);
 }
 
 /* ---- Progress ---- */
@@ -176,6 +199,9 @@ int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
     mapped_watch();
     a.options.cancel = &interrupted;
+    a.options.ready = give_up_rights;
+    a.options.ready_context = &a;
+    if (!a.options.n_threads) a.options.n_threads = threads_default(); /* reads files */
 
     Meter meter = {.started = now()};
     bool shows_progress = !a.quiet && isatty(STDERR_FILENO);

@@ -292,6 +292,7 @@ static void print_stats(const Session *session, const Generation *g, const Timin
     fprintf(stderr, "memory:  %.1f MiB at most\n", (double)usage.ru_maxrss / 1024.0);
     fprintf(stderr, "machine: %s, %d threads, cache %s\n", model_isa(model)->name,
             model_threads(model), session->kv_type == KV_F32 ? "f32" : "f16");
+    fprintf(stderr, "sandbox: %s\n", sandbox_text(&session->sandbox));
     fprintf(stderr, "seed:    %llu\n", (unsigned long long)g->options.sampling.seed);
 }
 

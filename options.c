@@ -82,6 +82,7 @@ static const OptionRow rows[] = {
     CHOICE(0, "kv-type", "auto|f32|f16", kv_type,
            "of cached keys and values [f16; f32 for f32 models]"),
     FLAG(0, "stats", stats, "speed, memory and seed, to stderr"),
+    FLAG(0, "no-sandbox", no_sandbox, "keep the rights to files and network"),
     HEADING("Many requests at once (docs/batch.md); -s is 0 here unless given"),
     TEXT(0, "batch", "FILE", batch, "answer each line of FILE, JSON; - reads stdin"),
     FLAG(0, "batch-text", batch_text, "each line is a prompt, not JSON"),

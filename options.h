@@ -59,7 +59,7 @@ typedef struct Options {
     const char *session;       /* the conversation's file */
     const char *chat_template; /* instead of the model's */
 
-    bool stats;
+    bool stats, no_sandbox;
 
     bool given[OPTIONS_MAX_ROWS]; /* rows of the table that the command line set */
 } Options;

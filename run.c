@@ -89,7 +89,6 @@ static Status open_template(Opened *opened, const Options *o, Error *error) {
 /* Files that get their name when they are whole need their directory until then. */
 static Status give_up_rights(Opened *opened, const Options *o, Error *error) {
     SandboxRules rules = {0};
-    SandboxReport report;
     char directory[4096] = ".";
     size_t n = 0;
     if (opened->output.temporary) {
@@ -108,7 +107,8 @@ static Status give_up_rights(Opened *opened, const Options *o, Error *error) {
         rules.writable[n++] = batch_writable(opened->batch);
     if (o->mode == 1 && chat_prepare(&opened->chat, o, &interrupted, &rules, error) != STATUS_OK)
         return STATUS_FAILED;
-    return sandbox_enter(&rules, &report, error);
+    if (o->no_sandbox) return STATUS_OK;
+    return sandbox_enter(&rules, &opened->session.sandbox, error);
 }
 
 /* ---- Afterwards: what they hold is parsed --------------------------------------------------- */

@@ -1,5 +1,10 @@
 #include "sandbox.h"
 
+const char *sandbox_text(const SandboxReport *report) {
+    if (report->files) return report->system_calls ? "files and system calls" : "files";
+    return report->system_calls ? "system calls" : "none";
+}
+
 /* At its end AddressSanitizer looks for leaks from a process of its own, which reads this one's
  * memory: everything that a sandbox forbids. Its builds go without. */
 #if defined(__SANITIZE_ADDRESS__)

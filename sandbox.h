@@ -29,4 +29,7 @@ typedef struct SandboxReport {
  * the means and then refuses them. */
 Status sandbox_enter(const SandboxRules *rules, SandboxReport *report, Error *error);
 
+/* What is in force, for people: "files and system calls", "files", ..., "none". */
+const char *sandbox_text(const SandboxReport *report);
+
 #endif

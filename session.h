@@ -7,6 +7,7 @@
 #include "model.h"
 #include "options.h"
 #include "output.h"
+#include "sandbox.h"
 #include "tokenizer.h"
 
 typedef struct Session {
@@ -23,6 +24,7 @@ typedef struct Session {
     Output *output;
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;
+    SandboxReport sandbox; /* what is in force */
     const volatile sig_atomic_t *interrupted;
 } Session;
 

@@ -20,7 +20,7 @@ _verbatim() {
         COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
             --special --bos --tokenizer --output --echo --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
-            --chat-template --threads --isa --context --chunk --kv-type --stats --batch --batch-text
+            --chat-template --threads --isa --context --chunk --kv-type --stats --no-sandbox --batch --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
             --tokenize --detokenize --eval --against --type --cache-dir --cache-list --cache-clear
             --help --version" -- "$cur"))
@@ -39,7 +39,7 @@ _verbatim_export() {
         -j | --threads) return ;;
     esac
     if [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "--type --tokenizer --threads --random --quiet --help" -- "$cur"))
+        COMPREPLY=($(compgen -W "--type --tokenizer --threads --random --no-sandbox --quiet --help" -- "$cur"))
         return
     fi
     compopt -o filenames 2>/dev/null

@@ -17,6 +17,10 @@ typedef struct ConvertOptions {
     /* Called now and then, never twice at once; bytes of the target. May be NULL. */
     void (*progress)(uint64_t done, uint64_t total, void *context);
     void *progress_context;
+    /* Called when every file is open and no byte of the source was looked at: the moment to give
+     * up rights. convert_to_path still links and renames in its target's directory. May be NULL. */
+    Status (*ready)(void *context, Error *error);
+    void *ready_context;
     const volatile sig_atomic_t *cancel; /* nonzero: stop with STATUS_INTERRUPTED; may be NULL */
 } ConvertOptions;
 

@@ -159,6 +159,20 @@ static void what_is_written_is_for_the_user_alone(void **state) {
     free(results);
 }
 
+static void the_statistics_say_what_of_the_sandbox_is_in_force(void **state) {
+    (void)state;
+    Process p = RUN("run", model, "-i", "x", "-n", "2", "--stats");
+    assert_int_equal(p.status, 0);
+    const char *line = strstr(p.err, "sandbox: ");
+    assert_non_null(line);
+    print_message("%.*s\n", (int)strcspn(line, "\n"), line);
+    process_free(&p);
+    p = RUN("run", model, "-i", "x", "-n", "2", "--stats", "--no-sandbox");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "sandbox: none\n"));
+    process_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_on_a_terminal_has_no_controls),
@@ -166,6 +180,7 @@ int main(void) {
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
         cmocka_unit_test(what_is_written_is_for_the_user_alone),
+        cmocka_unit_test(the_statistics_say_what_of_the_sandbox_is_in_force),
     };
     return cmocka_run_group_tests_name("terminal", tests, set_up, tear_down);
 }
