@@ -52,6 +52,7 @@ static const ConfigField fields[] = {
     FIELD(sinusoid_base, FIELD_FLOAT),
     FIELD(position_offset, FIELD_UINT),
     FIELD(attention_scale, FIELD_FLOAT),
+    FIELD(attention_scale_falls, FIELD_BOOL),
     FIELD(attention_softcap, FIELD_FLOAT),
     FIELD(qkv_clip, FIELD_FLOAT),
     ENUM(qk_norm, qk_norm_names),

@@ -182,7 +182,7 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
         .n_heads = c->n_heads,
         .n_kv_heads = c->n_kv_heads,
         .head_dim = c->head_dim,
-        .scale = c->attention_scale,
+        .scale = c->attention_scale / (c->attention_scale_falls ? (float)(l + 1) : 1.0f),
         .softcap = c->attention_softcap,
         .window = c->window[l],
         .alibi_slopes = m->weights.alibi_slopes,
@@ -554,10 +554,10 @@ static Status scale_positions(Model *m, Error *error) {
     m->scaled_freqs = malloc(n * sizeof *m->scaled_freqs);
     if (!m->scaled_freqs) return error_set(error, "no memory for RoPE frequencies");
     double dim = c->rotary_dim, stretch = factor * m->context / original - (factor - 1);
-    float base = (float)((double)c->rope_theta * pow(stretch, dim / (dim - 2)));
+    float base = (float)((double)c->rope_theta * power(stretch, dim / (dim - 2)));
     for (size_t i = 0; i < n; i++)
         m->scaled_freqs[i] =
-            1.0f / (float)pow((double)base, (double)((float)(2 * i) / (float)c->rotary_dim));
+            1.0f / (float)power((double)base, (double)((float)(2 * i) / (float)c->rotary_dim));
     m->weights.rope_freqs[0] = m->scaled_freqs;
     return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* The scalar half of numeric.h: number formats, and sines for positions. */
+/* The scalar half of numeric.h: number formats, and sines and powers for positions. */
 #include "numeric.h"
 
 float half_to_float(uint16_t h) {
@@ -27,6 +27,40 @@ uint16_t float_to_bfloat(float x) {
     uint32_t bits = float_bits(x);
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+static double double_from_bits(uint64_t u) {
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* x = 2^k * m with m in [sqrt(1/2), sqrt(2)); log(m) = 2 artanh((m - 1) / (m + 1)) by its
+ * series, of which the first term left out is below 1e-19. */
+static double logarithm(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int64_t k = (int64_t)(bits >> 52) - 1023;
+    double m = double_from_bits((bits & 0xFFFFFFFFFFFFFu) | 0x3FF0000000000000u);
+    if (m > 1.4142135623730951) m *= 0.5, k++;
+    double s = (m - 1.0) / (m + 1.0), square = s * s, sum = 1.0 / 25.0;
+    for (int i = 23; i > 0; i -= 2) sum = fma(sum, square, 1.0 / i);
+    return fma((double)k, 0.69314718055994530942, 2.0 * s * sum);
+}
+
+/* n = the nearest multiple of log 2, the rest by Taylor's series. */
+static double exponential(double x) {
+    double n = rint(x * 1.44269504088896340736);
+    if (n > 1023.0) return HUGE_VAL;
+    if (n < -1022.0) return 0.0;
+    double r = fma(-n, 6.93147180369123816490e-01, x), sum = 1.0;
+    r = fma(-n, 1.90821492927058770002e-10, r);
+    for (int i = 17; i > 0; i--) sum = fma(sum * r, 1.0 / i, 1.0);
+    return sum * double_from_bits((uint64_t)((int64_t)n + 1023) << 52);
+}
+
+double power(double base, double exponent) {
+    return exponential(exponent * logarithm(base));
 }
 
 void sin_cos(float x, float *sine, float *cosine) {

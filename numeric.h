@@ -36,6 +36,9 @@ uint16_t float_to_bfloat(float x);
 /* sin and cos of a float32 angle, computed in double and rounded once. |x| <= 2^30. */
 void sin_cos(float x, float *sine, float *cosine);
 
+/* base^exponent in double, the same bits everywhere; to about 1e-15. base > 0 and normal. */
+double power(double base, double exponent);
+
 typedef enum Activation {
     ACTIVATION_SILU,
     ACTIVATION_GELU,      /* with the error function */

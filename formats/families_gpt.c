@@ -339,9 +339,8 @@ static void gpt2_preset(Config *config) {
 }
 
 static Status gpt2_finish(const json_t *json, Config *config, Error *error) {
-    if (family_refuse(json, "scale_attn_by_inverse_layer_idx", false, error) != STATUS_OK ||
-        family_refuse(json, "add_cross_attention", false, error) != STATUS_OK)
-        return STATUS_FAILED;
+    if (family_refuse(json, "add_cross_attention", false, error) != STATUS_OK) return STATUS_FAILED;
+    config->attention_scale_falls = json_flag(json, "scale_attn_by_inverse_layer_idx", false);
     if (!json_flag(json, "scale_attn_weights", true)) config->attention_scale = 1.0f;
     return wide_ffn(json, config, error);
 }

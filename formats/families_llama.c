@@ -56,6 +56,21 @@ static const ConfigRule guide_config[] = {
 static const TensorRule llama_tensors[] = {LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION,
                                            LLAMA_FFN,       LLAMA_END,   {0}};
 
+/* A llama under names of its own. */
+static const TensorRule internlm2_tensors[] = {
+    EMBEDDING("model.tok_embeddings"),
+    NORM("attention_norm", "model.layers.%u.attention_norm"),
+    GROUPED_QKV("model.layers.%u.attention.wqkv"),
+    LINEAR("wo", "model.layers.%u.attention.wo", N_DIM, N_Q),
+    NORM("ffn_norm", "model.layers.%u.ffn_norm"),
+    LINEAR("w_gate", "model.layers.%u.feed_forward.w1", N_FFN, N_DIM),
+    LINEAR("w_up", "model.layers.%u.feed_forward.w3", N_FFN, N_DIM),
+    LINEAR("w_down", "model.layers.%u.feed_forward.w2", N_DIM, N_FFN),
+    NORM("final_norm", "model.norm"),
+    OUTPUT("output"),
+    {0},
+};
+
 #define QK_NORMS(n_q, n_k)                                                                         \
     NORM_OF("q_norm", "model.layers.%u.self_attn.q_norm", n_q),                                    \
         NORM_OF("k_norm", "model.layers.%u.self_attn.k_norm", n_k)
@@ -419,6 +434,7 @@ const Family families_llama[] = {
     {"llama", llama_config, llama_tensors, .bos_id = 1, .eos_id = 2},
     {"llama_sinusoidal", llama_config, llama_tensors, llama_sinusoidal_preset, gemma_finish,
      .bos_id = 1, .eos_id = 2},
+    {"internlm2", llama_config, internlm2_tensors, .bos_id = 1, .eos_id = 2},
     {"mistral", mistral_config, llama_tensors, .finish = mistral_finish, .bos_id = 1, .eos_id = 2},
     {"qwen2", qwen_config, llama_tensors, .finish = qwen_finish, .bos_id = -1, .eos_id = -1},
     {"qwen3", qwen_config, qwen3_tensors, qwen3_preset, qwen_finish, .bos_id = -1, .eos_id = -1},

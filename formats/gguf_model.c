@@ -6,71 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf.h"
+#include "gguf_family.h"
 #include "readers.h"
-#include "rope.h"
-
-/* ---- Families ---- */
-
-/* Names: gguf-py's TENSOR_NAMES. */
-#define WEIGHT(to, from, rows, cols)                                                               \
-    { to, from ".weight", rows, cols, .flags = 0 }
-#define BIAS(to, from, n)                                                                          \
-    { to ".bias", from ".bias", N_ONE, n, .flags = RULE_OPTIONAL }
-
-#define EMBEDDING WEIGHT("token_embedding", "token_embd", N_VOCAB, N_DIM)
-#define NORMS                                                                                      \
-    WEIGHT("attention_norm", "blk.%u.attn_norm", N_ONE, N_DIM),                                    \
-        WEIGHT("ffn_norm", "blk.%u.ffn_norm", N_ONE, N_DIM)
-#define ATTENTION                                                                                  \
-    WEIGHT("wq", "blk.%u.attn_q", N_Q, N_DIM), WEIGHT("wk", "blk.%u.attn_k", N_KV, N_DIM),         \
-        WEIGHT("wv", "blk.%u.attn_v", N_KV, N_DIM),                                                \
-        WEIGHT("wo", "blk.%u.attn_output", N_DIM, N_Q), BIAS("wq", "blk.%u.attn_q", N_Q),          \
-        BIAS("wk", "blk.%u.attn_k", N_KV), BIAS("wv", "blk.%u.attn_v", N_KV),                      \
-        BIAS("wo", "blk.%u.attn_output", N_DIM)
-#define QK_NORMS                                                                                   \
-    WEIGHT("q_norm", "blk.%u.attn_q_norm", N_ONE, N_HEAD),                                         \
-        WEIGHT("k_norm", "blk.%u.attn_k_norm", N_ONE, N_HEAD)
-#define FEED_FORWARD                                                                               \
-    WEIGHT("w_gate", "blk.%u.ffn_gate", N_FFN, N_DIM),                                             \
-        WEIGHT("w_up", "blk.%u.ffn_up", N_FFN, N_DIM),                                             \
-        WEIGHT("w_down", "blk.%u.ffn_down", N_DIM, N_FFN),                                         \
-        BIAS("w_gate", "blk.%u.ffn_gate", N_FFN), BIAS("w_up", "blk.%u.ffn_up", N_FFN),            \
-        BIAS("w_down", "blk.%u.ffn_down", N_DIM)
-#define END                                                                                        \
-    WEIGHT("final_norm", "output_norm", N_ONE, N_DIM), {                                           \
-        "output", "output.weight", N_VOCAB, N_DIM, .flags = RULE_TIED                              \
-    }
-
-static const TensorRule llama_tensors[] = {EMBEDDING, NORMS, ATTENTION, FEED_FORWARD, END, {0}};
-static const TensorRule qwen3_tensors[] = {EMBEDDING,    NORMS, ATTENTION, QK_NORMS,
-                                           FEED_FORWARD, END,   {0}};
-
-static void qwen3_finish(Config *config) {
-    config->qk_norm = QK_NORM_HEAD;
-}
-
-/* The 1 that Gemma adds to the weights of its norms is in the file already. */
-static void gemma_finish(Config *config) {
-    config->activation = ACTIVATION_GELU_TANH;
-    config->embedding_scale = sqrtf((float)config->dim);
-}
-
-typedef struct GgufFamily {
-    const char *architecture;
-    const TensorRule *tensors;
-    /* llama.cpp stores the rows of q and k of a llama in Meta's order, in which a pair that is
-     * rotated together stands side by side; of the others as transformers does. */
-    RopePairing pairing;
-    void (*finish)(Config *config); /* what no key tells; or NULL */
-} GgufFamily;
-
-static const GgufFamily families[] = {
-    {"llama", llama_tensors, ROPE_INTERLEAVED, NULL},
-    {"qwen2", llama_tensors, ROPE_HALVES, NULL},
-    {"qwen3", qwen3_tensors, ROPE_HALVES, qwen3_finish},
-    {"gemma", llama_tensors, ROPE_HALVES, gemma_finish},
-};
 
 /* ---- Split files ---- */
 
@@ -106,15 +43,7 @@ Status gguf_open_splits(Source *source, Error *error) {
 
 /* ---- Reading ---- */
 
-typedef struct Reader {
-    Source *source;
-    Gguf gguf; /* of the first file, which holds the metadata */
-    RawTable table;
-    char architecture[32];
-    Error *error;
-} Reader;
-
-static Status read_files(Reader *r) {
+static Status read_files(GgufModel *r) {
     Source *s = r->source;
     for (size_t i = 0; i < s->n_files; i++) {
         Gguf part;
@@ -140,45 +69,61 @@ static Status read_files(Reader *r) {
 }
 
 /* "ARCHITECTURE.rest". */
-static const char *key_of(const Reader *r, const char *rest, char *key, size_t size) {
+static const char *key_of(const GgufModel *r, const char *rest, char *key, size_t size) {
     snprintf(key, size, "%s.%s", r->architecture, rest);
     return key;
 }
 
-static bool arch_uint(const Reader *r, const char *rest, uint32_t *value) {
+const GgufValue *gguf_model_find(const GgufModel *model, const char *rest) {
+    char key[128];
+    return gguf_find(&model->gguf, key_of(model, rest, key, sizeof key));
+}
+
+bool gguf_model_uint(const GgufModel *model, const char *rest, uint32_t *value) {
     char key[128];
     uint64_t wide;
-    if (!gguf_uint(&r->gguf, key_of(r, rest, key, sizeof key), &wide) || wide > UINT32_MAX)
+    if (!gguf_uint(&model->gguf, key_of(model, rest, key, sizeof key), &wide) || wide > UINT32_MAX)
         return false;
     *value = (uint32_t)wide;
     return true;
 }
 
-static bool arch_float(const Reader *r, const char *rest, double *value) {
+bool gguf_model_float(const GgufModel *model, const char *rest, double *value) {
     char key[128];
-    return gguf_float(&r->gguf, key_of(r, rest, key, sizeof key), value);
+    return gguf_float(&model->gguf, key_of(model, rest, key, sizeof key), value);
+}
+
+bool gguf_model_bool(const GgufModel *model, const char *rest, bool *value) {
+    char key[128];
+    return gguf_bool(&model->gguf, key_of(model, rest, key, sizeof key), value);
+}
+
+bool gguf_model_text(const GgufModel *model, const char *rest, TokenizerString *value) {
+    char key[128];
+    return gguf_text(&model->gguf, key_of(model, rest, key, sizeof key), value);
 }
 
 /* A number for all layers, or an array with the same number for each. */
-static Status uniform_uint(const Reader *r, const char *rest, uint32_t *value) {
-    char key[128];
-    const GgufValue *found = gguf_find(&r->gguf, key_of(r, rest, key, sizeof key));
+static Status uniform_uint(const GgufModel *r, const char *rest, uint32_t *value) {
+    const GgufValue *found = gguf_model_find(r, rest);
     double first, other;
     if (!gguf_element(found, 0, &first)) return STATUS_OK;
     for (uint64_t i = 1; i < found->count; i++)
         if (!gguf_element(found, i, &other) || other != first)
-            return error_set(r->error, "%s: %s differs from layer to layer", r->source->path, key);
+            return error_set(r->error, "%s: %s.%s differs from layer to layer", r->source->path,
+                             r->architecture, rest);
     if (!(first >= 0.0) || first > UINT32_MAX)
-        return error_set(r->error, "%s: %s is %g", r->source->path, key, first);
+        return error_set(r->error, "%s: %s.%s is %g", r->source->path, r->architecture, rest,
+                         first);
     *value = (uint32_t)first;
     return STATUS_OK;
 }
 
-static Status read_sizes(Reader *r) {
+static Status read_sizes(GgufModel *r) {
     Config *c = &r->source->config;
-    arch_uint(r, "context_length", &c->context);
-    arch_uint(r, "embedding_length", &c->dim);
-    arch_uint(r, "block_count", &c->n_layers);
+    gguf_model_uint(r, "context_length", &c->context);
+    gguf_model_uint(r, "embedding_length", &c->dim);
+    gguf_model_uint(r, "block_count", &c->n_layers);
     if (uniform_uint(r, "feed_forward_length", &c->ffn_dim) != STATUS_OK ||
         uniform_uint(r, "attention.head_count", &c->n_heads) != STATUS_OK)
         return STATUS_FAILED;
@@ -186,26 +131,110 @@ static Status read_sizes(Reader *r) {
     if (uniform_uint(r, "attention.head_count_kv", &c->n_kv_heads) != STATUS_OK)
         return STATUS_FAILED;
     c->head_dim = c->n_heads ? c->dim / c->n_heads : 0;
-    arch_uint(r, "attention.key_length", &c->head_dim);
+    gguf_model_uint(r, "attention.key_length", &c->head_dim);
     uint32_t value_length = c->head_dim;
-    arch_uint(r, "attention.value_length", &value_length);
+    gguf_model_uint(r, "attention.value_length", &value_length);
     if (value_length != c->head_dim)
         return error_set(r->error,
                          "%s: heads with keys of %u and values of %u elements are not "
                          "known to this program",
                          r->source->path, c->head_dim, value_length);
     c->rotary_dim = c->head_dim;
-    arch_uint(r, "rope.dimension_count", &c->rotary_dim);
+    gguf_model_uint(r, "rope.dimension_count", &c->rotary_dim);
     const GgufValue *tokens = gguf_find(&r->gguf, "tokenizer.ggml.tokens");
     const RawTensor *embedding = raw_table_find(&r->table, "token_embd.weight");
-    arch_uint(r, "vocab_size", &c->vocab_size);
+    gguf_model_uint(r, "vocab_size", &c->vocab_size);
     if (tokens && tokens->count <= UINT32_MAX) c->vocab_size = (uint32_t)tokens->count;
     if (embedding && embedding->n_dims == 2 && embedding->dims[0] <= UINT32_MAX)
         c->vocab_size = (uint32_t)embedding->dims[0];
     return STATUS_OK;
 }
 
-static Status read_config(Reader *r) {
+/* The shape of the first tensor of that name, which some layers may lack, outermost first. */
+static const uint64_t *shape_in_layers(const GgufModel *r, const char *name, uint32_t n_dims) {
+    for (uint32_t i = 0; i < r->source->config.n_layers && i < CONFIG_MAX_LAYERS; i++) {
+        char full[128];
+        snprintf(full, sizeof full, "blk.%u.%s.weight", i, name);
+        const RawTensor *raw = raw_table_find(&r->table, full);
+        if (raw && raw->n_dims == n_dims && raw->dims[0] <= UINT32_MAX &&
+            raw->dims[1] <= UINT32_MAX)
+            return raw->dims;
+    }
+    return NULL;
+}
+
+/* The widths of feed-forwards and experts: the first files do not say the latter but in their
+ * tensors' shapes. */
+static Status read_widths(GgufModel *r) {
+    Config *c = &r->source->config;
+    /* Some converters wrote 4 * dim whatever the width was. */
+    const uint64_t *down = shape_in_layers(r, "ffn_down", 2);
+    if (down) c->ffn_dim = (uint32_t)down[1];
+    gguf_model_uint(r, "expert_count", &c->n_experts);
+    if (c->n_experts == 0) return STATUS_OK;
+    gguf_model_uint(r, "expert_used_count", &c->n_experts_used);
+    const uint64_t *stacked = shape_in_layers(r, "ffn_up_exps", 3);
+    const uint64_t *shared = shape_in_layers(r, "ffn_up_shexp", 2);
+    c->expert_ffn_dim = stacked ? (uint32_t)stacked[1] : c->ffn_dim;
+    if (shared) c->shared_ffn_dim = (uint32_t)shared[0];
+    double scale = 1.0;
+    uint32_t gating = 1, groups = 1;
+    gguf_model_float(r, "expert_weights_scale", &scale);
+    gguf_model_uint(r, "expert_gating_func", &gating);
+    gguf_model_uint(r, "expert_group_count", &groups);
+    if ((scale != 1.0 && scale != 0.0) || (gating != 0 && gating != 1 && gating != 3) || groups > 1)
+        return error_set(r->error,
+                         "%s: experts with expert_weights_scale %g, expert_gating_func %u and "
+                         "expert_group_count %u are not known to this program",
+                         r->source->path, scale, gating, groups);
+    return STATUS_OK;
+}
+
+/* expert_weights_norm, expert_gating_func: where they are there, they know better than the
+ * family. */
+static void read_router(const GgufModel *r) {
+    Config *c = &r->source->config;
+    bool sums_to_one;
+    uint32_t gating = 0;
+    if (c->n_experts == 0 || c->router == ROUTER_SPARSE_MIXER) return;
+    if (gguf_model_bool(r, "expert_weights_norm", &sums_to_one))
+        c->router = sums_to_one ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;
+    if (gguf_model_uint(r, "expert_gating_func", &gating) && gating == 3)
+        c->router = ROUTER_SOFTMAX_CHOSEN;
+}
+
+/* attention.sliding_window_pattern: a number n (each n-th layer sees everything), or for each
+ * layer whether it has the window. */
+static Status read_windows(const GgufModel *r, const GgufFamily *family) {
+    Config *c = &r->source->config;
+    uint32_t window = family->window, full_every = family->full_every;
+    gguf_model_uint(r, "attention.sliding_window", &window);
+    if (window == 0) return STATUS_OK;
+    if (full_every == 0 || window > 1 << 28)
+        return error_set(r->error,
+                         "%s: attention.sliding_window %u is not known for the architecture '%s'",
+                         r->source->path, window, r->architecture);
+    const GgufValue *pattern = gguf_model_find(r, "attention.sliding_window_pattern");
+    bool is_list = pattern && pattern->is_array;
+    if (is_list && pattern->count < c->n_layers)
+        return error_set(r->error, "%s: attention.sliding_window_pattern is no list of %u layers",
+                         r->source->path, c->n_layers);
+    if (pattern && !is_list &&
+        (!gguf_model_uint(r, "attention.sliding_window_pattern", &full_every) || full_every == 0))
+        return error_set(r->error, "%s: attention.sliding_window_pattern is no number above 0",
+                         r->source->path);
+    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
+        double slides = full_every == 1 || (i + 1) % full_every != 0;
+        if (is_list && !gguf_element(pattern, i, &slides))
+            return error_set(r->error, "%s: attention.sliding_window_pattern holds no switches",
+                             r->source->path);
+        c->window[i] = slides != 0.0 ? window : 0;
+        if (family->full_are_not_rotated) c->rope_table[i] = c->window[i] ? 0 : 2;
+    }
+    return STATUS_OK;
+}
+
+static Status read_config(GgufModel *r) {
     Config *c = &r->source->config;
     TokenizerString name;
     snprintf(c->family, sizeof c->family, "%s", r->architecture);
@@ -214,35 +243,41 @@ static Status read_config(Reader *r) {
                  name.bytes);
     if (read_sizes(r) != STATUS_OK) return STATUS_FAILED;
     double eps;
-    if (arch_float(r, "attention.layer_norm_rms_epsilon", &eps) ||
-        arch_float(r, "attention.layer_norm_epsilon", &eps))
+    if (gguf_model_float(r, "attention.layer_norm_rms_epsilon", &eps) ||
+        gguf_model_float(r, "attention.layer_norm_epsilon", &eps))
         c->norm_eps = (float)eps;
     double scale = 1.0 / sqrt((double)(c->head_dim ? c->head_dim : 1));
-    arch_float(r, "attention.scale", &scale);
+    gguf_model_float(r, "attention.scale", &scale);
     c->attention_scale = (float)scale;
-    uint32_t window = 0;
-    arch_uint(r, "attention.sliding_window", &window);
-    for (size_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->window[i] = window;
-    return STATUS_OK;
+    double clip = 0.0, score_cap = 0.0, logit_cap = 0.0;
+    bool cap_by_default = strcmp(r->architecture, "gemma2") == 0;
+    if (cap_by_default) score_cap = 50.0, logit_cap = 30.0;
+    gguf_model_float(r, "attention.clamp_kqv", &clip);
+    gguf_model_float(r, "attn_logit_softcapping", &score_cap);
+    gguf_model_float(r, "final_logit_softcapping", &logit_cap);
+    c->qkv_clip = (float)clip;
+    c->attention_softcap = (float)score_cap;
+    c->logit_softcap = (float)logit_cap;
+    return read_widths(r);
 }
 
 /* ---- Tokenizer and template ---- */
 
-static bool special_id(const Reader *r, const char *key, int32_t *id) {
+static bool special_id(const GgufModel *r, const char *key, int32_t *id) {
     uint64_t value;
     if (!gguf_uint(&r->gguf, key, &value) || value >= r->source->config.vocab_size) return false;
     *id = (int32_t)value;
     return true;
 }
 
-static void read_switch(const Reader *r, const char *key, int *out) {
+static void read_switch(const GgufModel *r, const char *key, int *out) {
     bool value;
     if (gguf_bool(&r->gguf, key, &value)) *out = value;
 }
 
 /* An array of numbers as many as there are tokens, copied into 4-byte elements; NULL where it
  * is absent or has another length. */
-static void *numbers(const Reader *r, const char *key, size_t n, bool as_float) {
+static void *numbers(const GgufModel *r, const char *key, size_t n, bool as_float) {
     const GgufValue *found = gguf_find(&r->gguf, key);
     if (!found || !found->is_array || found->count != n) return NULL;
     void *out = malloc((n + 1) * sizeof(float));
@@ -258,7 +293,7 @@ static void *numbers(const Reader *r, const char *key, size_t n, bool as_float) 
     return out;
 }
 
-static void read_special_tokens(Reader *r, TokenizerGguf *t) {
+static void read_special_tokens(GgufModel *r, TokenizerGguf *t) {
     Config *c = &r->source->config;
     special_id(r, "tokenizer.ggml.unknown_token_id", &t->unk_id);
     if (special_id(r, "tokenizer.ggml.bos_token_id", &t->bos_id)) c->bos_id = t->bos_id;
@@ -281,7 +316,7 @@ static void read_special_tokens(Reader *r, TokenizerGguf *t) {
     read_switch(r, "tokenizer.ggml.remove_extra_whitespaces", &t->remove_extra_whitespaces);
 }
 
-static Status read_tokenizer(Reader *r) {
+static Status read_tokenizer(GgufModel *r) {
     const Gguf *g = &r->gguf;
     TokenizerGguf t = TOKENIZER_GGUF_NONE;
     TokenizerString *tokens = NULL, *merges = NULL;
@@ -314,7 +349,7 @@ static Status read_tokenizer(Reader *r) {
     return status;
 }
 
-static Status read_template(Reader *r) {
+static Status read_template(GgufModel *r) {
     TokenizerString text;
     Source *s = r->source;
     if (!gguf_text(&r->gguf, "tokenizer.chat_template", &text)) return STATUS_OK;
@@ -327,7 +362,7 @@ static Status read_template(Reader *r) {
 }
 
 /* What the file says of itself, for people. */
-static void copy_general(Reader *r) {
+static void copy_general(GgufModel *r) {
     static const char *const keys[] = {"general.name",       "general.author",  "general.license",
                                        "general.url",        "general.version", "general.basename",
                                        "general.size_label", "general.finetune"};
@@ -339,62 +374,7 @@ static void copy_general(Reader *r) {
 
 /* ---- Tensors ---- */
 
-static Status read_rope(const Reader *r, Rope *rope) {
-    const Config *c = &r->source->config;
-    double theta = 10000.0, linear;
-    arch_float(r, "rope.freq_base", &theta);
-    *rope = rope_default(theta, c->rotary_dim);
-    rope->original_context = c->context;
-    arch_float(r, "rope.scaling.original_context_length", &rope->original_context);
-    if (arch_float(r, "rope.scale_linear", &linear) && linear != 1.0) {
-        rope->scaling = ROPE_LINEAR;
-        rope->factor = linear;
-    }
-    arch_float(r, "rope.scaling.factor", &rope->factor);
-    char key[128];
-    TokenizerString type;
-    if (gguf_text(&r->gguf, key_of(r, "rope.scaling.type", key, sizeof key), &type)) {
-        bool is_yarn = type.length == 4 && memcmp(type.bytes, "yarn", 4) == 0;
-        bool is_linear = type.length == 6 && memcmp(type.bytes, "linear", 6) == 0;
-        bool is_none = type.length == 4 && memcmp(type.bytes, "none", 4) == 0;
-        if (!is_yarn && !is_linear && !is_none)
-            return error_set(r->error, "%s: RoPE scaling '%.*s' is not known to this program",
-                             r->source->path, type.length < 40 ? (int)type.length : 40, type.bytes);
-        rope->scaling = is_yarn ? ROPE_YARN : is_linear ? ROPE_LINEAR : ROPE_DEFAULT;
-    }
-    double attention = 1.0;
-    if (rope->scaling == ROPE_YARN && arch_float(r, "rope.scaling.attn_factor", &attention))
-        rope->attention_factor =
-            attention * (rope->factor > 1.0 ? 0.1 * log(rope->factor) + 1.0 : 1.0);
-    if (!(theta > 1.0) || !(rope->factor > 0.0) || !(rope->original_context > 0.0))
-        return error_set(r->error, "%s: RoPE with base %g, factor %g and original context %g",
-                         r->source->path, theta, rope->factor, rope->original_context);
-    return STATUS_OK;
-}
-
-/* rope_freqs.weight holds what each frequency is divided by: Llama 3.1's scaling. */
-static Status divide_frequencies(Reader *r) {
-    RawTensor *raw = raw_table_find(&r->table, "rope_freqs.weight");
-    if (!raw) return STATUS_OK;
-    raw->used = true;
-    size_t n = r->source->config.rotary_dim / 2;
-    if (raw->type != STORED_F32 || raw->n_dims != 1 || raw->dims[0] != n)
-        return error_set(r->error, "%s: tensor 'rope_freqs.weight' must hold %zu values of F32",
-                         r->source->path, n);
-    float *freqs = (float *)r->source->tensors[r->source->n_tensors - 1].values, divisor;
-    for (size_t i = 0; i < n; i++) {
-        if (input_read(&r->source->files[raw->file], raw->offset + i * sizeof divisor, &divisor,
-                       sizeof divisor, r->error) != STATUS_OK)
-            return STATUS_FAILED;
-        freqs[i] /= divisor;
-        if (!isfinite(freqs[i]))
-            return error_set(r->error, "%s: tensor 'rope_freqs.weight': element %zu is %g",
-                             r->source->path, i, (double)divisor);
-    }
-    return STATUS_OK;
-}
-
-static Status check_leftovers(const Reader *r) {
+static Status check_leftovers(const GgufModel *r) {
     static const char *const harmless = ".attn_rot_embd.weight";
     for (size_t i = 0; i < r->table.n; i++) {
         const RawTensor *raw = &r->table.items[i];
@@ -407,34 +387,46 @@ static Status check_leftovers(const Reader *r) {
     return STATUS_OK;
 }
 
-static Status read_tensors(Reader *r) {
-    const GgufFamily *family = NULL;
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (strcmp(families[i].architecture, r->architecture) == 0) family = &families[i];
-    uint32_t n_experts = 0;
-    arch_uint(r, "expert_count", &n_experts);
-    if (!family || n_experts > 0)
-        return error_set(r->error, "%s: architecture '%s'%s is not known to this program",
-                         r->source->path, r->architecture, n_experts ? " with experts" : "");
-    r->source->config.rope_pairing = family->pairing;
-    if (family->finish) family->finish(&r->source->config);
-    if (config_validate(&r->source->config, r->error) != STATUS_OK)
+static Status find_family(const GgufModel *r, const GgufFamily **family) {
+    bool causal = true;
+    *family = gguf_family_find(r);
+    if (!*family || (!(*family)->where && shape_in_layers(r, "ffn_gate_inp", 2) &&
+                     r->source->config.n_experts == 0)) {
+        char known[600];
+        gguf_family_names(known, sizeof known);
+        return error_set(r->error,
+                         "%s: architecture '%s' is not known to this program (it knows %s)",
+                         r->source->path, r->architecture, known);
+    }
+    if (gguf_model_bool(r, "attention.causal", &causal) && !causal)
+        return error_set(r->error, "%s: attention.causal is false: no decoder", r->source->path);
+    return STATUS_OK;
+}
+
+static Status read_tensors(GgufModel *r) {
+    const GgufFamily *family;
+    Config *c = &r->source->config;
+    if (find_family(r, &family) != STATUS_OK) return STATUS_FAILED;
+    snprintf(c->family, sizeof c->family, "%s", family->model_type);
+    c->rope_pairing = family->pairing;
+    if (family->finish && family->finish(r, c) != STATUS_OK) return STATUS_FAILED;
+    if (c->position != POSITION_ROPE) c->rotary_dim = 0;
+    read_router(r);
+    if (read_windows(r, family) != STATUS_OK) return STATUS_FAILED;
+    if (config_validate(c, r->error) != STATUS_OK)
         return error_prefix(r->error, "%s", r->source->path);
     const RuleContext context = {.source = r->source,
                                  .table = &r->table,
                                  .tied = !raw_table_find(&r->table, "output.weight")};
-    if (rules_apply(&context, family->tensors, r->error) != STATUS_OK) return STATUS_FAILED;
-    Rope rope;
-    if (read_rope(r, &rope) != STATUS_OK ||
-        rope_add(r->source, "rope.freqs", &rope, r->error) != STATUS_OK ||
-        divide_frequencies(r) != STATUS_OK)
+    if (rules_apply(&context, family->tensors, r->error) != STATUS_OK ||
+        gguf_add_positions(r, family) != STATUS_OK)
         return STATUS_FAILED;
     return check_leftovers(r);
 }
 
 /* A file with a vocabulary alone may be of any family: what it says of sizes is kept where it
  * can be, and nothing is computed from it. */
-static void complete_vocabulary_only(Reader *r) {
+static void complete_vocabulary_only(GgufModel *r) {
     Config *c = &r->source->config;
     uint32_t *const sizes[] = {&c->dim,      &c->n_layers, &c->n_heads, &c->n_kv_heads,
                                &c->head_dim, &c->ffn_dim,  &c->context, &c->vocab_size};
@@ -445,7 +437,7 @@ static void complete_vocabulary_only(Reader *r) {
     metadata_add_bool(&r->source->metadata, "general.vocabulary_only", true);
 }
 
-static Status parse(Reader *r) {
+static Status parse(GgufModel *r) {
     TokenizerString architecture;
     if (read_files(r) != STATUS_OK) return STATUS_FAILED;
     if (!gguf_text(&r->gguf, "general.architecture", &architecture) ||
@@ -462,7 +454,7 @@ static Status parse(Reader *r) {
 }
 
 Status gguf_parse(Source *source, Error *error) {
-    Reader r = {.source = source, .error = error};
+    GgufModel r = {.source = source, .error = error};
     Status status = parse(&r);
     gguf_free(&r.gguf);
     raw_table_free(&r.table);

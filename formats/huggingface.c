@@ -221,20 +221,6 @@ static float *sinusoid_frequencies(const Config *config, bool ends_at_base) {
     return freqs;
 }
 
-/* ALiBi (arXiv:2108.12409): powers of one number, and for head counts that are no power of two
- * those between them as well. */
-static float *alibi_slopes(const Config *config) {
-    uint32_t n = config->n_heads, power = 1;
-    float *slopes = malloc(n * sizeof *slopes);
-    while (2 * power <= n) power *= 2;
-    for (uint32_t i = 0; slopes && i < n; i++) {
-        double exponent =
-            i < power ? (double)(i + 1) / power : (2.0 * (i - power) + 1) / (2 * power);
-        slopes[i] = (float)exp2(-exponent * (double)config->alibi_max_bias);
-    }
-    return slopes;
-}
-
 static Status add_rope(Directory *d, const Family *family) {
     const Config *c = &d->source->config;
     Rope rope;

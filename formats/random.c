@@ -45,6 +45,8 @@ static const struct {
                        "vocab_size=32000,context=2048"},
     {"stories15m", "dim=288,n_layers=6,n_heads=6,n_kv_heads=6,ffn_dim=768,vocab_size=32000,"
                    "context=256,tied=1"},
+    {"moe-8x2", "dim=1024,n_layers=12,n_heads=16,n_kv_heads=4,n_experts=8,n_experts_used=2,"
+                "expert_ffn_dim=3584,vocab_size=32000,context=2048,router=softmax_chosen"},
     {"tiny", "dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=96,vocab_size=300,context=128"},
 };
 
@@ -108,7 +110,7 @@ static Status apply(Shape *shape, const char *settings, Error *error) {
         status = i < n ? apply(shape, named[i].settings, error)
                        : error_set(error,
                                    "random: no shape is called '%s' (tinyllama-1.1b, "
-                                   "stories15m, tiny, or key=value,...)",
+                                   "stories15m, moe-8x2, tiny, or key=value,...)",
                                    part);
     }
     free(copy);
@@ -122,6 +124,8 @@ static void complete(Shape *shape) {
     if (c->head_dim == 0 && c->n_heads) c->head_dim = c->dim / c->n_heads;
     if (c->rotary_dim == 0) c->rotary_dim = c->head_dim;
     if (c->ffn_dim == 0) c->ffn_dim = 4 * c->dim;
+    if (c->n_experts > 0 && c->expert_ffn_dim == 0) c->expert_ffn_dim = c->ffn_dim;
+    if (c->n_experts > 0 && c->n_experts_used == 0) c->n_experts_used = 2;
     if (c->context == 0) c->context = 2048;
     if (c->attention_scale == 0.0f)
         c->attention_scale = 1.0f / sqrtf((float)(c->head_dim ? c->head_dim : 1));
@@ -170,6 +174,31 @@ static void add_norm(Builder *b, const char *name, size_t n) {
     if (b->shape->config.norm == NORM_LAYER) add(b, name, ".bias", 1, n);
 }
 
+/* `of` is "", "shared." or "experts.N.". */
+static void add_feed_forward(Builder *b, const char *of, uint32_t width) {
+    const Config *c = &b->shape->config;
+    char name[MODELFILE_NAME_BYTES];
+    snprintf(name, sizeof name, "%sw_gate", of);
+    if (c->gated) add_matrix(b, name, width, c->dim, 1.2f);
+    snprintf(name, sizeof name, "%sw_up", of);
+    add_matrix(b, name, width, c->dim, 1.2f);
+    snprintf(name, sizeof name, "%sw_down", of);
+    add_matrix(b, name, c->dim, width, 1.2f);
+}
+
+static void add_experts(Builder *b) {
+    const Config *c = &b->shape->config;
+    add_matrix(b, "router", c->n_experts, c->dim, 2.0f);
+    for (uint32_t i = 0; i < c->n_experts && !b->failed; i++) {
+        char of[32];
+        snprintf(of, sizeof of, "experts.%u.", i);
+        add_feed_forward(b, of, c->expert_ffn_dim);
+    }
+    if (c->shared_ffn_dim == 0) return;
+    add_feed_forward(b, "shared.", c->shared_ffn_dim);
+    add_matrix(b, "shared.router", 1, c->dim, 1.2f);
+}
+
 static void add_layer(Builder *b) {
     const Config *c = &b->shape->config;
     size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
@@ -185,18 +214,12 @@ static void add_layer(Builder *b) {
     }
     if (at_end) add_norm(b, "post_attention_norm", c->dim);
     if (c->norm_place != NORM_OUTPUT && !c->parallel_block) add_norm(b, "ffn_norm", c->dim);
-    if (c->gated) add_matrix(b, "w_gate", c->ffn_dim, c->dim, 1.2f);
-    add_matrix(b, "w_up", c->ffn_dim, c->dim, 1.2f);
-    add_matrix(b, "w_down", c->dim, c->ffn_dim, 1.2f);
+    if (c->n_experts > 0) {
+        add_experts(b);
+    } else {
+        add_feed_forward(b, "", c->ffn_dim);
+    }
     if (at_end) add_norm(b, "post_ffn_norm", c->dim);
-}
-
-static float *alibi_slopes(const Config *c) {
-    float *slopes = malloc(c->n_heads * sizeof *slopes);
-    if (!slopes) return NULL;
-    for (uint32_t i = 0; i < c->n_heads; i++)
-        slopes[i] = (float)exp2(-(double)c->alibi_max_bias * (i + 1) / c->n_heads);
-    return slopes;
 }
 
 static Status add_tables(Source *source, const Config *c, Error *error) {

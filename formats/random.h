@@ -2,7 +2,8 @@
  *
  * SHAPE is "NAME" or "key=value,..." or "NAME,key=value,...": keys are the fields of Config (dim,
  * n_layers, n_heads, n_kv_heads, head_dim, ffn_dim, vocab_size, context, ...), and `tied`,
- * `bias` (0 or 1). Names: tinyllama-1.1b, stories15m, tiny.
+ * `bias` (0 or 1). Names: tinyllama-1.1b, stories15m, moe-8x2 (8 experts of which 2 are
+ * active), tiny.
  *
  * Element i of the tensor `name` is center + spread * n / 2^20 with
  *     h = splitmix64(fnv1a64(name) + (i + 1) * 0x9E3779B97F4A7C15)

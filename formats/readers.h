@@ -32,4 +32,8 @@ Status tokenizer_from_file(const InputFile *file, size_t vocab_size, TokenizerBl
  * reciprocal. malloc'ed; NULL: no memory. */
 float *rope_inverse_frequencies(double base, size_t dim);
 
+/* alibi.c (arXiv:2108.12409): the slopes[n_heads] that alibi_max_bias gives. malloc'ed; NULL: no
+ * memory. */
+float *alibi_slopes(const Config *config);
+
 #endif

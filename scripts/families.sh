@@ -1,8 +1,9 @@
 #!/bin/sh
-# Writes docs/families.md around the table that the test has measured:
-#     VERBATIM_FAMILIES=table build/tests/test_reference_logits && scripts/families.sh table
+# Writes docs/families.md around the tables that two tests have measured:
+#     VERBATIM_FAMILIES=table build/tests/test_reference_logits
+#     VERBATIM_FAMILIES=gguf build/tests/test_gguf_families && scripts/families.sh table gguf
 set -e
-[ -f "$1" ] || { echo "usage: $0 TABLE" >&2; exit 2; }
+[ -f "$1" ] && [ -f "$2" ] || { echo "usage: $0 TABLE GGUF_TABLE" >&2; exit 2; }
 cat > docs/families.md <<'END'
 # Families
 
@@ -23,8 +24,40 @@ The test also holds every model to the same bits on every instruction set, in f3
 END
 sort -t'|' -k2,2 -s "$1" >> docs/families.md
 cat >> docs/families.md <<'END'
+| internlm2 | a llama's weights under its names, q, k, v joined | f32 | the llama's bits | equal | equal |
+
+## GGUF
+The same models as llama.cpp's converter (of llama-cpp-python 0.3.36) makes GGUF files of them: for
+each element of each tensor, tests/fixtures/gguf records where in the source it came from, and
+`tests/test_gguf_families` writes the file from there and compares its logits with transformers'.
+Files in F16 and Q8_0, taken over as f32, give the bits of a file in F32 with the same values.
+
+- **difference**, **greedy**: as above, of the F32 file.
+- **llama.cpp**: the largest difference of its own logits (of the same build, F32, no flash
+  attention) from transformers', or why the two cannot be compared. Where it is near 1e-3, GELU
+  comes from a table of float16 there.
+
+| architecture | model_type | features | difference | greedy | llama.cpp |
+| --- | --- | --- | --- | --- | --- |
+END
+sort -t'|' -k2,2 -s "$2" >> docs/families.md
+cat >> docs/families.md <<'END'
+
+What GGUF has no key for is what the converter leaves out: a Mistral's window, QWen 2's window,
+weights of experts that are normalized where the family's usually are not, the `long_mscale` of
+Phi 3.5 MoE. Such a file is computed as it says.
 
 ## What is refused
+| what | why |
+| --- | --- |
+| `deepseek_v2`, `deepseek_v3` (`deepseek2`) | attention through a compressed cache, groups of experts |
+| `mamba`, `jamba`, `rwkv7`, `qwen3next` and other state-space models and hybrids | no attention, or not alone |
+| `t5` and its kind | an encoder; relative-position biases |
+| `gemma3n` | embeddings of each layer, layers that share caches |
+| OLMo 3 (`olmo2` with a window) | not checked against a reference yet |
+| GGUF files with `expert_gating_func` sigmoid, `expert_weights_scale`, `expert_group_count` | routing of DeepSeek 3 and its relatives |
+| `attention.causal` false | no decoder |
+
 A model_type, RoPE scaling, activation, layer type or switch that is not known here is refused by
 its name, and so is a tensor inside a layer that the family has no place for. Weights that are
 quantized in the source (`quantization_config`) are refused too.
@@ -38,8 +71,10 @@ quantized in the source (`quantization_config`) are refused too.
 - Phi 3.5 MoE's long RoPE: transformers 5.23 takes the short factors whatever the length; here the
   context decides, as in the model's own code.
 - Gemma 3's `attn_logit_softcapping`, which transformers reads and does not use, is not used.
-- `gpt2`: `scale_attn_by_inverse_layer_idx` is refused.
+- GPT-OSS as GGUF: YaRN's ramp keeps the ends that the model's config.json asks for, which llama.cpp
+  rounds to whole dimensions. Phi 3's window counts, which llama.cpp ignores. Phi 3.5 MoE routes by
+  its sparse mixer also from GGUF.
 
-Adding a family is an entry in one of formats/families_*.c: which keys of config.json fill which
-fields of `Config`, and the rules that name its tensors ([how](adding-a-family.md)).
+[Adding a family](adding-a-family.md) is an entry in one of formats/families_*.c: which keys of
+config.json fill which fields of `Config`, and the rules that name its tensors.
 END

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 
 #include "formats/convert.h"
 #include "tests/fixture.h"
+#include "tests/hashed_weights.h"
 #include "tests/tiny_model.h"
 
 /* ---- Refusals ---- */
@@ -45,8 +47,6 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
                    "RoPE", "spiral");
     assert_refused("llama-mha", "quantization_config", "{\"quant_method\": \"gptq\"}",
                    "quantization_config", "gptq");
-    assert_refused("gpt2", "scale_attn_by_inverse_layer_idx", "true",
-                   "scale_attn_by_inverse_layer_idx", "true");
     assert_refused("gpt2", "add_cross_attention", "true", "add_cross_attention", "true");
     assert_refused("bloom", "apply_residual_connection_post_layernorm", "true",
                    "apply_residual_connection_post_layernorm", "true");
@@ -151,6 +151,127 @@ static void no_value_of_a_key_crashes(void **state) {
     free(names);
 }
 
+/* ---- By equivalence ---- */
+
+/* InternLM 2 is a llama whose layers hold q, k and v together, key/value head by key/value head. */
+static json_t *internlm2_names(json_t *tensors) {
+    static const char *const names[][2] = {{"self_attn.o_proj", "attention.wo"},
+                                           {"mlp.gate_proj", "feed_forward.w1"},
+                                           {"mlp.up_proj", "feed_forward.w3"},
+                                           {"mlp.down_proj", "feed_forward.w2"},
+                                           {"input_layernorm", "attention_norm"},
+                                           {"post_attention_layernorm", "ffn_norm"},
+                                           {"model.embed_tokens", "model.tok_embeddings"},
+                                           {"lm_head", "output"}};
+    json_t *renamed = json_object(), *recipe;
+    const char *name;
+    json_object_foreach(tensors, name, recipe) {
+        char text[128];
+        snprintf(text, sizeof text, "%s", name);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            const char *at = strstr(name, names[i][0]);
+            if (at)
+                snprintf(text, sizeof text, "%.*s%s%s", (int)(at - name), name, names[i][1],
+                         at + strlen(names[i][0]));
+        }
+        json_t *copy = json_deep_copy(recipe);
+        json_array_append_new(copy, json_string(name));
+        json_object_set_new(renamed, text, copy);
+    }
+    return renamed;
+}
+
+/* Overwrites each wqkv in the directory's weights with the llama's three matrices. */
+static void fuse_in_file(const char *directory, const Fixture *llama, size_t n_kv_heads) {
+    char *path = fixture_path(directory, "model.safetensors"), *file;
+    uint64_t length;
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fread(&length, sizeof length, 1, f), 1);
+    assert_non_null(file = calloc(1, length + 1));
+    assert_int_equal(fread(file, 1, length, f), length);
+    json_t *header = json_loads(file, 0, NULL), *entry;
+    const char *name;
+    json_object_foreach(header, name, entry) {
+        char *suffix = strstr((char *)name, "attention.wqkv");
+        if (!suffix) continue;
+        json_t *shape = json_object_get(entry, "shape");
+        size_t rows = (size_t)json_integer_value(json_array_get(shape, 0));
+        size_t cols = (size_t)json_integer_value(json_array_get(shape, 1)), at = 0;
+        float *fused = malloc(rows * cols * sizeof *fused), *parts[3];
+        size_t part_rows[3];
+        for (size_t p = 0; p < 3; p++) {
+            char from[128];
+            snprintf(from, sizeof from, "%.*sself_attn.%c_proj.weight", (int)(suffix - name), name,
+                     "qkv"[p]);
+            const json_t *recipe = json_object_get(json_object_get(llama->json, "tensors"), from);
+            part_rows[p] = (size_t)json_integer_value(json_array_get(json_array_get(recipe, 3), 0));
+            parts[p] = malloc(part_rows[p] * cols * sizeof *fused);
+            hashed_tensor(from, (unsigned)json_integer_value(json_array_get(recipe, 0)),
+                          json_number_value(json_array_get(recipe, 1)),
+                          json_number_value(json_array_get(recipe, 2)), parts[p],
+                          part_rows[p] * cols);
+        }
+        for (size_t head = 0; head < n_kv_heads; head++)
+            for (size_t p = 0; p < 3; p++) {
+                size_t n = part_rows[p] / n_kv_heads * cols;
+                memcpy(fused + at, parts[p] + head * n, n * sizeof *fused);
+                at += n;
+            }
+        json_int_t begin =
+            json_integer_value(json_array_get(json_object_get(entry, "data_offsets"), 0));
+        assert_int_equal(at, rows * cols);
+        assert_int_equal(fseek(f, (long)(8 + length) + (long)begin, SEEK_SET), 0);
+        assert_int_equal(fwrite(fused, sizeof *fused, at, f), at);
+        for (size_t p = 0; p < 3; p++) free(parts[p]);
+        free(fused);
+    }
+    json_decref(header);
+    free(file);
+    assert_int_equal(fclose(f), 0);
+    free(path);
+}
+
+static void internlm2_is_a_llama_with_joined_projections(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-gqa"), llama = fixture_load("llama-gqa");
+    ModelOptions options = {.n_threads = 1};
+    char *source = fixture_source(&f);
+    TinyModel usual = tiny_model_open(source, "f32", &options, KV_F32);
+    fixture_remove_directory(source);
+    json_t *config = json_object_get(f.json, "config");
+    json_t *tensors = internlm2_names(json_object_get(f.json, "tensors"));
+    size_t layers = (size_t)json_integer_value(json_object_get(config, "num_hidden_layers"));
+    for (size_t i = 0; i < layers; i++) {
+        char name[128];
+        json_int_t rows = 0;
+        for (const char *p = "qkv"; *p; p++) {
+            snprintf(name, sizeof name, "model.layers.%zu.self_attn.%c_proj.weight", i, *p);
+            rows += json_integer_value(
+                json_array_get(json_array_get(json_object_get(tensors, name), 3), 0));
+            json_object_del(tensors, name);
+        }
+        snprintf(name, sizeof name, "model.layers.%zu.attention.wqkv.weight", i);
+        json_object_set_new(tensors, name, json_pack("[i, f, f, [I, i]]", 20, 1.0, 0.0, rows, 72));
+    }
+    json_object_set_new(f.json, "tensors", tensors);
+    json_object_set_new(config, "model_type", json_string("internlm2"));
+    source = fixture_source(&f);
+    fuse_in_file(source, &llama, 3);
+    TinyModel joined = tiny_model_open(source, "f32", &options, KV_F32);
+    fixture_remove_directory(source);
+    assert_string_equal(modelfile_config(joined.file)->family, "internlm2");
+    float *expected = tiny_model_run(&usual, 0, 0, f.ids, f.n_ids, f.n_ids);
+    float *logits = tiny_model_run(&joined, 0, 0, f.ids, f.n_ids, f.n_ids);
+    assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
+    free(expected);
+    free(logits);
+    tiny_model_close(&usual);
+    tiny_model_close(&joined);
+    fixture_free(&llama);
+    fixture_free(&f);
+}
+
 /* ---- Fields ---- */
 
 typedef struct Flip {
@@ -203,6 +324,7 @@ static const Flip flips[] = {
     {"guide-mha", "sinusoid_layout", SINUSOID_HALVES},
     {"xglm", "position_offset", 0},
     {"llama-mha", "attention_scale", 1},
+    {"gpt2-layers", "attention_scale_falls", 0},
     {"gemma2", "attention_softcap", 0},
     {"mpt", "qkv_clip", 0},
     {"qwen3-gqa", "qk_norm", QK_NORM_NONE},
@@ -252,6 +374,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_tensor_without_a_place_is_refused),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(no_value_of_a_key_crashes),
+        cmocka_unit_test(internlm2_is_a_llama_with_joined_projections),
         cmocka_unit_test(every_field_moves_the_logits_by_a_hundred_tolerances),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

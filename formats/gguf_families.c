@@ -1,0 +1,371 @@
+/* The architectures of GGUF files. Names of tensors: gguf-py's TENSOR_NAMES; what a name stands for
+ * and in which order: llama.cpp's converter, which the tests run backwards. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "families.h"
+#include "gguf_family.h"
+
+/* ---- Tensors ---- */
+
+#define MAYBE(to, from, rows, cols)                                                                \
+    {                                                                                              \
+        to, from, rows, cols, RULE_OPTIONAL, {0}, {                                                \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define MAYBE_LINEAR(to, from, rows, cols)                                                         \
+    MAYBE(to, from ".weight", rows, cols), MAYBE(to ".bias", from ".bias", N_ONE, rows)
+#define MAYBE_NORM(to, from)                                                                       \
+    MAYBE(to, from ".weight", N_ONE, N_DIM), MAYBE(to ".bias", from ".bias", N_ONE, N_DIM)
+#define MAYBE_GATE_UP(from)                                                                        \
+    PART("w_gate", from, N_FFN, N_DIM, RULE_OPTIONAL, {N_NONE}, {N_FFN, N_FFN}),                   \
+        PART("w_up", from, N_FFN, N_DIM, RULE_OPTIONAL, {N_FFN}, {N_FFN, N_FFN})
+
+#define TOKENS EMBEDDING("token_embd")
+#define ATTENTION_NORM NORM("attention_norm", "blk.%u.attn_norm")
+#define FFN_NORM NORM("ffn_norm", "blk.%u.ffn_norm")
+/* Queries, keys and values apart, or one behind another in one tensor: what is missing of both
+ * is found out when the model is opened. */
+#define ATTENTION                                                                                  \
+    MAYBE_LINEAR("wq", "blk.%u.attn_q", N_Q, N_DIM),                                               \
+        MAYBE_LINEAR("wk", "blk.%u.attn_k", N_KV, N_DIM),                                          \
+        MAYBE_LINEAR("wv", "blk.%u.attn_v", N_KV, N_DIM),                                          \
+        FUSED_QKV("blk.%u.attn_qkv", RULE_OPTIONAL),                                               \
+        LINEAR("wo", "blk.%u.attn_output", N_DIM, N_Q)
+#define QK_NORMS(n_q, n_k)                                                                         \
+    NORM_OF("q_norm", "blk.%u.attn_q_norm", n_q), NORM_OF("k_norm", "blk.%u.attn_k_norm", n_k)
+#define MAYBE_QK_NORMS                                                                             \
+    MAYBE("q_norm", "blk.%u.attn_q_norm.weight", N_ONE, N_Q),                                      \
+        MAYBE("k_norm", "blk.%u.attn_k_norm.weight", N_ONE, N_KV)
+#define OUTPUT_NORMS                                                                               \
+    NORM("post_attention_norm", "blk.%u.post_attention_norm"),                                     \
+        NORM("post_ffn_norm", "blk.%u.post_ffw_norm")
+#define GATED                                                                                      \
+    LINEAR("w_gate", "blk.%u.ffn_gate", N_FFN, N_DIM),                                             \
+        LINEAR("w_up", "blk.%u.ffn_up", N_FFN, N_DIM),                                             \
+        LINEAR("w_down", "blk.%u.ffn_down", N_DIM, N_FFN)
+#define UNGATED                                                                                    \
+    LINEAR("w_up", "blk.%u.ffn_up", N_FFN, N_DIM), LINEAR("w_down", "blk.%u.ffn_down", N_DIM, N_FFN)
+#define FUSED_GATED                                                                                \
+    FUSED_GATE_UP("blk.%u.ffn_up"), LINEAR("w_down", "blk.%u.ffn_down", N_DIM, N_FFN)
+#define MAYBE_GATED                                                                                \
+    MAYBE_LINEAR("w_gate", "blk.%u.ffn_gate", N_FFN, N_DIM),                                       \
+        MAYBE_LINEAR("w_up", "blk.%u.ffn_up", N_FFN, N_DIM),                                       \
+        MAYBE_LINEAR("w_down", "blk.%u.ffn_down", N_DIM, N_FFN)
+/* All experts in one tensor, gate and up in one, or (the first files) each in its own. */
+#define EXPERTS                                                                                    \
+    LINEAR("router", "blk.%u.ffn_gate_inp", N_EXPERTS, N_DIM),                                     \
+        MAYBE_LINEAR("experts.%u.w_gate", "blk.%u.ffn_gate_exps", N_EXPERT_FFN, N_DIM),            \
+        MAYBE_LINEAR("experts.%u.w_up", "blk.%u.ffn_up_exps", N_EXPERT_FFN, N_DIM),                \
+        MAYBE_LINEAR("experts.%u.w_down", "blk.%u.ffn_down_exps", N_DIM, N_EXPERT_FFN),            \
+        PART("experts.%u.w_gate", "blk.%u.ffn_gate_up_exps", N_EXPERT_FFN, N_DIM, RULE_OPTIONAL,   \
+             {N_NONE}, {N_EXPERT_FFN, N_EXPERT_FFN}),                                              \
+        PART("experts.%u.w_up", "blk.%u.ffn_gate_up_exps", N_EXPERT_FFN, N_DIM, RULE_OPTIONAL,     \
+             {N_EXPERT_FFN}, {N_EXPERT_FFN, N_EXPERT_FFN}),                                        \
+        MAYBE("experts.%u.w_gate", "blk.%u.ffn_gate.%u.weight", N_EXPERT_FFN, N_DIM),              \
+        MAYBE("experts.%u.w_up", "blk.%u.ffn_up.%u.weight", N_EXPERT_FFN, N_DIM),                  \
+        MAYBE("experts.%u.w_down", "blk.%u.ffn_down.%u.weight", N_DIM, N_EXPERT_FFN)
+#define SHARED_EXPERT                                                                              \
+    LINEAR("shared.w_gate", "blk.%u.ffn_gate_shexp", N_SHARED_FFN, N_DIM),                         \
+        LINEAR("shared.w_up", "blk.%u.ffn_up_shexp", N_SHARED_FFN, N_DIM),                         \
+        LINEAR("shared.w_down", "blk.%u.ffn_down_shexp", N_DIM, N_SHARED_FFN), {                   \
+        "shared.router", "blk.%u.ffn_gate_inp_shexp.weight", N_ONE, N_DIM, RULE_MATRIX, {0}, {     \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define HEAD OUTPUT("output")
+#define END NORM("final_norm", "output_norm"), HEAD
+#define TABLE(name, ...) static const TensorRule name[] = {TOKENS, __VA_ARGS__, {0}}
+
+TABLE(llama_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, GATED, END);
+TABLE(mixtral_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, EXPERTS, END);
+TABLE(qwen2moe_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, EXPERTS, SHARED_EXPERT, END);
+TABLE(qwen3_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, GATED, END);
+TABLE(qwen3moe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, MAYBE_GATED,
+      EXPERTS, END);
+TABLE(gemma2_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, GATED, OUTPUT_NORMS, END);
+TABLE(gemma3_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, GATED,
+      OUTPUT_NORMS, END);
+TABLE(glm4_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, FUSED_GATED, OUTPUT_NORMS, END);
+TABLE(olmo_tensors, ATTENTION, GATED, HEAD);
+TABLE(olmo2_tensors, ATTENTION, QK_NORMS(N_Q, N_KV), GATED, OUTPUT_NORMS, END);
+TABLE(olmoe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_Q, N_KV), FFN_NORM, EXPERTS, END);
+TABLE(exaone4_tensors, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), GATED, OUTPUT_NORMS, END);
+TABLE(cohere_tensors, ATTENTION_NORM, ATTENTION, MAYBE_QK_NORMS, GATED, END);
+TABLE(stablelm_tensors, ATTENTION_NORM, MAYBE_NORM("ffn_norm", "blk.%u.ffn_norm"), ATTENTION,
+      MAYBE_QK_NORMS, GATED, END);
+TABLE(phi3_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, FUSED_GATED, END);
+TABLE(starcoder2_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, UNGATED, END);
+TABLE(phi2_tensors, ATTENTION_NORM, ATTENTION, UNGATED, END);
+TABLE(falcon_tensors, ATTENTION_NORM, ATTENTION, UNGATED, END);
+/* The second norm came later, and is that of attention. */
+TABLE(falcon40_tensors, NORM("attention_norm", "blk.%u.attn_norm_2"),
+      NORM("ffn_norm", "blk.%u.attn_norm"), ATTENTION, UNGATED, END);
+TABLE(bloom_tensors, NORM("embedding_norm", "token_embd_norm"), ATTENTION_NORM, ATTENTION, FFN_NORM,
+      UNGATED, END);
+TABLE(gpt2_tensors,
+      {"position_embedding", "position_embd.weight", N_POSITIONS, N_DIM, RULE_VECTOR, {0}, {0}},
+      ATTENTION_NORM, ATTENTION, FFN_NORM, UNGATED, END);
+TABLE(gpt_oss_tensors, ATTENTION_NORM, ATTENTION,
+      {"sinks", "blk.%u.attn_sinks.weight", N_ONE, N_HEADS, 0, {0}, {0}},
+      NORM("ffn_norm", "blk.%u.post_attention_norm"), EXPERTS, END);
+
+/* ---- What no key tells ---- */
+
+static bool has_tensor(const GgufModel *m, const char *name) {
+    return raw_table_find(&m->table, name) != NULL;
+}
+
+static Status qk_norm_head(const GgufModel *m, Config *c) {
+    (void)m;
+    c->qk_norm = QK_NORM_HEAD;
+    return STATUS_OK;
+}
+
+static Status chosen_experts(const GgufModel *m, Config *c) {
+    (void)m;
+    c->router = ROUTER_SOFTMAX_CHOSEN;
+    return STATUS_OK;
+}
+
+static Status qwen3moe_finish(const GgufModel *m, Config *c) {
+    chosen_experts(m, c);
+    return qk_norm_head(m, c);
+}
+
+/* The 1 that Gemma adds to the weights of its norms is in the file already. */
+static Status gemma_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->activation = ACTIVATION_GELU_TANH;
+    c->embedding_scale = (float)sqrt((double)c->dim);
+    return STATUS_OK;
+}
+
+/* The largest models alone do not scale scores by the width of a head; no key says so. */
+static Status gemma2_finish(const GgufModel *m, Config *c) {
+    uint32_t largest = strcmp(m->architecture, "gemma2") == 0 ? 46 : 62;
+    if (c->n_layers == largest && c->n_heads > 0)
+        c->attention_scale = (float)(1.0 / sqrt((double)(c->dim / c->n_heads)));
+    c->norm_place = NORM_AROUND;
+    return gemma_finish(m, c);
+}
+
+static Status gemma3_finish(const GgufModel *m, Config *c) {
+    c->qk_norm = QK_NORM_HEAD;
+    return gemma2_finish(m, c);
+}
+
+static Status granite_finish(const GgufModel *m, Config *c) {
+    double divisor = 1.0, embedding = 1.0, residual = 1.0;
+    bool rotated = true;
+    if (gguf_model_bool(m, "rope.scaling.finetuned", &rotated) && !rotated)
+        return error_set(m->error, "%s: a Granite without RoPE is not known to this program",
+                         m->source->path);
+    gguf_model_float(m, "logit_scale", &divisor);
+    gguf_model_float(m, "embedding_scale", &embedding);
+    gguf_model_float(m, "residual_scale", &residual);
+    if (!(divisor > 0.0))
+        return error_set(m->error, "%s: logit_scale is %g", m->source->path, divisor);
+    c->logit_scale = (float)(1.0 / divisor);
+    c->embedding_scale = (float)embedding;
+    c->residual_scale = (float)residual;
+    c->router = ROUTER_SOFTMAX_CHOSEN;
+    return STATUS_OK;
+}
+
+static Status olmo_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->norm = NORM_LAYER;
+    return STATUS_OK;
+}
+
+static Status olmo2_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->norm_place = NORM_OUTPUT;
+    c->qk_norm = QK_NORM_ALL;
+    return STATUS_OK;
+}
+
+static Status olmoe_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->qk_norm = QK_NORM_ALL;
+    return STATUS_OK;
+}
+
+static Status exaone4_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->norm_place = NORM_OUTPUT;
+    c->qk_norm = QK_NORM_HEAD;
+    return STATUS_OK;
+}
+
+static Status glm4_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->norm_place = NORM_AROUND;
+    return STATUS_OK;
+}
+
+static Status smollm3_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->rope_table[i] = (i + 1) % 4 ? 0 : 2;
+    return STATUS_OK;
+}
+
+static Status cohere_finish(const GgufModel *m, Config *c) {
+    double scale = 1.0;
+    gguf_model_float(m, "logit_scale", &scale);
+    c->logit_scale = (float)scale;
+    c->norm = NORM_LAYER;
+    c->parallel_block = true;
+    if (has_tensor(m, "blk.0.attn_q_norm.weight")) c->qk_norm = QK_NORM_EACH;
+    return STATUS_OK;
+}
+
+static Status stablelm_finish(const GgufModel *m, Config *c) {
+    c->norm = NORM_LAYER;
+    c->parallel_block = !has_tensor(m, "blk.0.ffn_norm.weight");
+    if (has_tensor(m, "blk.0.attn_q_norm.weight")) c->qk_norm = QK_NORM_EACH;
+    return STATUS_OK;
+}
+
+static Status layer_norms(const GgufModel *m, Config *c) {
+    (void)m;
+    c->norm = NORM_LAYER;
+    c->gated = false;
+    c->activation = ACTIVATION_GELU_TANH;
+    return STATUS_OK;
+}
+
+static Status gpt2_finish(const GgufModel *m, Config *c) {
+    c->position = POSITION_LEARNED;
+    return layer_norms(m, c);
+}
+
+static Status gptneox_finish(const GgufModel *m, Config *c) {
+    layer_norms(m, c);
+    c->activation = ACTIVATION_GELU;
+    c->parallel_block = true;
+    gguf_model_bool(m, "use_parallel_residual", &c->parallel_block);
+    return STATUS_OK;
+}
+
+static Status falcon_finish(const GgufModel *m, Config *c) {
+    layer_norms(m, c);
+    c->activation = ACTIVATION_GELU;
+    c->parallel_block = true;
+    return STATUS_OK;
+}
+
+static Status phi2_finish(const GgufModel *m, Config *c) {
+    c->parallel_block = true;
+    return layer_norms(m, c);
+}
+
+static Status bloom_finish(const GgufModel *m, Config *c) {
+    c->position = POSITION_ALIBI;
+    return layer_norms(m, c);
+}
+
+static Status mpt_finish(const GgufModel *m, Config *c) {
+    double bias = 0.0;
+    layer_norms(m, c);
+    c->activation = ACTIVATION_GELU;
+    gguf_model_float(m, "attention.max_alibi_bias", &bias);
+    if (!(bias > 0.0))
+        return error_set(m->error, "%s: an MPT without ALiBi is not known to this program",
+                         m->source->path);
+    c->position = POSITION_ALIBI;
+    c->alibi_max_bias = (float)bias;
+    return STATUS_OK;
+}
+
+/* The larger of the two has 40 layers, and ALiBi. */
+static Status baichuan_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    if (c->n_layers == 40) c->position = POSITION_ALIBI;
+    return STATUS_OK;
+}
+
+static Status phimoe_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->norm = NORM_LAYER;
+    c->router = ROUTER_SPARSE_MIXER;
+    c->router_jitter = 0.01f;
+    return STATUS_OK;
+}
+
+static Status gpt_oss_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->router = ROUTER_SOFTMAX_CHOSEN;
+    c->activation = ACTIVATION_GELU_QUICK;
+    c->swiglu_limit = 7.0f;
+    return STATUS_OK;
+}
+
+/* ---- The table ---- */
+
+static const GgufFamily families[] = {
+    {"llama", "mixtral", mixtral_tensors, ROPE_INTERLEAVED, .finish = chosen_experts,
+     .full_every = 1, .where = "blk.0.ffn_gate_inp.weight"},
+    {"llama", "llama", llama_tensors, ROPE_INTERLEAVED, .finish = NULL, .full_every = 1},
+    {"internlm2", "internlm2", llama_tensors, ROPE_INTERLEAVED, .finish = NULL},
+    {"baichuan", "baichuan", llama_tensors, ROPE_INTERLEAVED, .finish = baichuan_finish},
+    {"smollm3", "smollm3", llama_tensors, ROPE_INTERLEAVED, .finish = smollm3_finish},
+    {"granite", "granite", llama_tensors, ROPE_INTERLEAVED, .finish = granite_finish},
+    {"granitemoe", "granitemoe", mixtral_tensors, ROPE_INTERLEAVED, .finish = granite_finish},
+    {"glm4", "glm4", glm4_tensors, ROPE_INTERLEAVED, .finish = glm4_finish},
+    {"command-r", "cohere", cohere_tensors, ROPE_INTERLEAVED, .finish = cohere_finish},
+    {"cohere2", "cohere2", cohere_tensors, ROPE_INTERLEAVED, .finish = cohere_finish,
+     .full_every = 4, .full_are_not_rotated = true},
+    {"olmo", "olmo", olmo_tensors, ROPE_INTERLEAVED, .finish = olmo_finish},
+    {"olmo2", "olmo2", olmo2_tensors, ROPE_HALVES, .finish = olmo2_finish},
+    {"olmoe", "olmoe", olmoe_tensors, ROPE_HALVES, .finish = olmoe_finish},
+    {"exaone", "exaone", llama_tensors, ROPE_HALVES, .finish = NULL},
+    {"exaone4", "exaone4", exaone4_tensors, ROPE_HALVES, .finish = exaone4_finish, .full_every = 4,
+     .full_are_not_rotated = true},
+    {"qwen2", "qwen2", llama_tensors, ROPE_HALVES, .finish = NULL, .full_every = 1},
+    {"qwen2moe", "qwen2_moe", qwen2moe_tensors, ROPE_HALVES, .finish = NULL},
+    {"qwen3", "qwen3", qwen3_tensors, ROPE_HALVES, .finish = qk_norm_head, .full_every = 1},
+    {"qwen3moe", "qwen3_moe", qwen3moe_tensors, ROPE_HALVES, .finish = qwen3moe_finish},
+    {"gemma", "gemma", llama_tensors, ROPE_HALVES, .finish = gemma_finish},
+    {"gemma2", "gemma2", gemma2_tensors, ROPE_HALVES, .finish = gemma2_finish, .full_every = 2,
+     .window = 4096},
+    {"gemma3", "gemma3_text", gemma3_tensors, ROPE_HALVES, .finish = gemma3_finish, .full_every = 6,
+     .local_theta = 10000.0},
+    {"phi2", "phi", phi2_tensors, ROPE_HALVES, .finish = phi2_finish},
+    {"phi3", "phi3", phi3_tensors, ROPE_HALVES, .finish = NULL, .full_every = 1},
+    {"phimoe", "phimoe", mixtral_tensors, ROPE_HALVES, .finish = phimoe_finish, .full_every = 1},
+    {"stablelm", "stablelm", stablelm_tensors, ROPE_HALVES, .finish = stablelm_finish},
+    {"starcoder2", "starcoder2", starcoder2_tensors, ROPE_HALVES, .finish = layer_norms,
+     .full_every = 1},
+    {"gptneox", "gpt_neox", starcoder2_tensors, ROPE_HALVES, .finish = gptneox_finish},
+    {"falcon", "falcon", falcon40_tensors, ROPE_HALVES, .finish = falcon_finish,
+     .where = "blk.0.attn_norm_2.weight"},
+    {"falcon", "falcon", falcon_tensors, ROPE_HALVES, .finish = falcon_finish},
+    {"gpt2", "gpt2", gpt2_tensors, ROPE_HALVES, .finish = gpt2_finish},
+    {"starcoder", "gpt_bigcode", gpt2_tensors, ROPE_HALVES, .finish = gpt2_finish},
+    {"bloom", "bloom", bloom_tensors, ROPE_HALVES, .finish = bloom_finish},
+    {"mpt", "mpt", starcoder2_tensors, ROPE_HALVES, .finish = mpt_finish},
+    {"gpt-oss", "gpt_oss", gpt_oss_tensors, ROPE_HALVES, .finish = gpt_oss_finish, .full_every = 2,
+     .yarn_keeps_ends = true},
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+const GgufFamily *gguf_family_find(const GgufModel *model) {
+    for (size_t i = 0; i < FAMILIES; i++)
+        if (strcmp(families[i].architecture, model->architecture) == 0 &&
+            (!families[i].where || has_tensor(model, families[i].where)))
+            return &families[i];
+    return NULL;
+}
+
+void gguf_family_names(char *text, size_t size) {
+    size_t length = 0;
+    if (size) text[0] = '\0';
+    for (size_t i = 0; i < FAMILIES && length < size; i++)
+        if (!families[i].where)
+            length += (size_t)snprintf(text + length, size - length, "%s%s", length ? ", " : "",
+                                       families[i].architecture);
+}

@@ -1,0 +1,157 @@
+/* The tables of positions of a GGUF file's model: RoPE's frequencies out of keys and of the tensors
+ * that hold divisors, ALiBi's slopes. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf_family.h"
+#include "readers.h"
+#include "rope.h"
+
+static bool is_text(const TokenizerString *text, const char *expected) {
+    return text->length == strlen(expected) && memcmp(text->bytes, expected, text->length) == 0;
+}
+
+static Status read_scaling(const GgufModel *m, Rope *rope) {
+    double linear;
+    if (gguf_model_float(m, "rope.scale_linear", &linear) && linear != 1.0) {
+        rope->scaling = ROPE_LINEAR;
+        rope->factor = linear;
+    }
+    gguf_model_float(m, "rope.scaling.factor", &rope->factor);
+    TokenizerString type;
+    if (!gguf_model_text(m, "rope.scaling.type", &type)) return STATUS_OK;
+    if (is_text(&type, "yarn")) {
+        rope->scaling = ROPE_YARN;
+    } else if (is_text(&type, "linear")) {
+        rope->scaling = ROPE_LINEAR;
+    } else if (is_text(&type, "none") || is_text(&type, "longrope")) {
+        rope->scaling = ROPE_DEFAULT; /* the tensors of the factors tell of LongRoPE */
+    } else {
+        return error_set(m->error, "%s: RoPE scaling '%.*s' is not known to this program",
+                         m->source->path, type.length < 40 ? (int)type.length : 40, type.bytes);
+    }
+    return STATUS_OK;
+}
+
+/* rope.scaling.attn_factor comes on top of what YaRN has by itself; yarn_attn_factor instead. */
+static void read_attention_factor(const GgufModel *m, Rope *rope) {
+    double factor = 0.0;
+    if (rope->scaling == ROPE_LONGROPE) {
+        gguf_model_float(m, "rope.scaling.attn_factor", &rope->attention_factor);
+    } else if (rope->scaling == ROPE_YARN) {
+        if (gguf_model_float(m, "rope.scaling.attn_factor", &factor))
+            rope->attention_factor =
+                factor * (rope->factor > 1.0 ? 0.1 * log(rope->factor) + 1.0 : 1.0);
+        gguf_model_float(m, "rope.scaling.yarn_attn_factor", &rope->attention_factor);
+    }
+}
+
+/* One value for each frequency; *values stays NULL where there is no such tensor. */
+static Status read_factors(GgufModel *m, const char *name, size_t n, float **values) {
+    RawTensor *raw = raw_table_find(&m->table, name);
+    if (!raw) return STATUS_OK;
+    raw->used = true;
+    if (raw->type != STORED_F32 || raw->n_dims != 1 || raw->dims[0] != n)
+        return error_set(m->error, "%s: tensor '%s' must hold %zu values of F32", m->source->path,
+                         name, n);
+    *values = malloc((n + 1) * sizeof **values);
+    if (!*values) return error_set(m->error, "%s: no memory", m->source->path);
+    if (input_read(&m->source->files[raw->file], raw->offset, *values, n * sizeof **values,
+                   m->error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (size_t i = 0; i < n; i++)
+        if (!((*values)[i] > 0.0f) || !isfinite((*values)[i]))
+            return error_set(m->error, "%s: tensor '%s': element %zu is %g", m->source->path, name,
+                             i, (double)(*values)[i]);
+    return STATUS_OK;
+}
+
+static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
+    const Config *c = &m->source->config;
+    double theta = 10000.0;
+    gguf_model_float(m, "rope.freq_base", &theta);
+    *rope = rope_default(theta, c->rotary_dim);
+    rope->original_context = c->context;
+    rope->truncate = !family->yarn_keeps_ends;
+    gguf_model_float(m, "rope.scaling.original_context_length", &rope->original_context);
+    if (read_scaling(m, rope) != STATUS_OK) return STATUS_FAILED;
+    size_t n = rope->dim / 2;
+    if (read_factors(m, "rope_factors_long.weight", n, &rope->factors) != STATUS_OK ||
+        read_factors(m, "rope_factors_short.weight", n, &rope->short_factors) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!rope->factors != !rope->short_factors)
+        return error_set(m->error,
+                         "%s: one of the tensors 'rope_factors_long.weight' and "
+                         "'rope_factors_short.weight' is missing",
+                         m->source->path);
+    if (rope->factors) {
+        rope->scaling = ROPE_LONGROPE;
+        rope->factor = c->context / rope->original_context;
+    }
+    gguf_model_float(m, "rope.scaling.yarn_beta_fast", &rope->beta_fast);
+    gguf_model_float(m, "rope.scaling.yarn_beta_slow", &rope->beta_slow);
+    read_attention_factor(m, rope);
+    if (!(theta > 1.0) || !isfinite((float)theta) || !(rope->factor > 0.0) ||
+        !(rope->original_context > 0.0 && rope->original_context < 1 << 28))
+        return error_set(m->error, "%s: RoPE with base %g, factor %g and original context %g",
+                         m->source->path, theta, rope->factor, rope->original_context);
+    return STATUS_OK;
+}
+
+/* rope_freqs.weight holds what each frequency is divided by: Llama 3.1's scaling. */
+static Status divide_frequencies(GgufModel *m) {
+    size_t n = m->source->config.rotary_dim / 2;
+    float *divisors = NULL;
+    Status status = read_factors(m, "rope_freqs.weight", n, &divisors);
+    float *freqs = (float *)m->source->tensors[m->source->n_tensors - 1].values;
+    for (size_t i = 0; status == STATUS_OK && divisors && i < n; i++) {
+        freqs[i] /= divisors[i];
+        if (!isfinite(freqs[i]))
+            status = error_set(m->error, "%s: tensor 'rope_freqs.weight': element %zu is %g",
+                               m->source->path, i, (double)divisors[i]);
+    }
+    free(divisors);
+    return status;
+}
+
+/* The layers with a window have a base of their own, and no scaling: Gemma 3. */
+static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
+    Config *c = &m->source->config;
+    bool has_windows = false;
+    for (uint32_t i = 0; i < c->n_layers; i++) has_windows = has_windows || c->window[i];
+    double all = 10000.0, local = family->local_theta;
+    gguf_model_float(m, "rope.freq_base", &all);
+    bool is_given = gguf_model_float(m, "rope.freq_base_swa", &local);
+    if (family->local_theta == 0.0) {
+        if (!is_given || local == all || !has_windows) return STATUS_OK;
+        return error_set(m->error, "%s: rope.freq_base_swa is not known for the architecture '%s'",
+                         m->source->path, m->architecture);
+    }
+    if (!has_windows) return STATUS_OK;
+    if (!(local > 1.0) || !isfinite((float)local))
+        return error_set(m->error, "%s: rope.freq_base_swa is %g", m->source->path, local);
+    for (uint32_t i = 0; i < c->n_layers; i++) c->rope_table[i] = c->window[i] ? 1 : 0;
+    /* The second table's attention factor is 1; the first one's theta and factor stay. */
+    float theta = c->rope_theta, factor = c->rope_attention_factor;
+    Rope rope = rope_default(local, c->rotary_dim);
+    Status status = rope_add(m->source, "rope.freqs.1", &rope, m->error);
+    c->rope_theta = theta;
+    c->rope_attention_factor = factor;
+    return status;
+}
+
+Status gguf_add_positions(GgufModel *m, const GgufFamily *family) {
+    Config *c = &m->source->config;
+    if (c->position == POSITION_ALIBI)
+        return source_add_values(m->source, "alibi.slopes", 1, c->n_heads, alibi_slopes(c),
+                                 m->error);
+    if (c->position != POSITION_ROPE) return STATUS_OK;
+    Rope rope;
+    Status status = read_rope(m, family, &rope);
+    if (status == STATUS_OK) status = rope_add(m->source, "rope.freqs", &rope, m->error);
+    if (status == STATUS_OK) status = divide_frequencies(m);
+    if (status == STATUS_OK) status = add_local_rope(m, family);
+    rope_free(&rope);
+    return status;
+}

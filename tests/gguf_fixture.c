@@ -1,0 +1,284 @@
+#include "tests/gguf_fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+
+#include "numeric.h"
+#include "tests/fixture.h"
+#include "tests/hashed_weights.h"
+
+#define FIXTURES "tests/fixtures/gguf"
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char **gguf_fixture_names(void) {
+    char **names = calloc(256, sizeof *names);
+    DIR *dir = opendir(FIXTURES);
+    assert_non_null(names);
+    assert_non_null(dir);
+    size_t n = 0;
+    for (struct dirent *e; n < 255 && (e = readdir(dir));) {
+        char *dot = strrchr(e->d_name, '.');
+        if (!dot || strcmp(dot, ".json") != 0) continue;
+        names[n] = strndup(e->d_name, (size_t)(dot - e->d_name));
+        assert_non_null(names[n++]);
+    }
+    closedir(dir);
+    qsort(names, n, sizeof *names, compare_names);
+    return names;
+}
+
+json_t *gguf_fixture_load(const char *name) {
+    char path[512];
+    json_error_t error;
+    snprintf(path, sizeof path, FIXTURES "/%s.json", name);
+    json_t *json = json_load_file(path, 0, &error);
+    if (!json) fail_msg("%s: %s", path, error.text);
+    return json;
+}
+
+/* ---- Bytes ---- */
+
+typedef struct Out {
+    uint8_t *bytes;
+    size_t n, capacity;
+} Out;
+
+static void put(Out *o, const void *bytes, size_t n) {
+    if (o->n + n > o->capacity) {
+        o->capacity = 2 * (o->n + n);
+        o->bytes = realloc(o->bytes, o->capacity);
+        assert_non_null(o->bytes);
+    }
+    if (n) memcpy(o->bytes + o->n, bytes, n);
+    o->n += n;
+}
+
+static void put_u32(Out *o, uint32_t value) {
+    put(o, &value, sizeof value);
+}
+
+static void put_u64(Out *o, uint64_t value) {
+    put(o, &value, sizeof value);
+}
+
+static void put_text(Out *o, const char *text) {
+    put_u64(o, strlen(text));
+    put(o, text, strlen(text));
+}
+
+static void put_align(Out *o) {
+    while (o->n % 32) put(o, "", 1);
+}
+
+/* ---- Keys ---- */
+
+static void put_scalar(Out *o, const char *kind, const json_t *value) {
+    uint8_t flag = json_is_true(value);
+    float number = (float)json_number_value(value);
+    if (strcmp(kind, "string") == 0) {
+        put_text(o, json_string_value(value));
+    } else if (strcmp(kind, "bool") == 0) {
+        put(o, &flag, 1);
+    } else if (strcmp(kind, "float32") == 0) {
+        put(o, &number, sizeof number);
+    } else {
+        put_u32(o, (uint32_t)json_integer_value(value));
+    }
+}
+
+/* [name, kind, value]; an array's kind ends with "[]". */
+static void put_key(Out *o, const json_t *pair) {
+    static const struct {
+        const char *name;
+        uint32_t number;
+    } kinds[] = {{"uint32", 4}, {"int32", 5}, {"float32", 6}, {"bool", 7}, {"string", 8}};
+    const char *kind = json_string_value(json_array_get(pair, 1));
+    const json_t *value = json_array_get(pair, 2);
+    char scalar[16];
+    snprintf(scalar, sizeof scalar, "%.*s", (int)strcspn(kind, "["), kind);
+    uint32_t number = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].name, scalar) == 0) number = kinds[i].number;
+    if (number == 0) fail_msg("a key of type %s", kind);
+    put_text(o, json_string_value(json_array_get(pair, 0)));
+    if (!json_is_array(value)) {
+        put_u32(o, number);
+        put_scalar(o, scalar, value);
+        return;
+    }
+    put_u32(o, 9);
+    put_u32(o, number);
+    put_u64(o, json_array_size(value));
+    for (size_t i = 0; i < json_array_size(value); i++)
+        put_scalar(o, scalar, json_array_get(value, i));
+}
+
+/* ---- Tensors ---- */
+
+static size_t element_count(const json_t *shape) {
+    size_t n = 1;
+    for (size_t i = 0; i < json_array_size(shape); i++)
+        n *= (size_t)json_integer_value(json_array_get(shape, i));
+    return n;
+}
+
+static size_t integer(const json_t *list, size_t i) {
+    return (size_t)json_integer_value(json_array_get(list, i));
+}
+
+/* The hashed weights of a tensor of the source; free. */
+static float *source_tensor(const json_t *recipes, const char *name, size_t *n) {
+    const json_t *recipe = json_object_get(recipes, name);
+    if (!recipe) fail_msg("the source has no tensor %s", name);
+    *n = element_count(json_array_get(recipe, 3));
+    float *values = malloc((*n + 1) * sizeof *values);
+    assert_non_null(values);
+    hashed_tensor(name, (unsigned)integer(recipe, 0), json_number_value(json_array_get(recipe, 1)),
+                  json_number_value(json_array_get(recipe, 2)), values, *n);
+    return values;
+}
+
+/* Rows of `width` elements: [source, stride of the elements, [[start, step, rows], ...]]. */
+static size_t copy_piece(const json_t *piece, const json_t *recipes, size_t width, float *out) {
+    size_t n, stride = integer(piece, 1), rows = 0;
+    float *values = source_tensor(recipes, json_string_value(json_array_get(piece, 0)), &n);
+    const json_t *runs = json_array_get(piece, 2);
+    for (size_t i = 0; i < json_array_size(runs); i++) {
+        const json_t *run = json_array_get(runs, i);
+        json_int_t start = json_integer_value(json_array_get(run, 0));
+        json_int_t step = json_integer_value(json_array_get(run, 1));
+        for (size_t r = 0; r < integer(run, 2); r++, rows++, start += step)
+            for (size_t k = 0; k < width; k++) {
+                assert_in_range((size_t)start + k * stride, 0, n - 1);
+                out[rows * width + k] = values[(size_t)start + k * stride];
+            }
+    }
+    free(values);
+    return rows;
+}
+
+/* A vector whose elements changed places is described element by element: rows of 1. */
+static size_t row_width(const json_t *tensor, size_t n) {
+    size_t rows = 0, pieces = json_array_size(json_object_get(tensor, "from"));
+    for (size_t i = 0; i < pieces; i++) {
+        const json_t *runs = json_array_get(json_array_get(json_object_get(tensor, "from"), i), 2);
+        for (size_t k = 0; k < json_array_size(runs); k++)
+            rows += integer(json_array_get(runs, k), 2);
+    }
+    return rows ? n / rows : n;
+}
+
+static float *tensor_values(const json_t *tensor, const json_t *recipes, size_t n) {
+    float *values = malloc((n + 1) * sizeof *values);
+    assert_non_null(values);
+    const json_t *given = json_object_get(tensor, "values"),
+                 *from = json_object_get(tensor, "from");
+    if (given) {
+        for (size_t i = 0; i < n; i++)
+            values[i] = (float)json_number_value(json_array_get(given, i));
+        return values;
+    }
+    size_t width = row_width(tensor, n), at = 0;
+    for (size_t i = 0; i < json_array_size(from); i++)
+        at += width * copy_piece(json_array_get(from, i), recipes, width, values + at);
+    assert_int_equal(at, n);
+    float add = (float)json_number_value(json_object_get(tensor, "add"));
+    for (size_t i = 0; add != 0.0f && i < n; i++) values[i] += add;
+    return values;
+}
+
+/* Q8_0: of 32 elements the scale in f16, then each divided by it and rounded. */
+static void put_q8(Out *o, const float *values, size_t n, bool widened) {
+    for (size_t i = 0; i < n; i += 32) {
+        float largest = 0.0f, wide[32];
+        int8_t codes[32];
+        for (size_t k = 0; k < 32; k++) largest = fmaxf(largest, fabsf(values[i + k]));
+        uint16_t half = float_to_half(largest / 127.0f);
+        float scale = half_to_float(half);
+        for (size_t k = 0; k < 32; k++) {
+            codes[k] = scale > 0.0f
+                           ? (int8_t)fmaxf(-127.0f, fminf(127.0f, rintf(values[i + k] / scale)))
+                           : 0;
+            wide[k] = (float)codes[k] * scale;
+        }
+        if (widened) {
+            put(o, wide, sizeof wide);
+        } else {
+            put(o, &half, sizeof half);
+            put(o, codes, sizeof codes);
+        }
+    }
+}
+
+static void put_values(Out *o, const float *values, size_t n, StoredType type, bool widened) {
+    if (type == STORED_Q8_0) {
+        put_q8(o, values, n, widened);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half = float_to_half(values[i]);
+        float wide = half_to_float(half);
+        if (type == STORED_F32) {
+            put(o, &values[i], sizeof values[i]);
+        } else if (widened) {
+            put(o, &wide, sizeof wide);
+        } else {
+            put(o, &half, sizeof half);
+        }
+    }
+}
+
+static void put_tensor(Out *infos, Out *data, const char *name, const json_t *tensor,
+                       const json_t *recipes, StoredType type, bool widened) {
+    static const uint32_t numbers[] = {[STORED_F32] = 0, [STORED_F16] = 1, [STORED_Q8_0] = 8};
+    const json_t *shape = json_object_get(tensor, "shape");
+    size_t n_dims = json_array_size(shape), n = element_count(shape);
+    size_t width = integer(shape, n_dims - 1);
+    if (n_dims == 1 || (type == STORED_Q8_0 && width % 32 != 0)) type = STORED_F32;
+    put_text(infos, name);
+    put_u32(infos, (uint32_t)n_dims);
+    for (size_t i = n_dims; i-- > 0;) put_u64(infos, integer(shape, i));
+    put_u32(infos, widened ? 0 : numbers[type]);
+    put_u64(infos, data->n);
+    float *values = tensor_values(tensor, recipes, n);
+    put_values(data, values, n, type, widened);
+    put_align(data);
+    free(values);
+}
+
+void gguf_fixture_write(const json_t *fixture, const char *path, StoredType type, bool widened) {
+    Fixture source = fixture_load(json_string_value(json_object_get(fixture, "source")));
+    json_t *recipes = json_object_get(source.json, "tensors");
+    json_t *keys = json_object_get(fixture, "keys"), *tensors = json_object_get(fixture, "tensors");
+    Out infos = {0}, data = {0}, file = {0};
+    const char *name;
+    json_t *tensor;
+    put(&file, "GGUF", 4);
+    put_u32(&file, 3);
+    put_u64(&file, json_object_size(tensors));
+    put_u64(&file, json_array_size(keys));
+    for (size_t i = 0; i < json_array_size(keys); i++) put_key(&file, json_array_get(keys, i));
+    json_object_foreach(tensors, name, tensor)
+        put_tensor(&infos, &data, name, tensor, recipes, type, widened);
+    put(&file, infos.bytes, infos.n);
+    put_align(&file);
+    put(&file, data.bytes, data.n);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(file.bytes, 1, file.n, f), file.n);
+    assert_int_equal(fclose(f), 0);
+    free(infos.bytes);
+    free(data.bytes);
+    free(file.bytes);
+    fixture_free(&source);
+}

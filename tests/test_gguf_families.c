@@ -1,0 +1,174 @@
+/* GGUF files as llama.cpp's converter makes them give the logits of transformers for the model
+ * that they were made of: names, keys, permutations, offsets, stacked experts.
+ *
+ *     test_gguf_families [PART]      fixtures whose names contain PART
+ *
+ * With VERBATIM_FAMILIES set to a file, the table of docs/families.md is written there. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/source.h"
+#include "tests/fixture.h"
+#include "tests/gguf_fixture.h"
+#include "tests/tiny_model.h"
+
+/* Largest absolute difference of a logit, in standard deviations of the logits. */
+static const double TOLERANCE = 1e-4;
+
+static FILE *table;
+
+/* The logits of the fixture's text; the matrices become `to` (NULL: what holds them exactly). */
+static float *logits_of(const json_t *gguf, const Fixture *f, StoredType type, bool widened,
+                        const char *to, char *family, size_t *equal) {
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    gguf_fixture_write(gguf, path, type, widened);
+    ModelOptions options = {.n_threads = 2, .context = f->context};
+    TinyModel tiny = tiny_model_open(path, to, &options, KV_F32);
+    assert_int_equal(tiny.vocab_size, f->vocab_size);
+    if (family) snprintf(family, 32, "%s", modelfile_config(tiny.file)->family);
+    float *logits = tiny_model_run(&tiny, 0, 0, f->ids, f->n_ids, f->n_ids);
+    if (equal) {
+        float *next = malloc(f->vocab_size * sizeof *next);
+        int32_t token = tiny_model_argmax(logits + (f->n_ids - 1) * f->vocab_size, f->vocab_size);
+        for (*equal = 0; *equal < f->n_greedy && token == f->greedy[*equal]; ++*equal) {
+            tiny_model_continue(&tiny, 0, &token, 1, 1, next);
+            token = tiny_model_argmax(next, f->vocab_size);
+        }
+        free(next);
+    }
+    tiny_model_close(&tiny);
+    free(path);
+    fixture_remove_directory(directory);
+    return logits;
+}
+
+/* Values that a narrow type rounded give the same bits from that type and from F32. */
+static void assert_narrow_is_exact(const json_t *gguf, const Fixture *f, StoredType type) {
+    float *narrow = logits_of(gguf, f, type, false, "f32", NULL, NULL);
+    float *wide = logits_of(gguf, f, type, true, "f32", NULL, NULL);
+    assert_memory_equal(narrow, wide, f->n_ids * f->vocab_size * sizeof *wide);
+    free(narrow);
+    free(wide);
+}
+
+static void logits_are_those_of_the_source(void **state) {
+    const char *name = *state;
+    json_t *gguf = gguf_fixture_load(name);
+    Fixture f = fixture_load(json_string_value(json_object_get(gguf, "source")));
+    const FixturePass *pass = &f.passes[0];
+    char family[32];
+    size_t equal;
+    float *logits = logits_of(gguf, &f, STORED_F32, false, NULL, family, &equal);
+    double worst = 0.0;
+    for (size_t i = 0; i < (f.n_ids - pass->first) * f.vocab_size; i++) {
+        double difference =
+            fabs((double)logits[pass->first * f.vocab_size + i] - (double)pass->logits[i]);
+        if (!(difference <= worst)) worst = difference;
+    }
+    worst /= pass->std;
+    free(logits);
+    const char *architecture =
+        json_string_value(json_array_get(json_array_get(json_object_get(gguf, "keys"), 0), 2));
+    printf("%-24s %-12s %-12s %.1e  greedy %zu of %zu\n", name, architecture, family, worst, equal,
+           f.n_greedy);
+    bool is_own = strcmp(f.name, name) == 0;
+    const json_t *other = json_object_get(gguf, "llama_cpp");
+    char theirs[128] = "";
+    if (json_is_real(other)) snprintf(theirs, sizeof theirs, "%.1e", json_real_value(other));
+    if (json_is_string(other)) snprintf(theirs, sizeof theirs, "%s", json_string_value(other));
+    if (table)
+        fprintf(table, "| %s | %s | %s | %.1e | %s | %s |\n", architecture, family,
+                is_own ? f.features : "a llama's weights under its names", worst,
+                equal == f.n_greedy ? "equal" : "DIFFERENT", theirs);
+    assert_true(worst <= TOLERANCE);
+    assert_int_equal(equal, f.n_greedy);
+    assert_narrow_is_exact(gguf, &f, STORED_F16);
+    assert_narrow_is_exact(gguf, &f, STORED_Q8_0);
+    fixture_free(&f);
+    json_decref(gguf);
+}
+
+/* ---- What is refused ---- */
+
+static void set_key(json_t *gguf, const char *key, json_t *value, const char *kind) {
+    json_t *keys = json_object_get(gguf, "keys");
+    for (size_t i = 0; i < json_array_size(keys); i++)
+        if (strcmp(json_string_value(json_array_get(json_array_get(keys, i), 0)), key) == 0)
+            json_array_remove(keys, i);
+    json_array_append_new(keys, json_pack("[s, s, o]", key, kind, value));
+}
+
+/* The fixture with one key changed is refused with a message that holds `expected`. */
+static void assert_refused(const char *name, const char *key, json_t *value, const char *kind,
+                           const char *expected) {
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    json_t *gguf = gguf_fixture_load(name);
+    set_key(gguf, key, value, kind);
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    Source *source;
+    Error error = {.text = ""};
+    assert_int_equal(source_open(&source, path, NULL, &error), STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_FAILED);
+    if (!strstr(error.text, expected)) fail_msg("'%s' does not say '%s'", error.text, expected);
+    source_close(source);
+    json_decref(gguf);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+static void what_cannot_be_computed_is_refused_by_name(void **state) {
+    (void)state;
+    static const char *const unknown[] = {"deepseek2", "mamba", "jamba", "t5", "gemma3n", "rwkv7"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        assert_refused("llama-mha", "general.architecture", json_string(unknown[i]), "string",
+                       unknown[i]);
+    assert_refused("olmo2", "olmo2.attention.sliding_window", json_integer(9), "uint32",
+                   "attention.sliding_window 9 is not known for the architecture 'olmo2'");
+    assert_refused("qwen3_moe", "qwen3moe.expert_gating_func", json_integer(2), "uint32",
+                   "expert_gating_func 2");
+    assert_refused("qwen3_moe", "qwen3moe.expert_weights_scale", json_real(2.5), "float32",
+                   "expert_weights_scale 2.5");
+    assert_refused("qwen3_moe", "qwen3moe.expert_group_count", json_integer(2), "uint32",
+                   "expert_group_count 2");
+    assert_refused("llama-mha", "llama.attention.causal", json_false(), "bool",
+                   "attention.causal is false");
+    assert_refused("granite", "granite.rope.scaling.finetuned", json_false(), "bool",
+                   "without RoPE");
+    assert_refused("mpt", "mpt.attention.max_alibi_bias", json_real(0.0), "float32",
+                   "without ALiBi");
+    assert_refused("cohere2-gguf", "cohere2.rope.freq_base_swa", json_real(500.0), "float32",
+                   "rope.freq_base_swa");
+    assert_refused("llama-mha", "llama.rope.scaling.type", json_string("su2"), "string", "'su2'");
+    assert_refused("exaone4", "exaone4.attention.sliding_window_pattern", json_pack("[b]", 1),
+                   "bool[]", "no list of 3 layers");
+    assert_refused("llama-mha", "llama.feed_forward_length", json_pack("[i, i]", 92, 93),
+                   "uint32[]", "differs from layer to layer");
+}
+
+int main(int argc, char **argv) {
+    char **names = gguf_fixture_names();
+    struct CMUnitTest tests[256];
+    size_t n = 0;
+    const char *path = getenv("VERBATIM_FAMILIES");
+    if (path && !(table = fopen(path, "w"))) return 1;
+    for (size_t i = 0; names[i]; i++) {
+        if (argc > 1 && !strstr(names[i], argv[1])) continue;
+        tests[n++] = (struct CMUnitTest){.name = names[i],
+                                         .test_func = logits_are_those_of_the_source,
+                                         .initial_state = names[i]};
+    }
+    if (argc <= 1)
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test(what_cannot_be_computed_is_refused_by_name);
+    int failed = _cmocka_run_group_tests("gguf_families", tests, n, NULL, NULL);
+    if (table) fclose(table);
+    for (size_t i = 0; names[i]; i++) free(names[i]);
+    free(names);
+    return failed;
+}
