@@ -50,10 +50,11 @@ ISA_SOURCES = $(wildcard attention_segment.c numeric.c kernels/float.c)
 MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 ifeq ($(MACHINE),x86_64)
 ISAS = reference avx2 avx512
-ISA_KERNELS = $(wildcard kernels/avx2.c kernels/avx512.c kernels/amx.c)
+ISA_KERNELS = $(wildcard kernels/avx2.c kernels/avx512.c kernels/amx.c \
+	kernels/avx2_records.c kernels/avx512_records.c)
 else ifeq ($(MACHINE),aarch64)
 ISAS = reference neon
-ISA_KERNELS = $(wildcard kernels/neon.c kernels/neon_i8mm.c)
+ISA_KERNELS = $(wildcard kernels/neon.c kernels/neon_i8mm.c kernels/neon_records.c)
 else
 ISAS = reference
 ISA_KERNELS =
@@ -68,7 +69,8 @@ FLAGS_neon_i8mm = -march=armv8.2-a+dotprod+fp16+i8mm
 # Hand-written kernels are long straight lines, at which some compilers' sanitizers take longer
 # than minutes; what runs in a fuzz target never calls them.
 KERNEL_FLAGS =
-ALL_KERNELS = kernels/avx2.c kernels/avx512.c kernels/amx.c kernels/neon.c kernels/neon_i8mm.c
+ALL_KERNELS = kernels/avx2.c kernels/avx512.c kernels/amx.c kernels/neon.c kernels/neon_i8mm.c \
+	kernels/avx2_records.c kernels/avx512_records.c kernels/neon_records.c
 
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES),$(wildcard *.c)) $(wildcard formats/*.c template/*.c) \
 	$(filter-out $(ALL_KERNELS) $(ISA_SOURCES),$(wildcard kernels/*.c)) $(ISA_KERNELS)
@@ -96,13 +98,13 @@ $(BUILD)/%.$(1).o: %.c
 endef
 $(foreach isa,$(ISAS),$(eval $(call isa_rules,$(isa))))
 
-$(BUILD)/kernels/avx2.o: ISA_FLAGS = $(FLAGS_avx2) $(KERNEL_FLAGS)
-$(BUILD)/kernels/avx512.o: ISA_FLAGS = $(FLAGS_avx512) $(KERNEL_FLAGS)
+$(BUILD)/kernels/avx2.o $(BUILD)/kernels/avx2_records.o: ISA_FLAGS = $(FLAGS_avx2) $(KERNEL_FLAGS)
+$(BUILD)/kernels/avx512.o $(BUILD)/kernels/avx512_records.o: ISA_FLAGS = $(FLAGS_avx512) $(KERNEL_FLAGS)
 $(BUILD)/kernels/amx.o: ISA_FLAGS = $(FLAGS_amx) $(KERNEL_FLAGS)
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/tests/amx_emulated.o: ISA_FLAGS = $(FLAGS_avx512)
 endif
-$(BUILD)/kernels/neon.o: ISA_FLAGS = $(FLAGS_neon)
+$(BUILD)/kernels/neon.o $(BUILD)/kernels/neon_records.o: ISA_FLAGS = $(FLAGS_neon)
 $(BUILD)/kernels/neon_i8mm.o: ISA_FLAGS = $(FLAGS_neon_i8mm)
 
 $(BUILD)/%.o: %.c

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "records.h"
+
 enum { CHUNK_BYTES = 8 << 20 };
 
 typedef struct Progress {
@@ -54,6 +56,7 @@ static size_t first_bad_32(const uint32_t *x, size_t n) {
 static size_t bad_row(const Matrix *w, size_t panel) {
     const uint8_t *data = matrix_panel(w, panel);
     size_t lines = tensor_lines_bytes(w->type, w->cols), n = lines / 2, bad;
+    if (is_record_type(w->type)) return records_bad_row(w->type, w->cols, data);
     switch (w->type) {
     case TENSOR_F32:
         bad = first_bad_32((const uint32_t *)data, lines / 4);

@@ -3,13 +3,16 @@
 #include <string.h>
 
 #include "numeric.h"
+#include "records.h"
 
 static const TensorTypeInfo types[TENSOR_TYPES] = {
     [TENSOR_VECTOR] = {"vector", 16, 0, false}, [TENSOR_F32] = {"f32", 1, 0, false},
     [TENSOR_F16] = {"f16", 2, 0, false},        [TENSOR_BF16] = {"bf16", 2, 0, false},
     [TENSOR_Q8] = {"q8", 4, 32, false},         [TENSOR_Q8_64] = {"q8_64", 4, 64, false},
     [TENSOR_Q4] = {"q4", 8, 32, false},         [TENSOR_Q4_MIN] = {"q4_min", 8, 32, true},
-    [TENSOR_Q8_MIN] = {"q8_min", 4, 32, true},
+    [TENSOR_Q8_MIN] = {"q8_min", 4, 32, true},  [TENSOR_Q4_K] = {"q4_k", 8, 32, true},
+    [TENSOR_Q5_K] = {"q5_k", 8, 32, true},      [TENSOR_Q6_K] = {"q6_k", 8, 16, false},
+    [TENSOR_Q4_NL] = {"q4_nl", 8, 32, false},   [TENSOR_MXFP4] = {"mxfp4", 8, 32, false},
 };
 
 const TensorTypeInfo *tensor_type_info(uint32_t type) {
@@ -34,18 +37,21 @@ size_t tensor_padded_cols(TensorType type, size_t cols) {
 }
 
 size_t tensor_lines_bytes(TensorType type, size_t cols) {
+    if (is_record_type(type))
+        return records_bytes(type, tensor_padded_cols(type, cols) / types[type].group);
     return tensor_padded_cols(type, cols) / types[type].line_inputs * LINE_BYTES;
 }
 
 size_t tensor_scales_bytes(TensorType type, size_t cols) {
-    if (!types[type].group) return 0;
+    if (!types[type].group || is_record_type(type)) return 0;
     size_t groups = tensor_padded_cols(type, cols) / types[type].group;
     return round_up(groups * PANEL_ROWS * sizeof(uint16_t), LINE_BYTES);
 }
 
 bool tensor_panel_bytes(TensorType type, size_t cols, size_t *bytes) {
     /* No type takes more than 64 bytes of lines, scales and minima for each padded input, and
-     * padding adds fewer than 64 inputs: past this bound the sums below cannot overflow. */
+     * padding adds fewer than 64 inputs, a record's header no more: past this bound the sums
+     * below cannot overflow. */
     size_t bound;
     if (!size_add(cols, 64, &bound) || !size_mul(bound, 2 * LINE_BYTES, &bound)) return false;
     size_t parts = types[type].has_min ? 2 : 1;
@@ -105,11 +111,28 @@ static int code_at(TensorType type, const uint8_t *panel, size_t k, size_t r) {
     }
 }
 
+static void record_row(const Matrix *w, const uint8_t *panel, size_t r, float *out) {
+    size_t group = types[w->type].group;
+    for (size_t first = 0, g = 0; first < w->cols; first += group, g++) {
+        size_t end = first + group < w->cols ? first + group : w->cols;
+        float scale = record_scale(w->type, panel, g, r);
+        float minimum = record_minimum(w->type, panel, g, r);
+        for (size_t k = first; k < end; k++) {
+            float value = scale * (float)record_code(w->type, panel, k, r);
+            out[k] = types[w->type].has_min ? value - minimum : value;
+        }
+    }
+}
+
 void matrix_row(const Matrix *w, size_t row, float *out) {
     size_t p = row / PANEL_ROWS, r = row % PANEL_ROWS, group = types[w->type].group;
     const uint8_t *panel = matrix_panel(w, p);
     if (!group) {
         float_row(w, panel, r, out);
+        return;
+    }
+    if (is_record_type(w->type)) {
+        record_row(w, panel, r, out);
         return;
     }
     const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);

@@ -15,7 +15,8 @@
  * types with minima, the minima in the same form; each of the three parts is filled up to a
  * multiple of 64 bytes. Inputs are filled up with zeros to a whole group (or line). The value
  * of a code q is  scale * q  (q8),  scale * (q - 8)  (q4),  scale * q - minimum  (with minima,
- * q unsigned). docs/format.md is the specification. */
+ * q unsigned). The panels of types with scales inside scales are runs of records: records.h.
+ * docs/format.md is the specification. */
 #ifndef TENSOR_H
 #define TENSOR_H
 
@@ -38,6 +39,12 @@ typedef enum TensorType {
     TENSOR_Q4 = 6,     /* 4-bit codes, a scale for each 32 inputs */
     TENSOR_Q4_MIN = 7, /* 4-bit codes, a scale and a minimum for each 32 inputs */
     TENSOR_Q8_MIN = 8, /* uint8 codes, a scale and a minimum for each 32 inputs */
+    /* The types of records.h: scales inside scales, and numbers of a table. */
+    TENSOR_Q4_K = 9,   /* 4-bit codes; for each 32 inputs 6-bit parts of f16 scale and minimum */
+    TENSOR_Q5_K = 10,  /* the same with 5-bit codes */
+    TENSOR_Q6_K = 11,  /* 6-bit codes; for each 16 inputs an int8 part of an f16 scale */
+    TENSOR_Q4_NL = 12, /* 16 uneven levels, an f16 scale for each 32 inputs */
+    TENSOR_MXFP4 = 13, /* 4-bit floats, a power of two for each 32 inputs */
     TENSOR_TYPES
 } TensorType;
 
@@ -65,7 +72,8 @@ typedef struct Matrix {
 /* `cols` filled up to whole groups and lines. */
 size_t tensor_padded_cols(TensorType type, size_t cols);
 
-/* Parts of a panel, in bytes: the lines, then the scales, then the minima (0 where none). */
+/* Parts of a panel, in bytes: the lines, then the scales, then the minima (0 where none). Not for
+ * the types of records.h, whose panels are tensor_lines_bytes as a whole. */
 size_t tensor_lines_bytes(TensorType type, size_t cols);
 size_t tensor_scales_bytes(TensorType type, size_t cols);
 

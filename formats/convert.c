@@ -45,6 +45,7 @@ typedef struct Worker {
     float *floats;    /* [PANEL_ROWS][padded cols] */
     uint8_t *codes;   /* [PANEL_ROWS][padded cols] */
     uint16_t *scales; /* [PANEL_ROWS][groups], and as many minima */
+    uint8_t *subs;    /* [PANEL_ROWS][groups], and as many sub-minima */
     uint8_t *stored;  /* [PANEL_ROWS] rows of the source's blocks */
 } Worker;
 
@@ -102,6 +103,49 @@ static Status quantized_panel(const Conversion *c, const SourceTensor *t, Tensor
     return STATUS_OK;
 }
 
+/* Where a row's parts of a type of records.h are. */
+static RecordCodes record_row(const Worker *w, size_t padded, size_t groups, size_t r) {
+    return (RecordCodes){w->codes + r * padded, w->scales + r * groups,
+                         w->scales + (PANEL_ROWS + r) * groups, w->subs + r * groups,
+                         w->subs + (PANEL_ROWS + r) * groups};
+}
+
+static Status quantized_records(const Conversion *c, const SourceTensor *t, TensorType type,
+                                size_t first, Worker *w, uint8_t *panel, Error *error) {
+    size_t padded = tensor_padded_cols(type, t->cols), groups = padded / record_group(type);
+    if (read_panel(c, t, first, padded, w->floats, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t r = 0; r < PANEL_ROWS; r++) {
+        RecordCodes row = record_row(w, padded, groups, r);
+        quantize_records(type, padded, w->floats + r * padded, NULL, &row);
+    }
+    RecordCodes all = record_row(w, padded, groups, 0);
+    panel_pack_records(type, t->cols, &all, panel);
+    return STATUS_OK;
+}
+
+/* The source's own codes, scales and sub-scales. */
+static Status same_records(const Conversion *c, const SourceTensor *t, TensorType type,
+                           size_t first, Worker *w, uint8_t *panel, Error *error) {
+    size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
+    size_t groups = t->cols / record_group(type), all = PANEL_ROWS * groups;
+    stored_bytes(t->stored, t->cols, &row_bytes);
+    if (source_read_blocks(c->source, t, first, n, w->stored, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (n < PANEL_ROWS) {
+        memset(w->codes, 0, PANEL_ROWS * t->cols);
+        memset(w->scales, 0, 2 * all * sizeof *w->scales);
+        memset(w->subs, 0, 2 * all);
+    }
+    for (size_t r = 0; r < n; r++) {
+        RecordCodes row = record_row(w, t->cols, groups, r);
+        stored_to_records(t->stored, w->stored + r * row_bytes, t->cols, &row);
+    }
+    RecordCodes rows = record_row(w, t->cols, groups, 0);
+    panel_pack_records(type, t->cols, &rows, panel);
+    size_t bad = records_bad_row(type, t->cols, panel);
+    return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "scale", error);
+}
+
 /* The source's own codes and scales. */
 static Status same_panel(const Conversion *c, const SourceTensor *t, TensorType type, size_t first,
                          Worker *w, uint8_t *panel, Error *error) {
@@ -148,7 +192,10 @@ static Status do_job(const Conversion *c, const Job *job, Worker *w, Error *erro
         size_t first = (job->first + p) * PANEL_ROWS;
         uint8_t *panel = w->target + p * panel_bytes;
         if (same_blocks(t, type)) {
-            status = same_panel(c, t, type, first, w, panel, error);
+            status = is_record_type(type) ? same_records(c, t, type, first, w, panel, error)
+                                          : same_panel(c, t, type, first, w, panel, error);
+        } else if (is_record_type(type)) {
+            status = quantized_records(c, t, type, first, w, panel, error);
         } else if (tensor_type_info(type)->group) {
             status = quantized_panel(c, t, type, first, w, panel, error);
         } else {
@@ -220,8 +267,9 @@ static bool worker_new(const Conversion *c, Worker *w) {
                   .floats = malloc(c->floats * sizeof(float) + 64),
                   .codes = malloc(c->codes + 64),
                   .scales = malloc(2 * c->groups * sizeof(uint16_t) + 64),
+                  .subs = malloc(2 * c->groups + 64),
                   .stored = malloc(c->stored_bytes + 64)};
-    return w->target && w->floats && w->codes && w->scales && w->stored;
+    return w->target && w->floats && w->codes && w->scales && w->subs && w->stored;
 }
 
 static void worker_free(Worker *w) {
@@ -229,6 +277,7 @@ static void worker_free(Worker *w) {
     free(w->floats);
     free(w->codes);
     free(w->scales);
+    free(w->subs);
     free(w->stored);
 }
 

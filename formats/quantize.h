@@ -8,11 +8,16 @@
 #ifndef FORMATS_QUANTIZE_H
 #define FORMATS_QUANTIZE_H
 
-#include "../tensor.h"
+#include "../records.h"
 
 /* One row: x[padded cols], filled up with zeros, into codes[padded cols], scales and minima
  * [groups] (minima: NULL for types without) as panel_pack_codes takes them. */
 void quantize_row(TensorType type, size_t padded_cols, const float *x, uint8_t *codes,
                   uint16_t *scales, uint16_t *minima);
+
+/* The same for the types of records.h; `row` points at the row's elements. importance[padded cols]
+ * (NULL: all ones): what a squared error of each input's weights counts. */
+void quantize_records(TensorType type, size_t padded_cols, const float *x, const float *importance,
+                      const RecordCodes *row);
 
 #endif

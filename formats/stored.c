@@ -5,16 +5,24 @@
 #include "../numeric.h"
 
 static const StoredTypeInfo types[STORED_TYPES] = {
-    [STORED_F32] = {"F32", 1, 4, TENSOR_F32, false},
-    [STORED_F16] = {"F16", 1, 2, TENSOR_F16, false},
-    [STORED_BF16] = {"BF16", 1, 2, TENSOR_BF16, false},
-    [STORED_Q8_0] = {"Q8_0", 32, 34, TENSOR_Q8, true},
-    [STORED_Q4_0] = {"Q4_0", 32, 18, TENSOR_Q4, true},
-    [STORED_Q4_1] = {"Q4_1", 32, 20, TENSOR_Q4_MIN, true},
-    [STORED_Q5_0] = {"Q5_0", 32, 22, TENSOR_Q8, true},
-    [STORED_Q5_1] = {"Q5_1", 32, 24, TENSOR_Q8_MIN, true},
-    [STORED_LLAMA2C_Q8] = {"int8 with float32 scales", 1, 1, TENSOR_F32, false},
-    [STORED_RANDOM] = {"random", 1, 0, TENSOR_F32, false},
+    [STORED_F32] = {"F32", 1, 4, TENSOR_F32, false, false},
+    [STORED_F16] = {"F16", 1, 2, TENSOR_F16, false, false},
+    [STORED_BF16] = {"BF16", 1, 2, TENSOR_BF16, false, false},
+    [STORED_Q8_0] = {"Q8_0", 32, 34, TENSOR_Q8, true, false},
+    [STORED_Q4_0] = {"Q4_0", 32, 18, TENSOR_Q4, true, false},
+    [STORED_Q4_1] = {"Q4_1", 32, 20, TENSOR_Q4_MIN, true, false},
+    [STORED_Q5_0] = {"Q5_0", 32, 22, TENSOR_Q8, true, false},
+    [STORED_Q5_1] = {"Q5_1", 32, 24, TENSOR_Q8_MIN, true, false},
+    [STORED_Q4_K] = {"Q4_K", 256, 144, TENSOR_Q4_K, true, false},
+    [STORED_Q5_K] = {"Q5_K", 256, 176, TENSOR_Q5_K, true, false},
+    [STORED_Q6_K] = {"Q6_K", 256, 210, TENSOR_Q6_K, true, false},
+    [STORED_IQ4_NL] = {"IQ4_NL", 32, 18, TENSOR_Q4_NL, true, false},
+    [STORED_MXFP4] = {"MXFP4", 32, 17, TENSOR_MXFP4, true, false},
+    [STORED_Q3_K] = {"Q3_K", 256, 110, TENSOR_Q6_K, true, false},
+    [STORED_IQ4_XS] = {"IQ4_XS", 256, 136, TENSOR_Q4_NL, true, true},
+    [STORED_Q2_K] = {"Q2_K", 256, 84, TENSOR_Q4_K, false, true},
+    [STORED_LLAMA2C_Q8] = {"int8 with float32 scales", 1, 1, TENSOR_F32, false, false},
+    [STORED_RANDOM] = {"random", 1, 0, TENSOR_F32, false, false},
 };
 
 const StoredTypeInfo *stored_type_info(StoredType type) {
@@ -106,8 +114,15 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
     case STORED_BF16:
         for (size_t i = 0; i < n; i++) out[i] = bfloat_to_float(half[i]);
         break;
-    default:
+    case STORED_Q4_0:
+    case STORED_Q4_1:
+    case STORED_Q5_0:
+    case STORED_Q5_1:
+    case STORED_Q8_0:
         blocks_to_floats(type, stored, n, out);
+        break;
+    default:
+        stored_k_to_floats(type, stored, n, out);
         break;
     }
 }

@@ -2,17 +2,25 @@
 #ifndef FORMATS_STORED_H
 #define FORMATS_STORED_H
 
-#include "../tensor.h"
+#include "../records.h"
 
 typedef enum StoredType {
     STORED_F32,
     STORED_F16,
     STORED_BF16,
-    STORED_Q8_0,       /* GGUF: f16 scale, 32 int8 */
-    STORED_Q4_0,       /* f16 scale, 32 codes of 4 bits around 8 */
-    STORED_Q4_1,       /* f16 scale, f16 minimum, 32 codes of 4 bits */
-    STORED_Q5_0,       /* f16 scale, 32 fifth bits, 32 low nibbles, around 16 */
-    STORED_Q5_1,       /* the same with an f16 minimum, from 0 */
+    STORED_Q8_0, /* GGUF: f16 scale, 32 int8 */
+    STORED_Q4_0, /* f16 scale, 32 codes of 4 bits around 8 */
+    STORED_Q4_1, /* f16 scale, f16 minimum, 32 codes of 4 bits */
+    STORED_Q5_0, /* f16 scale, 32 fifth bits, 32 low nibbles, around 16 */
+    STORED_Q5_1, /* the same with an f16 minimum, from 0 */
+    STORED_Q4_K, /* blocks of 256 with sub-scales: stored_k.c has the layouts */
+    STORED_Q5_K,
+    STORED_Q6_K,
+    STORED_IQ4_NL,     /* f16 scale, 32 codes of 4 bits that are uneven levels */
+    STORED_MXFP4,      /* power of two, 32 floats of 4 bits */
+    STORED_Q3_K,       /* fits into q6_k */
+    STORED_IQ4_XS,     /* into q4_nl but for the rounding of its scales */
+    STORED_Q2_K,       /* into no type of ours */
     STORED_LLAMA2C_Q8, /* int8 codes of the whole tensor, then a float32 scale for each group */
     STORED_RANDOM,     /* generated: see random.h */
     STORED_TYPES
@@ -24,6 +32,7 @@ typedef struct StoredTypeInfo {
     uint32_t block_bytes; /* bytes of one block */
     TensorType lossless;  /* the type that holds every value unchanged */
     bool same_blocks;     /* `lossless` takes its codes and scales over as they are */
+    bool approximate;     /* no type does: `lossless` is only the nearest */
 } StoredTypeInfo;
 
 const StoredTypeInfo *stored_type_info(StoredType type);
@@ -38,5 +47,12 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
  * panel_pack_codes takes: codes[n], scales[n / block], minima likewise or NULL. */
 void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
                      uint16_t *scales, uint16_t *minima);
+
+/* The same where `lossless` is a type of records.h; `row` points at the row's elements, which are
+ * scales[n / 32] (n / 16) and so on. */
+void stored_to_records(StoredType type, const void *stored, size_t n, const RecordCodes *row);
+
+/* The part of stored_to_floats for the types of stored_k.c. */
+void stored_k_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out);
 
 #endif

@@ -134,6 +134,8 @@ static inline void pack_activation_row(size_t group, const float *x, size_t n_ro
     uint8_t *block = (uint8_t *)input + start * row_bytes;
     if (group == 32) {
         quantize_row(32, x + row * n_inputs, n_inputs, row - start, rows, block);
+    } else if (group == 16) {
+        quantize_row(16, x + row * n_inputs, n_inputs, row - start, rows, block);
     } else {
         quantize_row(64, x + row * n_inputs, n_inputs, row - start, rows, block);
     }

@@ -12,6 +12,7 @@
  * sums rest in scratch. Groups that fill the last run up to a multiple of four have zero codes
  * and scales; adding 0 * 0 leaves a sum as it is (sums are never -0: they begin as +0). */
 #include "amx_tiles.h"
+#include "amx_records.h"
 #include "blocks.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -20,7 +21,7 @@ enum {
     TILE_ROWS = 16,
     STRIPE = 8,
     RUN = 512,
-    RUN_GROUPS = RUN / 32,
+    RUN_GROUPS = RUN / 16,
     AMX_MIN_ROWS = 13,
     ROW_TILES = MATMUL_MAX_ROWS / TILE_ROWS
 };
@@ -221,31 +222,38 @@ static void multiply_stripe(const Product *product, const uint8_t *input, size_t
                             size_t begin, size_t panels, Scratch *scratch) {
     const Matrix *w = product->w;
     const TensorType type = w->type;
-    const size_t group = group_of(type), groups = activation_groups(group, w->cols);
+    const bool records = is_record_type(type);
+    const size_t group = records ? record_group(type) : group_of(type);
+    const size_t groups = activation_groups(group, w->cols);
+    /* A run is two records, or as many lines. */
+    const size_t bytes = records ? record_bytes(type) * group / RECORD_INPUTS : group_bytes(type);
     for (size_t first = 0; first < groups; first += RUN / group) {
         size_t valid = groups - first < RUN / group ? groups - first : RUN / group;
         Run run = {
             .input = input + first * input_step(group),
             .tile_bytes = padded_groups(group, w->cols) * input_step(group),
-            .weights = (const int8_t *)matrix_panel(w, begin) + first * group_bytes(type),
+            .weights = (const int8_t *)matrix_panel(w, begin) + first * bytes,
             .panel_bytes = w->panel_bytes,
             .groups = round_up(valid, 4),
             .row_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS,
             .panels = panels,
             .first = first == 0,
-            .fetch = matrix_panel(w, begin) + (first + valid) * group_bytes(type),
-            .fetch_bytes = group_bytes(type),
+            .fetch = matrix_panel(w, begin) + (first + valid) * bytes,
+            .fetch_bytes = bytes,
             .fetch_panel_bytes = w->panel_bytes,
         };
         if (first + valid == groups) run.fetch = matrix_panel(w, begin) + panels * w->panel_bytes;
-        for (size_t p = 0; p < panels; p++) {
+        for (size_t p = 0; records && p < panels; p++)
+            unpack_records(type, matrix_panel(w, begin + p), first, valid, run.groups,
+                           scratch->codes[p], scratch->scales[p], scratch->minima[p]);
+        for (size_t p = 0; !records && p < panels; p++) {
             size_t at = first * PANEL_ROWS;
             widen(matrix_scales(w, begin + p) + at, valid, run.groups, scratch->scales[p]);
             if (has_minima(type))
                 widen(matrix_minima(w, begin + p) + at, valid, run.groups, scratch->minima[p]);
         }
-        if (is_4_bit(type) || run.groups != valid) {
-            for (size_t p = 0; p < panels; p++)
+        if (records || is_4_bit(type) || run.groups != valid) {
+            for (size_t p = 0; !records && p < panels; p++)
                 unpack(type, matrix_panel(w, begin + p) + first * group_bytes(type), valid,
                        run.groups, scratch->codes[p]);
             run.weights = scratch->codes[0];
@@ -253,10 +261,12 @@ static void multiply_stripe(const Product *product, const uint8_t *input, size_t
         }
         if (type == TENSOR_Q8_MIN) {
             run_jobs((Kind){32, true, true}, run, scratch);
-        } else if (type == TENSOR_Q4_MIN) {
+        } else if (type == TENSOR_Q4_MIN || type == TENSOR_Q4_K || type == TENSOR_Q5_K) {
             run_jobs((Kind){32, true, false}, run, scratch);
         } else if (type == TENSOR_Q8_64) {
             run_jobs((Kind){64, false, false}, run, scratch);
+        } else if (type == TENSOR_Q6_K) {
+            run_jobs((Kind){16, false, false}, run, scratch);
         } else {
             run_jobs((Kind){32, false, false}, run, scratch);
         }
@@ -291,6 +301,8 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
     uint8_t *tile = (uint8_t *)input + row / TILE_ROWS * padded * step;
     if (group == 32 && groups > 0) {
         quantize_row(32, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
+    } else if (group == 16 && groups > 0) {
+        quantize_row(16, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
     } else if (groups > 0) {
         quantize_row(64, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
     }

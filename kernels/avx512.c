@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include "blocks.h"
+#include "records.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -182,6 +183,7 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
     const BlockKernels *kernels = &block_kernels[product->w->type];
+    if (is_record_type(product->w->type)) kernels = &record_kernels_avx512[product->w->type];
     if (kernels->block) {
         multiply_blocks(kernels, product, input, n_rows, begin, end);
     } else {

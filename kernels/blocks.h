@@ -25,6 +25,13 @@ typedef struct BlockKernels {
     BlockKernel *stream;
 } BlockKernels;
 
+/* Those of the types of records.h, in the files NAME_records.c. */
+#if defined(__x86_64__)
+extern const BlockKernels record_kernels_avx2[TENSOR_TYPES], record_kernels_avx512[TENSOR_TYPES];
+#elif defined(__aarch64__)
+extern const BlockKernels record_kernels_neon[TENSOR_TYPES];
+#endif
+
 /* Panels that stay in the second-level cache while all blocks pass over them. */
 enum { RESIDENT_BYTES = 256 * 1024 };
 

@@ -27,7 +27,7 @@ struct MatmulMemory {
 };
 
 /* Sizes of a group of weights that inputs are packed for; 0 is the float types. */
-static const size_t group_sizes[] = {0, 32, 64};
+static const size_t group_sizes[] = {0, 16, 32, 64};
 enum { GROUP_SIZES = sizeof group_sizes / sizeof *group_sizes };
 
 static void *allocate(size_t bytes) {

@@ -4,6 +4,7 @@
  * inputs of one row, from a lane of a register that holds 16: a line against four rows is 16
  * instructions. */
 #include "neon.h"
+#include "records.h"
 
 INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, size_t lane) {
     switch (lane) {
@@ -96,6 +97,7 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
     const BlockKernels *kernels = &block_kernels[product->w->type];
+    if (is_record_type(product->w->type)) kernels = &record_kernels_neon[product->w->type];
     if (kernels->block) {
         multiply_blocks(kernels, product, input, n_rows, begin, end);
     } else {

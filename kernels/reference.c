@@ -4,6 +4,7 @@
  * weights and activations read one at a time. All other kernels must give these bits. */
 #include "activations.h"
 #include "internal.h"
+#include "records.h"
 
 /* Weights of the 16 rows of a panel for one input, as floats. */
 static void float_weights(const Matrix *w, const uint8_t *panel, size_t k, float *weights) {
@@ -36,12 +37,23 @@ static void float_panel(const Product *product, size_t p, size_t valid, const fl
 
 /* The code of input k of row r of a panel: the integer that a scale multiplies. */
 static int32_t code_at(TensorType type, const uint8_t *panel, size_t k, size_t r) {
+    if (is_record_type(type)) return record_code(type, panel, k, r);
     const uint8_t *byte8 = panel + k / 4 * LINE_BYTES + 4 * r + k % 4;
     if (type == TENSOR_Q8 || type == TENSOR_Q8_64) return (int8_t)*byte8;
     if (type == TENSOR_Q8_MIN) return *byte8;
     uint8_t byte4 = panel[k / 8 * LINE_BYTES + 4 * r + k % 4];
     int32_t nibble = k % 8 < 4 ? byte4 & 15 : byte4 >> 4;
     return type == TENSOR_Q4 ? nibble - 8 : nibble;
+}
+
+static float scale_at(const Matrix *w, size_t p, size_t g, size_t r) {
+    if (is_record_type(w->type)) return record_scale(w->type, matrix_panel(w, p), g, r);
+    return half_to_float(matrix_scales(w, p)[g * PANEL_ROWS + r]);
+}
+
+static float minimum_at(const Matrix *w, size_t p, size_t g, size_t r) {
+    if (is_record_type(w->type)) return record_minimum(w->type, matrix_panel(w, p), g, r);
+    return half_to_float(matrix_minima(w, p)[g * PANEL_ROWS + r]);
 }
 
 /* Adds one group's products to the outputs of a panel. `block` is this group of one row. */
@@ -57,12 +69,9 @@ static void add_group(const Matrix *w, size_t p, size_t g, size_t valid, const u
         int32_t dot = 0;
         for (size_t k = 0; k < info->group; k++)
             dot += code_at(w->type, matrix_panel(w, p), g * info->group + k, r) * x[k];
-        float scale = half_to_float(matrix_scales(w, p)[g * PANEL_ROWS + r]);
-        out[r] = fmaf((float)dot, scale * x_scale, out[r]);
-        if (info->has_min) {
-            float minimum = half_to_float(matrix_minima(w, p)[g * PANEL_ROWS + r]);
-            out[r] = fmaf(-(float)(offset / -128), minimum * x_scale, out[r]);
-        }
+        out[r] = fmaf((float)dot, scale_at(w, p, g, r) * x_scale, out[r]);
+        if (info->has_min)
+            out[r] = fmaf(-(float)(offset / -128), minimum_at(w, p, g, r) * x_scale, out[r]);
     }
 }
 

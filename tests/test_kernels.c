@@ -11,6 +11,7 @@
 #include "isa.h"
 #include "kernels/kernels.h"
 #include "numeric.h"
+#include "records.h"
 
 static uint32_t hash(uint32_t i) {
     i ^= i >> 16, i *= 0x7FEB352Du, i ^= i >> 15, i *= 0x846CA68Bu;
@@ -24,6 +25,38 @@ static float value_of(uint32_t i) {
     return (h >> 28) == 0 ? 16 * v : (h >> 28) == 1 ? 0.0f : v;
 }
 
+/* The same for the types of records.h. Bytes of a panel past its rows and columns are zero. */
+static void fill_records(TensorType type, size_t rows, size_t cols, uint32_t seed, uint8_t *data) {
+    size_t padded = tensor_padded_cols(type, cols), groups = padded / record_group(type), panel;
+    assert_true(tensor_panel_bytes(type, cols, &panel));
+    RecordCodes parts = {malloc(PANEL_ROWS * padded), malloc(PANEL_ROWS * groups * 2),
+                         malloc(PANEL_ROWS * groups * 2), malloc(PANEL_ROWS * groups),
+                         malloc(PANEL_ROWS * groups)};
+    int largest = type == TENSOR_Q6_K ? 63 : type == TENSOR_Q5_K ? 31 : 15;
+    for (size_t p = 0; p < (rows + 15) / 16; p++) {
+        for (size_t i = 0; i < PANEL_ROWS * padded; i++) {
+            bool real = p * PANEL_ROWS + i / padded < rows && i % padded < cols;
+            uint32_t h = hash(seed + (uint32_t)(p * PANEL_ROWS * padded + i));
+            parts.codes[i] = real ? (uint8_t)(h & (uint32_t)largest) : 0;
+        }
+        for (size_t i = 0; i < PANEL_ROWS * groups; i++) {
+            bool real = p * PANEL_ROWS + i / groups < rows;
+            uint32_t h = hash(seed + 17 + (uint32_t)i);
+            parts.scales[i] = float_to_half(real ? 0.01f + 0.01f * value_of(h) : 0.0f);
+            parts.minima[i] = float_to_half(real ? 0.1f * value_of(h + 1) : 0.0f);
+            parts.sub_scales[i] = (uint8_t)(h & (type == TENSOR_Q6_K ? 255 : 63));
+            if (type == TENSOR_MXFP4) parts.sub_scales[i] = real ? (uint8_t)(h % 30 + 105) : 0;
+            parts.sub_minima[i] = (uint8_t)(h >> 8 & 63);
+        }
+        panel_pack_records(type, cols, &parts, data + p * panel);
+    }
+    free(parts.codes);
+    free(parts.scales);
+    free(parts.minima);
+    free(parts.sub_scales);
+    free(parts.sub_minima);
+}
+
 /* A matrix of hashed weights; free(matrix->data) is the caller's. Codes take every value. */
 static Matrix matrix_new(TensorType type, size_t rows, size_t cols, uint32_t seed) {
     const TensorTypeInfo *info = tensor_type_info(type);
@@ -31,6 +64,10 @@ static Matrix matrix_new(TensorType type, size_t rows, size_t cols, uint32_t see
     assert_true(tensor_panel_bytes(type, cols, &panel_bytes));
     assert_true(tensor_matrix_bytes(type, rows, cols, &bytes));
     uint8_t *data = aligned_alloc(64, bytes);
+    if (is_record_type(type)) {
+        fill_records(type, rows, cols, seed, data);
+        return (Matrix){type, rows, cols, panel_bytes, data};
+    }
     size_t groups = info->group ? padded / info->group : 0, panels = (rows + 15) / 16;
     uint8_t *codes = malloc(PANEL_ROWS * padded);
     float *x = malloc(PANEL_ROWS * cols * sizeof *x);

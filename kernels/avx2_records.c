@@ -1,0 +1,200 @@
+/* Products of the types of records.h with AVX2: avx2.c's method on another layout.
+ *
+ * Unsigned codes add up in 16 bits as long as they can: 8 * 2 * 15 * 127 = 30480 of 4 bits, half
+ * a group of 5 bits (31496), and eight inputs of 6 bits (32004). Levels of a table are split
+ * into magnitude and sign, the sign moving to the activation, and widened at once. */
+#include <immintrin.h>
+
+#include "blocks.h"
+#include "records.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { BLOCK_ROWS = 4, HALVES = 2, AHEAD = 4096 }; /* rows as in avx2.c, which packs for both */
+
+INLINE bool has_record_minima(TensorType type) {
+    return type == TENSOR_Q4_K || type == TENSOR_Q5_K;
+}
+
+INLINE bool has_table(TensorType type) {
+    return type == TENSOR_Q4_NL || type == TENSOR_MXFP4;
+}
+
+INLINE __m256i load_codes(const uint8_t *p) {
+    return _mm256_load_si256((const __m256i *)p);
+}
+
+INLINE __m256i broadcast_4_codes(const int8_t *p) {
+    int32_t codes;
+    memcpy(&codes, p, sizeof codes);
+    return _mm256_set1_epi32(codes);
+}
+
+INLINE __m256i table_of(TensorType type) {
+    const int8_t *table = type == TENSOR_MXFP4 ? table_mxfp4 : table_q4_nl;
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
+}
+
+/* Four inputs (number c of the group's) of 8 outputs, unsigned, or signed levels of the table. */
+INLINE __m256i load_weights(TensorType type, const uint8_t *lines, size_t c, size_t half,
+                            __m256i table) {
+    const uint8_t *own = lines + 32 * half;
+    __m256i both = load_codes(own + c / 2 * LINE_BYTES);
+    if (c % 2) both = _mm256_srli_epi16(both, 4);
+    __m256i code = _mm256_and_si256(both, _mm256_set1_epi8(15));
+    if (has_table(type)) return _mm256_shuffle_epi8(table, code);
+    if (type == TENSOR_Q4_K) return code;
+    size_t bits = type == TENSOR_Q5_K ? 1 : 2, from = bits * c;
+    __m256i upper = load_codes(own + record_group(type) / 8 * LINE_BYTES);
+    upper = from < 4 ? _mm256_slli_epi16(upper, (int)(4 - from))
+                     : _mm256_srli_epi16(upper, (int)(from - 4));
+    const __m256i mask = _mm256_set1_epi8(type == TENSOR_Q5_K ? 0x10 : 0x30);
+    return _mm256_or_si256(code, _mm256_and_si256(upper, mask));
+}
+
+/* Dots of one group; dot[row][half] without the correction. */
+INLINE void dot_group(TensorType type, size_t rows, const uint8_t *lines, const int8_t *codes,
+                      __m256i table, __m256i (*dot)[HALVES]) {
+    const size_t group = record_group(type);
+    /* Products of so many times four inputs fit into 16 bits. */
+    const size_t run = has_table(type) ? 1 : type == TENSOR_Q4_K ? 8 : type == TENSOR_Q5_K ? 4 : 2;
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 4
+    for (size_t r = 0; r < rows; r++) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (size_t first = 0; first < group / 4; first += run) {
+#pragma GCC unroll 2
+        for (size_t h = 0; h < HALVES; h++) {
+            __m256i sums[BLOCK_ROWS];
+#pragma GCC unroll 8
+            for (size_t c = first; c < first + run; c++) {
+                __m256i w = load_weights(type, lines, c, h, table), magnitude = w;
+                if (has_table(type)) magnitude = _mm256_abs_epi8(w);
+#pragma GCC unroll 4
+                for (size_t r = 0; r < rows; r++) {
+                    __m256i x = broadcast_4_codes(codes + r * group + 4 * c);
+                    if (has_table(type)) x = _mm256_sign_epi8(x, w);
+                    __m256i pairs = _mm256_maddubs_epi16(magnitude, x);
+                    sums[r] = c > first ? _mm256_add_epi16(sums[r], pairs) : pairs;
+                }
+            }
+#pragma GCC unroll 4
+            for (size_t r = 0; r < rows; r++)
+                dot[r][h] = _mm256_add_epi32(dot[r][h], _mm256_madd_epi16(sums[r], ones));
+        }
+    }
+}
+
+INLINE __m256 load_halves(const uint8_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+INLINE __m256i load_bytes(const uint8_t *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+
+/* Scales of group g of a record, for the outputs from 8 * half on. */
+INLINE __m256 load_scales(TensorType type, const uint8_t *record, size_t g, size_t half) {
+    if (type == TENSOR_Q4_NL) return load_halves(record + 32 * g + 16 * half);
+    if (type == TENSOR_MXFP4) {
+        __m256i bits = _mm256_slli_epi32(load_bytes(record + 16 * g + 8 * half), 23);
+        bits = _mm256_max_epu32(bits, _mm256_set1_epi32(0x00400000));
+        return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5f));
+    }
+    __m256i part = load_bytes(record + 64 + 32 * g + 8 * half);
+    if (type == TENSOR_Q6_K)
+        part = _mm256_cvtepi8_epi32(
+            _mm_loadl_epi64((const __m128i *)(record + 64 + 16 * g + 8 * half)));
+    return _mm256_mul_ps(load_halves(record + 16 * half), _mm256_cvtepi32_ps(part));
+}
+
+INLINE __m256 load_minima(const uint8_t *record, size_t g, size_t half) {
+    __m256i part = load_bytes(record + 64 + 32 * g + 16 + 8 * half);
+    return _mm256_mul_ps(load_halves(record + 32 + 16 * half), _mm256_cvtepi32_ps(part));
+}
+
+INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
+                      const uint8_t *lines, const uint8_t *block, __m256i table,
+                      __m256 (*acc)[HALVES]) {
+    const float *x_scales = (const float *)block;
+    const int32_t *offsets = (const int32_t *)block + rows;
+    __m256i dot[BLOCK_ROWS][HALVES];
+    dot_group(type, rows, lines, (const int8_t *)block + 8 * rows, table, dot);
+#pragma GCC unroll 2
+    for (size_t h = 0; h < HALVES; h++) {
+        __m256 scale = load_scales(type, record, g, h), minimum = scale;
+        if (has_record_minima(type)) minimum = load_minima(record, g, h);
+#pragma GCC unroll 4
+        for (size_t r = 0; r < rows; r++) {
+            __m256 x_scale = _mm256_set1_ps(x_scales[r]);
+            /* 6-bit codes are 32 too large. */
+            __m256i whole = _mm256_set1_epi32(type == TENSOR_Q6_K ? offsets[r] >> 2 : 0);
+            __m256 value = _mm256_cvtepi32_ps(_mm256_add_epi32(dot[r][h], whole));
+            acc[r][h] = _mm256_fmadd_ps(value, _mm256_mul_ps(scale, x_scale), acc[r][h]);
+            if (!has_record_minima(type)) continue;
+            __m256 sum = _mm256_cvtepi32_ps(_mm256_set1_epi32(-offsets[r] >> 7));
+            acc[r][h] = _mm256_fnmadd_ps(sum, _mm256_mul_ps(minimum, x_scale), acc[r][h]);
+        }
+    }
+}
+
+INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
+                           const uint8_t *block, float *out, size_t stride, size_t outputs) {
+    const size_t group = record_group(type), groups = activation_groups(group, w->cols);
+    const size_t per_record = RECORD_INPUTS / group;
+    const uint8_t *record = matrix_panel(w, p);
+    const __m256i table = table_of(type);
+    __m256 acc[BLOCK_ROWS][HALVES];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < rows; r++) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+    for (size_t first = 0; first < groups; first += per_record, record += record_bytes(type)) {
+        size_t n = groups - first < per_record ? groups - first : per_record;
+        const uint8_t *lines = record + record_header_bytes(type);
+        for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
+            _mm_prefetch((const char *)record + AHEAD + at, _MM_HINT_T1);
+        for (size_t g = 0; g < n; g++, lines += record_group_bytes(type)) {
+#pragma GCC unroll 5
+            for (size_t at = 0; at < record_group_bytes(type); at += LINE_BYTES)
+                _mm_prefetch((const char *)lines + AHEAD + at, _MM_HINT_T1);
+            add_group(type, rows, record, g, lines, block, table, acc);
+            block += rows * activation_bytes(group);
+        }
+    }
+#pragma GCC unroll 4
+    for (size_t r = 0; r < rows; r++) {
+        if (outputs == PANEL_ROWS) {
+            _mm256_storeu_ps(out + r * stride, acc[r][0]);
+            _mm256_storeu_ps(out + r * stride + 8, acc[r][1]);
+        } else {
+            memcpy(out + r * stride, acc[r], outputs * sizeof *out);
+        }
+    }
+}
+
+#define ROWS_CASE(type, count)                                                                     \
+    case count:                                                                                    \
+        multiply_block(type, w, p, count, block, out, stride, outputs);                            \
+        break
+#define BLOCK_KERNEL(name, type)                                                                   \
+    static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
+                     size_t stride, size_t outputs) {                                              \
+        switch (rows) {                                                                            \
+            ROWS_CASE(type, 1);                                                                    \
+            ROWS_CASE(type, 2);                                                                    \
+            ROWS_CASE(type, 3);                                                                    \
+            ROWS_CASE(type, 4);                                                                    \
+        }                                                                                          \
+    }
+BLOCK_KERNEL(block_q4_k, TENSOR_Q4_K)
+BLOCK_KERNEL(block_q5_k, TENSOR_Q5_K)
+BLOCK_KERNEL(block_q6_k, TENSOR_Q6_K)
+BLOCK_KERNEL(block_q4_nl, TENSOR_Q4_NL)
+BLOCK_KERNEL(block_mxfp4, TENSOR_MXFP4)
+
+const BlockKernels record_kernels_avx2[TENSOR_TYPES] = {
+    [TENSOR_Q4_K] = {.block_rows = BLOCK_ROWS, .block = block_q4_k},
+    [TENSOR_Q5_K] = {.block_rows = BLOCK_ROWS, .block = block_q5_k},
+    [TENSOR_Q6_K] = {.block_rows = BLOCK_ROWS, .block = block_q6_k},
+    [TENSOR_Q4_NL] = {.block_rows = BLOCK_ROWS, .block = block_q4_nl},
+    [TENSOR_MXFP4] = {.block_rows = BLOCK_ROWS, .block = block_mxfp4},
+};

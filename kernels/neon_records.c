@@ -1,0 +1,153 @@
+/* Products of the types of records.h with NEON's dot product instructions: neon.c's method on
+ * another layout. All codes fit into signed bytes as they are; levels come from a table look-up. */
+#include "neon.h"
+#include "records.h"
+
+enum { AHEAD = 4096 };
+
+INLINE bool has_record_minima(TensorType type) {
+    return type == TENSOR_Q4_K || type == TENSOR_Q5_K;
+}
+
+INLINE int8x16_t table_of(TensorType type) {
+    return vld1q_s8(type == TENSOR_MXFP4 ? table_mxfp4 : table_q4_nl);
+}
+
+/* Four inputs (number c of the group's) of four outputs. */
+INLINE int8x16_t load_record_weights(TensorType type, const uint8_t *lines, size_t c,
+                                     size_t quarter, int8x16_t table) {
+    const uint8_t *own = lines + 16 * quarter;
+    uint8x16_t both = vld1q_u8(own + c / 2 * LINE_BYTES);
+    uint8x16_t code = c % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15));
+    if (type == TENSOR_Q4_NL || type == TENSOR_MXFP4) return vqtbl1q_s8(table, code);
+    if (type == TENSOR_Q4_K) return vreinterpretq_s8_u8(code);
+    int bits = type == TENSOR_Q5_K ? 1 : 2, from = bits * (int)c;
+    uint8x16_t upper = vld1q_u8(own + record_group(type) / 8 * LINE_BYTES);
+    upper = vshlq_u8(upper, vdupq_n_s8((int8_t)(4 - from)));
+    upper = vandq_u8(upper, vdupq_n_u8(type == TENSOR_Q5_K ? 0x10 : 0x30));
+    return vreinterpretq_s8_u8(vorrq_u8(code, upper));
+}
+
+/* Four numbers of 16 or 8 bits as floats. */
+INLINE float32x4_t load_4_halves(const uint8_t *p) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
+}
+
+INLINE uint32x4_t load_4_bytes(const uint8_t *p) {
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    return vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(word)))));
+}
+
+/* Scales of group g of a record, for the outputs from 4 * quarter on. */
+INLINE float32x4_t load_scales(TensorType type, const uint8_t *record, size_t g, size_t quarter) {
+    if (type == TENSOR_Q4_NL) return load_4_halves(record + 32 * g + 8 * quarter);
+    if (type == TENSOR_MXFP4) {
+        uint32x4_t bits = vshlq_n_u32(load_4_bytes(record + 16 * g + 4 * quarter), 23);
+        bits = vmaxq_u32(bits, vdupq_n_u32(0x00400000));
+        return vmulq_n_f32(vreinterpretq_f32_u32(bits), 0.5f);
+    }
+    float32x4_t scale = load_4_halves(record + 8 * quarter);
+    if (type == TENSOR_Q6_K) {
+        uint32x4_t part = load_4_bytes(record + 64 + 16 * g + 4 * quarter);
+        int32x4_t wide = vshrq_n_s32(vshlq_n_s32(vreinterpretq_s32_u32(part), 24), 24);
+        return vmulq_f32(scale, vcvtq_f32_s32(wide));
+    }
+    return vmulq_f32(scale, vcvtq_f32_u32(load_4_bytes(record + 64 + 32 * g + 4 * quarter)));
+}
+
+INLINE float32x4_t load_minima(const uint8_t *record, size_t g, size_t quarter) {
+    uint32x4_t part = load_4_bytes(record + 64 + 32 * g + 16 + 4 * quarter);
+    return vmulq_f32(load_4_halves(record + 32 + 8 * quarter), vcvtq_f32_u32(part));
+}
+
+INLINE int32x4_t dot_lane_of(int32x4_t sum, int8x16_t w, int8x16_t x, size_t lane) {
+    switch (lane) {
+    case 0:
+        return vdotq_laneq_s32(sum, w, x, 0);
+    case 1:
+        return vdotq_laneq_s32(sum, w, x, 1);
+    case 2:
+        return vdotq_laneq_s32(sum, w, x, 2);
+    default:
+        return vdotq_laneq_s32(sum, w, x, 3);
+    }
+}
+
+INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
+                             const uint8_t *lines, const uint8_t *block, int8x16_t table,
+                             float32x4_t (*acc)[QUARTERS]) {
+    const size_t group = record_group(type);
+    const float *x_scales = (const float *)block;
+    const int32_t *offsets = (const int32_t *)block + rows;
+    const int8_t *codes = (const int8_t *)block + 8 * rows;
+    int32x4_t dot[BLOCK_ROWS][QUARTERS];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t q = 0; q < QUARTERS; q++) /* 6-bit codes are 32 too large */
+            dot[r][q] = vdupq_n_s32(type == TENSOR_Q6_K ? offsets[r] >> 2 : 0);
+#pragma GCC unroll 8
+    for (size_t c = 0; c < group / 4; c++)
+#pragma GCC unroll 4
+        for (size_t q = 0; q < QUARTERS; q++) {
+            int8x16_t w = load_record_weights(type, lines, c, q, table);
+#pragma GCC unroll 4
+            for (size_t r = 0; r < rows; r++)
+                dot[r][q] =
+                    dot_lane_of(dot[r][q], w, vld1q_s8(codes + r * group + c / 4 * 16), c % 4);
+        }
+#pragma GCC unroll 4
+    for (size_t q = 0; q < QUARTERS; q++) {
+        float32x4_t scale = load_scales(type, record, g, q), minimum = scale;
+        if (has_record_minima(type)) minimum = load_minima(record, g, q);
+#pragma GCC unroll 4
+        for (size_t r = 0; r < rows; r++) {
+            acc[r][q] =
+                vfmaq_f32(acc[r][q], vcvtq_f32_s32(dot[r][q]), vmulq_n_f32(scale, x_scales[r]));
+            if (!has_record_minima(type)) continue;
+            float32x4_t sum = vdupq_n_f32((float)(-offsets[r] >> 7));
+            acc[r][q] = vfmsq_f32(acc[r][q], sum, vmulq_n_f32(minimum, x_scales[r]));
+        }
+    }
+}
+
+INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
+                           const uint8_t *block, float *out, size_t stride, size_t outputs) {
+    const size_t group = record_group(type), groups = activation_groups(group, w->cols);
+    const size_t per_record = RECORD_INPUTS / group;
+    const uint8_t *record = matrix_panel(w, p);
+    const int8x16_t table = table_of(type);
+    float32x4_t acc[BLOCK_ROWS][QUARTERS];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t q = 0; q < QUARTERS; q++) acc[r][q] = vdupq_n_f32(0.0f);
+    for (size_t first = 0; first < groups; first += per_record, record += record_bytes(type)) {
+        size_t n = groups - first < per_record ? groups - first : per_record;
+        const uint8_t *lines = record + record_header_bytes(type);
+        for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
+            __builtin_prefetch(record + AHEAD + at);
+        for (size_t g = 0; g < n; g++, lines += record_group_bytes(type)) {
+            for (size_t at = 0; at < record_group_bytes(type); at += LINE_BYTES)
+                __builtin_prefetch(lines + AHEAD + at);
+            add_record_group(type, rows, record, g, lines, block, table, acc);
+            block += rows * activation_bytes(group);
+        }
+    }
+    store_rows(rows, acc, out, stride, outputs);
+}
+
+BLOCK_KERNEL(block_q4_k, TENSOR_Q4_K)
+BLOCK_KERNEL(block_q5_k, TENSOR_Q5_K)
+BLOCK_KERNEL(block_q6_k, TENSOR_Q6_K)
+BLOCK_KERNEL(block_q4_nl, TENSOR_Q4_NL)
+BLOCK_KERNEL(block_mxfp4, TENSOR_MXFP4)
+
+const BlockKernels record_kernels_neon[TENSOR_TYPES] = {
+    [TENSOR_Q4_K] = {.block_rows = BLOCK_ROWS, .block = block_q4_k},
+    [TENSOR_Q5_K] = {.block_rows = BLOCK_ROWS, .block = block_q5_k},
+    [TENSOR_Q6_K] = {.block_rows = BLOCK_ROWS, .block = block_q6_k},
+    [TENSOR_Q4_NL] = {.block_rows = BLOCK_ROWS, .block = block_q4_nl},
+    [TENSOR_MXFP4] = {.block_rows = BLOCK_ROWS, .block = block_mxfp4},
+};

@@ -1,0 +1,262 @@
+/* Weights out of GGUF blocks are those of its reference implementation, value for value, and so
+ * are those of the panels that take the blocks over. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/quantize.h"
+#include "formats/stored.h"
+
+typedef struct Case {
+    char name[17];
+    uint32_t number, n_values, n_bytes;
+    uint8_t *blocks;
+    float *values;
+} Case;
+
+static bool read_case(FILE *file, Case *c) {
+    memset(c, 0, sizeof *c);
+    if (fread(c->name, 1, 16, file) != 16) return false;
+    uint32_t numbers[3];
+    assert_int_equal(fread(numbers, 4, 3, file), 3);
+    c->number = numbers[0], c->n_values = numbers[1], c->n_bytes = numbers[2];
+    c->blocks = malloc(c->n_bytes);
+    c->values = malloc(c->n_values * sizeof *c->values);
+    assert_int_equal(fread(c->blocks, 1, c->n_bytes, file), c->n_bytes);
+    assert_int_equal(fread(c->values, sizeof *c->values, c->n_values, file), c->n_values);
+    return true;
+}
+
+static StoredType type_of(const char *name) {
+    for (StoredType t = STORED_F32; t < STORED_TYPES; t++)
+        if (strcmp(stored_type_info(t)->name, name) == 0) return t;
+    fail_msg("no stored type is called %s", name);
+    return STORED_TYPES;
+}
+
+/* Calls `check` for each type of the fixture. */
+static void each_case(void (*check)(StoredType type, const Case *c)) {
+    FILE *file = fopen("tests/fixtures/gguf_blocks.bin", "rb");
+    assert_non_null(file);
+    Case c;
+    size_t n = 0;
+    for (; read_case(file, &c); n++) {
+        check(type_of(c.name), &c);
+        free(c.blocks);
+        free(c.values);
+    }
+    assert_int_equal(n, 8);
+    fclose(file);
+}
+
+static void check_floats(StoredType type, const Case *c) {
+    size_t bytes;
+    assert_true(stored_bytes(type, c->n_values, &bytes));
+    assert_int_equal(bytes, c->n_bytes);
+    float *values = malloc(c->n_values * sizeof *values);
+    stored_to_floats(type, c->blocks, c->n_values, values);
+    for (size_t i = 0; i < c->n_values; i++)
+        if (values[i] != c->values[i])
+            fail_msg("%s: value %zu is %a, not %a", c->name, i, (double)values[i],
+                     (double)c->values[i]);
+    free(values);
+}
+static void values_are_those_of_the_gguf_package(void **state) {
+    (void)state;
+    each_case(check_floats);
+}
+
+/* Memory for 16 rows. */
+static RecordCodes codes_new(size_t padded, size_t groups) {
+    return (RecordCodes){calloc(PANEL_ROWS, padded), calloc(PANEL_ROWS * groups, 2),
+                         calloc(PANEL_ROWS * groups, 2), calloc(PANEL_ROWS, groups),
+                         calloc(PANEL_ROWS, groups)};
+}
+
+static RecordCodes row_of(const RecordCodes *c, size_t padded, size_t groups, size_t r) {
+    return (RecordCodes){c->codes + r * padded, c->scales + r * groups, c->minima + r * groups,
+                         c->sub_scales + r * groups, c->sub_minima + r * groups};
+}
+
+static void codes_free(RecordCodes *c) {
+    free(c->codes);
+    free(c->scales);
+    free(c->minima);
+    free(c->sub_scales);
+    free(c->sub_minima);
+}
+
+/* The blocks as rows of `cols` values in one panel, which matrix_row reads again. */
+static void check_panel(StoredType stored, const Case *c, size_t cols) {
+    const StoredTypeInfo *info = stored_type_info(stored);
+    TensorType type = info->lossless;
+    size_t groups = cols / record_group(type), rows = c->n_values / cols, bytes, row_bytes;
+    RecordCodes codes = codes_new(cols, groups);
+    assert_true(stored_bytes(stored, cols, &row_bytes));
+    for (size_t r = 0; r < rows && r < PANEL_ROWS; r++) {
+        RecordCodes row = row_of(&codes, cols, groups, r);
+        stored_to_records(stored, c->blocks + r * row_bytes, cols, &row);
+    }
+    assert_true(tensor_panel_bytes(type, cols, &bytes));
+    uint8_t *panel = aligned_alloc(64, bytes);
+    panel_pack_records(type, cols, &codes, panel);
+    assert_int_equal(records_bad_row(type, cols, panel), PANEL_ROWS);
+    Matrix w = {type, rows, cols, bytes, panel};
+    float *row = malloc(cols * sizeof *row);
+    for (size_t r = 0; r < rows && r < PANEL_ROWS; r++) {
+        matrix_row(&w, r, row);
+        for (size_t i = 0; i < cols; i++)
+            if (row[i] != c->values[r * cols + i])
+                fail_msg("%s: row %zu, input %zu of a panel is %a, not %a", c->name, r, i,
+                         (double)row[i], (double)c->values[r * cols + i]);
+    }
+    free(row);
+    free(panel);
+    codes_free(&codes);
+}
+
+static void check_panels(StoredType type, const Case *c) {
+    const StoredTypeInfo *info = stored_type_info(type);
+    if (!info->same_blocks || info->approximate) return;
+    check_panel(type, c, 256);
+    check_panel(type, c, 512);
+    if (info->block == 32) check_panel(type, c, 128);
+}
+static void panels_hold_every_weight_of_the_blocks_unchanged(void **state) {
+    (void)state;
+    each_case(check_panels);
+}
+
+/* At most 3% more than the source: the promise for matrices of whole blocks of 256. */
+static void panels_are_hardly_larger_than_the_blocks(void **state) {
+    (void)state;
+    static const StoredType types[] = {STORED_Q4_K, STORED_Q5_K, STORED_Q6_K, STORED_IQ4_NL,
+                                       STORED_MXFP4};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (size_t cols = 256; cols < 10000; cols += 256) {
+            size_t ours, source;
+            assert_true(tensor_matrix_bytes(stored_type_info(types[i])->lossless, 64, cols, &ours));
+            assert_true(stored_bytes(types[i], 64 * cols, &source));
+            assert_true((double)ours <= 1.03 * (double)source);
+        }
+}
+
+static void a_scale_that_is_not_finite_is_found(void **state) {
+    (void)state;
+    for (uint32_t t = TENSOR_Q4_K; t <= TENSOR_MXFP4; t++) {
+        TensorType type = (TensorType)t;
+        size_t cols = 300, padded = tensor_padded_cols(type, cols), bytes;
+        size_t groups = padded / record_group(type);
+        RecordCodes codes = codes_new(padded, groups);
+        assert_true(tensor_panel_bytes(type, cols, &bytes));
+        uint8_t *panel = aligned_alloc(64, bytes);
+        panel_pack_records(type, cols, &codes, panel);
+        assert_int_equal(records_bad_row(type, cols, panel), PANEL_ROWS);
+        /* Of row 5, in the second record: scale, or a minimum. */
+        bool by_group = type == TENSOR_Q4_NL || type == TENSOR_MXFP4;
+        size_t at = 5 * groups + (by_group ? 8 : 1);
+        codes.scales[at] = 0x7C00;
+        if (type == TENSOR_MXFP4) codes.sub_scales[at] = 255;
+        panel_pack_records(type, cols, &codes, panel);
+        assert_int_equal(records_bad_row(type, cols, panel), 5);
+        codes.scales[at] = 0;
+        codes.minima[at] = 0x7E00;
+        codes.sub_scales[at] = 0;
+        panel_pack_records(type, cols, &codes, panel);
+        bool has_minima = type == TENSOR_Q4_K || type == TENSOR_Q5_K;
+        assert_int_equal(records_bad_row(type, cols, panel), has_minima ? 5 : PANEL_ROWS);
+        free(panel);
+        codes_free(&codes);
+    }
+}
+
+/* ---- Quantizing ---- */
+
+/* Mean square error over mean square, of `rows` times 512 values from a rough bell curve. */
+static double error_of_quantizing(TensorType type, size_t cols, float size, bool heavy) {
+    size_t padded = tensor_padded_cols(type, cols), groups = padded / record_group(type), bytes;
+    float *x = calloc(PANEL_ROWS * padded, sizeof *x), *row = malloc(cols * sizeof *row);
+    uint64_t state = 1;
+    for (size_t r = 0; r < PANEL_ROWS; r++)
+        for (size_t i = 0; i < cols; i++) {
+            double sum = 0;
+            for (int k = 0; k < 12; k++) {
+                state = state * 6364136223846793005u + 1442695040888963407u;
+                sum += (double)(state >> 40) / (1 << 24) - 0.5;
+            }
+            x[r * padded + i] = size * (float)(heavy ? sum * sum * sum : sum);
+        }
+    RecordCodes codes = codes_new(padded, groups);
+    for (size_t r = 0; r < PANEL_ROWS; r++) {
+        RecordCodes at = row_of(&codes, padded, groups, r);
+        quantize_records(type, padded, x + r * padded, NULL, &at);
+    }
+    assert_true(tensor_panel_bytes(type, cols, &bytes));
+    uint8_t *panel = aligned_alloc(64, bytes);
+    panel_pack_records(type, cols, &codes, panel);
+    Matrix w = {type, PANEL_ROWS, cols, bytes, panel};
+    double error = 0, square = 0;
+    for (size_t r = 0; r < PANEL_ROWS; r++) {
+        matrix_row(&w, r, row);
+        for (size_t i = 0; i < cols; i++) {
+            double v = (double)x[r * padded + i], d = v - (double)row[i];
+            error += d * d, square += v * v;
+        }
+    }
+    free(x);
+    free(row);
+    free(panel);
+    codes_free(&codes);
+    return square > 0 ? error / square : error;
+}
+
+/* Bounds a little above what is reached. */
+static void quantizing_loses_no_more_than_it_must(void **state) {
+    (void)state;
+    static const struct {
+        TensorType type;
+        double bell, heavy;
+    } bounds[] = {{TENSOR_Q4_K, 0.0053, 0.0085},
+                  {TENSOR_Q5_K, 0.0013, 0.0024},
+                  {TENSOR_Q6_K, 0.00031, 0.00063},
+                  {TENSOR_Q4_NL, 0.0059, 0.0086},
+                  {TENSOR_MXFP4, 0.0135, 0.0197}};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        double bell = error_of_quantizing(bounds[i].type, 512, 0.02f, false);
+        double heavy = error_of_quantizing(bounds[i].type, 512, 0.02f, true);
+        print_message("%-6s %.6f  heavy tails %.6f\n", tensor_type_info(bounds[i].type)->name, bell,
+                      heavy);
+        assert_true(bell < bounds[i].bell);
+        assert_true(heavy < bounds[i].heavy);
+    }
+}
+
+static void weights_of_any_size_and_shape_can_be_quantized(void **state) {
+    (void)state;
+    static const float sizes[] = {0.0f, 1e-38f, 1e-12f, 1e-6f, 1.0f, 1000.0f};
+    static const size_t cols[] = {1, 31, 64, 257, 288};
+    for (uint32_t t = TENSOR_Q4_K; t <= TENSOR_MXFP4; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (size_t k = 0; k < sizeof cols / sizeof *cols; k++) {
+                double error = error_of_quantizing((TensorType)t, cols[k], sizes[i], false);
+                assert_true(error <= 1.01);
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_those_of_the_gguf_package),
+        cmocka_unit_test(panels_hold_every_weight_of_the_blocks_unchanged),
+        cmocka_unit_test(panels_are_hardly_larger_than_the_blocks),
+        cmocka_unit_test(a_scale_that_is_not_finite_is_found),
+        cmocka_unit_test(quantizing_loses_no_more_than_it_must),
+        cmocka_unit_test(weights_of_any_size_and_shape_can_be_quantized),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
