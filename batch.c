@@ -615,6 +615,7 @@ static Status start(Batch *b, Session *session, Error *error) {
     if (status != STATUS_OK) return status;
     if (!options_given(o, &o->seed)) b->defaults.sampling.seed = 0;
     if (chat_prompt_open(&b->chat, session, error) != STATUS_OK) return STATUS_FAILED;
+    chat_prompt_end(&b->chat, &b->defaults);
     set_clock(&b->chat.now);
     make_fingerprint(b);
     b->maker = (ResultMaker){.tokenizer = session->tokenizer,

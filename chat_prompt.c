@@ -1,5 +1,7 @@
 #include "chat_prompt.h"
 
+#include "chat_family.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,20 +10,34 @@ static const char *const plain_stops[] = {"\nUser:", "\nSystem:", "\nAssistant:"
 Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
     size_t bytes;
     const char *text = modelfile_section(session->file, SECTION_TEMPLATE, &bytes);
-    *p = (ChatPrompt){.session = session};
+    *p = (ChatPrompt){.session = session, .end = -1};
     if (session->chat_template) {
         text = session->chat_template;
         bytes = strlen(text);
     }
     if (!text || bytes == 0) {
-        p->plain = true;
-        p->stop = plain_stops;
-        p->n_stop = sizeof plain_stops / sizeof *plain_stops;
-        text = chat_template_builtin(NULL);
+        const ChatFamily *family = chat_family_find(session->tokenizer);
+        if (family) {
+            p->family = family->name;
+            p->end = tokenizer_token_id(session->tokenizer, family->end, strlen(family->end));
+            text = family->text;
+        } else {
+            p->plain = true;
+            p->stop = plain_stops;
+            p->n_stop = sizeof plain_stops / sizeof *plain_stops;
+            text = chat_family_plain();
+        }
         bytes = strlen(text);
     }
     p->template = chat_template_compile(text, bytes, error);
     return p->template ? STATUS_OK : STATUS_FAILED;
+}
+
+void chat_prompt_end(const ChatPrompt *p, GenerationOptions *options) {
+    if (p->end < 0 || p->session->options->ignore_eos) return;
+    for (size_t i = 0; i < options->n_eos; i++)
+        if (options->eos[i] == p->end) return;
+    if (options->n_eos < GENERATION_MAX_EOS) options->eos[options->n_eos++] = p->end;
 }
 
 void chat_prompt_close(ChatPrompt *p) {

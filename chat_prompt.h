@@ -3,12 +3,16 @@
 #define CHAT_PROMPT_H
 
 #include "chat_template.h"
-#include "session.h"
+#include "generate.h"
 
 typedef struct ChatPrompt {
     const Session *session;
     ChatTemplate *template;
-    /* The model has no template: messages become lines ("User: ..."), and these end an answer. */
+    /* The model has no template. Its vocabulary is that of a family, whose template is used; `end`
+     * ends a turn there. NULL and -1 otherwise. */
+    const char *family;
+    int32_t end;
+    /* Nor a family: messages become lines ("User: ..."), and these end an answer. */
     bool plain;
     const char *const *stop;
     size_t n_stop;
@@ -22,8 +26,12 @@ typedef struct ChatPromptInput {
     const char *reasoning_effort;
 } ChatPromptInput;
 
-/* The session's --chat-template, else the model's template, else a plain one of our own. */
+/* The session's --chat-template, else the model's template, else that of its family, else a plain
+ * one of our own. */
 Status chat_prompt_open(ChatPrompt *prompt, const Session *session, Error *error);
+
+/* Has the token that ends a turn of the family end an answer, too. */
+void chat_prompt_end(const ChatPrompt *prompt, GenerationOptions *options);
 void chat_prompt_close(ChatPrompt *prompt);
 
 /* Appends the ids, as many as they are. *opens_thinking (may be NULL): the prompt itself ends

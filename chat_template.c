@@ -195,23 +195,3 @@ void chat_template_output_free(ChatTemplateOutput *output) {
     free(output->origin);
     *output = (ChatTemplateOutput){0};
 }
-
-/* ---- templates of our own ---- */
-
-static const char plain[] = "{%- for message in messages %}\n"
-                            "{{- message.role|capitalize }}: {{ message.content|trim }}\n"
-                            "{% endfor %}\n"
-                            "{%- if add_generation_prompt %}Assistant:{% endif %}\n";
-
-static const char chatml[] = "{%- for message in messages %}\n"
-                             "{{- '<|im_start|>' ~ message.role }}\n"
-                             "{{ message.content }}{{ '<|im_end|>' }}\n"
-                             "{% endfor %}\n"
-                             "{%- if add_generation_prompt %}\n"
-                             "{{- '<|im_start|>assistant\\n' }}\n"
-                             "{%- endif %}\n";
-
-const char *chat_template_builtin(const char *name) {
-    if (!name || strcmp(name, "plain") == 0) return plain;
-    return strcmp(name, "chatml") == 0 ? chatml : NULL;
-}

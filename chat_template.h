@@ -56,8 +56,4 @@ Status chat_template_render(const ChatTemplate *t, const ChatTemplateInput *inpu
                             ChatTemplateOutput *output, Error *error);
 void chat_template_output_free(ChatTemplateOutput *output);
 
-/* The text of a template of our own: "plain" ("role: content" lines, for models that come without
- * a template) or "chatml". NULL asks for "plain"; an unknown name returns NULL. */
-const char *chat_template_builtin(const char *name);
-
 #endif

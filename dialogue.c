@@ -9,11 +9,19 @@
 static Status open_prompt(Dialogue *d, Error *note, Error *error) {
     if (chat_prompt_open(&d->prompt, d->session, error) != STATUS_OK) return STATUS_FAILED;
     localtime_r(&d->conversation.started, &d->prompt.now);
-    if (!d->prompt.plain) return STATUS_OK;
-    d->options.stop = d->prompt.stop;
-    d->options.n_stop = d->prompt.n_stop;
-    if (!note->text[0])
+    chat_prompt_end(&d->prompt, &d->options);
+    if (d->prompt.plain) {
+        d->options.stop = d->prompt.stop;
+        d->options.n_stop = d->prompt.n_stop;
+    }
+    if (note->text[0]) return STATUS_OK;
+    if (d->prompt.plain)
         error_set(note, "this model has no chat template: it continues a plain dialogue");
+    else if (d->prompt.family)
+        error_set(note, "this model has no chat template: by its tokens it gets that of %s",
+                  d->prompt.family);
+    else if (d->options.n_eos == 0 && !d->session->options->ignore_eos)
+        error_set(note, "no token of this model ends an answer: -n or Ctrl-C does");
     return STATUS_OK;
 }
 

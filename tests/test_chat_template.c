@@ -3,6 +3,7 @@
  *     build/tests/test_chat_template             the tests
  *     build/tests/test_chat_template --driver    JSON lines in, JSON lines out, for the scripts
  *                                                that compare with jinja2 */
+#include "chat_family.h"
 #include "chat_template.h"
 
 #include <setjmp.h>
@@ -580,7 +581,7 @@ static void errors_say_where_and_why(void **state) {
 
 static void one_template_renders_any_number_of_conversations(void **state) {
     (void)state;
-    const char *text = chat_template_builtin("chatml");
+    const char *text = chat_family_named("chatml")->text;
     ChatTemplate *t = chat_template_compile(text, strlen(text), NULL);
     assert_non_null(t);
     for (int i = 0; i < 3; i++) {
@@ -602,14 +603,13 @@ static void one_template_renders_any_number_of_conversations(void **state) {
 
 static void a_model_without_a_template_has_a_plain_one(void **state) {
     (void)state;
-    const char *text = chat_template_builtin(NULL);
+    const char *text = chat_family_plain();
     json_t *vars =
         json_pack("{s:[{s:s,s:s},{s:s,s:s}],s:b}", "messages", "role", "system", "content",
                   "Be brief.", "role", "user", "content", " Hi ", "add_generation_prompt", 1);
     json_t *reply = render_with(text, strlen(text), vars);
     assert_string_equal(json_string_value(json_object_get(reply, "out")),
                         "System: Be brief.\nUser: Hi\nAssistant:");
-    assert_null(chat_template_builtin("no such template"));
     json_decref(reply);
     json_decref(vars);
 }
