@@ -120,6 +120,8 @@ static const char *check_parts(Tokenizer *t) {
     if (h->bos_id < -1 || h->bos_id >= (int64_t)h->n_tokens) return "first token";
     if (h->model >= MODEL_COUNT) return "model";
     if (h->max_key > SECTION_MAX_PIECE || h->max_added > SECTION_MAX_ADDED) return "lengths";
+    if (h->subword_prefix.length > SECTION_MAX_AFFIX || h->word_suffix.length > SECTION_MAX_AFFIX)
+        return "affixes";
     if (!part_is(t, PART_TOKENS, h->n_symbols, sizeof(TokenRecord))) return "tokens";
     if (h->decode_variants != 1 && h->decode_variants != 2 && h->decode_variants != 4)
         return "variants";

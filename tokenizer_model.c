@@ -206,8 +206,9 @@ static Status encode_bpe(Run *run, const char *bytes, size_t length) {
         if (id < t->header->n_tokens) return run_push(run, id);
     }
     /* One symbol a byte at most, but byte tokens of an affix may come on top. */
-    size_t most =
-        length + t->header->subword_prefix.length * length + t->header->word_suffix.length + 1;
+    size_t most = length + 1;
+    if (t->header->flags & SECTION_BYTE_FALLBACK)
+        most += t->header->subword_prefix.length * length + t->header->word_suffix.length;
     if (most >= TOKENIZER_NONE / 4 ||
         !grow(&scratch->symbols, &scratch->symbols_size, most, sizeof(Symbol) + 24))
         return error_set(run->error, "tokenizer: no memory for a word of %zu bytes", length);

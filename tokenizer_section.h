@@ -157,7 +157,12 @@ typedef struct StepRecord {
     TextRange a, b;
 } StepRecord;
 
-enum { SECTION_MAX_STEPS = 32, SECTION_MAX_ADDED = 1024, SECTION_MAX_PIECE = 4096 };
+enum {
+    SECTION_MAX_STEPS = 32,
+    SECTION_MAX_ADDED = 1024,
+    SECTION_MAX_PIECE = 4096,
+    SECTION_MAX_AFFIX = 64
+};
 
 /* The hash of a pair, and of a key: multiply and fold. */
 static inline uint32_t section_mix(uint32_t a, uint32_t b) {

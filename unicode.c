@@ -109,7 +109,8 @@ static bool text_reserve(Text *text, size_t more) {
 }
 
 void text_put(Text *text, const char *bytes, size_t n, uint8_t mark) {
-    if (!text_reserve(text, n)) return;
+    if (!text_reserve(text, n)) return; /* no bytes as well: the text is then "", not NULL */
+    if (n == 0) return;
     memcpy(text->bytes + text->length, bytes, n);
     if (text->marked) memset(text->marks + text->length, mark, n);
     text->length += n;

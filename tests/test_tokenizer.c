@@ -471,6 +471,21 @@ static void what_cannot_be_done_is_refused_by_name(void **state) {
          "{\"Regex\":\"a(?C1)\"}}",
          "a(?C1)"},
     };
+    {
+        /* An affix as long as a page would make every byte of a text thousands of symbols. */
+        char json[8192], affix[4097];
+        TokenizerBlob blob;
+        Error error = {""};
+        memset(affix, '#', sizeof affix - 1);
+        affix[sizeof affix - 1] = 0;
+        snprintf(json, sizeof json,
+                 "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"u\":0},\"merges\":[],"
+                 "\"continuing_subword_prefix\":\"%s\"}}",
+                 affix);
+        assert_int_equal(tokenizer_import_json(json, strlen(json), NULL, 0, &blob, &error),
+                         STATUS_FAILED);
+        assert_non_null(strstr(error.text, "continuing_subword_prefix"));
+    }
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char json[1024];
         TokenizerBlob blob;
