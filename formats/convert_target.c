@@ -116,17 +116,32 @@ static void sync_directory(const char *path) {
     close(fd);
 }
 
-Status convert_to_path(const char *source, const ConvertOptions *options, const char *path,
-                       Error *error) {
+/* True when `info` is a file that the source is read from. */
+static bool is_read_from(const Source *source, const struct stat *info) {
+    struct stat file;
+    for (size_t i = 0; i <= source->n_files; i++) {
+        const InputFile *input = i < source->n_files ? &source->files[i] : &source->tokenizer_file;
+        if (input->path && fstat(input->fd, &file) == 0 && file.st_ino == info->st_ino &&
+            file.st_dev == info->st_dev)
+            return true;
+    }
+    return false;
+}
+
+static Status convert_opened(Source *source, const ConvertOptions *options, const char *path,
+                             Error *error) {
     struct stat info;
+    ConvertOptions named = *options;
+    named.target = path;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return error_set(error, "%s: exists and is not a regular file", path);
+    if (stat(path, &info) == 0 && is_read_from(source, &info))
+        return error_set(error, "%s: belongs to the source; name another target", path);
     char temporary[PATH_BYTES];
     int fd = open_beside(path, temporary);
     if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
-    ConvertOptions named = *options;
-    named.target = path;
-    Status status = convert_source(source, &named, fd, error);
+    Status status = source_parse(source, error);
+    if (status == STATUS_OK) status = convert_parsed(source, &named, fd, error);
     if (status == STATUS_OK && fsync(fd) != 0)
         status = error_set(error, "%s: cannot write: %s", path, strerror(errno));
     if (status == STATUS_OK && !temporary[0]) status = name_file(fd, path, temporary, error);
@@ -135,5 +150,15 @@ Status convert_to_path(const char *source, const ConvertOptions *options, const 
     if (status != STATUS_OK && temporary[0]) unlink(temporary);
     close(fd);
     if (status == STATUS_OK) sync_directory(path);
+    return status;
+}
+
+Status convert_to_path(const char *path_of_source, const ConvertOptions *options, const char *path,
+                       Error *error) {
+    Source *source;
+    if (source_open(&source, path_of_source, options->tokenizer, error) != STATUS_OK)
+        return STATUS_FAILED;
+    Status status = convert_opened(source, options, path, error);
+    source_close(source);
     return status;
 }

@@ -265,6 +265,29 @@ static void nothing_is_converted_in_vain(void **state) {
     free(other);
 }
 
+static void a_source_is_no_target(void **state) {
+    (void)state;
+    size_t before, after;
+    char *bytes = file_read(checkpoint, &before), *link = build_path("tests/conversions-link");
+    unlink(link);
+    assert_int_equal(
+        symlink(checkpoint[0] == '/' ? checkpoint : strrchr(checkpoint, '/') + 1, link), 0);
+    const char *const targets[] = {checkpoint, tokenizer, link};
+    for (size_t i = 0; i < 3; i++) {
+        Process p = RUN("export", checkpoint, targets[i], "-z", tokenizer);
+        assert_int_equal(p.status, 1);
+        assert_non_null(strstr(p.err, "belongs to the source; name another target"));
+        process_free(&p);
+    }
+    char *same = file_read(checkpoint, &after);
+    assert_int_equal(before, after);
+    assert_memory_equal(bytes, same, before);
+    unlink(link);
+    free(link);
+    free(bytes);
+    free(same);
+}
+
 /* The one conversion in the cache, with another ending. */
 static char *sibling(const char *ending) {
     char *command = NULL;
@@ -463,6 +486,7 @@ int main(void) {
         cmocka_unit_test(clearing_deletes_conversions_and_nothing_else),
         cmocka_unit_test(without_a_cache_directory_it_runs_all_the_same),
         cmocka_unit_test(nothing_is_converted_in_vain),
+        cmocka_unit_test(a_source_is_no_target),
         cmocka_unit_test(what_a_kill_left_goes_with_the_next_conversion),
         cmocka_unit_test(who_gives_up_waiting_spoils_nothing),
         cmocka_unit_test(a_look_at_a_model_converts_nothing),
