@@ -34,22 +34,30 @@ static void one_line(char *text) {
         if (*text == '\n') *text = ' ';
 }
 
+static int by_offset(const void *a, const void *b) {
+    const FileTensor *x = *(const FileTensor *const *)a, *y = *(const FileTensor *const *)b;
+    return x->offset == y->offset ? (x > y) - (x < y) : x->offset < y->offset ? -1 : 1;
+}
+
 static Status print_tensors(Session *session, Error *error) {
     const ModelFile *file = session->file;
+    size_t n = modelfile_n_tensors(file);
+    const FileTensor **tensors = malloc((n + 1) * sizeof *tensors);
+    if (!tensors) return error_set(error, "no memory for %zu tensors", n);
+    for (size_t i = 0; i < n; i++) tensors[i] = modelfile_tensor(file, i);
+    qsort(tensors, n, sizeof *tensors, by_offset);
     size_t counts[TENSOR_TYPES] = {0};
     double parameters[TENSOR_TYPES] = {0}, bytes[TENSOR_TYPES] = {0}, all = 0;
     char size[32];
-    for (size_t i = 0; i < modelfile_n_tensors(file); i++) {
-        const FileTensor *t = modelfile_tensor(file, i);
-        bool shared = false;
-        for (size_t k = 0; k < i && !shared; k++)
-            shared = modelfile_tensor(file, k)->offset == t->offset;
-        if (t->type >= TENSOR_TYPES || shared) continue;
+    for (size_t i = 0; i < n; i++) {
+        const FileTensor *t = tensors[i];
+        if (t->type >= TENSOR_TYPES || (i > 0 && tensors[i - 1]->offset == t->offset)) continue;
         counts[t->type]++;
         parameters[t->type] += (double)t->rows * (double)t->cols * t->count;
         bytes[t->type] += (double)t->bytes;
         all += (double)t->rows * (double)t->cols * t->count;
     }
+    free(tensors);
     Status status = print(session, error, "parameters          %.0f\n", all);
     for (uint32_t type = 0; type < TENSOR_TYPES && status == STATUS_OK; type++)
         if (counts[type] > 0)
@@ -90,7 +98,7 @@ static Status print_metadata(Session *session, Error *error) {
         } else {
             for (size_t k = 0; k < entry.count && k < 8; k++) {
                 size_t length = strlen(text);
-                if (modelfile_meta_float(file, key, k, &number))
+                if (modelfile_entry_float(&entry, k, &number))
                     snprintf(text + length, sizeof text - length, "%s%.9g", k ? ", " : "", number);
             }
         }

@@ -205,7 +205,10 @@ bool modelfile_meta_uint(const ModelFile *file, const char *key, size_t index, u
 }
 
 bool modelfile_meta_float(const ModelFile *file, const char *key, size_t index, double *value) {
-    const MetaEntry *entry = find_entry(file, key);
+    return modelfile_entry_float(find_entry(file, key), index, value);
+}
+
+bool modelfile_entry_float(const MetaEntry *entry, size_t index, double *value) {
     if (!entry || index >= entry->count || entry->type == META_TEXT) return false;
     if (entry->type == META_FLOAT) {
         *value = ((const double *)entry->values)[index];

@@ -115,6 +115,9 @@ typedef struct MetaEntry {
     const void *values; /* aligned to 8 bytes; text: count bytes */
 } MetaEntry;
 
+/* modelfile_meta_float of an entry that is at hand. */
+bool modelfile_entry_float(const MetaEntry *entry, size_t index, double *value);
+
 size_t modelfile_n_meta(const ModelFile *file);
 MetaEntry modelfile_meta(const ModelFile *file, size_t i);
 

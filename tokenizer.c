@@ -326,9 +326,8 @@ size_t tokenizer_vocab_size(const Tokenizer *t) {
 
 bool tokenizer_fits(const Tokenizer *t, size_t n) {
     for (size_t id = n; id < t->header->n_tokens; id++) {
-        size_t length;
-        tokenizer_token_text(t, (int32_t)id, &length);
-        if (length > 0 && !(t->tokens[id].flags & TOKEN_ADDED)) return false;
+        const TokenRecord *token = &t->tokens[id];
+        if (token->text.length > 0 && !(token->flags & TOKEN_ADDED)) return false;
     }
     return true;
 }
