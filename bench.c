@@ -64,13 +64,28 @@ typedef struct Result {
     double tokens;      /* a second */
     double rate, share; /* share: of what the machine could do */
     const char *unit;
+    const double *parts; /* [MODEL_PARTS] seconds, of which the shares are shown */
 } Result;
+
+static const char *const part_names[MODEL_PARTS] = {"projections", "attention", "feed-forward",
+                                                    "output", "rest"};
+
+static void print_parts(const Bench *b, const double *parts) {
+    double sum = 0.0;
+    for (int i = 0; i < MODEL_PARTS; i++) sum += parts[i];
+    printf(b->arguments->json ? ", \"time\": {" : "        ");
+    for (int i = 0; i < MODEL_PARTS; i++)
+        printf(b->arguments->json ? "%s\"%s\": %.4f" : "%s%s %.0f%%", i == 0 ? "" : ", ",
+               part_names[i],
+               (b->arguments->json ? 1.0 : 100.0) * parts[i] / (sum > 0 ? sum : 1.0));
+    printf(b->arguments->json ? "}" : "\n");
+}
 
 static void print_result(Bench *b, Result r) {
     double scale = strcmp(r.unit, "GB/s") == 0 ? 1e9 : 1e12;
     if (b->arguments->json) {
         printf("%s\n    {\"what\": \"%s\", \"threads\": %d, \"batch\": %zu, \"position\": %zu, "
-               "\"tokens_per_second\": %.3f, \"rate\": %.6g, \"unit\": \"%s\", \"share\": %.4f}",
+               "\"tokens_per_second\": %.3f, \"rate\": %.6g, \"unit\": \"%s\", \"share\": %.4f",
                b->any_result ? "," : "", r.what, r.n_threads, r.batch, r.position, r.tokens,
                r.rate / scale, r.unit, r.share);
     } else {
@@ -79,6 +94,8 @@ static void print_result(Bench *b, Result r) {
             r.what, r.n_threads, r.batch, r.position, r.tokens, r.rate / scale, r.unit,
             100.0 * r.share);
     }
+    print_parts(b, r.parts);
+    if (b->arguments->json) printf("}");
     b->any_result = true;
     fflush(stdout);
 }
@@ -185,6 +202,7 @@ static Status advance(Bench *b, int32_t sequence, size_t n, Error *error) {
  * with reading, and each step is compared with the reading of its round. */
 static Status measure_decode(Bench *b, size_t batch, size_t position, Error *error) {
     double seconds[MAX_STEPS], shares[MAX_STEPS], sum = 0.0, bandwidth = b->bandwidth;
+    double parts[MODEL_PARTS] = {0};
     double cached = (double)kvcache_position_bytes(kvcache_shape(b->cache)) * (double)batch;
     Row rows[MAX_SEQUENCES];
     size_t steps = 0, context = model_context(b->model);
@@ -193,6 +211,7 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
         Status status = advance(b, (int32_t)s, position, error);
         if (status != STATUS_OK) return status;
     }
+    model_set_clock(b->model, parts);
     while (steps < MAX_STEPS && position + steps < context &&
            (steps < MIN_STEPS || sum < ENOUGH_SECONDS)) {
         if (steps % ROUND_STEPS == 0) bandwidth = bench_reading_pass(b->reading);
@@ -208,18 +227,21 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
         steps++;
     }
     for (size_t s = 0; s < batch; s++) kvcache_reset(b->cache, (int32_t)s, 0);
+    model_set_clock(b->model, NULL);
     double step = bench_median(seconds, steps);
     double bytes = b->step_bytes + cached * ((double)position + (double)steps / 2);
-    print_result(b,
-                 (Result){batch > 1 ? "batch" : "decode", b->n_threads, batch, position,
-                          (double)batch / step, bytes / step, bench_median(shares, steps), "GB/s"});
+    print_result(b, (Result){batch > 1 ? "batch" : "decode", b->n_threads, batch, position,
+                             (double)batch / step, bytes / step, bench_median(shares, steps),
+                             "GB/s", parts});
     return STATUS_OK;
 }
 
 static Status measure_prefill(Bench *b, size_t n, Error *error) {
     double seconds[MAX_STEPS], sum = 0.0;
+    double parts[MODEL_PARTS] = {0};
     size_t runs = 0;
     if (n > model_context(b->model)) n = model_context(b->model);
+    model_set_clock(b->model, parts);
     while (runs < MAX_STEPS && (runs < MIN_STEPS || sum < ENOUGH_SECONDS)) {
         kvcache_reset(b->cache, 0, 0);
         double start = bench_clock();
@@ -229,10 +251,11 @@ static Status measure_prefill(Bench *b, size_t n, Error *error) {
         sum += seconds[runs++];
     }
     kvcache_reset(b->cache, 0, 0);
+    model_set_clock(b->model, NULL);
     double run = bench_median(seconds, runs);
     print_result(b, (Result){"prefill", b->n_threads, 1, n, (double)n / run,
                              b->token_ops * (double)n / run,
-                             b->token_ops * (double)n / run / b->peak, "TOPS"});
+                             b->token_ops * (double)n / run / b->peak, "TOPS", parts});
     return STATUS_OK;
 }
 

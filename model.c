@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "weights.h"
 
@@ -19,6 +20,7 @@ struct Model {
     uint32_t context, max_rows;
     double row_work; /* multiply-adds of one row, attention aside */
     const AttentionSink *sink;
+    double *seconds; /* [MODEL_PARTS] */
     MatmulMemory *matmul;
     AttentionMemory *attention;
 
@@ -49,7 +51,22 @@ typedef struct Pass {
     size_t n;
     float *logits;
     atomic_int bad_layer; /* the first with a non-finite value; n_layers: the logits */
+    double last_mark;     /* of the clock; the first thread's */
 } Pass;
+
+static double clock_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The time since the last mark went into `part`. */
+static void mark(Pass *pass, ModelPart part) {
+    if (!pass->model->seconds || omp_get_thread_num() != 0) return;
+    double now = clock_seconds();
+    pass->model->seconds[part] += now - pass->last_mark;
+    pass->last_mark = now;
+}
 
 static void normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
     const Numeric *numeric = m->isa->numeric;
@@ -165,7 +182,9 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
     size_t q_dim = w->wq.w.rows, kv_dim = w->wk.w.rows;
     const Product qkv[] = {
         {&w->wq.w, m->q, q_dim}, {&w->wk.w, m->k, kv_dim}, {&w->wv.w, m->v, kv_dim}};
+    mark(pass, PART_REST);
     matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, qkv, 3);
+    mark(pass, PART_PROJECTIONS);
 #pragma omp for schedule(static)
     for (size_t i = 0; i < pass->n; i++) {
         float *q = m->q + i * q_dim, *k = m->k + i * kv_dim, *v = m->v + i * kv_dim;
@@ -190,8 +209,10 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
     };
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->places, pass->n,
                       m->q, m->attended, m->sink);
+    mark(pass, PART_ATTENTION);
     const Product out = {&w->wo.w, y, c->dim};
     matmul(m->isa->kernels, m->matmul, m->attended, pass->n, q_dim, &out, 1);
+    mark(pass, PART_PROJECTIONS);
 }
 
 /* The gate's and the other half's limits of GPT-OSS. */
@@ -295,11 +316,13 @@ static void mixture(Pass *pass, const LayerWeights *w, const float *in, float *y
 /* y = the layer's feed-forward or mixture of experts. */
 static void ffn_block(Pass *pass, size_t l, const float *in, float *y) {
     const LayerWeights *w = &pass->model->weights.layers[l];
+    mark(pass, PART_REST);
     if (w->router.w.data) {
         mixture(pass, w, in, y);
     } else {
         feed_forward(pass, &w->ffn, pass->n, in, y);
     }
+    mark(pass, PART_FEED_FORWARD);
 }
 
 /* Keeps the first layer after which a value was not finite. */
@@ -388,7 +411,9 @@ static void forward(Pass *pass) {
     const Config *c = pass->model->config;
     embed(pass);
     for (size_t l = 0; l < c->n_layers; l++) block(pass, l);
+    mark(pass, PART_REST);
     output_head(pass);
+    mark(pass, PART_OUTPUT);
 }
 
 static Status check_row(const Model *m, const KvCache *cache, const Row *rows, size_t i,
@@ -442,6 +467,7 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
     if (reserve(m, cache, rows, n, error) != STATUS_OK) return STATUS_FAILED;
     Pass pass = {.model = m, .cache = cache, .rows = rows, .n = n, .logits = logits};
     atomic_init(&pass.bad_layer, INT32_MAX);
+    if (m->seconds) pass.last_mark = clock_seconds();
     int n_threads = m->row_work * (double)n < SOLO_WORK ? 1 : m->n_threads;
     if (n_threads == 1) {
         forward(&pass); /* outside of a region, where every barrier is a system call */
@@ -631,4 +657,8 @@ KvType model_kv_type(const Model *m) {
 
 void model_set_attention_sink(Model *m, const AttentionSink *sink) {
     m->sink = sink;
+}
+
+void model_set_clock(Model *m, double *seconds) {
+    m->seconds = seconds;
 }

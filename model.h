@@ -52,6 +52,20 @@ KvType model_kv_type(const Model *model);
 Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error);
 
+/* Where the time of a forward pass goes. */
+typedef enum ModelPart {
+    PART_PROJECTIONS,  /* queries, keys, values, output */
+    PART_ATTENTION,    /* RoPE and the cache's writing with it */
+    PART_FEED_FORWARD, /* or the mixture of experts */
+    PART_OUTPUT,       /* the last norm and the output head */
+    PART_REST,         /* embeddings, norms, sums */
+    MODEL_PARTS
+} ModelPart;
+
+/* From the next call on adds the seconds of each part to seconds[MODEL_PARTS], which outlives
+ * the model or is taken back with NULL. */
+void model_set_clock(Model *model, double *seconds);
+
 /* Shows every softmax weight of the following calls to `sink`; NULL: no longer. The bits of
  * the logits do not change. */
 void model_set_attention_sink(Model *model, const AttentionSink *sink);
