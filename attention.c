@@ -6,6 +6,8 @@
 
 #include "numeric.h"
 
+#include "threads.h"
+
 /* Results of segments that different threads compute wait here to be joined. */
 enum { PARTIAL_FLOATS = 1 << 20 };
 
@@ -13,6 +15,7 @@ struct AttentionMemory {
     size_t head_stride;   /* head_dim filled up to 16 */
     size_t thread_floats; /* of working memory, one block a thread */
     int n_threads;
+    Barrier barrier;
     float *threads;  /* [n_threads][thread_floats] */
     float *partials; /* [PARTIAL_FLOATS] */
 };
@@ -224,7 +227,7 @@ static void run_split(const Pass *pass, size_t n_runs, size_t n_items, size_t n_
                       float *scratch) {
     size_t item_floats = n_segments * ATTENTION_QUERIES * partial_floats(pass->memory);
     size_t segment_floats = ATTENTION_QUERIES * partial_floats(pass->memory);
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
     for (size_t i = 0; i < n_items * n_segments; i++) {
         Item item = item_at(pass, n_runs, i / n_segments);
         size_t s = i % n_segments;
@@ -232,7 +235,8 @@ static void run_split(const Pass *pass, size_t n_runs, size_t n_items, size_t n_
         float *partials = pass->memory->partials + i / n_segments * item_floats;
         run_segment(pass, &item, s, partials + s * segment_floats, scratch, NULL, 0);
     }
-#pragma omp for schedule(static)
+    barrier_wait(&pass->memory->barrier);
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n_items; i++) {
         Item item = item_at(pass, n_runs, i);
         const float *partials = pass->memory->partials + i * item_floats;
@@ -245,6 +249,7 @@ static void run_split(const Pass *pass, size_t n_runs, size_t n_items, size_t n_
             finish_query(pass, &item, query, running);
         }
     }
+    barrier_wait(&pass->memory->barrier);
 }
 
 void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
@@ -268,9 +273,10 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
         run_split(&pass, n_runs, n_items, n_segments, scratch);
         return;
     }
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
     for (size_t i = 0; i < n_items; i++) {
         Item item = item_at(&pass, n_runs, i);
         run_item(&pass, &item, scratch);
     }
+    barrier_wait(&memory->barrier);
 }

@@ -21,6 +21,7 @@ struct Model {
     double row_work; /* multiply-adds of one row, attention aside */
     const AttentionSink *sink;
     double *seconds; /* [MODEL_PARTS] */
+    Barrier barrier;
     MatmulMemory *matmul;
     AttentionMemory *attention;
 
@@ -66,6 +67,11 @@ static void mark(Pass *pass, ModelPart part) {
     double now = clock_seconds();
     pass->model->seconds[part] += now - pass->last_mark;
     pass->last_mark = now;
+}
+
+/* The threads wait for each other: after each loop over rows. */
+static void meet(const Pass *pass) {
+    barrier_wait(&pass->model->barrier);
 }
 
 static void normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
@@ -128,7 +134,7 @@ static void normalize_for(const Model *m, size_t l, size_t row) {
 static void embed(Pass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         const Row *row = &pass->rows[i];
         float *x = m->x + i * c->dim;
@@ -145,6 +151,7 @@ static void embed(Pass *pass) {
         m->places[i] = (AttentionRow){row->sequence, row->position};
         normalize_for(m, 0, i);
     }
+    meet(pass);
 }
 
 static void clip(float *x, size_t n, float limit) {
@@ -185,7 +192,7 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
     mark(pass, PART_REST);
     matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, qkv, 3);
     mark(pass, PART_PROJECTIONS);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *q = m->q + i * q_dim, *k = m->k + i * kv_dim, *v = m->v + i * kv_dim;
         add_bias(m, &w->wq, q);
@@ -196,6 +203,7 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
         shape_heads(m, &w->k_norm, l, i, k, c->n_kv_heads);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, k, v);
     }
+    meet(pass);
     const AttentionParams params = {
         .layer = l,
         .n_heads = c->n_heads,
@@ -229,7 +237,7 @@ static void feed_forward(Pass *pass, const FeedForward *f, size_t n, const float
     const Product inner[] = {{&f->up.w, m->up, f->width}, {&f->gate.w, m->gate, f->width}};
     matmul(m->isa->kernels, m->matmul, in, n, c->dim, inner, c->gated ? 2 : 1);
     float *hidden = c->gated ? m->gate : m->up;
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *up = m->up + i * f->width, *gate = m->gate + i * f->width;
         add_bias(m, &f->up, up);
@@ -238,6 +246,7 @@ static void feed_forward(Pass *pass, const FeedForward *f, size_t n, const float
         m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
                                   f->width);
     }
+    meet(pass);
     const Product out = {&f->down.w, y, c->dim};
     matmul(m->isa->kernels, m->matmul, hidden, n, f->width, &out, 1);
 }
@@ -264,7 +273,7 @@ static void shared_expert(Pass *pass, const LayerWeights *w, const float *in, fl
         const Product gate = {&w->shared_gate, m->routing, 1};
         matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, &gate, 1);
     }
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float share = 1.0f;
         if (w->shared_gate.data) {
@@ -275,6 +284,7 @@ static void shared_expert(Pass *pass, const LayerWeights *w, const float *in, fl
         add_bias(m, &w->shared.down, m->expert_out + i * c->dim);
         m->isa->numeric->add_scaled(y + i * c->dim, m->expert_out + i * c->dim, share, c->dim);
     }
+    meet(pass);
 }
 
 /* y = each row's experts, added up in the order of their numbers. */
@@ -285,7 +295,7 @@ static void mixture(Pass *pass, const LayerWeights *w, const float *in, float *y
     size_t used = c->n_experts_used;
     const Product router = {&w->router.w, m->routing, c->n_experts};
     matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, &router, 1);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *logits = m->routing + i * c->n_experts;
         add_bias(m, &w->router, logits);
@@ -293,22 +303,26 @@ static void mixture(Pass *pass, const LayerWeights *w, const float *in, float *y
                       m->chosen + i * used, m->shares + i * used);
         memset(y + i * c->dim, 0, c->dim * sizeof *y);
     }
-#pragma omp single
+    meet(pass);
+#pragma omp single nowait
     sort_choices(m, pass->n);
+    meet(pass);
     for (uint32_t e = 0; e < c->n_experts; e++) {
         const uint32_t *slots = m->expert_slots + m->expert_first[e];
         size_t n = m->expert_first[e + 1] - m->expert_first[e];
         if (n == 0) continue;
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
         for (size_t i = 0; i < n; i++)
             memcpy(m->expert_in + i * c->dim, in + slots[i] / used * c->dim, c->dim * sizeof *in);
+        meet(pass);
         feed_forward(pass, &w->experts[e], n, m->expert_in, m->expert_out);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
         for (size_t i = 0; i < n; i++) {
             float *out = m->expert_out + i * c->dim;
             add_bias(m, &w->experts[e].down, out);
             numeric->add_scaled(y + slots[i] / used * c->dim, out, m->shares[slots[i]], c->dim);
         }
+        meet(pass);
     }
     if (c->shared_ffn_dim > 0) shared_expert(pass, w, in, y);
 }
@@ -358,15 +372,16 @@ static void block(Pass *pass, size_t l) {
     if (c->parallel_block) {
         ffn_block(pass, l, norm_before(c) && w->ffn_norm.present ? m->normed2 : in, m->z);
     } else {
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
         for (size_t i = 0; i < pass->n; i++) {
             add_row(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
             if (norm_before(c))
                 normalize(m, &w->ffn_norm, m->normed + i * c->dim, m->x + i * c->dim, c->dim);
         }
+        meet(pass);
         ffn_block(pass, l, in, m->y);
     }
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         if (c->parallel_block)
             add_row(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
@@ -374,6 +389,7 @@ static void block(Pass *pass, size_t l) {
                 c->parallel_block ? m->z : m->y);
         if (l + 1 < c->n_layers) normalize_for(m, l + 1, i);
     }
+    meet(pass);
 }
 
 /* The last norm and the output head, for the rows that want logits; their x moves to the
@@ -384,19 +400,21 @@ static void output_head(Pass *pass) {
     size_t n = 0;
     for (size_t i = 0; i < pass->n; i++) n += pass->rows[i].wants_logits;
     if (n == 0) return;
-#pragma omp single
+#pragma omp single nowait
     for (size_t i = 0, k = 0; i < pass->n; i++)
         if (pass->rows[i].wants_logits)
             memcpy(m->normed + k++ * c->dim, m->x + i * c->dim, c->dim * sizeof(float));
+    meet(pass);
     if (c->final_norm) {
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
         for (size_t i = 0; i < n; i++)
             normalize(m, &m->weights.final_norm, m->normed + i * c->dim, m->normed + i * c->dim,
                       c->dim);
+        meet(pass);
     }
     const Product out = {&m->weights.output.w, pass->logits, c->vocab_size};
     matmul(m->isa->kernels, m->matmul, m->normed, n, c->dim, &out, 1);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *logits = pass->logits + i * c->vocab_size;
         add_bias(m, &m->weights.output, logits);
@@ -405,6 +423,7 @@ static void output_head(Pass *pass) {
             m->isa->numeric->softcap(logits, c->logit_softcap, c->vocab_size);
         check_row_finite(pass, (int)c->n_layers, logits, c->vocab_size);
     }
+    meet(pass);
 }
 
 static void forward(Pass *pass) {

@@ -1,7 +1,11 @@
 #include "threads.h"
 
+#include <linux/futex.h>
+#include <omp.h>
 #include <sched.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* The first of the logical processors that share a core with `cpu`, or `cpu` itself. */
 static int first_sibling(int cpu) {
@@ -51,4 +55,33 @@ int threads_default(void) {
     }
     if (limit > 0 && limit < cores) cores = limit;
     return cores > 0 ? cores : 1;
+}
+
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
+void barrier_wait(Barrier *b) {
+    enum { SPINS = 2000 };
+    unsigned team = (unsigned)omp_get_num_threads(), generation = atomic_load(&b->generation);
+    if (team == 1) return;
+    if (atomic_fetch_add(&b->arrived, 1) + 1 == team) {
+        atomic_store(&b->arrived, 0);
+        atomic_store(&b->generation, generation + 1);
+        if (atomic_load(&b->sleepers) > 0)
+            syscall(SYS_futex, &b->generation, FUTEX_WAKE_PRIVATE, team, NULL, NULL, 0);
+        return;
+    }
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&b->generation, memory_order_acquire) != generation) return;
+        pause_briefly();
+    }
+    atomic_fetch_add(&b->sleepers, 1);
+    while (atomic_load(&b->generation) == generation)
+        syscall(SYS_futex, &b->generation, FUTEX_WAIT_PRIVATE, generation, NULL, NULL, 0);
+    atomic_fetch_sub(&b->sleepers, 1);
 }

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "../threads.h"
 #include "kernels.h"
 
 /* One a thread, each on a cache line of its own. */
@@ -19,6 +20,7 @@ struct MatmulMemory {
     Share *shares;          /* [n_threads] */
     atomic_size_t finished; /* threads that found nothing more to take */
     size_t n_threads;
+    Barrier barrier;
     uint8_t *input; /* packed activations of one form at a time */
     uint8_t *own;   /* [n_threads][own_stride]: each thread's copy of one packed row */
     size_t own_stride;
@@ -165,7 +167,7 @@ static void pack_input(Work *work, const float *x, size_t n_inputs) {
         kernels->pack(work->group, x, work->n_rows, n_inputs, task, input);
     work->input = input;
     if (alone) return;
-#pragma omp barrier
+    barrier_wait(&memory->barrier);
 }
 
 static void multiply_group(Work *work, const float *x, size_t n_inputs) {
@@ -181,7 +183,7 @@ static void multiply_group(Work *work, const float *x, size_t n_inputs) {
             share_units(work);
         }
     }
-#pragma omp barrier
+    barrier_wait(&work->memory->barrier);
 }
 
 void matmul(const Kernels *kernels, MatmulMemory *memory, const float *x, size_t n_rows,
