@@ -89,7 +89,10 @@ static void show_text(void *context, const char *text, size_t length) {
 
 static void show_left_out(void *context, size_t messages) {
     (void)context;
-    note("(the context is full: the oldest %zu messages are left out)", messages);
+    if (messages == 1)
+        note("(the context is full: the oldest message is left out)");
+    else
+        note("(the context is full: the oldest %zu messages are left out)", messages);
 }
 
 /* Answers the last message and shows it; an interruption keeps what was said. */
@@ -107,7 +110,14 @@ static Status answer(Chat *chat, Error *error) {
 
 static Status say(Chat *chat, const char *text, Error *error) {
     if (dialogue_say(&chat->dialogue, text, strlen(text), error) != STATUS_OK) return STATUS_FAILED;
-    return answer(chat, error);
+    Status status = answer(chat, error);
+    if (status == STATUS_FAILED) {
+        char reason[sizeof error->text];
+        memcpy(reason, error->text, sizeof reason);
+        error_set(error, "%s (the message is kept: /retry answers it, /undo takes it back)",
+                  reason);
+    }
+    return status;
 }
 
 /* ---- Commands ------------------------------------------------------------------------------ */
@@ -233,11 +243,15 @@ static Status command_set(Chat *chat, char *argument, Error *error) {
         if (*c == '_') *c = '-';
     if (!parse_number(value, &number))
         return error_set(error, "/set %s needs a number, as in /set temperature 0.7", name);
-    if (strcmp(name, "seed") == 0 && number >= 0 && number < 1.8e19) {
+    if (strcmp(name, "seed") == 0) {
+        if (value[strspn(value, "0123456789")] != '\0' || !(number < 1.8e19))
+            return error_set(error, "seed must be a whole number");
         o->sampling.seed = strtoull(value, NULL, 10);
         return STATUS_OK;
     }
-    if (strcmp(name, "tokens") == 0 && number >= 0 && number <= 1e9) {
+    if (strcmp(name, "tokens") == 0) {
+        if (!(number >= 0 && number <= 1e9))
+            return error_set(error, "tokens must be from 0 (no limit) to 1e9");
         o->max_tokens = (size_t)number;
         return STATUS_OK;
     }
@@ -340,9 +354,9 @@ static Status command_help(Chat *chat, char *argument, Error *error) {
 }
 
 static Status run_command(Chat *chat, char *line, Error *error) {
-    char *argument = line + strcspn(line, " \t");
+    char *argument = line + strcspn(line, " \t\n");
     size_t length = (size_t)(argument - line);
-    argument += strspn(argument, " \t");
+    argument += strspn(argument, " \t\n");
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strlen(commands[i].name) == length && memcmp(commands[i].name, line, length) == 0)
             return commands[i].run(chat, argument, error);
@@ -356,8 +370,12 @@ static void show_error(const Error *error) {
     note("%s", error->text);
 }
 
+/* A slash and a word. A path ("/usr/bin/env ...", pasted) is a message. */
 static bool is_command(const char *text) {
-    return text[0] == '/' && isalpha((unsigned char)text[1]);
+    if (text[0] != '/' || !isalpha((unsigned char)text[1])) return false;
+    size_t n = 2;
+    while (isalnum((unsigned char)text[n]) || text[n] == '-' || text[n] == '_') n++;
+    return text[n] == '\0' || isspace((unsigned char)text[n]);
 }
 
 static Status talk(Chat *chat, Error *error) {

@@ -40,7 +40,8 @@ static char *current_prompt(EditLine *edit) {
 }
 
 /* Tab: what the words that begin like the line have in common; when that adds nothing and
- * there are several, they are listed. */
+ * there are several, they are listed. In a line that is no command, as pasted code is, a tab is a
+ * tab. */
 static unsigned char complete(EditLine *edit, int key) {
     LineEditor *editor;
     const LineInfo *info = el_line(edit);
@@ -48,6 +49,8 @@ static unsigned char complete(EditLine *edit, int key) {
     const char *first = NULL;
     (void)key;
     el_get(edit, EL_CLIENTDATA, &editor);
+    if (typed == 0 || info->buffer[0] != '/')
+        return el_insertstr(edit, "\t") == 0 ? CC_REFRESH : CC_ERROR;
     for (size_t i = 0; editor->words[i]; i++) {
         if (strncmp(editor->words[i], info->buffer, typed) != 0) continue;
         if (!first) first = editor->words[i], common = strlen(first);
@@ -55,7 +58,7 @@ static unsigned char complete(EditLine *edit, int key) {
             if (editor->words[i][k] != first[k]) common = k;
         n++;
     }
-    if (n == 0 || typed == 0) return CC_ERROR;
+    if (n == 0) return CC_ERROR;
     if (common > typed) {
         char *rest = strndup(first + typed, common - typed);
         int inserted = rest ? el_insertstr(edit, rest) : -1;
@@ -211,14 +214,16 @@ bool line_editor_directory(const LineEditor *editor, char *directory, size_t siz
 #endif
 }
 
-/* One line with its newline taken off, valid until the next call. */
-static LineResult read_line(LineEditor *editor, const char *prompt, const char **line,
+/* One line with its newline taken off, valid until the next call. `first`: of a message; only
+ * there what waits was typed ahead. Later it is the rest of a paste, which stays where
+ * more_is_pasted looks for it. */
+static LineResult read_line(LineEditor *editor, const char *prompt, bool first, const char **line,
                             size_t *length) {
 #if defined(HAVE_LIBEDIT)
     if (editor->edit) {
         int n = 0;
         editor->prompt = prompt;
-        if (take_type_ahead(editor)) return LINE_END;
+        if (first && take_type_ahead(editor)) return LINE_END;
         el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt invites to type */
         editor->cleared = false;
         *line = el_gets(editor->edit, &n);
@@ -232,6 +237,7 @@ static LineResult read_line(LineEditor *editor, const char *prompt, const char *
         return LINE_TEXT;
     }
 #endif
+    (void)first;
     if (editor->terminal) {
         fputs(prompt, stdout);
         fflush(stdout);
@@ -291,8 +297,8 @@ LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text)
     bool quoted = false, more;
     *text = NULL;
     do {
-        LineResult result =
-            read_line(editor, line_start || quoted ? "... " : prompt, &line, &line_length);
+        bool first = !line_start && !quoted;
+        LineResult result = read_line(editor, first ? prompt : "... ", first, &line, &line_length);
         if (result == LINE_END && length > 0) break; /* the end of a pipe ends a message as well */
         if (result != LINE_TEXT || !append(text, &length, line, line_length)) {
             free(*text);

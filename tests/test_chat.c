@@ -229,6 +229,23 @@ static void lines_join_by_backslash_quotes_and_pasting(void **state) {
     free(session);
 }
 
+static void pasted_code_keeps_its_tabs_and_a_path_is_no_command(void **state) {
+    (void)state;
+    char *session = inside("code");
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "> ");
+    type(p, "def f():\n\treturn 1\n\tpass\n");
+    expect(p, "\n> ");
+    type(p, "/usr/bin/env is a path\n");
+    assert_int_equal(leave(p), 0);
+    size_t length;
+    char *text = file_read(session, &length);
+    assert_non_null(strstr(text, "\"def f():\\n\\treturn 1\\n\\tpass\""));
+    assert_non_null(strstr(text, "\"/usr/bin/env is a path\""));
+    free(text);
+    free(session);
+}
+
 static void history_survives(void **state) {
     (void)state;
     Person *p = SIT_DOWN("-n", "2");
@@ -338,13 +355,16 @@ static void a_pipe_gives_a_message_a_line_and_gets_answers_alone(void **state) {
 
 static void unknown_commands_and_bad_settings_are_told_and_change_nothing(void **state) {
     (void)state;
-    Process p = TALK("/frobnicate\n/set temperature hot\n/set top-p 3\n/load /nonexistent\n"
+    Process p = TALK("/frobnicate\n/set temperature hot\n/set top-p 3\n/set tokens -1\n"
+                     "/set seed 1.5\n/load /nonexistent\n"
                      "/save /nonexistent/x\n/save\n/undo\n/retry\n/tokens\n",
                      "--kv-type", "f32");
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.err, "no command /frobnicate"));
     assert_non_null(strstr(p.err, "needs a number"));
     assert_non_null(strstr(p.err, "top-p must be from 0 to 1"));
+    assert_non_null(strstr(p.err, "tokens must be"));
+    assert_non_null(strstr(p.err, "seed must be a whole number"));
     assert_non_null(strstr(p.err, "/nonexistent: No such file"));
     assert_non_null(strstr(p.err, "/nonexistent/x"));
     assert_non_null(strstr(p.err, "/save needs a file's name"));
@@ -449,6 +469,7 @@ int main(void) {
         cmocka_unit_test(ctrl_c_clears_a_line_and_stops_an_answer),
         cmocka_unit_test(tab_completes_commands),
         cmocka_unit_test(lines_join_by_backslash_quotes_and_pasting),
+        cmocka_unit_test(pasted_code_keeps_its_tabs_and_a_path_is_no_command),
         cmocka_unit_test(history_survives),
         cmocka_unit_test(the_editor_writes_a_message),
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
