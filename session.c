@@ -14,7 +14,11 @@ void session_progress(const Session *session, const char *what, uint64_t done, u
     if (total == 0) {
         fprintf(stderr, "\r\033[K");
     } else {
-        fprintf(stderr, "\r\033[K%s: %.0f%%", what, 100.0 * (double)done / (double)total);
+        double share = (double)done / (double)total;
+        int filled = (int)(30.0 * share);
+        fprintf(stderr, "\r\033[K%s [%.*s%.*s] %.0f%%", what, filled,
+                "##############################", 30 - filled, "..............................",
+                100.0 * share);
     }
     fflush(stderr);
 }
