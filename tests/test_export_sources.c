@@ -369,8 +369,10 @@ static void gguf_that_cannot_be_read_is_refused_by_name(void **state) {
     char from[64], to[64];
     memcpy(from, "blk.0.ffn_up.weight\2\0\0\0 \0\0\0\0\0\0\0 \0\0\0\0\0\0\0\10", 40);
     memcpy(to, from, 40);
-    to[39] = 12;
-    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type Q4_K");
+    to[39] = 12; /* blocks of 256 do not fit into rows of 32 */
+    assert_change_refused("gguf/type8", from, 40, to, "'layers.0.w_up': 32 x 32 values of Q4_K");
+    to[39] = 18;
+    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type IQ3_XXS");
     to[39] = 22;
     assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type IQ2_S");
     to[39] = 99;
