@@ -22,16 +22,11 @@ PACKAGES = libpcre2-8 jansson libutf8proc libxxhash
 PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES))
 PACKAGE_LIBS := $(shell pkg-config --libs $(PACKAGES))
 
-# libedit and libseccomp are used where found; --version says so.
+# libedit is used where found; --version says so.
 HAVE_LIBEDIT := $(shell pkg-config --exists libedit && echo yes)
 ifeq ($(HAVE_LIBEDIT),yes)
 PACKAGE_CFLAGS += -DHAVE_LIBEDIT $(shell pkg-config --cflags libedit)
 PACKAGE_LIBS += $(shell pkg-config --libs libedit)
-endif
-HAVE_LIBSECCOMP := $(shell pkg-config --exists libseccomp && echo yes)
-ifeq ($(HAVE_LIBSECCOMP),yes)
-PACKAGE_CFLAGS += -DHAVE_LIBSECCOMP $(shell pkg-config --cflags libseccomp)
-PACKAGE_LIBS += $(shell pkg-config --libs libseccomp)
 endif
 
 # -ffp-contract=off: a fused multiply-add is one that the source spells out (docs/numerics.md).

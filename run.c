@@ -312,11 +312,6 @@ static void print_version(void) {
     char libraries[256];
     tokenizer_versions(libraries, sizeof libraries);
     printf("verbatim %s\n%s\n", VERBATIM_VERSION, libraries);
-#ifdef HAVE_LIBSECCOMP
-    printf("libseccomp: yes\n");
-#else
-    printf("libseccomp: no\n");
-#endif
 #ifdef HAVE_LIBEDIT
     printf("libedit: yes\n");
 #else

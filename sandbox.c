@@ -23,6 +23,7 @@ const char *sandbox_text(const SandboxReport *report) {
 #include <errno.h>
 #include <fcntl.h>
 #include <omp.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -106,154 +107,176 @@ static Status close_file_system(const SandboxRules *rules, bool *closed, Error *
 
 /* ---- seccomp --------------------------------------------------------------------------- */
 
-#if defined(HAVE_LIBSECCOMP)
-
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
-#include <seccomp.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 
-/* libseccomp's own macros leave out a field that they do not use. */
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#if defined(__x86_64__)
+#define MACHINE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define MACHINE AUDIT_ARCH_AARCH64
+#endif
+
+#if defined(MACHINE)
 
 /* What arithmetic on open files, threads and a terminal needs; everything else is refused.
  * Memory may be made executable: PCRE2 compiles the tokenizer's pattern to machine code. */
 static const int harmless[] = {
-    SCMP_SYS(read),
-    SCMP_SYS(write),
-    SCMP_SYS(readv),
-    SCMP_SYS(writev),
-    SCMP_SYS(pread64),
-    SCMP_SYS(pwrite64),
-    SCMP_SYS(preadv),
-    SCMP_SYS(pwritev),
-    SCMP_SYS(lseek),
-    SCMP_SYS(close),
-    SCMP_SYS(fstat),
-    SCMP_SYS(newfstatat),
-    SCMP_SYS(statx),
-    SCMP_SYS(fcntl),
-    SCMP_SYS(dup),
-    SCMP_SYS(flock),
-    SCMP_SYS(ftruncate),
-    SCMP_SYS(fallocate),
-    SCMP_SYS(fsync),
-    SCMP_SYS(fdatasync),
-    SCMP_SYS(fadvise64),
-    SCMP_SYS(sync_file_range),
-    SCMP_SYS(copy_file_range),
-    SCMP_SYS(fstatfs),
-    SCMP_SYS(mmap),
-    SCMP_SYS(munmap),
-    SCMP_SYS(mprotect),
-    SCMP_SYS(mremap),
-    SCMP_SYS(madvise),
-    SCMP_SYS(mincore),
-    SCMP_SYS(brk),
-    SCMP_SYS(membarrier),
-    SCMP_SYS(futex),
-    SCMP_SYS(set_robust_list),
-    SCMP_SYS(rseq),
-    SCMP_SYS(set_tid_address),
-    SCMP_SYS(sched_yield),
-    SCMP_SYS(sched_getaffinity),
-    SCMP_SYS(sched_setaffinity),
-    SCMP_SYS(getpid),
-    SCMP_SYS(gettid),
-    SCMP_SYS(getuid),
-    SCMP_SYS(geteuid),
-    SCMP_SYS(getcpu),
-    SCMP_SYS(rt_sigaction),
-    SCMP_SYS(rt_sigprocmask),
-    SCMP_SYS(rt_sigreturn),
-    SCMP_SYS(sigaltstack),
-    SCMP_SYS(restart_syscall),
-    SCMP_SYS(clock_gettime),
-    SCMP_SYS(clock_getres),
-    SCMP_SYS(clock_nanosleep),
-    SCMP_SYS(nanosleep),
-    SCMP_SYS(gettimeofday),
-    SCMP_SYS(time),
-    SCMP_SYS(getrandom),
-    SCMP_SYS(getrusage),
-    SCMP_SYS(sysinfo),
-    SCMP_SYS(uname),
-    SCMP_SYS(poll),
-    SCMP_SYS(ppoll),
-    SCMP_SYS(select),
-    SCMP_SYS(pselect6),
-    SCMP_SYS(exit),
-    SCMP_SYS(exit_group),
+    SYS_read,
+    SYS_write,
+    SYS_readv,
+    SYS_writev,
+    SYS_pread64,
+    SYS_pwrite64,
+    SYS_preadv,
+    SYS_pwritev,
+    SYS_lseek,
+    SYS_close,
+    SYS_fstat,
+    SYS_newfstatat,
+    SYS_statx,
+    SYS_fcntl,
+    SYS_dup,
+    SYS_flock,
+    SYS_ftruncate,
+    SYS_fallocate,
+    SYS_fsync,
+    SYS_fdatasync,
+    SYS_fadvise64,
+    SYS_sync_file_range,
+    SYS_copy_file_range,
+    SYS_fstatfs,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mprotect,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_mincore,
+    SYS_brk,
+    SYS_membarrier,
+    SYS_futex,
+    SYS_set_robust_list,
+    SYS_rseq,
+    SYS_set_tid_address,
+    SYS_sched_yield,
+    SYS_sched_getaffinity,
+    SYS_sched_setaffinity,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_getuid,
+    SYS_geteuid,
+    SYS_getcpu,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sigaltstack,
+    SYS_restart_syscall,
+    SYS_clock_gettime,
+    SYS_clock_getres,
+    SYS_clock_nanosleep,
+    SYS_nanosleep,
+    SYS_gettimeofday,
+    SYS_getrandom,
+    SYS_getrusage,
+    SYS_sysinfo,
+    SYS_uname,
+    SYS_ppoll,
+    SYS_pselect6,
+    SYS_exit,
+    SYS_exit_group,
+#if defined(SYS_time) /* machines that are old enough to have both kinds */
+    SYS_time,
+    SYS_poll,
+    SYS_select,
+#endif
 };
 
 /* Names and renames of files: Landlock says below which directories. */
 static const int on_paths[] = {
-    SCMP_SYS(open),       SCMP_SYS(openat),     SCMP_SYS(access),  SCMP_SYS(faccessat),
-    SCMP_SYS(faccessat2), SCMP_SYS(stat),       SCMP_SYS(lstat),   SCMP_SYS(rename),
-    SCMP_SYS(renameat),   SCMP_SYS(renameat2),  SCMP_SYS(unlink),  SCMP_SYS(unlinkat),
-    SCMP_SYS(linkat),     SCMP_SYS(mkdir),      SCMP_SYS(mkdirat), SCMP_SYS(getdents64),
-    SCMP_SYS(readlink),   SCMP_SYS(readlinkat), SCMP_SYS(statfs),  SCMP_SYS(umask),
-    SCMP_SYS(fchmod),
+    SYS_openat,   SYS_faccessat, SYS_faccessat2, SYS_renameat,   SYS_renameat2,
+    SYS_unlinkat, SYS_linkat,    SYS_mkdirat,    SYS_getdents64, SYS_readlinkat,
+    SYS_statfs,   SYS_umask,     SYS_fchmod,
+#if defined(SYS_open) /* machines that are old enough to have both kinds */
+    SYS_open,     SYS_access,    SYS_stat,       SYS_lstat,      SYS_rename,
+    SYS_unlink,   SYS_mkdir,     SYS_readlink,
+#endif
 };
 
 static const unsigned long terminal_requests[] = {TCGETS,  TCSETS,     TCSETSW,
                                                   TCSETSF, TIOCGWINSZ, FIONREAD};
 
-static int allow_all(scmp_filter_ctx filter, const int *calls, size_t n) {
-    int result = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (calls[i] < 0) continue; /* this machine does not have it */
-        int added = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
-        if (added != 0) result = added;
-    }
-    return result;
+/* The filter is written here, a list of comparisons, rather than by libseccomp, which asks for
+ * memory hundreds of times and gives a wrong filter or crashes when it gets none (2.5.4). */
+typedef struct Filter {
+    struct sock_filter code[512];
+    unsigned short n;
+} Filter;
+
+static void emit(Filter *f, uint16_t code, uint8_t if_true, uint8_t if_false, uint32_t value) {
+    f->code[f->n++] = (struct sock_filter){code, if_true, if_false, value};
 }
 
-static int allow_some(scmp_filter_ctx filter) {
-    int result = 0, added;
-    for (size_t i = 0; i < sizeof terminal_requests / sizeof *terminal_requests; i++) {
-        added = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
-                                 SCMP_A1(SCMP_CMP_EQ, terminal_requests[i]));
-        if (added != 0) result = added;
-    }
+static void load(Filter *f, size_t offset) {
+    emit(f, BPF_LD | BPF_W | BPF_ABS, 0, 0, (uint32_t)offset);
+}
+
+static void give(Filter *f, uint32_t verdict) {
+    emit(f, BPF_RET | BPF_K, 0, 0, verdict);
+}
+
+/* The number of the call is loaded before and after each of these. */
+static void allow(Filter *f, int call) {
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, (uint32_t)call);
+    give(f, SECCOMP_RET_ALLOW);
+}
+
+/* When the low 32 bits of an argument have all bits of `value` (BPF_JSET) or equal it (BPF_JEQ):
+ * arguments that the kernel takes as an int, and flags. */
+static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned long value) {
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)call);
+    load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
+    emit(f, BPF_JMP | test | BPF_K, 0, 1, (uint32_t)value);
+    give(f, SECCOMP_RET_ALLOW);
+    load(f, offsetof(struct seccomp_data, nr));
+}
+
+static void write_filter(Filter *f, bool paths) {
+    load(f, offsetof(struct seccomp_data, arch));
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MACHINE);
+    give(f, SECCOMP_RET_ERRNO | EPERM); /* calls of another machine's numbers */
+    load(f, offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) allow(f, harmless[i]);
+    for (size_t i = 0; paths && i < sizeof on_paths / sizeof *on_paths; i++) allow(f, on_paths[i]);
+    for (size_t i = 0; i < sizeof terminal_requests / sizeof *terminal_requests; i++)
+        allow_if(f, SYS_ioctl, 1, BPF_JEQ, terminal_requests[i]);
     /* Threads, not processes. clone3 hides its flags from the filter: the C library falls back
      * on clone when it seems to be missing. */
-    added = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-                             SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
-    if (added != 0) result = added;
-    added = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-    if (added != 0) result = added;
-    /* abort() and pthread_kill: signals to this very process. */
-    added = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-                             SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
-    if (added != 0) result = added;
-    /* Reading limits, not setting them. */
-    added =
-        seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1, SCMP_A2(SCMP_CMP_EQ, 0));
-    if (added != 0) result = added;
-    /* Names for memory and threads. */
-    added = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1,
-                             SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME));
-    return added != 0 ? added : result;
+    allow_if(f, SYS_clone, 0, BPF_JSET, CLONE_THREAD);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_clone3);
+    give(f, SECCOMP_RET_ERRNO | ENOSYS);
+    allow_if(f, SYS_tgkill, 0, BPF_JEQ, (unsigned long)getpid()); /* abort() */
+    allow_if(f, SYS_prctl, 0, BPF_JEQ, PR_SET_NAME);              /* names for memory and threads */
+    /* Reading limits, not setting them: a null pointer has two halves. */
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 5, SYS_prlimit64);
+    load(f, offsetof(struct seccomp_data, args) + 8 * 2);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0);
+    load(f, offsetof(struct seccomp_data, args) + 8 * 2 + 4);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+    give(f, SECCOMP_RET_ALLOW);
+    give(f, SECCOMP_RET_ERRNO | EPERM);
 }
 
 static Status filter_calls(bool paths, bool *filtered, Error *error) {
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-    *filtered = false;
-    if (!filter) return error_set(error, "no memory for a system call filter");
-    int result = allow_all(filter, harmless, sizeof harmless / sizeof *harmless);
-    if (result == 0 && paths)
-        result = allow_all(filter, on_paths, sizeof on_paths / sizeof *on_paths);
-    if (result == 0) result = allow_some(filter);
-    if (result == 0) {
-        int loaded = seccomp_load(filter);
-        /* A kernel without seccomp is no error. */
-        if (loaded == 0) *filtered = true;
-        if (loaded != 0 && loaded != -EINVAL && loaded != -ENOSYS) result = loaded;
-    }
-    seccomp_release(filter);
-    if (result == 0) return STATUS_OK;
-    return error_set(error, "cannot filter system calls: %s", strerror(-result));
+    Filter filter = {.n = 0};
+    write_filter(&filter, paths);
+    const struct sock_fprog program = {filter.n, filter.code};
+    *filtered = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+    /* A kernel without seccomp is no error. */
+    if (*filtered || errno == EINVAL || errno == ENOSYS) return STATUS_OK;
+    return error_set(error, "cannot filter system calls: %s", strerror(errno));
 }
 
 #else
