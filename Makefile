@@ -118,6 +118,12 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(BUILD)/libverba
 $(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -o $@ $^ $(ALL_LIBS)
 
+# A library that makes chosen calls of the programs fail; see tests/fault_runs.h.
+$(BUILD)/tests/faults.so: tests/faults/shim.c tests/faults/shim.h
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O1 -g -fPIC -shared -Wall -Wextra $(WERROR) -o $@ $<
+$(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests/faults.so
+
 # Each test program runs in the source directory; VERBATIM_BUILD tells where the programs are.
 # Tests use more threads than the machine has cores: a thread that waits must not spin.
 test: all $(TESTS)
@@ -149,7 +155,7 @@ fuzz:
 			build/fuzz/corpus/$$name $$seeds || exit 1; done
 fuzzers: $(FUZZERS)
 
-FORMATTED = $(wildcard *.[ch] formats/*.[ch] template/*.[ch] kernels/*.[ch] tests/*.[ch])
+FORMATTED = $(wildcard *.[ch] formats/*.[ch] template/*.[ch] kernels/*.[ch] tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 lint:

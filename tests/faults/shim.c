@@ -1,0 +1,97 @@
+/* A library for LD_PRELOAD that makes a chosen call of the program fail: the n-th allocation, read,
+ * write and so on, as shim.h says. Calls that the C library makes within itself are not seen.
+ * It asks the kernel, or glibc's allocator under its own name, and looks up nothing. */
+#include "shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
+
+static Faults *faults;
+
+__attribute__((constructor)) static void begin(void) {
+    const char *fd = getenv("VERBATIM_FAULTS");
+    long at = fd ? syscall(SYS_mmap, NULL, sizeof *faults, PROT_READ | PROT_WRITE, MAP_SHARED,
+                           atoi(fd), 0)
+                 : -1;
+    if (at > 0) faults = (Faults *)at;
+}
+
+static bool fails(FaultKind kind, int reason) {
+    if (!faults) return false;
+    long n = atomic_fetch_add(&faults->calls[kind], 1) + 1, first = faults->fails[kind];
+    if (first == 0 || n < first || (n > first && !faults->goes_on)) return false;
+    atomic_fetch_add(&faults->failed, 1);
+    errno = reason;
+    return true;
+}
+
+EXPORT void *malloc(size_t n) {
+    return fails(FAULT_MEMORY, ENOMEM) ? NULL : __libc_malloc(n);
+}
+EXPORT void *calloc(size_t n, size_t each) {
+    return fails(FAULT_MEMORY, ENOMEM) ? NULL : __libc_calloc(n, each);
+}
+EXPORT void *realloc(void *old, size_t n) {
+    return fails(FAULT_MEMORY, ENOMEM) ? NULL : __libc_realloc(old, n);
+}
+EXPORT void *aligned_alloc(size_t alignment, size_t n) {
+    return fails(FAULT_MEMORY, ENOMEM) ? NULL : __libc_memalign(alignment, n);
+}
+EXPORT int posix_memalign(void **out, size_t alignment, size_t n) {
+    if (fails(FAULT_MEMORY, ENOMEM)) return ENOMEM;
+    *out = __libc_memalign(alignment, n);
+    return *out ? 0 : ENOMEM;
+}
+
+EXPORT void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset) {
+    if (fails(FAULT_MAP, ENOMEM)) return MAP_FAILED;
+    return (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset);
+}
+
+static size_t part(size_t n) {
+    return n > 1 && fails(FAULT_SHORT, 0) ? n / 2 : n;
+}
+
+EXPORT ssize_t read(int fd, void *to, size_t n) {
+    return fails(FAULT_READ, EIO) ? -1 : syscall(SYS_read, fd, to, part(n));
+}
+EXPORT ssize_t pread(int fd, void *to, size_t n, off_t at) {
+    return fails(FAULT_READ, EIO) ? -1 : syscall(SYS_pread64, fd, to, part(n), at);
+}
+EXPORT ssize_t write(int fd, const void *from, size_t n) {
+    /* What is said to people gets through, for the test to see. */
+    if (fd == STDERR_FILENO) return syscall(SYS_write, fd, from, n);
+    return fails(FAULT_WRITE, ENOSPC) ? -1 : syscall(SYS_write, fd, from, part(n));
+}
+EXPORT ssize_t pwrite(int fd, const void *from, size_t n, off_t at) {
+    return fails(FAULT_WRITE, ENOSPC) ? -1 : syscall(SYS_pwrite64, fd, from, part(n), at);
+}
+EXPORT int fallocate(int fd, int mode, off_t at, off_t n) {
+    return fails(FAULT_WRITE, ENOSPC) ? -1 : (int)syscall(SYS_fallocate, fd, mode, at, n);
+}
+EXPORT int fsync(int fd) {
+    return fails(FAULT_SYNC, EIO) ? -1 : (int)syscall(SYS_fsync, fd);
+}
+EXPORT int fdatasync(int fd) {
+    return fails(FAULT_SYNC, EIO) ? -1 : (int)syscall(SYS_fdatasync, fd);
+}
+EXPORT int rename(const char *from, const char *to) {
+    if (fails(FAULT_RENAME, EIO)) return -1;
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+EXPORT int linkat(int from_fd, const char *from, int to_fd, const char *to, int flags) {
+    if (fails(FAULT_RENAME, EIO)) return -1;
+    return (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
+}

@@ -1,0 +1,63 @@
+/* A call that fails, chosen by number, ends a run in an error or does it no harm: a sample of the
+ * numbers. `make soak` takes all of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fault_runs.h"
+
+static FaultRuns *runs;
+
+static int set_up(void **state) {
+    (void)state;
+    runs = fault_runs_new();
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fault_runs_free(runs);
+    return 0;
+}
+
+/* Some thirty numbers of each kind of call. */
+static void stands(FaultMode mode) {
+    if (!runs) skip();
+    for (FaultKind kind = 0; kind < FAULT_KINDS; kind++) {
+        long calls = runs->calls[mode][kind], step = calls / 30 + 1;
+        fault_runs_try(runs, mode, kind, step, false);
+    }
+    fault_runs_try(runs, mode, FAULT_WRITE, runs->calls[mode][FAULT_WRITE] / 5 + 1, true);
+}
+
+static void an_export_stands_every_fault(void **state) {
+    (void)state;
+    stands(FAULT_EXPORT);
+}
+
+static void a_generation_stands_every_fault(void **state) {
+    (void)state;
+    stands(FAULT_GENERATE);
+}
+
+static void a_chat_stands_every_fault(void **state) {
+    (void)state;
+    stands(FAULT_CHAT);
+}
+
+static void a_batch_stands_every_fault(void **state) {
+    (void)state;
+    stands(FAULT_BATCH);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_export_stands_every_fault),
+        cmocka_unit_test(a_generation_stands_every_fault),
+        cmocka_unit_test(a_chat_stands_every_fault),
+        cmocka_unit_test(a_batch_stands_every_fault),
+    };
+    return cmocka_run_group_tests_name("faults", tests, set_up, tear_down);
+}
