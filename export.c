@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "formats/convert.h"
+#include "json_memory.h"
 #include "mapped.h"
 #include "modelfile.h"
 #include "sandbox.h"
@@ -198,6 +199,7 @@ int main(int argc, char **argv) {
     stop_at(SIGHUP);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
     mapped_watch();
+    json_memory_guard();
     a.options.cancel = &interrupted;
     a.options.ready = give_up_rights;
     a.options.ready_context = &a;

@@ -14,6 +14,7 @@
 #include "conversions.h"
 #include "generate.h"
 #include "inspect.h"
+#include "json_memory.h"
 #include "mapped.h"
 #include "modelopen.h"
 #include "sandbox.h"
@@ -329,6 +330,7 @@ int main(int argc, char **argv) {
     Status status = options_parse(&options, argc, argv, &error);
     set_signals(status == STATUS_OK && options.mode == 1);
     mapped_watch();
+    json_memory_guard();
     if (status == STATUS_OK && options.help) {
         options_print_help(stdout, program_invocation_short_name, options.help_all);
     } else if (status == STATUS_OK && options.version) {
