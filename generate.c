@@ -276,7 +276,8 @@ static double rate(size_t n, double seconds) {
     return seconds > 0.0 ? (double)n / seconds : 0.0;
 }
 
-static void print_stats(const Session *session, const Generation *g, const Timing *t) {
+static void print_stats(const Session *session, const Generation *g, const KvCache *cache,
+                        const Timing *t) {
     static const char *const reasons[] = {"interrupted", "end of text", "stop string", "limit"};
     struct rusage usage;
     const Model *model = session->model;
@@ -293,6 +294,10 @@ static void print_stats(const Session *session, const Generation *g, const Timin
     fprintf(stderr, "machine: %s, %d threads, cache %s\n", model_isa(model)->name,
             model_threads(model), session->kv_type == KV_F32 ? "f32" : "f16");
     fprintf(stderr, "sandbox: %s\n", sandbox_text(&session->sandbox));
+    size_t pages = kvcache_pages_used(cache);
+    fprintf(stderr, "cache:   %zu pages of %d positions, %.2f MiB; %zu bytes a position\n", pages,
+            KV_PAGE, (double)pages * (double)kvcache_page_bytes(kvcache_shape(cache)) / 0x1p20,
+            kvcache_position_bytes(kvcache_shape(cache)));
     fprintf(stderr, "seed:    %llu\n", (unsigned long long)g->options.sampling.seed);
 }
 
@@ -323,7 +328,8 @@ Status generate_run(Session *session, Error *error) {
         status = generate_text(session, &g, cache, &ids, logits, &timing, error);
         timing.end = session_clock();
         if (status == STATUS_OK) status = output_write(session->output, "\n", 1, error);
-        if (session->options->stats && status != STATUS_FAILED) print_stats(session, &g, &timing);
+        if (session->options->stats && status != STATUS_FAILED)
+            print_stats(session, &g, cache, &timing);
     }
     free(logits);
     generation_free(&g);

@@ -108,6 +108,26 @@ static Status print_metadata(Session *session, Error *error) {
     return status;
 }
 
+/* The cache's bytes with other numbers of key/value heads: what grouping saves. */
+static Status print_heads(Session *session, Error *error) {
+    const Config *c = model_config(session->model);
+    const struct {
+        const char *name;
+        uint32_t heads;
+    } kinds[] = {{"multi-head", c->n_heads}, {"as it is", c->n_kv_heads}, {"multi-query", 1}};
+    char line[256] = "", size[32];
+    for (size_t i = 0; i < 3; i++) {
+        KvShape shape = model_kv_shape(session->model, session->kv_type);
+        shape.n_kv_heads = kinds[i].heads;
+        size_t at = strlen(line);
+        snprintf(line + at, sizeof line - at, "%s%s (%u) %s", i ? ", " : "", kinds[i].name,
+                 kinds[i].heads,
+                 size_text((double)kvcache_position_bytes(&shape) * model_context(session->model),
+                           size, sizeof size));
+    }
+    return print(session, error, "cache by heads      %s\n", line);
+}
+
 static Status print_needs(Session *session, Error *error) {
     const Model *model = session->model;
     const KvShape shape = model_kv_shape(model, session->kv_type);
@@ -121,6 +141,11 @@ static Status print_needs(Session *session, Error *error) {
                  model_isa(model)->name, model_threads(model));
 }
 
+static Status print_overridden(Session *session, Error *error) {
+    if (!session->overridden) return STATUS_OK;
+    return print(session, error, "overridden          %s\n", session->overridden);
+}
+
 Status inspect_info(Session *session, Error *error) {
     char size[32], name[512];
     const ModelFile *file = session->file;
@@ -130,6 +155,7 @@ Status inspect_info(Session *session, Error *error) {
     one_line(name);
     Status status = print(session, error, "file                %s, %s\n", name,
                           size_text((double)modelfile_bytes(file), size, sizeof size));
+    if (status == STATUS_OK) status = print_overridden(session, error);
     if (status == STATUS_OK) status = print_config(session, error);
     if (status == STATUS_OK) status = print_metadata(session, error);
     if (status == STATUS_OK) status = print_tensors(session, error);
@@ -142,6 +168,7 @@ Status inspect_info(Session *session, Error *error) {
             print(session, error, "chat template       %s\n",
                   template_bytes ? size_text((double)template_bytes, size, sizeof size) : "none");
     if (status == STATUS_OK && session->model) status = print_needs(session, error);
+    if (status == STATUS_OK && session->model) status = print_heads(session, error);
     return status;
 }
 

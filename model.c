@@ -586,25 +586,33 @@ static double count_work(const Config *c) {
     return layer * c->n_layers + (double)c->dim * c->vocab_size;
 }
 
-/* RoPE tables that depend on the context: LongRoPE's choice between two, and the dynamic
- * scaling by "neural tangent kernel", as transformers has it for a text that fills the context. */
-static Status scale_positions(Model *m, Error *error) {
+/* A table of plain RoPE: base^(-2i / rotary_dim). */
+static Status make_frequencies(Model *m, float base, Error *error) {
     const Config *c = m->config;
-    double original = c->rope_original_context, factor = (double)c->rope_dynamic_factor;
-    bool is_long = m->context > c->rope_original_context;
-    if (c->position != POSITION_ROPE || original == 0) return STATUS_OK;
-    if (factor == 0 && !is_long) m->weights.rope_freqs[0] = m->weights.rope_freqs_short;
-    if (factor == 0 || !is_long) return STATUS_OK;
     size_t n = c->rotary_dim / 2;
     m->scaled_freqs = malloc(n * sizeof *m->scaled_freqs);
     if (!m->scaled_freqs) return error_set(error, "no memory for RoPE frequencies");
-    double dim = c->rotary_dim, stretch = factor * m->context / original - (factor - 1);
-    float base = (float)((double)c->rope_theta * power(stretch, dim / (dim - 2)));
     for (size_t i = 0; i < n; i++)
         m->scaled_freqs[i] =
             1.0f / (float)power((double)base, (double)((float)(2 * i) / (float)c->rotary_dim));
     m->weights.rope_freqs[0] = m->scaled_freqs;
     return STATUS_OK;
+}
+
+/* RoPE tables that depend on the context: LongRoPE's choice between two, and the dynamic
+ * scaling by "neural tangent kernel", as transformers has it for a text that fills the context. */
+static Status scale_positions(Model *m, float theta, Error *error) {
+    const Config *c = m->config;
+    double original = c->rope_original_context, factor = (double)c->rope_dynamic_factor;
+    bool is_long = m->context > c->rope_original_context;
+    if (c->position != POSITION_ROPE) return STATUS_OK;
+    if (theta != 0.0f) return make_frequencies(m, theta, error);
+    if (original == 0) return STATUS_OK;
+    if (factor == 0 && !is_long) m->weights.rope_freqs[0] = m->weights.rope_freqs_short;
+    if (factor == 0 || !is_long) return STATUS_OK;
+    double dim = c->rotary_dim, stretch = factor * m->context / original - (factor - 1);
+    return make_frequencies(m, (float)((double)c->rope_theta * power(stretch, dim / (dim - 2))),
+                            error);
 }
 
 Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error) {
@@ -623,7 +631,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
         model_close(m);
         return STATUS_FAILED;
     }
-    if (scale_positions(m, error) != STATUS_OK) {
+    if (scale_positions(m, options->rope_theta, error) != STATUS_OK) {
         model_close(m);
         return STATUS_FAILED;
     }

@@ -23,6 +23,7 @@ typedef struct ModelOptions {
     const Isa *isa;    /* NULL: the best of this machine */
     int n_threads;     /* 0: threads_default() */
     uint32_t context;  /* 0: the model's */
+    float rope_theta;  /* plain RoPE with this base instead of the file's table; 0: the file's */
     uint32_t max_rows; /* rows that one call of model_forward takes at most; 0: 512 */
 } ModelOptions;
 

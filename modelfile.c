@@ -426,6 +426,10 @@ uint64_t modelfile_checksum(const ModelFile *file) {
     return ((const FileHeader *)file->map)->checksum;
 }
 
+Config *modelfile_config_to_change(ModelFile *file) {
+    return &file->config;
+}
+
 const Config *modelfile_config(const ModelFile *file) {
     return &file->config;
 }

@@ -81,6 +81,8 @@ size_t modelfile_bytes(const ModelFile *file);
 /* The header's, which covers every section's: it tells one model from another. */
 uint64_t modelfile_checksum(const ModelFile *file);
 const Config *modelfile_config(const ModelFile *file); /* read and validated */
+/* The same to be changed before a model is opened on it: --override. */
+Config *modelfile_config_to_change(ModelFile *file);
 
 /* Bytes of a section, inside the mapping; NULL and *bytes = 0 when it is absent. */
 const void *modelfile_section(const ModelFile *file, SectionKind kind, size_t *bytes);

@@ -55,6 +55,12 @@ typedef struct Options {
     bool info, verify, tokenize, detokenize, cache_list, cache_clear, help, help_all, version;
     const char *eval, *against;
 
+    /* Seeing inside. */
+    const char *attention, *positions; /* where the picture goes; "-": the terminal */
+    uint32_t score;                    /* 0: no, 1: a table, 2: JSON */
+    bool no_cache;
+    OptionList override; /* FIELD=VALUE of Config */
+
     /* The chat. */
     const char *session;       /* the conversation's file */
     const char *chat_template; /* instead of the model's */

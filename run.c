@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "attention_view.h"
 #include "batch.h"
 #include "chat.h"
 #include "conversions.h"
@@ -17,8 +18,12 @@
 #include "json_memory.h"
 #include "mapped.h"
 #include "modelopen.h"
+#include "overrides.h"
+#include "position_view.h"
+#include "recompute.h"
 #include "sandbox.h"
 #include "score.h"
+#include "token_scores.h"
 #include "shipped.h"
 #include "streams.h"
 #include "terminal.h"
@@ -56,6 +61,7 @@ typedef struct Opened {
     int prompt_fd;   /* -1: the prompt is on the command line */
     int template_fd; /* of --chat-template; -1: none */
     char *template_text;
+    Overrides overrides;
     double begin_seconds; /* that finding the model's files took */
     int n_threads;
     const Isa *isa;
@@ -184,14 +190,28 @@ static Status read_template(Opened *opened, const Options *o, Error *error) {
     return status;
 }
 
-static Status open_weights(const Opened *opened, const ModelFile *file, Model **model,
-                           Error *error) {
+static Status open_weights(const Opened *opened, const ModelFile *file, float rope_theta,
+                           Model **model, Error *error) {
     const Options *o = opened->session.options;
     const ModelOptions options = {.isa = opened->isa,
                                   .n_threads = opened->n_threads,
                                   .context = (uint32_t)o->context,
+                                  .rope_theta = rope_theta,
                                   .max_rows = (uint32_t)o->chunk};
     return model_open(model, file, &options, error);
+}
+
+/* --override: said on stderr as well, so that no output is taken for the model's own. */
+static Status change_model(Opened *opened, const Options *o, Error *error) {
+    Session *session = &opened->session;
+    if (o->override.n == 0) return STATUS_OK;
+    Status status = overrides_apply(&opened->overrides, &o->override,
+                                    modelfile_config_to_change(session->file), error);
+    session->overridden = opened->overrides.text;
+    if (status == STATUS_OK && !o->info)
+        fprintf(stderr, "%s: overridden: %s\n", program_invocation_short_name,
+                opened->overrides.text);
+    return status;
 }
 
 static Status parse_model(Opened *opened, const Options *o, Error *error) {
@@ -211,8 +231,11 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
     if (o->context > modelfile_config(session->file)->context)
         terminal_say("the model was made for %u positions; more than these may not make sense",
                      modelfile_config(session->file)->context);
-    if (open_weights(opened, session->file, &session->model, error) != STATUS_OK)
-        return STATUS_FAILED;
+    status = change_model(opened, o, error);
+    if (status == STATUS_OK)
+        status = open_weights(opened, session->file, opened->overrides.rope_theta, &session->model,
+                              error);
+    if (status != STATUS_OK) return status;
     static const KvType types[] = {0, KV_F32, KV_F16};
     session->kv_type = o->kv_type ? types[o->kv_type] : model_kv_type(session->model);
     session->load_seconds = opened->begin_seconds + session_clock() - start;
@@ -220,7 +243,7 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
     status =
         modelopen_finish(&opened->other, session, opened->n_threads, &session->other_file, error);
     if (status == STATUS_OK)
-        status = open_weights(opened, session->other_file, &session->other, error);
+        status = open_weights(opened, session->other_file, 0.0f, &session->other, error);
     return status;
 }
 
@@ -236,13 +259,27 @@ static Status dispatch(Opened *opened, Error *error) {
     if (o->tokenize) return inspect_tokenize(session, error);
     if (o->detokenize) return inspect_detokenize(session, error);
     if (o->eval) return score_run(session, error);
+    if (o->score) return token_scores_run(session, error);
+    if (o->attention) return attention_view_run(session, error);
+    if (o->positions) return position_view_run(session, error);
+    if (o->no_cache) return recompute_run(session, error);
     if (opened->chat) return chat_run(opened->chat, session, error);
     return generate_run(session, error);
+}
+
+/* Pictures have an option of their own to say where they go. */
+static const char *output_path(const Options *o) {
+    const char *path = o->attention ? o->attention : o->positions;
+    return path && strcmp(path, "-") != 0 ? path : o->output;
 }
 
 static Status open_everything(Opened *opened, const Options *o, Error *error) {
     opened->isa = isa_choose(o->isa, error);
     if (!opened->isa) return STATUS_USAGE;
+    if (o->override.n > 0 && (o->batch || o->session)) {
+        error_set(error, "--override is for single texts: not with --batch or --session");
+        return STATUS_USAGE;
+    }
     opened->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
     double start = session_clock();
     Status status = modelopen_begin(&opened->model, o->model, o->tokenizer, o, &interrupted, error);
@@ -253,7 +290,7 @@ static Status open_everything(Opened *opened, const Options *o, Error *error) {
     if (status == STATUS_OK) status = open_template(opened, o, error);
     if (status == STATUS_OK)
         status = o->batch ? batch_open(&opened->batch, o, error)
-                          : output_open(&opened->output, o->output, error);
+                          : output_open(&opened->output, output_path(o), error);
     if (status == STATUS_OK) status = give_up_rights(opened, o, error);
     return status;
 }
@@ -273,6 +310,7 @@ static void close_everything(Opened *opened) {
     output_close(&opened->output);
     if (opened->template_fd >= 0) close(opened->template_fd);
     free(opened->template_text);
+    overrides_free(&opened->overrides);
     free(session->prompt);
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_view.h"
+
 /* Of one scored token. */
 typedef struct Score {
     double loss, other_loss; /* -log p */
@@ -22,6 +24,7 @@ typedef struct Scoring {
     int32_t *targets;             /* [chunk] the token after each row that wants logits */
     float *logits, *other_logits; /* [chunk][vocab_size] */
     float *shares, *other_shares; /* [threads][vocab_size] */
+    AttentionEntropy entropy;     /* of --stats and --override */
     Score *scores;                /* [ids] */
     size_t n_scores;
 } Scoring;
@@ -137,7 +140,7 @@ static Status report(const Scoring *s, Error *error) {
     double loss = 0.0, squares = 0.0, other = 0.0, divergence = 0.0, n = (double)s->n_scores,
            tail = 0.0;
     size_t same = 0;
-    char text[1024];
+    char text[2048];
     for (size_t i = 0; i < s->n_scores; i++) {
         loss += s->scores[i].loss;
         squares += s->scores[i].loss * s->scores[i].loss;
@@ -153,6 +156,14 @@ static Status report(const Scoring *s, Error *error) {
                           "bits a byte         %.6g\n",
                           s->n_scores, exp(mean), exp(mean) * deviation,
                           loss / log(2.0) / (double)session->prompt_length);
+    if (s->entropy.n > 0)
+        length += snprintf(text + length, sizeof text - (size_t)length,
+                           "attention entropy   %.6g of %.6g nats, mean of %lld rows\n",
+                           attention_entropy_mean(&s->entropy), attention_entropy_most(&s->entropy),
+                           (long long)s->entropy.n);
+    if (session->overridden)
+        length += snprintf(text + length, sizeof text - (size_t)length,
+                           "overridden          %.400s\n", session->overridden);
     if (session->other) {
         if (percentile_99(s, &tail, error) != STATUS_OK) return STATUS_FAILED;
         length += snprintf(text + length, sizeof text - (size_t)length,
@@ -229,7 +240,10 @@ Status score_run(Session *session, Error *error) {
     if (status == STATUS_OK && model_context(session->model) < 3)
         status = error_set(error, "a context of three is the least that can be scored in");
     if (status == STATUS_OK) status = prepare(&s, error);
+    bool watches = session->overridden || o->stats;
+    if (status == STATUS_OK && watches) attention_entropy_begin(&s.entropy, session->model);
     if (status == STATUS_OK) status = score_text(&s, error);
+    if (watches) attention_entropy_end(&s.entropy, session->model);
     session_progress(session, "scoring", 0, 0);
     if (status == STATUS_OK) status = report(&s, error);
     release(&s);

@@ -21,6 +21,7 @@ typedef struct Session {
     char *prompt; /* of -i, -f or stdin; UTF-8, NUL-terminated; "" when none was given */
     size_t prompt_length;
     const char *chat_template; /* of --chat-template; NULL: the model's */
+    const char *overridden;    /* what --override changed, for people; NULL: nothing */
     Output *output;
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;

@@ -7,6 +7,7 @@ _verbatim() {
         -m | --mode) COMPREPLY=($(compgen -W "generate chat" -- "$cur")); return ;;
         --bos) COMPREPLY=($(compgen -W "auto no yes" -- "$cur")); return ;;
         --kv-type) COMPREPLY=($(compgen -W "auto f32 f16" -- "$cur")); return ;;
+        --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q4" -- "$cur")); return ;;
         --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;
         -h | --help) COMPREPLY=($(compgen -W "all" -- "$cur")); return ;;
@@ -14,7 +15,7 @@ _verbatim() {
         -i | --prompt | -y | --system | --stop | -n | --tokens | -t | --temperature | --top-k | -p | \
             --top-p | --min-p | --repetition-penalty | --presence-penalty | --frequency-penalty | \
             --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --kv-memory | \
-            --max-concurrent) return ;;
+            --max-concurrent | --override) return ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
@@ -22,7 +23,8 @@ _verbatim() {
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
             --chat-template --threads --isa --context --chunk --kv-type --stats --no-sandbox --batch --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
-            --tokenize --detokenize --eval --against --type --cache-dir --cache-list --cache-clear
+            --tokenize --detokenize --eval --against --attention --score
+            --positions --no-cache --override --type --cache-dir --cache-list --cache-clear
             --help --version" -- "$cur"))
         return
     fi

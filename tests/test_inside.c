@@ -1,0 +1,448 @@
+/* The views into a model: what a user sees of attention, scores, the cache and overrides. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "process.h"
+#include "tests/fixture.h"
+#include "tests/tiny_model.h"
+
+#define TEXT "Once upon a time there was a cat"
+
+static char *scratch;
+
+/* Generated models: each kind of attention. */
+static const struct {
+    const char *name, *shape;
+} kinds[] = {
+    {"inside-mha.bin", "tiny,n_heads=4,n_kv_heads=4"},
+    {"inside-gqa.bin", "tiny,n_heads=4,n_kv_heads=2"},
+    {"inside-mqa.bin", "tiny,n_heads=4,n_kv_heads=1"},
+    {"inside-window.bin", "tiny,window=5"},
+    {"inside-alibi.bin", "tiny,position=alibi"},
+    {"inside-sinusoidal.bin", "tiny,position=sinusoidal,norm=layer"},
+    {"inside-learned.bin", "tiny,position=learned"},
+    {"inside-experts.bin", "tiny,n_experts=4,n_experts_used=2,expert_ffn_dim=48"},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+static char *models[KINDS];
+
+static int make_models(void **state) {
+    (void)state;
+    scratch = build_path("tests/inside-scratch");
+    for (size_t i = 0; i < KINDS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "tests/%s", kinds[i].name);
+        models[i] = build_path(name);
+        Process p = RUN("export", "--random", kinds[i].shape, models[i], "-q");
+        if (p.status) print_message("%s", p.err);
+        assert_int_equal(p.status, 0);
+        process_free(&p);
+    }
+    return 0;
+}
+
+static int remove_models(void **state) {
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) {
+        unlink(models[i]);
+        free(models[i]);
+    }
+    free(scratch);
+    return 0;
+}
+
+static void assert_done(const Process *p) {
+    if (p->status) print_message("status %d: %s", p->status, p->err);
+    assert_int_equal(p->status, 0);
+}
+
+/* The JSON that the program writes to a file. */
+static json_t *attention_of(const char *model, const char *text) {
+    char path[512];
+    snprintf(path, sizeof path, "%s.json", scratch);
+    Process p = RUN("run", model, "-i", text, "--attention", path);
+    assert_done(&p);
+    process_free(&p);
+    json_error_t error;
+    json_t *json = json_load_file(path, 0, &error);
+    if (!json) fail_msg("line %d: %s", error.line, error.text);
+    unlink(path);
+    return json;
+}
+
+static double weight(const json_t *json, size_t layer, size_t head, size_t query, size_t key) {
+    const json_t *layers = json_object_get(json, "layers");
+    const json_t *heads = json_object_get(json_array_get(layers, layer), "heads");
+    const json_t *map = json_object_get(json_array_get(heads, head), "weights");
+    return json_number_value(json_array_get(json_array_get(map, query), key));
+}
+
+static void rows_add_up_to_one_and_see_no_future(void **state) {
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) {
+        json_t *json = attention_of(models[i], TEXT);
+        size_t n = json_array_size(json_object_get(json, "tokens"));
+        size_t layers = (size_t)json_integer_value(json_object_get(json, "n_layers"));
+        size_t heads = (size_t)json_integer_value(json_object_get(json, "n_heads"));
+        size_t window = strstr(kinds[i].name, "window") ? 5 : n;
+        assert_true(n > 8);
+        assert_int_equal(layers, 2);
+        assert_int_equal(heads, 4);
+        for (size_t map = 0; map < layers * heads; map++)
+            for (size_t q = 0; q < n; q++) {
+                double sum = 0.0;
+                for (size_t k = 0; k < n; k++) {
+                    double w = weight(json, map / heads, map % heads, q, k);
+                    assert_true(w >= 0.0 && w <= 1.0 + 1e-6);
+                    if (k > q || k + window <= q) assert_true(w == 0.0);
+                    sum += w;
+                }
+                assert_true(fabs(sum - 1.0) < 1e-5);
+            }
+        json_decref(json);
+    }
+}
+
+/* Heads that share a key/value head are told so. */
+static void grouped_heads_name_their_keys(void **state) {
+    (void)state;
+    static const int expected[3][4] = {{0, 1, 2, 3}, {0, 0, 1, 1}, {0, 0, 0, 0}};
+    for (size_t i = 0; i < 3; i++) {
+        json_t *json = attention_of(models[i], TEXT);
+        const json_t *heads =
+            json_object_get(json_array_get(json_object_get(json, "layers"), 0), "heads");
+        for (size_t h = 0; h < 4; h++)
+            assert_int_equal(
+                json_integer_value(json_object_get(json_array_get(heads, h), "kv_head")),
+                expected[i][h]);
+        json_decref(json);
+    }
+}
+
+/* A picture is one well-formed element, and a stranger's text cannot leave its place. */
+static void pictures_and_pages_escape_what_they_show(void **state) {
+    (void)state;
+    static const char *const ends[] = {".svg", ".html", ".json"};
+    for (size_t i = 0; i < 3; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s%s", scratch, ends[i]);
+        Process p =
+            RUN("run", models[1], "-i", "a</script><b>&\"\x01 \xC3\xA9", "--attention", path);
+        assert_done(&p);
+        process_free(&p);
+        size_t length;
+        char *file = file_read(path, &length);
+        assert_true(length > 1000);
+        assert_null(strstr(file, "a</script><b>"));
+        assert_null(strchr(file, '\x01'));
+        if (i == 0) {
+            assert_true(strncmp(file, "<svg ", 5) == 0);
+            assert_string_equal(file + length - 7, "</svg>\n");
+            assert_non_null(strstr(file, "weight; each row adds up to 1"));
+            assert_non_null(strstr(file, "head 3"));
+        }
+        free(file);
+        unlink(path);
+    }
+    Process p = RUN("run", models[1], "-i", TEXT, "--attention", "-");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, "layer 1, mean of 4 heads"));
+    process_free(&p);
+}
+
+static void the_terminal_and_the_files_are_the_same_on_any_thread_count(void **state) {
+    (void)state;
+    Process one = RUN("run", models[1], "-i", TEXT, "--attention", "-", "-j1", "--chunk", "3");
+    Process two = RUN("run", models[1], "-i", TEXT, "--attention", "-", "-j2");
+    assert_done(&one);
+    assert_string_equal(one.out, two.out);
+    process_free(&one);
+    process_free(&two);
+}
+
+/* Each factor of the chain rule; their sum is what --eval's perplexity is made of. */
+static void scores_are_the_chain_rule(void **state) {
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s.txt", scratch);
+    file_write(path, TEXT, strlen(TEXT));
+    Process p = RUN("run", models[1], "-i", TEXT, "--score", "json");
+    assert_done(&p);
+    json_t *json = json_loads(p.out, 0, NULL);
+    assert_non_null(json);
+    const json_t *tokens = json_object_get(json, "tokens"), *token;
+    size_t i;
+    double sum = 0.0;
+    json_array_foreach(tokens, i, token) {
+        double logprob = json_number_value(json_object_get(token, "logprob"));
+        const json_t *top = json_object_get(token, "top");
+        json_int_t rank = json_integer_value(json_object_get(token, "rank"));
+        assert_int_equal(json_array_size(top), 5);
+        double best = json_number_value(json_object_get(json_array_get(top, 0), "logprob"));
+        assert_true(logprob <= best && rank >= 1);
+        if (rank <= 5)
+            assert_int_equal(
+                json_integer_value(json_object_get(json_array_get(top, (size_t)rank - 1), "id")),
+                json_integer_value(json_object_get(token, "id")));
+        sum += logprob;
+    }
+    assert_true(fabs(sum - json_number_value(json_object_get(json, "logprob"))) < 1e-6);
+    double perplexity = json_number_value(json_object_get(json, "perplexity")), eval = 0.0;
+    process_free(&p);
+    p = RUN("run", models[1], "--eval", path);
+    assert_done(&p);
+    assert_int_equal(sscanf(strstr(p.out, "perplexity"), "perplexity %lf", &eval), 1);
+    assert_true(fabs(eval / perplexity - 1.0) < 1e-4);
+    process_free(&p);
+    p = RUN("run", models[1], "-i", TEXT, "--score", "table");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, "token; likeliest"));
+    process_free(&p);
+    json_decref(json);
+    unlink(path);
+}
+
+static void without_a_cache_the_text_is_the_same(void **state) {
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) {
+        Process with = RUN("run", models[i], "-i", TEXT, "-t", "0", "-n", "12");
+        Process without = RUN("run", models[i], "-i", TEXT, "-t", "0", "-n", "12", "--no-cache");
+        assert_done(&without);
+        assert_string_equal(with.out, without.out);
+        assert_non_null(strstr(without.err, "the same bits at each of"));
+        process_free(&with);
+        process_free(&without);
+    }
+}
+
+static void overrides_change_the_model_and_say_so(void **state) {
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s.txt", scratch);
+    file_write(path, TEXT, strlen(TEXT));
+    static const char *const changes[] = {"attention_scale=1", "position=none", "rope_theta=500",
+                                          "window=3", "activation=relu"};
+    Process plain = RUN("run", models[1], "--eval", path);
+    assert_done(&plain);
+    assert_null(strstr(plain.out, "overridden"));
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s = ", (int)strcspn(changes[i], "="), changes[i]);
+        Process p = RUN("run", models[1], "--eval", path, "--override", changes[i]);
+        assert_done(&p);
+        assert_true(strncmp(plain.out, p.out, 60) != 0);
+        assert_non_null(strstr(p.out, name));
+        assert_non_null(strstr(p.err, name));
+        assert_non_null(strstr(p.out, "attention entropy"));
+        process_free(&p);
+    }
+    process_free(&plain);
+    Process p = RUN("run", models[1], "--info", "--override", "attention_scale=1");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, "overridden          attention_scale = 1 (the model's: 0.25)"));
+    process_free(&p);
+    static const char *const wrong[][2] = {{"dim=3", "FIELD is one of attention_scale"},
+                                           {"position=rope", "'none'"},
+                                           {"norm=soft", "one of rms, layer"},
+                                           {"attention_scale=x", "a number"},
+                                           {"window=-1", "a whole number"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        p = RUN("run", models[1], "-i", "a", "--override", wrong[i][0]);
+        assert_int_equal(p.status, 2);
+        if (!strstr(p.err, wrong[i][1])) fail_msg("'%s' lacks '%s'", p.err, wrong[i][1]);
+        process_free(&p);
+    }
+    unlink(path);
+}
+
+/* A model whose scores are not scaled attends more sharply: the entropy falls. */
+static void sharper_scores_have_less_entropy(void **state) {
+    (void)state;
+    char path[512];
+    double entropy[2];
+    static const char *const scales[] = {"attention_scale=0.05", "attention_scale=2"};
+    snprintf(path, sizeof path, "%s.txt", scratch);
+    file_write(path, TEXT, strlen(TEXT));
+    for (size_t i = 0; i < 2; i++) {
+        Process p = RUN("run", models[0], "--eval", path, "--override", scales[i]);
+        assert_done(&p);
+        assert_int_equal(
+            sscanf(strstr(p.out, "attention entropy"), "attention entropy %lf", &entropy[i]), 1);
+        process_free(&p);
+    }
+    assert_true(entropy[1] < 0.7 * entropy[0]);
+    unlink(path);
+}
+
+static void every_position_code_has_a_picture(void **state) {
+    (void)state;
+    static const struct {
+        size_t model;
+        const char *title;
+    } cases[] = {{0, "Rotary positions"}, {4, "ALiBi"}, {5, "Sinusoidal"}, {6, "Learned"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s.svg", scratch);
+        Process p = RUN("run", models[cases[i].model], "--positions", path);
+        assert_done(&p);
+        process_free(&p);
+        size_t length;
+        char *file = file_read(path, &length);
+        assert_true(strncmp(file, "<svg ", 5) == 0);
+        assert_non_null(strstr(file, cases[i].title));
+        free(file);
+        unlink(path);
+    }
+}
+
+/* TinyLlama's shape: 32 heads on 4, 22 layers, heads of 64, f16, 2,048 positions. */
+static void info_tells_what_grouping_saves(void **state) {
+    (void)state;
+    char *path = build_path("tests/inside-cache.bin");
+    Process p = RUN("export", "--random",
+                    "dim=2048,n_layers=22,n_heads=32,n_kv_heads=4,ffn_dim=16,"
+                    "vocab_size=300,context=2048",
+                    path, "-q", "--type", "q4");
+    assert_done(&p);
+    process_free(&p);
+    p = RUN("run", path, "--info", "--kv-type", "f16");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, "multi-head (32) 352.0 MiB, as it is (4) 44.0 MiB, "
+                                  "multi-query (1) 11.0 MiB"));
+    process_free(&p);
+    p = RUN("run", models[1], "-i", TEXT, "-n", "2", "--stats");
+    assert_done(&p);
+    assert_non_null(strstr(p.err, "cache:   1 pages of 64 positions"));
+    process_free(&p);
+    unlink(path);
+    free(path);
+}
+
+/* ---- In the model itself ---- */
+
+typedef struct Watch {
+    size_t n_rows, n_heads;
+    double *sums; /* [layers][rows][heads] */
+    size_t seen;
+} Watch;
+
+static void watch(void *context, size_t layer, size_t row, size_t head, int32_t first,
+                  const float *weights, size_t n) {
+    Watch *w = context;
+    double sum = 0.0;
+    assert_true(first >= 0 && (size_t)first + n == row + 1);
+    for (size_t i = 0; i < n; i++) sum += (double)weights[i];
+    w->sums[(layer * w->n_rows + row) * w->n_heads + head] = sum;
+#pragma omp atomic
+    w->seen++;
+}
+
+/* Watching changes no bit; a sink takes its part of the weights, and nothing else does. */
+static void watching_changes_no_bit_and_sinks_take_weight(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama-gqa", "mistral-window", "bloom", "gemma2",
+                                        "gpt_oss"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Fixture f = fixture_load(names[i]);
+        char *source = fixture_source(&f);
+        TinyModel tiny = tiny_model_open(source, NULL, &(ModelOptions){.n_threads = 2}, KV_F32);
+        fixture_remove_directory(source);
+        const Config *c = modelfile_config(tiny.file);
+        size_t n = (size_t)c->n_layers * f.n_ids * c->n_heads, below = 0;
+        Watch w = {f.n_ids, c->n_heads, calloc(n, sizeof(double)), 0};
+        const AttentionSink sink = {watch, &w};
+        float *plain = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
+        model_set_attention_sink(tiny.model, &sink);
+        float *watched = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
+        assert_memory_equal(plain, watched, f.n_ids * f.vocab_size * sizeof *plain);
+        assert_int_equal(w.seen, n);
+        for (size_t k = 0; k < n; k++) {
+            assert_true(w.sums[k] < 1.0 + 1e-5);
+            below += w.sums[k] < 1.0 - 1e-5;
+        }
+        assert_int_equal(below > n / 2, strcmp(names[i], "gpt_oss") == 0);
+        if (strcmp(names[i], "gpt_oss") != 0) assert_int_equal(below, 0);
+        free(plain);
+        free(watched);
+        free(w.sums);
+        tiny_model_close(&tiny);
+        fixture_free(&f);
+    }
+}
+
+/* Kilobytes of the mapping of `path` that this process has touched. */
+static size_t touched(const char *path) {
+    char line[1024];
+    size_t total = 0, now;
+    bool inside = false;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    if (!f) return 0;
+    while (fgets(line, sizeof line, f)) {
+        if (strchr(line, '-') && strchr(line, '/')) inside = strstr(line, path) != NULL;
+        if (inside && sscanf(line, "Rss: %zu kB", &now) == 1) total += now;
+    }
+    fclose(f);
+    return total;
+}
+
+/* A token touches the bytes of its own experts alone, and a text those of the experts that some
+ * token of it chose: a mapped file larger than memory still runs. */
+static void only_the_chosen_experts_are_read(void **state) {
+    (void)state;
+    enum { LAYERS = 4, EXPERTS = 8, DIM = 256, FFN = 1024 };
+    char *path = build_path("tests/inside-large.bin");
+    Process p = RUN("export", "--random",
+                    "dim=256,n_layers=4,n_heads=4,ffn_dim=16,vocab_size=300,"
+                    "context=64,n_experts=8,n_experts_used=2,"
+                    "expert_ffn_dim=1024",
+                    path, "-q");
+    assert_done(&p);
+    process_free(&p);
+    TinyModel tiny = tiny_model_map(path, &(ModelOptions){.n_threads = 1}, KV_F32);
+    double one = 3.0 * DIM * FFN * 4 / 1024, all = one * LAYERS * EXPERTS;
+    const int32_t ids[] = {65, 66, 67, 68};
+    size_t before = touched("inside-large.bin");
+    if (!before && !touched("inside-large.bin")) print_message("nothing of the file at opening\n");
+    float *logits = tiny_model_run(&tiny, 0, 0, ids, 1, 1);
+    size_t after = touched("inside-large.bin");
+    free(logits);
+    logits = tiny_model_run(&tiny, 0, 0, ids, 1, 1);
+    print_message("experts %.0f KiB, active %.0f KiB; opening touched %zu KiB, a token %zu KiB\n",
+                  all, one * LAYERS * 2, before, after);
+    /* What is not an expert is below 6 MiB here; pages come 16 at a time. */
+    assert_true((double)before < 0.1 * all);
+    if (after) assert_true((double)after < one * LAYERS * 2 + 6144 + 3 * 2 * LAYERS * 128);
+    assert_int_equal(touched("inside-large.bin"), after); /* the same token again: nothing more */
+    free(logits);
+    tiny_model_close(&tiny);
+    unlink(path);
+    free(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_add_up_to_one_and_see_no_future),
+        cmocka_unit_test(grouped_heads_name_their_keys),
+        cmocka_unit_test(pictures_and_pages_escape_what_they_show),
+        cmocka_unit_test(the_terminal_and_the_files_are_the_same_on_any_thread_count),
+        cmocka_unit_test(scores_are_the_chain_rule),
+        cmocka_unit_test(without_a_cache_the_text_is_the_same),
+        cmocka_unit_test(overrides_change_the_model_and_say_so),
+        cmocka_unit_test(sharper_scores_have_less_entropy),
+        cmocka_unit_test(every_position_code_has_a_picture),
+        cmocka_unit_test(info_tells_what_grouping_saves),
+        cmocka_unit_test(watching_changes_no_bit_and_sinks_take_weight),
+        cmocka_unit_test(only_the_chosen_experts_are_read),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
