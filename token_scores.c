@@ -18,7 +18,7 @@ typedef struct TokenScore {
 
 /* Ties of ranks go to the lowest id, as everywhere. */
 static bool before(const float *logits, size_t a, size_t b) {
-    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+    return logits[a] > logits[b] || (a < b && logits[a] == logits[b]);
 }
 
 static TokenScore score_token(const Numeric *numeric, const float *logits, size_t n, int32_t token,
