@@ -393,7 +393,10 @@ static Status talk(Chat *chat, Error *error) {
             put(chat, "\n", 1);
             continue;
         }
-        if (result == LINE_END) break;
+        if (result == LINE_END) {
+            if (line_editor_is_terminal(chat->editor)) put(chat, "\n", 1); /* the shell's line */
+            break;
+        }
         Status status = STATUS_OK;
         if (is_command(text)) {
             status = run_command(chat, text, &trouble);
@@ -406,7 +409,6 @@ static Status talk(Chat *chat, Error *error) {
         if (status == STATUS_FAILED) show_error(&trouble);
         if (*chat->interrupted && !line_editor_is_terminal(chat->editor)) return STATUS_INTERRUPTED;
     }
-    if (chat->leaves || line_editor_is_terminal(chat->editor)) put(chat, "", 0);
     return STATUS_OK;
 }
 

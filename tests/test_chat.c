@@ -130,8 +130,12 @@ static int stand_up(Person *p) {
             fail_msg("the program did not end");
         }
     }
+    read_more(p, 0);
+    bool clean = (p->length > 0 && p->screen[p->length - 1] == '\n') || !WIFEXITED(status) ||
+                 WEXITSTATUS(status) != 0;
     close(p->terminal);
     free(p);
+    assert_true(clean); /* the shell's prompt begins a line */
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
