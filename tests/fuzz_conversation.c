@@ -1,0 +1,53 @@
+/* Any bytes as a session's file: it is refused or opened, and what was opened takes a message,
+ * loses one, and is whole when it is opened again. Then the same bytes as what /load reads. */
+#include "../conversation.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void reopen(const char *path, size_t expected) {
+    Conversation c;
+    Error note, error;
+    if (conversation_open(&c, path, "m", 7, NULL, &note, &error) != STATUS_OK) abort();
+    if (note.text[0] || conversation_length(&c) != expected) abort();
+    conversation_close(&c);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char path[64], aside[80];
+    Conversation c;
+    Error note, error;
+    const char *directory = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* syncs at once */
+    snprintf(path, sizeof path, "%s/verbatim-fuzz-%ld", directory, (long)getpid());
+    snprintf(aside, sizeof aside, "%s.damaged", path);
+    FILE *f = fopen(path, "wb");
+    if (!f) return 0;
+    fwrite(data, 1, size, f);
+    fclose(f);
+    if (conversation_open(&c, path, "m", 7, NULL, &note, &error) == STATUS_OK) {
+        size_t n = conversation_length(&c);
+        for (size_t i = 0; i < n; i++)
+            if (!conversation_role(&c, i) || !conversation_content(&c, i)) abort();
+        if (conversation_append(&c, "user", "hi\n", 3, &error) != STATUS_OK) abort();
+        if (conversation_set_system(&c, "s", &error) != STATUS_OK) abort();
+        size_t now = conversation_length(&c);
+        conversation_close(&c);
+        reopen(path, now);
+    } else if (!error.text[0]) {
+        abort();
+    }
+    unlink(path);
+    unlink(aside);
+    if (conversation_new(&c, "m", 7, &error) != STATUS_OK) return 0;
+    char *text = malloc(size + 1), *back;
+    size_t length;
+    memcpy(text, data, size);
+    text[size] = '\0';
+    if (conversation_adopt(&c, "loaded", text, size, &error) == STATUS_OK &&
+        conversation_text(&c, &back, &length, &error) == STATUS_OK)
+        free(back);
+    free(text);
+    conversation_close(&c);
+    return 0;
+}

@@ -1,0 +1,63 @@
+/* Any bytes as the records of a cache's file, behind a start that fits. A record whose first byte
+ * is odd gets the checksum that it should have, so that what it says is believed. Whatever is
+ * loaded is a prefix of the tokens that were asked for. */
+#include "../kvfile.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { N_TOKENS = 3 * KV_PAGE + 5 };
+
+static const KvShape shape = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 4, .type = KV_F16};
+
+/* The layout of kvfile.c's records: checksum, checksum of the tokens before, page, n, tokens, data.
+ */
+static void repair(uint8_t *bytes, size_t size, const int32_t *tokens) {
+    size_t head = 24 + 4 * KV_PAGE, data = kvcache_data_bytes(&shape), at = 0;
+    for (; size - at >= head + data; at += head + data) {
+        uint32_t page;
+        if (!(bytes[at] & 1)) continue;
+        memcpy(&page, bytes + at + 16, 4);
+        if (bytes[at] & 2 && page <= N_TOKENS / KV_PAGE) {
+            uint64_t before = XXH3_64bits(tokens, page * KV_PAGE * sizeof *tokens);
+            memcpy(bytes + at + 8, &before, 8);
+        }
+        uint64_t seed = XXH3_64bits(bytes + at + 8, head - 8);
+        uint64_t checksum = XXH3_64bits_withSeed(bytes + at + head, data, seed);
+        memcpy(bytes + at, &checksum, 8);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    int fd = memfd_create("kv", 0);
+    KvFile *file;
+    KvCache *cache;
+    Error error;
+    bool begun;
+    int32_t tokens[N_TOKENS];
+    size_t loaded = 0;
+    if (fd < 0 || kvcache_new(&cache, &shape, 1, 0, &error) != STATUS_OK) return 0;
+    /* Zeros but for one, so that the input's records can be of these tokens. */
+    for (size_t i = 0; i < N_TOKENS; i++) tokens[i] = 0;
+    if (size > 0) tokens[KV_PAGE + 3] = data[size - 1] & 1;
+    if (kvfile_open(&file, "kv", dup(fd), 1, &shape, &begun, &error) != STATUS_OK) abort();
+    kvfile_close(file);
+    uint8_t *bytes = malloc(size + 1);
+    memcpy(bytes, data, size);
+    repair(bytes, size, tokens);
+    off_t end = lseek(fd, 0, SEEK_END);
+    if (pwrite(fd, bytes, size, end) != (ssize_t)size) abort();
+    free(bytes);
+    if (kvfile_open(&file, "kv", dup(fd), 1, &shape, &begun, &error) != STATUS_OK) abort();
+    if (begun) abort();
+    if (kvfile_load(file, cache, 0, tokens, N_TOKENS - 1, &loaded, &error) == STATUS_OK) {
+        if (loaded > N_TOKENS - 1 || (size_t)kvcache_next(cache, 0) != loaded) abort();
+        if (kvfile_save(file, cache, 0, tokens, &error) != STATUS_OK) abort();
+    }
+    kvfile_close(file);
+    kvcache_free(cache);
+    close(fd);
+    return 0;
+}
