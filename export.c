@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "formats/convert.h"
+#include "formats/mix.h"
 #include "json_memory.h"
 #include "mapped.h"
 #include "modelfile.h"
@@ -26,8 +27,10 @@ static const char usage[] =
     "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
     "safetensors), a GGUF file (of a split model: the first), or a llama2.c checkpoint.\n"
     "\n"
-    "  -t, --type TYPE        of the weights: f32, f16, bf16, q8, q4\n"
+    "  -t, --type TYPE        of the weights: f32, f16, bf16, q8, q6, q5, q4m, q4, ...\n"
     "                         (default: what the source has, without loss)\n"
+    "      --keep NAME=TYPE   but TYPE for matrices with NAME in their name (w_down,\n"
+    "                         layers.0, output, ...); may be given again\n"
     "  -z, --tokenizer FILE   use this tokenizer: tokenizer.json, llama2.c's tokenizer.bin,\n"
     "                         SentencePiece's .model, or .tiktoken\n"
     "  -j, --threads N        threads (default: the physical cores)\n"
@@ -37,9 +40,12 @@ static const char usage[] =
     "  -q, --quiet            no progress and no closing line\n"
     "  -h, --help             this text\n";
 
+enum { MIX_BYTES = 2048 };
+
 typedef struct Arguments {
     char source[4096];
     const char *target, *random;
+    char mix[2 * MIX_BYTES]; /* --type and all --keep */
     bool quiet, no_sandbox;
     ConvertOptions options;
 } Arguments;
@@ -79,23 +85,50 @@ static Status read_operands(Arguments *a, int argc, char **argv) {
     return STATUS_OK;
 }
 
+/* One more NAME=TYPE behind the others. */
+static Status add_keep(char *keep, size_t size, const char *text) {
+    size_t length = strlen(keep);
+    if (length + strlen(text) + 1 >= size) return wrong_usage("--keep: too much: ", text);
+    snprintf(keep + length, size - length, ",%s", text);
+    return STATUS_OK;
+}
+
+static Status append_keep(Arguments *a, const char *keep) {
+    Error error;
+    if (!a->options.type) return wrong_usage("--keep needs --type", "");
+    size_t length = strlen(a->mix);
+    snprintf(a->mix + length, sizeof a->mix - length, "%s", keep);
+    return mix_check(a->mix, &error) == STATUS_OK ? STATUS_OK : wrong_usage("--keep: ", error.text);
+}
+
 static Status read_arguments(Arguments *a, int argc, char **argv) {
-    enum { RANDOM = 256, NO_SANDBOX };
-    static const struct option options[] = {
-        {"type", required_argument, NULL, 't'},    {"tokenizer", required_argument, NULL, 'z'},
-        {"threads", required_argument, NULL, 'j'}, {"random", required_argument, NULL, RANDOM},
-        {"quiet", no_argument, NULL, 'q'},         {"no-sandbox", no_argument, NULL, NO_SANDBOX},
-        {"help", no_argument, NULL, 'h'},          {0}};
+    enum { RANDOM = 256, NO_SANDBOX, KEEP };
+    Error error;
+    char keep[MIX_BYTES] = "";
+    bool keeps = false;
+    static const struct option options[] = {{"type", required_argument, NULL, 't'},
+                                            {"tokenizer", required_argument, NULL, 'z'},
+                                            {"threads", required_argument, NULL, 'j'},
+                                            {"random", required_argument, NULL, RANDOM},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"no-sandbox", no_argument, NULL, NO_SANDBOX},
+                                            {"keep", required_argument, NULL, KEEP},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     int option;
     Status status = STATUS_OK;
     while (status == STATUS_OK &&
            (option = getopt_long(argc, argv, "t:z:j:qh", options, NULL)) != -1) {
-        TensorType type;
         switch (option) {
         case 't':
-            if (!tensor_type_by_name(optarg, &type) || type == TENSOR_VECTOR)
+            if (strlen(optarg) >= MIX_BYTES || mix_check(optarg, &error) != STATUS_OK)
                 return wrong_usage("unknown type: ", optarg);
-            a->options.type = optarg;
+            snprintf(a->mix, sizeof a->mix, "%s", optarg);
+            a->options.type = a->mix;
+            break;
+        case KEEP:
+            keeps = true;
+            status = add_keep(keep, sizeof keep, optarg);
             break;
         case 'z':
             a->options.tokenizer = optarg;
@@ -119,6 +152,7 @@ static Status read_arguments(Arguments *a, int argc, char **argv) {
             return STATUS_USAGE; /* getopt_long has said why */
         }
     }
+    if (status == STATUS_OK && keeps) status = append_keep(a, keep);
     return status == STATUS_OK ? read_operands(a, argc, argv) : status;
 }
 
@@ -160,6 +194,11 @@ static void show_progress(uint64_t done, uint64_t total, void *context) {
             "##############################", 30 - filled, "..............................",
             total ? 100.0 * (double)done / (double)total : 100.0, (double)done / 1e9,
             (double)total / 1e9);
+}
+
+static void show_note(const char *line, void *context) {
+    (void)context;
+    fprintf(stderr, "%s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
 }
 
 static Status report(const Arguments *a, double seconds) {
@@ -206,6 +245,7 @@ int main(int argc, char **argv) {
     if (!a.options.n_threads) a.options.n_threads = threads_default(); /* reads files */
 
     Meter meter = {.started = now()};
+    if (!a.quiet) a.options.note = show_note;
     bool shows_progress = !a.quiet && isatty(STDERR_FILENO);
     if (shows_progress) {
         a.options.progress = show_progress;

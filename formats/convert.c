@@ -5,6 +5,7 @@
 #include <math.h>
 #include <omp.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ typedef struct Conversion {
     size_t n_jobs;
     size_t target_bytes, floats, codes, groups, stored_bytes; /* the largest job's needs */
     XXH3_state_t *checksum;
+    double errors[STORED_TYPES], squares[STORED_TYPES]; /* of approximate types */
     atomic_int stopped;
     Status status; /* of the first failure, under the critical section */
     Error *error;
@@ -168,13 +170,65 @@ static Status same_panel(const Conversion *c, const SourceTensor *t, TensorType 
     return STATUS_OK;
 }
 
+/* Adds up what a panel of an approximate type cost: sums of squares of the weights and of their
+ * errors. */
+static Status weigh_errors(Conversion *c, const SourceTensor *t, TensorType type, size_t first,
+                           const uint8_t *panel, Worker *w, Error *error) {
+    size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS;
+    Matrix matrix = {.type = type, .rows = PANEL_ROWS, .cols = t->cols, .data = panel};
+    float *row = w->floats + PANEL_ROWS * tensor_padded_cols(type, t->cols);
+    double errors = 0.0, squares = 0.0;
+    if (source_read_floats(c->source, t, first, n, w->floats, error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (size_t r = 0; r < n; r++) {
+        matrix_row(&matrix, r, row);
+        for (size_t k = 0; k < t->cols; k++) {
+            double x = (double)w->floats[r * t->cols + k], d = x - (double)row[k];
+            errors += d * d;
+            squares += x * x;
+        }
+    }
+#pragma omp critical(convert_errors)
+    {
+        c->errors[t->stored] += errors;
+        c->squares[t->stored] += squares;
+    }
+    return STATUS_OK;
+}
+
+/* The types of ours that hold an approximate one differ with what was asked for: without --type
+ * there is one for each. */
+static bool is_approximated(const Conversion *c, const SourceTensor *t) {
+    return stored_type_info(t->stored)->approximate && !c->options->type && c->options->note &&
+           !t->is_vector;
+}
+
+static void note_errors(const Conversion *c) {
+    for (StoredType type = STORED_F32; type < STORED_TYPES; type++) {
+        const StoredTypeInfo *info = stored_type_info(type);
+        bool used = false;
+        for (size_t i = 0; i < c->source->n_tensors; i++)
+            used |=
+                c->source->tensors[i].stored == type && is_approximated(c, &c->source->tensors[i]);
+        if (!used) continue;
+        char line[160];
+        double relative = c->squares[type] > 0.0 ? sqrt(c->errors[type] / c->squares[type]) : 0.0;
+        snprintf(
+            line, sizeof line,
+            "%s has no equal here: converted to %s, which moved the weights by %.3g%% of their "
+            "size (root mean square)",
+            info->name, tensor_type_info(info->lossless)->name, 100.0 * relative);
+        c->options->note(line, c->options->progress_context);
+    }
+}
+
 /* True when the target holds the source's own blocks. */
 static bool same_blocks(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
     return info->same_blocks && info->lossless == type && !t->transposed && t->add == 0.0f;
 }
 
-static Status do_job(const Conversion *c, const Job *job, Worker *w, Error *error) {
+static Status do_job(Conversion *c, const Job *job, Worker *w, Error *error) {
     const SourceTensor *t = &c->source->tensors[job->tensor];
     TensorType type = (TensorType)c->layout->tensors[job->tensor].type;
     Status status = STATUS_OK;
@@ -201,6 +255,8 @@ static Status do_job(const Conversion *c, const Job *job, Worker *w, Error *erro
         } else {
             status = float_panel(c, t, type, first, w, panel, error);
         }
+        if (status == STATUS_OK && is_approximated(c, t))
+            status = weigh_errors(c, t, type, first, panel, w, error);
     }
     return status;
 }
@@ -247,6 +303,8 @@ static void measure(Conversion *c, const Job *job) {
     } else {
         c->floats = larger(c->floats, PANEL_ROWS * padded);
     }
+    /* The rows, and one of those that they became. */
+    if (is_approximated(c, t)) c->floats = larger(c->floats, (PANEL_ROWS + 1) * padded);
     if (!tensor_type_info(type)->group) return;
     c->codes = larger(c->codes, PANEL_ROWS * padded);
     c->groups = larger(c->groups, PANEL_ROWS * padded / tensor_type_info(type)->group);
@@ -364,6 +422,7 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
         XXH3_64bits_reset(c.checksum);
         run_workers(&c);
         status = c.status;
+        if (status == STATUS_OK && options->note) note_errors(&c);
     }
     if (status == STATUS_OK &&
         layout_write(&layout, XXH3_64bits_digest(c.checksum), out_fd, error) != STATUS_OK)

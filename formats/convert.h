@@ -10,7 +10,7 @@
 #include "source.h"
 
 typedef struct ConvertOptions {
-    const char *type;      /* of the matrices: "f32", "f16", "bf16", "q8", "q4"; NULL: lossless */
+    const char *type; /* of the matrices, as mix.h has it: "f16", "q8", "q4m"; NULL: lossless */
     const char *tokenizer; /* path of a tokenizer to use instead of the source's; NULL: none */
     const char *target;    /* what an error of writing calls the target; NULL: the source's path */
     int n_threads;         /* 0: threads_default() */
@@ -21,6 +21,9 @@ typedef struct ConvertOptions {
      * up rights. convert_to_path still links and renames in its target's directory. May be NULL. */
     Status (*ready)(void *context, Error *error);
     void *ready_context;
+    /* Called at the end for each type of the source that no type of ours holds without loss, with
+     * a line that says what it became and the error that it cost. May be NULL. */
+    void (*note)(const char *line, void *context);
     const volatile sig_atomic_t *cancel; /* nonzero: stop with STATUS_INTERRUPTED; may be NULL */
 } ConvertOptions;
 

@@ -6,26 +6,17 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "mix.h"
+
 /* ---- Types ---- */
 
-/* Errors in the embedding and the output head reach every token directly, and they are a small
- * part of all but the smallest models: with 4-bit weights they keep 8 bits. */
-static bool keeps_more_bits(const char *name) {
-    return strcmp(name, "token_embedding") == 0 || strcmp(name, "output") == 0;
-}
-
-static TensorType choose_type(const SourceTensor *tensor, const TensorType *asked) {
+static TensorType choose_type(const SourceTensor *tensor, const Config *config, const char *mix) {
     if (tensor->is_vector) return TENSOR_VECTOR;
-    TensorType lossless = stored_type_info(tensor->stored)->lossless;
-    if (tensor->add != 0.0f) lossless = TENSOR_F32;
-    if (!asked) return lossless;
-    bool four_bits = *asked == TENSOR_Q4 || *asked == TENSOR_Q4_MIN;
-    if (four_bits && keeps_more_bits(tensor->name)) return TENSOR_Q8;
-    return *asked;
+    if (mix) return mix_choose(mix, tensor->name, config);
+    return tensor->add != 0.0f ? TENSOR_F32 : stored_type_info(tensor->stored)->lossless;
 }
 
-static Status place_tensor(Layout *layout, size_t i, const TensorType *asked, uint64_t *at,
-                           Error *error) {
+static Status place_tensor(Layout *layout, size_t i, const char *mix, uint64_t *at, Error *error) {
     const SourceTensor *from = &layout->source->tensors[i];
     FileTensor *to = &layout->tensors[i];
     memcpy(to->name, from->name, sizeof to->name);
@@ -44,7 +35,7 @@ static Status place_tensor(Layout *layout, size_t i, const TensorType *asked, ui
         return error_set(error, "tensor '%s' shares '%s', which is not there", from->name,
                          from->shares);
     }
-    to->type = choose_type(from, asked);
+    to->type = choose_type(from, &layout->source->config, mix);
     size_t bytes;
     bool fits =
         to->type == TENSOR_VECTOR
@@ -68,9 +59,7 @@ static uint64_t place_section(Layout *layout, SectionKind kind, uint64_t bytes, 
 
 Status layout_make(Layout *layout, const Source *source, const char *type, Error *error) {
     *layout = (Layout){.source = source};
-    TensorType asked_type = TENSOR_F32, *asked = type ? &asked_type : NULL;
-    if (type && (!tensor_type_by_name(type, &asked_type) || asked_type == TENSOR_VECTOR))
-        return error_set(error, "no type is called '%s' (f32, f16, bf16, q8, q4, ...)", type);
+    if (type && mix_check(type, error) != STATUS_OK) return STATUS_FAILED;
     metadata_add_config(&layout->metadata, &source->config);
     Metadata *all = &layout->metadata;
     const Metadata *more = &source->metadata;
@@ -92,7 +81,7 @@ Status layout_make(Layout *layout, const Source *source, const char *type, Error
         at = place_section(layout, SECTION_TEMPLATE, source->chat_template_bytes, at);
     layout->data_offset = at;
     for (size_t i = 0; i < source->n_tensors; i++)
-        if (place_tensor(layout, i, asked, &at, error) != STATUS_OK) return STATUS_FAILED;
+        if (place_tensor(layout, i, type, &at, error) != STATUS_OK) return STATUS_FAILED;
     layout->file_bytes = at;
     place_section(layout, SECTION_DATA, at - layout->data_offset, layout->data_offset);
     return STATUS_OK;

@@ -286,7 +286,7 @@ static void quantize_levels(TensorType type, const Group *g, const RecordCodes *
     int middle = ilogbf(fabsf(extreme)) - 3 + 128;
     for (int e = middle - 1; e <= middle + 1; e++) {
         float before = best;
-        if (e < 0 || e > 254) continue;
+        if (e < 0 || e > 252) continue;
         try_levels(type, g, mxfp4_scale((uint8_t)e), &best, row, k);
         if (best < before) row->sub_scales[k] = (uint8_t)e;
     }
