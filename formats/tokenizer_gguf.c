@@ -3,7 +3,9 @@
  * after, written here as that file has them. */
 #include "tokenizer_build.h"
 #include "../unicode.h"
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -235,11 +237,13 @@ static void find_bytes(Builder *b, const TokenizerGguf *g) {
     b->has_bytes = true;
     for (size_t i = 0; i < g->n_tokens; i++) {
         TokenizerString token = g->tokens[i];
-        unsigned byte;
-        char name[8] = "";
-        if (token.length != 6 || memcmp(token.bytes, "<0x", 3) != 0) continue;
-        memcpy(name, token.bytes, 6);
-        if (sscanf(name, "<0x%2X>", &byte) == 1 && name[5] == '>') b->bytes[byte] = (uint32_t)i;
+        const char *name = token.bytes;
+        /* Digits alone: what reads numbers takes "<0x-1>" for one, far outside the table. */
+        if (token.length != 6 || memcmp(name, "<0x", 3) != 0 || name[5] != '>' ||
+            !isxdigit((unsigned char)name[3]) || !isxdigit((unsigned char)name[4]))
+            continue;
+        const char digits[3] = {name[3], name[4], '\0'};
+        b->bytes[strtoul(digits, NULL, 16)] = (uint32_t)i;
     }
 }
 
