@@ -1,0 +1,625 @@
+/* The attacks on model files that were published for other programs (CVE-2024-23496,
+ * CVE-2025-49847, CVE-2026-7482 and their like), rebuilt for every reader that they could concern:
+ * each is a clear error within a second, in little memory. Then files that are well formed and
+ * still hostile: text or a clear error, just as soon. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fixture.h"
+#include "modelfile.h"
+#include "process.h"
+#include "small_model.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { SLOWER = 10, MOST_MEGABYTES = 1024 };
+#else
+enum { SLOWER = 1, MOST_MEGABYTES = 64 };
+#endif
+
+static char *directory, *model, *target;
+static unsigned n_attacks;
+
+static int set_up(void **state) {
+    (void)state;
+    directory = fixture_directory();
+    model = small_model(directory, "tiny,n_layers=1");
+    target = fixture_path(directory, "target.bin");
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    print_message("%u files tried\n", n_attacks);
+    free(model);
+    free(target);
+    fixture_remove_directory(directory);
+    return 0;
+}
+
+/* ---- One attack ------------------------------------------------------------------------------ */
+
+typedef struct Cost {
+    int status;
+    double seconds, megabytes; /* of processor time; of memory at most */
+    char said[2048];
+} Cost;
+
+/* Runs the program as `limits` (a shell command, or "") allow. */
+static Cost cost_of(const char *limits, const char *const *argv) {
+    Cost cost = {0};
+    int err[2], status;
+    struct rusage usage;
+    ssize_t n;
+    size_t length = 0;
+    char *program = build_path(argv[0]);
+    assert_int_equal(pipe2(err, O_CLOEXEC), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        const char *words[24] = {"sh", "-c"};
+        char command[300];
+        snprintf(command, sizeof command, "%s exec \"$0\" \"$@\"", limits);
+        words[2] = command;
+        words[3] = program;
+        size_t k = 4;
+        for (size_t i = 1; argv[i]; i++) words[k++] = argv[i];
+        words[k] = NULL;
+        dup2(open("/dev/null", O_RDWR), 0);
+        dup2(0, 1);
+        dup2(err[1], 2);
+        alarm(60);
+        execv("/bin/sh", (char *const *)words);
+        _exit(127);
+    }
+    close(err[1]);
+    while (length < sizeof cost.said - 1 &&
+           (n = read(err[0], cost.said + length, sizeof cost.said - 1 - length)) > 0)
+        length += (size_t)n;
+    close(err[0]);
+    assert_int_equal(wait4(child, &status, 0, &usage), child);
+    cost.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    cost.seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                   1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    cost.megabytes = (double)usage.ru_maxrss / 1024.0;
+    free(program);
+    n_attacks++;
+    return cost;
+}
+
+#define COST(limits, ...) cost_of(limits, (const char *const[]){__VA_ARGS__, NULL})
+
+static void check_cost(const char *name, const Cost *cost) {
+    if (cost->seconds > 1.0 * SLOWER || cost->megabytes > MOST_MEGABYTES)
+        fail_msg("%s: %.2f s, %.0f MB: %s", name, cost->seconds, cost->megabytes, cost->said);
+}
+
+static void assert_refused(const char *name, Cost cost) {
+    if (cost.status != 1 || strlen(cost.said) < 20)
+        fail_msg("%s: status %d: %s", name, cost.status, cost.said);
+    check_cost(name, &cost);
+}
+
+/* Text, or an error that says something. */
+static void assert_bounded(const char *name, Cost cost) {
+    if (cost.status > 1 || (cost.status == 1 && strlen(cost.said) < 20))
+        fail_msg("%s: status %d: %s", name, cost.status, cost.said);
+    check_cost(name, &cost);
+}
+
+/* ---- GGUF ------------------------------------------------------------------------------------ */
+
+typedef struct Gguf {
+    uint8_t bytes[8192];
+    size_t size;
+} Gguf;
+
+static void put(Gguf *g, const void *bytes, size_t n) {
+    memcpy(g->bytes + g->size, bytes, n);
+    g->size += n;
+}
+static void put32(Gguf *g, uint32_t value) {
+    put(g, &value, 4);
+}
+static void put64(Gguf *g, uint64_t value) {
+    put(g, &value, 8);
+}
+static void put_text(Gguf *g, const char *text) {
+    put64(g, strlen(text));
+    put(g, text, strlen(text));
+}
+
+enum { G_U32 = 4, G_F32 = 6, G_TEXT = 8, G_ARRAY = 9, G_U64 = 10 };
+
+static Gguf begin(uint64_t n_tensors, uint64_t n_keys) {
+    Gguf g = {.size = 0};
+    put(&g, "GGUF", 4);
+    put32(&g, 3);
+    put64(&g, n_tensors);
+    put64(&g, n_keys);
+    return g;
+}
+static void key_text(Gguf *g, const char *key, const char *value) {
+    put_text(g, key);
+    put32(g, G_TEXT);
+    put_text(g, value);
+}
+static void key_number(Gguf *g, const char *key, uint32_t value) {
+    put_text(g, key);
+    put32(g, G_U32);
+    put32(g, value);
+}
+
+/* The keys of a llama, one of which may be another. */
+enum { LLAMA_KEYS = 8 };
+static void llama(Gguf *g, const char *changed, uint32_t value) {
+    static const struct {
+        const char *key;
+        uint32_t value;
+    } numbers[] = {{"llama.block_count", 1},          {"llama.embedding_length", 32},
+                   {"llama.feed_forward_length", 32}, {"llama.attention.head_count", 2},
+                   {"llama.context_length", 16},      {"llama.rope.dimension_count", 16},
+                   {"general.alignment", 32}};
+    key_text(g, "general.architecture", "llama");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        key_number(g, numbers[i].key,
+                   changed && strcmp(changed, numbers[i].key) == 0 ? value : numbers[i].value);
+}
+
+/* The first of its tensors: without any it would be a vocabulary, which needs no more. */
+static void embedding(Gguf *g) {
+    put_text(g, "token_embd.weight");
+    put32(g, 2);
+    put64(g, 32);
+    put64(g, 2);
+    put32(g, 0);
+    put64(g, 0);
+    g->size += 512;
+}
+
+static void refuse_gguf(const char *name, const Gguf *g) {
+    char *path = fixture_path(directory, "attack.gguf");
+    file_write(path, g->bytes, g->size);
+    assert_refused(name, COST("", "export", path, target, "-q"));
+    /* Without tensors it may be a vocabulary, which can be looked at. */
+    assert_bounded(name, COST("", "run", path, "--info"));
+    assert_int_equal(unlink(path), 0);
+    free(path);
+}
+
+static const uint64_t huge[] = {1ull << 20,       (1ull << 31) - 1, 1ull << 32, 1ull << 61,
+                                (1ull << 62) + 1, 1ull << 63,       UINT64_MAX};
+enum { N_HUGE = sizeof huge / sizeof *huge };
+
+static void counts_and_lengths_of_gguf_that_overflow_are_refused(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_HUGE; i++) {
+        Gguf g = begin(huge[i], 0);
+        refuse_gguf("tensors", &g);
+        g = begin(0, huge[i]);
+        refuse_gguf("keys", &g);
+        g = begin(0, 1); /* a key's own length, and a text's */
+        put64(&g, huge[i]);
+        refuse_gguf("key length", &g);
+        g = begin(0, 1);
+        put_text(&g, "general.architecture");
+        put32(&g, G_TEXT);
+        put64(&g, huge[i]);
+        put(&g, "llama", 5);
+        refuse_gguf("text length", &g);
+        g = begin(0, 1); /* arrays of texts, of numbers, of arrays */
+        put_text(&g, "tokenizer.ggml.tokens");
+        put32(&g, G_ARRAY);
+        put32(&g, G_TEXT);
+        put64(&g, huge[i]);
+        refuse_gguf("array of texts", &g);
+        g.bytes[g.size - 12] = G_U64;
+        refuse_gguf("array of numbers", &g);
+        g.bytes[g.size - 12] = G_ARRAY;
+        refuse_gguf("array of arrays", &g);
+    }
+}
+
+static void tensors_of_gguf_that_overflow_or_lie_outside_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t n_dims;
+        uint64_t rows, cols;
+        uint32_t type;
+        uint64_t offset;
+    } cases[] = {{"product", 2, 1ull << 32, 1ull << 32, 0, 0},
+                 {"bytes", 2, 1ull << 31, 1ull << 31, 0, 0},
+                 {"negative", 2, UINT64_MAX, 2, 0, 0},
+                 {"nothing", 2, 0, 32, 0, 0},
+                 {"no dimensions", 0, 32, 32, 0, 0},
+                 {"many dimensions", UINT32_MAX, 32, 32, 0, 0},
+                 {"five dimensions", 5, 32, 32, 0, 0},
+                 {"type", 2, 32, 32, 1u << 31, 0},
+                 {"type that went", 2, 32, 32, 4, 0},
+                 {"offset", 2, 32, 32, 0, 1ull << 40},
+                 {"offset that wraps", 2, 32, 32, 0, UINT64_MAX - 31},
+                 {"offset between", 2, 32, 32, 0, 7},
+                 {"half a block", 2, 33, 32, 8, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Gguf g = begin(1, LLAMA_KEYS);
+        llama(&g, NULL, 0);
+        put_text(&g, "token_embd.weight");
+        put32(&g, cases[i].n_dims);
+        put64(&g, cases[i].cols);
+        put64(&g, cases[i].rows);
+        put32(&g, cases[i].type);
+        put64(&g, cases[i].offset);
+        g.size += 4096;
+        refuse_gguf(cases[i].name, &g);
+    }
+}
+
+static void limits_and_alignments_of_gguf_are_held(void **state) {
+    (void)state;
+    static const char *const keys[] = {"llama.block_count",          "llama.embedding_length",
+                                       "llama.feed_forward_length",  "llama.attention.head_count",
+                                       "llama.rope.dimension_count", "general.alignment"};
+    static const uint32_t values[] = {0, 3, 1u << 16, 1u << 20, 1u << 31, UINT32_MAX};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+            Gguf g = begin(1, LLAMA_KEYS);
+            llama(&g, keys[i], values[k]);
+            embedding(&g);
+            refuse_gguf(keys[i], &g);
+        }
+    }
+}
+
+/* Arrays of another element type than expected, keys that should be arrays and are none, and
+ * byte tokens that are none. */
+static void keys_of_gguf_of_another_type_are_refused(void **state) {
+    (void)state;
+    static const char *const arrays[] = {
+        "tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type",
+        "tokenizer.ggml.merges", "general.architecture",  "llama.attention.head_count",
+        "tokenizer.ggml.model",  "general.alignment",     "llama.rope.freq_base"};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        for (uint32_t type = 0; type < 14; type++) {
+            Gguf g = begin(1, LLAMA_KEYS + 2);
+            llama(&g, NULL, 0);
+            key_text(&g, "tokenizer.ggml.model", "llama");
+            put_text(&g, arrays[i]);
+            put32(&g, G_ARRAY);
+            put32(&g, type);
+            put64(&g, 3);
+            g.size += 8 * 3;
+            embedding(&g);
+            refuse_gguf(arrays[i], &g);
+        }
+    }
+    static const char *const bytes[] = {"<0x-1>", "<0xGG>", "<0x100>", "<0x>", "<0x", "", "<0x+1>"};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+        Gguf g = begin(1, LLAMA_KEYS + 4);
+        llama(&g, NULL, 0);
+        key_text(&g, "tokenizer.ggml.model", "llama");
+        put_text(&g, "tokenizer.ggml.tokens");
+        put32(&g, G_ARRAY), put32(&g, G_TEXT), put64(&g, 2);
+        put_text(&g, "a"), put_text(&g, bytes[i]);
+        put_text(&g, "tokenizer.ggml.scores");
+        put32(&g, G_ARRAY), put32(&g, G_F32), put64(&g, 2), put64(&g, 0);
+        put_text(&g, "tokenizer.ggml.token_type");
+        put32(&g, G_ARRAY), put32(&g, 5), put64(&g, 2), put32(&g, 1), put32(&g, 6);
+        embedding(&g);
+        char *path = fixture_path(directory, "attack.gguf");
+        file_write(path, g.bytes, g.size);
+        /* A byte that no token stands for is none that could be written elsewhere. */
+        assert_bounded(bytes[i], COST("", "run", path, "--tokenize", "-i", "abc"));
+        assert_refused(bytes[i], COST("", "export", path, target, "-q"));
+        unlink(path);
+        free(path);
+    }
+}
+
+/* ---- safetensors with config.json ---------------------------------------------------------------
+ */
+
+#define CONFIG                                                                                     \
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":32,"       \
+    "\"intermediate_size\":32,\"num_hidden_layers\":1,\"num_attention_heads\":2,"                  \
+    "\"vocab_size\":16,\"max_position_embeddings\":16"
+
+static void refuse_directory(const char *name, const char *config, const void *tensors, size_t n) {
+    char *at = fixture_path(directory, "hf"), command[700];
+    snprintf(command, sizeof command, "mkdir -p '%s'", at);
+    assert_int_equal(system(command), 0);
+    char *path = fixture_path(at, "config.json"), *data = fixture_path(at, "model.safetensors");
+    file_write(path, config, strlen(config));
+    file_write(data, tensors, n);
+    assert_refused(name, COST("", "export", at, target, "-q"));
+    assert_refused(name, COST("", "run", at, "--info"));
+    unlink(path), unlink(data), rmdir(at);
+    free(path), free(data), free(at);
+}
+
+static void safetensors_that_lie_are_refused(void **state) {
+    (void)state;
+    static const char *const headers[] = {
+        "{\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[16,32],\"data_offsets\":[0,"
+        "9e99]}}",
+        "{\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[16,32],\"data_offsets\":[-1,"
+        "2047]}}",
+        "{\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[16,32],\"data_offsets\":["
+        "2048,0]}}",
+        "{\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[16,32],"
+        "\"data_offsets\":[9223372036854775807,9223372036854775807]}}",
+        "{\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],"
+        "\"data_offsets\":[0,0]}}",
+        "{\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[-16,-32],\"data_offsets\":[0,"
+        "2048]}}",
+        "{\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":\"16\",\"data_offsets\":[0,"
+        "2048]}}",
+        "{\"model.embed_tokens.weight\":{\"dtype\":\"X99\",\"shape\":[16,32],\"data_offsets\":[0,"
+        "2048]}}",
+        "{\"model.embed_tokens.weight\":{\"dtype\":5,\"shape\":[16,32],\"data_offsets\":[0,2048]}}",
+        "{\"model.embed_tokens.weight\":[]}",
+        "[]",
+        "{\"a\":1,\"a\":2}",
+        "{\"\\u0000\":{}}",
+        "{"};
+    uint8_t bytes[8192];
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        uint64_t length = strlen(headers[i]);
+        memset(bytes, 0, sizeof bytes);
+        memcpy(bytes, &length, 8);
+        memcpy(bytes + 8, headers[i], length);
+        refuse_directory(headers[i], CONFIG "}", bytes, sizeof bytes);
+    }
+    for (size_t i = 0; i < N_HUGE; i++) {
+        memset(bytes, ' ', sizeof bytes);
+        memcpy(bytes, &huge[i], 8);
+        refuse_directory("header length", CONFIG "}", bytes, sizeof bytes);
+    }
+    uint64_t length = sizeof bytes - 8; /* nested without an end */
+    memset(bytes, '[', sizeof bytes);
+    memcpy(bytes, &length, 8);
+    refuse_directory("nesting", CONFIG "}", bytes, sizeof bytes);
+}
+
+static void dimensions_of_config_json_out_of_range_are_refused(void **state) {
+    (void)state;
+    static const char *const fields[] = {
+        "hidden_size",         "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "num_key_value_heads", "head_dim",          "vocab_size",        "max_position_embeddings"};
+    static const char *const values[] = {
+        "0",  "-1",    "1e300", "2147483648", "9223372036854775807", "99999999999999999999999",
+        "[]", "\"x\"", "null",  "0.5"};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+            char config[1024];
+            snprintf(config, sizeof config, CONFIG ",\"%s\":%s}", fields[i], values[k]);
+            refuse_directory(config, config, "\2\0\0\0\0\0\0\0{}", 10);
+        }
+    }
+}
+
+/* ---- llama2.c -------------------------------------------------------------------------------- */
+
+static void headers_of_llama2c_out_of_range_are_refused(void **state) {
+    (void)state;
+    static const int32_t values[] = {0, -1, INT32_MAX, INT32_MIN, 1 << 30, 1 << 16, 3};
+    char *path = fixture_path(directory, "attack.bin");
+    for (size_t field = 0; field < 7; field++) {
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+            int32_t bytes[1024] = {32, 32, 1, 2, 2, 16, 16};
+            bytes[field] = values[k];
+            file_write(path, bytes, sizeof bytes);
+            assert_refused("llama2.c", COST("", "export", path, target, "-q"));
+            assert_refused("llama2.c", COST("", "run", path, "--info"));
+        }
+    }
+    unlink(path);
+    free(path);
+}
+
+/* ---- Tokenizers -------------------------------------------------------------------------------
+ */
+
+static void refuse_tokenizer(const char *file, const void *bytes, size_t n) {
+    char *path = fixture_path(directory, file);
+    char name[300];
+    file_write(path, bytes, n);
+    snprintf(name, sizeof name, "%s: %.250s", file, (const char *)bytes);
+    assert_refused(name, COST("", "run", model, "-z", path, "--tokenize", "-i", "abc"));
+    unlink(path);
+    free(path);
+}
+
+static void tokenizers_that_lie_are_refused(void **state) {
+    (void)state;
+    static const char *const json[] = {
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":4294967296},\"merges\":[]}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2147483647},\"merges\":[]}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"x y\"]}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":[\"a\"],\"merges\":[]}}",
+        "{\"model\":{\"type\":\"Unigram\",\"unk_id\":99,\"vocab\":[[\"a\",0]]}}",
+        "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}",
+        "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[7,\"a\"]]}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":"
+        "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"((((\"},\"behavior\":\"Isolated\"}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":"
+        "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a{1,65535}{1,65535}\"},\"behavior\":"
+        "\"Isolated\"}}",
+        "{\"model\":7}",
+        "{}",
+        "[]",
+        "{\"model\":{\"type\":\"BPE\"}}"};
+    for (size_t i = 0; i < sizeof json / sizeof *json; i++)
+        refuse_tokenizer("tokenizer.json", json[i], strlen(json[i]));
+    char nested[65536];
+    memset(nested, '[', sizeof nested);
+    memcpy(nested, "{\"model\":", 9);
+    refuse_tokenizer("tokenizer.json", nested, sizeof nested);
+    /* SentencePiece: lengths of fields, numbers without an end, groups. */
+    static const char *const spm[] = {"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01",
+                                      "\x0A\xFF\xFF\xFF\xFF\x07x",
+                                      "\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF",
+                                      "\x0B\x0B\x0B\x0B",
+                                      "\x0A\x05\x0A\x10xx",
+                                      "\xFA\xFF\xFF\xFF\x0F\x01x",
+                                      "\x0A\x0A\x0A\x06<0x-1>\x18\x06"};
+    for (size_t i = 0; i < sizeof spm / sizeof *spm; i++)
+        refuse_tokenizer("tokenizer.model", spm[i], strlen(spm[i]));
+    static const char *const ranks[] = {"YQ== 18446744073709551616\n",
+                                        "YQ== -1\n",
+                                        "YQ== 4294967295\n",
+                                        "!!!! 0\n",
+                                        "YQ== 0\nYQ== 1\n",
+                                        "YQ==\n",
+                                        "YQ== 0\nYg== 0\n"};
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
+        refuse_tokenizer("x.tiktoken", ranks[i], strlen(ranks[i]));
+    static const int32_t lengths[] = {-1, INT32_MAX, INT32_MIN, 1 << 20};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        int32_t words[64] = {8, 0, lengths[i]};
+        refuse_tokenizer("bad-tokenizer.bin", words, sizeof words);
+        words[0] = lengths[i];
+        refuse_tokenizer("bad-tokenizer.bin", words, sizeof words);
+    }
+}
+
+/* ---- Well formed and hostile
+ * --------------------------------------------------------------------- */
+
+/* Every 32 bits of the weights of `path` become `word`: weights, scales and norms at once, from
+ * the data's start on, one word in `every`. */
+static void poison(const char *path, uint32_t word, size_t every) {
+    size_t length;
+    char *bytes = file_read(path, &length);
+    const FileHeader *header = (const FileHeader *)bytes;
+    const FileSection *sections = (const FileSection *)(header + 1);
+    for (size_t i = 0; i < header->n_sections; i++)
+        for (size_t at = 0; sections[i].kind == SECTION_DATA && at + 4 <= sections[i].bytes;
+             at += 4 * every)
+            memcpy(bytes + sections[i].offset + at, &word, 4);
+    file_write(path, bytes, length);
+    free(bytes);
+}
+
+static void weights_that_are_no_numbers_end_in_text_or_an_error(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "f16", "bf16", "q8", "q4"};
+    static const uint32_t words[] = {0x7FC00000, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 0xFFFFFFFF,
+                                     0x7BFF7BFF, 0x00000001, 0x7C007C00, 0x80808080};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+            for (size_t every = 1; every < 2000; every = every * 40 + 1) {
+                char *source = fixture_path(directory, "shape.bin"), *tokenizer;
+                tokenizer = fixture_path(directory, "tokenizer.bin");
+                Process p = RUN("export", "--random",
+                                "dim=64,n_layers=1,n_heads=2,ffn_dim=64,vocab_size=300,context=64",
+                                source, "-t", types[t], "-z", tokenizer, "-q");
+                assert_int_equal(p.status, 0);
+                process_free(&p);
+                poison(source, words[w], every);
+                assert_bounded(types[t],
+                               COST("", "run", source, "-i", "the", "-n", "4", "-j", "2"));
+                unlink(source);
+                free(source), free(tokenizer);
+            }
+        }
+    }
+}
+
+static void extreme_fields_end_in_text_or_an_error(void **state) {
+    (void)state;
+    static const char *const fields[] = {"window=1",
+                                         "window=4294967295",
+                                         "logit_softcap=1e-38",
+                                         "logit_softcap=1e38",
+                                         "attn_softcap=1e-38",
+                                         "attn_softcap=1e38",
+                                         "rope_theta=1e-30",
+                                         "rope_theta=1e38",
+                                         "rope_theta=0",
+                                         "norm_eps=0",
+                                         "norm_eps=1e38",
+                                         "attn_scale=1e38",
+                                         "logit_scale=1e38",
+                                         "embed_scale=1e38",
+                                         "residual_scale=1e38",
+                                         "context=1",
+                                         "context=268435456",
+                                         "n_layers=512,dim=32,n_heads=1,ffn_dim=32",
+                                         "n_layers=513",
+                                         "dim=16777216",
+                                         "vocab_size=1",
+                                         "vocab_size=16777216",
+                                         "ffn_dim=268435456",
+                                         "n_experts=100000",
+                                         "n_heads=65536"};
+    char *path = fixture_path(directory, "extreme.bin"), shape[200];
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        snprintf(shape, sizeof shape,
+                 "dim=64,n_layers=1,n_heads=2,ffn_dim=64,vocab_size=259,context=64,%s", fields[i]);
+        Process p = RUN("export", "--random", shape, path, "-q", "-t", "q4");
+        if (p.status == 0) {
+            char *tokenizer = fixture_path(directory, "tokenizer.bin");
+            assert_bounded(fields[i], COST("", "run", path, "-i", "the", "-n", "3", "-j", "2"));
+            assert_bounded(fields[i],
+                           COST("", "run", path, "-z", tokenizer, "-i", "the", "-n", "3"));
+            free(tokenizer);
+        } else if (p.status != 1 || !p.err[0]) {
+            fail_msg("%s: %d: %s", fields[i], p.status, p.err);
+        }
+        process_free(&p);
+        unlink(path);
+    }
+    free(path);
+}
+
+static void little_stack_and_few_files_are_enough_or_a_clear_error(void **state) {
+    (void)state;
+    char *checkpoint = fixture_path(directory, "few.bin");
+#if !defined(__SANITIZE_ADDRESS__)
+    Cost cost = COST("ulimit -s 256;", "run", model, "-i", "the", "-n", "8", "-j", "4");
+    if (cost.status != 0) fail_msg("stack: %d: %s", cost.status, cost.said);
+    cost = COST("ulimit -s 256;", "export", "--random", "tiny", checkpoint, "-j", "4", "-q");
+    if (cost.status != 0) fail_msg("stack: %d: %s", cost.status, cost.said);
+#endif
+    for (int n = 3; n <= 12; n++) {
+        char limits[32];
+        snprintf(limits, sizeof limits, "ulimit -n %d;", n);
+        Cost few = COST(limits, "run", model, "-i", "the", "-n", "4", "-j", "2");
+        if (few.status != 0 && (few.status != 1 || !few.said[0]) && few.status != 127)
+            fail_msg("%d files: %d: %s", n, few.status, few.said);
+        if (n >= 8 && few.status != 0) fail_msg("%d files: %d: %s", n, few.status, few.said);
+    }
+    unlink(checkpoint);
+    free(checkpoint);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_and_lengths_of_gguf_that_overflow_are_refused),
+        cmocka_unit_test(tensors_of_gguf_that_overflow_or_lie_outside_are_refused),
+        cmocka_unit_test(limits_and_alignments_of_gguf_are_held),
+        cmocka_unit_test(keys_of_gguf_of_another_type_are_refused),
+        cmocka_unit_test(safetensors_that_lie_are_refused),
+        cmocka_unit_test(dimensions_of_config_json_out_of_range_are_refused),
+        cmocka_unit_test(headers_of_llama2c_out_of_range_are_refused),
+        cmocka_unit_test(tokenizers_that_lie_are_refused),
+        cmocka_unit_test(weights_that_are_no_numbers_end_in_text_or_an_error),
+        cmocka_unit_test(extreme_fields_end_in_text_or_an_error),
+        cmocka_unit_test(little_stack_and_few_files_are_enough_or_a_clear_error),
+    };
+    return cmocka_run_group_tests_name("attacks", tests, set_up, tear_down);
+}
