@@ -35,15 +35,28 @@ struct Chat {
 
 /* A remark beside the conversation. */
 PRINTF_LIKE(1, 2) static void note(const char *format, ...) {
-    char text[4096];
+    char *text;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    int length = vasprintf(&text, format, arguments);
     va_end(arguments);
+    if (length < 0) return;
     bool colours = terminal_has_colours(STDERR_FILENO);
     fprintf(stderr, "%s", colours ? dim : "");
-    terminal_write(STDERR_FILENO, text, strlen(text));
+    terminal_write(STDERR_FILENO, text, (size_t)length);
     fprintf(stderr, "%s\n", colours ? plain : "");
+    free(text);
+}
+
+/* A remark about a message: its beginning, in whole characters, tells which. */
+static void note_message(const char *before, const char *message, const char *after) {
+    size_t most = 200, length = strlen(message);
+    if (length <= most) {
+        note("%s%s%s", before, message, after);
+        return;
+    }
+    while (((unsigned char)message[most] & 0xC0) == 0x80) most--;
+    note("%s%.*s...%s", before, (int)most, message, after);
 }
 
 /* ---- An answer on its way to the screen ---------------------------------------------------- */
@@ -150,7 +163,10 @@ static Status command_undo(Chat *chat, char *argument, Error *error) {
     char *text;
     (void)argument;
     if (dialogue_undo(&chat->dialogue, &text, error) != STATUS_OK) return STATUS_FAILED;
-    note(text ? "(taken back: %s)" : "(nothing to take back)%s", text ? text : "");
+    if (text)
+        note_message("(taken back: ", text, ")");
+    else
+        note("(nothing to take back)");
     free(text);
     return STATUS_OK;
 }
@@ -417,7 +433,7 @@ static Status finish_last_turn(Chat *chat, Error *error) {
     const Conversation *c = &chat->dialogue.conversation;
     size_t n = conversation_length(c);
     if (n == 0 || strcmp(conversation_role(c, n - 1), "user") != 0) return STATUS_OK;
-    note("(the last message has no answer yet: %s)", conversation_content(c, n - 1));
+    note_message("(the last message has no answer yet: ", conversation_content(c, n - 1), ")");
     return answer(chat, error);
 }
 

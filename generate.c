@@ -244,7 +244,9 @@ Status generate_prefill(const Session *session, KvCache *cache, const int32_t *i
         status = model_forward(session->model, cache, rows, part, logits, error);
         done += part;
         if (done < n && *session->interrupted) status = STATUS_INTERRUPTED;
-        if (n > most) session_progress(session, "reading the prompt", done, done < n ? n : 0);
+        if (n > most)
+            session_progress(session, "reading the prompt", done,
+                             done < n && status == STATUS_OK ? n : 0);
     }
     free(rows);
     return status;

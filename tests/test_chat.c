@@ -314,6 +314,28 @@ static void a_kill_loses_at_most_the_answer_in_progress(void **state) {
     free(session);
 }
 
+static void ctrl_c_stops_the_reading_of_a_long_message(void **state) {
+    (void)state;
+    char *session = inside("long"), *text = malloc(200000);
+    size_t n = (size_t)sprintf(text, "{\"role\":\"user\",\"content\":\"");
+    for (int i = 0; i < 9000; i++) n += (size_t)sprintf(text + n, "word and more. ");
+    n += (size_t)sprintf(text + n, "\"}\n");
+    file_write(session, text, n);
+    Person *p = SIT_DOWN("-n", "2", "-c", "200000", "--session", session);
+    expect(p, "reading the prompt [");
+    type(p, "\003");
+    expect(p, "\r\033[K\033[2m(interrupted)"); /* in the place of the progress */
+    expect(p, "(2 messages so far)");
+    expect(p, "\n> ");
+    type(p, "/undo\n");
+    expect(p, "(taken back: word and more.");
+    expect(p, "...)");
+    assert_true(p->length < sizeof p->screen / 2);
+    assert_int_equal(leave(p), 0);
+    free(text);
+    free(session);
+}
+
 static void an_answer_survives_a_change_of_the_window(void **state) {
     (void)state;
     Person *p = SIT_DOWN("-n", "0", "--ignore-eos", "-c", "200000");
@@ -477,6 +499,7 @@ int main(void) {
         cmocka_unit_test(history_survives),
         cmocka_unit_test(the_editor_writes_a_message),
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
+        cmocka_unit_test(ctrl_c_stops_the_reading_of_a_long_message),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
         cmocka_unit_test(unknown_commands_and_bad_settings_are_told_and_change_nothing),
