@@ -1,4 +1,5 @@
-/* What a stranger wrote cannot steer the terminal that shows it. */
+/* What a stranger wrote cannot steer the terminal that shows it; what the user writes is private.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <pty.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -173,6 +176,66 @@ static void the_statistics_say_what_of_the_sandbox_is_in_force(void **state) {
     process_free(&p);
 }
 
+/* A name in the directory with this ending, to free; NULL: none. */
+static char *name_in(const char *at, const char *ending) {
+    char *found = NULL;
+    DIR *dir = opendir(at);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        size_t n = strlen(entry->d_name), m = strlen(ending);
+        if (n < m || strcmp(entry->d_name + n - m, ending) != 0) continue;
+        free(found);
+        found = strdup(entry->d_name);
+    }
+    closedir(dir);
+    return found;
+}
+
+/* Has `source` converted in the cache; true when that happened now. */
+static bool converts(const char *source, const char *cache) {
+    Process p = RUN("run", source, "--cache-dir", cache, "--verify");
+    if (p.status != 0) fail_msg("%d: %s", p.status, p.err);
+    bool now = strstr(p.err, "converting") != NULL;
+    process_free(&p);
+    return now;
+}
+
+static void links_that_were_planted_in_the_cache_are_not_followed(void **state) {
+    (void)state;
+    char *cache = fixture_directory(), *victim = fixture_path(directory, "victim");
+    Fixture fixture = fixture_load("llama-gqa");
+    char *source = fixture_source(&fixture);
+    fixture_free(&fixture);
+    file_write(victim, "precious", 8);
+    assert_true(converts(source, cache));
+    assert_false(converts(source, cache));
+    char *name = name_in(cache, ".bin"), *path = fixture_path(cache, name);
+    /* In the place of the conversion, of the file that is being written, and of its lock. */
+    static const char *const endings[] = {".bin", ".tmp", ".lock"};
+    for (size_t i = 0; i < 3; i++) {
+        char planted[600];
+        snprintf(planted, sizeof planted, "%.*s%s", (int)strlen(path) - 4, path, endings[i]);
+        unlink(path);
+        assert_int_equal(symlink(victim, planted), 0);
+        Process p = RUN("run", source, "--cache-dir", cache, "--verify");
+        if (p.status != 0 && !(i == 2 && p.status == 1)) fail_msg("%d: %s", p.status, p.err);
+        process_free(&p);
+        size_t length;
+        char *bytes = file_read(victim, &length);
+        assert_int_equal(length, 8);
+        assert_memory_equal(bytes, "precious", 8);
+        free(bytes);
+        struct stat info;
+        if (lstat(path, &info) == 0) assert_true(S_ISREG(info.st_mode));
+        if (i < 2) assert_int_equal(info.st_mode & 0777, 0600);
+        unlink(planted);
+    }
+    unlink(victim);
+    free(victim), free(name), free(path);
+    fixture_remove_directory(source);
+    fixture_remove_directory(cache);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_on_a_terminal_has_no_controls),
@@ -180,6 +243,7 @@ int main(void) {
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
         cmocka_unit_test(what_is_written_is_for_the_user_alone),
+        cmocka_unit_test(links_that_were_planted_in_the_cache_are_not_followed),
         cmocka_unit_test(the_statistics_say_what_of_the_sandbox_is_in_force),
     };
     return cmocka_run_group_tests_name("terminal", tests, set_up, tear_down);

@@ -1,0 +1,75 @@
+/* Imports the tokenizer of a GGUF file whose keys are well formed and hold anything: plain bytes
+ * mostly stop at GGUF's own counts and lengths (fuzz_gguf.c). What is accepted must encode and
+ * decode.
+ *
+ * Bytes: the model and the pre-tokenizer by number, switches, then tokens and after a token of type
+ * 255 merges, each as its type, its length and so many bytes. */
+#include "../formats/tokenizer_import.h"
+#include "../tokenizer.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 512 };
+
+static TokenizerString text_of(const char *text) {
+    return (TokenizerString){text, strlen(text)};
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char *const models[] = {"llama", "gpt2", "t5", "bert", "rwkv", "", "none"};
+    static const char *const pres[] = {"",         "default", "llama-bpe", "gpt-2",  "qwen2",
+                                       "gemma4",   "tekken",  "gpt-4o",    "falcon", "deepseek-llm",
+                                       "superbpe", "refact",  "mpt",       "olmo",   "none"};
+    static const char text[] =
+        "Hello w\xC3\xB6rld <s>  123\n\xE4\xBD\xA0\xF0\x9F\xA6\x99 \xFF don't";
+    TokenizerString tokens[MOST], merges[MOST];
+    float scores[MOST];
+    int32_t types[MOST];
+    if (size < 8) return 0;
+    TokenizerGguf g = TOKENIZER_GGUF_NONE;
+    g.model = text_of(models[data[0] % (sizeof models / sizeof *models)]);
+    g.pre = text_of(pres[data[1] % (sizeof pres / sizeof *pres)]);
+    g.add_bos = data[2] % 3 - 1;
+    g.add_space_prefix = data[2] / 3 % 3 - 1;
+    g.remove_extra_whitespaces = data[2] / 9 % 3 - 1;
+    g.bos_id = (int8_t)data[3];
+    g.eos_id = (int8_t)data[4];
+    g.unk_id = data[5] == 255 ? INT32_MAX : (int8_t)data[5];
+    bool in_merges = false;
+    for (size_t at = 6; at + 2 <= size;) {
+        uint8_t type = data[at], length = data[at + 1] % 32;
+        at += 2;
+        if (length > size - at) length = (uint8_t)(size - at);
+        TokenizerString string = {(const char *)data + at, length};
+        at += length;
+        if (type == 255) in_merges = true;
+        if ((in_merges ? g.n_merges : g.n_tokens) == MOST) break;
+        if (in_merges) {
+            merges[g.n_merges++] = string;
+        } else {
+            scores[g.n_tokens] = (float)(int8_t)type;
+            types[g.n_tokens] = type < 250 ? type % 8 : (int32_t)type << 24;
+            tokens[g.n_tokens++] = string;
+        }
+    }
+    g.tokens = tokens;
+    g.merges = data[6] & 1 ? merges : NULL;
+    if (!g.merges) g.n_merges = 0;
+    g.scores = data[6] & 2 ? scores : NULL;
+    g.token_types = data[6] & 4 ? types : NULL;
+    TokenizerBlob blob;
+    Error error;
+    Tokenizer *t;
+    if (tokenizer_import_gguf(&g, &blob, &error) != STATUS_OK) return 0;
+    if (tokenizer_open(&t, blob.bytes, blob.size, &error) != STATUS_OK) abort();
+    TokenList ids = {0};
+    char *decoded;
+    size_t length;
+    if (tokenizer_encode(t, text, sizeof text - 1, NULL, 7, &ids, &error) == STATUS_OK &&
+        tokenizer_decode(t, ids.ids, ids.length, 0, &decoded, &length, &error) == STATUS_OK)
+        free(decoded);
+    token_list_free(&ids);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+    return 0;
+}
