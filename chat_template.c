@@ -121,8 +121,8 @@ static Value convert(Machine *m, const json_t *json, uint8_t origin, int depth) 
         v = value_dict(m);
         for (void *it = json_object_iter((json_t *)json); it;
              it = json_object_iter_next((json_t *)json, it)) {
-            Value key =
-                convert_text(m, json_object_iter_key(it), json_object_iter_key_len(it), origin);
+            const char *name = json_object_iter_key(it); /* jansson has no NUL in a key */
+            Value key = convert_text(m, name, strlen(name), origin);
             dict_append(m, v.as.dict, key,
                         convert(m, json_object_iter_value(it), origin, depth + 1));
         }

@@ -19,9 +19,21 @@ static Status read_vocab(JsonImport *im) {
     return STATUS_OK;
 }
 
+/* The value of a key of n bytes. */
+static const json_t *object_get(const json_t *object, const char *key, size_t n) {
+#if JANSSON_VERSION_HEX >= 0x020E00
+    return json_object_getn(object, key, n);
+#else /* Ubuntu 22.04 has 2.13 */
+    char *copy = memchr(key, '\0', n) ? NULL : strndup(key, n);
+    const json_t *value = copy ? json_object_get(object, copy) : NULL;
+    free(copy);
+    return value;
+#endif
+}
+
 int64_t json_import_id(const JsonImport *im, const char *token, size_t n) {
     if (im->vocab) {
-        const json_t *id = json_object_getn(im->vocab, token, n);
+        const json_t *id = object_get(im->vocab, token, n);
         return json_is_integer(id) ? (int64_t)json_integer_value(id) : -1;
     }
     uint32_t id = builder_find(&im->b, token, n);
