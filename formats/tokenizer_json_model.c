@@ -2,6 +2,7 @@
  * merges.txt, which are a BPE model in two files. */
 #include "tokenizer_json.h"
 #include "../unicode.h"
+#include <stdlib.h>
 
 /* ---- Vocabularies ---- */
 
