@@ -94,6 +94,7 @@ static void links_lead_to_files(void **state) {
         check_links(page, "docs/");
     }
     check_links("models/README.md", "models/");
+    check_links("README.md", "");
 }
 
 int main(void) {
