@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             merges[g.n_merges++] = string;
         } else {
             scores[g.n_tokens] = (float)(int8_t)type;
-            types[g.n_tokens] = type < 250 ? type % 8 : (int32_t)type << 24;
+            types[g.n_tokens] = type < 250 ? type % 8 : INT32_MIN + type;
             tokens[g.n_tokens++] = string;
         }
     }
