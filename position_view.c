@@ -10,6 +10,8 @@ enum { MOST_POSITIONS = 128, MOST_COLUMNS = 256 };
 
 typedef struct Code {
     const char *title, *note, *columns, *legend;
+    const char *rows; /* what a row is */
+    bool both_signs;
     float *values; /* [n_positions][n_columns], in -1 ... 1 */
     size_t n_positions, n_columns;
 } Code;
@@ -52,8 +54,8 @@ static bool fill_sinusoids(Code *code, const Config *c, const float *freqs, size
 static bool fill_rope(Code *code, const Config *c, const float *freqs, size_t n) {
     if (!allocate(code, c->context, n)) return false;
     code->title = "Rotary positions (RoPE)";
-    code->note = "each column is a pair of elements of queries and keys, turned by position times "
-                 "frequency: the cosine of the angle";
+    code->note = "columns: pairs of elements of queries and keys, turned by position times "
+                 "frequency";
     code->columns = "pair";
     code->legend = "cosine of the angle";
     for (size_t p = 0; p < code->n_positions; p++)
@@ -68,8 +70,10 @@ static bool fill_rope(Code *code, const Config *c, const float *freqs, size_t n)
 static bool fill_alibi(Code *code, const Config *c, const float *slopes, size_t n) {
     if (!allocate(code, c->context, n)) return false;
     code->title = "ALiBi";
-    code->note = "each column is a head: what is left of a weight at that distance, exp(-slope * "
-                 "distance)";
+    code->rows = "distance";
+    code->both_signs = false;
+    code->note =
+        "columns: heads; what is left of a weight at that distance, exp(-slope * distance)";
     code->columns = "head";
     code->legend = "factor of the weight";
     for (size_t p = 0; p < code->n_positions; p++)
@@ -83,8 +87,8 @@ static bool fill_learned(Code *code, const Config *c, const float *table, size_t
     if (!allocate(code, positions, c->dim)) return false;
     float largest = 0.0f;
     code->title = "Learned positions";
-    code->note = "each column is an element of the vector that is added to a token's embedding, "
-                 "divided by the largest";
+    code->note = "columns: elements of the vector added to a token's embedding, divided by the "
+                 "largest";
     code->columns = "element";
     code->legend = "value / largest";
     for (size_t p = 0; p < code->n_positions; p++)
@@ -116,26 +120,25 @@ static void draw(const Session *session, const Code *code, Sheet *svg) {
     if (code->n_columns <= 16) wide = 24;
     double width = left + wide * (double)code->n_columns + 30;
     double height = top + high * (double)code->n_positions + 20;
-    char note[512];
-    int n = snprintf(note, sizeof note, "%.60s%s%s", model_config(session->model)->name,
-                     model_config(session->model)->name[0] ? ": " : "", code->note);
+    const char *name = model_config(session->model)->name;
     picture_begin(svg, width < 800 ? 800 : width, height, code->title);
     picture_text(svg, 20, 28, "title", "start", 0, code->title, strlen(code->title));
-    picture_text(svg, 20, 48, "label", "start", 0, note, n > 0 ? strlen(note) : 0);
-    picture_legend(svg, 20, 76, code->legend, true);
+    picture_text(svg, 20, 48, "label", "start", 0, code->note, strlen(code->note));
+    picture_text(svg, 200, 86, "small", "start", 0, name, strlen(name) < 80 ? strlen(name) : 80);
+    picture_legend(svg, 20, 76, code->legend, code->both_signs);
     picture_text(svg, left, top - 20, "label", "start", 0, code->columns, strlen(code->columns));
-    picture_text(svg, 22, top + 60, "label", "middle", -90, "position", 8);
+    picture_text(svg, 22, top + 60, "label", "middle", -90, code->rows, strlen(code->rows));
     draw_axis(svg, left, top, high, code->n_positions, true);
     draw_axis(svg, left, top, wide, code->n_columns, false);
     picture_heat_map(svg, left, top, wide, high, code->values, code->n_positions, code->n_columns,
-                     code->n_columns, true);
+                     code->n_columns, code->both_signs);
     picture_end(svg);
 }
 
 Status position_view_run(Session *session, Error *error) {
     const Config *c = model_config(session->model);
     const ModelFile *file = session->file;
-    Code code = {0};
+    Code code = {.rows = "position", .both_signs = true};
     size_t n = 0;
     bool filled = false;
     const float *table = NULL;
