@@ -11,6 +11,9 @@
 
 #if defined(HAVE_LIBEDIT)
 #include <histedit.h>
+#include <locale.h>
+
+#include "keys.h"
 #endif
 
 /* Lines of one paste follow each other faster than anybody types. */
@@ -25,7 +28,9 @@ struct LineEditor {
     size_t capacity;
 #if defined(HAVE_LIBEDIT)
     EditLine *edit;
-    bool cleared; /* by Ctrl-C */
+    Keys keys;
+    bool cleared;      /* by Ctrl-C */
+    bool marks_pastes; /* the terminal was asked to */
     History *history;
     char history_path[4096]; /* empty: not kept */
 #endif
@@ -84,6 +89,29 @@ static unsigned char clear_line(EditLine *edit, int key) {
     return CC_EOF;
 }
 
+/* Hands libedit the next key. Another size of the window is heard here, where it waits. */
+static int next_key(EditLine *edit, wchar_t *key) {
+    LineEditor *editor;
+    el_get(edit, EL_CLIENTDATA, &editor);
+    if (!editor->marks_pastes) {
+        fputs(KEYS_PASTE_ON, stdout);
+        fflush(stdout);
+        editor->marks_pastes = true;
+    }
+    while (true) {
+        KeysResult result = keys_next(&editor->keys, STDIN_FILENO, key);
+        if (result != KEYS_SIGNAL || *editor->interrupted) return result > 0 ? 1 : (int)result;
+        el_resize(edit);
+        fputs("\r\033[J", stdout);
+        el_set(edit, EL_REFRESH);
+    }
+}
+
+/* For SIGWINCH: that it interrupts a read is all that it is for. */
+static void on_resize(int signal_number) {
+    (void)signal_number;
+}
+
 /* $XDG_STATE_HOME/verbatim/history, its directories made where they are missing. */
 static void find_history(char *path, size_t size) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -108,6 +136,8 @@ static void find_history(char *path, size_t size) {
 
 static bool open_libedit(LineEditor *editor) {
     HistEvent event;
+    /* libedit takes its characters from the locale; text is UTF-8 here, whatever that is. */
+    if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "");
     editor->edit = el_init("verbatim", stdin, stdout, stderr);
     editor->history = history_init();
     if (!editor->edit || !editor->history) return false;
@@ -117,6 +147,7 @@ static bool open_libedit(LineEditor *editor) {
     if (editor->history_path[0]) history(editor->history, &event, H_LOAD, editor->history_path);
     el_set(editor->edit, EL_CLIENTDATA, editor);
     el_set(editor->edit, EL_PROMPT, current_prompt);
+    el_set(editor->edit, EL_GETCFN, next_key);
     el_set(editor->edit, EL_EDITOR, "emacs");
     el_set(editor->edit, EL_SIGNAL, 0);
     el_set(editor->edit, EL_HIST, history, editor->history);
@@ -139,33 +170,6 @@ static void remember(LineEditor *editor, const char *text) {
     mode_t old = umask(077);
     history(editor->history, &event, H_SAVE, editor->history_path);
     umask(old);
-}
-
-/* What was typed while an answer was written: libedit gets it as if it were typed now. A Ctrl-D
- * among it, which the terminal keeps as a zero, would stay in the line as an invisible
- * character; instead it ends the input, as it would have at the prompt. */
-static bool take_type_ahead(LineEditor *editor) {
-    struct termios before, raw;
-    char typed[1024], text[1024];
-    size_t length = 0;
-    bool ends = false;
-    if (tcgetattr(STDIN_FILENO, &before) != 0 || !(before.c_lflag & ICANON)) return false;
-    raw = before;
-    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-    raw.c_cc[VMIN] = raw.c_cc[VTIME] = 0;
-    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    ssize_t n = read(STDIN_FILENO, typed, sizeof typed - 1);
-    tcsetattr(STDIN_FILENO, TCSANOW, &before);
-    for (ssize_t i = 0; i < n && !ends; i++) {
-        if (typed[i] == '\0' || typed[i] == 4) {
-            ends = length == 0;
-        } else {
-            text[length++] = typed[i];
-        }
-    }
-    text[length] = '\0';
-    if (length > 0) el_push(editor->edit, text);
-    return ends;
 }
 
 #endif
@@ -192,6 +196,7 @@ void line_editor_free(LineEditor *editor) {
 #if defined(HAVE_LIBEDIT)
     if (editor->history) history_end(editor->history);
     if (editor->edit) el_end(editor->edit);
+    keys_free(&editor->keys);
 #endif
     free(editor->line);
     free(editor);
@@ -223,12 +228,13 @@ static LineResult read_line(LineEditor *editor, const char *prompt, bool first, 
     if (editor->edit) {
         int n = 0;
         editor->prompt = prompt;
-        if (first && take_type_ahead(editor)) return LINE_END;
+        if (first && keys_take_ahead(&editor->keys, STDIN_FILENO)) return LINE_END;
         el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt invites to type */
         editor->cleared = false;
         *line = el_gets(editor->edit, &n);
         if (editor->cleared || *editor->interrupted) {
             el_reset(editor->edit); /* drops what was typed */
+            keys_drop(&editor->keys);
             return LINE_INTERRUPTED;
         }
         if (!*line || n <= 0) return LINE_END;
@@ -266,6 +272,9 @@ static bool append(char **text, size_t *length, const char *more, size_t n) {
 
 /* A single key (a Ctrl-D pressed early) is no paste. */
 static bool more_is_pasted(const LineEditor *editor) {
+#if defined(HAVE_LIBEDIT)
+    if (editor->edit) return keys_paste_goes_on(&editor->keys);
+#endif
     struct pollfd wait = {STDIN_FILENO, POLLIN, 0};
     int waiting = 0;
     return editor->terminal && poll(&wait, 1, PASTE_MILLISECONDS) == 1 && (wait.revents & POLLIN) &&
@@ -291,32 +300,47 @@ static bool goes_on(const LineEditor *editor, bool *quoted, char *text, size_t *
     return more_is_pasted(editor);
 }
 
-LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text) {
+/* The message, line by line. */
+static LineResult read_message(LineEditor *editor, const char *prompt, char **text) {
     size_t length = 0, line_start = 0, line_length;
     const char *line;
     bool quoted = false, more;
-    *text = NULL;
     do {
         bool first = !line_start && !quoted;
         LineResult result = read_line(editor, first ? prompt : "... ", first, &line, &line_length);
         if (result == LINE_END && length > 0) break; /* the end of a pipe ends a message as well */
-        if (result != LINE_TEXT || !append(text, &length, line, line_length)) {
-            free(*text);
-            *text = NULL;
-            return result != LINE_TEXT ? result : LINE_FAILED;
-        }
+        if (result != LINE_TEXT) return result;
+        if (!append(text, &length, line, line_length)) return LINE_FAILED;
         size_t before = length;
         more = goes_on(editor, &quoted, *text, &length, line_start);
         bool opened = quoted && before != length && length == line_start;
-        if (more && !opened && !append(text, &length, "\n", 1)) {
-            free(*text);
-            *text = NULL;
-            return LINE_FAILED;
-        }
+        if (more && !opened && !append(text, &length, "\n", 1)) return LINE_FAILED;
         line_start = length;
     } while (more);
-#if defined(HAVE_LIBEDIT)
-    remember(editor, *text);
-#endif
     return LINE_TEXT;
+}
+
+LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text) {
+    *text = NULL;
+#if defined(HAVE_LIBEDIT)
+    struct sigaction before, resize = {.sa_handler = on_resize};
+    if (editor->edit) {
+        sigaction(SIGWINCH, &resize, &before);
+        el_resize(editor->edit); /* it may have changed while an answer was written */
+    }
+#endif
+    LineResult result = read_message(editor, prompt, text);
+#if defined(HAVE_LIBEDIT)
+    if (editor->edit) {
+        if (editor->marks_pastes) fputs(KEYS_PASTE_OFF, stdout);
+        fflush(stdout);
+        editor->marks_pastes = false;
+        sigaction(SIGWINCH, &before, NULL);
+    }
+    if (result == LINE_TEXT) remember(editor, *text);
+#endif
+    if (result == LINE_TEXT) return result;
+    free(*text);
+    *text = NULL;
+    return result;
 }

@@ -82,6 +82,16 @@ static Person *sit_down(const char *const *arguments) {
 
 #define SIT_DOWN(...) sit_down((const char *const[]){__VA_ARGS__, NULL})
 
+/* A terminal obeys these and shows nothing. */
+static void hide_marks_of_pastes(Person *p) {
+    static const char *const marks[] = {"\033[?2004h", "\033[?2004l"};
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = strlen(marks[i]);
+        for (char *at = p->screen + p->seen; (at = strstr(at, marks[i])); p->length -= n)
+            memmove(at, at + n, strlen(at + n) + 1);
+    }
+}
+
 static bool read_more(Person *p, int milliseconds) {
     struct pollfd wait = {p->terminal, POLLIN, 0};
     if (poll(&wait, 1, milliseconds) != 1) return false;
@@ -91,6 +101,7 @@ static bool read_more(Person *p, int milliseconds) {
         if (p->screen[p->length + (size_t)i] == '\0') p->screen[p->length + (size_t)i] = ' ';
     p->length += (size_t)n;
     p->screen[p->length] = '\0';
+    hide_marks_of_pastes(p);
     return true;
 }
 
@@ -129,8 +140,14 @@ static void settle(Person *p) {
     p->seen = p->length;
 }
 
+/* A terminal's queue is short, and what the program writes has to be taken meanwhile. */
 static void type(Person *p, const char *text) {
-    assert_int_equal(write(p->terminal, text, strlen(text)), (ssize_t)strlen(text));
+    for (size_t length = strlen(text), n; length > 0; text += n, length -= n) {
+        n = length < 256 ? length : 256;
+        assert_int_equal(write(p->terminal, text, n), (ssize_t)n);
+        while (length > n && read_more(p, 5)) {
+        }
+    }
 }
 
 /* The exit status, once the program has ended. */
@@ -262,6 +279,67 @@ static void pasted_code_keeps_its_tabs_and_a_path_is_no_command(void **state) {
     assert_non_null(strstr(text, "\"def f():\\n\\treturn 1\\n\\tpass\""));
     assert_non_null(strstr(text, "\"/usr/bin/env is a path\""));
     free(text);
+    free(session);
+}
+
+static void assert_said(const char *session, const char *line) {
+    size_t length;
+    char *text = file_read(session, &length);
+    if (!strstr(text, line)) fail_msg("no %s in %s", line, text);
+    free(text);
+}
+
+static void a_paste_of_many_lines_is_one_message(void **state) {
+    (void)state;
+    char *session = inside("pasted"), long_paste[9000] = "";
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "> ");
+    type(p, "one\ntwo\nthree\nfour\n"); /* as an old terminal pastes */
+    expect(p, "\n> ");
+    type(p, "\033[200~five\tsix\rseven\reight\033[201~"); /* as one does that marks a paste */
+    expect(p, "eight");
+    type(p, "!\n"); /* it waits for Enter, and can be added to */
+    expect(p, "\n> ");
+    /* More than a terminal's queue holds. */
+    strcpy(long_paste, "\033[200~");
+    for (int i = 0; i < 600; i++) sprintf(long_paste + strlen(long_paste), "line %d\r", i);
+    strcat(long_paste, "end\033[201~");
+    type(p, long_paste);
+    expect(p, "end");
+    type(p, "\n");
+    assert_int_equal(leave(p), 0);
+    assert_said(session, "\"one\\ntwo\\nthree\\nfour\"");
+    assert_said(session, "\"five\\tsix\\nseven\\neight!\"");
+    assert_said(session, "\\nline 598\\nline 599\\nend");
+    free(session);
+}
+
+static void letters_of_all_scripts_are_typed_and_taken_back(void **state) {
+    (void)state;
+    char *session = inside("letters");
+    setenv("LC_ALL", "C", 1); /* text is UTF-8 whatever the locale */
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    unsetenv("LC_ALL");
+    expect(p, "> ");
+    type(p, "caf\xC3\xA9 \xE4\xBD\xA0\xE5\xA5\xBD \xF0\x9F\x99\x82x\177\177.\n");
+    assert_int_equal(leave(p), 0);
+    assert_said(session, "caf\xC3\xA9 \xE4\xBD\xA0\xE5\xA5\xBD .");
+    free(session);
+}
+
+static void a_line_survives_a_change_of_the_window(void **state) {
+    (void)state;
+    char *session = inside("resized");
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "> ");
+    type(p, "half a ");
+    expect(p, "half a ");
+    struct winsize size = {10, 30, 0, 0};
+    ioctl(p->terminal, TIOCSWINSZ, &size);
+    expect(p, "> half a "); /* drawn again */
+    type(p, "line\n");
+    assert_int_equal(leave(p), 0);
+    assert_said(session, "\"half a line\"");
     free(session);
 }
 
@@ -511,6 +589,9 @@ int main(void) {
         cmocka_unit_test(tab_completes_commands),
         cmocka_unit_test(lines_join_by_backslash_quotes_and_pasting),
         cmocka_unit_test(pasted_code_keeps_its_tabs_and_a_path_is_no_command),
+        cmocka_unit_test(a_paste_of_many_lines_is_one_message),
+        cmocka_unit_test(letters_of_all_scripts_are_typed_and_taken_back),
+        cmocka_unit_test(a_line_survives_a_change_of_the_window),
         cmocka_unit_test(history_survives),
         cmocka_unit_test(the_editor_writes_a_message),
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),

@@ -1,0 +1,49 @@
+/* The bytes that a terminal sends, and which of them were pasted.
+ *
+ * A terminal that knows bracketed paste (KEYS_PASTE_ON) marks what is pasted. Of others, what
+ * arrives together with a newline, faster than anybody types, counts as pasted; what was typed
+ * while nobody read does not. A paste is taken whole at once: between two lines the terminal
+ * is not in the mode that would keep it. */
+#ifndef KEYS_H
+#define KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <wchar.h>
+
+#define KEYS_PASTE_ON "\033[?2004h"
+#define KEYS_PASTE_OFF "\033[?2004l"
+
+/* Zeros to begin with. */
+typedef struct Keys {
+    char *bytes; /* those from `start` to `end` wait */
+    size_t start, end, capacity;
+    size_t ahead; /* those before it were typed before anybody asked */
+    bool pasting; /* between the marks of a paste */
+    bool quoted;  /* the next key is handed out after the one that quotes it */
+} Keys;
+
+typedef enum KeysResult {
+    KEYS_SIGNAL = -2, /* a signal came first; errno is EINTR */
+    KEYS_FAILED = -1,
+    KEYS_END = 0,
+    KEYS_ONE = 1
+} KeysResult;
+
+void keys_free(Keys *keys);
+
+/* Forgets what waits, as a terminal does at Ctrl-C. */
+void keys_drop(Keys *keys);
+
+/* Takes what was typed into the terminal `fd` while it kept lines to itself. True when that
+ * begins with Ctrl-D: nothing more is to come. */
+bool keys_take_ahead(Keys *keys, int fd);
+
+/* The next key, waited for; in a paste, control characters are left out, but for newlines and
+ * (behind a Ctrl-V, so that an editor takes them for text) tabs. */
+KeysResult keys_next(Keys *keys, int fd, wchar_t *key);
+
+/* Asked behind a newline: whether what follows it was pasted together with it. */
+bool keys_paste_goes_on(const Keys *keys);
+
+#endif
