@@ -332,30 +332,44 @@ Status conversation_append(Conversation *s, const char *role, const char *conten
     return STATUS_OK;
 }
 
-static Status rewrite(Conversation *s, Error *error) {
-    int fd;
-    if (s->fd < 0) return STATUS_OK;
-    if (replace_file(s, s->path, &fd, error) != STATUS_OK) return STATUS_FAILED;
-    close(s->fd);
+/* Makes `messages` (taken over; NULL: no memory) those of the conversation: in the file first, so
+ * that a file that cannot be written leaves everything as it was. */
+static Status replace_messages(Conversation *s, json_t *messages, Error *error) {
+    json_t *before = s->messages;
+    int fd = -1;
+    if (!messages) return error_set(error, "no memory for the messages");
+    s->messages = messages;
+    if (s->fd >= 0 && replace_file(s, s->path, &fd, error) != STATUS_OK) {
+        s->messages = before;
+        json_decref(messages);
+        return STATUS_FAILED;
+    }
+    json_decref(before);
+    if (s->fd >= 0) close(s->fd);
     s->fd = fd;
     return STATUS_OK;
 }
 
 Status conversation_truncate(Conversation *s, size_t n, Error *error) {
-    if (n >= conversation_length(s)) return STATUS_OK;
-    while (conversation_length(s) > n) json_array_remove(s->messages, conversation_length(s) - 1);
-    return rewrite(s, error);
+    size_t length = conversation_length(s);
+    if (n >= length) return STATUS_OK;
+    json_t *kept = json_copy(s->messages);
+    while (kept && length > n) json_array_remove(kept, --length);
+    return replace_messages(s, kept, error);
 }
 
 Status conversation_set_system(Conversation *s, const char *content, Error *error) {
+    json_t *message = content ? new_message("system", content, strlen(content)) : NULL;
+    if (content && !message)
+        return error_set(error, "a system prompt that is not UTF-8, or no memory for it");
+    json_t *messages = json_copy(s->messages);
     if (conversation_length(s) > 0 && strcmp(conversation_role(s, 0), "system") == 0)
-        json_array_remove(s->messages, 0);
-    if (content) {
-        json_t *message = new_message("system", content, strlen(content));
-        if (!message || json_array_insert_new(s->messages, 0, message) != 0)
-            return error_set(error, "a system prompt that is not UTF-8, or no memory for it");
+        json_array_remove(messages, 0);
+    if (message && json_array_insert_new(messages, 0, message) != 0) {
+        json_decref(messages);
+        messages = NULL;
     }
-    return rewrite(s, error);
+    return replace_messages(s, messages, error);
 }
 
 Status conversation_text(const Conversation *s, char **text, size_t *length, Error *error) {
@@ -381,9 +395,7 @@ Status conversation_adopt(Conversation *s, const char *path, const char *text, s
     if (!c.messages || c.bad_line) {
         status = error_set(error, "%s: line %zu is no message", path, c.bad_line);
     } else {
-        json_decref(s->messages);
-        s->messages = json_incref(c.messages);
-        status = rewrite(s, error);
+        status = replace_messages(s, json_incref(c.messages), error);
     }
     contents_free(&c);
     return status;

@@ -39,7 +39,8 @@ void conversation_close(Conversation *session);
 Status conversation_append(Conversation *session, const char *role, const char *content,
                            size_t length, Error *error);
 
-/* Keeps only the first n messages. */
+/* Keeps only the first n messages. This and the changes below leave both messages and file as
+ * they were when they fail. */
 Status conversation_truncate(Conversation *session, size_t n, Error *error);
 
 /* The system prompt, always the first message; NULL removes it. */

@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/dialogue_cases.h"
+#include "tests/fixture.h"
 
 static const char source[] = "random:tiny,context=160";
 
@@ -175,6 +177,40 @@ static void resuming_takes_the_pages_from_the_file(void **state) {
     opened_close(&o);
 }
 
+static void a_file_that_cannot_be_replaced_leaves_the_conversation_as_it_was(void **state) {
+    (void)state;
+    Opened o;
+    Error error = {""};
+    char *directory = fixture_directory(), *path = fixture_path(directory, "session"), name[64];
+    char *back;
+    snprintf(name, sizeof name, "session.%ld.tmp", (long)getpid());
+    char *in_the_way = fixture_path(directory, name);
+    opened_open(&o, source, template_text, 0, 8);
+    Dialogue d = dialogue_of(&o, path);
+    assert_int_equal(dialogue_set_system(&d, "be brief", &error), STATUS_OK);
+    dialogue_said(&d, "hello");
+    dialogue_answered(&d);
+    assert_int_equal(dialogue_set_system(&d, "not UTF-8: \xFF", &error), STATUS_FAILED);
+    assert_int_equal(mkdir(in_the_way, 0700), 0);
+    assert_int_equal(dialogue_undo(&d, &back, &error), STATUS_FAILED);
+    free(back);
+    assert_int_equal(dialogue_set_system(&d, "be long", &error), STATUS_FAILED);
+    assert_string_equal(dialogue_system(&d), "be brief");
+    assert_int_equal(conversation_length(&d.conversation), 3);
+    assert_int_equal(rmdir(in_the_way), 0);
+    dialogue_said(&d, "and?");
+    dialogue_answered(&d);
+    dialogue_assert_as_fresh(&o, &d);
+    dialogue_close(&d);
+    d = dialogue_of(&o, path);
+    assert_int_equal(conversation_length(&d.conversation), 5);
+    dialogue_close(&d);
+    opened_close(&o);
+    free(path);
+    free(in_the_way);
+    fixture_remove_directory(directory);
+}
+
 static void a_message_cannot_pose_as_structure(void **state) {
     (void)state;
     Opened o;
@@ -203,6 +239,7 @@ int main(void) {
         cmocka_unit_test(any_mix_of_turns_equals_a_fresh_conversation),
         cmocka_unit_test(a_models_own_template_makes_no_difference_to_that),
         cmocka_unit_test(resuming_takes_the_pages_from_the_file),
+        cmocka_unit_test(a_file_that_cannot_be_replaced_leaves_the_conversation_as_it_was),
         cmocka_unit_test(a_message_cannot_pose_as_structure),
     };
     return cmocka_run_group_tests_name("dialogue", tests, NULL, NULL);
