@@ -9,8 +9,8 @@
 
 /* Lines of one paste follow each other faster than anybody types; the end of a marked paste, or
  * of an escape sequence, is sure to come, but for a terminal that was cut off. */
-enum { PASTE_MILLISECONDS = 20, MARK_MILLISECONDS = 1000 };
-enum { CTRL_D = 4, CTRL_V = 22 };
+enum { PASTE_MILLISECONDS = 20, MARK_MILLISECONDS = 1000, WAIT_MILLISECONDS = 500 };
+enum { CTRL_C = 3, CTRL_D = 4, CTRL_V = 22 };
 enum { MAX_WAITING = 1 << 26 };
 
 static const char paste_begins[] = "\033[200~", paste_ends[] = "\033[201~";
@@ -51,6 +51,9 @@ static bool more_within(Keys *keys, int fd, int milliseconds) {
 
 /* Waits for a byte; what comes together with a newline is taken whole. */
 static KeysResult wait_for_bytes(Keys *keys, int fd) {
+    /* Not for ever: a signal that comes just before the wait does not end it. */
+    struct pollfd wait = {fd, POLLIN, 0};
+    if (poll(&wait, 1, WAIT_MILLISECONDS) <= 0) return KEYS_SIGNAL;
     KeysResult result = read_some(keys, fd);
     if (result != KEYS_ONE) return result;
     while (memchr(keys->bytes + keys->start, '\n', keys->end - keys->start) &&
@@ -59,9 +62,9 @@ static KeysResult wait_for_bytes(Keys *keys, int fd) {
     return KEYS_ONE;
 }
 
-bool keys_take_ahead(Keys *keys, int fd) {
+void keys_take_ahead(Keys *keys, int fd) {
     struct termios before, raw;
-    if (tcgetattr(fd, &before) != 0 || !(before.c_lflag & ICANON)) return false;
+    if (tcgetattr(fd, &before) != 0 || !(before.c_lflag & ICANON)) return;
     raw = before;
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     raw.c_cc[VMIN] = raw.c_cc[VTIME] = 0;
@@ -71,23 +74,26 @@ bool keys_take_ahead(Keys *keys, int fd) {
     while (read_some(keys, fd) == KEYS_ONE) {
     }
     tcsetattr(fd, TCSANOW, &before);
-    /* The terminal kept a Ctrl-D as a zero. It counts at the start of a line, as ever; within one
-     * it would be an invisible character. */
+    /* The terminal kept a Ctrl-D as a zero. Within a line it would be an invisible character. */
     size_t kept = keys->start + waited;
-    bool ends = false;
-    for (size_t i = kept; i < keys->end && !ends; i++) {
+    for (size_t i = kept; i < keys->end; i++) {
         char byte = keys->bytes[i];
-        bool ctrl_d = byte == '\0' || byte == CTRL_D;
-        ends = ctrl_d && kept == keys->start;
-        if (!ctrl_d) {
+        if (byte != '\0' && byte != CTRL_D) {
             keys->bytes[kept++] = byte;
-        } else if (kept > keys->start && keys->bytes[kept - 1] == '\n') {
+        } else if (kept == keys->start || keys->bytes[kept - 1] == '\n') {
             keys->bytes[kept++] = CTRL_D;
         }
     }
     keys->end = kept;
     if (waited == 0 || all_ahead) keys->ahead = keys->end;
-    return ends;
+}
+
+bool keys_take_interrupt(Keys *keys) {
+    if (keys->start == keys->end ||
+        !memchr(keys->bytes + keys->start, CTRL_C, keys->end - keys->start))
+        return false;
+    keys_drop(keys);
+    return true;
 }
 
 /* ---- Keys ---------------------------------------------------------------------------------- */

@@ -24,7 +24,7 @@ typedef struct Keys {
 } Keys;
 
 typedef enum KeysResult {
-    KEYS_SIGNAL = -2, /* a signal came first; errno is EINTR */
+    KEYS_SIGNAL = -2, /* a signal, or a while without a key, came first */
     KEYS_FAILED = -1,
     KEYS_END = 0,
     KEYS_ONE = 1
@@ -35,9 +35,13 @@ void keys_free(Keys *keys);
 /* Forgets what waits, as a terminal does at Ctrl-C. */
 void keys_drop(Keys *keys);
 
-/* Takes what was typed into the terminal `fd` while it kept lines to itself. True when that
- * begins with Ctrl-D: nothing more is to come. */
-bool keys_take_ahead(Keys *keys, int fd);
+/* Takes what was typed into the terminal `fd` while it kept lines to itself. A Ctrl-D counts at
+ * the start of a line, as ever. */
+void keys_take_ahead(Keys *keys, int fd);
+
+/* Whether a Ctrl-C waits, which came before the terminal made signals of them; then nothing
+ * waits any more. */
+bool keys_take_interrupt(Keys *keys);
 
 /* The next key, waited for; in a paste, control characters are left out, but for newlines and
  * (behind a Ctrl-V, so that an editor takes them for text) tabs. */

@@ -30,6 +30,7 @@ struct LineEditor {
     EditLine *edit;
     Keys keys;
     bool cleared;      /* by Ctrl-C */
+    int columns;       /* of the window, as libedit knows it */
     bool marks_pastes; /* the terminal was asked to */
     History *history;
     char history_path[4096]; /* empty: not kept */
@@ -89,6 +90,11 @@ static unsigned char clear_line(EditLine *edit, int key) {
     return CC_EOF;
 }
 
+static int window_columns(void) {
+    struct winsize size = {0};
+    return ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 /* Hands libedit the next key. Another size of the window is heard here, where it waits. */
 static int next_key(EditLine *edit, wchar_t *key) {
     LineEditor *editor;
@@ -101,6 +107,9 @@ static int next_key(EditLine *edit, wchar_t *key) {
     while (true) {
         KeysResult result = keys_next(&editor->keys, STDIN_FILENO, key);
         if (result != KEYS_SIGNAL || *editor->interrupted) return result > 0 ? 1 : (int)result;
+        int columns = window_columns();
+        if (columns == editor->columns) continue;
+        editor->columns = columns;
         el_resize(edit);
         fputs("\r\033[J", stdout);
         el_set(edit, EL_REFRESH);
@@ -228,7 +237,7 @@ static LineResult read_line(LineEditor *editor, const char *prompt, bool first, 
     if (editor->edit) {
         int n = 0;
         editor->prompt = prompt;
-        if (first && keys_take_ahead(&editor->keys, STDIN_FILENO)) return LINE_END;
+        if (first) keys_take_ahead(&editor->keys, STDIN_FILENO);
         el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt invites to type */
         editor->cleared = false;
         *line = el_gets(editor->edit, &n);
@@ -326,6 +335,7 @@ LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text)
     struct sigaction before, resize = {.sa_handler = on_resize};
     if (editor->edit) {
         sigaction(SIGWINCH, &resize, &before);
+        editor->columns = window_columns();
         el_resize(editor->edit); /* it may have changed while an answer was written */
     }
 #endif
@@ -338,6 +348,11 @@ LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text)
         sigaction(SIGWINCH, &before, NULL);
     }
     if (result == LINE_TEXT) remember(editor, *text);
+    /* A Ctrl-C right behind Enter, when the terminal made no signal of it yet, means the answer. */
+    if (result == LINE_TEXT && editor->edit) {
+        keys_take_ahead(&editor->keys, STDIN_FILENO);
+        if (keys_take_interrupt(&editor->keys)) raise(SIGINT);
+    }
 #endif
     if (result == LINE_TEXT) return result;
     free(*text);

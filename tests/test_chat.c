@@ -289,6 +289,15 @@ static void assert_said(const char *session, const char *line) {
     free(text);
 }
 
+static void ctrl_c_right_behind_enter_stops_the_answer(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "0", "--ignore-eos", "-c", "200000");
+    expect(p, "> ");
+    type(p, "go\n\003");
+    expect(p, "(interrupted)");
+    assert_int_equal(leave(p), 0);
+}
+
 static void a_paste_of_many_lines_is_one_message(void **state) {
     (void)state;
     char *session = inside("pasted"), long_paste[9000] = "";
@@ -589,6 +598,7 @@ int main(void) {
         cmocka_unit_test(tab_completes_commands),
         cmocka_unit_test(lines_join_by_backslash_quotes_and_pasting),
         cmocka_unit_test(pasted_code_keeps_its_tabs_and_a_path_is_no_command),
+        cmocka_unit_test(ctrl_c_right_behind_enter_stops_the_answer),
         cmocka_unit_test(a_paste_of_many_lines_is_one_message),
         cmocka_unit_test(letters_of_all_scripts_are_typed_and_taken_back),
         cmocka_unit_test(a_line_survives_a_change_of_the_window),
