@@ -80,7 +80,7 @@ static void each_family_writes_its_tokens(void **state) {
 static const ChatFamily *family_of(const char *vocabulary) {
     char json[512];
     TokenizerBlob blob;
-    Tokenizer *tokenizer;
+    Tokenizer *tokenizer = NULL;
     Error error = {""};
     snprintf(json, sizeof json,
              "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,%s}}}",
