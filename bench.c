@@ -407,7 +407,11 @@ static Status parse(Arguments *a, int argc, char **argv) {
 int main(int argc, char **argv) {
     Arguments arguments = {0};
     Error error;
-    streams_fill();
+    Status status = streams_fill(&error);
+    if (status != STATUS_OK) {
+        fprintf(stderr, "bench: %s\n", error.text);
+        return status;
+    }
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(usage, stdout);
         return STATUS_OK;
@@ -416,7 +420,7 @@ int main(int argc, char **argv) {
         fputs(usage, stderr);
         return STATUS_USAGE;
     }
-    Status status = bench(&arguments, &error);
+    status = bench(&arguments, &error);
     if (status != STATUS_OK) fprintf(stderr, "bench: %s\n", error.text);
     return status;
 }

@@ -229,8 +229,13 @@ static void stop_at(int number) {
 
 int main(int argc, char **argv) {
     static Arguments a;
-    streams_fill();
-    Status status = read_arguments(&a, argc, argv);
+    Error error = {{0}};
+    Status status = streams_fill(&error);
+    if (status != STATUS_OK) {
+        terminal_say("%s", error.text);
+        return (int)status;
+    }
+    status = read_arguments(&a, argc, argv);
     if (status != STATUS_OK) return (int)status;
 
     stop_at(SIGINT);
@@ -251,7 +256,6 @@ int main(int argc, char **argv) {
         a.options.progress = show_progress;
         a.options.progress_context = &meter;
     }
-    Error error = {{0}};
     status = convert_to_path(a.source, &a.options, a.target, &error);
     if (shows_progress) fputs("\r\033[K", stderr);
     if (status != STATUS_OK) {

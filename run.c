@@ -364,8 +364,8 @@ static void print_version(void) {
 int main(int argc, char **argv) {
     Options options;
     Error error = {.text = ""};
-    streams_fill();
-    Status status = options_parse(&options, argc, argv, &error);
+    Status status = streams_fill(&error);
+    if (status == STATUS_OK) status = options_parse(&options, argc, argv, &error);
     set_signals(status == STATUS_OK && options.mode == 1);
     mapped_watch();
     json_memory_guard();

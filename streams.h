@@ -5,8 +5,11 @@
 #ifndef STREAMS_H
 #define STREAMS_H
 
+#include "status.h"
+
 /* Gives each closed standard descriptor to /dev/null, the wrong way round: reading the one or
- * writing the others fails as before. */
-void streams_fill(void);
+ * writing the others fails as before. Fails where the limit of open files leaves none for the
+ * work itself. */
+Status streams_fill(Error *error);
 
 #endif
