@@ -1,12 +1,16 @@
 /* A library for LD_PRELOAD that makes a chosen call of the program fail: the n-th allocation, read,
- * write and so on, as shim.h says. Calls that the C library makes within itself are not seen.
- * It asks the kernel, or glibc's allocator under its own name, and looks up nothing. */
+ * write and so on, as shim.h says. Calls that the C library makes within itself are not seen, and
+ * those of the OpenMP runtime get through: without memory it aborts, or worse, on its own.
+ * It asks the kernel, or glibc's allocator under its own name. */
 #include "shim.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,23 +23,39 @@ extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 
 static Faults *faults;
+static uintptr_t runtime, runtime_end; /* where the OpenMP runtime's code lies */
+
+static int find_runtime(struct dl_phdr_info *library, size_t size, void *context) {
+    (void)size, (void)context;
+    if (!strstr(library->dlpi_name, "libomp") && !strstr(library->dlpi_name, "libgomp")) return 0;
+    for (int i = 0; i < library->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &library->dlpi_phdr[i];
+        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X)) continue;
+        runtime = library->dlpi_addr + part->p_vaddr;
+        runtime_end = runtime + part->p_memsz;
+    }
+    return 1;
+}
 
 __attribute__((constructor)) static void begin(void) {
     const char *fd = getenv("VERBATIM_FAULTS");
-    long at = fd ? syscall(SYS_mmap, NULL, sizeof *faults, PROT_READ | PROT_WRITE, MAP_SHARED,
-                           atoi(fd), 0)
+    /* Through a variadic function each argument must be as wide as the kernel takes it. */
+    long at = fd ? syscall(SYS_mmap, NULL, sizeof *faults, (long)(PROT_READ | PROT_WRITE),
+                           (long)MAP_SHARED, atol(fd), 0L)
                  : -1;
+    dl_iterate_phdr(find_runtime, NULL);
     if (at > 0) faults = (Faults *)at;
 }
 
-static bool fails(FaultKind kind, int reason) {
-    if (!faults) return false;
+static bool fails_for(uintptr_t caller, FaultKind kind, int reason) {
+    if (!faults || (caller >= runtime && caller < runtime_end)) return false;
     long n = atomic_fetch_add(&faults->calls[kind], 1) + 1, first = faults->fails[kind];
     if (first == 0 || n < first || (n > first && !faults->goes_on)) return false;
     atomic_fetch_add(&faults->failed, 1);
     errno = reason;
     return true;
 }
+#define fails(kind, reason) fails_for((uintptr_t)__builtin_return_address(0), kind, reason)
 
 EXPORT void *malloc(size_t n) {
     return fails(FAULT_MEMORY, ENOMEM) ? NULL : __libc_malloc(n);
@@ -57,7 +77,7 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t n) {
 
 EXPORT void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset) {
     if (fails(FAULT_MAP, ENOMEM)) return MAP_FAILED;
-    return (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset);
+    return (void *)syscall(SYS_mmap, at, n, (long)protection, (long)flags, (long)fd, offset);
 }
 
 static size_t part(size_t n) {
