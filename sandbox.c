@@ -25,6 +25,7 @@ const char *sandbox_text(const SandboxReport *report) {
 #include <omp.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -289,9 +290,21 @@ static Status filter_calls(bool paths, bool *filtered, Error *error) {
 
 #endif
 
+/* LLVM's runtime writes a file of shared memory named after the process when it is first called,
+ * and could not remove it from inside. One that an earlier process of this number left, perhaps
+ * empty, would be taken for its own. */
+static void start_openmp(void) {
+    char name[64];
+    snprintf(name, sizeof name, "/dev/shm/__KMP_REGISTERED_LIB_%d_%d", (int)getpid(),
+             (int)getuid());
+    unlink(name);
+    omp_get_max_threads();
+    unlink(name);
+}
+
 Status sandbox_enter(const SandboxRules *rules, SandboxReport *report, Error *error) {
     *report = (SandboxReport){false, false};
-    omp_get_max_threads(); /* LLVM's runtime opens shared memory when it is first called */
+    start_openmp();
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return error_set(error, "cannot give up new privileges: %s", strerror(errno));
     if (close_file_system(rules, &report->files, error) != STATUS_OK) return STATUS_FAILED;
