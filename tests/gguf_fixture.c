@@ -220,7 +220,40 @@ static void put_q8(Out *o, const float *values, size_t n, bool widened) {
     }
 }
 
+/* MXFP4: of 32 elements a power of two, then the nearest of 16 floats of 4 bits; byte i holds
+ * element i in its low half and element i + 16 in its high one. */
+static void put_mxfp4(Out *o, const float *values, size_t n, bool widened) {
+    static const float levels[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                     -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    for (size_t i = 0; i < n; i += 32) {
+        float largest = 0.0f, wide[32];
+        uint8_t codes[32], block[17];
+        int exponent = 0;
+        for (size_t k = 0; k < 32; k++) largest = fmaxf(largest, fabsf(values[i + k]));
+        frexpf(largest, &exponent); /* largest is below 2^exponent: 6 is the largest level */
+        exponent -= 3;
+        for (size_t k = 0; k < 32; k++) {
+            float x = ldexpf(values[i + k], -exponent);
+            codes[k] = 0;
+            for (uint8_t c = 1; c < 16; c++)
+                if (fabsf(levels[c] - x) < fabsf(levels[codes[k]] - x)) codes[k] = c;
+            wide[k] = ldexpf(levels[codes[k]], exponent);
+        }
+        block[0] = (uint8_t)(exponent + 127);
+        for (size_t k = 0; k < 16; k++) block[1 + k] = (uint8_t)(codes[k] | codes[k + 16] << 4);
+        if (widened) {
+            put(o, wide, sizeof wide);
+        } else {
+            put(o, block, sizeof block);
+        }
+    }
+}
+
 static void put_values(Out *o, const float *values, size_t n, StoredType type, bool widened) {
+    if (type == STORED_MXFP4) {
+        put_mxfp4(o, values, n, widened);
+        return;
+    }
     if (type == STORED_Q8_0) {
         put_q8(o, values, n, widened);
         return;
@@ -240,11 +273,14 @@ static void put_values(Out *o, const float *values, size_t n, StoredType type, b
 
 static void put_tensor(Out *infos, Out *data, const char *name, const json_t *tensor,
                        const json_t *recipes, StoredType type, bool widened) {
-    static const uint32_t numbers[] = {[STORED_F32] = 0, [STORED_F16] = 1, [STORED_Q8_0] = 8};
+    static const uint32_t numbers[] = {
+        [STORED_F32] = 0, [STORED_F16] = 1, [STORED_Q8_0] = 8, [STORED_MXFP4] = 39};
     const json_t *shape = json_object_get(tensor, "shape");
     size_t n_dims = json_array_size(shape), n = element_count(shape);
     size_t width = integer(shape, n_dims - 1);
     if (n_dims == 1 || (type == STORED_Q8_0 && width % 32 != 0)) type = STORED_F32;
+    if (type == STORED_MXFP4 && (!strstr(name, "_exps.weight") || width % 32 != 0))
+        type = STORED_F32;
     put_text(infos, name);
     put_u32(infos, (uint32_t)n_dims);
     for (size_t i = n_dims; i-- > 0;) put_u64(infos, integer(shape, i));

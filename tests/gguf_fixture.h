@@ -15,8 +15,9 @@ char **gguf_fixture_names(void);
  * the model has. json_decref. */
 json_t *gguf_fixture_load(const char *name);
 
-/* Writes the file to `path`: matrices in `type` (STORED_F32, F16 or Q8_0, the last where a row is
- * whole blocks). With `widened`, their values are rounded to `type`, but stored as F32. */
+/* Writes the file to `path`: matrices in `type` (STORED_F32, F16, Q8_0, MXFP4 for experts alone;
+ * the last two where a row is whole blocks). With `widened`, their values are rounded to `type`,
+ * but stored as F32. */
 void gguf_fixture_write(const json_t *fixture, const char *path, StoredType type, bool widened);
 
 #endif
