@@ -30,7 +30,8 @@ cat >> docs/families.md <<'END'
 The same models as llama.cpp's converter (of llama-cpp-python 0.3.36) makes GGUF files of them: for
 each element of each tensor, tests/fixtures/gguf records where in the source it came from, and
 `tests/test_gguf_families` writes the file from there and compares its logits with transformers'.
-Files in F16 and Q8_0, taken over as f32, give the bits of a file in F32 with the same values.
+Files in F16 and Q8_0 (and of GPT-OSS with its experts in MXFP4), taken over as f32, give the bits of
+a file in F32 with the same values.
 
 - **difference**, **greedy**: as above, of the F32 file.
 - **llama.cpp**: the largest difference of its own logits (of the same build, F32, no flash
