@@ -10,6 +10,7 @@
 #include "../tokenizer.h"
 #include "families.h"
 #include "json.h"
+#include "mxfp4_apart.h"
 #include "readers.h"
 #include "rope.h"
 #include "safetensors.h"
@@ -150,7 +151,8 @@ static Status read_weights(Directory *d) {
         status = safetensors_read(only, (size_t)(only - d->source->files), &d->table, d->error);
     }
     if (status != STATUS_OK) return status;
-    if (raw_table_sort(&d->table, d->error) != STATUS_OK)
+    if (raw_table_sort(&d->table, d->error) != STATUS_OK ||
+        mxfp4_join(&d->table, d->error) != STATUS_OK)
         return error_prefix(d->error, "%s", d->source->path);
     return STATUS_OK;
 }
@@ -313,8 +315,8 @@ static Status check_supported(const Directory *d, const Family **family) {
     const char *path = d->source->path, *type = json_text(d->config, "model_type");
     if (!type) return error_set(d->error, "%s: config.json: model_type is missing", path);
     const json_t *quantization = json_value(d->config, "quantization_config");
-    if (quantization) {
-        const char *method = json_text(quantization, "quant_method");
+    const char *method = json_text(quantization, "quant_method");
+    if (quantization && (!method || strcmp(method, "mxfp4") != 0)) {
         return error_set(d->error,
                          "%s: quantization_config: weights quantized by '%.40s' cannot be "
                          "read; use the model in full precision or as GGUF",

@@ -138,8 +138,13 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
         if (__builtin_mul_overflow(n, one->dims[i], &n)) n = UINT64_MAX;
     }
     if (stacked->type == STORED_TYPES) return STATUS_OK; /* refused by its name */
-    if (!stored_bytes(stacked->type, n, &bytes) ||
-        __builtin_mul_overflow((uint64_t)bytes, expert, &n) ||
+    bool fits = stored_bytes(stacked->type, n, &bytes);
+    if (stacked->scales.are) {
+        bytes = n / 2;
+        fits = fits && !__builtin_mul_overflow(n / 32, (uint64_t)expert, &n) &&
+               !__builtin_add_overflow(stacked->scales.offset, n, &one->scales.offset);
+    }
+    if (!fits || __builtin_mul_overflow((uint64_t)bytes, expert, &n) ||
         __builtin_add_overflow(stacked->offset, n, &one->offset))
         return error_set(error, "%s: tensor '%.100s' is too large", c->source->path, stacked->name);
     return STATUS_OK;
@@ -183,7 +188,8 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
         fused += extent_of(rule->fused[i], config);
     bool is_vector =
         rule->flags & RULE_VECTOR || (rule->rows == N_ONE && !(rule->flags & RULE_MATRIX));
-    bool transposed = (rule->flags & RULE_TRANSPOSED) && !is_vector;
+    /* MXFP4's blocks go along the inputs. */
+    bool transposed = (rule->flags & RULE_TRANSPOSED) && !is_vector && !raw->scales.are;
     if (rule->rows == N_ONE && fused) rows = cols, cols = 1;
     size_t stored_rows = fused ? fused : rows, stored_cols = cols;
     if (transposed) stored_rows = cols, stored_cols = fused ? fused : rows;
@@ -201,6 +207,7 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     tensor->stored = raw->type;
     tensor->file = raw->file;
     tensor->offset = raw->offset;
+    tensor->scales = raw->scales;
     tensor->stored_rows = stored_rows;
     tensor->stored_cols = stored_cols;
     tensor->transposed = transposed;
@@ -241,6 +248,7 @@ Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t co
                            .stored = raw->type,
                            .file = raw->file,
                            .offset = raw->offset,
+                           .scales = raw->scales,
                            .stored_rows = rows,
                            .stored_cols = cols};
     if (raw->type == STORED_TYPES)

@@ -17,6 +17,7 @@ typedef struct RawTensor {
     uint64_t dims[RAW_MAX_DIMS]; /* outermost first */
     size_t file;
     uint64_t offset; /* from that file's start */
+    ScalesApart scales;
     bool used;       /* some rule took it */
 } RawTensor;
 

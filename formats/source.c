@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../tokenizer.h"
+#include "mxfp4_apart.h"
 #include "random.h"
 #include "readers.h"
 
@@ -210,17 +211,30 @@ const SourceTensor *source_find(const Source *source, const char *name) {
     return NULL;
 }
 
+/* As stored_bytes, of what stands at t->offset; `scales` of what stands apart. */
+static bool bytes_of(const SourceTensor *t, size_t n, size_t *bytes, size_t *scales) {
+    *scales = 0;
+    if (!stored_bytes(t->stored, n, bytes)) return false;
+    if (t->scales.are) {
+        *scales = n / 32;
+        *bytes -= *scales;
+    }
+    return true;
+}
+
 /* Every tensor that the reader described lies inside its file, and its parts inside it. */
 static Status check_tensor(const Source *source, const SourceTensor *t, Error *error) {
     if (t->values || t->shares || t->stored == STORED_RANDOM) return STATUS_OK;
-    size_t elements, bytes;
+    size_t elements, bytes, scales;
     const InputFile *file = &source->files[t->file];
-    uint64_t end;
+    uint64_t end, scales_end;
     if (!size_mul(t->stored_rows, t->stored_cols, &elements) ||
-        !stored_bytes(t->stored, t->stored_cols, &bytes) ||
-        !size_mul(bytes, t->stored_rows, &bytes) ||
+        !bytes_of(t, t->stored_cols, &bytes, &scales) || !size_mul(bytes, t->stored_rows, &bytes) ||
+        !size_mul(scales, t->stored_rows, &scales) ||
         (t->group && !size_add(bytes, elements / t->group * sizeof(float), &bytes)) ||
-        __builtin_add_overflow(t->offset, bytes, &end) || end > file->bytes)
+        __builtin_add_overflow(t->offset, bytes, &end) || end > file->bytes ||
+        (t->scales.are && (__builtin_add_overflow(t->scales.offset, scales, &scales_end) ||
+                           scales_end > source->files[t->scales.file].bytes)))
         return error_set(error,
                          "%s: tensor '%s': %zu x %zu values of %s at offset %llu do not "
                          "fit into the file of %llu bytes",
@@ -326,14 +340,36 @@ static size_t contiguous(const SourceTensor *t, size_t r, size_t n, size_t *stor
     return n < left ? n : left;
 }
 
+/* n stored rows from `row` on, to `out`: each of row_bytes there, of which scale_bytes are apart.
+ */
+static Status read_rows(const Source *source, const SourceTensor *t, size_t row, size_t n,
+                        size_t row_bytes, size_t scale_bytes, uint8_t *out, Error *error) {
+    const InputFile *file = &source->files[t->file];
+    size_t codes = n * (row_bytes - scale_bytes);
+    uint8_t *codes_at = out + n * scale_bytes;
+    if (input_read(file, t->offset + (uint64_t)row * (row_bytes - scale_bytes), codes_at, codes,
+                   error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!scale_bytes) return STATUS_OK;
+    uint8_t *scales = malloc(n * scale_bytes);
+    if (!scales) return error_set(error, "%s: no memory", file->path);
+    Status status =
+        input_read(&source->files[t->scales.file], t->scales.offset + (uint64_t)row * scale_bytes,
+                   scales, n * scale_bytes, error);
+    if (status == STATUS_OK) mxfp4_blocks(codes_at, scales, n * scale_bytes, out);
+    free(scales);
+    return status;
+}
+
 Status source_read_blocks(const Source *source, const SourceTensor *t, size_t first, size_t n,
                           void *out, Error *error) {
-    size_t row_bytes, stored_row;
-    stored_bytes(t->stored, t->cols, &row_bytes);
+    size_t row_bytes, scale_bytes, stored_row;
+    bytes_of(t, t->cols, &row_bytes, &scale_bytes);
+    row_bytes += scale_bytes;
     for (size_t done = 0; done < n;) {
         size_t run = contiguous(t, first + done, n - done, &stored_row);
-        if (input_read(&source->files[t->file], t->offset + (uint64_t)stored_row * row_bytes,
-                       (char *)out + done * row_bytes, run * row_bytes, error) != STATUS_OK)
+        if (read_rows(source, t, stored_row, run, row_bytes, scale_bytes,
+                      (uint8_t *)out + done * row_bytes, error) != STATUS_OK)
             return error_prefix(error, "tensor '%s'", t->name);
         done += run;
     }

@@ -41,6 +41,13 @@ typedef struct RowMap {
     size_t first, chunk, stride;
 } RowMap;
 
+/* Where the scales of blocks stand that are not beside their codes: mxfp4_apart.h. */
+typedef struct ScalesApart {
+    bool are;
+    size_t file;
+    uint64_t offset;
+} ScalesApart;
+
 typedef struct SourceTensor {
     char name[MODELFILE_NAME_BYTES];
     bool is_vector; /* becomes a TENSOR_VECTOR */
@@ -51,6 +58,7 @@ typedef struct SourceTensor {
     uint64_t offset;     /* of the stored tensor in that file */
     size_t stored_rows;  /* the whole stored tensor, of which this may be a part */
     size_t stored_cols;
+    ScalesApart scales; /* of STORED_MXFP4: then `offset` is that of the codes */
     RowMap map;
     bool transposed;      /* stored as inputs x outputs: GPT-2's Conv1D */
     float add;            /* added to every value: Gemma's norms, 1 */

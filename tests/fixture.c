@@ -2,6 +2,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,12 @@ static size_t element_count(const json_t *shape) {
     return n;
 }
 
+/* MXFP4's codes and powers of two, whose recipes give whole numbers below 256. */
+static bool is_bytes(const char *name) {
+    const char *end = strrchr(name, '_');
+    return end && (strcmp(end, "_blocks") == 0 || strcmp(end, "_scales") == 0);
+}
+
 /* The header of a safetensors file: name -> type, shape, place. */
 static char *safetensors_header(json_t *tensors) {
     json_t *header = json_object(), *recipe;
@@ -119,10 +126,11 @@ static char *safetensors_header(json_t *tensors) {
     json_int_t at = 0;
     json_object_foreach(tensors, name, recipe) {
         json_t *shape = json_array_get(recipe, 3);
-        json_int_t bytes = 4 * (json_int_t)element_count(shape);
+        json_int_t bytes = (is_bytes(name) ? 1 : 4) * (json_int_t)element_count(shape);
         json_object_set_new(header, name,
-                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", "F32", "shape", shape,
-                                      "data_offsets", at, at + bytes));
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype",
+                                      is_bytes(name) ? "U8" : "F32", "shape", shape, "data_offsets",
+                                      at, at + bytes));
         at += bytes;
     }
     char *text = json_dumps(header, JSON_COMPACT);
@@ -150,7 +158,11 @@ static void write_weights(json_t *tensors, const char *path) {
                       (unsigned)json_integer_value(json_array_get(recipe, 0)),
                       json_number_value(json_array_get(recipe, 1)),
                       json_number_value(json_array_get(recipe, 2)), values, n);
-        fwrite(values, sizeof *values, n, f);
+        if (is_bytes(name)) {
+            for (size_t i = 0; i < n; i++) fputc((int)values[i], f);
+        } else {
+            fwrite(values, sizeof *values, n, f);
+        }
         free(values);
     }
     assert_int_equal(fclose(f), 0);

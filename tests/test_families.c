@@ -82,6 +82,28 @@ static void a_tensor_without_a_place_is_refused(void **state) {
     fixture_free(&f);
 }
 
+/* MXFP4's codes without powers of two that fit them. */
+static void codes_without_their_scales_are_refused(void **state) {
+    (void)state;
+    static const char *const scales[] = {"[i, f, f, [i, i]]", "[i, f, f, [i, i, i]]", NULL};
+    for (int i = 0; i < 3; i++) {
+        Fixture f = fixture_load("gpt_oss-mxfp4");
+        Error error;
+        json_t *tensors = json_object_get(f.json, "tensors");
+        const char *name = "model.layers.1.mlp.experts.down_proj_scales";
+        if (scales[i]) {
+            json_object_set_new(tensors, name,
+                                json_pack(scales[i], 2, 2.0, 121.5, 3, i ? 64 : 192, 2));
+        } else {
+            json_object_del(tensors, name);
+        }
+        refusal(&f, &error);
+        if (!strstr(error.text, "model.layers.1.mlp.experts.down_proj_blocks"))
+            fail_msg("%s", error.text);
+        fixture_free(&f);
+    }
+}
+
 /* The hub's GPT-2 was saved without the prefix of its names, and with its causal masks. */
 static void gpt2_is_read_without_its_prefix(void **state) {
     (void)state;
@@ -372,6 +394,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
         cmocka_unit_test(a_shape_that_does_not_fit_names_the_tensor),
         cmocka_unit_test(a_tensor_without_a_place_is_refused),
+        cmocka_unit_test(codes_without_their_scales_are_refused),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(no_value_of_a_key_crashes),
         cmocka_unit_test(internlm2_is_a_llama_with_joined_projections),
