@@ -140,7 +140,8 @@ static Status convert_opened(Source *source, const ConvertOptions *options, cons
     char temporary[PATH_BYTES];
     int fd = open_beside(path, temporary);
     if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
-    Status status = source_parse(source, error);
+    Status status = options->ready ? options->ready(options->ready_context, error) : STATUS_OK;
+    if (status == STATUS_OK) status = source_parse(source, error);
     if (status == STATUS_OK) status = convert_parsed(source, &named, fd, error);
     if (status == STATUS_OK && fsync(fd) != 0)
         status = error_set(error, "%s: cannot write: %s", path, strerror(errno));

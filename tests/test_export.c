@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "formats/convert.h"
 #include "process.h"
 
 /* A directory with nothing in it, and a target's name in it. */
@@ -210,6 +211,28 @@ static void a_conversion_takes_little_memory(void **state) {
     place_free(&p);
 }
 
+/* Stands in for the sandbox, which cannot be left again. */
+static Status refuse(void *context, Error *error) {
+    (*(int *)context)++;
+    return error_set(error, "the sandbox says no");
+}
+
+static void rights_are_given_up_before_the_source_is_looked_at(void **state) {
+    (void)state;
+    Place p = place_new();
+    Error error;
+    int calls = 0;
+    const ConvertOptions options = {.ready = refuse, .ready_context = &calls, .n_threads = 1};
+    char *source = fixture_path(p.directory, "source.gguf");
+    file_write(source, "GGUF and nonsense", 17);
+    assert_int_equal(convert_to_path(source, &options, p.target, &error), STATUS_FAILED);
+    assert_string_equal(error.text, "the sandbox says no");
+    assert_int_equal(calls, 1);
+    assert_int_equal(files_in(p.directory), 1);
+    free(source);
+    place_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_command_line_says_so),
@@ -220,6 +243,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_is_told_with_the_target),
         cmocka_unit_test(an_interrupt_leaves_no_target),
         cmocka_unit_test(a_conversion_takes_little_memory),
+        cmocka_unit_test(rights_are_given_up_before_the_source_is_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
