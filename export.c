@@ -31,6 +31,8 @@ static const char usage[] =
     "                         (default: what the source has, without loss)\n"
     "      --keep NAME=TYPE   but TYPE for matrices with NAME in their name (w_down,\n"
     "                         layers.0, output, ...); may be given again\n"
+    "      --calibrate FILE   run the model over this text, and quantize with most care what\n"
+    "                         its inputs make most of\n"
     "  -z, --tokenizer FILE   use this tokenizer: tokenizer.json, llama2.c's tokenizer.bin,\n"
     "                         SentencePiece's .model, or .tiktoken\n"
     "  -j, --threads N        threads (default: the physical cores)\n"
@@ -102,7 +104,7 @@ static Status append_keep(Arguments *a, const char *keep) {
 }
 
 static Status read_arguments(Arguments *a, int argc, char **argv) {
-    enum { RANDOM = 256, NO_SANDBOX, KEEP };
+    enum { RANDOM = 256, NO_SANDBOX, KEEP, CALIBRATE };
     Error error;
     char keep[MIX_BYTES] = "";
     bool keeps = false;
@@ -113,6 +115,7 @@ static Status read_arguments(Arguments *a, int argc, char **argv) {
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"no-sandbox", no_argument, NULL, NO_SANDBOX},
                                             {"keep", required_argument, NULL, KEEP},
+                                            {"calibrate", required_argument, NULL, CALIBRATE},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
     int option;
@@ -129,6 +132,9 @@ static Status read_arguments(Arguments *a, int argc, char **argv) {
         case KEEP:
             keeps = true;
             status = add_keep(keep, sizeof keep, optarg);
+            break;
+        case CALIBRATE:
+            a->options.calibrate = optarg;
             break;
         case 'z':
             a->options.tokenizer = optarg;
@@ -153,6 +159,8 @@ static Status read_arguments(Arguments *a, int argc, char **argv) {
         }
     }
     if (status == STATUS_OK && keeps) status = append_keep(a, keep);
+    if (status == STATUS_OK && a->options.calibrate && !a->options.type)
+        return wrong_usage("--calibrate needs --type", "");
     return status == STATUS_OK ? read_operands(a, argc, argv) : status;
 }
 
@@ -184,16 +192,21 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void show_progress(uint64_t done, uint64_t total, void *context) {
+static void show_progress(ConvertStep step, uint64_t done, uint64_t total, void *context) {
     Meter *meter = context;
     double time = now();
     if (done < total && time - meter->shown < 0.1) return;
     meter->shown = time;
     int filled = total ? (int)(30.0 * (double)done / (double)total) : 30;
-    fprintf(stderr, "\r[%.*s%.*s] %3.0f%%  %.2f of %.2f GB", filled,
-            "##############################", 30 - filled, "..............................",
-            total ? 100.0 * (double)done / (double)total : 100.0, (double)done / 1e9,
-            (double)total / 1e9);
+    fprintf(stderr, "\r\033[K[%.*s%.*s] %3.0f%%  ", filled, "##############################",
+            30 - filled, "..............................",
+            total ? 100.0 * (double)done / (double)total : 100.0);
+    if (step == CONVERT_CALIBRATING) {
+        fprintf(stderr, "calibrating: %llu of %llu tokens", (unsigned long long)done,
+                (unsigned long long)total);
+    } else {
+        fprintf(stderr, "%.2f of %.2f GB", (double)done / 1e9, (double)total / 1e9);
+    }
 }
 
 static void show_note(const char *line, void *context) {

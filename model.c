@@ -20,6 +20,7 @@ struct Model {
     uint32_t context, max_rows;
     double row_work; /* multiply-adds of one row, attention aside */
     const AttentionSink *sink;
+    const InputSink *input_sink;
     double *seconds; /* [MODEL_PARTS] */
     Barrier barrier;
     MatmulMemory *matmul;
@@ -72,6 +73,14 @@ static void mark(Pass *pass, ModelPart part) {
 /* The threads wait for each other: after each loop over rows. */
 static void meet(const Pass *pass) {
     barrier_wait(&pass->model->barrier);
+}
+
+/* Every matrix product: of in[n][n_inputs] with each matrix of the list. */
+static void multiply(Model *m, const float *in, size_t n, size_t n_inputs, const Product *products,
+                     size_t n_products) {
+    for (size_t i = 0; m->input_sink && i < n_products; i++)
+        m->input_sink->inputs(m->input_sink->context, products[i].w, in, n);
+    matmul(m->isa->kernels, m->matmul, in, n, n_inputs, products, n_products);
 }
 
 static void normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
@@ -190,7 +199,7 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
     const Product qkv[] = {
         {&w->wq.w, m->q, q_dim}, {&w->wk.w, m->k, kv_dim}, {&w->wv.w, m->v, kv_dim}};
     mark(pass, PART_REST);
-    matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, qkv, 3);
+    multiply(m, in, pass->n, c->dim, qkv, 3);
     mark(pass, PART_PROJECTIONS);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
@@ -219,7 +228,7 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
                       m->q, m->attended, m->sink);
     mark(pass, PART_ATTENTION);
     const Product out = {&w->wo.w, y, c->dim};
-    matmul(m->isa->kernels, m->matmul, m->attended, pass->n, q_dim, &out, 1);
+    multiply(m, m->attended, pass->n, q_dim, &out, 1);
     mark(pass, PART_PROJECTIONS);
 }
 
@@ -235,7 +244,7 @@ static void feed_forward(Pass *pass, const FeedForward *f, size_t n, const float
     Model *m = pass->model;
     const Config *c = m->config;
     const Product inner[] = {{&f->up.w, m->up, f->width}, {&f->gate.w, m->gate, f->width}};
-    matmul(m->isa->kernels, m->matmul, in, n, c->dim, inner, c->gated ? 2 : 1);
+    multiply(m, in, n, c->dim, inner, c->gated ? 2 : 1);
     float *hidden = c->gated ? m->gate : m->up;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
@@ -248,7 +257,7 @@ static void feed_forward(Pass *pass, const FeedForward *f, size_t n, const float
     }
     meet(pass);
     const Product out = {&f->down.w, y, c->dim};
-    matmul(m->isa->kernels, m->matmul, hidden, n, f->width, &out, 1);
+    multiply(m, hidden, n, f->width, &out, 1);
 }
 
 /* Sorts the rows' choices by expert: those of expert e are expert_slots[expert_first[e]] up to
@@ -271,7 +280,7 @@ static void shared_expert(Pass *pass, const LayerWeights *w, const float *in, fl
     feed_forward(pass, &w->shared, pass->n, in, m->expert_out);
     if (w->shared_gate.data) {
         const Product gate = {&w->shared_gate, m->routing, 1};
-        matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, &gate, 1);
+        multiply(m, in, pass->n, c->dim, &gate, 1);
     }
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
@@ -294,7 +303,7 @@ static void mixture(Pass *pass, const LayerWeights *w, const float *in, float *y
     const Numeric *numeric = m->isa->numeric;
     size_t used = c->n_experts_used;
     const Product router = {&w->router.w, m->routing, c->n_experts};
-    matmul(m->isa->kernels, m->matmul, in, pass->n, c->dim, &router, 1);
+    multiply(m, in, pass->n, c->dim, &router, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *logits = m->routing + i * c->n_experts;
@@ -413,7 +422,7 @@ static void output_head(Pass *pass) {
         meet(pass);
     }
     const Product out = {&m->weights.output.w, pass->logits, c->vocab_size};
-    matmul(m->isa->kernels, m->matmul, m->normed, n, c->dim, &out, 1);
+    multiply(m, m->normed, n, c->dim, &out, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *logits = pass->logits + i * c->vocab_size;
@@ -684,6 +693,10 @@ KvType model_kv_type(const Model *m) {
 
 void model_set_attention_sink(Model *m, const AttentionSink *sink) {
     m->sink = sink;
+}
+
+void model_set_input_sink(Model *m, const InputSink *sink) {
+    m->input_sink = sink;
 }
 
 void model_set_clock(Model *m, double *seconds) {

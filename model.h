@@ -71,4 +71,15 @@ void model_set_clock(Model *model, double *seconds);
  * the logits do not change. */
 void model_set_attention_sink(Model *model, const AttentionSink *sink);
 
+/* Sees what the matrix products read: in[n][w->cols] is about to be multiplied by w. Called by all
+ * threads of the forward pass at once, who share the work as they share its loops (#pragma omp
+ * for). Which n rows come together depends on the calls of model_forward alone. */
+typedef struct InputSink {
+    void (*inputs)(void *context, const Matrix *w, const float *in, size_t n);
+    void *context;
+} InputSink;
+
+/* Shows the inputs of every product of the following calls to `sink`; NULL: no longer. */
+void model_set_input_sink(Model *model, const InputSink *sink);
+
 #endif

@@ -8,7 +8,7 @@ _verbatim() {
         --bos) COMPREPLY=($(compgen -W "auto no yes" -- "$cur")); return ;;
         --kv-type) COMPREPLY=($(compgen -W "auto f32 f16" -- "$cur")); return ;;
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
-        --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q4" -- "$cur")); return ;;
+        --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
         --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;
         -h | --help) COMPREPLY=($(compgen -W "all" -- "$cur")); return ;;
         --cache-dir) compopt -o dirnames 2>/dev/null; COMPREPLY=($(compgen -d -- "$cur")); return ;;
@@ -36,12 +36,13 @@ _verbatim_export() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi
     case $prev in
-        -t | --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q4" -- "$cur")); return ;;
+        -t | --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
         --random) COMPREPLY=($(compgen -W "tinyllama-1.1b stories15m tiny" -- "$cur")); return ;;
-        -j | --threads) return ;;
+        -j | --threads | --keep) return ;;
     esac
     if [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "--type --tokenizer --threads --random --no-sandbox --quiet --help" -- "$cur"))
+        COMPREPLY=($(compgen -W "--type --keep --calibrate --tokenizer --threads --random --no-sandbox --quiet
+            --help" -- "$cur"))
         return
     fi
     compopt -o filenames 2>/dev/null

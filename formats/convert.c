@@ -13,6 +13,7 @@
 
 #include "../numeric.h"
 #include "../threads.h"
+#include "calibrate.h"
 #include "layout.h"
 #include "quantize.h"
 
@@ -93,13 +94,14 @@ static Status float_panel(const Conversion *c, const SourceTensor *t, TensorType
 }
 
 static Status quantized_panel(const Conversion *c, const SourceTensor *t, TensorType type,
-                              size_t first, Worker *w, uint8_t *panel, Error *error) {
+                              size_t first, const float *importance, Worker *w, uint8_t *panel,
+                              Error *error) {
     const TensorTypeInfo *info = tensor_type_info(type);
     size_t padded = tensor_padded_cols(type, t->cols), groups = padded / info->group;
     uint16_t *minima = info->has_min ? w->scales + PANEL_ROWS * groups : NULL;
     if (read_panel(c, t, first, padded, w->floats, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t r = 0; r < PANEL_ROWS; r++)
-        quantize_row(type, padded, w->floats + r * padded, w->codes + r * padded,
+        quantize_row(type, padded, w->floats + r * padded, importance, w->codes + r * padded,
                      w->scales + r * groups, minima ? minima + r * groups : NULL);
     panel_pack_codes(type, t->cols, w->codes, w->scales, minima, panel);
     return STATUS_OK;
@@ -113,12 +115,13 @@ static RecordCodes record_row(const Worker *w, size_t padded, size_t groups, siz
 }
 
 static Status quantized_records(const Conversion *c, const SourceTensor *t, TensorType type,
-                                size_t first, Worker *w, uint8_t *panel, Error *error) {
+                                size_t first, const float *importance, Worker *w, uint8_t *panel,
+                                Error *error) {
     size_t padded = tensor_padded_cols(type, t->cols), groups = padded / record_group(type);
     if (read_panel(c, t, first, padded, w->floats, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t r = 0; r < PANEL_ROWS; r++) {
         RecordCodes row = record_row(w, padded, groups, r);
-        quantize_records(type, padded, w->floats + r * padded, NULL, &row);
+        quantize_records(type, padded, w->floats + r * padded, importance, &row);
     }
     RecordCodes all = record_row(w, padded, groups, 0);
     panel_pack_records(type, t->cols, &all, panel);
@@ -241,6 +244,8 @@ static Status do_job(Conversion *c, const Job *job, Worker *w, Error *error) {
                 status = not_finite(t, job->first + r, "value", error);
         return status;
     }
+    const Calibration *calibration = c->options->calibration;
+    const float *importance = calibration ? calibration_importance(calibration, job->tensor) : NULL;
     size_t panel_bytes = job->bytes / job->n;
     for (size_t p = 0; status == STATUS_OK && p < job->n; p++) {
         size_t first = (job->first + p) * PANEL_ROWS;
@@ -249,9 +254,9 @@ static Status do_job(Conversion *c, const Job *job, Worker *w, Error *error) {
             status = is_record_type(type) ? same_records(c, t, type, first, w, panel, error)
                                           : same_panel(c, t, type, first, w, panel, error);
         } else if (is_record_type(type)) {
-            status = quantized_records(c, t, type, first, w, panel, error);
+            status = quantized_records(c, t, type, first, importance, w, panel, error);
         } else if (tensor_type_info(type)->group) {
-            status = quantized_panel(c, t, type, first, w, panel, error);
+            status = quantized_panel(c, t, type, first, importance, w, panel, error);
         } else {
             status = float_panel(c, t, type, first, w, panel, error);
         }
@@ -377,8 +382,8 @@ static void run_jobs(Conversion *c, Worker *w) {
             XXH3_64bits_update(c->checksum, w->target, bytes);
             uint64_t start = c->layout->data_offset;
             if (options->progress)
-                options->progress(job->offset + bytes - start, c->layout->file_bytes - start,
-                                  options->progress_context);
+                options->progress(CONVERT_WRITING, job->offset + bytes - start,
+                                  c->layout->file_bytes - start, options->progress_context);
         }
         if (going && write_at(c->fd, w->target, bytes, job->offset, &error) != STATUS_OK)
             stop(c, name_target(c, &error), &error);

@@ -9,13 +9,25 @@
 
 #include "source.h"
 
+typedef struct Calibration Calibration;
+
+typedef enum ConvertStep {
+    CONVERT_WRITING,    /* bytes of a model.bin: of the target, or of what calibration runs */
+    CONVERT_CALIBRATING /* tokens */
+} ConvertStep;
+
 typedef struct ConvertOptions {
     const char *type; /* of the matrices, as mix.h has it: "f16", "q8", "q4m"; NULL: lossless */
     const char *tokenizer; /* path of a tokenizer to use instead of the source's; NULL: none */
     const char *target;    /* what an error of writing calls the target; NULL: the source's path */
     int n_threads;         /* 0: threads_default() */
-    /* Called now and then, never twice at once; bytes of the target. May be NULL. */
-    void (*progress)(uint64_t done, uint64_t total, void *context);
+    /* For convert_to_path: the path of a text. The model runs over it, from a lossless conversion
+     * into an unlinked file beside the target, and the error of quantized weights is weighted by
+     * how much their inputs matter. NULL: all inputs matter alike. */
+    const char *calibrate;
+    const Calibration *calibration; /* the same for convert_parsed: what came of it, or NULL */
+    /* Called now and then, never twice at once. May be NULL. */
+    void (*progress)(ConvertStep step, uint64_t done, uint64_t total, void *context);
     void *progress_context;
     /* Called when every file is open and no byte of the source was looked at: the moment to give
      * up rights. convert_to_path still links and renames in its target's directory. May be NULL. */

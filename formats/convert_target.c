@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "convert.h"
+#include "calibrate.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -128,6 +128,39 @@ static bool is_read_from(const Source *source, const struct stat *info) {
     return false;
 }
 
+/* What calibration reads and where it puts its own conversion. */
+typedef struct CalibrationFiles {
+    InputFile text;
+    int fd;
+} CalibrationFiles;
+
+static Status open_calibration(CalibrationFiles *files, const char *text, const char *target,
+                               Error *error) {
+    char temporary[PATH_BYTES];
+    if (input_open(&files->text, text, error) != STATUS_OK) return STATUS_FAILED;
+    files->fd = open_beside(target, temporary);
+    if (files->fd < 0) return error_set(error, "%s: %s", target, strerror(errno));
+    if (temporary[0]) unlink(temporary);
+    return STATUS_OK;
+}
+
+static void close_calibration(CalibrationFiles *files) {
+    input_close(&files->text);
+    if (files->fd >= 0) close(files->fd);
+}
+
+static Status parse_and_convert(Source *source, ConvertOptions *options, CalibrationFiles *files,
+                                int fd, Error *error) {
+    Calibration *calibration = NULL;
+    Status status = source_parse(source, error);
+    if (status == STATUS_OK && options->calibrate)
+        status = calibrate_source(&calibration, source, &files->text, &files->fd, options, error);
+    options->calibration = calibration;
+    if (status == STATUS_OK) status = convert_parsed(source, options, fd, error);
+    calibration_free(calibration);
+    return status;
+}
+
 static Status convert_opened(Source *source, const ConvertOptions *options, const char *path,
                              Error *error) {
     struct stat info;
@@ -140,9 +173,13 @@ static Status convert_opened(Source *source, const ConvertOptions *options, cons
     char temporary[PATH_BYTES];
     int fd = open_beside(path, temporary);
     if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
-    Status status = options->ready ? options->ready(options->ready_context, error) : STATUS_OK;
-    if (status == STATUS_OK) status = source_parse(source, error);
-    if (status == STATUS_OK) status = convert_parsed(source, &named, fd, error);
+    CalibrationFiles files = {.fd = -1, .text = {.fd = -1}};
+    Status status = STATUS_OK;
+    if (options->calibrate) status = open_calibration(&files, options->calibrate, path, error);
+    if (status == STATUS_OK && options->ready)
+        status = options->ready(options->ready_context, error);
+    if (status == STATUS_OK) status = parse_and_convert(source, &named, &files, fd, error);
+    close_calibration(&files);
     if (status == STATUS_OK && fsync(fd) != 0)
         status = error_set(error, "%s: cannot write: %s", path, strerror(errno));
     if (status == STATUS_OK && !temporary[0]) status = name_file(fd, path, temporary, error);

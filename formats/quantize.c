@@ -148,19 +148,20 @@ static float extreme_of(const Group *g) {
     return extreme;
 }
 
-static void weigh(Group *g) {
+static void weigh(Group *g, const float *importance) {
     float squares = 0.0f;
     for (size_t i = 0; i < g->n; i++) squares += g->x[i] * g->x[i];
     float mean = squares / (float)g->n;
     /* Relative, so that groups of tiny weights do not underflow. */
     float unit = mean > 0.0f && isfinite(1.0f / mean) ? 1.0f / mean : 1.0f;
-    for (size_t i = 0; i < g->n; i++) g->weight[i] = 1.0f + g->x[i] * g->x[i] * unit;
+    for (size_t i = 0; i < g->n; i++)
+        g->weight[i] = importance ? importance[i] : 1.0f + g->x[i] * g->x[i] * unit;
 }
 
-static void quantize_group(TensorType type, Group *g, Best *best) {
+static void quantize_group(TensorType type, Group *g, const float *importance, Best *best) {
     *best = (Best){.error = INFINITY};
     float extreme = extreme_of(g);
-    weigh(g);
+    weigh(g, importance);
     if (extreme == 0.0f) return;
     switch (type) {
     case TENSOR_Q4:
@@ -183,13 +184,13 @@ static void quantize_group(TensorType type, Group *g, Best *best) {
     }
 }
 
-void quantize_row(TensorType type, size_t padded_cols, const float *x, uint8_t *codes,
-                  uint16_t *scales, uint16_t *minima) {
+void quantize_row(TensorType type, size_t padded_cols, const float *x, const float *importance,
+                  uint8_t *codes, uint16_t *scales, uint16_t *minima) {
     Group g = {.n = tensor_type_info(type)->group};
     Best best;
     for (size_t at = 0, k = 0; at < padded_cols; at += g.n, k++) {
         for (size_t i = 0; i < g.n; i++) g.x[i] = x[at + i];
-        quantize_group(type, &g, &best);
+        quantize_group(type, &g, importance ? importance + at : NULL, &best);
         scales[k] = best.scale;
         if (minima) minima[k] = best.minimum;
         float zero = type == TENSOR_Q4 ? 8.0f : 0.0f;

@@ -210,7 +210,7 @@ static void quantize_record(Record *r) {
     }
 }
 
-/* Errors count by mean(x^2) + x^2, as in quantize.c, and by the importance of their inputs. */
+/* What errors count, as in quantize.c. */
 static void fill_group(Group *g, const float *x, const float *importance, size_t group) {
     float squares = 0.0f;
     for (size_t i = 0; i < group; i++) squares += x[i] * x[i];
@@ -218,7 +218,7 @@ static void fill_group(Group *g, const float *x, const float *importance, size_t
     float unit = mean > 0.0f && isfinite(1.0f / mean) ? 1.0f / mean : 1.0f;
     for (size_t i = 0; i < group; i++) {
         g->x[i] = x[i];
-        g->weight[i] = (1.0f + x[i] * x[i] * unit) * (importance ? importance[i] : 1.0f);
+        g->weight[i] = importance ? importance[i] : 1.0f + x[i] * x[i] * unit;
     }
 }
 

@@ -209,7 +209,7 @@ static double squared_error(TensorType type, const float *x, size_t n, bool plai
     uint16_t scales[128], minima[128];
     size_t group = tensor_type_info(type)->group;
     double sum = 0.0;
-    quantize_row(type, n, x, codes, scales, tensor_type_info(type)->has_min ? minima : NULL);
+    quantize_row(type, n, x, NULL, codes, scales, tensor_type_info(type)->has_min ? minima : NULL);
     for (size_t i = 0; i < n; i++) {
         double scale = half_to_float(scales[i / group]), value = 0.0;
         if (plain) { /* the largest weight of the group at the end of the codes */
@@ -257,7 +257,7 @@ static void strange_groups_are_quantized_to_numbers(void **state) {
             uint8_t codes[64];
             uint16_t scales[2], minima[2];
             for (size_t i = 0; i < 64; i++) x[i] = values[(i + k) % (k + 1)];
-            quantize_row((TensorType)type, 64, x, codes, scales, minima);
+            quantize_row((TensorType)type, 64, x, NULL, codes, scales, minima);
             for (size_t i = 0; i < 64 / tensor_type_info(type)->group; i++)
                 assert_true((scales[i] & 0x7C00) != 0x7C00);
         }
