@@ -62,8 +62,15 @@ void modelopen_close(ModelOpening *opening) {
 /* ---- Converting and mapping ---------------------------------------------------------------------
  */
 
-static void convert_progress(uint64_t done, uint64_t total, void *context) {
+static void convert_progress(ConvertStep step, uint64_t done, uint64_t total, void *context) {
+    (void)step;
     session_progress(context, "converting", done, total);
+}
+
+/* A line about a type that was converted with loss. */
+static void convert_note(const char *line, void *context) {
+    session_progress(context, "converting", 0, 0);
+    terminal_say("%s", line);
 }
 
 /* How much room the conversion takes, before it takes it. */
@@ -83,6 +90,7 @@ static Status convert_weights(ModelOpening *opening, const Session *session, int
                                     .n_threads = n_threads,
                                     .progress = convert_progress,
                                     .progress_context = (void *)(uintptr_t)session,
+                                    .note = convert_note,
                                     .cancel = session->interrupted};
     if (opening->source->n_tensors == 0)
         return error_set(error,
