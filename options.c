@@ -106,7 +106,7 @@ static const OptionRow rows[] = {
     FLAG(0, "no-cache", no_cache, "run the whole text at each step; what it costs"),
     LIST("override", "FIELD=VALUE", override, "change the model's configuration; repeatable"),
     HEADING("Other models than model.bin are converted first, once"),
-    TEXT(0, "type", "TYPE", type, "of weights: f32 f16 bf16 q8 q6 q5 q4m q4 [as they are]"),
+    TEXT(0, "type", "TYPE", type, "weights: f32 f16 bf16 q8 q6 q5 q4m q4 [as they are]"),
     TEXT(0, "cache-dir", "DIR", cache_dir, "where conversions are kept [~/.cache/verbatim]"),
     FLAG(0, "cache-list", cache_list, "name them"),
     FLAG(0, "cache-clear", cache_clear, "delete them"),
