@@ -362,7 +362,7 @@ static void print_version(void) {
 }
 
 int main(int argc, char **argv) {
-    Options options;
+    Options options = {0};
     Error error = {.text = ""};
     Status status = streams_fill(&error);
     if (status == STATUS_OK) status = options_parse(&options, argc, argv, &error);
