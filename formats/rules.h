@@ -18,7 +18,7 @@ typedef struct RawTensor {
     size_t file;
     uint64_t offset; /* from that file's start */
     ScalesApart scales;
-    bool used;       /* some rule took it */
+    bool used; /* some rule took it */
 } RawTensor;
 
 typedef struct RawTable {

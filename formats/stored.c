@@ -21,6 +21,15 @@ static const StoredTypeInfo types[STORED_TYPES] = {
     [STORED_Q3_K] = {"Q3_K", 256, 110, TENSOR_Q6_K, true, false},
     [STORED_IQ4_XS] = {"IQ4_XS", 256, 136, TENSOR_Q4_NL, true, true},
     [STORED_Q2_K] = {"Q2_K", 256, 84, TENSOR_Q4_K, false, true},
+    [STORED_IQ3_S] = {"IQ3_S", 256, 110, TENSOR_Q4_K, true, true},
+    [STORED_IQ3_XXS] = {"IQ3_XXS", 256, 98, TENSOR_Q4_K, true, true},
+    [STORED_IQ2_S] = {"IQ2_S", 256, 82, TENSOR_Q4_K, false, true},
+    [STORED_IQ2_XS] = {"IQ2_XS", 256, 74, TENSOR_Q4_K, false, true},
+    [STORED_IQ2_XXS] = {"IQ2_XXS", 256, 66, TENSOR_Q4_K, false, true},
+    [STORED_IQ1_M] = {"IQ1_M", 256, 56, TENSOR_Q4_K, false, true},
+    [STORED_IQ1_S] = {"IQ1_S", 256, 50, TENSOR_Q4_K, false, true},
+    [STORED_TQ2_0] = {"TQ2_0", 256, 66, TENSOR_Q4, true, false},
+    [STORED_TQ1_0] = {"TQ1_0", 256, 54, TENSOR_Q4, true, false},
     [STORED_LLAMA2C_Q8] = {"int8 with float32 scales", 1, 1, TENSOR_F32, false, false},
     [STORED_RANDOM] = {"random", 1, 0, TENSOR_F32, false, false},
 };
@@ -77,6 +86,11 @@ static void block_codes(StoredType type, const uint8_t *block, uint8_t *codes) {
 void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
                      uint16_t *scales, uint16_t *minima) {
     const uint8_t *block = stored;
+    if (types[type].block == 256) {
+        for (size_t b = 0; b < n / 256; b++, block += types[type].block_bytes)
+            stored_ternary_to_codes(type, block, codes + 256 * b, scales + 8 * b);
+        return;
+    }
     for (size_t b = 0; b < n / 32; b++, block += types[type].block_bytes) {
         block_codes(type, block, codes + 32 * b);
         scales[b] = u16(block);
@@ -120,6 +134,17 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
     case STORED_Q5_1:
     case STORED_Q8_0:
         blocks_to_floats(type, stored, n, out);
+        break;
+    case STORED_IQ3_S:
+    case STORED_IQ3_XXS:
+    case STORED_IQ2_S:
+    case STORED_IQ2_XS:
+    case STORED_IQ2_XXS:
+    case STORED_IQ1_M:
+    case STORED_IQ1_S:
+    case STORED_TQ2_0:
+    case STORED_TQ1_0:
+        stored_iq_to_floats(type, stored, n, out);
         break;
     default:
         stored_k_to_floats(type, stored, n, out);

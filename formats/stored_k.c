@@ -100,6 +100,10 @@ static void block_to_records(StoredType type, const uint8_t *block, const Record
         for (size_t g = 0; g < 16; g++) to->sub_scales[g] = (uint8_t)sub_scale_q3_k(block + 96, g);
         for (size_t i = 0; i < 256; i++) to->codes[i] = (uint8_t)(code_q3_k(block, i) + 32);
         break;
+    case STORED_IQ3_S:
+    case STORED_IQ3_XXS:
+        stored_iq3_to_records(type, block, to);
+        break;
     case STORED_IQ4_XS:
         for (size_t g = 0; g < 8; g++) {
             to->scales[g] = float_to_half(scale_iq4_xs(block, g));

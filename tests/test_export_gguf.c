@@ -13,6 +13,7 @@
 
 #include "fixture.h"
 #include "formats/convert.h"
+#include "process.h"
 #include "tiny_model.h"
 
 /* ---- Writing GGUF ---- */
@@ -94,6 +95,8 @@ typedef struct GgufTensor {
     char name[64];
     size_t rows, cols; /* rows 0: one dimension */
     float *values;
+    uint32_t type; /* ggml_type; 0: F32, else `values` holds so many bytes of blocks */
+    size_t bytes;
 } GgufTensor;
 
 /* A file with tensors[from, to) and, when it is the first of `parts`, the metadata. */
@@ -112,9 +115,10 @@ static void write_gguf(const char *path, const Config *c, const GgufTensor *tens
         put_u32(&infos, t->rows ? 2 : 1);
         put_u64(&infos, t->cols);
         if (t->rows) put_u64(&infos, t->rows);
-        put_u32(&infos, 0);
+        put_u32(&infos, t->type);
         put_u64(&infos, data.n);
-        put(&data, t->values, (t->rows ? t->rows : 1) * t->cols * sizeof(float));
+        put(&data, t->values,
+            t->type ? t->bytes : (t->rows ? t->rows : 1) * t->cols * sizeof(float));
         put_align(&data);
     }
     put(&file, "GGUF", 4);
@@ -273,7 +277,7 @@ static void parts_that_do_not_fit_are_refused(void **state) {
     (void)state;
     char *directory = fixture_directory(), path[512], second[512];
     float value = 1.0f;
-    GgufTensor tensor = {"x", 0, 1, &value};
+    GgufTensor tensor = {.name = "x", .cols = 1, .values = &value};
     Config config = {.dim = 1};
     Error error;
     Source *source;
@@ -300,12 +304,91 @@ static void parts_that_do_not_fit_are_refused(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* Fills the matrices with random blocks of another type; those of f16 scales at the places that
+ * `scale` names (-1: none) are made small. */
+static void make_blocks(GgufTensor *tensors, size_t n, StoredType type, uint32_t number,
+                        const int *scale) {
+    const StoredTypeInfo *info = stored_type_info(type);
+    uint64_t state = number;
+    for (size_t i = 0; i < n; i++) {
+        GgufTensor *t = &tensors[i];
+        if (t->rows == 0) continue;
+        t->type = number;
+        assert_true(stored_bytes(type, t->rows * t->cols, &t->bytes));
+        uint8_t *bytes = (uint8_t *)t->values;
+        for (size_t k = 0; k < t->bytes; k++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            bytes[k] = (uint8_t)(state >> 56);
+        }
+        for (size_t k = 0; k < t->bytes; k += info->block_bytes)
+            for (size_t s = 0; s < 2 && scale[s] >= 0; s++)
+                bytes[k + (size_t)scale[s] + 1] = (uint8_t)(4 + bytes[k] % 8);
+    }
+}
+
+/* A file of such a type is converted, and what that cost is said: by export, and by run once. */
+static void assert_note(const char *path, const char *directory, const char *note) {
+    char *target = fixture_path(directory, "m.bin"), *cache = fixture_path(directory, "cache");
+    Process p = RUN("export", path, target);
+    assert_int_equal(p.status, 0);
+    if (note) assert_non_null(strstr(p.err, note));
+    assert_int_equal(strstr(p.err, "has no equal") != NULL, note != NULL);
+    process_free(&p);
+    for (int again = 0; again < 2; again++) {
+        p = RUN("run", path, "--verify", "--cache-dir", cache);
+        if (p.status) print_message("%s", p.err);
+        assert_int_equal(p.status, 0);
+        assert_int_equal(strstr(p.err, "has no equal") != NULL, note != NULL && !again);
+        process_free(&p);
+    }
+    p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    rmdir(cache);
+    free(target);
+    free(cache);
+}
+
+static void types_without_an_equal_say_what_their_conversion_cost(void **state) {
+    (void)state;
+    static const struct {
+        StoredType type;
+        uint32_t number;
+        int scale[2];
+        const char *note;
+    } cases[] = {
+        {STORED_Q2_K, 10, {80, 82}, "Q2_K has no equal here: converted to q4_k, which moved"},
+        {STORED_IQ2_XXS, 16, {0, -1}, "IQ2_XXS has no equal here: converted to q4_k, which moved"},
+        {STORED_IQ1_S, 19, {0, -1}, "IQ1_S has no equal here: converted to q4_k, which moved"},
+        {STORED_IQ3_S, 21, {0, -1}, "IQ3_S has no equal here: converted to q4_k, which moved"},
+        {STORED_IQ4_XS, 23, {0, -1}, "IQ4_XS has no equal here: converted to q4_nl, which moved"},
+        {STORED_TQ1_0, 34, {52, -1}, NULL}};
+    Source *source;
+    Error error;
+    assert_int_equal(source_open(&source, "random:tiny,dim=256,ffn_dim=512", NULL, &error),
+                     STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *directory = fixture_directory(), *path = fixture_path(directory, "m.gguf");
+        GgufTensor *tensors = calloc(source->n_tensors, sizeof *tensors);
+        size_t n = read_tensors(source, tensors);
+        make_blocks(tensors, n, cases[i].type, cases[i].number, cases[i].scale);
+        write_gguf(path, &source->config, tensors, 0, n, 0, 1);
+        assert_note(path, directory, cases[i].note);
+        for (size_t k = 0; k < n; k++) free(tensors[k].values);
+        free(tensors);
+        free(path);
+        fixture_remove_directory(directory);
+    }
+    source_close(source);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_gives_the_reference_logits),
         cmocka_unit_test(other_families_give_the_reference_logits),
         cmocka_unit_test(split_files_give_the_reference_logits),
         cmocka_unit_test(parts_that_do_not_fit_are_refused),
+        cmocka_unit_test(types_without_an_equal_say_what_their_conversion_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -372,9 +372,11 @@ static void gguf_that_cannot_be_read_is_refused_by_name(void **state) {
     to[39] = 12; /* blocks of 256 do not fit into rows of 32 */
     assert_change_refused("gguf/type8", from, 40, to, "'layers.0.w_up': 32 x 32 values of Q4_K");
     to[39] = 18;
-    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type IQ3_XXS");
-    to[39] = 22;
-    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type IQ2_S");
+    assert_change_refused("gguf/type8", from, 40, to, "w_up': 32 x 32 values of IQ3_XXS");
+    to[39] = 15; /* what llama.cpp makes of activations */
+    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type Q8_K");
+    to[39] = 40;
+    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type NVFP4");
     to[39] = 99;
     assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type number 99");
     assert_change_refused("gguf/type8", "blk.0.ffn_up", 12, "blk.0.ffn_xy",

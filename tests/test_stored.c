@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,112 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
     }
 }
 
+/* ---- Types of 1 to 3 bits ---- */
+
+/* Where make_gguf_blocks.py makes scales finite: the upper byte of the f16. */
+static size_t upper_byte(StoredType type) {
+    return type == STORED_IQ1_M ? 55 : type == STORED_TQ1_0 ? 53 : type == STORED_TQ2_0 ? 65 : 1;
+}
+
+static uint8_t *generated_blocks(StoredType type, uint64_t state, size_t n_values) {
+    size_t bytes, block_bytes = stored_type_info(type)->block_bytes;
+    assert_true(stored_bytes(type, n_values, &bytes));
+    uint8_t *blocks = malloc(bytes);
+    assert_non_null(blocks);
+    for (size_t i = 0; i < bytes; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        blocks[i] = (uint8_t)(state >> 56);
+    }
+    for (size_t i = upper_byte(type); i < bytes; i += block_bytes) blocks[i] &= 0xBF;
+    return blocks;
+}
+
+/* Calls `check` for each type of the file, with random blocks of it and their hash. */
+static void each_hashed(void (*check)(StoredType type, const uint8_t *blocks, size_t n,
+                                      uint64_t hash)) {
+    char name[32];
+    unsigned number;
+    size_t n_values, n = 0;
+    unsigned long long hash;
+    FILE *file = fopen("tests/fixtures/gguf_block_hashes.txt", "r");
+    assert_non_null(file);
+    for (; fscanf(file, "%31s %u %zu %llx", name, &number, &n_values, &hash) == 4; n++) {
+        StoredType type = type_of(name);
+        uint8_t *blocks = generated_blocks(type, number, n_values);
+        check(type, blocks, n_values, hash);
+        free(blocks);
+    }
+    assert_int_equal(n, 9);
+    fclose(file);
+}
+
+static void check_hash(StoredType type, const uint8_t *blocks, size_t n, uint64_t expected) {
+    float *values = malloc(n * sizeof *values);
+    uint64_t hash = 14695981039346656037u;
+    stored_to_floats(type, blocks, n, values);
+    for (size_t i = 0; i < n; i++) hash = (hash ^ float_bits(values[i])) * 1099511628211u;
+    if (hash != expected) fail_msg("%s: other values", stored_type_info(type)->name);
+    free(values);
+}
+static void values_of_few_bits_are_those_of_the_gguf_package(void **state) {
+    (void)state;
+    each_hashed(check_hash);
+}
+
+/* What a type's panels make of its blocks without quantizing: all of it; for IQ3_S but for the
+ * rounding of the minima; for IQ3_XXS but for its largest level, which is taken for 60/62 of it. */
+static void check_few_bits(StoredType type, const uint8_t *blocks, size_t n, uint64_t hash) {
+    enum { COLS = 256 };
+    const StoredTypeInfo *info = stored_type_info(type);
+    uint8_t codes[PANEL_ROWS * COLS], *panel;
+    uint16_t scales[PANEL_ROWS * COLS / 32];
+    float values[COLS], row[COLS];
+    double error = 0.0, square = 0.0;
+    size_t bytes;
+    (void)hash;
+    if (!info->same_blocks) return;
+    assert_true(tensor_panel_bytes(info->lossless, COLS, &bytes));
+    panel = aligned_alloc(64, bytes);
+    RecordCodes records = codes_new(COLS, COLS / 32);
+    for (size_t at = 0; at + PANEL_ROWS * COLS <= n;
+         at += PANEL_ROWS * COLS, blocks += PANEL_ROWS * info->block_bytes) {
+        if (is_record_type(info->lossless)) {
+            stored_to_records(type, blocks, PANEL_ROWS * COLS, &records);
+            /* One scale and minimum a row, which here are one behind another. */
+            RecordCodes spread = codes_new(COLS, COLS / 32);
+            for (size_t r = 0; r < PANEL_ROWS; r++) {
+                spread.scales[r * 8] = records.scales[r];
+                spread.minima[r * 8] = records.minima[r];
+            }
+            RecordCodes rows = {records.codes, spread.scales, spread.minima, records.sub_scales,
+                                records.sub_minima};
+            panel_pack_records(info->lossless, COLS, &rows, panel);
+            codes_free(&spread);
+        } else {
+            stored_to_codes(type, blocks, PANEL_ROWS * COLS, codes, scales, NULL);
+            panel_pack_codes(info->lossless, COLS, codes, scales, NULL, panel);
+        }
+        const Matrix w = {info->lossless, PANEL_ROWS, COLS, bytes, panel};
+        for (size_t r = 0; r < PANEL_ROWS; r++) {
+            matrix_row(&w, r, row);
+            stored_to_floats(type, blocks + r * info->block_bytes, COLS, values);
+            for (size_t i = 0; i < COLS; i++) {
+                double x = (double)values[i], d = x - (double)row[i];
+                error += d * d, square += x * x;
+            }
+        }
+    }
+    print_message("%-6s off by %.3g\n", info->name, sqrt(error / square));
+    double most = type == STORED_IQ3_S ? 2.5e-7 : type == STORED_IQ3_XXS ? 4e-4 : 0.0;
+    assert_true(error <= most * square);
+    codes_free(&records);
+    free(panel);
+}
+static void panels_of_few_bits_lose_no_more_than_they_must(void **state) {
+    (void)state;
+    each_hashed(check_few_bits);
+}
+
 /* ---- Quantizing ---- */
 
 /* Mean square error over mean square, of `rows` times 512 values from a rough bell curve. */
@@ -255,6 +362,8 @@ int main(void) {
         cmocka_unit_test(panels_hold_every_weight_of_the_blocks_unchanged),
         cmocka_unit_test(panels_are_hardly_larger_than_the_blocks),
         cmocka_unit_test(a_scale_that_is_not_finite_is_found),
+        cmocka_unit_test(values_of_few_bits_are_those_of_the_gguf_package),
+        cmocka_unit_test(panels_of_few_bits_lose_no_more_than_they_must),
         cmocka_unit_test(quantizing_loses_no_more_than_it_must),
         cmocka_unit_test(weights_of_any_size_and_shape_can_be_quantized),
     };

@@ -1,0 +1,214 @@
+/* GGUF's types of 1 to 3 bits: codebooks of points (IQ), and the ternary ones (TQ).
+ *
+ * The layouts (ggml-common.h, and gguf-py's quants.py, which says the same in NumPy), bytes of a
+ * block of 256; "eight" is a run of 8 weights, which share a byte of signs and one point of the
+ * codebook (two of 4 coordinates, for 3 bits):
+ *
+ *     IQ2_XXS  f16 scale, for each 32 { points[4], uint32: 7 bits of signs of each eight, scale[4]
+ * } IQ2_XS   f16 scale, for each eight { point[9], 7 bits of signs }, scales[8] IQ2_S    f16 scale,
+ * points[32], signs[32], upper pairs of bits of points[8], scales[8] IQ3_XXS  f16 scale,
+ * points[64], for each 32 uint32 as in IQ2_XXS IQ3_S    f16 scale, points[64], ninth bits of
+ * points[8], signs[32], scales[4] IQ1_S    f16 scale, points[32], for each 32 { 3 upper bits of
+ * each point, scale, sign of the shift } IQ1_M    points[32], for each eight { 3 upper bits, sign
+ * of the shift }, for each 64 { four scales of 3 bits, a quarter of the f16 scale } TQ1_0    five
+ * ternary digits a byte[48], four a byte[4], f16 scale TQ2_0    pairs of bits[64], f16 scale
+ *
+ * Where 7 bits are signs, the eighth makes the number of minus signs even. */
+#include <string.h>
+
+#include "stored.h"
+#include "stored_grids.h"
+
+static uint16_t u16(const uint8_t *p) {
+    uint16_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+static uint32_t u32(const uint8_t *p) {
+    uint32_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+/* ---- Codebooks ---- */
+
+void grid_point(const Grid *grid, size_t index, uint8_t *levels) {
+    size_t block = grid->n_before - 1u;
+    while (grid->before[block] > index) block--;
+    size_t left = index - grid->before[block], word = 8 * block;
+    for (size_t n; left >= (n = (size_t)__builtin_popcountll(grid->words[word])); word++) left -= n;
+    uint64_t bits = grid->words[word];
+    for (; left > 0; left--) bits &= bits - 1;
+    size_t number = 64 * word + (size_t)__builtin_ctzll(bits);
+    for (size_t i = 0; i < grid->digits; i++, number /= grid->base)
+        levels[i] = (uint8_t)(number % grid->base);
+}
+
+static uint8_t even_signs(uint32_t seven) {
+    return (uint8_t)((seven & 127) | (uint32_t)__builtin_parity(seven & 127) << 7);
+}
+
+/* Eight weights: scale * (level + shift), with the bits of `signs` negative. */
+typedef struct Eight {
+    size_t points[2]; /* the second for codebooks of 4 coordinates */
+    uint8_t signs;
+    float scale, shift;
+} Eight;
+
+typedef struct Book {
+    const Grid *grid;
+    int8_t levels[8];
+} Book;
+
+static Book book_of(StoredType type) {
+    switch (type) {
+    case STORED_IQ2_XXS:
+        return (Book){&grid_iq2_xxs, {8, 25, 43}};
+    case STORED_IQ2_XS:
+        return (Book){&grid_iq2_xs, {8, 25, 43}};
+    case STORED_IQ2_S:
+        return (Book){&grid_iq2_s, {8, 25, 43}};
+    case STORED_IQ3_XXS:
+        return (Book){&grid_iq3_xxs, {4, 12, 20, 28, 36, 44, 52, 62}};
+    case STORED_IQ3_S:
+        return (Book){&grid_iq3_s, {1, 3, 5, 7, 9, 11, 13, 15}};
+    default:
+        return (Book){&grid_iq1, {-1, 0, 1}};
+    }
+}
+
+static int nibble_of(const uint8_t *p, size_t i) {
+    return p[i / 2] >> (i % 2 ? 4 : 0) & 15;
+}
+
+/* Number e, 0 <= e < 32, of a block of 2 or 3 bits. */
+static Eight eight_of(StoredType type, const uint8_t *block, size_t e) {
+    Eight x = {.shift = 0.0f};
+    const uint8_t *at = block + 2;
+    float scale = half_to_float(u16(block));
+    uint32_t word;
+    switch (type) {
+    case STORED_IQ2_XXS:
+        word = u32(at + 8 * (e / 4) + 4);
+        x.points[0] = at[8 * (e / 4) + e % 4];
+        x.signs = even_signs(word >> 7 * (e % 4));
+        x.scale = scale * 0.25f * (0.5f + (float)(word >> 28));
+        break;
+    case STORED_IQ2_XS:
+        word = u16(at + 2 * e);
+        x.points[0] = word & 511;
+        x.signs = even_signs(word >> 9);
+        x.scale = scale * 0.25f * (0.5f + (float)nibble_of(at + 64, e / 2));
+        break;
+    case STORED_IQ2_S:
+        x.points[0] = (size_t)(at[e] | (at[64 + e / 4] >> 2 * (e % 4) & 3) << 8);
+        x.signs = at[32 + e];
+        x.scale = scale * 0.25f * (0.5f + (float)nibble_of(at + 72, e / 2));
+        break;
+    case STORED_IQ3_XXS:
+        word = u32(at + 64 + 4 * (e / 4));
+        for (size_t i = 0; i < 2; i++) x.points[i] = at[2 * e + i];
+        x.signs = even_signs(word >> 7 * (e % 4));
+        x.scale = scale * 0.5f * (0.5f + (float)(word >> 28));
+        break;
+    default: /* IQ3_S */
+        for (size_t i = 0; i < 2; i++)
+            x.points[i] = (size_t)(at[2 * e + i] | (at[64 + e / 4] >> (2 * (e % 4) + i) & 1) << 8);
+        x.signs = at[72 + e];
+        x.scale = scale * (float)(1 + 2 * nibble_of(at + 104, e / 4));
+        break;
+    }
+    return x;
+}
+
+/* The levels are odd numbers: scale * sub * (2 code - 15), with the 15 on the side of the minima.
+ * (IQ3_XXS has the same levels times 4, twice as fine a scale, and 62 for the largest, not 60.) */
+void stored_iq3_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
+    const Grid *grid = book_of(type).grid;
+    to->scales[0] = u16(block);
+    to->minima[0] = float_to_half(7.5f * half_to_float(u16(block)));
+    for (size_t g = 0; g < 8; g++) {
+        uint32_t sub = type == STORED_IQ3_S ? (uint32_t)nibble_of(block + 106, g)
+                                            : u32(block + 66 + 4 * g) >> 28;
+        to->sub_scales[g] = to->sub_minima[g] = (uint8_t)(2 * (1 + 2 * sub));
+    }
+    for (size_t e = 0; e < 32; e++) {
+        const Eight x = eight_of(type, block, e);
+        uint8_t levels[8];
+        for (size_t i = 0; i < 2; i++) grid_point(grid, x.points[i], levels + 4 * i);
+        for (size_t i = 0; i < 8; i++)
+            to->codes[8 * e + i] = (uint8_t)(x.signs >> i & 1 ? 7 - levels[i] : 8 + levels[i]);
+    }
+}
+
+/* An eight of IQ1_S and IQ1_M. */
+static Eight eight_of_1(StoredType type, const uint8_t *block, size_t e) {
+    Eight x = {.signs = 0};
+    if (type == STORED_IQ1_S) {
+        uint16_t upper = u16(block + 34 + 2 * (e / 4));
+        x.points[0] = (size_t)(block[2 + e] | (upper >> 3 * (e % 4) & 7) << 8);
+        x.scale = half_to_float(u16(block)) * (float)(2 * (upper >> 12 & 7) + 1);
+        x.shift = upper & 0x8000 ? -0.125f : 0.125f;
+        return x;
+    }
+    const uint8_t *scales = block + 48;
+    uint16_t half = 0;
+    for (size_t i = 0; i < 4; i++) half |= (uint16_t)((u16(scales + 2 * i) >> 12) << 4 * i);
+    int upper = nibble_of(block + 32, e), sub = u16(scales + 2 * (e / 8)) >> 3 * (e / 2 % 4) & 7;
+    x.points[0] = (size_t)(block[e] | (upper & 7) << 8);
+    x.scale = half_to_float(half) * (float)(2 * sub + 1);
+    x.shift = upper & 8 ? -0.125f : 0.125f;
+    return x;
+}
+
+static void eight_to_floats(const Book *book, const Eight *x, float *out) {
+    uint8_t levels[8];
+    for (size_t i = 0; i < 8; i += book->grid->digits)
+        grid_point(book->grid, x->points[i / book->grid->digits], levels + i);
+    for (size_t i = 0; i < 8; i++) {
+        float value = x->scale * ((float)book->levels[levels[i]] + x->shift);
+        out[i] = x->signs >> i & 1 ? -value : value;
+    }
+}
+
+/* ---- Ternary ---- */
+
+/* A byte is a fraction of 256; times 3 its digits come out at the top. */
+static int digit_tq1(const uint8_t *block, size_t i) {
+    static const uint8_t powers[] = {1, 3, 9, 27, 81};
+    uint8_t byte = i < 160   ? (uint8_t)(block[i % 32] * powers[i / 32])
+                   : i < 240 ? (uint8_t)(block[32 + i % 16] * powers[(i - 160) / 16])
+                             : (uint8_t)(block[48 + i % 4] * powers[(i - 240) / 4]);
+    return byte * 3 >> 8;
+}
+
+void stored_ternary_to_codes(StoredType type, const uint8_t *block, uint8_t *codes,
+                             uint16_t *scales) {
+    for (size_t i = 0; i < 256; i++) {
+        int digit = type == STORED_TQ1_0 ? digit_tq1(block, i)
+                                         : block[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+        codes[i] = (uint8_t)(digit + 7);
+    }
+    for (size_t g = 0; g < 8; g++) scales[g] = u16(block + (type == STORED_TQ1_0 ? 52 : 64));
+}
+
+void stored_iq_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out) {
+    const StoredTypeInfo *info = stored_type_info(type);
+    const Book book = book_of(type);
+    for (size_t i = 0; i < n; i += 256, stored += info->block_bytes, out += 256) {
+        if (type == STORED_TQ1_0 || type == STORED_TQ2_0) {
+            uint8_t codes[256];
+            uint16_t scales[8];
+            stored_ternary_to_codes(type, stored, codes, scales);
+            for (size_t k = 0; k < 256; k++)
+                out[k] = half_to_float(scales[0]) * (float)(codes[k] - 8);
+            continue;
+        }
+        for (size_t e = 0; e < 32; e++) {
+            bool one = type == STORED_IQ1_S || type == STORED_IQ1_M;
+            const Eight x = one ? eight_of_1(type, stored, e) : eight_of(type, stored, e);
+            eight_to_floats(&book, &x, out + 8 * e);
+        }
+    }
+}
