@@ -219,9 +219,35 @@ static Status sample_begin(Sample *sample) {
         return STATUS_FAILED;
     sample->begun = true;
     generation_prompt(&sample->generation, prompt->ids, prompt->length);
-    if (r->wants_logprobs && !(sample->scratch = malloc(2 * vocab * sizeof(float))))
-        return error_set(&sample->error, "no memory for the logprobs");
     return STATUS_OK;
+}
+
+static bool has_scratch(Sample *sample) {
+    size_t vocab = model_config(sample->job->batch->session->model)->vocab_size;
+    if (!sample->scratch) sample->scratch = malloc(2 * vocab * sizeof *sample->scratch);
+    return sample->scratch != NULL;
+}
+
+/* The chance of the prompt's next token, and of the likeliest in its place. */
+static void sample_seen(EngineTask *task, size_t position, const float *logits) {
+    Sample *sample = task->context;
+    const Request *r = &sample->job->request;
+    const Model *model = sample->job->batch->session->model;
+    const TokenList *prompt = &r->prompts[sample->index / r->n];
+    Choice *choice = &sample->job->choices[sample->index];
+    size_t width = 1 + (size_t)r->top_logprobs, vocab = model_config(model)->vocab_size;
+    if (!choice->prompt_chances)
+        choice->prompt_chances = calloc(prompt->length, width * sizeof *choice->prompt_chances);
+    if (!choice->prompt_chances || !has_scratch(sample)) {
+        sample->failed = true;
+        error_set(&sample->error, "no memory for the logprobs");
+        return;
+    }
+    TokenChance *chances = choice->prompt_chances + (position + 1) * width;
+    double total = result_chances(model_isa(model)->numeric, logits, vocab, width - 1, chances + 1,
+                                  sample->scratch);
+    int32_t token = prompt->ids[position + 1];
+    chances[0] = (TokenChance){token, (float)((double)logits[token] - total)};
 }
 
 /* Room for one more token's chances; NULL: no memory. */
@@ -249,7 +275,7 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
     /* The last token that the context allows is chosen, but never looked at. */
     if (position == model_context(model)) g->options.max_tokens = g->n_tokens + 1;
     if (r->wants_logprobs) {
-        if (!(chances = next_chances(choice, 1 + (size_t)r->top_logprobs)))
+        if (!has_scratch(sample) || !(chances = next_chances(choice, 1 + (size_t)r->top_logprobs)))
             return error_set(&sample->error, "no memory for the logprobs");
         memcpy(sample->scratch, logits, vocab * sizeof *logits);
         total = result_chances(model_isa(model)->numeric, logits, vocab, (size_t)r->top_logprobs,
@@ -273,6 +299,11 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
 static bool sample_next(EngineTask *task, float *logits) {
     Sample *sample = task->context;
     int32_t token = -1;
+    if (sample->failed) return false;
+    if (sample->job->request.only_prompt) {
+        sample->job->choices[sample->index].finish = FINISH_LENGTH;
+        return false;
+    }
     if (sample_token(sample, logits, &token) != STATUS_OK) {
         sample->failed = true;
         return false;
@@ -322,8 +353,11 @@ static Status prepare(Batch *b, Job *job, Error *error) {
     for (size_t i = 0; i < n; i++) {
         job->samples[i].job = job;
         job->samples[i].index = i;
-        job->samples[i].task =
-            (EngineTask){.next = sample_next, .done = sample_done, .context = &job->samples[i]};
+        bool sees = job->request.echo && job->request.wants_logprobs;
+        job->samples[i].task = (EngineTask){.next = sample_next,
+                                            .seen = sees ? sample_seen : NULL,
+                                            .done = sample_done,
+                                            .context = &job->samples[i]};
     }
     job->n = job->n_left = n;
     return STATUS_OK;

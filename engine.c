@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* RETAINED sequences outlive their tasks, for the prefixes they hold. */
-enum { DEFAULT_TASKS = 64, RETAINED = 8 };
+/* RETAINED sequences outlive their tasks, for the prefixes they hold. SEEN_ROWS of a step may have
+ * their logits seen beside each task's last. */
+enum { DEFAULT_TASKS = 64, RETAINED = 8, SEEN_ROWS = 32 };
 
 /* Tokens of a finished task whose pages may still serve. */
 typedef struct Retained {
@@ -13,6 +14,12 @@ typedef struct Retained {
     int32_t sequence;
     size_t last_use;
 } Retained;
+
+/* A row whose logits are computed. */
+typedef struct LogitsRow {
+    EngineTask *task;
+    size_t position;
+} LogitsRow;
 
 struct Engine {
     Model *model;
@@ -27,9 +34,8 @@ struct Engine {
     Retained retained[RETAINED];
     size_t n_retained;
     Row *rows;
-    EngineTask **row_tasks; /* whose logits come k-th */
-    float *logits;
-    size_t logits_rows;
+    LogitsRow *logits_rows; /* whose logits come k-th, a task's one behind another */
+    float *logits;          /* [max_tasks + SEEN_ROWS][vocab_size] */
     size_t clock;
     EngineStats stats;
 };
@@ -47,9 +53,9 @@ Status engine_new(Engine **out, Model *model, const EngineOptions *options, Erro
     e->running = calloc(e->max_tasks, sizeof *e->running);
     e->free_sequences = calloc(n_sequences, sizeof *e->free_sequences);
     e->rows = calloc(max_rows, sizeof *e->rows);
-    e->row_tasks = calloc(max_rows, sizeof(EngineTask *));
-    e->logits = malloc(e->max_tasks * vocab * sizeof *e->logits);
-    if (!e->running || !e->free_sequences || !e->rows || !e->row_tasks || !e->logits) {
+    e->logits_rows = calloc(e->max_tasks + SEEN_ROWS, sizeof *e->logits_rows);
+    e->logits = malloc((e->max_tasks + SEEN_ROWS) * vocab * sizeof *e->logits);
+    if (!e->running || !e->free_sequences || !e->rows || !e->logits_rows || !e->logits) {
         error_set(error, "no memory for a batch of %zu texts", e->max_tasks);
         engine_free(e);
         return STATUS_FAILED;
@@ -72,7 +78,7 @@ void engine_free(Engine *e) {
     free(e->waiting);
     free(e->free_sequences);
     free(e->rows);
-    free(e->row_tasks);
+    free(e->logits_rows);
     free(e->logits);
     free(e);
 }
@@ -128,6 +134,8 @@ Status engine_submit(Engine *e, EngineTask *task, Error *error) {
     if (!make_room(e)) return error_set(error, "no memory for a waiting text");
     task->following = NULL;
     task->n_computed = 0;
+    task->n_to_see = task->seen ? task->n_tokens - 1 : 0;
+    task->n_seen = 0;
     task->age = e->clock++;
     task->sequence = -1;
     e->waiting[e->first_waiting + e->n_waiting++] = task;
@@ -173,10 +181,15 @@ static void retain(Engine *e, EngineTask *task) {
     e->retained[e->n_retained++] = (Retained){tokens, task->n_computed, task->sequence, e->clock++};
 }
 
-/* Where the task's first tokens are cached or will be: the longest prefix wins. At least the
- * last token is left to compute, for its logits. */
+/* How much of the task another may have computed: at least the last token is left, for its
+ * logits, and those that are still to be seen. */
+static size_t prefix_limit(const EngineTask *task) {
+    return task->n_seen < task->n_to_see ? task->n_seen : task->n_tokens - 1;
+}
+
+/* Where the task's first tokens are cached or will be: the longest prefix wins. */
 static void find_prefix(Engine *e, EngineTask *task) {
-    size_t best = 0, limit = task->n_tokens - 1;
+    size_t best = 0, limit = prefix_limit(task);
     Retained *kept = NULL;
     EngineTask *leader = NULL;
     for (size_t i = 0; i < e->n_retained; i++) {
@@ -213,7 +226,7 @@ static void find_prefix(Engine *e, EngineTask *task) {
 static void catch_up(Engine *e, EngineTask *task) {
     EngineTask *leader = task->following;
     if (!leader) return;
-    size_t n = common_prefix(task->tokens, task->n_tokens - 1, leader->tokens, leader->n_tokens);
+    size_t n = common_prefix(task->tokens, prefix_limit(task), leader->tokens, leader->n_tokens);
     if (n > leader->n_computed) return;
     Error ignored;
     task->following = NULL;
@@ -308,27 +321,38 @@ static bool reserve(Engine *e, EngineTask *task, size_t n, Error *error) {
 
 /* ---- A step -------------------------------------------------------------------------------- */
 
-/* Adds the task's next rows, at most `room`; returns how many. */
-static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room) {
-    size_t left = task->n_tokens - task->n_computed, n = left < room ? left : room;
-    for (size_t i = 0; i < n; i++) {
-        size_t position = task->n_computed + i;
-        e->rows[at + i] = (Row){.sequence = task->sequence,
+static bool is_seen(const EngineTask *task, size_t position) {
+    return position >= task->n_seen && position < task->n_to_see;
+}
+
+/* Adds the task's next rows, at most `room`, of which `most_seen` and one more may have logits;
+ * returns how many. */
+static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size_t most_seen,
+                       size_t *n_logits) {
+    size_t left = task->n_tokens - task->n_computed, most = left < room ? left : room;
+    size_t n = 0, before = *n_logits;
+    for (; n < most && *n_logits <= before + most_seen; n++) {
+        size_t position = task->n_computed + n;
+        bool wants = position + 1 == task->n_tokens || is_seen(task, position);
+        if (wants) e->logits_rows[(*n_logits)++] = (LogitsRow){task, position};
+        e->rows[at + n] = (Row){.sequence = task->sequence,
                                 .position = (int32_t)position,
                                 .token = task->tokens[position],
-                                .wants_logits = position + 1 == task->n_tokens};
+                                .wants_logits = wants};
     }
     return n;
 }
 
 static size_t plan_part(Engine *e, bool decode, size_t n_rows, size_t *n_logits) {
-    size_t room = model_max_rows(e->model);
+    /* Each running task may have one row of logits; what is left is for those that are seen. */
+    size_t room = model_max_rows(e->model), spare = e->max_tasks + SEEN_ROWS - e->n_running;
     for (size_t i = 0; i < e->n_running && n_rows < room; i++) {
         EngineTask *task = e->running[i];
         size_t left = task->n_tokens - task->n_computed, n;
         if ((left == 1) != decode || task->following) continue;
-        n = add_rows(e, task, n_rows, room - n_rows);
-        if (e->rows[n_rows + n - 1].wants_logits) e->row_tasks[(*n_logits)++] = task;
+        size_t before = *n_logits;
+        n = add_rows(e, task, n_rows, room - n_rows, spare, n_logits);
+        if (*n_logits > before) spare -= *n_logits - before - 1;
         *(decode ? &e->stats.decode_rows : &e->stats.prompt_rows) += n;
         n_rows += n;
     }
@@ -347,16 +371,30 @@ static void secure_pages(Engine *e, Error *error) {
     }
 }
 
-static void advance(Engine *e, size_t n_logits) {
+/* The logits of one task, from the k-th on. */
+static void take_logits(Engine *e, size_t k, size_t n_logits) {
     size_t vocab = model_config(e->model)->vocab_size;
+    EngineTask *task = e->logits_rows[k].task;
+    for (; k < n_logits && e->logits_rows[k].task == task; k++) {
+        size_t position = e->logits_rows[k].position;
+        float *logits = e->logits + k * vocab;
+        if (is_seen(task, position)) {
+            task->seen(task, position, logits);
+            task->n_seen = position + 1;
+        } else {
+            task->goes_on = task->next(task, logits);
+        }
+    }
+}
+
+static void advance(Engine *e, size_t n_logits) {
     for (size_t i = 0; i < e->n_running; i++) e->running[i]->goes_on = true;
     for (size_t i = 0; i < e->n_running; i++)
         e->running[i]->n_computed = (size_t)kvcache_next(e->cache, e->running[i]->sequence);
 #pragma omp parallel for schedule(dynamic, 1) if (n_logits > 1) num_threads(model_threads(e->model))
-    for (size_t k = 0; k < n_logits; k++) {
-        EngineTask *task = e->row_tasks[k];
-        task->goes_on = task->next(task, e->logits + k * vocab);
-    }
+    for (size_t k = 0; k < n_logits; k++)
+        if (k == 0 || e->logits_rows[k - 1].task != e->logits_rows[k].task)
+            take_logits(e, k, n_logits);
     for (size_t i = e->n_running; i-- > 0;) {
         EngineTask *task = e->running[i];
         bool full = task->n_tokens > model_context(e->model);
@@ -383,8 +421,10 @@ static size_t one_by_one(Engine *e, size_t n_rows) {
         if (model_forward(e->model, e->cache, rows, n, e->logits + n_logits * vocab, &error) !=
             STATUS_OK)
             finish(e, i, &error);
-        else if (rows[n - 1].wants_logits)
-            e->row_tasks[n_logits++] = task;
+        else
+            for (size_t k = 0; k < n; k++)
+                if (rows[k].wants_logits)
+                    e->logits_rows[n_logits++] = (LogitsRow){task, (size_t)rows[k].position};
     }
     return n_logits;
 }

@@ -22,6 +22,10 @@ struct EngineTask {
      * engine_task_append and returns true to go on, false when the task is done. Called from
      * several threads at once, but never for the same task. */
     bool (*next)(EngineTask *task, float *logits);
+    /* NULL, or called before that with the logits [vocab_size] of each token of the prompt but the
+     * last, in order and once; `position` is the token's. Such a task shares no prefix that another
+     * has computed. */
+    void (*seen)(EngineTask *task, size_t position, const float *logits);
     /* The task is done: by its own will (error NULL) or because it cannot go on. Called from
      * the thread that called engine_step; the task is the owner's again. */
     void (*done)(EngineTask *task, const Error *error);
@@ -30,6 +34,8 @@ struct EngineTask {
     /* The engine's own. */
     EngineTask *following; /* waits for this task to compute the prefix that both share */
     size_t n_computed;     /* tokens whose keys and values are cached */
+    size_t n_to_see;       /* tokens whose logits `seen` gets ... */
+    size_t n_seen;         /* ... and has got */
     size_t age;            /* order of arrival */
     int32_t sequence;
     bool goes_on;

@@ -92,6 +92,15 @@ static Status set_max_tokens(Request *r, const Field *field, const json_t *value
     json_int_t number = 0;
     if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     r->options.max_tokens = (size_t)number;
+    r->only_prompt = false;
+    return STATUS_OK;
+}
+
+/* 0: the prompt alone, to score it. */
+static Status set_max_tokens_or_none(Request *r, const Field *field, const json_t *value,
+                                     Error *error) {
+    if (set_max_tokens(r, field, value, error) != STATUS_OK) return STATUS_FAILED;
+    r->only_prompt = r->options.max_tokens == 0;
     return STATUS_OK;
 }
 
@@ -299,7 +308,8 @@ static const Field fields[] = {
     OTHER(reasoning_effort, "nc", set_effort),
     WHOLE(n, "nct", set_n, 1, REQUEST_MAX_SAMPLES),
     WHOLE(tokens, "n", set_max_tokens, 0, 1e9),
-    WHOLE(max_tokens, "nct", set_max_tokens, 1, 1e9),
+    WHOLE(max_tokens, "nt", set_max_tokens_or_none, 0, 1e9),
+    WHOLE(max_tokens, "c", set_max_tokens, 1, 1e9),
     WHOLE(max_completion_tokens, "nc", set_max_tokens, 1, 1e9),
     SAMPLING(temperature, 0, 1e3),
     WHOLE(top_k, "nct", set_top_k, -1, 1e9),
@@ -365,8 +375,6 @@ static Status read_fields(Request *r, const json_t *body, const char *const *own
                          r->format == REQUEST_CHAT         ? "'messages'"
                          : r->format == REQUEST_COMPLETION ? "'prompt'"
                                                            : "'prompt' and no 'messages'");
-    if (r->echo && r->wants_logprobs)
-        return error_set(error, "'echo' with 'logprobs' is not supported");
     if (r->echo && r->messages) return error_set(error, "'echo' needs a 'prompt'");
     return STATUS_OK;
 }

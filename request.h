@@ -45,7 +45,8 @@ typedef struct Request {
     const char *model, *reasoning_effort;
 
     size_t n;  /* samples of each prompt */
-    bool echo; /* the prompt stands before the text */
+    bool echo; /* the prompt stands before the text, and its tokens' chances before the text's */
+    bool only_prompt; /* nothing is generated */
     bool wants_logprobs;
     int top_logprobs; /* alternatives of each token */
     GenerationOptions options;

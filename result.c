@@ -8,6 +8,7 @@
 void choice_free(Choice *choice) {
     text_free(&choice->text);
     free(choice->chances);
+    free(choice->prompt_chances);
     *choice = (Choice){0};
 }
 
@@ -79,13 +80,13 @@ static json_t *bytes_json(const char *bytes, size_t n) {
     return list;
 }
 
-/* The bytes that a token stands for in the middle of a text; freed by the caller. */
-static char *token_bytes(const ResultMaker *maker, int32_t token, size_t *length) {
+/* The bytes that a token stands for, at the beginning of a text (flags 0) or in the middle
+ * (TOKEN_DECODER_CONTINUE); freed by the caller. */
+static char *token_bytes(const ResultMaker *maker, int32_t token, unsigned flags, size_t *length) {
     char *text = NULL;
     Error ignored;
     *length = 0;
-    if (tokenizer_decode(maker->tokenizer, &token, 1, TOKEN_DECODER_CONTINUE, &text, length,
-                         &ignored) != STATUS_OK)
+    if (tokenizer_decode(maker->tokenizer, &token, 1, flags, &text, length, &ignored) != STATUS_OK)
         return NULL;
     return text;
 }
@@ -127,7 +128,7 @@ static json_t *text_of(const Request *r, const ResultMaker *maker, const Choice 
 /* {"token", "logprob", "bytes"}, as in OpenAI's chat completions; ours adds "id". */
 static json_t *chance_json(const ResultMaker *maker, const TokenChance *chance, bool native) {
     size_t length;
-    char *bytes = token_bytes(maker, chance->token, &length);
+    char *bytes = token_bytes(maker, chance->token, TOKEN_DECODER_CONTINUE, &length);
     json_t *json = json_object();
     if (native) json_object_set_new(json, "id", json_integer(chance->token));
     json_object_set_new(json, "token", text_json(bytes ? bytes : "", length));
@@ -137,12 +138,13 @@ static json_t *chance_json(const ResultMaker *maker, const TokenChance *chance, 
     return json;
 }
 
-static json_t *chances_json(const ResultMaker *maker, const Request *r, const Choice *choice) {
+/* chances[n][1 + top_logprobs]. */
+static json_t *chances_json(const ResultMaker *maker, const Request *r, const TokenChance *chances,
+                            size_t n) {
     size_t width = 1 + (size_t)r->top_logprobs;
     bool native = r->format == REQUEST_NATIVE;
     json_t *list = json_array();
-    for (size_t i = 0; i < choice->n_chances; i++) {
-        const TokenChance *chances = choice->chances + i * width;
+    for (size_t i = 0; i < n; i++, chances += width) {
         json_t *token = chance_json(maker, &chances[0], native), *top = json_array();
         for (size_t k = 1; k < width; k++)
             json_array_append_new(top, chance_json(maker, &chances[k], native));
@@ -154,9 +156,10 @@ static json_t *chances_json(const ResultMaker *maker, const Request *r, const Ch
 
 /* A token's text where it must be a key: bytes that are no UTF-8 as OpenAI writes them,
  * "bytes:\xe2\x82". */
-static json_t *token_name(const ResultMaker *maker, int32_t token, size_t *characters) {
+static json_t *token_name(const ResultMaker *maker, int32_t token, unsigned flags,
+                          size_t *characters) {
     size_t length;
-    char *bytes = token_bytes(maker, token, &length), escaped[5];
+    char *bytes = token_bytes(maker, token, flags, &length), escaped[5];
     json_t *json;
     *characters = 0;
     for (size_t i = 0; i < length; i++) *characters += ((unsigned char)bytes[i] & 0xC0) != 0x80;
@@ -177,34 +180,56 @@ static json_t *token_name(const ResultMaker *maker, int32_t token, size_t *chara
     return json;
 }
 
-/* {"tokens", "token_logprobs", "top_logprobs", "text_offset"}: OpenAI's completions. */
-static json_t *completion_logprobs(const ResultMaker *maker, const Request *r,
-                                   const Choice *choice) {
-    size_t width = 1 + (size_t)r->top_logprobs, offset = 0, ignored;
-    json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(),
-           *offsets = json_array();
-    for (size_t i = 0; i < choice->n_chances; i++) {
-        const TokenChance *chances = choice->chances + i * width;
-        size_t characters;
-        json_array_append_new(tokens, token_name(maker, chances[0].token, &characters));
-        json_array_append_new(logprobs, json_real((double)chances[0].logprob));
-        json_array_append_new(offsets, json_integer((json_int_t)offset));
-        offset += characters;
-        json_t *top = json_object();
-        for (size_t k = 1; k < width; k++) {
-            json_t *name = token_name(maker, chances[k].token, &ignored);
-            const char *key = json_string_value(name);
-            if (key && !json_object_get(top, key))
-                json_object_set_new(top, key, json_real((double)chances[k].logprob));
-            json_decref(name);
-        }
-        json_array_append_new(tops, top);
+/* The lists of an OpenAI completion's logprobs, as they grow. */
+typedef struct Lists {
+    json_t *tokens, *logprobs, *tops, *offsets;
+    size_t offset; /* in characters */
+} Lists;
+
+/* Of chances[1 + top_logprobs]; one of which nothing is known has null. */
+static void put_chances(Lists *lists, const ResultMaker *maker, const Request *r, int32_t token,
+                        const TokenChance *chances) {
+    size_t characters, ignored;
+    unsigned flags = r->echo && lists->offset == 0 ? 0 : TOKEN_DECODER_CONTINUE;
+    json_array_append_new(lists->tokens, token_name(maker, token, flags, &characters));
+    json_array_append_new(lists->offsets, json_integer((json_int_t)lists->offset));
+    lists->offset += characters;
+    if (!chances) {
+        json_array_append_new(lists->logprobs, json_null());
+        json_array_append_new(lists->tops, json_null());
+        return;
     }
+    json_array_append_new(lists->logprobs, json_real((double)chances[0].logprob));
+    json_t *top = json_object();
+    for (int k = 1; k <= r->top_logprobs; k++) {
+        json_t *name = token_name(maker, chances[k].token, flags, &ignored);
+        const char *key = json_string_value(name);
+        if (key && !json_object_get(top, key))
+            json_object_set_new(top, key, json_real((double)chances[k].logprob));
+        json_decref(name);
+    }
+    json_array_append_new(lists->tops, top);
+}
+
+/* {"tokens", "token_logprobs", "top_logprobs", "text_offset"}: OpenAI's completions. With echo the
+ * prompt's come first, without the token that begins every text. */
+static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, const Choice *choice,
+                                   size_t index) {
+    size_t width = 1 + (size_t)r->top_logprobs;
+    const TokenList *prompt = &r->prompts[index / r->n];
+    Lists lists = {json_array(), json_array(), json_array(), json_array(), 0};
+    if (r->echo)
+        for (size_t i = prompt->ids[0] == tokenizer_bos(maker->tokenizer); i < prompt->length; i++)
+            put_chances(&lists, maker, r, prompt->ids[i],
+                        i > 0 ? choice->prompt_chances + i * width : NULL);
+    for (size_t i = 0; i < choice->n_chances; i++)
+        put_chances(&lists, maker, r, choice->chances[i * width].token,
+                    choice->chances + i * width);
     json_t *json = json_object();
-    json_object_set_new(json, "tokens", tokens);
-    json_object_set_new(json, "token_logprobs", logprobs);
-    json_object_set_new(json, "top_logprobs", tops);
-    json_object_set_new(json, "text_offset", offsets);
+    json_object_set_new(json, "tokens", lists.tokens);
+    json_object_set_new(json, "token_logprobs", lists.logprobs);
+    json_object_set_new(json, "top_logprobs", lists.tops);
+    json_object_set_new(json, "text_offset", lists.offsets);
     return json;
 }
 
@@ -244,7 +269,14 @@ static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
     json_object_set_new(json, "prompt_tokens",
                         json_integer((json_int_t)r->prompts[index / r->n].length));
     json_object_set_new(json, "completion_tokens", json_integer((json_int_t)choice->n_tokens));
-    if (r->wants_logprobs) json_object_set_new(json, "logprobs", chances_json(maker, r, choice));
+    if (r->wants_logprobs)
+        json_object_set_new(json, "logprobs",
+                            chances_json(maker, r, choice->chances, choice->n_chances));
+    size_t n = r->prompts[index / r->n].length;
+    if (choice->prompt_chances)
+        json_object_set_new(
+            json, "prompt_logprobs",
+            chances_json(maker, r, choice->prompt_chances + 1 + (size_t)r->top_logprobs, n - 1));
 }
 
 static char *native_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
@@ -289,12 +321,13 @@ static json_t *openai_choice(const ResultMaker *maker, const Request *r, const C
         json_object_set_new(json, "message", message);
         if (r->wants_logprobs) {
             logprobs = json_object();
-            json_object_set_new(logprobs, "content", chances_json(maker, r, choice));
+            json_object_set_new(logprobs, "content",
+                                chances_json(maker, r, choice->chances, choice->n_chances));
             json_object_set_new(logprobs, "refusal", json_null());
         }
     } else {
         json_object_set_new(json, "text", text_of(r, maker, choice, index));
-        if (r->wants_logprobs) logprobs = completion_logprobs(maker, r, choice);
+        if (r->wants_logprobs) logprobs = completion_logprobs(maker, r, choice, index);
     }
     json_object_set_new(json, "logprobs", logprobs);
     json_object_set_new(json, "finish_reason", json_string(finish_name(choice->finish)));

@@ -24,6 +24,8 @@ typedef struct Choice {
     size_t n_tokens;      /* generated, without the token that ended the text */
     TokenChance *chances; /* [n_chances][1 + top_logprobs]: the token, then the likeliest */
     size_t n_chances, chances_capacity;
+    /* With echo: [prompt tokens][1 + top_logprobs], the first not known; NULL otherwise. */
+    TokenChance *prompt_chances;
 } Choice;
 
 void choice_free(Choice *choice);

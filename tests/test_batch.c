@@ -1,4 +1,5 @@
 /* Batches by the real program: exact, complete, resumable. `make soak` does more of the same. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -136,6 +137,64 @@ static void results_do_not_depend_on_concurrency_memory_or_chunks(void **state) 
     assert_null(strstr(tight.err, ", 0 times one was set aside"));
     same_files(p->output, p->other);
     process_free(&tight);
+}
+
+/* Prompts that begin alike, of which each token's chance is asked for. */
+static void write_prompts_to_score(const char *path, size_t n) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (size_t i = 0; i < n; i++) {
+        fprintf(f, "{\"prompt\": \"");
+        for (size_t k = 0; k < 5 + 13 * i % 60; k++) fprintf(f, k % 7 ? " was a" : "Once there");
+        fprintf(f, " %zu\", \"echo\": %s, \"logprobs\": %zu, \"max_tokens\": %zu}\n", i,
+                i % 4 == 3 ? "false" : "true", i % 3, i % 2 * 120);
+    }
+    fclose(f);
+}
+
+static void prompts_are_scored_as_run_scores_them(void **state) {
+    const Place *p = *state;
+    static const char *const variants[][6] = {
+        {"--ordered", "--max-concurrent", "1"},
+        {"--ordered", "--max-concurrent", "64", "-j", "1"},
+        {"--ordered", "--max-concurrent", "12", "--kv-memory", "600K", "--stats"},
+        {"--ordered", "--chunk", "5"},
+    };
+    write_prompts_to_score(p->input, 24);
+    expect(p, 0, MORE("--ordered"), NULL);
+    rename(p->output, p->other);
+    for (size_t i = 0; i < 4; i++) {
+        Process result = batch(p, variants[i]);
+        if (result.status != 0) fail_msg("%s", result.err);
+        if (i == 2) assert_null(strstr(result.err, ", 0 times one was set aside"));
+        process_free(&result);
+        same_files(p->output, p->other);
+        unlink(p->output);
+    }
+    size_t length;
+    char *lines = file_read(p->input, &length);
+    json_t *request = json_loads(lines, JSON_DISABLE_EOF_CHECK, NULL);
+    json_t *answer = result_at(p->other, 0);
+    Process alone = RUN("run", p->model, "-i", text_at(request, "prompt", NULL), "--score", "json");
+    assert_int_equal(alone.status, 0);
+    json_t *score = json_loads(alone.out, 0, NULL);
+    const json_t *wanted = json_object_get(score, "tokens");
+    const json_t *got = json_object_get(answer, "prompt_logprobs");
+    assert_true(json_array_size(got) > 5);
+    assert_int_equal(json_array_size(got), json_array_size(wanted));
+    for (size_t i = 0; i < json_array_size(got); i++) {
+        const json_t *a = json_array_get(got, i), *b = json_array_get(wanted, i);
+        assert_int_equal(json_integer_value(json_object_get(a, "id")),
+                         json_integer_value(json_object_get(b, "id")));
+        assert_true(fabs(json_number_value(json_object_get(a, "logprob")) -
+                         json_number_value(json_object_get(b, "logprob"))) < 1e-5);
+    }
+    assert_int_equal(json_integer_value(json_object_get(answer, "completion_tokens")), 0);
+    json_decref(score);
+    json_decref(answer);
+    json_decref(request);
+    process_free(&alone);
+    free(lines);
 }
 
 static void samples_of_one_prompt_are_those_of_its_sample_numbers(void **state) {
@@ -386,6 +445,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(each_result_is_what_the_request_gets_alone),
         TEST(results_do_not_depend_on_concurrency_memory_or_chunks),
+        TEST(prompts_are_scored_as_run_scores_them),
         TEST(samples_of_one_prompt_are_those_of_its_sample_numbers),
         TEST(stdin_and_stdout_serve_as_well),
         TEST(plain_text_is_a_prompt_a_line),

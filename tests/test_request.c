@@ -108,7 +108,7 @@ static void wrong_lines_are_refused_by_name(void **state) {
     refused("{\"prompt\": \"a\", \"temperature\": -1}", "range");
     refused("{\"prompt\": \"a\", \"temperature\": true}", "a number");
     refused("{\"prompt\": \"a\", \"max_tokens\": 2.5}", "whole");
-    refused("{\"prompt\": \"a\", \"max_tokens\": 0}", "range");
+    refused("{\"prompt\": \"a\", \"max_tokens\": -1}", "range");
     refused("{\"prompt\": \"a\", \"n\": 100000}", "range");
     refused("{\"prompt\": \"a\", \"stop\": \"\"}", "empty");
     refused("{\"prompt\": \"a\", \"stop\": [\"a\\u0000b\"]}", "zero byte");
