@@ -290,6 +290,26 @@ static void add_origin(Source *source) {
     metadata_add_uint(&source->metadata, "source.parameters", &parameters, 1);
 }
 
+static int by_name(const void *a, const void *b) {
+    return strcmp((*(SourceTensor *const *)a)->name, (*(SourceTensor *const *)b)->name);
+}
+
+/* A file can hold a matrix twice: alone, and as a part of a fused one. */
+static Status check_names(const Source *source, Error *error) {
+    size_t n = source->n_tensors;
+    const SourceTensor **sorted = calloc(n + 1, sizeof *sorted);
+    Status status = STATUS_OK;
+    if (!sorted) return error_set(error, "%s: no memory", source->path);
+    for (size_t i = 0; i < n; i++) sorted[i] = &source->tensors[i];
+    qsort(sorted, n, sizeof *sorted, by_name);
+    for (size_t i = 1; i < n && status == STATUS_OK; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            status =
+                error_set(error, "%s: its tensors give '%s' twice", source->path, sorted[i]->name);
+    free(sorted);
+    return status;
+}
+
 Status source_parse(Source *source, Error *error) {
     source->config = config_default();
     Status status = STATUS_FAILED;
@@ -314,6 +334,7 @@ Status source_parse(Source *source, Error *error) {
         return error_prefix(error, "%s", source->path);
     for (size_t i = 0; i < source->n_tensors; i++)
         if (check_tensor(source, &source->tensors[i], error) != STATUS_OK) return STATUS_FAILED;
+    if (check_names(source, error) != STATUS_OK) return STATUS_FAILED;
     if (source->tokenizer_file.path) {
         if (source->tokenizer.bytes) tokenizer_blob_free(&source->tokenizer);
         source->tokenizer = (TokenizerBlob){0};

@@ -123,6 +123,25 @@ static void assert_refused(const char *name, const char *key, json_t *value, con
     fixture_remove_directory(directory);
 }
 
+static void a_matrix_given_twice_is_refused(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    json_t *gguf = gguf_fixture_load("gpt2"), *tensors = json_object_get(gguf, "tensors");
+    Source *source;
+    Error error = {.text = ""};
+    assert_non_null(json_object_get(tensors, "blk.0.attn_qkv.weight"));
+    json_object_set(tensors, "blk.0.attn_q.weight",
+                    json_object_get(tensors, "blk.0.attn_output.weight"));
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    assert_int_equal(source_open(&source, path, NULL, &error), STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_FAILED);
+    if (!strstr(error.text, "'layers.0.wq' twice")) fail_msg("'%s'", error.text);
+    source_close(source);
+    json_decref(gguf);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
 static void what_cannot_be_computed_is_refused_by_name(void **state) {
     (void)state;
     static const char *const unknown[] = {"deepseek2", "mamba", "jamba", "t5", "gemma3n", "rwkv7"};
@@ -164,9 +183,11 @@ int main(int argc, char **argv) {
                                          .test_func = logits_are_those_of_the_source,
                                          .initial_state = names[i]};
     }
-    if (argc <= 1)
+    if (argc <= 1) {
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test(what_cannot_be_computed_is_refused_by_name);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_matrix_given_twice_is_refused);
+    }
     int failed = _cmocka_run_group_tests("gguf_families", tests, n, NULL, NULL);
     if (table) fclose(table);
     for (size_t i = 0; names[i]; i++) free(names[i]);
