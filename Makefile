@@ -2,7 +2,7 @@
 # make test       build and pass every test          make asan   the same under ASan and UBSan
 # make soak       the promises at full size, in minutes
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
-# make format     clang-format in place              make lint   clang-tidy and cppcheck
+# make format     clang-format in place              make lint   clang-format and cppcheck
 # make install    PREFIX=/usr/local DESTDIR=       make uninstall
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
 #
@@ -108,8 +108,8 @@ $(BUILD)/%.o: %.c
 
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
-# Helpers of the tests: tests/*.c that are neither a test nor a fuzz target.
-TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c,$(wildcard tests/*.c)))
+# Helpers of the tests: tests/*.c that are no program of their own.
+TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c,$(wildcard tests/*.c)))
 $(BUILD)/tests/%.o: ALL_CFLAGS += $(CMOCKA_CFLAGS)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
@@ -149,11 +149,20 @@ fuzz:
 		CFLAGS="$(SANITIZE) -fsanitize=fuzzer-no-link" LDFLAGS="$(SANITIZE)"
 	@for f in $(FUZZERS:$(BUILD)/%=build/fuzz/%); do \
 		name=$${f##*/fuzz_}; echo "== $$f"; mkdir -p build/fuzz/corpus/$$name; \
-		seeds=; [ -d tests/seeds/$$name ] && seeds=tests/seeds/$$name; \
+		seeds=; for d in tests/seeds/$$name build/fuzz/seeds/$$name; do \
+			[ -d $$d ] && seeds="$$seeds $$d"; done; \
+		dict=tests/seeds/$$name.dict; [ -f $$dict ] && seeds="-dict=$$dict $$seeds"; \
 		OMP_NUM_THREADS=1 $$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 			-artifact_prefix=build/fuzz/ -print_final_stats=1 -verbosity=0 \
 			build/fuzz/corpus/$$name $$seeds || exit 1; done
-fuzzers: $(FUZZERS)
+fuzzers: $(FUZZERS) $(BUILD)/seeds
+
+# Seeds of a family each are made of the fixtures, not committed.
+$(BUILD)/tests/seed_%: $(BUILD)/tests/seed_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
+$(BUILD)/seeds: $(BUILD)/tests/seed_fixtures
+	@rm -rf $@
+	LSAN_OPTIONS=detect_leaks=0 $< $@
 
 FORMATTED = $(wildcard *.[ch] formats/*.[ch] template/*.[ch] kernels/*.[ch] tests/*.[ch] tests/faults/*.[ch])
 format:

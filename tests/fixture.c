@@ -119,8 +119,7 @@ static bool is_bytes(const char *name) {
     return end && (strcmp(end, "_blocks") == 0 || strcmp(end, "_scales") == 0);
 }
 
-/* The header of a safetensors file: name -> type, shape, place. */
-static char *safetensors_header(json_t *tensors) {
+char *fixture_header(json_t *tensors) {
     json_t *header = json_object(), *recipe;
     const char *name;
     json_int_t at = 0;
@@ -140,7 +139,7 @@ static char *safetensors_header(json_t *tensors) {
 }
 
 static void write_weights(json_t *tensors, const char *path) {
-    char *header = safetensors_header(tensors);
+    char *header = fixture_header(tensors);
     uint64_t length = strlen(header);
     FILE *f = fopen(path, "wb");
     assert_non_null(f);

@@ -39,6 +39,9 @@ char **fixture_names(void);
  * fixture_remove_directory. Both are as f->json has them, which a test may have changed: a
  * tensor that it renames keeps its values with the old name as the recipe's fifth element. */
 char *fixture_source(const Fixture *fixture);
+/* The header of the model.safetensors of a fixture's "tensors": name -> type, shape, place. Free.
+ */
+char *fixture_header(json_t *tensors);
 /* An empty new temporary directory. */
 char *fixture_directory(void);
 /* Deletes the directory, the files in it, and the string. */

@@ -1,13 +1,41 @@
-/* Request lines, and lines of an earlier run's results: any bytes. */
+/* Request lines, and lines of an earlier run's results: any bytes. A request that is understood is
+ * encoded for the model that comes with the program, and a result of it, with texts and chances
+ * out of the same bytes, is written and read back. */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz_mutate.h"
+#include "modelfile.h"
 #include "result.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-static const ResultMaker maker = {.model = "m", .fingerprint = "fp_0123456789abcdef"};
+FUZZ_MUTATE_PARTS('\n')
+
+static const Options options;
+static Session session = {.options = &options};
+static ChatPrompt chat;
+static ResultMaker maker = {.model = "m", .fingerprint = "fp_0123456789abcdef"};
+
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    static const char path[] = "models/stories.bin";
+    ModelOptions one = {.n_threads = 1, .context = 64};
+    Error error;
+    const void *section;
+    size_t bytes;
+    (void)argc, (void)argv;
+    if (modelfile_open(&session.file, path, open(path, O_RDONLY), &error) != STATUS_OK ||
+        model_open(&session.model, session.file, &one, &error) != STATUS_OK ||
+        !(section = modelfile_section(session.file, SECTION_TOKENIZER, &bytes)) ||
+        tokenizer_open(&session.tokenizer, section, bytes, &error) != STATUS_OK ||
+        chat_prompt_open(&chat, &session, &error) != STATUS_OK)
+        abort();
+    maker.tokenizer = session.tokenizer;
+    return 0;
+}
 
 /* What an error line says is understood when the batch is resumed. */
 static void check_error_line(const Request *r, const char *message) {
@@ -21,6 +49,47 @@ static void check_error_line(const Request *r, const char *message) {
     free(line);
 }
 
+/* A text that begins somewhere in the line, any bytes, with chances for its every byte. */
+static void make_choice(Choice *choice, const Request *r, const char *line, size_t size,
+                        size_t from) {
+    size_t n = size - from < 24 ? size - from : 24, width = 1 + (size_t)r->top_logprobs;
+    *choice = (Choice){.finish = n % 2 ? FINISH_STOP : FINISH_LENGTH, .n_tokens = n};
+    text_put(&choice->text, line + from, n, 0);
+    if (!r->wants_logprobs) return;
+    choice->chances = calloc(n * width + 1, sizeof *choice->chances);
+    if (!choice->chances) return;
+    choice->n_chances = choice->chances_capacity = n;
+    for (size_t i = 0; i < n * width; i++)
+        choice->chances[i] = (TokenChance){(unsigned char)line[from + i / width] + (int32_t)i % 7,
+                                           -(float)(i % 5) / (i % 11 ? 1.0f : 0.0f)};
+}
+
+static void check_result_line(const Request *r, const char *line, size_t size) {
+    enum { MOST = 8 };
+    Choice choices[MOST];
+    ResultLine read;
+    Error error;
+    size_t n = r->n_prompts * r->n;
+    if (n > MOST) return;
+    for (size_t i = 0; i < n; i++) make_choice(&choices[i], r, line, size, size * i / n);
+    char *result = result_line(&maker, r, choices);
+    if (!result || strchr(result, '\n')) abort();
+    if (result_read(result, strlen(result), &read, &error) != STATUS_OK || read.failed) abort();
+    RequestKey key = request_key(r);
+    if (read.key.low != key.low || read.key.high != key.high) abort();
+    free(result);
+    for (size_t i = 0; i < n; i++) choice_free(&choices[i]);
+}
+
+static void encode(Request *r, const char *line, size_t size) {
+    Error error;
+    if (request_encode(r, &session, &chat, &error) == STATUS_OK) {
+        check_result_line(r, line, size);
+    } else if (!error.text[0]) {
+        abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     GenerationOptions defaults = {.sampling = sampler_options_default(), .max_tokens = 16};
     Request r;
@@ -30,9 +99,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool good = request_parse(&r, line, size, 1, &defaults, &error) == STATUS_OK;
     if (good && (r.n < 1 || r.n > REQUEST_MAX_SAMPLES || !(r.prompt || r.messages))) abort();
     check_error_line(&r, good ? "a message" : error.text);
+    if (good) encode(&r, line, size);
+    request_forget_id(&r);
+    check_error_line(&r, "without its id");
     request_free(&r);
-    if (request_plain(&r, line, size, 1, &defaults, &error) == STATUS_OK && r.text_length != size)
-        abort();
+    if (request_plain(&r, line, size, 1, &defaults, &error) == STATUS_OK) {
+        if (r.text_length != size) abort();
+        encode(&r, line, size);
+    }
     request_free(&r);
     if (result_read(line, size, &result, &error) == STATUS_OK &&
         !memchr(result.fingerprint, '\0', sizeof result.fingerprint))

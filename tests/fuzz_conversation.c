@@ -1,5 +1,6 @@
 /* Any bytes as a session's file: it is refused or opened, and what was opened takes a message,
  * loses one, and is whole when it is opened again. Then the same bytes as what /load reads. */
+#include "fuzz_mutate.h"
 #include "../conversation.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@ static void reopen(const char *path, size_t expected) {
     if (note.text[0] || conversation_length(&c) != expected) abort();
     conversation_close(&c);
 }
+
+FUZZ_MUTATE_PARTS('\n')
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char path[64], aside[80];

@@ -1,7 +1,10 @@
-/* model.bin files. Checksums are set right first, so that what they protect is reached. */
+/* model.bin files. Checksums are set right first, so that what they protect is reached; a file that
+ * its header says is longer gets some data behind it. One size in eight is taken as it is. */
+#include <stdio.h>
 #include <xxhash.h>
 
 #include "../weights.h"
+#include "fuzz_mutate.h"
 #include "fuzz_source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -42,12 +45,41 @@ static float read_everything(const ModelFile *file) {
     return seen;
 }
 
+/* Asks for what the header of a file says of its weights. */
+static void ask(const ModelFile *file) {
+    const ConfigField *field;
+    char text[4096];
+    const char *found;
+    size_t bytes;
+    uint64_t whole;
+    double number;
+    for (size_t i = 0; (field = config_field(i)); i++) {
+        config_field_text(modelfile_config(file), field, text, sizeof text);
+        modelfile_meta_uint(file, field->name, 0, &whole);
+    }
+    for (size_t i = 0; i < modelfile_n_meta(file); i++) {
+        MetaEntry entry = modelfile_meta(file, i);
+        char key[256];
+        snprintf(key, sizeof key, "%.*s", (int)entry.key_bytes, entry.key);
+        modelfile_meta_float(file, key, entry.count - 1, &number);
+        modelfile_meta_uint(file, key, entry.count, &whole);
+        if (modelfile_meta_text(file, key, &found, &bytes) && bytes && !found) abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size < sizeof(FileHeader) || size > 1 << 20) return 0;
-    uint8_t *bytes = malloc(size);
+    enum { MOST = 1 << 20 };
+    if (size < sizeof(FileHeader) || size > MOST) return 0;
+    uint64_t said = ((const FileHeader *)data)->file_bytes;
+    size_t all = said > size && said <= MOST ? (size_t)said : size;
+    uint8_t *bytes = malloc(all);
     if (!bytes) return 0;
     memcpy(bytes, data, size);
-    repair(bytes, size);
+    fuzz_fill(bytes + size, all - size);
+    if (size % 8 != 7) {
+        size = all;
+        repair(bytes, size);
+    }
     int fd = fuzz_memory_file(bytes, size);
     free(bytes);
     ModelFile *file;
@@ -58,12 +90,79 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     seen = read_everything(file);
     (void)seen;
     modelfile_verify(file, NULL, NULL, &error);
-    const ConfigField *field;
-    char text[4096];
-    for (size_t i = 0; (field = config_field(i)); i++)
-        config_field_text(modelfile_config(file), field, text, sizeof text);
+    ask(file);
     weights_find(&weights, file, &error);
     weights_free(&weights);
     modelfile_close(file);
     return 0;
+}
+
+/* Most of the time one number of the metadata or of the directory becomes another, or one of the
+ * bytes. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
+    static const uint64_t values[] = {0,
+                                      1,
+                                      2,
+                                      3,
+                                      4,
+                                      5,
+                                      6,
+                                      7,
+                                      8,
+                                      15,
+                                      16,
+                                      17,
+                                      31,
+                                      32,
+                                      48,
+                                      64,
+                                      100,
+                                      128,
+                                      255,
+                                      256,
+                                      512,
+                                      1024,
+                                      65535,
+                                      65536,
+                                      1 << 20,
+                                      0x7FFFFFFF,
+                                      0xFFFFFFFF,
+                                      1ull << 40,
+                                      1ull << 62,
+                                      UINT64_MAX,
+                                      0x3FF0000000000000 /* 1.0 */,
+                                      0x3FE0000000000000,
+                                      0xBFF0000000000000,
+                                      0x7FF0000000000000};
+    const size_t n_values = sizeof values / sizeof *values;
+    uint64_t state = seed;
+    const FileHeader *header = (const FileHeader *)data;
+    const FileSection *sections = (const FileSection *)(header + 1);
+    if (size < sizeof *header + sizeof *sections || fuzz_random(&state, 4) == 0)
+        return LLVMFuzzerMutate(data, size, max_size);
+    size_t fit = (size - sizeof *header) / sizeof *sections, n = header->n_sections;
+    size_t at = 0, length = sizeof *header + sizeof *sections * (n < fit ? n : fit);
+    const FileSection *section = &sections[fuzz_random(&state, n && n < fit ? n : 1)];
+    if (fuzz_random(&state, 8) && section->offset < size) {
+        at = (size_t)section->offset;
+        length = section->bytes < size - at ? (size_t)section->bytes : size - at;
+    }
+    if (length < 16) return LLVMFuzzerMutate(data, size, max_size);
+    size_t place = at + fuzz_random(&state, length - 8) / 4 * 4;
+    uint64_t value = values[fuzz_random(&state, n_values)];
+    switch (fuzz_random(&state, 4)) {
+    case 0:
+        data[at + fuzz_random(&state, length)] ^= (uint8_t)(1 << fuzz_random(&state, 8));
+        break;
+    case 1:
+        memcpy(data + place, &value, 4);
+        break;
+    case 2:
+        memcpy(data + place, &value, 8);
+        break;
+    default:
+        data[place] = (uint8_t)(data[place] + fuzz_random(&state, 9) - 4);
+        break;
+    }
+    return size;
 }

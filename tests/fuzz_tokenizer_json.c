@@ -1,7 +1,35 @@
-/* Imports tokenizer.json of any bytes; what is accepted must encode and decode. */
+/* Imports tokenizer.json of any bytes, and after a zero byte tokenizer_config.json; or, behind an
+ * 'S', vocab.json, merges.txt, added_tokens.json and tokenizer_config.json, with a zero byte
+ * between them. What is accepted must encode and decode. */
+#include "fuzz_mutate.h"
 #include "../formats/tokenizer_import.h"
 #include "../tokenizer.h"
 #include <stdlib.h>
+
+FUZZ_MUTATE_PARTS('\0')
+
+/* The bytes up to the next zero byte or the end. */
+static const char *next_file(const uint8_t **data, size_t *size, size_t *n) {
+    const char *file = (const char *)*data;
+    const uint8_t *stop = *size ? memchr(*data, 0, *size) : NULL;
+    *n = stop ? (size_t)(stop - *data) : *size;
+    *data += *n + (stop ? 1 : 0);
+    *size -= *n + (stop ? 1 : 0);
+    return *n ? file : NULL;
+}
+
+static Status import(const uint8_t *data, size_t size, TokenizerBlob *blob, Error *error) {
+    size_t n[4];
+    const char *file[4];
+    bool slow = size > 0 && data[0] == 'S';
+    data += slow;
+    size -= slow;
+    for (size_t i = 0; i < 4; i++) file[i] = next_file(&data, &size, &n[i]);
+    if (slow)
+        return tokenizer_import_slow(file[0], n[0], file[1], n[1], file[2], n[2], file[3], n[3],
+                                     blob, error);
+    return tokenizer_import_json(file[0], n[0], file[1], n[1], blob, error);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char text[] =
@@ -9,8 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     TokenizerBlob blob;
     Error error;
     Tokenizer *t;
-    if (tokenizer_import_json((const char *)data, size, NULL, 0, &blob, &error) != STATUS_OK)
-        return 0;
+    if (import(data, size, &blob, &error) != STATUS_OK) return 0;
     if (tokenizer_open(&t, blob.bytes, blob.size, &error) != STATUS_OK) abort();
     TokenList ids = {0};
     char *decoded;

@@ -304,7 +304,8 @@ static void a_source_cut_anywhere_is_refused(void **state) {
     fixture_remove_directory(directory);
 }
 
-/* The seed's three parts as a directory; `cut` bytes of the part with that name. */
+/* The seed's three parts (fuzz_safetensors.c: a letter, then the file) as a directory; `cut` bytes
+ * of the part with that name. */
 static char *safetensors_directory(const char *seed, const char *cut_name, size_t cut) {
     static const char *const names[] = {"config.json", "generation_config.json",
                                         "model.safetensors"};
@@ -313,7 +314,7 @@ static char *safetensors_directory(const char *seed, const char *cut_name, size_
     char *bytes = read_seed(seed, &size), *at = bytes;
     for (size_t i = 0; i < 3; i++) {
         char *end = i < 2 ? memchr(at, 0, size - (size_t)(at - bytes)) : bytes + size;
-        size_t n = (size_t)(end - at);
+        size_t n = (size_t)(end - ++at);
         if (cut_name && strcmp(cut_name, names[i]) == 0 && cut < n) n = cut;
         char *path = fixture_path(directory, names[i]);
         file_write(path, at, n);

@@ -1,0 +1,247 @@
+/* Writes seeds for the fuzz targets out of the tests' fixtures: models with everything but the
+ * weights, which the targets add (fuzz_gguf.c, fuzz_safetensors.c, fuzz_modelfile.c), tokenizers
+ * and chat templates.
+ *
+ *     seed_fixtures DIRECTORY      into DIRECTORY/NAME for the target fuzz_NAME */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/convert.h"
+#include "formats/gguf.h"
+#include "modelfile.h"
+#include "tests/fixture.h"
+#include "tests/gguf_fixture.h"
+#include "tests/process.h"
+#include "tests/tokenizer_sources.h"
+
+/* DIRECTORY/KIND/NAME, to free. */
+static char *seed_path(const char *directory, const char *kind, const char *name) {
+    char *parent = fixture_path(directory, kind), *path = fixture_path(parent, name);
+    mkdir(directory, 0777);
+    mkdir(parent, 0777);
+    free(parent);
+    return path;
+}
+
+/* What else a directory may hold, a few files by turns; each ends with a zero byte. */
+#define ADDED                                                                                      \
+    "\"added_tokens_decoder\": {\"0\": {\"content\": \"<unk>\", \"special\": true}, "              \
+    "\"70\": {\"content\": \"<x>\", \"special\": false, \"lstrip\": true}}"
+static const char vocab[] = "{\"<unk>\": 0, \"a\": 1, \"b\": 2, \"c\": 3, \"ab\": 4, \"abc\": 5}";
+static const char merges[] = "#version: 0.2\na b\nab c\n";
+static const char slow_config[] =
+    "{\"tokenizer_class\": \"GPT2Tokenizer\", \"unk_token\": {\"content\": \"<unk>\"}, "
+    "\"eos_token\": \"c\", \"bos_token\": \"b\", \"add_bos_token\": true, \"add_eos_token\": true, "
+    "\"add_prefix_space\": true, \"chat_template\": [{\"name\": \"rag\", \"template\": \"x\"}, "
+    "{\"name\": \"default\", \"template\": \"{{ messages }}\"}], " ADDED "}";
+static const char json_config[] = "{\"bos_token\": \"a\", \"eos_token\": {\"content\": \"b\"}, "
+                                  "\"chat_template\": \"{{ eos_token }}\", " ADDED "}";
+
+static void put_file(FILE *out, char letter, const char *text) {
+    fprintf(out, "%c%s%c", letter, text, 0);
+}
+
+static void put_other_files(FILE *out, size_t turn) {
+    size_t n;
+    char *json = source_read("tests/seeds/tokenizer_json/model_plain", &n);
+    assert_non_null(json);
+    switch (turn % 8) {
+    case 0:
+        put_file(out, 'g', "{\"eos_token_id\": [2, 3], \"temperature\": 0.5, \"top_k\": 4}");
+        put_file(out, 'h', json_config);
+        put_file(out, 'j', json);
+        break;
+    case 1:
+        put_file(out, 'i', "{\"weight_map\": {\"a\": \"model.safetensors\"}}");
+        put_file(out, 'q', "{\"chat_template\": \"{{ messages[0] }}\"}");
+        break;
+    case 2:
+        put_file(out, 't', vocab);
+        put_file(out, 'v', merges);
+        put_file(out, 'a', "{\"<y>\": 6}");
+        put_file(out, 'h', slow_config);
+        break;
+    case 3:
+        put_file(out, 'p', "{% for m in messages %}{{ m.content }}{% endfor %}");
+        break;
+    default:
+        break;
+    }
+    free(json);
+}
+
+static void safetensors_seed(const char *directory, const char *name, size_t turn) {
+    Fixture f = fixture_load(name);
+    char *path = seed_path(directory, "safetensors", name);
+    char *config = json_dumps(json_object_get(f.json, "config"), JSON_COMPACT);
+    char *header = fixture_header(json_object_get(f.json, "tensors"));
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    put_file(file, 'c', config);
+    put_other_files(file, turn);
+    fprintf(file, "%c%s", turn % 8 == 4 ? 'N' : 'M', header);
+    assert_int_equal(fclose(file), 0);
+    free(config);
+    free(header);
+    free(path);
+    fixture_free(&f);
+}
+
+/* tokenizer.json beside tokenizer_config.json, and the files of a slow tokenizer. */
+static void tokenizer_json_seeds(const char *directory) {
+    size_t n;
+    char *json = source_read("tests/seeds/tokenizer_json/model_plain", &n);
+    char *path = seed_path(directory, "tokenizer_json", "with-config");
+    FILE *file = fopen(path, "wb");
+    assert_true(file && json);
+    fprintf(file, "%s%c%s", json, 0, json_config);
+    assert_int_equal(fclose(file), 0);
+    free(path);
+    free(json);
+    path = seed_path(directory, "tokenizer_json", "slow");
+    file = fopen(path, "wb");
+    assert_non_null(file);
+    fprintf(file, "S%s%c%s%c{\"<y>\": 6}%c%s", vocab, 0, merges, 0, 0, slow_config);
+    assert_int_equal(fclose(file), 0);
+    free(path);
+}
+
+/* The same model as a model.bin, in each type by turns. */
+static void modelfile_seed(const char *directory, const char *name, size_t number) {
+    static const char *const types[] = {NULL, "f16", "q8", "q4", "q4m", "q6", "q5"};
+    const char *type = types[number % (sizeof types / sizeof *types)];
+    Fixture f = fixture_load(name);
+    char *source_path = fixture_source(&f), *path = seed_path(directory, "modelfile", name);
+    Source *source;
+    Error error;
+    FileHeader header;
+    FileSection section;
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    if (source_open(&source, source_path, NULL, &error) != STATUS_OK ||
+        source_parse(source, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    /* What cannot be in that type stays as it was. */
+    if (convert_description(source, type, fd, &error) != STATUS_OK &&
+        (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0 ||
+         convert_description(source, NULL, fd, &error) != STATUS_OK))
+        fail_msg("%s", error.text);
+    assert_int_equal(pread(fd, &header, sizeof header, 0), sizeof header);
+    for (uint32_t i = 0; i < header.n_sections; i++) {
+        off_t at = (off_t)(sizeof header + i * sizeof section);
+        assert_int_equal(pread(fd, &section, sizeof section, at), sizeof section);
+        if (section.kind == SECTION_DATA) assert_int_equal(ftruncate(fd, (off_t)section.offset), 0);
+    }
+    close(fd);
+    source_close(source);
+    free(path);
+    fixture_remove_directory(source_path);
+    fixture_free(&f);
+}
+
+/* Cuts the file off where its data begins. */
+static void cut_data(const char *path) {
+    InputFile file;
+    Gguf gguf;
+    RawTable table = {0};
+    Error error;
+    uint64_t begin = UINT64_MAX;
+    if (input_open(&file, path, &error) != STATUS_OK ||
+        gguf_read(&gguf, &file, 0, &table, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    for (size_t i = 0; i < table.n; i++)
+        if (table.items[i].offset < begin) begin = table.items[i].offset;
+    assert_true(begin <= file.bytes);
+    gguf_free(&gguf);
+    raw_table_free(&table);
+    input_close(&file);
+    assert_int_equal(truncate(path, (off_t)begin), 0);
+}
+
+static void gguf_seed(const char *directory, const char *name) {
+    json_t *fixture = gguf_fixture_load(name);
+    char *path = seed_path(directory, "gguf", name);
+    gguf_fixture_write(fixture, path, STORED_F16, false);
+    cut_data(path);
+    free(path);
+    json_decref(fixture);
+}
+
+/* The templates of chat_template_cases.jsonl: [TEMPLATE, RESULT], behind a line of variables. */
+static void template_seeds(const char *directory) {
+    FILE *file = fopen("tests/fixtures/chat_template_cases.jsonl", "r");
+    char *line = NULL, name[32];
+    size_t capacity = 0, number = 0;
+    assert_non_null(file);
+    for (; getline(&line, &capacity, file) > 0; number++) {
+        json_t *row = json_loads(line, 0, NULL);
+        const char *text = json_string_value(json_array_get(row, 0));
+        if (text) {
+            snprintf(name, sizeof name, "case-%zu", number);
+            char *path = seed_path(directory, "chat_template", name);
+            file_write(path, text, strlen(text));
+            free(path);
+        }
+        json_decref(row);
+    }
+    free(line);
+    fclose(file);
+}
+
+/* Sections of the tokenizers that tests/seeds has as `kind`, with a text behind. */
+static void section_seeds(const char *directory, const char *kind) {
+    static const char text[] = "Hello <s> w\xC3\xB6rld 123  don't";
+    char *seeds = fixture_path("tests/seeds/tokenizer", kind), name[300];
+    seeds[strlen("tests/seeds/tokenizer")] = '_';
+    DIR *dir = opendir(seeds);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        char *path = fixture_path(seeds, e->d_name);
+        TokenizerBlob blob;
+        Error error;
+        if (e->d_name[0] != '.' && source_import(kind, path, &blob, &error) == STATUS_OK) {
+            size_t n = sizeof text - 1;
+            char *bytes = malloc(2 + blob.size + n);
+            assert_non_null(bytes);
+            bytes[0] = (char)n, bytes[1] = 0;
+            memcpy(bytes + 2, blob.bytes, blob.size);
+            memcpy(bytes + 2 + blob.size, text, n);
+            snprintf(name, sizeof name, "%s-%.200s", kind, e->d_name);
+            char *out = seed_path(directory, "tokenizer", name);
+            file_write(out, bytes, 2 + blob.size + n);
+            free(out);
+            free(bytes);
+            tokenizer_blob_free(&blob);
+        }
+        free(path);
+    }
+    closedir(dir);
+    free(seeds);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) return 2;
+    char **names = fixture_names(), **gguf_names = gguf_fixture_names();
+    for (size_t i = 0; names[i]; free(names[i++])) {
+        safetensors_seed(argv[1], names[i], i);
+        modelfile_seed(argv[1], names[i], i);
+    }
+    for (size_t i = 0; gguf_names[i]; free(gguf_names[i++])) gguf_seed(argv[1], gguf_names[i]);
+    template_seeds(argv[1]);
+    tokenizer_json_seeds(argv[1]);
+    section_seeds(argv[1], "json");
+    section_seeds(argv[1], "spm");
+    section_seeds(argv[1], "tiktoken");
+    section_seeds(argv[1], "llama2c");
+    free(names);
+    free(gguf_names);
+    return 0;
+}
