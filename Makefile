@@ -2,6 +2,7 @@
 # make test       build and pass every test          make asan   the same under ASan and UBSan
 # make soak       the promises at full size, in minutes
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
+# make coverage   the lines of each reader that the fuzz targets reach (clang, llvm)
 # make format     clang-format in place              make lint   clang-format and cppcheck
 # make install    PREFIX=/usr/local DESTDIR=       make uninstall
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
@@ -164,6 +165,13 @@ $(BUILD)/seeds: $(BUILD)/tests/seed_fixtures
 	@rm -rf $@
 	LSAN_OPTIONS=detect_leaks=0 $< $@
 
+# How much of each reader the fuzz targets reach, over tests/seeds and what `make fuzz` has found.
+COVERAGE = -fprofile-instr-generate -fcoverage-mapping
+coverage:
+	$(MAKE) fuzzers BUILD=build/coverage CC=clang OPT=-O1 \
+		CFLAGS="$(COVERAGE)" LDFLAGS="$(COVERAGE)"
+	scripts/coverage build/coverage
+
 FORMATTED = $(wildcard *.[ch] formats/*.[ch] template/*.[ch] kernels/*.[ch] tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
@@ -201,7 +209,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all test soak asan fuzz fuzzers format lint install uninstall deb clean
+.PHONY: all test soak asan fuzz fuzzers coverage format lint install uninstall deb clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(HAVE_MAINS:%.c=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d)
