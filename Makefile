@@ -3,6 +3,7 @@
 # make soak       the promises at full size, in minutes
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
 # make coverage   the lines of each reader that the fuzz targets reach (clang, llvm)
+# make tsan       generation, a batch and a conversion under ThreadSanitizer (clang)
 # make format     clang-format in place              make lint   clang-format and cppcheck
 # make install    PREFIX=/usr/local DESTDIR=       make uninstall
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
@@ -172,6 +173,10 @@ coverage:
 		CFLAGS="$(COVERAGE)" LDFLAGS="$(COVERAGE)"
 	scripts/coverage build/coverage
 
+# ThreadSanitizer over generation, a batch and a conversion; see scripts/tsan.
+tsan:
+	scripts/tsan
+
 FORMATTED = $(wildcard *.[ch] formats/*.[ch] template/*.[ch] kernels/*.[ch] tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
@@ -209,7 +214,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all test soak asan fuzz fuzzers coverage format lint install uninstall deb clean
+.PHONY: all test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(HAVE_MAINS:%.c=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d)

@@ -8,7 +8,7 @@
  * registers of any width give the same bits. */
 enum { MAX_GROUP = 64, LANES = 16 };
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__linux__) && !defined(WITHOUT_CLONES)
 #define FOR_EACH_ISA __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define FOR_EACH_ISA

@@ -13,7 +13,7 @@
 /* Loops run over 16 lanes, as in quantize.c, so that all machines make the same codes. */
 enum { LANES = 16, MAX_GROUP = 32, MAX_GROUPS = 16 };
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__linux__) && !defined(WITHOUT_CLONES)
 #define FOR_EACH_ISA __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define FOR_EACH_ISA
