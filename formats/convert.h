@@ -52,9 +52,13 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
  * of no use). Takes no time and no room, whatever the model's size. */
 Status convert_description(const Source *source, const char *type, int out_fd, Error *error);
 
+/* A file in `directory` that has no name, for reading and writing; -1 with errno when there can be
+ * none. */
+int convert_unlinked(const char *directory);
+
 /* Converts into an unlinked temporary file, which vanishes with its last descriptor, and gives
- * that: what `run` maps. It lies in $XDG_CACHE_HOME/verbatim (~/.cache/verbatim), where a cache
- * of conversions will be, else in $TMPDIR or /var/tmp. */
+ * that: what `bench` maps. It lies in $XDG_CACHE_HOME/verbatim (~/.cache/verbatim), beside the
+ * conversions that `run` keeps, else in $TMPDIR, /var/tmp or /tmp. */
 Status convert_temporary(const char *source, const ConvertOptions *options, int *fd, Error *error);
 
 /* Converts into `path`, which is replaced atomically: there is the old file (or none) until the

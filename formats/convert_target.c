@@ -18,8 +18,14 @@ static bool join(char *path, const char *directory, const char *rest) {
     return length > 0 && length < PATH_BYTES;
 }
 
-/* An unlinked file in `directory`; -1 and errno when it cannot be. */
-static int unlinked_file(const char *directory) {
+/* The directory that `path` stands in, into directory[PATH_BYTES]. */
+static bool directory_of(const char *path, char *directory) {
+    const char *slash = strrchr(path, '/');
+    int length = slash ? (int)(slash - path) + 1 : 1;
+    return snprintf(directory, PATH_BYTES, "%.*s", length, slash ? path : ".") < PATH_BYTES;
+}
+
+int convert_unlinked(const char *directory) {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
     char path[PATH_BYTES];
@@ -55,7 +61,7 @@ Status convert_temporary(const char *source, const ConvertOptions *options, int 
     for (size_t i = 0; *fd < 0 && i < sizeof candidates / sizeof *candidates; i++) {
         if (!candidates[i]) continue;
         tried = candidates[i];
-        *fd = unlinked_file(tried);
+        *fd = convert_unlinked(tried);
     }
     if (*fd < 0)
         return error_set(error, "%s: cannot make a temporary file: %s", tried, strerror(errno));
@@ -87,10 +93,8 @@ static Status name_file(int fd, const char *path, char *temporary, Error *error)
  * leaves nothing behind; else under a temporary name. */
 static int open_beside(const char *path, char *temporary) {
     char directory[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
     temporary[0] = '\0';
-    if (snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
-                 slash ? path : ".") >= (int)sizeof directory) {
+    if (!directory_of(path, directory)) {
         errno = ENAMETOOLONG;
         return -1;
     }
@@ -107,9 +111,7 @@ static int open_beside(const char *path, char *temporary) {
 
 static void sync_directory(const char *path) {
     char directory[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
-             slash ? path : ".");
+    if (!directory_of(path, directory)) return;
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     fsync(fd);
@@ -136,11 +138,11 @@ typedef struct CalibrationFiles {
 
 static Status open_calibration(CalibrationFiles *files, const char *text, const char *target,
                                Error *error) {
-    char temporary[PATH_BYTES];
+    char directory[PATH_BYTES];
     if (input_open(&files->text, text, error) != STATUS_OK) return STATUS_FAILED;
-    files->fd = open_beside(target, temporary);
-    if (files->fd < 0) return error_set(error, "%s: %s", target, strerror(errno));
-    if (temporary[0]) unlink(temporary);
+    if (!directory_of(target, directory)) return error_set(error, "%s: name too long", target);
+    files->fd = convert_unlinked(directory);
+    if (files->fd < 0) return error_set(error, "%s: %s", directory, strerror(errno));
     return STATUS_OK;
 }
 
