@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "formats/convert.h"
 #include "terminal.h"
 
 /* ---- Places and names ----------------------------------------------------------------------- */
@@ -78,6 +79,8 @@ static bool conversion_name(const Source *source, const char *type, char *name, 
     if (slash && slash[1]) snprintf(base, sizeof base, "%s", slash + 1);
     free(path);
     base[strcspn(base, ".")] = '\0';
+    for (char *c = base; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '_';
     snprintf(name, size, "%s-%016llx%016llx", base, (unsigned long long)hash.high64,
              (unsigned long long)hash.low64);
     return true;
@@ -96,7 +99,7 @@ static Status temporary(ConversionSlot *slot, Error *error) {
     const char *directories[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
     for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
         if (!directories[i]) continue;
-        slot->fd = open(directories[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        slot->fd = convert_unlinked(directories[i]);
         if (slot->fd >= 0) return STATUS_OK;
     }
     return error_set(error, "no place for the converted model: set TMPDIR or --cache-dir");
@@ -121,9 +124,7 @@ static Status lock(ConversionSlot *slot, const char *path, const volatile sig_at
         slot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (slot->lock_fd < 0) return no_place(slot, error);
         if (flock(slot->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-            if (!told)
-                fprintf(stderr, "%s: waiting for another process that converts it\n",
-                        program_invocation_short_name);
+            if (!told) terminal_say("waiting for another process that converts it");
             told = true;
             while (flock(slot->lock_fd, LOCK_EX) != 0) {
                 if (errno == EINTR && !*cancel) continue;
@@ -139,13 +140,21 @@ static Status lock(ConversionSlot *slot, const char *path, const volatile sig_at
     }
 }
 
-/* Calls each(directory, name, info, context) for the files with this ending. */
-static void each_file(const char *directory, const char *ending,
+/* Gives the lock up; nobody holds another file of this name while we hold ours. */
+static void unlock(ConversionSlot *slot, const char *path) {
+    unlink(path);
+    close(slot->lock_fd);
+    slot->lock_fd = -1;
+}
+
+/* Calls each(directory, name, info, context) for the files with this ending; false with errno when
+ * the directory cannot be read. One that is not there has no files. */
+static bool each_file(const char *directory, const char *ending,
                       void (*each)(int dir_fd, const char *name, const struct stat *info,
                                    void *context),
                       void *context) {
     DIR *dir = opendir(directory);
-    if (!dir) return;
+    if (!dir) return errno == ENOENT;
     for (struct dirent *entry; (entry = readdir(dir));) {
         struct stat info;
         if (is_ours(entry->d_name, ending) &&
@@ -153,6 +162,7 @@ static void each_file(const char *directory, const char *ending,
             each(dirfd(dir), entry->d_name, &info, context);
     }
     closedir(dir);
+    return true;
 }
 
 /* Deletes what a killed process left of its conversion, x.tmp and x.lock; nobody is at work on
@@ -211,6 +221,8 @@ static Status open_cached(ConversionSlot *slot, const char *name,
         }
     }
     if (slot->found) {
+        /* Another process made it meanwhile. Later, without rights, the lock could not go. */
+        if (slot->lock_fd >= 0) unlock(slot, lock_path);
         free(slot->partial);
         slot->partial = NULL;
     }
@@ -226,8 +238,7 @@ Status conversions_open(ConversionSlot *slot, const Source *source, const char *
     slot->directory = find_directory(cache_dir);
     if (!slot->directory || !make_directory(slot->directory)) {
         if (cache_dir) return no_place(slot, error);
-        fprintf(stderr, "%s: no cache directory can be written: the conversion is not kept\n",
-                program_invocation_short_name);
+        terminal_say("no cache directory can be written: the conversion is not kept");
         free(slot->directory);
         slot->directory = NULL;
         return temporary(slot, error);
@@ -274,13 +285,15 @@ void conversions_close(ConversionSlot *slot) {
     if (slot->fd >= 0) close(slot->fd);
     if (slot->partial && slot->lock_fd >= 0) unlink(slot->partial);
     if (slot->lock_fd >= 0) {
-        /* x.bin -> x.lock; nobody holds another file of this name while we hold ours. */
+        /* x.bin -> x.lock */
         size_t length = slot->path ? strlen(slot->path) : 0;
         char *lock_path = NULL;
-        if (length > 4 && asprintf(&lock_path, "%.*s.lock", (int)length - 4, slot->path) > 0)
-            unlink(lock_path);
+        if (length > 4 && asprintf(&lock_path, "%.*s.lock", (int)length - 4, slot->path) > 0) {
+            unlock(slot, lock_path);
+        } else {
+            close(slot->lock_fd);
+        }
         free(lock_path);
-        close(slot->lock_fd);
     }
     free(slot->directory);
     free(slot->path);
@@ -295,6 +308,7 @@ typedef struct Sum {
     FILE *out;
     size_t n;
     double bytes;
+    int failed; /* the errno of a file that could not be deleted; or 0 */
 } Sum;
 
 static void list_one(int dir_fd, const char *name, const struct stat *info, void *context) {
@@ -304,37 +318,59 @@ static void list_one(int dir_fd, const char *name, const struct stat *info, void
     (void)dir_fd;
     localtime_r(&info->st_mtime, &local);
     strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
-    terminal_print(sum->out, "%10.1f MiB  %s  %s\n", (double)info->st_size / 1048576.0, when, name);
+    terminal_line(sum->out, "%10.1f MiB  %s  %s", (double)info->st_size / 1048576.0, when, name);
     sum->n++;
     sum->bytes += (double)info->st_size;
 }
 
 static void clear_one(int dir_fd, const char *name, const struct stat *info, void *context) {
     Sum *sum = context;
-    if (unlinkat(dir_fd, name, 0) != 0) return;
+    if (unlinkat(dir_fd, name, 0) != 0) {
+        sum->failed = errno;
+        return;
+    }
     sum->n++;
     sum->bytes += (double)info->st_size;
+}
+
+/* The closing line; a reader who has gone is no error. */
+static Status say_sum(const Sum *sum, int width, const char *what, const char *directory,
+                      Error *error) {
+    if (terminal_line(sum->out, "%*.1f MiB in %zu conversions%s: %s", width, sum->bytes / 1048576.0,
+                      sum->n, what, directory) ||
+        errno == EPIPE)
+        return STATUS_OK;
+    return error_set(error, "stdout: cannot be written: %s", strerror(errno));
 }
 
 Status conversions_list(FILE *out, const char *cache_dir, Error *error) {
     char *directory = find_directory(cache_dir);
     Sum sum = {.out = out};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
-    each_file(directory, ".bin", list_one, &sum);
-    terminal_print(out, "%10.1f MiB in %zu conversions: %s\n", sum.bytes / 1048576.0, sum.n,
-                   directory);
+    Status status = STATUS_OK;
+    if (each_file(directory, ".bin", list_one, &sum)) {
+        status = say_sum(&sum, 10, "", directory, error);
+    } else {
+        status = error_set(error, "%s: %s", directory, strerror(errno));
+    }
     free(directory);
-    return STATUS_OK;
+    return status;
 }
 
 Status conversions_clear(FILE *out, const char *cache_dir, Error *error) {
     char *directory = find_directory(cache_dir);
     Sum sum = {.out = out};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
-    each_file(directory, ".bin", clear_one, &sum);
-    sum.bytes += delete_leftovers(directory);
-    terminal_print(out, "%.1f MiB in %zu conversions deleted: %s\n", sum.bytes / 1048576.0, sum.n,
-                   directory);
+    Status status = STATUS_OK;
+    if (!each_file(directory, ".bin", clear_one, &sum)) {
+        status = error_set(error, "%s: %s", directory, strerror(errno));
+    } else if (sum.failed) {
+        status = error_set(error, "%s: not every conversion can be deleted: %s", directory,
+                           strerror(sum.failed));
+    } else {
+        sum.bytes += delete_leftovers(directory);
+        status = say_sum(&sum, 0, " deleted", directory, error);
+    }
     free(directory);
-    return STATUS_OK;
+    return status;
 }

@@ -28,7 +28,7 @@ static const char usage[] =
     "safetensors), a GGUF file (of a split model: the first), or a llama2.c checkpoint.\n"
     "\n"
     "  -t, --type TYPE        of the weights: f32, f16, bf16, q8, q6, q5, q4m, q4, ...\n"
-    "                         (default: what the source has, without loss)\n"
+    "                         (default: what the source has)\n"
     "      --keep NAME=TYPE   but TYPE for matrices with NAME in their name (w_down,\n"
     "                         layers.0, output, ...); may be given again\n"
     "      --calibrate FILE   run the model over this text, and quantize with most care what\n"
@@ -84,6 +84,7 @@ static Status read_operands(Arguments *a, int argc, char **argv) {
                            : snprintf(a->source, sizeof a->source, "%s", argv[optind]);
     if (length >= (int)sizeof a->source) return wrong_usage("SOURCE is too long", "");
     a->target = argv[optind + wanted - 1];
+    if (!a->source[0] || !a->target[0]) return wrong_usage("an empty name names no file", "");
     return STATUS_OK;
 }
 
@@ -153,7 +154,9 @@ static Status read_arguments(Arguments *a, int argc, char **argv) {
             break;
         case 'h':
             printf(usage, program_invocation_short_name, program_invocation_short_name);
-            exit(fflush(stdout) == 0 ? 0 : 1);
+            if (fflush(stdout) == 0) exit(STATUS_OK);
+            terminal_say("stdout: cannot be written: %s", strerror(errno));
+            exit(STATUS_FAILED);
         default:
             return STATUS_USAGE; /* getopt_long has said why */
         }
@@ -224,8 +227,8 @@ static Status report(const Arguments *a, double seconds) {
     uint64_t parameters = 0;
     modelfile_meta_uint(file, "source.parameters", 0, &parameters);
     if (!a->quiet)
-        terminal_print(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s\n", a->target,
-                       (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6, seconds);
+        terminal_line(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s", a->target,
+                      (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6, seconds);
     modelfile_close(file);
     return STATUS_OK;
 }

@@ -22,7 +22,8 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     *opening = MODELOPEN_NONE;
     opening->path = path;
     opening->type = options->type;
-    if (source_detect(path, &kind, error) != STATUS_OK) return advice_add(path, error);
+    if (source_detect(path, &kind, error) != STATUS_OK)
+        return path == options->model ? advice_add(path, error) : STATUS_FAILED;
     opening->describes = options->info || options->tokenize || options->detokenize;
     opening->needs_tokenizer = path == options->model && !options->info && !options->verify;
     if (kind != SOURCE_MODELFILE) {

@@ -412,6 +412,8 @@ static Status check(const Options *o, Error *error) {
         return usage(error, "--against MODEL compares on a text: --eval FILE");
     for (size_t i = 0; i < o->stop.n; i++)
         if (o->stop.items[i][0] == '\0') return usage(error, "--stop: an empty text is everywhere");
+    if (o->cache_dir && o->cache_dir[0] == '\0')
+        return usage(error, "--cache-dir: the directory's name is empty");
     if (o->batch && (modes > 0 || o->prompt || o->prompt_file || o->mode || o->system || o->echo))
         return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m, -y, "
                             "--echo or other mode");

@@ -27,6 +27,7 @@
 #include "shipped.h"
 #include "streams.h"
 #include "terminal.h"
+#include "unicode.h"
 
 /* The one thing that a signal handler can reach. */
 static volatile sig_atomic_t interrupted;
@@ -120,26 +121,6 @@ static Status give_up_rights(Opened *opened, const Options *o, Error *error) {
 
 /* ---- Afterwards: what they hold is parsed --------------------------------------------------- */
 
-/* The offset of the first byte that is no UTF-8, or n. */
-static size_t valid_utf8(const unsigned char *s, size_t n) {
-    for (size_t i = 0; i < n;) {
-        unsigned char c = s[i];
-        size_t length = c < 0x80                ? 1
-                        : c >= 0xC2 && c < 0xE0 ? 2
-                        : c >= 0xE0 && c < 0xF0 ? 3
-                        : c >= 0xF0 && c < 0xF5 ? 4
-                                                : 0;
-        if (length == 0 || i + length > n) return i;
-        for (size_t k = 1; k < length; k++)
-            if ((s[i + k] & 0xC0) != 0x80) return i;
-        if ((c == 0xE0 && s[i + 1] < 0xA0) || (c == 0xED && s[i + 1] >= 0xA0) ||
-            (c == 0xF0 && s[i + 1] < 0x90) || (c == 0xF4 && s[i + 1] >= 0x90))
-            return i;
-        i += length;
-    }
-    return n;
-}
-
 /* All that fd gives, NUL-terminated. */
 static Status read_all(int fd, const char *name, char **text, size_t *length, Error *error) {
     size_t capacity = 0;
@@ -174,7 +155,7 @@ static Status read_prompt(Opened *opened, const Options *o, Error *error) {
         if (!session->prompt) return error_set(error, "no memory for the prompt");
         session->prompt_length = strlen(session->prompt);
     }
-    size_t valid = valid_utf8((const unsigned char *)session->prompt, session->prompt_length);
+    size_t valid = utf8_valid_prefix(session->prompt, session->prompt_length);
     if (valid < session->prompt_length)
         return error_set(error, "%s is not UTF-8 text: byte 0x%02x at offset %zu", name,
                          (unsigned char)session->prompt[valid], valid);
@@ -208,9 +189,7 @@ static Status change_model(Opened *opened, const Options *o, Error *error) {
     Status status = overrides_apply(&opened->overrides, &o->override,
                                     modelfile_config_to_change(session->file), error);
     session->overridden = opened->overrides.text;
-    if (status == STATUS_OK && !o->info)
-        fprintf(stderr, "%s: overridden: %s\n", program_invocation_short_name,
-                opened->overrides.text);
+    if (status == STATUS_OK && !o->info) terminal_say("overridden: %s", opened->overrides.text);
     return status;
 }
 
@@ -361,6 +340,12 @@ static void print_version(void) {
     printf("\n");
 }
 
+/* What went to stdout by stdio has arrived, or its reader had enough. */
+static Status finish_stdout(Error *error) {
+    if (fflush(stdout) == 0 || errno == EPIPE) return STATUS_OK;
+    return error_set(error, "stdout: cannot be written: %s", strerror(errno));
+}
+
 int main(int argc, char **argv) {
     Options options = {0};
     Error error = {.text = ""};
@@ -371,8 +356,10 @@ int main(int argc, char **argv) {
     json_memory_guard();
     if (status == STATUS_OK && options.help) {
         options_print_help(stdout, program_invocation_short_name, options.help_all);
+        status = finish_stdout(&error);
     } else if (status == STATUS_OK && options.version) {
         print_version();
+        status = finish_stdout(&error);
     } else if (status == STATUS_OK && options.cache_list) {
         status = conversions_list(stdout, options.cache_dir, &error);
     } else if (status == STATUS_OK && options.cache_clear) {

@@ -73,8 +73,10 @@ bool terminal_write(int fd, const char *text, size_t length) {
     return true;
 }
 
+enum { PRINT_BYTES = 8192 };
+
 void terminal_print(FILE *out, const char *format, ...) {
-    char text[8192];
+    char text[PRINT_BYTES];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);
@@ -82,4 +84,21 @@ void terminal_print(FILE *out, const char *format, ...) {
     if (length < 0) return;
     fflush(out);
     terminal_write(fileno(out), text, strlen(text));
+}
+
+bool terminal_line(FILE *out, const char *format, ...) {
+    char text[PRINT_BYTES], line[2 * PRINT_BYTES];
+    size_t n = 0;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0) return false;
+    for (const char *c = text; *c; c++) {
+        if (*c == '\n') line[n++] = '^';
+        line[n++] = *c == '\n' ? 'J' : *c;
+    }
+    line[n++] = '\n';
+    fflush(out);
+    return terminal_write(fileno(out), line, n);
 }

@@ -26,7 +26,11 @@ bool terminal_write(int fd, const char *text, size_t length);
 /* Formatted text through terminal_write: errors, lists and remarks with names of files and pieces
  * of them in it, which nobody need trust. */
 void terminal_print(FILE *out, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* The same as one line whatever the names hold, with a newline behind it: their own newlines, too,
+ * are in caret notation. False with errno when it cannot be written. */
+bool terminal_line(FILE *out, const char *format, ...) PRINTF_LIKE(2, 3);
 #define terminal_say(format, ...)                                                                  \
-    terminal_print(stderr, "%s: " format "\n", program_invocation_short_name, ##__VA_ARGS__)
+    terminal_line(stderr, "%s: " format, program_invocation_short_name, ##__VA_ARGS__)
 
 #endif

@@ -256,6 +256,25 @@ static void output_goes_to_a_file_whole_or_not_at_all(void **state) {
                  "/dev/full: cannot be written: No space left on device");
 }
 
+static void help_that_does_not_arrive_is_a_failure(void **state) {
+    (void)state;
+    static const char *const lines[] = {"run --help", "run --version", "run --cache-list",
+                                        "export --help"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char *name = strdup(lines[i]), *command = NULL;
+        *strchr(name, ' ') = '\0';
+        char *program = program_command(name);
+        assert_true(asprintf(&command, "%s %s >/dev/full", program, strchr(lines[i], ' ')) > 0);
+        Process p = RUN("/bin/sh", "-c", command);
+        assert_int_equal(p.status, 1);
+        assert_non_null(strstr(p.err, ": stdout: cannot be written: No space left on device\n"));
+        process_free(&p);
+        free(command);
+        free(program);
+        free(name);
+    }
+}
+
 static void what_is_no_model_is_said_to_be_none(void **state) {
     (void)state;
     char *path = build_path("tests/cli-wrong"), *named = build_path("tests/cli-wrong.onnx");
@@ -543,6 +562,7 @@ int main(void) {
         cmocka_unit_test(characters_are_never_cut_in_two),
         cmocka_unit_test(text_becomes_ids_and_text_again),
         cmocka_unit_test(output_goes_to_a_file_whole_or_not_at_all),
+        cmocka_unit_test(help_that_does_not_arrive_is_a_failure),
         cmocka_unit_test(what_is_no_model_is_said_to_be_none),
         cmocka_unit_test(wrong_usage_ends_with_status_2),
         cmocka_unit_test(a_prompt_that_cannot_be_used_is_refused),

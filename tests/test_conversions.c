@@ -172,6 +172,13 @@ static void processes_that_want_the_same_convert_once(void **state) {
     for (const char *at = p.err; (at = strstr(at, "converting ")); at++) n++;
     assert_int_equal(n, 1);
     assert_int_equal(conversions_in_cache(), 1);
+    /* Those who waited leave no lock behind. */
+    char *entries = NULL;
+    assert_true(asprintf(&entries, "ls -A %s | wc -l", cache) > 0);
+    Process listed = RUN("/bin/sh", "-c", entries);
+    assert_int_equal(atoi(listed.out), 1);
+    process_free(&listed);
+    free(entries);
     /* Six times the same text. */
     size_t length = p.out_length / 6;
     assert_int_equal(p.out_length % 6, 0);
@@ -217,6 +224,20 @@ static void clearing_deletes_conversions_and_nothing_else(void **state) {
     assert_int_equal(conversions_in_cache(), 0);
     assert_int_equal(unlink(mine), 0);
     free(mine);
+}
+
+static void a_cache_that_cannot_be_read_is_not_called_empty(void **state) {
+    (void)state;
+    Process p = RUN("run", "--cache-list", "--cache-dir", tokenizer);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "Not a directory"));
+    process_free(&p);
+    p = RUN("run", "--cache-clear", "--cache-dir", tokenizer);
+    assert_int_equal(p.status, 1);
+    process_free(&p);
+    p = RUN("run", "--cache-list", "--cache-dir", "");
+    assert_int_equal(p.status, 2);
+    process_free(&p);
 }
 
 static void without_a_cache_directory_it_runs_all_the_same(void **state) {
@@ -484,6 +505,7 @@ int main(void) {
         cmocka_unit_test(processes_that_want_the_same_convert_once),
         cmocka_unit_test(a_failed_conversion_leaves_nothing),
         cmocka_unit_test(clearing_deletes_conversions_and_nothing_else),
+        cmocka_unit_test(a_cache_that_cannot_be_read_is_not_called_empty),
         cmocka_unit_test(without_a_cache_directory_it_runs_all_the_same),
         cmocka_unit_test(nothing_is_converted_in_vain),
         cmocka_unit_test(a_source_is_no_target),

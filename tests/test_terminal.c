@@ -99,6 +99,18 @@ static void names_of_files_in_lists_and_errors_have_no_controls(void **state) {
     assert_harmless(SCREEN(0, "--cache-list", "--cache-dir", "/nowhere/" HOSTILE));
 }
 
+static void an_error_is_one_line_whatever_the_name_holds(void **state) {
+    (void)state;
+    Process p = RUN("run", "/nowhere/a\nb");
+    assert_int_equal(p.status, 1);
+    assert_ptr_equal(strchr(p.err, '\n'), p.err + p.err_length - 1);
+    process_free(&p);
+    p = RUN("export", "/nowhere/a\nb", "/nowhere/c\nd");
+    assert_int_equal(p.status, 1);
+    assert_ptr_equal(strchr(p.err, '\n'), p.err + p.err_length - 1);
+    process_free(&p);
+}
+
 static void a_pipe_gets_the_bytes_as_they_are(void **state) {
     (void)state;
     Process p = RUN("run", model, "-i", HOSTILE, "--echo", "-n", "2", "-s", "1");
@@ -240,6 +252,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_on_a_terminal_has_no_controls),
         cmocka_unit_test(names_of_files_in_lists_and_errors_have_no_controls),
+        cmocka_unit_test(an_error_is_one_line_whatever_the_name_holds),
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
         cmocka_unit_test(what_is_written_is_for_the_user_alone),
