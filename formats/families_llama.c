@@ -28,6 +28,13 @@ static const ConfigRule granite_config[] = {
 };
 static const ConfigRule exaone4_config[] = {LLAMA_KEYS(0, 2048, 1e-5), {0}};
 static const ConfigRule glm4_config[] = {LLAMA_KEYS(2, 131072, 1.5625e-7), {0}};
+/* Where their files do not say how wide a head is, it is 128. */
+#define WIDE_HEADS                                                                                 \
+    { "head_dim", "head_dim", 128 }
+static const ConfigRule glm_config[] = {LLAMA_KEYS(2, 131072, 1.5625e-7), WIDE_HEADS, {0}};
+static const ConfigRule ernie_config[] = {LLAMA_KEYS(2, 131072, 1e-5), WIDE_HEADS, {0}};
+static const ConfigRule helium_config[] = {LLAMA_KEYS(20, 4096, 1e-8), WIDE_HEADS, {0}};
+static const ConfigRule seed_config[] = {LLAMA_KEYS(8, 524288, 1e-6), WIDE_HEADS, {0}};
 static const ConfigRule phi3_config[] = {LLAMA_KEYS(0, 4096, 1e-5), {0}};
 static const ConfigRule stablelm_config[] = {LLAMA_KEYS(0, 4096, 1e-5), {0}};
 static const ConfigRule cohere_config[] = {
@@ -101,6 +108,16 @@ static const TensorRule glm4_tensors[] = {
     FUSED_GATE_UP("model.layers.%u.mlp.gate_up_proj"),
     LINEAR("w_down", "model.layers.%u.mlp.down_proj", N_DIM, N_FFN),
     NORM("post_ffn_norm", "model.layers.%u.post_mlp_layernorm"),
+    LLAMA_END,
+    {0},
+};
+
+static const TensorRule glm_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    FUSED_GATE_UP("model.layers.%u.mlp.gate_up_proj"),
+    LINEAR("w_down", "model.layers.%u.mlp.down_proj", N_DIM, N_FFN),
     LLAMA_END,
     {0},
 };
@@ -294,6 +311,10 @@ static Status exaone4_finish(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
+static void interleaved_preset(Config *config) {
+    config->rope_pairing = ROPE_INTERLEAVED;
+}
+
 static void glm4_preset(Config *config) {
     config->norm_place = NORM_AROUND;
     config->rope_pairing = ROPE_INTERLEAVED;
@@ -446,6 +467,11 @@ const Family families_llama[] = {
     {"exaone4", exaone4_config, exaone4_tensors, exaone4_preset, exaone4_finish, .bos_id = 0,
      .eos_id = 2},
     {"glm4", glm4_config, glm4_tensors, glm4_preset, glm4_finish, .bos_id = -1, .eos_id = -1},
+    {"glm", glm_config, glm_tensors, interleaved_preset, glm4_finish, .bos_id = -1, .eos_id = -1},
+    {"ernie4_5", ernie_config, llama_tensors, interleaved_preset, .tied = true, .bos_id = 1,
+     .eos_id = 2},
+    {"helium", helium_config, llama_tensors, interleaved_preset, .bos_id = 1, .eos_id = 2},
+    {"seed_oss", seed_config, llama_tensors, .bos_id = 0, .eos_id = 2},
     {"phi3", phi3_config, phi3_tensors, .finish = phi3_finish, .bos_id = 1, .eos_id = 32000},
     {"stablelm", stablelm_config, stablelm_tensors, stablelm_preset, stablelm_finish, .bos_id = 0,
      .eos_id = 0},

@@ -111,6 +111,8 @@ TABLE(gpt2_tensors,
 TABLE(gpt_oss_tensors, ATTENTION_NORM, ATTENTION,
       {"sinks", "blk.%u.attn_sinks.weight", N_ONE, N_HEADS, 0, {0}, {0}},
       NORM("ffn_norm", "blk.%u.post_attention_norm"), EXPERTS, END);
+TABLE(seed_tensors, ATTENTION_NORM, ATTENTION, NORM("ffn_norm", "blk.%u.post_attention_norm"),
+      GATED, END);
 
 /* ---- What no key tells ---- */
 
@@ -348,6 +350,9 @@ static const GgufFamily families[] = {
     {"starcoder", "gpt_bigcode", gpt2_tensors, ROPE_HALVES, .finish = gpt2_finish},
     {"bloom", "bloom", bloom_tensors, ROPE_HALVES, .finish = bloom_finish},
     {"mpt", "mpt", starcoder2_tensors, ROPE_HALVES, .finish = mpt_finish},
+    {"chatglm", "glm", phi3_tensors, ROPE_INTERLEAVED, .finish = NULL},
+    {"ernie4_5", "ernie4_5", llama_tensors, ROPE_INTERLEAVED, .finish = NULL},
+    {"seed_oss", "seed_oss", seed_tensors, ROPE_HALVES, .finish = NULL},
     {"gpt-oss", "gpt_oss", gpt_oss_tensors, ROPE_HALVES, .finish = gpt_oss_finish, .full_every = 2,
      .yarn_keeps_ends = true},
 };
