@@ -296,6 +296,7 @@ static Status command_stats(Chat *chat, char *argument, Error *error) {
          s->prefill_seconds > 0 ? (double)computed / s->prefill_seconds : 0.0);
     note("answer:  %zu tokens in %.3f s, %.1f tokens/s", s->n_generated, s->decode_seconds,
          s->decode_seconds > 0 ? (double)s->n_generated / s->decode_seconds : 0.0);
+    note("sandbox: %s", sandbox_text(&chat->session->sandbox));
     return STATUS_OK;
 }
 

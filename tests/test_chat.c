@@ -233,6 +233,9 @@ static void tab_completes_commands(void **state) {
     expect(p, "/stats");
     type(p, "\003");
     settle(p);
+    type(p, "/stats\n");
+    expect(p, "sandbox: ");
+    expect(p, "\n> ");
     type(p, "/quit\n");
     assert_int_equal(stand_up(p), 0);
 }
