@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "output.h"
+
 /* ---- Lines in ------------------------------------------------------------------------------- */
 
 void line_reader_init(LineReader *r, int fd, const char *name) {
@@ -97,6 +99,8 @@ Status line_reader_next(LineReader *r, bool wait, const volatile sig_atomic_t *i
             r->end = r->scanned = r->begin + LINE_MOST_BYTES;
             r->skipping = true;
         }
+        /* Such a line may have no end. */
+        if (r->skipping && interrupted && *interrupted) return STATUS_INTERRUPTED;
         bool nothing;
         Status status = fill(r, wait, interrupted, &nothing, error);
         if (status != STATUS_OK) return status;
@@ -206,6 +210,10 @@ Status result_file_open(ResultFile *file, const char *path, bool resume, bool re
     }
     snprintf(file->directory, sizeof file->directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
              slash ? path : ".");
+    if (output_is_planted(path)) {
+        file->fd = -1;
+        return error_set(error, OUTPUT_PLANTED, path);
+    }
     file->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file->fd < 0 && !resume) /* a pipe or a device */
         file->fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -322,7 +330,9 @@ static Status rewrite(ResultFile *file, const char *fingerprint, Error *error) {
     bool drops;
     snprintf(path, sizeof path, "%s.retry", file->path);
     ResultFile kept = {.path = path, .regular = true};
-    kept.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    /* What a kill left goes; what somebody else put there is neither followed nor written. */
+    unlink(path);
+    kept.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (kept.fd < 0) return failed(&kept, "written", error);
     Status status = lock(&kept, kept.fd, error);
     forget(file);

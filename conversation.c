@@ -252,14 +252,22 @@ static Status load_or_begin(Conversation *s, Error *note, Error *error) {
 }
 
 /* The cache's file, without which everything still works. */
+/* A file that another user left where all may write could be read by that user. */
+static bool is_foreign(int fd) {
+    struct stat info;
+    return fstat(fd, &info) == 0 && info.st_uid != geteuid() && info.st_uid != 0;
+}
+
 static void open_kv(Conversation *s, const KvShape *shape, Error *note) {
     char path[PATH_MAX];
     Error reason;
     bool begun;
     if (snprintf(path, sizeof path, "%s.kv", s->path) >= (int)sizeof path) return;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        if (note && !note->text[0]) error_set(note, "%s: %s", path, strerror(errno));
+    if (fd < 0 || is_foreign(fd)) {
+        if (note && !note->text[0])
+            error_set(note, "%s: %s", path, fd < 0 ? strerror(errno) : "belongs to another user");
+        if (fd >= 0) close(fd);
         return;
     }
     if (kvfile_open(&s->kv, path, fd, s->fingerprint, shape, &begun, &reason) != STATUS_OK) {
@@ -280,6 +288,8 @@ Status conversation_open(Conversation *s, const char *path, const char *model, u
     } else if (s->fd < 0) {
         status = error_set(error, "%s: cannot open: %s", path,
                            errno == ELOOP ? "it is a symbolic link" : strerror(errno));
+    } else if (is_foreign(s->fd)) {
+        status = error_set(error, "%s: belongs to another user", path);
     } else if (flock(s->fd, LOCK_EX | LOCK_NB) != 0) {
         status = error_set(error, "%s: another process has this conversation open", path);
     } else {

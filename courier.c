@@ -95,6 +95,10 @@ static Status do_read(const char *path, char **text, size_t *length, Error *erro
 
 static Status do_write(const char *path, const char *text, size_t length, Error *error) {
     char beside[PATH_MAX];
+    struct stat info;
+    /* A device or a pipe would give way to a file: /dev/null, for one who may. */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return error_set(error, "%s: not a regular file", path);
     if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
         return error_set(error, "%s: the path is too long", path);
     int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);

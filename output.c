@@ -15,6 +15,12 @@ static const char *name_of(const Output *output) {
     return output->path ? output->path : "stdout";
 }
 
+bool output_is_planted(const char *path) {
+    struct stat info;
+    if (lstat(path, &info) != 0 || !(S_ISLNK(info.st_mode) || S_ISFIFO(info.st_mode))) return false;
+    return info.st_uid != geteuid() && info.st_uid != 0;
+}
+
 Status output_open(Output *output, const char *path, Error *error) {
     struct stat stat_now;
     *output = (Output){.fd = STDOUT_FILENO, .path = path};
@@ -23,6 +29,7 @@ Status output_open(Output *output, const char *path, Error *error) {
         return STATUS_OK;
     }
     output->fd = -1;
+    if (output_is_planted(path)) return error_set(error, OUTPUT_PLANTED, path);
     bool exists = stat(path, &stat_now) == 0;
     if (exists && !S_ISREG(stat_now.st_mode)) {
         output->fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -33,7 +40,9 @@ Status output_open(Output *output, const char *path, Error *error) {
             return error_set(error, "%s: no memory", path);
         }
         output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (exists && output->fd >= 0) fchmod(output->fd, stat_now.st_mode & 0777);
+        bool is_own = lstat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode) &&
+                      stat_now.st_uid == geteuid();
+        if (is_own && output->fd >= 0) fchmod(output->fd, stat_now.st_mode & 0777);
     }
     if (output->fd >= 0) return STATUS_OK;
     error_set(error, "%s: cannot be written: %s", path, strerror(errno));

@@ -12,8 +12,14 @@ typedef struct Output {
     char *temporary;  /* beside `path`, until output_finish renames it; NULL: none */
 } Output;
 
+/* Whether `path` is a link, or a named pipe, that another user made (root may): in a directory that
+ * all may write to, a trap. OUTPUT_PLANTED is what an Error says of it, given the path. */
+bool output_is_planted(const char *path);
+#define OUTPUT_PLANTED "%s: a link or a pipe of another user, which is not written to"
+
 /* Stdout when `path` is NULL. A regular file is written beside its name, for the user alone unless
- * an old file of that name lets others in; a device or pipe is written as it stands. */
+ * an old file of that name, the user's own, lets others in; a device or pipe is written as it
+ * stands. */
 Status output_open(Output *output, const char *path, Error *error);
 
 /* Writes all of it at once; the caller has SIGPIPE ignored. */

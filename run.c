@@ -51,6 +51,9 @@ static void set_signals(bool chat) {
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, like a full disk */
 }
 
+/* Of a prompt and the like. */
+static const size_t MOST_TEXT = (size_t)1 << 30;
+
 /* Everything that is open while the program runs. */
 typedef struct Opened {
     Session session;
@@ -121,7 +124,7 @@ static Status give_up_rights(Opened *opened, const Options *o, Error *error) {
 
 /* ---- Afterwards: what they hold is parsed --------------------------------------------------- */
 
-/* All that fd gives, NUL-terminated. */
+/* All that fd gives, NUL-terminated. It may never end. */
 static Status read_all(int fd, const char *name, char **text, size_t *length, Error *error) {
     size_t capacity = 0;
     *text = NULL;
@@ -135,7 +138,8 @@ static Status read_all(int fd, const char *name, char **text, size_t *length, Er
         }
         ssize_t n = read(fd, *text + *length, capacity - *length - 1);
         if (n == 0) break;
-        if (n < 0 && errno == EINTR && interrupted) return STATUS_INTERRUPTED;
+        if (interrupted) return STATUS_INTERRUPTED;
+        if (*length > MOST_TEXT) return error_set(error, "%s: a text of more than 1 GiB", name);
         if (n < 0 && errno != EINTR) return error_set(error, "%s: %s", name, strerror(errno));
         if (n > 0) *length += (size_t)n;
     }

@@ -1,0 +1,176 @@
+/* What others leave where a file is to be written, and inputs that never end: links and pipes are
+ * not followed, what is written is the user's alone, and whoever waits can stop it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/batch_cases.h"
+#include "tests/fixture.h"
+#include "tests/process.h"
+#include "tests/small_model.h"
+
+enum { SOMEBODY = 54321 };
+
+static char *directory, *model, *victim, *planted, *requests;
+
+static int set_up(void **state) {
+    (void)state;
+    directory = fixture_directory();
+    model = small_model(directory, "tiny,n_layers=1");
+    victim = fixture_path(directory, "victim");
+    planted = fixture_path(directory, "planted");
+    requests = fixture_path(directory, "requests.jsonl");
+    static const char lines[] = "{\"id\": 1, \"prompt\": \"the\", \"max_tokens\": 3}\n"
+                                "{\"id\": 2, \"prompt\": 7}\n";
+    file_write(requests, lines, sizeof lines - 1);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free(model), free(victim), free(planted), free(requests);
+    fixture_remove_directory(directory);
+    return 0;
+}
+
+static void assert_unharmed(void) {
+    size_t length;
+    char *bytes = file_read(victim, &length);
+    assert_int_equal(length, 8);
+    assert_memory_equal(bytes, "precious", 8);
+    free(bytes);
+}
+
+static void assert_refused(Process p, const char *why) {
+    if (p.status != 1 || !strstr(p.err, why)) fail_msg("%d: %s", p.status, p.err);
+    process_free(&p);
+    assert_unharmed();
+}
+
+static Process talk(const char *session) {
+    const char *const argv[] = {"run", model, "-m", "chat", "-n", "3", "--session", session, NULL};
+    return process_run(argv, "hello\n", 6);
+}
+
+static void what_another_user_left_is_not_written_to(void **state) {
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("only root can leave things in another's name: skipped\n");
+        skip();
+    }
+    file_write(victim, "precious", 8);
+    assert_int_equal(symlink(victim, planted), 0);
+    assert_int_equal(lchown(planted, SOMEBODY, SOMEBODY), 0);
+    const char *why = "a link or a pipe of another user";
+    assert_refused(RUN("run", model, "-i", "the", "-n", "3", "-o", planted), why);
+    assert_refused(RUN("run", model, "--batch", requests, "-o", planted), why);
+    assert_refused(RUN("run", model, "--batch", requests, "-o", planted, "--resume"), why);
+    assert_refused(talk(planted), "symbolic link");
+    unlink(planted);
+    assert_int_equal(mkfifo(planted, 0666), 0);
+    assert_int_equal(chown(planted, SOMEBODY, SOMEBODY), 0);
+    assert_refused(RUN("run", model, "-i", "the", "-n", "3", "-o", planted), why);
+    assert_refused(RUN("run", model, "--batch", requests, "-o", planted), why);
+    unlink(planted);
+    file_write(planted, "", 0);
+    assert_int_equal(chown(planted, SOMEBODY, SOMEBODY), 0);
+    assert_refused(talk(planted), "belongs to another user");
+    unlink(planted);
+    unlink(victim);
+}
+
+static void a_text_in_the_place_of_a_link_is_the_users_alone(void **state) {
+    (void)state;
+    struct stat info;
+    file_write(victim, "precious", 8);
+    assert_int_equal(chmod(victim, 0666), 0);
+    assert_int_equal(symlink(victim, planted), 0);
+    Process p = RUN("run", model, "-i", "the", "-n", "3", "-o", planted);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    assert_unharmed();
+    assert_int_equal(lstat(planted, &info), 0);
+    assert_true(S_ISREG(info.st_mode));
+    assert_int_equal(info.st_mode & 0777, 0600);
+    unlink(planted);
+    unlink(victim);
+}
+
+static void a_link_in_the_place_of_what_a_retry_writes_is_not_followed(void **state) {
+    (void)state;
+    struct stat info;
+    char *results = fixture_path(directory, "results"), *retry;
+    retry = fixture_path(directory, "results.retry");
+    file_write(victim, "precious", 8);
+    Process p = RUN("run", model, "--batch", requests, "-o", results);
+    assert_int_equal(p.status, 3);
+    process_free(&p);
+    assert_int_equal(symlink(victim, retry), 0);
+    p = RUN("run", model, "--batch", requests, "-o", results, "--resume", "--retry-failed");
+    assert_int_equal(p.status, 3);
+    process_free(&p);
+    assert_unharmed();
+    assert_int_equal(lstat(results, &info), 0);
+    assert_true(S_ISREG(info.st_mode));
+    assert_int_equal(info.st_mode & 0777, 0600);
+    assert_int_not_equal(access(retry, F_OK), 0);
+    unlink(results), unlink(victim);
+    free(results), free(retry);
+}
+
+static void saving_replaces_no_pipe_or_device(void **state) {
+    (void)state;
+    struct stat info;
+    char command[600];
+    assert_int_equal(mkfifo(planted, 0600), 0);
+    const char *const argv[] = {"run", model, "-m", "chat", "-n", "3", NULL};
+    int n = snprintf(command, sizeof command, "hello\n/save %s\n/quit\n", planted);
+    Process p = process_run(argv, command, (size_t)n);
+    assert_int_equal(p.status, 0);
+    if (!strstr(p.err, "planted: not a regular file")) fail_msg("%s", p.err);
+    process_free(&p);
+    assert_int_equal(lstat(planted, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    unlink(planted);
+}
+
+static void inputs_that_never_end_can_be_stopped(void **state) {
+    (void)state;
+    int status;
+    char *results = fixture_path(directory, "results");
+    assert_true(
+        batch_run_and_signal(model, "/dev/zero", results, NULL, 1000 * 1000, SIGTERM, &status));
+    assert_int_equal(status, 130);
+    unlink(results);
+    free(results);
+}
+
+static void a_prompt_that_never_ends_can_be_stopped(void **state) {
+    (void)state;
+    char *program = build_path("run");
+    Process p = RUN("/usr/bin/timeout", "--preserve-status", "1", program, model, "-n", "3", "-f",
+                    "/dev/zero");
+    if (p.status != 130 && !strstr(p.err, "more than 1 GiB")) fail_msg("%d: %s", p.status, p.err);
+    process_free(&p);
+    free(program);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_another_user_left_is_not_written_to),
+        cmocka_unit_test(a_text_in_the_place_of_a_link_is_the_users_alone),
+        cmocka_unit_test(a_link_in_the_place_of_what_a_retry_writes_is_not_followed),
+        cmocka_unit_test(saving_replaces_no_pipe_or_device),
+        cmocka_unit_test(inputs_that_never_end_can_be_stopped),
+        cmocka_unit_test(a_prompt_that_never_ends_can_be_stopped),
+    };
+    return cmocka_run_group_tests_name("planted", tests, set_up, tear_down);
+}
