@@ -78,7 +78,8 @@ static bool conversion_name(const Source *source, const char *type, char *name, 
     const char *slash = path ? strrchr(path, '/') : NULL;
     if (slash && slash[1]) snprintf(base, sizeof base, "%s", slash + 1);
     free(path);
-    base[strcspn(base, ".")] = '\0';
+    char *dot = strrchr(base, '.');
+    if (dot && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".bin") == 0)) *dot = '\0';
     for (char *c = base; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '_';
     snprintf(name, size, "%s-%016llx%016llx", base, (unsigned long long)hash.high64,
@@ -336,8 +337,8 @@ static void clear_one(int dir_fd, const char *name, const struct stat *info, voi
 /* The closing line; a reader who has gone is no error. */
 static Status say_sum(const Sum *sum, int width, const char *what, const char *directory,
                       Error *error) {
-    if (terminal_line(sum->out, "%*.1f MiB in %zu conversions%s: %s", width, sum->bytes / 1048576.0,
-                      sum->n, what, directory) ||
+    if (terminal_line(sum->out, "%*.1f MiB in %zu conversion%s%s: %s", width,
+                      sum->bytes / 1048576.0, sum->n, sum->n == 1 ? "" : "s", what, directory) ||
         errno == EPIPE)
         return STATUS_OK;
     return error_set(error, "stdout: cannot be written: %s", strerror(errno));

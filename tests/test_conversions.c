@@ -219,7 +219,7 @@ static void clearing_deletes_conversions_and_nothing_else(void **state) {
     file_write(mine, "mine", 4);
     assert_int_equal(conversions_in_cache(), 1);
     Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
-    assert_non_null(strstr(p.out, "in 1 conversions deleted"));
+    assert_non_null(strstr(p.out, "in 1 conversion deleted"));
     process_free(&p);
     assert_int_equal(conversions_in_cache(), 0);
     assert_int_equal(unlink(mine), 0);
