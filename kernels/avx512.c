@@ -24,12 +24,15 @@ INLINE __m512i broadcast_4_codes(const uint8_t *p) {
     return _mm512_set1_epi32(codes);
 }
 
-/* Eight inputs of the 16 outputs, as unsigned bytes: 4 in *a, 4 in *b. */
-INLINE void load_8_inputs(TensorType type, const uint8_t *line, __m512i *a, __m512i *b) {
+/* Eight inputs of the 16 outputs, as unsigned bytes: 4 in *a, 4 in *b. `sixteenfold`: upper
+ * nibbles stay where they are. */
+INLINE void load_8_inputs(TensorType type, bool sixteenfold, const uint8_t *line, __m512i *a,
+                          __m512i *b) {
     *a = _mm512_load_si512(line);
     if (is_4_bit(type)) {
         const __m512i low = _mm512_set1_epi8(15);
-        *b = _mm512_and_si512(_mm512_srli_epi16(*a, 4), low);
+        *b = sixteenfold ? _mm512_andnot_si512(low, *a)
+                         : _mm512_and_si512(_mm512_srli_epi16(*a, 4), low);
         *a = _mm512_and_si512(*a, low);
         return;
     }
@@ -55,6 +58,8 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
     const size_t panel_bytes = w->panel_bytes;
     const uint8_t *panel = matrix_panel(w, p);
     const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
+    const bool sixteenfold = is_4_bit(type) && panels * rows <= 4;
+    const bool doubled = panels * rows < 4 || sixteenfold;
     __m512 acc[BLOCK_SUMS];
 #pragma GCC unroll 12
     for (size_t i = 0; i < panels * rows; i++) acc[i] = _mm512_setzero_ps();
@@ -64,7 +69,9 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
         const uint8_t *codes = block + 8 * rows, *line = panel + g * group_bytes(type);
         const uint8_t *ahead =
             fetch_ahead(type, panels, panel_bytes, panel, scales, minima, g, groups);
-        __m512i dot[BLOCK_SUMS], dot2[BLOCK_SUMS]; /* few sums: two each hide the latency */
+        /* With few sums there are two each, to hide the latency; those of upper nibbles are then 16
+         * times what they should be, which costs less than to shift each line. */
+        __m512i dot[BLOCK_SUMS], dot2[BLOCK_SUMS];
 #pragma GCC unroll 12
         for (size_t i = 0; i < panels * rows; i++) {
             dot[i] = first_sum(type, offsets[i % rows]);
@@ -76,7 +83,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
 #pragma GCC unroll 4
             for (size_t j = 0; j < panels; j++) {
                 __m512i a, b;
-                load_8_inputs(type, line + j * panel_bytes + at, &a, &b);
+                load_8_inputs(type, sixteenfold, line + j * panel_bytes + at, &a, &b);
                 _mm_prefetch(ahead + j * panel_bytes + at, _MM_HINT_T1);
                 if (!is_4_bit(type))
                     _mm_prefetch(ahead + j * panel_bytes + at + LINE_BYTES, _MM_HINT_T1);
@@ -84,7 +91,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
                 for (size_t r = 0; r < rows; r++) {
                     const uint8_t *x = codes + r * group + k;
                     size_t i = j * rows + r;
-                    __m512i *second = panels * rows < 4 ? &dot2[i] : &dot[i];
+                    __m512i *second = doubled ? &dot2[i] : &dot[i];
                     dot[i] = _mm512_dpbusd_epi32(dot[i], a, broadcast_4_codes(x));
                     *second = _mm512_dpbusd_epi32(*second, b, broadcast_4_codes(x + 4));
                 }
@@ -99,7 +106,8 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
             for (size_t r = 0; r < rows; r++) {
                 size_t i = j * rows + r;
                 __m512 x_scale = _mm512_set1_ps(x_scales[r]);
-                if (panels * rows < 4) dot[i] = _mm512_add_epi32(dot[i], dot2[i]);
+                if (sixteenfold) dot2[i] = _mm512_srai_epi32(dot2[i], 4);
+                if (doubled) dot[i] = _mm512_add_epi32(dot[i], dot2[i]);
                 acc[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), _mm512_mul_ps(scale, x_scale),
                                          acc[i]);
                 if (!has_minima(type)) continue;
