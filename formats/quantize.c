@@ -130,8 +130,8 @@ FOR_EACH_ISA static void search_line(const Group *g, int steps, Best *best) {
         high = g->x[i] > high ? g->x[i] : high;
     }
     if (high == low) return;
-    for (int k = 0; k <= steps; k++) {
-        float inverse = (g->high - 0.5f + 0.1f * (float)k) / (high - low);
+    for (int k = -steps; k <= steps; k++) {
+        float inverse = (g->high + 0.1f * (float)k) / (high - low);
         float scale = 1.0f / inverse, minimum = -low;
         if (!isfinite(inverse) || !isfinite(scale)) continue;
         encode(g, inverse, minimum, q);

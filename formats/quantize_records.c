@@ -210,15 +210,19 @@ static void quantize_record(Record *r) {
     }
 }
 
-/* What errors count, as in quantize.c. */
-static void fill_group(Group *g, const float *x, const float *importance, size_t group) {
+/* What errors count, as in quantize.c; but where 4 bits make every error large, the root of it,
+ * which gives up less of the small weights. */
+static void fill_group(TensorType type, Group *g, const float *x, const float *importance,
+                       size_t group) {
     float squares = 0.0f;
     for (size_t i = 0; i < group; i++) squares += x[i] * x[i];
     float mean = squares / (float)group;
     float unit = mean > 0.0f && isfinite(1.0f / mean) ? 1.0f / mean : 1.0f;
     for (size_t i = 0; i < group; i++) {
+        float by_size = 1.0f + x[i] * x[i] * unit;
+        if (type != TENSOR_Q6_K && type != TENSOR_Q5_K) by_size = sqrtf(by_size);
         g->x[i] = x[i];
-        g->weight[i] = importance ? importance[i] : 1.0f + x[i] * x[i] * unit;
+        g->weight[i] = importance ? importance[i] : by_size;
     }
 }
 
@@ -318,7 +322,7 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
         r.n = groups - first < per_record ? groups - first : per_record;
         for (size_t k = 0; k < r.n; k++) {
             size_t at = (first + k) * r.group;
-            fill_group(&r.groups[k], x + at, importance ? importance + at : NULL, r.group);
+            fill_group(type, &r.groups[k], x + at, importance ? importance + at : NULL, r.group);
             if (type == TENSOR_Q4_NL || type == TENSOR_MXFP4)
                 quantize_levels(type, &r.groups[k], row, first + k);
         }
