@@ -18,22 +18,27 @@ static void reopen(const char *path, size_t expected) {
 FUZZ_MUTATE_PARTS('\n')
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char path[64], aside[80];
+    char path[64], aside[80], kv[80];
+    /* With pages of keys and values beside it, as chat has them. */
+    static const KvShape shape = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 4, .type = KV_F16};
     Conversation c;
     Error note, error;
     const char *directory = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* syncs at once */
     snprintf(path, sizeof path, "%s/verbatim-fuzz-%ld", directory, (long)getpid());
     snprintf(aside, sizeof aside, "%s.damaged", path);
+    snprintf(kv, sizeof kv, "%s.kv", path);
     FILE *f = fopen(path, "wb");
     if (!f) return 0;
     fwrite(data, 1, size, f);
     fclose(f);
-    if (conversation_open(&c, path, "m", 7, NULL, &note, &error) == STATUS_OK) {
+    const KvShape *kept = size % 4 == 0 ? &shape : NULL;
+    if (conversation_open(&c, path, "m", 7, kept, &note, &error) == STATUS_OK) {
         size_t n = conversation_length(&c);
         for (size_t i = 0; i < n; i++)
             if (!conversation_role(&c, i) || !conversation_content(&c, i)) abort();
         if (conversation_append(&c, "user", "hi\n", 3, &error) != STATUS_OK) abort();
         if (conversation_set_system(&c, "s", &error) != STATUS_OK) abort();
+        if (conversation_truncate(&c, n / 2 + 1, &error) != STATUS_OK) abort();
         size_t now = conversation_length(&c);
         conversation_close(&c);
         reopen(path, now);
@@ -42,6 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     unlink(path);
     unlink(aside);
+    unlink(kv);
     if (conversation_new(&c, "m", 7, &error) != STATUS_OK) return 0;
     char *text = malloc(size + 1), *back;
     size_t length;

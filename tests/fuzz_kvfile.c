@@ -30,6 +30,23 @@ static void repair(uint8_t *bytes, size_t size, const int32_t *tokens) {
     }
 }
 
+/* What was loaded, saved into a new file, is loaded from there. */
+static void check_copy(const KvCache *cache, const int32_t *tokens, size_t n) {
+    KvFile *file;
+    KvCache *other;
+    Error error;
+    bool begun;
+    size_t loaded;
+    int fd = memfd_create("copy", 0);
+    if (fd < 0 || kvcache_new(&other, &shape, 1, 0, &error) != STATUS_OK) return;
+    if (kvfile_open(&file, "copy", fd, 1, &shape, &begun, &error) != STATUS_OK || !begun) abort();
+    if (kvfile_save(file, cache, 0, tokens, &error) != STATUS_OK) abort();
+    if (kvfile_load(file, other, 0, tokens, N_TOKENS - 1, &loaded, &error) != STATUS_OK) abort();
+    if (loaded < n / KV_PAGE * KV_PAGE) abort();
+    kvfile_close(file);
+    kvcache_free(other);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int fd = memfd_create("kv", 0);
     KvFile *file;
@@ -55,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (kvfile_load(file, cache, 0, tokens, N_TOKENS - 1, &loaded, &error) == STATUS_OK) {
         if (loaded > N_TOKENS - 1 || (size_t)kvcache_next(cache, 0) != loaded) abort();
         if (kvfile_save(file, cache, 0, tokens, &error) != STATUS_OK) abort();
+        check_copy(cache, tokens, loaded);
     }
     kvfile_close(file);
     kvcache_free(cache);
