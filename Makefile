@@ -164,7 +164,7 @@ $(BUILD)/tests/seed_%: $(BUILD)/tests/seed_%.o $(TEST_HELPERS) $(BUILD)/libverba
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
 $(BUILD)/seeds: $(BUILD)/tests/seed_fixtures
 	@rm -rf $@
-	LSAN_OPTIONS=detect_leaks=0 $< $@
+	LSAN_OPTIONS=detect_leaks=0 LLVM_PROFILE_FILE=$(BUILD)/seeds.profraw $< $@
 
 # How much of each reader the fuzz targets reach, over tests/seeds and what `make fuzz` has found.
 COVERAGE = -fprofile-instr-generate -fcoverage-mapping
