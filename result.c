@@ -218,10 +218,11 @@ static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, c
     size_t width = 1 + (size_t)r->top_logprobs;
     const TokenList *prompt = &r->prompts[index / r->n];
     Lists lists = {json_array(), json_array(), json_array(), json_array(), 0};
-    if (r->echo)
-        for (size_t i = prompt->ids[0] == tokenizer_bos(maker->tokenizer); i < prompt->length; i++)
+    const TokenChance *known = choice->prompt_chances;
+    for (size_t i = 0; r->echo && i < prompt->length; i++)
+        if (i > 0 || prompt->ids[i] != tokenizer_bos(maker->tokenizer))
             put_chances(&lists, maker, r, prompt->ids[i],
-                        i > 0 ? choice->prompt_chances + i * width : NULL);
+                        i > 0 && known ? known + i * width : NULL);
     for (size_t i = 0; i < choice->n_chances; i++)
         put_chances(&lists, maker, r, choice->chances[i * width].token,
                     choice->chances + i * width);

@@ -71,7 +71,12 @@ static void check_result_line(const Request *r, const char *line, size_t size) {
     Error error;
     size_t n = r->n_prompts * r->n;
     if (n > MOST) return;
-    for (size_t i = 0; i < n; i++) make_choice(&choices[i], r, line, size, size * i / n);
+    for (size_t i = 0; i < n; i++) {
+        size_t width = 1 + (size_t)r->top_logprobs, length = r->prompts[i / r->n].length;
+        make_choice(&choices[i], r, line, size, size * i / n);
+        if (r->echo && r->wants_logprobs && length > 1 && size % 8)
+            choices[i].prompt_chances = calloc(length, width * sizeof *choices[i].prompt_chances);
+    }
     char *result = result_line(&maker, r, choices);
     if (!result || strchr(result, '\n')) abort();
     if (result_read(result, strlen(result), &read, &error) != STATUS_OK || read.failed) abort();

@@ -146,8 +146,10 @@ static void write_prompts_to_score(const char *path, size_t n) {
     for (size_t i = 0; i < n; i++) {
         fprintf(f, "{\"prompt\": \"");
         for (size_t k = 0; k < 5 + 13 * i % 60; k++) fprintf(f, k % 7 ? " was a" : "Once there");
-        fprintf(f, " %zu\", \"echo\": %s, \"logprobs\": %zu, \"max_tokens\": %zu}\n", i,
-                i % 4 == 3 ? "false" : "true", i % 3, i % 2 * 120);
+        fprintf(
+            f,
+            " %zu\", \"echo\": %s, \"logprobs\": %zu, \"max_tokens\": %zu, \"ignore_eos\": true}\n",
+            i, i % 4 == 3 ? "false" : "true", i % 3, i % 2 * 120);
     }
     fclose(f);
 }
@@ -157,7 +159,7 @@ static void prompts_are_scored_as_run_scores_them(void **state) {
     static const char *const variants[][6] = {
         {"--ordered", "--max-concurrent", "1"},
         {"--ordered", "--max-concurrent", "64", "-j", "1"},
-        {"--ordered", "--max-concurrent", "12", "--kv-memory", "600K", "--stats"},
+        {"--ordered", "--max-concurrent", "12", "--kv-memory", "500K", "--stats"},
         {"--ordered", "--chunk", "5"},
     };
     write_prompts_to_score(p->input, 24);
