@@ -233,13 +233,14 @@ static Status report(const Arguments *a, double seconds) {
     return STATUS_OK;
 }
 
-/* The first signal stops cleanly, a second one at once. A hang-up that the parent chose to ignore
- * (nohup) stays ignored. */
+/* The first signal stops cleanly, a second Ctrl-C at once (timeout(1) sends SIGTERM twice). A
+ * hang-up that the parent chose to ignore (nohup) stays ignored. */
 static void stop_at(int number) {
     struct sigaction action;
     if (number == SIGHUP && sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
         return;
-    action = (struct sigaction){.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    action = (struct sigaction){.sa_handler = interrupt,
+                                .sa_flags = number == SIGINT ? (int)SA_RESETHAND : 0};
     sigaction(number, &action, NULL);
 }
 

@@ -37,16 +37,18 @@ static void on_interrupt(int signal_number) {
     interrupted = 1;
 }
 
-/* Ctrl-C asks to stop between two tokens, and so do SIGTERM and SIGHUP, which else would leave half
- * a conversion; a second one ends the process at once. In a chat each Ctrl-C stops an answer, and
- * the others end it. A reader who closes the pipe shows in write's result. */
+/* Ctrl-C asks to stop between two tokens, and a second one ends the process at once. So do SIGTERM
+ * and SIGHUP, which else would leave half a conversion, but not the second time: timeout(1) sends
+ * its signal to the process and then to the group that it is in. In a chat each Ctrl-C stops an
+ * answer, and the others end it. A reader who closes the pipe shows in write's result. */
 static void set_signals(bool chat) {
     struct sigaction before,
-        action = {.sa_handler = on_interrupt, .sa_flags = chat ? 0 : (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    if (!chat) sigaction(SIGTERM, &action, NULL);
+        stop = {.sa_handler = on_interrupt},
+        stop_once = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, chat ? &stop : &stop_once, NULL);
+    if (!chat) sigaction(SIGTERM, &stop, NULL);
     if (!chat && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup */
-        sigaction(SIGHUP, &action, NULL);
+        sigaction(SIGHUP, &stop, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, like a full disk */
 }
