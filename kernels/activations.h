@@ -4,12 +4,13 @@
  * kernel's registers hold). A block of R rows is a run of groups, and a group holds
  *
  *     float   scale[R]
+ *     float   sum[R]           scale * (sum of the row's codes in this group), for minima
  *     int32   offset[R]        -128 * (sum of the row's codes in this group)
  *     int8    codes[R][group]
  *
  * Kernels that multiply unsigned by signed bytes add 128 to signed weights; starting their
- * sums at `offset` takes it out again. The sum itself, for types with minima, is
- * offset / -128. This header is compiled into each kernel file with that file's instructions. */
+ * sums at `offset` takes it out again. This header is compiled into each kernel file with that
+ * file's instructions. */
 #ifndef ACTIVATIONS_H
 #define ACTIVATIONS_H
 
@@ -33,9 +34,11 @@ static inline size_t block_start(size_t n_rows, size_t blocks, size_t b) {
     return b * n_rows / blocks;
 }
 
-/* Bytes of one row's part of a group. */
+/* Bytes of one row's part of a group, and of that part before the codes. */
+enum { ACTIVATION_HEADER = 2 * sizeof(float) + sizeof(int32_t) };
+
 static inline size_t activation_bytes(size_t group) {
-    return sizeof(float) + sizeof(int32_t) + group;
+    return ACTIVATION_HEADER + group;
 }
 
 static inline size_t activation_groups(size_t group, size_t n_inputs) {
@@ -108,9 +111,9 @@ ACTIVATIONS_INLINE void quantize_row(size_t group, const float *x, size_t n_inpu
                                      size_t rows, uint8_t *restrict block) {
     size_t stride = rows * activation_bytes(group), first = 0;
     for (; first < n_inputs; first += group, block += stride) {
-        int32_t *offset = (int32_t *)(block + rows * sizeof(float)) + row;
-        int8_t *codes = (int8_t *)(block + rows * 8 + row * group);
-        float *scale = (float *)block + row;
+        float *scale = (float *)block + row, *sum = scale + rows;
+        int32_t *offset = (int32_t *)block + 2 * rows + row;
+        int8_t *codes = (int8_t *)(block + ACTIVATION_HEADER * rows + row * group);
         if (first + group <= n_inputs) {
             *scale = quantize_group(x + first, group, codes, offset);
         } else {
@@ -118,6 +121,7 @@ ACTIVATIONS_INLINE void quantize_row(size_t group, const float *x, size_t n_inpu
             memcpy(last, x + first, (n_inputs - first) * sizeof *x);
             *scale = quantize_group(last, group, codes, offset);
         }
+        *sum = *offset ? *scale * (float)(*offset / -128) : 0.0f; /* NaN is the scale's alone */
     }
 }
 

@@ -63,11 +63,10 @@ INLINE Job next_job(const Run *run, Job job) {
     return (Job){pair + 2, 0};
 }
 
-/* A group of 16 packed rows: float scales[16], float sums of codes[16], int8 codes[16][group]. */
 INLINE size_t input_step(size_t group) {
     return TILE_ROWS * activation_bytes(group);
 }
-enum { SUMS = TILE_ROWS * 4, CODES = TILE_ROWS * 8 };
+enum { SUMS = TILE_ROWS * sizeof(float), CODES = TILE_ROWS * ACTIVATION_HEADER };
 
 INLINE const uint8_t *job_input(const Run *run, Job job) {
     return run->input + job.row_tile * run->tile_bytes;
@@ -88,8 +87,7 @@ INLINE void add_dots(bool with_minima, __m512 *acc, int32_t (*dots)[PANEL_ROWS],
         acc[row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots[row])),               \
                                    _mm512_mul_ps(w_scale, x_scale), acc[row]);                     \
         if (with_minima)                                                                           \
-            acc[row] = _mm512_fnmadd_ps(_mm512_permute_ps(sums, 0x55 * (lane)),                    \
-                                        _mm512_mul_ps(w_min, x_scale), acc[row]);                  \
+            acc[row] = _mm512_fnmadd_ps(_mm512_permute_ps(sums, 0x55 * (lane)), w_min, acc[row]);  \
     } while (0)
 #pragma GCC unroll 4
     for (size_t i = 0; i < TILE_ROWS; i += 4) {
@@ -306,13 +304,9 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
     } else if (groups > 0) {
         quantize_row(64, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
     }
-    for (size_t g = 0; g < padded; g++, tile += step) {
-        float *scale = (float *)tile + r, *sum = (float *)(tile + SUMS) + r;
-        int32_t offset;
-        memcpy(&offset, sum, sizeof offset);
-        *sum = g < groups ? (float)(offset / -128) : 0.0f;
-        if (g < groups) continue;
-        *scale = 0.0f;
+    tile += groups * step;
+    for (size_t g = groups; g < padded; g++, tile += step) {
+        ((float *)tile)[r] = ((float *)(tile + SUMS))[r] = 0.0f;
         memset(tile + CODES + r * group, 0, group);
     }
 }

@@ -98,9 +98,9 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r++) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
-        const float *x_scales = (const float *)block;
-        const int32_t *offsets = (const int32_t *)block + rows;
-        const int8_t *codes = (const int8_t *)block + 8 * rows;
+        const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
+        const int32_t *offsets = (const int32_t *)block + 2 * rows;
+        const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
         const uint8_t *line = panel + g * group_bytes(type);
         const uint8_t *ahead = fetch_ahead(type, 1, panel_bytes, panel, scales, minima, g, groups);
         __m256i dot[BLOCK_ROWS][HALVES];
@@ -120,8 +120,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
                 __m256 value = _mm256_cvtepi32_ps(_mm256_add_epi32(dot[r][h], whole));
                 acc[r][h] = _mm256_fmadd_ps(value, _mm256_mul_ps(scale, x_scale), acc[r][h]);
                 if (!has_minima(type)) continue;
-                __m256 sum = _mm256_cvtepi32_ps(_mm256_set1_epi32(-offsets[r] >> 7));
-                acc[r][h] = _mm256_fnmadd_ps(sum, _mm256_mul_ps(minimum, x_scale), acc[r][h]);
+                acc[r][h] = _mm256_fnmadd_ps(_mm256_set1_ps(x_sums[r]), minimum, acc[r][h]);
             }
         }
     }

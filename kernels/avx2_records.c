@@ -116,10 +116,10 @@ INLINE __m256 load_minima(const uint8_t *record, size_t g, size_t half) {
 INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
                       const uint8_t *lines, const uint8_t *block, __m256i table,
                       __m256 (*acc)[HALVES]) {
-    const float *x_scales = (const float *)block;
-    const int32_t *offsets = (const int32_t *)block + rows;
+    const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
+    const int32_t *offsets = (const int32_t *)block + 2 * rows;
     __m256i dot[BLOCK_ROWS][HALVES];
-    dot_group(type, rows, lines, (const int8_t *)block + 8 * rows, table, dot);
+    dot_group(type, rows, lines, (const int8_t *)block + ACTIVATION_HEADER * rows, table, dot);
 #pragma GCC unroll 2
     for (size_t h = 0; h < HALVES; h++) {
         __m256 scale = load_scales(type, record, g, h), minimum = scale;
@@ -132,8 +132,7 @@ INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_
             __m256 value = _mm256_cvtepi32_ps(_mm256_add_epi32(dot[r][h], whole));
             acc[r][h] = _mm256_fmadd_ps(value, _mm256_mul_ps(scale, x_scale), acc[r][h]);
             if (!has_record_minima(type)) continue;
-            __m256 sum = _mm256_cvtepi32_ps(_mm256_set1_epi32(-offsets[r] >> 7));
-            acc[r][h] = _mm256_fnmadd_ps(sum, _mm256_mul_ps(minimum, x_scale), acc[r][h]);
+            acc[r][h] = _mm256_fnmadd_ps(_mm256_set1_ps(x_sums[r]), minimum, acc[r][h]);
         }
     }
 }

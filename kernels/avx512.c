@@ -64,9 +64,10 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
 #pragma GCC unroll 12
     for (size_t i = 0; i < panels * rows; i++) acc[i] = _mm512_setzero_ps();
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
-        const float *x_scales = (const float *)block;
-        const int32_t *offsets = (const int32_t *)block + rows;
-        const uint8_t *codes = block + 8 * rows, *line = panel + g * group_bytes(type);
+        const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
+        const int32_t *offsets = (const int32_t *)block + 2 * rows;
+        const uint8_t *codes = block + ACTIVATION_HEADER * rows,
+                      *line = panel + g * group_bytes(type);
         const uint8_t *ahead =
             fetch_ahead(type, panels, panel_bytes, panel, scales, minima, g, groups);
         /* With few sums there are two each, to hide the latency; those of upper nibbles are then 16
@@ -111,8 +112,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
                 acc[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), _mm512_mul_ps(scale, x_scale),
                                          acc[i]);
                 if (!has_minima(type)) continue;
-                __m512 sum = _mm512_cvtepi32_ps(_mm512_set1_epi32(-offsets[r] >> 7));
-                acc[i] = _mm512_fnmadd_ps(sum, _mm512_mul_ps(minimum, x_scale), acc[i]);
+                acc[i] = _mm512_fnmadd_ps(_mm512_set1_ps(x_sums[r]), minimum, acc[i]);
             }
         }
     }

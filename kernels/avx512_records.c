@@ -100,9 +100,9 @@ INLINE void add_group(TensorType type, size_t panels, size_t rows, size_t panel_
                       const uint8_t *record, size_t g, const uint8_t *lines, const uint8_t *ahead,
                       const uint8_t *block, __m512i table, __m512 *acc) {
     const size_t group = record_group(type);
-    const float *x_scales = (const float *)block;
-    const int32_t *offsets = (const int32_t *)block + rows;
-    const uint8_t *codes = block + 8 * rows;
+    const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
+    const int32_t *offsets = (const int32_t *)block + 2 * rows;
+    const uint8_t *codes = block + ACTIVATION_HEADER * rows;
     const __m512i low = _mm512_set1_epi8(15);
     /* With few sums there are two each, to hide the latency; those of upper nibbles, which stay
      * where they are, are then 16 times what they should be, which costs less than to shift each
@@ -153,8 +153,7 @@ INLINE void add_group(TensorType type, size_t panels, size_t rows, size_t panel_
             acc[i] =
                 _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), _mm512_mul_ps(scale, x_scale), acc[i]);
             if (!has_record_minima(type)) continue;
-            __m512 sum = _mm512_cvtepi32_ps(_mm512_set1_epi32(-offsets[r] >> 7));
-            acc[i] = _mm512_fnmadd_ps(sum, _mm512_mul_ps(minimum, x_scale), acc[i]);
+            acc[i] = _mm512_fnmadd_ps(_mm512_set1_ps(x_sums[r]), minimum, acc[i]);
         }
     }
 }

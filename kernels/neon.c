@@ -31,9 +31,9 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
 #pragma GCC unroll 4
         for (size_t q = 0; q < QUARTERS; q++) acc[r][q] = vdupq_n_f32(0.0f);
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
-        const float *x_scales = (const float *)block;
-        const int32_t *offsets = (const int32_t *)block + rows;
-        const int8_t *codes = (const int8_t *)block + 8 * rows;
+        const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
+        const int32_t *offsets = (const int32_t *)block + 2 * rows;
+        const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
         const uint8_t *lines = panel + g * group_bytes(type);
         const uint8_t *ahead = fetch_ahead(type, 1, panel_bytes, panel, scales, minima, g, groups);
         for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(ahead + i);
@@ -57,7 +57,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
 #pragma GCC unroll 4
             for (size_t q = 0; q < QUARTERS; q++)
                 acc[r][q] = add_group(type, acc[r][q], dot[r][q], offsets[r], x_scales[r],
-                                      scales + g * PANEL_ROWS + 4 * q,
+                                      x_sums[r], scales + g * PANEL_ROWS + 4 * q,
                                       has_minima(type) ? minima + g * PANEL_ROWS + 4 * q : NULL);
     }
     store_rows(rows, acc, out, stride, outputs);

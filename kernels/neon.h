@@ -28,14 +28,14 @@ INLINE int8x16_t load_weights(TensorType type, const uint8_t *lines, size_t j, s
 
 /* Adds a group's dots to a quarter's sums; `scales` and `minima` are the quarter's. */
 INLINE float32x4_t add_group(TensorType type, float32x4_t acc, int32x4_t dot, int32_t offset,
-                             float x_scale, const uint16_t *scales, const uint16_t *minima) {
+                             float x_scale, float x_sum, const uint16_t *scales,
+                             const uint16_t *minima) {
     int32x4_t whole = vaddq_s32(dot, vdupq_n_s32(correction(type, offset)));
     float32x4_t scale = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(scales)));
     acc = vfmaq_f32(acc, vcvtq_f32_s32(whole), vmulq_n_f32(scale, x_scale));
     if (!has_minima(type)) return acc;
     float32x4_t minimum = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(minima)));
-    float32x4_t sum = vdupq_n_f32((float)(-offset >> 7));
-    return vfmsq_f32(acc, sum, vmulq_n_f32(minimum, x_scale));
+    return vfmsq_f32(acc, minimum, vdupq_n_f32(x_sum));
 }
 
 INLINE void store_rows(size_t rows, float32x4_t (*acc)[QUARTERS], float *out, size_t stride,

@@ -20,9 +20,9 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
 #pragma GCC unroll 4
         for (size_t q = 0; q < QUARTERS; q++) acc[r][q] = vdupq_n_f32(0.0f);
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
-        const float *x_scales = (const float *)block;
-        const int32_t *offsets = (const int32_t *)block + rows;
-        const int8_t *codes = (const int8_t *)block + 8 * rows;
+        const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
+        const int32_t *offsets = (const int32_t *)block + 2 * rows;
+        const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
         const uint8_t *lines = panel + g * group_bytes(type);
         const uint8_t *ahead = fetch_ahead(type, 1, panel_bytes, panel, scales, minima, g, groups);
         for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(ahead + i);
@@ -59,7 +59,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
             for (size_t q = 0; q < QUARTERS; q++) {
                 int32x4_t *both = dot[r / 2][q];
                 int32x4_t own = r % 2 ? vuzp2q_s32(both[0], both[1]) : vuzp1q_s32(both[0], both[1]);
-                acc[r][q] = add_group(type, acc[r][q], own, offsets[r], x_scales[r],
+                acc[r][q] = add_group(type, acc[r][q], own, offsets[r], x_scales[r], x_sums[r],
                                       scales + g * PANEL_ROWS + 4 * q,
                                       has_minima(type) ? minima + g * PANEL_ROWS + 4 * q : NULL);
             }

@@ -78,9 +78,9 @@ INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record
                              const uint8_t *lines, const uint8_t *block, int8x16_t table,
                              float32x4_t (*acc)[QUARTERS]) {
     const size_t group = record_group(type);
-    const float *x_scales = (const float *)block;
-    const int32_t *offsets = (const int32_t *)block + rows;
-    const int8_t *codes = (const int8_t *)block + 8 * rows;
+    const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
+    const int32_t *offsets = (const int32_t *)block + 2 * rows;
+    const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
     int32x4_t dot[BLOCK_ROWS][QUARTERS];
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r++)
@@ -106,8 +106,7 @@ INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record
             acc[r][q] =
                 vfmaq_f32(acc[r][q], vcvtq_f32_s32(dot[r][q]), vmulq_n_f32(scale, x_scales[r]));
             if (!has_record_minima(type)) continue;
-            float32x4_t sum = vdupq_n_f32((float)(-offsets[r] >> 7));
-            acc[r][q] = vfmsq_f32(acc[r][q], sum, vmulq_n_f32(minimum, x_scales[r]));
+            acc[r][q] = vfmsq_f32(acc[r][q], minimum, vdupq_n_f32(x_sums[r]));
         }
     }
 }

@@ -60,18 +60,16 @@ static float minimum_at(const Matrix *w, size_t p, size_t g, size_t r) {
 static void add_group(const Matrix *w, size_t p, size_t g, size_t valid, const uint8_t *block,
                       float *out) {
     const TensorTypeInfo *info = tensor_type_info(w->type);
-    float x_scale;
-    int32_t offset;
+    float x_scale, x_sum;
     memcpy(&x_scale, block, sizeof x_scale);
-    memcpy(&offset, block + sizeof x_scale, sizeof offset);
-    const int8_t *x = (const int8_t *)block + 8;
+    memcpy(&x_sum, block + sizeof x_scale, sizeof x_sum);
+    const int8_t *x = (const int8_t *)block + ACTIVATION_HEADER;
     for (size_t r = 0; r < valid; r++) {
         int32_t dot = 0;
         for (size_t k = 0; k < info->group; k++)
             dot += code_at(w->type, matrix_panel(w, p), g * info->group + k, r) * x[k];
         out[r] = fmaf((float)dot, scale_at(w, p, g, r) * x_scale, out[r]);
-        if (info->has_min)
-            out[r] = fmaf(-(float)(offset / -128), minimum_at(w, p, g, r) * x_scale, out[r]);
+        if (info->has_min) out[r] = fmaf(-x_sum, minimum_at(w, p, g, r), out[r]);
     }
 }
 
