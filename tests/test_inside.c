@@ -423,7 +423,8 @@ static void only_the_chosen_experts_are_read(void **state) {
      * those that it has at hand, 64 KiB or a whole folio. */
     assert_true((double)before < 0.1 * all);
     if (after) assert_true((double)after < one * LAYERS * 2 * 1.5 + 6144);
-    assert_int_equal(touched("inside-large.bin"), after); /* the same token again: nothing more */
+    /* The same token again: nothing more, but for pages that the kernel had under its hands. */
+    assert_true((double)touched("inside-large.bin") < (double)after + one / 4);
     free(logits);
     tiny_model_close(&tiny);
     unlink(path);
