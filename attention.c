@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_q8.h"
 #include "numeric.h"
-
 #include "threads.h"
 
 /* Results of segments that different threads compute wait here to be joined. */
@@ -20,8 +20,11 @@ struct AttentionMemory {
     float *partials; /* [PARTIAL_FLOATS] */
 };
 
+/* Keys and values of a block as floats, or the queries in codes; then the scores. */
 size_t attention_scratch_floats(size_t head_dim) {
-    return KV_PAGE * 2 * head_dim + 16 + (size_t)ATTENTION_QUERIES * KV_PAGE;
+    size_t block = KV_PAGE * 2 * head_dim + 16;
+    size_t codes = ATTENTION_QUERIES * q8_groups(head_dim) * sizeof(Q8Group) / sizeof(float);
+    return (codes > block ? codes : block) + (size_t)ATTENTION_QUERIES * KV_PAGE;
 }
 
 /* A partial result is out[head_stride], then max and sum in 16 floats of their own. */

@@ -4,6 +4,7 @@
  * order. Outputs run over the head, reduced over positions in order. A tile is a few queries
  * by a few registers, all of whose sums stay in registers. */
 #include "attention.h"
+#include "attention_q8.h"
 
 #include "lanes.h"
 
@@ -261,6 +262,41 @@ static void output_block(const AttentionJob *job, const Block *block, size_t hea
     }
 }
 
+/* The same loop over 8-bit blocks: attention_q8.c multiplies. */
+static void segment_q8(const AttentionParams *params, const AttentionJob *job, size_t least,
+                       size_t most, float (*weights)[KV_PAGE], lanes *sums) {
+    const AttentionQ8 *q8 = &FOR_ISA(attention_q8);
+    size_t head_dim = params->head_dim, n = job->n_queries;
+    Q8Group *queries = (void *)job->scratch;
+    float factors[ATTENTION_QUERIES];
+    bool sees[ATTENTION_QUERIES];
+    for (size_t i = 0; i < n; i++)
+        q8->quantize(job->queries[i].q, head_dim, queries + i * q8_groups(head_dim));
+    for (size_t page = least / KV_PAGE; page * KV_PAGE < most; page++) {
+        const void *keys =
+            kvcache_keys(job->cache, job->sequence, page, params->layer, job->kv_head);
+        const void *values =
+            kvcache_values(job->cache, job->sequence, page, params->layer, job->kv_head);
+        size_t low = KV_PAGE, high = 0;
+        q8->scores(queries, n, keys, head_dim, weights);
+        for (size_t i = 0; i < n; i++) {
+            size_t begin, end;
+            visible(&job->queries[i], page * KV_PAGE, &begin, &end);
+            sees[i] = begin < end;
+            if (!sees[i]) {
+                memset(weights[i], 0, sizeof weights[i]);
+                continue;
+            }
+            factors[i] = weigh_block(params, &job->queries[i], page * KV_PAGE, begin, end,
+                                     weights[i], &sums[i]);
+            q8->weigh(weights[i], values, head_dim, begin, end);
+            low = begin < low ? begin : low;
+            high = end > high ? end : high;
+        }
+        q8->outputs(job->queries, n, sees, factors, weights, values, head_dim, low, high);
+    }
+}
+
 static void segment(const AttentionParams *params, const AttentionJob *job) {
     size_t head_dim = params->head_dim;
     size_t least = SIZE_MAX, most = 0;
@@ -274,7 +310,13 @@ static void segment(const AttentionParams *params, const AttentionJob *job) {
         sums[i] = lanes_zero();
         memset(query->out, 0, padded(head_dim) * sizeof(float));
     }
-    float(*weights)[KV_PAGE] = (void *)(job->scratch + KV_PAGE * 2 * head_dim + LANES);
+    float(*weights)[KV_PAGE] = (void *)(job->scratch + attention_scratch_floats(head_dim) -
+                                        (size_t)ATTENTION_QUERIES * KV_PAGE);
+    if (kvcache_shape(job->cache)->type == KV_Q8) {
+        segment_q8(params, job, least, most, weights, sums);
+        for (size_t i = 0; i < job->n_queries; i++) *job->queries[i].sum = lanes_sum(sums[i]);
+        return;
+    }
     for (size_t page = least / KV_PAGE; page * KV_PAGE < most; page++) {
         Block block = load_block(params, job, page, (page + 1) * KV_PAGE >= most);
         for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)

@@ -1,7 +1,7 @@
 /* The `bench` program: how fast a model runs here, and how much of what the machine could do
  * that is.
  *
- *     bench MODEL [--threads N] [--isa NAME] [--type T] [--context N]
+ *     bench MODEL [--threads N] [--isa NAME] [--type T] [--kv-type T] [--context N]
  *                 [--sweep threads|context|batch | --decode POSITION --prefill N --batch N]
  * [--json]
  *
@@ -33,6 +33,7 @@ static const double ENOUGH_SECONDS = 2.0; /* of one measurement, once it has MIN
 typedef struct Arguments {
     const char *model, *isa, *type, *sweep;
     int n_threads;
+    KvType kv_type;                /* KV_TYPES: the model's */
     uint32_t context;              /* 0: the model's */
     size_t decode, prefill, batch; /* measure these alone; all 0: everything */
     bool json;
@@ -157,7 +158,9 @@ static Status open_model(Bench *b, int n_threads, Error *error) {
     Status status = model_open(&b->model, b->file, &options, error);
     if (status != STATUS_OK) return status;
     b->n_threads = model_threads(b->model);
-    KvShape shape = model_kv_shape(b->model, model_kv_type(b->model));
+    KvType kv_type = b->arguments->kv_type;
+    KvShape shape =
+        model_kv_shape(b->model, kv_type < KV_TYPES ? kv_type : model_kv_type(b->model));
     status = kvcache_new(&b->cache, &shape, MAX_SEQUENCES, 0, error);
     if (status != STATUS_OK) return status;
     b->logits = calloc((size_t)MAX_SEQUENCES * model_config(b->model)->vocab_size, sizeof(float));
@@ -354,6 +357,7 @@ static const char usage[] = "usage: bench MODEL [options]\n"
                             "  -j, --threads N     threads [the physical cores]\n"
                             "      --isa NAME      instruction set [the best]\n"
                             "      --type T        of the weights, where MODEL is converted first\n"
+                            "      --kv-type T     of the cache: f32, f16 or q8 [the model's]\n"
                             "      --context N     positions [the model's]\n"
                             "      --sweep WHAT    threads, context or batch\n"
                             "      --decode N      only these: one token after N positions,\n"
@@ -363,10 +367,11 @@ static const char usage[] = "usage: bench MODEL [options]\n"
                             "MODEL: a model.bin, another format, or random:SHAPE\n";
 
 static Status parse(Arguments *a, int argc, char **argv) {
-    enum { ISA = 256, TYPE, CONTEXT, DECODE, PREFILL_OF, BATCH, SWEEP, JSON };
+    enum { ISA = 256, TYPE, KV, CONTEXT, DECODE, PREFILL_OF, BATCH, SWEEP, JSON };
     static const struct option options[] = {{"threads", required_argument, NULL, 'j'},
                                             {"isa", required_argument, NULL, ISA},
                                             {"type", required_argument, NULL, TYPE},
+                                            {"kv-type", required_argument, NULL, KV},
                                             {"context", required_argument, NULL, CONTEXT},
                                             {"decode", required_argument, NULL, DECODE},
                                             {"prefill", required_argument, NULL, PREFILL_OF},
@@ -390,6 +395,11 @@ static Status parse(Arguments *a, int argc, char **argv) {
             a->isa = optarg;
         } else if (c == TYPE) {
             a->type = optarg;
+        } else if (c == KV) {
+            a->kv_type = 0;
+            while (a->kv_type < KV_TYPES && strcmp(optarg, kv_type_name(a->kv_type)) != 0)
+                a->kv_type++;
+            if (a->kv_type == KV_TYPES) return STATUS_USAGE;
         } else if (c == JSON) {
             a->json = true;
         } else if (c == SWEEP && (strcmp(optarg, "threads") == 0 ||
@@ -405,7 +415,7 @@ static Status parse(Arguments *a, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    Arguments arguments = {0};
+    Arguments arguments = {.kv_type = KV_TYPES};
     Error error;
     Status status = streams_fill(&error);
     if (status != STATUS_OK) {

@@ -294,7 +294,7 @@ static void print_stats(const Session *session, const Generation *g, const KvCac
             session->output->closed ? "its reader has gone" : reasons[g->finish]);
     fprintf(stderr, "memory:  %.1f MiB at most\n", (double)usage.ru_maxrss / 1024.0);
     fprintf(stderr, "machine: %s, %d threads, cache %s\n", model_isa(model)->name,
-            model_threads(model), session->kv_type == KV_F32 ? "f32" : "f16");
+            model_threads(model), kv_type_name(session->kv_type));
     fprintf(stderr, "sandbox: %s\n", sandbox_text(&session->sandbox));
     size_t pages = kvcache_pages_used(cache);
     fprintf(stderr, "cache:   %zu pages of %d positions, %.2f MiB; %zu bytes a position\n", pages,

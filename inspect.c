@@ -136,7 +136,7 @@ static Status print_needs(Session *session, Error *error) {
     return print(session, error,
                  "cache               %s: %s a token, %s for the context of %u\n"
                  "machine             %s, %d threads\n",
-                 shape.type == KV_F32 ? "f32" : "f16", size_text(position, one, sizeof one),
+                 kv_type_name(shape.type), size_text(position, one, sizeof one),
                  size_text(position * model_context(model), all, sizeof all), model_context(model),
                  model_isa(model)->name, model_threads(model));
 }

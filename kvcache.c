@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/activations.h"
 #include "numeric.h"
 
 /* A page as it is allocated: this header, then the layers, each its heads' keys and values. */
@@ -20,16 +21,32 @@ typedef struct Sequence {
 
 struct KvCache {
     KvShape shape;
-    size_t element_bytes, head_bytes, layer_bytes; /* head: keys of one head in a page */
+    size_t keys_bytes, values_bytes, layer_bytes; /* of one head in a page; of all */
     size_t page_bytes;
     size_t max_pages, n_pages;
     size_t n_sequences;
     Sequence sequences[];
 };
 
+const char *kv_type_name(KvType type) {
+    static const char *const names[KV_TYPES] = {"f32", "f16", "q8"};
+    return names[type];
+}
+
+/* Bytes of one head's keys, or values, at one position. */
+static size_t key_bytes(const KvShape *shape) {
+    size_t dim = shape->head_dim, groups = (dim + KV_Q8_GROUP - 1) / KV_Q8_GROUP;
+    if (shape->type == KV_Q8) return round_up(dim, 4) + groups * sizeof(float);
+    return dim * (shape->type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+static size_t value_bytes(const KvShape *shape) {
+    if (shape->type == KV_Q8) return round_up(shape->head_dim, 16) + sizeof(float);
+    return key_bytes(shape);
+}
+
 size_t kvcache_position_bytes(const KvShape *shape) {
-    return (size_t)shape->n_layers * shape->n_kv_heads * shape->head_dim * 2 *
-           (shape->type == KV_F32 ? 4 : 2);
+    return (size_t)shape->n_layers * shape->n_kv_heads * (key_bytes(shape) + value_bytes(shape));
 }
 
 size_t kvcache_data_bytes(const KvShape *shape) {
@@ -49,9 +66,9 @@ Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, si
     KvCache *cache = calloc(1, bytes);
     if (!cache) return error_set(error, "no memory for a cache of %zu sequences", max_sequences);
     cache->shape = *shape;
-    cache->element_bytes = shape->type == KV_F32 ? 4 : 2;
-    cache->head_bytes = (size_t)KV_PAGE * shape->head_dim * cache->element_bytes;
-    cache->layer_bytes = cache->head_bytes * 2 * shape->n_kv_heads;
+    cache->keys_bytes = KV_PAGE * key_bytes(shape);
+    cache->values_bytes = KV_PAGE * value_bytes(shape);
+    cache->layer_bytes = (cache->keys_bytes + cache->values_bytes) * shape->n_kv_heads;
     cache->page_bytes = kvcache_page_bytes(shape);
     cache->max_pages = max_bytes ? max_bytes / cache->page_bytes : SIZE_MAX;
     cache->n_sequences = max_sequences;
@@ -200,11 +217,37 @@ static unsigned char *page_layer(const KvCache *cache, int32_t id, size_t page, 
 }
 
 void *kvcache_keys(const KvCache *cache, int32_t id, size_t page, size_t layer, size_t kv_head) {
-    return page_layer(cache, id, page, layer) + kv_head * 2 * cache->head_bytes;
+    return page_layer(cache, id, page, layer) + kv_head * (cache->keys_bytes + cache->values_bytes);
 }
 
 void *kvcache_values(const KvCache *cache, int32_t id, size_t page, size_t layer, size_t kv_head) {
-    return page_layer(cache, id, page, layer) + (kv_head * 2 + 1) * cache->head_bytes;
+    return (unsigned char *)kvcache_keys(cache, id, page, layer, kv_head) + cache->keys_bytes;
+}
+
+static void store_key_q8(int8_t *keys, size_t dim, size_t slot, const float *key) {
+    float *scales = (float *)(void *)(keys + round_up(dim, 4) * KV_PAGE);
+    for (size_t first = 0; first < dim; first += KV_Q8_GROUP, scales += KV_PAGE) {
+        size_t n = dim - first < KV_Q8_GROUP ? dim - first : KV_Q8_GROUP;
+        int8_t codes[KV_Q8_GROUP] = {0};
+        int32_t offset;
+        scales[slot] = quantize_group(key + first, n, codes, &offset);
+        for (size_t i = 0; i < n; i += 4)
+            memcpy(keys + ((first + i) / 4 * KV_PAGE + slot) * 4, codes + i, 4);
+    }
+}
+
+static void store_value_q8(int8_t *values, size_t dim, size_t slot, const float *value) {
+    size_t width = round_up(dim, 16);
+    uint32_t largest = largest_magnitude(value, dim);
+    float scale = code_scale(largest);
+    int8_t *own = values + slot / 4 * width * 4 + slot % 4, codes[KV_Q8_GROUP] = {0};
+    for (size_t first = 0; first < dim; first += KV_Q8_GROUP) {
+        size_t n = dim - first < KV_Q8_GROUP ? dim - first : KV_Q8_GROUP;
+        if (scale > 0.0f)
+            round_to_codes(value + first, n, 127.0f / float_from_bits(largest), codes);
+        for (size_t i = 0; i < n; i++) own[(first + i) * 4] = codes[i];
+    }
+    ((float *)(void *)(values + width * KV_PAGE))[slot] = scale;
 }
 
 void kvcache_store(KvCache *cache, int32_t id, int32_t position, size_t layer, const float *k,
@@ -218,6 +261,9 @@ void kvcache_store(KvCache *cache, int32_t id, int32_t position, size_t layer, c
         if (cache->shape.type == KV_F32) {
             for (size_t i = 0; i < head_dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
             memcpy((float *)values + slot * head_dim, value, head_dim * sizeof *value);
+        } else if (cache->shape.type == KV_Q8) {
+            store_key_q8(keys, head_dim, slot, key);
+            store_value_q8(values, head_dim, slot, value);
         } else {
             for (size_t i = 0; i < head_dim; i++)
                 ((uint16_t *)keys)[i * KV_PAGE + slot] = float_to_half(key[i]);

@@ -6,6 +6,16 @@
  * key/value head, keys lie [head_dim][KV_PAGE] (scores run over positions, one register 16 of
  * them wide) and values [KV_PAGE][head_dim] (outputs run over the head).
  *
+ * In 8 bits (KV_Q8) four neighbours of what a product sums over lie together:
+ *
+ *     keys     int8 codes[head_dim / 4, rounded up][KV_PAGE][4]
+ *              float scales[head_dim / KV_Q8_GROUP, rounded up][KV_PAGE]
+ *     values   int8 codes[KV_PAGE / 4][head_dim, rounded up to 16][4]
+ *              float scales[KV_PAGE]
+ *
+ * a key has a scale for each KV_Q8_GROUP elements, a value one. An element is scale * code, both
+ * found as for activations (docs/numerics.md).
+ *
  * Positions count from a sequence's `start`, which is 0 unless the caller says otherwise: a
  * sequence may begin anywhere with nothing cached before it. */
 #ifndef KVCACHE_H
@@ -15,9 +25,10 @@
 
 #include "status.h"
 
-enum { KV_PAGE = 64 };
+enum { KV_PAGE = 64, KV_Q8_GROUP = 32 };
 
-typedef enum KvType { KV_F32, KV_F16, KV_TYPES } KvType;
+typedef enum KvType { KV_F32, KV_F16, KV_Q8, KV_TYPES } KvType;
+const char *kv_type_name(KvType type); /* as --kv-type has it */
 
 typedef struct KvShape {
     uint32_t n_layers, n_kv_heads, head_dim;
@@ -54,8 +65,8 @@ void kvcache_truncate(KvCache *cache, int32_t sequence, int32_t position);
 /* Makes `to` (emptied first) begin with `from`'s positions below `position`, sharing pages. */
 Status kvcache_fork(KvCache *cache, int32_t from, int32_t position, int32_t to, Error *error);
 
-/* The stored keys [head_dim][KV_PAGE] and values [KV_PAGE][head_dim] of page number `page`
- * (position - start) / KV_PAGE. float or float16 by the shape's type. */
+/* The stored keys and values of page number `page`, (position - start) / KV_PAGE, in the layout
+ * and type that the shape says. */
 void *kvcache_keys(const KvCache *cache, int32_t sequence, size_t page, size_t layer,
                    size_t kv_head);
 void *kvcache_values(const KvCache *cache, int32_t sequence, size_t page, size_t layer,

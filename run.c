@@ -221,7 +221,7 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
         status = open_weights(opened, session->file, opened->overrides.rope_theta, &session->model,
                               error);
     if (status != STATUS_OK) return status;
-    static const KvType types[] = {0, KV_F32, KV_F16};
+    static const KvType types[] = {0, KV_F32, KV_F16, KV_Q8};
     session->kv_type = o->kv_type ? types[o->kv_type] : model_kv_type(session->model);
     session->load_seconds = opened->begin_seconds + session_clock() - start;
     if (!o->against) return STATUS_OK;

@@ -208,7 +208,8 @@ static Status prepare(Scoring *s, Error *error) {
         return error_set(error, "no memory to score %zu tokens in", s->ids->length);
     if (kvcache_new(&s->cache, &shape, 1, 0, error) != STATUS_OK) return STATUS_FAILED;
     if (!other) return STATUS_OK;
-    const KvType type = session->options->kv_type ? session->kv_type : model_kv_type(other);
+    /* What is compared with never has a coarser cache than its own. */
+    const KvType type = session->kv_type == KV_F32 ? KV_F32 : model_kv_type(other);
     const KvShape other_shape = model_kv_shape(other, type);
     return kvcache_new(&s->other_cache, &other_shape, 1, 0, error);
 }

@@ -91,20 +91,27 @@ ACTIVATIONS_INLINE int32_t round_to_codes(const float *x, size_t group, float in
 }
 #endif
 
+/* The scale of elements of which the largest is that: NaN for one that is not finite. By its bits,
+ * as an integer, so that NaN does not escape. */
+ACTIVATIONS_INLINE float code_scale(uint32_t largest) {
+    float max = float_from_bits(largest);
+    if (largest >= 0x7F800000u) return NAN;
+    return max >= 1e-30f ? max / 127.0f : 0.0f;
+}
+
 /* Quantizes x[group]; returns the scale. The definition's clamp never acts: x * (127 / max)
  * exceeds 127 by two roundings at most and rounds to it. */
 ACTIVATIONS_INLINE float quantize_group(const float *x, size_t group, int8_t *restrict codes,
                                         int32_t *restrict offset) {
-    /* By its bits, as an integer, so that NaN does not escape. */
     uint32_t largest = largest_magnitude(x, group);
-    float max = float_from_bits(largest);
-    if (!(max >= 1e-30f) || largest >= 0x7F800000u) {
+    float scale = code_scale(largest);
+    *offset = 0;
+    if (scale > 0.0f) {
+        *offset = -128 * round_to_codes(x, group, 127.0f / float_from_bits(largest), codes);
+    } else {
         memset(codes, 0, group);
-        *offset = 0;
-        return largest >= 0x7F800000u ? NAN : 0.0f;
     }
-    *offset = -128 * round_to_codes(x, group, 127.0f / max, codes);
-    return max / 127.0f;
+    return scale;
 }
 
 ACTIVATIONS_INLINE void quantize_row(size_t group, const float *x, size_t n_inputs, size_t row,

@@ -38,13 +38,26 @@ static float noise(uint32_t seed) {
     return (float)(seed >> 8) * 0x1p-23f - 1.0f;
 }
 
+/* As docs/numerics.md has 8-bit codes, in double: each of n elements becomes scale * code. */
+static void round_to_8_bits(float *x, size_t n) {
+    float max = 0;
+    for (size_t i = 0; i < n; i++) max = fmaxf(max, fabsf(x[i]));
+    for (size_t i = 0; i < n && max > 0; i++)
+        x[i] = (float)(nearbyint((double)x[i] * (127.0f / max)) * (max / 127.0f));
+}
+
+static void round_groups_to_8_bits(float *x, size_t n) {
+    for (size_t i = 0; i < n; i += KV_Q8_GROUP)
+        round_to_8_bits(x + i, n - i < KV_Q8_GROUP ? n - i : KV_Q8_GROUP);
+}
+
 /* One attention problem: a sequence of n positions, queries for the last n_rows of them. */
 typedef struct Problem {
     AttentionParams params;
     KvType type;
     size_t n, n_rows;
     KvCache *cache;
-    float *q, *k, *v;
+    float *q, *k, *v; /* k and v as the cache has them */
 } Problem;
 
 static Problem problem_new(AttentionParams params, KvType type, size_t n, size_t n_rows) {
@@ -69,6 +82,10 @@ static Problem problem_new(AttentionParams params, KvType type, size_t n, size_t
     for (size_t i = 0; i < n_rows * q_dim; i++) p.q[i] = noise((uint32_t)i * 2 + 999) * 2;
     for (size_t i = 0; i < n; i++)
         kvcache_store(p.cache, 0, (int32_t)i, 0, p.k + i * kv_dim, p.v + i * kv_dim);
+    for (size_t i = 0; i < n * kv_dim && type == KV_Q8; i += params.head_dim) {
+        round_groups_to_8_bits(p.k + i, params.head_dim);
+        round_to_8_bits(p.v + i, params.head_dim);
+    }
     kvcache_commit(p.cache, 0, n);
     return p;
 }
@@ -87,11 +104,12 @@ static double oracle(const Problem *p, size_t row, size_t head, size_t d) {
     size_t kv_head = head / (a->n_heads / a->n_kv_heads), kv_dim = a->n_kv_heads * dim;
     if (a->window && position + 1 > a->window) low = position + 1 - a->window;
     double top = -INFINITY, sum = 0, out = 0, *scores = malloc((position + 1) * sizeof *scores);
+    float *q = malloc(dim * sizeof *q);
+    memcpy(q, p->q + (row * a->n_heads + head) * dim, dim * sizeof *q);
+    if (p->type == KV_Q8) round_groups_to_8_bits(q, dim);
     for (size_t i = low; i <= position; i++) {
         double s = 0;
-        for (size_t e = 0; e < dim; e++)
-            s += (double)p->q[(row * a->n_heads + head) * dim + e] *
-                 p->k[i * kv_dim + kv_head * dim + e];
+        for (size_t e = 0; e < dim; e++) s += (double)q[e] * p->k[i * kv_dim + kv_head * dim + e];
         s *= a->scale;
         if (a->softcap > 0) s = a->softcap * tanh(s / a->softcap);
         if (a->alibi_slopes) s -= a->alibi_slopes[head] * (double)(position - i);
@@ -106,6 +124,7 @@ static double oracle(const Problem *p, size_t row, size_t head, size_t d) {
     }
     if (a->sinks) sum += exp(a->sinks[head] - top);
     free(scores);
+    free(q);
     return out / sum;
 }
 
@@ -153,6 +172,25 @@ static const struct {
      2500,
      80},
     {{.n_heads = 71, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_F32, 66, 9},
+    {{.n_heads = 6, .n_kv_heads = 6, .head_dim = 8, .scale = 0.35f}, KV_Q8, 1, 1},
+    {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 5, .scale = 0.5f}, KV_Q8, 150, 40},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 50, .scale = 0.3f}, KV_Q8, 200, 131},
+    {{.n_heads = 6, .n_kv_heads = 3, .head_dim = 64, .scale = 0.3f, .window = 17}, KV_Q8, 170, 99},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 48, .scale = 0.9f, .softcap = 3}, KV_Q8, 99, 99},
+    {{.n_heads = 6, .n_kv_heads = 6, .head_dim = 80, .scale = 0.1f, .alibi_slopes = slopes},
+     KV_Q8,
+     140,
+     77},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 128, .scale = 0.1f, .sinks = sinks},
+     KV_Q8,
+     80,
+     80},
+    {{.n_heads = 16, .n_kv_heads = 2, .head_dim = 64, .scale = 0.1f}, KV_Q8, 2500, 3},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 16, .scale = 0.4f, .window = 1300},
+     KV_Q8,
+     2500,
+     80},
+    {{.n_heads = 71, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_Q8, 66, 9},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -169,7 +207,9 @@ static void attention_is_the_textbook_formula(void **state) {
             double d = fabs(out[i] - oracle(&p, row, head, i % p.params.head_dim));
             if (d > worst) worst = d;
         }
-        if (worst > 5e-6) fail_msg("case %zu: off by %g", c, worst);
+        /* Weights of 14 bits: 64 halves of a unit, if all of them erred alike. */
+        double most = cases[c].type == KV_Q8 ? 64 * 0.5 / 16383 : 5e-6;
+        if (worst > most) fail_msg("case %zu: off by %g", c, worst);
         free(out);
         problem_free(&p);
     }
@@ -207,10 +247,10 @@ static void the_bits_are_the_same_on_any_kernel_threads_and_chunks(void **state)
 
 /* Garbage where masked positions lie must not reach anybody: not even as a NaN times zero. */
 static void a_masked_position_contributes_exactly_nothing(void **state) {
-    (void)state;
+    const KvType type = *(const KvType *)*state;
     AttentionParams params = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .scale = 0.3f};
     params.window = 20;
-    Problem p = problem_new(params, KV_F32, 100, 100);
+    Problem p = problem_new(params, type, 100, 100);
     size_t width = 64, bytes = 60 * width * sizeof(float);
     float *want = malloc(bytes), *got = malloc(bytes), nan[32];
     for (size_t i = 0; i < 32; i++) nan[i] = NAN;
@@ -282,11 +322,15 @@ static void a_sink_sees_rows_that_sum_to_one_and_nothing_of_the_future(void **st
     problem_free(&p);
 }
 
+static KvType types[] = {KV_F32, KV_F16, KV_Q8};
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_the_textbook_formula),
         cmocka_unit_test(the_bits_are_the_same_on_any_kernel_threads_and_chunks),
-        cmocka_unit_test(a_masked_position_contributes_exactly_nothing),
+        cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[0]),
+        cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[1]),
+        cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[2]),
         cmocka_unit_test(a_sink_sees_rows_that_sum_to_one_and_nothing_of_the_future),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

@@ -85,6 +85,50 @@ static void float16_rounds_to_nearest_even(void **state) {
     kvcache_free(cache);
 }
 
+static void eight_bits_round_each_group_of_a_key_and_each_value(void **state) {
+    (void)state;
+    enum { DIM = 37, POSITION = 70 };
+    KvShape q8 = {1, 2, DIM, KV_Q8};
+    KvCache *cache;
+    Error error;
+    float k[2 * DIM], v[2 * DIM];
+    for (size_t i = 0; i < 2 * DIM; i++) {
+        k[i] = (float)(i % DIM < 32 ? 1 : 100) * (float)((int)(i * 37 % 19) - 9) / 9.0f;
+        v[i] = (float)((int)(i * 53 % 23) - 11) / 11.0f;
+    }
+    assert_int_equal(kvcache_position_bytes(&q8), 2 * (40 + 2 * 4 + 48 + 4));
+    assert_int_equal(kvcache_new(&cache, &q8, 1, 0, &error), STATUS_OK);
+    kvcache_reset(cache, 0, 0);
+    assert_int_equal(kvcache_reserve(cache, 0, 80, &error), STATUS_OK);
+    kvcache_store(cache, 0, POSITION, 0, k, v);
+    for (size_t head = 0; head < 2; head++) {
+        const int8_t *keys = kvcache_keys(cache, 0, 1, 0, head);
+        const int8_t *values = kvcache_values(cache, 0, 1, 0, head);
+        const float *key_scales = (const float *)(const void *)(keys + 40 * KV_PAGE);
+        const float *value_scales = (const float *)(const void *)(values + 48 * KV_PAGE);
+        size_t slot = POSITION % KV_PAGE;
+        assert_true(value_scales[slot] == 1.0f / 127);
+        for (size_t d = 0; d < DIM; d++) {
+            float scale = key_scales[d / 32 * KV_PAGE + slot], key = k[head * DIM + d];
+            assert_true(scale <= (d < 32 ? 1.0f : 100.0f) / 127);
+            assert_true(fabsf(keys[(d / 4 * KV_PAGE + slot) * 4 + d % 4] * scale - key) <=
+                        0.5001f * scale);
+            assert_true(fabsf(values[(slot / 4 * 48 + d) * 4 + slot % 4] / 127.0f -
+                              v[head * DIM + d]) <= 0.5001f / 127);
+        }
+    }
+    k[33] = INFINITY, v[5] = NAN; /* reach their own group, and value, alone */
+    kvcache_store(cache, 0, POSITION, 0, k, v);
+    const int8_t *keys = kvcache_keys(cache, 0, 1, 0, 0),
+                 *values = kvcache_values(cache, 0, 1, 0, 0);
+    const float *scales = (const float *)(const void *)(keys + 40 * KV_PAGE);
+    assert_true(isfinite(scales[POSITION % KV_PAGE]));
+    assert_true(isnan(scales[KV_PAGE + POSITION % KV_PAGE]));
+    scales = (const float *)(const void *)(values + 48 * KV_PAGE);
+    assert_true(isnan(scales[POSITION % KV_PAGE]));
+    kvcache_free(cache);
+}
+
 static void a_fork_shares_pages_until_it_diverges(void **state) {
     (void)state;
     KvCache *cache = cache_of(2, 0);
@@ -156,6 +200,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_stored_is_read_back_from_any_start),
         cmocka_unit_test(float16_rounds_to_nearest_even),
+        cmocka_unit_test(eight_bits_round_each_group_of_a_key_and_each_value),
         cmocka_unit_test(a_fork_shares_pages_until_it_diverges),
         cmocka_unit_test(writing_after_a_fork_never_reaches_the_other_reader),
         cmocka_unit_test(truncation_forgets_and_gives_pages_back),
