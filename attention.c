@@ -20,9 +20,10 @@ struct AttentionMemory {
     float *partials; /* [PARTIAL_FLOATS] */
 };
 
-/* Keys and values of a block as floats, or the queries in codes; then the scores. */
+/* Keys and values of a block as floats and the queries, or the queries in codes; then the scores.
+ */
 size_t attention_scratch_floats(size_t head_dim) {
-    size_t block = KV_PAGE * 2 * head_dim + 16;
+    size_t block = round_up((KV_PAGE * 2 + ATTENTION_QUERIES) * head_dim + 16, 16);
     size_t codes = ATTENTION_QUERIES * q8_groups(head_dim) * sizeof(Q8Group) / sizeof(float);
     return (codes > block ? codes : block) + (size_t)ATTENTION_QUERIES * KV_PAGE;
 }

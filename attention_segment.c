@@ -20,6 +20,11 @@ enum { TILE_QUERIES = 3, TILE_LANES = 2, DIRECT = 0 };
 
 enum { BLOCK_LANES = KV_PAGE / LANES };
 
+/* Queries of the tile that begins with query i. */
+static inline size_t tile_queries(const AttentionJob *job, size_t i) {
+    return job->n_queries - i < TILE_QUERIES ? job->n_queries - i : TILE_QUERIES;
+}
+
 static inline size_t padded(size_t head_dim) {
     return round_up(head_dim, LANES);
 }
@@ -68,8 +73,14 @@ static Block load_block(const AttentionParams *params, const AttentionJob *job, 
     return (Block){job->scratch, job->scratch + n, false, 0, 0};
 }
 
+/* The elements of n queries side by side, q[head_dim][n]: one address serves them all. */
+static void pack_queries(const AttentionQuery *queries, size_t n, size_t head_dim, float *q) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t d = 0; d < head_dim; d++) q[d * n + i] = queries[i].q[d];
+}
+
 /* scores[i][positions of the block] = q_i . k, for n queries, `width` registers at a time. */
-LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t width, bool half,
+LANES_INLINE void score_tile(const float *packed, size_t n, size_t width, bool half,
                              const void *keys, ptrdiff_t next, size_t head_dim,
                              float (*scores)[KV_PAGE]) {
     for (size_t lane = 0; lane < BLOCK_LANES; lane += width) {
@@ -82,7 +93,7 @@ LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t wid
             for (size_t j = 0; j < width; j++) key[j] = load(half, keys, k + j * LANES);
             fetch(half, keys, next, k, width);
             for (size_t i = 0; i < n; i++) {
-                lanes q = lanes_set(queries[i].q[d]);
+                lanes q = lanes_set(packed[d * n + i]);
                 for (size_t j = 0; j < width; j++) sum[i][j] = lanes_fma(q, key[j], sum[i][j]);
             }
         }
@@ -96,19 +107,19 @@ LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t wid
 #define SCORE_CASE(n, width)                                                                       \
     case n:                                                                                        \
         if (DIRECT && block->half)                                                                 \
-            score_tile(queries, n, width, true, block->keys, block->next_keys, head_dim, scores);  \
+            score_tile(packed, n, width, true, block->keys, block->next_keys, head_dim, scores);   \
         else                                                                                       \
-            score_tile(queries, n, width, false, block->keys, block->next_keys, head_dim, scores); \
+            score_tile(packed, n, width, false, block->keys, block->next_keys, head_dim, scores);  \
         break;
-static void score_queries(const AttentionQuery *queries, size_t n, const Block *block,
-                          size_t head_dim, float (*scores)[KV_PAGE]) {
+static void score_queries(const float *packed, size_t n, const Block *block, size_t head_dim,
+                          float (*scores)[KV_PAGE]) {
     switch (n) { EACH_TILE(SCORE_CASE) }
 }
 
 static float scalar_exp(float x) {
     float v[LANES];
     if (x == 0.0f) return 1.0f; /* as lanes_exp has it; most are */
-    lanes_store(v, lanes_exp(lanes_set(x)));
+    lanes_store(v, lanes_exp_falling(lanes_set(x)));
     return v[0];
 }
 
@@ -150,7 +161,7 @@ static float weigh_block(const AttentionParams *params, const AttentionQuery *qu
     float factor = new_max == old_max ? 1.0f : scalar_exp(old_max - new_max);
     lanes total = lanes_zero();
     for (size_t j = 0; j < BLOCK_LANES; j++) {
-        s[j] = lanes_exp(lanes_sub(s[j], lanes_set(new_max)));
+        s[j] = lanes_exp_falling(lanes_sub(s[j], lanes_set(new_max)));
         lanes_store(scores + j * LANES, s[j]);
         total = lanes_add(total, s[j]);
     }
@@ -230,7 +241,7 @@ static void output_block(const AttentionJob *job, const Block *block, size_t hea
     for (size_t i = 0; i < TILE_QUERIES; i++) ones[i] = 1.0f;
     for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES) {
         const AttentionQuery *queries = job->queries + i;
-        size_t n = job->n_queries - i < TILE_QUERIES ? job->n_queries - i : TILE_QUERIES;
+        size_t n = tile_queries(job, i);
         size_t begin[TILE_QUERIES], end[TILE_QUERIES], low = 0, high = KV_PAGE;
         for (size_t k = 0; k < n; k++) {
             visible(&queries[k], first, &begin[k], &end[k]);
@@ -317,12 +328,14 @@ static void segment(const AttentionParams *params, const AttentionJob *job) {
         for (size_t i = 0; i < job->n_queries; i++) *job->queries[i].sum = lanes_sum(sums[i]);
         return;
     }
+    float *packed = job->scratch + KV_PAGE * 2 * head_dim + LANES;
+    for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)
+        pack_queries(job->queries + i, tile_queries(job, i), head_dim, packed + i * head_dim);
     for (size_t page = least / KV_PAGE; page * KV_PAGE < most; page++) {
         Block block = load_block(params, job, page, (page + 1) * KV_PAGE >= most);
         for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)
-            score_queries(job->queries + i,
-                          job->n_queries - i < TILE_QUERIES ? job->n_queries - i : TILE_QUERIES,
-                          &block, head_dim, weights + i);
+            score_queries(packed + i * head_dim, tile_queries(job, i), &block, head_dim,
+                          weights + i);
         for (size_t i = 0; i < job->n_queries; i++) {
             size_t begin, end;
             visible(&job->queries[i], page * KV_PAGE, &begin, &end);

@@ -82,6 +82,14 @@ LANES_INLINE lanes lanes_scale_by_power(lanes x, lanes n) {
         _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23);
     return _mm512_mul_ps(x, _mm512_castsi512_ps(bits));
 }
+/* The largest, by halves: 8 and 8, 4 and 4, 2 and 2, 1 and 1, each as lanes_max has it. */
+LANES_INLINE float lanes_maximum(lanes a) {
+    a = _mm512_max_ps(a, _mm512_shuffle_f32x4(a, a, 0x4E));
+    a = _mm512_max_ps(a, _mm512_shuffle_f32x4(a, a, 0xB1));
+    a = _mm512_max_ps(a, _mm512_permute_ps(a, 0x4E));
+    a = _mm512_max_ps(a, _mm512_permute_ps(a, 0xB1));
+    return _mm512_cvtss_f32(a);
+}
 /* bfloat16 pairs of one line: input 0 (low halves) and input 1 (high halves). */
 LANES_INLINE lanes lanes_bfloat_low(const void *line) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(line), 16));
@@ -145,6 +153,13 @@ LANES_INLINE __m256 lanes_power_half(__m256 n) {
 LANES_INLINE lanes lanes_scale_by_power(lanes x, lanes n) {
     return LANES_BOTH(_mm256_mul_ps(x.a, lanes_power_half(n.a)),
                       _mm256_mul_ps(x.b, lanes_power_half(n.b)));
+}
+LANES_INLINE float lanes_maximum(lanes x) {
+    __m256 a = _mm256_max_ps(x.a, x.b);
+    a = _mm256_max_ps(a, _mm256_permute2f128_ps(a, a, 1));
+    a = _mm256_max_ps(a, _mm256_permute_ps(a, 0x4E));
+    a = _mm256_max_ps(a, _mm256_permute_ps(a, 0xB1));
+    return _mm256_cvtss_f32(a);
 }
 LANES_INLINE lanes lanes_bfloat_low(const void *line) {
     const __m256i *p = line;
@@ -221,6 +236,16 @@ LANES_INLINE lanes lanes_scale_by_power(lanes x, lanes n) {
                vmulq_f32(x.v[i], vreinterpretq_f32_s32(vshlq_n_s32(
                                      vaddq_s32(vcvtq_s32_f32(n.v[i]), vdupq_n_s32(127)), 23))));
 }
+LANES_INLINE float lanes_maximum(lanes x) {
+    float v[4];
+    lanes low = {{x.v[0], x.v[1]}}, high = {{x.v[2], x.v[3]}};
+    for (int i = 0; i < 2; i++)
+        low.v[i] = vbslq_f32(vcgtq_f32(low.v[i], high.v[i]), low.v[i], high.v[i]);
+    vst1q_f32(v, vbslq_f32(vcgtq_f32(low.v[0], low.v[1]), low.v[0], low.v[1]));
+    for (int half = 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
+    return v[0];
+}
 LANES_INLINE lanes lanes_bfloat_low(const void *line) {
     const uint32_t *p = line;
     LANES_EACH(lanes, vreinterpretq_f32_u32(vshlq_n_u32(vld1q_u32(p + 4 * i), 16)));
@@ -287,7 +312,14 @@ LANES_INLINE lanes lanes_select(lanes_mask m, lanes yes, lanes no) {
     LANES_EACH(lanes, m.v[i] ? yes.v[i] : no.v[i]);
 }
 LANES_INLINE lanes lanes_scale_by_power(lanes x, lanes n) {
-    LANES_EACH(lanes, x.v[i] * float_from_bits((uint32_t)((int32_t)n.v[i] + 127) << 23));
+    LANES_EACH(lanes, x.v[i] * (fabsf(n.v[i]) < 128.0f
+                                    ? float_from_bits((uint32_t)((int32_t)n.v[i] + 127) << 23)
+                                    : 0.0f)); /* of no number: a NaN, which x is then too */
+}
+LANES_INLINE float lanes_maximum(lanes a) {
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
+    return a.v[0];
 }
 LANES_INLINE lanes lanes_bfloat_low(const void *line) {
     const uint16_t *p = line;
@@ -325,18 +357,24 @@ LANES_INLINE float lanes_sum(lanes a) {
     return v[0];
 }
 
-LANES_INLINE float lanes_maximum(lanes a) {
-    float v[LANES];
-    lanes_store(v, a);
-    float m = v[0];
-    for (int i = 1; i < LANES; i++) m = v[i] > m ? v[i] : m;
-    return m;
-}
-
 /* Nearest whole number, ties to even, for |x| < 2^22: adding 1.5 * 2^23 rounds. */
 LANES_INLINE lanes lanes_round(lanes x) {
     lanes big = lanes_set(12582912.0f);
     return lanes_sub(lanes_add(x, big), big);
+}
+
+/* exp(x - n ln 2), |x - n ln 2| at most a little over half of ln 2: a polynomial. */
+LANES_INLINE lanes lanes_exp_part(lanes x, lanes n) {
+    lanes r = lanes_fma(n, lanes_set(-0.693145752f), x);
+    r = lanes_fma(n, lanes_set(-1.42860677e-6f), r);
+    lanes p = lanes_set(1.0f / 5040);
+    p = lanes_fma(p, r, lanes_set(1.0f / 720));
+    p = lanes_fma(p, r, lanes_set(1.0f / 120));
+    p = lanes_fma(p, r, lanes_set(1.0f / 24));
+    p = lanes_fma(p, r, lanes_set(1.0f / 6));
+    p = lanes_fma(p, r, lanes_set(0.5f));
+    p = lanes_fma(p, r, lanes_set(1.0f));
+    return lanes_fma(p, r, lanes_set(1.0f));
 }
 
 /* exp(x): 0 below -87.33 (no denormal results), infinity above 88.72, NaN for NaN; else within
@@ -346,16 +384,7 @@ LANES_INLINE lanes lanes_exp(lanes x) {
     lanes_mask is_low = lanes_less(x, low), is_high = lanes_less(high, x);
     lanes clamped = lanes_min(lanes_max(x, low), high);
     lanes n = lanes_round(lanes_mul(clamped, lanes_set(1.44269504f)));
-    lanes r = lanes_fma(n, lanes_set(-0.693145752f), clamped);
-    r = lanes_fma(n, lanes_set(-1.42860677e-6f), r);
-    lanes p = lanes_set(1.0f / 5040);
-    p = lanes_fma(p, r, lanes_set(1.0f / 720));
-    p = lanes_fma(p, r, lanes_set(1.0f / 120));
-    p = lanes_fma(p, r, lanes_set(1.0f / 24));
-    p = lanes_fma(p, r, lanes_set(1.0f / 6));
-    p = lanes_fma(p, r, lanes_set(0.5f));
-    p = lanes_fma(p, r, lanes_set(1.0f));
-    p = lanes_fma(p, r, lanes_set(1.0f));
+    lanes p = lanes_exp_part(clamped, n);
     /* n reaches 128: half of it first, so that neither power leaves the range. */
     lanes half = lanes_round(lanes_mul(n, lanes_set(0.5f)));
     lanes y = lanes_scale_by_power(lanes_scale_by_power(p, half), lanes_sub(n, half));
@@ -364,6 +393,15 @@ LANES_INLINE lanes lanes_exp(lanes x) {
     /* max and min take the other operand where x is NaN: put it back. */
     return lanes_select(lanes_less(lanes_abs(x), lanes_set(INFINITY)), y,
                         lanes_select(lanes_less(x, lanes_zero()), lanes_zero(), lanes_mul(x, x)));
+}
+
+/* The same bits for x <= 0 and for NaN, with less work: nothing overflows, one power suffices, and
+ * a NaN passes through. */
+LANES_INLINE lanes lanes_exp_falling(lanes x) {
+    lanes low = lanes_set(-87.33f), clamped = lanes_max(low, x);
+    lanes n = lanes_round(lanes_mul(clamped, lanes_set(1.44269504f)));
+    lanes y = lanes_scale_by_power(lanes_exp_part(clamped, n), n);
+    return lanes_select(lanes_less(x, low), lanes_zero(), y);
 }
 
 #endif
