@@ -5,7 +5,9 @@
 #include "kernels/activations.h"
 #include "lanes.h"
 
-/* ---- sixteen int32 sums in whatever registers there are ---- */
+/* ---- sixteen int32 sums in whatever registers there are ----
+ * A compiler told of other instructions than those of an ISA (-march=native) may have lanes of one
+ * kind and sums of another: they meet in memory, which it takes away where the kinds agree. */
 
 #if defined(__AVX512VNNI__)
 
@@ -40,6 +42,8 @@ LANES_INLINE sums sums_add_signed(sums a, sums_bytes bytes, int32_t x) {
 
 #elif defined(__AVX2__)
 
+#include <immintrin.h>
+
 typedef struct sums {
     __m256i a, b;
 } sums;
@@ -48,7 +52,10 @@ LANES_INLINE sums sums_set(int32_t x) {
     return (sums){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
 }
 LANES_INLINE lanes sums_to_lanes(sums x) {
-    return LANES_BOTH(_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b));
+    float v[LANES];
+    _mm256_storeu_ps(v, _mm256_cvtepi32_ps(x.a));
+    _mm256_storeu_ps(v + 8, _mm256_cvtepi32_ps(x.b));
+    return lanes_load(v);
 }
 LANES_INLINE sums sums_join(sums x, sums y) {
     return (sums){_mm256_add_epi32(_mm256_slli_epi32(x.a, 7), y.a),

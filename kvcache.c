@@ -224,13 +224,23 @@ void *kvcache_values(const KvCache *cache, int32_t id, size_t page, size_t layer
     return (unsigned char *)kvcache_keys(cache, id, page, layer, kv_head) + cache->keys_bytes;
 }
 
+/* The elements of a head from `first` on, a group of them: zeros behind the last, since codes are
+ * made in whole registers. */
+static size_t q8_group(const float *x, size_t dim, size_t first, float *group) {
+    size_t n = dim - first < KV_Q8_GROUP ? dim - first : KV_Q8_GROUP;
+    memset(group, 0, KV_Q8_GROUP * sizeof *group);
+    memcpy(group, x + first, n * sizeof *group);
+    return n;
+}
+
 static void store_key_q8(int8_t *keys, size_t dim, size_t slot, const float *key) {
     float *scales = (float *)(void *)(keys + round_up(dim, 4) * KV_PAGE);
     for (size_t first = 0; first < dim; first += KV_Q8_GROUP, scales += KV_PAGE) {
-        size_t n = dim - first < KV_Q8_GROUP ? dim - first : KV_Q8_GROUP;
-        int8_t codes[KV_Q8_GROUP] = {0};
+        float group[KV_Q8_GROUP];
+        int8_t codes[KV_Q8_GROUP];
         int32_t offset;
-        scales[slot] = quantize_group(key + first, n, codes, &offset);
+        size_t n = q8_group(key, dim, first, group);
+        scales[slot] = quantize_group(group, KV_Q8_GROUP, codes, &offset);
         for (size_t i = 0; i < n; i += 4)
             memcpy(keys + ((first + i) / 4 * KV_PAGE + slot) * 4, codes + i, 4);
     }
@@ -238,13 +248,19 @@ static void store_key_q8(int8_t *keys, size_t dim, size_t slot, const float *key
 
 static void store_value_q8(int8_t *values, size_t dim, size_t slot, const float *value) {
     size_t width = round_up(dim, 16);
-    uint32_t largest = largest_magnitude(value, dim);
+    float group[KV_Q8_GROUP];
+    uint32_t largest = 0;
+    for (size_t first = 0; first < dim; first += KV_Q8_GROUP) {
+        q8_group(value, dim, first, group);
+        uint32_t own = largest_magnitude(group, KV_Q8_GROUP);
+        largest = own > largest ? own : largest;
+    }
     float scale = code_scale(largest);
     int8_t *own = values + slot / 4 * width * 4 + slot % 4, codes[KV_Q8_GROUP] = {0};
     for (size_t first = 0; first < dim; first += KV_Q8_GROUP) {
-        size_t n = dim - first < KV_Q8_GROUP ? dim - first : KV_Q8_GROUP;
+        size_t n = q8_group(value, dim, first, group);
         if (scale > 0.0f)
-            round_to_codes(value + first, n, 127.0f / float_from_bits(largest), codes);
+            round_to_codes(group, KV_Q8_GROUP, 127.0f / float_from_bits(largest), codes);
         for (size_t i = 0; i < n; i++) own[(first + i) * 4] = codes[i];
     }
     ((float *)(void *)(values + width * KV_PAGE))[slot] = scale;
