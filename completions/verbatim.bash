@@ -6,7 +6,7 @@ _verbatim() {
     case $prev in
         -m | --mode) COMPREPLY=($(compgen -W "generate chat" -- "$cur")); return ;;
         --bos) COMPREPLY=($(compgen -W "auto no yes" -- "$cur")); return ;;
-        --kv-type) COMPREPLY=($(compgen -W "auto f32 f16" -- "$cur")); return ;;
+        --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 q8" -- "$cur")); return ;;
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
         --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;

@@ -194,12 +194,17 @@ static char *read_page(const char *path) {
 
 static void find_option(const char *name, char letter, const char *value, void *context) {
     const Page *page = context;
-    char spelled[80];
-    (void)value;
+    char spelled[80], choices[80];
     snprintf(spelled, sizeof spelled, page->form, name);
     if (!strstr(page->text, spelled)) print_message("%s: no %s\n", page->name, spelled);
     assert_non_null(strstr(page->text, spelled));
-    if (!letter || page->form[0] != '.') return;
+    if (value && strchr(value, '|') && page->form[0] == '-') { /* completions have "a b c" */
+        snprintf(choices, sizeof choices, "%s", value);
+        for (char *bar; (bar = strchr(choices, '|'));) *bar = ' ';
+        if (!strstr(page->text, choices)) print_message("%s: no %s\n", page->name, choices);
+        assert_non_null(strstr(page->text, choices));
+    }
+    if (!letter || page->form[0] == '-') return;
     snprintf(spelled, sizeof spelled, ".It Fl %c", letter); /* the letter stands first there */
     if (!strstr(page->text, spelled)) print_message("%s: no %s\n", page->name, spelled);
     assert_non_null(strstr(page->text, spelled));
