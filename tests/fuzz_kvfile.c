@@ -1,7 +1,10 @@
-/* Any bytes as the records of a cache's file, behind a start that fits. A record whose first byte
- * is odd gets the checksum that it should have, so that what it says is believed. Whatever is
- * loaded is a prefix of the tokens that were asked for. */
+/* Any bytes as the records of a cache's file, of any type, behind a start that fits. A record whose
+ * first byte is odd gets the checksum that it should have, so that what it says is believed.
+ * Whatever is loaded is a prefix of the tokens that were asked for, and attention over it has the
+ * same result on every instruction set. */
+#include "../isa.h"
 #include "../kvfile.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,12 +13,12 @@
 
 enum { N_TOKENS = 3 * KV_PAGE + 5 };
 
-static const KvShape shape = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 4, .type = KV_F16};
+enum { HEAD_DIM = 5, N_QUERIES = 9, PADDED = 16 };
 
 /* The layout of kvfile.c's records: checksum, checksum of the tokens before, page, n, tokens, data.
  */
-static void repair(uint8_t *bytes, size_t size, const int32_t *tokens) {
-    size_t head = 24 + 4 * KV_PAGE, data = kvcache_data_bytes(&shape), at = 0;
+static void repair(const KvShape *shape, uint8_t *bytes, size_t size, const int32_t *tokens) {
+    size_t head = 24 + 4 * KV_PAGE, data = kvcache_data_bytes(shape), at = 0;
     for (; size - at >= head + data; at += head + data) {
         uint32_t page;
         if (!(bytes[at] & 1)) continue;
@@ -32,19 +35,73 @@ static void repair(uint8_t *bytes, size_t size, const int32_t *tokens) {
 
 /* What was loaded, saved into a new file, is loaded from there. */
 static void check_copy(const KvCache *cache, const int32_t *tokens, size_t n) {
+    const KvShape *shape = kvcache_shape(cache);
     KvFile *file;
     KvCache *other;
     Error error;
     bool begun;
     size_t loaded;
     int fd = memfd_create("copy", 0);
-    if (fd < 0 || kvcache_new(&other, &shape, 1, 0, &error) != STATUS_OK) return;
-    if (kvfile_open(&file, "copy", fd, 1, &shape, &begun, &error) != STATUS_OK || !begun) abort();
+    if (fd < 0 || kvcache_new(&other, shape, 1, 0, &error) != STATUS_OK) return;
+    if (kvfile_open(&file, "copy", fd, 1, shape, &begun, &error) != STATUS_OK || !begun) abort();
     if (kvfile_save(file, cache, 0, tokens, &error) != STATUS_OK) abort();
     if (kvfile_load(file, other, 0, tokens, N_TOKENS - 1, &loaded, &error) != STATUS_OK) abort();
     if (loaded < n / KV_PAGE * KV_PAGE) abort();
     kvfile_close(file);
     kvcache_free(other);
+}
+
+/* No cache writes a scale below zero: of such there is only to be no harm. */
+static bool scales_are_possible(const KvCache *cache, size_t n) {
+    const size_t codes = KV_PAGE * 8, value_codes = KV_PAGE * PADDED;
+    for (size_t page = 0; page * KV_PAGE < n && kvcache_shape(cache)->type == KV_Q8; page++) {
+        const uint8_t *data = kvcache_page_data(cache, 0, page);
+        float keys[KV_PAGE], values[KV_PAGE];
+        memcpy(keys, data + codes, sizeof keys);
+        memcpy(values, data + codes + sizeof keys + value_codes, sizeof values);
+        for (size_t i = 0; i < KV_PAGE; i++)
+            if (signbit(keys[i]) || signbit(values[i])) return false;
+    }
+    return true;
+}
+
+/* Queries that see parts of what was loaded, of one segment: result[N_QUERIES][HEAD_DIM]. */
+static void attend(const AttentionKernel *kernel, const KvCache *cache, size_t n, float *scratch,
+                   float (*result)[HEAD_DIM]) {
+    AttentionParams params = {.n_heads = 1, .n_kv_heads = 1, .head_dim = HEAD_DIM, .scale = 0.4f};
+    AttentionQuery queries[N_QUERIES];
+    float q[N_QUERIES][HEAD_DIM], out[N_QUERIES][PADDED], max[N_QUERIES], sum[N_QUERIES];
+    for (size_t i = 0; i < N_QUERIES; i++) {
+        for (size_t d = 0; d < HEAD_DIM; d++) q[i][d] = (float)(i * 7 % 5 + d * d) * 0.25f - 1.5f;
+        queries[i] = (AttentionQuery){.q = q[i],
+                                      .begin = n * i / (2 * N_QUERIES),
+                                      .end = n - i * n / (4 * N_QUERIES),
+                                      .position = n,
+                                      .slope = i % 2 ? 0.05f : 0.0f,
+                                      .out = out[i],
+                                      .max = &max[i],
+                                      .sum = &sum[i]};
+    }
+    AttentionJob job = {.cache = cache, .n_queries = N_QUERIES, .queries = queries};
+    job.scratch = scratch;
+    kernel->segment(&params, &job);
+    for (size_t i = 0; i < N_QUERIES; i++)
+        kernel->finish(result[i], max[i], sum[i], out[i], NULL, HEAD_DIM);
+}
+
+static void check_attention(const KvCache *cache, size_t n) {
+    size_t floats = round_up(attention_scratch_floats(HEAD_DIM), 16);
+    float *scratch = aligned_alloc(64, floats * sizeof *scratch);
+    float expected[N_QUERIES][HEAD_DIM], result[N_QUERIES][HEAD_DIM];
+    bool possible = scales_are_possible(cache, n);
+    for (size_t i = 0; scratch && isa_available(i); i++) {
+        attend(isa_available(i)->attention, cache, n, scratch, i ? result : expected);
+        for (size_t j = 0; possible && i > 0 && j < N_QUERIES * HEAD_DIM; j++) {
+            const float *a = &expected[0][0] + j, *b = &result[0][0] + j;
+            if (memcmp(a, b, sizeof *a) != 0 && !(isnan(*a) && isnan(*b))) abort();
+        }
+    }
+    free(scratch);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -55,6 +112,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool begun;
     int32_t tokens[N_TOKENS];
     size_t loaded = 0;
+    const KvShape shape = {.n_layers = 1,
+                           .n_kv_heads = 1,
+                           .head_dim = HEAD_DIM,
+                           .type = size ? (data[size - 1] >> 1) % KV_TYPES : KV_F16};
     if (fd < 0 || kvcache_new(&cache, &shape, 1, 0, &error) != STATUS_OK) return 0;
     /* Zeros but for one, so that the input's records can be of these tokens. */
     for (size_t i = 0; i < N_TOKENS; i++) tokens[i] = 0;
@@ -63,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     kvfile_close(file);
     uint8_t *bytes = malloc(size + 1);
     memcpy(bytes, data, size);
-    repair(bytes, size, tokens);
+    repair(&shape, bytes, size, tokens);
     off_t end = lseek(fd, 0, SEEK_END);
     if (pwrite(fd, bytes, size, end) != (ssize_t)size) abort();
     free(bytes);
@@ -73,6 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (loaded > N_TOKENS - 1 || (size_t)kvcache_next(cache, 0) != loaded) abort();
         if (kvfile_save(file, cache, 0, tokens, &error) != STATUS_OK) abort();
         check_copy(cache, tokens, loaded);
+        if (loaded > 0) check_attention(cache, loaded);
     }
     kvfile_close(file);
     kvcache_free(cache);
