@@ -194,7 +194,7 @@ static void quantize(const float *query, size_t head_dim, Q8Group *out) {
 }
 
 LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, const void *keys,
-                             size_t head_dim, float (*scores)[KV_PAGE]) {
+                             ptrdiff_t next, size_t head_dim, float (*scores)[KV_PAGE]) {
     const size_t groups = q8_groups(head_dim), quads = (head_dim + 3) / 4;
     const int8_t *codes = keys;
     const float *key_scales = (const float *)(codes + quads * 4 * KV_PAGE);
@@ -211,8 +211,11 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
             size_t end = quads - first < KV_Q8_GROUP / 4 ? quads : first + KV_Q8_GROUP / 4;
             for (size_t c = first; c < end; c++) {
                 sums_bytes key[TILE_LANES];
-                for (size_t j = 0; j < width; j++)
-                    key[j] = sums_load(codes + (c * KV_PAGE + lane + j * LANES) * 4);
+                for (size_t j = 0; j < width; j++) {
+                    const int8_t *at = codes + (c * KV_PAGE + lane + j * LANES) * 4;
+                    key[j] = sums_load(at);
+                    __builtin_prefetch(at + next, 0, 2);
+                }
                 for (size_t i = 0; i < n; i++) {
                     int32_t x = four_bytes(queries[i * groups + g].codes + 4 * (c - first));
                     for (size_t j = 0; j < width; j++)
@@ -220,7 +223,9 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
                 }
             }
             for (size_t j = 0; j < width; j++) {
-                lanes scale = lanes_load(key_scales + g * KV_PAGE + lane + j * LANES);
+                const float *at = key_scales + g * KV_PAGE + lane + j * LANES;
+                lanes scale = lanes_load(at);
+                __builtin_prefetch((const char *)at + next, 0, 2);
                 for (size_t i = 0; i < n; i++)
                     acc[i][j] = lanes_fma(
                         sums_to_lanes(dot[i][j]),
@@ -234,10 +239,10 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
 
 #define SCORE_CASE(n, width)                                                                       \
     case n:                                                                                        \
-        score_tile(queries, n, width, keys, head_dim, scores);                                     \
+        score_tile(queries, n, width, keys, next, head_dim, scores);                               \
         break;
-static void score_queries(const Q8Group *queries, size_t n, const void *keys, size_t head_dim,
-                          float (*scores)[KV_PAGE]) {
+static void score_queries(const Q8Group *queries, size_t n, const void *keys, ptrdiff_t next,
+                          size_t head_dim, float (*scores)[KV_PAGE]) {
     while (n > 0) {
         size_t tile = tile_queries(n);
         switch (tile) { EACH_TILE(SCORE_CASE) }
@@ -278,8 +283,8 @@ static void weigh(float *weights, const void *values, size_t head_dim, size_t be
 
 LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, size_t width,
                               const bool *sees, const float *factors,
-                              const float (*weights)[KV_PAGE], const void *values, size_t head_dim,
-                              size_t begin, size_t end, size_t d) {
+                              const float (*weights)[KV_PAGE], const void *values, ptrdiff_t next,
+                              size_t head_dim, size_t begin, size_t end, size_t d) {
     const size_t step = values_step(head_dim);
     const int8_t *codes = values;
     sums high[TILE_QUERIES][TILE_LANES], low[TILE_QUERIES][TILE_LANES];
@@ -287,6 +292,7 @@ LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, size_t wi
         for (size_t j = 0; j < width; j++) high[i][j] = low[i][j] = sums_set(0);
     for (size_t p = begin / 4 * 4; p < end; p += 4) {
         const int8_t *at = codes + p / 4 * step + 4 * d;
+        for (size_t j = 0; j < width; j++) __builtin_prefetch(at + j * LINE + next, 0, 2);
         for (size_t i = 0; i < n; i++) {
             const Q8Weights *own = (const Q8Weights *)(const void *)weights[i];
             for (size_t j = 0; j < width; j++) {
@@ -311,14 +317,16 @@ LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, size_t wi
 #define OUTPUT_CASE(n, width)                                                                      \
     case n:                                                                                        \
         for (; d + (width)*LANES <= padded; d += (width)*LANES)                                    \
-            output_tile(queries, n, width, sees, factors, weights, values, head_dim, begin, end,   \
-                        d);                                                                        \
+            output_tile(queries, n, width, sees, factors, weights, values, next, head_dim, begin,  \
+                        end, d);                                                                   \
         for (; d < padded; d += LANES)                                                             \
-            output_tile(queries, n, 1, sees, factors, weights, values, head_dim, begin, end, d);   \
+            output_tile(queries, n, 1, sees, factors, weights, values, next, head_dim, begin, end, \
+                        d);                                                                        \
         break;
 static void output_queries(const AttentionQuery *queries, size_t n, const bool *sees,
                            const float *factors, const float (*weights)[KV_PAGE],
-                           const void *values, size_t head_dim, size_t begin, size_t end) {
+                           const void *values, ptrdiff_t next, size_t head_dim, size_t begin,
+                           size_t end) {
     const size_t padded = round_up(head_dim, LANES);
     for (size_t d = 0; n > 0; d = 0) {
         size_t tile = tile_queries(n);

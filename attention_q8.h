@@ -29,16 +29,16 @@ typedef struct AttentionQ8 {
     /* out[q8_groups(head_dim)] */
     void (*quantize)(const float *query, size_t head_dim, Q8Group *out);
     /* scores[i][p] = query i . key p for the KV_PAGE positions of the block; query i begins at
-     * queries[i * q8_groups(head_dim)]. */
-    void (*scores)(const Q8Group *queries, size_t n, const void *keys, size_t head_dim,
-                   float (*scores)[KV_PAGE]);
+     * queries[i * q8_groups(head_dim)]. What lies `next` bytes on is fetched ahead. */
+    void (*scores)(const Q8Group *queries, size_t n, const void *keys, ptrdiff_t next,
+                   size_t head_dim, float (*scores)[KV_PAGE]);
     /* Replaces weights[KV_PAGE] (of which only begin ... end - 1 count) by a Q8Weights. */
     void (*weigh)(float *weights, const void *values, size_t head_dim, size_t begin, size_t end);
     /* out[i] = out[i] * factors[i] + sum over p of weight[i][p] * value[p], for the queries that
      * see anything of the block's positions begin ... end - 1. */
     void (*outputs)(const AttentionQuery *queries, size_t n, const bool *sees, const float *factors,
-                    const float (*weights)[KV_PAGE], const void *values, size_t head_dim,
-                    size_t begin, size_t end);
+                    const float (*weights)[KV_PAGE], const void *values, ptrdiff_t next,
+                    size_t head_dim, size_t begin, size_t end);
 } AttentionQ8;
 
 extern const AttentionQ8 attention_q8_reference;

@@ -284,12 +284,16 @@ static void segment_q8(const AttentionParams *params, const AttentionJob *job, s
     for (size_t i = 0; i < n; i++)
         q8->quantize(job->queries[i].q, head_dim, queries + i * q8_groups(head_dim));
     for (size_t page = least / KV_PAGE; page * KV_PAGE < most; page++) {
-        const void *keys =
+        /* Where the next page's are, to be fetched ahead as in load_block. */
+        const size_t after = (page + 1) * KV_PAGE >= most ? page : page + 1;
+        const char *keys =
             kvcache_keys(job->cache, job->sequence, page, params->layer, job->kv_head);
-        const void *values =
+        const char *values =
             kvcache_values(job->cache, job->sequence, page, params->layer, job->kv_head);
+        const char *next_keys =
+            kvcache_keys(job->cache, job->sequence, after, params->layer, job->kv_head);
         size_t low = KV_PAGE, high = 0;
-        q8->scores(queries, n, keys, head_dim, weights);
+        q8->scores(queries, n, keys, next_keys - keys, head_dim, weights);
         for (size_t i = 0; i < n; i++) {
             size_t begin, end;
             visible(&job->queries[i], page * KV_PAGE, &begin, &end);
@@ -304,7 +308,8 @@ static void segment_q8(const AttentionParams *params, const AttentionJob *job, s
             low = begin < low ? begin : low;
             high = end > high ? end : high;
         }
-        q8->outputs(job->queries, n, sees, factors, weights, values, head_dim, low, high);
+        q8->outputs(job->queries, n, sees, factors, weights, values, next_keys - keys, head_dim,
+                    low, high);
     }
 }
 
