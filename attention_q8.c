@@ -259,7 +259,10 @@ static void weigh(float *weights, const void *values, size_t head_dim, size_t be
     const float *scales =
         (const float *)((const int8_t *)values + KV_PAGE / 4 * values_step(head_dim));
     float scaled[KV_PAGE];
-    for (size_t p = 0; p < KV_PAGE; p++) scaled[p] = weights[p] * scales[p];
+    for (size_t p = 0; p < KV_PAGE; p++) {
+        scaled[p] = weights[p] * scales[p];
+        scaled[p] = scaled[p] < 0.0f ? 0.0f : scaled[p]; /* of a forged page; NaN stays */
+    }
     for (size_t p = 0; p < begin; p++) scaled[p] = 0.0f;
     for (size_t p = end; p < KV_PAGE; p++) scaled[p] = 0.0f;
     uint32_t largest = largest_magnitude(scaled, KV_PAGE);

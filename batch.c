@@ -14,6 +14,7 @@
 #include "batch_files.h"
 #include "batch_memory.h"
 #include "engine.h"
+#include "numeric.h"
 
 enum {
     /* Finished results that wait for an earlier one, with --ordered. */
@@ -583,7 +584,8 @@ static void make_fingerprint(Batch *b) {
     const GenerationOptions *g = &b->defaults;
     const SamplerOptions *s = &g->sampling;
     uint64_t hash = modelfile_checksum(session->file);
-    const double numbers[] = {(double)session->kv_type,
+    const double numbers[] = {NUMERIC_REVISION,
+                              (double)session->kv_type,
                               model_context(session->model),
                               s->temperature,
                               s->top_k,

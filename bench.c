@@ -297,9 +297,9 @@ static Status measure_named(Bench *b, Error *error) {
 
 static void print_limits(const Bench *b) {
     if (b->arguments->json) return;
-    printf("machine  threads %2d  reads %.2f GB/s, %s %.3f TOPS (%s)\n", b->n_threads,
+    printf("machine  threads %2d  reads %.2f GB/s, %s %.3f TOPS (%s), cache %s\n", b->n_threads,
            b->bandwidth / 1e9, b->integers ? "8-bit integers" : "float32", b->peak / 1e12,
-           b->isa->name);
+           b->isa->name, kv_type_name(kvcache_shape(b->cache)->type));
 }
 
 static Status measure_threads(Bench *b, int most, Error *error) {
@@ -337,9 +337,11 @@ static Status bench(const Arguments *arguments, Error *error) {
     if (status == STATUS_OK) {
         bool sweeps_threads = arguments->sweep && strcmp(arguments->sweep, "threads") == 0;
         if (arguments->json) {
-            printf("{\"model_bytes\": %zu, \"step_bytes\": %.0f, \"isa\": \"%s\", "
+            printf("{\"model_bytes\": %zu, \"step_bytes\": %.0f, \"isa\": \"%s\", \"kv_type\": "
+                   "\"%s\", "
                    "\"read_bandwidth\": %.6g, \"peak\": %.6g,\n  \"results\": [",
-                   modelfile_bytes(b.file), b.step_bytes, b.isa->name, b.bandwidth, b.peak);
+                   modelfile_bytes(b.file), b.step_bytes, b.isa->name,
+                   kv_type_name(kvcache_shape(b.cache)->type), b.bandwidth, b.peak);
         } else if (!sweeps_threads) {
             print_limits(&b);
         }

@@ -7,11 +7,13 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "numeric.h"
+
 static const char magic[8] = "vbtm-kv1";
 
 typedef struct FileStart {
     char magic[8];
-    uint64_t fingerprint;
+    uint64_t fingerprint; /* the model's, the numeric revision added */
     uint32_t n_layers, n_kv_heads, head_dim, type;
     uint64_t checksum; /* of the above */
 } FileStart;
@@ -123,7 +125,7 @@ Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
     file->shape = *shape;
     file->data_bytes = kvcache_data_bytes(shape);
     memcpy(file->start.magic, magic, sizeof magic);
-    file->start.fingerprint = fingerprint;
+    file->start.fingerprint = fingerprint + NUMERIC_REVISION;
     file->start.n_layers = shape->n_layers;
     file->start.n_kv_heads = shape->n_kv_heads;
     file->start.head_dim = shape->head_dim;

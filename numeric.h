@@ -12,6 +12,10 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Raised when the bits of any result change: what earlier versions computed (pages of a cache, half
+ * of a batch) is not gone on with. */
+enum { NUMERIC_REVISION = 2 };
+
 static inline uint32_t float_bits(float x) {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
