@@ -6,7 +6,7 @@
  *     float types      acc = fma(w[k], x[k], acc)                       for k = 0, 1, ...
  *     quantized types  acc = fma((float)dot[g], w_scale[g] * x_scale[g], acc)   for each group
  *                      and, with minima, after it
- *                      acc = fma(-(float)sum_x[g], w_min[g] * x_scale[g], acc)
+ *                      acc = fma(-(x_scale[g] * (float)sum_x[g]), w_min[g], acc)
  *
  * where dot and sum_x are exact integers, and a group's activations are quantized as
  *     x_scale = max|x| / 127,  q = clamp(round_to_even(x * (127 / max|x|)), -127, 127)

@@ -163,7 +163,10 @@ static void pack_input(Work *work, const float *x, size_t n_inputs) {
     size_t tasks = in_team ? kernels->pack_tasks(work->group, work->n_rows) : 0;
     bool alone = work->n_rows == 1;
     uint8_t *input = alone ? memory->own + work->thread * memory->own_stride : memory->input;
-    for (size_t task = alone ? 0 : work->thread; task < tasks; task += alone ? 1 : work->n_threads)
+    /* Neighbouring tasks write to the same cache lines: a thread has neighbouring ones. */
+    size_t task = alone ? 0 : tasks * work->thread / work->n_threads;
+    size_t end = alone ? tasks : tasks * (work->thread + 1) / work->n_threads;
+    for (; task < end; task++)
         kernels->pack(work->group, x, work->n_rows, n_inputs, task, input);
     work->input = input;
     if (alone) return;
