@@ -26,7 +26,7 @@ typedef struct FaultRuns {
 } FaultRuns;
 
 /* Fails on the spot (cmocka). NULL where a shim cannot stand before the allocator: under
- * sanitizers and emulators. */
+ * clang's sanitizers and emulators. */
 FaultRuns *fault_runs_new(void);
 void fault_runs_free(FaultRuns *runs);
 

@@ -1,14 +1,17 @@
 /* A library for LD_PRELOAD that makes a chosen call of the program fail: the n-th allocation, read,
  * write and so on, as shim.h says. Calls that the C library makes within itself are not seen, and
  * those of the OpenMP runtime get through: without memory it aborts, or worse, on its own.
- * It asks the kernel, or glibc's allocator under its own name. */
+ * A call that does not fail goes to the next library that has the function: the C library, or the
+ * address sanitizer's before it. */
 #include "shim.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,10 +20,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-extern void *__libc_malloc(size_t);
-extern void *__libc_calloc(size_t, size_t);
-extern void *__libc_realloc(void *, size_t);
-extern void *__libc_memalign(size_t, size_t);
+/* The function of this name after this library. Looked up anew each time: allocations come before
+ * the constructor, and from several threads. */
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 static Faults *faults;
 static uintptr_t runtime, runtime_end; /* where the OpenMP runtime's code lies */
@@ -58,26 +60,24 @@ static bool fails_for(uintptr_t caller, FaultKind kind, int reason) {
 #define fails(kind, reason) fails_for((uintptr_t)__builtin_return_address(0), kind, reason)
 
 EXPORT void *malloc(size_t n) {
-    return fails(FAULT_MEMORY, ENOMEM) ? NULL : __libc_malloc(n);
+    return fails(FAULT_MEMORY, ENOMEM) ? NULL : NEXT(malloc)(n);
 }
 EXPORT void *calloc(size_t n, size_t each) {
-    return fails(FAULT_MEMORY, ENOMEM) ? NULL : __libc_calloc(n, each);
+    return fails(FAULT_MEMORY, ENOMEM) ? NULL : NEXT(calloc)(n, each);
 }
 EXPORT void *realloc(void *old, size_t n) {
-    return fails(FAULT_MEMORY, ENOMEM) ? NULL : __libc_realloc(old, n);
+    return fails(FAULT_MEMORY, ENOMEM) ? NULL : NEXT(realloc)(old, n);
 }
 EXPORT void *aligned_alloc(size_t alignment, size_t n) {
-    return fails(FAULT_MEMORY, ENOMEM) ? NULL : __libc_memalign(alignment, n);
+    return fails(FAULT_MEMORY, ENOMEM) ? NULL : NEXT(aligned_alloc)(alignment, n);
 }
 EXPORT int posix_memalign(void **out, size_t alignment, size_t n) {
-    if (fails(FAULT_MEMORY, ENOMEM)) return ENOMEM;
-    *out = __libc_memalign(alignment, n);
-    return *out ? 0 : ENOMEM;
+    return fails(FAULT_MEMORY, ENOMEM) ? ENOMEM : NEXT(posix_memalign)(out, alignment, n);
 }
 
 EXPORT void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset) {
     if (fails(FAULT_MAP, ENOMEM)) return MAP_FAILED;
-    return (void *)syscall(SYS_mmap, at, n, (long)protection, (long)flags, (long)fd, offset);
+    return NEXT(mmap)(at, n, protection, flags, fd, offset);
 }
 
 static size_t part(size_t n) {
@@ -85,33 +85,31 @@ static size_t part(size_t n) {
 }
 
 EXPORT ssize_t read(int fd, void *to, size_t n) {
-    return fails(FAULT_READ, EIO) ? -1 : syscall(SYS_read, fd, to, part(n));
+    return fails(FAULT_READ, EIO) ? -1 : NEXT(read)(fd, to, part(n));
 }
 EXPORT ssize_t pread(int fd, void *to, size_t n, off_t at) {
-    return fails(FAULT_READ, EIO) ? -1 : syscall(SYS_pread64, fd, to, part(n), at);
+    return fails(FAULT_READ, EIO) ? -1 : NEXT(pread)(fd, to, part(n), at);
 }
 EXPORT ssize_t write(int fd, const void *from, size_t n) {
     /* What is said to people gets through, for the test to see. */
-    if (fd == STDERR_FILENO) return syscall(SYS_write, fd, from, n);
-    return fails(FAULT_WRITE, ENOSPC) ? -1 : syscall(SYS_write, fd, from, part(n));
+    if (fd == STDERR_FILENO) return NEXT(write)(fd, from, n);
+    return fails(FAULT_WRITE, ENOSPC) ? -1 : NEXT(write)(fd, from, part(n));
 }
 EXPORT ssize_t pwrite(int fd, const void *from, size_t n, off_t at) {
-    return fails(FAULT_WRITE, ENOSPC) ? -1 : syscall(SYS_pwrite64, fd, from, part(n), at);
+    return fails(FAULT_WRITE, ENOSPC) ? -1 : NEXT(pwrite)(fd, from, part(n), at);
 }
 EXPORT int fallocate(int fd, int mode, off_t at, off_t n) {
-    return fails(FAULT_WRITE, ENOSPC) ? -1 : (int)syscall(SYS_fallocate, fd, mode, at, n);
+    return fails(FAULT_WRITE, ENOSPC) ? -1 : NEXT(fallocate)(fd, mode, at, n);
 }
 EXPORT int fsync(int fd) {
-    return fails(FAULT_SYNC, EIO) ? -1 : (int)syscall(SYS_fsync, fd);
+    return fails(FAULT_SYNC, EIO) ? -1 : NEXT(fsync)(fd);
 }
 EXPORT int fdatasync(int fd) {
-    return fails(FAULT_SYNC, EIO) ? -1 : (int)syscall(SYS_fdatasync, fd);
+    return fails(FAULT_SYNC, EIO) ? -1 : NEXT(fdatasync)(fd);
 }
 EXPORT int rename(const char *from, const char *to) {
-    if (fails(FAULT_RENAME, EIO)) return -1;
-    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+    return fails(FAULT_RENAME, EIO) ? -1 : NEXT(rename)(from, to);
 }
 EXPORT int linkat(int from_fd, const char *from, int to_fd, const char *to, int flags) {
-    if (fails(FAULT_RENAME, EIO)) return -1;
-    return (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
+    return fails(FAULT_RENAME, EIO) ? -1 : NEXT(linkat)(from_fd, from, to_fd, to, flags);
 }
