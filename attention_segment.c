@@ -145,11 +145,11 @@ static float weigh_block(const AttentionParams *params, const AttentionQuery *qu
                 distance[i] = (float)(first + j * LANES + i) - position;
             s[j] = lanes_fma(lanes_load(distance), lanes_set(query->slope), s[j]);
         }
-        lanes_store(scores + j * LANES, s[j]);
     }
-    if (begin > 0 || end < KV_PAGE) {
-        for (size_t i = 0; i < KV_PAGE; i++)
-            if (i < begin || i >= end) scores[i] = -INFINITY;
+    if (begin > 0 || end < KV_PAGE || query->scores) {
+        for (size_t j = 0; j < BLOCK_LANES; j++) lanes_store(scores + j * LANES, s[j]);
+        for (size_t i = 0; i < begin; i++) scores[i] = -INFINITY;
+        for (size_t i = end; i < KV_PAGE; i++) scores[i] = -INFINITY;
         for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = lanes_load(scores + j * LANES);
     }
     if (query->scores)
