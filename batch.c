@@ -13,6 +13,7 @@
 
 #include "batch_files.h"
 #include "batch_memory.h"
+#include "clock.h"
 #include "engine.h"
 #include "numeric.h"
 
@@ -503,7 +504,7 @@ static Status feed(Batch *b, Error *error) {
 
 static void show_progress(Batch *b, bool last) {
     if (!b->session->shows_progress) return;
-    double now = session_clock(), elapsed = now - b->start;
+    double now = clock_seconds(), elapsed = now - b->start;
     if (!last && now - b->shown < 0.1) return;
     b->shown = now;
     if (last) {
@@ -538,7 +539,7 @@ static void show_progress(Batch *b, bool last) {
 
 static void print_stats(const Batch *b) {
     EngineStats s = engine_stats(b->engine);
-    double seconds = fmax(session_clock() - b->start, 1e-9);
+    double seconds = fmax(clock_seconds() - b->start, 1e-9);
     const KvShape *shape = kvcache_shape(engine_cache(b->engine));
     double page = (double)kvcache_page_bytes(shape) / (1 << 20);
     struct rusage usage;
@@ -669,7 +670,7 @@ static Status start(Batch *b, Session *session, Error *error) {
     if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
     b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;
     if (session->shows_progress) b->total = line_reader_count(b->reader.fd);
-    b->start = session_clock();
+    b->start = clock_seconds();
     return STATUS_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "output.h"
 
 /* ---- Lines in ------------------------------------------------------------------------------- */
@@ -406,7 +407,7 @@ static Status write_buffer(ResultFile *file, Error *error) {
 
 Status result_file_flush(ResultFile *file, bool sync, Error *error) {
     if (file->buffer.length > 0 && write_buffer(file, error) != STATUS_OK) return STATUS_FAILED;
-    double now = session_clock();
+    double now = clock_seconds();
     if (!file->regular || !file->dirty || (!sync && now - file->synced < 1.0)) return STATUS_OK;
     if (fdatasync(file->fd) != 0 && errno != EINVAL && errno != EROFS)
         return failed(file, "synced to the disk", error);

@@ -69,7 +69,7 @@ typedef struct ResultFile {
     char directory[4096]; /* of the path */
     Text buffer;
     off_t whole;   /* bytes of whole lines in the file */
-    double synced; /* when; session_clock */
+    double synced; /* when; clock_seconds */
     bool dirty;    /* written since */
 
     /* What an earlier run has left, by result_file_resume. */

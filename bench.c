@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "bench_limits.h"
+#include "clock.h"
 #include "formats/convert.h"
 #include "model.h"
 #include "streams.h"
@@ -220,10 +221,10 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
         if (steps % ROUND_STEPS == 0) bandwidth = bench_reading_pass(b->reading);
         for (size_t s = 0; s < batch; s++)
             rows[s] = row_at(b, (int32_t)s, kvcache_next(b->cache, (int32_t)s), true);
-        double start = bench_clock();
+        double start = clock_seconds();
         Status status = model_forward(b->model, b->cache, rows, batch, b->logits, error);
         if (status != STATUS_OK) return status;
-        seconds[steps] = bench_clock() - start;
+        seconds[steps] = clock_seconds() - start;
         sum += seconds[steps];
         double bytes = b->step_bytes + cached * (double)(position + steps);
         shares[steps] = bytes / seconds[steps] / bandwidth;
@@ -247,10 +248,10 @@ static Status measure_prefill(Bench *b, size_t n, Error *error) {
     model_set_clock(b->model, parts);
     while (runs < MAX_STEPS && (runs < MIN_STEPS || sum < ENOUGH_SECONDS)) {
         kvcache_reset(b->cache, 0, 0);
-        double start = bench_clock();
+        double start = clock_seconds();
         Status status = advance(b, 0, n, error);
         if (status != STATUS_OK) return status;
-        seconds[runs] = bench_clock() - start;
+        seconds[runs] = clock_seconds() - start;
         sum += seconds[runs++];
     }
     kvcache_reset(b->cache, 0, 0);

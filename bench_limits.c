@@ -7,14 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-double bench_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+#include "clock.h"
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -94,14 +89,14 @@ struct Reading {
 
 double bench_reading_pass(const Reading *r) {
     uint64_t sum = 0;
-    double start = bench_clock();
+    double start = clock_seconds();
 #pragma omp parallel num_threads(r->n_threads) reduction(+ : sum)
     {
         size_t thread = (size_t)omp_get_thread_num(), team = (size_t)omp_get_num_threads();
         size_t begin = r->n_lines * thread / team, end = r->n_lines * (thread + 1) / team;
         sum += r->reader(r->data + begin * LINE_WORDS, end - begin);
     }
-    double seconds = bench_clock() - start;
+    double seconds = clock_seconds() - start;
     __asm__ volatile("" : : "r"(sum)); /* the sum is wanted: the reading stays */
     return (double)(r->n_lines * LINE_BYTES) / seconds;
 }
@@ -190,10 +185,10 @@ void bench_reading_close(Reading *r) {
 /* Operations and seconds of one run of all threads. */
 static double peak_once(const Kernels *kernels, bool integers, int n_threads, size_t rounds,
                         double *seconds) {
-    double operations = 0.0, start = bench_clock();
+    double operations = 0.0, start = clock_seconds();
 #pragma omp parallel num_threads(n_threads) reduction(+ : operations)
     operations += kernels->spin(integers, rounds);
-    *seconds = bench_clock() - start;
+    *seconds = clock_seconds() - start;
     return operations;
 }
 

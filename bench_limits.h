@@ -23,8 +23,7 @@ double bench_reading_pass(const Reading *reading);
 /* Operations a second (two a multiply-add) of the instruction set's products on registers. */
 double bench_peak(const Kernels *kernels, bool integers, int n_threads);
 
-/* Seconds of a clock that only goes forward; and the middle one of n values, which it sorts. */
-double bench_clock(void);
+/* The middle one of n values, which it sorts. */
 double bench_median(double *values, size_t n);
 
 #endif

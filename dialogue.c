@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
+
 /* ---- Opening ----------------------------------------------------------------------------- */
 
 /* Where no template marks the end of an answer, the next speaker's name does. */
@@ -237,7 +239,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     *stats = (AnswerStats){0};
     d->options.sampling.sample = d->attempt;
     if (d->prompt.plain) d->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
-    double start = session_clock(), prefilled = start;
+    double start = clock_seconds(), prefilled = start;
     Status status = prompt_tokens(d, &ids, &stats->left_out, error);
     if (status == STATUS_OK && stats->left_out > d->shown_left_out && watcher->left_out)
         watcher->left_out(watcher->context, stats->left_out);
@@ -248,7 +250,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     if (status == STATUS_OK) {
         generation_prompt(&g, ids.ids, ids.length);
         status = catch_up(d, &ids, &stats->n_cached, error);
-        prefilled = session_clock();
+        prefilled = clock_seconds();
     }
     if (status == STATUS_OK) status = generate_answer(d, &g, watcher, &answer, &length, error);
     if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
@@ -263,7 +265,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     stats->n_generated = g.n_tokens;
     stats->finish = g.finish;
     stats->prefill_seconds = prefilled - start;
-    stats->decode_seconds = session_clock() - prefilled;
+    stats->decode_seconds = clock_seconds() - prefilled;
     free(answer);
     generation_free(&g);
     token_list_free(&ids);

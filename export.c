@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "formats/convert.h"
 #include "formats/mix.h"
 #include "json_memory.h"
@@ -189,15 +189,9 @@ typedef struct Meter {
     double started, shown;
 } Meter;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void show_progress(ConvertStep step, uint64_t done, uint64_t total, void *context) {
     Meter *meter = context;
-    double time = now();
+    double time = clock_seconds();
     if (done < total && time - meter->shown < 0.1) return;
     meter->shown = time;
     int filled = total ? (int)(30.0 * (double)done / (double)total) : 30;
@@ -266,7 +260,7 @@ int main(int argc, char **argv) {
     a.options.ready_context = &a;
     if (!a.options.n_threads) a.options.n_threads = threads_default(); /* reads files */
 
-    Meter meter = {.started = now()};
+    Meter meter = {.started = clock_seconds()};
     if (!a.quiet) a.options.note = show_note;
     bool shows_progress = !a.quiet && isatty(STDERR_FILENO);
     if (shows_progress) {
@@ -279,5 +273,5 @@ int main(int argc, char **argv) {
         terminal_say("%s", error.text);
         return (int)status;
     }
-    return (int)report(&a, now() - meter.started);
+    return (int)report(&a, clock_seconds() - meter.started);
 }

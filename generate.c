@@ -5,6 +5,8 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
+#include "clock.h"
+
 /* ---- What the options ask for -------------------------------------------------------------- */
 
 /* The command line's value, else the model's (as a float or a whole number), else the default,
@@ -257,7 +259,7 @@ static Status generate_text(Session *session, Generation *g, KvCache *cache, con
     size_t position = ids->length, context = model_context(session->model);
     GenerationStep step;
     Status status = generate_prefill(session, cache, ids->ids, ids->length, logits, error);
-    timing->prefilled = session_clock();
+    timing->prefilled = clock_seconds();
     while (status == STATUS_OK) {
         /* The last token that the context allows is chosen, but never looked at. */
         if (position == context) g->options.max_tokens = g->n_tokens + 1;
@@ -325,10 +327,10 @@ Status generate_run(Session *session, Error *error) {
         status = output_write(session->output, session->prompt, session->prompt_length, error);
     if (status == STATUS_OK) {
         generation_prompt(&g, ids.ids, ids.length);
-        Timing timing = {.start = session_clock(), .n_prompt = ids.length};
+        Timing timing = {.start = clock_seconds(), .n_prompt = ids.length};
         timing.prefilled = timing.start;
         status = generate_text(session, &g, cache, &ids, logits, &timing, error);
-        timing.end = session_clock();
+        timing.end = clock_seconds();
         if (status == STATUS_OK) status = output_write(session->output, "\n", 1, error);
         if (session->options->stats && status != STATUS_FAILED)
             print_stats(session, &g, cache, &timing);

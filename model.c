@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "weights.h"
 
 /* Below this many multiply-adds a forward pass is done before a second thread has woken up. */
@@ -55,12 +55,6 @@ typedef struct Pass {
     atomic_int bad_layer; /* the first with a non-finite value; n_layers: the logits */
     double last_mark;     /* of the clock; the first thread's */
 } Pass;
-
-static double clock_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* The time since the last mark went into `part`. */
 static void mark(Pass *pass, ModelPart part) {

@@ -12,6 +12,7 @@
 #include "attention_view.h"
 #include "batch.h"
 #include "chat.h"
+#include "clock.h"
 #include "conversions.h"
 #include "generate.h"
 #include "inspect.h"
@@ -201,7 +202,7 @@ static Status change_model(Opened *opened, const Options *o, Error *error) {
 
 static Status parse_model(Opened *opened, const Options *o, Error *error) {
     Session *session = &opened->session;
-    double start = session_clock();
+    double start = clock_seconds();
     Status status =
         modelopen_finish(&opened->model, session, opened->n_threads, &session->file, error);
     if (status == STATUS_OK)
@@ -223,7 +224,7 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
     if (status != STATUS_OK) return status;
     static const KvType types[] = {0, KV_F32, KV_F16, KV_Q8};
     session->kv_type = o->kv_type ? types[o->kv_type] : model_kv_type(session->model);
-    session->load_seconds = opened->begin_seconds + session_clock() - start;
+    session->load_seconds = opened->begin_seconds + clock_seconds() - start;
     if (!o->against) return STATUS_OK;
     status =
         modelopen_finish(&opened->other, session, opened->n_threads, &session->other_file, error);
@@ -266,9 +267,9 @@ static Status open_everything(Opened *opened, const Options *o, Error *error) {
         return STATUS_USAGE;
     }
     opened->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
-    double start = session_clock();
+    double start = clock_seconds();
     Status status = modelopen_begin(&opened->model, o->model, o->tokenizer, o, &interrupted, error);
-    opened->begin_seconds = session_clock() - start;
+    opened->begin_seconds = clock_seconds() - start;
     if (status == STATUS_OK && o->against)
         status = modelopen_begin(&opened->other, o->against, NULL, o, &interrupted, error);
     if (status == STATUS_OK) status = open_prompt(opened, o, error);

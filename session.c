@@ -1,13 +1,6 @@
 #include "session.h"
 
 #include <stdio.h>
-#include <time.h>
-
-double session_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void session_progress(const Session *session, const char *what, uint64_t done, uint64_t total) {
     if (!session->shows_progress) return;

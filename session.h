@@ -29,9 +29,6 @@ typedef struct Session {
     const volatile sig_atomic_t *interrupted;
 } Session;
 
-/* Seconds of a clock that only goes forward. */
-double session_clock(void);
-
 /* "done of total" on one line of the terminal, drawn over itself; total 0 wipes it. Nothing
  * when stderr is no terminal. */
 void session_progress(const Session *session, const char *what, uint64_t done, uint64_t total);
