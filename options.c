@@ -167,6 +167,7 @@ static bool is_usual(const OptionRow *row) {
 }
 
 void options_print_help(FILE *out, const char *program, bool all) {
+    enum { WIDTH = 26 };
     const char *heading = NULL;
     fprintf(out,
             "Usage: %s [MODEL] [options]\n"
@@ -183,8 +184,12 @@ void options_print_help(FILE *out, const char *program, bool all) {
         if (!all && !is_usual(&rows[i])) continue;
         if (heading) fprintf(out, "%s:\n", heading);
         heading = NULL;
-        row_text(&rows[i], text, sizeof text);
-        fprintf(out, "  %-26s %s\n", text, rows[i].help);
+        /* What reaches into the column of the help has a line of its own. */
+        if (row_text(&rows[i], text, sizeof text) > WIDTH) {
+            fprintf(out, "  %s\n", text);
+            text[0] = '\0';
+        }
+        fprintf(out, "  %-*s %s\n", WIDTH, text, rows[i].help);
     }
     if (!all)
         fprintf(out, "%s --help all shows every option; the manual and docs/ say more.\n", program);

@@ -138,12 +138,15 @@ static char *help(bool all) {
     return text;
 }
 
-/* Lines of at most 80 columns, and how many. */
+/* Lines of at most 80 columns, and how many. What an option does begins in column 29, an option
+ * that reaches into it has a line of its own. */
 static size_t lines_of(char *text) {
     size_t lines = 0;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         if (strlen(line) > 80) print_message("too long: %s\n", line);
         assert_true(strlen(line) <= 80);
+        if (line[0] != ' ' || strlen(line) < 30 || !strchr(line + 28, ' ')) continue;
+        assert_true(line[28] == ' ' && line[29] != ' ');
     }
     return lines;
 }
