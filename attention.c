@@ -18,6 +18,9 @@ struct AttentionMemory {
     Barrier barrier;
     float *threads;  /* [n_threads][thread_floats] */
     float *partials; /* [PARTIAL_FLOATS] */
+    /* Where a sink sees the weights, [n_threads][ATTENTION_QUERIES][shown_positions]; or NULL. */
+    float *shown;
+    size_t shown_positions;
 };
 
 /* Keys and values of a block as floats and the queries, or the queries in codes; then the scores.
@@ -50,10 +53,28 @@ AttentionMemory *attention_memory_new(uint32_t head_dim, int n_threads) {
     return memory;
 }
 
+bool attention_memory_show(AttentionMemory *memory, size_t n_positions) {
+    size_t bytes;
+    if (n_positions <= memory->shown_positions) return true;
+    if (n_positions > SIZE_MAX / 2) return false;
+    n_positions = round_up(n_positions, ATTENTION_SEGMENT); /* a text may grow by one at a time */
+    free(memory->shown);
+    memory->shown = NULL;
+    memory->shown_positions = 0;
+    if (!size_mul(n_positions, ATTENTION_QUERIES * sizeof(float), &bytes) ||
+        !size_mul(bytes, (size_t)memory->n_threads, &bytes))
+        return false;
+    memory->shown = malloc(bytes);
+    if (!memory->shown) return false;
+    memory->shown_positions = n_positions;
+    return true;
+}
+
 void attention_memory_free(AttentionMemory *memory) {
     if (!memory) return;
     free(memory->threads);
     free(memory->partials);
+    free(memory->shown);
     free(memory);
 }
 
@@ -129,9 +150,10 @@ static const float *slope_of(const Pass *pass, size_t head) {
     return pass->params->alibi_slopes ? pass->params->alibi_slopes + head : NULL;
 }
 
-/* Computes one segment of an item into partials[query][partial_floats]. */
+/* Computes one segment of an item into partials[query][partial_floats]; and, when not NULL, into
+ * scores[query][shown_positions]. */
 static void run_segment(const Pass *pass, const Item *item, size_t segment, float *partials,
-                        float *scratch, float *scores, size_t scores_stride) {
+                        float *scratch, float *scores) {
     AttentionQuery queries[ATTENTION_QUERIES];
     size_t stride = partial_floats(pass->memory), head_dim = pass->params->head_dim, n = 0;
     size_t begin = segment * ATTENTION_SEGMENT, end = begin + ATTENTION_SEGMENT;
@@ -150,7 +172,7 @@ static void run_segment(const Pass *pass, const Item *item, size_t segment, floa
                 .out = partial,
                 .max = partial + pass->memory->head_stride,
                 .sum = partial + pass->memory->head_stride + 1,
-                .scores = scores ? scores + n * scores_stride : NULL,
+                .scores = scores ? scores + n * pass->memory->shown_positions : NULL,
             };
             if (queries[n].end < queries[n].begin) queries[n].end = queries[n].begin;
             n++;
@@ -186,17 +208,16 @@ static void finish_query(const Pass *pass, const Item *item, size_t number, cons
 }
 
 /* Tells the sink the weights of every query of the item, from the scores that were kept. */
-static void show_weights(const Pass *pass, const Item *item, const float *running, float *scores,
-                         size_t stride) {
+static void show_weights(const Pass *pass, const Item *item, const float *running, float *scores) {
     for (size_t number = 0; number < item_queries(item); number++) {
         size_t row = item->first_row + number / item->n_heads;
         size_t head = item->first_head + number % item->n_heads;
         size_t index = cached_index(pass, row), window = pass->params->window;
         size_t low = window && index + 1 > window ? index + 1 - window : 0;
-        float *weights = scores + number * stride + low;
-        float unit = 1.0f,
-              max = running[number * partial_floats(pass->memory) + pass->memory->head_stride];
-        float sum = running[number * partial_floats(pass->memory) + pass->memory->head_stride + 1];
+        float *weights = scores + number * pass->memory->shown_positions + low;
+        const float *own = running + number * partial_floats(pass->memory);
+        float unit = 1.0f, max = own[pass->memory->head_stride];
+        float sum = own[pass->memory->head_stride + 1];
         const float *sink = pass->params->sinks ? pass->params->sinks + head : NULL;
         float total;
         /* finish() of the number 1 is 1 / (the sum, the sink's part counted). */
@@ -213,16 +234,18 @@ static void run_item(const Pass *pass, const Item *item, float *scratch) {
     size_t stride = partial_floats(pass->memory), n = item_queries(item);
     float *next = scratch + round_up(attention_scratch_floats(pass->params->head_dim), 16);
     float *running = next + ATTENTION_QUERIES * stride;
-    size_t scores_stride = cached_index(pass, item->first_row + item->n_rows - 1) + 1;
-    float *scores = pass->sink ? malloc(n * scores_stride * sizeof *scores) : NULL;
+    const AttentionMemory *memory = pass->memory;
+    float *scores = NULL;
+    if (pass->sink)
+        scores = memory->shown +
+                 (size_t)omp_get_thread_num() * ATTENTION_QUERIES * memory->shown_positions;
     for (size_t i = 0; i < n; i++) clear_partial(pass, running + i * stride);
     for (size_t s = first_segment(pass, item); s < item_segments(pass, item); s++) {
-        run_segment(pass, item, s, next, scratch, scores, scores_stride);
+        run_segment(pass, item, s, next, scratch, scores);
         for (size_t i = 0; i < n; i++) join_partial(pass, running + i * stride, next + i * stride);
     }
     for (size_t i = 0; i < n; i++) finish_query(pass, item, i, running + i * stride);
-    if (scores) show_weights(pass, item, running, scores, scores_stride);
-    free(scores);
+    if (scores) show_weights(pass, item, running, scores);
 }
 
 /* Few items and a long context: segments are computed by different threads, then joined in
@@ -237,7 +260,7 @@ static void run_split(const Pass *pass, size_t n_runs, size_t n_items, size_t n_
         size_t s = i % n_segments;
         if (s < first_segment(pass, &item) || s >= item_segments(pass, &item)) continue;
         float *partials = pass->memory->partials + i / n_segments * item_floats;
-        run_segment(pass, &item, s, partials + s * segment_floats, scratch, NULL, 0);
+        run_segment(pass, &item, s, partials + s * segment_floats, scratch, NULL);
     }
     barrier_wait(&pass->memory->barrier);
 #pragma omp for schedule(static) nowait

@@ -43,6 +43,9 @@ typedef struct AttentionSink {
 /* Working memory for n_threads threads; NULL when there is none to be had. */
 typedef struct AttentionMemory AttentionMemory;
 AttentionMemory *attention_memory_new(uint32_t head_dim, int n_threads);
+/* Room for the weights of queries that see up to n_positions cached positions: before an
+ * attention_forward with a sink. False: there is none. */
+bool attention_memory_show(AttentionMemory *memory, size_t n_positions);
 void attention_memory_free(AttentionMemory *memory);
 
 /* One piece of work for the part that is built once for each instruction set: queries that
@@ -82,7 +85,8 @@ typedef struct AttentionKernel {
 size_t attention_scratch_floats(size_t head_dim);
 
 /* out[row][n_heads * head_dim] = attention of q[row][n_heads * head_dim], whose keys and
- * values are already stored. Called by all threads of a parallel region; ends in a barrier. */
+ * values are already stored. Called by all threads of a parallel region; ends in a barrier.
+ * sink: NULL, or what sees the weights, for which attention_memory_show has made room. */
 void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionParams *params, const KvCache *cache,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,

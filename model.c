@@ -470,6 +470,18 @@ static void cancel(KvCache *cache, const Row *rows, size_t n) {
         kvcache_truncate(cache, rows[i].sequence, kvcache_next(cache, rows[i].sequence));
 }
 
+/* Room for all weights that the attention sink will see, before any of them is computed. */
+static Status reserve_shown(const Model *m, const KvCache *cache, const Row *rows, size_t n,
+                            Error *error) {
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t positions = (size_t)(rows[i].position - kvcache_start(cache, rows[i].sequence)) + 1;
+        most = positions > most ? positions : most;
+    }
+    if (attention_memory_show(m->attention, most)) return STATUS_OK;
+    return error_set(error, "no memory for the attention weights of %zu positions", most);
+}
+
 static Status reserve(const Model *m, KvCache *cache, const Row *rows, size_t n, Error *error) {
     if (n == 0 || n > m->max_rows)
         return error_set(error, "%zu rows, but a call takes 1 to %u", n, m->max_rows);
@@ -480,6 +492,10 @@ static Status reserve(const Model *m, KvCache *cache, const Row *rows, size_t n,
             cancel(cache, rows, i);
             return STATUS_FAILED;
         }
+    }
+    if (m->sink && reserve_shown(m, cache, rows, n, error) != STATUS_OK) {
+        cancel(cache, rows, n);
+        return STATUS_FAILED;
     }
     return STATUS_OK;
 }
@@ -524,7 +540,7 @@ static size_t widest_input(const Config *c) {
     return widest_ffn(c) > widest ? widest_ffn(c) : widest;
 }
 
-/* n rows of `width` floats, 64-byte aligned and zeroed; sets *failed when there is no memory. */
+/* n rows of `width` floats, 64-byte aligned; sets *failed when there is no memory. */
 static float *rows_of(size_t n, size_t width, bool *failed) {
     size_t bytes;
     if (!size_mul(n, width, &bytes) || !size_mul(bytes, sizeof(float), &bytes) ||

@@ -30,7 +30,8 @@ typedef struct ModelOptions {
 typedef struct Model Model;
 
 /* Finds and checks every tensor that the configuration needs, and allocates the working
- * memory: model_forward allocates nothing. `file` must outlive the model. */
+ * memory: model_forward allocates nothing but pages of the cache (and, for an attention sink, room
+ * for what it sees). `file` must outlive the model. */
 Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error);
 void model_close(Model *model);
 
@@ -48,7 +49,7 @@ KvType model_kv_type(const Model *model);
 /* Runs n rows (1 <= n <= max_rows). Rows of one sequence stand together in the order of their
  * positions, the first at kvcache_next(). logits[k][vocab_size] receives the k-th row that
  * wants them, in the order of the rows. On STATUS_OK the rows are in the cache; on failure
- * the cache is as it was: no page to be had, a token outside the vocabulary, a position
+ * the cache is as it was: no memory or page to be had, a token outside the vocabulary, a position
  * outside the context, non-finite values (the Error names the layer). */
 Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error);

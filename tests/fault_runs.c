@@ -30,10 +30,10 @@
 #define SHIM_POSSIBLE 1
 #endif
 
-static const char *const mode_names[] = {"export", "generate", "chat", "batch"};
+static const char *const mode_names[] = {"export", "generate", "chat", "batch", "attention"};
 static const char *const kind_names[] = {"memory", "mmap",   "read", "write",
                                          "fsync",  "rename", "short"};
-static const char *const results[] = {"export.bin", "text", "session", "results"};
+static const char *const results[] = {"export.bin", "text", "session", "results", "attention.json"};
 
 /* ---- One run --------------------------------------------------------------------------------- */
 
@@ -52,7 +52,8 @@ static void child(const FaultRuns *r, FaultMode mode, const char *result, int er
         {program, r->model, "-m", "chat", "-n", "3", "-t", "0", "-j", "1", "--session", result,
          "--chat-template", r->source},
         {program, r->model, "--batch", r->requests, "--batch-text", "-n", "3", "-j", "1",
-         "--ordered", "-o", result}};
+         "--ordered", "-o", result},
+        {program, r->model, "-i", "Once upon a time", "-j", "2", "--attention", result}};
     const char *argv[20];
     size_t n = 0;
     for (; arguments[mode][n]; n++) argv[n] = arguments[mode][n];
@@ -121,7 +122,7 @@ static bool is_whole(const FaultRuns *r, FaultMode mode, const char *path) {
     size_t length, lines = 0, wanted = 0;
     char *bytes = file_read(path, &length);
     bool same;
-    if (mode == FAULT_EXPORT || mode == FAULT_GENERATE) {
+    if (mode != FAULT_CHAT && mode != FAULT_BATCH) {
         same = length == r->wanted_length[mode] && memcmp(bytes, r->wanted[mode], length) == 0;
     } else {
         for (size_t i = 0; i < length; i++) lines += bytes[i] == '\n';
@@ -141,7 +142,7 @@ static const char *wrong(FaultRuns *r, FaultMode mode, const char *path, const O
     if (failed && o->status == 1 && o->said[0] == '\0') return "it failed without a word";
     if (!failed && (!exists || !is_whole(r, mode, path)))
         return "it succeeded, but the file is not whole";
-    bool whole_only = mode == FAULT_EXPORT || mode == FAULT_GENERATE;
+    bool whole_only = mode != FAULT_CHAT && mode != FAULT_BATCH;
     if (failed && whole_only && exists && !is_whole(r, mode, path))
         return "it failed and left half a file";
     if (again->status != 0 && again->status != 3) return "the same command does not work any more";

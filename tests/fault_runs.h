@@ -11,6 +11,7 @@ typedef enum FaultMode {
     FAULT_GENERATE,
     FAULT_CHAT,
     FAULT_BATCH,
+    FAULT_ATTENTION,
     FAULT_MODES
 } FaultMode;
 

@@ -49,12 +49,18 @@ static void a_batch_stands_every_fault(void **state) {
     stands(FAULT_BATCH);
 }
 
+static void a_picture_of_attention_stands_every_fault(void **state) {
+    (void)state;
+    stands(FAULT_ATTENTION);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_export_stands_every_fault),
         cmocka_unit_test(a_generation_stands_every_fault),
         cmocka_unit_test(a_chat_stands_every_fault),
         cmocka_unit_test(a_batch_stands_every_fault),
+        cmocka_unit_test(a_picture_of_attention_stands_every_fault),
     };
     return cmocka_run_group_tests_name("faults", tests, set_up, tear_down);
 }

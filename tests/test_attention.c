@@ -307,6 +307,7 @@ static void a_sink_sees_rows_that_sum_to_one_and_nothing_of_the_future(void **st
     AttentionMemory *memory = attention_memory_new(params.head_dim, 1);
     AttentionRow rows[100];
     for (int32_t i = 0; i < 100; i++) rows[i] = (AttentionRow){0, i};
+    assert_true(attention_memory_show(memory, 100));
     attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, plain, NULL);
     attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, watched,
                       &sink);

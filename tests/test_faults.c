@@ -22,11 +22,11 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* Some thirty numbers of each kind of call. */
+/* Every number of a kind of call of which there are few, else some thirty. */
 static void stands(FaultMode mode) {
     if (!runs) skip();
     for (FaultKind kind = 0; kind < FAULT_KINDS; kind++) {
-        long calls = runs->calls[mode][kind], step = calls / 30 + 1;
+        long calls = runs->calls[mode][kind], step = calls < 70 ? 1 : calls / 30 + 1;
         fault_runs_try(runs, mode, kind, step, false);
     }
     fault_runs_try(runs, mode, FAULT_WRITE, runs->calls[mode][FAULT_WRITE] / 5 + 1, true);
@@ -52,12 +52,18 @@ static void a_batch_stands_every_fault(void **state) {
     stands(FAULT_BATCH);
 }
 
+static void a_picture_of_attention_stands_every_fault(void **state) {
+    (void)state;
+    stands(FAULT_ATTENTION);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_export_stands_every_fault),
         cmocka_unit_test(a_generation_stands_every_fault),
         cmocka_unit_test(a_chat_stands_every_fault),
         cmocka_unit_test(a_batch_stands_every_fault),
+        cmocka_unit_test(a_picture_of_attention_stands_every_fault),
     };
     return cmocka_run_group_tests_name("faults", tests, set_up, tear_down);
 }
