@@ -166,8 +166,7 @@ static void pack_input(Work *work, const float *x, size_t n_inputs) {
     /* Neighbouring tasks write to the same cache lines: a thread has neighbouring ones. */
     size_t task = alone ? 0 : tasks * work->thread / work->n_threads;
     size_t end = alone ? tasks : tasks * (work->thread + 1) / work->n_threads;
-    for (; task < end; task++)
-        kernels->pack(work->group, x, work->n_rows, n_inputs, task, input);
+    for (; task < end; task++) kernels->pack(work->group, x, work->n_rows, n_inputs, task, input);
     work->input = input;
     if (alone) return;
     barrier_wait(&memory->barrier);
