@@ -262,9 +262,12 @@ static bool all_zero(const char *line, size_t length) {
 }
 
 /* What is no whole line at the file's end is a line that a kill has torn; but a file that does
- * not begin like results is somebody else's. */
+ * not begin like results is somebody else's, and so is a whole object that is no result: a file of
+ * one request, without a newline, was named by mistake. */
 static bool could_be_torn(const char *line, size_t length) {
     static const char *const starts[] = {"{\"id\": ", "{\"line\": "};
+    if (all_zero(line, length)) return true;
+    if (result_is_another(line, length)) return false;
     for (size_t i = 0; i < 2; i++) {
         size_t n = strlen(starts[i]);
         if (memcmp(line, starts[i], length < n ? length : n) == 0) return true;
@@ -285,8 +288,7 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
             return STATUS_FAILED;
         *cut = (off_t)offset;
         if (state == LINE_NONE) return STATUS_OK;
-        if (state == LINE_READ &&
-            (all_zero(line, length) || (!reader->terminated && could_be_torn(line, length))))
+        if (state == LINE_READ && !reader->terminated && could_be_torn(line, length))
             return STATUS_OK;
         if (state == LINE_TOO_LONG || result_read(line, length, &result, error) != STATUS_OK)
             return error_prefix(error, "%s: line %zu", file->path, reader->number);

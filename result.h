@@ -58,4 +58,7 @@ typedef struct ResultLine {
 
 Status result_read(const char *line, size_t length, ResultLine *out, Error *error);
 
+/* Whether the line is a whole JSON object, but no result. */
+bool result_is_another(const char *line, size_t length);
+
 #endif

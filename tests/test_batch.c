@@ -350,6 +350,35 @@ static void results_torn_anywhere_are_completed(void **state) {
     free(whole);
 }
 
+/* A file that was named by mistake, or results that somebody edited, keep every byte. */
+static void a_file_of_anything_else_is_left_alone(void **state) {
+    const Place *p = *state;
+    batch_write_cases(p->input, 3);
+    expect(p, 0, MORE("--ordered"), NULL);
+    size_t length;
+    char *results = file_read(p->output, &length), *edited = NULL;
+    const char *newline = memchr(results, '\n', length);
+    int first = (int)(newline - results) + 1;
+    assert_true(asprintf(&edited, "%.*s\n%s", first, results, results + first) > 0);
+    const char *const contents[] = {
+        edited,
+        "\nnotes behind an empty line\n",
+        "{\"id\": \"a\", \"prompt\": \"a request, without a newline\"}",
+        "{\"id\": \"a\"}\n",
+        "no JSON",
+    };
+    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
+        file_write(p->output, contents[i], strlen(contents[i]));
+        expect(p, 1, MORE("--resume"), "not a result");
+        char *left = file_read(p->output, &length);
+        assert_int_equal(length, strlen(contents[i]));
+        assert_memory_equal(left, contents[i], length);
+        free(left);
+    }
+    free(edited);
+    free(results);
+}
+
 static void results_of_another_order_are_not_taken_for_ordered_ones(void **state) {
     const Place *p = *state;
     input_is(p, "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 5}\n"
@@ -457,6 +486,7 @@ int main(void) {
         TEST(existing_results_are_never_overwritten),
         TEST(a_second_process_on_the_same_results_is_refused),
         TEST(results_torn_anywhere_are_completed),
+        TEST(a_file_of_anything_else_is_left_alone),
         TEST(results_of_another_order_are_not_taken_for_ordered_ones),
         TEST(a_killed_run_is_completed),
         TEST(ctrl_c_keeps_what_is_done),
