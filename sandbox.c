@@ -139,7 +139,6 @@ static const int harmless[] = {
     SYS_fstat,
     SYS_newfstatat,
     SYS_statx,
-    SYS_fcntl,
     SYS_dup,
     SYS_flock,
     SYS_ftruncate,
@@ -206,6 +205,11 @@ static const int on_paths[] = {
 #endif
 };
 
+/* No F_SETOWN and F_SETSIG: an open pipe or terminal could then send any signal to any process of
+ * the user. */
+static const unsigned long descriptor_requests[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD,
+                                                    F_SETFD, F_GETFL,         F_SETFL};
+
 static const unsigned long terminal_requests[] = {TCGETS,  TCSETS,     TCSETSW,
                                                   TCSETSF, TIOCGWINSZ, FIONREAD};
 
@@ -253,6 +257,8 @@ static void write_filter(Filter *f, bool paths) {
     for (size_t i = 0; paths && i < sizeof on_paths / sizeof *on_paths; i++) allow(f, on_paths[i]);
     for (size_t i = 0; i < sizeof terminal_requests / sizeof *terminal_requests; i++)
         allow_if(f, SYS_ioctl, 1, BPF_JEQ, terminal_requests[i]);
+    for (size_t i = 0; i < sizeof descriptor_requests / sizeof *descriptor_requests; i++)
+        allow_if(f, SYS_fcntl, 1, BPF_JEQ, descriptor_requests[i]);
     /* Threads, not processes. clone3 hides its flags from the filter: the C library falls back
      * on clone when it seems to be missing. */
     allow_if(f, SYS_clone, 0, BPF_JSET, CLONE_THREAD);

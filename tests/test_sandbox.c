@@ -49,6 +49,11 @@ static bool traces(void) {
 static bool signals_others(void) {
     return kill(1, 0) == 0;
 }
+/* What happens to the descriptor would send a signal there, SIGKILL if so wished. */
+static bool has_others_signalled(void) {
+    return fcntl(STDERR_FILENO, F_SETOWN, getppid()) == 0 ||
+           fcntl(STDERR_FILENO, F_SETSIG, SIGKILL) == 0;
+}
 static bool removes_a_file(void) {
     return unlink("/tmp/verbatim-sandbox-victim") == 0;
 }
@@ -70,6 +75,7 @@ static const Attempt attempts[] = {
     {"forks", forks},
     {"traces", traces},
     {"signals others", signals_others},
+    {"has others signalled", has_others_signalled},
     {"removes a file", removes_a_file},
     {"changes directory", changes_directory},
 };
