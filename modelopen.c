@@ -51,7 +51,20 @@ const char *modelopen_writes_in(const ModelOpening *opening) {
     return opening->conversion.partial ? opening->conversion.directory : NULL;
 }
 
+Status modelopen_blame(const ModelOpening *opening, Error *error) {
+    if (!opening->kept) return STATUS_FAILED;
+    size_t n = strlen(opening->path);
+    bool named = strncmp(error->text, opening->path, n) == 0 && error->text[n] == ':';
+    Error what = *error;
+    return error_set(error,
+                     "%s: its conversion %s cannot be used:%s%s (delete it, or all by "
+                     "--cache-clear, and it is made again)",
+                     opening->path, opening->kept, named ? "" : " ",
+                     what.text + (named ? n + 1 : 0));
+}
+
 void modelopen_close(ModelOpening *opening) {
+    free(opening->kept);
     tokenizer_blob_free(&opening->section);
     conversions_close(&opening->conversion);
     source_close(opening->source);
@@ -130,12 +143,17 @@ Status modelopen_finish(ModelOpening *opening, const Session *session, int n_thr
     opening->fd = -1; /* modelfile_open takes it over */
     if (opening->source) {
         Status status = convert(opening, session, n_threads, &fd, error);
+        if (opening->conversion.found) {
+            opening->kept = opening->conversion.path;
+            opening->conversion.path = NULL;
+        }
         conversions_close(&opening->conversion); /* others may go on */
         source_close(opening->source);
         opening->source = NULL;
         if (status != STATUS_OK) return status;
     }
-    return modelfile_open(file, opening->path, fd, error);
+    Status status = modelfile_open(file, opening->path, fd, error);
+    return status == STATUS_FAILED ? modelopen_blame(opening, error) : status;
 }
 
 Status modelopen_tokenizer(ModelOpening *opening, const ModelFile *file, Tokenizer **tokenizer,

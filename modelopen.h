@@ -15,6 +15,7 @@ typedef struct ModelOpening {
     bool describes;            /* the weights are not wanted */
     bool needs_tokenizer;      /* the mode has no use for a model without one */
     InputFile tokenizer;       /* given beside a model.bin */
+    char *kept;                /* the name of the conversion that was found, once it is mapped */
     TokenizerBlob section;     /* made from it; lives until modelopen_close */
 } ModelOpening;
 
@@ -34,6 +35,10 @@ const char *modelopen_writes_in(const ModelOpening *opening);
 /* Converts where need be, saying so on stderr, and maps the model.bin. */
 Status modelopen_finish(ModelOpening *opening, const Session *session, int n_threads,
                         ModelFile **file, Error *error);
+
+/* Behind the error of a file that is damaged: where it is a conversion from the cache, not the
+ * user's own file, says so, and what to do. STATUS_FAILED. */
+Status modelopen_blame(const ModelOpening *opening, Error *error);
 
 /* The model's tokenizer, or the one given beside it; NULL when there is neither. */
 Status modelopen_tokenizer(ModelOpening *opening, const ModelFile *file, Tokenizer **tokenizer,

@@ -241,7 +241,10 @@ static Status dispatch(Opened *opened, Error *error) {
     const Options *o = session->options;
     if (o->batch) return batch_run(opened->batch, session, error);
     if (o->info) return inspect_info(session, error);
-    if (o->verify) return inspect_verify(session, error);
+    if (o->verify) {
+        Status status = inspect_verify(session, error);
+        return status == STATUS_FAILED ? modelopen_blame(&opened->model, error) : status;
+    }
     if (o->tokenize) return inspect_tokenize(session, error);
     if (o->detokenize) return inspect_detokenize(session, error);
     if (o->eval) return score_run(session, error);

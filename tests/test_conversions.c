@@ -324,6 +324,37 @@ static char *sibling(const char *ending) {
     return command;
 }
 
+/* The source is whole: whoever is told that it is damaged gets it again, in vain. */
+static void a_damaged_conversion_is_not_the_sources_fault(void **state) {
+    (void)state;
+    converts(RUN(FROM_CHECKPOINT), NULL);
+    char *conversion = sibling(".bin");
+    size_t length;
+    char *bytes = file_read(conversion, &length);
+    const struct {
+        size_t length, flipped;
+        const char *option, *says;
+    } cases[] = {{0, 0, "--stats", "empty file"},
+                 {length / 2, length - 1, "--info", "cut off"},
+                 {length, 40, "--stats", "the header's checksum is wrong"},
+                 {length, length / 2, "--verify", "the checksum of section 'data' is wrong"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bytes[cases[i].flipped] ^= 1;
+        file_write(conversion, bytes, cases[i].length);
+        bytes[cases[i].flipped] ^= 1;
+        Process p = RUN(FROM_CHECKPOINT, cases[i].option);
+        assert_int_equal(p.status, 1);
+        assert_non_null(strstr(p.err, cases[i].says));
+        assert_non_null(strstr(p.err, conversion));
+        assert_non_null(strstr(p.err, "--cache-clear"));
+        process_free(&p);
+    }
+    unlink(conversion);
+    assert_true(converts(RUN(FROM_CHECKPOINT), NULL));
+    free(bytes);
+    free(conversion);
+}
+
 static void what_a_kill_left_goes_with_the_next_conversion(void **state) {
     (void)state;
     struct stat info;
@@ -509,6 +540,7 @@ int main(void) {
         cmocka_unit_test(without_a_cache_directory_it_runs_all_the_same),
         cmocka_unit_test(nothing_is_converted_in_vain),
         cmocka_unit_test(a_source_is_no_target),
+        cmocka_unit_test(a_damaged_conversion_is_not_the_sources_fault),
         cmocka_unit_test(what_a_kill_left_goes_with_the_next_conversion),
         cmocka_unit_test(who_gives_up_waiting_spoils_nothing),
         cmocka_unit_test(a_look_at_a_model_converts_nothing),
