@@ -218,7 +218,7 @@ static Status parse_ids(const Session *session, TokenList *ids, Error *error) {
     size_t vocab_size = tokenizer_vocab_size(session->tokenizer);
     for (;;) {
         while (isspace((unsigned char)*at) || (*at && strchr(",[]", *at))) at++;
-        if (*at == '\0') break;
+        if (at == session->prompt + session->prompt_length) break;
         char *end;
         errno = 0;
         long id = strtol(at, &end, 10);
