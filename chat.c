@@ -1,6 +1,7 @@
 #include "chat.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,9 @@
 #include "dialogue.h"
 #include "line_editor.h"
 #include "terminal.h"
+
+/* A message with one would be cut there. */
+#define ZERO_BYTE "a message cannot hold a zero byte"
 
 static const char dim[] = "\033[2m", plain[] = "\033[0m";
 
@@ -401,10 +405,12 @@ static Status talk(Chat *chat, Error *error) {
     snprintf(prompt, sizeof prompt, "> ");
     while (!chat->leaves && !chat->closed) {
         char *text;
+        size_t length = 0;
         Error trouble = {""};
         *chat->interrupted = 0;
-        LineResult result = line_editor_read(chat->editor, prompt, &text);
-        if (result == LINE_FAILED) return error_set(error, "no memory for a message");
+        LineResult result = line_editor_read(chat->editor, prompt, &text, &length);
+        if (result == LINE_FAILED)
+            return error_set(error, "a message cannot be read: %s", strerror(errno));
         if (result == LINE_INTERRUPTED) {
             if (!line_editor_is_terminal(chat->editor)) return STATUS_INTERRUPTED;
             put(chat, "\n", 1);
@@ -415,7 +421,9 @@ static Status talk(Chat *chat, Error *error) {
             break;
         }
         Status status = STATUS_OK;
-        if (is_command(text)) {
+        if (strlen(text) != length) {
+            status = error_set(&trouble, "%s", ZERO_BYTE);
+        } else if (is_command(text)) {
             status = run_command(chat, text, &trouble);
         } else if (text[strspn(text, " \t\n")] != '\0') {
             if (!first && !line_editor_is_terminal(chat->editor)) put(chat, "\n", 1);
@@ -445,6 +453,8 @@ static Status begin(Chat *chat, Error *error) {
     Status status = finish_last_turn(chat, error);
     if (status != STATUS_OK) return status;
     if (chat->session->prompt_length > 0) {
+        if (strlen(chat->session->prompt) != chat->session->prompt_length)
+            return error_set(error, "%s", ZERO_BYTE);
         status = say(chat, chat->session->prompt, error);
         return status == STATUS_OK && *chat->interrupted ? STATUS_INTERRUPTED : status;
     }

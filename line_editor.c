@@ -1,5 +1,6 @@
 #include "line_editor.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,9 @@
 #include "keys.h"
 #endif
 
+/* Of one message; what comes from a pipe may never end a line. */
+enum { MOST_BYTES = 1 << 28 };
+
 /* Lines of one paste follow each other faster than anybody types. */
 enum { PASTE_MILLISECONDS = 20, HISTORY_LINES = 1000 };
 
@@ -24,7 +28,7 @@ struct LineEditor {
     const volatile sig_atomic_t *interrupted;
     bool terminal;
     const char *prompt;
-    char *line; /* of getline */
+    char *line; /* of a pipe */
     size_t capacity;
 #if defined(HAVE_LIBEDIT)
     EditLine *edit;
@@ -228,6 +232,31 @@ bool line_editor_directory(const LineEditor *editor, char *directory, size_t siz
 #endif
 }
 
+/* As getline, but a line that does not end can be interrupted, and ends at MOST_BYTES. */
+static ssize_t read_plain(LineEditor *editor) {
+    size_t n = 0;
+    for (int c = 0; c != '\n';) {
+        if (n + 2 > editor->capacity) {
+            size_t capacity = editor->capacity * 2 + 4096;
+            char *line = realloc(editor->line, capacity);
+            if (!line) return -1;
+            editor->line = line;
+            editor->capacity = capacity;
+        }
+        c = getc_unlocked(stdin);
+        if (c == EOF && (n == 0 || ferror(stdin))) return -1;
+        if (c == EOF) break;
+        editor->line[n++] = (char)c;
+        if (n > MOST_BYTES) {
+            errno = EMSGSIZE;
+            return -1;
+        }
+        if (n % 65536 == 0 && *editor->interrupted) return -1;
+    }
+    editor->line[n] = '\0';
+    return (ssize_t)n;
+}
+
 /* One line with its newline taken off, valid until the next call. `first`: of a message; only
  * there what waits was typed ahead. Later it is the rest of a paste, which stays where
  * more_is_pasted looks for it. */
@@ -257,7 +286,7 @@ static LineResult read_line(LineEditor *editor, const char *prompt, bool first, 
         fputs(prompt, stdout);
         fflush(stdout);
     }
-    ssize_t n = getline(&editor->line, &editor->capacity, stdin);
+    ssize_t n = read_plain(editor);
     if (*editor->interrupted) {
         clearerr(stdin);
         return LINE_INTERRUPTED;
@@ -310,7 +339,8 @@ static bool goes_on(const LineEditor *editor, bool *quoted, char *text, size_t *
 }
 
 /* The message, line by line. */
-static LineResult read_message(LineEditor *editor, const char *prompt, char **text) {
+static LineResult read_message(LineEditor *editor, const char *prompt, char **text,
+                               size_t *text_length) {
     size_t length = 0, line_start = 0, line_length;
     const char *line;
     bool quoted = false, more;
@@ -319,6 +349,10 @@ static LineResult read_message(LineEditor *editor, const char *prompt, char **te
         LineResult result = read_line(editor, first ? prompt : "... ", first, &line, &line_length);
         if (result == LINE_END && length > 0) break; /* the end of a pipe ends a message as well */
         if (result != LINE_TEXT) return result;
+        if (length + line_length > MOST_BYTES) {
+            errno = EMSGSIZE;
+            return LINE_FAILED;
+        }
         if (!append(text, &length, line, line_length)) return LINE_FAILED;
         size_t before = length;
         more = goes_on(editor, &quoted, *text, &length, line_start);
@@ -326,10 +360,11 @@ static LineResult read_message(LineEditor *editor, const char *prompt, char **te
         if (more && !opened && !append(text, &length, "\n", 1)) return LINE_FAILED;
         line_start = length;
     } while (more);
+    *text_length = length;
     return LINE_TEXT;
 }
 
-LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text) {
+LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text, size_t *length) {
     *text = NULL;
 #if defined(HAVE_LIBEDIT)
     struct sigaction before, resize = {.sa_handler = on_resize};
@@ -339,7 +374,7 @@ LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text)
         el_resize(editor->edit); /* it may have changed while an answer was written */
     }
 #endif
-    LineResult result = read_message(editor, prompt, text);
+    LineResult result = read_message(editor, prompt, text, length);
 #if defined(HAVE_LIBEDIT)
     if (editor->edit) {
         if (editor->marks_pastes) fputs(KEYS_PASTE_OFF, stdout);

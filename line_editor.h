@@ -12,7 +12,7 @@ typedef enum LineResult {
     LINE_TEXT,        /* a message */
     LINE_END,         /* Ctrl-D, or the pipe's end */
     LINE_INTERRUPTED, /* Ctrl-C: the line is cleared */
-    LINE_FAILED
+    LINE_FAILED       /* errno says why: EMSGSIZE for a message of more than 256 MiB */
 } LineResult;
 
 /* `words`: NULL-terminated, completed by Tab at the start of a line; borrowed. History is kept in
@@ -28,7 +28,7 @@ bool line_editor_directory(const LineEditor *editor, char *directory, size_t siz
 
 /* Reads a message: a line; more lines after a trailing backslash, between lines of three double
  * quotes, or when they were pasted together. *text is freed by the caller, without the last
- * newline. */
-LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text);
+ * newline, and ends with a NUL; *length tells of others in it. */
+LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text, size_t *length);
 
 #endif

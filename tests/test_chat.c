@@ -484,6 +484,40 @@ static void a_pipe_gives_a_message_a_line_and_gets_answers_alone(void **state) {
     process_free(&one);
 }
 
+/* A line without an end is stopped by Ctrl-C, or, where that is read faster, by its length. */
+static void a_line_without_an_end_can_be_stopped(void **state) {
+    (void)state;
+    char *program = build_path("run");
+    Process p = RUN("/bin/sh", "-c",
+                    "timeout --preserve-status -s INT -k 30 1 \"$1\" \"$2\" -m chat </dev/zero", "sh",
+                    program, model);
+    if (p.status != 130) {
+        assert_int_equal(p.status, 1);
+        assert_non_null(strstr(p.err, "Message too long"));
+    }
+    process_free(&p);
+    free(program);
+}
+
+static void a_zero_byte_is_told_and_cuts_no_message(void **state) {
+    (void)state;
+    static const char input[] = "one\0two\nthree\n/tokens\n";
+    char *path = inside("zero"), *program = build_path("run");
+    const char *argv[] = {program, model, "-m", "chat", "-n", "3", NULL};
+    Process p = process_run(argv, input, sizeof input - 1);
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "zero byte"));
+    assert_non_null(strstr(p.err, "2 messages")); /* three, and its answer */
+    process_free(&p);
+    file_write(path, input, sizeof input - 1);
+    p = RUN("run", model, "-m", "chat", "-n", "3", "-f", path);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "zero byte"));
+    process_free(&p);
+    free(path);
+    free(program);
+}
+
 static void unknown_commands_and_bad_settings_are_told_and_change_nothing(void **state) {
     (void)state;
     Process p = TALK("/frobnicate\n/set temperature hot\n/set top-p 3\n/set tokens -1\n"
@@ -611,6 +645,8 @@ int main(void) {
         cmocka_unit_test(ctrl_c_stops_the_reading_of_a_long_message),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
+        cmocka_unit_test(a_line_without_an_end_can_be_stopped),
+        cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),
         cmocka_unit_test(unknown_commands_and_bad_settings_are_told_and_change_nothing),
         cmocka_unit_test(a_conversation_is_saved_and_loaded),
         cmocka_unit_test(a_session_of_another_model_is_refused),
