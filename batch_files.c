@@ -216,8 +216,11 @@ Status result_file_open(ResultFile *file, const char *path, bool resume, bool re
         return error_set(error, OUTPUT_PLANTED, path);
     }
     file->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (file->fd < 0 && !resume) /* a pipe or a device */
+    int reason = errno;
+    if (file->fd < 0 && !resume) { /* a pipe or a device */
         file->fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (errno == ENOENT) errno = reason; /* why none could be made */
+    }
     if (file->fd < 0 || fstat(file->fd, &info) != 0) return failed(file, "written", error);
     file->regular = S_ISREG(info.st_mode);
     if (!file->regular)

@@ -40,9 +40,11 @@ Status output_open(Output *output, const char *path, Error *error) {
             return error_set(error, "%s: no memory", path);
         }
         output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        int reason = errno;
         bool is_own = lstat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode) &&
                       stat_now.st_uid == geteuid();
         if (is_own && output->fd >= 0) fchmod(output->fd, stat_now.st_mode & 0777);
+        errno = reason;
     }
     if (output->fd >= 0) return STATUS_OK;
     error_set(error, "%s: cannot be written: %s", path, strerror(errno));

@@ -254,6 +254,10 @@ static void output_goes_to_a_file_whole_or_not_at_all(void **state) {
                  "/no/such/place: cannot be written: No such file or directory");
     assert_fails(RUN("run", SAMPLED, "-o", "/dev/full"), 1,
                  "/dev/full: cannot be written: No space left on device");
+    /* The reason is that of the file beside it, whose name is longer. */
+    char name[260] = "/tmp/";
+    memset(name + 5, 'x', sizeof name - 6);
+    assert_fails(RUN("run", SAMPLED, "-o", name), 1, "cannot be written: File name too long");
 }
 
 static void help_that_does_not_arrive_is_a_failure(void **state) {
