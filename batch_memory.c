@@ -11,7 +11,7 @@ static Status parse_size(const char *text, size_t *bytes, Error *error) {
     static const char units[] = "KMGT";
     char *end;
     double number = strtod(text, &end), scale = 1.0;
-    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+    const char *unit = *end & ~0x20 ? strchr(units, *end & ~0x20) : NULL;
     bool digits = end != text && (text[0] == '.' || (text[0] >= '0' && text[0] <= '9'));
     if (unit) {
         for (const char *u = units; u <= unit; u++) scale *= 1024.0;

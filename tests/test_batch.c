@@ -297,6 +297,9 @@ static void failed_lines_stay_unless_they_are_retried(void **state) {
     assert_string_equal(retried, fresh);
     free(retried);
     free(fresh);
+    const char *const no_sizes[] = {"5 ", "4X", "4G4", "nan", "9999999T", ""};
+    for (size_t i = 0; i < sizeof no_sizes / sizeof *no_sizes; i++)
+        expect(p, 2, MORE("--kv-memory", no_sizes[i]), "is no size like");
 }
 
 /* ---- Nothing lost ------------------------------------------------------------------------------
