@@ -406,12 +406,19 @@ static Status parse_option(Options *options, int argc, char **argv, int *i, Erro
 }
 
 static Status check(const Options *o, Error *error) {
-    int modes = o->info + o->verify + o->tokenize + o->detokenize + (o->eval != NULL);
+    int inside = (o->score != 0) + (o->attention != NULL) + (o->positions != NULL) + o->no_cache;
+    int modes = o->info + o->verify + o->tokenize + o->detokenize + (o->eval != NULL) + inside;
     if (o->prompt && o->prompt_file)
         return usage(error, "-i and -f both give the prompt: use one of them");
     if (modes > 1)
         return usage(error,
-                     "only one of --info, --verify, --tokenize, --detokenize and --eval at a time");
+                     "only one of --info, --verify, --tokenize, --detokenize, --eval, --score, "
+                     "--attention, --positions and --no-cache at a time");
+    if (inside && o->mode)
+        return usage(error, "--score, --attention, --positions and --no-cache look at one text: "
+                            "not with -m chat");
+    if ((o->attention || o->positions) && o->output)
+        return usage(error, "--attention and --positions name their own file: no -o");
     if (o->against && !o->eval)
         return usage(error, "--against MODEL compares on a text: --eval FILE");
     for (size_t i = 0; i < o->stop.n; i++)

@@ -122,8 +122,16 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "run m.bin -i 'Once upon'",
             "m.bin", "Once upon");
     REFUSES("-i and -f both give the prompt: use one of them", "m", "-i", "a", "-f", "b");
-    REFUSES("only one of --info, --verify, --tokenize, --detokenize and --eval at a time", "m",
-            "--info", "--verify");
+    REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
+            "--positions and --no-cache at a time",
+            "m", "--score", "table", "--attention", "-");
+    REFUSES("--score, --attention, --positions and --no-cache look at one text: not with -m chat",
+            "m", "-m", "chat", "--no-cache");
+    REFUSES("--attention and --positions name their own file: no -o", "m", "--positions", "a.svg",
+            "-o", "b.svg");
+    REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
+            "--positions and --no-cache at a time",
+            "m", "--info", "--verify");
     REFUSES("--against MODEL compares on a text: --eval FILE", "m", "--against", "n");
     REFUSES("--stop: an empty text is everywhere", "m", "--stop", "");
 }
