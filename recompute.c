@@ -77,6 +77,7 @@ static Status report(const Session *session, const TokenList *ids, size_t n_prom
     }
     fprintf(stderr, "%-10s %8.3f %8.2fM %8.3fM %8.3f %8.2fM %8.3fM\n", "all", 1e3 * cached,
             1e-6 * sums[0], 1e-6 * sums[1], 1e3 * whole, 1e-6 * sums[2], 1e-6 * sums[3]);
+    if (n == 0) return status; /* the prompt fills the context */
     fprintf(stderr,
             "the same bits at each of %zu steps; without the cache %.1f times the multiply-adds, "
             "%.1f times the time\n",
