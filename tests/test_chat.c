@@ -489,8 +489,8 @@ static void a_line_without_an_end_can_be_stopped(void **state) {
     (void)state;
     char *program = build_path("run");
     Process p = RUN("/bin/sh", "-c",
-                    "timeout --preserve-status -s INT -k 30 1 \"$1\" \"$2\" -m chat </dev/zero", "sh",
-                    program, model);
+                    "timeout --preserve-status -s INT -k 30 1 \"$1\" \"$2\" -m chat </dev/zero",
+                    "sh", program, model);
     if (p.status != 130) {
         assert_int_equal(p.status, 1);
         assert_non_null(strstr(p.err, "Message too long"));
