@@ -13,38 +13,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "cache_directory.h"
 #include "formats/convert.h"
 #include "terminal.h"
 
-/* ---- Places and names ----------------------------------------------------------------------- */
-
-/* The cache's directory, malloc'ed; NULL when the user has none. */
-static char *find_directory(const char *cache_dir) {
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char *directory = NULL;
-    int length = -1;
-    if (cache_dir) return strdup(cache_dir);
-    if (xdg && xdg[0] == '/') { /* a relative one is to be ignored */
-        length = asprintf(&directory, "%s/verbatim", xdg);
-    } else if (home && home[0] == '/') {
-        length = asprintf(&directory, "%s/.cache/verbatim", home);
-    }
-    return length < 0 ? NULL : directory;
-}
-
-/* mkdir -p, for the user alone. */
-static bool make_directory(const char *directory) {
-    char *path = strdup(directory);
-    if (!path) return false;
-    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    bool made = mkdir(path, 0700) == 0 || errno == EEXIST;
-    free(path);
-    return made && access(directory, W_OK | X_OK) == 0;
-}
+/* ---- Names ----------------------------------------------------------------------------------- */
 
 static void hash_file(XXH3_state_t *state, const InputFile *file) {
     struct stat info;
@@ -97,12 +70,8 @@ static bool is_ours(const char *name, const char *ending) {
 /* ---- One conversion -------------------------------------------------------------------------- */
 
 static Status temporary(ConversionSlot *slot, Error *error) {
-    const char *directories[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
-    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
-        if (!directories[i]) continue;
-        slot->fd = convert_unlinked(directories[i]);
-        if (slot->fd >= 0) return STATUS_OK;
-    }
+    slot->fd = convert_unlinked_anywhere(NULL);
+    if (slot->fd >= 0) return STATUS_OK;
     return error_set(error, "no place for the converted model: set TMPDIR or --cache-dir");
 }
 
@@ -236,8 +205,8 @@ Status conversions_open(ConversionSlot *slot, const Source *source, const char *
     char name[128];
     *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
     if (source->n_files == 0) return temporary(slot, error); /* generated weights */
-    slot->directory = find_directory(cache_dir);
-    if (!slot->directory || !make_directory(slot->directory)) {
+    slot->directory = cache_directory(cache_dir);
+    if (!slot->directory || !cache_directory_make(slot->directory)) {
         if (cache_dir) return no_place(slot, error);
         terminal_say("no cache directory can be written: the conversion is not kept");
         free(slot->directory);
@@ -252,7 +221,7 @@ Status conversions_find(ConversionSlot *slot, const Source *source, const char *
                         const char *cache_dir, Error *error) {
     char name[128];
     *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
-    slot->directory = source->n_files > 0 ? find_directory(cache_dir) : NULL;
+    slot->directory = source->n_files > 0 ? cache_directory(cache_dir) : NULL;
     if (slot->directory) {
         if (!conversion_name(source, type, name, sizeof name) ||
             asprintf(&slot->path, "%s/%s.bin", slot->directory, name) < 0) {
@@ -345,7 +314,7 @@ static Status say_sum(const Sum *sum, int width, const char *what, const char *d
 }
 
 Status conversions_list(FILE *out, const char *cache_dir, Error *error) {
-    char *directory = find_directory(cache_dir);
+    char *directory = cache_directory(cache_dir);
     Sum sum = {.out = out};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
     Status status = STATUS_OK;
@@ -359,7 +328,7 @@ Status conversions_list(FILE *out, const char *cache_dir, Error *error) {
 }
 
 Status conversions_clear(FILE *out, const char *cache_dir, Error *error) {
-    char *directory = find_directory(cache_dir);
+    char *directory = cache_directory(cache_dir);
     Sum sum = {.out = out};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
     Status status = STATUS_OK;

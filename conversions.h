@@ -6,9 +6,8 @@
  * version of the model file. Nothing of a source is read to find it. A conversion appears whole
  * or not at all; of several processes that want the same one, one converts and the others wait.
  *
- * The cache lies in --cache-dir, else $XDG_CACHE_HOME/verbatim, else ~/.cache/verbatim (XDG Base
- * Directory Specification). Where none of these can be written, the conversion goes to an
- * unlinked temporary file and is gone afterwards. */
+ * The cache lies in --cache-dir, else where cache_directory.h says. Where that cannot be written,
+ * the conversion goes to an unlinked temporary file and is gone afterwards. */
 #ifndef CONVERSIONS_H
 #define CONVERSIONS_H
 

@@ -55,10 +55,12 @@ Status convert_description(const Source *source, const char *type, int out_fd, E
 /* A file in `directory` that has no name, for reading and writing; -1 with errno when there can be
  * none. */
 int convert_unlinked(const char *directory);
+/* The same in the first directory that takes it: `first` (NULL: none), $TMPDIR, /var/tmp, /tmp. */
+int convert_unlinked_anywhere(const char *first);
 
 /* Converts into an unlinked temporary file, which vanishes with its last descriptor, and gives
- * that: what `bench` maps. It lies in $XDG_CACHE_HOME/verbatim (~/.cache/verbatim), beside the
- * conversions that `run` keeps, else in $TMPDIR, /var/tmp or /tmp. */
+ * that: what `bench` maps. It lies beside the conversions that `run` keeps (cache_directory.h),
+ * where there is room for what is large, else where convert_unlinked_anywhere finds a place. */
 Status convert_temporary(const char *source, const ConvertOptions *options, int *fd, Error *error);
 
 /* Converts into `path`, which is replaced atomically: there is the old file (or none) until the

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../cache_directory.h"
 #include "calibrate.h"
 
 enum { PATH_BYTES = 4096 };
@@ -38,33 +39,21 @@ int convert_unlinked(const char *directory) {
     return fd;
 }
 
-/* The user's cache directory, which is made where it is missing. */
-static bool cache_directory(char *path) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char parent[PATH_BYTES];
-    if (cache && cache[0] == '/') {
-        if (!join(parent, cache, "")) return false;
-    } else if (!home || home[0] != '/' || !join(parent, home, "/.cache")) {
-        return false;
-    }
-    mkdir(parent, 0700);
-    if (!join(path, parent, "/verbatim")) return false;
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
+int convert_unlinked_anywhere(const char *first) {
+    const char *directories[] = {first, getenv("TMPDIR"), "/var/tmp", "/tmp"};
+    int fd = -1;
+    for (size_t i = 0; fd < 0 && i < sizeof directories / sizeof *directories; i++)
+        if (directories[i]) fd = convert_unlinked(directories[i]);
+    return fd;
 }
 
 Status convert_temporary(const char *source, const ConvertOptions *options, int *fd, Error *error) {
-    char cache[PATH_BYTES];
-    const char *candidates[] = {cache_directory(cache) ? cache : NULL, getenv("TMPDIR"), "/var/tmp",
-                                "/tmp"};
-    *fd = -1;
-    const char *tried = "";
-    for (size_t i = 0; *fd < 0 && i < sizeof candidates / sizeof *candidates; i++) {
-        if (!candidates[i]) continue;
-        tried = candidates[i];
-        *fd = convert_unlinked(tried);
-    }
+    char *cache = cache_directory(NULL);
+    *fd = convert_unlinked_anywhere(cache && cache_directory_make(cache) ? cache : NULL);
+    free(cache);
     if (*fd < 0)
-        return error_set(error, "%s: cannot make a temporary file: %s", tried, strerror(errno));
+        return error_set(error, "no place for the converted model: %s (set TMPDIR)",
+                         strerror(errno));
     Status status = convert_source(source, options, *fd, error);
     if (status == STATUS_OK) return status;
     close(*fd);
