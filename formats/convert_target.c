@@ -63,18 +63,28 @@ Status convert_temporary(const char *source, const ConvertOptions *options, int 
 
 /* ---- A named file ---- */
 
+/* The number-th name beside the target for what is not whole yet, into temporary[PATH_BYTES]. It
+ * does not grow with the target's, which may be as long as the file system allows. */
+static bool temporary_name(char *temporary, const char *path, unsigned number) {
+    char directory[PATH_BYTES], name[64];
+    snprintf(name, sizeof name, "/verbatim.%ld-%u.tmp", (long)getpid(), number);
+    if (directory_of(path, directory) && join(temporary, directory, name)) return true;
+    errno = ENAMETOOLONG;
+    return false;
+}
+
+enum { TEMPORARY_NAMES = 100 };
+
 /* A file without a name gets one beside the target; linkat cannot replace, so the last step is
  * always a rename. */
 static Status name_file(int fd, const char *path, char *temporary, Error *error) {
     char proc[64];
     snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-    for (unsigned i = 0; i < 100; i++) {
-        char rest[64];
-        snprintf(rest, sizeof rest, ".%ld-%u.tmp", (long)getpid(), i);
-        if (!join(temporary, path, rest)) return error_set(error, "%s: name too long", path);
+    for (unsigned i = 0; i < TEMPORARY_NAMES && temporary_name(temporary, path, i); i++) {
         if (linkat(AT_FDCWD, proc, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW) == 0) return STATUS_OK;
         if (errno != EEXIST) break;
     }
+    temporary[0] = '\0'; /* somebody else's, or nobody's */
     return error_set(error, "%s: %s", path, strerror(errno));
 }
 
@@ -89,13 +99,11 @@ static int open_beside(const char *path, char *temporary) {
     }
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
-    char rest[64];
-    snprintf(rest, sizeof rest, ".%ld.tmp", (long)getpid());
-    if (!join(temporary, path, rest)) {
-        errno = ENAMETOOLONG;
-        return -1;
+    for (unsigned i = 0; i < TEMPORARY_NAMES && temporary_name(temporary, path, i); i++) {
+        fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST) break;
     }
-    return open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return fd;
 }
 
 static void sync_directory(const char *path) {
@@ -157,9 +165,11 @@ static Status convert_opened(Source *source, const ConvertOptions *options, cons
     struct stat info;
     ConvertOptions named = *options;
     named.target = path;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    bool exists = stat(path, &info) == 0;
+    if (!exists && errno != ENOENT) return error_set(error, "%s: %s", path, strerror(errno));
+    if (exists && !S_ISREG(info.st_mode))
         return error_set(error, "%s: exists and is not a regular file", path);
-    if (stat(path, &info) == 0 && is_read_from(source, &info))
+    if (exists && is_read_from(source, &info))
         return error_set(error, "%s: belongs to the source; name another target", path);
     char temporary[PATH_BYTES];
     int fd = open_beside(path, temporary);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -233,12 +234,31 @@ static void rights_are_given_up_before_the_source_is_looked_at(void **state) {
     place_free(&p);
 }
 
+static void a_target_may_have_as_long_a_name_as_a_file(void **state) {
+    (void)state;
+    Place p = place_new();
+    char name[NAME_MAX + 2] = "";
+    memset(name, 'n', NAME_MAX + 1);
+    char *too_long = fixture_path(p.directory, name);
+    name[NAME_MAX] = '\0';
+    char *longest = fixture_path(p.directory, name);
+    assert_fails(RUN("export", "--random", "tiny", too_long, "-q"), 1, "n: File name too long");
+    assert_int_equal(files_in(p.directory), 0);
+    assert_done(RUN("export", "--random", "tiny", longest, "-q"));
+    assert_int_equal(access(longest, F_OK), 0);
+    assert_int_equal(files_in(p.directory), 1);
+    free(too_long);
+    free(longest);
+    place_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_command_line_says_so),
         cmocka_unit_test(a_source_that_is_wrong_leaves_no_target),
         cmocka_unit_test(a_failure_leaves_the_old_target),
         cmocka_unit_test(the_file_is_the_same_on_any_thread_count),
+        cmocka_unit_test(a_target_may_have_as_long_a_name_as_a_file),
         cmocka_unit_test(a_full_disk_leaves_no_target),
         cmocka_unit_test(a_full_disk_is_told_with_the_target),
         cmocka_unit_test(an_interrupt_leaves_no_target),
