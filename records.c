@@ -15,10 +15,6 @@ size_t records_bytes(TensorType type, size_t groups) {
     return bytes;
 }
 
-static bool has_minimum(TensorType type) {
-    return type == TENSOR_Q4_K || type == TENSOR_Q5_K;
-}
-
 static uint16_t half_at(const uint8_t *p) {
     uint16_t half;
     memcpy(&half, p, sizeof half);
@@ -63,7 +59,7 @@ float record_scale(TensorType type, const uint8_t *panel, size_t g, size_t r) {
 }
 
 float record_minimum(TensorType type, const uint8_t *panel, size_t g, size_t r) {
-    if (!has_minimum(type)) return 0.0f;
+    if (!record_has_minima(type)) return 0.0f;
     const uint8_t *record = record_of(type, panel, g);
     g %= RECORD_INPUTS / record_group(type);
     return half_to_float(half_at(record + 32 + 2 * r)) * (float)record[64 + 32 * g + 16 + r];
@@ -73,7 +69,7 @@ size_t records_bad_row(TensorType type, size_t cols, const uint8_t *panel) {
     size_t groups = tensor_padded_cols(type, cols) / record_group(type);
     size_t per_record = RECORD_INPUTS / record_group(type);
     /* A record with sub-scales has one f16 scale a row; q4_nl has one for each group. */
-    size_t step = type == TENSOR_Q4_NL || type == TENSOR_MXFP4 ? 1 : per_record;
+    size_t step = record_has_table(type) ? 1 : per_record;
     for (size_t g = 0; g < groups; g += step) {
         const uint8_t *record = record_of(type, panel, g);
         const uint8_t *halves = record + 32 * (g % per_record);
@@ -84,7 +80,7 @@ size_t records_bad_row(TensorType type, size_t cols, const uint8_t *panel) {
             } else {
                 bad = (half_at(halves + 2 * r) & 0x7C00) == 0x7C00;
             }
-            if (has_minimum(type)) bad |= (half_at(record + 32 + 2 * r) & 0x7C00) == 0x7C00;
+            if (record_has_minima(type)) bad |= (half_at(record + 32 + 2 * r) & 0x7C00) == 0x7C00;
             if (bad) return r;
         }
     }
@@ -98,9 +94,8 @@ static void pack_header(TensorType type, const RecordCodes *rows, size_t groups,
     size_t s = first / (RECORD_INPUTS / record_group(type));
     for (size_t r = 0; r < PANEL_ROWS; r++) {
         size_t row = r * groups;
-        if (type != TENSOR_Q4_NL && type != TENSOR_MXFP4)
-            memcpy(record + 2 * r, &rows->scales[row + s], 2);
-        if (has_minimum(type)) memcpy(record + 32 + 2 * r, &rows->minima[row + s], 2);
+        if (!record_has_table(type)) memcpy(record + 2 * r, &rows->scales[row + s], 2);
+        if (record_has_minima(type)) memcpy(record + 32 + 2 * r, &rows->minima[row + s], 2);
         for (size_t g = 0; g < n; g++) {
             size_t at = row + first + g;
             if (type == TENSOR_Q4_NL) {

@@ -41,6 +41,22 @@ static inline bool is_record_type(TensorType type) {
     return type >= TENSOR_Q4_K && type <= TENSOR_MXFP4;
 }
 
+/* Questions that kernels ask with the type known to the compiler. */
+#define RECORD_INLINE static inline __attribute__((always_inline))
+
+/* Types with a scale and a minimum; and those whose codes are numbers of a table. */
+RECORD_INLINE bool record_has_minima(TensorType type) {
+    return type == TENSOR_Q4_K || type == TENSOR_Q5_K;
+}
+
+RECORD_INLINE bool record_has_table(TensorType type) {
+    return type == TENSOR_Q4_NL || type == TENSOR_MXFP4;
+}
+
+RECORD_INLINE const int8_t *record_table(TensorType type) {
+    return type == TENSOR_MXFP4 ? table_mxfp4 : table_q4_nl;
+}
+
 /* Inputs that share a scale. */
 static inline size_t record_group(TensorType type) {
     return type == TENSOR_Q6_K ? 16 : 32;

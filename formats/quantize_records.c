@@ -255,7 +255,7 @@ static float level_error(const int8_t *table, const Group *g, float scale, const
 
 static void try_levels(TensorType type, const Group *g, float scale, float *best,
                        const RecordCodes *row, size_t k) {
-    const int8_t *table = type == TENSOR_MXFP4 ? table_mxfp4 : table_q4_nl;
+    const int8_t *table = record_table(type);
     uint8_t codes[32] = {0};
     float fitted;
     code_levels(table, g->x, scale, codes);
@@ -323,10 +323,9 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
         for (size_t k = 0; k < r.n; k++) {
             size_t at = (first + k) * r.group;
             fill_group(type, &r.groups[k], x + at, importance ? importance + at : NULL, r.group);
-            if (type == TENSOR_Q4_NL || type == TENSOR_MXFP4)
-                quantize_levels(type, &r.groups[k], row, first + k);
+            if (record_has_table(type)) quantize_levels(type, &r.groups[k], row, first + k);
         }
-        if (type == TENSOR_Q4_NL || type == TENSOR_MXFP4) continue;
+        if (record_has_table(type)) continue;
         quantize_record(&r);
         store_record(type, &r, first, row);
     }

@@ -12,8 +12,8 @@ static inline __m512i record_codes_512(TensorType type, const uint8_t *lines, si
     __m512i both = _mm512_load_si512(lines + c / 2 * LINE_BYTES);
     if (c % 2) both = _mm512_srli_epi16(both, 4);
     __m512i code = _mm512_and_si512(both, _mm512_set1_epi8(15));
-    if (type == TENSOR_Q4_NL || type == TENSOR_MXFP4) {
-        const int8_t *table = type == TENSOR_MXFP4 ? table_mxfp4 : table_q4_nl;
+    if (record_has_table(type)) {
+        const int8_t *table = record_table(type);
         __m128i levels = _mm_loadu_si128((const __m128i *)table);
         return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), code);
     }
@@ -52,7 +52,7 @@ static inline void unpack_records(TensorType type, const uint8_t *panel, size_t 
                                   size_t groups, int8_t *codes, float (*scales)[PANEL_ROWS],
                                   float (*minima)[PANEL_ROWS]) {
     const size_t group = record_group(type), per_record = RECORD_INPUTS / group;
-    const bool with_minima = type == TENSOR_Q4_K || type == TENSOR_Q5_K;
+    const bool with_minima = record_has_minima(type);
     for (size_t g = 0; g < valid; g++) {
         const uint8_t *record = record_of(type, panel, first + g);
         const uint8_t *lines = record_lines(type, panel, first + g);

@@ -4,28 +4,8 @@
  * 4-bit weights are unsigned and so small that a whole group adds up in 16 bits:
  * 8 lines * 2 * 15 * 127 = 30480. 8-bit weights are split into magnitude and sign, the sign
  * moving to the activation: a pair is at most 2 * 128 * 127 = 32512, then widened at once. */
-#include <immintrin.h>
-
-#include "blocks.h"
+#include "avx2.h"
 #include "records.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-enum { BLOCK_ROWS = 4, HALVES = 2 };
-
-INLINE __m256 load_halves(const uint16_t *p) {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-}
-
-INLINE __m256i load_codes(const uint8_t *p) {
-    return _mm256_load_si256((const __m256i *)p);
-}
-
-INLINE __m256i broadcast_4_codes(const int8_t *p) {
-    int32_t codes;
-    memcpy(&codes, p, sizeof codes);
-    return _mm256_set1_epi32(codes);
-}
 
 /* Dots of one group of 4-bit codes; dot[row][half] without the offset. */
 INLINE void dot_4_bit(size_t rows, const uint8_t *line, const uint8_t *ahead, const int8_t *codes,
@@ -135,20 +115,6 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     }
 }
 
-#define ROWS_CASE(type, count)                                                                     \
-    case count:                                                                                    \
-        multiply_block(type, w, p, count, block, out, stride, outputs);                            \
-        break
-#define BLOCK_KERNEL(name, type)                                                                   \
-    static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
-                     size_t stride, size_t outputs) {                                              \
-        switch (rows) {                                                                            \
-            ROWS_CASE(type, 1);                                                                    \
-            ROWS_CASE(type, 2);                                                                    \
-            ROWS_CASE(type, 3);                                                                    \
-            ROWS_CASE(type, 4);                                                                    \
-        }                                                                                          \
-    }
 BLOCK_KERNEL(block_q8, TENSOR_Q8)
 BLOCK_KERNEL(block_q8_64, TENSOR_Q8_64)
 BLOCK_KERNEL(block_q4, TENSOR_Q4)

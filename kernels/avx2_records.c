@@ -3,35 +3,14 @@
  * Unsigned codes add up in 16 bits as long as they can: 8 * 2 * 15 * 127 = 30480 of 4 bits, half
  * a group of 5 bits (31496), and eight inputs of 6 bits (32004). Levels of a table are split
  * into magnitude and sign, the sign moving to the activation, and widened at once. */
-#include <immintrin.h>
-
-#include "blocks.h"
+#include "avx2.h"
 #include "records.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
-enum { BLOCK_ROWS = 4, HALVES = 2, AHEAD = 4096 }; /* rows as in avx2.c, which packs for both */
-
-INLINE bool has_record_minima(TensorType type) {
-    return type == TENSOR_Q4_K || type == TENSOR_Q5_K;
-}
-
-INLINE bool has_table(TensorType type) {
-    return type == TENSOR_Q4_NL || type == TENSOR_MXFP4;
-}
-
-INLINE __m256i load_codes(const uint8_t *p) {
-    return _mm256_load_si256((const __m256i *)p);
-}
-
-INLINE __m256i broadcast_4_codes(const int8_t *p) {
-    int32_t codes;
-    memcpy(&codes, p, sizeof codes);
-    return _mm256_set1_epi32(codes);
-}
+/* Bytes that are asked for ahead of time. */
+enum { AHEAD = 4096 };
 
 INLINE __m256i table_of(TensorType type) {
-    const int8_t *table = type == TENSOR_MXFP4 ? table_mxfp4 : table_q4_nl;
+    const int8_t *table = record_table(type);
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
 }
 
@@ -42,7 +21,7 @@ INLINE __m256i load_weights(TensorType type, const uint8_t *lines, size_t c, siz
     __m256i both = load_codes(own + c / 2 * LINE_BYTES);
     if (c % 2) both = _mm256_srli_epi16(both, 4);
     __m256i code = _mm256_and_si256(both, _mm256_set1_epi8(15));
-    if (has_table(type)) return _mm256_shuffle_epi8(table, code);
+    if (record_has_table(type)) return _mm256_shuffle_epi8(table, code);
     if (type == TENSOR_Q4_K) return code;
     size_t bits = type == TENSOR_Q5_K ? 1 : 2, from = bits * c;
     __m256i upper = load_codes(own + record_group(type) / 8 * LINE_BYTES);
@@ -57,7 +36,10 @@ INLINE void dot_group(TensorType type, size_t rows, const uint8_t *lines, const 
                       __m256i table, __m256i (*dot)[HALVES]) {
     const size_t group = record_group(type);
     /* Products of so many times four inputs fit into 16 bits. */
-    const size_t run = has_table(type) ? 1 : type == TENSOR_Q4_K ? 8 : type == TENSOR_Q5_K ? 4 : 2;
+    const size_t run = record_has_table(type) ? 1
+                       : type == TENSOR_Q4_K  ? 8
+                       : type == TENSOR_Q5_K  ? 4
+                                              : 2;
     const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r++) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
@@ -69,11 +51,11 @@ INLINE void dot_group(TensorType type, size_t rows, const uint8_t *lines, const 
 #pragma GCC unroll 8
             for (size_t c = first; c < first + run; c++) {
                 __m256i w = load_weights(type, lines, c, h, table), magnitude = w;
-                if (has_table(type)) magnitude = _mm256_abs_epi8(w);
+                if (record_has_table(type)) magnitude = _mm256_abs_epi8(w);
 #pragma GCC unroll 4
                 for (size_t r = 0; r < rows; r++) {
                     __m256i x = broadcast_4_codes(codes + r * group + 4 * c);
-                    if (has_table(type)) x = _mm256_sign_epi8(x, w);
+                    if (record_has_table(type)) x = _mm256_sign_epi8(x, w);
                     __m256i pairs = _mm256_maddubs_epi16(magnitude, x);
                     sums[r] = c > first ? _mm256_add_epi16(sums[r], pairs) : pairs;
                 }
@@ -83,10 +65,6 @@ INLINE void dot_group(TensorType type, size_t rows, const uint8_t *lines, const 
                 dot[r][h] = _mm256_add_epi32(dot[r][h], _mm256_madd_epi16(sums[r], ones));
         }
     }
-}
-
-INLINE __m256 load_halves(const uint8_t *p) {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 
 INLINE __m256i load_bytes(const uint8_t *p) {
@@ -123,7 +101,7 @@ INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_
 #pragma GCC unroll 2
     for (size_t h = 0; h < HALVES; h++) {
         __m256 scale = load_scales(type, record, g, h), minimum = scale;
-        if (has_record_minima(type)) minimum = load_minima(record, g, h);
+        if (record_has_minima(type)) minimum = load_minima(record, g, h);
 #pragma GCC unroll 4
         for (size_t r = 0; r < rows; r++) {
             __m256 x_scale = _mm256_set1_ps(x_scales[r]);
@@ -131,7 +109,7 @@ INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_
             __m256i whole = _mm256_set1_epi32(type == TENSOR_Q6_K ? offsets[r] >> 2 : 0);
             __m256 value = _mm256_cvtepi32_ps(_mm256_add_epi32(dot[r][h], whole));
             acc[r][h] = _mm256_fmadd_ps(value, _mm256_mul_ps(scale, x_scale), acc[r][h]);
-            if (!has_record_minima(type)) continue;
+            if (!record_has_minima(type)) continue;
             acc[r][h] = _mm256_fnmadd_ps(_mm256_set1_ps(x_sums[r]), minimum, acc[r][h]);
         }
     }
@@ -170,20 +148,6 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     }
 }
 
-#define ROWS_CASE(type, count)                                                                     \
-    case count:                                                                                    \
-        multiply_block(type, w, p, count, block, out, stride, outputs);                            \
-        break
-#define BLOCK_KERNEL(name, type)                                                                   \
-    static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
-                     size_t stride, size_t outputs) {                                              \
-        switch (rows) {                                                                            \
-            ROWS_CASE(type, 1);                                                                    \
-            ROWS_CASE(type, 2);                                                                    \
-            ROWS_CASE(type, 3);                                                                    \
-            ROWS_CASE(type, 4);                                                                    \
-        }                                                                                          \
-    }
 BLOCK_KERNEL(block_q4_k, TENSOR_Q4_K)
 BLOCK_KERNEL(block_q5_k, TENSOR_Q5_K)
 BLOCK_KERNEL(block_q6_k, TENSOR_Q6_K)

@@ -4,25 +4,8 @@
  * line holds for 16 outputs. Signed weights are made unsigned by adding 128; the sums start
  * at the activations' offset, -128 * (sum of codes), which takes it out again. A block of up to
  * 12 rows has its integer and its float sums in registers while the weights stream past. */
-#include <immintrin.h>
-
-#include "blocks.h"
+#include "avx512.h"
 #include "records.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* Rows of a block at most; sums of `panels` by `rows` outputs at most. */
-enum { BLOCK_ROWS = 12, BLOCK_SUMS = 12, STREAM_ROWS = 3 };
-
-INLINE __m512 load_halves(const uint16_t *p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
-
-INLINE __m512i broadcast_4_codes(const uint8_t *p) {
-    int32_t codes;
-    memcpy(&codes, p, sizeof codes);
-    return _mm512_set1_epi32(codes);
-}
 
 /* Eight inputs of the 16 outputs, as unsigned bytes: 4 in *a, 4 in *b. `sixteenfold`: upper
  * nibbles stay where they are. */
@@ -126,36 +109,6 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
     }
 }
 
-#define ROWS_CASE(type, panels, rows)                                                              \
-    case rows:                                                                                     \
-        multiply_block(type, panels, rows, w, p, block, out, stride, outputs);                     \
-        break
-#define BLOCK_KERNEL(name, type)                                                                   \
-    static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
-                     size_t stride, size_t outputs) {                                              \
-        switch (rows) {                                                                            \
-            ROWS_CASE(type, 1, 1);                                                                 \
-            ROWS_CASE(type, 1, 2);                                                                 \
-            ROWS_CASE(type, 1, 3);                                                                 \
-            ROWS_CASE(type, 1, 4);                                                                 \
-            ROWS_CASE(type, 1, 5);                                                                 \
-            ROWS_CASE(type, 1, 6);                                                                 \
-            ROWS_CASE(type, 1, 7);                                                                 \
-            ROWS_CASE(type, 1, 8);                                                                 \
-            ROWS_CASE(type, 1, 9);                                                                 \
-            ROWS_CASE(type, 1, 10);                                                                \
-            ROWS_CASE(type, 1, 11);                                                                \
-            ROWS_CASE(type, 1, 12);                                                                \
-        }                                                                                          \
-    }                                                                                              \
-    static void name##_stream(const Matrix *w, size_t p, size_t rows, const uint8_t *block,        \
-                              float *out, size_t stride, size_t outputs) {                         \
-        switch (rows) {                                                                            \
-            ROWS_CASE(type, STREAM_PANELS, 1);                                                     \
-            ROWS_CASE(type, STREAM_PANELS, 2);                                                     \
-            ROWS_CASE(type, STREAM_PANELS, 3);                                                     \
-        }                                                                                          \
-    }
 BLOCK_KERNEL(block_q8, TENSOR_Q8)
 BLOCK_KERNEL(block_q8_64, TENSOR_Q8_64)
 BLOCK_KERNEL(block_q4, TENSOR_Q4)

@@ -3,45 +3,20 @@
  * 4-, 5- and 6-bit codes are unsigned as stored and need no more than a few shifts; levels of a
  * table are looked up, 128 raised, with a byte shuffle. The scale of a group, scale times
  * sub-scale, is made anew for each group: its product is exact. */
-#include <immintrin.h>
-
-#include "blocks.h"
+#include "avx512.h"
 #include "records.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* As in avx512.c, which packs the activations for both. */
-enum { BLOCK_ROWS = 12, BLOCK_SUMS = 12, STREAM_ROWS = 3 };
 
 /* Bytes that are asked for ahead of time in a panel, and in each of several: what streamed fastest
  * on Zen 4. */
 enum { AHEAD_BLOCK = 4096, AHEAD_STREAMS = 1024, AHEAD_STREAMS_Q5_K = 2048 };
 
-INLINE bool has_record_minima(TensorType type) {
-    return type == TENSOR_Q4_K || type == TENSOR_Q5_K;
-}
-
-INLINE bool has_table(TensorType type) {
-    return type == TENSOR_Q4_NL || type == TENSOR_MXFP4;
-}
-
-INLINE __m512 load_halves(const uint8_t *p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
-
 INLINE __m512i load_bytes(const uint8_t *p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 
-INLINE __m512i broadcast_4_codes(const uint8_t *p) {
-    int32_t codes;
-    memcpy(&codes, p, sizeof codes);
-    return _mm512_set1_epi32(codes);
-}
-
 /* The table's levels, each raised by 128, for a byte shuffle. */
 INLINE __m512i raised_table(TensorType type) {
-    const int8_t *table = type == TENSOR_MXFP4 ? table_mxfp4 : table_q4_nl;
+    const int8_t *table = record_table(type);
     __m128i levels = _mm_loadu_si128((const __m128i *)table);
     return _mm512_broadcast_i32x4(_mm_xor_si128(levels, _mm_set1_epi8(-128)));
 }
@@ -60,7 +35,7 @@ INLINE void load_8_inputs(TensorType type, const uint8_t *lines, size_t i, __m51
     __m512i both = _mm512_load_si512(lines + i * LINE_BYTES);
     *b = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
     *a = _mm512_and_si512(both, low);
-    if (has_table(type)) {
+    if (record_has_table(type)) {
         *a = _mm512_shuffle_epi8(table, *a);
         *b = _mm512_shuffle_epi8(table, *b);
     } else if (type != TENSOR_Q4_K) {
@@ -72,7 +47,7 @@ INLINE void load_8_inputs(TensorType type, const uint8_t *lines, size_t i, __m51
 
 /* Where a row's integer sums start: weights are raised by 128, by 32 or not at all. */
 INLINE __m512i first_sum(TensorType type, int32_t offset) {
-    if (has_record_minima(type)) return _mm512_setzero_si512();
+    if (record_has_minima(type)) return _mm512_setzero_si512();
     return _mm512_set1_epi32(type == TENSOR_Q6_K ? offset >> 2 : offset);
 }
 
@@ -143,7 +118,7 @@ INLINE void add_group(TensorType type, size_t panels, size_t rows, size_t panel_
 #pragma GCC unroll 4
     for (size_t j = 0; j < panels; j++) {
         __m512 scale = load_scales(type, record + j * panel_bytes, g), minimum = scale;
-        if (has_record_minima(type)) minimum = load_minima(record + j * panel_bytes, g);
+        if (record_has_minima(type)) minimum = load_minima(record + j * panel_bytes, g);
 #pragma GCC unroll 12
         for (size_t r = 0; r < rows; r++) {
             size_t i = j * rows + r;
@@ -152,7 +127,7 @@ INLINE void add_group(TensorType type, size_t panels, size_t rows, size_t panel_
             if (doubled) dot[i] = _mm512_add_epi32(dot[i], dot2[i]);
             acc[i] =
                 _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), _mm512_mul_ps(scale, x_scale), acc[i]);
-            if (!has_record_minima(type)) continue;
+            if (!record_has_minima(type)) continue;
             acc[i] = _mm512_fnmadd_ps(_mm512_set1_ps(x_sums[r]), minimum, acc[i]);
         }
     }
@@ -196,36 +171,6 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
     }
 }
 
-#define ROWS_CASE(type, panels, rows)                                                              \
-    case rows:                                                                                     \
-        multiply_block(type, panels, rows, w, p, block, out, stride, outputs);                     \
-        break
-#define BLOCK_KERNEL(name, type)                                                                   \
-    static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
-                     size_t stride, size_t outputs) {                                              \
-        switch (rows) {                                                                            \
-            ROWS_CASE(type, 1, 1);                                                                 \
-            ROWS_CASE(type, 1, 2);                                                                 \
-            ROWS_CASE(type, 1, 3);                                                                 \
-            ROWS_CASE(type, 1, 4);                                                                 \
-            ROWS_CASE(type, 1, 5);                                                                 \
-            ROWS_CASE(type, 1, 6);                                                                 \
-            ROWS_CASE(type, 1, 7);                                                                 \
-            ROWS_CASE(type, 1, 8);                                                                 \
-            ROWS_CASE(type, 1, 9);                                                                 \
-            ROWS_CASE(type, 1, 10);                                                                \
-            ROWS_CASE(type, 1, 11);                                                                \
-            ROWS_CASE(type, 1, 12);                                                                \
-        }                                                                                          \
-    }                                                                                              \
-    static void name##_stream(const Matrix *w, size_t p, size_t rows, const uint8_t *block,        \
-                              float *out, size_t stride, size_t outputs) {                         \
-        switch (rows) {                                                                            \
-            ROWS_CASE(type, STREAM_PANELS, 1);                                                     \
-            ROWS_CASE(type, STREAM_PANELS, 2);                                                     \
-            ROWS_CASE(type, STREAM_PANELS, 3);                                                     \
-        }                                                                                          \
-    }
 BLOCK_KERNEL(block_q4_k, TENSOR_Q4_K)
 BLOCK_KERNEL(block_q5_k, TENSOR_Q5_K)
 BLOCK_KERNEL(block_q6_k, TENSOR_Q6_K)

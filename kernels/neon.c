@@ -6,19 +6,6 @@
 #include "neon.h"
 #include "records.h"
 
-INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, size_t lane) {
-    switch (lane) {
-    case 0:
-        return vdotq_laneq_s32(sum, w, x, 0);
-    case 1:
-        return vdotq_laneq_s32(sum, w, x, 1);
-    case 2:
-        return vdotq_laneq_s32(sum, w, x, 2);
-    default:
-        return vdotq_laneq_s32(sum, w, x, 3);
-    }
-}
-
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
     const size_t group = group_of(type);

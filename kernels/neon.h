@@ -38,6 +38,20 @@ INLINE float32x4_t add_group(TensorType type, float32x4_t acc, int32x4_t dot, in
     return vfmsq_f32(acc, minimum, vdupq_n_f32(x_sum));
 }
 
+/* sdot with the four inputs in a lane of x. */
+INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, size_t lane) {
+    switch (lane) {
+    case 0:
+        return vdotq_laneq_s32(sum, w, x, 0);
+    case 1:
+        return vdotq_laneq_s32(sum, w, x, 1);
+    case 2:
+        return vdotq_laneq_s32(sum, w, x, 2);
+    default:
+        return vdotq_laneq_s32(sum, w, x, 3);
+    }
+}
+
 INLINE void store_rows(size_t rows, float32x4_t (*acc)[QUARTERS], float *out, size_t stride,
                        size_t outputs) {
     for (size_t r = 0; r < rows; r++) {

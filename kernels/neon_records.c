@@ -5,12 +5,8 @@
 
 enum { AHEAD = 4096 };
 
-INLINE bool has_record_minima(TensorType type) {
-    return type == TENSOR_Q4_K || type == TENSOR_Q5_K;
-}
-
 INLINE int8x16_t table_of(TensorType type) {
-    return vld1q_s8(type == TENSOR_MXFP4 ? table_mxfp4 : table_q4_nl);
+    return vld1q_s8(record_table(type));
 }
 
 /* Four inputs (number c of the group's) of four outputs. */
@@ -19,7 +15,7 @@ INLINE int8x16_t load_record_weights(TensorType type, const uint8_t *lines, size
     const uint8_t *own = lines + 16 * quarter;
     uint8x16_t both = vld1q_u8(own + c / 2 * LINE_BYTES);
     uint8x16_t code = c % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15));
-    if (type == TENSOR_Q4_NL || type == TENSOR_MXFP4) return vqtbl1q_s8(table, code);
+    if (record_has_table(type)) return vqtbl1q_s8(table, code);
     if (type == TENSOR_Q4_K) return vreinterpretq_s8_u8(code);
     int bits = type == TENSOR_Q5_K ? 1 : 2, from = bits * (int)c;
     uint8x16_t upper = vld1q_u8(own + record_group(type) / 8 * LINE_BYTES);
@@ -61,19 +57,6 @@ INLINE float32x4_t load_minima(const uint8_t *record, size_t g, size_t quarter) 
     return vmulq_f32(load_4_halves(record + 32 + 8 * quarter), vcvtq_f32_u32(part));
 }
 
-INLINE int32x4_t dot_lane_of(int32x4_t sum, int8x16_t w, int8x16_t x, size_t lane) {
-    switch (lane) {
-    case 0:
-        return vdotq_laneq_s32(sum, w, x, 0);
-    case 1:
-        return vdotq_laneq_s32(sum, w, x, 1);
-    case 2:
-        return vdotq_laneq_s32(sum, w, x, 2);
-    default:
-        return vdotq_laneq_s32(sum, w, x, 3);
-    }
-}
-
 INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
                              const uint8_t *lines, const uint8_t *block, int8x16_t table,
                              float32x4_t (*acc)[QUARTERS]) {
@@ -94,18 +77,17 @@ INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record
             int8x16_t w = load_record_weights(type, lines, c, q, table);
 #pragma GCC unroll 4
             for (size_t r = 0; r < rows; r++)
-                dot[r][q] =
-                    dot_lane_of(dot[r][q], w, vld1q_s8(codes + r * group + c / 4 * 16), c % 4);
+                dot[r][q] = dot_lane(dot[r][q], w, vld1q_s8(codes + r * group + c / 4 * 16), c % 4);
         }
 #pragma GCC unroll 4
     for (size_t q = 0; q < QUARTERS; q++) {
         float32x4_t scale = load_scales(type, record, g, q), minimum = scale;
-        if (has_record_minima(type)) minimum = load_minima(record, g, q);
+        if (record_has_minima(type)) minimum = load_minima(record, g, q);
 #pragma GCC unroll 4
         for (size_t r = 0; r < rows; r++) {
             acc[r][q] =
                 vfmaq_f32(acc[r][q], vcvtq_f32_s32(dot[r][q]), vmulq_n_f32(scale, x_scales[r]));
-            if (!has_record_minima(type)) continue;
+            if (!record_has_minima(type)) continue;
             acc[r][q] = vfmsq_f32(acc[r][q], minimum, vdupq_n_f32(x_sums[r]));
         }
     }

@@ -89,8 +89,7 @@ void reference_multiply(const Product *product, const void *input, size_t n_rows
                         size_t end, void *scratch) {
     (void)scratch;
     for (size_t p = begin; p < end; p++) {
-        size_t left = product->w->rows - p * PANEL_ROWS;
-        size_t valid = left < PANEL_ROWS ? left : PANEL_ROWS;
+        size_t valid = panel_outputs(product->w, p);
         for (size_t row = 0; row < n_rows; row++)
             memset(product->out + row * product->stride + p * PANEL_ROWS, 0, valid * sizeof(float));
         if (tensor_type_info(product->w->type)->group) {
