@@ -177,15 +177,16 @@ static Status catch_up(Dialogue *d, const TokenList *ids, size_t *n_cached, Erro
     return status;
 }
 
-static Status generate_answer(Dialogue *d, Generation *g, const AnswerWatcher *watcher,
-                              char **answer, size_t *length, Error *error) {
+static Status generate_answer(Dialogue *d, Generation *g, Lookup *lookup,
+                              const AnswerWatcher *watcher, char **answer, size_t *length,
+                              Error *error) {
     size_t context = model_context(d->session->model), capacity = 0;
+    float *logits = d->logits;
     GenerationStep step;
     while (true) {
         size_t position = d->cached.length;
         if (position == context) g->options.max_tokens = g->n_tokens + 1;
-        if (generation_next(g, d->logits, position, &step, error) != STATUS_OK)
-            return STATUS_FAILED;
+        if (generation_next(g, logits, position, &step, error) != STATUS_OK) return STATUS_FAILED;
         if (*length + step.length + 1 > capacity) {
             capacity = 2 * (*length + step.length) + 256;
             char *longer = realloc(*answer, capacity);
@@ -198,8 +199,7 @@ static Status generate_answer(Dialogue *d, Generation *g, const AnswerWatcher *w
             watcher->text(watcher->context, step.text, step.length);
         if (g->finish != FINISH_NOT) return STATUS_OK;
         if (*d->session->interrupted) return STATUS_OK; /* what was said so far is kept */
-        const Row row = {.position = (int32_t)position, .token = step.token, .wants_logits = true};
-        if (model_forward(d->session->model, d->cache, &row, 1, d->logits, error) != STATUS_OK)
+        if (lookup_next(lookup, d->cache, step.token, &logits, error) != STATUS_OK)
             return STATUS_FAILED;
         if (!token_list_push(&d->cached, step.token)) return error_set(error, "no memory");
     }
@@ -234,6 +234,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     const Model *model = d->session->model;
     TokenList ids = {0};
     Generation g = {0};
+    Lookup *lookup = NULL;
     char *answer = NULL;
     size_t length = 0;
     *stats = (AnswerStats){0};
@@ -252,7 +253,10 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
         status = catch_up(d, &ids, &stats->n_cached, error);
         prefilled = clock_seconds();
     }
-    if (status == STATUS_OK) status = generate_answer(d, &g, watcher, &answer, &length, error);
+    if (status == STATUS_OK) status = generate_lookup(&lookup, d->session, &ids, error);
+    if (status == STATUS_OK)
+        status = generate_answer(d, &g, lookup, watcher, &answer, &length, error);
+    lookup_end(lookup, d->cache);
     if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
         char *text = answer ? answer : "";
         length = keep_valid(text, length);
@@ -267,6 +271,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     stats->prefill_seconds = prefilled - start;
     stats->decode_seconds = clock_seconds() - prefilled;
     free(answer);
+    lookup_free(lookup);
     generation_free(&g);
     token_list_free(&ids);
     return status;

@@ -254,8 +254,14 @@ Status generate_prefill(const Session *session, KvCache *cache, const int32_t *i
     return status;
 }
 
+Status generate_lookup(Lookup **out, const Session *session, const TokenList *ids, Error *error) {
+    const Options *o = session->options;
+    size_t most = options_given(o, &o->lookup) ? o->lookup : lookup_default(session->file);
+    return lookup_new(out, session->model, most, ids->ids, ids->length, error);
+}
+
 static Status generate_text(Session *session, Generation *g, KvCache *cache, const TokenList *ids,
-                            float *logits, Timing *timing, Error *error) {
+                            float *logits, Lookup *lookup, Timing *timing, Error *error) {
     size_t position = ids->length, context = model_context(session->model);
     GenerationStep step;
     Status status = generate_prefill(session, cache, ids->ids, ids->length, logits, error);
@@ -268,9 +274,8 @@ static Status generate_text(Session *session, Generation *g, KvCache *cache, con
             return STATUS_FAILED;
         if (g->finish != FINISH_NOT || session->output->closed) break;
         if (*session->interrupted) return STATUS_INTERRUPTED;
-        const Row row = {.position = (int32_t)position, .token = step.token, .wants_logits = true};
         position++;
-        status = model_forward(session->model, cache, &row, 1, logits, error);
+        status = lookup_next(lookup, cache, step.token, &logits, error);
         timing->n_decoded++;
     }
     return status;
@@ -281,7 +286,7 @@ static double rate(size_t n, double seconds) {
 }
 
 static void print_stats(const Session *session, const Generation *g, const KvCache *cache,
-                        const Timing *t) {
+                        const Lookup *lookup, const Timing *t) {
     static const char *const reasons[] = {"interrupted", "end of text", "stop string", "limit"};
     struct rusage usage;
     const Model *model = session->model;
@@ -292,6 +297,10 @@ static void print_stats(const Session *session, const Generation *g, const KvCac
             rate(t->n_prompt, prefill));
     fprintf(stderr, "decode:  %zu tokens in %.3f s, %.1f tokens/s\n", t->n_decoded, decode,
             rate(t->n_decoded, decode));
+    const LookupStats ahead = lookup_stats(lookup);
+    if (ahead.guessed > 0)
+        fprintf(stderr, "lookup:  %zu passes, %zu tokens guessed, %zu of them right\n",
+                ahead.passes, ahead.guessed, ahead.right);
     fprintf(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
             session->output->closed ? "its reader has gone" : reasons[g->finish]);
     fprintf(stderr, "memory:  %.1f MiB at most\n", (double)usage.ru_maxrss / 1024.0);
@@ -312,12 +321,14 @@ Status generate_run(Session *session, Error *error) {
     Generation g = {0};
     TokenList ids = {0};
     KvCache *cache = NULL;
+    Lookup *lookup = NULL;
     float *logits = NULL;
     Status status = generation_options(session, &options, error);
     if (status != STATUS_OK) return status;
     if (session->prompt_length > 0) options.decode_flags |= TOKEN_DECODER_CONTINUE;
     status = generate_prompt_ids(session, &ids, error);
     if (status == STATUS_OK) status = kvcache_new(&cache, &shape, 1, 0, error);
+    if (status == STATUS_OK) status = generate_lookup(&lookup, session, &ids, error);
     if (status == STATUS_OK)
         status = generation_init(&g, &options, session->tokenizer, config->vocab_size,
                                  model_isa(session->model)->numeric, error);
@@ -329,13 +340,15 @@ Status generate_run(Session *session, Error *error) {
         generation_prompt(&g, ids.ids, ids.length);
         Timing timing = {.start = clock_seconds(), .n_prompt = ids.length};
         timing.prefilled = timing.start;
-        status = generate_text(session, &g, cache, &ids, logits, &timing, error);
+        status = generate_text(session, &g, cache, &ids, logits, lookup, &timing, error);
         timing.end = clock_seconds();
+        lookup_end(lookup, cache);
         if (status == STATUS_OK) status = output_write(session->output, "\n", 1, error);
         if (session->options->stats && status != STATUS_FAILED)
-            print_stats(session, &g, cache, &timing);
+            print_stats(session, &g, cache, lookup, &timing);
     }
     free(logits);
+    lookup_free(lookup);
     generation_free(&g);
     kvcache_free(cache);
     token_list_free(&ids);

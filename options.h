@@ -41,6 +41,7 @@ typedef struct Options {
 
     /* The machine. */
     uint64_t n_threads, context, chunk; /* 0: default */
+    uint64_t lookup;                    /* unless given: lookup_default */
     const char *isa;
     uint32_t kv_type; /* 0: as the model's weights ask for, 1: f32, 2: f16, 3: q8 */
     const char *type; /* of the weights, where MODEL is converted first */

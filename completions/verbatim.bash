@@ -14,14 +14,14 @@ _verbatim() {
         --cache-dir) compopt -o dirnames 2>/dev/null; COMPREPLY=($(compgen -d -- "$cur")); return ;;
         -i | --prompt | -y | --system | --stop | -n | --tokens | -t | --temperature | --top-k | -p | \
             --top-p | --min-p | --repetition-penalty | --presence-penalty | --frequency-penalty | \
-            --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --kv-memory | \
+            --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --lookup | --kv-memory | \
             --max-concurrent | --override) return ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
             --special --bos --tokenizer --output --echo --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
-            --chat-template --threads --isa --context --chunk --kv-type --stats --no-sandbox --batch --batch-text
+            --chat-template --threads --isa --context --chunk --lookup --kv-type --stats --no-sandbox --batch --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
             --tokenize --detokenize --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --cache-list --cache-clear

@@ -1,0 +1,226 @@
+/* Guesses at the next tokens change when a row is computed, never what comes out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "lookup.h"
+#include "tests/fixture.h"
+#include "tests/process.h"
+#include "tests/small_model.h"
+#include "tests/tiny_model.h"
+
+enum { PROMPT = 20, CONTEXT = 192 };
+
+static const ModelOptions machine = {.n_threads = 2, .context = CONTEXT};
+
+/* A text that repeats itself, breaks off in the middle of a repetition, and runs on in a circle. */
+static void write_text(int32_t ids[CONTEXT]) {
+    for (int i = 0; i < CONTEXT; i++) ids[i] = 3 + i * i % 61;
+    for (int i = 40; i < 70; i++) ids[i] = ids[i - 25];
+    for (int i = 70; i < 130; i++) ids[i] = i % 7 == 6 ? 100 + i : ids[i - 60];
+    for (int i = 140; i < CONTEXT; i++) ids[i] = 10 + i % 3;
+}
+
+/* Goes through ids[PROMPT ... n - 1] with guesses and compares the logits after each with those
+ * of the text computed plainly. */
+static LookupStats follow(TinyModel *tiny, const int32_t *ids, size_t n, size_t most,
+                          const float *expected) {
+    Error error;
+    Lookup *lookup;
+    float *logits = calloc(PROMPT * tiny->vocab_size, sizeof *logits), *next;
+    kvcache_reset(tiny->cache, 0, 0);
+    tiny_model_continue(tiny, 0, ids, PROMPT, 7, logits);
+    free(logits);
+    assert_int_equal(lookup_new(&lookup, tiny->model, most, ids, PROMPT, &error), STATUS_OK);
+    for (size_t i = PROMPT; i < n; i++) {
+        assert_int_equal(lookup_next(lookup, tiny->cache, ids[i], &next, &error), STATUS_OK);
+        assert_memory_equal(next, expected + i * tiny->vocab_size, tiny->vocab_size * sizeof *next);
+        /* The caller's sampler writes over them. */
+        memset(next, 0xFF, tiny->vocab_size * sizeof *next);
+    }
+    lookup_end(lookup, tiny->cache);
+    assert_int_equal(kvcache_next(tiny->cache, 0), n);
+    LookupStats stats = lookup_stats(lookup);
+    lookup_free(lookup);
+    assert_int_equal(stats.passes + stats.right, n - PROMPT);
+    return stats;
+}
+
+static void guesses_change_no_bit(void **state) {
+    static const char *const types[] = {"f32", "q8", "q4_k"};
+    static const size_t counts[] = {0, 1, 3, 7, LOOKUP_MAX};
+    int32_t ids[CONTEXT];
+    (void)state;
+    write_text(ids);
+    for (size_t t = 0; t < 3; t++) {
+        for (KvType kv = KV_F32; kv < KV_TYPES; kv++) {
+            TinyModel tiny = tiny_model_open("random:tiny", types[t], &machine, kv);
+            float *expected = tiny_model_run(&tiny, 1, 0, ids, CONTEXT, 50);
+            for (size_t i = 0; i < 5; i++) {
+                LookupStats stats = follow(&tiny, ids, CONTEXT, counts[i], expected);
+                if (counts[i] == 0) assert_int_equal(stats.guessed, 0);
+                /* Two in three tokens stand in a repetition or in the circle. */
+                if (counts[i] >= 3) assert_true(stats.passes < (CONTEXT - PROMPT) * 2 / 3);
+            }
+            free(expected);
+            tiny_model_close(&tiny);
+        }
+    }
+}
+
+static void a_text_broken_off_at_any_place_goes_on_as_if_never_guessed(void **state) {
+    int32_t ids[CONTEXT], other[8] = {9, 8, 7, 6, 5, 4, 3, 2};
+    (void)state;
+    write_text(ids);
+    TinyModel tiny = tiny_model_open("random:tiny", "q8", &machine, KV_F16);
+    float *expected = tiny_model_run(&tiny, 1, 0, ids, CONTEXT, 50);
+    float *after = calloc(8 * tiny.vocab_size, sizeof *after);
+    for (size_t n = 64; n < 150; n += 5) {
+        int32_t all[CONTEXT];
+        memcpy(all, ids, n * sizeof *ids);
+        memcpy(all + n, other, sizeof other);
+        float *fresh = tiny_model_run(&tiny, 1, 0, all, n + 8, 64);
+        follow(&tiny, ids, n, 7, expected);
+        tiny_model_continue(&tiny, 0, other, 8, 3, after);
+        assert_memory_equal(after, fresh + n * tiny.vocab_size,
+                            8 * tiny.vocab_size * sizeof *after);
+        free(fresh);
+    }
+    free(after);
+    free(expected);
+    tiny_model_close(&tiny);
+}
+
+static void wrong_guesses_become_rare(void **state) {
+    int32_t ids[CONTEXT];
+    (void)state;
+    /* Each pair of tokens has stood before, and never goes on as it did. */
+    for (int i = 0; i < CONTEXT; i++) ids[i] = i % 3 == 2 ? 20 + i : 5 + i % 3;
+    TinyModel tiny = tiny_model_open("random:tiny", "q8", &machine, KV_F16);
+    float *expected = tiny_model_run(&tiny, 1, 0, ids, CONTEXT, 50);
+    LookupStats stats = follow(&tiny, ids, CONTEXT, LOOKUP_MAX, expected);
+    assert_true(stats.guessed < (CONTEXT - PROMPT) / 8);
+    free(expected);
+    tiny_model_close(&tiny);
+}
+
+static void a_guess_that_cannot_be_computed_is_no_error(void **state) {
+    int32_t ids[PROMPT + 2] = {0};
+    Error error;
+    Lookup *lookup;
+    float *next;
+    (void)state;
+    TinyModel tiny = tiny_model_open("random:tiny", "q8", &machine, KV_F16);
+    for (int i = 0; i < PROMPT; i++) ids[i] = 5 + i;
+    ids[PROMPT] = 7, ids[PROMPT + 1] = 8;
+    float *expected = tiny_model_run(&tiny, 1, 0, ids, PROMPT + 2, 50);
+    float *logits = tiny_model_run(&tiny, 0, 0, ids, PROMPT, 50);
+    /* What it has been told of the text leads to a token outside the vocabulary. */
+    ids[4] = (int32_t)tiny.vocab_size;
+    assert_int_equal(lookup_new(&lookup, tiny.model, 3, ids, PROMPT, &error), STATUS_OK);
+    for (size_t i = PROMPT; i < PROMPT + 2; i++) {
+        assert_int_equal(lookup_next(lookup, tiny.cache, ids[i], &next, &error), STATUS_OK);
+        assert_memory_equal(next, expected + i * tiny.vocab_size, tiny.vocab_size * sizeof *next);
+    }
+    assert_int_equal(lookup_stats(lookup).guessed, 3);
+    assert_int_equal(kvcache_next(tiny.cache, 0), PROMPT + 2);
+    /* One outside the vocabulary that is no guess is an error. */
+    assert_int_equal(lookup_next(lookup, tiny.cache, (int32_t)tiny.vocab_size, &next, &error),
+                     STATUS_FAILED);
+    lookup_free(lookup);
+    free(logits);
+    free(expected);
+    tiny_model_close(&tiny);
+}
+
+/* ---- The program ----------------------------------------------------------------------------- */
+
+static char *directory, *model;
+
+/* Of few tokens, so that texts repeat themselves. */
+static void same_text(const char *const *more, bool guesses) {
+    const char *argv[2][24];
+    Process p[2];
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = 0;
+        const char *const first[] = {"run", model, "-i",      "one one two",  "-j",      "2",
+                                     "-s",  "3",   "--stats", "--ignore-eos", "--lookup"};
+        for (; n < 11; n++) argv[i][n] = first[n];
+        argv[i][n++] = i ? "7" : "0";
+        for (size_t k = 0; more[k]; k++) argv[i][n++] = more[k];
+        argv[i][n] = NULL;
+        p[i] = process_run(argv[i], NULL, 0);
+        if (p[i].status != 0) fail_msg("%s", p[i].err);
+    }
+    assert_int_equal(p[0].out_length, p[1].out_length);
+    assert_memory_equal(p[0].out, p[1].out, p[0].out_length);
+    assert_null(strstr(p[0].err, "lookup:"));
+    if (guesses) assert_non_null(strstr(p[1].err, "lookup:"));
+    process_free(&p[0]);
+    process_free(&p[1]);
+}
+#define SAME_TEXT(guesses, ...) same_text((const char *const[]){__VA_ARGS__, NULL}, guesses)
+
+static void the_program_writes_the_same_text(void **state) {
+    (void)state;
+    SAME_TEXT(true, "-n", "60", "-t", "0", "--logit-bias", "40=1000");
+    SAME_TEXT(true, "-n", "0", "-t", "0", "--logit-bias", "40=1000"); /* to the context's end */
+    SAME_TEXT(true, "-n", "100", "--logit-bias", "40=30", "--logit-bias", "41=30");
+    SAME_TEXT(false, "-n", "100", "--repetition-penalty", "1.3", "--frequency-penalty", "0.5");
+    SAME_TEXT(false, "-n", "100", "--top-k", "2", "--stop", "e");
+}
+
+static Process chat(const char *lookup, const char *session, const char *said) {
+    const char *argv[] = {
+        "run",       model,          "-m",    "chat",         "-s",    "5",        "-n",
+        "30",        "--logit-bias", "40=30", "--logit-bias", "41=30", "--lookup", lookup,
+        "--session", session,        NULL};
+    Process p = process_run(argv, said, strlen(said));
+    if (p.status != 0) fail_msg("%s", p.err);
+    return p;
+}
+
+static void a_chat_and_its_session_are_the_same(void **state) {
+    char *plain = fixture_path(directory, "plain"), *guessed = fixture_path(directory, "guessed");
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        Process a = chat("0", plain, "one two\nthree\n"),
+                b = chat("15", guessed, "one two\nthree\n");
+        assert_string_equal(a.out, b.out);
+        process_free(&a);
+        process_free(&b);
+    }
+    free(plain);
+    free(guessed);
+}
+
+static int make_model(void **state) {
+    (void)state;
+    directory = fixture_directory();
+    model = small_model(directory, "tiny,context=256");
+    return 0;
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    free(model);
+    fixture_remove_directory(directory);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(guesses_change_no_bit),
+        cmocka_unit_test(a_text_broken_off_at_any_place_goes_on_as_if_never_guessed),
+        cmocka_unit_test(wrong_guesses_become_rare),
+        cmocka_unit_test(a_guess_that_cannot_be_computed_is_no_error),
+        cmocka_unit_test(the_program_writes_the_same_text),
+        cmocka_unit_test(a_chat_and_its_session_are_the_same),
+    };
+    return cmocka_run_group_tests_name("lookup", tests, make_model, remove_model);
+}
