@@ -1,18 +1,9 @@
 #include "quantize.h"
 
-#include <math.h>
-
 #include "../numeric.h"
+#include "quantize_lanes.h"
 
-/* Loops run over 16 lanes, and sums are 16 partial ones joined at the end, so that vector
- * registers of any width give the same bits. */
-enum { MAX_GROUP = 64, LANES = 16 };
-
-#if defined(__x86_64__) && defined(__linux__) && !defined(WITHOUT_CLONES)
-#define FOR_EACH_ISA __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FOR_EACH_ISA
-#endif
+enum { MAX_GROUP = 64 };
 
 typedef struct Group {
     size_t n;
@@ -25,22 +16,6 @@ typedef struct Best {
     uint16_t scale, minimum;
     float q[MAX_GROUP];
 } Best;
-
-/* Round to nearest even, for |x| < 2^22. */
-static inline float round_even(float x) {
-    return (x + 12582912.0f) - 12582912.0f;
-}
-
-static inline float clamp(float x, float low, float high) {
-    x = x > low ? x : low;
-    return x < high ? x : high;
-}
-
-static inline float fold(const float *sums) {
-    float sum = 0.0f;
-    for (size_t l = 0; l < LANES; l++) sum += sums[l];
-    return sum;
-}
 
 /* Codes of the group for x ~ scale * q - minimum, inverse = 1 / scale. */
 static inline void encode(const Group *g, float inverse, float minimum, float *q) {
@@ -149,11 +124,7 @@ static float extreme_of(const Group *g) {
 }
 
 static void weigh(Group *g, const float *importance) {
-    float squares = 0.0f;
-    for (size_t i = 0; i < g->n; i++) squares += g->x[i] * g->x[i];
-    float mean = squares / (float)g->n;
-    /* Relative, so that groups of tiny weights do not underflow. */
-    float unit = mean > 0.0f && isfinite(1.0f / mean) ? 1.0f / mean : 1.0f;
+    float unit = inverse_mean_square(g->x, g->n);
     for (size_t i = 0; i < g->n; i++)
         g->weight[i] = importance ? importance[i] : 1.0f + g->x[i] * g->x[i] * unit;
 }

@@ -4,21 +4,12 @@
  * Then the record: its f16 scale lets the largest group's be a sub-scale of full size; each
  * group's sub-scale is the best of the nearest ones, by the error of the codes that it gives; the
  * f16 scales are fitted to all codes by least squares, and the sub-scales chosen once more. */
-#include <math.h>
 #include <string.h>
 
 #include "../numeric.h"
-#include "quantize.h"
+#include "quantize_lanes.h"
 
-/* Loops run over 16 lanes, as in quantize.c, so that all machines make the same codes. */
-enum { LANES = 16, MAX_GROUP = 32, MAX_GROUPS = 16 };
-
-#if defined(__x86_64__) && defined(__linux__) && !defined(WITHOUT_CLONES)
-#define FOR_EACH_ISA __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FOR_EACH_ISA
-#endif
-#define INLINE static inline __attribute__((always_inline))
+enum { MAX_GROUP = 32, MAX_GROUPS = 16 };
 
 typedef struct Group {
     float x[MAX_GROUP], weight[MAX_GROUP], q[MAX_GROUP];
@@ -35,21 +26,6 @@ typedef struct Record {
     bool with_minima;
     float scale, minimum; /* f16 values */
 } Record;
-
-INLINE float round_even(float x) {
-    return (x + 12582912.0f) - 12582912.0f;
-}
-
-INLINE float clamp(float x, float low, float high) {
-    x = x > low ? x : low;
-    return x < high ? x : high;
-}
-
-INLINE float fold(const float *sums) {
-    float sum = 0.0f;
-    for (size_t l = 0; l < LANES; l++) sum += sums[l];
-    return sum;
-}
 
 INLINE float as_half(float x) {
     return half_to_float(float_to_half(x));
@@ -214,10 +190,7 @@ static void quantize_record(Record *r) {
  * which gives up less of the small weights. */
 static void fill_group(TensorType type, Group *g, const float *x, const float *importance,
                        size_t group) {
-    float squares = 0.0f;
-    for (size_t i = 0; i < group; i++) squares += x[i] * x[i];
-    float mean = squares / (float)group;
-    float unit = mean > 0.0f && isfinite(1.0f / mean) ? 1.0f / mean : 1.0f;
+    float unit = inverse_mean_square(x, group);
     for (size_t i = 0; i < group; i++) {
         float by_size = 1.0f + x[i] * x[i] * unit;
         if (type != TENSOR_Q6_K && type != TENSOR_Q5_K) by_size = sqrtf(by_size);
