@@ -385,7 +385,7 @@ static void run_jobs(Conversion *c, Worker *w) {
                 options->progress(CONVERT_WRITING, job->offset + bytes - start,
                                   c->layout->file_bytes - start, options->progress_context);
         }
-        if (going && write_at(c->fd, w->target, bytes, job->offset, &error) != STATUS_OK)
+        if (going && layout_write_at(c->fd, w->target, bytes, job->offset, &error) != STATUS_OK)
             stop(c, name_target(c, &error), &error);
     }
 }

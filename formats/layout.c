@@ -95,7 +95,7 @@ void layout_free(Layout *layout) {
 
 /* ---- Writing ---- */
 
-Status write_at(int fd, const void *data, size_t bytes, uint64_t offset, Error *error) {
+Status layout_write_at(int fd, const void *data, size_t bytes, uint64_t offset, Error *error) {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = pwrite(fd, (const char *)data + done, bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR) continue;
@@ -130,7 +130,7 @@ Status layout_write(Layout *layout, uint64_t data_checksum, int fd, Error *error
         } else {
             const void *bytes = section_bytes(layout, section->kind);
             section->checksum = XXH3_64bits(bytes, section->bytes);
-            if (write_at(fd, bytes, section->bytes, section->offset, error) != STATUS_OK)
+            if (layout_write_at(fd, bytes, section->bytes, section->offset, error) != STATUS_OK)
                 return STATUS_FAILED;
         }
         head.sections[i] = *section;
@@ -143,5 +143,5 @@ Status layout_write(Layout *layout, uint64_t data_checksum, int fd, Error *error
     head.header.checksum = XXH3_64bits(&head, bytes);
     if (ftruncate(fd, (off_t)layout->file_bytes) != 0)
         return error_set(error, "cannot write: %s", strerror(errno));
-    return write_at(fd, &head, bytes, 0, error);
+    return layout_write_at(fd, &head, bytes, 0, error);
 }

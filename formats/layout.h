@@ -21,6 +21,6 @@ void layout_free(Layout *layout);
 Status layout_write(Layout *layout, uint64_t data_checksum, int fd, Error *error);
 
 /* All of `bytes` at `offset`. */
-Status write_at(int fd, const void *data, size_t bytes, uint64_t offset, Error *error);
+Status layout_write_at(int fd, const void *data, size_t bytes, uint64_t offset, Error *error);
 
 #endif
