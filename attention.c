@@ -106,9 +106,14 @@ static size_t item_segments(const Pass *pass, const Item *item) {
     return cached_index(pass, item->first_row + item->n_rows - 1) / ATTENTION_SEGMENT + 1;
 }
 
+/* The first cached position that the row sees. */
+static size_t first_seen(const Pass *pass, size_t row) {
+    size_t end = cached_index(pass, row) + 1, window = pass->params->window;
+    return window && end > window ? end - window : 0;
+}
+
 static size_t first_segment(const Pass *pass, const Item *item) {
-    size_t index = cached_index(pass, item->first_row), window = pass->params->window;
-    return window && index + 1 > window ? (index + 1 - window) / ATTENTION_SEGMENT : 0;
+    return first_seen(pass, item->first_row) / ATTENTION_SEGMENT;
 }
 
 /* The end of the run of rows of one sequence that starts at `row`, at most rows_a_job. */
@@ -158,8 +163,7 @@ static void run_segment(const Pass *pass, const Item *item, size_t segment, floa
     size_t stride = partial_floats(pass->memory), head_dim = pass->params->head_dim, n = 0;
     size_t begin = segment * ATTENTION_SEGMENT, end = begin + ATTENTION_SEGMENT;
     for (size_t row = item->first_row; row < item->first_row + item->n_rows; row++) {
-        size_t index = cached_index(pass, row), low = 0, window = pass->params->window;
-        if (window && index + 1 > window) low = index + 1 - window;
+        size_t index = cached_index(pass, row), low = first_seen(pass, row);
         for (size_t head = item->first_head; head < item->first_head + item->n_heads; head++) {
             const float *slope = slope_of(pass, head);
             float *partial = partials + n * stride;
@@ -212,8 +216,7 @@ static void show_weights(const Pass *pass, const Item *item, const float *runnin
     for (size_t number = 0; number < item_queries(item); number++) {
         size_t row = item->first_row + number / item->n_heads;
         size_t head = item->first_head + number % item->n_heads;
-        size_t index = cached_index(pass, row), window = pass->params->window;
-        size_t low = window && index + 1 > window ? index + 1 - window : 0;
+        size_t index = cached_index(pass, row), low = first_seen(pass, row);
         float *weights = scores + number * pass->memory->shown_positions + low;
         const float *own = running + number * partial_floats(pass->memory);
         float unit = 1.0f, max = own[pass->memory->head_stride];
