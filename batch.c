@@ -9,13 +9,12 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "batch_files.h"
+#include "batch_fingerprint.h"
 #include "batch_memory.h"
 #include "clock.h"
 #include "engine.h"
-#include "numeric.h"
 
 enum {
     /* Finished results that wait for an earlier one, with --ordered. */
@@ -59,7 +58,7 @@ struct Batch {
     Engine *engine;
     GenerationOptions defaults;
     ChatPrompt chat;
-    char fingerprint[24];
+    char fingerprint[BATCH_FINGERPRINT_BYTES];
     ResultMaker maker;
     size_t read_ahead; /* texts that wait for the engine */
 
@@ -570,57 +569,6 @@ static void tell_how_to_resume(const Batch *b) {
 /* ---- The mode -----------------------------------------------------------------------------------
  */
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
-    return XXH3_64bits_withSeed(bytes, n, hash);
-}
-
-static uint64_t mix_number(uint64_t hash, double number) {
-    return mix(hash, &number, sizeof number);
-}
-
-/* Everything beside the request that the result depends on. */
-static void make_fingerprint(Batch *b) {
-    const Session *session = b->session;
-    const Options *o = b->options;
-    const GenerationOptions *g = &b->defaults;
-    const SamplerOptions *s = &g->sampling;
-    uint64_t hash = modelfile_checksum(session->file);
-    const double numbers[] = {NUMERIC_REVISION,
-                              (double)session->kv_type,
-                              model_context(session->model),
-                              s->temperature,
-                              s->top_k,
-                              s->top_p,
-                              s->min_p,
-                              s->repetition_penalty,
-                              s->presence_penalty,
-                              s->frequency_penalty,
-                              (double)g->max_tokens,
-                              g->decode_flags,
-                              o->special,
-                              o->bos,
-                              o->batch_text};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        hash = mix_number(hash, numbers[i]);
-    hash = mix(hash, &s->seed, sizeof s->seed);
-    const int date[] = {b->chat.now.tm_year, b->chat.now.tm_yday, b->chat.now.tm_hour,
-                        b->chat.now.tm_min};
-    if (!b->chat.plain) hash = mix(hash, date, sizeof date);
-    hash = mix(hash, g->eos, g->n_eos * sizeof *g->eos);
-    for (size_t i = 0; i < s->n_bias; i++) {
-        hash = mix_number(hash, g->bias[i].token);
-        hash = mix_number(hash, g->bias[i].bias);
-    }
-    for (size_t i = 0; i < g->n_stop; i++) hash = mix(hash, g->stop[i], strlen(g->stop[i]) + 1);
-    /* Another tokenizer (-z) than the file's: what its tokens mean. */
-    for (size_t i = 0; o->tokenizer && i < tokenizer_vocab_size(session->tokenizer); i++) {
-        size_t length;
-        const char *text = tokenizer_token_text(session->tokenizer, (int32_t)i, &length);
-        hash = mix(hash, text, length);
-    }
-    snprintf(b->fingerprint, sizeof b->fingerprint, "fp_%016llx", (unsigned long long)hash);
-}
-
 /* A template that asks for the date gets one that never changes: the same request has the same
  * answer tomorrow. The variable is that of reproducible builds
  * (https://reproducible-builds.org/specs/source-date-epoch/). */
@@ -654,7 +602,7 @@ static Status start(Batch *b, Session *session, Error *error) {
     if (chat_prompt_open(&b->chat, session, error) != STATUS_OK) return STATUS_FAILED;
     chat_prompt_end(&b->chat, &b->defaults);
     set_clock(&b->chat.now);
-    make_fingerprint(b);
+    batch_fingerprint(b->fingerprint, session, &b->defaults, &b->chat);
     b->maker = (ResultMaker){.tokenizer = session->tokenizer,
                              .model = config->name[0] ? config->name : "verbatim",
                              .fingerprint = b->fingerprint};

@@ -313,6 +313,9 @@ static void existing_results_are_never_overwritten(void **state) {
     expect(p, 0, MORE("--resume"), NULL);
     expect(p, 1, MORE("--resume", "-t", "0.5"), "other options");
     expect(p, 1, MORE("--resume", "-s", "5"), "other options");
+    file_write(p->other, "{{ messages[0].content }}", 25);
+    expect(p, 1, MORE("--resume", "--chat-template", p->other), "other options");
+    unlink(p->other);
     static const char foreign[] = "{\"id\": 5, \"precious\": true}\n";
     file_write(p->output, foreign, strlen(foreign));
     expect(p, 1, MORE("--resume"), "not a result");
