@@ -29,7 +29,8 @@ struct Chat {
     volatile sig_atomic_t *interrupted;
     bool colours;  /* on stdout */
     bool leaves;   /* /quit */
-    bool closed;   /* the reader of stdout has gone */
+    bool closed;   /* stdout takes no more: its reader has gone, or */
+    int lost;      /* errno of why else; 0: none */
     bool thinking; /* the answer is between <think> and </think> */
     bool at_line_start;
     AnswerStats last;
@@ -65,17 +66,26 @@ static void note_message(const char *before, const char *message, const char *af
 
 /* ---- An answer on its way to the screen ---------------------------------------------------- */
 
+static void close_screen(Chat *chat) {
+    chat->closed = true;
+    if (errno != EPIPE) chat->lost = errno;
+}
+
 static void put(Chat *chat, const char *text, size_t length) {
     if (length == 0 || chat->closed) return;
-    chat->closed = !terminal_write(STDOUT_FILENO, text, length);
+    if (!terminal_write(STDOUT_FILENO, text, length)) close_screen(chat);
     chat->at_line_start = text[length - 1] == '\n';
 }
 
 static void set_thinking(Chat *chat, bool thinking) {
     chat->thinking = thinking;
-    if (!chat->colours) return;
+    if (!chat->colours || chat->closed) return;
     const char *code = thinking ? dim : plain;
-    chat->closed = chat->closed || write(STDOUT_FILENO, code, strlen(code)) < 0;
+    while (write(STDOUT_FILENO, code, strlen(code)) < 0) {
+        if (errno == EINTR || errno == EAGAIN) continue;
+        close_screen(chat);
+        break;
+    }
 }
 
 /* Thinking is shown dim, its tags with it. A tag is one token in the models that have one, so
@@ -519,5 +529,8 @@ Status chat_run(Chat *chat, Session *session, Error *error) {
         dialogue_open(&chat->dialogue, session, session->options->session, &remark, error);
     if (status != STATUS_OK) return status;
     if (remark.text[0]) note("(%s)", remark.text);
-    return begin(chat, error);
+    status = begin(chat, error);
+    if (status != STATUS_FAILED && chat->lost)
+        return error_set(error, "stdout: cannot be written: %s", strerror(chat->lost));
+    return status;
 }

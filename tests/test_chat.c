@@ -499,6 +499,22 @@ static void a_line_without_an_end_can_be_stopped(void **state) {
     free(program);
 }
 
+static void answers_that_cannot_be_written_are_a_failure(void **state) {
+    (void)state;
+    char *program = build_path("run");
+    Process p = RUN("/bin/sh", "-c", "echo hello | \"$1\" \"$2\" -m chat -s 3 -n 6 >/dev/full",
+                    "sh", program, model);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "run: stdout: cannot be written: No space left on device\n"));
+    process_free(&p);
+    p = RUN("/bin/bash", "-c",
+            "yes | \"$1\" \"$2\" -m chat -s 3 -n 6 | head -c 1 >/dev/null; exit ${PIPESTATUS[1]}",
+            "sh", program, model);
+    assert_int_equal(p.status, 0); /* a reader that leaves is no error */
+    process_free(&p);
+    free(program);
+}
+
 static void a_zero_byte_is_told_and_cuts_no_message(void **state) {
     (void)state;
     static const char input[] = "one\0two\nthree\n/tokens\n";
@@ -646,6 +662,7 @@ int main(void) {
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
         cmocka_unit_test(a_line_without_an_end_can_be_stopped),
+        cmocka_unit_test(answers_that_cannot_be_written_are_a_failure),
         cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),
         cmocka_unit_test(unknown_commands_and_bad_settings_are_told_and_change_nothing),
         cmocka_unit_test(a_conversation_is_saved_and_loaded),
