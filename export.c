@@ -252,6 +252,7 @@ int main(int argc, char **argv) {
     stop_at(SIGINT);
     stop_at(SIGTERM);
     stop_at(SIGHUP);
+    signal(SIGPIPE, SIG_IGN); /* who does not want to read remarks still wants the model */
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
     mapped_watch();
     json_memory_guard();
