@@ -215,11 +215,15 @@ static Status adopt(Conversation *s, Contents *c, bool *whole, Error *error) {
     return STATUS_OK;
 }
 
-/* The file as it is goes to PATH.damaged, and what could be read of it begins a new one. */
+/* The file as it is goes to PATH.damaged (PATH.damaged.2 where that is taken), and what could be
+ * read of it begins a new one. */
 static Status repair(Conversation *s, size_t bad_line, Error *note, Error *error) {
     char aside[PATH_MAX];
-    if (snprintf(aside, sizeof aside, "%s.damaged", s->path) >= (int)sizeof aside)
-        return error_set(error, "%s: the path is too long", s->path);
+    struct stat info;
+    int n = snprintf(aside, sizeof aside, "%s.damaged", s->path);
+    for (int i = 2; n < (int)sizeof aside && i < 1000 && lstat(aside, &info) == 0; i++)
+        n = snprintf(aside, sizeof aside, "%s.damaged.%d", s->path, i);
+    if (n >= (int)sizeof aside) return error_set(error, "%s: the path is too long", s->path);
     if (rename(s->path, aside) != 0)
         return error_set(error, "%s: cannot keep a copy: %s", aside, strerror(errno));
     int fd;
@@ -240,6 +244,11 @@ static Status load_or_begin(Conversation *s, Error *note, Error *error) {
     if (length == 0) {
         free(text);
         return write_messages(s, s->fd, s->path, error);
+    }
+    /* A power cut may leave zeros. Anything else was named by mistake and stays where it is. */
+    if (text[0] != '{' && text[0] != '\0') {
+        free(text);
+        return error_set(error, "%s: is no conversation: name another file", s->path);
     }
     Contents c = parse_lines(text, length);
     bool whole = false;

@@ -604,6 +604,7 @@ static void a_damaged_session_keeps_what_can_be_read(void **state) {
         p = TALK("/tokens\n", "--session", session);
         assert_int_equal(p.status, 0);
         process_free(&p);
+        unlink(aside); /* what an earlier damage left, see below */
         broken[at] = '\001';
         file_write(session, broken, length);
         p = TALK("/tokens\n", "--session", session);
@@ -616,10 +617,36 @@ static void a_damaged_session_keeps_what_can_be_read(void **state) {
         assert_memory_equal(kept, broken, length);
         free(kept);
         free(broken);
+        unlink(aside);
     }
+    /* What was set aside before stays. */
+    file_write(aside, "earlier", 7);
+    file_write(session, whole, length - 1);
+    p = TALK("/tokens\n", "--session", session);
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "damaged.damaged.2)"));
+    process_free(&p);
+    char *earlier = file_read(aside, &length);
+    assert_string_equal(earlier, "earlier");
+    free(earlier);
     free(whole);
     free(session);
     free(aside);
+}
+
+static void what_is_no_conversation_stays_where_it_is(void **state) {
+    (void)state;
+    char *notes = inside("notes.txt");
+    file_write(notes, "notes\n", 6);
+    Process p = TALK("hello\n", "--session", notes);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "notes.txt: is no conversation"));
+    process_free(&p);
+    size_t length;
+    char *left = file_read(notes, &length);
+    assert_string_equal(left, "notes\n");
+    free(left);
+    free(notes);
 }
 
 static void a_directory_that_cannot_be_written_is_an_error_before_anything_is_said(void **state) {
@@ -668,6 +695,7 @@ int main(void) {
         cmocka_unit_test(a_conversation_is_saved_and_loaded),
         cmocka_unit_test(a_session_of_another_model_is_refused),
         cmocka_unit_test(a_damaged_session_keeps_what_can_be_read),
+        cmocka_unit_test(what_is_no_conversation_stays_where_it_is),
         cmocka_unit_test(a_directory_that_cannot_be_written_is_an_error_before_anything_is_said),
         cmocka_unit_test(a_symbolic_link_is_not_followed),
     };
