@@ -85,7 +85,9 @@ static void add_token(const Session *session, Sheet *out, int32_t id, bool is_js
     }
     Sheet one = {0};
     sheet_plain(&one, bytes, length);
-    sheet_printf(out, "'%.60s'", one.bytes ? one.bytes : "");
+    size_t n = one.length < 60 ? one.length : 60;
+    while (n > 0 && n < one.length && ((unsigned char)one.bytes[n] & 0xC0) == 0x80) n--;
+    sheet_printf(out, "'%.*s'", (int)n, one.bytes ? one.bytes : "");
     sheet_free(&one);
 }
 
