@@ -15,6 +15,7 @@
 #include <locale.h>
 
 #include "keys.h"
+#include "output.h"
 #endif
 
 /* Of one message; what comes from a pipe may never end a line. */
@@ -125,7 +126,19 @@ static void on_resize(int signal_number) {
     (void)signal_number;
 }
 
-/* $XDG_STATE_HOME/verbatim/history, its directories made where they are missing. */
+/* A history in a directory of another user (a state directory that all may write to, or one that
+ * sudo kept), or through a link of another one, would go wherever that user likes. */
+static bool is_own(char *path) {
+    struct stat info;
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    bool is_own = stat(path, &info) == 0 && (info.st_uid == geteuid() || info.st_uid == 0);
+    *slash = '/';
+    return is_own && !output_is_planted(path);
+}
+
+/* $XDG_STATE_HOME/verbatim/history, its directories made where they are missing; empty: none is
+ * kept. */
 static void find_history(char *path, size_t size) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     int n;
@@ -145,6 +158,7 @@ static void find_history(char *path, size_t size) {
         mkdir(path, 0700);
         *slash = '/';
     }
+    if (!is_own(path)) path[0] = '\0';
 }
 
 static bool open_libedit(LineEditor *editor) {

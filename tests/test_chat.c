@@ -27,6 +27,11 @@ static int make_model(void **state) {
     (void)state;
     directory = build_path("tests/chat-XXXXXX");
     assert_non_null(mkdtemp(directory));
+    /* $XDG_STATE_HOME counts only when it is absolute: else the history would be the tester's. */
+    char *absolute = realpath(directory, NULL);
+    assert_non_null(absolute);
+    free(directory);
+    directory = absolute;
     assert_true(asprintf(&model, "%s/tiny.bin", directory) > 0);
     Process p = RUN("export", "--random", "tiny,context=512,n_layers=1", model, "-q");
     assert_int_equal(p.status, 0);
@@ -371,6 +376,37 @@ static void history_survives(void **state) {
     assert_int_equal(leave(p), 0);
 }
 
+static void history_goes_through_no_link_of_another_user(void **state) {
+    (void)state;
+    enum { SOMEBODY = 65534 };
+    if (geteuid() != 0) {
+        print_message("only root can plant another user's link\n");
+        skip();
+    }
+    char *history = inside("verbatim/history"), *victim = inside("precious"),
+         *state_directory = inside("verbatim");
+    for (int i = 0; i < 2; i++) { /* somebody's link, then somebody's directory */
+        file_write(victim, "precious\n", 9);
+        unlink(history);
+        assert_int_equal(symlink(victim, history), 0);
+        if (i == 0) assert_int_equal(lchown(history, SOMEBODY, SOMEBODY), 0);
+        if (i == 1) assert_int_equal(chown(state_directory, SOMEBODY, SOMEBODY), 0);
+        Person *p = SIT_DOWN("--no-sandbox", "-n", "2");
+        expect(p, "> ");
+        type(p, "/set temperature 0.25\n");
+        assert_int_equal(leave(p), 0);
+        size_t length;
+        char *left = file_read(victim, &length);
+        assert_string_equal(left, "precious\n");
+        free(left);
+    }
+    assert_int_equal(chown(state_directory, 0, 0), 0);
+    unlink(history);
+    free(history);
+    free(victim);
+    free(state_directory);
+}
+
 static void the_editor_writes_a_message(void **state) {
     (void)state;
     char *session = inside("edited"), *editor = inside("editor");
@@ -683,6 +719,7 @@ int main(void) {
         cmocka_unit_test(letters_of_all_scripts_are_typed_and_taken_back),
         cmocka_unit_test(a_line_survives_a_change_of_the_window),
         cmocka_unit_test(history_survives),
+        cmocka_unit_test(history_goes_through_no_link_of_another_user),
         cmocka_unit_test(the_editor_writes_a_message),
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
         cmocka_unit_test(ctrl_c_stops_the_reading_of_a_long_message),
