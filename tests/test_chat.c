@@ -538,13 +538,14 @@ static void a_line_without_an_end_can_be_stopped(void **state) {
 static void answers_that_cannot_be_written_are_a_failure(void **state) {
     (void)state;
     char *program = build_path("run");
-    Process p = RUN("/bin/sh", "-c", "echo hello | \"$1\" \"$2\" -m chat -s 3 -n 6 >/dev/full",
-                    "sh", program, model);
+    Process p =
+        RUN("/bin/sh", "-c", "yes hello | head -8 | \"$1\" \"$2\" -m chat -s 5 -n 6 >/dev/full",
+            "sh", program, model);
     assert_int_equal(p.status, 1);
     assert_non_null(strstr(p.err, "run: stdout: cannot be written: No space left on device\n"));
     process_free(&p);
     p = RUN("/bin/bash", "-c",
-            "yes | \"$1\" \"$2\" -m chat -s 3 -n 6 | head -c 1 >/dev/null; exit ${PIPESTATUS[1]}",
+            "yes | \"$1\" \"$2\" -m chat -s 5 -n 6 | head -c 1 >/dev/null; exit ${PIPESTATUS[1]}",
             "sh", program, model);
     assert_int_equal(p.status, 0); /* a reader that leaves is no error */
     process_free(&p);
