@@ -24,6 +24,7 @@ typedef struct Q8Weights {
     uint8_t high[KV_PAGE], low[KV_PAGE]; /* of the code, by 128 */
     float scale;
 } Q8Weights;
+_Static_assert(sizeof(Q8Weights) <= KV_PAGE * sizeof(float), "weights lie where scores lay");
 
 typedef struct AttentionQ8 {
     /* out[q8_groups(head_dim)] */

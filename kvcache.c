@@ -137,8 +137,8 @@ static Page *new_page(KvCache *cache, Error *error) {
         return NULL;
     }
     page->readers = 1;
-    /* Values that no token has written are never read, but keys are, in whole registers whose
-     * extra lanes are dropped: let them be numbers. */
+    /* Keys that no token has written are read, in whole registers whose extra lanes are dropped,
+     * and of 8 bits values, too, in fours with a weight of 0: let them be numbers. */
     memset(page->data, 0, round_up(cache->page_bytes, 64) + 64 - sizeof *page);
     cache->n_pages++;
     return page;
