@@ -15,6 +15,7 @@
 #include "batch_memory.h"
 #include "clock.h"
 #include "engine.h"
+#include "terminal.h"
 
 enum {
     /* Finished results that wait for an earlier one, with --ordered. */
@@ -501,6 +502,18 @@ static Status feed(Batch *b, Error *error) {
 /* ---- What a person sees ------------------------------------------------------------------------
  */
 
+/* As if the lines to come took as long as those since the start. */
+static void show_time_left(const Batch *b, double elapsed) {
+    size_t by_now = b->n_done - b->n_before;
+    if (b->total <= b->n_done || by_now == 0) return;
+    double seconds = elapsed / (double)by_now * (double)(b->total - b->n_done);
+    if (seconds < 3600.0) {
+        fprintf(stderr, ", %d:%02d left", (int)seconds / 60, (int)seconds % 60);
+    } else {
+        fprintf(stderr, ", %.1f h left", seconds / 3600.0);
+    }
+}
+
 static void show_progress(Batch *b, bool last) {
     if (!b->session->shows_progress) return;
     double now = clock_seconds(), elapsed = now - b->start;
@@ -511,28 +524,18 @@ static void show_progress(Batch *b, bool last) {
         return;
     }
     EngineStats stats = engine_stats(b->engine);
-    char left[48] = "";
-    enum { WIDTH = 20 };
-    int filled = b->total ? (int)(WIDTH * b->n_done / b->total) : 0;
-    size_t by_now = b->n_done - b->n_before;
-    if (filled > WIDTH) filled = WIDTH;
-    if (b->total > b->n_done && by_now > 0) {
-        double seconds = elapsed / (double)by_now * (double)(b->total - b->n_done);
-        if (seconds < 3600.0)
-            snprintf(left, sizeof left, ", %d:%02d left", (int)seconds / 60, (int)seconds % 60);
-        else
-            snprintf(left, sizeof left, ", %.1f h left", seconds / 3600.0);
-    }
     fprintf(stderr, "\r\033[K");
-    if (b->total)
-        fprintf(stderr, "[%.*s%.*s] %zu of %zu", filled, "####################", WIDTH - filled,
-                "....................", b->n_done, b->total);
-    else
+    if (b->total) {
+        terminal_bar(stderr, 20, b->n_done, b->total);
+        fprintf(stderr, " %zu of %zu", b->n_done, b->total);
+    } else {
         fprintf(stderr, "%zu done", b->n_done);
+    }
     if (b->n_failed) fprintf(stderr, ", %zu failed", b->n_failed);
-    fprintf(stderr, ", tokens/s: %.0f prefill, %.0f decode%s",
+    fprintf(stderr, ", tokens/s: %.0f prefill, %.0f decode",
             (double)stats.prompt_rows / fmax(elapsed, 1e-3),
-            (double)stats.decode_rows / fmax(elapsed, 1e-3), left);
+            (double)stats.decode_rows / fmax(elapsed, 1e-3));
+    show_time_left(b, elapsed);
     fflush(stderr);
 }
 

@@ -194,10 +194,9 @@ static void show_progress(ConvertStep step, uint64_t done, uint64_t total, void 
     double time = clock_seconds();
     if (done < total && time - meter->shown < 0.1) return;
     meter->shown = time;
-    int filled = total ? (int)(30.0 * (double)done / (double)total) : 30;
-    fprintf(stderr, "\r\033[K[%.*s%.*s] %3.0f%%  ", filled, "##############################",
-            30 - filled, "..............................",
-            total ? 100.0 * (double)done / (double)total : 100.0);
+    fprintf(stderr, "\r\033[K");
+    terminal_bar(stderr, 30, done, total);
+    fprintf(stderr, " %3.0f%%  ", total ? 100.0 * (double)done / (double)total : 100.0);
     if (step == CONVERT_CALIBRATING) {
         fprintf(stderr, "calibrating: %llu of %llu tokens", (unsigned long long)done,
                 (unsigned long long)total);

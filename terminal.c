@@ -12,6 +12,14 @@ bool terminal_has_colours(int fd) {
     return isatty(fd) && term && *term && strcmp(term, "dumb") != 0 && !(no_colour && *no_colour);
 }
 
+void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total) {
+    char bar[60];
+    int filled = done < total ? (int)(width * ((double)done / (double)total)) : width;
+    memset(bar, '.', sizeof bar);
+    memset(bar, '#', (size_t)filled);
+    fprintf(out, "[%.*s]", width, bar);
+}
+
 static bool write_all(int fd, const char *text, size_t length) {
     while (length > 0) {
         ssize_t n = write(fd, text, length);

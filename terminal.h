@@ -6,12 +6,16 @@
 #include <stdbool.h>
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "status.h"
 
 /* A terminal that understands colours and where NO_COLOR does not forbid them. */
 bool terminal_has_colours(int fd);
+
+/* Writes "[###.......]", a bar of `width` places (at most 60), as full as done is of total. */
+void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total);
 
 /* text[length] (UTF-8) as a terminal can be given it: control characters but newline and tab
  * (escape sequences, C1 controls) in caret notation, what is no UTF-8 as U+FFFD. Fills
