@@ -33,10 +33,10 @@ static inline size_t padded(size_t head_dim) {
  * follows the row: pages and scratch are longer by one register, and what those lanes become is
  * never used. */
 typedef struct Block {
-    const void *keys;                 /* [head_dim][KV_PAGE] */
-    const void *values;               /* [KV_PAGE][head_dim] */
-    bool half;                        /* they are float16, else float32 */
-    ptrdiff_t next_keys, next_values; /* bytes from here to the next block's, to fetch ahead */
+    const void *keys;   /* [head_dim][KV_PAGE] */
+    const void *values; /* [KV_PAGE][head_dim] */
+    bool half;          /* they are float16, else float32 */
+    ptrdiff_t next;     /* bytes from either to the next block's, to fetch ahead; 0: none */
 } Block;
 
 LANES_INLINE lanes load(bool half, const void *from, size_t at) {
@@ -57,20 +57,28 @@ LANES_INLINE void fetch(bool half, const void *from, ptrdiff_t next, size_t at, 
         __builtin_prefetch(line + bytes, 0, 2);
 }
 
+/* The page's block as the cache has it. A page's values lie as far behind its keys as any other's.
+ */
+static Block block_of(const AttentionParams *params, const AttentionJob *job, size_t page,
+                      bool is_last) {
+    size_t layer = params->layer, head = job->kv_head, next = is_last ? page : page + 1;
+    const char *keys = kvcache_keys(job->cache, job->sequence, page, layer, head);
+    const char *next_keys = kvcache_keys(job->cache, job->sequence, next, layer, head);
+    return (Block){.keys = keys,
+                   .values = kvcache_values(job->cache, job->sequence, page, layer, head),
+                   .half = kvcache_shape(job->cache)->type == KV_F16,
+                   .next = next_keys - keys};
+}
+
+/* The same, widened once for all queries where they are many. */
 static Block load_block(const AttentionParams *params, const AttentionJob *job, size_t page,
                         bool is_last) {
-    size_t n = KV_PAGE * params->head_dim, next = is_last ? page : page + 1;
-    size_t layer = params->layer, head = job->kv_head;
-    bool half = kvcache_shape(job->cache)->type == KV_F16;
-    const char *keys = kvcache_keys(job->cache, job->sequence, page, layer, head);
-    const char *values = kvcache_values(job->cache, job->sequence, page, layer, head);
-    const char *next_keys = kvcache_keys(job->cache, job->sequence, next, layer, head);
-    const char *next_values = kvcache_values(job->cache, job->sequence, next, layer, head);
-    if (!half || (DIRECT && job->n_queries <= TILE_QUERIES))
-        return (Block){keys, values, half, next_keys - keys, next_values - values};
-    widen(job->scratch, (const uint16_t *)keys, n);
-    widen(job->scratch + n, (const uint16_t *)values, n);
-    return (Block){job->scratch, job->scratch + n, false, 0, 0};
+    size_t n = KV_PAGE * params->head_dim;
+    Block block = block_of(params, job, page, is_last);
+    if (!block.half || (DIRECT && job->n_queries <= TILE_QUERIES)) return block;
+    widen(job->scratch, block.keys, n);
+    widen(job->scratch + n, block.values, n);
+    return (Block){.keys = job->scratch, .values = job->scratch + n};
 }
 
 /* The elements of n queries side by side, q[head_dim][n]: one address serves them all. */
@@ -107,9 +115,9 @@ LANES_INLINE void score_tile(const float *packed, size_t n, size_t width, bool h
 #define SCORE_CASE(n, width)                                                                       \
     case n:                                                                                        \
         if (DIRECT && block->half)                                                                 \
-            score_tile(packed, n, width, true, block->keys, block->next_keys, head_dim, scores);   \
+            score_tile(packed, n, width, true, block->keys, block->next, head_dim, scores);        \
         else                                                                                       \
-            score_tile(packed, n, width, false, block->keys, block->next_keys, head_dim, scores);  \
+            score_tile(packed, n, width, false, block->keys, block->next, head_dim, scores);       \
         break;
 static void score_queries(const float *packed, size_t n, const Block *block, size_t head_dim,
                           float (*scores)[KV_PAGE]) {
@@ -211,11 +219,11 @@ LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, size_t wi
 #define OUTPUT_CASE(n, width)                                                                      \
     case n:                                                                                        \
         if (DIRECT && block->half)                                                                 \
-            output_tile(queries, n, width, factors, weights, true, block->values,                  \
-                        block->next_values, head_dim, begin, end);                                 \
+            output_tile(queries, n, width, factors, weights, true, block->values, block->next,     \
+                        head_dim, begin, end);                                                     \
         else                                                                                       \
-            output_tile(queries, n, width, factors, weights, false, block->values,                 \
-                        block->next_values, head_dim, begin, end);                                 \
+            output_tile(queries, n, width, factors, weights, false, block->values, block->next,    \
+                        head_dim, begin, end);                                                     \
         break;
 static void output_queries(const AttentionQuery *queries, size_t n, const float *factors,
                            float (*weights)[KV_PAGE], const Block *block, size_t head_dim,
@@ -273,71 +281,20 @@ static void output_block(const AttentionJob *job, const Block *block, size_t hea
     }
 }
 
-/* The same loop over 8-bit blocks: attention_q8.c multiplies. */
-static void segment_q8(const AttentionParams *params, const AttentionJob *job, size_t least,
-                       size_t most, float (*weights)[KV_PAGE], lanes *sums) {
-    const AttentionQ8 *q8 = &FOR_ISA(attention_q8);
-    size_t head_dim = params->head_dim, n = job->n_queries;
-    Q8Group *queries = (void *)job->scratch;
-    float factors[ATTENTION_QUERIES];
-    bool sees[ATTENTION_QUERIES];
-    for (size_t i = 0; i < n; i++)
-        q8->quantize(job->queries[i].q, head_dim, queries + i * q8_groups(head_dim));
-    for (size_t page = least / KV_PAGE; page * KV_PAGE < most; page++) {
-        /* Where the next page's are, to be fetched ahead as in load_block. */
-        const size_t after = (page + 1) * KV_PAGE >= most ? page : page + 1;
-        const char *keys =
-            kvcache_keys(job->cache, job->sequence, page, params->layer, job->kv_head);
-        const char *values =
-            kvcache_values(job->cache, job->sequence, page, params->layer, job->kv_head);
-        const char *next_keys =
-            kvcache_keys(job->cache, job->sequence, after, params->layer, job->kv_head);
-        size_t low = KV_PAGE, high = 0;
-        q8->scores(queries, n, keys, next_keys - keys, head_dim, weights);
-        for (size_t i = 0; i < n; i++) {
-            size_t begin, end;
-            visible(&job->queries[i], page * KV_PAGE, &begin, &end);
-            sees[i] = begin < end;
-            if (!sees[i]) {
-                memset(weights[i], 0, sizeof weights[i]);
-                continue;
-            }
-            factors[i] = weigh_block(params, &job->queries[i], page * KV_PAGE, begin, end,
-                                     weights[i], &sums[i]);
-            q8->weigh(weights[i], values, head_dim, begin, end);
-            low = begin < low ? begin : low;
-            high = end > high ? end : high;
-        }
-        q8->outputs(job->queries, n, sees, factors, weights, values, next_keys - keys, head_dim,
-                    low, high);
-    }
-}
+/* What the queries of a job see: cached positions least ... most - 1. */
+typedef struct Span {
+    size_t least, most;
+} Span;
 
-static void segment(const AttentionParams *params, const AttentionJob *job) {
+static void segment_floats(const AttentionParams *params, const AttentionJob *job, Span span,
+                           float (*weights)[KV_PAGE], lanes *sums) {
     size_t head_dim = params->head_dim;
-    size_t least = SIZE_MAX, most = 0;
-    lanes sums[ATTENTION_QUERIES];
-    float factors[ATTENTION_QUERIES];
-    for (size_t i = 0; i < job->n_queries; i++) {
-        const AttentionQuery *query = &job->queries[i];
-        if (query->begin < query->end && query->begin < least) least = query->begin;
-        if (query->begin < query->end && query->end > most) most = query->end;
-        *query->max = -INFINITY;
-        sums[i] = lanes_zero();
-        memset(query->out, 0, padded(head_dim) * sizeof(float));
-    }
-    float(*weights)[KV_PAGE] = (void *)(job->scratch + attention_scratch_floats(head_dim) -
-                                        (size_t)ATTENTION_QUERIES * KV_PAGE);
-    if (kvcache_shape(job->cache)->type == KV_Q8) {
-        segment_q8(params, job, least, most, weights, sums);
-        for (size_t i = 0; i < job->n_queries; i++) *job->queries[i].sum = lanes_sum(sums[i]);
-        return;
-    }
     float *packed = job->scratch + KV_PAGE * 2 * head_dim + LANES;
+    float factors[ATTENTION_QUERIES];
     for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)
         pack_queries(job->queries + i, tile_queries(job, i), head_dim, packed + i * head_dim);
-    for (size_t page = least / KV_PAGE; page * KV_PAGE < most; page++) {
-        Block block = load_block(params, job, page, (page + 1) * KV_PAGE >= most);
+    for (size_t page = span.least / KV_PAGE; page * KV_PAGE < span.most; page++) {
+        Block block = load_block(params, job, page, (page + 1) * KV_PAGE >= span.most);
         for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)
             score_queries(packed + i * head_dim, tile_queries(job, i), &block, head_dim,
                           weights + i);
@@ -349,6 +306,60 @@ static void segment(const AttentionParams *params, const AttentionJob *job) {
                                                     end, weights[i], &sums[i]);
         }
         output_block(job, &block, head_dim, page * KV_PAGE, factors, weights);
+    }
+}
+
+/* The same loop over 8-bit blocks: attention_q8.c multiplies. */
+static void segment_q8(const AttentionParams *params, const AttentionJob *job, Span span,
+                       float (*weights)[KV_PAGE], lanes *sums) {
+    const AttentionQ8 *q8 = &FOR_ISA(attention_q8);
+    size_t head_dim = params->head_dim, n = job->n_queries;
+    Q8Group *queries = (void *)job->scratch;
+    float factors[ATTENTION_QUERIES];
+    bool sees[ATTENTION_QUERIES];
+    for (size_t i = 0; i < n; i++)
+        q8->quantize(job->queries[i].q, head_dim, queries + i * q8_groups(head_dim));
+    for (size_t page = span.least / KV_PAGE; page * KV_PAGE < span.most; page++) {
+        const Block block = block_of(params, job, page, (page + 1) * KV_PAGE >= span.most);
+        size_t low = KV_PAGE, high = 0;
+        q8->scores(queries, n, block.keys, block.next, head_dim, weights);
+        for (size_t i = 0; i < n; i++) {
+            size_t begin, end;
+            visible(&job->queries[i], page * KV_PAGE, &begin, &end);
+            sees[i] = begin < end;
+            if (!sees[i]) {
+                memset(weights[i], 0, sizeof weights[i]);
+                continue;
+            }
+            factors[i] = weigh_block(params, &job->queries[i], page * KV_PAGE, begin, end,
+                                     weights[i], &sums[i]);
+            q8->weigh(weights[i], block.values, head_dim, begin, end);
+            low = begin < low ? begin : low;
+            high = end > high ? end : high;
+        }
+        q8->outputs(job->queries, n, sees, factors, weights, block.values, block.next, head_dim,
+                    low, high);
+    }
+}
+
+static void segment(const AttentionParams *params, const AttentionJob *job) {
+    size_t head_dim = params->head_dim;
+    Span span = {SIZE_MAX, 0};
+    lanes sums[ATTENTION_QUERIES];
+    for (size_t i = 0; i < job->n_queries; i++) {
+        const AttentionQuery *query = &job->queries[i];
+        if (query->begin < query->end && query->begin < span.least) span.least = query->begin;
+        if (query->begin < query->end && query->end > span.most) span.most = query->end;
+        *query->max = -INFINITY;
+        sums[i] = lanes_zero();
+        memset(query->out, 0, padded(head_dim) * sizeof(float));
+    }
+    float(*weights)[KV_PAGE] = (void *)(job->scratch + attention_scratch_floats(head_dim) -
+                                        (size_t)ATTENTION_QUERIES * KV_PAGE);
+    if (kvcache_shape(job->cache)->type == KV_Q8) {
+        segment_q8(params, job, span, weights, sums);
+    } else {
+        segment_floats(params, job, span, weights, sums);
     }
     for (size_t i = 0; i < job->n_queries; i++) *job->queries[i].sum = lanes_sum(sums[i]);
 }
