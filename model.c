@@ -1,49 +1,17 @@
-#include "model.h"
+/* The forward pass, in the order of the data: embed; for each layer block, which is attention_block
+ * and ffn_block; output_head. Opening and closing: model_setup.c. */
+#include "model_internal.h"
 
 #include <omp.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
-#include "weights.h"
 
 /* Below this many multiply-adds a forward pass is done before a second thread has woken up. */
 static const double SOLO_WORK = 2e6;
 
-struct Model {
-    const Config *config;
-    const ModelFile *file;
-    Weights weights;
-    const Isa *isa;
-    int n_threads;
-    uint32_t context, max_rows;
-    double row_work; /* multiply-adds of one row, attention aside */
-    const AttentionSink *sink;
-    const InputSink *input_sink;
-    double *seconds; /* [MODEL_PARTS] */
-    Barrier barrier;
-    MatmulMemory *matmul;
-    AttentionMemory *attention;
-
-    /* The state of the rows in flight, n = max_rows. */
-    float *x;                /* [n][dim]      the residual stream */
-    float *normed, *normed2; /* [n][dim]      what attention and feed-forward read */
-    float *y, *z;            /* [n][dim]      what they give */
-    float *q, *attended;     /* [n][n_heads * head_dim] */
-    float *k, *v;            /* [n][n_kv_heads * head_dim] */
-    float *gate, *up;        /* [n][widest feed-forward] */
-    /* Mixtures of experts, k = n_experts_used. */
-    float *routing;         /* [n][n_experts]  the router's logits */
-    float *shares;          /* [n][k]          of the chosen experts */
-    uint32_t *chosen;       /* [n][k]          the experts of each row */
-    uint32_t *expert_first; /* [n_experts + 1] where an expert's part of expert_slots begins */
-    uint32_t *expert_slots; /* [n * k]         row * k + which of its choices, by expert */
-    float *expert_in, *expert_out; /* [n][dim]       the rows of one expert */
-    float *cosine[2], *sine[2];    /* [n][rotary_dim / 2], one a frequency table */
-    AttentionRow *places;          /* [n] */
-    float *scaled_freqs;           /* a RoPE table made when the model was opened; or NULL */
-};
+/* ---- A call and its threads ---- */
 
 /* One call of model_forward, as its threads share it. */
 typedef struct Pass {
@@ -69,6 +37,8 @@ static void meet(const Pass *pass) {
     barrier_wait(&pass->model->barrier);
 }
 
+/* ---- Steps that many places take ---- */
+
 /* Every matrix product: of in[n][n_inputs] with each matrix of the list. */
 static void multiply(Model *m, const float *in, size_t n, size_t n_inputs, const Product *products,
                      size_t n_products) {
@@ -90,6 +60,8 @@ static void normalize(const Model *m, const Norm *norm, float *out, const float 
 static void add_bias(const Model *m, const Linear *linear, float *out) {
     if (linear->bias) m->isa->numeric->add_scaled(out, linear->bias, 1.0f, linear->w.rows);
 }
+
+/* ---- Embedding ---- */
 
 /* Sines and cosines of the row's position for each frequency table: the angle is the float32
  * product, as in transformers. */
@@ -156,6 +128,8 @@ static void embed(Pass *pass) {
     }
     meet(pass);
 }
+
+/* ---- Attention ---- */
 
 static void clip(float *x, size_t n, float limit) {
     for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
@@ -226,6 +200,8 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
     mark(pass, PART_PROJECTIONS);
 }
 
+/* ---- Feed-forward ---- */
+
 /* The gate's and the other half's limits of GPT-OSS. */
 static void limit_gate(float *gate, float *up, size_t n, float limit) {
     for (size_t i = 0; i < n; i++) gate[i] = gate[i] > limit ? limit : gate[i];
@@ -253,6 +229,8 @@ static void feed_forward(Pass *pass, const FeedForward *f, size_t n, const float
     const Product out = {&f->down.w, y, c->dim};
     multiply(m, hidden, n, f->width, &out, 1);
 }
+
+/* ---- Mixture of experts ---- */
 
 /* Sorts the rows' choices by expert: those of expert e are expert_slots[expert_first[e]] up to
  * [expert_first[e + 1]], in the order of the rows. */
@@ -330,6 +308,8 @@ static void mixture(Pass *pass, const LayerWeights *w, const float *in, float *y
     if (c->shared_ffn_dim > 0) shared_expert(pass, w, in, y);
 }
 
+/* ---- The stack ---- */
+
 /* y = the layer's feed-forward or mixture of experts. */
 static void ffn_block(Pass *pass, size_t l, const float *in, float *y) {
     const LayerWeights *w = &pass->model->weights.layers[l];
@@ -395,6 +375,8 @@ static void block(Pass *pass, size_t l) {
     meet(pass);
 }
 
+/* ---- Output ---- */
+
 /* The last norm and the output head, for the rows that want logits; their x moves to the
  * front first. */
 static void output_head(Pass *pass) {
@@ -437,6 +419,8 @@ static void forward(Pass *pass) {
     output_head(pass);
     mark(pass, PART_OUTPUT);
 }
+
+/* ---- A call: checks, room in the cache, and the way back ---- */
 
 static Status check_row(const Model *m, const KvCache *cache, const Row *rows, size_t i,
                         Error *error) {
@@ -524,191 +508,4 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
     for (size_t i = 0; i < n; i += run_length(rows, n, i))
         kvcache_commit(cache, rows[i].sequence, run_length(rows, n, i));
     return STATUS_OK;
-}
-
-static size_t widest_ffn(const Config *c) {
-    size_t widest = c->ffn_dim;
-    if (c->n_experts > 0 && c->expert_ffn_dim > widest) widest = c->expert_ffn_dim;
-    if (c->n_experts > 0 && c->shared_ffn_dim > widest) widest = c->shared_ffn_dim;
-    return widest;
-}
-
-/* Largest input of any product. */
-static size_t widest_input(const Config *c) {
-    size_t widest = c->dim, q_dim = (size_t)c->n_heads * c->head_dim;
-    if (q_dim > widest) widest = q_dim;
-    return widest_ffn(c) > widest ? widest_ffn(c) : widest;
-}
-
-/* n rows of `width` floats, 64-byte aligned; sets *failed when there is no memory. */
-static float *rows_of(size_t n, size_t width, bool *failed) {
-    size_t bytes;
-    if (!size_mul(n, width, &bytes) || !size_mul(bytes, sizeof(float), &bytes) ||
-        bytes > SIZE_MAX / 2) {
-        *failed = true;
-        return NULL;
-    }
-    float *rows = aligned_alloc(64, round_up(bytes ? bytes : 1, 64));
-    if (!rows) {
-        *failed = true;
-        return NULL;
-    }
-    return rows;
-}
-
-static Status allocate(Model *m, Error *error) {
-    const Config *c = m->config;
-    size_t n = m->max_rows, q_dim = (size_t)c->n_heads * c->head_dim;
-    size_t kv_dim = (size_t)c->n_kv_heads * c->head_dim;
-    bool failed = false;
-    m->x = rows_of(n, c->dim, &failed);
-    m->normed = rows_of(n, c->dim, &failed);
-    m->normed2 = rows_of(c->parallel_block ? n : 0, c->dim, &failed);
-    m->y = rows_of(n, c->dim, &failed);
-    m->z = rows_of(c->parallel_block ? n : 0, c->dim, &failed);
-    m->q = rows_of(n, q_dim, &failed);
-    m->attended = rows_of(n, q_dim, &failed);
-    m->k = rows_of(n, kv_dim, &failed);
-    m->v = rows_of(n, kv_dim, &failed);
-    m->gate = rows_of(n, widest_ffn(c), &failed);
-    m->up = rows_of(n, widest_ffn(c), &failed);
-    size_t n_slots = n * c->n_experts_used;
-    m->routing = rows_of(n, c->n_experts, &failed);
-    m->shares = rows_of(n, c->n_experts_used, &failed);
-    m->expert_in = rows_of(c->n_experts ? n : 0, c->dim, &failed);
-    m->expert_out = rows_of(c->n_experts ? n : 0, c->dim, &failed);
-    m->chosen = calloc(n_slots + 1, sizeof *m->chosen);
-    m->expert_slots = calloc(n_slots + 1, sizeof *m->expert_slots);
-    m->expert_first = calloc(c->n_experts + 1, sizeof *m->expert_first);
-    for (int table = 0; table < 2; table++) {
-        size_t width = m->weights.rope_freqs[table] ? c->rotary_dim / 2 : 0;
-        m->cosine[table] = rows_of(n, width, &failed);
-        m->sine[table] = rows_of(n, width, &failed);
-    }
-    m->places = calloc(n, sizeof *m->places);
-    m->matmul = matmul_memory_new(m->isa->kernels, n, widest_input(c), m->n_threads);
-    m->attention = attention_memory_new(c->head_dim, m->n_threads);
-    if (failed || !m->places || !m->matmul || !m->attention || !m->chosen || !m->expert_slots ||
-        !m->expert_first)
-        return error_set(error,
-                         "%s: no memory for the activations of %zu rows (a smaller --chunk "
-                         "needs less)",
-                         modelfile_path(m->file), n);
-    return STATUS_OK;
-}
-
-static double count_work(const Config *c) {
-    double q_dim = (double)c->n_heads * c->head_dim, kv_dim = (double)c->n_kv_heads * c->head_dim;
-    double width = c->ffn_dim;
-    if (c->n_experts > 0) width = (double)c->n_experts_used * c->expert_ffn_dim + c->shared_ffn_dim;
-    double layer = c->dim * (2 * q_dim + 2 * kv_dim + (c->gated ? 3.0 : 2.0) * width);
-    return layer * c->n_layers + (double)c->dim * c->vocab_size;
-}
-
-/* A table of plain RoPE: base^(-2i / rotary_dim). */
-static Status make_frequencies(Model *m, float base, Error *error) {
-    const Config *c = m->config;
-    size_t n = c->rotary_dim / 2;
-    m->scaled_freqs = malloc(n * sizeof *m->scaled_freqs);
-    if (!m->scaled_freqs) return error_set(error, "no memory for RoPE frequencies");
-    for (size_t i = 0; i < n; i++)
-        m->scaled_freqs[i] =
-            1.0f / (float)power((double)base, (double)((float)(2 * i) / (float)c->rotary_dim));
-    m->weights.rope_freqs[0] = m->scaled_freqs;
-    return STATUS_OK;
-}
-
-/* RoPE tables that depend on the context: LongRoPE's choice between two, and the dynamic
- * scaling by "neural tangent kernel", as transformers has it for a text that fills the context. */
-static Status scale_positions(Model *m, float theta, Error *error) {
-    const Config *c = m->config;
-    double original = c->rope_original_context, factor = (double)c->rope_dynamic_factor;
-    bool is_long = m->context > c->rope_original_context;
-    if (c->position != POSITION_ROPE) return STATUS_OK;
-    if (theta != 0.0f) return make_frequencies(m, theta, error);
-    if (original == 0) return STATUS_OK;
-    if (factor == 0 && !is_long) m->weights.rope_freqs[0] = m->weights.rope_freqs_short;
-    if (factor == 0 || !is_long) return STATUS_OK;
-    double dim = c->rotary_dim, stretch = factor * m->context / original - (factor - 1);
-    return make_frequencies(m, (float)((double)c->rope_theta * power(stretch, dim / (dim - 2))),
-                            error);
-}
-
-Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error) {
-    Model *m = calloc(1, sizeof *m);
-    if (!m) return error_set(error, "no memory for a model");
-    m->file = file;
-    m->config = modelfile_config(file);
-    m->isa = options->isa ? options->isa : isa_choose(NULL, error);
-    m->n_threads = options->n_threads > 0 ? options->n_threads : threads_default();
-    m->context = options->context ? options->context : m->config->context;
-    m->max_rows = options->max_rows ? options->max_rows : MATMUL_MAX_ROWS;
-    if (m->max_rows > MATMUL_MAX_ROWS) m->max_rows = MATMUL_MAX_ROWS;
-    if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
-    m->row_work = count_work(m->config);
-    if (weights_find(&m->weights, file, error) != STATUS_OK || allocate(m, error) != STATUS_OK) {
-        model_close(m);
-        return STATUS_FAILED;
-    }
-    if (scale_positions(m, options->rope_theta, error) != STATUS_OK) {
-        model_close(m);
-        return STATUS_FAILED;
-    }
-    *out = m;
-    return STATUS_OK;
-}
-
-void model_close(Model *m) {
-    if (!m) return;
-    float *buffers[] = {m->x,       m->normed,    m->normed2,   m->y,         m->z,
-                        m->q,       m->attended,  m->k,         m->v,         m->gate,
-                        m->up,      m->cosine[0], m->cosine[1], m->sine[0],   m->sine[1],
-                        m->routing, m->shares,    m->expert_in, m->expert_out};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) free(buffers[i]);
-    free(m->places);
-    free(m->scaled_freqs);
-    free(m->chosen);
-    free(m->expert_slots);
-    free(m->expert_first);
-    matmul_memory_free(m->matmul);
-    attention_memory_free(m->attention);
-    weights_free(&m->weights);
-    free(m);
-}
-
-const Config *model_config(const Model *m) {
-    return m->config;
-}
-uint32_t model_context(const Model *m) {
-    return m->context;
-}
-uint32_t model_max_rows(const Model *m) {
-    return m->max_rows;
-}
-const Isa *model_isa(const Model *m) {
-    return m->isa;
-}
-int model_threads(const Model *m) {
-    return m->n_threads;
-}
-
-KvShape model_kv_shape(const Model *m, KvType type) {
-    const Config *c = m->config;
-    return (KvShape){c->n_layers, c->n_kv_heads, c->head_dim, type};
-}
-
-KvType model_kv_type(const Model *m) {
-    return m->weights.layers[0].wq.w.type == TENSOR_F32 ? KV_F32 : KV_F16;
-}
-
-void model_set_attention_sink(Model *m, const AttentionSink *sink) {
-    m->sink = sink;
-}
-
-void model_set_input_sink(Model *m, const InputSink *sink) {
-    m->input_sink = sink;
-}
-
-void model_set_clock(Model *m, double *seconds) {
-    m->seconds = seconds;
 }
