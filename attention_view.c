@@ -298,9 +298,25 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* Where the picture goes, as it is drawn: in full it can be many times what the weights take. */
+typedef struct Target {
+    const Session *session;
+    Status status;
+    Error *error;
+} Target;
+
+static bool write_part(void *context, const char *bytes, size_t n) {
+    Target *target = context;
+    target->status = output_write(target->session->output, bytes, n, target->error);
+    if (target->status == STATUS_OK && *target->session->interrupted)
+        target->status = STATUS_INTERRUPTED;
+    return target->status == STATUS_OK && !target->session->output->closed;
+}
+
 static Status write_view(const View *v, Error *error) {
     const char *out = v->session->options->attention;
-    Sheet text = {0};
+    Target target = {.session = v->session, .error = error};
+    Sheet text = {.write = write_part, .context = &target};
     if (strcmp(out, "-") == 0) {
         write_maps(v, &text);
     } else if (ends_with(out, ".json")) {
@@ -310,10 +326,11 @@ static Status write_view(const View *v, Error *error) {
     } else {
         draw(v, &text);
     }
-    Status status = text.failed ? error_set(error, "no memory for the picture")
-                                : output_write(v->session->output, text.bytes, text.length, error);
+    sheet_flush(&text);
+    if (text.failed && target.status == STATUS_OK && !v->session->output->closed)
+        target.status = error_set(error, "no memory for the picture");
     sheet_free(&text);
-    return status;
+    return target.status;
 }
 
 Status attention_view_run(Session *session, Error *error) {

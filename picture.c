@@ -14,7 +14,16 @@ void sheet_free(Sheet *text) {
     *text = (Sheet){0};
 }
 
+enum { SHEET_BYTES = 1 << 20 };
+
+void sheet_flush(Sheet *text) {
+    if (text->failed || text->length == 0) return;
+    text->failed = !text->write(text->context, text->bytes, text->length);
+    text->length = 0;
+}
+
 void sheet_add(Sheet *text, const char *bytes, size_t n) {
+    if (text->write && text->length >= SHEET_BYTES) sheet_flush(text);
     if (text->failed) return;
     if (text->length + n + 1 > text->capacity) {
         size_t capacity = 2 * (text->length + n) + 4096;

@@ -7,14 +7,20 @@
 #include "status.h"
 
 /* Zero-initialize; sheet_free. After a failed allocation `failed` is set and adding does nothing.
- */
+ *
+ * A sheet with `write` keeps no more than a megabyte or so: it hands on what it has and goes on
+ * empty. `write` returns false to give up, and then nothing more is added either. */
 typedef struct Sheet {
     char *bytes; /* NUL-terminated when it is not NULL */
     size_t length, capacity;
     bool failed;
+    bool (*write)(void *context, const char *bytes, size_t n);
+    void *context;
 } Sheet;
 
 void sheet_free(Sheet *text);
+/* Hands on what is left; for a sheet with `write`. */
+void sheet_flush(Sheet *text);
 void sheet_add(Sheet *text, const char *bytes, size_t n);
 void sheet_printf(Sheet *text, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Bytes of a stranger inside XML text, or inside a JSON string: what is no UTF-8 becomes U+FFFD,
