@@ -417,7 +417,8 @@ static Status talk(Chat *chat, Error *error) {
         char *text;
         size_t length = 0;
         Error trouble = {""};
-        *chat->interrupted = 0;
+        if (*chat->interrupted == SIGINT) *chat->interrupted = 0;
+        if (*chat->interrupted) return STATUS_INTERRUPTED;
         LineResult result = line_editor_read(chat->editor, prompt, &text, &length);
         if (result == LINE_FAILED)
             return error_set(error, "a message cannot be read: %s", strerror(errno));

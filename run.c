@@ -30,25 +30,26 @@
 #include "terminal.h"
 #include "unicode.h"
 
-/* The one thing that a signal handler can reach. */
+/* The one thing that a signal handler can reach: the signal that asked to stop, SIGINT only where
+ * no other did. */
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int signal_number) {
-    (void)signal_number;
-    interrupted = 1;
+    if (interrupted == 0 || interrupted == SIGINT) interrupted = signal_number;
 }
 
 /* Ctrl-C asks to stop between two tokens, and a second one ends the process at once. So do SIGTERM
  * and SIGHUP, which else would leave half a conversion, but not the second time: timeout(1) sends
  * its signal to the process and then to the group that it is in. In a chat each Ctrl-C stops an
- * answer, and the others end it. A reader who closes the pipe shows in write's result. */
+ * answer, and the others end it, with the terminal as it was. A reader who closes the pipe shows in
+ * write's result. */
 static void set_signals(bool chat) {
     struct sigaction before,
         stop = {.sa_handler = on_interrupt},
         stop_once = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, chat ? &stop : &stop_once, NULL);
-    if (!chat) sigaction(SIGTERM, &stop, NULL);
-    if (!chat && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup */
+    sigaction(SIGTERM, &stop, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup */
         sigaction(SIGHUP, &stop, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, like a full disk */

@@ -26,7 +26,7 @@ typedef struct Session {
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;
     SandboxReport sandbox; /* what is in force */
-    const volatile sig_atomic_t *interrupted;
+    const volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
 } Session;
 
 /* "done of total" on one line of the terminal, drawn over itself; total 0 wipes it. Nothing

@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -455,6 +456,32 @@ static void a_kill_loses_at_most_the_answer_in_progress(void **state) {
     free(session);
 }
 
+static void a_signal_to_end_leaves_the_terminal_as_it_was(void **state) {
+    static const int signals[] = {SIGTERM, SIGHUP};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct termios before, after;
+        Person *p = SIT_DOWN("-n", i < 2 ? "6" : "0", "-c", "200000", "--ignore-eos");
+        assert_int_equal(tcgetattr(p->terminal, &before), 0);
+        expect(p, "> ");
+        if (i < 2) { /* at the prompt */
+            type(p, "half a line");
+            expect(p, "half a line");
+        } else { /* in an answer */
+            type(p, "hello\n");
+            expect(p, "hello");
+            usleep(200000);
+        }
+        kill(p->process, signals[i % 2]);
+        Patience patience = {0};
+        while (!ended(p) && !patience_ends(&patience)) read_more(p, 50);
+        assert_int_equal(tcgetattr(p->terminal, &after), 0);
+        assert_int_equal(after.c_lflag, before.c_lflag);
+        assert_int_equal(after.c_iflag, before.c_iflag);
+        assert_int_equal(stand_up(p), 130);
+    }
+}
+
 static void ctrl_c_stops_the_reading_of_a_long_message(void **state) {
     (void)state;
     char *session = inside("long"), *text = malloc(200000);
@@ -723,6 +750,7 @@ int main(void) {
         cmocka_unit_test(history_goes_through_no_link_of_another_user),
         cmocka_unit_test(the_editor_writes_a_message),
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
+        cmocka_unit_test(a_signal_to_end_leaves_the_terminal_as_it_was),
         cmocka_unit_test(ctrl_c_stops_the_reading_of_a_long_message),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
