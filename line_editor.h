@@ -17,8 +17,8 @@ typedef enum LineResult {
 
 /* `words`: NULL-terminated, completed by Tab at the start of a line; borrowed. History is kept in
  * the user's state directory ($XDG_STATE_HOME/verbatim/history) where that can be written.
- * `interrupted` is set by the program's handler of Ctrl-C and of what else ends it. NULL when out of
- * memory. */
+ * `interrupted` is set by the program's handler of Ctrl-C and of what else ends it. NULL when out
+ * of memory. */
 LineEditor *line_editor_new(const char *const *words, const volatile sig_atomic_t *interrupted);
 void line_editor_free(LineEditor *editor);
 

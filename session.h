@@ -25,7 +25,7 @@ typedef struct Session {
     Output *output;
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;
-    SandboxReport sandbox; /* what is in force */
+    SandboxReport sandbox;                    /* what is in force */
     const volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
 } Session;
 
