@@ -310,7 +310,7 @@ static void info_tells_what_grouping_saves(void **state) {
     (void)state;
     char *path = build_path("tests/inside-cache.bin");
     Process p = RUN("export", "--random",
-                    "dim=2048,n_layers=22,n_heads=32,n_kv_heads=4,ffn_dim=16,"
+                    "dim=64,head_dim=64,n_layers=22,n_heads=32,n_kv_heads=4,ffn_dim=16,"
                     "vocab_size=300,context=2048",
                     path, "-q", "--type", "q4");
     assert_done(&p);
