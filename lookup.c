@@ -1,7 +1,8 @@
 #include "lookup.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "tokenizer.h"
 
 /* The tokens that must have stood before as they stand at the end of the text now; more than
  * MATCH_MOST are not compared. */
@@ -15,8 +16,7 @@ enum { WORTHWHILE_BYTES = 64 << 20, DEFAULT_GUESSES = 7 };
 struct Lookup {
     Model *model;
     size_t vocab_size, most;
-    int32_t *text; /* [capacity], the first n_text are the text's */
-    size_t n_text, capacity;
+    TokenList text;           /* all of it so far */
     Row rows[1 + LOOKUP_MAX]; /* of the last pass: the text's last token then, and guesses */
     size_t n_rows, n_used;
     float *logits; /* [1 + most][vocab_size], of those rows */
@@ -40,48 +40,34 @@ Status lookup_new(Lookup **out, Model *model, size_t most, const int32_t *ids, s
     l->vocab_size = model_config(model)->vocab_size;
     l->most = most < rows ? most : rows - 1;
     l->guesses = l->most < FIRST_GUESSES ? l->most : FIRST_GUESSES;
-    l->n_text = n;
-    l->capacity = n + 256;
-    l->text = malloc(l->capacity * sizeof *l->text);
+    bool fits = true;
+    for (size_t i = 0; i < n && fits; i++) fits = token_list_push(&l->text, ids[i]);
     if (size_mul(1 + l->most, l->vocab_size, &floats) && size_mul(floats, sizeof(float), &bytes))
         l->logits = malloc(bytes);
-    if (!l->text || !l->logits) {
+    if (!fits || !l->logits) {
         lookup_free(l);
         return error_set(error, "no memory for the logits");
     }
-    memcpy(l->text, ids, n * sizeof *ids);
     *out = l;
     return STATUS_OK;
 }
 
 void lookup_free(Lookup *l) {
     if (!l) return;
-    free(l->text);
+    token_list_free(&l->text);
     free(l->logits);
     free(l);
-}
-
-static bool add_token(Lookup *l, int32_t token) {
-    if (l->n_text == l->capacity) {
-        size_t capacity = 2 * l->capacity;
-        int32_t *text = realloc(l->text, capacity * sizeof *text);
-        if (!text) return false;
-        l->text = text;
-        l->capacity = capacity;
-    }
-    l->text[l->n_text++] = token;
-    return true;
 }
 
 /* Where what followed the end of the text begins, the last time that the longest run of tokens at
  * its end stood earlier in it. *length, of that run, is 0 when it never did. */
 static size_t find_match(const Lookup *l, size_t *length) {
-    const int32_t *last = l->text + l->n_text - 1;
+    const int32_t *last = l->text.ids + l->text.length - 1;
     size_t best = 0;
     *length = 0;
-    for (size_t at = l->n_text - 1; at-- > 0 && *length < MATCH_MOST;) {
+    for (size_t at = l->text.length - 1; at-- > 0 && *length < MATCH_MOST;) {
         size_t n = 0;
-        while (n <= at && n < MATCH_MOST && l->text[at - n] == *(last - n)) n++;
+        while (n <= at && n < MATCH_MOST && l->text.ids[at - n] == *(last - n)) n++;
         if (n < MATCH_LEAST || n <= *length) continue;
         *length = n;
         best = at + 1;
@@ -92,7 +78,7 @@ static size_t find_match(const Lookup *l, size_t *length) {
 /* Adds guesses to rows[1 ...], as many as the room allows. */
 static void guess(Lookup *l) {
     size_t most = l->guesses, context = model_context(l->model), length;
-    size_t room = l->n_text < context ? context - l->n_text : 0;
+    size_t room = l->text.length < context ? context - l->text.length : 0;
     if (most > room) most = room;
     if (most == 0) return;
     size_t from = find_match(l, &length);
@@ -103,9 +89,11 @@ static void guess(Lookup *l) {
     }
     for (; l->n_rows <= most; l->n_rows++, from++) {
         /* A match that reaches to the end of the text goes on with the guesses themselves. */
-        int32_t token = from < l->n_text ? l->text[from] : l->rows[1 + from - l->n_text].token;
-        l->rows[l->n_rows] = (Row){
-            .position = (int32_t)(l->n_text - 1 + l->n_rows), .token = token, .wants_logits = true};
+        int32_t token =
+            from < l->text.length ? l->text.ids[from] : l->rows[1 + from - l->text.length].token;
+        l->rows[l->n_rows] = (Row){.position = (int32_t)(l->text.length - 1 + l->n_rows),
+                                   .token = token,
+                                   .wants_logits = true};
     }
 }
 
@@ -127,8 +115,8 @@ static void learn(Lookup *l) {
 }
 
 Status lookup_next(Lookup *l, KvCache *cache, int32_t token, float **logits, Error *error) {
-    size_t position = l->n_text;
-    if (!add_token(l, token)) return error_set(error, "no memory for the text");
+    size_t position = l->text.length;
+    if (!token_list_push(&l->text, token)) return error_set(error, "no memory for the text");
     if (l->n_used < l->n_rows && l->rows[l->n_used].token == token) {
         *logits = l->logits + l->n_used++ * l->vocab_size;
         l->stats.right++;
@@ -153,8 +141,8 @@ Status lookup_next(Lookup *l, KvCache *cache, int32_t token, float **logits, Err
 }
 
 void lookup_end(const Lookup *l, KvCache *cache) {
-    if (l && kvcache_next(cache, 0) > (int32_t)l->n_text)
-        kvcache_truncate(cache, 0, (int32_t)l->n_text);
+    if (l && kvcache_next(cache, 0) > (int32_t)l->text.length)
+        kvcache_truncate(cache, 0, (int32_t)l->text.length);
 }
 
 LookupStats lookup_stats(const Lookup *l) {

@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "blocks.h"
+#include "four_rows.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -24,21 +24,5 @@ INLINE __m256i broadcast_4_codes(const int8_t *p) {
     memcpy(&codes, p, sizeof codes);
     return _mm256_set1_epi32(codes);
 }
-
-/* A BlockKernel around multiply_block(type, w, p, rows, ...) with rows known to the compiler. */
-#define ROWS_CASE(type, count)                                                                     \
-    case count:                                                                                    \
-        multiply_block(type, w, p, count, block, out, stride, outputs);                            \
-        break
-#define BLOCK_KERNEL(name, type)                                                                   \
-    static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
-                     size_t stride, size_t outputs) {                                              \
-        switch (rows) {                                                                            \
-            ROWS_CASE(type, 1);                                                                    \
-            ROWS_CASE(type, 2);                                                                    \
-            ROWS_CASE(type, 3);                                                                    \
-            ROWS_CASE(type, 4);                                                                    \
-        }                                                                                          \
-    }
 
 #endif

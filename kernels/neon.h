@@ -4,7 +4,7 @@
 
 #include <arm_neon.h>
 
-#include "blocks.h"
+#include "four_rows.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -60,21 +60,5 @@ INLINE void store_rows(size_t rows, float32x4_t (*acc)[QUARTERS], float *out, si
         memcpy(out + r * stride, row, outputs * sizeof *row);
     }
 }
-
-/* A BlockKernel around multiply_block(type, w, p, rows, ...) with rows known to the compiler. */
-#define ROWS_CASE(type, count)                                                                     \
-    case count:                                                                                    \
-        multiply_block(type, w, p, count, block, out, stride, outputs);                            \
-        break
-#define BLOCK_KERNEL(name, type)                                                                   \
-    static void name(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,     \
-                     size_t stride, size_t outputs) {                                              \
-        switch (rows) {                                                                            \
-            ROWS_CASE(type, 1);                                                                    \
-            ROWS_CASE(type, 2);                                                                    \
-            ROWS_CASE(type, 3);                                                                    \
-            ROWS_CASE(type, 4);                                                                    \
-        }                                                                                          \
-    }
 
 #endif
