@@ -23,10 +23,9 @@ struct AttentionMemory {
     size_t shown_positions;
 };
 
-/* Keys and values of a block as floats and the queries, or the queries in codes; then the scores.
- */
+/* Keys or values of a block as floats, or the queries in codes; then the scores. */
 size_t attention_scratch_floats(size_t head_dim) {
-    size_t block = round_up((KV_PAGE * 2 + ATTENTION_QUERIES) * head_dim + 16, 16);
+    size_t block = round_up(KV_PAGE * head_dim + 16, 16);
     size_t codes = ATTENTION_QUERIES * q8_groups(head_dim) * sizeof(Q8Group) / sizeof(float);
     return (codes > block ? codes : block) + (size_t)ATTENTION_QUERIES * KV_PAGE;
 }
@@ -90,6 +89,7 @@ typedef struct Pass {
     float *out;
     const AttentionSink *sink;
     size_t heads_a_job, rows_a_job;
+    size_t item_floats; /* of the partial results of one item and segment */
 } Pass;
 
 /* Rows first ... first + n_rows - 1 of one sequence, heads likewise, of one key/value head. */
@@ -252,11 +252,10 @@ static void run_item(const Pass *pass, const Item *item, float *scratch) {
 }
 
 /* Few items and a long context: segments are computed by different threads, then joined in
- * order. Every item has room for n_segments partial results of each of its queries. */
+ * order. */
 static void run_split(const Pass *pass, size_t n_runs, size_t n_items, size_t n_segments,
                       float *scratch) {
-    size_t item_floats = n_segments * ATTENTION_QUERIES * partial_floats(pass->memory);
-    size_t segment_floats = ATTENTION_QUERIES * partial_floats(pass->memory);
+    size_t segment_floats = pass->item_floats, item_floats = n_segments * segment_floats;
 #pragma omp for schedule(dynamic, 1) nowait
     for (size_t i = 0; i < n_items * n_segments; i++) {
         Item item = item_at(pass, n_runs, i / n_segments);
@@ -287,18 +286,24 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
                        const AttentionSink *sink) {
     size_t group = params->n_heads / params->n_kv_heads;
-    Pass pass = {kernel, memory, params, cache, rows, n_rows, q, out, sink, 0, 0};
+    Pass pass = {kernel, memory, params, cache, rows, n_rows, q, out, sink, 0, 0, 0};
     pass.heads_a_job = group < ATTENTION_QUERIES ? group : ATTENTION_QUERIES;
     pass.rows_a_job = ATTENTION_QUERIES / pass.heads_a_job;
+    /* Enough items for every thread. */
+    size_t team = (size_t)omp_get_num_threads();
+    size_t share = n_rows * params->n_kv_heads * head_chunks(&pass) / (4 * team) + 1;
+    if (pass.rows_a_job > share) pass.rows_a_job = share;
+    if (pass.rows_a_job > n_rows) pass.rows_a_job = n_rows;
+    pass.item_floats = pass.rows_a_job * pass.heads_a_job * partial_floats(memory);
     size_t n_runs = count_runs(&pass);
     size_t n_items = n_runs * params->n_kv_heads * head_chunks(&pass), n_segments = 0;
     for (size_t row = 0; row < n_rows; row++) {
         size_t n = cached_index(&pass, row) / ATTENTION_SEGMENT + 1;
         if (n > n_segments) n_segments = n;
     }
-    size_t split_floats = n_items * n_segments * ATTENTION_QUERIES * partial_floats(memory);
+    size_t split_floats = n_items * n_segments * pass.item_floats;
     float *scratch = memory->threads + memory->thread_floats * (size_t)omp_get_thread_num();
-    if (n_segments > 1 && n_items < 8 * (size_t)omp_get_num_threads() && !sink &&
+    if (n_segments > 1 && n_items < 8 * team && !sink &&
         split_floats <= PARTIAL_FLOATS) {
         run_split(&pass, n_runs, n_items, n_segments, scratch);
         return;

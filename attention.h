@@ -50,7 +50,7 @@ void attention_memory_free(AttentionMemory *memory);
 
 /* One piece of work for the part that is built once for each instruction set: queries that
  * share a key/value head of one sequence, against the blocks of one segment. */
-enum { ATTENTION_QUERIES = 64 };
+enum { ATTENTION_QUERIES = 128 };
 
 typedef struct AttentionQuery {
     const float *q;    /* [head_dim] */

@@ -44,9 +44,6 @@ LANES_INLINE lanes load(bool half, const void *from, size_t at) {
                 : lanes_load((const float *)from + at);
 }
 
-static void widen(float *out, const uint16_t *in, size_t n) {
-    for (size_t i = 0; i < n; i += LANES) lanes_store(out + i, lanes_load_half(in + i));
-}
 
 /* Starts to load what the next block has where this one has element `at`, n registers of it: the
  * pages of a sequence lie apart, and no hardware foresees the step from one to the next. */
@@ -55,6 +52,14 @@ LANES_INLINE void fetch(bool half, const void *from, ptrdiff_t next, size_t at, 
     const char *line = (const char *)from + at * size + next;
     for (size_t bytes = 0; bytes < n * LANES * size; bytes += 64)
         __builtin_prefetch(line + bytes, 0, 2);
+}
+
+static const float *widened(float *out, const void *in, ptrdiff_t next, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) {
+        lanes_store(out + i, load(true, in, i));
+        if (i % (2 * LANES) == 0) fetch(true, in, next, i, 2);
+    }
+    return out;
 }
 
 /* The page's block as the cache has it. A page's values lie as far behind its keys as any other's.
@@ -70,29 +75,14 @@ static Block block_of(const AttentionParams *params, const AttentionJob *job, si
                    .next = next_keys - keys};
 }
 
-/* The same, widened once for all queries where they are many. */
-static Block load_block(const AttentionParams *params, const AttentionJob *job, size_t page,
-                        bool is_last) {
-    size_t n = KV_PAGE * params->head_dim;
-    Block block = block_of(params, job, page, is_last);
-    if (!block.half || (DIRECT && job->n_queries <= TILE_QUERIES)) return block;
-    widen(job->scratch, block.keys, n);
-    widen(job->scratch + n, block.values, n);
-    return (Block){.keys = job->scratch, .values = job->scratch + n};
-}
-
-/* The elements of n queries side by side, q[head_dim][n]: one address serves them all. */
-static void pack_queries(const AttentionQuery *queries, size_t n, size_t head_dim, float *q) {
-    for (size_t i = 0; i < n; i++)
-        for (size_t d = 0; d < head_dim; d++) q[d * n + i] = queries[i].q[d];
-}
-
 /* scores[i][positions of the block] = q_i . k, for n queries, `width` registers at a time. */
-LANES_INLINE void score_tile(const float *packed, size_t n, size_t width, bool half,
+LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t width, bool half,
                              const void *keys, ptrdiff_t next, size_t head_dim,
                              float (*scores)[KV_PAGE]) {
     for (size_t lane = 0; lane < BLOCK_LANES; lane += width) {
         lanes sum[TILE_QUERIES][TILE_LANES];
+        const float *q[TILE_QUERIES];
+        for (size_t i = 0; i < n; i++) q[i] = queries[i].q;
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < width; j++) sum[i][j] = lanes_zero();
         size_t k = lane * LANES;
@@ -101,8 +91,9 @@ LANES_INLINE void score_tile(const float *packed, size_t n, size_t width, bool h
             for (size_t j = 0; j < width; j++) key[j] = load(half, keys, k + j * LANES);
             fetch(half, keys, next, k, width);
             for (size_t i = 0; i < n; i++) {
-                lanes q = lanes_set(packed[d * n + i]);
-                for (size_t j = 0; j < width; j++) sum[i][j] = lanes_fma(q, key[j], sum[i][j]);
+                lanes element = lanes_set(q[i][d]);
+                for (size_t j = 0; j < width; j++)
+                    sum[i][j] = lanes_fma(element, key[j], sum[i][j]);
             }
         }
         for (size_t i = 0; i < n; i++)
@@ -115,11 +106,11 @@ LANES_INLINE void score_tile(const float *packed, size_t n, size_t width, bool h
 #define SCORE_CASE(n, width)                                                                       \
     case n:                                                                                        \
         if (DIRECT && block->half)                                                                 \
-            score_tile(packed, n, width, true, block->keys, block->next, head_dim, scores);        \
+            score_tile(queries, n, width, true, block->keys, block->next, head_dim, scores);        \
         else                                                                                       \
-            score_tile(packed, n, width, false, block->keys, block->next, head_dim, scores);       \
+            score_tile(queries, n, width, false, block->keys, block->next, head_dim, scores);       \
         break;
-static void score_queries(const float *packed, size_t n, const Block *block, size_t head_dim,
+static void score_queries(const AttentionQuery *queries, size_t n, const Block *block, size_t head_dim,
                           float (*scores)[KV_PAGE]) {
     switch (n) { EACH_TILE(SCORE_CASE) }
 }
@@ -138,22 +129,25 @@ static lanes soft_capped(lanes x, float cap) {
     return lanes_load(v);
 }
 
+/* Adds ALiBi's slope times the distance to the scores of positions first, first + 1, ... */
+static lanes sloped(lanes x, float slope, size_t first, size_t position) {
+    float distance[LANES];
+    for (size_t i = 0; i < LANES; i++) distance[i] = (float)(first + i) - (float)position;
+    return lanes_fma(lanes_load(distance), lanes_set(slope), x);
+}
+
 /* From raw products to weights exp(score - max) in place; the running max and 16 sums move on.
  * Returns what the running sums and outputs must be multiplied by. */
 static float weigh_block(const AttentionParams *params, const AttentionQuery *query, size_t first,
                          size_t begin, size_t end, float *scores, lanes *sums) {
     lanes s[BLOCK_LANES];
-    float position = (float)query->position;
-    for (size_t j = 0; j < BLOCK_LANES; j++) {
+    for (size_t j = 0; j < BLOCK_LANES; j++)
         s[j] = lanes_mul(lanes_load(scores + j * LANES), lanes_set(params->scale));
-        if (params->softcap > 0.0f) s[j] = soft_capped(s[j], params->softcap);
-        if (query->slope != 0.0f) {
-            float distance[LANES];
-            for (size_t i = 0; i < LANES; i++)
-                distance[i] = (float)(first + j * LANES + i) - position;
-            s[j] = lanes_fma(lanes_load(distance), lanes_set(query->slope), s[j]);
-        }
-    }
+    if (params->softcap > 0.0f)
+        for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = soft_capped(s[j], params->softcap);
+    if (query->slope != 0.0f)
+        for (size_t j = 0; j < BLOCK_LANES; j++)
+            s[j] = sloped(s[j], query->slope, first + j * LANES, query->position);
     if (begin > 0 || end < KV_PAGE || query->scores) {
         for (size_t j = 0; j < BLOCK_LANES; j++) lanes_store(scores + j * LANES, s[j]);
         for (size_t i = 0; i < begin; i++) scores[i] = -INFINITY;
@@ -289,15 +283,17 @@ typedef struct Span {
 static void segment_floats(const AttentionParams *params, const AttentionJob *job, Span span,
                            float (*weights)[KV_PAGE], lanes *sums) {
     size_t head_dim = params->head_dim;
-    float *packed = job->scratch + KV_PAGE * 2 * head_dim + LANES;
     float factors[ATTENTION_QUERIES];
-    for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)
-        pack_queries(job->queries + i, tile_queries(job, i), head_dim, packed + i * head_dim);
     for (size_t page = span.least / KV_PAGE; page * KV_PAGE < span.most; page++) {
-        Block block = load_block(params, job, page, (page + 1) * KV_PAGE >= span.most);
+        Block block = block_of(params, job, page, (page + 1) * KV_PAGE >= span.most);
+        /* Many queries: widened once for all of them, keys and values in turn in the same place,
+         * which stays in the first-level cache. */
+        bool widens = block.half && !(DIRECT && job->n_queries <= TILE_QUERIES);
+        ptrdiff_t next = block.next;
+        if (widens) block.half = false, block.next = 0;
+        if (widens) block.keys = widened(job->scratch, block.keys, next, KV_PAGE * head_dim);
         for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)
-            score_queries(packed + i * head_dim, tile_queries(job, i), &block, head_dim,
-                          weights + i);
+            score_queries(job->queries + i, tile_queries(job, i), &block, head_dim, weights + i);
         for (size_t i = 0; i < job->n_queries; i++) {
             size_t begin, end;
             visible(&job->queries[i], page * KV_PAGE, &begin, &end);
@@ -305,6 +301,7 @@ static void segment_floats(const AttentionParams *params, const AttentionJob *jo
                                       : weigh_block(params, &job->queries[i], page * KV_PAGE, begin,
                                                     end, weights[i], &sums[i]);
         }
+        if (widens) block.values = widened(job->scratch, block.values, next, KV_PAGE * head_dim);
         output_block(job, &block, head_dim, page * KV_PAGE, factors, weights);
     }
 }

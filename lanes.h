@@ -78,9 +78,7 @@ LANES_INLINE lanes lanes_select(lanes_mask m, lanes yes, lanes no) {
 }
 /* x * 2^n, n whole and -126 <= n <= 127. */
 LANES_INLINE lanes lanes_scale_by_power(lanes x, lanes n) {
-    __m512i bits =
-        _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23);
-    return _mm512_mul_ps(x, _mm512_castsi512_ps(bits));
+    return _mm512_scalef_ps(x, n);
 }
 /* The largest, by halves: 8 and 8, 4 and 4, 2 and 2, 1 and 1, each as lanes_max has it. */
 LANES_INLINE float lanes_maximum(lanes a) {
