@@ -155,6 +155,7 @@ INLINE void run_jobs(Kind kind, Run run, Scratch *scratch) {
     Job job = {0, 0};
     const uint8_t *x = job_input(&run, job);
     const int8_t *w = job_weights(&run, job);
+    TILE_SETTLE();
     MULTIPLY_TILE(0, 4, 6, x, w, 0);
     MULTIPLY_TILE(1, 5, 7, x, w, 1);
     MULTIPLY_TILE(2, 4, 6, x, w, 2);

@@ -9,6 +9,7 @@
  *                                     signed bytes times signed bytes, in int32
  *     TILE_DOT_UNSIGNED(c, a, b)      the same with unsigned bytes in b
  *     TILE_RELEASE()
+ *     TILE_SETTLE()                   memory is as the program says, for the loads that follow
  *
  * With AMX_EMULATED they are plain C, so that the tests prove amx.c on machines without AMX. */
 #ifndef AMX_TILES_H
@@ -68,6 +69,7 @@ static inline void tile_dot(int c, int a, int b, bool b_unsigned) {
 #define TILE_DOT(c, a, b) tile_dot(c, a, b, false)
 #define TILE_DOT_UNSIGNED(c, a, b) tile_dot(c, a, b, true)
 #define TILE_RELEASE() memset(&tiles.config, 0, sizeof tiles.config)
+#define TILE_SETTLE() ((void)0)
 
 #else
 
@@ -84,6 +86,9 @@ static inline void tile_configure(const TileConfig *config) {
 #define TILE_DOT(c, a, b) _tile_dpbssd(c, a, b)
 #define TILE_DOT_UNSIGNED(c, a, b) _tile_dpbsud(c, a, b)
 #define TILE_RELEASE() _tile_release()
+/* gcc's _tile_loadd does not say that it reads memory: stores before it could come after it. Stores
+ * of tiles say so. */
+#define TILE_SETTLE() __asm__ volatile("" : : : "memory")
 
 #endif
 #endif
