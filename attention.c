@@ -303,8 +303,7 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
     }
     size_t split_floats = n_items * n_segments * pass.item_floats;
     float *scratch = memory->threads + memory->thread_floats * (size_t)omp_get_thread_num();
-    if (n_segments > 1 && n_items < 8 * team && !sink &&
-        split_floats <= PARTIAL_FLOATS) {
+    if (n_segments > 1 && n_items < 8 * team && !sink && split_floats <= PARTIAL_FLOATS) {
         run_split(&pass, n_runs, n_items, n_segments, scratch);
         return;
     }

@@ -44,7 +44,6 @@ LANES_INLINE lanes load(bool half, const void *from, size_t at) {
                 : lanes_load((const float *)from + at);
 }
 
-
 /* Starts to load what the next block has where this one has element `at`, n registers of it: the
  * pages of a sequence lie apart, and no hardware foresees the step from one to the next. */
 LANES_INLINE void fetch(bool half, const void *from, ptrdiff_t next, size_t at, size_t n) {
@@ -106,12 +105,12 @@ LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t wid
 #define SCORE_CASE(n, width)                                                                       \
     case n:                                                                                        \
         if (DIRECT && block->half)                                                                 \
-            score_tile(queries, n, width, true, block->keys, block->next, head_dim, scores);        \
+            score_tile(queries, n, width, true, block->keys, block->next, head_dim, scores);       \
         else                                                                                       \
-            score_tile(queries, n, width, false, block->keys, block->next, head_dim, scores);       \
+            score_tile(queries, n, width, false, block->keys, block->next, head_dim, scores);      \
         break;
-static void score_queries(const AttentionQuery *queries, size_t n, const Block *block, size_t head_dim,
-                          float (*scores)[KV_PAGE]) {
+static void score_queries(const AttentionQuery *queries, size_t n, const Block *block,
+                          size_t head_dim, float (*scores)[KV_PAGE]) {
     switch (n) { EACH_TILE(SCORE_CASE) }
 }
 
