@@ -77,8 +77,9 @@ TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 SOAKS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/soak_*.c))
 FUZZERS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
 
-all: $(HAVE_MAINS:%.c=$(BUILD)/%)
-	@for p in $(HAVE_MAINS:%.c=%); do ln -sf $(BUILD)/$$p $$p; done
+all: $(HAVE_MAINS:%.c=%)
+$(PROGRAMS): %: $(BUILD)/%
+	@ln -sf $< $@
 
 # The library holds everything but the three main files; tests link against it as well.
 $(BUILD)/libverbatim.a: $(OBJECTS)
@@ -214,7 +215,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb clean
+.PHONY: all $(PROGRAMS) test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(HAVE_MAINS:%.c=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d)

@@ -10,6 +10,7 @@
  * bandwidth of the same moments, counting the bytes of the weights and of the cache that a step
  * reads; prefill against the instruction set's peak, counting two operations for each weight and
  * token. All figures are medians. docs/benchmarks.md */
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,11 +34,10 @@ static const double ENOUGH_SECONDS = 2.0; /* of one measurement, once it has MIN
 
 typedef struct Arguments {
     const char *model, *isa, *type, *sweep;
-    int n_threads;
     KvType kv_type;                /* KV_TYPES: the model's */
-    uint32_t context;              /* 0: the model's */
+    size_t n_threads, context;     /* 0: the physical cores; the model's */
     size_t decode, prefill, batch; /* measure these alone; all 0: everything */
-    bool json;
+    bool json, help;
 } Arguments;
 
 /* One model, open with some number of threads, and the limits of the machine with as many. */
@@ -153,10 +153,25 @@ static void close_model(Bench *b) {
     b->cache = NULL, b->model = NULL, b->logits = NULL, b->reading = NULL;
 }
 
+static Status check_context(const Bench *b, Error *error) {
+    const Arguments *a = b->arguments;
+    size_t context = model_context(b->model);
+    if (context <= PROMPT)
+        return error_set(error, "a context of %zu positions is too short to be measured", context);
+    if (a->decode >= context)
+        return error_set(error, "--decode %zu: the model's context is %zu positions", a->decode,
+                         context);
+    if (a->prefill > context)
+        return error_set(error, "--prefill %zu: the model's context is %zu positions", a->prefill,
+                         context);
+    return STATUS_OK;
+}
+
 static Status open_model(Bench *b, int n_threads, Error *error) {
     ModelOptions options = {
-        .isa = b->isa, .n_threads = n_threads, .context = b->arguments->context};
+        .isa = b->isa, .n_threads = n_threads, .context = (uint32_t)b->arguments->context};
     Status status = model_open(&b->model, b->file, &options, error);
+    if (status == STATUS_OK) status = check_context(b, error);
     if (status != STATUS_OK) return status;
     b->n_threads = model_threads(b->model);
     KvType kv_type = b->arguments->kv_type;
@@ -333,7 +348,7 @@ static Status bench(const Arguments *arguments, Error *error) {
     Status status = open_file(&b, error);
     if (status == STATUS_OK) {
         count_weights(&b);
-        status = open_model(&b, arguments->n_threads, error);
+        status = open_model(&b, (int)arguments->n_threads, error);
     }
     if (status == STATUS_OK) {
         bool sweeps_threads = arguments->sweep && strcmp(arguments->sweep, "threads") == 0;
@@ -369,8 +384,45 @@ static const char usage[] = "usage: bench MODEL [options]\n"
                             "      --json          results as JSON\n"
                             "MODEL: a model.bin, another format, or random:SHAPE\n";
 
-static Status parse(Arguments *a, int argc, char **argv) {
-    enum { ISA = 256, TYPE, KV, CONTEXT, DECODE, PREFILL_OF, BATCH, SWEEP, JSON };
+/* A whole number from 1 to `most`. */
+static Status take_number(const char *option, long most, size_t *value, Error *error) {
+    char *end;
+    errno = 0;
+    long n = strtol(optarg, &end, 10);
+    if (end == optarg || *end != '\0' || errno != 0 || n < 1 || n > most)
+        return error_set(error, "--%s: '%s' is not a whole number from 1 to %ld", option, optarg,
+                         most);
+    *value = (size_t)n;
+    return STATUS_OK;
+}
+
+static Status take_kv_type(KvType *type, Error *error) {
+    for (*type = 0; *type < KV_TYPES; (*type)++)
+        if (strcmp(optarg, kv_type_name(*type)) == 0) return STATUS_OK;
+    return error_set(error, "--kv-type: '%s' is none of f32, f16 and q8", optarg);
+}
+
+static Status take_sweep(const char **sweep, Error *error) {
+    *sweep = optarg;
+    if (strcmp(optarg, "threads") == 0 || strcmp(optarg, "context") == 0 ||
+        strcmp(optarg, "batch") == 0)
+        return STATUS_OK;
+    return error_set(error, "--sweep: '%s' is none of threads, context and batch", optarg);
+}
+
+static Status parse(Arguments *a, int argc, char **argv, Error *error) {
+    enum {
+        ISA = 256,
+        TYPE,
+        KV,
+        CONTEXT,
+        DECODE,
+        PREFILL_OF,
+        BATCH,
+        SWEEP,
+        JSON,
+        LARGEST = 1 << 24
+    };
     static const struct option options[] = {{"threads", required_argument, NULL, 'j'},
                                             {"isa", required_argument, NULL, ISA},
                                             {"type", required_argument, NULL, TYPE},
@@ -383,38 +435,44 @@ static Status parse(Arguments *a, int argc, char **argv) {
                                             {"json", no_argument, NULL, JSON},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
-    for (int c; (c = getopt_long(argc, argv, "j:h", options, NULL)) != -1;) {
-        if (c == 'j' || (c >= CONTEXT && c <= BATCH)) {
-            char *end;
-            long n = strtol(optarg, &end, 10), most = c == 'j' ? 4096 : 1 << 24;
-            if (c == BATCH) most = MAX_SEQUENCES;
-            if (*end || n < 1 || n > most) return STATUS_USAGE;
-            if (c == 'j') a->n_threads = (int)n;
-            if (c == CONTEXT) a->context = (uint32_t)n;
-            if (c == DECODE) a->decode = (size_t)n;
-            if (c == PREFILL_OF) a->prefill = (size_t)n;
-            if (c == BATCH) a->batch = (size_t)n;
-        } else if (c == ISA) {
+    Status status = STATUS_OK;
+    for (int c; status == STATUS_OK && (c = getopt_long(argc, argv, "j:h", options, NULL)) != -1;) {
+        if (c == 'j')
+            status = take_number("threads", 4096, &a->n_threads, error);
+        else if (c == CONTEXT)
+            status = take_number("context", LARGEST, &a->context, error);
+        else if (c == DECODE)
+            status = take_number("decode", LARGEST, &a->decode, error);
+        else if (c == PREFILL_OF)
+            status = take_number("prefill", LARGEST, &a->prefill, error);
+        else if (c == BATCH)
+            status = take_number("batch", MAX_SEQUENCES, &a->batch, error);
+        else if (c == KV)
+            status = take_kv_type(&a->kv_type, error);
+        else if (c == SWEEP)
+            status = take_sweep(&a->sweep, error);
+        else if (c == ISA)
             a->isa = optarg;
-        } else if (c == TYPE) {
+        else if (c == TYPE)
             a->type = optarg;
-        } else if (c == KV) {
-            a->kv_type = 0;
-            while (a->kv_type < KV_TYPES && strcmp(optarg, kv_type_name(a->kv_type)) != 0)
-                a->kv_type++;
-            if (a->kv_type == KV_TYPES) return STATUS_USAGE;
-        } else if (c == JSON) {
+        else if (c == JSON)
             a->json = true;
-        } else if (c == SWEEP && (strcmp(optarg, "threads") == 0 ||
-                                  strcmp(optarg, "context") == 0 || strcmp(optarg, "batch") == 0)) {
-            a->sweep = optarg;
-        } else {
-            return STATUS_USAGE;
-        }
+        else if (c == 'h')
+            a->help = true;
+        else
+            status = error_set(error, "see bench --help"); /* getopt has said what is wrong */
     }
-    if (optind + 1 != argc) return STATUS_USAGE;
-    a->model = argv[optind];
-    return STATUS_OK;
+    if (status != STATUS_OK) return STATUS_USAGE;
+    if (a->help) return STATUS_OK;
+    if (a->sweep && (a->decode || a->prefill || a->batch))
+        error_set(error, "--sweep has sizes of its own: leave out --decode, --prefill, --batch");
+    else if (optind == argc)
+        error_set(error, "which model? bench MODEL; see bench --help");
+    else if (optind + 1 < argc)
+        error_set(error, "one model at a time, not '%s' and '%s'", argv[optind], argv[optind + 1]);
+    else
+        return a->model = argv[optind], STATUS_OK;
+    return STATUS_USAGE;
 }
 
 int main(int argc, char **argv) {
@@ -425,15 +483,12 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bench: %s\n", error.text);
         return status;
     }
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    status = parse(&arguments, argc, argv, &error);
+    if (status == STATUS_OK && arguments.help) {
         fputs(usage, stdout);
-        return STATUS_OK;
+    } else if (status == STATUS_OK) {
+        status = bench(&arguments, &error);
     }
-    if (parse(&arguments, argc, argv) != STATUS_OK) {
-        fputs(usage, stderr);
-        return STATUS_USAGE;
-    }
-    status = bench(&arguments, &error);
     if (status != STATUS_OK) fprintf(stderr, "bench: %s\n", error.text);
     return status;
 }

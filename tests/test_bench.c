@@ -1,0 +1,99 @@
+/* bench's command line and its JSON. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <sys/stat.h>
+
+#include "process.h"
+#include "small_model.h"
+
+static char *directory, *model;
+
+static int make_model(void **state) {
+    (void)state;
+    directory = build_path("test-bench");
+    mkdir(directory, 0755);
+    model = small_model(directory, NULL);
+    return 0;
+}
+
+static int free_model(void **state) {
+    (void)state;
+    free(model);
+    free(directory);
+    return 0;
+}
+
+/* Fails with exactly this line, and prints nothing. */
+#define REFUSES(code, message, ...)                                                                \
+    do {                                                                                           \
+        Process p = RUN("bench", __VA_ARGS__);                                                     \
+        assert_int_equal(p.status, code);                                                          \
+        assert_string_equal(p.err, "bench: " message "\n");                                        \
+        assert_string_equal(p.out, "");                                                            \
+        process_free(&p);                                                                          \
+    } while (0)
+
+static void a_wrong_command_line_is_told_what_is_wrong(void **state) {
+    (void)state;
+    REFUSES(2, "--threads: '0' is not a whole number from 1 to 4096", model, "-j", "0");
+    REFUSES(2, "--batch: '65' is not a whole number from 1 to 64", model, "--batch", "65");
+    REFUSES(2, "--decode: '' is not a whole number from 1 to 16777216", model, "--decode", "");
+    REFUSES(2, "--prefill: '9x' is not a whole number from 1 to 16777216", model, "--prefill=9x");
+    REFUSES(2, "--kv-type: 'q4' is none of f32, f16 and q8", model, "--kv-type", "q4");
+    REFUSES(2, "--sweep: 'heads' is none of threads, context and batch", model, "--sweep", "heads");
+    REFUSES(2, "--sweep has sizes of its own: leave out --decode, --prefill, --batch", model,
+            "--sweep", "batch", "--decode", "4");
+    REFUSES(2, "one model at a time, not 'a' and 'b'", "a", "b");
+    REFUSES(2, "which model? bench MODEL; see bench --help", "--json");
+}
+
+static void nothing_is_measured_past_the_context(void **state) {
+    (void)state;
+    REFUSES(1, "--decode 64: the model's context is 64 positions", model, "--context", "64",
+            "--decode", "64");
+    REFUSES(1, "--prefill 65: the model's context is 64 positions", model, "--context", "64",
+            "--prefill", "65");
+    REFUSES(1, "a context of 16 positions is too short to be measured", model, "--context", "16");
+}
+
+static void json_has_each_measurement(void **state) {
+    (void)state;
+    static const char *const parts[] = {"projections", "attention", "feed-forward", "output",
+                                        "rest"};
+    Process p = RUN("bench", model, "--json", "--decode", "20", "--prefill", "40", "--batch", "3");
+    assert_int_equal(p.status, 0);
+    json_t *root = json_loads(p.out, 0, NULL), *results = json_object_get(root, "results");
+    assert_non_null(root);
+    assert_true(json_number_value(json_object_get(root, "read_bandwidth")) > 0);
+    assert_true(json_number_value(json_object_get(root, "peak")) > 0);
+    assert_int_equal(json_array_size(results), 3);
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const names[] = {"decode", "prefill", "batch"};
+        static const json_int_t positions[] = {20, 40, 16};
+        json_t *result = json_array_get(results, i), *time = json_object_get(result, "time");
+        double sum = 0;
+        assert_string_equal(json_string_value(json_object_get(result, "what")), names[i]);
+        assert_int_equal(json_integer_value(json_object_get(result, "position")), positions[i]);
+        assert_true(json_number_value(json_object_get(result, "tokens_per_second")) > 0);
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            sum += json_number_value(json_object_get(time, parts[k]));
+        assert_true(sum > 0.99 && sum < 1.01);
+    }
+    json_decref(root);
+    process_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wrong_command_line_is_told_what_is_wrong),
+        cmocka_unit_test(nothing_is_measured_past_the_context),
+        cmocka_unit_test(json_has_each_measurement),
+    };
+    return cmocka_run_group_tests(tests, make_model, free_model);
+}
