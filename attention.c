@@ -285,22 +285,32 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionParams *params, const KvCache *cache,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
                        const AttentionSink *sink) {
-    size_t group = params->n_heads / params->n_kv_heads;
-    Pass pass = {kernel, memory, params, cache, rows, n_rows, q, out, sink, 0, 0, 0};
-    pass.heads_a_job = group < ATTENTION_QUERIES ? group : ATTENTION_QUERIES;
-    pass.rows_a_job = ATTENTION_QUERIES / pass.heads_a_job;
-    /* Enough items for every thread. */
+    size_t group = params->n_heads / params->n_kv_heads, n_segments = 0;
     size_t team = (size_t)omp_get_num_threads();
-    size_t share = n_rows * params->n_kv_heads * head_chunks(&pass) / (4 * team) + 1;
-    if (pass.rows_a_job > share) pass.rows_a_job = share;
-    if (pass.rows_a_job > n_rows) pass.rows_a_job = n_rows;
-    pass.item_floats = pass.rows_a_job * pass.heads_a_job * partial_floats(memory);
-    size_t n_runs = count_runs(&pass);
-    size_t n_items = n_runs * params->n_kv_heads * head_chunks(&pass), n_segments = 0;
+    Pass pass = {.kernel = kernel,
+                 .memory = memory,
+                 .params = params,
+                 .cache = cache,
+                 .rows = rows,
+                 .n_rows = n_rows,
+                 .q = q,
+                 .out = out,
+                 .sink = sink,
+                 .heads_a_job = group < ATTENTION_QUERIES ? group : ATTENTION_QUERIES};
     for (size_t row = 0; row < n_rows; row++) {
         size_t n = cached_index(&pass, row) / ATTENTION_SEGMENT + 1;
         if (n > n_segments) n_segments = n;
     }
+    /* Enough pieces for every thread: items, times the segments where those can be divided. */
+    bool divides =
+        !sink && n_rows * params->n_heads * n_segments * partial_floats(memory) <= PARTIAL_FLOATS;
+    size_t pieces = n_rows * params->n_kv_heads * head_chunks(&pass) * (divides ? n_segments : 1);
+    pass.rows_a_job = ATTENTION_QUERIES / pass.heads_a_job;
+    if (pass.rows_a_job > pieces / (4 * team) + 1) pass.rows_a_job = pieces / (4 * team) + 1;
+    if (pass.rows_a_job > n_rows) pass.rows_a_job = n_rows;
+    pass.item_floats = pass.rows_a_job * pass.heads_a_job * partial_floats(memory);
+    size_t n_runs = count_runs(&pass);
+    size_t n_items = n_runs * params->n_kv_heads * head_chunks(&pass);
     size_t split_floats = n_items * n_segments * pass.item_floats;
     float *scratch = memory->threads + memory->thread_floats * (size_t)omp_get_thread_num();
     if (n_segments > 1 && n_items < 8 * team && !sink && split_floats <= PARTIAL_FLOATS) {

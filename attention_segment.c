@@ -35,8 +35,9 @@ static inline size_t padded(size_t head_dim) {
 typedef struct Block {
     const void *keys;   /* [head_dim][KV_PAGE] */
     const void *values; /* [KV_PAGE][head_dim] */
-    bool half;          /* they are float16, else float32 */
-    ptrdiff_t next;     /* bytes from either to the next block's, to fetch ahead; 0: none */
+    size_t head_dim;
+    bool half;      /* they are float16, else float32 */
+    ptrdiff_t next; /* bytes from either to the next block's, to fetch ahead; 0: none */
 } Block;
 
 LANES_INLINE lanes load(bool half, const void *from, size_t at) {
@@ -70,13 +71,20 @@ static Block block_of(const AttentionParams *params, const AttentionJob *job, si
     const char *next_keys = kvcache_keys(job->cache, job->sequence, next, layer, head);
     return (Block){.keys = keys,
                    .values = kvcache_values(job->cache, job->sequence, page, layer, head),
+                   .head_dim = params->head_dim,
                    .half = kvcache_shape(job->cache)->type == KV_F16,
                    .next = next_keys - keys};
 }
 
+/* The block with its type known to the compiler. */
+LANES_INLINE Block of_type(const Block *block, bool half) {
+    Block b = *block;
+    b.half = half;
+    return b;
+}
+
 /* scores[i][positions of the block] = q_i . k, for n queries, `width` registers at a time. */
-LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t width, bool half,
-                             const void *keys, ptrdiff_t next, size_t head_dim,
+LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t width, Block b,
                              float (*scores)[KV_PAGE]) {
     for (size_t lane = 0; lane < BLOCK_LANES; lane += width) {
         lanes sum[TILE_QUERIES][TILE_LANES];
@@ -85,10 +93,10 @@ LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t wid
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < width; j++) sum[i][j] = lanes_zero();
         size_t k = lane * LANES;
-        for (size_t d = 0; d < head_dim; d++, k += KV_PAGE) {
+        for (size_t d = 0; d < b.head_dim; d++, k += KV_PAGE) {
             lanes key[TILE_LANES];
-            for (size_t j = 0; j < width; j++) key[j] = load(half, keys, k + j * LANES);
-            fetch(half, keys, next, k, width);
+            for (size_t j = 0; j < width; j++) key[j] = load(b.half, b.keys, k + j * LANES);
+            fetch(b.half, b.keys, b.next, k, width);
             for (size_t i = 0; i < n; i++) {
                 lanes element = lanes_set(q[i][d]);
                 for (size_t j = 0; j < width; j++)
@@ -105,13 +113,26 @@ LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t wid
 #define SCORE_CASE(n, width)                                                                       \
     case n:                                                                                        \
         if (DIRECT && block->half)                                                                 \
-            score_tile(queries, n, width, true, block->keys, block->next, head_dim, scores);       \
+            score_tile(queries, n, width, of_type(block, true), scores);                           \
         else                                                                                       \
-            score_tile(queries, n, width, false, block->keys, block->next, head_dim, scores);      \
+            score_tile(queries, n, width, of_type(block, false), scores);                          \
         break;
 static void score_queries(const AttentionQuery *queries, size_t n, const Block *block,
-                          size_t head_dim, float (*scores)[KV_PAGE]) {
+                          float (*scores)[KV_PAGE]) {
     switch (n) { EACH_TILE(SCORE_CASE) }
+}
+
+/* Positions of a block. */
+typedef struct Range {
+    size_t begin, end;
+} Range;
+
+/* What the query sees of the block that starts at `first`. */
+static Range visible(const AttentionQuery *query, size_t first) {
+    size_t begin = query->begin > first ? query->begin - first : 0;
+    size_t end = query->end > first ? query->end - first : 0;
+    if (end > KV_PAGE) end = KV_PAGE;
+    return (Range){begin < end ? begin : end, end};
 }
 
 static float scalar_exp(float x) {
@@ -138,7 +159,7 @@ static lanes sloped(lanes x, float slope, size_t first, size_t position) {
 /* From raw products to weights exp(score - max) in place; the running max and 16 sums move on.
  * Returns what the running sums and outputs must be multiplied by. */
 static float weigh_block(const AttentionParams *params, const AttentionQuery *query, size_t first,
-                         size_t begin, size_t end, float *scores, lanes *sums) {
+                         Range seen, float *scores, lanes *sums) {
     lanes s[BLOCK_LANES];
     for (size_t j = 0; j < BLOCK_LANES; j++)
         s[j] = lanes_mul(lanes_load(scores + j * LANES), lanes_set(params->scale));
@@ -147,14 +168,15 @@ static float weigh_block(const AttentionParams *params, const AttentionQuery *qu
     if (query->slope != 0.0f)
         for (size_t j = 0; j < BLOCK_LANES; j++)
             s[j] = sloped(s[j], query->slope, first + j * LANES, query->position);
-    if (begin > 0 || end < KV_PAGE || query->scores) {
+    if (seen.begin > 0 || seen.end < KV_PAGE || query->scores) {
         for (size_t j = 0; j < BLOCK_LANES; j++) lanes_store(scores + j * LANES, s[j]);
-        for (size_t i = 0; i < begin; i++) scores[i] = -INFINITY;
-        for (size_t i = end; i < KV_PAGE; i++) scores[i] = -INFINITY;
+        for (size_t i = 0; i < seen.begin; i++) scores[i] = -INFINITY;
+        for (size_t i = seen.end; i < KV_PAGE; i++) scores[i] = -INFINITY;
         for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = lanes_load(scores + j * LANES);
     }
     if (query->scores)
-        memcpy(query->scores + first + begin, scores + begin, (end - begin) * sizeof *scores);
+        memcpy(query->scores + first + seen.begin, scores + seen.begin,
+               (seen.end - seen.begin) * sizeof *scores);
     lanes m = s[0];
     for (size_t j = 1; j < BLOCK_LANES; j++) m = lanes_max(m, s[j]);
     float block_max = lanes_maximum(m), old_max = *query->max;
@@ -171,106 +193,85 @@ static float weigh_block(const AttentionParams *params, const AttentionQuery *qu
     return factor;
 }
 
-/* out_i = out_i * factor_i + sum over positions begin <= p < end of weight_i[p] * value[p], for
- * `width` registers of the head from d on. */
-LANES_INLINE void output_columns(const AttentionQuery *queries, size_t n, size_t width, size_t d,
-                                 const float *factors, float (*weights)[KV_PAGE], bool half,
-                                 const void *values, ptrdiff_t next, size_t head_dim, size_t begin,
-                                 size_t end) {
+/* Queries, and what each brings to the values: out_i = out_i * factor_i + sum over the positions p
+ * of a range of weight_i[p] * value[p]. */
+typedef struct Tile {
+    const AttentionQuery *queries;
+    const float *factors;
+    float (*weights)[KV_PAGE];
+} Tile;
+
+LANES_INLINE Tile tile_from(Tile t, size_t i) {
+    return (Tile){t.queries + i, t.factors + i, t.weights + i};
+}
+
+/* n queries' outputs in `width` registers of the head from d on. */
+LANES_INLINE void output_columns(Tile t, size_t n, size_t width, Block b, Range seen, size_t d) {
     lanes sum[TILE_QUERIES][TILE_LANES];
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < width; j++)
             sum[i][j] =
-                lanes_mul(lanes_load(queries[i].out + d + j * LANES), lanes_set(factors[i]));
-    size_t v = begin * head_dim + d;
-    for (size_t p = begin; p < end; p++, v += head_dim) {
+                lanes_mul(lanes_load(t.queries[i].out + d + j * LANES), lanes_set(t.factors[i]));
+    size_t v = seen.begin * b.head_dim + d;
+    for (size_t p = seen.begin; p < seen.end; p++, v += b.head_dim) {
         lanes value[TILE_LANES];
-        for (size_t j = 0; j < width; j++) value[j] = load(half, values, v + j * LANES);
-        fetch(half, values, next, v, width);
+        for (size_t j = 0; j < width; j++) value[j] = load(b.half, b.values, v + j * LANES);
+        fetch(b.half, b.values, b.next, v, width);
         for (size_t i = 0; i < n; i++) {
-            lanes w = lanes_set(weights[i][p]);
+            lanes w = lanes_set(t.weights[i][p]);
             for (size_t j = 0; j < width; j++) sum[i][j] = lanes_fma(w, value[j], sum[i][j]);
         }
     }
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < width; j++) lanes_store(queries[i].out + d + j * LANES, sum[i][j]);
+        for (size_t j = 0; j < width; j++) lanes_store(t.queries[i].out + d + j * LANES, sum[i][j]);
 }
 
-LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, size_t width,
-                              const float *factors, float (*weights)[KV_PAGE], bool half,
-                              const void *values, ptrdiff_t next, size_t head_dim, size_t begin,
-                              size_t end) {
+LANES_INLINE void output_tile(Tile t, size_t n, size_t width, Block b, Range seen) {
     size_t d = 0;
-    for (; d + width * LANES <= padded(head_dim); d += width * LANES)
-        output_columns(queries, n, width, d, factors, weights, half, values, next, head_dim, begin,
-                       end);
-    for (; d < head_dim; d += LANES)
-        output_columns(queries, n, 1, d, factors, weights, half, values, next, head_dim, begin,
-                       end);
+    for (; d + width * LANES <= padded(b.head_dim); d += width * LANES)
+        output_columns(t, n, width, b, seen, d);
+    for (; d < b.head_dim; d += LANES) output_columns(t, n, 1, b, seen, d);
 }
 
 #define OUTPUT_CASE(n, width)                                                                      \
     case n:                                                                                        \
         if (DIRECT && block->half)                                                                 \
-            output_tile(queries, n, width, factors, weights, true, block->values, block->next,     \
-                        head_dim, begin, end);                                                     \
+            output_tile(tile, n, width, of_type(block, true), seen);                               \
         else                                                                                       \
-            output_tile(queries, n, width, factors, weights, false, block->values, block->next,    \
-                        head_dim, begin, end);                                                     \
+            output_tile(tile, n, width, of_type(block, false), seen);                              \
         break;
-static void output_queries(const AttentionQuery *queries, size_t n, const float *factors,
-                           float (*weights)[KV_PAGE], const Block *block, size_t head_dim,
-                           size_t begin, size_t end) {
+static void output_queries(Tile tile, size_t n, const Block *block, Range seen) {
     switch (n) { EACH_TILE(OUTPUT_CASE) }
-}
-
-/* The visible positions of the query within the block that starts at `first`. */
-static void visible(const AttentionQuery *query, size_t first, size_t *begin, size_t *end) {
-    *begin = query->begin > first ? query->begin - first : 0;
-    *end = query->end > first ? query->end - first : 0;
-    if (*begin > KV_PAGE) *begin = KV_PAGE;
-    if (*end > KV_PAGE) *end = KV_PAGE;
-    if (*begin > *end) *begin = *end;
 }
 
 /* Queries that see different parts of the block share what they have in common: what one sees
  * before and after it is added alone, so that every query goes through its positions in order
  * and touches no masked one. */
-static void output_block(const AttentionJob *job, const Block *block, size_t head_dim, size_t first,
-                         const float *factors, float (*weights)[KV_PAGE]) {
+static void output_block(const AttentionJob *job, const Block *block, size_t first, Tile all) {
     float ones[TILE_QUERIES];
     for (size_t i = 0; i < TILE_QUERIES; i++) ones[i] = 1.0f;
     for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES) {
-        const AttentionQuery *queries = job->queries + i;
+        Tile tile = tile_from(all, i);
         size_t n = tile_queries(job, i);
-        size_t begin[TILE_QUERIES], end[TILE_QUERIES], low = 0, high = KV_PAGE;
+        Range seen[TILE_QUERIES], common = {0, KV_PAGE};
+        bool ragged = false;
         for (size_t k = 0; k < n; k++) {
-            visible(&queries[k], first, &begin[k], &end[k]);
-            if (begin[k] > low) low = begin[k];
-            if (end[k] < high) high = end[k];
+            seen[k] = visible(&tile.queries[k], first);
+            if (seen[k].begin > common.begin) common.begin = seen[k].begin;
+            if (seen[k].end < common.end) common.end = seen[k].end;
         }
-        if (low >= high) {
-            for (size_t k = 0; k < n; k++)
-                output_queries(queries + k, 1, factors + i + k, weights + i + k, block, head_dim,
-                               begin[k], end[k]);
-            continue;
+        if (common.begin >= common.end) common = (Range){KV_PAGE, KV_PAGE}; /* each alone */
+        for (size_t k = 0; k < n; k++) ragged |= seen[k].begin != common.begin;
+        for (size_t k = 0; ragged && k < n; k++) { /* which spends everybody's factor */
+            size_t end = seen[k].end < common.begin ? seen[k].end : common.begin;
+            output_queries(tile_from(tile, k), 1, block, (Range){seen[k].begin, end});
         }
-        const float *tile_factors = factors + i;
-        for (size_t k = 0; k < n; k++) {
-            if (begin[k] == low) continue;
-            /* Some see more at the front: from here on their factors are spent, so everybody's
-             * are applied first. */
-            for (size_t m = 0; m < n; m++)
-                output_queries(queries + m, 1, factors + i + m, weights + i + m, block, head_dim,
-                               begin[m], low);
-            tile_factors = ones;
-            break;
-        }
-        output_queries(queries, n, tile_factors, weights + i, block, head_dim, low, high);
+        if (ragged) tile.factors = ones;
+        if (common.begin < common.end) output_queries(tile, n, block, common);
+        tile.factors = ones;
         for (size_t k = 0; k < n; k++)
-            if (end[k] > high)
-                output_queries(queries + k, 1, ones, weights + i + k, block, head_dim, high,
-                               end[k]);
+            if (seen[k].end > common.end)
+                output_queries(tile_from(tile, k), 1, block, (Range){common.end, seen[k].end});
     }
 }
 
@@ -281,27 +282,26 @@ typedef struct Span {
 
 static void segment_floats(const AttentionParams *params, const AttentionJob *job, Span span,
                            float (*weights)[KV_PAGE], lanes *sums) {
-    size_t head_dim = params->head_dim;
     float factors[ATTENTION_QUERIES];
     for (size_t page = span.least / KV_PAGE; page * KV_PAGE < span.most; page++) {
-        Block block = block_of(params, job, page, (page + 1) * KV_PAGE >= span.most);
-        /* Many queries: widened once for all of them, keys and values in turn in the same place,
-         * which stays in the first-level cache. */
+        const Block cached = block_of(params, job, page, (page + 1) * KV_PAGE >= span.most);
+        const size_t n = KV_PAGE * cached.head_dim, first = page * KV_PAGE;
+        Block block = cached;
+        /* Many queries: widened once for all of them, keys and values in turn in one place. */
         bool widens = block.half && !(DIRECT && job->n_queries <= TILE_QUERIES);
-        ptrdiff_t next = block.next;
         if (widens) block.half = false, block.next = 0;
-        if (widens) block.keys = widened(job->scratch, block.keys, next, KV_PAGE * head_dim);
+        if (widens) block.keys = widened(job->scratch, cached.keys, cached.next, n);
         for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)
-            score_queries(job->queries + i, tile_queries(job, i), &block, head_dim, weights + i);
+            score_queries(job->queries + i, tile_queries(job, i), &block, weights + i);
         for (size_t i = 0; i < job->n_queries; i++) {
-            size_t begin, end;
-            visible(&job->queries[i], page * KV_PAGE, &begin, &end);
-            factors[i] = begin == end ? 1.0f
-                                      : weigh_block(params, &job->queries[i], page * KV_PAGE, begin,
-                                                    end, weights[i], &sums[i]);
+            Range seen = visible(&job->queries[i], first);
+            factors[i] = 1.0f;
+            if (seen.begin < seen.end)
+                factors[i] =
+                    weigh_block(params, &job->queries[i], first, seen, weights[i], &sums[i]);
         }
-        if (widens) block.values = widened(job->scratch, block.values, next, KV_PAGE * head_dim);
-        output_block(job, &block, head_dim, page * KV_PAGE, factors, weights);
+        if (widens) block.values = widened(job->scratch, cached.values, cached.next, n);
+        output_block(job, &block, first, (Tile){job->queries, factors, weights});
     }
 }
 
@@ -320,18 +320,17 @@ static void segment_q8(const AttentionParams *params, const AttentionJob *job, S
         size_t low = KV_PAGE, high = 0;
         q8->scores(queries, n, block.keys, block.next, head_dim, weights);
         for (size_t i = 0; i < n; i++) {
-            size_t begin, end;
-            visible(&job->queries[i], page * KV_PAGE, &begin, &end);
-            sees[i] = begin < end;
+            Range seen = visible(&job->queries[i], page * KV_PAGE);
+            sees[i] = seen.begin < seen.end;
             if (!sees[i]) {
                 memset(weights[i], 0, sizeof weights[i]);
                 continue;
             }
-            factors[i] = weigh_block(params, &job->queries[i], page * KV_PAGE, begin, end,
-                                     weights[i], &sums[i]);
-            q8->weigh(weights[i], block.values, head_dim, begin, end);
-            low = begin < low ? begin : low;
-            high = end > high ? end : high;
+            factors[i] =
+                weigh_block(params, &job->queries[i], page * KV_PAGE, seen, weights[i], &sums[i]);
+            q8->weigh(weights[i], block.values, head_dim, seen.begin, seen.end);
+            low = seen.begin < low ? seen.begin : low;
+            high = seen.end > high ? seen.end : high;
         }
         q8->outputs(job->queries, n, sees, factors, weights, block.values, block.next, head_dim,
                     low, high);

@@ -3,7 +3,7 @@
  *
  *     bench MODEL [--threads N] [--isa NAME] [--type T] [--kv-type T] [--context N]
  *                 [--sweep threads|context|batch | --decode POSITION --prefill N --batch N]
- * [--json]
+ *                 [--json]
  *
  * MODEL is a model.bin or anything that `export` reads ("random:tinyllama-1.1b" too), which is
  * then converted into a temporary file. Decoding is measured against the memory's read
@@ -156,11 +156,11 @@ static void close_model(Bench *b) {
 static Status check_context(const Bench *b, Error *error) {
     const Arguments *a = b->arguments;
     size_t context = model_context(b->model);
-    if (context <= PROMPT)
+    if (context < PROMPT + MIN_STEPS)
         return error_set(error, "a context of %zu positions is too short to be measured", context);
-    if (a->decode >= context)
-        return error_set(error, "--decode %zu: the model's context is %zu positions", a->decode,
-                         context);
+    if (a->decode + MIN_STEPS > context)
+        return error_set(error, "--decode %zu: %d steps more do not fit the context of %zu",
+                         a->decode, MIN_STEPS, context);
     if (a->prefill > context)
         return error_set(error, "--prefill %zu: the model's context is %zu positions", a->prefill,
                          context);
@@ -290,7 +290,7 @@ static Status measure_batches(Bench *b, size_t first, Error *error) {
 static Status measure_contexts(Bench *b, Error *error) {
     Status status = STATUS_OK;
     for (size_t position = PROMPT;
-         position + MIN_STEPS < model_context(b->model) && status == STATUS_OK; position *= 4)
+         position + MIN_STEPS <= model_context(b->model) && status == STATUS_OK; position *= 4)
         status = measure_decode(b, 1, position, error);
     return status;
 }
@@ -471,8 +471,8 @@ static Status parse(Arguments *a, int argc, char **argv, Error *error) {
     else if (optind + 1 < argc)
         error_set(error, "one model at a time, not '%s' and '%s'", argv[optind], argv[optind + 1]);
     else
-        return a->model = argv[optind], STATUS_OK;
-    return STATUS_USAGE;
+        a->model = argv[optind];
+    return a->model ? STATUS_OK : STATUS_USAGE;
 }
 
 int main(int argc, char **argv) {

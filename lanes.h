@@ -76,7 +76,7 @@ LANES_INLINE lanes_mask lanes_less(lanes a, lanes b) {
 LANES_INLINE lanes lanes_select(lanes_mask m, lanes yes, lanes no) {
     return _mm512_mask_blend_ps(m, no, yes);
 }
-/* x * 2^n, n whole and -126 <= n <= 127. */
+/* x * 2^n, n whole and -126 <= n <= 127; NaN where both are. */
 LANES_INLINE lanes lanes_scale_by_power(lanes x, lanes n) {
     return _mm512_scalef_ps(x, n);
 }

@@ -55,8 +55,8 @@ static void a_wrong_command_line_is_told_what_is_wrong(void **state) {
 
 static void nothing_is_measured_past_the_context(void **state) {
     (void)state;
-    REFUSES(1, "--decode 64: the model's context is 64 positions", model, "--context", "64",
-            "--decode", "64");
+    REFUSES(1, "--decode 60: 5 steps more do not fit the context of 64", model, "--context", "64",
+            "--decode", "60");
     REFUSES(1, "--prefill 65: the model's context is 64 positions", model, "--context", "64",
             "--prefill", "65");
     REFUSES(1, "a context of 16 positions is too short to be measured", model, "--context", "16");
