@@ -37,7 +37,7 @@ typedef struct Block {
     const void *values; /* [KV_PAGE][head_dim] */
     size_t head_dim;
     bool half;      /* they are float16, else float32 */
-    ptrdiff_t next; /* bytes from either to the next block's, to fetch ahead; 0: none */
+    ptrdiff_t next; /* bytes from either to the next block's, to fetch ahead; 0: no next one */
 } Block;
 
 LANES_INLINE lanes load(bool half, const void *from, size_t at) {

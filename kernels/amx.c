@@ -119,11 +119,17 @@ typedef struct Kind {
         }                                                                                          \
     } while (0)
 
+INLINE void fetch_lines(const uint8_t *lines, size_t bytes) {
+    for (size_t byte = 0; byte < bytes; byte += LINE_BYTES) _mm_prefetch(lines + byte, _MM_HINT_T0);
+}
+
 /* One job. The dots of its first four groups are in the ring or in tiles (the fourth) already;
  * those of the next job's first four are left there. */
-INLINE void run_job(Kind kind, const Run *run, Job job, Job next, Scratch *scratch,
-                    const uint8_t *fetch) {
+INLINE void run_job(Kind kind, const Run *run, Job job, Job next, Scratch *scratch) {
     __m512 acc[TILE_ROWS];
+    /* The first row tile fetches the next run, a panel for a panel. */
+    const uint8_t *fetch = run->fetch + job.panel * run->fetch_panel_bytes;
+    const size_t fetch_bytes = job.row_tile == 0 ? run->fetch_bytes : 0;
     float(*sums)[PANEL_ROWS] = scratch->sums[job.row_tile][job.panel];
 #pragma GCC unroll 16
     for (size_t i = 0; i < TILE_ROWS; i++)
@@ -139,8 +145,7 @@ INLINE void run_job(Kind kind, const Run *run, Job job, Job next, Scratch *scrat
     TILE_STORE(stored, scratch->ring[stored], LINE_BYTES);                                         \
     add_dots(kind.with_minima, acc, scratch->ring[i], own + (i)*x_step,                            \
              scratch->scales[job.panel][g + (i)], scratch->minima[job.panel][g + (i)]);            \
-    for (size_t byte = 0; byte < run->fetch_bytes; byte += LINE_BYTES)                             \
-    _mm_prefetch(fetch + (g + (i)) * run->fetch_bytes + byte, _MM_HINT_T0)
+    fetch_lines(fetch + (g + (i)) * fetch_bytes, fetch_bytes)
         STEP(0, 0, 3, 4, 6);
         STEP(1, 1, 0, 5, 7);
         STEP(2, 2, 1, 4, 6);
@@ -150,11 +155,10 @@ INLINE void run_job(Kind kind, const Run *run, Job job, Job next, Scratch *scrat
     for (size_t i = 0; i < TILE_ROWS; i++) _mm512_store_ps(sums[i], acc[i]);
 }
 
-INLINE void run_jobs(Kind kind, Run run, Scratch *scratch) {
-    const size_t fetch_bytes = run.fetch_bytes;
+INLINE void run_jobs(Kind kind, const Run *run, Scratch *scratch) {
     Job job = {0, 0};
-    const uint8_t *x = job_input(&run, job);
-    const int8_t *w = job_weights(&run, job);
+    const uint8_t *x = job_input(run, job);
+    const int8_t *w = job_weights(run, job);
     TILE_SETTLE();
     MULTIPLY_TILE(0, 4, 6, x, w, 0);
     MULTIPLY_TILE(1, 5, 7, x, w, 1);
@@ -163,13 +167,10 @@ INLINE void run_jobs(Kind kind, Run run, Scratch *scratch) {
     TILE_STORE(0, scratch->ring[0], LINE_BYTES);
     TILE_STORE(1, scratch->ring[1], LINE_BYTES);
     TILE_STORE(2, scratch->ring[2], LINE_BYTES);
-    while (job.row_tile < run.row_tiles) {
-        Job next = next_job(&run, job);
-        bool last = next.row_tile >= run.row_tiles;
-        /* The first row tile fetches the next run, a panel for a panel. */
-        const uint8_t *fetch = run.fetch + job.panel * run.fetch_panel_bytes;
-        run.fetch_bytes = job.row_tile == 0 ? fetch_bytes : 0;
-        run_job(kind, &run, job, last ? job : next, scratch, fetch);
+    while (job.row_tile < run->row_tiles) {
+        Job next = next_job(run, job);
+        bool last = next.row_tile >= run->row_tiles;
+        run_job(kind, run, job, last ? job : next, scratch);
         job = next;
     }
 }
@@ -198,6 +199,32 @@ static void widen(const uint16_t *halves, size_t valid, size_t groups, float (*o
         if (g < valid) half = _mm256_loadu_si256((const __m256i *)(halves + g * PANEL_ROWS));
         _mm512_store_ps(out[g], _mm512_cvtph_ps(half));
     }
+}
+
+/* Brings groups first ... first + valid - 1 of the run's panels, from `begin` on, into scratch, and
+ * lets the run read them there; 8-bit lines that need no filling up stay where they are. */
+static void unpack_run(const Matrix *w, size_t begin, size_t first, size_t valid, Run *run,
+                       Scratch *scratch) {
+    const TensorType type = w->type;
+    const bool records = is_record_type(type);
+    const bool in_place = !records && !is_4_bit(type) && run->groups == valid;
+    const size_t at = first * PANEL_ROWS;
+    for (size_t p = 0; p < run->panels; p++) {
+        const uint8_t *panel = matrix_panel(w, begin + p);
+        if (records) {
+            unpack_records(type, panel, first, valid, run->groups, scratch->codes[p],
+                           scratch->scales[p], scratch->minima[p]);
+            continue;
+        }
+        widen(matrix_scales(w, begin + p) + at, valid, run->groups, scratch->scales[p]);
+        if (has_minima(type))
+            widen(matrix_minima(w, begin + p) + at, valid, run->groups, scratch->minima[p]);
+        if (!in_place)
+            unpack(type, panel + first * group_bytes(type), valid, run->groups, scratch->codes[p]);
+    }
+    if (in_place) return;
+    run->weights = scratch->codes[0];
+    run->panel_bytes = sizeof scratch->codes[0];
 }
 
 /* Groups of n_inputs, and those that a packed row has: a multiple of four. */
@@ -242,32 +269,17 @@ static void multiply_stripe(const Product *product, const uint8_t *input, size_t
             .fetch_panel_bytes = w->panel_bytes,
         };
         if (first + valid == groups) run.fetch = matrix_panel(w, begin) + panels * w->panel_bytes;
-        for (size_t p = 0; records && p < panels; p++)
-            unpack_records(type, matrix_panel(w, begin + p), first, valid, run.groups,
-                           scratch->codes[p], scratch->scales[p], scratch->minima[p]);
-        for (size_t p = 0; !records && p < panels; p++) {
-            size_t at = first * PANEL_ROWS;
-            widen(matrix_scales(w, begin + p) + at, valid, run.groups, scratch->scales[p]);
-            if (has_minima(type))
-                widen(matrix_minima(w, begin + p) + at, valid, run.groups, scratch->minima[p]);
-        }
-        if (records || is_4_bit(type) || run.groups != valid) {
-            for (size_t p = 0; !records && p < panels; p++)
-                unpack(type, matrix_panel(w, begin + p) + first * group_bytes(type), valid,
-                       run.groups, scratch->codes[p]);
-            run.weights = scratch->codes[0];
-            run.panel_bytes = sizeof scratch->codes[0];
-        }
+        unpack_run(w, begin, first, valid, &run, scratch);
         if (type == TENSOR_Q8_MIN) {
-            run_jobs((Kind){32, true, true}, run, scratch);
+            run_jobs((Kind){32, true, true}, &run, scratch);
         } else if (type == TENSOR_Q4_MIN || type == TENSOR_Q4_K || type == TENSOR_Q5_K) {
-            run_jobs((Kind){32, true, false}, run, scratch);
+            run_jobs((Kind){32, true, false}, &run, scratch);
         } else if (type == TENSOR_Q8_64) {
-            run_jobs((Kind){64, false, false}, run, scratch);
+            run_jobs((Kind){64, false, false}, &run, scratch);
         } else if (type == TENSOR_Q6_K) {
-            run_jobs((Kind){16, false, false}, run, scratch);
+            run_jobs((Kind){16, false, false}, &run, scratch);
         } else {
-            run_jobs((Kind){32, false, false}, run, scratch);
+            run_jobs((Kind){32, false, false}, &run, scratch);
         }
     }
     store_sums(product, n_rows, begin, panels, scratch);
