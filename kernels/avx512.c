@@ -99,14 +99,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
             }
         }
     }
-#pragma GCC unroll 4
-    for (size_t j = 0; j < panels; j++) {
-        size_t left = outputs - j * PANEL_ROWS;
-        __mmask16 store = left < PANEL_ROWS ? (__mmask16)((1u << left) - 1) : 0xffff;
-#pragma GCC unroll 12
-        for (size_t r = 0; r < rows; r++)
-            _mm512_mask_storeu_ps(out + r * stride + j * PANEL_ROWS, store, acc[j * rows + r]);
-    }
+    store_block(panels, rows, acc, out, stride, outputs);
 }
 
 BLOCK_KERNEL(block_q8, TENSOR_Q8)

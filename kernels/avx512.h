@@ -22,6 +22,19 @@ INLINE __m512i broadcast_4_codes(const uint8_t *p) {
     return _mm512_set1_epi32(codes);
 }
 
+/* The sums of `panels` neighbouring panels by `rows` rows, of which the matrix has `outputs`. */
+INLINE void store_block(size_t panels, size_t rows, const __m512 *acc, float *out, size_t stride,
+                        size_t outputs) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < panels; j++) {
+        size_t left = outputs - j * PANEL_ROWS;
+        __mmask16 store = left < PANEL_ROWS ? (__mmask16)((1u << left) - 1) : 0xffff;
+#pragma GCC unroll 12
+        for (size_t r = 0; r < rows; r++)
+            _mm512_mask_storeu_ps(out + r * stride + j * PANEL_ROWS, store, acc[j * rows + r]);
+    }
+}
+
 /* BlockKernels around multiply_block(type, panels, rows, ...) with both known to the compiler: NAME
  * of one panel, NAME_stream of STREAM_PANELS. */
 #define ROWS_CASE(type, panels, rows)                                                              \
