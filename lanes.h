@@ -393,13 +393,13 @@ LANES_INLINE lanes lanes_exp(lanes x) {
                         lanes_select(lanes_less(x, lanes_zero()), lanes_zero(), lanes_mul(x, x)));
 }
 
-/* The same bits for x <= 0 and for NaN, with less work: nothing overflows, one power suffices, and
- * a NaN passes through. */
+/* The same bits for x <= 0 and for NaN, with less work: nothing overflows, one power suffices, a
+ * NaN passes through, and what is computed for x below the range, infinite ones too, is not chosen.
+ */
 LANES_INLINE lanes lanes_exp_falling(lanes x) {
-    lanes low = lanes_set(-87.33f), clamped = lanes_max(low, x);
-    lanes n = lanes_round(lanes_mul(clamped, lanes_set(1.44269504f)));
-    lanes y = lanes_scale_by_power(lanes_exp_part(clamped, n), n);
-    return lanes_select(lanes_less(x, low), lanes_zero(), y);
+    lanes n = lanes_round(lanes_mul(x, lanes_set(1.44269504f)));
+    lanes y = lanes_scale_by_power(lanes_exp_part(x, n), n);
+    return lanes_select(lanes_less(x, lanes_set(-87.33f)), lanes_zero(), y);
 }
 
 #endif
