@@ -489,6 +489,7 @@ int main(int argc, char **argv) {
     } else if (status == STATUS_OK) {
         status = bench(&arguments, &error);
     }
+    if (status == STATUS_OK) status = streams_finish(&error);
     if (status != STATUS_OK) fprintf(stderr, "bench: %s\n", error.text);
     return status;
 }

@@ -351,12 +351,6 @@ static void print_version(void) {
     printf("\n");
 }
 
-/* What went to stdout by stdio has arrived, or its reader had enough. */
-static Status finish_stdout(Error *error) {
-    if (fflush(stdout) == 0 || errno == EPIPE) return STATUS_OK;
-    return error_set(error, "stdout: cannot be written: %s", strerror(errno));
-}
-
 int main(int argc, char **argv) {
     Options options = {0};
     Error error = {.text = ""};
@@ -367,10 +361,10 @@ int main(int argc, char **argv) {
     json_memory_guard();
     if (status == STATUS_OK && options.help) {
         options_print_help(stdout, program_invocation_short_name, options.help_all);
-        status = finish_stdout(&error);
+        status = streams_finish(&error);
     } else if (status == STATUS_OK && options.version) {
         print_version();
-        status = finish_stdout(&error);
+        status = streams_finish(&error);
     } else if (status == STATUS_OK && options.cache_list) {
         status = conversions_list(stdout, options.cache_dir, &error);
     } else if (status == STATUS_OK && options.cache_clear) {

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,4 +29,12 @@ Status streams_fill(Error *error) {
     if (failure != 0)
         return error_set(error, "cannot open files: %s (ulimit -n)", strerror(failure));
     return STATUS_OK;
+}
+
+Status streams_finish(Error *error) {
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return STATUS_OK;
+    if (errno == EPIPE) return STATUS_OK;
+    return error_set(error, "stdout: cannot be written%s%s", errno ? ": " : "",
+                     errno ? strerror(errno) : "");
 }

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -62,6 +63,18 @@ static void nothing_is_measured_past_the_context(void **state) {
     REFUSES(1, "a context of 16 positions is too short to be measured", model, "--context", "16");
 }
 
+static void a_table_that_cannot_be_written_is_an_error(void **state) {
+    (void)state;
+    char *command, *bench = program_command("bench");
+    assert_true(asprintf(&command, "%s --help > /dev/full", bench) > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    assert_int_equal(p.status, 1);
+    assert_string_equal(p.err, "bench: stdout: cannot be written: No space left on device\n");
+    process_free(&p);
+    free(command);
+    free(bench);
+}
+
 static void json_has_each_measurement(void **state) {
     (void)state;
     static const char *const parts[] = {"projections", "attention", "feed-forward", "output",
@@ -93,6 +106,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_command_line_is_told_what_is_wrong),
         cmocka_unit_test(nothing_is_measured_past_the_context),
+        cmocka_unit_test(a_table_that_cannot_be_written_is_an_error),
         cmocka_unit_test(json_has_each_measurement),
     };
     return cmocka_run_group_tests(tests, make_model, free_model);
