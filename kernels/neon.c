@@ -64,33 +64,9 @@ static const BlockKernels block_kernels[TENSOR_TYPES] = {
     [TENSOR_Q8_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q8_min},
 };
 
-static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
-    return group ? blocks_bytes(group, n_rows, n_inputs) : float_neon.input_bytes(n_rows, n_inputs);
-}
-
-static size_t pack_tasks(size_t group, size_t n_rows) {
-    return group ? n_rows : float_neon.pack_tasks(n_rows);
-}
-
-static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, size_t task,
-                 void *input) {
-    if (group) {
-        pack_activation_row(group, x, n_rows, n_inputs, task, BLOCK_ROWS, input);
-    } else {
-        float_neon.pack(x, n_rows, n_inputs, task, input);
-    }
-}
-
-static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
-                     size_t end, void *scratch) {
-    const BlockKernels *kernels = &block_kernels[product->w->type];
-    if (is_record_type(product->w->type)) kernels = &record_kernels_neon[product->w->type];
-    if (kernels->block) {
-        multiply_blocks(kernels, product, input, n_rows, begin, end);
-    } else {
-        float_neon.multiply(product, input, n_rows, begin, end, scratch);
-    }
-}
+#define FLOAT_KERNELS float_neon
+#define RECORD_KERNELS record_kernels_neon
+#include "block_table.h"
 
 static double spin(bool integers, size_t rounds) {
     enum { SUMS = 16 };

@@ -1,0 +1,38 @@
+/* Four functions of a Kernels table: block kernels for the quantized types, FLOAT_KERNELS for the
+ * others. A kernel file includes this once, after its block_kernels[TENSOR_TYPES], BLOCK_ROWS (the
+ * rows of a packed block) and RECORD_KERNELS (those of the types of records.h). */
+#ifndef KERNELS_BLOCK_TABLE_H
+#define KERNELS_BLOCK_TABLE_H
+
+#include "blocks.h"
+
+static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
+    return group ? blocks_bytes(group, n_rows, n_inputs)
+                 : FLOAT_KERNELS.input_bytes(n_rows, n_inputs);
+}
+
+static size_t pack_tasks(size_t group, size_t n_rows) {
+    return group ? n_rows : FLOAT_KERNELS.pack_tasks(n_rows);
+}
+
+static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, size_t task,
+                 void *input) {
+    if (group) {
+        pack_activation_row(group, x, n_rows, n_inputs, task, BLOCK_ROWS, input);
+    } else {
+        FLOAT_KERNELS.pack(x, n_rows, n_inputs, task, input);
+    }
+}
+
+static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
+                     size_t end, void *scratch) {
+    const BlockKernels *kernels = &block_kernels[product->w->type];
+    if (is_record_type(product->w->type)) kernels = &RECORD_KERNELS[product->w->type];
+    if (kernels->block) {
+        multiply_blocks(kernels, product, input, n_rows, begin, end);
+    } else {
+        FLOAT_KERNELS.multiply(product, input, n_rows, begin, end, scratch);
+    }
+}
+
+#endif
