@@ -171,6 +171,7 @@ static const struct {
      KV_F16,
      2500,
      80},
+    {{.n_heads = 71, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_F32, 66, 9},
     {{.n_heads = 135, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_F16, 66, 9},
     {{.n_heads = 6, .n_kv_heads = 6, .head_dim = 8, .scale = 0.35f}, KV_Q8, 1, 1},
     {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 5, .scale = 0.5f}, KV_Q8, 150, 40},
@@ -190,6 +191,7 @@ static const struct {
      KV_Q8,
      2500,
      80},
+    {{.n_heads = 71, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_Q8, 66, 9},
     {{.n_heads = 135, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_Q8, 66, 9},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
