@@ -1,5 +1,4 @@
 /* export: a model in somebody else's format in, a model.bin out. */
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
@@ -154,8 +153,8 @@ static Status read_arguments(Arguments *a, int argc, char **argv) {
             break;
         case 'h':
             printf(usage, program_invocation_short_name, program_invocation_short_name);
-            if (fflush(stdout) == 0) exit(STATUS_OK);
-            terminal_say("stdout: cannot be written: %s", strerror(errno));
+            if (streams_finish(&error) == STATUS_OK) exit(STATUS_OK);
+            terminal_say("%s", error.text);
             exit(STATUS_FAILED);
         default:
             return STATUS_USAGE; /* getopt_long has said why */
