@@ -42,7 +42,7 @@ MAINS = $(PROGRAMS:%=%.c)
 HAVE_MAINS = $(filter $(wildcard *.c),$(MAINS))
 
 # Vector code that is one source for every instruction set: built once for each of them.
-ISA_SOURCES = $(wildcard attention_segment.c attention_q8.c numeric.c kernels/float.c)
+ISA_SOURCES = attention_segment.c attention_q8.c numeric.c kernels/float.c
 # Hand-written kernels: kernels/NAME.c belongs to the instruction set NAME.
 MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 ifeq ($(MACHINE),x86_64)
@@ -69,8 +69,10 @@ KERNEL_FLAGS =
 ALL_KERNELS = kernels/avx2.c kernels/avx512.c kernels/amx.c kernels/neon.c kernels/neon_i8mm.c \
 	kernels/avx2_records.c kernels/avx512_records.c kernels/neon_records.c
 
-SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES),$(wildcard *.c)) $(wildcard formats/*.c template/*.c) \
-	$(filter-out $(ALL_KERNELS) $(ISA_SOURCES),$(wildcard kernels/*.c)) $(ISA_KERNELS)
+# The folders of the house beside the root; docs/architecture.md says what each is for.
+FOLDERS = base kernels draft template formats convert chat batch inspect
+SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) \
+	$(ISA_KERNELS)
 OBJECTS = $(SOURCES:%.c=$(BUILD)/%.o) \
 	$(foreach isa,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/%.$(isa).o))
 TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
@@ -178,14 +180,15 @@ coverage:
 tsan:
 	scripts/tsan
 
-FORMATTED = $(wildcard *.[ch] formats/*.[ch] template/*.[ch] kernels/*.[ch] tests/*.[ch] tests/faults/*.[ch])
+FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 lint:
+	scripts/check-includes
 	clang-format --dry-run -Werror $(FORMATTED)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
 		--suppress=missingIncludeSystem --suppress=invalidPointerCast \
-		--enable=warning,portability -I. $(wildcard *.c formats/*.c template/*.c)
+		--enable=warning,portability -I. $(wildcard *.c $(filter-out kernels/%,$(FOLDERS:%=%/*.c)))
 
 VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' options.h)
 DATA = $(DESTDIR)$(PREFIX)/share

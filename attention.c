@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "attention_q8.h"
+#include "base/threads.h"
 #include "numeric.h"
-#include "threads.h"
 
 /* Results of segments that different threads compute wait here to be joined. */
 enum { PARTIAL_FLOATS = 1 << 20 };

@@ -3,7 +3,8 @@
 #include "attention_q8.h"
 
 #include "kernels/activations.h"
-#include "lanes.h"
+#include "kernels/lanes.h"
+#include "numeric.h"
 
 /* ---- sixteen int32 sums in whatever registers there are ----
  * A compiler told of other instructions than those of an ISA (-march=native) may have lanes of one

@@ -6,7 +6,8 @@
 #include "attention.h"
 #include "attention_q8.h"
 
-#include "lanes.h"
+#include "kernels/lanes.h"
+#include "numeric.h"
 
 /* A tile is TILE_QUERIES queries at most; EACH_TILE lists their numbers with the registers of
  * each, and DIRECT says that half floats are widened as they are used, not before. */

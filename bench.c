@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_limits.h"
-#include "clock.h"
-#include "formats/convert.h"
+#include "base/clock.h"
+#include "base/standard_streams.h"
+#include "convert/convert.h"
+#include "inspect/bench_limits.h"
 #include "model.h"
-#include "streams.h"
 
 enum {
     PROMPT = 16,        /* tokens before what is measured */

@@ -10,9 +10,9 @@
 
 #include <stdint.h>
 
+#include "base/status.h"
 #include "experts.h"
 #include "numeric.h"
-#include "status.h"
 
 enum { CONFIG_MAX_LAYERS = 512 };
 

@@ -7,16 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "formats/convert.h"
-#include "formats/mix.h"
-#include "json_memory.h"
-#include "mapped.h"
+#include "base/clock.h"
+#include "base/json_memory.h"
+#include "base/mapped.h"
+#include "base/sandbox.h"
+#include "base/standard_streams.h"
+#include "base/terminal.h"
+#include "base/threads.h"
+#include "convert/convert.h"
+#include "convert/mix.h"
 #include "modelfile.h"
-#include "sandbox.h"
-#include "streams.h"
-#include "terminal.h"
-#include "threads.h"
 
 /* %s: the name that the program was called by. */
 static const char usage[] =

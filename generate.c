@@ -5,7 +5,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 /* ---- What the options ask for -------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 #ifndef GENERATE_H
 #define GENERATE_H
 
-#include "lookup.h"
+#include "draft/lookup.h"
 #include "sampler.h"
 #include "session.h"
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers.h"
 #include "kernels/activations.h"
-#include "numeric.h"
 
 /* A page as it is allocated: this header, then the layers, each its heads' keys and values. */
 typedef struct Page {

@@ -23,7 +23,7 @@
 
 #include <stdint.h>
 
-#include "status.h"
+#include "base/status.h"
 
 enum { KV_PAGE = 64, KV_Q8_GROUP = 32 };
 

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 /* Below this many multiply-adds a forward pass is done before a second thread has woken up. */
 static const double SOLO_WORK = 2e6;

@@ -6,10 +6,10 @@
 #define MODEL_H
 
 #include "attention.h"
+#include "base/threads.h"
 #include "isa.h"
 #include "kvcache.h"
 #include "modelfile.h"
-#include "threads.h"
 
 /* One token at one place of one sequence. */
 typedef struct Row {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "mapped.h"
+#include "base/mapped.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file's structures are mapped");
 _Static_assert(sizeof(FileHeader) == 32 && sizeof(FileSection) == 32 && sizeof(FileTensor) == 128 &&

@@ -7,7 +7,7 @@
 #define MODELFILE_H
 
 #include "config.h"
-#include "tensor.h"
+#include "kernels/tensor.h"
 
 #define MODELFILE_MAGIC "verbatim"
 enum {

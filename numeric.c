@@ -1,4 +1,6 @@
-#include "lanes.h"
+#include "numeric.h"
+
+#include "kernels/lanes.h"
 
 /* Steps of 16 elements; the last may have fewer. */
 #define EACH_LANES(i, n) for (size_t i = 0; i < (n); i += LANES)

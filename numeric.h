@@ -1,4 +1,4 @@
-/* Number formats and the element-wise half of the forward pass.
+/* The element-wise half of the forward pass.
  *
  * The bits of every result are fixed by docs/numerics.md: explicit fused multiply-adds, the
  * project's own exp, and reductions in 16 partial sums (element i in sum i % 16) joined by
@@ -10,38 +10,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "base/numbers.h"
 
 /* Raised when the bits of any result change: what earlier versions computed (pages of a cache, half
  * of a batch) is not gone on with. */
 enum { NUMERIC_REVISION = 2 };
-
-static inline uint32_t float_bits(float x) {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-static inline float float_from_bits(uint32_t u) {
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-/* float16 and bfloat16, by their bits. Towards 16 bits: round to nearest even; float16
- * saturates at +-65504 instead of overflowing (infinities too), NaN stays NaN. */
-float half_to_float(uint16_t h);
-uint16_t float_to_half(float x);
-static inline float bfloat_to_float(uint16_t b) {
-    return float_from_bits((uint32_t)b << 16);
-}
-uint16_t float_to_bfloat(float x);
-
-/* sin and cos of a float32 angle, computed in double and rounded once. |x| <= 2^30. */
-void sin_cos(float x, float *sine, float *cosine);
-
-/* base^exponent in double, the same bits everywhere; to about 1e-15. base > 0 and normal. */
-double power(double base, double exponent);
 
 typedef enum Activation {
     ACTIVATION_SILU,

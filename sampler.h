@@ -11,8 +11,8 @@
 #ifndef SAMPLER_H
 #define SAMPLER_H
 
+#include "base/status.h"
 #include "numeric.h"
-#include "status.h"
 
 typedef struct LogitBias {
     int32_t token;

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "terminal.h"
+#include "base/terminal.h"
 
 void session_progress(const Session *session, const char *what, uint64_t done, uint64_t total) {
     if (!session->shows_progress) return;

@@ -4,10 +4,10 @@
 
 #include <signal.h>
 
+#include "base/output.h"
+#include "base/sandbox.h"
 #include "model.h"
 #include "options.h"
-#include "output.h"
-#include "sandbox.h"
 #include "tokenizer.h"
 
 typedef struct Session {

@@ -24,7 +24,7 @@
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 
-#include "status.h"
+#include "base/status.h"
 #include <stdint.h>
 
 typedef struct Tokenizer Tokenizer;

@@ -5,9 +5,9 @@
 #define TOKENIZER_INTERNAL_H
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include "base/unicode.h"
 #include "tokenizer.h"
 #include "tokenizer_section.h"
-#include "unicode.h"
 #include <pcre2.h>
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "readers.h"
+#include "formats/readers.h"
 
 /* ALiBi (arXiv:2108.12409): powers of one number, and for head counts that are no power of two
  * those between them as well. */

@@ -1,9 +1,9 @@
-#include "families.h"
+#include "formats/families.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "json.h"
+#include "formats/json.h"
 
 static const Family *const tables[] = {families_llama, families_gpt, families_experts};
 enum { TABLES = sizeof tables / sizeof *tables };

@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "rules.h"
+#include "formats/rules.h"
 
 /* The field gets the value of the first of `keys` (separated by '|') that is there, else
  * `absent`; NAN: the key is required. An activation is given by its name in transformers. */

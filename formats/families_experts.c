@@ -1,6 +1,6 @@
 /* Mixtures of experts. */
-#include "families.h"
-#include "json.h"
+#include "formats/families.h"
+#include "formats/json.h"
 
 /* ---- Keys ---- */
 

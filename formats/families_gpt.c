@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families.h"
-#include "json.h"
+#include "formats/families.h"
+#include "formats/json.h"
 
 /* ---- Keys ---- */
 

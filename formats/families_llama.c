@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "families.h"
-#include "json.h"
+#include "formats/families.h"
+#include "formats/json.h"
 
 /* ---- Keys ---- */
 

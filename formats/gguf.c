@@ -1,4 +1,4 @@
-#include "gguf.h"
+#include "formats/gguf.h"
 
 #include <stdlib.h>
 #include <string.h>

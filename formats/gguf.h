@@ -4,7 +4,7 @@
 #ifndef FORMATS_GGUF_H
 #define FORMATS_GGUF_H
 
-#include "rules.h"
+#include "formats/rules.h"
 
 typedef struct GgufValue {
     TokenizerString key;

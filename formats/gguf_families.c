@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "families.h"
-#include "gguf_family.h"
+#include "formats/families.h"
+#include "formats/gguf_family.h"
 
 /* ---- Tensors ---- */
 

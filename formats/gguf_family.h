@@ -6,7 +6,7 @@
 #ifndef FORMATS_GGUF_FAMILY_H
 #define FORMATS_GGUF_FAMILY_H
 
-#include "gguf.h"
+#include "formats/gguf.h"
 
 typedef struct GgufModel {
     Source *source;

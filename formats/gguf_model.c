@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf_family.h"
-#include "readers.h"
+#include "formats/gguf_family.h"
+#include "formats/readers.h"
 
 /* ---- Split files ---- */
 

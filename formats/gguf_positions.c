@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf_family.h"
-#include "readers.h"
-#include "rope.h"
+#include "formats/gguf_family.h"
+#include "formats/readers.h"
+#include "formats/rope.h"
 
 static bool is_text(const TokenizerString *text, const char *expected) {
     return text->length == strlen(expected) && memcmp(text->bytes, expected, text->length) == 0;

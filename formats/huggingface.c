@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../tokenizer.h"
-#include "families.h"
-#include "json.h"
-#include "mxfp4_apart.h"
-#include "readers.h"
-#include "rope.h"
-#include "safetensors.h"
+#include "formats/families.h"
+#include "formats/json.h"
+#include "formats/mxfp4_join.h"
+#include "formats/readers.h"
+#include "formats/rope.h"
+#include "formats/safetensors.h"
+#include "tokenizer.h"
 
 /* ---- Opening ---- */
 

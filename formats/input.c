@@ -1,4 +1,4 @@
-#include "input.h"
+#include "formats/input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../mapped.h"
+#include "base/mapped.h"
 
 Status input_adopt(InputFile *file, const char *path, int fd, Error *error) {
     *file = (InputFile){.fd = fd, .path = strdup(path)};

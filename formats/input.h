@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "../status.h"
+#include "base/status.h"
 
 typedef struct InputFile {
     char *path; /* for messages; owned */

@@ -1,4 +1,4 @@
-#include "json.h"
+#include "formats/json.h"
 
 Status json_parse(json_t **out, const char *path, const void *text, size_t bytes, Error *error) {
     json_error_t where;

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "input.h"
+#include "formats/input.h"
 
 /* The whole text, which must be an object; json_decref. The Error names the path and line. */
 Status json_parse(json_t **out, const char *path, const void *text, size_t bytes, Error *error);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "readers.h"
+#include "formats/readers.h"
 
 enum { HEADER_BYTES = 256 };
 

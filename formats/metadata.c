@@ -1,4 +1,4 @@
-#include "metadata.h"
+#include "formats/metadata.h"
 
 #include <stdlib.h>
 #include <string.h>

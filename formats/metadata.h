@@ -2,7 +2,7 @@
 #ifndef FORMATS_METADATA_H
 #define FORMATS_METADATA_H
 
-#include "../modelfile.h"
+#include "modelfile.h"
 
 /* The section's bytes as they will stand in the file. Zero-initialize; metadata_free. After a
  * failed allocation `failed` is set, and adding does nothing. */

@@ -1,11 +1,11 @@
-#include "random.h"
+#include "formats/random.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "readers.h"
+#include "formats/readers.h"
 
 /* ---- Values ---- */
 

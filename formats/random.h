@@ -12,7 +12,7 @@
 #ifndef FORMATS_RANDOM_H
 #define FORMATS_RANDOM_H
 
-#include "source.h"
+#include "formats/source.h"
 
 /* Fills a source whose path is "random:SHAPE". */
 Status random_parse(Source *source, const char *shape, Error *error);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "readers.h"
+#include "formats/readers.h"
 
 enum { BYTES = 256, BOS = 256, EOS = 257, FIRST_WORD = 258, LONGEST = 16 };
 

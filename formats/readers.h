@@ -2,7 +2,7 @@
 #ifndef FORMATS_READERS_H
 #define FORMATS_READERS_H
 
-#include "source.h"
+#include "formats/source.h"
 
 /* huggingface.c: opens what a directory holds of the files that a model may have; parses
  * config.json, headers and tokenizer files. */

@@ -1,12 +1,12 @@
-#include "rope.h"
+#include "formats/rope.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
-#include "readers.h"
+#include "formats/json.h"
+#include "formats/readers.h"
 
 Rope rope_default(double theta, size_t dim) {
     return (Rope){.scaling = ROPE_DEFAULT,

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "source.h"
+#include "formats/source.h"
 
 typedef enum RopeScaling {
     ROPE_DEFAULT,

@@ -1,4 +1,4 @@
-#include "rules.h"
+#include "formats/rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef FORMATS_RULES_H
 #define FORMATS_RULES_H
 
-#include "source.h"
+#include "formats/source.h"
 
 enum { RAW_MAX_DIMS = 4 };
 

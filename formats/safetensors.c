@@ -1,8 +1,8 @@
-#include "safetensors.h"
+#include "formats/safetensors.h"
 
 #include <string.h>
 
-#include "json.h"
+#include "formats/json.h"
 
 /* The format's own limit. */
 static const uint64_t MOST_HEADER_BYTES = 100000000;

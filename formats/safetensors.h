@@ -3,7 +3,7 @@
 #ifndef FORMATS_SAFETENSORS_H
 #define FORMATS_SAFETENSORS_H
 
-#include "rules.h"
+#include "formats/rules.h"
 
 /* Adds the file's tensors to the table; `index` is the file's place in Source.files. Every
  * tensor lies inside the file. */

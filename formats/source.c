@@ -1,4 +1,4 @@
-#include "source.h"
+#include "formats/source.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../tokenizer.h"
-#include "mxfp4_apart.h"
-#include "random.h"
-#include "readers.h"
+#include "formats/mxfp4_join.h"
+#include "formats/random.h"
+#include "formats/readers.h"
+#include "tokenizer.h"
 
 /* ---- Opening ---- */
 

@@ -16,11 +16,11 @@
 #ifndef FORMATS_SOURCE_H
 #define FORMATS_SOURCE_H
 
-#include "../config.h"
-#include "input.h"
-#include "metadata.h"
-#include "stored.h"
-#include "tokenizer_import.h"
+#include "config.h"
+#include "formats/input.h"
+#include "formats/metadata.h"
+#include "formats/stored.h"
+#include "formats/tokenizer_import.h"
 
 typedef enum SourceKind {
     SOURCE_UNKNOWN,

@@ -1,8 +1,8 @@
-#include "stored.h"
+#include "formats/stored.h"
 
 #include <string.h>
 
-#include "../numeric.h"
+#include "base/numbers.h"
 
 static const StoredTypeInfo types[STORED_TYPES] = {
     [STORED_F32] = {"F32", 1, 4, TENSOR_F32, false, false},

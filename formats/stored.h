@@ -2,7 +2,7 @@
 #ifndef FORMATS_STORED_H
 #define FORMATS_STORED_H
 
-#include "../records.h"
+#include "kernels/records.h"
 
 typedef enum StoredType {
     STORED_F32,

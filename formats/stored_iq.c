@@ -16,8 +16,8 @@
  * Where 7 bits are signs, the eighth makes the number of minus signs even. */
 #include <string.h>
 
-#include "stored.h"
-#include "stored_grids.h"
+#include "formats/stored.h"
+#include "formats/stored_grids.h"
 
 static uint16_t u16(const uint8_t *p) {
     uint16_t value;

@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "stored.h"
+#include "formats/stored.h"
 
 static uint16_t u16(const uint8_t *p) {
     uint16_t value;

@@ -1,7 +1,7 @@
 /* Collecting a tokenizer's parts and writing the section. */
-#include "tokenizer_build.h"
-#include "../tokenizer.h"
-#include "../unicode.h"
+#include "formats/tokenizer_build.h"
+#include "base/unicode.h"
+#include "tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #ifndef TOKENIZER_BUILD_H
 #define TOKENIZER_BUILD_H
 
-#include "tokenizer_import.h"
-#include "../tokenizer_section.h"
+#include "formats/tokenizer_import.h"
+#include "tokenizer_section.h"
 
 typedef struct BuildToken {
     TextRange text; /* the piece as the source writes it, in `pool` */

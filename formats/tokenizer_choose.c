@@ -1,8 +1,8 @@
 /* A tokenizer file that the user names: its format by what it holds. */
 #include <string.h>
 
-#include "../modelfile.h"
-#include "readers.h"
+#include "formats/readers.h"
+#include "modelfile.h"
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), m = strlen(end);

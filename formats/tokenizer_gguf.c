@@ -1,8 +1,8 @@
 /* The tokenizer.ggml.* keys of a GGUF file: `gpt2` with every pre-tokenizer name that llama.cpp
  * knows, and `llama`. Each name stands for the patterns of the tokenizer.json that it was named
  * after, written here as that file has them. */
-#include "tokenizer_build.h"
-#include "../unicode.h"
+#include "base/unicode.h"
+#include "formats/tokenizer_build.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

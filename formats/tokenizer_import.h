@@ -7,7 +7,7 @@
 #ifndef TOKENIZER_IMPORT_H
 #define TOKENIZER_IMPORT_H
 
-#include "../status.h"
+#include "base/status.h"
 #include <stdint.h>
 
 /* A finished section. Free with tokenizer_blob_free. */

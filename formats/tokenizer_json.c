@@ -1,7 +1,7 @@
 /* tokenizer.json, and the slow vocab.json with merges.txt. The reader takes what the tokenizers
  * library takes (serde definitions in its tokenizers/src) and refuses the rest by name. Here are
  * the file as a whole, its added tokens, and tokenizer_config.json. */
-#include "tokenizer_json.h"
+#include "formats/tokenizer_json.h"
 #include <stdlib.h>
 
 /* ---- Added tokens and the configuration ---- */

@@ -4,7 +4,7 @@
 #ifndef FORMATS_TOKENIZER_JSON_H
 #define FORMATS_TOKENIZER_JSON_H
 
-#include "tokenizer_build.h"
+#include "formats/tokenizer_build.h"
 #include <jansson.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* The models of a tokenizer.json: BPE, Unigram and WordLevel; and the slow vocab.json with
  * merges.txt, which are a BPE model in two files. */
-#include "tokenizer_json.h"
-#include "../unicode.h"
+#include "base/unicode.h"
+#include "formats/tokenizer_json.h"
 #include <stdlib.h>
 
 /* ---- Vocabularies ---- */

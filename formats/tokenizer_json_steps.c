@@ -1,7 +1,7 @@
 /* What a tokenizer.json does to text before and after the model, and to ids: normalizers,
  * pre-tokenizers, decoders, post-processors. */
-#include "tokenizer_json.h"
-#include "../unicode.h"
+#include "base/unicode.h"
+#include "formats/tokenizer_json.h"
 #include <stdlib.h>
 
 static const char gpt2_pattern[] =

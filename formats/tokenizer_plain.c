@@ -1,6 +1,6 @@
 /* The two formats that are lists of tokens: .tiktoken and llama2.c's tokenizer.bin. */
-#include "tokenizer_build.h"
-#include "../unicode.h"
+#include "base/unicode.h"
+#include "formats/tokenizer_build.h"
 #include <math.h>
 #include <string.h>
 

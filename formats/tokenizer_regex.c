@@ -5,8 +5,8 @@
  * (Oniguruma: of every line; regex: of the text only); nested classes and intersections; scripts;
  * {n,m}+, which in Ruby repeats the repetition. Everything else passes as it is. */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "tokenizer_build.h"
-#include "../unicode.h"
+#include "base/unicode.h"
+#include "formats/tokenizer_build.h"
 #include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SentencePiece's .model: a protocol buffer (sentencepiece_model.proto), BPE or Unigram. Encodes
  * and decodes as the sentencepiece library does. */
-#include "tokenizer_build.h"
-#include "../unicode.h"
+#include "base/unicode.h"
+#include "formats/tokenizer_build.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* From a Builder to the section's bytes. */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "tokenizer_build.h"
-#include "../tokenizer.h"
-#include "../unicode.h"
+#include "base/unicode.h"
+#include "formats/tokenizer_build.h"
+#include "tokenizer.h"
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>

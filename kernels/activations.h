@@ -22,8 +22,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "numeric.h"
-#include "status.h"
+#include "base/numbers.h"
+#include "base/status.h"
 
 static inline size_t block_count(size_t n_rows, size_t max_rows) {
     return (n_rows + max_rows - 1) / max_rows;

@@ -11,9 +11,9 @@
  * 4-bit weights unpacked once, then all rows pass over the run, 32 at a time. Between runs the
  * sums rest in scratch. Groups that fill the last run up to a multiple of four have zero codes
  * and scales; adding 0 * 0 leaves a sum as it is (sums are never -0: they begin as +0). */
-#include "amx_tiles.h"
-#include "amx_records.h"
-#include "blocks.h"
+#include "kernels/amx_records.h"
+#include "kernels/amx_tiles.h"
+#include "kernels/blocks.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#include "records.h"
+#include "kernels/records.h"
 
 /* 16 bytes times four: the codes of 4 inputs (number c of the group's) of the 16 outputs. */
 static inline __m512i record_codes_512(TensorType type, const uint8_t *lines, size_t c) {

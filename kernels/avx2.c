@@ -4,8 +4,8 @@
  * 4-bit weights are unsigned and so small that a whole group adds up in 16 bits:
  * 8 lines * 2 * 15 * 127 = 30480. 8-bit weights are split into magnitude and sign, the sign
  * moving to the activation: a pair is at most 2 * 128 * 127 = 32512, then widened at once. */
-#include "avx2.h"
-#include "records.h"
+#include "kernels/avx2.h"
+#include "kernels/records.h"
 
 /* Dots of one group of 4-bit codes; dot[row][half] without the offset. */
 INLINE void dot_4_bit(size_t rows, const uint8_t *line, const uint8_t *ahead, const int8_t *codes,
@@ -131,7 +131,7 @@ static const BlockKernels block_kernels[TENSOR_TYPES] = {
 
 #define FLOAT_KERNELS float_avx2
 #define RECORD_KERNELS record_kernels_avx2
-#include "block_table.h"
+#include "kernels/block_table.h"
 
 static double spin(bool integers, size_t rounds) {
     enum { SUMS = 12 };

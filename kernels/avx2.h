@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "four_rows.h"
+#include "kernels/four_rows.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

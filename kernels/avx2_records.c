@@ -3,8 +3,8 @@
  * Unsigned codes add up in 16 bits as long as they can: 8 * 2 * 15 * 127 = 30480 of 4 bits, half
  * a group of 5 bits (31496), and eight inputs of 6 bits (32004). Levels of a table are split
  * into magnitude and sign, the sign moving to the activation, and widened at once. */
-#include "avx2.h"
-#include "records.h"
+#include "kernels/avx2.h"
+#include "kernels/records.h"
 
 /* Bytes that are asked for ahead of time. */
 enum { AHEAD = 4096 };

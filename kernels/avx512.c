@@ -4,8 +4,8 @@
  * line holds for 16 outputs. Signed weights are made unsigned by adding 128; the sums start
  * at the activations' offset, -128 * (sum of codes), which takes it out again. A block of up to
  * 12 rows has its integer and its float sums in registers while the weights stream past. */
-#include "avx512.h"
-#include "records.h"
+#include "kernels/avx512.h"
+#include "kernels/records.h"
 
 /* Eight inputs of the 16 outputs, as unsigned bytes: 4 in *a, 4 in *b. `sixteenfold`: upper
  * nibbles stay where they are. */
@@ -118,7 +118,7 @@ static const BlockKernels block_kernels[TENSOR_TYPES] = {
 
 #define FLOAT_KERNELS float_avx512
 #define RECORD_KERNELS record_kernels_avx512
-#include "block_table.h"
+#include "kernels/block_table.h"
 
 static double spin(bool integers, size_t rounds) {
     if (!integers) return float_avx512.spin(rounds);

@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "blocks.h"
+#include "kernels/blocks.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

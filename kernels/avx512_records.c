@@ -3,8 +3,8 @@
  * 4-, 5- and 6-bit codes are unsigned as stored and need no more than a few shifts; levels of a
  * table are looked up, 128 raised, with a byte shuffle. The scale of a group, scale times
  * sub-scale, is made anew for each group: its product is exact. */
-#include "avx512.h"
-#include "records.h"
+#include "kernels/avx512.h"
+#include "kernels/records.h"
 
 /* Bytes that are asked for ahead of time in a panel, and in each of several: what streamed fastest
  * on Zen 4. */

@@ -4,7 +4,7 @@
 #ifndef KERNELS_BLOCK_TABLE_H
 #define KERNELS_BLOCK_TABLE_H
 
-#include "blocks.h"
+#include "kernels/blocks.h"
 
 static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
     return group ? blocks_bytes(group, n_rows, n_inputs)

@@ -5,8 +5,8 @@
 #ifndef BLOCKS_H
 #define BLOCKS_H
 
-#include "activations.h"
-#include "internal.h"
+#include "kernels/activations.h"
+#include "kernels/internal.h"
 
 /* Panel p of w (of a stream kernel: STREAM_PANELS panels from p on) by the `rows` rows of a packed
  * block: out[row * stride + i], i < outputs. */

@@ -6,9 +6,9 @@
  * once. For several the inputs are cut into runs of RUN, so that a run of weights, widened to
  * float32 where need be, stays in the cache while all blocks pass over it; between runs the
  * sums rest in scratch. */
-#include "../lanes.h"
-#include "activations.h"
-#include "internal.h"
+#include "kernels/activations.h"
+#include "kernels/internal.h"
+#include "kernels/lanes.h"
 
 /* Registers: ROWS * PANELS sums, PANELS weights, one activation. */
 #if defined(__AVX512F__)

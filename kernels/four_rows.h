@@ -2,7 +2,7 @@
 #ifndef KERNELS_FOUR_ROWS_H
 #define KERNELS_FOUR_ROWS_H
 
-#include "blocks.h"
+#include "kernels/blocks.h"
 
 /* A BlockKernel around multiply_block(type, w, p, rows, ...) with rows known to the compiler. */
 #define ROWS_CASE(type, count)                                                                     \

@@ -2,7 +2,7 @@
 #ifndef KERNELS_INTERNAL_H
 #define KERNELS_INTERNAL_H
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 /* Working memory of a thread, enough for each kernel file's own Scratch. */
 enum { SCRATCH_BYTES = 192 * 1024 };

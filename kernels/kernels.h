@@ -15,7 +15,7 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
-#include "tensor.h"
+#include "kernels/tensor.h"
 
 /* One product of a set that shares its input: out[row * stride + i], i < w->rows. */
 typedef struct Product {

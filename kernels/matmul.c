@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "../threads.h"
-#include "kernels.h"
+#include "base/threads.h"
+#include "kernels/kernels.h"
 
 /* One a thread, each on a cache line of its own. */
 typedef struct Share {

@@ -3,8 +3,8 @@
  * sdot adds four products of signed bytes to each of four sums and takes its second factor, four
  * inputs of one row, from a lane of a register that holds 16: a line against four rows is 16
  * instructions. */
-#include "neon.h"
-#include "records.h"
+#include "kernels/neon.h"
+#include "kernels/records.h"
 
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
@@ -66,7 +66,7 @@ static const BlockKernels block_kernels[TENSOR_TYPES] = {
 
 #define FLOAT_KERNELS float_neon
 #define RECORD_KERNELS record_kernels_neon
-#include "block_table.h"
+#include "kernels/block_table.h"
 
 static double spin(bool integers, size_t rounds) {
     enum { SUMS = 16 };

@@ -4,7 +4,7 @@
 
 #include <arm_neon.h>
 
-#include "four_rows.h"
+#include "kernels/four_rows.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -4,7 +4,7 @@
  * neighbouring lines puts eight inputs of an output side by side; rows of activations go in
  * pairs, the last of an odd number beside itself. One row alone has nothing to pair with: the
  * dot product kernels take it, and the float types. */
-#include "neon.h"
+#include "kernels/neon.h"
 
 enum { PAIRS = BLOCK_ROWS / 2 };
 

@@ -1,7 +1,7 @@
 /* Products of the types of records.h with NEON's dot product instructions: neon.c's method on
  * another layout. All codes fit into signed bytes as they are; levels come from a table look-up. */
-#include "neon.h"
-#include "records.h"
+#include "kernels/neon.h"
+#include "kernels/records.h"
 
 enum { AHEAD = 4096 };
 

@@ -2,9 +2,9 @@
  *
  * Slow on purpose: each output element is computed by itself, in the order of its inputs, from
  * weights and activations read one at a time. All other kernels must give these bits. */
-#include "activations.h"
-#include "internal.h"
-#include "records.h"
+#include "kernels/activations.h"
+#include "kernels/internal.h"
+#include "kernels/records.h"
 
 /* Weights of the 16 rows of a panel for one input, as floats. */
 static void float_weights(const Matrix *w, const uint8_t *panel, size_t k, float *weights) {

@@ -21,7 +21,7 @@
 #ifndef TEMPLATE_TEMPLATE_H
 #define TEMPLATE_TEMPLATE_H
 
-#include "status.h"
+#include "base/status.h"
 
 #include <setjmp.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 #ifndef DIALOGUE_CASES_H
 #define DIALOGUE_CASES_H
 
-#include "dialogue.h"
+#include "chat/dialogue.h"
 #include "tests/tiny_model.h"
 
 /* What run.c would have opened. */

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch/result.h"
 #include "fuzz_mutate.h"
 #include "modelfile.h"
-#include "result.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -1,6 +1,6 @@
 /* Any bytes as a template, over a conversation; after a NUL, any JSON as its variables. Whatever
  * comes, the renderer ends, and gives valid UTF-8 with origins, or an error. */
-#include "chat_template.h"
+#include "template/chat_template.h"
 
 #include <stdlib.h>
 #include <string.h>

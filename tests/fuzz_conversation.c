@@ -1,7 +1,7 @@
 /* Any bytes as a session's file: it is refused or opened, and what was opened takes a message,
  * loses one, and is whole when it is opened again. Then the same bytes as what /load reads. */
+#include "chat/conversation.h"
 #include "fuzz_mutate.h"
-#include "../conversation.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * first byte is odd gets the checksum that it should have, so that what it says is believed.
  * Whatever is loaded is a prefix of the tokens that were asked for, and attention over it has the
  * same result on every instruction set. */
-#include "../isa.h"
-#include "../kvfile.h"
+#include "chat/kvfile.h"
+#include "isa.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-#include "../weights.h"
 #include "fuzz_mutate.h"
 #include "fuzz_source.h"
+#include "weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../formats/convert.h"
-#include "../modelfile.h"
+#include "convert/convert.h"
+#include "modelfile.h"
 
 /* A file in memory, or -1. */
 static inline int fuzz_memory_file(const void *data, size_t size) {

@@ -1,6 +1,6 @@
 /* Sections: whatever bytes one holds, opening, encoding and decoding stay inside it. The first two
  * bytes say how long the text at the end of the input is. */
-#include "../tokenizer.h"
+#include "tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
 

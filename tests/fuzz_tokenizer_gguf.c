@@ -4,8 +4,8 @@
  *
  * Bytes: the model and the pre-tokenizer by number, switches, then tokens and after a token of type
  * 255 merges, each as its type, its length and so many bytes. */
-#include "../formats/tokenizer_import.h"
-#include "../tokenizer.h"
+#include "formats/tokenizer_import.h"
+#include "tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Imports tokenizer.json of any bytes, and after a zero byte tokenizer_config.json; or, behind an
  * 'S', vocab.json, merges.txt, added_tokens.json and tokenizer_config.json, with a zero byte
  * between them. What is accepted must encode and decode. */
+#include "formats/tokenizer_import.h"
 #include "fuzz_mutate.h"
-#include "../formats/tokenizer_import.h"
-#include "../tokenizer.h"
+#include "tokenizer.h"
 #include <stdlib.h>
 
 FUZZ_MUTATE_PARTS('\0')

@@ -1,6 +1,6 @@
 /* Imports SentencePiece's .model of any bytes; what is accepted must encode and decode. */
-#include "../formats/tokenizer_import.h"
-#include "../tokenizer.h"
+#include "formats/tokenizer_import.h"
+#include "tokenizer.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 
-#include "numeric.h"
+#include "base/numbers.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/convert.h"
+#include "convert/convert.h"
 #include "formats/gguf.h"
 #include "modelfile.h"
 #include "tests/fixture.h"

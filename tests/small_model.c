@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "formats/convert.h"
+#include "convert/convert.h"
 #include "tests/fixture.h"
 #include "tests/tokenizer_sources.h"
 

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
+#include "convert/calibrate.h"
+#include "convert/quantize.h"
 #include "fixture.h"
-#include "formats/calibrate.h"
-#include "formats/quantize.h"
 #include "process.h"
 #include "tokenizer.h"
 

@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "chat_family.h"
-#include "chat_template.h"
 #include "formats/tokenizer_import.h"
+#include "template/chat_family.h"
+#include "template/chat_template.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  *     build/tests/test_chat_template             the tests
  *     build/tests/test_chat_template --driver    JSON lines in, JSON lines out, for the scripts
  *                                                that compare with jinja2 */
-#include "chat_family.h"
-#include "chat_template.h"
+#include "template/chat_family.h"
+#include "template/chat_template.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

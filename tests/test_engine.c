@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "engine.h"
+#include "batch/engine.h"
 #include "tests/fixture.h"
 #include "tests/small_model.h"
 #include "tests/tokenizer_sources.h"

@@ -17,8 +17,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "convert/convert.h"
 #include "fixture.h"
-#include "formats/convert.h"
 #include "process.h"
 
 /* A directory with nothing in it, and a target's name in it. */

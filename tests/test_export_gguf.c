@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "convert/convert.h"
 #include "fixture.h"
-#include "formats/convert.h"
 #include "process.h"
 #include "tiny_model.h"
 

@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "convert/convert.h"
+#include "convert/quantize.h"
 #include "fixture.h"
-#include "formats/convert.h"
-#include "formats/quantize.h"
 #include "hashed_weights.h"
 #include "modelfile.h"
 #include "process.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "formats/convert.h"
+#include "convert/convert.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 #include "tests/tiny_model.h"

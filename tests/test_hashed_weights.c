@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "numeric.h"
+#include "base/numbers.h"
 #include "tests/hashed_weights.h"
 
 static void weights_have_the_bits_that_python_computes(void **state) {

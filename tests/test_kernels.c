@@ -10,8 +10,8 @@
 
 #include "isa.h"
 #include "kernels/kernels.h"
+#include "kernels/records.h"
 #include "numeric.h"
-#include "records.h"
 
 static uint32_t hash(uint32_t i) {
     i ^= i >> 16, i *= 0x7FEB352Du, i ^= i >> 15, i *= 0x846CA68Bu;

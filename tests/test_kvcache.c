@@ -1,3 +1,4 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,8 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/numbers.h"
 #include "kvcache.h"
-#include "numeric.h"
 
 enum { LAYERS = 2, KV_HEADS = 3, HEAD_DIM = 5, WIDTH = KV_HEADS * HEAD_DIM };
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kvfile.h"
+#include "chat/kvfile.h"
 
 enum { N = 200, MODEL = 0x1234 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "lookup.h"
+#include "draft/lookup.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"

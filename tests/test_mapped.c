@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/mapped.h"
 #include "fixture.h"
-#include "mapped.h"
 #include "process.h"
 #include "small_model.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "formats/mix.h"
+#include "convert/mix.h"
 
 static const Config config = {.n_layers = 24};
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "formats/convert.h"
+#include "convert/convert.h"
 #include "modelfile.h"
 
 typedef struct Bytes {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "numeric.h"
+#include "base/numbers.h"
 
 static void powers_are_the_library_s_to_1e_14(void **state) {
     (void)state;

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "batch_files.h"
-#include "batch_memory.h"
-#include "result.h"
+#include "batch/batch_files.h"
+#include "batch/batch_memory.h"
+#include "batch/result.h"
 
 static GenerationOptions defaults(void) {
     GenerationOptions options = {.sampling = sampler_options_default(), .max_tokens = 256};

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sandbox.h"
+#include "base/sandbox.h"
 
 /* Each forbidden thing returns true when it succeeded. */
 static bool opens_a_file(void) {

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "formats/quantize.h"
+#include "convert/quantize.h"
 #include "formats/stored.h"
 
 typedef struct Case {

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "numeric.h"
-#include "tensor.h"
+#include "base/numbers.h"
+#include "kernels/tensor.h"
 
 static uint32_t hash(uint32_t i) {
     i ^= i >> 16, i *= 0x7FEB352Du, i ^= i >> 15, i *= 0x846CA68Bu;

@@ -6,8 +6,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "tokenizer_section.h"
 #include "tokenizer_sources.h"
-#include "../tokenizer_section.h"
 #include <jansson.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #ifndef TOKENIZER_SOURCES_H
 #define TOKENIZER_SOURCES_H
 
-#include "../formats/tokenizer_import.h"
-#include "../tokenizer.h"
+#include "formats/tokenizer_import.h"
+#include "tokenizer.h"
 
 /* The whole file with a NUL behind it, or NULL; the caller frees. */
 char *source_read(const char *path, size_t *size);

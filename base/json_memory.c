@@ -1,0 +1,19 @@
+#include "base/json_memory.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void *allocate(size_t bytes) {
+    void *memory = malloc(bytes ? bytes : 1);
+    if (memory) return memory;
+    dprintf(STDERR_FILENO, "%s: no memory to read or write JSON in (%zu bytes)\n",
+            program_invocation_short_name, bytes);
+    _exit(1);
+}
+
+void json_memory_guard(void) {
+    json_set_alloc_funcs(allocate, free);
+}

@@ -1,0 +1,103 @@
+#include "base/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/terminal.h"
+
+static const char *name_of(const Output *output) {
+    return output->path ? output->path : "stdout";
+}
+
+bool output_is_planted(const char *path) {
+    struct stat info;
+    if (lstat(path, &info) != 0 || !(S_ISLNK(info.st_mode) || S_ISFIFO(info.st_mode))) return false;
+    return info.st_uid != geteuid() && info.st_uid != 0;
+}
+
+Status output_open(Output *output, const char *path, Error *error) {
+    struct stat stat_now;
+    *output = (Output){.fd = STDOUT_FILENO, .path = path};
+    if (!path) {
+        output->terminal = isatty(STDOUT_FILENO);
+        return STATUS_OK;
+    }
+    output->fd = -1;
+    if (output_is_planted(path)) return error_set(error, OUTPUT_PLANTED, path);
+    bool exists = stat(path, &stat_now) == 0;
+    if (exists && !S_ISREG(stat_now.st_mode)) {
+        output->fd = open(path, O_WRONLY | O_CLOEXEC);
+        output->terminal = output->fd >= 0 && isatty(output->fd);
+    } else {
+        if (asprintf(&output->temporary, "%s.%ld.tmp", path, (long)getpid()) < 0) {
+            output->temporary = NULL;
+            return error_set(error, "%s: no memory", path);
+        }
+        output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        int reason = errno;
+        bool is_own = lstat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode) &&
+                      stat_now.st_uid == geteuid();
+        if (is_own && output->fd >= 0) fchmod(output->fd, stat_now.st_mode & 0777);
+        errno = reason;
+    }
+    if (output->fd >= 0) return STATUS_OK;
+    error_set(error, "%s: cannot be written: %s", path, strerror(errno));
+    free(output->temporary);
+    output->temporary = NULL;
+    return STATUS_FAILED;
+}
+
+static Status write_bytes(Output *output, const char *bytes, size_t length, Error *error) {
+    const char *at = bytes;
+    while (length > 0 && !output->closed) {
+        ssize_t n = write(output->fd, at, length);
+        if (n >= 0) {
+            at += n;
+            length -= (size_t)n;
+        } else if (errno == EPIPE) {
+            output->closed = true;
+        } else if (errno == EAGAIN) {
+            struct pollfd wait = {.fd = output->fd, .events = POLLOUT};
+            poll(&wait, 1, -1);
+        } else if (errno != EINTR) {
+            return error_set(error, "%s: cannot be written: %s", name_of(output), strerror(errno));
+        }
+    }
+    return STATUS_OK;
+}
+
+Status output_write(Output *output, const char *bytes, size_t length, Error *error) {
+    if (!output->terminal) return write_bytes(output, bytes, length, error);
+    Status status = STATUS_OK;
+    for (size_t at = 0, used; at < length && status == STATUS_OK; at += used) {
+        char shown[1024];
+        size_t n = terminal_show(bytes + at, length - at, shown, sizeof shown, &used);
+        status = write_bytes(output, shown, n, error);
+    }
+    return status;
+}
+
+Status output_finish(Output *output, Error *error) {
+    if (!output->temporary) return STATUS_OK;
+    if (fsync(output->fd) != 0 || rename(output->temporary, output->path) != 0)
+        return error_set(error, "%s: cannot be written: %s", output->path, strerror(errno));
+    free(output->temporary);
+    output->temporary = NULL;
+    return STATUS_OK;
+}
+
+void output_close(Output *output) {
+    if (output->temporary) {
+        unlink(output->temporary);
+        free(output->temporary);
+        output->temporary = NULL;
+    }
+    if (output->path && output->fd >= 0) close(output->fd);
+    output->fd = -1;
+}

@@ -1,0 +1,329 @@
+#include "base/sandbox.h"
+
+const char *sandbox_text(const SandboxReport *report) {
+    if (report->files) return report->system_calls ? "files and system calls" : "files";
+    return report->system_calls ? "system calls" : "none";
+}
+
+/* At its end AddressSanitizer looks for leaks from a process of its own, which reads this one's
+ * memory: everything that a sandbox forbids. Its builds go without. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANDBOX_POSSIBLE 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANDBOX_POSSIBLE 0
+#endif
+#endif
+#ifndef SANDBOX_POSSIBLE
+#define SANDBOX_POSSIBLE 1
+#endif
+
+#if defined(__linux__) && SANDBOX_POSSIBLE
+
+#include <errno.h>
+#include <fcntl.h>
+#include <omp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- Landlock: the kernel's own names are missing from older headers --------------------- */
+
+enum { LL_CREATE = 444, LL_ADD_RULE = 445, LL_RESTRICT = 446, LL_VERSION = 1, LL_PATH_BENEATH = 1 };
+
+enum {
+    LL_EXECUTE = 1 << 0,
+    LL_WRITE_FILE = 1 << 1,
+    LL_READ_FILE = 1 << 2,
+    LL_READ_DIR = 1 << 3,
+    LL_REMOVE_DIR = 1 << 4,
+    LL_REMOVE_FILE = 1 << 5,
+    LL_MAKE_DIR = 1 << 7,
+    LL_MAKE_REG = 1 << 8,
+    LL_REFER = 1 << 13,    /* from version 2 */
+    LL_TRUNCATE = 1 << 14, /* from version 3 */
+    LL_VERSION_1 = (1 << 13) - 1
+};
+
+typedef struct LandlockRuleset {
+    uint64_t files;
+    uint64_t network; /* from version 4 */
+} LandlockRuleset;
+
+typedef struct __attribute__((packed)) LandlockPath {
+    uint64_t allowed;
+    int32_t parent;
+} LandlockPath;
+
+static Status allow_below(int ruleset, const char *directory, uint64_t rights, Error *error) {
+    LandlockPath path = {rights, open(directory, O_PATH | O_CLOEXEC)};
+    if (path.parent < 0) return error_set(error, "%s: cannot open: %s", directory, strerror(errno));
+    long result = syscall(LL_ADD_RULE, ruleset, LL_PATH_BENEATH, &path, 0);
+    int reason = errno;
+    close(path.parent);
+    if (result == 0) return STATUS_OK;
+    return error_set(error, "%s: cannot keep it open to the sandbox: %s", directory,
+                     strerror(reason));
+}
+
+static Status add_rules(int ruleset, const SandboxRules *rules, uint64_t handled, Error *error) {
+    uint64_t reading = LL_READ_FILE | LL_READ_DIR;
+    uint64_t writing = reading | LL_WRITE_FILE | LL_REMOVE_DIR | LL_REMOVE_FILE | LL_MAKE_DIR |
+                       LL_MAKE_REG | LL_REFER | LL_TRUNCATE;
+    for (size_t i = 0; rules->readable[i]; i++)
+        if (allow_below(ruleset, rules->readable[i], reading & handled, error) != STATUS_OK)
+            return STATUS_FAILED;
+    for (size_t i = 0; rules->writable[i]; i++)
+        if (allow_below(ruleset, rules->writable[i], writing & handled, error) != STATUS_OK)
+            return STATUS_FAILED;
+    return STATUS_OK;
+}
+
+static Status close_file_system(const SandboxRules *rules, bool *closed, Error *error) {
+    long version = syscall(LL_CREATE, NULL, 0, LL_VERSION);
+    *closed = false;
+    if (version < 1) return STATUS_OK; /* an old kernel, or switched off */
+    LandlockRuleset handled = {.files = LL_VERSION_1};
+    if (version >= 2) handled.files |= LL_REFER;
+    if (version >= 3) handled.files |= LL_TRUNCATE;
+    size_t size = sizeof handled.files;
+    if (version >= 4) {
+        handled.network = 3; /* bind and connect over TCP */
+        size = sizeof handled;
+    }
+    int ruleset = (int)syscall(LL_CREATE, &handled, size, 0);
+    if (ruleset < 0)
+        return error_set(error, "cannot make a sandbox for files: %s", strerror(errno));
+    Status status = add_rules(ruleset, rules, handled.files, error);
+    if (status == STATUS_OK && syscall(LL_RESTRICT, ruleset, 0) != 0)
+        status = error_set(error, "cannot close the file system: %s", strerror(errno));
+    close(ruleset);
+    *closed = status == STATUS_OK;
+    return status;
+}
+
+/* ---- seccomp --------------------------------------------------------------------------- */
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+
+#if defined(__x86_64__)
+#define MACHINE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define MACHINE AUDIT_ARCH_AARCH64
+#endif
+
+#if defined(MACHINE)
+
+/* What arithmetic on open files, threads and a terminal needs; everything else is refused.
+ * Memory may be made executable: PCRE2 compiles the tokenizer's pattern to machine code. */
+static const int harmless[] = {
+    SYS_read,
+    SYS_write,
+    SYS_readv,
+    SYS_writev,
+    SYS_pread64,
+    SYS_pwrite64,
+    SYS_preadv,
+    SYS_pwritev,
+    SYS_lseek,
+    SYS_close,
+    SYS_fstat,
+    SYS_newfstatat,
+    SYS_statx,
+    SYS_dup,
+    SYS_flock,
+    SYS_ftruncate,
+    SYS_fallocate,
+    SYS_fsync,
+    SYS_fdatasync,
+    SYS_fadvise64,
+    SYS_sync_file_range,
+    SYS_copy_file_range,
+    SYS_fstatfs,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mprotect,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_mincore,
+    SYS_brk,
+    SYS_membarrier,
+    SYS_futex,
+    SYS_set_robust_list,
+    SYS_rseq,
+    SYS_set_tid_address,
+    SYS_sched_yield,
+    SYS_sched_getaffinity,
+    SYS_sched_setaffinity,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_getuid,
+    SYS_geteuid,
+    SYS_getcpu,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sigaltstack,
+    SYS_restart_syscall,
+    SYS_clock_gettime,
+    SYS_clock_getres,
+    SYS_clock_nanosleep,
+    SYS_nanosleep,
+    SYS_gettimeofday,
+    SYS_getrandom,
+    SYS_getrusage,
+    SYS_sysinfo,
+    SYS_uname,
+    SYS_ppoll,
+    SYS_pselect6,
+    SYS_exit,
+    SYS_exit_group,
+#if defined(SYS_time) /* machines that are old enough to have both kinds */
+    SYS_time,
+    SYS_poll,
+    SYS_select,
+#endif
+};
+
+/* Names and renames of files: Landlock says below which directories. */
+static const int on_paths[] = {
+    SYS_openat,   SYS_faccessat, SYS_faccessat2, SYS_renameat,   SYS_renameat2,
+    SYS_unlinkat, SYS_linkat,    SYS_mkdirat,    SYS_getdents64, SYS_readlinkat,
+    SYS_statfs,   SYS_umask,     SYS_fchmod,
+#if defined(SYS_open) /* machines that are old enough to have both kinds */
+    SYS_open,     SYS_access,    SYS_stat,       SYS_lstat,      SYS_rename,
+    SYS_unlink,   SYS_mkdir,     SYS_readlink,
+#endif
+};
+
+/* No F_SETOWN and F_SETSIG: an open pipe or terminal could then send any signal to any process of
+ * the user. */
+static const unsigned long descriptor_requests[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD,
+                                                    F_SETFD, F_GETFL,         F_SETFL};
+
+static const unsigned long terminal_requests[] = {TCGETS,  TCSETS,     TCSETSW,
+                                                  TCSETSF, TIOCGWINSZ, FIONREAD};
+
+/* The filter is written here, a list of comparisons, rather than by libseccomp, which asks for
+ * memory hundreds of times and gives a wrong filter or crashes when it gets none (2.5.4). */
+typedef struct Filter {
+    struct sock_filter code[512];
+    unsigned short n;
+} Filter;
+
+static void emit(Filter *f, uint16_t code, uint8_t if_true, uint8_t if_false, uint32_t value) {
+    f->code[f->n++] = (struct sock_filter){code, if_true, if_false, value};
+}
+
+static void load(Filter *f, size_t offset) {
+    emit(f, BPF_LD | BPF_W | BPF_ABS, 0, 0, (uint32_t)offset);
+}
+
+static void give(Filter *f, uint32_t verdict) {
+    emit(f, BPF_RET | BPF_K, 0, 0, verdict);
+}
+
+/* The number of the call is loaded before and after each of these. */
+static void allow(Filter *f, int call) {
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, (uint32_t)call);
+    give(f, SECCOMP_RET_ALLOW);
+}
+
+/* When the low 32 bits of an argument have all bits of `value` (BPF_JSET) or equal it (BPF_JEQ):
+ * arguments that the kernel takes as an int, and flags. */
+static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned long value) {
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)call);
+    load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
+    emit(f, BPF_JMP | test | BPF_K, 0, 1, (uint32_t)value);
+    give(f, SECCOMP_RET_ALLOW);
+    load(f, offsetof(struct seccomp_data, nr));
+}
+
+static void write_filter(Filter *f, bool paths) {
+    load(f, offsetof(struct seccomp_data, arch));
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MACHINE);
+    give(f, SECCOMP_RET_ERRNO | EPERM); /* calls of another machine's numbers */
+    load(f, offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) allow(f, harmless[i]);
+    for (size_t i = 0; paths && i < sizeof on_paths / sizeof *on_paths; i++) allow(f, on_paths[i]);
+    for (size_t i = 0; i < sizeof terminal_requests / sizeof *terminal_requests; i++)
+        allow_if(f, SYS_ioctl, 1, BPF_JEQ, terminal_requests[i]);
+    for (size_t i = 0; i < sizeof descriptor_requests / sizeof *descriptor_requests; i++)
+        allow_if(f, SYS_fcntl, 1, BPF_JEQ, descriptor_requests[i]);
+    /* Threads, not processes. clone3 hides its flags from the filter: the C library falls back
+     * on clone when it seems to be missing. */
+    allow_if(f, SYS_clone, 0, BPF_JSET, CLONE_THREAD);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_clone3);
+    give(f, SECCOMP_RET_ERRNO | ENOSYS);
+    allow_if(f, SYS_tgkill, 0, BPF_JEQ, (unsigned long)getpid()); /* abort() */
+    allow_if(f, SYS_prctl, 0, BPF_JEQ, PR_SET_NAME);              /* names for memory and threads */
+    /* Reading limits, not setting them: a null pointer has two halves. */
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 5, SYS_prlimit64);
+    load(f, offsetof(struct seccomp_data, args) + 8 * 2);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0);
+    load(f, offsetof(struct seccomp_data, args) + 8 * 2 + 4);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+    give(f, SECCOMP_RET_ALLOW);
+    give(f, SECCOMP_RET_ERRNO | EPERM);
+}
+
+static Status filter_calls(bool paths, bool *filtered, Error *error) {
+    Filter filter = {.n = 0};
+    write_filter(&filter, paths);
+    const struct sock_fprog program = {filter.n, filter.code};
+    *filtered = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+    /* A kernel without seccomp is no error. */
+    if (*filtered || errno == EINVAL || errno == ENOSYS) return STATUS_OK;
+    return error_set(error, "cannot filter system calls: %s", strerror(errno));
+}
+
+#else
+
+static Status filter_calls(bool paths, bool *filtered, Error *error) {
+    (void)paths, (void)error;
+    *filtered = false;
+    return STATUS_OK;
+}
+
+#endif
+
+/* LLVM's runtime writes a file of shared memory named after the process when it is first called,
+ * and could not remove it from inside. One that an earlier process of this number left, perhaps
+ * empty, would be taken for its own. */
+static void start_openmp(void) {
+    char name[64];
+    snprintf(name, sizeof name, "/dev/shm/__KMP_REGISTERED_LIB_%d_%d", (int)getpid(),
+             (int)getuid());
+    unlink(name);
+    omp_get_max_threads();
+    unlink(name);
+}
+
+Status sandbox_enter(const SandboxRules *rules, SandboxReport *report, Error *error) {
+    *report = (SandboxReport){false, false};
+    start_openmp();
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return error_set(error, "cannot give up new privileges: %s", strerror(errno));
+    if (close_file_system(rules, &report->files, error) != STATUS_OK) return STATUS_FAILED;
+    bool paths = rules->readable[0] || rules->writable[0];
+    return filter_calls(paths, &report->system_calls, error);
+}
+
+#else
+
+Status sandbox_enter(const SandboxRules *rules, SandboxReport *report, Error *error) {
+    (void)rules, (void)error;
+    *report = (SandboxReport){false, false};
+    return STATUS_OK;
+}
+
+#endif

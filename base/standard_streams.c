@@ -1,0 +1,40 @@
+#include "base/standard_streams.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The OpenMP runtime ends a program with abort() when it cannot have the one that it wants; a
+ * model, its source and a file to write need the others. */
+enum { SPARE = 4 };
+
+Status streams_fill(Error *error) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) != -1) continue;
+        /* The lowest free number is fd: those below it are open. */
+        if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return error_set(error, "cannot open /dev/null: %s", strerror(errno));
+    }
+    int spare[SPARE], n = 0, failure = 0;
+    while (n < SPARE && failure == 0) {
+        spare[n] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+        if (spare[n] == -1)
+            failure = errno;
+        else
+            n++;
+    }
+    while (n > 0) close(spare[--n]);
+    if (failure != 0)
+        return error_set(error, "cannot open files: %s (ulimit -n)", strerror(failure));
+    return STATUS_OK;
+}
+
+Status streams_finish(Error *error) {
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return STATUS_OK;
+    if (errno == EPIPE) return STATUS_OK;
+    return error_set(error, "stdout: cannot be written%s%s", errno ? ": " : "",
+                     errno ? strerror(errno) : "");
+}

@@ -1,0 +1,112 @@
+#include "base/terminal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool terminal_has_colours(int fd) {
+    const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    return isatty(fd) && term && *term && strcmp(term, "dumb") != 0 && !(no_colour && *no_colour);
+}
+
+void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total) {
+    char bar[60];
+    int filled = done < total ? (int)(width * ((double)done / (double)total)) : width;
+    memset(bar, '.', sizeof bar);
+    memset(bar, '#', (size_t)filled);
+    fprintf(out, "[%.*s]", width, bar);
+}
+
+static bool write_all(int fd, const char *text, size_t length) {
+    while (length > 0) {
+        ssize_t n = write(fd, text, length);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (n <= 0) return false;
+        text += n;
+        length -= (size_t)n;
+    }
+    return true;
+}
+
+/* Bytes of the UTF-8 character that begins here; 0: it is none. */
+static size_t character_bytes(const unsigned char *text, size_t length) {
+    unsigned char c = text[0];
+    size_t n = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : 4;
+    if (c >= 0xF5 || (c >= 0x80 && c < 0xC2) || n > length) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((text[i] & 0xC0) != 0x80) return 0;
+    return n;
+}
+
+/* C0 controls but newline and tab, DEL, and C1 controls, which are U+0080 to U+009F. */
+static bool is_control(const unsigned char *c, size_t n) {
+    return (n == 1 && ((c[0] < 0x20 && c[0] != '\n' && c[0] != '\t') || c[0] == 0x7F)) ||
+           (n == 2 && c[0] == 0xC2 && c[1] < 0xA0);
+}
+
+size_t terminal_show(const char *text, size_t length, char *shown, size_t size, size_t *used) {
+    size_t at = 0, out = 0;
+    while (at < length) {
+        const unsigned char *c = (const unsigned char *)text + at;
+        const char *bytes = text + at;
+        char caret[8];
+        size_t n = character_bytes(c, length - at), n_out = n;
+        if (n == 0) { /* some terminals take a lone byte for a C1 control */
+            bytes = "\xEF\xBF\xBD";
+            n = 1, n_out = 3;
+        } else if (is_control(c, n)) {
+            unsigned char letter = c[n - 1] == 0x7F ? '?' : (c[n - 1] & 0x1F) + 64;
+            n_out = (size_t)snprintf(caret, sizeof caret, n == 1 ? "^%c" : "^[%c", letter);
+            bytes = caret;
+        }
+        if (out + n_out > size) break;
+        memcpy(shown + out, bytes, n_out);
+        out += n_out;
+        at += n;
+    }
+    *used = at;
+    return out;
+}
+
+bool terminal_write(int fd, const char *text, size_t length) {
+    if (!isatty(fd)) return write_all(fd, text, length);
+    for (size_t at = 0, used; at < length; at += used) {
+        char shown[1024];
+        size_t n = terminal_show(text + at, length - at, shown, sizeof shown, &used);
+        if (!write_all(fd, shown, n)) return false;
+    }
+    return true;
+}
+
+enum { PRINT_BYTES = 8192 };
+
+void terminal_print(FILE *out, const char *format, ...) {
+    char text[PRINT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0) return;
+    fflush(out);
+    terminal_write(fileno(out), text, strlen(text));
+}
+
+bool terminal_line(FILE *out, const char *format, ...) {
+    char text[PRINT_BYTES], line[2 * PRINT_BYTES];
+    size_t n = 0;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0) return false;
+    for (const char *c = text; *c; c++) {
+        if (*c == '\n') line[n++] = '^';
+        line[n++] = *c == '\n' ? 'J' : *c;
+    }
+    line[n++] = '\n';
+    fflush(out);
+    return terminal_write(fileno(out), line, n);
+}

@@ -1,0 +1,666 @@
+#include "batch/batch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/terminal.h"
+#include "batch/batch_files.h"
+#include "batch/batch_fingerprint.h"
+#include "batch/batch_memory.h"
+#include "batch/engine.h"
+
+enum {
+    /* Finished results that wait for an earlier one, with --ordered. */
+    ORDERED_MOST_JOBS = 4096,
+    ORDERED_MOST_BYTES = 64 << 20
+};
+
+typedef struct Job Job;
+
+/* One text of a request. */
+typedef struct Sample {
+    EngineTask task;
+    Job *job;
+    size_t index;
+    bool begun;
+    Generation generation;
+    float *scratch; /* [2][vocab_size], where logprobs are asked for */
+    Error error;
+    bool failed;
+} Sample;
+
+/* One request. */
+struct Job {
+    Batch *batch;
+    Request request;
+    Choice *choices; /* [n], likewise */
+    Sample *samples;
+    size_t n, n_submitted, n_left;
+    char *line; /* the result, when it is there */
+    Job *next;  /* in the order of the input */
+};
+
+struct Batch {
+    const Options *options;
+    LineReader reader;
+    ResultFile results;
+    size_t kv_bytes, total; /* lines; 0: not known */
+    bool input_open;
+
+    Session *session;
+    Engine *engine;
+    GenerationOptions defaults;
+    ChatPrompt chat;
+    char fingerprint[BATCH_FINGERPRINT_BYTES];
+    ResultMaker maker;
+    size_t read_ahead; /* texts that wait for the engine */
+
+    Job *first, *last; /* that are not written yet */
+    Job *feeding;      /* whose samples are not all handed over */
+    size_t n_jobs, held_bytes;
+    bool at_end, stops;
+    Status status;
+    Error error;
+
+    size_t n_lines, n_done, n_failed, n_matched, n_before; /* n_before: done by an earlier run */
+    size_t n_generated;
+    double start, shown;
+};
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
+Status batch_open(Batch **out, const Options *o, Error *error) {
+    Batch *b = calloc(1, sizeof *b);
+    if (!b) return error_set(error, "no memory for a batch");
+    *out = b;
+    b->options = o;
+    b->results.fd = -1;
+    Status status = batch_memory(o->kv_memory, &b->kv_bytes, error);
+    if (status != STATUS_OK) return status;
+    bool standard = strcmp(o->batch, "-") == 0;
+    int fd = standard ? STDIN_FILENO : open(o->batch, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return error_set(error, "%s: %s", o->batch, strerror(errno));
+    line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch);
+    b->input_open = true;
+    return result_file_open(&b->results, o->output, o->resume, o->retry_failed, error);
+}
+
+const char *batch_writable(const Batch *b) {
+    return b->options->retry_failed ? b->results.directory : NULL;
+}
+
+/* ---- Jobs -------------------------------------------------------------------------------------
+ */
+
+static void sample_end(Sample *sample) {
+    if (sample->begun) generation_free(&sample->generation);
+    sample->begun = false;
+    free(sample->scratch);
+    sample->scratch = NULL;
+    free(sample->task.tokens);
+    sample->task.tokens = NULL;
+}
+
+/* What a finished job still needs is its line. */
+static void job_shrink(Job *job) {
+    for (size_t i = 0; i < job->n; i++) {
+        sample_end(&job->samples[i]);
+        choice_free(&job->choices[i]);
+    }
+    job->n = 0;
+    free(job->samples);
+    free(job->choices);
+    job->samples = NULL;
+    job->choices = NULL;
+    request_free(&job->request);
+}
+
+static void job_free(Job *job) {
+    job_shrink(job);
+    free(job->line);
+    free(job);
+}
+
+void batch_close(Batch *b) {
+    if (!b) return;
+    engine_free(b->engine);
+    chat_prompt_close(&b->chat);
+    for (Job *job = b->first, *next; job; job = next) {
+        next = job->next;
+        job_free(job);
+    }
+    if (b->input_open && b->reader.fd != STDIN_FILENO) close(b->reader.fd);
+    line_reader_free(&b->reader);
+    result_file_close(&b->results);
+    free(b);
+}
+
+/* The first thing that goes wrong ends the run. */
+static void give_up(Batch *b, Status status, const Error *error) {
+    if (b->status != STATUS_OK) return;
+    b->status = status;
+    b->error = *error;
+}
+
+static void unlink_job(Batch *b, Job *job) {
+    Job **link = &b->first, *before = NULL;
+    while (*link != job) {
+        before = *link;
+        link = &before->next;
+    }
+    *link = job->next;
+    if (b->last == job) b->last = before;
+    b->n_jobs--;
+}
+
+static void write_job(Batch *b, Job *job) {
+    Error error;
+    b->held_bytes -= strlen(job->line);
+    if (result_file_add(&b->results, job->line, &error) != STATUS_OK)
+        give_up(b, STATUS_FAILED, &error);
+    b->n_done++;
+    unlink_job(b, job);
+    job_free(job);
+}
+
+/* The job's line is there: it is written now, or after those before it. */
+static void settle(Batch *b, Job *job, char *line) {
+    static const Error no_memory = {"no memory for a result"};
+    job->line = line;
+    if (!line) {
+        give_up(b, STATUS_FAILED, &no_memory);
+        return;
+    }
+    b->held_bytes += strlen(line);
+    job_shrink(job);
+    if (!b->options->ordered) write_job(b, job);
+    while (b->options->ordered && b->first && b->first->line) write_job(b, b->first);
+}
+
+static void fail_job(Batch *b, Job *job, const char *message) {
+    char *line = result_error_line(&b->maker, &job->request, message);
+    b->n_failed++;
+    if (b->options->strict && !b->stops) {
+        error_set(&b->error, "%s: line %zu: %s", b->reader.name, job->request.line, message);
+        b->stops = true;
+    }
+    settle(b, job, line);
+}
+
+static void finish_job(Batch *b, Job *job) {
+    for (size_t i = 0; i < job->n; i++) {
+        if (!job->samples[i].failed) continue;
+        fail_job(b, job, job->samples[i].error.text);
+        return;
+    }
+    for (size_t i = 0; i < job->n; i++) b->n_generated += job->choices[i].n_tokens;
+    settle(b, job, result_line(&b->maker, &job->request, job->choices));
+}
+
+/* ---- One text ----------------------------------------------------------------------------------
+ */
+
+static Status sample_begin(Sample *sample) {
+    const Batch *b = sample->job->batch;
+    const Request *r = &sample->job->request;
+    const TokenList *prompt = &r->prompts[sample->index / r->n];
+    const Model *model = b->session->model;
+    size_t vocab = model_config(model)->vocab_size;
+    GenerationOptions options = r->options;
+    options.sampling.sample = sample->index % r->n;
+    if (generation_init(&sample->generation, &options, b->session->tokenizer, vocab,
+                        model_isa(model)->numeric, &sample->error) != STATUS_OK)
+        return STATUS_FAILED;
+    sample->begun = true;
+    generation_prompt(&sample->generation, prompt->ids, prompt->length);
+    return STATUS_OK;
+}
+
+static bool has_scratch(Sample *sample) {
+    size_t vocab = model_config(sample->job->batch->session->model)->vocab_size;
+    if (!sample->scratch) sample->scratch = malloc(2 * vocab * sizeof *sample->scratch);
+    return sample->scratch != NULL;
+}
+
+/* The chance of the prompt's next token, and of the likeliest in its place. */
+static void sample_seen(EngineTask *task, size_t position, const float *logits) {
+    Sample *sample = task->context;
+    const Request *r = &sample->job->request;
+    const Model *model = sample->job->batch->session->model;
+    const TokenList *prompt = &r->prompts[sample->index / r->n];
+    Choice *choice = &sample->job->choices[sample->index];
+    size_t width = 1 + (size_t)r->top_logprobs, vocab = model_config(model)->vocab_size;
+    if (!choice->prompt_chances)
+        choice->prompt_chances = calloc(prompt->length, width * sizeof *choice->prompt_chances);
+    if (!choice->prompt_chances || !has_scratch(sample)) {
+        sample->failed = true;
+        error_set(&sample->error, "no memory for the logprobs");
+        return;
+    }
+    TokenChance *chances = choice->prompt_chances + (position + 1) * width;
+    double total = result_chances(model_isa(model)->numeric, logits, vocab, width - 1, chances + 1,
+                                  sample->scratch);
+    int32_t token = prompt->ids[position + 1];
+    chances[0] = (TokenChance){token, (float)((double)logits[token] - total)};
+}
+
+/* Room for one more token's chances; NULL: no memory. */
+static TokenChance *next_chances(Choice *choice, size_t width) {
+    if (choice->n_chances == choice->chances_capacity) {
+        size_t capacity = choice->chances_capacity * 2 + 16;
+        TokenChance *chances = realloc(choice->chances, capacity * width * sizeof *chances);
+        if (!chances) return NULL;
+        choice->chances = chances;
+        choice->chances_capacity = capacity;
+    }
+    return choice->chances + choice->n_chances * width;
+}
+
+static Status sample_token(Sample *sample, float *logits, int32_t *token) {
+    const Request *r = &sample->job->request;
+    const Model *model = sample->job->batch->session->model;
+    size_t vocab = model_config(model)->vocab_size, position = sample->task.n_tokens;
+    Choice *choice = &sample->job->choices[sample->index];
+    Generation *g = &sample->generation;
+    TokenChance *chances = NULL;
+    GenerationStep step;
+    double total = 0.0;
+    if (!sample->begun && sample_begin(sample) != STATUS_OK) return STATUS_FAILED;
+    /* The last token that the context allows is chosen, but never looked at. */
+    if (position == model_context(model)) g->options.max_tokens = g->n_tokens + 1;
+    if (r->wants_logprobs) {
+        if (!has_scratch(sample) || !(chances = next_chances(choice, 1 + (size_t)r->top_logprobs)))
+            return error_set(&sample->error, "no memory for the logprobs");
+        memcpy(sample->scratch, logits, vocab * sizeof *logits);
+        total = result_chances(model_isa(model)->numeric, logits, vocab, (size_t)r->top_logprobs,
+                               chances + 1, sample->scratch + vocab);
+    }
+    size_t before = g->n_tokens;
+    if (generation_next(g, logits, position, &step, &sample->error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (chances && g->n_tokens > before) {
+        float logprob = (float)((double)sample->scratch[step.token] - total);
+        chances[0] = (TokenChance){step.token, logprob};
+        choice->n_chances++;
+    }
+    text_put(&choice->text, step.text, step.length, 0);
+    choice->n_tokens = g->n_tokens;
+    choice->finish = g->finish;
+    *token = step.token;
+    return choice->text.failed ? error_set(&sample->error, "no memory for the text") : STATUS_OK;
+}
+
+static bool sample_next(EngineTask *task, float *logits) {
+    Sample *sample = task->context;
+    int32_t token = -1;
+    if (sample->failed) return false;
+    if (sample->job->request.only_prompt) {
+        sample->job->choices[sample->index].finish = FINISH_LENGTH;
+        return false;
+    }
+    if (sample_token(sample, logits, &token) != STATUS_OK) {
+        sample->failed = true;
+        return false;
+    }
+    if (sample->generation.finish != FINISH_NOT) return false;
+    if (engine_task_append(task, token)) return true;
+    sample->failed = true;
+    error_set(&sample->error, "no memory for a token");
+    return false;
+}
+
+static void sample_done(EngineTask *task, const Error *error) {
+    Sample *sample = task->context;
+    Job *job = sample->job;
+    if (error) {
+        sample->failed = true;
+        sample->error = *error;
+    }
+    sample_end(sample);
+    if (--job->n_left == 0) finish_job(job->batch, job);
+}
+
+/* ---- Reading -----------------------------------------------------------------------------------
+ */
+
+static Job *new_job(Batch *b) {
+    Job *job = calloc(1, sizeof *job);
+    if (!job) return NULL;
+    job->batch = b;
+    if (b->last) {
+        b->last->next = job;
+    } else {
+        b->first = job;
+    }
+    b->last = job;
+    b->n_jobs++;
+    return job;
+}
+
+static Status prepare(Batch *b, Job *job, Error *error) {
+    if (request_encode(&job->request, b->session, &b->chat, error) != STATUS_OK)
+        return STATUS_FAILED;
+    size_t n = job->request.n_prompts * job->request.n;
+    job->choices = calloc(n, sizeof *job->choices);
+    job->samples = calloc(n, sizeof *job->samples);
+    if (!job->choices || !job->samples) return error_set(error, "no memory for a request");
+    for (size_t i = 0; i < n; i++) {
+        job->samples[i].job = job;
+        job->samples[i].index = i;
+        bool sees = job->request.echo && job->request.wants_logprobs;
+        job->samples[i].task = (EngineTask){.next = sample_next,
+                                            .seen = sees ? sample_seen : NULL,
+                                            .done = sample_done,
+                                            .context = &job->samples[i]};
+    }
+    job->n = job->n_left = n;
+    return STATUS_OK;
+}
+
+/* Whether an earlier run has answered the line. */
+static bool answered(Batch *b, const Request *r) {
+    RequestKey key = request_key(r);
+    const ResultFile *file = &b->results;
+    unsigned flags = keyset_flags(&file->keys, key);
+    if (b->options->ordered && b->n_matched < file->n_kept) {
+        const RequestKey *expected = &file->order[b->n_matched];
+        if (expected->low != key.low || expected->high != key.high) {
+            Error error;
+            error_set(&error,
+                      "%s: its line %zu is not the result of line %zu of %s: it was written "
+                      "without --ordered, or for other requests; resume without --ordered",
+                      file->path, b->n_matched + 1, r->line, b->reader.name);
+            give_up(b, STATUS_FAILED, &error);
+            return true;
+        }
+    }
+    if (!(flags & KEY_DONE)) return false;
+    b->n_matched++;
+    b->n_before++;
+    b->n_done++;
+    b->n_failed += (flags & KEY_FAILED) != 0;
+    return true;
+}
+
+/* Refuses an id that an earlier line has: its results could not be told apart. */
+static Status claim_id(Batch *b, Request *r, Error *error) {
+    if (!r->id) return STATUS_OK;
+    RequestKey key = request_key(r);
+    if (keyset_flags(&b->results.keys, key) & KEY_SEEN) {
+        char *id = json_dumps(r->id, JSON_ENCODE_ANY);
+        error_set(error, "the id %.200s stands in an earlier line as well", id ? id : "");
+        free(id);
+        request_forget_id(r);
+        return STATUS_FAILED;
+    }
+    if (!keyset_add(&b->results.keys, key, KEY_SEEN))
+        return error_set(error, "no memory for an id");
+    return STATUS_OK;
+}
+
+static void take_line(Batch *b, LineState state, const char *line, size_t length) {
+    static const Error no_memory = {"no memory for a request"};
+    size_t number = b->reader.number;
+    bool plain = b->options->batch_text;
+    Error error;
+    if (number == 1 && length >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0)
+        line += 3, length -= 3; /* Windows' mark of UTF-8 */
+    if (plain && length > 0 && line[length - 1] == '\r') length--;
+    if (line_is_blank(line, length)) return;
+    b->n_lines++;
+    Job *job = new_job(b);
+    if (!job) {
+        give_up(b, STATUS_FAILED, &no_memory);
+        return;
+    }
+    Request *r = &job->request;
+    Status status;
+    if (state == LINE_TOO_LONG) {
+        request_blank(r, line, length, number);
+        status = error_set(&error, "the line is longer than %d bytes", LINE_MOST_BYTES);
+    } else if (plain) {
+        status = request_plain(r, line, length, number, &b->defaults, &error);
+    } else {
+        status = request_parse(r, line, length, number, &b->defaults, &error);
+    }
+    Error other;
+    if (claim_id(b, r, &other) != STATUS_OK) {
+        error = other;
+        status = STATUS_FAILED;
+    }
+    if (answered(b, r)) {
+        unlink_job(b, job);
+        job_free(job);
+        return;
+    }
+    if (status == STATUS_OK) status = prepare(b, job, &error);
+    if (status != STATUS_OK) {
+        fail_job(b, job, error.text);
+    } else {
+        b->feeding = job;
+    }
+}
+
+static Status hand_over(Batch *b, Error *error) {
+    Job *job = b->feeding;
+    const Request *r = &job->request;
+    Sample *sample = &job->samples[job->n_submitted++];
+    const TokenList *prompt = &r->prompts[sample->index / r->n];
+    if (job->n_submitted == job->n) b->feeding = NULL;
+    EngineTask *task = &sample->task;
+    task->capacity = prompt->length + 64;
+    task->tokens = malloc(task->capacity * sizeof *task->tokens);
+    if (!task->tokens) return error_set(error, "no memory for a prompt");
+    memcpy(task->tokens, prompt->ids, prompt->length * sizeof *task->tokens);
+    task->n_tokens = prompt->length;
+    return engine_submit(b->engine, task, error);
+}
+
+static bool has_room(const Batch *b) {
+    if (!b->options->ordered) return true;
+    return b->n_jobs < ORDERED_MOST_JOBS && b->held_bytes < ORDERED_MOST_BYTES;
+}
+
+/* Reads and hands over until enough texts wait for the engine. Waits for input only when there
+ * is nothing to compute. */
+static Status feed(Batch *b, Error *error) {
+    while (engine_waiting(b->engine) < b->read_ahead && !b->stops && b->status == STATUS_OK) {
+        Status status;
+        if (b->feeding) {
+            status = hand_over(b, error);
+            if (status != STATUS_OK) return status;
+            continue;
+        }
+        if (b->at_end || !has_room(b)) break;
+        LineState state;
+        const char *line;
+        size_t length;
+        bool wait = engine_pending(b->engine) == 0;
+        if (wait && result_file_flush(&b->results, false, error) != STATUS_OK) return STATUS_FAILED;
+        status = line_reader_next(&b->reader, wait, b->session->interrupted, &state, &line, &length,
+                                  error);
+        if (status != STATUS_OK) return status;
+        if (*b->session->interrupted) return STATUS_INTERRUPTED;
+        if (state == LINE_NOT_YET) break;
+        if (state == LINE_NONE) {
+            b->at_end = true;
+        } else {
+            take_line(b, state, line, length);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* ---- What a person sees ------------------------------------------------------------------------
+ */
+
+/* As if the lines to come took as long as those since the start. */
+static void show_time_left(const Batch *b, double elapsed) {
+    size_t by_now = b->n_done - b->n_before;
+    if (b->total <= b->n_done || by_now == 0) return;
+    double seconds = elapsed / (double)by_now * (double)(b->total - b->n_done);
+    if (seconds < 3600.0) {
+        fprintf(stderr, ", %d:%02d left", (int)seconds / 60, (int)seconds % 60);
+    } else {
+        fprintf(stderr, ", %.1f h left", seconds / 3600.0);
+    }
+}
+
+static void show_progress(Batch *b, bool last) {
+    if (!b->session->shows_progress) return;
+    double now = clock_seconds(), elapsed = now - b->start;
+    if (!last && now - b->shown < 0.1) return;
+    b->shown = now;
+    if (last) {
+        fprintf(stderr, "\r\033[K");
+        return;
+    }
+    EngineStats stats = engine_stats(b->engine);
+    fprintf(stderr, "\r\033[K");
+    if (b->total) {
+        terminal_bar(stderr, 20, b->n_done, b->total);
+        fprintf(stderr, " %zu of %zu", b->n_done, b->total);
+    } else {
+        fprintf(stderr, "%zu done", b->n_done);
+    }
+    if (b->n_failed) fprintf(stderr, ", %zu failed", b->n_failed);
+    fprintf(stderr, ", tokens/s: %.0f prefill, %.0f decode",
+            (double)stats.prompt_rows / fmax(elapsed, 1e-3),
+            (double)stats.decode_rows / fmax(elapsed, 1e-3));
+    show_time_left(b, elapsed);
+    fflush(stderr);
+}
+
+static void print_stats(const Batch *b) {
+    EngineStats s = engine_stats(b->engine);
+    double seconds = fmax(clock_seconds() - b->start, 1e-9);
+    const KvShape *shape = kvcache_shape(engine_cache(b->engine));
+    double page = (double)kvcache_page_bytes(shape) / (1 << 20);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    fprintf(stderr, "lines:   %zu answered, %zu by an earlier run, %zu failed\n",
+            b->n_done - b->n_before, b->n_before, b->n_failed);
+    fprintf(stderr, "time:    %.3f s, %.1f lines/s\n", seconds,
+            (double)(b->n_done - b->n_before) / seconds);
+    fprintf(stderr, "prefill: %zu tokens computed, %zu shared, %.1f tokens/s\n", s.prompt_rows,
+            s.shared_rows, (double)s.prompt_rows / seconds);
+    fprintf(stderr, "decode:  %zu tokens, %.1f tokens/s\n", b->n_generated,
+            (double)b->n_generated / seconds);
+    fprintf(stderr, "batch:   %zu texts at once at most, %zu times one was set aside\n",
+            s.most_tasks, s.set_aside);
+    fprintf(stderr, "memory:  %.1f MiB at most, of it KV cache %.1f MiB (allowed: %.1f MiB)\n",
+            (double)usage.ru_maxrss / 1024.0, (double)s.most_pages * page,
+            (double)b->kv_bytes / (1 << 20));
+    fprintf(stderr, "sandbox: %s\n", sandbox_text(&b->session->sandbox));
+    fprintf(stderr, "model:   %s\n", b->fingerprint);
+}
+
+static void tell_how_to_resume(const Batch *b) {
+    if (b->results.regular)
+        fprintf(stderr, "%s: %zu lines are answered; the same command with --resume goes on\n",
+                program_invocation_short_name, b->n_done);
+}
+
+/* ---- The mode -----------------------------------------------------------------------------------
+ */
+
+/* A template that asks for the date gets one that never changes: the same request has the same
+ * answer tomorrow. The variable is that of reproducible builds
+ * (https://reproducible-builds.org/specs/source-date-epoch/). */
+static void set_clock(struct tm *now) {
+    const char *text = getenv("SOURCE_DATE_EPOCH");
+    time_t seconds = text ? (time_t)strtoll(text, NULL, 10) : 1735689600; /* 1 January 2025 */
+    gmtime_r(&seconds, now);
+}
+
+/* As many texts at once as have room when they are of middling length; should they be longer,
+ * some are set aside. */
+static size_t choose_concurrency(const Batch *b, const KvShape *shape) {
+    enum { MIDDLING = 512, MOST = 64 };
+    size_t context = model_context(b->session->model);
+    size_t positions = context < MIDDLING ? context : MIDDLING;
+    size_t pages = (positions + KV_PAGE - 1) / KV_PAGE;
+    size_t each = (pages > 0 ? pages : 1) * kvcache_page_bytes(shape);
+    size_t n = b->kv_bytes / each;
+    if (b->options->max_concurrent) return (size_t)b->options->max_concurrent;
+    return n < 1 ? 1 : n > MOST ? MOST : n;
+}
+
+static Status start(Batch *b, Session *session, Error *error) {
+    const Options *o = b->options;
+    const Config *config = model_config(session->model);
+    const KvShape shape = model_kv_shape(session->model, session->kv_type);
+    b->session = session;
+    Status status = generation_options(session, &b->defaults, error);
+    if (status != STATUS_OK) return status;
+    if (!options_given(o, &o->seed)) b->defaults.sampling.seed = 0;
+    if (chat_prompt_open(&b->chat, session, error) != STATUS_OK) return STATUS_FAILED;
+    chat_prompt_end(&b->chat, &b->defaults);
+    set_clock(&b->chat.now);
+    batch_fingerprint(b->fingerprint, session, &b->defaults, &b->chat);
+    b->maker = (ResultMaker){.tokenizer = session->tokenizer,
+                             .model = config->name[0] ? config->name : "verbatim",
+                             .fingerprint = b->fingerprint};
+    if (b->kv_bytes < 2 * kvcache_page_bytes(&shape))
+        return error_set(error, "--kv-memory: %zu bytes are too few, at least %zu are needed",
+                         b->kv_bytes, 2 * kvcache_page_bytes(&shape));
+    if (o->resume &&
+        result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
+        return STATUS_FAILED;
+    const EngineOptions options = {.max_tasks = choose_concurrency(b, &shape),
+                                   .max_bytes = b->kv_bytes,
+                                   .kv_type = session->kv_type};
+    if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
+    b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;
+    if (session->shows_progress) b->total = line_reader_count(b->reader.fd);
+    b->start = clock_seconds();
+    return STATUS_OK;
+}
+
+static Status answer_lines(Batch *b, Error *error) {
+    for (;;) {
+        if (*b->session->interrupted) return STATUS_INTERRUPTED;
+        Status status = feed(b, error);
+        if (status != STATUS_OK) return status;
+        if (engine_pending(b->engine) > 0 && !b->stops &&
+            engine_step(b->engine, error) != STATUS_OK)
+            return STATUS_FAILED;
+        if (result_file_flush(&b->results, false, error) != STATUS_OK) return STATUS_FAILED;
+        show_progress(b, false);
+        if (b->status != STATUS_OK) {
+            *error = b->error;
+            return b->status;
+        }
+        if (b->stops || b->results.closed) return STATUS_OK;
+        if (engine_pending(b->engine) == 0 && b->at_end && !b->feeding) return STATUS_OK;
+    }
+}
+
+Status batch_run(Batch *b, Session *session, Error *error) {
+    Status status = start(b, session, error);
+    if (status != STATUS_OK) return status;
+    status = answer_lines(b, error);
+    show_progress(b, true);
+    if (status != STATUS_FAILED) {
+        Status flushed = result_file_flush(&b->results, true, error);
+        if (flushed != STATUS_OK) status = flushed;
+    }
+    if (b->options->stats) print_stats(b);
+    if (status != STATUS_OK || b->stops) tell_how_to_resume(b);
+    if (status != STATUS_OK) return status;
+    if (b->stops) {
+        *error = b->error;
+        return STATUS_LINES_FAILED;
+    }
+    if (b->n_failed == 0) return STATUS_OK;
+    error_set(error, "%zu of %zu lines failed: their results say why", b->n_failed, b->n_lines);
+    return STATUS_LINES_FAILED;
+}

@@ -1,0 +1,422 @@
+#include "batch/batch_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/output.h"
+
+/* ---- Lines in ------------------------------------------------------------------------------- */
+
+void line_reader_init(LineReader *r, int fd, const char *name) {
+    *r = (LineReader){.fd = fd, .name = name};
+}
+
+void line_reader_free(LineReader *r) {
+    free(r->bytes);
+    r->bytes = NULL;
+}
+
+bool line_is_blank(const char *line, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (!strchr(" \t\r", line[i]) || line[i] == '\0') return false;
+    return true;
+}
+
+static Status fill(LineReader *r, bool wait, const volatile sig_atomic_t *interrupted,
+                   bool *nothing, Error *error) {
+    enum { AT_A_TIME = 65536 };
+    *nothing = false;
+    if (r->begin > 0) {
+        memmove(r->bytes, r->bytes + r->begin, r->end - r->begin);
+        r->end -= r->begin;
+        r->scanned -= r->begin;
+        r->begin = 0;
+    }
+    if (r->capacity - r->end < AT_A_TIME) {
+        size_t capacity = r->capacity * 2 + AT_A_TIME;
+        char *bytes = realloc(r->bytes, capacity);
+        if (!bytes) return error_set(error, "%s: no memory for a line", r->name);
+        r->bytes = bytes;
+        r->capacity = capacity;
+    }
+    struct pollfd ready = {.fd = r->fd, .events = POLLIN};
+    if (!wait && poll(&ready, 1, 0) == 0) {
+        *nothing = true;
+        return STATUS_OK;
+    }
+    for (;;) {
+        ssize_t n = read(r->fd, r->bytes + r->end, AT_A_TIME);
+        if (n >= 0) {
+            r->end += (size_t)n;
+            r->at_end = n == 0;
+            return STATUS_OK;
+        }
+        if (errno == EINTR && interrupted && *interrupted) return STATUS_INTERRUPTED;
+        if (errno == EAGAIN) {
+            poll(&ready, 1, -1);
+        } else if (errno != EINTR) {
+            return error_set(error, "%s: cannot be read: %s", r->name, strerror(errno));
+        }
+    }
+}
+
+static void give(LineReader *r, size_t end, const char **line, size_t *length) {
+    *line = r->bytes + r->begin;
+    *length = end - r->begin;
+    r->terminated = end < r->end;
+    r->offset += *length + r->terminated;
+    r->begin = r->scanned = end + r->terminated;
+    r->number++;
+}
+
+Status line_reader_next(LineReader *r, bool wait, const volatile sig_atomic_t *interrupted,
+                        LineState *state, const char **line, size_t *length, Error *error) {
+    for (;;) {
+        char *newline =
+            r->end > r->scanned ? memchr(r->bytes + r->scanned, '\n', r->end - r->scanned) : NULL;
+        size_t end = newline ? (size_t)(newline - r->bytes) : r->end;
+        r->scanned = end;
+        if (newline || (r->at_end && r->end > r->begin)) {
+            *state = r->skipping ? LINE_TOO_LONG : LINE_READ;
+            r->skipping = false;
+            give(r, end, line, length);
+            return STATUS_OK;
+        }
+        if (r->at_end) {
+            *state = LINE_NONE;
+            return STATUS_OK;
+        }
+        if (r->end - r->begin > LINE_MOST_BYTES) {
+            /* The beginning stays, for the line's hash. */
+            r->offset += r->end - r->begin - LINE_MOST_BYTES;
+            r->end = r->scanned = r->begin + LINE_MOST_BYTES;
+            r->skipping = true;
+        }
+        /* Such a line may have no end. */
+        if (r->skipping && interrupted && *interrupted) return STATUS_INTERRUPTED;
+        bool nothing;
+        Status status = fill(r, wait, interrupted, &nothing, error);
+        if (status != STATUS_OK) return status;
+        if (nothing) {
+            *state = LINE_NOT_YET;
+            return STATUS_OK;
+        }
+    }
+}
+
+size_t line_reader_count(int fd) {
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return 0;
+    enum { AT_A_TIME = 65536 };
+    char *bytes = malloc(AT_A_TIME);
+    size_t lines = 0;
+    bool blank = true;
+    off_t at = lseek(fd, 0, SEEK_CUR);
+    for (ssize_t n; bytes && (n = pread(fd, bytes, AT_A_TIME, at)) > 0; at += n) {
+        for (ssize_t i = 0; i < n; i++) {
+            if (bytes[i] == '\n') {
+                lines += !blank;
+                blank = true;
+            } else if (bytes[i] != ' ' && bytes[i] != '\t' && bytes[i] != '\r') {
+                blank = false;
+            }
+        }
+    }
+    free(bytes);
+    return lines + !blank;
+}
+
+/* ---- Sets of keys ------------------------------------------------------------------------------
+ */
+
+static struct KeyEntry *find_entry(const KeySet *set, RequestKey key) {
+    size_t i = key.low & (set->capacity - 1);
+    while (set->entries[i].flags &&
+           (set->entries[i].key.low != key.low || set->entries[i].key.high != key.high))
+        i = (i + 1) & (set->capacity - 1);
+    return &set->entries[i];
+}
+
+unsigned keyset_flags(const KeySet *set, RequestKey key) {
+    return set->capacity ? (unsigned)find_entry(set, key)->flags : 0;
+}
+
+bool keyset_add(KeySet *set, RequestKey key, unsigned flags) {
+    if (set->n * 2 >= set->capacity) {
+        KeySet larger = {.capacity = set->capacity ? set->capacity * 2 : 1024};
+        larger.entries = calloc(larger.capacity, sizeof *larger.entries);
+        if (!larger.entries) return false;
+        for (size_t i = 0; i < set->capacity; i++)
+            if (set->entries[i].flags) *find_entry(&larger, set->entries[i].key) = set->entries[i];
+        larger.n = set->n;
+        free(set->entries);
+        *set = larger;
+    }
+    struct KeyEntry *entry = find_entry(set, key);
+    if (!entry->flags) {
+        entry->key = key;
+        set->n++;
+    }
+    entry->flags |= flags;
+    return true;
+}
+
+void keyset_free(KeySet *set) {
+    free(set->entries);
+    *set = (KeySet){0};
+}
+
+/* ---- Results out -------------------------------------------------------------------------------
+ */
+
+static const char *name_of(const ResultFile *file) {
+    return file->path ? file->path : "stdout";
+}
+
+static Status failed(const ResultFile *file, const char *what, Error *error) {
+    return error_set(error, "%s: cannot be %s: %s", name_of(file), what, strerror(errno));
+}
+
+static Status lock(const ResultFile *file, int fd, Error *error) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return STATUS_OK;
+    if (errno == EWOULDBLOCK)
+        return error_set(error, "%s: another process is writing to it", file->path);
+    return failed(file, "locked", error);
+}
+
+/* The directory's entry of a new or renamed file reaches the disk as well. */
+static void sync_directory(const ResultFile *file) {
+    int fd = open(file->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+Status result_file_open(ResultFile *file, const char *path, bool resume, bool retry, Error *error) {
+    struct stat info;
+    *file = (ResultFile){.fd = STDOUT_FILENO, .path = path, .retries = retry};
+    if (!path) return STATUS_OK;
+    const char *slash = strrchr(path, '/');
+    if (strlen(path) + 16 > sizeof file->directory) {
+        file->fd = -1;
+        return error_set(error, "%s: too long a name", path);
+    }
+    snprintf(file->directory, sizeof file->directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    if (output_is_planted(path)) {
+        file->fd = -1;
+        return error_set(error, OUTPUT_PLANTED, path);
+    }
+    file->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int reason = errno;
+    if (file->fd < 0 && !resume) { /* a pipe or a device */
+        file->fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (errno == ENOENT) errno = reason; /* why none could be made */
+    }
+    if (file->fd < 0 || fstat(file->fd, &info) != 0) return failed(file, "written", error);
+    file->regular = S_ISREG(info.st_mode);
+    if (!file->regular)
+        return resume ? error_set(error, "%s: only a file can be resumed", path) : STATUS_OK;
+    if (lock(file, file->fd, error) != STATUS_OK) return STATUS_FAILED;
+    if (fstat(file->fd, &info) != 0) return failed(file, "read", error);
+    file->whole = info.st_size;
+    if (info.st_size > 0 && !resume)
+        return error_set(
+            error, "%s: exists already; --resume goes on with it, or name another file", path);
+    sync_directory(file);
+    return STATUS_OK;
+}
+
+void result_file_close(ResultFile *file) {
+    if (file->path && file->fd >= 0) close(file->fd);
+    file->fd = -1;
+    text_free(&file->buffer);
+    keyset_free(&file->keys);
+    free(file->order);
+    file->order = NULL;
+}
+
+static bool keep(ResultFile *file, const ResultLine *line) {
+    if (file->n_kept == file->order_capacity) {
+        size_t capacity = file->order_capacity * 2 + 256;
+        RequestKey *order = realloc(file->order, capacity * sizeof *order);
+        if (!order) return false;
+        file->order = order;
+        file->order_capacity = capacity;
+    }
+    file->order[file->n_kept++] = line->key;
+    file->n_failed += line->failed;
+    return keyset_add(&file->keys, line->key, KEY_DONE | (line->failed ? KEY_FAILED : 0));
+}
+
+/* A power cut may leave zeros where blocks were allocated and never written. */
+static bool all_zero(const char *line, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (line[i] != '\0') return false;
+    return true;
+}
+
+/* What is no whole line at the file's end is a line that a kill has torn; but a file that does
+ * not begin like results is somebody else's, and so is a whole object that is no result: a file of
+ * one request, without a newline, was named by mistake. */
+static bool could_be_torn(const char *line, size_t length) {
+    static const char *const starts[] = {"{\"id\": ", "{\"line\": "};
+    if (all_zero(line, length)) return true;
+    if (result_is_another(line, length)) return false;
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = strlen(starts[i]);
+        if (memcmp(line, starts[i], length < n ? length : n) == 0) return true;
+    }
+    return false;
+}
+
+/* Reads line after line until the end, a torn line, or one that must go; *cut is where. */
+static Status read_results(ResultFile *file, LineReader *reader, const char *fingerprint,
+                           bool ordered, ResultFile *kept, off_t *cut, bool *drops, Error *error) {
+    for (;;) {
+        LineState state;
+        const char *line;
+        size_t length;
+        ResultLine result;
+        uint64_t offset = reader->offset;
+        if (line_reader_next(reader, true, NULL, &state, &line, &length, error) != STATUS_OK)
+            return STATUS_FAILED;
+        *cut = (off_t)offset;
+        if (state == LINE_NONE) return STATUS_OK;
+        if (state == LINE_READ && !reader->terminated && could_be_torn(line, length))
+            return STATUS_OK;
+        if (state == LINE_TOO_LONG || result_read(line, length, &result, error) != STATUS_OK)
+            return error_prefix(error, "%s: line %zu", file->path, reader->number);
+        if (strcmp(result.fingerprint, fingerprint) != 0)
+            return error_set(error,
+                             "%s: line %zu was made by another model or with other options "
+                             "(%s, but now it is %s)",
+                             file->path, reader->number, result.fingerprint, fingerprint);
+        if (result.failed && file->retries) {
+            *drops = true;
+            if (ordered) return STATUS_OK;
+            continue;
+        }
+        if (!keep(file, &result)) return error_set(error, "%s: no memory for it", file->path);
+        if (kept) {
+            text_put(&kept->buffer, line, length, 0);
+            text_put(&kept->buffer, "\n", 1, 0);
+            if (result_file_flush(kept, false, error) != STATUS_OK) return STATUS_FAILED;
+        }
+    }
+}
+
+static void forget(ResultFile *file) {
+    keyset_free(&file->keys);
+    file->n_kept = file->n_failed = 0;
+}
+
+static Status read_from_start(ResultFile *file, const char *fingerprint, bool ordered,
+                              ResultFile *kept, off_t *cut, bool *drops, Error *error) {
+    LineReader reader;
+    if (lseek(file->fd, 0, SEEK_SET) != 0) return failed(file, "read", error);
+    line_reader_init(&reader, file->fd, file->path);
+    Status status = read_results(file, &reader, fingerprint, ordered, kept, cut, drops, error);
+    line_reader_free(&reader);
+    return status;
+}
+
+/* Puts a file in its place that holds only the lines to keep. */
+static Status rewrite(ResultFile *file, const char *fingerprint, Error *error) {
+    char path[4096 + 16];
+    off_t cut;
+    bool drops;
+    snprintf(path, sizeof path, "%s.retry", file->path);
+    ResultFile kept = {.path = path, .regular = true};
+    /* What a kill left goes; what somebody else put there is neither followed nor written. */
+    unlink(path);
+    kept.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (kept.fd < 0) return failed(&kept, "written", error);
+    Status status = lock(&kept, kept.fd, error);
+    forget(file);
+    if (status == STATUS_OK)
+        status = read_from_start(file, fingerprint, false, &kept, &cut, &drops, error);
+    if (status == STATUS_OK) status = result_file_flush(&kept, true, error);
+    if (status == STATUS_OK && rename(path, file->path) != 0)
+        status = failed(file, "replaced", error);
+    if (status != STATUS_OK) {
+        unlink(path);
+        result_file_close(&kept);
+        return status;
+    }
+    close(file->fd);
+    file->fd = kept.fd;
+    file->whole = kept.whole;
+    text_free(&kept.buffer);
+    sync_directory(file);
+    return STATUS_OK;
+}
+
+Status result_file_resume(ResultFile *file, const char *fingerprint, bool ordered, Error *error) {
+    off_t cut = 0;
+    bool drops = false;
+    if (read_from_start(file, fingerprint, ordered, NULL, &cut, &drops, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (drops && !ordered) return rewrite(file, fingerprint, error);
+    if (cut < file->whole && ftruncate(file->fd, cut) != 0) return failed(file, "cut", error);
+    file->whole = cut;
+    return STATUS_OK;
+}
+
+Status result_file_add(ResultFile *file, const char *line, Error *error) {
+    text_put(&file->buffer, line, strlen(line), 0);
+    text_put(&file->buffer, "\n", 1, 0);
+    return file->buffer.failed ? error_set(error, "%s: no memory for the results", name_of(file))
+                               : STATUS_OK;
+}
+
+/* The disk is full, or worse: whole lines stay, what was written of another is of no use
+ * (--resume would drop it, too). */
+static Status cut_torn_line(ResultFile *file, size_t written, Error *error) {
+    const char *newline = memrchr(file->buffer.bytes, '\n', written);
+    if (newline) file->whole += newline + 1 - file->buffer.bytes;
+    if (file->regular && ftruncate(file->fd, file->whole) != 0)
+        error_prefix(error, "its last line is torn");
+    return STATUS_FAILED;
+}
+
+static Status write_buffer(ResultFile *file, Error *error) {
+    size_t at = 0, length = file->buffer.length;
+    while (at < length && !file->closed) {
+        ssize_t n = write(file->fd, file->buffer.bytes + at, length - at);
+        if (n >= 0) {
+            at += (size_t)n;
+        } else if (errno == EPIPE) {
+            file->closed = true;
+        } else if (errno == EAGAIN) {
+            struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
+            poll(&ready, 1, -1);
+        } else if (errno != EINTR) {
+            failed(file, "written", error);
+            return cut_torn_line(file, at, error);
+        }
+    }
+    file->dirty = file->dirty || length > 0;
+    file->buffer.length = 0;
+    file->whole += (off_t)length;
+    return STATUS_OK;
+}
+
+Status result_file_flush(ResultFile *file, bool sync, Error *error) {
+    if (file->buffer.length > 0 && write_buffer(file, error) != STATUS_OK) return STATUS_FAILED;
+    double now = clock_seconds();
+    if (!file->regular || !file->dirty || (!sync && now - file->synced < 1.0)) return STATUS_OK;
+    if (fdatasync(file->fd) != 0 && errno != EINVAL && errno != EROFS)
+        return failed(file, "synced to the disk", error);
+    file->dirty = false;
+    file->synced = now;
+    return STATUS_OK;
+}

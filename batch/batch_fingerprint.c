@@ -1,0 +1,57 @@
+#include "batch/batch_fingerprint.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "numeric.h"
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
+    return XXH3_64bits_withSeed(bytes, n, hash);
+}
+
+static uint64_t mix_number(uint64_t hash, double number) {
+    return mix(hash, &number, sizeof number);
+}
+
+void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *session,
+                       const GenerationOptions *g, const ChatPrompt *chat) {
+    const Options *o = session->options;
+    const SamplerOptions *s = &g->sampling;
+    uint64_t hash = modelfile_checksum(session->file);
+    const double numbers[] = {NUMERIC_REVISION,
+                              (double)session->kv_type,
+                              model_context(session->model),
+                              s->temperature,
+                              s->top_k,
+                              s->top_p,
+                              s->min_p,
+                              s->repetition_penalty,
+                              s->presence_penalty,
+                              s->frequency_penalty,
+                              (double)g->max_tokens,
+                              g->decode_flags,
+                              o->special,
+                              o->bos,
+                              o->batch_text};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        hash = mix_number(hash, numbers[i]);
+    hash = mix(hash, &s->seed, sizeof s->seed);
+    const int date[] = {chat->now.tm_year, chat->now.tm_yday, chat->now.tm_hour, chat->now.tm_min};
+    if (!chat->plain) hash = mix(hash, date, sizeof date);
+    hash = mix(hash, g->eos, g->n_eos * sizeof *g->eos);
+    for (size_t i = 0; i < s->n_bias; i++) {
+        hash = mix_number(hash, g->bias[i].token);
+        hash = mix_number(hash, g->bias[i].bias);
+    }
+    for (size_t i = 0; i < g->n_stop; i++) hash = mix(hash, g->stop[i], strlen(g->stop[i]) + 1);
+    const char *chat_template = session->chat_template; /* the model's own is part of its file */
+    if (chat_template) hash = mix(hash, chat_template, strlen(chat_template) + 1);
+    /* Another tokenizer (-z) than the file's: what its tokens mean. */
+    for (size_t i = 0; o->tokenizer && i < tokenizer_vocab_size(session->tokenizer); i++) {
+        size_t length;
+        const char *token = tokenizer_token_text(session->tokenizer, (int32_t)i, &length);
+        hash = mix(hash, token, length);
+    }
+    snprintf(text, BATCH_FINGERPRINT_BYTES, "fp_%016llx", (unsigned long long)hash);
+}

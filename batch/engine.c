@@ -1,0 +1,450 @@
+#include "batch/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* RETAINED sequences outlive their tasks, for the prefixes they hold. SEEN_ROWS of a step may have
+ * their logits seen beside each task's last. */
+enum { DEFAULT_TASKS = 64, RETAINED = 8, SEEN_ROWS = 32 };
+
+/* Tokens of a finished task whose pages may still serve. */
+typedef struct Retained {
+    int32_t *tokens;
+    size_t n;
+    int32_t sequence;
+    size_t last_use;
+} Retained;
+
+/* A row whose logits are computed. */
+typedef struct LogitsRow {
+    EngineTask *task;
+    size_t position;
+} LogitsRow;
+
+struct Engine {
+    Model *model;
+    KvCache *cache;
+    size_t max_tasks;
+    EngineTask **running; /* in the order of their age */
+    size_t n_running;
+    EngineTask **waiting; /* likewise; a growing array, front at `first_waiting` */
+    size_t first_waiting, n_waiting, waiting_capacity;
+    int32_t *free_sequences;
+    size_t n_free;
+    Retained retained[RETAINED];
+    size_t n_retained;
+    Row *rows;
+    LogitsRow *logits_rows; /* whose logits come k-th, a task's one behind another */
+    float *logits;          /* [max_tasks + SEEN_ROWS][vocab_size] */
+    size_t clock;
+    EngineStats stats;
+};
+
+Status engine_new(Engine **out, Model *model, const EngineOptions *options, Error *error) {
+    Engine *e = calloc(1, sizeof *e);
+    if (!e) return error_set(error, "no memory for a batch");
+    size_t max_rows = model_max_rows(model);
+    e->model = model;
+    e->max_tasks = options->max_tasks ? options->max_tasks : DEFAULT_TASKS;
+    if (e->max_tasks > max_rows) e->max_tasks = max_rows;
+    size_t n_sequences = e->max_tasks + RETAINED;
+    KvShape shape = model_kv_shape(model, options->kv_type);
+    size_t vocab = model_config(model)->vocab_size;
+    e->running = calloc(e->max_tasks, sizeof *e->running);
+    e->free_sequences = calloc(n_sequences, sizeof *e->free_sequences);
+    e->rows = calloc(max_rows, sizeof *e->rows);
+    e->logits_rows = calloc(e->max_tasks + SEEN_ROWS, sizeof *e->logits_rows);
+    e->logits = malloc((e->max_tasks + SEEN_ROWS) * vocab * sizeof *e->logits);
+    if (!e->running || !e->free_sequences || !e->rows || !e->logits_rows || !e->logits) {
+        error_set(error, "no memory for a batch of %zu texts", e->max_tasks);
+        engine_free(e);
+        return STATUS_FAILED;
+    }
+    for (size_t i = 0; i < n_sequences; i++)
+        e->free_sequences[e->n_free++] = (int32_t)(n_sequences - 1 - i);
+    if (kvcache_new(&e->cache, &shape, n_sequences, options->max_bytes, error) != STATUS_OK) {
+        engine_free(e);
+        return STATUS_FAILED;
+    }
+    *out = e;
+    return STATUS_OK;
+}
+
+void engine_free(Engine *e) {
+    if (!e) return;
+    for (size_t i = 0; i < e->n_retained; i++) free(e->retained[i].tokens);
+    kvcache_free(e->cache);
+    free(e->running);
+    free(e->waiting);
+    free(e->free_sequences);
+    free(e->rows);
+    free(e->logits_rows);
+    free(e->logits);
+    free(e);
+}
+
+size_t engine_pending(const Engine *e) {
+    return e->n_running + e->n_waiting;
+}
+size_t engine_waiting(const Engine *e) {
+    return e->n_waiting;
+}
+EngineStats engine_stats(const Engine *e) {
+    return e->stats;
+}
+const KvCache *engine_cache(const Engine *e) {
+    return e->cache;
+}
+
+bool engine_task_append(EngineTask *task, int32_t token) {
+    if (task->n_tokens == task->capacity) {
+        size_t capacity = task->capacity * 2 + 64;
+        int32_t *tokens = realloc(task->tokens, capacity * sizeof *tokens);
+        if (!tokens) return false;
+        task->tokens = tokens;
+        task->capacity = capacity;
+    }
+    task->tokens[task->n_tokens++] = token;
+    return true;
+}
+
+/* ---- The queue of those that wait ------------------------------------------------------- */
+
+static bool make_room(Engine *e) {
+    if (e->first_waiting > 0 && e->n_waiting == 0) e->first_waiting = e->waiting_capacity / 2;
+    if (e->first_waiting + e->n_waiting < e->waiting_capacity && e->first_waiting > 0) return true;
+    /* Room at both ends: tasks that were set aside come back to the front. */
+    size_t capacity = e->n_waiting * 2 + e->max_tasks * 2 + 16, first = capacity / 4 + 1;
+    EngineTask **waiting = calloc(capacity, sizeof(EngineTask *));
+    if (!waiting) return false;
+    if (e->n_waiting)
+        memcpy(waiting + first, e->waiting + e->first_waiting, e->n_waiting * sizeof *waiting);
+    free(e->waiting);
+    e->waiting = waiting;
+    e->first_waiting = first;
+    e->waiting_capacity = capacity;
+    return true;
+}
+
+Status engine_submit(Engine *e, EngineTask *task, Error *error) {
+    if (task->n_tokens == 0) return error_set(error, "an empty prompt");
+    if (task->n_tokens > model_context(e->model))
+        return error_set(error, "the prompt's %zu tokens do not fit the context of %u",
+                         task->n_tokens, model_context(e->model));
+    if (!make_room(e)) return error_set(error, "no memory for a waiting text");
+    task->following = NULL;
+    task->n_computed = 0;
+    task->n_to_see = task->seen ? task->n_tokens - 1 : 0;
+    task->n_seen = 0;
+    task->age = e->clock++;
+    task->sequence = -1;
+    e->waiting[e->first_waiting + e->n_waiting++] = task;
+    return STATUS_OK;
+}
+
+/* ---- Prefixes that are computed already, or soon will be -------------------------------- */
+
+static size_t common_prefix(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b) {
+    size_t n = n_a < n_b ? n_a : n_b, i = 0;
+    while (i < n && a[i] == b[i]) i++;
+    return i;
+}
+
+static void drop_retained(Engine *e, size_t i) {
+    kvcache_reset(e->cache, e->retained[i].sequence, 0);
+    e->free_sequences[e->n_free++] = e->retained[i].sequence;
+    free(e->retained[i].tokens);
+    e->retained[i] = e->retained[--e->n_retained];
+}
+
+/* Gives back the retained sequence that was used longest ago; false when there is none. */
+static bool drop_oldest(Engine *e) {
+    if (e->n_retained == 0) return false;
+    size_t oldest = 0;
+    for (size_t i = 1; i < e->n_retained; i++)
+        if (e->retained[i].last_use < e->retained[oldest].last_use) oldest = i;
+    drop_retained(e, oldest);
+    return true;
+}
+
+/* Keeps a finished task's pages for those that begin like it. */
+static void retain(Engine *e, EngineTask *task) {
+    int32_t *tokens = malloc(task->n_computed * sizeof *tokens);
+    if (e->n_retained == RETAINED) drop_oldest(e);
+    if (!tokens || task->n_computed == 0) {
+        free(tokens);
+        kvcache_reset(e->cache, task->sequence, 0);
+        e->free_sequences[e->n_free++] = task->sequence;
+        return;
+    }
+    memcpy(tokens, task->tokens, task->n_computed * sizeof *tokens);
+    e->retained[e->n_retained++] = (Retained){tokens, task->n_computed, task->sequence, e->clock++};
+}
+
+/* How much of the task another may have computed: at least the last token is left, for its
+ * logits, and those that are still to be seen. */
+static size_t prefix_limit(const EngineTask *task) {
+    return task->n_seen < task->n_to_see ? task->n_seen : task->n_tokens - 1;
+}
+
+/* Where the task's first tokens are cached or will be: the longest prefix wins. */
+static void find_prefix(Engine *e, EngineTask *task) {
+    size_t best = 0, limit = prefix_limit(task);
+    Retained *kept = NULL;
+    EngineTask *leader = NULL;
+    for (size_t i = 0; i < e->n_retained; i++) {
+        Retained *r = &e->retained[i];
+        size_t n = common_prefix(task->tokens, limit, r->tokens, r->n);
+        if (n > best) best = n, kept = r;
+    }
+    for (size_t i = 0; i < e->n_running; i++) {
+        EngineTask *other = e->running[i];
+        if (other->age >= task->age) continue; /* only the older lead: no circles */
+        size_t n = common_prefix(task->tokens, limit, other->tokens, other->n_tokens);
+        /* One page at least: less is computed sooner than waited for. */
+        if (n > best && (n <= other->n_computed || n >= KV_PAGE))
+            best = n, kept = NULL, leader = other;
+    }
+    Error ignored;
+    task->following = NULL;
+    if (kept) {
+        kept->last_use = e->clock++;
+        if (kvcache_fork(e->cache, kept->sequence, (int32_t)best, task->sequence, &ignored) ==
+            STATUS_OK)
+            task->n_computed = best;
+    } else if (leader && best <= leader->n_computed) {
+        if (kvcache_fork(e->cache, leader->sequence, (int32_t)best, task->sequence, &ignored) ==
+            STATUS_OK)
+            task->n_computed = best;
+    } else if (leader) {
+        task->following = leader;
+    }
+    e->stats.shared_rows += task->n_computed;
+}
+
+/* A task that follows takes the prefix as soon as its leader has computed it. */
+static void catch_up(Engine *e, EngineTask *task) {
+    EngineTask *leader = task->following;
+    if (!leader) return;
+    size_t n = common_prefix(task->tokens, prefix_limit(task), leader->tokens, leader->n_tokens);
+    if (n > leader->n_computed) return;
+    Error ignored;
+    task->following = NULL;
+    if (kvcache_fork(e->cache, leader->sequence, (int32_t)n, task->sequence, &ignored) != STATUS_OK)
+        return;
+    task->n_computed = n;
+    e->stats.shared_rows += n;
+}
+
+/* Whoever followed a task that leaves looks for another prefix. */
+static void leave(Engine *e, const EngineTask *task) {
+    for (size_t i = 0; i < e->n_running; i++)
+        if (e->running[i]->following == task) e->running[i]->following = NULL;
+}
+
+/* ---- Who is in the cache ----------------------------------------------------------------- */
+
+static size_t pages_for(size_t positions) {
+    return (positions + KV_PAGE - 1) / KV_PAGE;
+}
+
+static void admit(Engine *e) {
+    while (e->n_waiting > 0 && e->n_running < e->max_tasks) {
+        EngineTask *task = e->waiting[e->first_waiting];
+        /* Its prompt must fit now, beside a page for each of those that run. */
+        while (e->n_running > 0 &&
+               kvcache_pages_free(e->cache) < pages_for(task->n_tokens + 1) + e->n_running)
+            if (!drop_oldest(e)) return;
+        if (e->n_free == 0) drop_oldest(e);
+        e->first_waiting++;
+        e->n_waiting--;
+        task->sequence = e->free_sequences[--e->n_free];
+        kvcache_reset(e->cache, task->sequence, 0);
+        task->n_computed = 0;
+        find_prefix(e, task);
+        size_t at = e->n_running++;
+        while (at > 0 && e->running[at - 1]->age > task->age) {
+            e->running[at] = e->running[at - 1];
+            at--;
+        }
+        e->running[at] = task;
+        if (e->n_running > e->stats.most_tasks) e->stats.most_tasks = e->n_running;
+    }
+}
+
+static void remove_running(Engine *e, size_t i) {
+    leave(e, e->running[i]);
+    e->n_running--;
+    memmove(e->running + i, e->running + i + 1, (e->n_running - i) * sizeof *e->running);
+}
+
+/* The youngest task gives its pages back and waits in front. */
+static bool set_aside_youngest(Engine *e) {
+    if (!make_room(e)) return false;
+    size_t youngest = e->n_running - 1;
+    EngineTask *task = e->running[youngest];
+    remove_running(e, youngest);
+    kvcache_reset(e->cache, task->sequence, 0);
+    e->free_sequences[e->n_free++] = task->sequence;
+    task->sequence = -1;
+    task->n_computed = 0;
+    task->following = NULL;
+    e->waiting[--e->first_waiting] = task;
+    e->n_waiting++;
+    e->stats.set_aside++;
+    return true;
+}
+
+static void finish(Engine *e, size_t i, const Error *error) {
+    EngineTask *task = e->running[i];
+    remove_running(e, i);
+    retain(e, task);
+    task->sequence = -1;
+    task->done(task, error);
+}
+
+/* Pages for the task's next n tokens; others give theirs up, the youngest first. False when
+ * this task itself had to go. */
+static bool reserve(Engine *e, EngineTask *task, size_t n, Error *error) {
+    while (kvcache_reserve(e->cache, task->sequence, n, error) != STATUS_OK) {
+        if (drop_oldest(e)) continue;
+        EngineTask *youngest = e->running[e->n_running - 1];
+        if (e->n_running == 1) {
+            error_prefix(error, "one text alone needs more memory than --kv-memory gives");
+            finish(e, 0, error);
+            return false;
+        }
+        if (!set_aside_youngest(e) || youngest == task) return false;
+    }
+    return true;
+}
+
+/* ---- A step -------------------------------------------------------------------------------- */
+
+static bool is_seen(const EngineTask *task, size_t position) {
+    return position >= task->n_seen && position < task->n_to_see;
+}
+
+/* Adds the task's next rows, at most `room`, of which `most_seen` and one more may have logits;
+ * returns how many. */
+static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size_t most_seen,
+                       size_t *n_logits) {
+    size_t left = task->n_tokens - task->n_computed, most = left < room ? left : room;
+    size_t n = 0, before = *n_logits;
+    for (; n < most && *n_logits <= before + most_seen; n++) {
+        size_t position = task->n_computed + n;
+        bool wants = position + 1 == task->n_tokens || is_seen(task, position);
+        if (wants) e->logits_rows[(*n_logits)++] = (LogitsRow){task, position};
+        e->rows[at + n] = (Row){.sequence = task->sequence,
+                                .position = (int32_t)position,
+                                .token = task->tokens[position],
+                                .wants_logits = wants};
+    }
+    return n;
+}
+
+static size_t plan_part(Engine *e, bool decode, size_t n_rows, size_t *n_logits) {
+    /* Each running task may have one row of logits; what is left is for those that are seen. */
+    size_t room = model_max_rows(e->model), spare = e->max_tasks + SEEN_ROWS - e->n_running;
+    for (size_t i = 0; i < e->n_running && n_rows < room; i++) {
+        EngineTask *task = e->running[i];
+        size_t left = task->n_tokens - task->n_computed, n;
+        if ((left == 1) != decode || task->following) continue;
+        size_t before = *n_logits;
+        n = add_rows(e, task, n_rows, room - n_rows, spare, n_logits);
+        if (*n_logits > before) spare -= *n_logits - before - 1;
+        *(decode ? &e->stats.decode_rows : &e->stats.prompt_rows) += n;
+        n_rows += n;
+    }
+    return n_rows;
+}
+
+/* Secures the pages of all rows to come, the oldest task's first; the youngest may be set aside
+ * meanwhile, never one whose pages are secured already. */
+static void secure_pages(Engine *e, Error *error) {
+    size_t room = model_max_rows(e->model);
+    for (size_t i = 0; i < e->n_running; i++) {
+        EngineTask *task = e->running[i];
+        size_t left = task->n_tokens - task->n_computed;
+        if (task->following) continue;
+        if (!reserve(e, task, left < room ? left : room, error)) break;
+    }
+}
+
+/* The logits of one task, from the k-th on. */
+static void take_logits(Engine *e, size_t k, size_t n_logits) {
+    size_t vocab = model_config(e->model)->vocab_size;
+    EngineTask *task = e->logits_rows[k].task;
+    for (; k < n_logits && e->logits_rows[k].task == task; k++) {
+        size_t position = e->logits_rows[k].position;
+        float *logits = e->logits + k * vocab;
+        if (is_seen(task, position)) {
+            task->seen(task, position, logits);
+            task->n_seen = position + 1;
+        } else {
+            task->goes_on = task->next(task, logits);
+        }
+    }
+}
+
+static void advance(Engine *e, size_t n_logits) {
+    for (size_t i = 0; i < e->n_running; i++) e->running[i]->goes_on = true;
+    for (size_t i = 0; i < e->n_running; i++)
+        e->running[i]->n_computed = (size_t)kvcache_next(e->cache, e->running[i]->sequence);
+#pragma omp parallel for schedule(dynamic, 1) if (n_logits > 1) num_threads(model_threads(e->model))
+    for (size_t k = 0; k < n_logits; k++)
+        if (k == 0 || e->logits_rows[k - 1].task != e->logits_rows[k].task)
+            take_logits(e, k, n_logits);
+    for (size_t i = e->n_running; i-- > 0;) {
+        EngineTask *task = e->running[i];
+        bool full = task->n_tokens > model_context(e->model);
+        if (!task->goes_on || full) finish(e, i, NULL);
+    }
+}
+
+static size_t index_of_sequence(const Engine *e, int32_t sequence) {
+    size_t i = 0;
+    while (e->running[i]->sequence != sequence) i++;
+    return i;
+}
+
+/* The rows together gave something that is no number. One text at a time shows whose fault it
+ * is: that one ends, the others get what they would have got. Returns the rows of logits. */
+static size_t one_by_one(Engine *e, size_t n_rows) {
+    size_t vocab = model_config(e->model)->vocab_size, n_logits = 0;
+    for (size_t at = 0, n; at < n_rows; at += n) {
+        const Row *rows = e->rows + at;
+        Error error;
+        for (n = 1; at + n < n_rows && rows[n].sequence == rows[0].sequence; n++) continue;
+        size_t i = index_of_sequence(e, rows[0].sequence);
+        EngineTask *task = e->running[i];
+        if (model_forward(e->model, e->cache, rows, n, e->logits + n_logits * vocab, &error) !=
+            STATUS_OK)
+            finish(e, i, &error);
+        else
+            for (size_t k = 0; k < n; k++)
+                if (rows[k].wants_logits)
+                    e->logits_rows[n_logits++] = (LogitsRow){task, (size_t)rows[k].position};
+    }
+    return n_logits;
+}
+
+Status engine_step(Engine *e, Error *error) {
+    Error page_error;
+    admit(e);
+    for (size_t i = 0; i < e->n_running; i++) {
+        catch_up(e, e->running[i]);
+        if (e->running[i]->n_computed == 0 && !e->running[i]->following)
+            find_prefix(e, e->running[i]);
+    }
+    secure_pages(e, &page_error);
+    size_t n_logits = 0, n_rows = plan_part(e, true, 0, &n_logits);
+    n_rows = plan_part(e, false, n_rows, &n_logits);
+    if (kvcache_pages_used(e->cache) > e->stats.most_pages)
+        e->stats.most_pages = kvcache_pages_used(e->cache);
+    if (n_rows == 0) return STATUS_OK;
+    if (model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error) != STATUS_OK)
+        n_logits = one_by_one(e, n_rows);
+    advance(e, n_logits);
+    return STATUS_OK;
+}

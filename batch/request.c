@@ -1,0 +1,554 @@
+#include "batch/request.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/unicode.h"
+
+/* ---- Keys ---------------------------------------------------------------------------------- */
+
+static RequestKey key_of(const char *kind, const void *bytes, size_t n) {
+    XXH128_hash_t hash = XXH3_128bits_withSeed(bytes, n, (unsigned char)kind[0]);
+    return (RequestKey){hash.low64, hash.high64};
+}
+
+RequestKey request_key_of_id(const json_t *id) {
+    if (json_is_string(id)) return key_of("s", json_string_value(id), json_string_length(id));
+    json_int_t number = json_integer_value(id);
+    return key_of("i", &number, sizeof number);
+}
+
+RequestKey request_key_of_line(size_t line, uint64_t hash) {
+    const uint64_t both[] = {line, hash};
+    return key_of("l", both, sizeof both);
+}
+
+RequestKey request_key(const Request *r) {
+    return r->id ? request_key_of_id(r->id) : request_key_of_line(r->line, r->line_hash);
+}
+
+void request_forget_id(Request *r) {
+    r->id = NULL;
+}
+
+/* ---- Values of fields ---------------------------------------------------------------------- */
+
+typedef struct Field Field;
+
+typedef Status (*Setter)(Request *r, const Field *field, const json_t *value, Error *error);
+
+struct Field {
+    const char *name;
+    const char *formats; /* n: ours, c: chat, t: completion */
+    Setter set;
+    double low, high; /* of a number */
+    size_t offset;    /* of a number in SamplerOptions */
+};
+
+static Status wrong(const Field *field, const char *wanted, Error *error) {
+    return error_set(error, "'%s' must be %s", field->name, wanted);
+}
+
+static Status out_of_range(const Field *field, double value, Error *error) {
+    return error_set(error, "'%s': %.17g is out of range, it must be from %.17g to %.17g",
+                     field->name, value, field->low, field->high);
+}
+
+static Status set_float(Request *r, const Field *field, const json_t *value, Error *error) {
+    if (!json_is_number(value)) return wrong(field, "a number", error);
+    double number = json_number_value(value);
+    if (!(number >= field->low && number <= field->high)) return out_of_range(field, number, error);
+    *(float *)((char *)&r->options.sampling + field->offset) = (float)number;
+    return STATUS_OK;
+}
+
+static Status whole_number(const Field *field, const json_t *value, json_int_t *number,
+                           Error *error) {
+    if (!json_is_integer(value)) return wrong(field, "a whole number", error);
+    *number = json_integer_value(value);
+    if ((double)*number < field->low || (double)*number > field->high)
+        return out_of_range(field, (double)*number, error);
+    return STATUS_OK;
+}
+
+static Status set_top_k(Request *r, const Field *field, const json_t *value, Error *error) {
+    json_int_t number = 0;
+    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    r->options.sampling.top_k = number < 0 ? 0 : (uint32_t)number; /* -1: all, as others have it */
+    return STATUS_OK;
+}
+
+static Status set_seed(Request *r, const Field *field, const json_t *value, Error *error) {
+    json_int_t number = 0;
+    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    r->options.sampling.seed = (uint64_t)number;
+    return STATUS_OK;
+}
+
+static Status set_max_tokens(Request *r, const Field *field, const json_t *value, Error *error) {
+    json_int_t number = 0;
+    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    r->options.max_tokens = (size_t)number;
+    r->only_prompt = false;
+    return STATUS_OK;
+}
+
+/* 0: the prompt alone, to score it. */
+static Status set_max_tokens_or_none(Request *r, const Field *field, const json_t *value,
+                                     Error *error) {
+    if (set_max_tokens(r, field, value, error) != STATUS_OK) return STATUS_FAILED;
+    r->only_prompt = r->options.max_tokens == 0;
+    return STATUS_OK;
+}
+
+static Status set_n(Request *r, const Field *field, const json_t *value, Error *error) {
+    json_int_t number = 0;
+    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    r->n = (size_t)number;
+    return STATUS_OK;
+}
+
+static Status set_flag(const Field *field, const json_t *value, bool *flag, Error *error) {
+    if (!json_is_boolean(value)) return wrong(field, "true or false", error);
+    *flag = json_is_true(value);
+    return STATUS_OK;
+}
+
+static Status set_echo(Request *r, const Field *field, const json_t *value, Error *error) {
+    return set_flag(field, value, &r->echo, error);
+}
+
+static Status set_ignore_eos(Request *r, const Field *field, const json_t *value, Error *error) {
+    bool ignores = false;
+    Status status = set_flag(field, value, &ignores, error);
+    if (ignores) r->options.n_eos = 0;
+    return status;
+}
+
+static Status set_stop(Request *r, const Field *field, const json_t *value, Error *error) {
+    size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    free(r->stop);
+    r->stop = calloc(n ? n : 1, sizeof *r->stop);
+    if (!r->stop) return error_set(error, "no memory for a request");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        if (!json_is_string(item)) return wrong(field, "a text or a list of texts", error);
+        r->stop[i] = json_string_value(item);
+        if (json_string_length(item) == 0 || strlen(r->stop[i]) != json_string_length(item))
+            return wrong(field, "a text that is not empty and holds no zero byte", error);
+    }
+    r->options.stop = r->stop;
+    r->options.n_stop = n;
+    return STATUS_OK;
+}
+
+/* {"50256": -100}, as in OpenAI's API. */
+static Status set_bias(Request *r, const Field *field, const json_t *value, Error *error) {
+    if (!json_is_object(value)) return wrong(field, "an object of token ids and numbers", error);
+    size_t n = json_object_size(value), i = 0;
+    if (n > REQUEST_MAX_BIAS)
+        return error_set(error, "'%s': %zu tokens, but at most %d can be biased", field->name, n,
+                         REQUEST_MAX_BIAS);
+    free(r->bias);
+    r->bias = calloc(n ? n : 1, sizeof *r->bias);
+    if (!r->bias) return error_set(error, "no memory for a request");
+    const char *key;
+    json_t *bias;
+    json_object_foreach((json_t *)value, key, bias) {
+        char *end;
+        long token = strtol(key, &end, 10);
+        if (end == key || *end != '\0' || token < 0 || token > INT32_MAX)
+            return error_set(error, "'%s': '%.40s' is no token id", field->name, key);
+        double number = json_number_value(bias);
+        if (!json_is_number(bias) || !(number >= -1e6 && number <= 1e6))
+            return error_set(error, "'%s': the bias of token %ld is not a number from -1e6 to 1e6",
+                             field->name, token);
+        r->bias[i++] = (LogitBias){(int32_t)token, (float)number};
+    }
+    r->options.sampling.bias = r->bias;
+    r->options.sampling.n_bias = n;
+    return STATUS_OK;
+}
+
+/* Ours: true, or how many alternatives; a chat: true or false; a completion: how many. */
+static Status set_logprobs(Request *r, const Field *field, const json_t *value, Error *error) {
+    json_int_t number = 0;
+    if (json_is_boolean(value) && r->format != REQUEST_COMPLETION) {
+        r->wants_logprobs = json_is_true(value);
+        return STATUS_OK;
+    }
+    if (r->format == REQUEST_CHAT) return wrong(field, "true or false", error);
+    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    r->wants_logprobs = true;
+    r->top_logprobs = (int)number;
+    return STATUS_OK;
+}
+
+static Status set_top_logprobs(Request *r, const Field *field, const json_t *value, Error *error) {
+    json_int_t number = 0;
+    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (!r->wants_logprobs) return error_set(error, "'top_logprobs' needs 'logprobs': true");
+    r->top_logprobs = (int)number;
+    return STATUS_OK;
+}
+
+/* ---- What the text begins with ------------------------------------------------------------- */
+
+static Status set_prompt(Request *r, const Field *field, const json_t *value, Error *error) {
+    if (!json_is_string(value) && !(json_is_array(value) && json_array_size(value) > 0))
+        return wrong(field, "a text, a list of token ids, or a list of these", error);
+    r->prompt = value;
+    return STATUS_OK;
+}
+
+static Status set_messages(Request *r, const Field *field, const json_t *value, Error *error) {
+    size_t i;
+    json_t *message;
+    if (!json_is_array(value) || json_array_size(value) == 0)
+        return wrong(field, "a list of messages", error);
+    json_array_foreach((json_t *)value, i, message) {
+        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
+            return error_set(error, "'messages': number %zu is no object with a 'role'", i + 1);
+    }
+    r->messages = value;
+    return STATUS_OK;
+}
+
+static Status set_tools(Request *r, const Field *field, const json_t *value, Error *error) {
+    if (!json_is_array(value)) return wrong(field, "a list", error);
+    r->tools = json_array_size(value) > 0 ? value : NULL;
+    return STATUS_OK;
+}
+
+static Status set_tool_choice(Request *r, const Field *field, const json_t *value, Error *error) {
+    const char *choice = json_string_value(value);
+    if (choice && strcmp(choice, "none") == 0) {
+        r->tools = NULL;
+        return STATUS_OK;
+    }
+    if (choice && strcmp(choice, "auto") == 0) return STATUS_OK;
+    return wrong(field, "\"auto\" or \"none\": nothing else is supported", error);
+}
+
+static Status set_variables(Request *r, const Field *field, const json_t *value, Error *error) {
+    if (!json_is_object(value)) return wrong(field, "an object", error);
+    r->template_variables = value;
+    return STATUS_OK;
+}
+
+static Status set_effort(Request *r, const Field *field, const json_t *value, Error *error) {
+    if (!json_is_string(value)) return wrong(field, "a text", error);
+    r->reasoning_effort = json_string_value(value);
+    return STATUS_OK;
+}
+
+/* ---- What must be as it is anyway ---------------------------------------------------------- */
+
+static Status set_model(Request *r, const Field *field, const json_t *value, Error *error) {
+    if (!json_is_string(value)) return wrong(field, "a text", error);
+    r->model = json_string_value(value);
+    return STATUS_OK;
+}
+
+static Status must_be_false(Request *r, const Field *field, const json_t *value, Error *error) {
+    (void)r;
+    return json_is_false(value) ? STATUS_OK : wrong(field, "false in a batch", error);
+}
+
+static Status must_be_text(Request *r, const Field *field, const json_t *value, Error *error) {
+    const char *type = json_string_value(json_object_get(value, "type"));
+    (void)r;
+    if (type && strcmp(type, "text") == 0) return STATUS_OK;
+    return error_set(error, "'%s': only {\"type\": \"text\"} is supported", field->name);
+}
+
+static Status must_be_text_only(Request *r, const Field *field, const json_t *value, Error *error) {
+    const char *kind = json_string_value(json_array_get(value, 0));
+    (void)r;
+    if (json_array_size(value) == 1 && kind && strcmp(kind, "text") == 0) return STATUS_OK;
+    return error_set(error, "'%s': only [\"text\"] is supported", field->name);
+}
+
+static Status must_be_empty(Request *r, const Field *field, const json_t *value, Error *error) {
+    (void)r;
+    if (json_is_string(value) && json_string_length(value) == 0) return STATUS_OK;
+    if (json_is_array(value) && json_array_size(value) == 0) return STATUS_OK;
+    return error_set(error, "'%s' is not supported", field->name);
+}
+
+static Status must_be_n(Request *r, const Field *field, const json_t *value, Error *error) {
+    if (json_is_integer(value) && (size_t)json_integer_value(value) == r->n) return STATUS_OK;
+    return wrong(field, "the same as 'n'", error);
+}
+
+static Status ignore(Request *r, const Field *field, const json_t *value, Error *error) {
+    (void)r, (void)field, (void)value, (void)error;
+    return STATUS_OK;
+}
+
+/* In the order in which they are read: later ones rely on earlier ones. A field that is null is
+ * as if it were absent. */
+#define SAMPLING(name, low, high)                                                                  \
+    { #name, "nct", set_float, low, high, offsetof(SamplerOptions, name) }
+#define OTHER(name, formats, set)                                                                  \
+    { #name, formats, set, 0, 0, 0 }
+#define WHOLE(name, formats, set, low, high)                                                       \
+    { #name, formats, set, low, high, 0 }
+
+static const Field fields[] = {
+    OTHER(model, "nct", set_model),
+    OTHER(prompt, "nt", set_prompt),
+    OTHER(messages, "nc", set_messages),
+    OTHER(tools, "nc", set_tools),
+    OTHER(tool_choice, "nc", set_tool_choice),
+    OTHER(chat_template_kwargs, "nc", set_variables),
+    OTHER(reasoning_effort, "nc", set_effort),
+    WHOLE(n, "nct", set_n, 1, REQUEST_MAX_SAMPLES),
+    WHOLE(tokens, "n", set_max_tokens, 0, 1e9),
+    WHOLE(max_tokens, "nt", set_max_tokens_or_none, 0, 1e9),
+    WHOLE(max_tokens, "c", set_max_tokens, 1, 1e9),
+    WHOLE(max_completion_tokens, "nc", set_max_tokens, 1, 1e9),
+    SAMPLING(temperature, 0, 1e3),
+    WHOLE(top_k, "nct", set_top_k, -1, 1e9),
+    SAMPLING(top_p, 0, 1),
+    SAMPLING(min_p, 0, 1),
+    SAMPLING(repetition_penalty, 1e-3, 1e3),
+    SAMPLING(presence_penalty, -1e3, 1e3),
+    SAMPLING(frequency_penalty, -1e3, 1e3),
+    OTHER(logit_bias, "nct", set_bias),
+    WHOLE(seed, "nct", set_seed, -0x1p63, 0x1p63),
+    OTHER(stop, "nct", set_stop),
+    OTHER(ignore_eos, "nct", set_ignore_eos),
+    WHOLE(logprobs, "nct", set_logprobs, 0, REQUEST_MAX_TOP),
+    WHOLE(top_logprobs, "nc", set_top_logprobs, 0, REQUEST_MAX_TOP),
+    OTHER(echo, "nt", set_echo),
+    OTHER(stream, "nct", must_be_false),
+    OTHER(response_format, "nct", must_be_text),
+    OTHER(modalities, "nc", must_be_text_only),
+    OTHER(best_of, "t", must_be_n),
+    OTHER(suffix, "t", must_be_empty),
+    OTHER(functions, "c", must_be_empty),
+    /* These cannot change the result. */
+    OTHER(user, "nct", ignore),
+    OTHER(metadata, "nct", ignore),
+    OTHER(store, "nct", ignore),
+    OTHER(service_tier, "nct", ignore),
+    OTHER(safety_identifier, "nct", ignore),
+    OTHER(prompt_cache_key, "nct", ignore),
+    OTHER(prompt_cache_retention, "nct", ignore),
+    OTHER(stream_options, "nct", ignore),
+    OTHER(parallel_tool_calls, "nct", ignore),
+    OTHER(prediction, "nct", ignore),
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+static const Field *find_field(const char *name, RequestFormat format) {
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if (strcmp(fields[i].name, name) == 0 && strchr(fields[i].formats, "nct"[format]))
+            return &fields[i];
+    return NULL;
+}
+
+/* ---- The line -------------------------------------------------------------------------------- */
+
+/* Reads the fields of `body`, of which `own` (NULL-terminated) are the caller's. */
+static Status read_fields(Request *r, const json_t *body, const char *const *own, Error *error) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)body, name, value) {
+        size_t i = 0;
+        while (own[i] && strcmp(own[i], name) != 0) i++;
+        if (!own[i] && !json_is_null(value) && !find_field(name, r->format))
+            return error_set(error, "the field '%.80s' is not supported", name);
+    }
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        value = json_object_get(body, fields[i].name);
+        if (!value || json_is_null(value) || !strchr(fields[i].formats, "nct"[r->format])) continue;
+        if (fields[i].set(r, &fields[i], value, error) != STATUS_OK) return STATUS_FAILED;
+    }
+    if (r->prompt && r->messages) return error_set(error, "both 'prompt' and 'messages' are given");
+    if (!r->prompt && !r->messages)
+        return error_set(error, "there is no %s",
+                         r->format == REQUEST_CHAT         ? "'messages'"
+                         : r->format == REQUEST_COMPLETION ? "'prompt'"
+                                                           : "'prompt' and no 'messages'");
+    if (r->echo && r->messages) return error_set(error, "'echo' needs a 'prompt'");
+    return STATUS_OK;
+}
+
+static Status take_id(Request *r, const json_t *id, const char *name, Error *error) {
+    if (!id || json_is_null(id)) return STATUS_OK;
+    if (!json_is_string(id) && !json_is_integer(id))
+        return error_set(error, "'%s' must be a text or a whole number", name);
+    r->id = id;
+    return STATUS_OK;
+}
+
+static Status read_openai(Request *r, Error *error) {
+    static const char *const own[] = {"custom_id", "method", "url", "body", NULL};
+    static const char *const none[] = {NULL};
+    const json_t *body = json_object_get(r->json, "body");
+    const char *method = json_string_value(json_object_get(r->json, "method"));
+    const char *url = json_string_value(json_object_get(r->json, "url"));
+    const char *name;
+    json_t *value;
+    r->format = url && strcmp(url, "/v1/completions") == 0 ? REQUEST_COMPLETION : REQUEST_CHAT;
+    if (take_id(r, json_object_get(r->json, "custom_id"), "custom_id", error) != STATUS_OK)
+        return STATUS_FAILED;
+    json_object_foreach(r->json, name, value) {
+        size_t i = 0;
+        while (own[i] && strcmp(own[i], name) != 0) i++;
+        if (!own[i]) return error_set(error, "the field '%.80s' is not supported", name);
+    }
+    if (!url || (strcmp(url, "/v1/chat/completions") != 0 && strcmp(url, "/v1/completions") != 0))
+        return error_set(error, "'url' must be /v1/chat/completions or /v1/completions");
+    if (!method || strcmp(method, "POST") != 0) return error_set(error, "'method' must be POST");
+    if (!json_is_object(body)) return error_set(error, "'body' must be an object");
+    return read_fields(r, body, none, error);
+}
+
+static Status read_native(Request *r, Error *error) {
+    static const char *const own[] = {"id", NULL};
+    if (take_id(r, json_object_get(r->json, "id"), "id", error) != STATUS_OK) return STATUS_FAILED;
+    return read_fields(r, r->json, own, error);
+}
+
+void request_blank(Request *r, const char *line, size_t length, size_t number) {
+    *r = (Request){.line = number, .line_hash = XXH3_64bits(line, length), .n = 1};
+}
+
+Status request_parse(Request *r, const char *line, size_t length, size_t number,
+                     const GenerationOptions *defaults, Error *error) {
+    json_error_t where;
+    request_blank(r, line, length, number);
+    r->options = *defaults;
+    r->json = json_loadb(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    if (!r->json)
+        return error_set(error, "not JSON: %s (at byte %d)", where.text,
+                         where.position > 0 ? where.position : 0);
+    if (!json_is_object(r->json)) return error_set(error, "not a JSON object");
+    bool openai = json_object_get(r->json, "custom_id") || json_object_get(r->json, "body") ||
+                  json_object_get(r->json, "url");
+    return openai ? read_openai(r, error) : read_native(r, error);
+}
+
+Status request_plain(Request *r, const char *line, size_t length, size_t number,
+                     const GenerationOptions *defaults, Error *error) {
+    request_blank(r, line, length, number);
+    r->options = *defaults;
+    size_t valid = utf8_valid_prefix(line, length);
+    if (valid < length)
+        return error_set(error, "not UTF-8 text: byte 0x%02x at offset %zu",
+                         (unsigned char)line[valid], valid);
+    r->text = malloc(length + 1);
+    if (!r->text) return error_set(error, "no memory for a request");
+    memcpy(r->text, line, length);
+    r->text[length] = '\0';
+    r->text_length = length;
+    return STATUS_OK;
+}
+
+void request_free(Request *r) {
+    for (size_t i = 0; i < r->n_prompts; i++) token_list_free(&r->prompts[i]);
+    free(r->prompts);
+    free(r->stop);
+    free(r->bias);
+    free(r->text);
+    json_decref(r->json);
+    *r = (Request){0};
+}
+
+/* ---- Prompts -------------------------------------------------------------------------------- */
+
+static Status encode_text(const Session *session, const char *text, size_t length, TokenList *ids,
+                          Error *error) {
+    Session alone = *session;
+    alone.prompt = (char *)text;
+    alone.prompt_length = length;
+    return generate_prompt_ids(&alone, ids, error);
+}
+
+static Status take_ids(const Session *session, const json_t *list, TokenList *ids, Error *error) {
+    size_t vocab = model_config(session->model)->vocab_size, n = json_array_size(list);
+    if (n == 0) return error_set(error, "'prompt': an empty list of token ids");
+    if (n > model_context(session->model))
+        return error_set(error, "the prompt is %zu tokens long, but the context has %u positions",
+                         n, model_context(session->model));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+        json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || (size_t)value >= vocab)
+            return error_set(error, "'prompt': element %zu is no token id from 0 to %zu", i + 1,
+                             vocab - 1);
+        if (!token_list_push(ids, (int32_t)value))
+            return error_set(error, "no memory for a prompt");
+    }
+    return STATUS_OK;
+}
+
+static Status encode_one(const Session *session, const json_t *prompt, TokenList *ids,
+                         Error *error) {
+    if (json_is_string(prompt))
+        return encode_text(session, json_string_value(prompt), json_string_length(prompt), ids,
+                           error);
+    if (json_is_array(prompt)) return take_ids(session, prompt, ids, error);
+    return error_set(error, "'prompt' must be a text, a list of token ids, or a list of these");
+}
+
+/* Where no template marks the end of an answer, the next speaker's name does. */
+static Status add_stops(Request *r, const ChatPrompt *chat, Error *error) {
+    size_t n = r->options.n_stop, all = n + chat->n_stop;
+    if (chat->n_stop == 0) return STATUS_OK;
+    const char **stop = calloc(all, sizeof *stop);
+    if (!stop) return error_set(error, "no memory for a request");
+    for (size_t i = 0; i < all; i++) stop[i] = i < n ? r->options.stop[i] : chat->stop[i - n];
+    free(r->stop);
+    r->stop = stop;
+    r->options.stop = stop;
+    r->options.n_stop = all;
+    return STATUS_OK;
+}
+
+static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) {
+    const ChatPromptInput input = {.messages = r->messages,
+                                   .tools = r->tools,
+                                   .variables = r->template_variables,
+                                   .reasoning_effort = r->reasoning_effort};
+    if (add_stops(r, chat, error) != STATUS_OK) return STATUS_FAILED;
+    if (chat_prompt_encode(chat, &input, &r->prompts[0], NULL, error) != STATUS_OK)
+        return STATUS_FAILED;
+    size_t n = r->prompts[0].length;
+    uint32_t context = model_context(chat->session->model);
+    if (n <= context) return STATUS_OK;
+    return error_set(error, "the messages are %zu tokens long, but the context has %u positions", n,
+                     context);
+}
+
+Status request_encode(Request *r, const Session *session, const ChatPrompt *chat, Error *error) {
+    bool several = json_is_array(r->prompt) && !json_is_integer(json_array_get(r->prompt, 0));
+    size_t n = several ? json_array_size(r->prompt) : 1;
+    if (n * r->n > REQUEST_MAX_SAMPLES)
+        return error_set(error, "%zu texts are asked for, but a line gives at most %d", n * r->n,
+                         REQUEST_MAX_SAMPLES);
+    r->prompts = calloc(n, sizeof *r->prompts);
+    if (!r->prompts) return error_set(error, "no memory for a request");
+    r->n_prompts = n;
+    if (r->messages) return encode_messages(r, chat, error);
+    r->options.decode_flags |= TOKEN_DECODER_CONTINUE;
+    if (r->text) {
+        if (r->text_length == 0) r->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
+        return encode_text(session, r->text, r->text_length, &r->prompts[0], error);
+    }
+    if (!several) {
+        if (json_is_string(r->prompt) && json_string_length(r->prompt) == 0)
+            r->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
+        return encode_one(session, r->prompt, &r->prompts[0], error);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (encode_one(session, json_array_get(r->prompt, i), &r->prompts[i], error) != STATUS_OK)
+            return STATUS_FAILED;
+    return STATUS_OK;
+}

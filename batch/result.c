@@ -1,0 +1,446 @@
+#include "batch/result.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+void choice_free(Choice *choice) {
+    text_free(&choice->text);
+    free(choice->chances);
+    free(choice->prompt_chances);
+    *choice = (Choice){0};
+}
+
+/* ---- Probabilities -------------------------------------------------------------------------- */
+
+/* The natural logarithm of x >= 1, the same bits everywhere: x = m * 2^e with m about 1, and
+ * log m = 2 artanh((m - 1) / (m + 1)) by its series. Good to a few units of the last place. */
+static double logarithm(double x) {
+    int exponent;
+    double m = frexp(x, &exponent);
+    if (m < 0.70710678118654752) {
+        m *= 2.0;
+        exponent--;
+    }
+    double z = (m - 1.0) / (m + 1.0), square = z * z, sum = 0.0;
+    for (int k = 25; k >= 1; k -= 2) sum = sum * square + 1.0 / k;
+    return 2.0 * z * sum + exponent * 0.69314718055994531;
+}
+
+double result_chances(const Numeric *numeric, const float *logits, size_t vocab_size, size_t top,
+                      TokenChance *chances, float *scratch) {
+    float max = numeric->maximum(logits, vocab_size);
+    memcpy(scratch, logits, vocab_size * sizeof *logits);
+    double total = (double)max + logarithm((double)numeric->softmax_sum(scratch, max, vocab_size));
+    size_t n = 0;
+    /* Insertion keeps them sorted by logit, earlier ids first; `logprob` is the logit until the
+     * end. */
+    for (size_t i = 0; i < vocab_size && top > 0; i++) {
+        if (n == top && logits[i] <= chances[n - 1].logprob) continue;
+        size_t at = n < top ? n++ : top - 1;
+        while (at > 0 && chances[at - 1].logprob < logits[i]) {
+            chances[at] = chances[at - 1];
+            at--;
+        }
+        chances[at] = (TokenChance){(int32_t)i, logits[i]};
+    }
+    for (size_t i = 0; i < n; i++) chances[i].logprob = (float)((double)chances[i].logprob - total);
+    return total;
+}
+
+/* ---- Texts as JSON ----------------------------------------------------------------------------
+ */
+
+/* Well-formed UTF-8 as it is; each ill-formed sequence as U+FFFD. */
+static json_t *text_json(const char *bytes, size_t n) {
+    size_t valid = utf8_valid_prefix(bytes, n);
+    if (valid == n) return json_stringn(bytes, n);
+    Text text = {0};
+    while (n > 0) {
+        text_put(&text, bytes, valid, 0);
+        bytes += valid;
+        n -= valid;
+        if (n == 0) break;
+        size_t bad = utf8_bad_length(bytes, n);
+        text_put(&text, "\xEF\xBF\xBD", 3, 0);
+        bytes += bad;
+        n -= bad;
+        valid = utf8_valid_prefix(bytes, n);
+    }
+    json_t *json = text.failed ? NULL : json_stringn(text.bytes, text.length);
+    text_free(&text);
+    return json;
+}
+
+static json_t *bytes_json(const char *bytes, size_t n) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_integer((unsigned char)bytes[i]));
+    return list;
+}
+
+/* The bytes that a token stands for, at the beginning of a text (flags 0) or in the middle
+ * (TOKEN_DECODER_CONTINUE); freed by the caller. */
+static char *token_bytes(const ResultMaker *maker, int32_t token, unsigned flags, size_t *length) {
+    char *text = NULL;
+    Error ignored;
+    *length = 0;
+    if (tokenizer_decode(maker->tokenizer, &token, 1, flags, &text, length, &ignored) != STATUS_OK)
+        return NULL;
+    return text;
+}
+
+static const char *finish_name(Finish finish) {
+    return finish == FINISH_LENGTH ? "length" : "stop";
+}
+
+static json_t *text_of(const Request *r, const ResultMaker *maker, const Choice *choice,
+                       size_t index) {
+    if (!r->echo) return text_json(choice->text.bytes, choice->text.length);
+    Text whole = {0};
+    if (json_is_string(r->prompt)) {
+        text_put(&whole, json_string_value(r->prompt), json_string_length(r->prompt), 0);
+    } else {
+        const json_t *prompt = json_array_get(r->prompt, index / r->n);
+        const TokenList *ids = &r->prompts[index / r->n];
+        char *text = NULL;
+        size_t length = 0;
+        Error ignored;
+        if (json_is_string(prompt)) {
+            text_put(&whole, json_string_value(prompt), json_string_length(prompt), 0);
+        } else if (tokenizer_decode(maker->tokenizer, ids->ids, ids->length,
+                                    TOKEN_DECODER_SKIP_SPECIAL, &text, &length,
+                                    &ignored) == STATUS_OK) {
+            text_put(&whole, text, length, 0);
+            free(text);
+        }
+    }
+    text_put(&whole, choice->text.bytes, choice->text.length, 0);
+    json_t *json = whole.failed ? NULL : text_json(whole.bytes, whole.length);
+    text_free(&whole);
+    return json;
+}
+
+/* ---- Logprobs ---------------------------------------------------------------------------------
+ */
+
+/* {"token", "logprob", "bytes"}, as in OpenAI's chat completions; ours adds "id". */
+static json_t *chance_json(const ResultMaker *maker, const TokenChance *chance, bool native) {
+    size_t length;
+    char *bytes = token_bytes(maker, chance->token, TOKEN_DECODER_CONTINUE, &length);
+    json_t *json = json_object();
+    if (native) json_object_set_new(json, "id", json_integer(chance->token));
+    json_object_set_new(json, "token", text_json(bytes ? bytes : "", length));
+    json_object_set_new(json, "logprob", json_real((double)chance->logprob));
+    json_object_set_new(json, "bytes", bytes_json(bytes ? bytes : "", length));
+    free(bytes);
+    return json;
+}
+
+/* chances[n][1 + top_logprobs]. */
+static json_t *chances_json(const ResultMaker *maker, const Request *r, const TokenChance *chances,
+                            size_t n) {
+    size_t width = 1 + (size_t)r->top_logprobs;
+    bool native = r->format == REQUEST_NATIVE;
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++, chances += width) {
+        json_t *token = chance_json(maker, &chances[0], native), *top = json_array();
+        for (size_t k = 1; k < width; k++)
+            json_array_append_new(top, chance_json(maker, &chances[k], native));
+        json_object_set_new(token, "top_logprobs", top);
+        json_array_append_new(list, token);
+    }
+    return list;
+}
+
+/* A token's text where it must be a key: bytes that are no UTF-8 as OpenAI writes them,
+ * "bytes:\xe2\x82". */
+static json_t *token_name(const ResultMaker *maker, int32_t token, unsigned flags,
+                          size_t *characters) {
+    size_t length;
+    char *bytes = token_bytes(maker, token, flags, &length), escaped[5];
+    json_t *json;
+    *characters = 0;
+    for (size_t i = 0; i < length; i++) *characters += ((unsigned char)bytes[i] & 0xC0) != 0x80;
+    if (!bytes || utf8_valid_prefix(bytes, length) == length) {
+        /* Keys cannot hold a zero byte. */
+        json = json_string(bytes ? bytes : "");
+    } else {
+        Text name = {0};
+        text_put(&name, "bytes:", 6, 0);
+        for (size_t i = 0; i < length; i++) {
+            snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned char)bytes[i]);
+            text_put(&name, escaped, 4, 0);
+        }
+        json = name.failed ? NULL : json_stringn(name.bytes, name.length);
+        text_free(&name);
+    }
+    free(bytes);
+    return json;
+}
+
+/* The lists of an OpenAI completion's logprobs, as they grow. */
+typedef struct Lists {
+    json_t *tokens, *logprobs, *tops, *offsets;
+    size_t offset; /* in characters */
+} Lists;
+
+/* Of chances[1 + top_logprobs]; one of which nothing is known has null. */
+static void put_chances(Lists *lists, const ResultMaker *maker, const Request *r, int32_t token,
+                        const TokenChance *chances) {
+    size_t characters, ignored;
+    unsigned flags = r->echo && lists->offset == 0 ? 0 : TOKEN_DECODER_CONTINUE;
+    json_array_append_new(lists->tokens, token_name(maker, token, flags, &characters));
+    json_array_append_new(lists->offsets, json_integer((json_int_t)lists->offset));
+    lists->offset += characters;
+    if (!chances) {
+        json_array_append_new(lists->logprobs, json_null());
+        json_array_append_new(lists->tops, json_null());
+        return;
+    }
+    json_array_append_new(lists->logprobs, json_real((double)chances[0].logprob));
+    json_t *top = json_object();
+    for (int k = 1; k <= r->top_logprobs; k++) {
+        json_t *name = token_name(maker, chances[k].token, flags, &ignored);
+        const char *key = json_string_value(name);
+        if (key && !json_object_get(top, key))
+            json_object_set_new(top, key, json_real((double)chances[k].logprob));
+        json_decref(name);
+    }
+    json_array_append_new(lists->tops, top);
+}
+
+/* {"tokens", "token_logprobs", "top_logprobs", "text_offset"}: OpenAI's completions. With echo the
+ * prompt's come first, without the token that begins every text. */
+static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, const Choice *choice,
+                                   size_t index) {
+    size_t width = 1 + (size_t)r->top_logprobs;
+    const TokenList *prompt = &r->prompts[index / r->n];
+    Lists lists = {json_array(), json_array(), json_array(), json_array(), 0};
+    const TokenChance *known = choice->prompt_chances;
+    for (size_t i = 0; r->echo && i < prompt->length; i++)
+        if (i > 0 || prompt->ids[i] != tokenizer_bos(maker->tokenizer))
+            put_chances(&lists, maker, r, prompt->ids[i],
+                        i > 0 && known ? known + i * width : NULL);
+    for (size_t i = 0; i < choice->n_chances; i++)
+        put_chances(&lists, maker, r, choice->chances[i * width].token,
+                    choice->chances + i * width);
+    json_t *json = json_object();
+    json_object_set_new(json, "tokens", lists.tokens);
+    json_object_set_new(json, "token_logprobs", lists.logprobs);
+    json_object_set_new(json, "top_logprobs", lists.tops);
+    json_object_set_new(json, "text_offset", lists.offsets);
+    return json;
+}
+
+/* ---- Result lines -----------------------------------------------------------------------------
+ */
+
+static char *dump(json_t *json) {
+    char *line = json ? json_dumps(json, JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(json);
+    return line;
+}
+
+static void put_line(json_t *json, const Request *r) {
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)r->line_hash);
+    json_object_set_new(json, "line", json_integer((json_int_t)r->line));
+    json_object_set_new(json, "line_hash", json_string(hash));
+}
+
+static size_t n_choices(const Request *r) {
+    return r->n_prompts * r->n;
+}
+
+static size_t prompt_tokens(const Request *r) {
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_prompts; i++) n += r->prompts[i].length;
+    return n;
+}
+
+/* Text, reason and so on, of one choice. What is no UTF-8 stands beside the text as bytes. */
+static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
+                       const Choice *choice, size_t index) {
+    json_object_set_new(json, "text", text_of(r, maker, choice, index));
+    if (utf8_valid_prefix(choice->text.bytes, choice->text.length) < choice->text.length)
+        json_object_set_new(json, "bytes", bytes_json(choice->text.bytes, choice->text.length));
+    json_object_set_new(json, "finish_reason", json_string(finish_name(choice->finish)));
+    json_object_set_new(json, "prompt_tokens",
+                        json_integer((json_int_t)r->prompts[index / r->n].length));
+    json_object_set_new(json, "completion_tokens", json_integer((json_int_t)choice->n_tokens));
+    if (r->wants_logprobs)
+        json_object_set_new(json, "logprobs",
+                            chances_json(maker, r, choice->chances, choice->n_chances));
+    size_t n = r->prompts[index / r->n].length;
+    if (choice->prompt_chances)
+        json_object_set_new(
+            json, "prompt_logprobs",
+            chances_json(maker, r, choice->prompt_chances + 1 + (size_t)r->top_logprobs, n - 1));
+}
+
+static char *native_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
+    json_t *json = json_object();
+    if (r->id) {
+        json_object_set(json, "id", (json_t *)r->id);
+    } else {
+        put_line(json, r);
+    }
+    if (n_choices(r) == 1) {
+        put_native(json, maker, r, &choices[0], 0);
+    } else {
+        json_t *list = json_array();
+        for (size_t i = 0; i < n_choices(r); i++) {
+            json_t *choice = json_pack("{s:I}", "index", (json_int_t)i);
+            put_native(choice, maker, r, &choices[i], i);
+            json_array_append_new(list, choice);
+        }
+        json_object_set_new(json, "choices", list);
+    }
+    json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));
+    return dump(json);
+}
+
+/* Sixteen digits that follow from model, options and request alone. */
+static void make_id(char *id, size_t size, const char *prefix, const ResultMaker *maker,
+                    const Request *r) {
+    RequestKey key = request_key(r);
+    uint64_t mixed =
+        XXH3_64bits_withSeed(maker->fingerprint, strlen(maker->fingerprint), key.low ^ key.high);
+    snprintf(id, size, "%s%016llx%016llx", prefix, (unsigned long long)mixed,
+             (unsigned long long)key.high);
+}
+
+static json_t *openai_choice(const ResultMaker *maker, const Request *r, const Choice *choice,
+                             size_t index) {
+    json_t *json = json_pack("{s:I}", "index", (json_int_t)index), *logprobs = json_null();
+    if (r->format == REQUEST_CHAT) {
+        json_t *message = json_pack("{s:s}", "role", "assistant");
+        json_object_set_new(message, "content", text_of(r, maker, choice, index));
+        json_object_set_new(message, "refusal", json_null());
+        json_object_set_new(json, "message", message);
+        if (r->wants_logprobs) {
+            logprobs = json_object();
+            json_object_set_new(logprobs, "content",
+                                chances_json(maker, r, choice->chances, choice->n_chances));
+            json_object_set_new(logprobs, "refusal", json_null());
+        }
+    } else {
+        json_object_set_new(json, "text", text_of(r, maker, choice, index));
+        if (r->wants_logprobs) logprobs = completion_logprobs(maker, r, choice, index);
+    }
+    json_object_set_new(json, "logprobs", logprobs);
+    json_object_set_new(json, "finish_reason", json_string(finish_name(choice->finish)));
+    return json;
+}
+
+static json_t *openai_body(const ResultMaker *maker, const Request *r, const Choice *choices) {
+    bool chat = r->format == REQUEST_CHAT;
+    size_t n_prompt = prompt_tokens(r), n_generated = 0;
+    char id[64];
+    json_t *body = json_object(), *list = json_array();
+    for (size_t i = 0; i < n_choices(r); i++) {
+        n_generated += choices[i].n_tokens;
+        json_array_append_new(list, openai_choice(maker, r, &choices[i], i));
+    }
+    make_id(id, sizeof id, chat ? "chatcmpl-" : "cmpl-", maker, r);
+    json_object_set_new(body, "id", json_string(id));
+    json_object_set_new(body, "object", json_string(chat ? "chat.completion" : "text_completion"));
+    json_object_set_new(body, "created", json_integer(0)); /* no clock: the same every time */
+    json_object_set_new(body, "model", json_string(r->model ? r->model : maker->model));
+    json_object_set_new(body, "choices", list);
+    json_object_set_new(body, "usage",
+                        json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)n_prompt,
+                                  "completion_tokens", (json_int_t)n_generated, "total_tokens",
+                                  (json_int_t)(n_prompt + n_generated)));
+    json_object_set_new(body, "system_fingerprint", json_string(maker->fingerprint));
+    return body;
+}
+
+/* {"id", "custom_id"}, of which the second may be missing. */
+static json_t *openai_head(const ResultMaker *maker, const Request *r) {
+    char id[64];
+    json_t *json = json_object();
+    make_id(id, sizeof id, "batch_req_", maker, r);
+    json_object_set_new(json, "id", json_string(id));
+    json_object_set(json, "custom_id", r->id ? (json_t *)r->id : json_null());
+    if (!r->id) put_line(json, r);
+    return json;
+}
+
+static char *openai_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
+    char id[64];
+    json_t *json = openai_head(maker, r), *response = json_object();
+    make_id(id, sizeof id, "req_", maker, r);
+    json_object_set_new(response, "status_code", json_integer(200));
+    json_object_set_new(response, "request_id", json_string(id));
+    json_object_set_new(response, "body", openai_body(maker, r, choices));
+    json_object_set_new(json, "response", response);
+    json_object_set_new(json, "error", json_null());
+    return dump(json);
+}
+
+char *result_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
+    return r->format == REQUEST_NATIVE ? native_line(maker, r, choices)
+                                       : openai_line(maker, r, choices);
+}
+
+char *result_error_line(const ResultMaker *maker, const Request *r, const char *message) {
+    json_t *json, *error = json_object();
+    if (r->format == REQUEST_NATIVE) {
+        json = json_object();
+        if (r->id) json_object_set(json, "id", (json_t *)r->id);
+        put_line(json, r);
+    } else {
+        json = openai_head(maker, r);
+        put_line(json, r);
+        json_object_set_new(json, "response", json_null());
+    }
+    json_object_set_new(error, "code", json_string("invalid_request"));
+    json_object_set_new(error, "message", text_json(message, strlen(message)));
+    json_object_set_new(json, "error", error);
+    json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));
+    return dump(json);
+}
+
+/* ---- Reading them back -------------------------------------------------------------------------
+ */
+
+Status result_read(const char *line, size_t length, ResultLine *out, Error *error) {
+    json_error_t where;
+    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, &where);
+    Status status = STATUS_OK;
+    if (!json_is_object(json)) {
+        json_decref(json);
+        return error_set(error, "not a result: %s", json ? "not a JSON object" : where.text);
+    }
+    const json_t *custom = json_object_get(json, "custom_id");
+    const json_t *id = custom ? custom : json_object_get(json, "id");
+    const json_t *number = json_object_get(json, "line"), *failure = json_object_get(json, "error");
+    const json_t *body = json_object_get(json_object_get(json, "response"), "body");
+    const char *hash = json_string_value(json_object_get(json, "line_hash"));
+    const char *fingerprint = json_string_value(
+        json_object_get(json_is_object(body) ? body : json, "system_fingerprint"));
+    bool has_id = json_is_string(id) || json_is_integer(id);
+    if (!fingerprint || (!has_id && (!json_is_integer(number) || !hash))) {
+        status = error_set(error, "not a result of a batch");
+    } else {
+        out->key = has_id ? request_key_of_id(id)
+                          : request_key_of_line((size_t)json_integer_value(number),
+                                                strtoull(hash, NULL, 16));
+        out->failed = failure && !json_is_null(failure);
+        snprintf(out->fingerprint, sizeof out->fingerprint, "%s", fingerprint);
+    }
+    json_decref(json);
+    return status;
+}
+
+bool result_is_another(const char *line, size_t length) {
+    ResultLine ignored;
+    Error error;
+    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, NULL);
+    bool is_object = json_is_object(json);
+    json_decref(json);
+    return is_object && result_read(line, length, &ignored, &error) != STATUS_OK;
+}

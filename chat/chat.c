@@ -1,0 +1,537 @@
+#include "chat/chat.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/terminal.h"
+#include "chat/courier.h"
+#include "chat/dialogue.h"
+#include "chat/line_editor.h"
+
+/* A message with one would be cut there. */
+#define ZERO_BYTE "a message cannot hold a zero byte"
+
+static const char dim[] = "\033[2m", plain[] = "\033[0m";
+
+enum { MAX_COMMANDS = 32 };
+
+struct Chat {
+    Session *session;
+    Dialogue dialogue;
+    LineEditor *editor;
+    Courier courier;
+    volatile sig_atomic_t *interrupted;
+    bool colours;  /* on stdout */
+    bool leaves;   /* /quit */
+    bool closed;   /* stdout takes no more: its reader has gone, or */
+    int lost;      /* errno of why else; 0: none */
+    bool thinking; /* the answer is between <think> and </think> */
+    bool at_line_start;
+    AnswerStats last;
+    char session_directory[4096], state_directory[4096];
+    const char *words[MAX_COMMANDS + 1]; /* for Tab */
+};
+
+/* A remark beside the conversation. */
+PRINTF_LIKE(1, 2) static void note(const char *format, ...) {
+    char *text;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (length < 0) return;
+    bool colours = terminal_has_colours(STDERR_FILENO);
+    fprintf(stderr, "%s", colours ? dim : "");
+    terminal_write(STDERR_FILENO, text, (size_t)length);
+    fprintf(stderr, "%s\n", colours ? plain : "");
+    free(text);
+}
+
+/* A remark about a message: its beginning, in whole characters, tells which. */
+static void note_message(const char *before, const char *message, const char *after) {
+    size_t most = 200, length = strlen(message);
+    if (length <= most) {
+        note("%s%s%s", before, message, after);
+        return;
+    }
+    while (((unsigned char)message[most] & 0xC0) == 0x80) most--;
+    note("%s%.*s...%s", before, (int)most, message, after);
+}
+
+/* ---- An answer on its way to the screen ---------------------------------------------------- */
+
+static void close_screen(Chat *chat) {
+    chat->closed = true;
+    if (errno != EPIPE) chat->lost = errno;
+}
+
+static void put(Chat *chat, const char *text, size_t length) {
+    if (length == 0 || chat->closed) return;
+    if (!terminal_write(STDOUT_FILENO, text, length)) close_screen(chat);
+    chat->at_line_start = text[length - 1] == '\n';
+}
+
+static void set_thinking(Chat *chat, bool thinking) {
+    chat->thinking = thinking;
+    if (!chat->colours || chat->closed) return;
+    const char *code = thinking ? dim : plain;
+    while (write(STDOUT_FILENO, code, strlen(code)) < 0) {
+        if (errno == EINTR || errno == EAGAIN) continue;
+        close_screen(chat);
+        break;
+    }
+}
+
+/* Thinking is shown dim, its tags with it. A tag is one token in the models that have one, so
+ * that it never arrives in two pieces. */
+static void show_text(void *context, const char *text, size_t length) {
+    static const char open_tag[] = "<think>", close_tag[] = "</think>";
+    Chat *chat = context;
+    while (length > 0) {
+        const char *tag = chat->thinking ? close_tag : open_tag;
+        const char *at = memmem(text, length, tag, strlen(tag));
+        if (!at) {
+            put(chat, text, length);
+            return;
+        }
+        size_t before = (size_t)(at - text), after = before + strlen(tag);
+        if (chat->thinking) {
+            put(chat, text, after);
+            set_thinking(chat, false);
+        } else {
+            put(chat, text, before);
+            set_thinking(chat, true);
+            put(chat, text + before, after - before);
+        }
+        text += after;
+        length -= after;
+    }
+}
+
+static void show_left_out(void *context, size_t messages) {
+    (void)context;
+    if (messages == 1)
+        note("(the context is full: the oldest message is left out)");
+    else
+        note("(the context is full: the oldest %zu messages are left out)", messages);
+}
+
+/* Answers the last message and shows it; an interruption keeps what was said. */
+static Status answer(Chat *chat, Error *error) {
+    const AnswerWatcher watcher = {show_text, show_left_out, chat};
+    chat->at_line_start = true;
+    if (chat->dialogue.opens_thinking) set_thinking(chat, true);
+    Status status = dialogue_answer(&chat->dialogue, &watcher, &chat->last, error);
+    if (chat->thinking) set_thinking(chat, false);
+    if (!chat->at_line_start) put(chat, "\n", 1);
+    if (*chat->interrupted && status == STATUS_OK && line_editor_is_terminal(chat->editor))
+        note("(interrupted)");
+    return status;
+}
+
+static Status say(Chat *chat, const char *text, Error *error) {
+    if (dialogue_say(&chat->dialogue, text, strlen(text), error) != STATUS_OK) return STATUS_FAILED;
+    Status status = answer(chat, error);
+    if (status == STATUS_FAILED) {
+        char reason[sizeof error->text];
+        memcpy(reason, error->text, sizeof reason);
+        error_set(error, "%s (the message is kept: /retry answers it, /undo takes it back)",
+                  reason);
+    }
+    return status;
+}
+
+/* ---- Commands ------------------------------------------------------------------------------ */
+
+typedef struct Command {
+    const char *name, *argument, *help;
+    Status (*run)(Chat *chat, char *argument, Error *error);
+} Command;
+
+static Status command_help(Chat *chat, char *argument, Error *error);
+
+static Status command_system(Chat *chat, char *argument, Error *error) {
+    const char *now = dialogue_system(&chat->dialogue);
+    if (!*argument) {
+        note("%s", now ? now : "(no system prompt)");
+        return STATUS_OK;
+    }
+    bool remove = strcmp(argument, "none") == 0;
+    return dialogue_set_system(&chat->dialogue, remove ? NULL : argument, error);
+}
+
+static Status command_reset(Chat *chat, char *argument, Error *error) {
+    (void)argument;
+    if (dialogue_reset(&chat->dialogue, error) != STATUS_OK) return STATUS_FAILED;
+    note("(a new conversation)");
+    return STATUS_OK;
+}
+
+static Status command_undo(Chat *chat, char *argument, Error *error) {
+    char *text;
+    (void)argument;
+    if (dialogue_undo(&chat->dialogue, &text, error) != STATUS_OK) return STATUS_FAILED;
+    if (text)
+        note_message("(taken back: ", text, ")");
+    else
+        note("(nothing to take back)");
+    free(text);
+    return STATUS_OK;
+}
+
+static Status command_retry(Chat *chat, char *argument, Error *error) {
+    bool retracted;
+    (void)argument;
+    if (dialogue_retract(&chat->dialogue, &retracted, error) != STATUS_OK) return STATUS_FAILED;
+    if (retracted) return answer(chat, error);
+    note("(there is no message to answer)");
+    return STATUS_OK;
+}
+
+static Status command_save(Chat *chat, char *argument, Error *error) {
+    char *text;
+    size_t length;
+    if (!*argument) return error_set(error, "/save needs a file's name");
+    if (conversation_text(&chat->dialogue.conversation, &text, &length, error) != STATUS_OK)
+        return STATUS_FAILED;
+    Status status = courier_write(&chat->courier, argument, text, length, error);
+    free(text);
+    if (status != STATUS_OK) return status;
+    note("(saved %zu messages to %s)", conversation_length(&chat->dialogue.conversation), argument);
+    return STATUS_OK;
+}
+
+static Status command_load(Chat *chat, char *argument, Error *error) {
+    char *text;
+    size_t length;
+    if (!*argument) return error_set(error, "/load needs a file's name");
+    if (courier_read(&chat->courier, argument, &text, &length, error) != STATUS_OK)
+        return STATUS_FAILED;
+    Status status = dialogue_adopt(&chat->dialogue, argument, text, length, error);
+    free(text);
+    if (status != STATUS_OK) return status;
+    note("(loaded %zu messages from %s)", conversation_length(&chat->dialogue.conversation),
+         argument);
+    return STATUS_OK;
+}
+
+/* What /set changes: a float or a whole number in the options. */
+typedef struct Setting {
+    const char *name;
+    bool whole;
+    size_t offset; /* in GenerationOptions */
+    double low, high;
+} Setting;
+
+#define SAMPLING(field) offsetof(GenerationOptions, sampling.field)
+static const Setting settings[] = {
+    {"temperature", false, SAMPLING(temperature), 0, 1e3},
+    {"top-p", false, SAMPLING(top_p), 0, 1},
+    {"min-p", false, SAMPLING(min_p), 0, 1},
+    {"repetition-penalty", false, SAMPLING(repetition_penalty), 1e-3, 1e3},
+    {"presence-penalty", false, SAMPLING(presence_penalty), -1e3, 1e3},
+    {"frequency-penalty", false, SAMPLING(frequency_penalty), -1e3, 1e3},
+    {"top-k", true, SAMPLING(top_k), 0, 1e9},
+};
+static const size_t n_settings = sizeof settings / sizeof *settings;
+
+static void show_settings(const Chat *chat) {
+    const GenerationOptions *o = &chat->dialogue.options;
+    for (size_t i = 0; i < n_settings; i++) {
+        const char *at = (const char *)o + settings[i].offset;
+        double value = settings[i].whole ? *(const uint32_t *)at : (double)*(const float *)at;
+        note("%-20s %g", settings[i].name, value);
+    }
+    note("%-20s %zu", "tokens", o->max_tokens);
+    note("%-20s %llu", "seed", (unsigned long long)o->sampling.seed);
+}
+
+/* strtod's whole text, or false. */
+static bool parse_number(const char *text, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
+static Status command_set(Chat *chat, char *argument, Error *error) {
+    GenerationOptions *o = &chat->dialogue.options;
+    char *name = argument, *value = argument + strcspn(argument, " =");
+    double number;
+    if (!*argument) {
+        show_settings(chat);
+        return STATUS_OK;
+    }
+    if (*value) *value++ = '\0';
+    value += strspn(value, " =");
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    if (!parse_number(value, &number))
+        return error_set(error, "/set %s needs a number, as in /set temperature 0.7", name);
+    if (strcmp(name, "seed") == 0) {
+        if (value[strspn(value, "0123456789")] != '\0' || !(number < 1.8e19))
+            return error_set(error, "seed must be a whole number");
+        o->sampling.seed = strtoull(value, NULL, 10);
+        return STATUS_OK;
+    }
+    if (strcmp(name, "tokens") == 0) {
+        if (!(number >= 0 && number <= 1e9))
+            return error_set(error, "tokens must be from 0 (no limit) to 1e9");
+        o->max_tokens = (size_t)number;
+        return STATUS_OK;
+    }
+    for (size_t i = 0; i < n_settings; i++) {
+        if (strcmp(name, settings[i].name) != 0) continue;
+        if (!(number >= settings[i].low && number <= settings[i].high))
+            return error_set(error, "%s must be from %g to %g", name, settings[i].low,
+                             settings[i].high);
+        char *at = (char *)o + settings[i].offset;
+        if (settings[i].whole) {
+            *(uint32_t *)at = (uint32_t)number;
+        } else {
+            *(float *)at = (float)number;
+        }
+        return STATUS_OK;
+    }
+    return error_set(error, "no setting '%s': /set alone lists them", name);
+}
+
+static Status command_stats(Chat *chat, char *argument, Error *error) {
+    const AnswerStats *s = &chat->last;
+    (void)argument, (void)error;
+    size_t computed = s->n_prompt - s->n_cached;
+    note("prompt:  %zu tokens, %zu of them cached; %zu in %.3f s, %.1f tokens/s", s->n_prompt,
+         s->n_cached, computed, s->prefill_seconds,
+         s->prefill_seconds > 0 ? (double)computed / s->prefill_seconds : 0.0);
+    note("answer:  %zu tokens in %.3f s, %.1f tokens/s", s->n_generated, s->decode_seconds,
+         s->decode_seconds > 0 ? (double)s->n_generated / s->decode_seconds : 0.0);
+    note("sandbox: %s", sandbox_text(&chat->session->sandbox));
+    return STATUS_OK;
+}
+
+static Status command_info(Chat *chat, char *argument, Error *error) {
+    const Config *c = model_config(chat->session->model);
+    (void)argument, (void)error;
+    note("model:   %s (%s), %s", c->name[0] ? c->name : "no name", c->family,
+         modelfile_path(chat->session->file));
+    note("shape:   %u layers, width %u, %u heads on %u, vocabulary %u", c->n_layers, c->dim,
+         c->n_heads, c->n_kv_heads, c->vocab_size);
+    note("machine: %s, %d threads", model_isa(chat->session->model)->name,
+         model_threads(chat->session->model));
+    if (chat->dialogue.conversation.path) note("session: %s", chat->dialogue.conversation.path);
+    return STATUS_OK;
+}
+
+static Status command_tokens(Chat *chat, char *argument, Error *error) {
+    TokenList ids = {0};
+    (void)argument;
+    Status status = dialogue_tokens(&chat->dialogue, &ids, error);
+    if (status == STATUS_OK)
+        note("%zu of %u tokens, %zu messages", ids.length, model_context(chat->session->model),
+             conversation_length(&chat->dialogue.conversation));
+    token_list_free(&ids);
+    return status;
+}
+
+static Status command_quit(Chat *chat, char *argument, Error *error) {
+    (void)argument, (void)error;
+    chat->leaves = true;
+    return STATUS_OK;
+}
+
+/* Lets the user's editor write the message. */
+static Status command_edit(Chat *chat, char *argument, Error *error) {
+    char *text;
+    size_t length;
+    if (courier_edit(&chat->courier, argument, &text, &length, error) != STATUS_OK)
+        return STATUS_FAILED;
+    while (length > 0 && text[length - 1] == '\n') text[--length] = '\0';
+    if (length > 0) note("%s", text);
+    Status status = length > 0 ? say(chat, text, error) : STATUS_OK;
+    free(text);
+    return status;
+}
+
+static const Command commands[] = {
+    {"/help", "", "this list", command_help},
+    {"/system", "[TEXT|none]", "show or change the system prompt", command_system},
+    {"/reset", "", "forget the conversation", command_reset},
+    {"/undo", "", "take back the last exchange", command_undo},
+    {"/retry", "", "another answer to the last message", command_retry},
+    {"/edit", "[TEXT]", "write the message in $EDITOR", command_edit},
+    {"/save", "FILE", "write the conversation to a file", command_save},
+    {"/load", "FILE", "go on with a conversation from a file", command_load},
+    {"/set", "[NAME VALUE]", "show or change an option, as in /set temperature 0.7", command_set},
+    {"/stats", "", "speed of the last answer", command_stats},
+    {"/info", "", "the model and the machine", command_info},
+    {"/tokens", "", "how much of the context is used", command_tokens},
+    {"/quit", "", "leave, as Ctrl-D does", command_quit},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+_Static_assert((int)N_COMMANDS <= (int)MAX_COMMANDS, "words for Tab");
+
+static Status command_help(Chat *chat, char *argument, Error *error) {
+    (void)chat, (void)argument, (void)error;
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        note("%-8s %-13s %s", commands[i].name, commands[i].argument, commands[i].help);
+    note("A line that ends in \\ goes on; \"\"\" begins and ends a text of several lines;");
+    note("pasted lines stay together. Ctrl-C stops an answer, Ctrl-D leaves.");
+    return STATUS_OK;
+}
+
+static Status run_command(Chat *chat, char *line, Error *error) {
+    char *argument = line + strcspn(line, " \t\n");
+    size_t length = (size_t)(argument - line);
+    argument += strspn(argument, " \t\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strlen(commands[i].name) == length && memcmp(commands[i].name, line, length) == 0)
+            return commands[i].run(chat, argument, error);
+    return error_set(error, "no command %.*s: /help lists them", (int)length, line);
+}
+
+/* ---- The loop ------------------------------------------------------------------------------ */
+
+/* A failed command or answer is shown, and the conversation goes on. */
+static void show_error(const Error *error) {
+    note("%s", error->text);
+}
+
+/* A slash and a word. A path ("/usr/bin/env ...", pasted) is a message. */
+static bool is_command(const char *text) {
+    if (text[0] != '/' || !isalpha((unsigned char)text[1])) return false;
+    size_t n = 2;
+    while (isalnum((unsigned char)text[n]) || text[n] == '-' || text[n] == '_') n++;
+    return text[n] == '\0' || isspace((unsigned char)text[n]);
+}
+
+static Status talk(Chat *chat, Error *error) {
+    bool first = true;
+    char prompt[32];
+    snprintf(prompt, sizeof prompt, "> ");
+    while (!chat->leaves && !chat->closed) {
+        char *text;
+        size_t length = 0;
+        Error trouble = {""};
+        if (*chat->interrupted == SIGINT) *chat->interrupted = 0;
+        if (*chat->interrupted) return STATUS_INTERRUPTED;
+        LineResult result = line_editor_read(chat->editor, prompt, &text, &length);
+        if (result == LINE_FAILED)
+            return error_set(error, "a message cannot be read: %s", strerror(errno));
+        if (result == LINE_INTERRUPTED) {
+            if (!line_editor_is_terminal(chat->editor)) return STATUS_INTERRUPTED;
+            put(chat, "\n", 1);
+            continue;
+        }
+        if (result == LINE_END) {
+            if (line_editor_is_terminal(chat->editor)) put(chat, "\n", 1); /* the shell's line */
+            break;
+        }
+        Status status = STATUS_OK;
+        if (strlen(text) != length) {
+            status = error_set(&trouble, "%s", ZERO_BYTE);
+        } else if (is_command(text)) {
+            status = run_command(chat, text, &trouble);
+        } else if (text[strspn(text, " \t\n")] != '\0') {
+            if (!first && !line_editor_is_terminal(chat->editor)) put(chat, "\n", 1);
+            first = false;
+            status = say(chat, text, &trouble);
+        }
+        free(text);
+        if (status == STATUS_FAILED) show_error(&trouble);
+        if (*chat->interrupted && !line_editor_is_terminal(chat->editor)) return STATUS_INTERRUPTED;
+    }
+    return STATUS_OK;
+}
+
+/* A message that a kill left without its answer gets it now. */
+static Status finish_last_turn(Chat *chat, Error *error) {
+    const Conversation *c = &chat->dialogue.conversation;
+    size_t n = conversation_length(c);
+    if (n == 0 || strcmp(conversation_role(c, n - 1), "user") != 0) return STATUS_OK;
+    note_message("(the last message has no answer yet: ", conversation_content(c, n - 1), ")");
+    return answer(chat, error);
+}
+
+static Status begin(Chat *chat, Error *error) {
+    const Options *o = chat->session->options;
+    if (o->system && dialogue_set_system(&chat->dialogue, o->system, error) != STATUS_OK)
+        return STATUS_FAILED;
+    Status status = finish_last_turn(chat, error);
+    if (status != STATUS_OK) return status;
+    if (chat->session->prompt_length > 0) {
+        if (strlen(chat->session->prompt) != chat->session->prompt_length)
+            return error_set(error, "%s", ZERO_BYTE);
+        status = say(chat, chat->session->prompt, error);
+        return status == STATUS_OK && *chat->interrupted ? STATUS_INTERRUPTED : status;
+    }
+    if (line_editor_is_terminal(chat->editor)) {
+        const char *name = model_config(chat->session->model)->name;
+        size_t n = conversation_length(&chat->dialogue.conversation);
+        note("%s. /help lists the commands, Ctrl-D leaves.",
+             *name ? name : modelfile_path(chat->session->file));
+        if (n > 0) note("(%zu messages so far)", n);
+    }
+    return talk(chat, error);
+}
+
+/* ---- Before and after the rights are given up --------------------------------------------- */
+
+/* The directory of `path`, for the sandbox to keep open; it must exist. */
+static void directory_of(const char *path, char *directory, size_t size) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) {
+        snprintf(directory, size, ".");
+    } else {
+        snprintf(directory, size, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    }
+}
+
+Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *interrupted,
+                    SandboxRules *rules, Error *error) {
+    size_t n_writable = 0;
+    Chat *chat = calloc(1, sizeof *chat);
+    if (!chat) return error_set(error, "no memory for a chat");
+    *out = chat;
+    chat->interrupted = interrupted;
+    tzset(); /* the template's clock: later /etc/localtime is out of reach */
+    chat->colours = terminal_has_colours(STDOUT_FILENO);
+    chat->dialogue.conversation.fd = -1;
+    for (size_t i = 0; i < N_COMMANDS; i++) chat->words[i] = commands[i].name;
+    if (courier_start(&chat->courier, error) != STATUS_OK) return STATUS_FAILED;
+    chat->editor = line_editor_new(chat->words, interrupted);
+    if (!chat->editor) return error_set(error, "no memory for a line editor");
+    while (rules->writable[n_writable]) n_writable++;
+    if (options->session) {
+        directory_of(options->session, chat->session_directory, sizeof chat->session_directory);
+        rules->writable[n_writable++] = chat->session_directory;
+    }
+    if (line_editor_directory(chat->editor, chat->state_directory, sizeof chat->state_directory))
+        rules->writable[n_writable++] = chat->state_directory;
+    return STATUS_OK;
+}
+
+void chat_free(Chat *chat) {
+    if (!chat) return;
+    line_editor_free(chat->editor);
+    dialogue_close(&chat->dialogue);
+    courier_end(&chat->courier);
+    free(chat);
+}
+
+Status chat_run(Chat *chat, Session *session, Error *error) {
+    Error remark;
+    chat->session = session;
+    Status status =
+        dialogue_open(&chat->dialogue, session, session->options->session, &remark, error);
+    if (status != STATUS_OK) return status;
+    if (remark.text[0]) note("(%s)", remark.text);
+    status = begin(chat, error);
+    if (status != STATUS_FAILED && chat->lost)
+        return error_set(error, "stdout: cannot be written: %s", strerror(chat->lost));
+    return status;
+}

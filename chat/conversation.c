@@ -1,0 +1,421 @@
+#include "chat/conversation.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CONVERSATION_VERSION = 1, MAX_BYTES = 1 << 28 };
+
+/* ---- Lines ------------------------------------------------------------------------------- */
+
+static char *header_line(const Conversation *s) {
+    char fingerprint[32];
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, s->fingerprint);
+    json_t *header =
+        json_pack("{s:i, s:s, s:s, s:I}", "verbatim_session", CONVERSATION_VERSION, "model",
+                  s->model, "fingerprint", fingerprint, "started", (json_int_t)s->started);
+    char *line = header ? json_dumps(header, JSON_COMPACT) : NULL;
+    json_decref(header);
+    return line;
+}
+
+/* True when the line is a session's first; fills what it says. */
+static bool read_header(json_t *line, uint64_t *fingerprint, time_t *started, const char **model) {
+    int version;
+    const char *hex;
+    json_int_t when;
+    if (json_unpack(line, "{s:i, s:s, s:s, s:I}", "verbatim_session", &version, "model", model,
+                    "fingerprint", &hex, "started", &when) != 0)
+        return false;
+    char *end;
+    *fingerprint = strtoull(hex, &end, 16);
+    *started = (time_t)when;
+    return version == CONVERSATION_VERSION && *end == '\0' && end != hex;
+}
+
+static bool is_message(const json_t *line) {
+    return json_is_string(json_object_get(line, "role")) &&
+           json_is_string(json_object_get(line, "content"));
+}
+
+static Status write_whole(int fd, const char *path, const char *text, size_t n, Error *error) {
+    for (size_t done = 0; done < n;) {
+        ssize_t put = write(fd, text + done, n - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return error_set(error, "%s: cannot write: %s", path, strerror(errno));
+        done += (size_t)put;
+    }
+    return STATUS_OK;
+}
+
+static Status write_line(int fd, const char *path, char *line, Error *error) {
+    if (!line) return error_set(error, "%s: no memory for a line", path);
+    size_t n = strlen(line);
+    line[n] = '\n'; /* in place of the NUL: one write, so that a line is torn as seldom as can be */
+    Status status = write_whole(fd, path, line, n + 1, error);
+    free(line);
+    return status;
+}
+
+static Status write_messages(const Conversation *s, int fd, const char *path, Error *error) {
+    size_t i;
+    json_t *message;
+    if (write_line(fd, path, header_line(s), error) != STATUS_OK) return STATUS_FAILED;
+    json_array_foreach(s->messages, i, message) {
+        if (write_line(fd, path, json_dumps(message, JSON_COMPACT), error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    if (fsync(fd) != 0 && errno != EINVAL)
+        return error_set(error, "%s: cannot sync: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
+/* ---- Files ------------------------------------------------------------------------------- */
+
+/* The directory that holds `path`, so that a rename in it can be synced. */
+static void sync_directory(const char *path) {
+    char *copy = strdup(path), *slash = copy ? strrchr(copy, '/') : NULL;
+    if (slash) *slash = '\0';
+    int fd = !copy ? -1 : open(slash ? (*copy ? copy : "/") : ".", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    free(copy);
+}
+
+/* Writes the conversation beside `path` and renames it there. *fd (may be NULL) receives the
+ * new file, open for appending and locked. */
+static Status replace_file(const Conversation *s, const char *path, int *fd, Error *error) {
+    char beside[PATH_MAX];
+    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
+        return error_set(error, "%s: the path is too long", path);
+    unlink(beside);
+    int file = open(beside, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0) return error_set(error, "%s: cannot create: %s", beside, strerror(errno));
+    Status status = write_messages(s, file, path, error);
+    if (status == STATUS_OK && flock(file, LOCK_EX | LOCK_NB) != 0)
+        status = error_set(error, "%s: cannot lock: %s", path, strerror(errno));
+    if (status == STATUS_OK && rename(beside, path) != 0)
+        status = error_set(error, "%s: cannot replace: %s", path, strerror(errno));
+    if (status != STATUS_OK) {
+        unlink(beside);
+        close(file);
+        return status;
+    }
+    sync_directory(path);
+    if (fd) {
+        *fd = file;
+    } else {
+        close(file);
+    }
+    return STATUS_OK;
+}
+
+/* The whole file, NUL-terminated; freed by the caller. */
+static Status read_file(int fd, const char *path, char **text, size_t *length, Error *error) {
+    struct stat status;
+    if (fstat(fd, &status) != 0) return error_set(error, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode)) return error_set(error, "%s: not a regular file", path);
+    if (status.st_size > MAX_BYTES)
+        return error_set(error, "%s: %lld bytes are too many for a conversation", path,
+                         (long long)status.st_size);
+    size_t n = (size_t)status.st_size, done = 0;
+    *text = malloc(n + 1);
+    if (!*text) return error_set(error, "%s: no memory for its %zu bytes", path, n);
+    while (done < n) {
+        ssize_t got = pread(fd, *text + done, n - done, (off_t)done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        done += (size_t)got;
+    }
+    (*text)[done] = '\0';
+    *length = done;
+    return STATUS_OK;
+}
+
+/* What the lines of a session's file hold. */
+typedef struct Contents {
+    json_t *header;   /* NULL: the first line is none */
+    json_t *messages; /* those before the first damaged line */
+    size_t bad_line;  /* 1, 2, ...; 0: all are whole */
+} Contents;
+
+static void contents_free(Contents *c) {
+    json_decref(c->header);
+    json_decref(c->messages);
+}
+
+static Contents parse_lines(const char *text, size_t length) {
+    Contents c = {.messages = json_array()};
+    size_t line_number = 0;
+    for (size_t at = 0; at < length && c.messages; line_number++) {
+        const char *end = memchr(text + at, '\n', length - at);
+        size_t n = end ? (size_t)(end - (text + at)) : length - at;
+        json_t *line = json_loadb(text + at, n, JSON_ALLOW_NUL, NULL);
+        bool header = line_number == 0 && json_object_get(line, "verbatim_session");
+        if (!end || !line || (!header && !is_message(line))) {
+            json_decref(line);
+            c.bad_line = line_number + 1;
+            return c;
+        }
+        if (header) {
+            c.header = line;
+        } else {
+            json_array_append_new(c.messages, line);
+        }
+        at += n + 1;
+    }
+    return c;
+}
+
+Status conversation_new(Conversation *s, const char *model, uint64_t fingerprint, Error *error) {
+    *s = (Conversation){.fd = -1, .started = time(NULL), .fingerprint = fingerprint};
+    s->messages = json_array();
+    s->model = strdup(model);
+    if (s->messages && s->model) return STATUS_OK;
+    conversation_close(s);
+    return error_set(error, "no memory for a conversation");
+}
+
+void conversation_close(Conversation *s) {
+    kvfile_close(s->kv);
+    if (s->fd >= 0) close(s->fd);
+    json_decref(s->messages);
+    free(s->model);
+    free(s->path);
+    *s = (Conversation){.fd = -1};
+}
+
+/* Takes over what the file's lines say; *whole tells that nothing was lost. */
+static Status adopt(Conversation *s, Contents *c, bool *whole, Error *error) {
+    uint64_t fingerprint;
+    time_t started;
+    const char *model;
+    *whole = c->bad_line == 0 && c->header;
+    if (c->header && read_header(c->header, &fingerprint, &started, &model)) {
+        if (fingerprint != s->fingerprint)
+            return error_set(error,
+                             "%s: a conversation with another model, '%s' (%016" PRIx64
+                             "); this one is '%s' (%016" PRIx64 ")",
+                             s->path, model, fingerprint, s->model, s->fingerprint);
+        s->started = started;
+    } else {
+        *whole = false;
+    }
+    json_decref(s->messages);
+    s->messages = json_incref(c->messages);
+    return STATUS_OK;
+}
+
+/* The file as it is goes to PATH.damaged (PATH.damaged.2 where that is taken), and what could be
+ * read of it begins a new one. */
+static Status repair(Conversation *s, size_t bad_line, Error *note, Error *error) {
+    char aside[PATH_MAX];
+    struct stat info;
+    int n = snprintf(aside, sizeof aside, "%s.damaged", s->path);
+    for (int i = 2; n < (int)sizeof aside && i < 1000 && lstat(aside, &info) == 0; i++)
+        n = snprintf(aside, sizeof aside, "%s.damaged.%d", s->path, i);
+    if (n >= (int)sizeof aside) return error_set(error, "%s: the path is too long", s->path);
+    if (rename(s->path, aside) != 0)
+        return error_set(error, "%s: cannot keep a copy: %s", aside, strerror(errno));
+    int fd;
+    if (replace_file(s, s->path, &fd, error) != STATUS_OK) return STATUS_FAILED;
+    close(s->fd);
+    s->fd = fd;
+    error_set(note,
+              "%s: line %zu is damaged; the %zu messages before it are kept, the file as it "
+              "was is %s",
+              s->path, bad_line ? bad_line : 1, json_array_size(s->messages), aside);
+    return STATUS_OK;
+}
+
+static Status load_or_begin(Conversation *s, Error *note, Error *error) {
+    char *text = NULL;
+    size_t length = 0;
+    if (read_file(s->fd, s->path, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
+    if (length == 0) {
+        free(text);
+        return write_messages(s, s->fd, s->path, error);
+    }
+    /* A power cut may leave zeros. Anything else was named by mistake and stays where it is. */
+    if (text[0] != '{' && text[0] != '\0') {
+        free(text);
+        return error_set(error, "%s: is no conversation: name another file", s->path);
+    }
+    Contents c = parse_lines(text, length);
+    bool whole = false;
+    Status status = c.messages ? adopt(s, &c, &whole, error)
+                               : error_set(error, "%s: no memory for its messages", s->path);
+    if (status == STATUS_OK && !whole) status = repair(s, c.bad_line, note, error);
+    contents_free(&c);
+    free(text);
+    return status;
+}
+
+/* The cache's file, without which everything still works. */
+/* A file that another user left where all may write could be read by that user. */
+static bool is_foreign(int fd) {
+    struct stat info;
+    return fstat(fd, &info) == 0 && info.st_uid != geteuid() && info.st_uid != 0;
+}
+
+static void open_kv(Conversation *s, const KvShape *shape, Error *note) {
+    char path[PATH_MAX];
+    Error reason;
+    bool begun;
+    if (snprintf(path, sizeof path, "%s.kv", s->path) >= (int)sizeof path) return;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || is_foreign(fd)) {
+        if (note && !note->text[0])
+            error_set(note, "%s: %s", path, fd < 0 ? strerror(errno) : "belongs to another user");
+        if (fd >= 0) close(fd);
+        return;
+    }
+    if (kvfile_open(&s->kv, path, fd, s->fingerprint, shape, &begun, &reason) != STATUS_OK) {
+        s->kv = NULL;
+        if (note && !note->text[0]) error_set(note, "%s", reason.text);
+    }
+}
+
+Status conversation_open(Conversation *s, const char *path, const char *model, uint64_t fingerprint,
+                         const KvShape *shape, Error *note, Error *error) {
+    if (note) note->text[0] = '\0';
+    if (conversation_new(s, model, fingerprint, error) != STATUS_OK) return STATUS_FAILED;
+    s->path = strdup(path);
+    s->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    Status status = STATUS_OK;
+    if (!s->path) {
+        status = error_set(error, "no memory for a path");
+    } else if (s->fd < 0) {
+        status = error_set(error, "%s: cannot open: %s", path,
+                           errno == ELOOP ? "it is a symbolic link" : strerror(errno));
+    } else if (is_foreign(s->fd)) {
+        status = error_set(error, "%s: belongs to another user", path);
+    } else if (flock(s->fd, LOCK_EX | LOCK_NB) != 0) {
+        status = error_set(error, "%s: another process has this conversation open", path);
+    } else {
+        status = load_or_begin(s, note, error);
+    }
+    if (status == STATUS_OK && shape) open_kv(s, shape, note);
+    if (status != STATUS_OK) conversation_close(s);
+    return status;
+}
+
+/* ---- Changes ----------------------------------------------------------------------------- */
+
+size_t conversation_length(const Conversation *s) {
+    return json_array_size(s->messages);
+}
+
+static const char *member(const Conversation *s, size_t i, const char *key) {
+    return json_string_value(json_object_get(json_array_get(s->messages, i), key));
+}
+
+const char *conversation_role(const Conversation *s, size_t i) {
+    return member(s, i, "role");
+}
+const char *conversation_content(const Conversation *s, size_t i) {
+    return member(s, i, "content");
+}
+
+static json_t *new_message(const char *role, const char *content, size_t length) {
+    return json_pack("{s:s, s:s%}", "role", role, "content", content, length);
+}
+
+Status conversation_append(Conversation *s, const char *role, const char *content, size_t length,
+                           Error *error) {
+    json_t *message = new_message(role, content, length);
+    if (!message) return error_set(error, "a message that is not UTF-8, or no memory for it");
+    if (s->fd >= 0) {
+        off_t end = lseek(s->fd, 0, SEEK_END);
+        Status status = write_line(s->fd, s->path, json_dumps(message, JSON_COMPACT), error);
+        if (status == STATUS_OK && fdatasync(s->fd) != 0 && errno != EINVAL)
+            status = error_set(error, "%s: cannot sync: %s", s->path, strerror(errno));
+        if (status != STATUS_OK) {
+            /* A line that did not fit goes again, lest the next one follow its torn half. */
+            if (end >= 0 && ftruncate(s->fd, end) != 0) errno = 0;
+            json_decref(message);
+            return status;
+        }
+    }
+    if (json_array_append_new(s->messages, message) != 0)
+        return error_set(error, "no memory for a message");
+    return STATUS_OK;
+}
+
+/* Makes `messages` (taken over; NULL: no memory) those of the conversation: in the file first, so
+ * that a file that cannot be written leaves everything as it was. */
+static Status replace_messages(Conversation *s, json_t *messages, Error *error) {
+    json_t *before = s->messages;
+    int fd = -1;
+    if (!messages) return error_set(error, "no memory for the messages");
+    s->messages = messages;
+    if (s->fd >= 0 && replace_file(s, s->path, &fd, error) != STATUS_OK) {
+        s->messages = before;
+        json_decref(messages);
+        return STATUS_FAILED;
+    }
+    json_decref(before);
+    if (s->fd >= 0) close(s->fd);
+    s->fd = fd;
+    return STATUS_OK;
+}
+
+Status conversation_truncate(Conversation *s, size_t n, Error *error) {
+    size_t length = conversation_length(s);
+    if (n >= length) return STATUS_OK;
+    json_t *kept = json_copy(s->messages);
+    while (kept && length > n) json_array_remove(kept, --length);
+    return replace_messages(s, kept, error);
+}
+
+Status conversation_set_system(Conversation *s, const char *content, Error *error) {
+    json_t *message = content ? new_message("system", content, strlen(content)) : NULL;
+    if (content && !message)
+        return error_set(error, "a system prompt that is not UTF-8, or no memory for it");
+    json_t *messages = json_copy(s->messages);
+    if (conversation_length(s) > 0 && strcmp(conversation_role(s, 0), "system") == 0)
+        json_array_remove(messages, 0);
+    if (message && json_array_insert_new(messages, 0, message) != 0) {
+        json_decref(messages);
+        messages = NULL;
+    }
+    return replace_messages(s, messages, error);
+}
+
+Status conversation_text(const Conversation *s, char **text, size_t *length, Error *error) {
+    size_t i;
+    json_t *message;
+    char *line = header_line(s);
+    FILE *out = open_memstream(text, length);
+    if (out && line) fprintf(out, "%s\n", line);
+    free(line);
+    json_array_foreach(s->messages, i, message) {
+        line = json_dumps(message, JSON_COMPACT);
+        if (out && line) fprintf(out, "%s\n", line);
+        free(line);
+    }
+    if (out && fclose(out) == 0) return STATUS_OK;
+    return error_set(error, "no memory for the conversation's text");
+}
+
+Status conversation_adopt(Conversation *s, const char *path, const char *text, size_t length,
+                          Error *error) {
+    Contents c = parse_lines(text, length);
+    Status status = STATUS_OK;
+    if (!c.messages || c.bad_line) {
+        status = error_set(error, "%s: line %zu is no message", path, c.bad_line);
+    } else {
+        status = replace_messages(s, json_incref(c.messages), error);
+    }
+    contents_free(&c);
+    return status;
+}

@@ -1,0 +1,231 @@
+#include "chat/courier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { MAX_BYTES = 1 << 28 };
+
+typedef enum Errand { ERRAND_WRITE, ERRAND_READ, ERRAND_EDIT } Errand;
+
+/* Followed by path and text, each with a NUL of its own. A reply is the same: errand 0 for
+ * success, 1 for an error that is the text; the path is empty. */
+typedef struct Message {
+    uint32_t errand, path_bytes;
+    uint64_t text_bytes;
+} Message;
+
+static bool transfer(int fd, void *bytes, size_t n, bool sending) {
+    for (size_t done = 0; done < n;) {
+        char *at = (char *)bytes + done;
+        ssize_t moved = sending ? write(fd, at, n - done) : read(fd, at, n - done);
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved <= 0) return false;
+        done += (size_t)moved;
+    }
+    return true;
+}
+
+static bool send_message(int fd, uint32_t errand, const char *path, const char *text,
+                         size_t length) {
+    Message message = {errand, (uint32_t)strlen(path) + 1, length + 1};
+    return transfer(fd, &message, sizeof message, true) &&
+           transfer(fd, (char *)path, message.path_bytes, true) &&
+           transfer(fd, (char *)text, length, true) && transfer(fd, "", 1, true);
+}
+
+static bool receive_message(int fd, uint32_t *errand, char **path, char **text, size_t *length) {
+    Message message;
+    *path = *text = NULL;
+    if (!transfer(fd, &message, sizeof message, false)) return false;
+    if (message.path_bytes < 1 || message.path_bytes > PATH_MAX + 1 || message.text_bytes < 1 ||
+        message.text_bytes > MAX_BYTES)
+        return false;
+    *path = malloc(message.path_bytes);
+    *text = malloc(message.text_bytes);
+    *errand = message.errand;
+    *length = (size_t)message.text_bytes - 1;
+    if (*path && *text && transfer(fd, *path, message.path_bytes, false) &&
+        transfer(fd, *text, message.text_bytes, false)) {
+        (*path)[message.path_bytes - 1] = (*text)[*length] = '\0';
+        return true;
+    }
+    free(*path);
+    free(*text);
+    return false;
+}
+
+/* ---- The courier's side -------------------------------------------------------------------- */
+
+static Status read_whole(int fd, const char *path, char **text, size_t *length, Error *error) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) return error_set(error, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return error_set(error, "%s: not a regular file", path);
+    if (info.st_size >= MAX_BYTES) return error_set(error, "%s: too large", path);
+    *text = malloc((size_t)info.st_size + 1);
+    if (!*text) return error_set(error, "%s: no memory for it", path);
+    *length = (size_t)info.st_size;
+    if (!transfer(fd, *text, *length, false)) {
+        free(*text);
+        *text = NULL;
+        return error_set(error, "%s: cannot read", path);
+    }
+    (*text)[*length] = '\0';
+    return STATUS_OK;
+}
+
+static Status do_read(const char *path, char **text, size_t *length, Error *error) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    Status status = read_whole(fd, path, text, length, error);
+    close(fd);
+    return status;
+}
+
+static Status do_write(const char *path, const char *text, size_t length, Error *error) {
+    char beside[PATH_MAX];
+    struct stat info;
+    /* A device or a pipe would give way to a file: /dev/null, for one who may. */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return error_set(error, "%s: not a regular file", path);
+    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
+        return error_set(error, "%s: the path is too long", path);
+    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return error_set(error, "%s: %s", beside, strerror(errno));
+    Status status = STATUS_OK;
+    if (!transfer(fd, (char *)text, length, true) || (fsync(fd) != 0 && errno != EINVAL) ||
+        rename(beside, path) != 0)
+        status = error_set(error, "%s: %s", path, strerror(errno));
+    if (status != STATUS_OK) unlink(beside);
+    close(fd);
+    return status;
+}
+
+static Status do_edit(const char *text, size_t length, char **edited, size_t *edited_length,
+                      Error *error) {
+    char path[] = "/tmp/verbatim-message-XXXXXX";
+    const char *editor = getenv("VISUAL");
+    if (!editor || !*editor) editor = getenv("EDITOR");
+    if (!editor || !*editor) editor = "vi";
+    int fd = mkstemp(path);
+    if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    bool written = transfer(fd, (char *)text, length, true);
+    close(fd);
+    /* $EDITOR may hold options, so a shell reads it. */
+    char command[PATH_MAX];
+    char *arguments[] = {"sh", "-c", command, "sh", path, NULL};
+    pid_t child;
+    int exit_status = -1, failed = 1;
+    if (written &&
+        snprintf(command, sizeof command, "exec %s \"$1\"", editor) < (int)sizeof command)
+        failed = posix_spawnp(&child, "sh", NULL, NULL, arguments, environ);
+    while (!failed && waitpid(child, &exit_status, 0) < 0 && errno == EINTR) {
+    }
+    Status status = failed || exit_status != 0
+                        ? error_set(error, "%s: no message came back", editor)
+                        : do_read(path, edited, edited_length, error);
+    unlink(path);
+    return status;
+}
+
+static void serve(int from, int to) {
+    uint32_t errand;
+    char *path, *text;
+    size_t length;
+    while (receive_message(from, &errand, &path, &text, &length)) {
+        Error error = {""};
+        char *result = NULL;
+        size_t result_length = 0;
+        Status status = errand == ERRAND_WRITE ? do_write(path, text, length, &error)
+                        : errand == ERRAND_READ
+                            ? do_read(path, &result, &result_length, &error)
+                            : do_edit(text, length, &result, &result_length, &error);
+        bool ok = status == STATUS_OK;
+        bool sent = send_message(to, !ok, "", ok ? (result ? result : "") : error.text,
+                                 ok ? result_length : strlen(error.text));
+        free(result);
+        free(path);
+        free(text);
+        if (!sent) return;
+    }
+}
+
+/* ---- The program's side -------------------------------------------------------------------- */
+
+Status courier_start(Courier *courier, Error *error) {
+    int there[2], back[2];
+    *courier = (Courier){-1, -1, -1};
+    if (pipe2(there, O_CLOEXEC) != 0) return error_set(error, "no pipe: %s", strerror(errno));
+    if (pipe2(back, O_CLOEXEC) != 0) {
+        close(there[0]);
+        close(there[1]);
+        return error_set(error, "no pipe: %s", strerror(errno));
+    }
+    pid_t process = fork();
+    if (process == 0) {
+        /* Ctrl-C is for the answer, and for the editor, which sets its own signals. */
+        signal(SIGINT, SIG_IGN);
+        close(there[1]);
+        close(back[0]);
+        serve(there[0], back[1]);
+        _exit(0);
+    }
+    close(there[0]);
+    close(back[1]);
+    *courier = (Courier){process, there[1], back[0]};
+    if (process > 0) return STATUS_OK;
+    courier_end(courier);
+    return error_set(error, "no process to touch files with: %s", strerror(errno));
+}
+
+void courier_end(Courier *courier) {
+    if (courier->to >= 0) close(courier->to);
+    if (courier->from >= 0) close(courier->from);
+    *courier = (Courier){-1, -1, -1};
+}
+
+static Status ask(Courier *courier, Errand errand, const char *path, const char *text,
+                  size_t length, char **result, size_t *result_length, Error *error) {
+    uint32_t failed;
+    char *empty, *reply;
+    size_t reply_length;
+    if (courier->to < 0 || strlen(path) > PATH_MAX || length >= MAX_BYTES)
+        return error_set(error, "%s: not possible here", path);
+    if (!send_message(courier->to, (uint32_t)errand, path, text, length) ||
+        !receive_message(courier->from, &failed, &empty, &reply, &reply_length))
+        return error_set(error, "%s: the process that touches files has ended", path);
+    free(empty);
+    if (failed || !result) {
+        Status status = failed ? error_set(error, "%s", reply) : STATUS_OK;
+        free(reply);
+        return status;
+    }
+    *result = reply;
+    *result_length = reply_length;
+    return STATUS_OK;
+}
+
+Status courier_write(Courier *courier, const char *path, const char *text, size_t length,
+                     Error *error) {
+    return ask(courier, ERRAND_WRITE, path, text, length, NULL, NULL, error);
+}
+
+Status courier_read(Courier *courier, const char *path, char **text, size_t *length, Error *error) {
+    return ask(courier, ERRAND_READ, path, "", 0, text, length, error);
+}
+
+Status courier_edit(Courier *courier, const char *text, char **edited, size_t *length,
+                    Error *error) {
+    return ask(courier, ERRAND_EDIT, "", text, strlen(text), edited, length, error);
+}

@@ -1,0 +1,333 @@
+#include "chat/dialogue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* ---- Opening ----------------------------------------------------------------------------- */
+
+/* Where no template marks the end of an answer, the next speaker's name does. */
+static Status open_prompt(Dialogue *d, Error *note, Error *error) {
+    if (chat_prompt_open(&d->prompt, d->session, error) != STATUS_OK) return STATUS_FAILED;
+    localtime_r(&d->conversation.started, &d->prompt.now);
+    chat_prompt_end(&d->prompt, &d->options);
+    if (d->prompt.plain) {
+        d->options.stop = d->prompt.stop;
+        d->options.n_stop = d->prompt.n_stop;
+    }
+    if (note->text[0]) return STATUS_OK;
+    if (d->prompt.plain)
+        error_set(note, "this model has no chat template: it continues a plain dialogue");
+    else if (d->prompt.family)
+        error_set(note, "this model has no chat template: by its tokens it gets that of %s",
+                  d->prompt.family);
+    else if (d->options.n_eos == 0 && !d->session->options->ignore_eos)
+        error_set(note, "no token of this model ends an answer: -n or Ctrl-C does");
+    return STATUS_OK;
+}
+
+Status dialogue_open(Dialogue *d, const Session *session, const char *path, Error *note,
+                     Error *error) {
+    const Config *config = model_config(session->model);
+    KvShape shape = model_kv_shape(session->model, session->kv_type);
+    uint64_t fingerprint = modelfile_checksum(session->file);
+    *d = (Dialogue){.session = session, .conversation.fd = -1};
+    note->text[0] = '\0';
+    Status status = generation_options(session, &d->options, error);
+    if (status == STATUS_OK)
+        status = path ? conversation_open(&d->conversation, path, config->name, fingerprint, &shape,
+                                          note, error)
+                      : conversation_new(&d->conversation, config->name, fingerprint, error);
+    if (status == STATUS_OK) status = open_prompt(d, note, error);
+    if (status == STATUS_OK) status = kvcache_new(&d->cache, &shape, 1, 0, error);
+    if (status == STATUS_OK && !(d->logits = malloc(config->vocab_size * sizeof *d->logits)))
+        status = error_set(error, "no memory for the logits");
+    if (status != STATUS_OK) dialogue_close(d);
+    return status;
+}
+
+void dialogue_close(Dialogue *d) {
+    conversation_close(&d->conversation);
+    chat_prompt_close(&d->prompt);
+    kvcache_free(d->cache);
+    token_list_free(&d->cached);
+    free(d->logits);
+    free(d->firsts);
+    *d = (Dialogue){.conversation.fd = -1};
+}
+
+/* ---- Messages to tokens ------------------------------------------------------------------ */
+
+static bool has_system(const Dialogue *d) {
+    return conversation_length(&d->conversation) > 0 &&
+           strcmp(conversation_role(&d->conversation, 0), "system") == 0;
+}
+
+const char *dialogue_system(const Dialogue *d) {
+    return has_system(d) ? conversation_content(&d->conversation, 0) : NULL;
+}
+
+/* The tokens of the first n messages without those before `first`, ready for an answer. */
+static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error *error) {
+    json_t *messages = json_array(), *message;
+    size_t i;
+    json_array_foreach(d->conversation.messages, i, message) {
+        if (i < n && (i >= first || (i == 0 && has_system(d))))
+            json_array_append(messages, message);
+    }
+    const ChatPromptInput input = {.messages = messages};
+    ids->length = 0;
+    Status status = chat_prompt_encode(&d->prompt, &input, ids, &d->opens_thinking, error);
+    json_decref(messages);
+    return status;
+}
+
+/* The message after the oldest exchange that is still rendered: the next one of the user. */
+static size_t next_exchange(const Dialogue *d, size_t first, size_t n) {
+    size_t i = first + 1;
+    while (i < n && strcmp(conversation_role(&d->conversation, i), "user") != 0) i++;
+    return i;
+}
+
+/* What n messages leave out, given what one fewer left out. */
+static Status find_first(Dialogue *d, size_t first, size_t n, size_t *result, TokenList *ids,
+                         Error *error) {
+    size_t context = model_context(d->session->model), limit = context - context / 4;
+    while (true) {
+        if (render(d, first, n, ids, error) != STATUS_OK) return STATUS_FAILED;
+        if (ids->length <= limit) break;
+        size_t next = next_exchange(d, first, n);
+        if (next >= n) break; /* the last message alone: it stays, if the context can hold it */
+        first = next;
+        limit = context / 2;
+    }
+    *result = first;
+    return STATUS_OK;
+}
+
+/* Extends firsts to n messages. Only what a user said is answered, so only there it counts. */
+static Status extend_firsts(Dialogue *d, size_t n, TokenList *ids, Error *error) {
+    size_t start = has_system(d) ? 1 : 0;
+    if (d->n_firsts > n + 1) d->n_firsts = n + 1;
+    size_t *firsts = realloc(d->firsts, (n + 1) * sizeof *firsts);
+    if (!firsts) return error_set(error, "no memory for %zu messages", n);
+    d->firsts = firsts;
+    if (d->n_firsts == 0) {
+        /* In most conversations everything fits: one rendering tells. */
+        if (render(d, start, n, ids, error) != STATUS_OK) return STATUS_FAILED;
+        size_t context = model_context(d->session->model);
+        if (ids->length <= context - context / 4) {
+            for (size_t i = 0; i <= n; i++) firsts[i] = start;
+            d->n_firsts = n + 1;
+            return STATUS_OK;
+        }
+        firsts[d->n_firsts++] = start;
+    }
+    for (; d->n_firsts <= n; d->n_firsts++) {
+        size_t i = d->n_firsts;
+        firsts[i] = firsts[i - 1];
+        bool asks = i > start && strcmp(conversation_role(&d->conversation, i - 1), "user") == 0;
+        if (asks && find_first(d, firsts[i - 1], i, &firsts[i], ids, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static Status prompt_tokens(Dialogue *d, TokenList *ids, size_t *left_out, Error *error) {
+    size_t n = conversation_length(&d->conversation), start = has_system(d) ? 1 : 0;
+    if (extend_firsts(d, n, ids, error) != STATUS_OK) return STATUS_FAILED;
+    if (render(d, d->firsts[n], n, ids, error) != STATUS_OK) return STATUS_FAILED;
+    *left_out = d->firsts[n] - start;
+    if (ids->length >= model_context(d->session->model))
+        return error_set(error, "the message does not fit: %zu tokens, but the context has %u",
+                         ids->length, model_context(d->session->model));
+    return STATUS_OK;
+}
+
+Status dialogue_tokens(Dialogue *d, TokenList *ids, Error *error) {
+    size_t left_out;
+    return prompt_tokens(d, ids, &left_out, error);
+}
+
+/* ---- Answering --------------------------------------------------------------------------- */
+
+/* Brings the cache to hold ids[n - 1 at most] and computes the rest; d->logits are the last
+ * token's. */
+static Status catch_up(Dialogue *d, const TokenList *ids, size_t *n_cached, Error *error) {
+    size_t most = ids->length - 1, common = 0;
+    if (d->cached.length == 0 && d->conversation.kv) {
+        size_t loaded;
+        if (kvfile_load(d->conversation.kv, d->cache, 0, ids->ids, most, &loaded, error) !=
+            STATUS_OK)
+            return STATUS_FAILED;
+        for (size_t i = 0; i < loaded; i++)
+            if (!token_list_push(&d->cached, ids->ids[i])) return error_set(error, "no memory");
+    }
+    while (common < most && common < d->cached.length && d->cached.ids[common] == ids->ids[common])
+        common++;
+    kvcache_truncate(d->cache, 0, (int32_t)common);
+    d->cached.length = common;
+    *n_cached = common;
+    Status status = generate_prefill(d->session, d->cache, ids->ids + common, ids->length - common,
+                                     d->logits, error);
+    /* Also after an interruption: what was computed stays. */
+    for (size_t i = common; i < (size_t)kvcache_next(d->cache, 0); i++)
+        if (!token_list_push(&d->cached, ids->ids[i])) return error_set(error, "no memory");
+    return status;
+}
+
+static Status generate_answer(Dialogue *d, Generation *g, Lookup *lookup,
+                              const AnswerWatcher *watcher, char **answer, size_t *length,
+                              Error *error) {
+    size_t context = model_context(d->session->model), capacity = 0;
+    float *logits = d->logits;
+    GenerationStep step;
+    while (true) {
+        size_t position = d->cached.length;
+        if (position == context) g->options.max_tokens = g->n_tokens + 1;
+        if (generation_next(g, logits, position, &step, error) != STATUS_OK) return STATUS_FAILED;
+        if (*length + step.length + 1 > capacity) {
+            capacity = 2 * (*length + step.length) + 256;
+            char *longer = realloc(*answer, capacity);
+            if (!longer) return error_set(error, "no memory for the answer");
+            *answer = longer;
+        }
+        memcpy(*answer + *length, step.text, step.length);
+        *length += step.length;
+        if (watcher->text && step.length > 0)
+            watcher->text(watcher->context, step.text, step.length);
+        if (g->finish != FINISH_NOT) return STATUS_OK;
+        if (*d->session->interrupted) return STATUS_OK; /* what was said so far is kept */
+        if (lookup_next(lookup, d->cache, step.token, &logits, error) != STATUS_OK)
+            return STATUS_FAILED;
+        if (!token_list_push(&d->cached, step.token)) return error_set(error, "no memory");
+    }
+}
+
+/* Whole UTF-8 characters of the text, which an interruption or odd tokens may have torn:
+ * JSON wants no others. Done in place. */
+static size_t keep_valid(char *text, size_t length) {
+    size_t kept = 0;
+    for (size_t i = 0; i < length;) {
+        unsigned char lead = (unsigned char)text[i];
+        size_t n = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+        json_t *valid = i + n <= length && lead != 0 ? json_stringn(text + i, n) : NULL;
+        if (valid) {
+            memmove(text + kept, text + i, n);
+            kept += n;
+        }
+        json_decref(valid);
+        i += valid ? n : 1;
+    }
+    return kept;
+}
+
+static size_t trimmed(char **text, size_t length) {
+    while (length > 0 && strchr(" \n", (*text)[length - 1])) length--;
+    while (length > 0 && strchr(" \n", **text)) (*text)++, length--;
+    return length;
+}
+
+Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *stats,
+                       Error *error) {
+    const Model *model = d->session->model;
+    TokenList ids = {0};
+    Generation g = {0};
+    Lookup *lookup = NULL;
+    char *answer = NULL;
+    size_t length = 0;
+    *stats = (AnswerStats){0};
+    d->options.sampling.sample = d->attempt;
+    if (d->prompt.plain) d->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
+    double start = clock_seconds(), prefilled = start;
+    Status status = prompt_tokens(d, &ids, &stats->left_out, error);
+    if (status == STATUS_OK && stats->left_out > d->shown_left_out && watcher->left_out)
+        watcher->left_out(watcher->context, stats->left_out);
+    d->shown_left_out = stats->left_out;
+    if (status == STATUS_OK)
+        status = generation_init(&g, &d->options, d->session->tokenizer,
+                                 model_config(model)->vocab_size, model_isa(model)->numeric, error);
+    if (status == STATUS_OK) {
+        generation_prompt(&g, ids.ids, ids.length);
+        status = catch_up(d, &ids, &stats->n_cached, error);
+        prefilled = clock_seconds();
+    }
+    if (status == STATUS_OK) status = generate_lookup(&lookup, d->session, &ids, error);
+    if (status == STATUS_OK)
+        status = generate_answer(d, &g, lookup, watcher, &answer, &length, error);
+    lookup_end(lookup, d->cache);
+    if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
+        char *text = answer ? answer : "";
+        length = keep_valid(text, length);
+        if (d->prompt.plain) length = trimmed(&text, length);
+        status = conversation_append(&d->conversation, "assistant", text, length, error);
+    }
+    if (status == STATUS_OK && d->conversation.kv)
+        status = kvfile_save(d->conversation.kv, d->cache, 0, d->cached.ids, error);
+    stats->n_prompt = ids.length;
+    stats->n_generated = g.n_tokens;
+    stats->finish = g.finish;
+    stats->prefill_seconds = prefilled - start;
+    stats->decode_seconds = clock_seconds() - prefilled;
+    free(answer);
+    lookup_free(lookup);
+    generation_free(&g);
+    token_list_free(&ids);
+    return status;
+}
+
+/* ---- Changes ----------------------------------------------------------------------------- */
+
+Status dialogue_say(Dialogue *d, const char *text, size_t length, Error *error) {
+    d->attempt = 0;
+    return conversation_append(&d->conversation, "user", text, length, error);
+}
+
+/* The index of the user's last message; the length when there is none. */
+static size_t last_of_user(const Dialogue *d) {
+    for (size_t i = conversation_length(&d->conversation); i-- > 0;)
+        if (strcmp(conversation_role(&d->conversation, i), "user") == 0) return i;
+    return conversation_length(&d->conversation);
+}
+
+/* Keeps the first n messages, and of what was known about them no more. */
+static Status truncate_to(Dialogue *d, size_t n, Error *error) {
+    if (d->n_firsts > n + 1) d->n_firsts = n + 1;
+    return conversation_truncate(&d->conversation, n, error);
+}
+
+Status dialogue_undo(Dialogue *d, char **text, Error *error) {
+    size_t last = last_of_user(d);
+    *text = NULL;
+    d->attempt = 0;
+    if (last == conversation_length(&d->conversation)) return STATUS_OK;
+    *text = strdup(conversation_content(&d->conversation, last));
+    return truncate_to(d, last, error);
+}
+
+Status dialogue_retract(Dialogue *d, bool *retracted, Error *error) {
+    size_t n = conversation_length(&d->conversation), last = last_of_user(d);
+    *retracted = last < n;
+    if (!*retracted) return STATUS_OK;
+    d->attempt++;
+    return truncate_to(d, last + 1, error);
+}
+
+Status dialogue_set_system(Dialogue *d, const char *text, Error *error) {
+    d->n_firsts = 0;
+    return conversation_set_system(&d->conversation, text, error);
+}
+
+Status dialogue_reset(Dialogue *d, Error *error) {
+    d->n_firsts = 0;
+    d->attempt = 0;
+    return conversation_truncate(&d->conversation, has_system(d) ? 1 : 0, error);
+}
+
+Status dialogue_adopt(Dialogue *d, const char *path, const char *text, size_t length,
+                      Error *error) {
+    d->n_firsts = 0;
+    d->attempt = 0;
+    return conversation_adopt(&d->conversation, path, text, length, error);
+}

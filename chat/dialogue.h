@@ -1,0 +1,84 @@
+/* A conversation with a model, without a screen: what chat.c shows and tests drive.
+ *
+ * Each turn renders all messages with the chat template, keeps what the cache already holds of
+ * the resulting tokens, computes the rest and generates. What is computed is therefore always
+ * what a fresh conversation with the same messages would compute, bit for bit; the cache only
+ * saves time.
+ *
+ * When the messages outgrow three quarters of the context, whole oldest exchanges are left out
+ * (the system prompt stays) until they fill at most half of it. What is left out follows from
+ * the messages alone, so that a resumed conversation agrees. */
+#ifndef DIALOGUE_H
+#define DIALOGUE_H
+
+#include "chat/conversation.h"
+#include "generate.h"
+#include "template/chat_prompt.h"
+
+typedef struct Dialogue {
+    const Session *session;
+    Conversation conversation;
+    GenerationOptions options;
+    ChatPrompt prompt;
+    KvCache *cache;      /* sequence 0 */
+    TokenList cached;    /* its tokens */
+    float *logits;       /* [vocab_size] */
+    uint64_t attempt;    /* /retry: the sample of the next answer */
+    bool opens_thinking; /* the prompt itself ends with <think> */
+    size_t shown_left_out;
+
+    /* firsts[n]: of n messages, the first that is rendered (beside the system prompt). */
+    size_t *firsts, n_firsts;
+} Dialogue;
+
+/* What an answer cost. */
+typedef struct AnswerStats {
+    size_t n_prompt, n_cached, n_generated; /* tokens rendered; found in the cache; generated */
+    size_t left_out;                        /* messages that did not fit */
+    double prefill_seconds, decode_seconds;
+    Finish finish; /* FINISH_NOT: interrupted */
+} AnswerStats;
+
+/* Who watches an answer being made. Each may be NULL. */
+typedef struct AnswerWatcher {
+    void (*text)(void *context, const char *text, size_t length);
+    void (*left_out)(void *context, size_t messages); /* more than for the last answer */
+    void *context;
+} AnswerWatcher;
+
+/* `path`: the conversation's file, NULL for none. `note` says what a person should know (a damaged
+ * file, no template); empty when nothing. */
+Status dialogue_open(Dialogue *dialogue, const Session *session, const char *path, Error *note,
+                     Error *error);
+void dialogue_close(Dialogue *dialogue);
+
+/* Adds what the user says. */
+Status dialogue_say(Dialogue *dialogue, const char *text, size_t length, Error *error);
+
+/* Answers the last message, which must not be an answer, and keeps the answer, also one that
+ * the user interrupted. */
+Status dialogue_answer(Dialogue *dialogue, const AnswerWatcher *watcher, AnswerStats *stats,
+                       Error *error);
+
+/* Takes back the last exchange; *text (freed by the caller; NULL when there was none) is what
+ * the user had said. */
+Status dialogue_undo(Dialogue *dialogue, char **text, Error *error);
+
+/* Takes back the last answer, so that dialogue_answer gives another one. False: none. */
+Status dialogue_retract(Dialogue *dialogue, bool *retracted, Error *error);
+
+/* The tokens that the next answer would begin from. */
+Status dialogue_tokens(Dialogue *dialogue, TokenList *ids, Error *error);
+
+/* The system prompt, or NULL. */
+const char *dialogue_system(const Dialogue *dialogue);
+Status dialogue_set_system(Dialogue *dialogue, const char *text, Error *error);
+
+/* Goes on from the messages of another conversation's text (conversation.h). */
+Status dialogue_adopt(Dialogue *dialogue, const char *path, const char *text, size_t length,
+                      Error *error);
+
+/* Forgets everything but the system prompt. */
+Status dialogue_reset(Dialogue *dialogue, Error *error);
+
+#endif

@@ -1,0 +1,180 @@
+#include "chat/terminal_keys.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+/* Lines of one paste follow each other faster than anybody types; the end of a marked paste, or
+ * of an escape sequence, is sure to come, but for a terminal that was cut off. */
+enum { PASTE_MILLISECONDS = 20, MARK_MILLISECONDS = 1000, WAIT_MILLISECONDS = 500 };
+enum { CTRL_C = 3, CTRL_D = 4, CTRL_V = 22 };
+enum { MAX_WAITING = 1 << 26 };
+
+static const char paste_begins[] = "\033[200~", paste_ends[] = "\033[201~";
+
+void keys_free(Keys *keys) {
+    free(keys->bytes);
+    *keys = (Keys){0};
+}
+
+void keys_drop(Keys *keys) {
+    keys->start = keys->end = keys->ahead = 0;
+    keys->pasting = keys->quoted = false;
+}
+
+/* ---- Reading ------------------------------------------------------------------------------- */
+
+/* One read, after what waits. */
+static KeysResult read_some(Keys *keys, int fd) {
+    enum { STEP = 4096 };
+    if (keys->start == keys->end) keys->start = keys->end = keys->ahead = 0;
+    if (keys->capacity - keys->end < STEP) {
+        size_t capacity = 2 * keys->end + STEP;
+        char *longer = capacity > MAX_WAITING ? NULL : realloc(keys->bytes, capacity);
+        if (!longer) return KEYS_FAILED;
+        keys->bytes = longer;
+        keys->capacity = capacity;
+    }
+    ssize_t n = read(fd, keys->bytes + keys->end, STEP);
+    if (n < 0) return errno == EINTR ? KEYS_SIGNAL : KEYS_FAILED;
+    keys->end += (size_t)n;
+    return n > 0 ? KEYS_ONE : KEYS_END;
+}
+
+static bool more_within(Keys *keys, int fd, int milliseconds) {
+    struct pollfd wait = {fd, POLLIN, 0};
+    return poll(&wait, 1, milliseconds) == 1 && read_some(keys, fd) == KEYS_ONE;
+}
+
+/* Waits for a byte; what comes together with a newline is taken whole. */
+static KeysResult wait_for_bytes(Keys *keys, int fd) {
+    /* Not for ever: a signal that comes just before the wait does not end it. */
+    struct pollfd wait = {fd, POLLIN, 0};
+    if (poll(&wait, 1, WAIT_MILLISECONDS) <= 0) return KEYS_SIGNAL;
+    KeysResult result = read_some(keys, fd);
+    if (result != KEYS_ONE) return result;
+    while (memchr(keys->bytes + keys->start, '\n', keys->end - keys->start) &&
+           more_within(keys, fd, PASTE_MILLISECONDS)) {
+    }
+    return KEYS_ONE;
+}
+
+void keys_take_ahead(Keys *keys, int fd) {
+    struct termios before, raw;
+    if (tcgetattr(fd, &before) != 0 || !(before.c_lflag & ICANON)) return;
+    raw = before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    raw.c_cc[VMIN] = raw.c_cc[VTIME] = 0;
+    size_t waited = keys->end - keys->start;
+    bool all_ahead = keys->ahead >= keys->end;
+    tcsetattr(fd, TCSANOW, &raw);
+    while (read_some(keys, fd) == KEYS_ONE) {
+    }
+    tcsetattr(fd, TCSANOW, &before);
+    /* The terminal kept a Ctrl-D as a zero. Within a line it would be an invisible character. */
+    size_t kept = keys->start + waited;
+    for (size_t i = kept; i < keys->end; i++) {
+        char byte = keys->bytes[i];
+        if (byte != '\0' && byte != CTRL_D) {
+            keys->bytes[kept++] = byte;
+        } else if (kept == keys->start || keys->bytes[kept - 1] == '\n') {
+            keys->bytes[kept++] = CTRL_D;
+        }
+    }
+    keys->end = kept;
+    if (waited == 0 || all_ahead) keys->ahead = keys->end;
+}
+
+bool keys_take_interrupt(Keys *keys) {
+    if (keys->start == keys->end ||
+        !memchr(keys->bytes + keys->start, CTRL_C, keys->end - keys->start))
+        return false;
+    keys_drop(keys);
+    return true;
+}
+
+/* ---- Keys ---------------------------------------------------------------------------------- */
+
+/* Whether the mark stands next; what may become one is waited for, but not for long: the
+ * key Escape alone begins like it. */
+static bool takes_mark(Keys *keys, int fd, const char *mark) {
+    size_t n = strlen(mark), waiting;
+    while (true) {
+        waiting = keys->end - keys->start;
+        if (waiting > n) waiting = n;
+        if (memcmp(keys->bytes + keys->start, mark, waiting) != 0) return false;
+        if (waiting == n) break;
+        if (!more_within(keys, fd, keys->pasting ? MARK_MILLISECONDS : PASTE_MILLISECONDS))
+            return false;
+    }
+    keys->start += n;
+    return true;
+}
+
+/* All of a paste, while the terminal still hands it out as it is. */
+static void take_paste(Keys *keys, int fd) {
+    size_t seen = keys->start;
+    while (!memmem(keys->bytes + seen, keys->end - seen, paste_ends, strlen(paste_ends))) {
+        if (keys->end - keys->start > strlen(paste_ends))
+            seen = keys->end - strlen(paste_ends); /* the mark may arrive in two pieces */
+        if (!more_within(keys, fd, MARK_MILLISECONDS)) {
+            keys->pasting = false; /* its end was lost: the keys that follow are typed */
+            return;
+        }
+    }
+}
+
+/* The character at `start`, in the locale's encoding; bytes that are none are left out. */
+static KeysResult decode(Keys *keys, int fd, wchar_t *key, bool *found) {
+    mbstate_t state = {0};
+    size_t waiting = keys->end - keys->start;
+    size_t n = mbrtowc(key, keys->bytes + keys->start, waiting, &state);
+    *found = false;
+    if (n == (size_t)-2 && waiting < 8) return read_some(keys, fd); /* the rest is on its way */
+    *found = n != (size_t)-1 && n != (size_t)-2;
+    keys->start += *found && n > 0 ? n : 1;
+    return KEYS_ONE;
+}
+
+/* What a control character of a paste comes to; false: nothing. */
+static bool pasted_control(Keys *keys, wchar_t *key) {
+    char byte = keys->bytes[keys->start];
+    if (byte == '\t' && !keys->quoted) {
+        keys->quoted = true;
+        *key = CTRL_V;
+        return true;
+    }
+    keys->start++;
+    keys->quoted = false;
+    *key = byte == '\t' ? L'\t' : L'\n';
+    return byte == '\t' || byte == '\n' || byte == '\r';
+}
+
+KeysResult keys_next(Keys *keys, int fd, wchar_t *key) {
+    while (true) {
+        KeysResult result = keys->start == keys->end ? wait_for_bytes(keys, fd) : KEYS_ONE;
+        if (result != KEYS_ONE) return result;
+        unsigned char byte = (unsigned char)keys->bytes[keys->start];
+        bool found = false;
+        if (byte == '\033' && takes_mark(keys, fd, keys->pasting ? paste_ends : paste_begins)) {
+            keys->pasting = !keys->pasting;
+            if (keys->pasting) take_paste(keys, fd);
+        } else if (keys->pasting && (byte < 0x20 || byte == 0x7F)) {
+            if (pasted_control(keys, key)) return KEYS_ONE;
+        } else {
+            result = decode(keys, fd, key, &found);
+            if (result != KEYS_ONE || found) return result;
+        }
+    }
+}
+
+bool keys_paste_goes_on(const Keys *keys) {
+    if (keys->pasting) return true;
+    if (keys->start >= keys->end || keys->start < keys->ahead) return false;
+    /* A single key (a Ctrl-D pressed early) is no paste. */
+    unsigned char byte = (unsigned char)keys->bytes[keys->start];
+    return byte >= 0x20 || byte == '\t' || (byte == '\n' && keys->end - keys->start > 1);
+}

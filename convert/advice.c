@@ -1,0 +1,80 @@
+#include "convert/advice.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+static bool ends_in(const char *path, const char *suffix) {
+    size_t length = strlen(path), n = strlen(suffix);
+    return length > n && strcasecmp(path + length - n, suffix) == 0;
+}
+
+/* Nothing has this name: a prompt, or a model that is still on the network. */
+static Status not_there(const char *path, Error *error) {
+    const char *slash = strchr(path, '/');
+    const char *quote = strchr(path, '\'') ? "\"" : "'";
+    if (strchr(path, ' ') || (!slash && !strchr(path, '.') && !strchr(path, '\\')))
+        return error_set(error, "no file is called %s%s%s; a prompt goes after -i: %s -i %s%.80s%s",
+                         quote, path, quote, program_invocation_short_name, quote, path, quote);
+    if (slash && slash != path && slash[1] && !strchr(slash + 1, '/') && path[0] != '.' &&
+        !ends_in(path, ".gguf") && !ends_in(path, ".bin"))
+        return error_set(error,
+                         "%s: no such directory. Nothing is downloaded; if it is a repository of "
+                         "huggingface.co: git clone https://huggingface.co/%s, then give its "
+                         "directory, %s",
+                         path, path, slash + 1);
+    return STATUS_FAILED;
+}
+
+/* A directory without config.json that holds files which are models themselves. */
+static Status directory(const char *path, Error *error) {
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    char first[256] = "";
+    size_t n = 0;
+    while (dir && (entry = readdir(dir)))
+        if (ends_in(entry->d_name, ".gguf") || ends_in(entry->d_name, ".bin")) {
+            /* The least of the names, whatever the order of the directory. */
+            if (n++ == 0 || strcmp(entry->d_name, first) < 0)
+                snprintf(first, sizeof first, "%s", entry->d_name);
+        }
+    if (dir) closedir(dir);
+    if (n == 0) return STATUS_FAILED;
+    size_t length = strlen(path);
+    return error_set(error, "%s: a directory without config.json; name a file in it, like %s%s%s",
+                     path, path, path[length - 1] == '/' ? "" : "/", first);
+}
+
+Status advice_add(const char *path, Error *error) {
+    struct stat info;
+    if (path[0] == '\0') return error_set(error, "the model's name is empty");
+    if (stat(path, &info) != 0) {
+        if (errno != ENOENT) return STATUS_FAILED;
+        return not_there(path, error);
+    }
+    if (S_ISDIR(info.st_mode)) return directory(path, error);
+    if (ends_in(path, ".onnx"))
+        return error_set(error,
+                         "%s: an ONNX graph, which is not read; give the Hugging Face directory "
+                         "(config.json, *.safetensors) that it was made from, or a .gguf of it",
+                         path);
+    if (ends_in(path, ".pth") || ends_in(path, ".pt") || ends_in(path, ".ckpt") ||
+        ends_in(path, "pytorch_model.bin"))
+        return error_set(error,
+                         "%s: a PyTorch pickle, which can run code and is not read; in Python, "
+                         "model.save_pretrained(\"DIR\") writes safetensors: then give DIR",
+                         path);
+    if (ends_in(path, ".json") || ends_in(path, ".safetensors"))
+        return error_set(error,
+                         "%s: one file of a model; give the directory that holds config.json and "
+                         "the *.safetensors",
+                         path);
+    if (ends_in(path, ".jsonl") || ends_in(path, ".txt"))
+        return error_set(error, "%s: a text, no model; %s goes after %s", path,
+                         ends_in(path, ".txt") ? "a prompt" : "a file of requests",
+                         ends_in(path, ".txt") ? "-f" : "--batch");
+    return STATUS_FAILED;
+}

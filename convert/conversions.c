@@ -1,0 +1,346 @@
+#include "convert/conversions.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/cache_directory.h"
+#include "base/terminal.h"
+#include "convert/convert.h"
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+static void hash_file(XXH3_state_t *state, const InputFile *file) {
+    struct stat info;
+    char *absolute = realpath(file->path, NULL);
+    const char *path = absolute ? absolute : file->path;
+    XXH3_128bits_update(state, path, strlen(path) + 1);
+    free(absolute);
+    if (fstat(file->fd, &info) != 0) return;
+    const int64_t facts[] = {(int64_t)info.st_size, (int64_t)info.st_dev, (int64_t)info.st_ino,
+                             (int64_t)info.st_mtim.tv_sec, (int64_t)info.st_mtim.tv_nsec};
+    XXH3_128bits_update(state, facts, sizeof facts);
+}
+
+/* "stories260K-0123456789abcdef0123456789abcdef": what it was made of, then from what exactly. */
+static bool conversion_name(const Source *source, const char *type, char *name, size_t size) {
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return false;
+    const uint32_t version = MODELFILE_VERSION;
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, &version, sizeof version);
+    XXH3_128bits_update(state, type ? type : "", type ? strlen(type) + 1 : 1);
+    for (size_t i = 0; i < source->n_files; i++) hash_file(state, &source->files[i]);
+    if (source->tokenizer_file.path) {
+        XXH3_128bits_update(state, "tokenizer", sizeof "tokenizer");
+        hash_file(state, &source->tokenizer_file);
+    }
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    char base[64] = "model";
+    char *path = realpath(source->path, NULL);
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (slash && slash[1]) snprintf(base, sizeof base, "%s", slash + 1);
+    free(path);
+    char *dot = strrchr(base, '.');
+    if (dot && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".bin") == 0)) *dot = '\0';
+    for (char *c = base; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '_';
+    snprintf(name, size, "%s-%016llx%016llx", base, (unsigned long long)hash.high64,
+             (unsigned long long)hash.low64);
+    return true;
+}
+
+/* A name as above with one of our endings. */
+static bool is_ours(const char *name, const char *ending) {
+    size_t n = strlen(name), m = strlen(ending);
+    if (n < m + 33 || strcmp(name + n - m, ending) != 0 || name[n - m - 33] != '-') return false;
+    return strspn(name + n - m - 32, "0123456789abcdef") == 32;
+}
+
+/* ---- One conversion -------------------------------------------------------------------------- */
+
+static Status temporary(ConversionSlot *slot, Error *error) {
+    slot->fd = convert_unlinked_anywhere(NULL);
+    if (slot->fd >= 0) return STATUS_OK;
+    return error_set(error, "no place for the converted model: set TMPDIR or --cache-dir");
+}
+
+static Status no_place(const ConversionSlot *slot, Error *error) {
+    return error_set(error, "%s: no conversion can be kept there: %s", slot->directory,
+                     strerror(errno));
+}
+
+/* True when `name` is still the file that is open as fd. */
+static bool is_named(int fd, int dir_fd, const char *name) {
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+/* Holds the lock file that stands at `path` now; whoever had it before may have removed it. */
+static Status lock(ConversionSlot *slot, const char *path, const volatile sig_atomic_t *cancel,
+                   Error *error) {
+    for (bool told = false;;) {
+        slot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (slot->lock_fd < 0) return no_place(slot, error);
+        if (flock(slot->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+            if (!told) terminal_say("waiting for another process that converts it");
+            told = true;
+            while (flock(slot->lock_fd, LOCK_EX) != 0) {
+                if (errno == EINTR && !*cancel) continue;
+                /* Not ours: conversions_close must not delete what the other one writes. */
+                Status status = errno == EINTR ? STATUS_INTERRUPTED : no_place(slot, error);
+                close(slot->lock_fd);
+                slot->lock_fd = -1;
+                return status;
+            }
+        }
+        if (is_named(slot->lock_fd, AT_FDCWD, path)) return STATUS_OK;
+        close(slot->lock_fd);
+    }
+}
+
+/* Gives the lock up; nobody holds another file of this name while we hold ours. */
+static void unlock(ConversionSlot *slot, const char *path) {
+    unlink(path);
+    close(slot->lock_fd);
+    slot->lock_fd = -1;
+}
+
+/* Calls each(directory, name, info, context) for the files with this ending; false with errno when
+ * the directory cannot be read. One that is not there has no files. */
+static bool each_file(const char *directory, const char *ending,
+                      void (*each)(int dir_fd, const char *name, const struct stat *info,
+                                   void *context),
+                      void *context) {
+    DIR *dir = opendir(directory);
+    if (!dir) return errno == ENOENT;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        struct stat info;
+        if (is_ours(entry->d_name, ending) &&
+            fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0)
+            each(dirfd(dir), entry->d_name, &info, context);
+    }
+    closedir(dir);
+    return true;
+}
+
+/* Deletes what a killed process left of its conversion, x.tmp and x.lock; nobody is at work on
+ * it when its lock can be had. Adds the bytes to *context, a double. */
+static void delete_leftover(int dir_fd, const char *name, const struct stat *info, void *context) {
+    char other[NAME_MAX + 1];
+    snprintf(other, sizeof other, "%.*s.lock", (int)(strrchr(name, '.') - name), name);
+    int fd = openat(dir_fd, other, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(fd, dir_fd, other)) {
+        if (strcmp(name, other) != 0 && unlinkat(dir_fd, name, 0) == 0)
+            *(double *)context += (double)info->st_size;
+        unlinkat(dir_fd, other, 0);
+    }
+    close(fd);
+}
+
+static double delete_leftovers(const char *directory) {
+    double bytes = 0.0;
+    each_file(directory, ".tmp", delete_leftover, &bytes);
+    each_file(directory, ".lock", delete_leftover, &bytes);
+    return bytes;
+}
+
+/* Opens the conversion if it is there: a file of the user's own (or the system's), for a directory
+ * that others can write to may hold whatever they like. Its time of last use becomes now. */
+static bool open_whole(ConversionSlot *slot) {
+    struct stat info;
+    slot->fd = open(slot->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    slot->found = slot->fd >= 0 && fstat(slot->fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                  (info.st_uid == geteuid() || info.st_uid == 0);
+    if (slot->fd >= 0 && !slot->found) close(slot->fd);
+    if (!slot->found) slot->fd = -1;
+    if (slot->found) {
+        const struct timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+        futimens(slot->fd, times);
+    }
+    return slot->found;
+}
+
+static Status open_cached(ConversionSlot *slot, const char *name,
+                          const volatile sig_atomic_t *cancel, Error *error) {
+    char *lock_path = NULL;
+    if (asprintf(&slot->path, "%s/%s.bin", slot->directory, name) < 0 ||
+        asprintf(&slot->partial, "%s/%s.tmp", slot->directory, name) < 0 ||
+        asprintf(&lock_path, "%s/%s.lock", slot->directory, name) < 0)
+        return error_set(error, "no memory");
+    Status status = STATUS_OK;
+    if (!open_whole(slot)) {
+        delete_leftovers(slot->directory);
+        status = lock(slot, lock_path, cancel, error);
+        if (status == STATUS_OK && !open_whole(slot)) {
+            unlink(slot->partial); /* of a process that was killed, or planted */
+            slot->fd = open(slot->partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+            if (slot->fd < 0) status = no_place(slot, error);
+        }
+    }
+    if (slot->found) {
+        /* Another process made it meanwhile. Later, without rights, the lock could not go. */
+        if (slot->lock_fd >= 0) unlock(slot, lock_path);
+        free(slot->partial);
+        slot->partial = NULL;
+    }
+    free(lock_path);
+    return status;
+}
+
+Status conversions_open(ConversionSlot *slot, const Source *source, const char *type,
+                        const char *cache_dir, const volatile sig_atomic_t *cancel, Error *error) {
+    char name[128];
+    *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
+    if (source->n_files == 0) return temporary(slot, error); /* generated weights */
+    slot->directory = cache_directory(cache_dir);
+    if (!slot->directory || !cache_directory_make(slot->directory)) {
+        if (cache_dir) return no_place(slot, error);
+        terminal_say("no cache directory can be written: the conversion is not kept");
+        free(slot->directory);
+        slot->directory = NULL;
+        return temporary(slot, error);
+    }
+    if (!conversion_name(source, type, name, sizeof name)) return error_set(error, "no memory");
+    return open_cached(slot, name, cancel, error);
+}
+
+Status conversions_find(ConversionSlot *slot, const Source *source, const char *type,
+                        const char *cache_dir, Error *error) {
+    char name[128];
+    *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
+    slot->directory = source->n_files > 0 ? cache_directory(cache_dir) : NULL;
+    if (slot->directory) {
+        if (!conversion_name(source, type, name, sizeof name) ||
+            asprintf(&slot->path, "%s/%s.bin", slot->directory, name) < 0) {
+            slot->path = NULL;
+            return error_set(error, "no memory");
+        }
+        if (open_whole(slot)) return STATUS_OK;
+        free(slot->path);
+        slot->path = NULL;
+    }
+    slot->fd = memfd_create("verbatim", MFD_CLOEXEC);
+    if (slot->fd >= 0) return STATUS_OK;
+    return error_set(error, "%s: no file in memory: %s", source->path, strerror(errno));
+}
+
+Status conversions_finish(ConversionSlot *slot, Error *error) {
+    if (!slot->partial) return STATUS_OK;
+    if (fsync(slot->fd) != 0 || rename(slot->partial, slot->path) != 0)
+        return error_set(error, "%s: %s", slot->path, strerror(errno));
+    int directory = open(slot->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory >= 0) {
+        fsync(directory);
+        close(directory);
+    }
+    free(slot->partial);
+    slot->partial = NULL;
+    return STATUS_OK;
+}
+
+void conversions_close(ConversionSlot *slot) {
+    if (slot->fd >= 0) close(slot->fd);
+    if (slot->partial && slot->lock_fd >= 0) unlink(slot->partial);
+    if (slot->lock_fd >= 0) {
+        /* x.bin -> x.lock */
+        size_t length = slot->path ? strlen(slot->path) : 0;
+        char *lock_path = NULL;
+        if (length > 4 && asprintf(&lock_path, "%.*s.lock", (int)length - 4, slot->path) > 0) {
+            unlock(slot, lock_path);
+        } else {
+            close(slot->lock_fd);
+        }
+        free(lock_path);
+    }
+    free(slot->directory);
+    free(slot->path);
+    free(slot->partial);
+    *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
+}
+
+/* ---- All of them ------------------------------------------------------------------------------
+ */
+
+typedef struct Sum {
+    FILE *out;
+    size_t n;
+    double bytes;
+    int failed; /* the errno of a file that could not be deleted; or 0 */
+} Sum;
+
+static void list_one(int dir_fd, const char *name, const struct stat *info, void *context) {
+    Sum *sum = context;
+    char when[32];
+    struct tm local;
+    (void)dir_fd;
+    localtime_r(&info->st_mtime, &local);
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
+    terminal_line(sum->out, "%10.1f MiB  %s  %s", (double)info->st_size / 1048576.0, when, name);
+    sum->n++;
+    sum->bytes += (double)info->st_size;
+}
+
+static void clear_one(int dir_fd, const char *name, const struct stat *info, void *context) {
+    Sum *sum = context;
+    if (unlinkat(dir_fd, name, 0) != 0) {
+        sum->failed = errno;
+        return;
+    }
+    sum->n++;
+    sum->bytes += (double)info->st_size;
+}
+
+/* The closing line; a reader who has gone is no error. */
+static Status say_sum(const Sum *sum, int width, const char *what, const char *directory,
+                      Error *error) {
+    if (terminal_line(sum->out, "%*.1f MiB in %zu conversion%s%s: %s", width,
+                      sum->bytes / 1048576.0, sum->n, sum->n == 1 ? "" : "s", what, directory) ||
+        errno == EPIPE)
+        return STATUS_OK;
+    return error_set(error, "stdout: cannot be written: %s", strerror(errno));
+}
+
+Status conversions_list(FILE *out, const char *cache_dir, Error *error) {
+    char *directory = cache_directory(cache_dir);
+    Sum sum = {.out = out};
+    if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
+    Status status = STATUS_OK;
+    if (each_file(directory, ".bin", list_one, &sum)) {
+        status = say_sum(&sum, 10, "", directory, error);
+    } else {
+        status = error_set(error, "%s: %s", directory, strerror(errno));
+    }
+    free(directory);
+    return status;
+}
+
+Status conversions_clear(FILE *out, const char *cache_dir, Error *error) {
+    char *directory = cache_directory(cache_dir);
+    Sum sum = {.out = out};
+    if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
+    Status status = STATUS_OK;
+    if (!each_file(directory, ".bin", clear_one, &sum)) {
+        status = error_set(error, "%s: %s", directory, strerror(errno));
+    } else if (sum.failed) {
+        status = error_set(error, "%s: not every conversion can be deleted: %s", directory,
+                           strerror(sum.failed));
+    } else {
+        sum.bytes += delete_leftovers(directory);
+        status = say_sum(&sum, 0, " deleted", directory, error);
+    }
+    free(directory);
+    return status;
+}

@@ -1,0 +1,458 @@
+#include "convert/convert.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/threads.h"
+#include "convert/calibrate.h"
+#include "convert/layout.h"
+#include "convert/quantize.h"
+#include "numeric.h"
+
+/* One piece of the target: some panels of a matrix, or some rows of a vector. */
+enum { JOB_BYTES = 1 << 20 };
+
+typedef struct Job {
+    size_t tensor;
+    size_t first, n; /* panels, or rows of a vector */
+    uint64_t offset; /* in the target */
+    size_t bytes;    /* of values; the target is filled up with zeros to 64 */
+} Job;
+
+typedef struct Conversion {
+    const Source *source;
+    const Layout *layout;
+    const ConvertOptions *options;
+    int fd;
+    Job *jobs;
+    size_t n_jobs;
+    size_t target_bytes, floats, codes, groups, stored_bytes; /* the largest job's needs */
+    XXH3_state_t *checksum;
+    double errors[STORED_TYPES], squares[STORED_TYPES]; /* of approximate types */
+    atomic_int stopped;
+    Status status; /* of the first failure, under the critical section */
+    Error *error;
+} Conversion;
+
+/* A thread's working memory. */
+typedef struct Worker {
+    uint8_t *target;  /* [target_bytes], 64-byte aligned */
+    float *floats;    /* [PANEL_ROWS][padded cols] */
+    uint8_t *codes;   /* [PANEL_ROWS][padded cols] */
+    uint16_t *scales; /* [PANEL_ROWS][groups], and as many minima */
+    uint8_t *subs;    /* [PANEL_ROWS][groups], and as many sub-minima */
+    uint8_t *stored;  /* [PANEL_ROWS] rows of the source's blocks */
+} Worker;
+
+/* ---- One panel ---- */
+
+static Status not_finite(const SourceTensor *t, size_t row, const char *what, Error *error) {
+    return error_set(error, "tensor '%s': row %zu holds a %s that is not finite", t->name, row,
+                     what);
+}
+
+static bool all_finite(const float *x, size_t n) {
+    unsigned bad = 0;
+    for (size_t i = 0; i < n; i++) bad |= (float_bits(x[i]) & 0x7F800000u) == 0x7F800000u;
+    return !bad;
+}
+
+static bool halves_finite(const uint16_t *x, size_t n) {
+    unsigned bad = 0;
+    for (size_t i = 0; i < n; i++) bad |= (x[i] & 0x7C00) == 0x7C00;
+    return !bad;
+}
+
+/* Rows [first, first + PANEL_ROWS) as floats, each filled up with zeros to `padded`. */
+static Status read_panel(const Conversion *c, const SourceTensor *t, size_t first, size_t padded,
+                         float *x, Error *error) {
+    size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS;
+    if (source_read_floats(c->source, t, first, n, x, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t r = 0; r < n; r++)
+        if (!all_finite(x + r * t->cols, t->cols)) return not_finite(t, first + r, "weight", error);
+    for (size_t r = n; padded > t->cols && r-- > 0;) {
+        memmove(x + r * padded, x + r * t->cols, t->cols * sizeof *x);
+        memset(x + r * padded + t->cols, 0, (padded - t->cols) * sizeof *x);
+    }
+    memset(x + n * padded, 0, (PANEL_ROWS - n) * padded * sizeof *x);
+    return STATUS_OK;
+}
+
+static Status float_panel(const Conversion *c, const SourceTensor *t, TensorType type, size_t first,
+                          Worker *w, uint8_t *panel, Error *error) {
+    if (read_panel(c, t, first, t->cols, w->floats, error) != STATUS_OK) return STATUS_FAILED;
+    panel_pack_floats(type, t->cols, w->floats, panel);
+    return STATUS_OK;
+}
+
+static Status quantized_panel(const Conversion *c, const SourceTensor *t, TensorType type,
+                              size_t first, const float *importance, Worker *w, uint8_t *panel,
+                              Error *error) {
+    const TensorTypeInfo *info = tensor_type_info(type);
+    size_t padded = tensor_padded_cols(type, t->cols), groups = padded / info->group;
+    uint16_t *minima = info->has_min ? w->scales + PANEL_ROWS * groups : NULL;
+    if (read_panel(c, t, first, padded, w->floats, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t r = 0; r < PANEL_ROWS; r++)
+        quantize_row(type, padded, w->floats + r * padded, importance, w->codes + r * padded,
+                     w->scales + r * groups, minima ? minima + r * groups : NULL);
+    panel_pack_codes(type, t->cols, w->codes, w->scales, minima, panel);
+    return STATUS_OK;
+}
+
+/* Where a row's parts of a type of records.h are. */
+static RecordCodes record_row(const Worker *w, size_t padded, size_t groups, size_t r) {
+    return (RecordCodes){w->codes + r * padded, w->scales + r * groups,
+                         w->scales + (PANEL_ROWS + r) * groups, w->subs + r * groups,
+                         w->subs + (PANEL_ROWS + r) * groups};
+}
+
+static Status quantized_records(const Conversion *c, const SourceTensor *t, TensorType type,
+                                size_t first, const float *importance, Worker *w, uint8_t *panel,
+                                Error *error) {
+    size_t padded = tensor_padded_cols(type, t->cols), groups = padded / record_group(type);
+    if (read_panel(c, t, first, padded, w->floats, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t r = 0; r < PANEL_ROWS; r++) {
+        RecordCodes row = record_row(w, padded, groups, r);
+        quantize_records(type, padded, w->floats + r * padded, importance, &row);
+    }
+    RecordCodes all = record_row(w, padded, groups, 0);
+    panel_pack_records(type, t->cols, &all, panel);
+    return STATUS_OK;
+}
+
+/* The source's own codes, scales and sub-scales. */
+static Status same_records(const Conversion *c, const SourceTensor *t, TensorType type,
+                           size_t first, Worker *w, uint8_t *panel, Error *error) {
+    size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
+    size_t groups = t->cols / record_group(type), all = PANEL_ROWS * groups;
+    stored_bytes(t->stored, t->cols, &row_bytes);
+    if (source_read_blocks(c->source, t, first, n, w->stored, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (n < PANEL_ROWS) {
+        memset(w->codes, 0, PANEL_ROWS * t->cols);
+        memset(w->scales, 0, 2 * all * sizeof *w->scales);
+        memset(w->subs, 0, 2 * all);
+    }
+    for (size_t r = 0; r < n; r++) {
+        RecordCodes row = record_row(w, t->cols, groups, r);
+        stored_to_records(t->stored, w->stored + r * row_bytes, t->cols, &row);
+    }
+    RecordCodes rows = record_row(w, t->cols, groups, 0);
+    panel_pack_records(type, t->cols, &rows, panel);
+    size_t bad = records_bad_row(type, t->cols, panel);
+    return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "scale", error);
+}
+
+/* The source's own codes and scales. */
+static Status same_panel(const Conversion *c, const SourceTensor *t, TensorType type, size_t first,
+                         Worker *w, uint8_t *panel, Error *error) {
+    size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
+    size_t groups = t->cols / 32, all = PANEL_ROWS * groups;
+    uint16_t *minima = tensor_type_info(type)->has_min ? w->scales + all : NULL;
+    stored_bytes(t->stored, t->cols, &row_bytes);
+    if (source_read_blocks(c->source, t, first, n, w->stored, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (n < PANEL_ROWS) {
+        memset(w->codes, type == TENSOR_Q4 ? 8 : 0, PANEL_ROWS * t->cols);
+        memset(w->scales, 0, 2 * all * sizeof *w->scales);
+    }
+    stored_to_codes(t->stored, w->stored, n * t->cols, w->codes, w->scales, minima);
+    for (size_t r = 0; r < n; r++)
+        if (!halves_finite(w->scales + r * groups, groups) ||
+            (minima && !halves_finite(minima + r * groups, groups)))
+            return not_finite(t, first + r, "scale", error);
+    panel_pack_codes(type, t->cols, w->codes, w->scales, minima, panel);
+    return STATUS_OK;
+}
+
+/* Adds up what a panel of an approximate type cost: sums of squares of the weights and of their
+ * errors. */
+static Status weigh_errors(Conversion *c, const SourceTensor *t, TensorType type, size_t first,
+                           const uint8_t *panel, Worker *w, Error *error) {
+    size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS;
+    Matrix matrix = {.type = type, .rows = PANEL_ROWS, .cols = t->cols, .data = panel};
+    float *row = w->floats + PANEL_ROWS * tensor_padded_cols(type, t->cols);
+    double errors = 0.0, squares = 0.0;
+    if (source_read_floats(c->source, t, first, n, w->floats, error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (size_t r = 0; r < n; r++) {
+        matrix_row(&matrix, r, row);
+        for (size_t k = 0; k < t->cols; k++) {
+            double x = (double)w->floats[r * t->cols + k], d = x - (double)row[k];
+            errors += d * d;
+            squares += x * x;
+        }
+    }
+#pragma omp critical(convert_errors)
+    {
+        c->errors[t->stored] += errors;
+        c->squares[t->stored] += squares;
+    }
+    return STATUS_OK;
+}
+
+/* The types of ours that hold an approximate one differ with what was asked for: without --type
+ * there is one for each. */
+static bool is_approximated(const Conversion *c, const SourceTensor *t) {
+    return stored_type_info(t->stored)->approximate && !c->options->type && c->options->note &&
+           !t->is_vector;
+}
+
+static void note_errors(const Conversion *c) {
+    for (StoredType type = STORED_F32; type < STORED_TYPES; type++) {
+        const StoredTypeInfo *info = stored_type_info(type);
+        bool used = false;
+        for (size_t i = 0; i < c->source->n_tensors; i++)
+            used |=
+                c->source->tensors[i].stored == type && is_approximated(c, &c->source->tensors[i]);
+        if (!used) continue;
+        char line[160];
+        double relative = c->squares[type] > 0.0 ? sqrt(c->errors[type] / c->squares[type]) : 0.0;
+        snprintf(
+            line, sizeof line,
+            "%s has no equal here: converted to %s, which moved the weights by %.3g%% of their "
+            "size (root mean square)",
+            info->name, tensor_type_info(info->lossless)->name, 100.0 * relative);
+        c->options->note(line, c->options->progress_context);
+    }
+}
+
+/* True when the target holds the source's own blocks. */
+static bool same_blocks(const SourceTensor *t, TensorType type) {
+    const StoredTypeInfo *info = stored_type_info(t->stored);
+    return info->same_blocks && info->lossless == type && !t->transposed && t->add == 0.0f;
+}
+
+static Status do_job(Conversion *c, const Job *job, Worker *w, Error *error) {
+    const SourceTensor *t = &c->source->tensors[job->tensor];
+    TensorType type = (TensorType)c->layout->tensors[job->tensor].type;
+    Status status = STATUS_OK;
+    memset(w->target + job->bytes, 0, round_up(job->bytes, MODELFILE_ALIGNMENT) - job->bytes);
+    if (type == TENSOR_VECTOR) {
+        float *out = (void *)w->target;
+        status = source_read_floats(c->source, t, job->first, job->n, out, error);
+        for (size_t r = 0; status == STATUS_OK && r < job->n; r++)
+            if (!all_finite(out + r * t->cols, t->cols))
+                status = not_finite(t, job->first + r, "value", error);
+        return status;
+    }
+    const Calibration *calibration = c->options->calibration;
+    const float *importance = calibration ? calibration_importance(calibration, job->tensor) : NULL;
+    size_t panel_bytes = job->bytes / job->n;
+    for (size_t p = 0; status == STATUS_OK && p < job->n; p++) {
+        size_t first = (job->first + p) * PANEL_ROWS;
+        uint8_t *panel = w->target + p * panel_bytes;
+        if (same_blocks(t, type)) {
+            status = is_record_type(type) ? same_records(c, t, type, first, w, panel, error)
+                                          : same_panel(c, t, type, first, w, panel, error);
+        } else if (is_record_type(type)) {
+            status = quantized_records(c, t, type, first, importance, w, panel, error);
+        } else if (tensor_type_info(type)->group) {
+            status = quantized_panel(c, t, type, first, importance, w, panel, error);
+        } else {
+            status = float_panel(c, t, type, first, w, panel, error);
+        }
+        if (status == STATUS_OK && is_approximated(c, t))
+            status = weigh_errors(c, t, type, first, panel, w, error);
+    }
+    return status;
+}
+
+/* ---- All of them ---- */
+
+/* The tensor's jobs: panels (or rows) that make about JOB_BYTES. With jobs NULL only counts. */
+static size_t plan_tensor(const Conversion *c, size_t i, Job *jobs) {
+    const FileTensor *t = &c->layout->tensors[i];
+    if (c->source->tensors[i].shares) return 0;
+    bool is_vector = t->type == TENSOR_VECTOR;
+    size_t rows = c->source->tensors[i].rows;
+    size_t units = is_vector ? rows : (rows + PANEL_ROWS - 1) / PANEL_ROWS;
+    size_t unit_bytes = (size_t)t->bytes / units;
+    size_t most = unit_bytes < JOB_BYTES ? JOB_BYTES / unit_bytes : 1;
+    /* A job begins at a multiple of 64 bytes: 16 rows of floats are. */
+    if (is_vector) most = round_up(most, 16);
+    size_t n = 0;
+    for (size_t first = 0; first < units; first += most, n++) {
+        size_t now = units - first < most ? units - first : most;
+        if (jobs)
+            jobs[n] = (Job){.tensor = i,
+                            .first = first,
+                            .n = now,
+                            .offset = t->offset + first * unit_bytes,
+                            .bytes = now * unit_bytes};
+    }
+    return n;
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static void measure(Conversion *c, const Job *job) {
+    const SourceTensor *t = &c->source->tensors[job->tensor];
+    TensorType type = (TensorType)c->layout->tensors[job->tensor].type;
+    size_t padded = tensor_padded_cols(type, t->cols), row_bytes = 0;
+    c->target_bytes = larger(c->target_bytes, round_up(job->bytes, MODELFILE_ALIGNMENT));
+    if (type == TENSOR_VECTOR) return;
+    if (same_blocks(t, type)) {
+        stored_bytes(t->stored, t->cols, &row_bytes);
+        c->stored_bytes = larger(c->stored_bytes, PANEL_ROWS * row_bytes);
+    } else {
+        c->floats = larger(c->floats, PANEL_ROWS * padded);
+    }
+    /* The rows, and one of those that they became. */
+    if (is_approximated(c, t)) c->floats = larger(c->floats, (PANEL_ROWS + 1) * padded);
+    if (!tensor_type_info(type)->group) return;
+    c->codes = larger(c->codes, PANEL_ROWS * padded);
+    c->groups = larger(c->groups, PANEL_ROWS * padded / tensor_type_info(type)->group);
+}
+
+static Status plan(Conversion *c) {
+    for (size_t i = 0; i < c->source->n_tensors; i++) c->n_jobs += plan_tensor(c, i, NULL);
+    c->jobs = malloc((c->n_jobs + 1) * sizeof *c->jobs);
+    if (!c->jobs) return error_set(c->error, "no memory for %zu jobs", c->n_jobs);
+    size_t n = 0;
+    for (size_t i = 0; i < c->source->n_tensors; i++) n += plan_tensor(c, i, c->jobs + n);
+    for (size_t i = 0; i < c->n_jobs; i++) measure(c, &c->jobs[i]);
+    return STATUS_OK;
+}
+
+static bool worker_new(const Conversion *c, Worker *w) {
+    *w = (Worker){.target = aligned_alloc(64, round_up(c->target_bytes + 64, 64)),
+                  .floats = malloc(c->floats * sizeof(float) + 64),
+                  .codes = malloc(c->codes + 64),
+                  .scales = malloc(2 * c->groups * sizeof(uint16_t) + 64),
+                  .subs = malloc(2 * c->groups + 64),
+                  .stored = malloc(c->stored_bytes + 64)};
+    return w->target && w->floats && w->codes && w->scales && w->subs && w->stored;
+}
+
+static void worker_free(Worker *w) {
+    free(w->target);
+    free(w->floats);
+    free(w->codes);
+    free(w->scales);
+    free(w->subs);
+    free(w->stored);
+}
+
+/* An error of writing, with the target's name before it. */
+static Status name_target(const Conversion *c, Error *error) {
+    const char *target = c->options->target;
+    return error_prefix(error, "%s", target ? target : c->source->path);
+}
+
+static void stop(Conversion *c, Status status, const Error *error) {
+#pragma omp critical(convert_stop)
+    if (c->status == STATUS_OK) {
+        c->status = status;
+        error_set(c->error, "%s", error->text);
+        atomic_store(&c->stopped, 1);
+    }
+}
+
+/* Runs every job: made by any thread, added to the checksum in the order of the file. */
+static void run_jobs(Conversion *c, Worker *w) {
+    const ConvertOptions *options = c->options;
+#pragma omp for ordered schedule(dynamic, 1)
+    for (size_t i = 0; i < c->n_jobs; i++) {
+        const Job *job = &c->jobs[i];
+        Error error;
+        if (options->cancel && *options->cancel && !atomic_load(&c->stopped)) {
+            error_set(&error, "interrupted");
+            stop(c, STATUS_INTERRUPTED, &error);
+        }
+        bool going = !atomic_load(&c->stopped);
+        if (going && do_job(c, job, w, &error) != STATUS_OK) {
+            error_prefix(&error, "%s", c->source->path);
+            stop(c, STATUS_FAILED, &error);
+            going = false;
+        }
+        size_t bytes = round_up(job->bytes, MODELFILE_ALIGNMENT);
+#pragma omp ordered
+        if (going) {
+            XXH3_64bits_update(c->checksum, w->target, bytes);
+            uint64_t start = c->layout->data_offset;
+            if (options->progress)
+                options->progress(CONVERT_WRITING, job->offset + bytes - start,
+                                  c->layout->file_bytes - start, options->progress_context);
+        }
+        if (going && layout_write_at(c->fd, w->target, bytes, job->offset, &error) != STATUS_OK)
+            stop(c, name_target(c, &error), &error);
+    }
+}
+
+static void run_workers(Conversion *c) {
+    int n_threads = c->options->n_threads > 0 ? c->options->n_threads : threads_default();
+#pragma omp parallel num_threads(n_threads)
+    {
+        Worker worker;
+        if (!worker_new(c, &worker)) {
+            Error error;
+            error_set(&error, "no memory to convert in");
+            stop(c, STATUS_FAILED, &error);
+        }
+        run_jobs(c, &worker);
+        worker_free(&worker);
+    }
+}
+
+Status convert_parsed(const Source *source, const ConvertOptions *options, int out_fd,
+                      Error *error) {
+    Layout layout;
+    Conversion c = {
+        .source = source, .layout = &layout, .options = options, .fd = out_fd, .error = error};
+    atomic_init(&c.stopped, 0);
+    Status status = layout_make(&layout, source, options->type, error);
+    if (status != STATUS_OK) error_prefix(error, "%s", source->path);
+    c.checksum = XXH3_createState();
+    if (status == STATUS_OK && !c.checksum) status = error_set(error, "no memory");
+    if (status == STATUS_OK) status = plan(&c);
+    /* A disk that is too full is known before the work begins. */
+    if (status == STATUS_OK && fallocate(out_fd, 0, 0, (off_t)layout.file_bytes) != 0 &&
+        (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
+        error_set(error, "cannot write %llu bytes: %s", (unsigned long long)layout.file_bytes,
+                  strerror(errno));
+        status = name_target(&c, error);
+    }
+    if (status == STATUS_OK) {
+        XXH3_64bits_reset(c.checksum);
+        run_workers(&c);
+        status = c.status;
+        if (status == STATUS_OK && options->note) note_errors(&c);
+    }
+    if (status == STATUS_OK &&
+        layout_write(&layout, XXH3_64bits_digest(c.checksum), out_fd, error) != STATUS_OK)
+        status = name_target(&c, error);
+    XXH3_freeState(c.checksum);
+    free(c.jobs);
+    layout_free(&layout);
+    return status;
+}
+
+Status convert_description(const Source *source, const char *type, int out_fd, Error *error) {
+    Layout layout;
+    Status status = layout_make(&layout, source, type, error);
+    if (status == STATUS_OK) status = layout_write(&layout, 0, out_fd, error);
+    if (status != STATUS_OK) error_prefix(error, "%s", source->path);
+    layout_free(&layout);
+    return status;
+}
+
+Status convert_source(const char *path, const ConvertOptions *options, int out_fd, Error *error) {
+    Source *source;
+    if (source_open(&source, path, options->tokenizer, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = options->ready ? options->ready(options->ready_context, error) : STATUS_OK;
+    if (status == STATUS_OK) status = source_parse(source, error);
+    if (status == STATUS_OK) status = convert_parsed(source, options, out_fd, error);
+    source_close(source);
+    return status;
+}

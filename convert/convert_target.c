@@ -1,0 +1,203 @@
+/* Where conversions are written: the half of convert.h that deals with the file system. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cache_directory.h"
+#include "convert/calibrate.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* ---- A temporary file ---- */
+
+static bool join(char *path, const char *directory, const char *rest) {
+    int length = snprintf(path, PATH_BYTES, "%s%s", directory, rest);
+    return length > 0 && length < PATH_BYTES;
+}
+
+/* The directory that `path` stands in, into directory[PATH_BYTES]. */
+static bool directory_of(const char *path, char *directory) {
+    const char *slash = strrchr(path, '/');
+    int length = slash ? (int)(slash - path) + 1 : 1;
+    return snprintf(directory, PATH_BYTES, "%.*s", length, slash ? path : ".") < PATH_BYTES;
+}
+
+int convert_unlinked(const char *directory) {
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
+    char path[PATH_BYTES];
+    if (!join(path, directory, "/verbatim.XXXXXX")) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0) unlink(path);
+    return fd;
+}
+
+int convert_unlinked_anywhere(const char *first) {
+    const char *directories[] = {first, getenv("TMPDIR"), "/var/tmp", "/tmp"};
+    int fd = -1;
+    for (size_t i = 0; fd < 0 && i < sizeof directories / sizeof *directories; i++)
+        if (directories[i]) fd = convert_unlinked(directories[i]);
+    return fd;
+}
+
+Status convert_temporary(const char *source, const ConvertOptions *options, int *fd, Error *error) {
+    char *cache = cache_directory(NULL);
+    *fd = convert_unlinked_anywhere(cache && cache_directory_make(cache) ? cache : NULL);
+    free(cache);
+    if (*fd < 0)
+        return error_set(error, "no place for the converted model: %s (set TMPDIR)",
+                         strerror(errno));
+    Status status = convert_source(source, options, *fd, error);
+    if (status == STATUS_OK) return status;
+    close(*fd);
+    *fd = -1;
+    return status;
+}
+
+/* ---- A named file ---- */
+
+/* The number-th name beside the target for what is not whole yet, into temporary[PATH_BYTES]. It
+ * does not grow with the target's, which may be as long as the file system allows. */
+static bool temporary_name(char *temporary, const char *path, unsigned number) {
+    char directory[PATH_BYTES], name[64];
+    snprintf(name, sizeof name, "/verbatim.%ld-%u.tmp", (long)getpid(), number);
+    if (directory_of(path, directory) && join(temporary, directory, name)) return true;
+    errno = ENAMETOOLONG;
+    return false;
+}
+
+enum { TEMPORARY_NAMES = 100 };
+
+/* A file without a name gets one beside the target; linkat cannot replace, so the last step is
+ * always a rename. */
+static Status name_file(int fd, const char *path, char *temporary, Error *error) {
+    char proc[64];
+    snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+    for (unsigned i = 0; i < TEMPORARY_NAMES && temporary_name(temporary, path, i); i++) {
+        if (linkat(AT_FDCWD, proc, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW) == 0) return STATUS_OK;
+        if (errno != EEXIST) break;
+    }
+    temporary[0] = '\0'; /* somebody else's, or nobody's */
+    return error_set(error, "%s: %s", path, strerror(errno));
+}
+
+/* A file beside the target: without a name where the file system can, so that even a kill
+ * leaves nothing behind; else under a temporary name. */
+static int open_beside(const char *path, char *temporary) {
+    char directory[PATH_BYTES];
+    temporary[0] = '\0';
+    if (!directory_of(path, directory)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
+    for (unsigned i = 0; i < TEMPORARY_NAMES && temporary_name(temporary, path, i); i++) {
+        fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST) break;
+    }
+    return fd;
+}
+
+static void sync_directory(const char *path) {
+    char directory[PATH_BYTES];
+    if (!directory_of(path, directory)) return;
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+/* True when `info` is a file that the source is read from. */
+static bool is_read_from(const Source *source, const struct stat *info) {
+    struct stat file;
+    for (size_t i = 0; i <= source->n_files; i++) {
+        const InputFile *input = i < source->n_files ? &source->files[i] : &source->tokenizer_file;
+        if (input->path && fstat(input->fd, &file) == 0 && file.st_ino == info->st_ino &&
+            file.st_dev == info->st_dev)
+            return true;
+    }
+    return false;
+}
+
+/* What calibration reads and where it puts its own conversion. */
+typedef struct CalibrationFiles {
+    InputFile text;
+    int fd;
+} CalibrationFiles;
+
+static Status open_calibration(CalibrationFiles *files, const char *text, const char *target,
+                               Error *error) {
+    char directory[PATH_BYTES];
+    if (input_open(&files->text, text, error) != STATUS_OK) return STATUS_FAILED;
+    if (!directory_of(target, directory)) return error_set(error, "%s: name too long", target);
+    files->fd = convert_unlinked(directory);
+    if (files->fd < 0) return error_set(error, "%s: %s", directory, strerror(errno));
+    return STATUS_OK;
+}
+
+static void close_calibration(CalibrationFiles *files) {
+    input_close(&files->text);
+    if (files->fd >= 0) close(files->fd);
+}
+
+static Status parse_and_convert(Source *source, ConvertOptions *options, CalibrationFiles *files,
+                                int fd, Error *error) {
+    Calibration *calibration = NULL;
+    Status status = source_parse(source, error);
+    if (status == STATUS_OK && options->calibrate)
+        status = calibrate_source(&calibration, source, &files->text, &files->fd, options, error);
+    options->calibration = calibration;
+    if (status == STATUS_OK) status = convert_parsed(source, options, fd, error);
+    calibration_free(calibration);
+    return status;
+}
+
+static Status convert_opened(Source *source, const ConvertOptions *options, const char *path,
+                             Error *error) {
+    struct stat info;
+    ConvertOptions named = *options;
+    named.target = path;
+    bool exists = stat(path, &info) == 0;
+    if (!exists && errno != ENOENT) return error_set(error, "%s: %s", path, strerror(errno));
+    if (exists && !S_ISREG(info.st_mode))
+        return error_set(error, "%s: exists and is not a regular file", path);
+    if (exists && is_read_from(source, &info))
+        return error_set(error, "%s: belongs to the source; name another target", path);
+    char temporary[PATH_BYTES];
+    int fd = open_beside(path, temporary);
+    if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    CalibrationFiles files = {.fd = -1, .text = {.fd = -1}};
+    Status status = STATUS_OK;
+    if (options->calibrate) status = open_calibration(&files, options->calibrate, path, error);
+    if (status == STATUS_OK && options->ready)
+        status = options->ready(options->ready_context, error);
+    if (status == STATUS_OK) status = parse_and_convert(source, &named, &files, fd, error);
+    close_calibration(&files);
+    if (status == STATUS_OK && fsync(fd) != 0)
+        status = error_set(error, "%s: cannot write: %s", path, strerror(errno));
+    if (status == STATUS_OK && !temporary[0]) status = name_file(fd, path, temporary, error);
+    if (status == STATUS_OK && rename(temporary, path) != 0)
+        status = error_set(error, "%s: %s", path, strerror(errno));
+    if (status != STATUS_OK && temporary[0]) unlink(temporary);
+    close(fd);
+    if (status == STATUS_OK) sync_directory(path);
+    return status;
+}
+
+Status convert_to_path(const char *path_of_source, const ConvertOptions *options, const char *path,
+                       Error *error) {
+    Source *source;
+    if (source_open(&source, path_of_source, options->tokenizer, error) != STATUS_OK)
+        return STATUS_FAILED;
+    Status status = convert_opened(source, options, path, error);
+    source_close(source);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* Where everything of a model.bin in the making stands, and its small sections. */
+#ifndef FORMATS_LAYOUT_H
+#define FORMATS_LAYOUT_H
+
+#include "formats/source.h"
+
+typedef struct Layout {
+    FileTensor *tensors; /* [source->n_tensors], in the source's order; owned */
+    Metadata metadata;   /* the whole section; owned */
+    FileSection sections[SECTION_KINDS];
+    uint32_t n_sections;
+    uint64_t data_offset, file_bytes;
+    const Source *source;
+} Layout;
+
+/* Chooses each tensor's type (`type` as in ConvertOptions) and place. */
+Status layout_make(Layout *layout, const Source *source, const char *type, Error *error);
+void layout_free(Layout *layout);
+
+/* Writes everything but the weights; the header, which makes the file valid, last. */
+Status layout_write(Layout *layout, uint64_t data_checksum, int fd, Error *error);
+
+/* All of `bytes` at `offset`. */
+Status layout_write_at(int fd, const void *data, size_t bytes, uint64_t offset, Error *error);
+
+#endif

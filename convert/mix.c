@@ -1,0 +1,93 @@
+#include "convert/mix.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_BYTES = 64 };
+
+/* "layers.3.w_down" by "w_down", "layers.3" or its whole self. */
+static bool has_part(const char *name, const char *part, size_t length) {
+    for (const char *at = name; *at; at++) {
+        bool begins = at == name || at[-1] == '.';
+        if (begins && strncmp(at, part, length) == 0 && (at[length] == '.' || !at[length]))
+            return true;
+    }
+    return false;
+}
+
+static bool type_of(const char *text, size_t length, TensorType *type) {
+    char name[NAME_BYTES];
+    if (length >= sizeof name) return false;
+    memcpy(name, text, length);
+    name[length] = '\0';
+    if (strcmp(name, "q5") == 0) {
+        *type = TENSOR_Q5_K;
+    } else if (strcmp(name, "q6") == 0) {
+        *type = TENSOR_Q6_K;
+    } else if (strcmp(name, "q4m") == 0) {
+        *type = TENSOR_Q4_K;
+    } else {
+        return tensor_type_by_name(name, type) && *type != TENSOR_VECTOR;
+    }
+    return true;
+}
+
+Status mix_check(const char *mix, Error *error) {
+    TensorType type;
+    size_t length = strcspn(mix, ",");
+    if (!type_of(mix, length, &type))
+        return error_set(error,
+                         "no type is called '%.*s' (f32, f16, bf16, q8, q6, q5, q4m, q4, ...)",
+                         (int)length, mix);
+    for (mix += length; *mix; mix += length) {
+        mix++;
+        length = strcspn(mix, ",");
+        const char *equals = memchr(mix, '=', length);
+        if (!equals || equals == mix)
+            return error_set(error, "'%.*s' is not NAME=TYPE", (int)length, mix);
+        size_t rest = length - (size_t)(equals + 1 - mix);
+        if (!type_of(equals + 1, rest, &type))
+            return error_set(error, "no type is called '%.*s'", (int)rest, equals + 1);
+    }
+    return STATUS_OK;
+}
+
+/* An eighth of the layers at either end, and each third between: llama.cpp's use_more_bits. */
+static bool is_chosen_layer(const char *name, const Config *config) {
+    unsigned layer = 0, n = config->n_layers;
+    if (sscanf(name, "layers.%u.", &layer) != 1) return false;
+    return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
+}
+
+/* Errors in the embedding and the output head reach every token directly, and they are a small
+ * part of all but the smallest models. */
+static bool meets_every_token(const char *name) {
+    return strcmp(name, "token_embedding") == 0 || strcmp(name, "output") == 0;
+}
+
+static TensorType with_more_bits(TensorType type, const char *name) {
+    if (!meets_every_token(name)) return type;
+    if (type == TENSOR_Q4 || type == TENSOR_Q4_MIN) return TENSOR_Q8;
+    bool few_bits =
+        type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q4_NL || type == TENSOR_MXFP4;
+    return few_bits ? TENSOR_Q6_K : type;
+}
+
+TensorType mix_choose(const char *mix, const char *name, const Config *config) {
+    TensorType type = TENSOR_F32;
+    size_t length = strcspn(mix, ",");
+    type_of(mix, length, &type);
+    type = with_more_bits(type, name);
+    if (length == 3 && memcmp(mix, "q4m", 3) == 0 && is_chosen_layer(name, config) &&
+        (has_part(name, "wv", 2) || has_part(name, "w_down", 6)))
+        type = TENSOR_Q6_K;
+    for (mix += length; *mix; mix += length) {
+        mix++;
+        length = strcspn(mix, ",");
+        const char *equals = memchr(mix, '=', length);
+        if (equals && has_part(name, mix, (size_t)(equals - mix)))
+            type_of(equals + 1, length - (size_t)(equals + 1 - mix), &type);
+    }
+    return type;
+}

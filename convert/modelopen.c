@@ -1,0 +1,178 @@
+#include "convert/modelopen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/terminal.h"
+#include "convert/advice.h"
+#include "convert/convert.h"
+#include "convert/layout.h"
+#include "formats/readers.h"
+
+/* ---- Opening ----------------------------------------------------------------------------------
+ */
+
+Status modelopen_begin(ModelOpening *opening, const char *path, const char *tokenizer,
+                       const Options *options, const volatile sig_atomic_t *interrupted,
+                       Error *error) {
+    SourceKind kind;
+    *opening = MODELOPEN_NONE;
+    opening->path = path;
+    opening->type = options->type;
+    if (source_detect(path, &kind, error) != STATUS_OK)
+        return path == options->model ? advice_add(path, error) : STATUS_FAILED;
+    opening->describes = options->info || options->tokenize || options->detokenize;
+    opening->needs_tokenizer = path == options->model && !options->info && !options->verify;
+    if (kind != SOURCE_MODELFILE) {
+        if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
+            return STATUS_FAILED;
+        if (opening->describes)
+            return conversions_find(&opening->conversion, opening->source, options->type,
+                                    options->cache_dir, error);
+        return conversions_open(&opening->conversion, opening->source, options->type,
+                                options->cache_dir, interrupted, error);
+    }
+    if (options->type && path == options->model) {
+        error_set(error,
+                  "--type is for the conversion of other formats, but %s is a model.bin: "
+                  "use export",
+                  path);
+        return STATUS_USAGE;
+    }
+    opening->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (opening->fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    return tokenizer ? input_open(&opening->tokenizer, tokenizer, error) : STATUS_OK;
+}
+
+const char *modelopen_writes_in(const ModelOpening *opening) {
+    return opening->conversion.partial ? opening->conversion.directory : NULL;
+}
+
+Status modelopen_blame(const ModelOpening *opening, Error *error) {
+    if (!opening->kept) return STATUS_FAILED;
+    size_t n = strlen(opening->path);
+    bool named = strncmp(error->text, opening->path, n) == 0 && error->text[n] == ':';
+    Error what = *error;
+    return error_set(error,
+                     "%s: its conversion %s cannot be used:%s%s (delete it, or all by "
+                     "--cache-clear, and it is made again)",
+                     opening->path, opening->kept, named ? "" : " ",
+                     what.text + (named ? n + 1 : 0));
+}
+
+void modelopen_close(ModelOpening *opening) {
+    free(opening->kept);
+    tokenizer_blob_free(&opening->section);
+    conversions_close(&opening->conversion);
+    source_close(opening->source);
+    if (opening->tokenizer.fd >= 0) input_close(&opening->tokenizer);
+    if (opening->fd >= 0) close(opening->fd);
+    *opening = MODELOPEN_NONE;
+}
+
+/* ---- Converting and mapping ---------------------------------------------------------------------
+ */
+
+static void convert_progress(ConvertStep step, uint64_t done, uint64_t total, void *context) {
+    (void)step;
+    session_progress(context, "converting", done, total);
+}
+
+/* A line about a type that was converted with loss. */
+static void convert_note(const char *line, void *context) {
+    session_progress(context, "converting", 0, 0);
+    terminal_say("%s", line);
+}
+
+/* How much room the conversion takes, before it takes it. */
+static void announce(const ModelOpening *opening) {
+    Layout layout;
+    Error ignored;
+    if (layout_make(&layout, opening->source, opening->type, &ignored) == STATUS_OK)
+        terminal_say("converting %s: %.1f MiB, %s", opening->path,
+                     (double)layout.file_bytes / 1048576.0, opening->conversion.path);
+    layout_free(&layout);
+}
+
+static Status convert_weights(ModelOpening *opening, const Session *session, int n_threads,
+                              Error *error) {
+    const ConvertOptions options = {.type = opening->type,
+                                    .target = opening->conversion.path,
+                                    .n_threads = n_threads,
+                                    .progress = convert_progress,
+                                    .progress_context = (void *)(uintptr_t)session,
+                                    .note = convert_note,
+                                    .cancel = session->interrupted};
+    if (opening->source->n_tensors == 0)
+        return error_set(error,
+                         "%s: holds a vocabulary but no weights: it can tokenize, not generate",
+                         opening->path);
+    if (opening->source->tokenizer.size == 0 && opening->needs_tokenizer)
+        return error_set(error, "%s: has no tokenizer: give one with -z FILE", opening->path);
+    if (opening->conversion.path) announce(opening);
+    Status status = convert_parsed(opening->source, &options, opening->conversion.fd, error);
+    session_progress(session, "converting", 0, 0);
+    return status == STATUS_OK ? conversions_finish(&opening->conversion, error) : status;
+}
+
+/* Fills the conversion that was begun, or takes the one that was found. */
+static Status convert(ModelOpening *opening, const Session *session, int n_threads, int *fd,
+                      Error *error) {
+    ConversionSlot *slot = &opening->conversion;
+    Status status = STATUS_OK;
+    if (!slot->found) {
+        status = source_parse(opening->source, error);
+        if (status != STATUS_OK) return status;
+        status = opening->describes
+                     ? convert_description(opening->source, opening->type, slot->fd, error)
+                     : convert_weights(opening, session, n_threads, error);
+    }
+    if (status == STATUS_OK) {
+        *fd = slot->fd;
+        slot->fd = -1;
+    }
+    return status;
+}
+
+Status modelopen_finish(ModelOpening *opening, const Session *session, int n_threads,
+                        ModelFile **file, Error *error) {
+    int fd = opening->fd;
+    opening->fd = -1; /* modelfile_open takes it over */
+    if (opening->source) {
+        Status status = convert(opening, session, n_threads, &fd, error);
+        if (opening->conversion.found) {
+            opening->kept = opening->conversion.path;
+            opening->conversion.path = NULL;
+        }
+        conversions_close(&opening->conversion); /* others may go on */
+        source_close(opening->source);
+        opening->source = NULL;
+        if (status != STATUS_OK) return status;
+    }
+    Status status = modelfile_open(file, opening->path, fd, error);
+    return status == STATUS_FAILED ? modelopen_blame(opening, error) : status;
+}
+
+Status modelopen_tokenizer(ModelOpening *opening, const ModelFile *file, Tokenizer **tokenizer,
+                           Error *error) {
+    size_t bytes, vocab_size = modelfile_config(file)->vocab_size;
+    const void *section = modelfile_section(file, SECTION_TOKENIZER, &bytes);
+    const char *path = opening->path;
+    if (opening->tokenizer.fd >= 0) {
+        path = opening->tokenizer.path;
+        if (tokenizer_from_file(&opening->tokenizer, vocab_size, &opening->section, error) !=
+            STATUS_OK)
+            return STATUS_FAILED;
+        section = opening->section.bytes;
+        bytes = opening->section.size;
+    }
+    if (section && tokenizer_open(tokenizer, section, bytes, error) != STATUS_OK)
+        return error_prefix(error, "%s", path);
+    if (section && !tokenizer_fits(*tokenizer, vocab_size))
+        return error_set(error, "%s: the tokenizer has %zu tokens, but the model only %zu", path,
+                         tokenizer_vocab_size(*tokenizer), vocab_size);
+    return STATUS_OK;
+}

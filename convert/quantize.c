@@ -1,0 +1,170 @@
+#include "convert/quantize.h"
+
+#include "base/numbers.h"
+#include "convert/quantize_lanes.h"
+
+enum { MAX_GROUP = 64 };
+
+typedef struct Group {
+    size_t n;
+    float x[MAX_GROUP], weight[MAX_GROUP];
+    float low, high; /* the smallest and the largest code */
+} Group;
+
+typedef struct Best {
+    float error; /* weighted, squared */
+    uint16_t scale, minimum;
+    float q[MAX_GROUP];
+} Best;
+
+/* Codes of the group for x ~ scale * q - minimum, inverse = 1 / scale. */
+static inline void encode(const Group *g, float inverse, float minimum, float *q) {
+    for (size_t i = 0; i < g->n; i++)
+        q[i] = round_even(clamp((g->x[i] + minimum) * inverse, g->low, g->high));
+}
+
+static inline float error_of(const Group *g, float scale, float minimum, const float *q) {
+    float sum[LANES] = {0};
+    for (size_t i = 0; i < g->n; i += LANES) {
+        for (size_t l = 0; l < LANES; l++) {
+            float d = g->x[i + l] - (scale * q[i + l] - minimum);
+            sum[l] += g->weight[i + l] * (d * d);
+        }
+    }
+    return fold(sum);
+}
+
+/* Rounds scale and minimum to f16, codes the group with them, and keeps it when it is the best
+ * so far. */
+static inline void attempt(const Group *g, float scale, float minimum, Best *best) {
+    float q[MAX_GROUP];
+    uint16_t half = float_to_half(scale), half_minimum = float_to_half(minimum);
+    float stored = half_to_float(half);
+    if (stored == 0.0f || !isfinite(1.0f / stored)) return;
+    minimum = half_to_float(half_minimum);
+    encode(g, 1.0f / stored, minimum, q);
+    float error = error_of(g, stored, minimum, q);
+    if (!(error < best->error)) return;
+    best->error = error;
+    best->scale = half;
+    best->minimum = half_minimum;
+    for (size_t i = 0; i < g->n; i++) best->q[i] = q[i];
+}
+
+/* For codes q around zero, least squares give the scale sum(w x q) / sum(w q^2), and take
+ * sum(w x q)^2 / sum(w q^2) off the error: the larger, the better. The scales tried bring the
+ * extreme weight to codes around `reach`. */
+FOR_EACH_ISA static void search_symmetric(const Group *g, float extreme, float reach, int steps,
+                                          float step, Best *best) {
+    float best_gain = 0.0f, best_scale = extreme / reach;
+    for (int k = -steps; k <= steps; k++) {
+        float inverse = (reach + step * (float)k) / extreme, xq[LANES] = {0}, qq[LANES] = {0};
+        if (!isfinite(inverse)) continue;
+        for (size_t i = 0; i < g->n; i += LANES) {
+            for (size_t l = 0; l < LANES; l++) {
+                float x = g->x[i + l], q = round_even(clamp(x * inverse, g->low, g->high));
+                float wq = g->weight[i + l] * q;
+                xq[l] += wq * x;
+                qq[l] += wq * q;
+            }
+        }
+        float top = fold(xq), bottom = fold(qq);
+        if (!(bottom > 0.0f) || !(top * (top / bottom) > best_gain)) continue;
+        best_gain = top * (top / bottom);
+        best_scale = top / bottom;
+    }
+    attempt(g, best_scale, 0.0f, best);
+    attempt(g, extreme / reach, 0.0f, best);
+}
+
+/* Scale and minimum for fixed codes: a line fitted by least squares. */
+static inline void best_line(const Group *g, const float *q, float *scale, float *minimum) {
+    float sums[5][LANES] = {{0}};
+    for (size_t i = 0; i < g->n; i += LANES) {
+        for (size_t l = 0; l < LANES; l++) {
+            float w = g->weight[i + l], x = g->x[i + l], code = q[i + l];
+            sums[0][l] += w;
+            sums[1][l] += w * code;
+            sums[2][l] += w * (code * code);
+            sums[3][l] += w * x;
+            sums[4][l] += w * (x * code);
+        }
+    }
+    float w = fold(sums[0]), wq = fold(sums[1]), wqq = fold(sums[2]);
+    float wx = fold(sums[3]), wxq = fold(sums[4]), determinant = w * wqq - wq * wq;
+    if (!(determinant > 0.0f)) return;
+    *scale = (w * wxq - wx * wq) / determinant;
+    *minimum = (wq * wxq - wqq * wx) / determinant;
+}
+
+/* Codes from zero with a minimum. */
+FOR_EACH_ISA static void search_line(const Group *g, int steps, Best *best) {
+    float low = 0.0f, high = 0.0f, q[MAX_GROUP];
+    for (size_t i = 0; i < g->n; i++) {
+        low = g->x[i] < low ? g->x[i] : low;
+        high = g->x[i] > high ? g->x[i] : high;
+    }
+    if (high == low) return;
+    for (int k = -steps; k <= steps; k++) {
+        float inverse = (g->high + 0.1f * (float)k) / (high - low);
+        float scale = 1.0f / inverse, minimum = -low;
+        if (!isfinite(inverse) || !isfinite(scale)) continue;
+        encode(g, inverse, minimum, q);
+        best_line(g, q, &scale, &minimum);
+        attempt(g, scale, minimum, best);
+    }
+    attempt(g, (high - low) / g->high, -low, best);
+}
+
+static float extreme_of(const Group *g) {
+    float extreme = 0.0f;
+    for (size_t i = 0; i < g->n; i++)
+        if (fabsf(g->x[i]) > fabsf(extreme)) extreme = g->x[i];
+    return extreme;
+}
+
+static void weigh(Group *g, const float *importance) {
+    float unit = inverse_mean_square(g->x, g->n);
+    for (size_t i = 0; i < g->n; i++)
+        g->weight[i] = importance ? importance[i] : 1.0f + g->x[i] * g->x[i] * unit;
+}
+
+static void quantize_group(TensorType type, Group *g, const float *importance, Best *best) {
+    *best = (Best){.error = INFINITY};
+    float extreme = extreme_of(g);
+    weigh(g, importance);
+    if (extreme == 0.0f) return;
+    switch (type) {
+    case TENSOR_Q4:
+        g->low = -8.0f, g->high = 7.0f;
+        search_symmetric(g, extreme, -8.0f, 7, 0.125f, best);
+        search_symmetric(g, extreme, 7.0f, 7, 0.125f, best);
+        break;
+    case TENSOR_Q4_MIN:
+        g->low = 0.0f, g->high = 15.0f;
+        search_line(g, 14, best);
+        break;
+    case TENSOR_Q8_MIN:
+        g->low = 0.0f, g->high = 255.0f;
+        search_line(g, 2, best);
+        break;
+    default:
+        g->low = -127.0f, g->high = 127.0f;
+        search_symmetric(g, fabsf(extreme), 126.5f, 2, 0.25f, best);
+        break;
+    }
+}
+
+void quantize_row(TensorType type, size_t padded_cols, const float *x, const float *importance,
+                  uint8_t *codes, uint16_t *scales, uint16_t *minima) {
+    Group g = {.n = tensor_type_info(type)->group};
+    Best best;
+    for (size_t at = 0, k = 0; at < padded_cols; at += g.n, k++) {
+        for (size_t i = 0; i < g.n; i++) g.x[i] = x[at + i];
+        quantize_group(type, &g, importance ? importance + at : NULL, &best);
+        scales[k] = best.scale;
+        if (minima) minima[k] = best.minimum;
+        float zero = type == TENSOR_Q4 ? 8.0f : 0.0f;
+        for (size_t i = 0; i < g.n; i++) codes[at + i] = (uint8_t)(int)(best.q[i] + zero);
+    }
+}

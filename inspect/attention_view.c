@@ -1,0 +1,357 @@
+#include "inspect/attention_view.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "generate.h"
+#include "inspect/attention_page.h"
+#include "inspect/picture.h"
+
+/* ---- Entropy --------------------------------------------------------------------------------- */
+
+static void add_entropy(void *context, size_t layer, size_t row, size_t head, int32_t first,
+                        const float *weights, size_t n) {
+    AttentionEntropy *entropy = context;
+    double sum = 0.0;
+    (void)layer, (void)row, (void)head, (void)first;
+    for (size_t i = 0; i < n; i++)
+        if (weights[i] > 0.0f) sum -= (double)weights[i] * log((double)weights[i]);
+    int64_t one = (int64_t)(sum * 0x1p32), most = (int64_t)(log((double)n) * 0x1p32);
+#pragma omp atomic
+    entropy->sum += one;
+#pragma omp atomic
+    entropy->most += most;
+#pragma omp atomic
+    entropy->n++;
+}
+
+void attention_entropy_begin(AttentionEntropy *entropy, Model *model) {
+    *entropy = (AttentionEntropy){.sink = {add_entropy, entropy}};
+    model_set_attention_sink(model, &entropy->sink);
+}
+
+void attention_entropy_end(AttentionEntropy *entropy, Model *model) {
+    (void)entropy;
+    model_set_attention_sink(model, NULL);
+}
+
+double attention_entropy_mean(const AttentionEntropy *entropy) {
+    return entropy->n ? (double)entropy->sum * 0x1p-32 / (double)entropy->n : 0.0;
+}
+
+double attention_entropy_most(const AttentionEntropy *entropy) {
+    return entropy->n ? (double)entropy->most * 0x1p-32 / (double)entropy->n : 0.0;
+}
+
+/* ---- Weights --------------------------------------------------------------------------------- */
+
+typedef struct View {
+    Session *session;
+    TokenList ids;
+    size_t n; /* tokens */
+    uint32_t n_layers, n_heads, n_kv_heads;
+    float *weights; /* [n_layers][n_heads][n query][n key] */
+    size_t base;    /* the position of the running call's first row */
+} View;
+
+static float *map_of(const View *v, size_t layer, size_t head) {
+    return v->weights + (layer * v->n_heads + head) * v->n * v->n;
+}
+
+static void keep(void *context, size_t layer, size_t row, size_t head, int32_t first,
+                 const float *weights, size_t n) {
+    View *v = context;
+    memcpy(map_of(v, layer, head) + (v->base + row) * v->n + first, weights, n * sizeof *weights);
+}
+
+static Status run_text(View *v, Error *error) {
+    Model *model = v->session->model;
+    const KvShape shape = model_kv_shape(model, v->session->kv_type);
+    const AttentionSink sink = {keep, v};
+    size_t most = model_max_rows(model);
+    Row *rows = calloc(most, sizeof *rows);
+    KvCache *cache = NULL;
+    Status status = rows ? kvcache_new(&cache, &shape, 1, 0, error)
+                         : error_set(error, "no memory for the prompt");
+    model_set_attention_sink(model, &sink);
+    for (v->base = 0; status == STATUS_OK && v->base < v->n;) {
+        size_t part = v->n - v->base < most ? v->n - v->base : most;
+        for (size_t i = 0; i < part; i++)
+            rows[i] = (Row){.position = (int32_t)(v->base + i), .token = v->ids.ids[v->base + i]};
+        status = model_forward(model, cache, rows, part, NULL, error);
+        v->base += part;
+        if (status == STATUS_OK && *v->session->interrupted) status = STATUS_INTERRUPTED;
+    }
+    model_set_attention_sink(model, NULL);
+    kvcache_free(cache);
+    free(rows);
+    return status;
+}
+
+/* The mean over all heads of layers [first, end). */
+static void mean_map(const View *v, size_t first, size_t end, float *out) {
+    size_t cells = v->n * v->n, maps = (end - first) * v->n_heads;
+    for (size_t i = 0; i < cells; i++) {
+        double sum = 0.0;
+        for (size_t m = 0; m < maps; m++) sum += (double)map_of(v, first, m)[i];
+        out[i] = (float)(sum / (double)maps);
+    }
+}
+
+/* ---- Tokens ---------------------------------------------------------------------------------- */
+
+/* A token for a label: spaces visible, at most `most` characters. Not NUL-terminated: into a Sheet.
+ */
+static void label_of(const View *v, size_t i, size_t most, Sheet *out) {
+    size_t length, shown = 0;
+    const char *bytes = tokenizer_token_text(v->session->tokenizer, v->ids.ids[i], &length);
+    out->length = 0;
+    sheet_add(out, "", 0);
+    for (size_t k = 0; k < length; shown++) {
+        size_t end = k + 1;
+        while (end < length && ((unsigned char)bytes[end] & 0xC0) == 0x80) end++;
+        if (shown == most) {
+            sheet_add(out, "\xE2\x80\xA6", 3); /* ... */
+            return;
+        }
+        bool is_space =
+            bytes[k] == ' ' || (end - k == 3 && memcmp(bytes + k, "\xE2\x96\x81", 3) == 0);
+        if (is_space) {
+            sheet_add(out, "\xE2\x90\xA3", 3); /* an open box */
+        } else {
+            sheet_add(out, bytes + k, end - k);
+        }
+        k = end;
+    }
+}
+
+/* ---- The picture ----------------------------------------------------------------------------- */
+
+static void draw_labels(Sheet *svg, const View *v, double x, double y, double cell) {
+    Sheet label = {0};
+    for (size_t i = 0; i < v->n; i++) {
+        double at = cell * ((double)i + 0.5);
+        label_of(v, i, 12, &label);
+        picture_text(svg, x - 6, y + at + 4, "label", "end", 0, label.bytes, label.length);
+        picture_text(svg, x + at + 4, y - 6, "label", "start", -60, label.bytes, label.length);
+    }
+    sheet_free(&label);
+}
+
+static void describe(const View *v, Sheet *out) {
+    const char *name = model_config(v->session->model)->name;
+    sheet_printf(out, "%.60s%s%zu tokens, %u layers, %u heads on %u of keys and values", name,
+                 name[0] ? ": " : "", v->n, v->n_layers, v->n_heads, v->n_kv_heads);
+    if (v->session->overridden) sheet_printf(out, "; overridden: %.200s", v->session->overridden);
+}
+
+/* The mean of all, with the tokens; below, a map for each layer and head. */
+static void draw(const View *v, Sheet *svg) {
+    double cell = v->n <= 40 ? 18 : 720.0 / (double)v->n, side = cell * (double)v->n;
+    double small = v->n <= 30 ? 4 : 120.0 / (double)v->n, tile = small * (double)v->n;
+    double left = 120, top = 190, grid_top = top + side + 60, gap = 14, grid_left = 70;
+    double grid = (tile + gap) * v->n_heads;
+    double width = left + side + 120, height = grid_top + 30 + (tile + gap) * v->n_layers + 20;
+    if (width < grid_left + grid + 20) width = grid_left + grid + 20;
+    if (width < 640) width = 640;
+    Sheet title = {0};
+    describe(v, &title);
+    picture_begin(svg, width, height, "attention");
+    picture_text(svg, 20, 28, "title", "start", 0, "What each token attends to", 26);
+    picture_text(svg, 20, 48, "label", "start", 0, title.bytes, title.length);
+    picture_legend(svg, 20, 76, "weight; each row adds up to 1", false);
+    picture_text(svg, 210, 84, "small", "start", 0, "rows: the token that looks", 26);
+    picture_text(svg, 210, 98, "small", "start", 0, "columns: what it looks at", 25);
+    float *mean = malloc(v->n * v->n * sizeof *mean);
+    if (mean) {
+        mean_map(v, 0, v->n_layers, mean);
+        picture_heat_map(svg, left, top, cell, cell, mean, v->n, v->n, v->n, false);
+        if (cell >= 11) draw_labels(svg, v, left, top, cell);
+        picture_text(svg, left, top + side + 18, "label", "start", 0,
+                     "the mean of all layers and heads", 32);
+    }
+    svg->failed = svg->failed || !mean;
+    free(mean);
+    for (uint32_t head = 0; head < v->n_heads; head++) {
+        char text[32];
+        int n = snprintf(text, sizeof text, tile < 40 ? "%u" : "head %u", head);
+        picture_text(svg, grid_left + (tile + gap) * head + tile / 2, grid_top + 10, "small",
+                     "middle", 0, text, (size_t)n);
+    }
+    for (uint32_t layer = 0; layer < v->n_layers; layer++) {
+        double y = grid_top + 18 + (tile + gap) * layer;
+        char text[32];
+        int n = snprintf(text, sizeof text, "layer %u", layer);
+        picture_text(svg, grid_left - 8, y + tile / 2 + 3, "small", "end", 0, text, (size_t)n);
+        for (uint32_t head = 0; head < v->n_heads; head++)
+            picture_heat_map(svg, grid_left + (tile + gap) * head, y, small, small,
+                             map_of(v, layer, head), v->n, v->n, v->n, false);
+    }
+    picture_end(svg);
+    sheet_free(&title);
+}
+
+/* ---- Numbers ----------------------------------------------------------------------------------
+ */
+
+/* {"tokens": [...], "layers": [{"window", "heads": [{"kv_head", "weights": [[...]]}]}]}; a row's
+ * sum is below 1 where a sink took weight. `digits` 9 keeps every bit. */
+static void write_json(const View *v, int digits, Sheet *out) {
+    const Config *c = model_config(v->session->model);
+    sheet_printf(out, "{\"model\": \"");
+    sheet_json(out, c->name, strlen(c->name));
+    sheet_printf(out, "\", \"family\": \"");
+    sheet_json(out, c->family, strlen(c->family));
+    sheet_printf(out, "\", \"overridden\": \"");
+    const char *overridden = v->session->overridden ? v->session->overridden : "";
+    sheet_json(out, overridden, strlen(overridden));
+    sheet_printf(out,
+                 "\",\n \"n_layers\": %u, \"n_heads\": %u, \"n_kv_heads\": %u,\n \"tokens\": [",
+                 v->n_layers, v->n_heads, v->n_kv_heads);
+    for (size_t i = 0; i < v->n; i++) {
+        size_t length;
+        const char *bytes = tokenizer_token_text(v->session->tokenizer, v->ids.ids[i], &length);
+        sheet_printf(out, "%s{\"id\": %d, \"text\": \"", i ? ", " : "", v->ids.ids[i]);
+        sheet_json(out, bytes, length);
+        sheet_printf(out, "\"}");
+    }
+    sheet_printf(out, "],\n \"layers\": [\n");
+    for (uint32_t layer = 0; layer < v->n_layers; layer++) {
+        sheet_printf(out, "  {\"window\": %u, \"heads\": [\n", c->window[layer]);
+        for (uint32_t head = 0; head < v->n_heads; head++) {
+            sheet_printf(out, "   {\"kv_head\": %u, \"weights\": [",
+                         head / (v->n_heads / v->n_kv_heads));
+            const float *map = map_of(v, layer, head);
+            for (size_t i = 0; i < v->n; i++) {
+                sheet_printf(out, i ? ",[" : "[");
+                for (size_t k = 0; k < v->n; k++)
+                    sheet_printf(out, k ? ",%.*g" : "%.*g", digits, (double)map[i * v->n + k]);
+                sheet_printf(out, "]");
+            }
+            sheet_printf(out, "]}%s\n", head + 1 < v->n_heads ? "," : "");
+        }
+        sheet_printf(out, "  ]}%s\n", layer + 1 < v->n_layers ? "," : "");
+    }
+    sheet_printf(out, " ]}\n");
+}
+
+static void write_page(const View *v, Sheet *out) {
+    sheet_add(out, attention_page_head, strlen(attention_page_head));
+    write_json(v, 3, out);
+    sheet_add(out, attention_page_tail, strlen(attention_page_tail));
+}
+
+/* ---- The terminal -----------------------------------------------------------------------------
+ */
+
+/* One map a layer, the mean of its heads: two columns a token, five shades. */
+static void write_map(const View *v, const float *map, Sheet *out) {
+    static const char *const shades[] = {"  ", "\xE2\x96\x91\xE2\x96\x91",
+                                         "\xE2\x96\x92\xE2\x96\x92", "\xE2\x96\x93\xE2\x96\x93",
+                                         "\xE2\x96\x88\xE2\x96\x88"};
+    static const double above[] = {0.0, 0.03, 0.1, 0.25, 0.5};
+    Sheet label = {0};
+    for (size_t i = 0; i < v->n; i++) {
+        label_of(v, i, 12, &label);
+        size_t columns = 0;
+        for (size_t k = 0; k < label.length; k++)
+            columns += ((unsigned char)label.bytes[k] & 0xC0) != 0x80;
+        sheet_printf(out, "%4zu %*s", i, columns < 13 ? (int)(13 - columns) : 0, "");
+        sheet_plain(out, label.bytes, label.length);
+        sheet_printf(out, " \xE2\x94\x82");
+        for (size_t k = 0; k <= i; k++) {
+            size_t shade = 4;
+            while (shade > 0 && !((double)map[i * v->n + k] >= above[shade])) shade--;
+            sheet_add(out, shades[shade], strlen(shades[shade]));
+        }
+        sheet_printf(out, "\n");
+    }
+    sheet_free(&label);
+}
+
+static void write_maps(const View *v, Sheet *out) {
+    float *mean = malloc(v->n * v->n * sizeof *mean);
+    if (!mean) {
+        out->failed = true;
+        return;
+    }
+    describe(v, out);
+    sheet_printf(out, "\nweights: \xE2\x96\x91 from 0.03, \xE2\x96\x92 0.1, \xE2\x96\x93 0.25, "
+                      "\xE2\x96\x88 0.5 on; column i is token i\n");
+    for (uint32_t layer = 0; layer < v->n_layers; layer++) {
+        mean_map(v, layer, layer + 1, mean);
+        sheet_printf(out, "\nlayer %u, mean of %u heads", layer, v->n_heads);
+        uint32_t window = model_config(v->session->model)->window[layer];
+        if (window) sheet_printf(out, ", window of %u", window);
+        sheet_printf(out, "\n");
+        write_map(v, mean, out);
+    }
+    free(mean);
+}
+
+/* ---- The mode ---------------------------------------------------------------------------------
+ */
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Where the picture goes, as it is drawn: in full it can be many times what the weights take. */
+typedef struct Target {
+    const Session *session;
+    Status status;
+    Error *error;
+} Target;
+
+static bool write_part(void *context, const char *bytes, size_t n) {
+    Target *target = context;
+    target->status = output_write(target->session->output, bytes, n, target->error);
+    if (target->status == STATUS_OK && *target->session->interrupted)
+        target->status = STATUS_INTERRUPTED;
+    return target->status == STATUS_OK && !target->session->output->closed;
+}
+
+static Status write_view(const View *v, Error *error) {
+    const char *out = v->session->options->attention;
+    Target target = {.session = v->session, .error = error};
+    Sheet text = {.write = write_part, .context = &target};
+    if (strcmp(out, "-") == 0) {
+        write_maps(v, &text);
+    } else if (ends_with(out, ".json")) {
+        write_json(v, 9, &text);
+    } else if (ends_with(out, ".html")) {
+        write_page(v, &text);
+    } else {
+        draw(v, &text);
+    }
+    sheet_flush(&text);
+    if (text.failed && target.status == STATUS_OK && !v->session->output->closed)
+        target.status = error_set(error, "no memory for the picture");
+    sheet_free(&text);
+    return target.status;
+}
+
+Status attention_view_run(Session *session, Error *error) {
+    enum { MOST_BYTES = 1 << 30 };
+    const Config *c = model_config(session->model);
+    View v = {.session = session,
+              .n_layers = c->n_layers,
+              .n_heads = c->n_heads,
+              .n_kv_heads = c->n_kv_heads};
+    Status status = generate_prompt_ids(session, &v.ids, error);
+    v.n = v.ids.length;
+    double bytes = 4.0 * c->n_layers * c->n_heads * (double)v.n * (double)v.n;
+    if (status == STATUS_OK && bytes > MOST_BYTES)
+        status =
+            error_set(error, "the weights of %zu tokens would be %.1f GiB: give a shorter text",
+                      v.n, bytes / (1 << 30));
+    if (status == STATUS_OK && !(v.weights = calloc((size_t)bytes / 4 + 1, sizeof *v.weights)))
+        status = error_set(error, "no memory for the weights of %zu tokens", v.n);
+    if (status == STATUS_OK) status = run_text(&v, error);
+    if (status == STATUS_OK) status = write_view(&v, error);
+    free(v.weights);
+    token_list_free(&v.ids);
+    return status;
+}

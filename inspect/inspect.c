@@ -1,0 +1,247 @@
+#include "inspect/inspect.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Formatted text to the session's output. */
+static Status print(Session *session, Error *error, const char *format, ...) PRINTF_LIKE(3, 4);
+static Status print(Session *session, Error *error, const char *format, ...) {
+    char text[2048];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0) return error_set(error, "cannot be printed");
+    if ((size_t)length >= sizeof text) length = sizeof text - 1;
+    return output_write(session->output, text, (size_t)length, error);
+}
+
+/* "1.2 MiB" */
+static const char *size_text(double bytes, char *text, size_t size) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+    while (bytes >= 1024.0 && unit < 4) bytes /= 1024.0, unit++;
+    snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return text;
+}
+
+/* A stranger's text stays on its line; the output sees to the other control characters. */
+static void one_line(char *text) {
+    for (; *text; text++)
+        if (*text == '\n') *text = ' ';
+}
+
+static int by_offset(const void *a, const void *b) {
+    const FileTensor *x = *(const FileTensor *const *)a, *y = *(const FileTensor *const *)b;
+    return x->offset == y->offset ? (x > y) - (x < y) : x->offset < y->offset ? -1 : 1;
+}
+
+static Status print_tensors(Session *session, Error *error) {
+    const ModelFile *file = session->file;
+    size_t n = modelfile_n_tensors(file);
+    const FileTensor **tensors = malloc((n + 1) * sizeof *tensors);
+    if (!tensors) return error_set(error, "no memory for %zu tensors", n);
+    for (size_t i = 0; i < n; i++) tensors[i] = modelfile_tensor(file, i);
+    qsort(tensors, n, sizeof *tensors, by_offset);
+    size_t counts[TENSOR_TYPES] = {0};
+    double parameters[TENSOR_TYPES] = {0}, bytes[TENSOR_TYPES] = {0}, all = 0;
+    char size[32];
+    for (size_t i = 0; i < n; i++) {
+        const FileTensor *t = tensors[i];
+        if (t->type >= TENSOR_TYPES || (i > 0 && tensors[i - 1]->offset == t->offset)) continue;
+        counts[t->type]++;
+        parameters[t->type] += (double)t->rows * (double)t->cols * t->count;
+        bytes[t->type] += (double)t->bytes;
+        all += (double)t->rows * (double)t->cols * t->count;
+    }
+    free(tensors);
+    Status status = print(session, error, "parameters          %.0f\n", all);
+    for (uint32_t type = 0; type < TENSOR_TYPES && status == STATUS_OK; type++)
+        if (counts[type] > 0)
+            status = print(session, error, "  %-17s %zu tensors, %.0f parameters, %s\n",
+                           tensor_type_info(type)->name, counts[type], parameters[type],
+                           size_text(bytes[type], size, sizeof size));
+    return status;
+}
+
+static Status print_config(Session *session, Error *error) {
+    const Config *config = modelfile_config(session->file);
+    Status status = STATUS_OK;
+    for (size_t i = 0; config_field(i) && status == STATUS_OK; i++) {
+        char text[512];
+        config_field_text(config, config_field(i), text, sizeof text);
+        one_line(text);
+        status = print(session, error, "%-19s %s\n", config_field(i)->name, text);
+    }
+    return status;
+}
+
+/* The metadata beside Config's fields: where the model came from, what it recommends. */
+static Status print_metadata(Session *session, Error *error) {
+    const ModelFile *file = session->file;
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < modelfile_n_meta(file) && status == STATUS_OK; i++) {
+        MetaEntry entry = modelfile_meta(file, i);
+        char key[80], text[256] = "";
+        double number;
+        snprintf(key, sizeof key, "%.*s", (int)entry.key_bytes, entry.key);
+        one_line(key);
+        bool is_config = false;
+        for (size_t k = 0; config_field(k); k++)
+            is_config |= strcmp(config_field(k)->name, key) == 0;
+        if (is_config) continue;
+        if (entry.type == META_TEXT) {
+            snprintf(text, sizeof text, "%.*s", (int)entry.count, (const char *)entry.values);
+        } else {
+            for (size_t k = 0; k < entry.count && k < 8; k++) {
+                size_t length = strlen(text);
+                if (modelfile_entry_float(&entry, k, &number))
+                    snprintf(text + length, sizeof text - length, "%s%.9g", k ? ", " : "", number);
+            }
+        }
+        one_line(text);
+        status = print(session, error, "%-19s %s\n", key, text);
+    }
+    return status;
+}
+
+/* The cache's bytes with other numbers of key/value heads: what grouping saves. */
+static Status print_heads(Session *session, Error *error) {
+    const Config *c = model_config(session->model);
+    const struct {
+        const char *name;
+        uint32_t heads;
+    } kinds[] = {{"multi-head", c->n_heads}, {"as it is", c->n_kv_heads}, {"multi-query", 1}};
+    char line[256] = "", size[32];
+    for (size_t i = 0; i < 3; i++) {
+        KvShape shape = model_kv_shape(session->model, session->kv_type);
+        shape.n_kv_heads = kinds[i].heads;
+        size_t at = strlen(line);
+        snprintf(line + at, sizeof line - at, "%s%s (%u) %s", i ? ", " : "", kinds[i].name,
+                 kinds[i].heads,
+                 size_text((double)kvcache_position_bytes(&shape) * model_context(session->model),
+                           size, sizeof size));
+    }
+    return print(session, error, "cache by heads      %s\n", line);
+}
+
+static Status print_needs(Session *session, Error *error) {
+    const Model *model = session->model;
+    const KvShape shape = model_kv_shape(model, session->kv_type);
+    double position = (double)kvcache_position_bytes(&shape);
+    char one[32], all[32];
+    return print(session, error,
+                 "cache               %s: %s a token, %s for the context of %u\n"
+                 "machine             %s, %d threads\n",
+                 kv_type_name(shape.type), size_text(position, one, sizeof one),
+                 size_text(position * model_context(model), all, sizeof all), model_context(model),
+                 model_isa(model)->name, model_threads(model));
+}
+
+static Status print_overridden(Session *session, Error *error) {
+    if (!session->overridden) return STATUS_OK;
+    return print(session, error, "overridden          %s\n", session->overridden);
+}
+
+Status inspect_info(Session *session, Error *error) {
+    char size[32], name[512];
+    const ModelFile *file = session->file;
+    size_t template_bytes;
+    modelfile_section(file, SECTION_TEMPLATE, &template_bytes);
+    snprintf(name, sizeof name, "%s", modelfile_path(file));
+    one_line(name);
+    Status status = print(session, error, "file                %s, %s\n", name,
+                          size_text((double)modelfile_bytes(file), size, sizeof size));
+    if (status == STATUS_OK) status = print_overridden(session, error);
+    if (status == STATUS_OK) status = print_config(session, error);
+    if (status == STATUS_OK) status = print_metadata(session, error);
+    if (status == STATUS_OK) status = print_tensors(session, error);
+    if (status == STATUS_OK)
+        status = session->tokenizer ? print(session, error, "tokenizer           %zu tokens\n",
+                                            tokenizer_vocab_size(session->tokenizer))
+                                    : print(session, error, "tokenizer           none\n");
+    if (status == STATUS_OK)
+        status =
+            print(session, error, "chat template       %s\n",
+                  template_bytes ? size_text((double)template_bytes, size, sizeof size) : "none");
+    if (status == STATUS_OK && session->model) status = print_needs(session, error);
+    if (status == STATUS_OK && session->model) status = print_heads(session, error);
+    return status;
+}
+
+static void verify_progress(size_t done, size_t total, void *context) {
+    session_progress(context, "verifying", done, total);
+}
+
+Status inspect_verify(Session *session, Error *error) {
+    char size[32];
+    Status status = modelfile_verify(session->file, verify_progress, session, error);
+    session_progress(session, "verifying", 0, 0);
+    if (status != STATUS_OK) return status;
+    size_text((double)modelfile_bytes(session->file), size, sizeof size);
+    return print(session, error,
+                 "%s: %zu tensors, %s: every checksum is right and every weight "
+                 "a number\n",
+                 modelfile_path(session->file), modelfile_n_tensors(session->file), size);
+}
+
+/* Without what the model adds around a text, unless --bos asks for it. */
+Status inspect_tokenize(Session *session, Error *error) {
+    const Options *o = session->options;
+    enum { YES = 2 };
+    unsigned flags =
+        (o->special ? TOKENIZE_PARSE_SPECIAL : 0) | (o->bos == YES ? TOKENIZE_ADD_BOS : 0);
+    TokenList ids = {0};
+    char *text = NULL;
+    size_t length = 0;
+    Status status = tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length,
+                                     NULL, flags, &ids, error);
+    FILE *line = open_memstream(&text, &length);
+    for (size_t i = 0; i < ids.length && line; i++)
+        fprintf(line, "%s%d", i ? " " : "", (int)ids.ids[i]);
+    if (line) fputc('\n', line);
+    bool whole = line && !ferror(line);
+    if (line) whole = fclose(line) == 0 && whole;
+    if (status == STATUS_OK && !whole) status = error_set(error, "no memory for the ids");
+    if (status == STATUS_OK) status = output_write(session->output, text, length, error);
+    free(text);
+    token_list_free(&ids);
+    return status;
+}
+
+/* Ids as people and programs write them: between spaces, line ends, commas and brackets. */
+static Status parse_ids(const Session *session, TokenList *ids, Error *error) {
+    const char *at = session->prompt;
+    size_t vocab_size = tokenizer_vocab_size(session->tokenizer);
+    for (;;) {
+        while (isspace((unsigned char)*at) || (*at && strchr(",[]", *at))) at++;
+        if (at == session->prompt + session->prompt_length) break;
+        char *end;
+        errno = 0;
+        long id = strtol(at, &end, 10);
+        if (end == at || errno == ERANGE || id < 0 || (size_t)id >= vocab_size)
+            return error_set(error, "'%.*s' is no token id from 0 to %zu",
+                             (int)strcspn(at, " \n\t,[]"), at, vocab_size - 1);
+        if (!token_list_push(ids, (int32_t)id)) return error_set(error, "no memory for the ids");
+        at = end;
+    }
+    return STATUS_OK;
+}
+
+Status inspect_detokenize(Session *session, Error *error) {
+    TokenList ids = {0};
+    char *text = NULL;
+    size_t length = 0;
+    unsigned flags = session->options->special ? 0 : TOKEN_DECODER_SKIP_SPECIAL;
+    Status status = parse_ids(session, &ids, error);
+    if (status == STATUS_OK)
+        status =
+            tokenizer_decode(session->tokenizer, ids.ids, ids.length, flags, &text, &length, error);
+    if (status == STATUS_OK) status = output_write(session->output, text, length, error);
+    free(text);
+    token_list_free(&ids);
+    return status;
+}

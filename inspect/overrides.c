@@ -1,0 +1,119 @@
+#include "inspect/overrides.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const allowed[] = {"attention_scale", "attention_softcap",
+                                      "position",        "rope_theta",
+                                      "window",          "norm",
+                                      "norm_place",      "norm_eps",
+                                      "final_norm",      "qk_norm",
+                                      "activation",      "n_experts_used",
+                                      "logit_scale",     "embedding_scale",
+                                      "residual_scale",  "logit_softcap",
+                                      "parallel_block"};
+
+static const ConfigField *find_field(const char *name, size_t length) {
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+        if (strlen(allowed[i]) != length || strncmp(allowed[i], name, length) != 0) continue;
+        for (size_t k = 0; config_field(k); k++)
+            if (strcmp(config_field(k)->name, allowed[i]) == 0) return config_field(k);
+    }
+    return NULL;
+}
+
+static Status not_allowed(const char *item, Error *error) {
+    char names[512] = "";
+    for (size_t i = 0, at = 0; i < sizeof allowed / sizeof *allowed && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", allowed[i]);
+    error_set(error, "--override %.60s: FIELD=VALUE, where FIELD is one of %s", item, names);
+    return STATUS_USAGE;
+}
+
+static Status wrong_value(const char *item, const char *expected, Error *error) {
+    error_set(error, "--override %.60s: the value is not %s", item, expected);
+    return STATUS_USAGE;
+}
+
+static Status set_enum(const char *item, const ConfigField *field, const char *value, unsigned *out,
+                       Error *error) {
+    char names[256] = "";
+    for (size_t i = 0, at = 0; field->names[i] && at < sizeof names; i++) {
+        if (strcmp(field->names[i], value) == 0) {
+            *out = (unsigned)i;
+            return STATUS_OK;
+        }
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "one of ",
+                               field->names[i]);
+    }
+    return wrong_value(item, names, error);
+}
+
+static Status set_value(const char *item, const ConfigField *field, const char *value,
+                        Config *config, Error *error) {
+    void *out = (char *)config + field->offset;
+    char *end;
+    double number = strtod(value, &end);
+    bool is_number = end != value && *end == '\0' && isfinite(number);
+    bool is_whole = is_number && number >= 0 && number <= 1 << 28 && number == floor(number);
+    if (field->kind == FIELD_ENUM) {
+        /* Another kind of position needs tables that the file does not have. */
+        if (strcmp(field->name, "position") == 0 && strcmp(value, "none") != 0)
+            return wrong_value(item, "'none'", error);
+        return set_enum(item, field, value, out, error);
+    }
+    if (field->kind == FIELD_FLOAT) {
+        if (!is_number) return wrong_value(item, "a number", error);
+        *(float *)out = (float)number;
+    } else if (field->kind == FIELD_BOOL) {
+        if (!is_whole || number > 1) return wrong_value(item, "0 or 1", error);
+        *(bool *)out = number != 0.0;
+    } else {
+        if (!is_whole) return wrong_value(item, "a whole number", error);
+        uint32_t n = field->kind == FIELD_PER_LAYER ? config->n_layers : 1;
+        for (uint32_t i = 0; i < n; i++) ((uint32_t *)out)[i] = (uint32_t)number;
+    }
+    return STATUS_OK;
+}
+
+static Status apply(Overrides *o, const char *item, Config *config, Error *error) {
+    const char *equals = strchr(item, '=');
+    const ConfigField *field = equals ? find_field(item, (size_t)(equals - item)) : NULL;
+    if (!field) return not_allowed(item, error);
+    char before[256], after[256];
+    config_field_text(config, field, before, sizeof before);
+    Status status = set_value(item, field, equals + 1, config, error);
+    if (status != STATUS_OK) return status;
+    config_field_text(config, field, after, sizeof after);
+    if (strcmp(field->name, "rope_theta") == 0) {
+        if (config->position != POSITION_ROPE)
+            return wrong_value(item, "of use: the model has no RoPE", error);
+        if (!(config->rope_theta > 1.0f)) return wrong_value(item, "above 1", error);
+        o->rope_theta = config->rope_theta;
+    }
+    size_t length = o->text ? strlen(o->text) : 0, more = strlen(field->name) + 600;
+    char *text = realloc(o->text, length + more);
+    if (!text) return error_set(error, "no memory");
+    snprintf(text + length, more, "%s%s = %.200s (the model's: %.200s)", length ? ", " : "",
+             field->name, after, before);
+    o->text = text;
+    return STATUS_OK;
+}
+
+Status overrides_apply(Overrides *overrides, const OptionList *list, Config *config, Error *error) {
+    *overrides = (Overrides){0};
+    for (size_t i = 0; i < list->n; i++) {
+        Status status = apply(overrides, list->items[i], config, error);
+        if (status != STATUS_OK) return status;
+    }
+    if (list->n > 0 && config_validate(config, error) != STATUS_OK)
+        return error_prefix(error, "--override");
+    return STATUS_OK;
+}
+
+void overrides_free(Overrides *overrides) {
+    free(overrides->text);
+    overrides->text = NULL;
+}

@@ -1,0 +1,103 @@
+#include "template/chat_prompt.h"
+
+#include "template/chat_family.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const plain_stops[] = {"\nUser:", "\nSystem:", "\nAssistant:"};
+
+Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
+    size_t bytes;
+    const char *text = modelfile_section(session->file, SECTION_TEMPLATE, &bytes);
+    *p = (ChatPrompt){.session = session, .end = -1};
+    if (session->chat_template) {
+        text = session->chat_template;
+        bytes = strlen(text);
+    }
+    if (!text || bytes == 0) {
+        const ChatFamily *family = chat_family_find(session->tokenizer);
+        if (family) {
+            p->family = family->name;
+            p->end = tokenizer_token_id(session->tokenizer, family->end, strlen(family->end));
+            text = family->text;
+        } else {
+            p->plain = true;
+            p->stop = plain_stops;
+            p->n_stop = sizeof plain_stops / sizeof *plain_stops;
+            text = chat_family_plain();
+        }
+        bytes = strlen(text);
+    }
+    p->template = chat_template_compile(text, bytes, error);
+    return p->template ? STATUS_OK : STATUS_FAILED;
+}
+
+void chat_prompt_end(const ChatPrompt *p, GenerationOptions *options) {
+    if (p->end < 0 || p->session->options->ignore_eos) return;
+    for (size_t i = 0; i < options->n_eos; i++)
+        if (options->eos[i] == p->end) return;
+    if (options->n_eos < GENERATION_MAX_EOS) options->eos[options->n_eos++] = p->end;
+}
+
+void chat_prompt_close(ChatPrompt *p) {
+    chat_template_free(p->template);
+    p->template = NULL;
+}
+
+static json_t *token_text(const Tokenizer *tokenizer, int32_t id) {
+    size_t length = 0;
+    const char *text = id >= 0 ? tokenizer_token_text(tokenizer, id, &length) : "";
+    json_t *json = json_stringn(text ? text : "", length);
+    return json ? json : json_string("");
+}
+
+static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input) {
+    const Tokenizer *tokenizer = p->session->tokenizer;
+    const Config *config = model_config(p->session->model);
+    size_t n_eos = 0;
+    const int32_t *eos = tokenizer_eos(tokenizer, &n_eos);
+    int32_t bos = config->bos_id >= 0 ? config->bos_id : tokenizer_bos(tokenizer);
+    int32_t end = n_eos > 0 ? eos[0] : config->n_eos > 0 ? (int32_t)config->eos_id[0] : -1;
+    json_t *all = json_object();
+    json_object_set_new(all, "add_generation_prompt", json_true());
+    json_object_set_new(all, "documents", json_null());
+    if (input->reasoning_effort)
+        json_object_set_new(all, "reasoning_effort", json_string(input->reasoning_effort));
+    if (input->variables) json_object_update(all, (json_t *)input->variables);
+    json_object_set(all, "messages", (json_t *)input->messages);
+    json_object_set(all, "tools", input->tools ? (json_t *)input->tools : json_null());
+    json_object_set_new(all, "bos_token", token_text(tokenizer, bos));
+    json_object_set_new(all, "eos_token", token_text(tokenizer, end));
+    return all;
+}
+
+static bool ends_with_think(const char *text, size_t length) {
+    static const char think[] = "<think>";
+    size_t n = strlen(think);
+    while (length > 0 && text[length - 1] == '\n') length--;
+    return length >= n && memcmp(text + length - n, think, n) == 0;
+}
+
+Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, TokenList *ids,
+                          bool *opens_thinking, Error *error) {
+    static const char *const trusted[] = {"bos_token", "eos_token", NULL};
+    json_t *variables = make_variables(p, given);
+    const ChatTemplateInput input = {.variables = variables, .trusted = trusted, .now = p->now};
+    ChatTemplateOutput out;
+    if (!variables) return error_set(error, "no memory for the messages");
+    Status status = chat_template_render(p->template, &input, &out, error);
+    json_decref(variables);
+    if (status != STATUS_OK) return status;
+    /* A trailing newline of a plain dialogue would be a token of its own. */
+    if (p->plain && out.length > 0 && out.text[out.length - 1] == '\n') out.length--;
+    if (opens_thinking) *opens_thinking = ends_with_think(out.text, out.length);
+    unsigned flags = p->plain ? TOKENIZE_ADD_BOS : 0;
+    if (p->session->options->special) flags |= TOKENIZE_PARSE_SPECIAL;
+    status = tokenizer_encode(p->session->tokenizer, out.text, out.length, out.origin, flags, ids,
+                              error);
+    chat_template_output_free(&out);
+    if (status != STATUS_OK) return status;
+    if (ids->length == 0) return error_set(error, "the chat template gives an empty prompt");
+    return STATUS_OK;
+}

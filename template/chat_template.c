@@ -1,0 +1,197 @@
+#include "template/chat_template.h"
+
+#include "template/template.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* About half a second of work, and more text than any context holds. */
+enum {
+    MAX_TEMPLATE = 256 << 10,
+    MAX_STEPS = 10000000,
+    MAX_MEMORY = 256 << 20,
+    MAX_OUTPUT = 32 << 20,
+    MAX_INPUT_DEPTH = 500,
+};
+
+struct ChatTemplate {
+    Machine machine; /* owns the tree */
+    Node *statements;
+    Frame *frame;
+};
+
+static void machine_init(Machine *m, Error *error) {
+    *m = (Machine){.memory_left = MAX_MEMORY, .steps_left = MAX_STEPS, .max_output = MAX_OUTPUT};
+    m->error = error;
+}
+
+static bool is_utf8(const uint8_t *p, size_t length) {
+    for (size_t i = 0; i < length;) {
+        size_t n = p[i] < 0x80   ? 1
+                   : p[i] < 0xC2 ? 0
+                   : p[i] < 0xE0 ? 2
+                   : p[i] < 0xF0 ? 3
+                   : p[i] < 0xF5 ? 4
+                                 : 0;
+        if (n == 0 || n > length - i) return false;
+        for (size_t k = 1; k < n; k++) {
+            if ((p[i + k] & 0xC0) != 0x80) return false;
+        }
+        if (n == 3 && ((p[i] == 0xE0 && p[i + 1] < 0xA0) || (p[i] == 0xED && p[i + 1] > 0x9F)))
+            return false;
+        if (n == 4 && ((p[i] == 0xF0 && p[i + 1] < 0x90) || (p[i] == 0xF4 && p[i + 1] > 0x8F)))
+            return false;
+        i += n;
+    }
+    return true;
+}
+
+/* The function with the setjmp has no locals that a jump could spoil. */
+static bool compile_guarded(ChatTemplate *t, const char *text, size_t length) {
+    if (setjmp(t->machine.failed)) return false;
+    t->statements = parse(&t->machine, text_fill(&t->machine, text, length, FROM_TEMPLATE));
+    t->frame = bind_names(&t->machine, t->statements);
+    return true;
+}
+
+ChatTemplate *chat_template_compile(const char *text, size_t length, Error *error) {
+    Error ignored;
+    if (length > MAX_TEMPLATE || !is_utf8((const uint8_t *)text, length)) {
+        error_set(error, "chat template: %s",
+                  length > MAX_TEMPLATE ? "longer than 256 KiB" : "not UTF-8");
+        return NULL;
+    }
+    ChatTemplate *t = calloc(1, sizeof *t);
+    if (!t) {
+        error_set(error, "chat template: out of memory");
+        return NULL;
+    }
+    machine_init(&t->machine, error ? error : &ignored);
+    bool ok = compile_guarded(t, text, length);
+    t->machine.error = NULL;
+    if (ok) return t;
+    chat_template_free(t);
+    return NULL;
+}
+
+void chat_template_free(ChatTemplate *t) {
+    if (!t) return;
+    machine_free(&t->machine);
+    free(t);
+}
+
+/* ---- JSON to values; the text stays in jansson's memory ---- */
+
+static Value convert_text(Machine *m, const char *bytes, size_t length, uint8_t origin) {
+    uint8_t *origins = NEW_ARRAY(m, length, uint8_t);
+    if (length) memset(origins, origin, length);
+    return value_text(m, (Text){(const uint8_t *)bytes, origins, length});
+}
+
+static Value convert(Machine *m, const json_t *json, uint8_t origin, int depth) {
+    Value v = value_none();
+    if (depth > MAX_INPUT_DEPTH) fail(m, "the input is nested too deeply");
+    switch (json_typeof(json)) {
+    case JSON_NULL:
+        break;
+    case JSON_TRUE:
+        v = value_bool(true);
+        break;
+    case JSON_FALSE:
+        v = value_bool(false);
+        break;
+    case JSON_INTEGER:
+        v = value_int(json_integer_value(json));
+        break;
+    case JSON_REAL:
+        v = value_float(json_real_value(json));
+        break;
+    case JSON_STRING:
+        return convert_text(m, json_string_value(json), json_string_length(json), origin);
+    case JSON_ARRAY: {
+        size_t count = json_array_size(json);
+        Value *items = NEW_ARRAY(m, count, Value);
+        for (size_t i = 0; i < count; i++) {
+            items[i] = convert(m, json_array_get(json, i), origin, depth + 1);
+        }
+        v = value_list(m, V_LIST, items, count);
+        break;
+    }
+    case JSON_OBJECT: {
+        v = value_dict(m);
+        for (void *it = json_object_iter((json_t *)json); it;
+             it = json_object_iter_next((json_t *)json, it)) {
+            const char *name = json_object_iter_key(it); /* jansson has no NUL in a key */
+            Value key = convert_text(m, name, strlen(name), origin);
+            dict_append(m, v.as.dict, key,
+                        convert(m, json_object_iter_value(it), origin, depth + 1));
+        }
+        break;
+    }
+    }
+    v.origin = origin;
+    return v;
+}
+
+static void convert_inputs(Machine *m, const ChatTemplateInput *input) {
+    m->inputs = NEW(m, Dict);
+    for (void *it = json_object_iter((json_t *)input->variables); it;
+         it = json_object_iter_next((json_t *)input->variables, it)) {
+        const char *name = json_object_iter_key(it);
+        uint8_t origin = FROM_MESSAGE;
+        for (const char *const *t = input->trusted; t && *t; t++) {
+            if (strcmp(*t, name) == 0) origin = FROM_TEMPLATE;
+        }
+        Value value = convert(m, json_object_iter_value(it), origin, 0);
+        dict_append(m, m->inputs, value_text(m, text_c(m, name)), value);
+    }
+}
+
+/* ---- rendering ---- */
+
+static bool render_guarded(Machine *m, const ChatTemplate *t, const ChatTemplateInput *input) {
+    if (setjmp(m->failed)) return false;
+    convert_inputs(m, input);
+    m->steps_left = MAX_STEPS; /* reading a long conversation is not the template's work */
+    run(m, t->statements, t->frame);
+    return true;
+}
+
+static Status copy_output(Text text, ChatTemplateOutput *output, Error *error) {
+    output->text = malloc(text.length + 1);
+    output->origin = malloc(text.length + 1);
+    if (!output->text || !output->origin) {
+        chat_template_output_free(output);
+        return error_set(error, "chat template: out of memory");
+    }
+    if (text.length) {
+        memcpy(output->text, text.bytes, text.length);
+        memcpy(output->origin, text.origin, text.length);
+    }
+    output->text[text.length] = 0;
+    output->length = text.length;
+    return STATUS_OK;
+}
+
+Status chat_template_render(const ChatTemplate *t, const ChatTemplateInput *input,
+                            ChatTemplateOutput *output, Error *error) {
+    Error ignored;
+    Machine m;
+    Builder out = {0};
+    *output = (ChatTemplateOutput){0};
+    if (!json_is_object(input->variables)) return error_set(error, "chat template: no variables");
+    machine_init(&m, error ? error : &ignored);
+    m.out = &out;
+    m.now = input->now;
+    m.steps_left = SIZE_MAX;
+    Status status = STATUS_FAILED;
+    if (render_guarded(&m, t, input)) status = copy_output(built(&out), output, error);
+    machine_free(&m);
+    return status;
+}
+
+void chat_template_output_free(ChatTemplateOutput *output) {
+    free(output->text);
+    free(output->origin);
+    *output = (ChatTemplateOutput){0};
+}

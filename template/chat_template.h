@@ -1,0 +1,59 @@
+/* Chat templates: messages to prompt text, as transformers' apply_chat_template makes it.
+ *
+ * A template is a stranger's program in Jinja, the language of jinja2, run by a small
+ * interpreter of our own (template/). It sees its inputs and nothing else, and its steps, memory,
+ * output and recursion are bounded. docs/chat-templates.md lists what it covers.
+ *
+ *     ChatTemplate *template = chat_template_compile(text, length, &error);
+ *     ChatTemplateInput input = {.variables = variables, .trusted = {"bos_token", NULL}, ...};
+ *     ChatTemplateOutput output;
+ *     if (chat_template_render(template, &input, &output, &error) == STATUS_OK) ...
+ *     chat_template_output_free(&output);
+ *     chat_template_free(template);
+ *
+ * Each byte of the output carries where it came from, so that a message which spells out a
+ * control token stays ordinary text: see ChatTemplateOutput.origin. */
+#ifndef CHAT_TEMPLATE_H
+#define CHAT_TEMPLATE_H
+
+#include "base/status.h"
+
+#include <jansson.h>
+#include <stdint.h>
+#include <time.h>
+
+typedef struct ChatTemplate ChatTemplate;
+
+/* What a template can read. */
+typedef struct ChatTemplateInput {
+    /* An object: "messages", "add_generation_prompt", "tools", "documents", "bos_token",
+     * "eos_token" and whatever else the template knows. As with transformers, the caller leaves
+     * out what it does not have, except "tools" and "documents", which are then null. Numbers
+     * must fit 64 bits. Read while rendering, never kept or changed. */
+    const json_t *variables;
+    /* Names of top-level variables whose text counts as the template's own, because it comes from
+     * the model's files ("bos_token", "eos_token" ...): NULL-terminated, or NULL for none. */
+    const char *const *trusted;
+    /* What strftime_now() tells. localtime_r() fills one; tests fix it. */
+    struct tm now;
+} ChatTemplateInput;
+
+typedef struct ChatTemplateOutput {
+    char *text;      /* UTF-8, NUL-terminated (and may hold NULs from a message) */
+    uint8_t *origin; /* [length] 1: the template wrote this byte; 0: it comes from a message */
+    size_t length;
+} ChatTemplateOutput;
+
+/* Parses a template (UTF-8, at most 256 KiB). Returns NULL and fills `error`, which names the line.
+ * The result is never changed: several threads may render from it. */
+ChatTemplate *chat_template_compile(const char *text, size_t length, Error *error);
+void chat_template_free(ChatTemplate *t); /* NULL is fine */
+
+/* Fills `output`, which the caller frees with chat_template_output_free, or fails. What the
+ * template passes to raise_exception() is the whole error text; other errors begin with
+ * "chat template, line N". An endless template fails within a second. */
+Status chat_template_render(const ChatTemplate *t, const ChatTemplateInput *input,
+                            ChatTemplateOutput *output, Error *error);
+void chat_template_output_free(ChatTemplateOutput *output);
+
+#endif
