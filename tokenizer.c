@@ -1,21 +1,18 @@
 /* The section: opened and checked, looked into, and what it says. The way of a text through it:
  * tokenizer_text.c, tokenizer_normalize.c, tokenizer_model.c; back: tokenizer_decode.c. */
 #include "tokenizer_internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /* ---- Lists and look-ups ---- */
 
 bool token_list_push(TokenList *list, int32_t id) {
-    if (list->length == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 64;
-        int32_t *ids =
-            capacity > SIZE_MAX / sizeof *ids ? NULL : realloc(list->ids, capacity * sizeof *ids);
-        if (!ids) return false;
-        list->ids = ids;
-        list->capacity = capacity;
-    }
+    if (!array_reserve(&list->ids, &list->capacity, list->length + 1, sizeof *list->ids))
+        return false;
     list->ids[list->length++] = id;
     return true;
 }

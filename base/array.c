@@ -1,0 +1,25 @@
+#include "base/array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* The least that is allocated. */
+enum { LEAST_BYTES = 256 };
+
+bool array_reserve(void *array, size_t *capacity, size_t needed, size_t item_bytes) {
+    void *items;
+    size_t larger, bytes;
+    if (needed <= *capacity) return true;
+    if (!size_mul(*capacity, 2, &larger)) return false;
+    if (larger < needed) larger = needed;
+    if (larger < LEAST_BYTES / item_bytes) larger = LEAST_BYTES / item_bytes;
+    if (!size_mul(larger, item_bytes, &bytes)) return false;
+    memcpy(&items, array, sizeof items);
+    items = realloc(items, bytes);
+    if (!items) return false;
+    memcpy(array, &items, sizeof items);
+    *capacity = larger;
+    return true;
+}
