@@ -254,17 +254,12 @@ Status generate_prefill(const Session *session, KvCache *cache, const int32_t *i
     return status;
 }
 
-Status generate_lookup(Lookup **out, const Session *session, const TokenList *ids, Error *error) {
-    const Options *o = session->options;
-    size_t most = options_given(o, &o->lookup) ? o->lookup : lookup_default(session->file);
-    return lookup_new(out, session->model, most, ids->ids, ids->length, error);
-}
-
-static Status generate_text(Session *session, Generation *g, KvCache *cache, const TokenList *ids,
-                            float *logits, Lookup *lookup, Timing *timing, Error *error) {
+static Status generate_text(Session *session, Generation *g, Decoding *decoding,
+                            const TokenList *ids, float *logits, Timing *timing, Error *error) {
     size_t position = ids->length, context = model_context(session->model);
     GenerationStep step;
-    Status status = generate_prefill(session, cache, ids->ids, ids->length, logits, error);
+    Status status =
+        generate_prefill(session, decoding->cache, ids->ids, ids->length, logits, error);
     timing->prefilled = clock_seconds();
     while (status == STATUS_OK) {
         /* The last token that the context allows is chosen, but never looked at. */
@@ -275,7 +270,7 @@ static Status generate_text(Session *session, Generation *g, KvCache *cache, con
         if (g->finish != FINISH_NOT || session->output->closed) break;
         if (*session->interrupted) return STATUS_INTERRUPTED;
         position++;
-        status = lookup_next(lookup, cache, step.token, &logits, error);
+        status = decoding_next(decoding, step.token, &logits, error);
         timing->n_decoded++;
     }
     return status;
@@ -285,8 +280,8 @@ static double rate(size_t n, double seconds) {
     return seconds > 0.0 ? (double)n / seconds : 0.0;
 }
 
-static void print_stats(const Session *session, const Generation *g, const KvCache *cache,
-                        const Lookup *lookup, const Timing *t) {
+static void print_stats(const Session *session, const Generation *g, const Decoding *decoding,
+                        const Timing *t) {
     static const char *const reasons[] = {"interrupted", "end of text", "stop string", "limit"};
     struct rusage usage;
     const Model *model = session->model;
@@ -297,16 +292,17 @@ static void print_stats(const Session *session, const Generation *g, const KvCac
             rate(t->n_prompt, prefill));
     fprintf(stderr, "decode:  %zu tokens in %.3f s, %.1f tokens/s\n", t->n_decoded, decode,
             rate(t->n_decoded, decode));
-    const LookupStats ahead = lookup_stats(lookup);
-    if (ahead.guessed > 0)
-        fprintf(stderr, "lookup:  %zu passes, %zu tokens guessed, %zu of them right\n",
-                ahead.passes, ahead.guessed, ahead.right);
+    const SpeculationStats *drafts = &decoding->speculation.stats;
+    if (drafts->drafted > 0)
+        fprintf(stderr, "drafts:  %zu passes, %zu tokens drafted, %zu of them accepted\n",
+                drafts->passes, drafts->drafted, drafts->accepted);
     fprintf(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
             session->output->closed ? "its reader has gone" : reasons[g->finish]);
     fprintf(stderr, "memory:  %.1f MiB at most\n", (double)usage.ru_maxrss / 1024.0);
     fprintf(stderr, "machine: %s, %d threads, cache %s\n", model_isa(model)->name,
             model_threads(model), kv_type_name(session->kv_type));
     fprintf(stderr, "sandbox: %s\n", sandbox_text(&session->sandbox));
+    const KvCache *cache = decoding->cache;
     size_t pages = kvcache_pages_used(cache);
     fprintf(stderr, "cache:   %zu pages of %d positions, %.2f MiB; %zu bytes a position\n", pages,
             KV_PAGE, (double)pages * (double)kvcache_page_bytes(kvcache_shape(cache)) / 0x1p20,
@@ -321,14 +317,18 @@ Status generate_run(Session *session, Error *error) {
     Generation g = {0};
     TokenList ids = {0};
     KvCache *cache = NULL;
-    Lookup *lookup = NULL;
+    Drafter *drafter = NULL;
+    Decoding decoding = {0};
     float *logits = NULL;
     Status status = generation_options(session, &options, error);
     if (status != STATUS_OK) return status;
     if (session->prompt_length > 0) options.decode_flags |= TOKEN_DECODER_CONTINUE;
     status = generate_prompt_ids(session, &ids, error);
     if (status == STATUS_OK) status = kvcache_new(&cache, &shape, 1, 0, error);
-    if (status == STATUS_OK) status = generate_lookup(&lookup, session, &ids, error);
+    if (status == STATUS_OK) status = session_drafter(session, &drafter, error);
+    if (status == STATUS_OK)
+        status =
+            decoding_init(&decoding, session->model, cache, drafter, ids.ids, ids.length, error);
     if (status == STATUS_OK)
         status = generation_init(&g, &options, session->tokenizer, config->vocab_size,
                                  model_isa(session->model)->numeric, error);
@@ -340,15 +340,16 @@ Status generate_run(Session *session, Error *error) {
         generation_prompt(&g, ids.ids, ids.length);
         Timing timing = {.start = clock_seconds(), .n_prompt = ids.length};
         timing.prefilled = timing.start;
-        status = generate_text(session, &g, cache, &ids, logits, lookup, &timing, error);
+        status = generate_text(session, &g, &decoding, &ids, logits, &timing, error);
         timing.end = clock_seconds();
-        lookup_end(lookup, cache);
+        decoding_end(&decoding);
         if (status == STATUS_OK) status = output_write(session->output, "\n", 1, error);
         if (session->options->stats && status != STATUS_FAILED)
-            print_stats(session, &g, cache, lookup, &timing);
+            print_stats(session, &g, &decoding, &timing);
     }
     free(logits);
-    lookup_free(lookup);
+    decoding_free(&decoding);
+    drafter_free(drafter);
     generation_free(&g);
     kvcache_free(cache);
     token_list_free(&ids);

@@ -17,9 +17,9 @@
 #ifndef GENERATE_H
 #define GENERATE_H
 
-#include "draft/lookup.h"
 #include "sampler.h"
 #include "session.h"
+#include "speculation.h"
 
 typedef enum Finish {
     FINISH_NOT,   /* goes on */
@@ -81,9 +81,6 @@ Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error)
  * last one's. STATUS_INTERRUPTED between chunks when the user asks to stop. */
 Status generate_prefill(const Session *session, KvCache *cache, const int32_t *ids, size_t n,
                         float *logits, Error *error);
-
-/* For the text that begins with `ids`, with as many guesses as --lookup or the model asks for. */
-Status generate_lookup(Lookup **out, const Session *session, const TokenList *ids, Error *error);
 
 /* The mode: continues the session's prompt into the session's output. */
 Status generate_run(Session *session, Error *error);

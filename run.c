@@ -21,6 +21,7 @@
 #include "chat/chat.h"
 #include "convert/conversions.h"
 #include "convert/modelopen.h"
+#include "draft/lookup.h"
 #include "generate.h"
 #include "inspect/attention_view.h"
 #include "inspect/inspect.h"
@@ -234,6 +235,14 @@ static Status parse_model(Opened *opened, const Options *o, Error *error) {
     return status;
 }
 
+/* Who proposes tokens ahead of each text: prompt lookup, unless --lookup 0. */
+static Status new_drafter(const Session *session, Drafter **drafter, Error *error) {
+    const Options *o = session->options;
+    size_t most = options_given(o, &o->lookup) ? o->lookup : lookup_default(session->file);
+    *drafter = most > 0 ? lookup_new(most) : NULL;
+    return most > 0 && !*drafter ? error_set(error, "no memory for drafts") : STATUS_OK;
+}
+
 /* ---- The program ------------------------------------------------------------------------------
  */
 
@@ -311,6 +320,7 @@ static Status run(const Options *o, Error *error) {
     opened.session = (Session){.options = o,
                                .output = &opened.output,
                                .shows_progress = isatty(STDERR_FILENO),
+                               .new_drafter = new_drafter,
                                .interrupted = &interrupted};
     Status status = open_everything(&opened, o, error);
     if (status == STATUS_OK) status = read_prompt(&opened, o, error);

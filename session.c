@@ -4,6 +4,11 @@
 
 #include "base/terminal.h"
 
+Status session_drafter(const Session *session, Drafter **drafter, Error *error) {
+    *drafter = NULL;
+    return session->new_drafter ? session->new_drafter(session, drafter, error) : STATUS_OK;
+}
+
 void session_progress(const Session *session, const char *what, uint64_t done, uint64_t total) {
     if (!session->shows_progress) return;
     if (total == 0) {

@@ -6,11 +6,14 @@
 
 #include "base/output.h"
 #include "base/sandbox.h"
+#include "drafter.h"
 #include "model.h"
 #include "options.h"
 #include "tokenizer.h"
 
-typedef struct Session {
+typedef struct Session Session;
+
+struct Session {
     const Options *options;
     ModelFile *file;
     Tokenizer *tokenizer;  /* NULL: the model has none and none was given */
@@ -23,11 +26,17 @@ typedef struct Session {
     const char *chat_template; /* of --chat-template; NULL: the model's */
     const char *overridden;    /* what --override changed, for people; NULL: nothing */
     Output *output;
+    /* Makes a Drafter for one text, freed by drafter_free; returns STATUS_OK and NULL where none
+     * pays. NULL: this program has no drafters. */
+    Status (*new_drafter)(const Session *session, Drafter **drafter, Error *error);
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;
     SandboxReport sandbox;                    /* what is in force */
     const volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
-} Session;
+};
+
+/* *drafter as new_drafter gives it, NULL without one. */
+Status session_drafter(const Session *session, Drafter **drafter, Error *error);
 
 /* "done of total" on one line of the terminal, drawn over itself; total 0 wipes it. Nothing
  * when stderr is no terminal. */

@@ -107,6 +107,8 @@ static void sample_end(Sample *sample) {
     sample->scratch = NULL;
     free(sample->task.tokens);
     sample->task.tokens = NULL;
+    drafter_free(sample->task.drafter);
+    sample->task.drafter = NULL;
 }
 
 /* What a finished job still needs is its line. */
@@ -461,6 +463,7 @@ static Status hand_over(Batch *b, Error *error) {
     if (!task->tokens) return error_set(error, "no memory for a prompt");
     memcpy(task->tokens, prompt->ids, prompt->length * sizeof *task->tokens);
     task->n_tokens = prompt->length;
+    if (session_drafter(b->session, &task->drafter, error) != STATUS_OK) return STATUS_FAILED;
     return engine_submit(b->engine, task, error);
 }
 

@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* RETAINED sequences outlive their tasks, for the prefixes they hold. SEEN_ROWS of a step may have
- * their logits seen beside each task's last. */
-enum { DEFAULT_TASKS = 64, RETAINED = 8, SEEN_ROWS = 32 };
+/* RETAINED sequences outlive their tasks, for the prefixes they hold. EXTRA_ROWS of a step may have
+ * their logits computed beside each task's last row: rows that are seen, and drafts. Tasks draft
+ * while all their rows together are at most CHEAP_ROWS, which take little longer than one. */
+enum { DEFAULT_TASKS = 64, RETAINED = 8, EXTRA_ROWS = 32, CHEAP_ROWS = 16 };
 
 /* Tokens of a finished task whose pages may still serve. */
 typedef struct Retained {
@@ -35,7 +36,7 @@ struct Engine {
     size_t n_retained;
     Row *rows;
     LogitsRow *logits_rows; /* whose logits come k-th, a task's one behind another */
-    float *logits;          /* [max_tasks + SEEN_ROWS][vocab_size] */
+    float *logits;          /* [max_tasks + EXTRA_ROWS][vocab_size] */
     size_t clock;
     EngineStats stats;
 };
@@ -53,8 +54,8 @@ Status engine_new(Engine **out, Model *model, const EngineOptions *options, Erro
     e->running = calloc(e->max_tasks, sizeof *e->running);
     e->free_sequences = calloc(n_sequences, sizeof *e->free_sequences);
     e->rows = calloc(max_rows, sizeof *e->rows);
-    e->logits_rows = calloc(e->max_tasks + SEEN_ROWS, sizeof *e->logits_rows);
-    e->logits = malloc((e->max_tasks + SEEN_ROWS) * vocab * sizeof *e->logits);
+    e->logits_rows = calloc(e->max_tasks + EXTRA_ROWS, sizeof *e->logits_rows);
+    e->logits = malloc((e->max_tasks + EXTRA_ROWS) * vocab * sizeof *e->logits);
     if (!e->running || !e->free_sequences || !e->rows || !e->logits_rows || !e->logits) {
         error_set(error, "no memory for a batch of %zu texts", e->max_tasks);
         engine_free(e);
@@ -133,6 +134,7 @@ Status engine_submit(Engine *e, EngineTask *task, Error *error) {
                          task->n_tokens, model_context(e->model));
     if (!make_room(e)) return error_set(error, "no memory for a waiting text");
     task->following = NULL;
+    task->speculation = (Speculation){.drafter = task->drafter};
     task->n_computed = 0;
     task->n_to_see = task->seen ? task->n_tokens - 1 : 0;
     task->n_seen = 0;
@@ -325,12 +327,13 @@ static bool is_seen(const EngineTask *task, size_t position) {
     return position >= task->n_seen && position < task->n_to_see;
 }
 
-/* Adds the task's next rows, at most `room`, of which `most_seen` and one more may have logits;
- * returns how many. */
+/* Adds rows of the task's tokens, at most `room`, of which `most_seen` and one more may have
+ * logits; returns how many. */
 static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size_t most_seen,
                        size_t *n_logits) {
     size_t left = task->n_tokens - task->n_computed, most = left < room ? left : room;
     size_t n = 0, before = *n_logits;
+    task->speculation.n_drafts = 0;
     for (; n < most && *n_logits <= before + most_seen; n++) {
         size_t position = task->n_computed + n;
         bool wants = position + 1 == task->n_tokens || is_seen(task, position);
@@ -343,15 +346,32 @@ static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size
     return n;
 }
 
+/* Adds the row of the task's last token and rows for drafts; returns how many. Drafts stay within
+ * the page of the last token: no other task loses a page to them. */
+static size_t add_decode_rows(Engine *e, EngineTask *task, size_t at, size_t room,
+                              size_t *n_logits) {
+    size_t n = task->n_tokens, most = CHEAP_ROWS / e->n_running;
+    size_t end = round_up(n, KV_PAGE), context = model_context(e->model);
+    if (end > context) end = context;
+    if (most > room) most = room;
+    if (most > end - n + 1) most = end - n + 1;
+    size_t n_rows = speculation_rows(&task->speculation, task->sequence, task->tokens, n,
+                                     most > 0 ? most - 1 : 0, e->rows + at);
+    for (size_t i = 0; i < n_rows; i++)
+        e->logits_rows[(*n_logits)++] = (LogitsRow){task, n - 1 + i};
+    return n_rows;
+}
+
 static size_t plan_part(Engine *e, bool decode, size_t n_rows, size_t *n_logits) {
     /* Each running task may have one row of logits; what is left is for those that are seen. */
-    size_t room = model_max_rows(e->model), spare = e->max_tasks + SEEN_ROWS - e->n_running;
+    size_t room = model_max_rows(e->model), spare = e->max_tasks + EXTRA_ROWS - e->n_running;
     for (size_t i = 0; i < e->n_running && n_rows < room; i++) {
         EngineTask *task = e->running[i];
         size_t left = task->n_tokens - task->n_computed, n;
         if ((left == 1) != decode || task->following) continue;
         size_t before = *n_logits;
-        n = add_rows(e, task, n_rows, room - n_rows, spare, n_logits);
+        n = decode ? add_decode_rows(e, task, n_rows, room - n_rows, n_logits)
+                   : add_rows(e, task, n_rows, room - n_rows, spare, n_logits);
         if (*n_logits > before) spare -= *n_logits - before - 1;
         *(decode ? &e->stats.decode_rows : &e->stats.prompt_rows) += n;
         n_rows += n;
@@ -371,7 +391,7 @@ static void secure_pages(Engine *e, Error *error) {
     }
 }
 
-/* The logits of one task, from the k-th on. */
+/* Hands one task its logits, from the k-th row on; those of a draft only if the text takes it. */
 static void take_logits(Engine *e, size_t k, size_t n_logits) {
     size_t vocab = model_config(e->model)->vocab_size;
     EngineTask *task = e->logits_rows[k].task;
@@ -382,9 +402,21 @@ static void take_logits(Engine *e, size_t k, size_t n_logits) {
             task->seen(task, position, logits);
             task->n_seen = position + 1;
         } else {
+            size_t n = task->n_tokens;
             task->goes_on = task->next(task, logits);
+            if (!task->goes_on || task->n_tokens == n ||
+                !speculation_accepts(&task->speculation, task->tokens[n]))
+                return;
         }
     }
+}
+
+/* Takes rejected drafts out of the cache. The last token of a text is never in it. */
+static void drop_rejected(Engine *e, EngineTask *task) {
+    const Speculation *s = &task->speculation;
+    if (s->n_accepted == s->n_drafts || task->n_computed < task->n_tokens) return;
+    task->n_computed = task->n_tokens - 1;
+    kvcache_truncate(e->cache, task->sequence, (int32_t)task->n_computed);
 }
 
 static void advance(Engine *e, size_t n_logits) {
@@ -398,6 +430,7 @@ static void advance(Engine *e, size_t n_logits) {
     for (size_t i = e->n_running; i-- > 0;) {
         EngineTask *task = e->running[i];
         bool full = task->n_tokens > model_context(e->model);
+        drop_rejected(e, task);
         if (!task->goes_on || full) finish(e, i, NULL);
     }
 }
@@ -408,8 +441,9 @@ static size_t index_of_sequence(const Engine *e, int32_t sequence) {
     return i;
 }
 
-/* The rows together gave something that is no number. One text at a time shows whose fault it
- * is: that one ends, the others get what they would have got. Returns the rows of logits. */
+/* The rows together gave a value that is not a finite number. One text at a time, without its
+ * drafts, shows whose fault it is: that text ends, the others get what they would have got. Returns
+ * the number of rows with logits. */
 static size_t one_by_one(Engine *e, size_t n_rows) {
     size_t vocab = model_config(e->model)->vocab_size, n_logits = 0;
     for (size_t at = 0, n; at < n_rows; at += n) {
@@ -418,13 +452,16 @@ static size_t one_by_one(Engine *e, size_t n_rows) {
         for (n = 1; at + n < n_rows && rows[n].sequence == rows[0].sequence; n++) continue;
         size_t i = index_of_sequence(e, rows[0].sequence);
         EngineTask *task = e->running[i];
-        if (model_forward(e->model, e->cache, rows, n, e->logits + n_logits * vocab, &error) !=
-            STATUS_OK)
+        size_t n_own = n - task->speculation.n_drafts;
+        task->speculation.n_drafts = 0;
+        if (model_forward(e->model, e->cache, rows, n_own, e->logits + n_logits * vocab, &error) !=
+            STATUS_OK) {
             finish(e, i, &error);
-        else
-            for (size_t k = 0; k < n; k++)
-                if (rows[k].wants_logits)
-                    e->logits_rows[n_logits++] = (LogitsRow){task, (size_t)rows[k].position};
+            continue;
+        }
+        for (size_t k = 0; k < n_own; k++)
+            if (rows[k].wants_logits)
+                e->logits_rows[n_logits++] = (LogitsRow){task, (size_t)rows[k].position};
     }
     return n_logits;
 }

@@ -12,6 +12,7 @@
 #define ENGINE_H
 
 #include "model.h"
+#include "speculation.h"
 
 typedef struct EngineTask EngineTask;
 
@@ -20,7 +21,8 @@ struct EngineTask {
     size_t n_tokens, capacity;
     /* Called with the logits [vocab_size] of the last token: appends at most one token with
      * engine_task_append and returns true to go on, false when the task is done. Called from
-     * several threads at once, but never for the same task. */
+     * several threads at once, but never for the same task; several times in a step when the
+     * task's drafts are right. */
     bool (*next)(EngineTask *task, float *logits);
     /* NULL, or called before that with the logits [vocab_size] of each token of the prompt but the
      * last, in order and once; `position` is the token's. Such a task shares no prefix that another
@@ -29,7 +31,8 @@ struct EngineTask {
     /* The task is done: by its own will (error NULL) or because it cannot go on. Called from
      * the thread that called engine_step; the task is the owner's again. */
     void (*done)(EngineTask *task, const Error *error);
-    void *context; /* the owner's */
+    Drafter *drafter; /* NULL: none; borrowed until the task is done */
+    void *context;    /* the owner's */
 
     /* The engine's own. */
     EngineTask *following; /* waits for this task to compute the prefix that both share */
@@ -37,6 +40,7 @@ struct EngineTask {
     size_t n_to_see;       /* tokens whose logits `seen` gets ... */
     size_t n_seen;         /* ... and has got */
     size_t age;            /* order of arrival */
+    Speculation speculation;
     int32_t sequence;
     bool goes_on;
 };

@@ -177,7 +177,7 @@ static Status catch_up(Dialogue *d, const TokenList *ids, size_t *n_cached, Erro
     return status;
 }
 
-static Status generate_answer(Dialogue *d, Generation *g, Lookup *lookup,
+static Status generate_answer(Dialogue *d, Generation *g, Decoding *decoding,
                               const AnswerWatcher *watcher, char **answer, size_t *length,
                               Error *error) {
     size_t context = model_context(d->session->model), capacity = 0;
@@ -199,8 +199,7 @@ static Status generate_answer(Dialogue *d, Generation *g, Lookup *lookup,
             watcher->text(watcher->context, step.text, step.length);
         if (g->finish != FINISH_NOT) return STATUS_OK;
         if (*d->session->interrupted) return STATUS_OK; /* what was said so far is kept */
-        if (lookup_next(lookup, d->cache, step.token, &logits, error) != STATUS_OK)
-            return STATUS_FAILED;
+        if (decoding_next(decoding, step.token, &logits, error) != STATUS_OK) return STATUS_FAILED;
         if (!token_list_push(&d->cached, step.token)) return error_set(error, "no memory");
     }
 }
@@ -234,7 +233,8 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     const Model *model = d->session->model;
     TokenList ids = {0};
     Generation g = {0};
-    Lookup *lookup = NULL;
+    Drafter *drafter = NULL;
+    Decoding decoding = {0};
     char *answer = NULL;
     size_t length = 0;
     *stats = (AnswerStats){0};
@@ -253,10 +253,13 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
         status = catch_up(d, &ids, &stats->n_cached, error);
         prefilled = clock_seconds();
     }
-    if (status == STATUS_OK) status = generate_lookup(&lookup, d->session, &ids, error);
+    if (status == STATUS_OK) status = session_drafter(d->session, &drafter, error);
     if (status == STATUS_OK)
-        status = generate_answer(d, &g, lookup, watcher, &answer, &length, error);
-    lookup_end(lookup, d->cache);
+        status = decoding_init(&decoding, d->session->model, d->cache, drafter, ids.ids, ids.length,
+                               error);
+    if (status == STATUS_OK)
+        status = generate_answer(d, &g, &decoding, watcher, &answer, &length, error);
+    decoding_end(&decoding);
     if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
         char *text = answer ? answer : "";
         length = keep_valid(text, length);
@@ -271,7 +274,8 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     stats->prefill_seconds = prefilled - start;
     stats->decode_seconds = clock_seconds() - prefilled;
     free(answer);
-    lookup_free(lookup);
+    decoding_free(&decoding);
+    drafter_free(drafter);
     generation_free(&g);
     token_list_free(&ids);
     return status;

@@ -150,14 +150,44 @@ static void submit(Engine *engine, Text *text) {
     if (engine_submit(engine, &text->task, &error) != STATUS_OK) fail_msg("%s", error.text);
 }
 
-/* All texts in an engine of that size, compared with `alone`; the stats are returned. */
-static EngineStats run_batch(const Setup *setup, const Text *alone, size_t max_tasks, size_t pages,
-                             uint32_t max_rows, int n_threads) {
+/* A Drafter that knows how the text goes on, and is wrong at every fifth position. */
+typedef struct Oracle {
+    Drafter drafter;
+    const Text *alone;
+    size_t accepted, rejected;
+} Oracle;
+
+static size_t oracle_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                             size_t most) {
+    const Text *alone = ((Oracle *)drafter)->alone;
+    assert_memory_equal(text, alone->task.tokens, n * sizeof *text);
+    for (size_t i = 0; i < most; i++) {
+        int32_t token = n + i < alone->task.n_tokens ? alone->task.tokens[n + i] : 0;
+        drafts[i] = (n + i) % 5 == 0 ? (token + 1) % (int32_t)alone->vocab : token;
+    }
+    return n % 7 == 0 ? 0 : most;
+}
+
+static void oracle_learn(Drafter *drafter, size_t n, size_t accepted) {
+    Oracle *oracle = (Oracle *)drafter;
+    oracle->accepted += accepted;
+    oracle->rejected += n - accepted;
+}
+
+/* All texts in an engine of that size, compared with `alone`; the stats are returned. `oracles`,
+ * [MOST_TASKS] or NULL, draft for them. */
+static EngineStats run_drafted(const Setup *setup, const Text *alone, size_t max_tasks,
+                               size_t pages, uint32_t max_rows, int n_threads, Oracle *oracles) {
     Model *model = new_model(setup, max_rows, n_threads);
     Engine *engine = new_engine(model, max_tasks, pages);
     Text texts[MOST_TASKS];
     for (size_t i = 0; i < MOST_TASKS; i++) {
         make_text(&texts[i], i, model_config(model)->vocab_size);
+        if (oracles) {
+            oracles[i] = (Oracle){{1 + i % DRAFTS_MAX, oracle_propose, oracle_learn, NULL},
+                                  .alone = &alone[i]};
+            texts[i].task.drafter = &oracles[i].drafter;
+        }
         submit(engine, &texts[i]);
         /* Some arrive while others run. */
         Error error;
@@ -174,6 +204,37 @@ static EngineStats run_batch(const Setup *setup, const Text *alone, size_t max_t
     engine_free(engine);
     model_close(model);
     return stats;
+}
+
+static EngineStats run_batch(const Setup *setup, const Text *alone, size_t max_tasks, size_t pages,
+                             uint32_t max_rows, int n_threads) {
+    return run_drafted(setup, alone, max_tasks, pages, max_rows, n_threads, NULL);
+}
+
+static void drafts_change_no_logits_of_a_batch(void **state) {
+    static const size_t tasks[] = {1, 2, 5, 16, 5}, pages[] = {0, 0, 0, 0, 7};
+    static const uint32_t rows[] = {512, 3, 64, 16, 64};
+    const Setup *setup = *state;
+    Model *model = new_model(setup, 512, 2);
+    Text alone[MOST_TASKS];
+    Oracle oracles[MOST_TASKS];
+    for (size_t i = 0; i < MOST_TASKS; i++) {
+        make_text(&alone[i], i, model_config(model)->vocab_size);
+        run_alone(model, &alone[i]);
+    }
+    model_close(model);
+    for (size_t k = 0; k < 5; k++) {
+        EngineStats stats = run_drafted(setup, alone, tasks[k], pages[k], rows[k], 2, oracles);
+        size_t accepted = 0, rejected = 0;
+        for (size_t i = 0; i < MOST_TASKS; i++) {
+            accepted += oracles[i].accepted;
+            rejected += oracles[i].rejected;
+        }
+        /* At 16 tasks there is no row to spare until the first have ended. */
+        assert_true(accepted > 0 && rejected > 0);
+        assert_true(stats.decode_rows > accepted + rejected);
+    }
+    for (size_t i = 0; i < MOST_TASKS; i++) free(alone[i].task.tokens);
 }
 
 static void a_text_in_a_batch_gets_the_logits_it_gets_alone(void **state) {
@@ -336,6 +397,7 @@ static void prompts_that_cannot_be_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_in_a_batch_gets_the_logits_it_gets_alone),
+        cmocka_unit_test(drafts_change_no_logits_of_a_batch),
         cmocka_unit_test(a_common_prefix_is_computed_once),
         cmocka_unit_test(a_text_that_outgrows_the_memory_fails_and_the_others_go_on),
         cmocka_unit_test(a_text_ends_where_the_context_ends),

@@ -1,4 +1,4 @@
-/* Guesses at the next tokens change when a row is computed, never what comes out. */
+/* Drafted tokens change when a row is computed, never what comes out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "draft/lookup.h"
+#include "speculation.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"
@@ -26,34 +27,37 @@ static void write_text(int32_t ids[CONTEXT]) {
     for (int i = 140; i < CONTEXT; i++) ids[i] = 10 + i % 3;
 }
 
-/* Goes through ids[PROMPT ... n - 1] with guesses and compares the logits after each with those
+/* Goes through ids[PROMPT ... n - 1] with drafts and compares the logits after each with those
  * of the text computed plainly. */
-static LookupStats follow(TinyModel *tiny, const int32_t *ids, size_t n, size_t most,
-                          const float *expected) {
+static SpeculationStats follow(TinyModel *tiny, const int32_t *ids, size_t n, size_t most,
+                               const float *expected) {
     Error error;
-    Lookup *lookup;
+    Decoding decoding;
+    Drafter *lookup = most ? lookup_new(most) : NULL;
     float *logits = calloc(PROMPT * tiny->vocab_size, sizeof *logits), *next;
     kvcache_reset(tiny->cache, 0, 0);
     tiny_model_continue(tiny, 0, ids, PROMPT, 7, logits);
     free(logits);
-    assert_int_equal(lookup_new(&lookup, tiny->model, most, ids, PROMPT, &error), STATUS_OK);
+    assert_int_equal(
+        decoding_init(&decoding, tiny->model, tiny->cache, lookup, ids, PROMPT, &error), STATUS_OK);
     for (size_t i = PROMPT; i < n; i++) {
-        assert_int_equal(lookup_next(lookup, tiny->cache, ids[i], &next, &error), STATUS_OK);
+        assert_int_equal(decoding_next(&decoding, ids[i], &next, &error), STATUS_OK);
         assert_memory_equal(next, expected + i * tiny->vocab_size, tiny->vocab_size * sizeof *next);
         /* The caller's sampler writes over them. */
         memset(next, 0xFF, tiny->vocab_size * sizeof *next);
     }
-    lookup_end(lookup, tiny->cache);
+    decoding_end(&decoding);
     assert_int_equal(kvcache_next(tiny->cache, 0), n);
-    LookupStats stats = lookup_stats(lookup);
-    lookup_free(lookup);
-    assert_int_equal(stats.passes + stats.right, n - PROMPT);
+    SpeculationStats stats = decoding.speculation.stats;
+    decoding_free(&decoding);
+    drafter_free(lookup);
+    assert_int_equal(stats.passes + stats.accepted, n - PROMPT);
     return stats;
 }
 
-static void guesses_change_no_bit(void **state) {
+static void drafts_change_no_bit(void **state) {
     static const char *const types[] = {"f32", "q8", "q4_k"};
-    static const size_t counts[] = {0, 1, 3, 7, LOOKUP_MAX};
+    static const size_t counts[] = {0, 1, 3, 7, DRAFTS_MAX};
     int32_t ids[CONTEXT];
     (void)state;
     write_text(ids);
@@ -62,8 +66,8 @@ static void guesses_change_no_bit(void **state) {
             TinyModel tiny = tiny_model_open("random:tiny", types[t], &machine, kv);
             float *expected = tiny_model_run(&tiny, 1, 0, ids, CONTEXT, 50);
             for (size_t i = 0; i < 5; i++) {
-                LookupStats stats = follow(&tiny, ids, CONTEXT, counts[i], expected);
-                if (counts[i] == 0) assert_int_equal(stats.guessed, 0);
+                SpeculationStats stats = follow(&tiny, ids, CONTEXT, counts[i], expected);
+                if (counts[i] == 0) assert_int_equal(stats.drafted, 0);
                 /* Two in three tokens stand in a repetition or in the circle. */
                 if (counts[i] >= 3) assert_true(stats.passes < (CONTEXT - PROMPT) * 2 / 3);
             }
@@ -73,7 +77,7 @@ static void guesses_change_no_bit(void **state) {
     }
 }
 
-static void a_text_broken_off_at_any_place_goes_on_as_if_never_guessed(void **state) {
+static void a_text_broken_off_at_any_place_goes_on_as_if_never_drafted(void **state) {
     int32_t ids[CONTEXT], other[8] = {9, 8, 7, 6, 5, 4, 3, 2};
     (void)state;
     write_text(ids);
@@ -96,23 +100,24 @@ static void a_text_broken_off_at_any_place_goes_on_as_if_never_guessed(void **st
     tiny_model_close(&tiny);
 }
 
-static void wrong_guesses_become_rare(void **state) {
+static void wrong_drafts_become_rare(void **state) {
     int32_t ids[CONTEXT];
     (void)state;
     /* Each pair of tokens has stood before, and never goes on as it did. */
     for (int i = 0; i < CONTEXT; i++) ids[i] = i % 3 == 2 ? 20 + i : 5 + i % 3;
     TinyModel tiny = tiny_model_open("random:tiny", "q8", &machine, KV_F16);
     float *expected = tiny_model_run(&tiny, 1, 0, ids, CONTEXT, 50);
-    LookupStats stats = follow(&tiny, ids, CONTEXT, LOOKUP_MAX, expected);
-    assert_true(stats.guessed < (CONTEXT - PROMPT) / 8);
+    SpeculationStats stats = follow(&tiny, ids, CONTEXT, DRAFTS_MAX, expected);
+    assert_true(stats.drafted < (CONTEXT - PROMPT) / 8);
     free(expected);
     tiny_model_close(&tiny);
 }
 
-static void a_guess_that_cannot_be_computed_is_no_error(void **state) {
+static void a_draft_that_cannot_be_computed_is_no_error(void **state) {
     int32_t ids[PROMPT + 2] = {0};
     Error error;
-    Lookup *lookup;
+    Decoding decoding;
+    Drafter *lookup = lookup_new(3);
     float *next;
     (void)state;
     TinyModel tiny = tiny_model_open("random:tiny", "q8", &machine, KV_F16);
@@ -122,17 +127,19 @@ static void a_guess_that_cannot_be_computed_is_no_error(void **state) {
     float *logits = tiny_model_run(&tiny, 0, 0, ids, PROMPT, 50);
     /* What it has been told of the text leads to a token outside the vocabulary. */
     ids[4] = (int32_t)tiny.vocab_size;
-    assert_int_equal(lookup_new(&lookup, tiny.model, 3, ids, PROMPT, &error), STATUS_OK);
+    assert_int_equal(decoding_init(&decoding, tiny.model, tiny.cache, lookup, ids, PROMPT, &error),
+                     STATUS_OK);
     for (size_t i = PROMPT; i < PROMPT + 2; i++) {
-        assert_int_equal(lookup_next(lookup, tiny.cache, ids[i], &next, &error), STATUS_OK);
+        assert_int_equal(decoding_next(&decoding, ids[i], &next, &error), STATUS_OK);
         assert_memory_equal(next, expected + i * tiny.vocab_size, tiny.vocab_size * sizeof *next);
     }
-    assert_int_equal(lookup_stats(lookup).guessed, 3);
+    assert_int_equal(decoding.speculation.stats.drafted, 3);
     assert_int_equal(kvcache_next(tiny.cache, 0), PROMPT + 2);
     /* One outside the vocabulary that is no guess is an error. */
-    assert_int_equal(lookup_next(lookup, tiny.cache, (int32_t)tiny.vocab_size, &next, &error),
+    assert_int_equal(decoding_next(&decoding, (int32_t)tiny.vocab_size, &next, &error),
                      STATUS_FAILED);
-    lookup_free(lookup);
+    decoding_free(&decoding);
+    drafter_free(lookup);
     free(logits);
     free(expected);
     tiny_model_close(&tiny);
@@ -159,8 +166,8 @@ static void same_text(const char *const *more, bool guesses) {
     }
     assert_int_equal(p[0].out_length, p[1].out_length);
     assert_memory_equal(p[0].out, p[1].out, p[0].out_length);
-    assert_null(strstr(p[0].err, "lookup:"));
-    if (guesses) assert_non_null(strstr(p[1].err, "lookup:"));
+    assert_null(strstr(p[0].err, "drafts:"));
+    if (guesses) assert_non_null(strstr(p[1].err, "drafts:"));
     process_free(&p[0]);
     process_free(&p[1]);
 }
@@ -215,10 +222,10 @@ static int remove_model(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guesses_change_no_bit),
-        cmocka_unit_test(a_text_broken_off_at_any_place_goes_on_as_if_never_guessed),
-        cmocka_unit_test(wrong_guesses_become_rare),
-        cmocka_unit_test(a_guess_that_cannot_be_computed_is_no_error),
+        cmocka_unit_test(drafts_change_no_bit),
+        cmocka_unit_test(a_text_broken_off_at_any_place_goes_on_as_if_never_drafted),
+        cmocka_unit_test(wrong_drafts_become_rare),
+        cmocka_unit_test(a_draft_that_cannot_be_computed_is_no_error),
         cmocka_unit_test(the_program_writes_the_same_text),
         cmocka_unit_test(a_chat_and_its_session_are_the_same),
     };

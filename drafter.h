@@ -1,0 +1,36 @@
+/* A Drafter proposes tokens ahead of the text, which the model then checks in one pass
+ * (speculation.h). What it proposes changes the speed of decoding, never the text.
+ *
+ * An implementation begins with this struct:
+ *
+ *     typedef struct Lookup { Drafter drafter; ... } Lookup;
+ */
+#ifndef DRAFTER_H
+#define DRAFTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { DRAFTS_MAX = 31 }; /* tokens that any Drafter proposes at a time */
+
+typedef struct Drafter Drafter;
+
+struct Drafter {
+    size_t most; /* tokens that this one proposes at a time, at most DRAFTS_MAX */
+
+    /* Proposes what follows text[n]: writes at most `most` tokens to drafts[] and returns how
+     * many, 0 to stay silent. A token outside the vocabulary is allowed and costs a pass. */
+    size_t (*propose)(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                      size_t most);
+
+    /* Of the n tokens proposed last, n > 0, the text took the first `accepted`. */
+    void (*learn)(Drafter *drafter, size_t n, size_t accepted);
+
+    void (*free)(Drafter *drafter);
+};
+
+static inline void drafter_free(Drafter *drafter) {
+    if (drafter) drafter->free(drafter);
+}
+
+#endif

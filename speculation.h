@@ -1,0 +1,68 @@
+/* Speculative decoding: the pass that decoding computes anyway reads all weights, and rows for a
+ * few drafted tokens that ride along cost little more. A draft that turns out right is a token that
+ * needs no pass of its own.
+ *
+ * A row has the same bits in whatever pass it is computed, and each token is chosen from its own
+ * row's logits, so the text is the same with any Drafter and with none. One text, dialogues and
+ * batches all verify drafts here:
+ *
+ *     n = speculation_rows(&s, sequence, text, n_text, most, rows)
+ *     ... model_forward(rows) gives logits[n]; the next token is chosen from logits[0] ...
+ *     while (speculation_accepts(&s, token)) choose the next token from logits[s.n_accepted]
+ *     ... the cache is truncated to the text, and the next pass begins ... */
+#ifndef SPECULATION_H
+#define SPECULATION_H
+
+#include "drafter.h"
+#include "model.h"
+#include "tokenizer.h"
+
+typedef struct SpeculationStats {
+    size_t passes;   /* calls of speculation_rows */
+    size_t drafted;  /* rows computed for drafts */
+    size_t accepted; /* drafts that the text took */
+} SpeculationStats;
+
+/* The drafts of one text. Zero-initialize and set `drafter`. */
+typedef struct Speculation {
+    Drafter *drafter; /* NULL: no drafts; borrowed */
+    int32_t drafts[DRAFTS_MAX];
+    size_t n_drafts, n_accepted; /* of the last pass */
+    SpeculationStats stats;
+} Speculation;
+
+/* Writes the rows of the next pass: rows[0] is the last token of text[n], n > 0, at position n - 1
+ * of `sequence`; rows[1...] are drafts, at most `most_drafts`. All want logits. Returns how many.
+ */
+size_t speculation_rows(Speculation *speculation, int32_t sequence, const int32_t *text, size_t n,
+                        size_t most_drafts, Row *rows);
+
+/* Takes the token that was chosen after the last row in use. True: it is the next draft, so its
+ * row's logits, at index n_accepted of the pass, are computed already. False: a new pass. */
+bool speculation_accepts(Speculation *speculation, int32_t token);
+
+/* Decoding of one text, sequence 0 of a cache, one token after another. */
+typedef struct Decoding {
+    Model *model;   /* borrowed */
+    KvCache *cache; /* borrowed */
+    TokenList text; /* all tokens so far */
+    size_t most_drafts, vocab_size;
+    float *logits; /* [1 + most_drafts][vocab_size], of the last pass's rows */
+    Speculation speculation;
+} Decoding;
+
+/* For the text that begins with ids[n]; `drafter` (NULL: none) is borrowed. Fails when there is no
+ * memory. decoding_free in any case. */
+Status decoding_init(Decoding *decoding, Model *model, KvCache *cache, Drafter *drafter,
+                     const int32_t *ids, size_t n, Error *error);
+void decoding_free(Decoding *decoding);
+
+/* The text goes on with `token`, which the cache does not hold yet: *logits, [vocab_size], are
+ * those of the token after it, owned by the Decoding and free to be overwritten. Fails as
+ * model_forward does for that one row. */
+Status decoding_next(Decoding *decoding, int32_t token, float **logits, Error *error);
+
+/* Takes drafts that were never accepted out of the cache: it holds the text and nothing else. */
+void decoding_end(Decoding *decoding);
+
+#endif
