@@ -1,78 +1,10 @@
-/* One text being generated: what lies between a row of logits and the text that a reader sees.
- *
- * A Generation chooses tokens, turns them into text, and knows when the text ends: at a token
- * that ends it, at a stop string, or at its limit. Text that may still turn out to begin a
- * stop string, or that is no whole character yet, is held back. Plain generation, chats and
- * batches all run on it:
- *
- *     generation_init(&g, &options, tokenizer, vocab_size, numeric, &error)
- *     generation_prompt(&g, ids, n)
- *     while (!g.finish) {
- *         ... logits of the last token by model_forward ...
- *         generation_next(&g, logits, position, &step, &error)
- *         write(step.text, step.length)
- *     }
- *     generation_free(&g)
- */
+/* The mode that continues one text, and what other modes take from it: the prompt's tokens and the
+ * pass over them. */
 #ifndef GENERATE_H
 #define GENERATE_H
 
-#include "sampler.h"
-#include "session.h"
+#include "generation.h"
 #include "speculation.h"
-
-typedef enum Finish {
-    FINISH_NOT,   /* goes on */
-    FINISH_EOS,   /* a token that ends the text */
-    FINISH_STOP,  /* a stop string, which is not part of the text */
-    FINISH_LENGTH /* max_tokens */
-} Finish;
-
-enum { GENERATION_MAX_EOS = 32 };
-
-typedef struct GenerationOptions {
-    SamplerOptions sampling;
-    size_t max_tokens;     /* 0: no limit */
-    unsigned decode_flags; /* TOKEN_DECODER_... */
-    const char *const *stop;
-    size_t n_stop;
-    int32_t eos[GENERATION_MAX_EOS]; /* each ends the text */
-    size_t n_eos;
-    LogitBias bias[OPTIONS_MAX_LIST]; /* what sampling.bias points at */
-} GenerationOptions;
-
-typedef struct Generation {
-    GenerationOptions options;
-    Sampler *sampler;
-    TokenDecoder decoder;
-    char *text; /* decoded; [0, given) is with the reader */
-    size_t length, given, capacity;
-    size_t n_tokens; /* generated, without the token that ended the text */
-    Finish finish;
-} Generation;
-
-/* One token's outcome; the text is valid until the next call. */
-typedef struct GenerationStep {
-    int32_t token;
-    const char *text; /* that the reader may see now, perhaps none */
-    size_t length;
-} GenerationStep;
-
-/* What the command line says, else the model's generation configuration, else the default. */
-Status generation_options(const Session *session, GenerationOptions *out, Error *error);
-
-Status generation_init(Generation *generation, const GenerationOptions *options,
-                       const Tokenizer *tokenizer, size_t vocab_size, const Numeric *numeric,
-                       Error *error);
-void generation_free(Generation *generation);
-
-/* The tokens before the text, for the penalties. */
-void generation_prompt(Generation *generation, const int32_t *ids, size_t n);
-
-/* Chooses the token that stands at `position` from logits[vocab_size], which it overwrites,
- * and sets `finish` when the text ends. */
-Status generation_next(Generation *generation, float *logits, size_t position, GenerationStep *step,
-                       Error *error);
 
 /* The session's prompt as ids, with what begins a text as --bos says; never empty. */
 Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error);

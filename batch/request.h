@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-#include "generate.h"
+#include "generation.h"
 #include "template/chat_prompt.h"
 
 typedef enum RequestFormat {

@@ -3,7 +3,7 @@
 #define CHAT_H
 
 #include "base/sandbox.h"
-#include "generate.h"
+#include "generation.h"
 
 typedef struct Chat Chat;
 

@@ -2,7 +2,7 @@
 #ifndef CHAT_PROMPT_H
 #define CHAT_PROMPT_H
 
-#include "generate.h"
+#include "generation.h"
 #include "template/chat_template.h"
 
 typedef struct ChatPrompt {
