@@ -38,8 +38,8 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) -g -fopenmp -ffp-contract=off -fno-ma
 ALL_LIBS = $(LDFLAGS) $(PACKAGE_LIBS) -lm -lpthread
 
 PROGRAMS = run export bench
-MAINS = $(PROGRAMS:%=%.c)
-HAVE_MAINS = $(filter $(wildcard *.c),$(MAINS))
+MAINS = $(PROGRAMS:%=%.c) core.c
+HAVE_MAINS = $(PROGRAMS:%=%.c)
 
 # Vector code that is one source for every instruction set: built once for each of them.
 ISA_SOURCES = attention_segment.c attention_q8.c numeric.c kernels/float.c
@@ -70,7 +70,7 @@ ALL_KERNELS = kernels/avx2.c kernels/avx512.c kernels/amx.c kernels/neon.c kerne
 	kernels/avx2_records.c kernels/avx512_records.c kernels/neon_records.c
 
 # The folders of the house beside the root; docs/architecture.md says what each is for.
-FOLDERS = base kernels draft template formats convert chat batch inspect
+FOLDERS = base kernels draft advice template formats convert chat batch inspect
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) \
 	$(ISA_KERNELS)
 OBJECTS = $(SOURCES:%.c=$(BUILD)/%.o) \

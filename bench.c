@@ -10,17 +10,20 @@
  * bandwidth of the same moments, counting the bytes of the weights and of the cache that a step
  * reads; prefill against the instruction set's peak, counting two operations for each weight and
  * token. All figures are medians. docs/benchmarks.md */
-#include <errno.h>
-#include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "advice/options.h"
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/standard_streams.h"
+#include "base/terminal.h"
 #include "convert/convert.h"
 #include "inspect/bench_limits.h"
 #include "model.h"
+#include "session.h"
 
 enum {
     PROMPT = 16,        /* tokens before what is measured */
@@ -32,11 +35,14 @@ enum {
 };
 static const double ENOUGH_SECONDS = 2.0; /* of one measurement, once it has MIN_STEPS */
 
+typedef enum Sweep { SWEEP_NONE, SWEEP_THREADS, SWEEP_CONTEXT, SWEEP_BATCH } Sweep;
+
 typedef struct Arguments {
-    const char *model, *isa, *type, *sweep;
-    KvType kv_type;                /* KV_TYPES: the model's */
-    size_t n_threads, context;     /* 0: the physical cores; the model's */
-    size_t decode, prefill, batch; /* measure these alone; all 0: everything */
+    const char *model, *isa, *type;
+    Sweep sweep;
+    KvChoice kv_type;                /* AUTO: the model's */
+    uint64_t n_threads, context;     /* 0: the physical cores; the model's */
+    uint64_t decode, prefill, batch; /* measure these alone; all 0: everything */
     bool json, help;
 } Arguments;
 
@@ -174,9 +180,8 @@ static Status open_model(Bench *b, int n_threads, Error *error) {
     if (status == STATUS_OK) status = check_context(b, error);
     if (status != STATUS_OK) return status;
     b->n_threads = model_threads(b->model);
-    KvType kv_type = b->arguments->kv_type;
-    KvShape shape =
-        model_kv_shape(b->model, kv_type < KV_TYPES ? kv_type : model_kv_type(b->model));
+    KvType kv_type = session_kv_type(b->model, b->arguments->kv_type);
+    KvShape shape = model_kv_shape(b->model, kv_type);
     status = kvcache_new(&b->cache, &shape, MAX_SEQUENCES, 0, error);
     if (status != STATUS_OK) return status;
     b->logits = calloc((size_t)MAX_SEQUENCES * model_config(b->model)->vocab_size, sizeof(float));
@@ -332,12 +337,12 @@ static Status measure_threads(Bench *b, int most, Error *error) {
 }
 
 static Status measure(Bench *b, Error *error) {
-    const char *sweep = b->arguments->sweep;
+    Sweep sweep = b->arguments->sweep;
     const Arguments *a = b->arguments;
     if (a->decode || a->prefill || a->batch) return measure_named(b, error);
     if (!sweep) return measure_all(b, error);
-    if (strcmp(sweep, "context") == 0) return measure_contexts(b, error);
-    if (strcmp(sweep, "batch") == 0) return measure_batches(b, 1, error);
+    if (sweep == SWEEP_CONTEXT) return measure_contexts(b, error);
+    if (sweep == SWEEP_BATCH) return measure_batches(b, 1, error);
     return measure_threads(b, b->n_threads, error);
 }
 
@@ -351,7 +356,7 @@ static Status bench(const Arguments *arguments, Error *error) {
         status = open_model(&b, (int)arguments->n_threads, error);
     }
     if (status == STATUS_OK) {
-        bool sweeps_threads = arguments->sweep && strcmp(arguments->sweep, "threads") == 0;
+        bool sweeps_threads = arguments->sweep == SWEEP_THREADS;
         if (arguments->json) {
             printf("{\"model_bytes\": %zu, \"step_bytes\": %.0f, \"isa\": \"%s\", \"kv_type\": "
                    "\"%s\", "
@@ -369,127 +374,76 @@ static Status bench(const Arguments *arguments, Error *error) {
     return status;
 }
 
-/* ---- the command line ---- */
+/* ---- The command line ---- */
 
-static const char usage[] = "usage: bench MODEL [options]\n"
-                            "  -j, --threads N     threads [the physical cores]\n"
-                            "      --isa NAME      instruction set [the best]\n"
-                            "      --type T        of the weights, where MODEL is converted first\n"
-                            "      --kv-type T     of the cache: f32, f16 or q8 [the model's]\n"
-                            "      --context N     positions [the model's]\n"
-                            "      --sweep WHAT    threads, context or batch\n"
-                            "      --decode N      only these: one token after N positions,\n"
-                            "      --prefill N     a prompt of N tokens,\n"
-                            "      --batch N       one token of each of N sequences\n"
-                            "      --json          results as JSON\n"
-                            "MODEL: a model.bin, another format, or random:SHAPE\n";
+enum { MOST_THREADS = 4096, MOST_POSITIONS = 1 << 24 };
 
-/* A whole number from 1 to `most`. */
-static Status take_number(const char *option, long most, size_t *value, Error *error) {
-    char *end;
-    errno = 0;
-    long n = strtol(optarg, &end, 10);
-    if (end == optarg || *end != '\0' || errno != 0 || n < 1 || n > most)
-        return error_set(error, "--%s: '%s' is not a whole number from 1 to %ld", option, optarg,
-                         most);
-    *value = (size_t)n;
-    return STATUS_OK;
-}
+#define FIELD(name) offsetof(Arguments, name)
 
-static Status take_kv_type(KvType *type, Error *error) {
-    for (*type = 0; *type < KV_TYPES; (*type)++)
-        if (strcmp(optarg, kv_type_name(*type)) == 0) return STATUS_OK;
-    return error_set(error, "--kv-type: '%s' is none of f32, f16 and q8", optarg);
-}
+static const OptionRow rows[] = {
+    UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS, "[the physical cores]"),
+    TEXT_ROW(USUAL, 0, "isa", "NAME", FIELD(isa), "instruction set [the best]"),
+    TEXT_ROW(USUAL, 0, "type", "T", FIELD(type), "of the weights, where MODEL is converted first"),
+    CHOICE_ROW(USUAL, 0, "kv-type", "auto|f32|f16|q8", FIELD(kv_type), NULL,
+               "of the cache [the model's]"),
+    UINT_ROW(USUAL, 0, "context", FIELD(context), 1, MOST_POSITIONS, "positions [the model's]"),
+    CHOICE_ROW(USUAL, 0, "sweep", "no|threads|context|batch", FIELD(sweep), NULL,
+               "measure at growing sizes"),
+    UINT_ROW(USUAL, 0, "decode", FIELD(decode), 1, MOST_POSITIONS,
+             "only these: one token after N positions,"),
+    UINT_ROW(USUAL, 0, "prefill", FIELD(prefill), 1, MOST_POSITIONS, "a prompt of N tokens,"),
+    UINT_ROW(USUAL, 0, "batch", FIELD(batch), 1, MAX_SEQUENCES, "one token of each of N sequences"),
+    FLAG_ROW(USUAL, 0, "json", FIELD(json), "results as JSON"),
+    FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
+    END_ROW,
+};
 
-static Status take_sweep(const char **sweep, Error *error) {
-    *sweep = optarg;
-    if (strcmp(optarg, "threads") == 0 || strcmp(optarg, "context") == 0 ||
-        strcmp(optarg, "batch") == 0)
+static const OptionRow *const tables[] = {rows, NULL};
+
+static Status take_model(void *values, const char *word, Error *error) {
+    Arguments *a = values;
+    if (!a->model) {
+        a->model = word;
         return STATUS_OK;
-    return error_set(error, "--sweep: '%s' is none of threads, context and batch", optarg);
+    }
+    error_set(error, "one model at a time, not '%s' and '%s'", a->model, word);
+    return STATUS_USAGE;
 }
 
-static Status parse(Arguments *a, int argc, char **argv, Error *error) {
-    enum {
-        ISA = 256,
-        TYPE,
-        KV,
-        CONTEXT,
-        DECODE,
-        PREFILL_OF,
-        BATCH,
-        SWEEP,
-        JSON,
-        LARGEST = 1 << 24
-    };
-    static const struct option options[] = {{"threads", required_argument, NULL, 'j'},
-                                            {"isa", required_argument, NULL, ISA},
-                                            {"type", required_argument, NULL, TYPE},
-                                            {"kv-type", required_argument, NULL, KV},
-                                            {"context", required_argument, NULL, CONTEXT},
-                                            {"decode", required_argument, NULL, DECODE},
-                                            {"prefill", required_argument, NULL, PREFILL_OF},
-                                            {"batch", required_argument, NULL, BATCH},
-                                            {"sweep", required_argument, NULL, SWEEP},
-                                            {"json", no_argument, NULL, JSON},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
-    Status status = STATUS_OK;
-    for (int c; status == STATUS_OK && (c = getopt_long(argc, argv, "j:h", options, NULL)) != -1;) {
-        if (c == 'j')
-            status = take_number("threads", 4096, &a->n_threads, error);
-        else if (c == CONTEXT)
-            status = take_number("context", LARGEST, &a->context, error);
-        else if (c == DECODE)
-            status = take_number("decode", LARGEST, &a->decode, error);
-        else if (c == PREFILL_OF)
-            status = take_number("prefill", LARGEST, &a->prefill, error);
-        else if (c == BATCH)
-            status = take_number("batch", MAX_SEQUENCES, &a->batch, error);
-        else if (c == KV)
-            status = take_kv_type(&a->kv_type, error);
-        else if (c == SWEEP)
-            status = take_sweep(&a->sweep, error);
-        else if (c == ISA)
-            a->isa = optarg;
-        else if (c == TYPE)
-            a->type = optarg;
-        else if (c == JSON)
-            a->json = true;
-        else if (c == 'h')
-            a->help = true;
-        else
-            status = error_set(error, "see bench --help"); /* getopt has said what is wrong */
-    }
-    if (status != STATUS_OK) return STATUS_USAGE;
-    if (a->help) return STATUS_OK;
+static Status check(const Arguments *a, Error *error) {
     if (a->sweep && (a->decode || a->prefill || a->batch))
         error_set(error, "--sweep has sizes of its own: leave out --decode, --prefill, --batch");
-    else if (optind == argc)
+    else if (!a->model)
         error_set(error, "which model? bench MODEL; see bench --help");
-    else if (optind + 1 < argc)
-        error_set(error, "one model at a time, not '%s' and '%s'", argv[optind], argv[optind + 1]);
     else
-        a->model = argv[optind];
-    return a->model ? STATUS_OK : STATUS_USAGE;
+        return STATUS_OK;
+    return STATUS_USAGE;
+}
+
+static void print_help(const CommandLine *line) {
+    printf("usage: bench MODEL [options]\n");
+    command_line_help(stdout, line, true);
+    printf("MODEL: a model.bin, another format, or random:SHAPE\n");
+}
+
+static Status run(int argc, char **argv, Error *error) {
+    Arguments arguments = {0};
+    CommandLine line = {
+        .tables = tables, .values = &arguments, .operand = take_model, .advise = advice_option};
+    Status status = command_line_parse(&line, argc, argv, error);
+    if (status == STATUS_OK && arguments.help) {
+        print_help(&line);
+    } else {
+        if (status == STATUS_OK) status = check(&arguments, error);
+        if (status == STATUS_OK) status = bench(&arguments, error);
+    }
+    return status == STATUS_OK ? streams_finish(error) : status;
 }
 
 int main(int argc, char **argv) {
-    Arguments arguments = {.kv_type = KV_TYPES};
     Error error;
     Status status = streams_fill(&error);
-    if (status != STATUS_OK) {
-        fprintf(stderr, "bench: %s\n", error.text);
-        return status;
-    }
-    status = parse(&arguments, argc, argv, &error);
-    if (status == STATUS_OK && arguments.help) {
-        fputs(usage, stdout);
-    } else if (status == STATUS_OK) {
-        status = bench(&arguments, &error);
-    }
-    if (status == STATUS_OK) status = streams_finish(&error);
-    if (status != STATUS_OK) fprintf(stderr, "bench: %s\n", error.text);
-    return status;
+    if (status == STATUS_OK) status = run(argc, argv, &error);
+    if (status != STATUS_OK) terminal_say("%s", error.text);
+    return (int)status;
 }

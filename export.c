@@ -1,13 +1,15 @@
 /* export: a model in somebody else's format in, a model.bin out. */
-#include <getopt.h>
-#include <math.h>
+#include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "advice/options.h"
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/json_memory.h"
 #include "base/mapped.h"
 #include "base/sandbox.h"
@@ -18,38 +20,48 @@
 #include "convert/mix.h"
 #include "modelfile.h"
 
-/* %s: the name that the program was called by. */
-static const char usage[] =
-    "usage: %s SOURCE TARGET [options]\n"
-    "       %s --random SHAPE TARGET [options]\n"
-    "\n"
-    "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
-    "safetensors), a GGUF file (of a split model: the first), or a llama2.c checkpoint.\n"
-    "\n"
-    "  -t, --type TYPE        of the weights: f32, f16, bf16, q8, q6, q5, q4m, q4, ...\n"
-    "                         (default: what the source has)\n"
-    "      --keep NAME=TYPE   but TYPE for matrices with NAME in their name (w_down,\n"
-    "                         layers.0, output, ...); may be given again\n"
-    "      --calibrate FILE   run the model over this text, and quantize with most care what\n"
-    "                         its inputs make most of\n"
-    "  -z, --tokenizer FILE   use this tokenizer: tokenizer.json, llama2.c's tokenizer.bin,\n"
-    "                         SentencePiece's .model, or .tiktoken\n"
-    "  -j, --threads N        threads (default: the physical cores)\n"
-    "      --random SHAPE     generated weights: tinyllama-1.1b, stories15m, tiny, or\n"
-    "                         dim=64,n_layers=2,n_heads=4,... (the fields that --info shows)\n"
-    "      --no-sandbox       keep the rights to files and network\n"
-    "  -q, --quiet            no progress and no closing line\n"
-    "  -h, --help             this text\n";
+enum { MIX_BYTES = 2048, MOST_THREADS = 4096 };
 
-enum { MIX_BYTES = 2048 };
-
+/* What the command line says; texts are borrowed from argv. */
 typedef struct Arguments {
-    char source[4096];
-    const char *target, *random;
-    char mix[2 * MIX_BYTES]; /* --type and all --keep */
-    bool quiet, no_sandbox;
-    ConvertOptions options;
+    const char *operands[2]; /* SOURCE and TARGET, or TARGET alone after --random */
+    size_t n_operands;
+    const char *type, *calibrate, *tokenizer, *random;
+    OptionList keep;
+    uint64_t n_threads;
+    bool quiet, no_sandbox, help;
 } Arguments;
+
+/* What they come to. */
+typedef struct Export {
+    const Arguments *arguments;
+    char source[4096];
+    const char *target;
+    char mix[2 * MIX_BYTES]; /* --type and all --keep */
+} Export;
+
+#define FIELD(name) offsetof(Arguments, name)
+
+static const OptionRow rows[] = {
+    TEXT_ROW(USUAL, 't', "type", "TYPE", FIELD(type),
+             "f32 f16 bf16 q8 q6 q5 q4m q4 ... [as the source]"),
+    LIST_ROW(USUAL, "keep", "NAME=TYPE", FIELD(keep),
+             "but TYPE for matrices named so: w_down, layers.0, output"),
+    TEXT_ROW(USUAL, 0, "calibrate", "FILE", FIELD(calibrate),
+             "run this text, and quantize its largest inputs best"),
+    TEXT_ROW(USUAL, 'z', "tokenizer", "FILE", FIELD(tokenizer),
+             "tokenizer.json, tokenizer.bin, .model or .tiktoken"),
+    UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS, "[the physical cores]"),
+    TEXT_ROW(USUAL, 0, "random", "SHAPE", FIELD(random),
+             "generated weights: tinyllama-1.1b, stories15m, tiny, or\n"
+             "                             dim=64,n_layers=2,... (fields that --info shows)"),
+    FLAG_ROW(USUAL, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),
+    FLAG_ROW(USUAL, 'q', "quiet", FIELD(quiet), "no progress and no closing line"),
+    FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
+    END_ROW,
+};
+
+static const OptionRow *const tables[] = {rows, NULL};
 
 static volatile sig_atomic_t interrupted;
 
@@ -60,126 +72,77 @@ static void interrupt(int number) {
 
 /* ---- The command line ---- */
 
-static Status wrong_usage(const char *text, const char *about) {
-    terminal_say("%s%s (--help lists the options)", text, about);
+static Status usage(Error *error, const char *text, const char *about) {
+    error_set(error, "%s%s (--help lists the options)", text, about);
     return STATUS_USAGE;
 }
 
-static Status read_threads(const char *text, int *threads) {
-    char *end;
-    long n = strtol(text, &end, 10);
-    if (end == text || *end || n < 1 || n > 4096)
-        return wrong_usage("wrong number of threads: ", text);
-    *threads = (int)n;
+static Status take_operand(void *values, const char *word, Error *error) {
+    Arguments *a = values;
+    if (a->n_operands == 2) return usage(error, "too many operands: ", word);
+    if (!word[0]) return usage(error, "an empty name names no file", "");
+    a->operands[a->n_operands++] = word;
     return STATUS_OK;
 }
 
-static Status read_operands(Arguments *a, int argc, char **argv) {
-    int wanted = a->random ? 1 : 2;
-    if (argc - optind < wanted)
-        return wrong_usage(a->random ? "TARGET is missing" : "SOURCE and TARGET are needed", "");
-    if (argc - optind > wanted) return wrong_usage("too many operands: ", argv[optind + wanted]);
-    int length = a->random ? snprintf(a->source, sizeof a->source, "random:%s", a->random)
-                           : snprintf(a->source, sizeof a->source, "%s", argv[optind]);
-    if (length >= (int)sizeof a->source) return wrong_usage("SOURCE is too long", "");
-    a->target = argv[optind + wanted - 1];
-    if (!a->source[0] || !a->target[0]) return wrong_usage("an empty name names no file", "");
-    return STATUS_OK;
+static void print_help(const CommandLine *line) {
+    const char *name = program_invocation_short_name;
+    printf("usage: %s SOURCE TARGET [options]\n"
+           "       %s --random SHAPE TARGET [options]\n"
+           "\n"
+           "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
+           "safetensors), a GGUF file (of a split model: the first), or a llama2.c checkpoint.\n"
+           "\n",
+           name, name);
+    command_line_help(stdout, line, true);
 }
 
-/* One more NAME=TYPE behind the others. */
-static Status add_keep(char *keep, size_t size, const char *text) {
-    size_t length = strlen(keep);
-    if (length + strlen(text) + 1 >= size) return wrong_usage("--keep: too much: ", text);
-    snprintf(keep + length, size - length, ",%s", text);
-    return STATUS_OK;
+static Status choose_files(Export *e, Error *error) {
+    const Arguments *a = e->arguments;
+    size_t wanted = a->random ? 1 : 2;
+    if (a->n_operands < wanted)
+        return usage(error, a->random ? "TARGET is missing" : "SOURCE and TARGET are needed", "");
+    if (a->n_operands > wanted) return usage(error, "too many operands: ", a->operands[wanted]);
+    e->target = a->operands[wanted - 1];
+    int length = a->random ? snprintf(e->source, sizeof e->source, "random:%s", a->random)
+                           : snprintf(e->source, sizeof e->source, "%s", a->operands[0]);
+    return length < (int)sizeof e->source ? STATUS_OK : usage(error, "SOURCE is too long", "");
 }
 
-static Status append_keep(Arguments *a, const char *keep) {
-    Error error;
-    if (!a->options.type) return wrong_usage("--keep needs --type", "");
-    size_t length = strlen(a->mix);
-    snprintf(a->mix + length, sizeof a->mix - length, "%s", keep);
-    return mix_check(a->mix, &error) == STATUS_OK ? STATUS_OK : wrong_usage("--keep: ", error.text);
-}
-
-static Status read_arguments(Arguments *a, int argc, char **argv) {
-    enum { RANDOM = 256, NO_SANDBOX, KEEP, CALIBRATE };
-    Error error;
-    char keep[MIX_BYTES] = "";
-    bool keeps = false;
-    static const struct option options[] = {{"type", required_argument, NULL, 't'},
-                                            {"tokenizer", required_argument, NULL, 'z'},
-                                            {"threads", required_argument, NULL, 'j'},
-                                            {"random", required_argument, NULL, RANDOM},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"no-sandbox", no_argument, NULL, NO_SANDBOX},
-                                            {"keep", required_argument, NULL, KEEP},
-                                            {"calibrate", required_argument, NULL, CALIBRATE},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
-    int option;
-    Status status = STATUS_OK;
-    while (status == STATUS_OK &&
-           (option = getopt_long(argc, argv, "t:z:j:qh", options, NULL)) != -1) {
-        switch (option) {
-        case 't':
-            if (strlen(optarg) >= MIX_BYTES || mix_check(optarg, &error) != STATUS_OK)
-                return wrong_usage("unknown type: ", optarg);
-            snprintf(a->mix, sizeof a->mix, "%s", optarg);
-            a->options.type = a->mix;
-            break;
-        case KEEP:
-            keeps = true;
-            status = add_keep(keep, sizeof keep, optarg);
-            break;
-        case CALIBRATE:
-            a->options.calibrate = optarg;
-            break;
-        case 'z':
-            a->options.tokenizer = optarg;
-            break;
-        case 'j':
-            status = read_threads(optarg, &a->options.n_threads);
-            break;
-        case 'q':
-            a->quiet = true;
-            break;
-        case NO_SANDBOX:
-            a->no_sandbox = true;
-            break;
-        case RANDOM:
-            a->random = optarg;
-            break;
-        case 'h':
-            printf(usage, program_invocation_short_name, program_invocation_short_name);
-            if (streams_finish(&error) == STATUS_OK) exit(STATUS_OK);
-            terminal_say("%s", error.text);
-            exit(STATUS_FAILED);
-        default:
-            return STATUS_USAGE; /* getopt_long has said why */
-        }
+/* TYPE,NAME=TYPE,... of --type and all --keep. */
+static Status choose_types(Export *e, Error *error) {
+    const Arguments *a = e->arguments;
+    Error why;
+    if (!a->type) {
+        if (a->keep.n > 0) return usage(error, "--keep needs --type", "");
+        return a->calibrate ? usage(error, "--calibrate needs --type", "") : STATUS_OK;
     }
-    if (status == STATUS_OK && keeps) status = append_keep(a, keep);
-    if (status == STATUS_OK && a->options.calibrate && !a->options.type)
-        return wrong_usage("--calibrate needs --type", "");
-    return status == STATUS_OK ? read_operands(a, argc, argv) : status;
+    if (strlen(a->type) >= MIX_BYTES || mix_check(a->type, &why) != STATUS_OK)
+        return usage(error, "unknown type: ", a->type);
+    size_t length = (size_t)snprintf(e->mix, sizeof e->mix, "%s", a->type);
+    for (size_t i = 0; i < a->keep.n; i++) {
+        const char *keep = a->keep.items[i];
+        if (length + strlen(keep) + 1 >= sizeof e->mix)
+            return usage(error, "--keep: too much: ", keep);
+        length += (size_t)snprintf(e->mix + length, sizeof e->mix - length, ",%s", keep);
+    }
+    return mix_check(e->mix, &why) == STATUS_OK ? STATUS_OK : usage(error, "--keep: ", why.text);
 }
 
 /* ---- Rights ---- */
 
 /* From here on the process reaches the target's directory alone. */
 static Status give_up_rights(void *context, Error *error) {
-    const Arguments *a = context;
+    const Export *e = context;
     char directory[4096];
-    const char *slash = strrchr(a->target, '/');
+    const char *slash = strrchr(e->target, '/');
     SandboxRules rules = {.writable = {directory}};
     SandboxReport report;
-    int length = slash ? (int)(slash - a->target) + 1 : 1;
-    if (snprintf(directory, sizeof directory, "%.*s", length, slash ? a->target : ".") >=
+    int length = slash ? (int)(slash - e->target) + 1 : 1;
+    if (snprintf(directory, sizeof directory, "%.*s", length, slash ? e->target : ".") >=
         (int)sizeof directory)
-        return error_set(error, "%s: the path is too long", a->target);
-    return a->no_sandbox ? STATUS_OK : sandbox_enter(&rules, &report, error);
+        return error_set(error, "%s: the path is too long", e->target);
+    return e->arguments->no_sandbox ? STATUS_OK : sandbox_enter(&rules, &report, error);
 }
 
 /* ---- Progress ---- */
@@ -209,21 +172,19 @@ static void show_note(const char *line, void *context) {
     fprintf(stderr, "%s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
 }
 
-static Status report(const Arguments *a, double seconds) {
-    Error error;
+static Status report(const Export *e, double seconds, Error *error) {
     ModelFile *file;
-    if (modelfile_open(&file, a->target, -1, &error) != STATUS_OK) {
-        terminal_say("%s", error.text);
-        return STATUS_FAILED;
-    }
+    if (modelfile_open(&file, e->target, -1, error) != STATUS_OK) return STATUS_FAILED;
     uint64_t parameters = 0;
     modelfile_meta_uint(file, "source.parameters", 0, &parameters);
-    if (!a->quiet)
-        terminal_line(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s", a->target,
+    if (!e->arguments->quiet)
+        terminal_line(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s", e->target,
                       (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6, seconds);
     modelfile_close(file);
     return STATUS_OK;
 }
+
+/* ---- The program ---- */
 
 /* The first signal stops cleanly, a second Ctrl-C at once (timeout(1) sends SIGTERM twice). A
  * hang-up that the parent chose to ignore (nohup) stays ignored. */
@@ -236,17 +197,45 @@ static void stop_at(int number) {
     sigaction(number, &action, NULL);
 }
 
+static Status export_model(Export *e, Error *error) {
+    const Arguments *a = e->arguments;
+    Meter meter = {.started = clock_seconds()};
+    bool shows_progress = !a->quiet && isatty(STDERR_FILENO);
+    const ConvertOptions options = {
+        .type = a->type ? e->mix : NULL,
+        .calibrate = a->calibrate,
+        .tokenizer = a->tokenizer,
+        .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
+        .cancel = &interrupted,
+        .ready = give_up_rights,
+        .ready_context = e,
+        .note = a->quiet ? NULL : show_note,
+        .progress = shows_progress ? show_progress : NULL,
+        .progress_context = &meter,
+    };
+    Status status = convert_to_path(e->source, &options, e->target, error);
+    if (shows_progress) fputs("\r\033[K", stderr);
+    return status == STATUS_OK ? report(e, clock_seconds() - meter.started, error) : status;
+}
+
+static Status run(int argc, char **argv, Error *error) {
+    Arguments arguments = {0};
+    Export e = {.arguments = &arguments};
+    CommandLine line = {
+        .tables = tables, .values = &arguments, .operand = take_operand, .advise = advice_option};
+    Status status = command_line_parse(&line, argc, argv, error);
+    if (status == STATUS_OK && arguments.help) {
+        print_help(&line);
+        return streams_finish(error);
+    }
+    if (status == STATUS_OK) status = choose_types(&e, error);
+    if (status == STATUS_OK) status = choose_files(&e, error);
+    return status == STATUS_OK ? export_model(&e, error) : status;
+}
+
 int main(int argc, char **argv) {
-    static Arguments a;
     Error error = {{0}};
     Status status = streams_fill(&error);
-    if (status != STATUS_OK) {
-        terminal_say("%s", error.text);
-        return (int)status;
-    }
-    status = read_arguments(&a, argc, argv);
-    if (status != STATUS_OK) return (int)status;
-
     stop_at(SIGINT);
     stop_at(SIGTERM);
     stop_at(SIGHUP);
@@ -254,23 +243,7 @@ int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
     mapped_watch();
     json_memory_guard();
-    a.options.cancel = &interrupted;
-    a.options.ready = give_up_rights;
-    a.options.ready_context = &a;
-    if (!a.options.n_threads) a.options.n_threads = threads_default(); /* reads files */
-
-    Meter meter = {.started = clock_seconds()};
-    if (!a.quiet) a.options.note = show_note;
-    bool shows_progress = !a.quiet && isatty(STDERR_FILENO);
-    if (shows_progress) {
-        a.options.progress = show_progress;
-        a.options.progress_context = &meter;
-    }
-    status = convert_to_path(a.source, &a.options, a.target, &error);
-    if (shows_progress) fputs("\r\033[K", stderr);
-    if (status != STATUS_OK) {
-        terminal_say("%s", error.text);
-        return (int)status;
-    }
-    return (int)report(&a, clock_seconds() - meter.started);
+    if (status == STATUS_OK) status = run(argc, argv, &error);
+    if (status != STATUS_OK) terminal_say("%s", error.text);
+    return (int)status;
 }

@@ -20,12 +20,11 @@ static int32_t first_token(const Session *session) {
 }
 
 Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error) {
-    enum { AUTO, NO, YES };
     const Options *o = session->options;
     unsigned flags = o->special ? TOKENIZE_PARSE_SPECIAL : 0;
     bool empty = session->prompt_length == 0;
-    if (o->bos == AUTO) flags |= TOKENIZE_ADD_BOS;
-    if (o->bos == YES || (empty && !tokenizer_adds_bos(session->tokenizer))) {
+    if (o->bos == BOS_AUTO) flags |= TOKENIZE_ADD_BOS;
+    if (o->bos == BOS_YES || (empty && !tokenizer_adds_bos(session->tokenizer))) {
         int32_t bos = first_token(session);
         if (bos < 0)
             return error_set(error, "%s: no token begins a text: give a prompt, -i TEXT",

@@ -37,7 +37,7 @@ typedef struct GenerationOptions {
     size_t n_stop;
     int32_t eos[GENERATION_MAX_EOS]; /* each ends the text */
     size_t n_eos;
-    LogitBias bias[OPTIONS_MAX_LIST]; /* what sampling.bias points at */
+    LogitBias bias[OPTION_LIST_MOST]; /* what sampling.bias points at */
 } GenerationOptions;
 
 typedef struct Generation {

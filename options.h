@@ -1,36 +1,33 @@
-/* The command line of `run`: one table in options.c ties an option's spelling, its value, its
- * limits, its field below and its line of --help together. */
+/* The command line of `run`. The options of one text stand in options.c, those of a mode in the
+ * table that the mode's folder brings (mode.h); all set fields of one struct. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
-#include <stdint.h>
-#include <stdio.h>
-
-#include "base/status.h"
+#include "base/command_line.h"
 
 #define VERBATIM_VERSION "0.1"
 
-enum { OPTIONS_MAX_LIST = 32, OPTIONS_MAX_ROWS = 80 };
+enum { OPTIONS_MOST_TABLES = 15 };
 
-/* An option that may be repeated. */
-typedef struct OptionList {
-    const char *items[OPTIONS_MAX_LIST];
-    size_t n;
-} OptionList;
+/* Choices, in the order in which --help names them. */
+typedef enum TextMode { MODE_GENERATE, MODE_CHAT } TextMode;
+typedef enum BosChoice { BOS_AUTO, BOS_NO, BOS_YES } BosChoice; /* AUTO: as the model wants */
+typedef enum KvChoice { KV_CHOICE_AUTO, KV_CHOICE_F32, KV_CHOICE_F16, KV_CHOICE_Q8 } KvChoice;
+typedef enum ScoreChoice { SCORE_NO, SCORE_TABLE, SCORE_JSON } ScoreChoice;
+typedef enum HelpChoice { HELP_NO, HELP_USUAL, HELP_ALL } HelpChoice;
 
-/* Texts are borrowed from argv; NULL: not given. Choices are the index in the order in which
- * --help names them. */
+/* What the command line says, for all modes. Texts are borrowed from argv; NULL: not given. */
 typedef struct Options {
     const char *model; /* NULL: the one that comes with the program */
 
     /* The text. */
-    uint32_t mode;      /* 0: generate, 1: chat */
+    TextMode mode;
     const char *system; /* prompt of a chat */
     const char *prompt, *prompt_file, *output;
     uint64_t n_tokens; /* new ones; 0: to the end of the context */
     bool echo, special, ignore_eos;
     OptionList stop;
-    uint32_t bos; /* 0: as the model wants, 1: no, 2: yes */
+    BosChoice bos;
     const char *tokenizer;
 
     /* The choice of words. Those not given may come from the model: options_given. */
@@ -41,9 +38,9 @@ typedef struct Options {
 
     /* The machine. */
     uint64_t n_threads, context, chunk; /* 0: default */
-    uint64_t lookup;                    /* unless given: lookup_default */
+    uint64_t lookup;                    /* drafts at a time; unless given: lookup_default */
     const char *isa;
-    uint32_t kv_type; /* 0: as the model's weights ask for, 1: f32, 2: f16, 3: q8 */
+    KvChoice kv_type; /* AUTO: as the model's weights ask for */
     const char *type; /* of the weights, where MODEL is converted first */
     const char *cache_dir;
 
@@ -53,12 +50,13 @@ typedef struct Options {
     uint64_t max_concurrent; /* 0: as the memory allows */
 
     /* Instead of generating. */
-    bool info, verify, tokenize, detokenize, cache_list, cache_clear, help, help_all, version;
+    bool info, verify, tokenize, detokenize, cache_list, cache_clear, version;
+    HelpChoice help;
     const char *eval, *against;
 
     /* Seeing inside. */
     const char *attention, *positions; /* where the picture goes; "-": the terminal */
-    uint32_t score;                    /* 0: no, 1: a table, 2: JSON */
+    ScoreChoice score;
     bool no_cache;
     OptionList override; /* FIELD=VALUE of Config */
 
@@ -68,22 +66,26 @@ typedef struct Options {
 
     bool stats, no_sandbox;
 
-    bool given[OPTIONS_MAX_ROWS]; /* rows of the table that the command line set */
+    CommandLine line; /* as it was read, for options_given */
+    const OptionRow *tables[OPTIONS_MOST_TABLES + 1];
 } Options;
 
-/* Reads argv. STATUS_USAGE and an Error that says what to write instead when it is wrong. */
-Status options_parse(Options *options, int argc, char **argv, Error *error);
+/* What the full program's command line has beyond the core's. */
+typedef struct MoreOptions {
+    const OptionRow *const *tables; /* ends with NULL; between the core's and the one of --help */
+    void (*advise)(const CommandLine *line, const char *name, Error *error); /* as CommandLine's */
+} MoreOptions;
+
+/* Reads argv; `more` may be NULL. STATUS_USAGE and an Error that says what to write instead when it
+ * is wrong. */
+Status options_parse(Options *options, const MoreOptions *more, int argc, char **argv,
+                     Error *error);
 
 /* True when the command line set `field`, a pointer to a field of `options`. */
 bool options_given(const Options *options, const void *field);
 
-/* What --help prints: the options that people use most, or, with `all`, every one. `program` is
- * the name that it was called by. */
-void options_print_help(FILE *out, const char *program, bool all);
-
-/* Every option: its long name, its letter (0: none), and what stands for its value (NULL: none).
- * The tests hold the manual and the completions against it. */
-void options_each(void (*visit)(const char *name, char letter, const char *value, void *context),
-                  void *context);
+/* Prints --help: the options that people use most or, with `all`, every one. `program` is the name
+ * that it was called by. */
+void options_print_help(FILE *out, const Options *options, const char *program, bool all);
 
 #endif

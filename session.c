@@ -4,6 +4,30 @@
 
 #include "base/terminal.h"
 
+Status session_open_tokenizer(Tokenizer **tokenizer, const char *path, const void *section,
+                              size_t n_bytes, size_t vocab_size, Error *error) {
+    *tokenizer = NULL;
+    if (!section) return STATUS_OK;
+    if (tokenizer_open(tokenizer, section, n_bytes, error) != STATUS_OK)
+        return error_prefix(error, "%s", path);
+    if (tokenizer_fits(*tokenizer, vocab_size)) return STATUS_OK;
+    return error_set(error, "%s: the tokenizer has %zu tokens, but the model only %zu", path,
+                     tokenizer_vocab_size(*tokenizer), vocab_size);
+}
+
+ModelOptions session_model_options(const Session *session) {
+    return (ModelOptions){.isa = session->isa,
+                          .n_threads = session->n_threads,
+                          .context = (uint32_t)session->options->context,
+                          .max_rows = (uint32_t)session->options->chunk};
+}
+
+KvType session_kv_type(const Model *model, KvChoice choice) {
+    static const KvType types[] = {
+        [KV_CHOICE_F32] = KV_F32, [KV_CHOICE_F16] = KV_F16, [KV_CHOICE_Q8] = KV_Q8};
+    return choice == KV_CHOICE_AUTO ? model_kv_type(model) : types[choice];
+}
+
 Status session_drafter(const Session *session, Drafter **drafter, Error *error) {
     *drafter = NULL;
     return session->new_drafter ? session->new_drafter(session, drafter, error) : STATUS_OK;

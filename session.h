@@ -16,24 +16,36 @@ typedef struct Session Session;
 struct Session {
     const Options *options;
     ModelFile *file;
-    Tokenizer *tokenizer;  /* NULL: the model has none and none was given */
-    Model *model;          /* NULL in the modes that compute nothing */
-    ModelFile *other_file; /* --against's; NULL: none */
-    Model *other;
+    Tokenizer *tokenizer; /* NULL: the model has none and none was given */
+    Model *model;         /* NULL in the modes that compute nothing */
+    Model *other;         /* --against's; NULL: none */
     KvType kv_type;
     char *prompt; /* of -i, -f or stdin; UTF-8, NUL-terminated; "" when none was given */
     size_t prompt_length;
     const char *chat_template; /* of --chat-template; NULL: the model's */
-    const char *overridden;    /* what --override changed, for people; NULL: nothing */
+    char *overridden;          /* what --override changed, for people, owned; NULL: nothing */
     Output *output;
     /* Makes a Drafter for one text, freed by drafter_free; returns STATUS_OK and NULL where none
      * pays. NULL: this program has no drafters. */
     Status (*new_drafter)(const Session *session, Drafter **drafter, Error *error);
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;
-    SandboxReport sandbox;                    /* what is in force */
-    const volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
+    SandboxReport sandbox;              /* what is in force */
+    volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
+    const Isa *isa;
+    int n_threads;
 };
+
+/* Opens the tokenizer in section[n_bytes] of the file `path`, which must fit a model of vocab_size
+ * tokens; *tokenizer is NULL when the section is. */
+Status session_open_tokenizer(Tokenizer **tokenizer, const char *path, const void *section,
+                              size_t n_bytes, size_t vocab_size, Error *error);
+
+/* What --threads, --isa, -c and --chunk ask of a model. */
+ModelOptions session_model_options(const Session *session);
+
+/* The type of the cache that --kv-type asks for. */
+KvType session_kv_type(const Model *model, KvChoice choice);
 
 /* *drafter as new_drafter gives it, NULL without one. */
 Status session_drafter(const Session *session, Drafter **drafter, Error *error);

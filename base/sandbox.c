@@ -1,5 +1,11 @@
 #include "base/sandbox.h"
 
+void sandbox_allow_writing(SandboxRules *rules, const char *directory) {
+    size_t n = 0;
+    while (rules->writable[n]) n++;
+    if (directory && n < SANDBOX_MAX_DIRS) rules->writable[n] = directory;
+}
+
 const char *sandbox_text(const SandboxReport *report) {
     if (report->files) return report->system_calls ? "files and system calls" : "files";
     return report->system_calls ? "system calls" : "none";

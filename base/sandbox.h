@@ -25,6 +25,9 @@ typedef struct SandboxReport {
     bool system_calls; /* seccomp lets only harmless calls through */
 } SandboxReport;
 
+/* Adds a directory (borrowed; NULL is passed over) to those that may be written in. */
+void sandbox_allow_writing(SandboxRules *rules, const char *directory);
+
 /* Fails only when a directory that a rule names cannot be opened, or when the kernel offers
  * the means and then refuses them. */
 Status sandbox_enter(const SandboxRules *rules, SandboxReport *report, Error *error);

@@ -169,10 +169,5 @@ Status modelopen_tokenizer(ModelOpening *opening, const ModelFile *file, Tokeniz
         section = opening->section.bytes;
         bytes = opening->section.size;
     }
-    if (section && tokenizer_open(tokenizer, section, bytes, error) != STATUS_OK)
-        return error_prefix(error, "%s", path);
-    if (section && !tokenizer_fits(*tokenizer, vocab_size))
-        return error_set(error, "%s: the tokenizer has %zu tokens, but the model only %zu", path,
-                         tokenizer_vocab_size(*tokenizer), vocab_size);
-    return STATUS_OK;
+    return session_open_tokenizer(tokenizer, path, section, bytes, vocab_size, error);
 }

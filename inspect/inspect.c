@@ -191,9 +191,8 @@ Status inspect_verify(Session *session, Error *error) {
 /* Without what the model adds around a text, unless --bos asks for it. */
 Status inspect_tokenize(Session *session, Error *error) {
     const Options *o = session->options;
-    enum { YES = 2 };
     unsigned flags =
-        (o->special ? TOKENIZE_PARSE_SPECIAL : 0) | (o->bos == YES ? TOKENIZE_ADD_BOS : 0);
+        (o->special ? TOKENIZE_PARSE_SPECIAL : 0) | (o->bos == BOS_YES ? TOKENIZE_ADD_BOS : 0);
     TokenList ids = {0};
     char *text = NULL;
     size_t length = 0;

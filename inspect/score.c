@@ -227,12 +227,11 @@ static void release(Scoring *s) {
 }
 
 Status score_run(Session *session, Error *error) {
-    enum { NO = 1 };
     TokenList ids = {0};
     Scoring s = {.session = session, .ids = &ids, .bos = -1};
     const Options *o = session->options;
     unsigned flags = o->special ? TOKENIZE_PARSE_SPECIAL : 0;
-    bool begins = o->bos == NO ? false : o->bos ? true : tokenizer_adds_bos(session->tokenizer);
+    bool begins = o->bos == BOS_NO ? false : o->bos ? true : tokenizer_adds_bos(session->tokenizer);
     if (begins) s.bos = tokenizer_bos(session->tokenizer);
     Status status = tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length,
                                      NULL, flags, &ids, error);

@@ -6,7 +6,7 @@
 
 #include "inspect/picture.h"
 
-enum { ALTERNATIVES = 5, SCORE_JSON = 2 };
+enum { ALTERNATIVES = 5 };
 
 typedef struct TokenScore {
     double logprob;
@@ -133,11 +133,10 @@ static void write_table(const Session *session, const TokenList *ids, const Toke
 }
 
 Status token_scores_run(Session *session, Error *error) {
-    enum { NO = 1 };
     TokenList ids = {0};
     const Options *o = session->options;
     unsigned flags = o->special ? TOKENIZE_PARSE_SPECIAL : 0;
-    bool begins = o->bos == NO ? false : o->bos ? true : tokenizer_adds_bos(session->tokenizer);
+    bool begins = o->bos == BOS_NO ? false : o->bos ? true : tokenizer_adds_bos(session->tokenizer);
     int32_t bos = begins ? tokenizer_bos(session->tokenizer) : -1;
     if (bos >= 0 && !token_list_push(&ids, bos)) return error_set(error, "no memory for the text");
     Status status = tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length,

@@ -15,7 +15,7 @@ void opened_open(Opened *o, const char *model, const char *chat_template, uint32
     ModelOptions options = {.n_threads = 1, .max_rows = 16, .context = context};
     char *arguments[] = {"run", "model.bin", "-s", "7", "-t", "1.3", NULL};
     memset(o, 0, sizeof *o);
-    assert_int_equal(options_parse(&o->options, 6, arguments, &error), STATUS_OK);
+    assert_int_equal(options_parse(&o->options, NULL, 6, arguments, &error), STATUS_OK);
     o->options.n_tokens = n_tokens;
     bool made = strncmp(model, "random:", 7) == 0;
     o->tiny = made ? tiny_model_open(model, NULL, &options, KV_F16)

@@ -7,13 +7,16 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "options.h"
+#include "program.h"
 
 /* Parses the words of a command line, "run" first. */
 static Status parse(Options *options, Error *error, char **argv) {
     int argc = 0;
     while (argv[argc]) argc++;
-    return options_parse(options, argc, argv, error);
+    Status status = options_parse(options, &program.options, argc, argv, error);
+    const Mode *mode;
+    if (status == STATUS_OK) status = mode_choose(program.modes, options, &mode, error);
+    return status;
 }
 #define PARSE(...) parse(&o, &error, (char *[]){"run", __VA_ARGS__, NULL})
 
@@ -36,7 +39,7 @@ static void short_options_are_those_of_llama2c(void **state) {
     assert_string_equal(o.prompt, "Hi");
     assert_string_equal(o.tokenizer, "tok.bin");
     assert_string_equal(o.system, "Be kind");
-    assert_int_equal(o.mode, 1);
+    assert_int_equal(o.mode, MODE_CHAT);
 }
 
 static void long_options_take_their_value_either_way(void **state) {
@@ -49,7 +52,7 @@ static void long_options_take_their_value_either_way(void **state) {
     assert_true(o.temperature == 0.25 && o.top_k == 40 && o.n_threads == 4);
     assert_int_equal(o.stop.n, 2);
     assert_string_equal(o.stop.items[1], "b");
-    assert_int_equal(o.kv_type, 2);
+    assert_int_equal(o.kv_type, KV_CHOICE_F16);
     assert_true(options_given(&o, &o.temperature));
     assert_false(options_given(&o, &o.top_p));
     assert_true(o.top_p == 0.9);
@@ -123,14 +126,14 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "m.bin", "Once upon");
     REFUSES("-i and -f both give the prompt: use one of them", "m", "-i", "a", "-f", "b");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
-            "--positions and --no-cache at a time",
+            "--positions, --no-cache at a time",
             "m", "--score", "table", "--attention", "-");
     REFUSES("--score, --attention, --positions and --no-cache look at one text: not with -m chat",
             "m", "-m", "chat", "--no-cache");
     REFUSES("--attention and --positions name their own file: no -o", "m", "--positions", "a.svg",
             "-o", "b.svg");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
-            "--positions and --no-cache at a time",
+            "--positions, --no-cache at a time",
             "m", "--info", "--verify");
     REFUSES("--against MODEL compares on a text: --eval FILE", "m", "--against", "n");
     REFUSES("--stop: an empty text is everywhere", "m", "--stop", "");
@@ -140,8 +143,11 @@ static char *help(bool all) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
+    Options o;
+    Error error;
     assert_non_null(out);
-    options_print_help(out, "run", all);
+    assert_int_equal(PARSE("m"), STATUS_OK);
+    options_print_help(out, &o, "run", all);
     fclose(out);
     return text;
 }
@@ -173,15 +179,15 @@ static void help_takes_all_and_no_other_word(void **state) {
     Options o;
     Error error;
     assert_int_equal(PARSE("--help"), STATUS_OK);
-    assert_true(o.help && !o.help_all);
+    assert_int_equal(o.help, HELP_USUAL);
     assert_int_equal(PARSE("-h", "all"), STATUS_OK);
-    assert_true(o.help && o.help_all && !o.model);
+    assert_true(o.help == HELP_ALL && !o.model);
     assert_int_equal(PARSE("--help=all"), STATUS_OK);
-    assert_true(o.help && o.help_all);
+    assert_int_equal(o.help, HELP_ALL);
     assert_int_equal(PARSE("--help", "m.bin"), STATUS_OK);
-    assert_true(o.help && !o.help_all);
+    assert_int_equal(o.help, HELP_USUAL);
     assert_string_equal(o.model, "m.bin");
-    REFUSES("--help takes no value", "--help=some");
+    REFUSES("--help: 'some' is none of no|usual|all", "--help=some");
 }
 
 /* ---- The manual and the completions ---------------------------------------------------------- */
@@ -203,9 +209,9 @@ static char *read_page(const char *path) {
     return text;
 }
 
-static void find_option(const char *name, char letter, const char *value, void *context) {
-    const Page *page = context;
-    char spelled[80], choices[80];
+static void find_option(const OptionRow *row, const Page *page) {
+    const char *name = row->name, *value = row->alone ? NULL : row->value;
+    char letter = row->letter, spelled[80], choices[80];
     snprintf(spelled, sizeof spelled, page->form, name);
     if (!strstr(page->text, spelled)) print_message("%s: no %s\n", page->name, spelled);
     assert_non_null(strstr(page->text, spelled));
@@ -223,12 +229,17 @@ static void find_option(const char *name, char letter, const char *value, void *
 
 static void the_manual_and_the_completions_know_every_option(void **state) {
     (void)state;
+    Options o;
+    Error error;
+    const OptionRow *row;
+    assert_int_equal(PARSE("m"), STATUS_OK);
     Page pages[] = {{"man/verbatim.1", "Fl -%s", NULL},
                     {"completions/verbatim.bash", "--%s", NULL},
                     {"completions/_verbatim", "--%s", NULL}};
     for (size_t i = 0; i < 3; i++) {
         pages[i].text = read_page(pages[i].name);
-        options_each(find_option, &pages[i]);
+        for (size_t k = 0; (row = command_line_row(&o.line, k)); k++)
+            if (row->kind != OPTION_HEADING) find_option(row, &pages[i]);
         free(pages[i].text);
     }
 }

@@ -1,0 +1,211 @@
+#include "base/command_line.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
+const OptionRow *command_line_row(const CommandLine *line, size_t i) {
+    for (const OptionRow *const *table = line->tables; *table; table++)
+        for (const OptionRow *row = *table; row->kind != OPTION_END; row++)
+            if (i-- == 0) return row;
+    return NULL;
+}
+
+/* The index of the first row, not a heading, for which `matches` holds; *row NULL when none does.
+ */
+static size_t find_row(const CommandLine *line, bool (*matches)(const OptionRow *, const void *),
+                       const void *what, const OptionRow **row) {
+    size_t i = 0;
+    for (; (*row = command_line_row(line, i)); i++)
+        if ((*row)->kind != OPTION_HEADING && matches(*row, what)) break;
+    return i;
+}
+
+static bool has_field(const OptionRow *row, const void *field) {
+    return row->field == *(const size_t *)field;
+}
+
+static bool has_letter(const OptionRow *row, const void *letter) {
+    return row->letter == *(const char *)letter;
+}
+
+/* `spelled` is the name, perhaps with "=VALUE" behind it. */
+static bool has_name(const OptionRow *row, const void *spelled) {
+    size_t length = strcspn(spelled, "=");
+    return strlen(row->name) == length && strncmp(row->name, spelled, length) == 0;
+}
+
+bool command_line_given(const CommandLine *line, const void *field) {
+    size_t offset = (size_t)((const char *)field - (const char *)line->values);
+    const OptionRow *row;
+    size_t i = find_row(line, has_field, &offset, &row);
+    return row && line->given[i];
+}
+
+/* ---- Help ---- */
+
+/* "-i, --prompt TEXT" */
+static int row_text(const OptionRow *row, char *text, size_t size) {
+    char letter[8] = "    ";
+    bool has_value = row->value && !row->alone;
+    if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
+    return snprintf(text, size, "%s--%s%s%s", letter, row->name, has_value ? " " : "",
+                    has_value ? row->value : "");
+}
+
+void command_line_help(FILE *out, const CommandLine *line, bool all) {
+    enum { WIDTH = 26 };
+    const char *heading = NULL;
+    const OptionRow *row;
+    for (size_t i = 0; (row = command_line_row(line, i)); i++) {
+        char text[64];
+        if (row->kind == OPTION_HEADING) heading = row->name;
+        if (row->kind == OPTION_HEADING || (!all && !row->usual)) continue;
+        if (heading) fprintf(out, "%s:\n", heading);
+        heading = NULL;
+        if (row_text(row, text, sizeof text) > WIDTH) { /* the help goes to the next line */
+            fprintf(out, "  %s\n", text);
+            text[0] = '\0';
+        }
+        fprintf(out, "  %-*s %s\n", WIDTH, text, row->help);
+    }
+}
+
+/* ---- Values ---- */
+
+static Status parse_uint(const OptionRow *row, const char *spelled, const char *text,
+                         uint64_t *value, Error *error) {
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    bool digits = text[0] >= '0' && text[0] <= '9' && *end == '\0';
+    if (text[0] == '-' && strspn(text + 1, "0123456789") == strlen(text + 1) && text[1])
+        digits = true, number = 0, errno = ERANGE;
+    if (!digits) return usage(error, "%s: '%s' is not a whole number", spelled, text);
+    if (errno == ERANGE || (double)number < row->low || (double)number > row->high)
+        return usage(error, "%s: %s is out of range, it must be from %.0f to %llu", spelled, text,
+                     row->low, row->high < 1e19 ? (unsigned long long)row->high : ULLONG_MAX);
+    *value = number;
+    return STATUS_OK;
+}
+
+static Status parse_float(const OptionRow *row, const char *spelled, const char *text,
+                          double *value, Error *error) {
+    char *end;
+    double number = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(number))
+        return usage(error, "%s: '%s' is not a number", spelled, text);
+    if (number < row->low || number > row->high)
+        return usage(error, "%s: %s is out of range, it must be from %g to %g", spelled, text,
+                     row->low, row->high);
+    *value = number;
+    return STATUS_OK;
+}
+
+/* The index of `text` among the words "a|b|c", or UINT_MAX. */
+static unsigned word_index(const char *words, const char *text) {
+    for (unsigned i = 0;; i++) {
+        size_t length = strcspn(words, "|");
+        if (strlen(text) == length && strncmp(words, text, length) == 0) return i;
+        if (words[length] == '\0') return UINT_MAX;
+        words += length + 1;
+    }
+}
+
+static Status set(void *field, const OptionRow *row, const char *spelled, const char *value,
+                  Error *error) {
+    OptionList *list = field;
+    switch (row->kind) {
+    case OPTION_FLAG:
+        *(bool *)field = true;
+        return STATUS_OK;
+    case OPTION_TEXT:
+        *(const char **)field = value;
+        return STATUS_OK;
+    case OPTION_UINT:
+        return parse_uint(row, spelled, value, field, error);
+    case OPTION_FLOAT:
+        return parse_float(row, spelled, value, field, error);
+    case OPTION_CHOICE:
+        *(unsigned *)field = word_index(row->value, value);
+        if (*(unsigned *)field != UINT_MAX) return STATUS_OK;
+        return usage(error, "%s: '%s' is none of %s", spelled, value, row->value);
+    case OPTION_LIST:
+        if (list->n == OPTION_LIST_MOST)
+            return usage(error, "%s: more than %d of them", spelled, OPTION_LIST_MOST);
+        list->items[list->n++] = value;
+        return STATUS_OK;
+    default:
+        return STATUS_OK;
+    }
+}
+
+/* ---- Words ---- */
+
+/* The row that `word` spells and its index; NULL when it is no option. *value points at what
+ * follows in the same word ("=X", or "4" in -j4), or is NULL. */
+static const OptionRow *find_option(const CommandLine *line, const char *word, size_t *index,
+                                    const char **value) {
+    const OptionRow *row;
+    *value = NULL;
+    if (word[0] != '-' || word[1] == '\0') return NULL;
+    if (word[1] == '-') {
+        *index = find_row(line, has_name, word + 2, &row);
+        const char *equals = strchr(word, '=');
+        if (equals) *value = equals + 1;
+        return row;
+    }
+    *index = find_row(line, has_letter, &word[1], &row);
+    if (!row || word[2] == '\0') return row;
+    /* Only a number may follow at once: -temperature is a mistake, not -t emperature. */
+    if (row->kind == OPTION_FLAG || !strchr("0123456789.", word[2])) return NULL;
+    *value = word + 2;
+    return row;
+}
+
+static Status unknown_option(const CommandLine *line, const char *word, Error *error) {
+    Error advice = {.text = ""};
+    if (line->advise) line->advise(line, word + 1 + (word[1] == '-'), &advice);
+    return usage(error, "no option %s%s", word,
+                 advice.text[0] ? advice.text : "; --help all lists them all");
+}
+
+static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Error *error) {
+    const char *word = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL, *value, *ignored;
+    char spelled[64];
+    size_t index, unused;
+    const OptionRow *row = find_option(line, word, &index, &value);
+    if (!row) return unknown_option(line, word, error);
+    snprintf(spelled, sizeof spelled, "%.*s", (int)strcspn(word, "="), word);
+    if (word[1] != '-') spelled[2] = '\0';
+    if (row->kind == OPTION_FLAG && value) return usage(error, "%s takes no value", spelled);
+    if (row->alone && !value && (!next || word_index(row->value, next) == UINT_MAX))
+        value = row->alone;
+    if (row->kind != OPTION_FLAG && !value) {
+        /* A value that reads as an option is one forgotten before it. */
+        if (!next || find_option(line, next, &unused, &ignored))
+            return usage(error, "%s needs a value: %s %s (%s)", spelled, spelled, row->value,
+                         row->help);
+        value = argv[++*i];
+    }
+    line->given[index] = true;
+    return set((char *)line->values + row->field, row, spelled, value, error);
+}
+
+Status command_line_parse(CommandLine *line, int argc, char **argv, Error *error) {
+    bool only_operands = false;
+    Status status = STATUS_OK;
+    for (int i = 1; i < argc && status == STATUS_OK; i++) {
+        if (!only_operands && strcmp(argv[i], "--") == 0)
+            only_operands = true;
+        else if (!only_operands && argv[i][0] == '-' && argv[i][1] != '\0')
+            status = parse_option(line, argc, argv, &i, error);
+        else
+            status = line->operand(line->values, argv[i], error);
+    }
+    return status;
+}

@@ -1,0 +1,89 @@
+/* Command lines of the three programs: tables of options tie an option's spelling, its limits, the
+ * field that it sets and its line of --help together.
+ *
+ * Options are GNU's: --name VALUE, --name=VALUE, -x VALUE, -x4 where a number follows, and --
+ * before words that begin with a dash. */
+#ifndef COMMAND_LINE_H
+#define COMMAND_LINE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/status.h"
+
+enum { OPTION_LIST_MOST = 32, OPTION_ROWS_MOST = 96 };
+
+/* The texts of an option that may be repeated, borrowed from argv. */
+typedef struct OptionList {
+    const char *items[OPTION_LIST_MOST];
+    size_t n;
+} OptionList;
+
+/* The kind of an option, and the type of the field that it sets. */
+typedef enum OptionKind {
+    OPTION_END,     /* ends a table */
+    OPTION_HEADING, /* a line of --help, not an option */
+    OPTION_FLAG,    /* bool */
+    OPTION_TEXT,    /* const char *, borrowed from argv */
+    OPTION_UINT,    /* uint64_t, from low to high */
+    OPTION_FLOAT,   /* double, from low to high */
+    OPTION_CHOICE,  /* an enum: the index of the word among `value`, "a|b|c" */
+    OPTION_LIST     /* OptionList */
+} OptionKind;
+
+typedef struct OptionRow {
+    OptionKind kind;
+    char letter;       /* 0: none */
+    const char *name;  /* without dashes; of a heading: its text */
+    const char *value; /* what stands for the value in --help */
+    size_t field;      /* offset in the struct of values */
+    double low, high;
+    const char *help;
+    bool usual; /* listed by --help; --help all lists every option */
+    const char
+        *alone; /* OPTION_CHOICE: the word that is meant where none follows; NULL: one must */
+} OptionRow;
+
+typedef struct CommandLine {
+    const OptionRow *const *tables; /* ends with NULL; in the order of --help */
+    void *values;                   /* the struct whose fields the rows set */
+    bool given[OPTION_ROWS_MOST];   /* rows that the command line set, counted over all tables */
+    /* Takes a word that is not an option. */
+    Status (*operand)(void *values, const char *word, Error *error);
+    /* NULL, or returns what to say of an option that no table has ("did you mean --temperature
+     * X?"), an empty text for nothing: error->text. */
+    void (*advise)(const struct CommandLine *line, const char *name, Error *error);
+} CommandLine;
+
+/* Reads argv. STATUS_USAGE and an Error that says what to write instead when it is wrong. */
+Status command_line_parse(CommandLine *line, int argc, char **argv, Error *error);
+
+/* True when the command line set `field`, a pointer into line->values. */
+bool command_line_given(const CommandLine *line, const void *field);
+
+/* Prints the options' part of --help: those that people use most or, with `all`, every one. */
+void command_line_help(FILE *out, const CommandLine *line, bool all);
+
+/* The i-th row over all tables, headings counted; NULL past the last. */
+const OptionRow *command_line_row(const CommandLine *line, size_t i);
+
+/* The rows of a table; `often` is USUAL or RARE, `field` an offsetof. */
+enum { RARE = false, USUAL = true };
+#define HEADING_ROW(text)                                                                          \
+    { .kind = OPTION_HEADING, .name = text }
+#define FLAG_ROW(often, letter, name, field, help)                                                 \
+    { OPTION_FLAG, letter, name, NULL, field, 0, 0, help, often, NULL }
+#define TEXT_ROW(often, letter, name, value, field, help)                                          \
+    { OPTION_TEXT, letter, name, value, field, 0, 0, help, often, NULL }
+#define LIST_ROW(often, name, value, field, help)                                                  \
+    { OPTION_LIST, 0, name, value, field, 0, 0, help, often, NULL }
+#define UINT_ROW(often, letter, name, field, low, high, help)                                      \
+    { OPTION_UINT, letter, name, "N", field, low, high, help, often, NULL }
+#define FLOAT_ROW(often, letter, name, field, low, high, help)                                     \
+    { OPTION_FLOAT, letter, name, "X", field, low, high, help, often, NULL }
+#define CHOICE_ROW(often, letter, name, words, field, alone, help)                                 \
+    { OPTION_CHOICE, letter, name, words, field, 0, 0, help, often, alone }
+#define END_ROW                                                                                    \
+    { .kind = OPTION_END }
+
+#endif

@@ -1,0 +1,69 @@
+#include "batch/batch_mode.h"
+
+#include <stddef.h>
+
+#include "batch/batch.h"
+
+#define FIELD(name) offsetof(Options, name)
+#define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
+const OptionRow batch_options[] = {
+    HEADING_ROW("Many requests at once (docs/batch.md); -s is 0 here unless given"),
+    TEXT_ROW(USUAL, 0, "batch", "FILE", FIELD(batch),
+             "answer each line of FILE, JSON; - reads stdin"),
+    FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text), "each line is a prompt, not JSON"),
+    FLAG_ROW(RARE, 0, "ordered", FIELD(ordered), "results in the order of the lines"),
+    FLAG_ROW(USUAL, 0, "resume", FIELD(resume), "go on with the results that -o FILE has"),
+    FLAG_ROW(RARE, 0, "retry-failed", FIELD(retry_failed),
+             "with --resume: try lines again that failed"),
+    FLAG_ROW(RARE, 0, "strict", FIELD(strict), "stop at the first line that fails"),
+    TEXT_ROW(RARE, 0, "kv-memory", "SIZE", FIELD(kv_memory),
+             "for keys and values, as 4G [half of what is free]"),
+    UINT_ROW(RARE, 0, "max-concurrent", FIELD(max_concurrent), 1, 65536,
+             "texts at a time [64, if they fit]"),
+    END_ROW,
+};
+
+static bool asked(const Options *options) {
+    return options->batch != NULL;
+}
+
+/* Called whether or not there is a batch: options of batches need one. */
+static Status check(Options *o, Error *error) {
+    bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
+                      o->kv_memory || o->max_concurrent;
+    bool views = o->info || o->verify || o->tokenize || o->detokenize || o->eval || o->score ||
+                 o->attention || o->positions || o->no_cache;
+    if (o->batch && (views || o->prompt || o->prompt_file || o->mode || o->system || o->echo))
+        return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m, -y, "
+                            "--echo or other mode");
+    if (o->batch && o->override.n > 0)
+        return usage(error, "--override is for single texts: not with --batch or --session");
+    if (batch_only && !o->batch)
+        return usage(error, "--batch-text, --ordered, --resume, --retry-failed, --strict, "
+                            "--kv-memory and --max-concurrent need --batch FILE");
+    if (o->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
+    if (o->retry_failed && !o->resume) return usage(error, "--retry-failed needs --resume");
+    return STATUS_OK;
+}
+
+static Status open_batch(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    Status status = batch_open((Batch **)state, session->options, error);
+    if (status == STATUS_OK) sandbox_allow_writing(rules, batch_writable(*state));
+    return status;
+}
+
+static Status run_batch(void *state, Session *session, Error *error) {
+    return batch_run(state, session, error);
+}
+
+static void close_batch(void *state) {
+    batch_close(state);
+}
+
+const Mode batch_mode = {.traits = MODE_OWN_OUTPUT,
+                         .asked = asked,
+                         .check = check,
+                         .open = open_batch,
+                         .run = run_batch,
+                         .close = close_batch};

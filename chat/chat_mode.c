@@ -1,0 +1,37 @@
+#include "chat/chat_mode.h"
+
+#include <stddef.h>
+
+#include "chat/chat.h"
+
+#define FIELD(name) offsetof(Options, name)
+
+const OptionRow chat_options[] = {
+    HEADING_ROW("Chat (-m chat)"),
+    CHOICE_ROW(USUAL, 'm', "mode", "generate|chat", FIELD(mode), NULL,
+               "go on with a text [generate], or talk"),
+    TEXT_ROW(USUAL, 'y', "system", "TEXT", FIELD(system), "the system prompt of a chat"),
+    TEXT_ROW(USUAL, 0, "session", "FILE", FIELD(session),
+             "keep the conversation in a file, and go on with it"),
+    TEXT_ROW(RARE, 0, "chat-template", "FILE", FIELD(chat_template),
+             "a Jinja template instead of the model's"),
+    END_ROW,
+};
+
+static bool asked(const Options *options) {
+    return options->mode == MODE_CHAT;
+}
+
+static Status open_chat(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    return chat_prepare((Chat **)state, session->options, session->interrupted, rules, error);
+}
+
+static Status run_chat(void *state, Session *session, Error *error) {
+    return chat_run(state, session, error);
+}
+
+static void close_chat(void *state) {
+    chat_free(state);
+}
+
+const Mode chat_mode = {.asked = asked, .open = open_chat, .run = run_chat, .close = close_chat};

@@ -1,0 +1,10 @@
+/* -m chat: its options and its entry in the table of modes. */
+#ifndef CHAT_MODE_H
+#define CHAT_MODE_H
+
+#include "mode.h"
+
+extern const OptionRow chat_options[];
+extern const Mode chat_mode;
+
+#endif

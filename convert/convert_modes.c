@@ -1,0 +1,49 @@
+#include "convert/convert_modes.h"
+
+#include <stddef.h>
+
+#include "convert/conversions.h"
+
+#define FIELD(name) offsetof(Options, name)
+
+const OptionRow convert_options[] = {
+    HEADING_ROW("Other models than model.bin are converted first, once"),
+    TEXT_ROW(USUAL, 0, "type", "TYPE", FIELD(type),
+             "weights: f32 f16 bf16 q8 q6 q5 q4m q4 [as they are]"),
+    TEXT_ROW(RARE, 'z', "tokenizer", "FILE", FIELD(tokenizer),
+             "use this tokenizer, not the model's"),
+    TEXT_ROW(RARE, 0, "cache-dir", "DIR", FIELD(cache_dir),
+             "where conversions are kept [~/.cache/verbatim]"),
+    FLAG_ROW(USUAL, 0, "cache-list", FIELD(cache_list), "name them"),
+    FLAG_ROW(RARE, 0, "cache-clear", FIELD(cache_clear), "delete them"),
+    END_ROW,
+};
+
+static bool list_asked(const Options *options) {
+    return options->cache_list;
+}
+
+static bool clear_asked(const Options *options) {
+    return options->cache_clear;
+}
+
+/* Called whatever the mode: --cache-dir concerns all of them. */
+static Status check(Options *o, Error *error) {
+    if (!o->cache_dir || o->cache_dir[0] != '\0') return STATUS_OK;
+    error_set(error, "--cache-dir: the directory's name is empty");
+    return STATUS_USAGE;
+}
+
+static Status list(void *state, Session *session, Error *error) {
+    (void)state;
+    return conversions_list(stdout, session->options->cache_dir, error);
+}
+
+static Status clear(void *state, Session *session, Error *error) {
+    (void)state;
+    return conversions_clear(stdout, session->options->cache_dir, error);
+}
+
+const Mode cache_list_mode = {
+    .traits = MODE_WITHOUT_MODEL, .asked = list_asked, .check = check, .run = list};
+const Mode cache_clear_mode = {.traits = MODE_WITHOUT_MODEL, .asked = clear_asked, .run = clear};

@@ -1,0 +1,11 @@
+/* What concerns models of other formats: the options of the conversion on first use, and the modes
+ * that list and delete conversions. */
+#ifndef CONVERT_MODES_H
+#define CONVERT_MODES_H
+
+#include "mode.h"
+
+extern const OptionRow convert_options[];
+extern const Mode cache_list_mode, cache_clear_mode;
+
+#endif

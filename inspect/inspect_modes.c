@@ -1,0 +1,150 @@
+#include "inspect/inspect_modes.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert/modelopen.h"
+#include "inspect/attention_view.h"
+#include "inspect/inspect.h"
+#include "inspect/position_view.h"
+#include "inspect/recompute.h"
+#include "inspect/score.h"
+#include "inspect/token_scores.h"
+
+#define FIELD(name) offsetof(Options, name)
+#define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
+const OptionRow inspect_options[] = {
+    HEADING_ROW("Instead of writing text"),
+    FLAG_ROW(USUAL, 0, "info", FIELD(info), "what the model is, what it holds, what it needs"),
+    FLAG_ROW(USUAL, 0, "verify", FIELD(verify), "check every byte of the model file"),
+    FLAG_ROW(USUAL, 0, "tokenize", FIELD(tokenize), "the token ids of stdin (or -i, -f)"),
+    FLAG_ROW(RARE, 0, "detokenize", FIELD(detokenize), "the text of the ids on stdin (or -i, -f)"),
+    TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval), "the perplexity of a text"),
+    TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
+             "with --eval: how far another model's choices differ"),
+    HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
+    TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
+             "what tokens attend to: OUT.svg .html .json or -"),
+    CHOICE_ROW(RARE, 0, "score", "no|table|json", FIELD(score), NULL,
+               "how likely each token of the text is [no]"),
+    TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions),
+             "a picture of the position code, as SVG"),
+    FLAG_ROW(RARE, 0, "no-cache", FIELD(no_cache),
+             "run the whole text at each step; what it costs"),
+    LIST_ROW(RARE, "override", "FIELD=VALUE", FIELD(override),
+             "change the model's configuration; repeatable"),
+    END_ROW,
+};
+
+/* A mode that one field asks for and one function of the session runs. */
+#define ASKED(field)                                                                               \
+    static bool asks_##field(const Options *options) {                                             \
+        return options->field;                                                                     \
+    }
+#define RUN(field, function)                                                                       \
+    static Status run_##field(void *state, Session *session, Error *error) {                       \
+        (void)state;                                                                               \
+        return function(session, error);                                                           \
+    }
+
+ASKED(info)
+ASKED(verify)
+ASKED(tokenize)
+ASKED(detokenize)
+ASKED(eval)
+ASKED(attention)
+ASKED(score)
+ASKED(positions)
+ASKED(no_cache)
+
+RUN(info, inspect_info)
+RUN(verify, inspect_verify)
+RUN(tokenize, inspect_tokenize)
+RUN(detokenize, inspect_detokenize)
+RUN(attention, attention_view_run)
+RUN(score, token_scores_run)
+RUN(positions, position_view_run)
+RUN(no_cache, recompute_run)
+
+/* ---- --attention, --positions: the picture is the output ---- */
+
+static Status check_views(Options *o, Error *error) {
+    const char *picture = o->attention ? o->attention : o->positions;
+    if ((o->score || picture || o->no_cache) && o->mode)
+        return usage(error, "--score, --attention, --positions and --no-cache look at one text: "
+                            "not with -m chat");
+    if (picture && o->output)
+        return usage(error, "--attention and --positions name their own file: no -o");
+    if (picture && strcmp(picture, "-") != 0) o->output = picture;
+    if (o->override.n > 0 && o->session)
+        return usage(error, "--override is for single texts: not with --batch or --session");
+    return STATUS_OK;
+}
+
+/* ---- --eval, with the model that --against names ---- */
+
+static Status check_eval(Options *o, Error *error) {
+    if (o->against && !o->eval)
+        return usage(error, "--against MODEL compares on a text: --eval FILE");
+    return STATUS_OK;
+}
+
+static Status open_eval(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    const Options *o = session->options;
+    if (!o->against) return STATUS_OK;
+    ModelOpening *other = malloc(sizeof *other);
+    if (!other) return error_set(error, "no memory for a second model");
+    *state = other;
+    Status status = modelopen_begin(other, o->against, NULL, o, session->interrupted, error);
+    if (status == STATUS_OK) sandbox_allow_writing(rules, modelopen_writes_in(other));
+    return status;
+}
+
+static Status run_eval(void *state, Session *session, Error *error) {
+    const ModelOptions options = session_model_options(session);
+    ModelFile *file = NULL;
+    Status status = STATUS_OK;
+    if (state) status = modelopen_finish(state, session, session->n_threads, &file, error);
+    if (state && status == STATUS_OK) status = model_open(&session->other, file, &options, error);
+    if (status == STATUS_OK) status = score_run(session, error);
+    model_close(session->other);
+    modelfile_close(file);
+    session->other = NULL;
+    return status;
+}
+
+static void close_eval(void *state) {
+    if (state) modelopen_close(state);
+    free(state);
+}
+
+/* ---- The modes ---- */
+
+const Mode info_mode = {
+    .name = "--info", .traits = MODE_WITHOUT_TOKENIZER, .asked = asks_info, .run = run_info};
+const Mode verify_mode = {.name = "--verify",
+                          .traits =
+                              MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_WEIGHTS | MODE_CHECKS_FILE,
+                          .asked = asks_verify,
+                          .run = run_verify};
+const Mode tokenize_mode = {.name = "--tokenize",
+                            .traits = MODE_WITHOUT_WEIGHTS,
+                            .asked = asks_tokenize,
+                            .run = run_tokenize};
+const Mode detokenize_mode = {.name = "--detokenize",
+                              .traits = MODE_WITHOUT_WEIGHTS,
+                              .asked = asks_detokenize,
+                              .run = run_detokenize};
+const Mode eval_mode = {.name = "--eval",
+                        .asked = asks_eval,
+                        .check = check_eval,
+                        .open = open_eval,
+                        .run = run_eval,
+                        .close = close_eval};
+const Mode score_mode = {
+    .name = "--score", .asked = asks_score, .check = check_views, .run = run_score};
+const Mode attention_mode = {.name = "--attention", .asked = asks_attention, .run = run_attention};
+const Mode positions_mode = {.name = "--positions", .asked = asks_positions, .run = run_positions};
+const Mode no_cache_mode = {.name = "--no-cache", .asked = asks_no_cache, .run = run_no_cache};

@@ -1,0 +1,36 @@
+/* What `run` can do besides continuing one text: a mode brings its options and what it opens, does
+ * and closes. run.c goes through a table of modes (modes.c); the core has none. */
+#ifndef MODE_H
+#define MODE_H
+
+#include "session.h"
+
+/* What of a model a mode can do without. */
+typedef enum ModeTraits {
+    MODE_WITHOUT_TOKENIZER = 1, /* a model that has none will do */
+    MODE_WITHOUT_WEIGHTS = 2,   /* session->model stays NULL */
+    MODE_WITHOUT_MODEL = 4,     /* no MODEL is opened at all, and no right given up */
+    MODE_OWN_OUTPUT = 8,        /* the mode opens -o itself */
+    MODE_CHECKS_FILE = 16       /* its failure is the model file's: a conversion is to be deleted */
+} ModeTraits;
+
+typedef struct Mode {
+    const char *name; /* the option that asks for it, "--info"; NULL: it may stand beside others */
+    unsigned traits;
+    bool (*asked)(const Options *options);
+    /* Called whatever mode is asked for: refuses options that make no sense together, STATUS_USAGE,
+     * and may adapt others. NULL: none. */
+    Status (*check)(Options *options, Error *error);
+    /* Opens what the mode needs while the program may still open files, and adds the directories in
+     * which it creates files later to `rules`; *state is passed to run and close. NULL: nothing. */
+    Status (*open)(void **state, const Session *session, SandboxRules *rules, Error *error);
+    Status (*run)(void *state, Session *session, Error *error);
+    void (*close)(void *state); /* called even when open failed; state may be NULL. NULL: nothing */
+} Mode;
+
+/* Checks the options by every mode (modes ends with NULL) and finds the one that they ask for: the
+ * last of those that may stand beside others, NULL for none. STATUS_USAGE when two exclude each
+ * other. */
+Status mode_choose(const Mode *const *modes, Options *options, const Mode **chosen, Error *error);
+
+#endif
