@@ -1,4 +1,5 @@
 # make            build run, export and bench
+# make core       build/core/run: the core alone, on plain C     make core-lines   its size
 # make test       build and pass every test          make asan   the same under ASan and UBSan
 # make soak       the promises at full size, in minutes
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
@@ -111,6 +112,27 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -c -o $@ $<
 
+# The core alone: the root, base/ and what plain C needs of kernels/. No formats, modes, templates,
+# drafters or SIMD. It continues a text of a model.bin and gives the same bytes.
+CORE_KERNELS = kernels/reference.c kernels/matmul.c kernels/tensor.c
+CORE_SOURCES = run.c core.c $(filter-out $(MAINS) program.c,$(wildcard *.c)) $(wildcard base/*.c) \
+	$(CORE_KERNELS)
+CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/%.o)
+CORE_PACKAGES = libpcre2-8 libutf8proc libxxhash
+CORE_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) -g -fopenmp -ffp-contract=off -fno-math-errno \
+	-fno-strict-aliasing -Wall -Wextra -Wshadow $(WERROR) -I. $(CFLAGS) \
+	-DVERBATIM_CORE -DISA=reference -MMD -MP
+core: $(BUILD)/core/run
+$(BUILD)/core/run: $(CORE_OBJECTS)
+	$(CC) $(CORE_CFLAGS) -o $@ $^ $(LDFLAGS) $(shell pkg-config --libs $(CORE_PACKAGES)) -lm -lpthread
+$(BUILD)/core/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CORE_CFLAGS) $(shell pkg-config --cflags $(CORE_PACKAGES)) -c -o $@ $<
+# Code lines of what `make core` compiles and includes.
+core-lines: $(BUILD)/core/run
+	@scripts/code-lines $$(sed 's/\\$$//' $(CORE_OBJECTS:.o=.d) | tr ' ' '\n' | \
+		grep -E '^[a-z_/]+\.[ch]$$' | sort -u)
+
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
 # Helpers of the tests: tests/*.c that are no program of their own.
@@ -218,7 +240,8 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all $(PROGRAMS) test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb clean
+.PHONY: all core core-lines $(PROGRAMS) test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb clean
 .SECONDARY:
 
--include $(OBJECTS:.o=.d) $(HAVE_MAINS:%.c=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d)
+-include $(OBJECTS:.o=.d) $(HAVE_MAINS:%.c=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d) \
+	$(CORE_OBJECTS:.o=.d)
