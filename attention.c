@@ -18,7 +18,8 @@ struct AttentionMemory {
     Barrier barrier;
     float *threads;  /* [n_threads][thread_floats] */
     float *partials; /* [PARTIAL_FLOATS] */
-    /* Where a sink sees the weights, [n_threads][ATTENTION_QUERIES][shown_positions]; or NULL. */
+    /* Where an observer sees the weights, [n_threads][ATTENTION_QUERIES][shown_positions]; or NULL.
+     */
     float *shown;
     size_t shown_positions;
 };
@@ -52,7 +53,7 @@ AttentionMemory *attention_memory_new(uint32_t head_dim, int n_threads) {
     return memory;
 }
 
-bool attention_memory_show(AttentionMemory *memory, size_t n_positions) {
+bool attention_memory_reserve_weights(AttentionMemory *memory, size_t n_positions) {
     size_t bytes;
     if (n_positions <= memory->shown_positions) return true;
     if (n_positions > SIZE_MAX / 2) return false;
@@ -87,7 +88,7 @@ typedef struct Pass {
     size_t n_rows;
     const float *q;
     float *out;
-    const AttentionSink *sink;
+    const AttentionObserver *observer;
     size_t heads_a_job, rows_a_job;
     size_t item_floats; /* of the partial results of one item and segment */
 } Pass;
@@ -211,7 +212,7 @@ static void finish_query(const Pass *pass, const Item *item, size_t number, cons
                          pass->params->sinks ? pass->params->sinks + head : NULL, head_dim);
 }
 
-/* Tells the sink the weights of every query of the item, from the scores that were kept. */
+/* Tells the observer the weights of every query of the item, from the scores that were kept. */
 static void show_weights(const Pass *pass, const Item *item, const float *running, float *scores) {
     for (size_t number = 0; number < item_queries(item); number++) {
         size_t row = item->first_row + number / item->n_heads;
@@ -226,9 +227,9 @@ static void show_weights(const Pass *pass, const Item *item, const float *runnin
         /* finish() of the number 1 is 1 / (the sum, the sink's part counted). */
         pass->kernel->finish(&total, max, sum, &unit, sink, 1);
         for (size_t i = 0; i < index + 1 - low; i++) weights[i] = expf(weights[i] - max) * total;
-        pass->sink->weights(pass->sink->context, pass->params->layer, row, head,
-                            kvcache_start(pass->cache, pass->rows[row].sequence) + (int32_t)low,
-                            weights, index + 1 - low);
+        pass->observer->weights(pass->observer->context, pass->params->layer, row, head,
+                                kvcache_start(pass->cache, pass->rows[row].sequence) + (int32_t)low,
+                                weights, index + 1 - low);
     }
 }
 
@@ -239,7 +240,7 @@ static void run_item(const Pass *pass, const Item *item, float *scratch) {
     float *running = next + ATTENTION_QUERIES * stride;
     const AttentionMemory *memory = pass->memory;
     float *scores = NULL;
-    if (pass->sink)
+    if (pass->observer)
         scores = memory->shown +
                  (size_t)omp_get_thread_num() * ATTENTION_QUERIES * memory->shown_positions;
     for (size_t i = 0; i < n; i++) clear_partial(pass, running + i * stride);
@@ -284,7 +285,7 @@ static void run_split(const Pass *pass, size_t n_runs, size_t n_items, size_t n_
 void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionParams *params, const KvCache *cache,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
-                       const AttentionSink *sink) {
+                       const AttentionObserver *observer) {
     size_t group = params->n_heads / params->n_kv_heads, n_segments = 0;
     size_t team = (size_t)omp_get_num_threads();
     Pass pass = {.kernel = kernel,
@@ -295,15 +296,15 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                  .n_rows = n_rows,
                  .q = q,
                  .out = out,
-                 .sink = sink,
+                 .observer = observer,
                  .heads_a_job = group < ATTENTION_QUERIES ? group : ATTENTION_QUERIES};
     for (size_t row = 0; row < n_rows; row++) {
         size_t n = cached_index(&pass, row) / ATTENTION_SEGMENT + 1;
         if (n > n_segments) n_segments = n;
     }
     /* Enough pieces for every thread: items, times the segments where those can be divided. */
-    bool divides =
-        !sink && n_rows * params->n_heads * n_segments * partial_floats(memory) <= PARTIAL_FLOATS;
+    bool divides = !observer &&
+                   n_rows * params->n_heads * n_segments * partial_floats(memory) <= PARTIAL_FLOATS;
     size_t pieces = n_rows * params->n_kv_heads * head_chunks(&pass) * (divides ? n_segments : 1);
     pass.rows_a_job = ATTENTION_QUERIES / pass.heads_a_job;
     if (pass.rows_a_job > pieces / (4 * team) + 1) pass.rows_a_job = pieces / (4 * team) + 1;
@@ -313,7 +314,7 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
     size_t n_items = n_runs * params->n_kv_heads * head_chunks(&pass);
     size_t split_floats = n_items * n_segments * pass.item_floats;
     float *scratch = memory->threads + memory->thread_floats * (size_t)omp_get_thread_num();
-    if (n_segments > 1 && n_items < 8 * team && !sink && split_floats <= PARTIAL_FLOATS) {
+    if (n_segments > 1 && n_items < 8 * team && !observer && split_floats <= PARTIAL_FLOATS) {
         run_split(&pass, n_runs, n_items, n_segments, scratch);
         return;
     }

@@ -34,18 +34,18 @@ typedef struct AttentionRow {
 
 /* Sees every query's softmax weights: weights[n] of cached positions first ... first + n - 1.
  * Called from many threads at once; only when the model was asked to show them. */
-typedef struct AttentionSink {
+typedef struct AttentionObserver {
     void (*weights)(void *context, size_t layer, size_t row, size_t head, int32_t first,
                     const float *weights, size_t n);
     void *context;
-} AttentionSink;
+} AttentionObserver;
 
 /* Working memory for n_threads threads; NULL when there is none to be had. */
 typedef struct AttentionMemory AttentionMemory;
 AttentionMemory *attention_memory_new(uint32_t head_dim, int n_threads);
 /* Room for the weights of queries that see up to n_positions cached positions: before an
- * attention_forward with a sink. False: there is none. */
-bool attention_memory_show(AttentionMemory *memory, size_t n_positions);
+ * attention_forward with an observer. False: there is none. */
+bool attention_memory_reserve_weights(AttentionMemory *memory, size_t n_positions);
 void attention_memory_free(AttentionMemory *memory);
 
 /* One piece of work for the part that is built once for each instruction set: queries that
@@ -86,11 +86,12 @@ size_t attention_scratch_floats(size_t head_dim);
 
 /* out[row][n_heads * head_dim] = attention of q[row][n_heads * head_dim], whose keys and
  * values are already stored. Called by all threads of a parallel region; ends in a barrier.
- * sink: NULL, or what sees the weights, for which attention_memory_show has made room. */
+ * observer: NULL, or what sees the weights, for which attention_memory_reserve_weights has made
+ * room. */
 void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionParams *params, const KvCache *cache,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
-                       const AttentionSink *sink);
+                       const AttentionObserver *observer);
 
 extern const AttentionKernel attention_reference;
 #if defined(__x86_64__)

@@ -42,8 +42,8 @@ static void meet(const Pass *pass) {
 /* Every matrix product: of in[n][n_inputs] with each matrix of the list. */
 static void multiply(Model *m, const float *in, size_t n, size_t n_inputs, const Product *products,
                      size_t n_products) {
-    for (size_t i = 0; m->input_sink && i < n_products; i++)
-        m->input_sink->inputs(m->input_sink->context, products[i].w, in, n);
+    for (size_t i = 0; m->input_observer && i < n_products; i++)
+        m->input_observer->inputs(m->input_observer->context, products[i].w, in, n);
     matmul(m->isa->kernels, m->matmul, in, n, n_inputs, products, n_products);
 }
 
@@ -193,7 +193,7 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
         .sinks = w->sinks,
     };
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->places, pass->n,
-                      m->q, m->attended, m->sink);
+                      m->q, m->attended, m->observer);
     mark(pass, PART_ATTENTION);
     const Product out = {&w->wo.w, y, c->dim};
     multiply(m, m->attended, pass->n, q_dim, &out, 1);
@@ -454,15 +454,15 @@ static void cancel(KvCache *cache, const Row *rows, size_t n) {
         kvcache_truncate(cache, rows[i].sequence, kvcache_next(cache, rows[i].sequence));
 }
 
-/* Room for all weights that the attention sink will see, before any of them is computed. */
-static Status reserve_shown(const Model *m, const KvCache *cache, const Row *rows, size_t n,
-                            Error *error) {
+/* Room for all weights that the attention observer will see, before any of them is computed. */
+static Status reserve_weights(const Model *m, const KvCache *cache, const Row *rows, size_t n,
+                              Error *error) {
     size_t most = 0;
     for (size_t i = 0; i < n; i++) {
         size_t positions = (size_t)(rows[i].position - kvcache_start(cache, rows[i].sequence)) + 1;
         most = positions > most ? positions : most;
     }
-    if (attention_memory_show(m->attention, most)) return STATUS_OK;
+    if (attention_memory_reserve_weights(m->attention, most)) return STATUS_OK;
     return error_set(error, "no memory for the attention weights of %zu positions", most);
 }
 
@@ -477,7 +477,7 @@ static Status reserve(const Model *m, KvCache *cache, const Row *rows, size_t n,
             return STATUS_FAILED;
         }
     }
-    if (m->sink && reserve_shown(m, cache, rows, n, error) != STATUS_OK) {
+    if (m->observer && reserve_weights(m, cache, rows, n, error) != STATUS_OK) {
         cancel(cache, rows, n);
         return STATUS_FAILED;
     }

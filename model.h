@@ -30,8 +30,8 @@ typedef struct ModelOptions {
 typedef struct Model Model;
 
 /* Finds and checks every tensor that the configuration needs, and allocates the working
- * memory: model_forward allocates nothing but pages of the cache (and, for an attention sink, room
- * for what it sees). `file` must outlive the model. */
+ * memory: model_forward allocates nothing but pages of the cache (and, for an attention observer,
+ * room for what it sees). `file` must outlive the model. */
 Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error);
 void model_close(Model *model);
 
@@ -68,19 +68,19 @@ typedef enum ModelPart {
  * the model or is taken back with NULL. */
 void model_set_clock(Model *model, double *seconds);
 
-/* Shows every softmax weight of the following calls to `sink`; NULL: no longer. The bits of
+/* Shows every softmax weight of the following calls to `observer`; NULL: no longer. The bits of
  * the logits do not change. */
-void model_set_attention_sink(Model *model, const AttentionSink *sink);
+void model_set_attention_observer(Model *model, const AttentionObserver *observer);
 
 /* Sees what the matrix products read: in[n][w->cols] is about to be multiplied by w. Called by all
  * threads of the forward pass at once, who share the work as they share its loops (#pragma omp
  * for). Which n rows come together depends on the calls of model_forward alone. */
-typedef struct InputSink {
+typedef struct InputObserver {
     void (*inputs)(void *context, const Matrix *w, const float *in, size_t n);
     void *context;
-} InputSink;
+} InputObserver;
 
-/* Shows the inputs of every product of the following calls to `sink`; NULL: no longer. */
-void model_set_input_sink(Model *model, const InputSink *sink);
+/* Shows the inputs of every product of the following calls to `observer`; NULL: no longer. */
+void model_set_input_observer(Model *model, const InputObserver *observer);
 
 #endif

@@ -14,8 +14,8 @@ struct Model {
     int n_threads;
     uint32_t context, max_rows;
     double row_work; /* multiply-adds of one row, attention aside */
-    const AttentionSink *sink;
-    const InputSink *input_sink;
+    const AttentionObserver *observer;
+    const InputObserver *input_observer;
     double *seconds; /* [MODEL_PARTS] */
     Barrier barrier;
     MatmulMemory *matmul;

@@ -187,12 +187,12 @@ KvType model_kv_type(const Model *m) {
     return m->weights.layers[0].wq.w.type == TENSOR_F32 ? KV_F32 : KV_F16;
 }
 
-void model_set_attention_sink(Model *m, const AttentionSink *sink) {
-    m->sink = sink;
+void model_set_attention_observer(Model *m, const AttentionObserver *observer) {
+    m->observer = observer;
 }
 
-void model_set_input_sink(Model *m, const InputSink *sink) {
-    m->input_sink = sink;
+void model_set_input_observer(Model *m, const InputObserver *observer) {
+    m->input_observer = observer;
 }
 
 void model_set_clock(Model *m, double *seconds) {

@@ -190,8 +190,8 @@ Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text
     if (status == STATUS_OK) status = open_tokenizer(&run, text, error);
     if (status == STATUS_OK) status = open_run(&run, error);
     if (status == STATUS_OK) {
-        const InputSink sink = {add_squares, c};
-        model_set_input_sink(run.model, &sink);
+        const InputObserver observer = {add_squares, c};
+        model_set_input_observer(run.model, &observer);
         status = run_text(&run, error);
     }
     for (size_t i = 0; status == STATUS_OK && i < c->n_matrices; i++)

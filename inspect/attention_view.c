@@ -27,13 +27,13 @@ static void add_entropy(void *context, size_t layer, size_t row, size_t head, in
 }
 
 void attention_entropy_begin(AttentionEntropy *entropy, Model *model) {
-    *entropy = (AttentionEntropy){.sink = {add_entropy, entropy}};
-    model_set_attention_sink(model, &entropy->sink);
+    *entropy = (AttentionEntropy){.observer = {add_entropy, entropy}};
+    model_set_attention_observer(model, &entropy->observer);
 }
 
 void attention_entropy_end(AttentionEntropy *entropy, Model *model) {
     (void)entropy;
-    model_set_attention_sink(model, NULL);
+    model_set_attention_observer(model, NULL);
 }
 
 double attention_entropy_mean(const AttentionEntropy *entropy) {
@@ -68,13 +68,13 @@ static void keep(void *context, size_t layer, size_t row, size_t head, int32_t f
 static Status run_text(View *v, Error *error) {
     Model *model = v->session->model;
     const KvShape shape = model_kv_shape(model, v->session->kv_type);
-    const AttentionSink sink = {keep, v};
+    const AttentionObserver observer = {keep, v};
     size_t most = model_max_rows(model);
     Row *rows = calloc(most, sizeof *rows);
     KvCache *cache = NULL;
     Status status = rows ? kvcache_new(&cache, &shape, 1, 0, error)
                          : error_set(error, "no memory for the prompt");
-    model_set_attention_sink(model, &sink);
+    model_set_attention_observer(model, &observer);
     for (v->base = 0; status == STATUS_OK && v->base < v->n;) {
         size_t part = v->n - v->base < most ? v->n - v->base : most;
         for (size_t i = 0; i < part; i++)
@@ -83,7 +83,7 @@ static Status run_text(View *v, Error *error) {
         v->base += part;
         if (status == STATUS_OK && *v->session->interrupted) status = STATUS_INTERRUPTED;
     }
-    model_set_attention_sink(model, NULL);
+    model_set_attention_observer(model, NULL);
     kvcache_free(cache);
     free(rows);
     return status;

@@ -2,7 +2,8 @@
  * pass computes them, as a picture, a page, numbers or a map in the terminal; and how spread out
  * they are, which --eval tells beside the perplexity of a model that was changed.
  *
- * The weights come through the sink of attention.h; the bits of the logits stay as they are. */
+ * The weights come through the AttentionObserver of attention.h; the bits of the logits stay as
+ * they are. */
 #ifndef ATTENTION_VIEW_H
 #define ATTENTION_VIEW_H
 
@@ -15,7 +16,7 @@ Status attention_view_run(Session *session, Error *error);
 /* The mean entropy of the weights, in nats, of everything that ran between begin and end. Sums are
  * exact, so threads change nothing. The model holds on to `*entropy` in between. */
 typedef struct AttentionEntropy {
-    AttentionSink sink;
+    AttentionObserver observer;
     int64_t sum, most; /* in 2^-32 nats: the entropies, and those of even weights */
     int64_t n;         /* queries times heads */
 } AttentionEntropy;

@@ -298,21 +298,21 @@ static void see(void *context, size_t layer, size_t row, size_t head, int32_t fi
     seen->n[row] = n;
 }
 
-static void a_sink_sees_rows_that_sum_to_one_and_nothing_of_the_future(void **state) {
+static void an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future(void **state) {
     (void)state;
     AttentionParams params = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .scale = 0.3f};
     params.window = 30;
     Problem p = problem_new(params, KV_F16, 100, 100);
     float *plain = malloc(100 * 64 * sizeof *plain), *watched = malloc(100 * 64 * sizeof *watched);
     Seen seen;
-    AttentionSink sink = {see, &seen};
+    AttentionObserver observer = {see, &seen};
     AttentionMemory *memory = attention_memory_new(params.head_dim, 1);
     AttentionRow rows[100];
     for (int32_t i = 0; i < 100; i++) rows[i] = (AttentionRow){0, i};
-    assert_true(attention_memory_show(memory, 100));
+    assert_true(attention_memory_reserve_weights(memory, 100));
     attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, plain, NULL);
     attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, watched,
-                      &sink);
+                      &observer);
     assert_memory_equal(plain, watched, 100 * 64 * sizeof *plain);
     for (int i = 0; i < 100; i++) {
         assert_true(fabs(seen.sums[i] - 1) < 1e-5);
@@ -334,7 +334,7 @@ int main(void) {
         cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[0]),
         cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[1]),
         cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[2]),
-        cmocka_unit_test(a_sink_sees_rows_that_sum_to_one_and_nothing_of_the_future),
+        cmocka_unit_test(an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }

@@ -360,9 +360,9 @@ static void watching_changes_no_bit_and_sinks_take_weight(void **state) {
         const Config *c = modelfile_config(tiny.file);
         size_t n = (size_t)c->n_layers * f.n_ids * c->n_heads, below = 0;
         Watch w = {f.n_ids, c->n_heads, calloc(n, sizeof(double)), 0};
-        const AttentionSink sink = {watch, &w};
+        const AttentionObserver observer = {watch, &w};
         float *plain = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
-        model_set_attention_sink(tiny.model, &sink);
+        model_set_attention_observer(tiny.model, &observer);
         float *watched = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
         assert_memory_equal(plain, watched, f.n_ids * f.vocab_size * sizeof *plain);
         assert_int_equal(w.seen, n);
