@@ -43,7 +43,7 @@ MAINS = $(PROGRAMS:%=%.c) core.c
 HAVE_MAINS = $(PROGRAMS:%=%.c)
 
 # Vector code that is one source for every instruction set: built once for each of them.
-ISA_SOURCES = attention_segment.c attention_q8.c numeric.c kernels/float.c
+ISA_SOURCES = attention_segment.c kernels/attention_q8.c numeric.c kernels/float.c
 # Hand-written kernels: kernels/NAME.c belongs to the instruction set NAME.
 MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 ifeq ($(MACHINE),x86_64)

@@ -1,11 +1,12 @@
 /* Causal attention over cached keys and values.
  *
  * For one query the cached positions fall into blocks of KV_PAGE and segments of
- * ATTENTION_SEGMENT, both counted from the sequence's start. Within a segment the softmax
- * runs online over the blocks in order; segments are joined in order. The result is the same
- * whether segments were computed by one thread or by many, with one query or with hundreds.
- * A masked position is skipped: it contributes exactly nothing. docs/numerics.md has the
- * formulas. */
+ * ATTENTION_SEGMENT, both counted from the sequence's start. Within a segment an online softmax
+ * takes the blocks in order; then the segments are joined in order. The result has the same bits
+ * whether one thread computed all segments or several did, for one query or for hundreds. A masked
+ * position is skipped and contributes exactly nothing. docs/numerics.md has the formulas.
+ *
+ * attention.c divides the work among threads; attention_segment.c computes it. */
 #ifndef ATTENTION_H
 #define ATTENTION_H
 
@@ -23,71 +24,73 @@ typedef struct AttentionParams {
     float softcap;             /* then softcap * tanh(score / softcap); 0: none */
     uint32_t window;           /* a query sees this many positions, itself included; 0: all */
     const float *alibi_slopes; /* [n_heads], times -(distance); NULL: none */
-    const float *sinks;        /* [n_heads], a score that takes weight but has no value; NULL */
+    const float *sinks; /* [n_heads], scores that take weight but have no value; NULL: none */
 } AttentionParams;
 
-/* Where one row of queries stands. */
+/* The sequence and position of one row of queries. */
 typedef struct AttentionRow {
     int32_t sequence;
     int32_t position;
 } AttentionRow;
 
-/* Sees every query's softmax weights: weights[n] of cached positions first ... first + n - 1.
- * Called from many threads at once; only when the model was asked to show them. */
+/* Receives every query's softmax weights: weights[n] of the cached positions first ...
+ * first + n - 1. Called from many threads at once. */
 typedef struct AttentionObserver {
     void (*weights)(void *context, size_t layer, size_t row, size_t head, int32_t first,
                     const float *weights, size_t n);
     void *context;
 } AttentionObserver;
 
-/* Working memory for n_threads threads; NULL when there is none to be had. */
+/* Working memory for n_threads threads; NULL when there is not enough memory. */
 typedef struct AttentionMemory AttentionMemory;
 AttentionMemory *attention_memory_new(uint32_t head_dim, int n_threads);
-/* Room for the weights of queries that see up to n_positions cached positions: before an
- * attention_forward with an observer. False: there is none. */
+/* Allocates what an observer needs for queries that see up to n_positions cached positions. Must be
+ * called before attention_forward with an observer. False: there is not enough memory. */
 bool attention_memory_reserve_weights(AttentionMemory *memory, size_t n_positions);
 void attention_memory_free(AttentionMemory *memory);
 
-/* One piece of work for the part that is built once for each instruction set: queries that
- * share a key/value head of one sequence, against the blocks of one segment. */
-enum { ATTENTION_QUERIES = 128 };
+/* ---- What is built once for each instruction set ---- */
+
+/* The result of one query for some of its positions, PARTIAL_OUT + head_dim floats, padded to a
+ * multiple of 16. partial[PARTIAL_MAX]: the largest score; partial[PARTIAL_SUM]: the sum of
+ * exp(score - max); from partial[PARTIAL_OUT] on: the sum of exp(score - max) * value. */
+enum { PARTIAL_MAX, PARTIAL_SUM, PARTIAL_OUT = 16 };
+
+enum { ATTENTION_QUERIES = 128 }; /* the most of one job */
 
 typedef struct AttentionQuery {
     const float *q;    /* [head_dim] */
-    size_t begin, end; /* the cached positions that it sees, counted from the start */
+    size_t begin, end; /* the positions that it sees, counted from the sequence's start */
     size_t position;   /* its own, for the distance that ALiBi takes */
     float slope;       /* ALiBi; 0: none */
-    float *out;        /* [head_dim filled up to lanes]: sum of exp(score - max) * value */
-    float *max, *sum;  /* of the scores; of exp(score - max) */
-    float *scores;     /* when not NULL, scores[i] of the position i is stored as well */
+    float *partial;    /* receives the result */
+    float *scores;     /* when not NULL, scores[i] receives the score of position i */
 } AttentionQuery;
 
+/* Queries that share a key/value head of one sequence, and the positions of one segment. */
 typedef struct AttentionJob {
     const KvCache *cache;
     int32_t sequence;
     size_t kv_head;
     size_t n_queries; /* at most ATTENTION_QUERIES */
     const AttentionQuery *queries;
-    float *scratch; /* attention_scratch_floats(head_dim), 64-byte aligned */
+    void *scratch;             /* 64-byte aligned; holds keys or values as floats, or Q8Groups */
+    float (*weights)[KV_PAGE]; /* [n_queries], scratch for the weights of one block */
 } AttentionJob;
 
 typedef struct AttentionKernel {
-    /* Fills out, max and sum of every query from the segment's visible positions. */
+    /* Fills the partial result of every query. */
     void (*segment)(const AttentionParams *params, const AttentionJob *job);
-    /* Joins a later segment's result into the running one: max, sum, out[head_dim]. */
-    void (*join)(float *max, float *sum, float *out, float next_max, float next_sum,
-                 const float *next_out, size_t head_dim);
-    /* Divides by the sum, a sink's weight (NULL: none) counted. */
-    void (*finish)(float *result, float max, float sum, const float *out, const float *sink,
-                   size_t head_dim);
+    /* Adds the partial result of a later segment to that of earlier ones. */
+    void (*join)(float *partial, const float *later, size_t head_dim);
+    /* result[head_dim] = the output of a partial result for all positions: divided by the sum,
+     * which counts the attention sink's weight (NULL: none). */
+    void (*finish)(float *result, const float *partial, const float *sink, size_t head_dim);
 } AttentionKernel;
 
-size_t attention_scratch_floats(size_t head_dim);
-
-/* out[row][n_heads * head_dim] = attention of q[row][n_heads * head_dim], whose keys and
- * values are already stored. Called by all threads of a parallel region; ends in a barrier.
- * observer: NULL, or what sees the weights, for which attention_memory_reserve_weights has made
- * room. */
+/* out[row][n_heads * head_dim] = attention of q[row][n_heads * head_dim], whose keys and values
+ * are already stored. Called by all threads of a parallel region; returns when all are done.
+ * observer: NULL, or what receives the weights. */
 void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionParams *params, const KvCache *cache,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,

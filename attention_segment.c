@@ -1,16 +1,19 @@
-/* The inner loops of attention.c, built once for each instruction set.
+/* The inner loops of attention, built once for each instruction set.
  *
- * Scores run over positions: one register holds 16 of them, reduced over the head in index
- * order. Outputs run over the head, reduced over positions in order. A tile is a few queries
- * by a few registers, all of whose sums stay in registers. */
+ * A segment is computed block by block: scores of all queries, their softmax weights, their sums of
+ * weighted values. A block is one page of the cache. Scores are computed for 16 positions at once,
+ * each reduced over the head in index order; outputs for 16 elements of the head at once, each
+ * reduced over the positions in order. A tile is a few queries by a few registers, whose
+ * accumulators all stay in registers. */
 #include "attention.h"
-#include "attention_q8.h"
 
+#include "kernels/attention_q8.h"
 #include "kernels/lanes.h"
 #include "numeric.h"
 
-/* A tile is TILE_QUERIES queries at most; EACH_TILE lists their numbers with the registers of
- * each, and DIRECT says that half floats are widened as they are used, not before. */
+/* A tile has at most TILE_QUERIES queries; EACH_TILE lists how many registers it has for each
+ * number of queries. DIRECT: float16 is widened each time it is loaded, as long as one tile holds
+ * all queries. */
 #if defined(__AVX512F__)
 enum { TILE_QUERIES = 8, TILE_LANES = 4, DIRECT = 1 };
 #define EACH_TILE(f) f(1, 4) f(2, 4) f(3, 4) f(4, 4) f(5, 2) f(6, 2) f(7, 2) f(8, 2)
@@ -21,71 +24,58 @@ enum { TILE_QUERIES = 3, TILE_LANES = 2, DIRECT = 0 };
 
 enum { BLOCK_LANES = KV_PAGE / LANES };
 
-/* Queries of the tile that begins with query i. */
-static inline size_t tile_queries(const AttentionJob *job, size_t i) {
-    return job->n_queries - i < TILE_QUERIES ? job->n_queries - i : TILE_QUERIES;
-}
-
 static inline size_t padded(size_t head_dim) {
     return round_up(head_dim, LANES);
 }
 
-/* Keys and values of the current block. The last register of a row of values may reach into what
- * follows the row: pages and scratch are longer by one register, and what those lanes become is
- * never used. */
-typedef struct Block {
-    const void *keys;   /* [head_dim][KV_PAGE] */
-    const void *values; /* [KV_PAGE][head_dim] */
-    size_t head_dim;
-    bool half;      /* they are float16, else float32 */
-    ptrdiff_t next; /* bytes from either to the next block's, to fetch ahead; 0: no next one */
-} Block;
+/* ---- Reading a page ---- */
 
-LANES_INLINE lanes load(bool half, const void *from, size_t at) {
-    return half ? lanes_load_half((const uint16_t *)from + at)
-                : lanes_load((const float *)from + at);
+/* The keys or the values of one page. The last register of a row of values may reach past the row:
+ * pages and scratch are longer by one register, and those lanes are never used. */
+typedef struct Elements {
+    const void *data; /* keys [head_dim][KV_PAGE], values [KV_PAGE][head_dim] */
+    size_t head_dim;
+    bool half;      /* float16, else float32 */
+    ptrdiff_t next; /* bytes to the same of the next page, to prefetch it; 0: there is none */
+} Elements;
+
+LANES_INLINE lanes load(Elements e, size_t at) {
+    return e.half ? lanes_load_half((const uint16_t *)e.data + at)
+                  : lanes_load((const float *)e.data + at);
 }
 
-/* Starts to load what the next block has where this one has element `at`, n registers of it: the
- * pages of a sequence lie apart, and no hardware foresees the step from one to the next. */
-LANES_INLINE void fetch(bool half, const void *from, ptrdiff_t next, size_t at, size_t n) {
-    size_t size = half ? sizeof(uint16_t) : sizeof(float);
-    const char *line = (const char *)from + at * size + next;
+/* Prefetches from the next page what this page has in n registers from element `at` on. Hardware
+ * does not foresee the step from one page to the next. */
+LANES_INLINE void prefetch_next(Elements e, size_t at, size_t n) {
+    size_t size = e.half ? sizeof(uint16_t) : sizeof(float);
+    const char *line = (const char *)e.data + at * size + e.next;
     for (size_t bytes = 0; bytes < n * LANES * size; bytes += 64)
         __builtin_prefetch(line + bytes, 0, 2);
 }
 
-static const float *widened(float *out, const void *in, ptrdiff_t next, size_t n) {
-    for (size_t i = 0; i < n; i += LANES) {
-        lanes_store(out + i, load(true, in, i));
-        if (i % (2 * LANES) == 0) fetch(true, in, next, i, 2);
+/* The same with the type known to the compiler. */
+LANES_INLINE Elements with_type(const Elements *elements, bool half) {
+    Elements e = *elements;
+    e.half = half;
+    return e;
+}
+
+/* For many queries float16 is widened once for all of them, into the job's scratch. */
+static Elements widened_for(const AttentionJob *job, Elements e) {
+    if (!e.half || (DIRECT && job->n_queries <= TILE_QUERIES)) return e;
+    float *out = job->scratch;
+    const Elements half = with_type(&e, true);
+    for (size_t i = 0; i < KV_PAGE * e.head_dim; i += LANES) {
+        lanes_store(out + i, load(half, i));
+        if (i % (2 * LANES) == 0) prefetch_next(half, i, 2);
     }
-    return out;
+    return (Elements){.data = out, .head_dim = e.head_dim};
 }
 
-/* The page's block as the cache has it. A page's values lie as far behind its keys as any other's.
- */
-static Block block_of(const AttentionParams *params, const AttentionJob *job, size_t page,
-                      bool is_last) {
-    size_t layer = params->layer, head = job->kv_head, next = is_last ? page : page + 1;
-    const char *keys = kvcache_keys(job->cache, job->sequence, page, layer, head);
-    const char *next_keys = kvcache_keys(job->cache, job->sequence, next, layer, head);
-    return (Block){.keys = keys,
-                   .values = kvcache_values(job->cache, job->sequence, page, layer, head),
-                   .head_dim = params->head_dim,
-                   .half = kvcache_shape(job->cache)->type == KV_F16,
-                   .next = next_keys - keys};
-}
+/* ---- Scores ---- */
 
-/* The block with its type known to the compiler. */
-LANES_INLINE Block of_type(const Block *block, bool half) {
-    Block b = *block;
-    b.half = half;
-    return b;
-}
-
-/* scores[i][positions of the block] = q_i . k, for n queries, `width` registers at a time. */
-LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t width, Block b,
+/* scores[i][all positions] = q_i . k for n queries, `width` registers of positions at a time. */
+LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t width, Elements keys,
                              float (*scores)[KV_PAGE]) {
     for (size_t lane = 0; lane < BLOCK_LANES; lane += width) {
         lanes sum[TILE_QUERIES][TILE_LANES];
@@ -94,10 +84,10 @@ LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t wid
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < width; j++) sum[i][j] = lanes_zero();
         size_t k = lane * LANES;
-        for (size_t d = 0; d < b.head_dim; d++, k += KV_PAGE) {
+        for (size_t d = 0; d < keys.head_dim; d++, k += KV_PAGE) {
             lanes key[TILE_LANES];
-            for (size_t j = 0; j < width; j++) key[j] = load(b.half, b.keys, k + j * LANES);
-            fetch(b.half, b.keys, b.next, k, width);
+            for (size_t j = 0; j < width; j++) key[j] = load(keys, k + j * LANES);
+            prefetch_next(keys, k, width);
             for (size_t i = 0; i < n; i++) {
                 lanes element = lanes_set(q[i][d]);
                 for (size_t j = 0; j < width; j++)
@@ -110,25 +100,31 @@ LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, size_t wid
     }
 }
 
-/* Constant counts, so that each case keeps its sums in registers. */
+/* The counts are constants, so that each case keeps its accumulators in registers. */
 #define SCORE_CASE(n, width)                                                                       \
     case n:                                                                                        \
-        if (DIRECT && block->half)                                                                 \
-            score_tile(queries, n, width, of_type(block, true), scores);                           \
+        if (DIRECT && keys.half)                                                                   \
+            score_tile(queries, n, width, with_type(&keys, true), scores);                         \
         else                                                                                       \
-            score_tile(queries, n, width, of_type(block, false), scores);                          \
+            score_tile(queries, n, width, with_type(&keys, false), scores);                        \
         break;
-static void score_queries(const AttentionQuery *queries, size_t n, const Block *block,
+static void score_queries(const AttentionQuery *queries, size_t n, Elements keys,
                           float (*scores)[KV_PAGE]) {
-    switch (n) { EACH_TILE(SCORE_CASE) }
+    while (n > 0) {
+        size_t tile = n < TILE_QUERIES ? n : TILE_QUERIES;
+        switch (tile) { EACH_TILE(SCORE_CASE) }
+        queries += tile, scores += tile, n -= tile;
+    }
 }
+
+/* ---- Softmax weights ---- */
 
 /* Positions of a block. */
 typedef struct Range {
     size_t begin, end;
 } Range;
 
-/* What the query sees of the block that starts at `first`. */
+/* What the query sees of the block that starts at position `first`. */
 static Range visible(const AttentionQuery *query, size_t first) {
     size_t begin = query->begin > first ? query->begin - first : 0;
     size_t end = query->end > first ? query->end - first : 0;
@@ -138,7 +134,7 @@ static Range visible(const AttentionQuery *query, size_t first) {
 
 static float scalar_exp(float x) {
     float v[LANES];
-    if (x == 0.0f) return 1.0f; /* as lanes_exp has it; most are */
+    if (x == 0.0f) return 1.0f; /* the common case; lanes_exp gives the same */
     lanes_store(v, lanes_exp_falling(lanes_set(x)));
     return v[0];
 }
@@ -157,11 +153,10 @@ static lanes sloped(lanes x, float slope, size_t first, size_t position) {
     return lanes_fma(lanes_load(distance), lanes_set(slope), x);
 }
 
-/* From raw products to weights exp(score - max) in place; the running max and 16 sums move on.
- * Returns what the running sums and outputs must be multiplied by. */
-static float weigh_block(const AttentionParams *params, const AttentionQuery *query, size_t first,
-                         Range seen, float *scores, lanes *sums) {
-    lanes s[BLOCK_LANES];
+/* s = the scores of the block that starts at `first`, from the products q . k in scores[KV_PAGE]:
+ * scaled, capped, sloped, -infinity where the query does not see. */
+LANES_INLINE void finish_scores(const AttentionParams *params, const AttentionQuery *query,
+                                size_t first, Range seen, float *scores, lanes *s) {
     for (size_t j = 0; j < BLOCK_LANES; j++)
         s[j] = lanes_mul(lanes_load(scores + j * LANES), lanes_set(params->scale));
     if (params->softcap > 0.0f)
@@ -169,18 +164,26 @@ static float weigh_block(const AttentionParams *params, const AttentionQuery *qu
     if (query->slope != 0.0f)
         for (size_t j = 0; j < BLOCK_LANES; j++)
             s[j] = sloped(s[j], query->slope, first + j * LANES, query->position);
-    if (seen.begin > 0 || seen.end < KV_PAGE || query->scores) {
-        for (size_t j = 0; j < BLOCK_LANES; j++) lanes_store(scores + j * LANES, s[j]);
-        for (size_t i = 0; i < seen.begin; i++) scores[i] = -INFINITY;
-        for (size_t i = seen.end; i < KV_PAGE; i++) scores[i] = -INFINITY;
-        for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = lanes_load(scores + j * LANES);
-    }
+    if (seen.begin == 0 && seen.end == KV_PAGE && !query->scores) return;
+    for (size_t j = 0; j < BLOCK_LANES; j++) lanes_store(scores + j * LANES, s[j]);
+    for (size_t i = 0; i < seen.begin; i++) scores[i] = -INFINITY;
+    for (size_t i = seen.end; i < KV_PAGE; i++) scores[i] = -INFINITY;
+    for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = lanes_load(scores + j * LANES);
     if (query->scores)
         memcpy(query->scores + first + seen.begin, scores + seen.begin,
                (seen.end - seen.begin) * sizeof *scores);
+}
+
+/* The online softmax: replaces the products in scores[KV_PAGE] by weights exp(score - max), and
+ * moves the running maximum and the 16 running sums on. Returns exp(old max - new max), by which
+ * the caller must multiply the query's output of earlier blocks. */
+static float weigh_block(const AttentionParams *params, const AttentionQuery *query, size_t first,
+                         Range seen, float *scores, lanes *sums) {
+    lanes s[BLOCK_LANES];
+    finish_scores(params, query, first, seen, scores, s);
     lanes m = s[0];
     for (size_t j = 1; j < BLOCK_LANES; j++) m = lanes_max(m, s[j]);
-    float block_max = lanes_maximum(m), old_max = *query->max;
+    float *max = &query->partial[PARTIAL_MAX], block_max = lanes_maximum(m), old_max = *max;
     float new_max = block_max > old_max ? block_max : old_max;
     float factor = new_max == old_max ? 1.0f : scalar_exp(old_max - new_max);
     lanes total = lanes_zero();
@@ -190,199 +193,163 @@ static float weigh_block(const AttentionParams *params, const AttentionQuery *qu
         total = lanes_add(total, s[j]);
     }
     *sums = lanes_fma(*sums, lanes_set(factor), total);
-    *query->max = new_max;
+    *max = new_max;
     return factor;
 }
 
-/* Queries, and what each brings to the values: out_i = out_i * factor_i + sum over the positions p
- * of a range of weight_i[p] * value[p]. */
-typedef struct Tile {
-    const AttentionQuery *queries;
-    const float *factors;
-    float (*weights)[KV_PAGE];
-} Tile;
+/* ---- Outputs ---- */
 
-LANES_INLINE Tile tile_from(Tile t, size_t i) {
-    return (Tile){t.queries + i, t.factors + i, t.weights + i};
-}
-
-/* n queries' outputs in `width` registers of the head from d on. */
-LANES_INLINE void output_columns(Tile t, size_t n, size_t width, Block b, Range seen, size_t d) {
+/* Adds the values of the positions `seen` to n outputs, in `width` registers of the head from
+ * element d on. */
+LANES_INLINE void output_columns(const PageOutput *outputs, float (*weights)[KV_PAGE], size_t n,
+                                 size_t width, Elements values, Range seen, size_t d) {
     lanes sum[TILE_QUERIES][TILE_LANES];
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < width; j++)
             sum[i][j] =
-                lanes_mul(lanes_load(t.queries[i].out + d + j * LANES), lanes_set(t.factors[i]));
-    size_t v = seen.begin * b.head_dim + d;
-    for (size_t p = seen.begin; p < seen.end; p++, v += b.head_dim) {
+                lanes_mul(lanes_load(outputs[i].out + d + j * LANES), lanes_set(outputs[i].factor));
+    size_t v = seen.begin * values.head_dim + d;
+    for (size_t p = seen.begin; p < seen.end; p++, v += values.head_dim) {
         lanes value[TILE_LANES];
-        for (size_t j = 0; j < width; j++) value[j] = load(b.half, b.values, v + j * LANES);
-        fetch(b.half, b.values, b.next, v, width);
+        for (size_t j = 0; j < width; j++) value[j] = load(values, v + j * LANES);
+        prefetch_next(values, v, width);
         for (size_t i = 0; i < n; i++) {
-            lanes w = lanes_set(t.weights[i][p]);
+            lanes w = lanes_set(weights[i][p]);
             for (size_t j = 0; j < width; j++) sum[i][j] = lanes_fma(w, value[j], sum[i][j]);
         }
     }
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < width; j++) lanes_store(t.queries[i].out + d + j * LANES, sum[i][j]);
+        for (size_t j = 0; j < width; j++) lanes_store(outputs[i].out + d + j * LANES, sum[i][j]);
 }
 
-LANES_INLINE void output_tile(Tile t, size_t n, size_t width, Block b, Range seen) {
+LANES_INLINE void output_tile(const PageOutput *outputs, float (*weights)[KV_PAGE], size_t n,
+                              size_t width, Elements values, Range seen) {
     size_t d = 0;
-    for (; d + width * LANES <= padded(b.head_dim); d += width * LANES)
-        output_columns(t, n, width, b, seen, d);
-    for (; d < b.head_dim; d += LANES) output_columns(t, n, 1, b, seen, d);
+    for (; d + width * LANES <= padded(values.head_dim); d += width * LANES)
+        output_columns(outputs, weights, n, width, values, seen, d);
+    for (; d < values.head_dim; d += LANES) output_columns(outputs, weights, n, 1, values, seen, d);
 }
 
+/* Adds the values of the positions `seen` to n outputs, which fit a tile. The outputs' factors are
+ * used up: they are 1 afterwards. */
 #define OUTPUT_CASE(n, width)                                                                      \
     case n:                                                                                        \
-        if (DIRECT && block->half)                                                                 \
-            output_tile(tile, n, width, of_type(block, true), seen);                               \
+        if (DIRECT && values.half)                                                                 \
+            output_tile(outputs, weights, n, width, with_type(&values, true), seen);               \
         else                                                                                       \
-            output_tile(tile, n, width, of_type(block, false), seen);                              \
+            output_tile(outputs, weights, n, width, with_type(&values, false), seen);              \
         break;
-static void output_queries(Tile tile, size_t n, const Block *block, Range seen) {
+static void add_positions(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n, Elements values,
+                          Range seen) {
+    if (seen.begin >= seen.end) return;
     switch (n) { EACH_TILE(OUTPUT_CASE) }
+    for (size_t i = 0; i < n; i++) outputs[i].factor = 1.0f;
 }
 
-/* Queries that see different parts of the block share what they have in common: what one sees
- * before and after it is added alone, so that every query goes through its positions in order
- * and touches no masked one. */
-static void output_block(const AttentionJob *job, const Block *block, size_t first, Tile all) {
-    float ones[TILE_QUERIES];
-    for (size_t i = 0; i < TILE_QUERIES; i++) ones[i] = 1.0f;
-    for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES) {
-        Tile tile = tile_from(all, i);
-        size_t n = tile_queries(job, i);
-        Range seen[TILE_QUERIES], common = {0, KV_PAGE};
-        bool ragged = false;
-        for (size_t k = 0; k < n; k++) {
-            seen[k] = visible(&tile.queries[k], first);
-            if (seen[k].begin > common.begin) common.begin = seen[k].begin;
-            if (seen[k].end < common.end) common.end = seen[k].end;
-        }
-        if (common.begin >= common.end) common = (Range){KV_PAGE, KV_PAGE}; /* each alone */
-        for (size_t k = 0; k < n; k++) ragged |= seen[k].begin != common.begin;
-        for (size_t k = 0; ragged && k < n; k++) { /* which spends everybody's factor */
-            size_t end = seen[k].end < common.begin ? seen[k].end : common.begin;
-            output_queries(tile_from(tile, k), 1, block, (Range){seen[k].begin, end});
-        }
-        if (ragged) tile.factors = ones;
-        if (common.begin < common.end) output_queries(tile, n, block, common);
-        tile.factors = ones;
-        for (size_t k = 0; k < n; k++)
-            if (seen[k].end > common.end)
-                output_queries(tile_from(tile, k), 1, block, (Range){common.end, seen[k].end});
+/* Adds a block's values to n outputs, which fit a tile. The positions that all of them see are
+ * added for all at once; what an output sees before and after them is added for it alone. So each
+ * output takes its positions in order and touches no masked one. */
+static void add_to_tile(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n, Elements values) {
+    Range common = {0, KV_PAGE};
+    for (size_t i = 0; i < n; i++) {
+        if (outputs[i].begin > common.begin) common.begin = outputs[i].begin;
+        if (outputs[i].end < common.end) common.end = outputs[i].end;
     }
-}
-
-/* What the queries of a job see: cached positions least ... most - 1. */
-typedef struct Span {
-    size_t least, most;
-} Span;
-
-static void segment_floats(const AttentionParams *params, const AttentionJob *job, Span span,
-                           float (*weights)[KV_PAGE], lanes *sums) {
-    float factors[ATTENTION_QUERIES];
-    for (size_t page = span.least / KV_PAGE; page * KV_PAGE < span.most; page++) {
-        const Block cached = block_of(params, job, page, (page + 1) * KV_PAGE >= span.most);
-        const size_t n = KV_PAGE * cached.head_dim, first = page * KV_PAGE;
-        Block block = cached;
-        /* Many queries: widened once for all of them, keys and values in turn in one place. */
-        bool widens = block.half && !(DIRECT && job->n_queries <= TILE_QUERIES);
-        if (widens) block.half = false, block.next = 0;
-        if (widens) block.keys = widened(job->scratch, cached.keys, cached.next, n);
-        for (size_t i = 0; i < job->n_queries; i += TILE_QUERIES)
-            score_queries(job->queries + i, tile_queries(job, i), &block, weights + i);
-        for (size_t i = 0; i < job->n_queries; i++) {
-            Range seen = visible(&job->queries[i], first);
-            factors[i] = 1.0f;
-            if (seen.begin < seen.end)
-                factors[i] =
-                    weigh_block(params, &job->queries[i], first, seen, weights[i], &sums[i]);
-        }
-        if (widens) block.values = widened(job->scratch, cached.values, cached.next, n);
-        output_block(job, &block, first, (Tile){job->queries, factors, weights});
+    if (common.begin >= common.end) common = (Range){KV_PAGE, KV_PAGE}; /* nothing in common */
+    for (size_t i = 0; i < n; i++) {
+        size_t end = outputs[i].end < common.begin ? outputs[i].end : common.begin;
+        add_positions(outputs + i, weights + i, 1, values, (Range){outputs[i].begin, end});
     }
-}
-
-/* The same loop over 8-bit blocks: attention_q8.c multiplies. */
-static void segment_q8(const AttentionParams *params, const AttentionJob *job, Span span,
-                       float (*weights)[KV_PAGE], lanes *sums) {
-    const AttentionQ8 *q8 = &FOR_ISA(attention_q8);
-    size_t head_dim = params->head_dim, n = job->n_queries;
-    Q8Group *queries = (void *)job->scratch;
-    float factors[ATTENTION_QUERIES];
-    bool sees[ATTENTION_QUERIES];
+    add_positions(outputs, weights, n, values, common);
     for (size_t i = 0; i < n; i++)
-        q8->quantize(job->queries[i].q, head_dim, queries + i * q8_groups(head_dim));
-    for (size_t page = span.least / KV_PAGE; page * KV_PAGE < span.most; page++) {
-        const Block block = block_of(params, job, page, (page + 1) * KV_PAGE >= span.most);
-        size_t low = KV_PAGE, high = 0;
-        q8->scores(queries, n, block.keys, block.next, head_dim, weights);
-        for (size_t i = 0; i < n; i++) {
-            Range seen = visible(&job->queries[i], page * KV_PAGE);
-            sees[i] = seen.begin < seen.end;
-            if (!sees[i]) {
-                memset(weights[i], 0, sizeof weights[i]);
-                continue;
-            }
-            factors[i] =
-                weigh_block(params, &job->queries[i], page * KV_PAGE, seen, weights[i], &sums[i]);
-            q8->weigh(weights[i], block.values, head_dim, seen.begin, seen.end);
-            low = seen.begin < low ? seen.begin : low;
-            high = seen.end > high ? seen.end : high;
-        }
-        q8->outputs(job->queries, n, sees, factors, weights, block.values, block.next, head_dim,
-                    low, high);
+        add_positions(outputs + i, weights + i, 1, values, (Range){common.end, outputs[i].end});
+}
+
+static void add_values(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n, Elements values) {
+    while (n > 0) {
+        size_t tile = n < TILE_QUERIES ? n : TILE_QUERIES;
+        add_to_tile(outputs, weights, tile, values);
+        outputs += tile, weights += tile, n -= tile;
+    }
+}
+
+/* ---- A segment ---- */
+
+/* One block of the segment: a page, and the distance in bytes to the next block's page. That
+ * distance is the same for keys and values. */
+static void run_block(const AttentionParams *params, const AttentionJob *job, size_t page,
+                      ptrdiff_t next, const AttentionQ8 *q8, lanes *sums) {
+    size_t n = job->n_queries, head_dim = params->head_dim, first = page * KV_PAGE;
+    const KvType type = kvcache_shape(job->cache)->type;
+    Elements keys = {.head_dim = head_dim, .half = type == KV_F16, .next = next}, values = keys;
+    keys.data = kvcache_keys(job->cache, job->sequence, page, params->layer, job->kv_head);
+    values.data = kvcache_values(job->cache, job->sequence, page, params->layer, job->kv_head);
+    if (q8) {
+        q8->scores(job->scratch, n, keys.data, next, head_dim, job->weights);
+    } else {
+        score_queries(job->queries, n, widened_for(job, keys), job->weights);
+    }
+    PageOutput outputs[ATTENTION_QUERIES];
+    for (size_t i = 0; i < n; i++) {
+        const AttentionQuery *query = &job->queries[i];
+        Range seen = visible(query, first);
+        outputs[i] = (PageOutput){query->partial + PARTIAL_OUT, 1.0f, seen.begin, seen.end};
+        if (seen.begin < seen.end)
+            outputs[i].factor = weigh_block(params, query, first, seen, job->weights[i], &sums[i]);
+    }
+    if (q8) {
+        q8->add_values(outputs, n, job->weights, values.data, next, head_dim);
+    } else {
+        add_values(outputs, job->weights, n, widened_for(job, values));
     }
 }
 
 static void segment(const AttentionParams *params, const AttentionJob *job) {
-    size_t head_dim = params->head_dim;
-    Span span = {SIZE_MAX, 0};
+    const AttentionQ8 *q8 =
+        kvcache_shape(job->cache)->type == KV_Q8 ? ATTENTION_Q8(FOR_ISA(attention_q8)) : NULL;
+    size_t head_dim = params->head_dim, begin = SIZE_MAX, end = 0;
     lanes sums[ATTENTION_QUERIES];
     for (size_t i = 0; i < job->n_queries; i++) {
         const AttentionQuery *query = &job->queries[i];
-        if (query->begin < query->end && query->begin < span.least) span.least = query->begin;
-        if (query->begin < query->end && query->end > span.most) span.most = query->end;
-        *query->max = -INFINITY;
+        if (query->begin < query->end && query->begin < begin) begin = query->begin;
+        if (query->begin < query->end && query->end > end) end = query->end;
+        query->partial[PARTIAL_MAX] = -INFINITY;
         sums[i] = lanes_zero();
-        memset(query->out, 0, padded(head_dim) * sizeof(float));
+        memset(query->partial + PARTIAL_OUT, 0, padded(head_dim) * sizeof(float));
+        if (q8) q8->quantize(query->q, head_dim, (Q8Group *)job->scratch + i * q8_groups(head_dim));
     }
-    float(*weights)[KV_PAGE] = (void *)(job->scratch + attention_scratch_floats(head_dim) -
-                                        (size_t)ATTENTION_QUERIES * KV_PAGE);
-    if (kvcache_shape(job->cache)->type == KV_Q8) {
-        segment_q8(params, job, span, weights, sums);
-    } else {
-        segment_floats(params, job, span, weights, sums);
+    for (size_t page = begin / KV_PAGE; page * KV_PAGE < end; page++) {
+        bool is_last = (page + 1) * KV_PAGE >= end;
+        const char *keys = kvcache_page_data(job->cache, job->sequence, page);
+        const char *next = kvcache_page_data(job->cache, job->sequence, page + !is_last);
+        run_block(params, job, page, next - keys, q8, sums);
     }
-    for (size_t i = 0; i < job->n_queries; i++) *job->queries[i].sum = lanes_sum(sums[i]);
+    for (size_t i = 0; i < job->n_queries; i++)
+        job->queries[i].partial[PARTIAL_SUM] = lanes_sum(sums[i]);
 }
 
-static void join(float *max, float *sum, float *out, float next_max, float next_sum,
-                 const float *next_out, size_t head_dim) {
-    float top = next_max > *max ? next_max : *max;
+static void join(float *partial, const float *later, size_t head_dim) {
+    float *max = &partial[PARTIAL_MAX], *sum = &partial[PARTIAL_SUM];
+    float top = later[PARTIAL_MAX] > *max ? later[PARTIAL_MAX] : *max;
     if (top == -INFINITY) return; /* neither has seen a position */
-    float a = scalar_exp(*max - top), b = scalar_exp(next_max - top);
-    *sum = fmaf(*sum, a, next_sum * b);
+    float a = scalar_exp(*max - top), b = scalar_exp(later[PARTIAL_MAX] - top);
+    *sum = fmaf(*sum, a, later[PARTIAL_SUM] * b);
     *max = top;
-    for (size_t d = 0; d < head_dim; d += LANES) {
-        lanes scaled = lanes_mul(lanes_load(next_out + d), lanes_set(b));
-        lanes_store(out + d, lanes_fma(lanes_load(out + d), lanes_set(a), scaled));
+    for (size_t d = PARTIAL_OUT; d < PARTIAL_OUT + head_dim; d += LANES) {
+        lanes scaled = lanes_mul(lanes_load(later + d), lanes_set(b));
+        lanes_store(partial + d, lanes_fma(lanes_load(partial + d), lanes_set(a), scaled));
     }
 }
 
-static void finish(float *result, float max, float sum, const float *out, const float *sink,
-                   size_t head_dim) {
-    float factor = 1.0f;
+static void finish(float *result, const float *partial, const float *sink, size_t head_dim) {
+    float max = partial[PARTIAL_MAX], sum = partial[PARTIAL_SUM], factor = 1.0f;
     if (sink) {
         float top = *sink > max ? *sink : max;
         factor = scalar_exp(max - top);
         sum = fmaf(sum, factor, scalar_exp(*sink - top));
     }
     factor = factor / sum;
-    for (size_t d = 0; d < head_dim; d++) result[d] = out[d] * factor;
+    for (size_t d = 0; d < head_dim; d++) result[d] = partial[PARTIAL_OUT + d] * factor;
 }
 
 const AttentionKernel FOR_ISA(attention) = {segment, join, finish};

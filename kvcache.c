@@ -3,12 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/numbers.h"
-#include "kernels/activations.h"
+#include "kernels/attention_q8.h"
 
-/* A page as it is allocated: this header, then the layers, each its heads' keys and values. */
+_Static_assert((int)KV_PAGE == (int)Q8_PAGE, "pages have one size whatever their type");
+
+/* Writes 8-bit pages; NULL in the core build. */
+static const AttentionQ8 *const q8 = ATTENTION_Q8(attention_q8_reference);
+
+/* An allocated page: this header, then for each layer and head the keys and the values. */
 typedef struct Page {
-    size_t readers; /* sequences whose tables name this page */
+    size_t readers; /* sequences that share this page */
     _Alignas(64) unsigned char data[];
 } Page;
 
@@ -21,7 +27,8 @@ typedef struct Sequence {
 
 struct KvCache {
     KvShape shape;
-    size_t keys_bytes, values_bytes, layer_bytes; /* of one head in a page; of all */
+    size_t keys_bytes, values_bytes; /* of one head in a page */
+    size_t layer_bytes;              /* of all heads in a page */
     size_t page_bytes;
     size_t max_pages, n_pages;
     size_t n_sequences;
@@ -33,16 +40,14 @@ const char *kv_type_name(KvType type) {
     return names[type];
 }
 
-/* Bytes of one head's keys, or values, at one position. */
+/* Bytes of one head's key, or value, at one position. */
 static size_t key_bytes(const KvShape *shape) {
-    size_t dim = shape->head_dim, groups = (dim + KV_Q8_GROUP - 1) / KV_Q8_GROUP;
-    if (shape->type == KV_Q8) return round_up(dim, 4) + groups * sizeof(float);
-    return dim * (shape->type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+    if (shape->type == KV_Q8) return q8_key_bytes(shape->head_dim);
+    return shape->head_dim * (shape->type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
 }
 
 static size_t value_bytes(const KvShape *shape) {
-    if (shape->type == KV_Q8) return round_up(shape->head_dim, 16) + sizeof(float);
-    return key_bytes(shape);
+    return shape->type == KV_Q8 ? q8_value_bytes(shape->head_dim) : key_bytes(shape);
 }
 
 size_t kvcache_position_bytes(const KvShape *shape) {
@@ -60,6 +65,8 @@ size_t kvcache_page_bytes(const KvShape *shape) {
 Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, size_t max_bytes,
                    Error *error) {
     size_t bytes;
+    if (shape->type == KV_Q8 && !q8)
+        return error_set(error, "--kv-type q8: this build has no 8-bit cache");
     if (!size_mul(max_sequences, sizeof(Sequence), &bytes) ||
         !size_add(bytes, sizeof(KvCache), &bytes))
         return error_set(error, "too many sequences: %zu", max_sequences);
@@ -129,7 +136,7 @@ static Page *new_page(KvCache *cache, Error *error) {
                   cache->n_pages, KV_PAGE, cache->page_bytes);
         return NULL;
     }
-    /* One register more: attention.c may read past the last row of values. */
+    /* One register more, because attention reads past the last row of values in whole registers. */
     Page *page = aligned_alloc(64, round_up(cache->page_bytes, 64) + 64);
     if (!page) {
         error_set(error, "no memory for a KV cache page of %zu bytes (%zu in use)",
@@ -137,29 +144,24 @@ static Page *new_page(KvCache *cache, Error *error) {
         return NULL;
     }
     page->readers = 1;
-    /* Keys that no token has written are read, in whole registers whose extra lanes are dropped,
-     * and of 8 bits values, too, in fours with a weight of 0: let them be numbers. */
+    /* SIMD loads touch slots that are not yet written; zero them so that no lane holds NaN. */
     memset(page->data, 0, round_up(cache->page_bytes, 64) + 64 - sizeof *page);
     cache->n_pages++;
     return page;
 }
 
-static bool grow_table(Sequence *sequence, size_t n_pages) {
-    if (n_pages <= sequence->capacity) return true;
-    size_t capacity = n_pages + n_pages / 2;
-    Page **pages = realloc(sequence->pages, capacity * sizeof *pages);
-    if (!pages) return false;
-    sequence->pages = pages;
-    sequence->capacity = capacity;
-    return true;
+static Status grow_table(Sequence *sequence, size_t n_pages, Error *error) {
+    if (array_reserve(&sequence->pages, &sequence->capacity, n_pages, sizeof *sequence->pages))
+        return STATUS_OK;
+    return error_set(error, "no memory for a cache's page table");
 }
 
 Status kvcache_reserve(KvCache *cache, int32_t id, size_t n, Error *error) {
     Sequence *sequence = &cache->sequences[id];
     size_t used = (size_t)(sequence->next - sequence->start), before = sequence->n_pages;
     size_t need = pages_for(used + n);
-    if (!grow_table(sequence, need)) return error_set(error, "no memory for a cache's page table");
-    /* A page that others read is copied before this sequence writes behind its last token. */
+    if (grow_table(sequence, need, error) != STATUS_OK) return STATUS_FAILED;
+    /* The last page is about to be written: copy it if other sequences share it. */
     if (used % KV_PAGE != 0 && n > 0) {
         Page *shared = sequence->pages[used / KV_PAGE];
         if (shared->readers > 1) {
@@ -197,7 +199,7 @@ Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t t
                     Error *error) {
     Sequence *from = &cache->sequences[from_id], *to = &cache->sequences[to_id];
     size_t n = pages_for((size_t)(position - from->start));
-    if (!grow_table(to, n)) return error_set(error, "no memory for a cache's page table");
+    if (grow_table(to, n, error) != STATUS_OK) return STATUS_FAILED;
     kvcache_reset(cache, to_id, from->start);
     for (size_t i = 0; i < n; i++) {
         from->pages[i]->readers++;
@@ -224,48 +226,6 @@ void *kvcache_values(const KvCache *cache, int32_t id, size_t page, size_t layer
     return (unsigned char *)kvcache_keys(cache, id, page, layer, kv_head) + cache->keys_bytes;
 }
 
-/* The elements of a head from `first` on, a group of them: zeros behind the last, since codes are
- * made in whole registers. */
-static size_t q8_group(const float *x, size_t dim, size_t first, float *group) {
-    size_t n = dim - first < KV_Q8_GROUP ? dim - first : KV_Q8_GROUP;
-    memset(group, 0, KV_Q8_GROUP * sizeof *group);
-    memcpy(group, x + first, n * sizeof *group);
-    return n;
-}
-
-static void store_key_q8(int8_t *keys, size_t dim, size_t slot, const float *key) {
-    float *scales = (float *)(void *)(keys + round_up(dim, 4) * KV_PAGE);
-    for (size_t first = 0; first < dim; first += KV_Q8_GROUP, scales += KV_PAGE) {
-        float group[KV_Q8_GROUP];
-        int8_t codes[KV_Q8_GROUP];
-        int32_t offset;
-        size_t n = q8_group(key, dim, first, group);
-        scales[slot] = quantize_group(group, KV_Q8_GROUP, codes, &offset);
-        for (size_t i = 0; i < n; i += 4)
-            memcpy(keys + ((first + i) / 4 * KV_PAGE + slot) * 4, codes + i, 4);
-    }
-}
-
-static void store_value_q8(int8_t *values, size_t dim, size_t slot, const float *value) {
-    size_t width = round_up(dim, 16);
-    float group[KV_Q8_GROUP];
-    uint32_t largest = 0;
-    for (size_t first = 0; first < dim; first += KV_Q8_GROUP) {
-        q8_group(value, dim, first, group);
-        uint32_t own = largest_magnitude(group, KV_Q8_GROUP);
-        largest = own > largest ? own : largest;
-    }
-    float scale = code_scale(largest);
-    int8_t *own = values + slot / 4 * width * 4 + slot % 4, codes[KV_Q8_GROUP] = {0};
-    for (size_t first = 0; first < dim; first += KV_Q8_GROUP) {
-        size_t n = q8_group(value, dim, first, group);
-        if (scale > 0.0f)
-            round_to_codes(group, KV_Q8_GROUP, 127.0f / float_from_bits(largest), codes);
-        for (size_t i = 0; i < n; i++) own[(first + i) * 4] = codes[i];
-    }
-    ((float *)(void *)(values + width * KV_PAGE))[slot] = scale;
-}
-
 void kvcache_store(KvCache *cache, int32_t id, int32_t position, size_t layer, const float *k,
                    const float *v) {
     size_t index = (size_t)(position - cache->sequences[id].start), slot = index % KV_PAGE;
@@ -274,17 +234,17 @@ void kvcache_store(KvCache *cache, int32_t id, int32_t position, size_t layer, c
         void *keys = kvcache_keys(cache, id, index / KV_PAGE, layer, head);
         void *values = kvcache_values(cache, id, index / KV_PAGE, layer, head);
         const float *key = k + head * head_dim, *value = v + head * head_dim;
-        if (cache->shape.type == KV_F32) {
+        if (cache->shape.type == KV_Q8) {
+            q8->store_key(keys, head_dim, slot, key);
+            q8->store_value(values, head_dim, slot, value);
+        } else if (cache->shape.type == KV_F32) {
             for (size_t i = 0; i < head_dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
             memcpy((float *)values + slot * head_dim, value, head_dim * sizeof *value);
-        } else if (cache->shape.type == KV_Q8) {
-            store_key_q8(keys, head_dim, slot, key);
-            store_value_q8(values, head_dim, slot, value);
         } else {
-            for (size_t i = 0; i < head_dim; i++)
+            for (size_t i = 0; i < head_dim; i++) {
                 ((uint16_t *)keys)[i * KV_PAGE + slot] = float_to_half(key[i]);
-            for (size_t i = 0; i < head_dim; i++)
                 ((uint16_t *)values)[slot * head_dim + i] = float_to_half(value[i]);
+            }
         }
     }
 }

@@ -1,23 +1,16 @@
-/* The key/value cache: what attention remembers of each sequence.
+/* The key/value cache: the keys and values of every cached position of each sequence.
  *
- * A sequence is a table of pages; a page holds KV_PAGE positions of all layers. Pages are
- * allocated as they are used and counted, so that sequences that begin with the same tokens
- * share them; a shared page is copied before it is written. Within a page, for each layer and
- * key/value head, keys lie [head_dim][KV_PAGE] (scores run over positions, one register 16 of
- * them wide) and values [KV_PAGE][head_dim] (outputs run over the head).
+ * A sequence is a table of pages; a page holds KV_PAGE positions of all layers. Pages are allocated
+ * when they are first needed. They are reference-counted, so that sequences that begin with the
+ * same tokens share pages; a shared page is copied before it is written.
  *
- * In 8 bits (KV_Q8) four neighbours of what a product sums over lie together:
- *
- *     keys     int8 codes[head_dim / 4, rounded up][KV_PAGE][4]
- *              float scales[head_dim / KV_Q8_GROUP, rounded up][KV_PAGE]
- *     values   int8 codes[KV_PAGE / 4][head_dim, rounded up to 16][4]
- *              float scales[KV_PAGE]
- *
- * a key has a scale for each KV_Q8_GROUP elements, a value one. An element is scale * code, both
- * found as for activations (docs/numerics.md).
+ * Within a page each layer and key/value head has its keys as [head_dim][KV_PAGE], because scores
+ * are computed for 16 neighbouring positions at once, and then its values as [KV_PAGE][head_dim],
+ * because outputs are computed for 16 neighbouring elements at once. kernels/attention_q8.h has
+ * the layout of KV_Q8.
  *
  * Positions count from a sequence's `start`, which is 0 unless the caller says otherwise: a
- * sequence may begin anywhere with nothing cached before it. */
+ * sequence may begin at any position, with nothing cached before it. */
 #ifndef KVCACHE_H
 #define KVCACHE_H
 
@@ -25,7 +18,7 @@
 
 #include "base/status.h"
 
-enum { KV_PAGE = 64, KV_Q8_GROUP = 32 };
+enum { KV_PAGE = 64 };
 
 typedef enum KvType { KV_F32, KV_F16, KV_Q8, KV_TYPES } KvType;
 const char *kv_type_name(KvType type); /* as --kv-type has it */
@@ -37,7 +30,8 @@ typedef struct KvShape {
 
 typedef struct KvCache KvCache;
 
-/* At most max_bytes of pages (0: no limit) for sequences 0 <= id < max_sequences. */
+/* Makes an empty cache for the sequences 0 <= id < max_sequences, whose pages take at most
+ * max_bytes (0: no limit). The core build refuses KV_Q8. */
 Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, size_t max_bytes,
                    Error *error);
 void kvcache_free(KvCache *cache);
@@ -46,37 +40,38 @@ const KvShape *kvcache_shape(const KvCache *cache);
 size_t kvcache_page_bytes(const KvShape *shape);     /* one page */
 size_t kvcache_position_bytes(const KvShape *shape); /* one position of one sequence */
 size_t kvcache_pages_used(const KvCache *cache);
-size_t kvcache_pages_free(const KvCache *cache); /* that max_bytes still allows */
+size_t kvcache_pages_free(const KvCache *cache); /* pages that max_bytes still allows */
 
-/* Empties the sequence and lets its next position be `start`. */
+/* Empties the sequence; its next position will be `start`. */
 void kvcache_reset(KvCache *cache, int32_t sequence, int32_t start);
-/* The position that comes next. */
+/* The position after the last cached one. */
 int32_t kvcache_next(const KvCache *cache, int32_t sequence);
 int32_t kvcache_start(const KvCache *cache, int32_t sequence);
 
-/* Makes room for n more positions, in pages that nobody else reads. Fails, leaving everything
- * as it was, when memory or max_bytes runs out. kvcache_commit makes them count. */
+/* Makes room for n more positions, in pages that no other sequence shares. Fails and changes
+ * nothing when memory or max_bytes runs out. kvcache_commit then moves kvcache_next past n of
+ * the reserved positions. */
 Status kvcache_reserve(KvCache *cache, int32_t sequence, size_t n, Error *error);
 void kvcache_commit(KvCache *cache, int32_t sequence, size_t n);
 
-/* Forgets all positions from `position` on; pages that hold nothing else are given back. */
+/* Drops all positions from `position` on and frees the pages that become empty. */
 void kvcache_truncate(KvCache *cache, int32_t sequence, int32_t position);
 
-/* Makes `to` (emptied first) begin with `from`'s positions below `position`, sharing pages. */
+/* Empties `to` and gives it the positions of `from` below `position`, in shared pages. */
 Status kvcache_fork(KvCache *cache, int32_t from, int32_t position, int32_t to, Error *error);
 
-/* The stored keys and values of page number `page`, (position - start) / KV_PAGE, in the layout
- * and type that the shape says. */
+/* One head's keys and values in page number `page` of the sequence, which is
+ * (position - start) / KV_PAGE. */
 void *kvcache_keys(const KvCache *cache, int32_t sequence, size_t page, size_t layer,
                    size_t kv_head);
 void *kvcache_values(const KvCache *cache, int32_t sequence, size_t page, size_t layer,
                      size_t kv_head);
 
-/* All layers of a page as one run of bytes, kvcache_data_bytes of them: for saving and loading. */
+/* All layers of a page as kvcache_data_bytes bytes, for saving and loading. */
 size_t kvcache_data_bytes(const KvShape *shape);
 void *kvcache_page_data(const KvCache *cache, int32_t sequence, size_t page);
 
-/* Stores one reserved position's key and value of all heads, k and v[n_kv_heads][head_dim]. */
+/* Stores the key and value of all heads at one reserved position: k and v[n_kv_heads][head_dim]. */
 void kvcache_store(KvCache *cache, int32_t sequence, int32_t position, size_t layer, const float *k,
                    const float *v);
 

@@ -10,7 +10,7 @@
  *
  * Kernels that multiply unsigned by signed bytes add 128 to signed weights; starting their
  * sums at `offset` takes it out again. This header is compiled into each kernel file with that
- * file's instructions; the cache in 8 bits (kvcache.c, attention_q8.c) quantizes with it, too. */
+ * file's instructions; the cache in 8 bits (attention_q8.c) quantizes with it, too. */
 #ifndef ACTIVATIONS_H
 #define ACTIVATIONS_H
 

@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include "attention.h"
+#include "kernels/attention_q8.h"
 #include "numeric.h"
 
 static const AttentionKernel *const kernels[] = {
@@ -47,8 +48,8 @@ static void round_to_8_bits(float *x, size_t n) {
 }
 
 static void round_groups_to_8_bits(float *x, size_t n) {
-    for (size_t i = 0; i < n; i += KV_Q8_GROUP)
-        round_to_8_bits(x + i, n - i < KV_Q8_GROUP ? n - i : KV_Q8_GROUP);
+    for (size_t i = 0; i < n; i += Q8_GROUP)
+        round_to_8_bits(x + i, n - i < Q8_GROUP ? n - i : Q8_GROUP);
 }
 
 /* One attention problem: a sequence of n positions, queries for the last n_rows of them. */

@@ -1,14 +1,17 @@
-/* Sixteen integer sums side by side: one position each for scores, one element of the head each
- * for outputs. What four bytes of a register are multiplied by is the same for all sixteen. */
-#include "attention_q8.h"
+/* Built once for each instruction set. Sixteen int32 sums lie side by side: for scores, one for
+ * each of 16 positions; for outputs, one for each of 16 elements of the head. An instruction
+ * multiplies four signed bytes for each of the sums by the same four bytes x. */
+#include "kernels/attention_q8.h"
+
+#include <stdbool.h>
 
 #include "kernels/activations.h"
 #include "kernels/lanes.h"
-#include "numeric.h"
 
-/* ---- sixteen int32 sums in whatever registers there are ----
- * A compiler told of other instructions than those of an ISA (-march=native) may have lanes of one
- * kind and sums of another: they meet in memory, which it takes away where the kinds agree. */
+/* ---- Sixteen int32 sums ----
+ * A compiler that is given more instructions than the ISA's (-march=native) may choose another kind
+ * of register for the sums than for the lanes. sums_to_lanes therefore goes through memory, which
+ * the compiler removes where the kinds agree. */
 
 #if defined(__AVX512VNNI__)
 
@@ -24,12 +27,12 @@ LANES_INLINE lanes sums_to_lanes(sums a) {
 LANES_INLINE sums sums_join(sums a, sums b) {
     return _mm512_add_epi32(_mm512_slli_epi32(a, 7), b);
 }
-/* Adds four products of x[4], 0 ... 127, and signed bytes to each sum. */
+/* Adds to each sum the products of its four signed bytes with the four bytes of x, 0 ... 127. */
 LANES_INLINE sums sums_add_weighted(sums a, const int8_t *bytes, int32_t x) {
     return _mm512_dpbusd_epi32(a, _mm512_set1_epi32(x), _mm512_loadu_si512(bytes));
 }
-/* The same with signed x: bytes are raised by 128 to be unsigned, which `offset`, -128 times the
- * sum of all x, takes out again. */
+/* The same with signed x: sums_load adds 128 to the bytes to make them unsigned, and sums_start
+ * subtracts what that adds to the sum: `offset` is -128 times the sum of all x. */
 typedef __m512i sums_bytes;
 LANES_INLINE sums sums_start(int32_t offset) {
     return _mm512_set1_epi32(offset);
@@ -62,7 +65,7 @@ LANES_INLINE sums sums_join(sums x, sums y) {
     return (sums){_mm256_add_epi32(_mm256_slli_epi32(x.a, 7), y.a),
                   _mm256_add_epi32(_mm256_slli_epi32(x.b, 7), y.b)};
 }
-/* Pairs add up in 16 bits: 2 * 127 * 128 is within them, and so it is below. */
+/* Pairs of products add up in 16 bits without overflow: at most 2 * 127 * 128, here and below. */
 LANES_INLINE __m256i sums_add_half(__m256i sum, __m256i unsigned_bytes, __m256i signed_bytes) {
     __m256i pairs = _mm256_maddubs_epi16(unsigned_bytes, signed_bytes);
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -81,7 +84,7 @@ LANES_INLINE sums_bytes sums_load(const int8_t *bytes) {
     const __m256i *p = (const void *)bytes;
     return (sums){_mm256_loadu_si256(p), _mm256_loadu_si256(p + 1)};
 }
-/* The bytes' signs move to x. */
+/* maddubs wants one unsigned operand: the bytes' signs move to x. */
 LANES_INLINE sums sums_add_signed(sums s, sums_bytes w, int32_t x) {
     const __m256i codes = _mm256_set1_epi32(x);
     return (sums){sums_add_half(s.a, _mm256_abs_epi8(w.a), _mm256_sign_epi8(codes, w.a)),
@@ -165,8 +168,60 @@ LANES_INLINE sums sums_add_weighted(sums s, const int8_t *bytes, int32_t x) {
 
 #endif
 
-/* A tile is a few queries by a few registers, all of whose sums stay in registers. EACH_TILE lists
- * how many registers go with how many queries. */
+/* ---- Storing ---- */
+
+/* Copies the group of x[dim] that begins at element `first`, padded with zeros because codes are
+ * made in whole registers. Returns the number of elements before the padding. */
+static size_t copy_group(const float *x, size_t dim, size_t first, float group[Q8_GROUP]) {
+    size_t n = dim - first < Q8_GROUP ? dim - first : Q8_GROUP;
+    memset(group, 0, Q8_GROUP * sizeof *group);
+    memcpy(group, x + first, n * sizeof *group);
+    return n;
+}
+
+static void quantize(const float *query, size_t head_dim, Q8Group *out) {
+    for (size_t first = 0; first < head_dim; first += Q8_GROUP, out++) {
+        float group[Q8_GROUP];
+        copy_group(query, head_dim, first, group);
+        out->scale = quantize_group(group, Q8_GROUP, out->codes, &out->offset);
+    }
+}
+
+static void store_key(void *keys, size_t head_dim, size_t slot, const float *key) {
+    int8_t *codes = keys;
+    float *scales = (float *)(void *)(codes + round_up(head_dim, 4) * Q8_PAGE);
+    for (size_t first = 0; first < head_dim; first += Q8_GROUP, scales += Q8_PAGE) {
+        float group[Q8_GROUP];
+        int8_t of_group[Q8_GROUP];
+        int32_t offset;
+        size_t n = copy_group(key, head_dim, first, group);
+        scales[slot] = quantize_group(group, Q8_GROUP, of_group, &offset);
+        for (size_t i = 0; i < n; i += 4)
+            memcpy(codes + ((first + i) / 4 * Q8_PAGE + slot) * 4, of_group + i, 4);
+    }
+}
+
+static void store_value(void *values, size_t head_dim, size_t slot, const float *value) {
+    size_t width = round_up(head_dim, LANES);
+    float group[Q8_GROUP];
+    uint32_t largest = 0;
+    for (size_t first = 0; first < head_dim; first += Q8_GROUP) {
+        copy_group(value, head_dim, first, group);
+        uint32_t of_group = largest_magnitude(group, Q8_GROUP);
+        largest = of_group > largest ? of_group : largest;
+    }
+    float scale = code_scale(largest);
+    int8_t *own = (int8_t *)values + slot / 4 * width * 4 + slot % 4, codes[Q8_GROUP] = {0};
+    for (size_t first = 0; first < head_dim; first += Q8_GROUP) {
+        size_t n = copy_group(value, head_dim, first, group);
+        if (scale > 0.0f) round_to_codes(group, Q8_GROUP, 127.0f / float_from_bits(largest), codes);
+        for (size_t i = 0; i < n; i++) own[(first + i) * 4] = codes[i];
+    }
+    ((float *)(void *)((int8_t *)values + width * Q8_PAGE))[slot] = scale;
+}
+
+/* A tile is a few queries by a few registers of 16 sums, all of which stay in registers.
+ * EACH_TILE lists how many registers a tile has for each number of queries. */
 #if defined(__AVX512VNNI__)
 enum { TILE_QUERIES = 8, TILE_LANES = 4, LINE = 4 * LANES };
 #define EACH_TILE(f) f(1, 4) f(2, 4) f(3, 2) f(4, 2) f(5, 1) f(6, 1) f(7, 1) f(8, 1)
@@ -185,21 +240,14 @@ LANES_INLINE int32_t four_bytes(const void *p) {
     return x;
 }
 
-static void quantize(const float *query, size_t head_dim, Q8Group *out) {
-    for (size_t first = 0; first < head_dim; first += KV_Q8_GROUP, out++) {
-        size_t n = head_dim - first < KV_Q8_GROUP ? head_dim - first : KV_Q8_GROUP;
-        float group[KV_Q8_GROUP] = {0};
-        memcpy(group, query + first, n * sizeof *group);
-        out->scale = quantize_group(group, KV_Q8_GROUP, out->codes, &out->offset);
-    }
-}
+/* ---- Scores ---- */
 
 LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, const void *keys,
-                             ptrdiff_t next, size_t head_dim, float (*scores)[KV_PAGE]) {
+                             ptrdiff_t next, size_t head_dim, float (*scores)[Q8_PAGE]) {
     const size_t groups = q8_groups(head_dim), quads = (head_dim + 3) / 4;
     const int8_t *codes = keys;
-    const float *key_scales = (const float *)(codes + quads * 4 * KV_PAGE);
-    for (size_t lane = 0; lane < KV_PAGE; lane += width * LANES) {
+    const float *key_scales = (const float *)(codes + quads * 4 * Q8_PAGE);
+    for (size_t lane = 0; lane < Q8_PAGE; lane += width * LANES) {
         lanes acc[TILE_QUERIES][TILE_LANES];
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < width; j++) acc[i][j] = lanes_zero();
@@ -208,12 +256,12 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
             for (size_t i = 0; i < n; i++)
                 for (size_t j = 0; j < width; j++)
                     dot[i][j] = sums_start(queries[i * groups + g].offset);
-            size_t first = g * KV_Q8_GROUP / 4;
-            size_t end = quads - first < KV_Q8_GROUP / 4 ? quads : first + KV_Q8_GROUP / 4;
+            size_t first = g * Q8_GROUP / 4;
+            size_t end = quads - first < Q8_GROUP / 4 ? quads : first + Q8_GROUP / 4;
             for (size_t c = first; c < end; c++) {
                 sums_bytes key[TILE_LANES];
                 for (size_t j = 0; j < width; j++) {
-                    const int8_t *at = codes + (c * KV_PAGE + lane + j * LANES) * 4;
+                    const int8_t *at = codes + (c * Q8_PAGE + lane + j * LANES) * 4;
                     key[j] = sums_load(at);
                     __builtin_prefetch(at + next, 0, 2);
                 }
@@ -224,7 +272,7 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
                 }
             }
             for (size_t j = 0; j < width; j++) {
-                const float *at = key_scales + g * KV_PAGE + lane + j * LANES;
+                const float *at = key_scales + g * Q8_PAGE + lane + j * LANES;
                 lanes scale = lanes_load(at);
                 __builtin_prefetch((const char *)at + next, 0, 2);
                 for (size_t i = 0; i < n; i++)
@@ -243,7 +291,7 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
         score_tile(queries, n, width, keys, next, head_dim, scores);                               \
         break;
 static void score_queries(const Q8Group *queries, size_t n, const void *keys, ptrdiff_t next,
-                          size_t head_dim, float (*scores)[KV_PAGE]) {
+                          size_t head_dim, float (*scores)[Q8_PAGE]) {
     while (n > 0) {
         size_t tile = tile_queries(n);
         switch (tile) { EACH_TILE(SCORE_CASE) }
@@ -251,22 +299,31 @@ static void score_queries(const Q8Group *queries, size_t n, const void *keys, pt
     }
 }
 
-/* Bytes of four positions' codes: whole registers of them. */
+/* ---- Outputs ---- */
+
+/* A query's weights for a page in codes. They overwrite the weights that they are made from. */
+typedef struct Q8Weights {
+    uint8_t high[Q8_PAGE], low[Q8_PAGE]; /* the code is 128 * high + low */
+    float scale;
+} Q8Weights;
+_Static_assert(sizeof(Q8Weights) <= Q8_PAGE * sizeof(float), "codes replace weights in place");
+
+/* Bytes of the codes of four positions. */
 static inline size_t values_step(size_t head_dim) {
     return 4 * round_up(head_dim, LANES);
 }
 
-static void weigh(float *weights, const void *values, size_t head_dim, size_t begin, size_t end) {
-    const float *scales =
-        (const float *)((const int8_t *)values + KV_PAGE / 4 * values_step(head_dim));
-    float scaled[KV_PAGE];
-    for (size_t p = 0; p < KV_PAGE; p++) {
+/* Replaces weights[Q8_PAGE], of which begin ... end - 1 count, by a Q8Weights. */
+static void quantize_weights(float *weights, const float *scales, size_t begin, size_t end) {
+    float scaled[Q8_PAGE];
+    for (size_t p = 0; p < Q8_PAGE; p++) {
         scaled[p] = weights[p] * scales[p];
-        scaled[p] = scaled[p] < 0.0f ? 0.0f : scaled[p]; /* of a forged page; NaN stays */
+        /* Only a forged page has negative scales. NaN stays NaN. */
+        scaled[p] = scaled[p] < 0.0f ? 0.0f : scaled[p];
     }
     for (size_t p = 0; p < begin; p++) scaled[p] = 0.0f;
-    for (size_t p = end; p < KV_PAGE; p++) scaled[p] = 0.0f;
-    uint32_t largest = largest_magnitude(scaled, KV_PAGE);
+    for (size_t p = end; p < Q8_PAGE; p++) scaled[p] = 0.0f;
+    uint32_t largest = largest_magnitude(scaled, Q8_PAGE);
     float max = float_from_bits(largest);
     Q8Weights *out = (Q8Weights *)(void *)weights;
     if (!(max >= 1e-30f) || largest >= 0x7F800000u) {
@@ -275,28 +332,33 @@ static void weigh(float *weights, const void *values, size_t head_dim, size_t be
         return;
     }
     float inverse = 16383.0f / max;
-    int32_t codes[KV_PAGE];
-    for (size_t p = 0; p < KV_PAGE; p++) {
+    int32_t codes[Q8_PAGE];
+    for (size_t p = 0; p < Q8_PAGE; p++) {
         float shifted = scaled[p] * inverse + 12582912.0f; /* rounds to nearest even */
         codes[p] = (int32_t)(float_bits(shifted) - float_bits(12582912.0f));
     }
-    for (size_t p = 0; p < KV_PAGE; p++) out->high[p] = (uint8_t)(codes[p] >> 7);
-    for (size_t p = 0; p < KV_PAGE; p++) out->low[p] = (uint8_t)(codes[p] & 127);
+    for (size_t p = 0; p < Q8_PAGE; p++) out->high[p] = (uint8_t)(codes[p] >> 7);
+    for (size_t p = 0; p < Q8_PAGE; p++) out->low[p] = (uint8_t)(codes[p] & 127);
     out->scale = max / 16383.0f;
 }
 
-LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, size_t width,
-                              const bool *sees, const float *factors,
-                              const float (*weights)[KV_PAGE], const void *values, ptrdiff_t next,
-                              size_t head_dim, size_t begin, size_t end, size_t d) {
-    const size_t step = values_step(head_dim);
-    const int8_t *codes = values;
+/* The values of a page and the positions that any of the queries sees. */
+typedef struct Values {
+    const int8_t *codes;
+    ptrdiff_t next;
+    size_t head_dim, begin, end;
+} Values;
+
+/* Adds elements d ... of the values, `width` registers of them, to n outputs. */
+LANES_INLINE void output_tile(const PageOutput *outputs, size_t n, size_t width,
+                              const float (*weights)[Q8_PAGE], Values v, size_t d) {
+    const size_t step = values_step(v.head_dim);
     sums high[TILE_QUERIES][TILE_LANES], low[TILE_QUERIES][TILE_LANES];
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < width; j++) high[i][j] = low[i][j] = sums_set(0);
-    for (size_t p = begin / 4 * 4; p < end; p += 4) {
-        const int8_t *at = codes + p / 4 * step + 4 * d;
-        for (size_t j = 0; j < width; j++) __builtin_prefetch(at + j * LINE + next, 0, 2);
+    for (size_t p = v.begin / 4 * 4; p < v.end; p += 4) {
+        const int8_t *at = v.codes + p / 4 * step + 4 * d;
+        for (size_t j = 0; j < width; j++) __builtin_prefetch(at + j * LINE + v.next, 0, 2);
         for (size_t i = 0; i < n; i++) {
             const Q8Weights *own = (const Q8Weights *)(const void *)weights[i];
             for (size_t j = 0; j < width; j++) {
@@ -308,10 +370,10 @@ LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, size_t wi
     }
     for (size_t i = 0; i < n; i++) {
         const Q8Weights *own = (const Q8Weights *)(const void *)weights[i];
-        if (!sees[i]) continue;
+        if (outputs[i].begin >= outputs[i].end) continue;
         for (size_t j = 0; j < width; j++) {
-            float *out = queries[i].out + d + j * LANES;
-            lanes before = lanes_mul(lanes_load(out), lanes_set(factors[i]));
+            float *out = outputs[i].out + d + j * LANES;
+            lanes before = lanes_mul(lanes_load(out), lanes_set(outputs[i].factor));
             lanes dot = sums_to_lanes(sums_join(high[i][j], low[i][j]));
             lanes_store(out, lanes_fma(dot, lanes_set(own->scale), before));
         }
@@ -321,22 +383,32 @@ LANES_INLINE void output_tile(const AttentionQuery *queries, size_t n, size_t wi
 #define OUTPUT_CASE(n, width)                                                                      \
     case n:                                                                                        \
         for (; d + (width)*LANES <= padded; d += (width)*LANES)                                    \
-            output_tile(queries, n, width, sees, factors, weights, values, next, head_dim, begin,  \
-                        end, d);                                                                   \
-        for (; d < padded; d += LANES)                                                             \
-            output_tile(queries, n, 1, sees, factors, weights, values, next, head_dim, begin, end, \
-                        d);                                                                        \
+            output_tile(outputs, n, width, weights, v, d);                                         \
+        for (; d < padded; d += LANES) output_tile(outputs, n, 1, weights, v, d);                  \
         break;
-static void output_queries(const AttentionQuery *queries, size_t n, const bool *sees,
-                           const float *factors, const float (*weights)[KV_PAGE],
-                           const void *values, ptrdiff_t next, size_t head_dim, size_t begin,
-                           size_t end) {
+static void add_values(const PageOutput *outputs, size_t n, float (*all_weights)[Q8_PAGE],
+                       const void *values, ptrdiff_t next, size_t head_dim) {
+    const float *scales =
+        (const float *)((const int8_t *)values + Q8_PAGE / 4 * values_step(head_dim));
+    Values v = {values, next, head_dim, Q8_PAGE, 0};
+    for (size_t i = 0; i < n; i++) {
+        size_t begin = outputs[i].begin, end = outputs[i].end;
+        if (begin >= end) {
+            memset(all_weights[i], 0, sizeof all_weights[i]);
+            continue;
+        }
+        quantize_weights(all_weights[i], scales, begin, end);
+        v.begin = begin < v.begin ? begin : v.begin;
+        v.end = end > v.end ? end : v.end;
+    }
+    const float(*weights)[Q8_PAGE] = (const float(*)[Q8_PAGE])all_weights;
     const size_t padded = round_up(head_dim, LANES);
     for (size_t d = 0; n > 0; d = 0) {
         size_t tile = tile_queries(n);
         switch (tile) { EACH_TILE(OUTPUT_CASE) }
-        queries += tile, sees += tile, factors += tile, weights += tile, n -= tile;
+        outputs += tile, weights += tile, n -= tile;
     }
 }
 
-const AttentionQ8 FOR_ISA(attention_q8) = {quantize, score_queries, weigh, output_queries};
+const AttentionQ8 FOR_ISA(attention_q8) = {store_key, store_value, quantize, score_queries,
+                                           add_values};
