@@ -1,84 +1,70 @@
+/* The table of Config's fields, the defaults, and the checks. */
 #include "config.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
+#include <stddef.h>
 
-static const char *const norm_names[] = {"rms", "layer", NULL};
-static const char *const norm_place_names[] = {"before", "after", "output", "around", NULL};
-static const char *const position_names[] = {"none",    "rope",  "sinusoidal",
-                                             "learned", "alibi", NULL};
-static const char *const rope_pairing_names[] = {"halves", "interleaved", NULL};
-static const char *const sinusoid_names[] = {"interleaved", "halves", NULL};
-static const char *const qk_norm_names[] = {"none", "head", "all", "each", NULL};
-static const char *const router_names[] = {"softmax", "softmax_chosen", "sparse_mixer", NULL};
-static const char *const activation_names[] = {"silu", "gelu",       "gelu_tanh",
-                                               "relu", "gelu_quick", NULL};
+#define FIELD(field, kind_, ...)                                                                   \
+    { .name = #field, .kind = kind_, .offset = offsetof(Config, field), __VA_ARGS__ }
+#define UINT(field, least_, most_) FIELD(field, FIELD_UINT, .least = least_, .most = most_)
+#define FLOAT(field) FIELD(field, FIELD_FLOAT, .not_negative = false)
+#define AMOUNT(field) FIELD(field, FIELD_FLOAT, .not_negative = true)
+#define BOOL(field) FIELD(field, FIELD_BOOL, .least = 0)
+#define ENUM(field, ...) FIELD(field, FIELD_ENUM, .names = (const char *const[]){__VA_ARGS__, NULL})
+#define TEXT(field) FIELD(field, FIELD_TEXT, .capacity = sizeof(((Config *)0)->field))
 
-#define FIELD(field, kind_)                                                                        \
-    { .name = #field, .kind = kind_, .offset = offsetof(Config, field) }
-#define ENUM(field, names_)                                                                        \
-    { .name = #field, .kind = FIELD_ENUM, .offset = offsetof(Config, field), .names = names_ }
-#define TEXT(field)                                                                                \
-    {                                                                                              \
-        .name = #field, .kind = FIELD_TEXT, .offset = offsetof(Config, field),                     \
-        .capacity = sizeof(((Config *)0)->field)                                                   \
-    }
-
+/* Limits that no real model comes near. They keep every product of sizes in range. */
 static const ConfigField fields[] = {
     TEXT(family),
     TEXT(name),
-    FIELD(dim, FIELD_UINT),
-    FIELD(n_layers, FIELD_UINT),
-    FIELD(n_heads, FIELD_UINT),
-    FIELD(n_kv_heads, FIELD_UINT),
-    FIELD(head_dim, FIELD_UINT),
-    FIELD(ffn_dim, FIELD_UINT),
-    FIELD(vocab_size, FIELD_UINT),
-    FIELD(context, FIELD_UINT),
-    ENUM(norm, norm_names),
-    ENUM(norm_place, norm_place_names),
-    FIELD(norm_eps, FIELD_FLOAT),
-    FIELD(final_norm, FIELD_BOOL),
-    FIELD(parallel_block, FIELD_BOOL),
-    ENUM(position, position_names),
-    ENUM(rope_pairing, rope_pairing_names),
-    FIELD(rotary_dim, FIELD_UINT),
-    FIELD(rope_attention_factor, FIELD_FLOAT),
-    FIELD(rope_theta, FIELD_FLOAT),
-    FIELD(rope_original_context, FIELD_UINT),
-    FIELD(rope_dynamic_factor, FIELD_FLOAT),
-    ENUM(sinusoid_layout, sinusoid_names),
-    FIELD(sinusoid_base, FIELD_FLOAT),
-    FIELD(position_offset, FIELD_UINT),
-    FIELD(attention_scale, FIELD_FLOAT),
-    FIELD(attention_scale_falls, FIELD_BOOL),
-    FIELD(attention_softcap, FIELD_FLOAT),
-    FIELD(qkv_clip, FIELD_FLOAT),
-    ENUM(qk_norm, qk_norm_names),
-    FIELD(alibi_max_bias, FIELD_FLOAT),
-    ENUM(activation, activation_names),
-    FIELD(gated, FIELD_BOOL),
-    FIELD(swiglu_limit, FIELD_FLOAT),
-    FIELD(n_experts, FIELD_UINT),
-    FIELD(n_experts_used, FIELD_UINT),
-    FIELD(expert_ffn_dim, FIELD_UINT),
-    FIELD(shared_ffn_dim, FIELD_UINT),
-    ENUM(router, router_names),
-    FIELD(router_jitter, FIELD_FLOAT),
-    FIELD(embedding_scale, FIELD_FLOAT),
-    FIELD(residual_scale, FIELD_FLOAT),
-    FIELD(logit_scale, FIELD_FLOAT),
-    FIELD(logit_softcap, FIELD_FLOAT),
-    FIELD(window, FIELD_PER_LAYER),
-    FIELD(rope_table, FIELD_PER_LAYER),
-    FIELD(bos_id, FIELD_INT),
-    FIELD(add_bos, FIELD_BOOL),
-    {.name = "eos_id",
-     .kind = FIELD_LIST,
-     .offset = offsetof(Config, eos_id),
-     .capacity = sizeof(((Config *)0)->eos_id) / sizeof(uint32_t),
-     .count_offset = offsetof(Config, n_eos)},
+    UINT(dim, 1, 1 << 18),
+    UINT(n_layers, 1, CONFIG_MAX_LAYERS),
+    UINT(n_heads, 1, 1 << 12),
+    UINT(n_kv_heads, 1, 1 << 12),
+    UINT(head_dim, 1, 1 << 12),
+    UINT(ffn_dim, 1, 1 << 20),
+    UINT(vocab_size, 1, 1 << 24),
+    UINT(context, 1, 1 << 28),
+    ENUM(norm, "rms", "layer"),
+    ENUM(norm_place, "before", "after", "output", "around"),
+    AMOUNT(norm_eps),
+    BOOL(final_norm),
+    BOOL(parallel_block),
+    ENUM(position, "none", "rope", "sinusoidal", "learned", "alibi"),
+    ENUM(rope_pairing, "halves", "interleaved"),
+    UINT(rotary_dim, 0, 1 << 12),
+    FLOAT(rope_attention_factor),
+    FLOAT(rope_theta),
+    UINT(rope_original_context, 0, 1 << 28),
+    FLOAT(rope_dynamic_factor),
+    ENUM(sinusoid_layout, "interleaved", "halves"),
+    FLOAT(sinusoid_base),
+    UINT(position_offset, 0, 64),
+    FLOAT(attention_scale),
+    BOOL(attention_scale_falls),
+    AMOUNT(attention_softcap),
+    AMOUNT(qkv_clip),
+    ENUM(qk_norm, "none", "head", "all", "each"),
+    FLOAT(alibi_max_bias),
+    ENUM(activation, "silu", "gelu", "gelu_tanh", "relu", "gelu_quick"),
+    BOOL(gated),
+    AMOUNT(swiglu_limit),
+    UINT(n_experts, 0, CONFIG_MAX_EXPERTS),
+    UINT(n_experts_used, 0, 64),
+    UINT(expert_ffn_dim, 0, 1 << 20),
+    UINT(shared_ffn_dim, 0, 1 << 20),
+    ENUM(router, "softmax", "softmax_chosen", "sparse_mixer"),
+    AMOUNT(router_jitter),
+    FLOAT(embedding_scale),
+    FLOAT(residual_scale),
+    FLOAT(logit_scale),
+    AMOUNT(logit_softcap),
+    FIELD(window, FIELD_PER_LAYER, .most = UINT32_MAX),
+    FIELD(rope_table, FIELD_PER_LAYER, .most = 2),
+    {.name = "bos_id", .kind = FIELD_INT, .offset = offsetof(Config, bos_id)},
+    BOOL(add_bos),
+    FIELD(eos_id, FIELD_LIST, .capacity = sizeof(((Config *)0)->eos_id) / sizeof(uint32_t),
+          .count_offset = offsetof(Config, n_eos)),
 };
 
 const ConfigField *config_field(size_t i) {
@@ -105,65 +91,34 @@ Config config_default(void) {
     };
 }
 
-/* Limits that no real model comes near; they keep every later product of sizes in range. */
-typedef struct Limit {
-    const char *name;
-    uint32_t low, high;
-} Limit;
-
-static const Limit limits[] = {
-    {"dim", 1, 1 << 18},
-    {"n_layers", 1, CONFIG_MAX_LAYERS},
-    {"n_heads", 1, 1 << 12},
-    {"n_kv_heads", 1, 1 << 12},
-    {"head_dim", 1, 1 << 12},
-    {"ffn_dim", 1, 1 << 20},
-    {"vocab_size", 1, 1 << 24},
-    {"context", 1, 1 << 28},
-    {"rotary_dim", 0, 1 << 12},
-    {"position_offset", 0, 64},
-    {"rope_original_context", 0, 1 << 28},
-    {"n_experts", 0, EXPERTS_MAX},
-    {"n_experts_used", 0, EXPERTS_MAX_USED},
-    {"expert_ffn_dim", 0, 1 << 20},
-    {"shared_ffn_dim", 0, 1 << 20},
-};
-
-static const void *field_value(const Config *config, const ConfigField *field) {
-    return (const char *)config + field->offset;
-}
-
-static Status check_limits(const Config *config, Error *error) {
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const ConfigField *field = &fields[i];
-        if (field->kind == FIELD_FLOAT && !isfinite(*(const float *)field_value(config, field)))
-            return error_set(error, "%s is not a finite number", field->name);
-        if (field->kind != FIELD_UINT) continue;
-        uint32_t value = *(const uint32_t *)field_value(config, field);
-        for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
-            if (strcmp(limits[k].name, field->name) != 0) continue;
-            if (value < limits[k].low || value > limits[k].high)
-                return error_set(error, "%s is %u, but must be from %u to %u", field->name, value,
-                                 limits[k].low, limits[k].high);
-        }
+/* Checks one field by itself, as the table says. */
+static Status check_field(const Config *c, const ConfigField *field, Error *error) {
+    const void *value = (const char *)c + field->offset;
+    if (field->kind == FIELD_FLOAT) {
+        float number = *(const float *)value;
+        if (!isfinite(number)) return error_set(error, "%s is not a finite number", field->name);
+        if (number < 0.0f && field->not_negative)
+            return error_set(error, "%s is negative", field->name);
+    } else if (field->kind == FIELD_UINT) {
+        uint32_t number = *(const uint32_t *)value;
+        if (number < field->least || number > field->most)
+            return error_set(error, "%s is %u, but must be from %u to %u", field->name, number,
+                             field->least, field->most);
+    } else if (field->kind == FIELD_PER_LAYER) {
+        const uint32_t *numbers = value;
+        for (uint32_t layer = 0; layer < c->n_layers; layer++)
+            if (numbers[layer] > field->most)
+                return error_set(error, "%s of layer %u is %u, but must be from 0 to %u",
+                                 field->name, layer, numbers[layer], field->most);
     }
     return STATUS_OK;
 }
 
-Status config_validate(const Config *c, Error *error) {
-    if (check_limits(c, error) != STATUS_OK) return STATUS_FAILED;
-    if (c->n_heads % c->n_kv_heads != 0)
-        return error_set(error, "n_heads (%u) is not a multiple of n_kv_heads (%u)", c->n_heads,
-                         c->n_kv_heads);
-    if ((uint64_t)c->n_heads * c->head_dim > 1 << 20)
-        return error_set(error, "n_heads * head_dim is %llu, more than %d",
-                         (unsigned long long)c->n_heads * c->head_dim, 1 << 20);
-    if (!(c->norm_eps >= 0.0f)) return error_set(error, "norm_eps is negative");
-    if (c->position == POSITION_ROPE) {
-        if (c->rotary_dim == 0 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->head_dim)
-            return error_set(error, "rotary_dim is %u, but must be even and at most head_dim (%u)",
-                             c->rotary_dim, c->head_dim);
-    }
+static Status check_positions(const Config *c, Error *error) {
+    bool is_rope = c->position == POSITION_ROPE, is_sinusoidal = c->position == POSITION_SINUSOIDAL;
+    if (is_rope && (c->rotary_dim == 0 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->head_dim))
+        return error_set(error, "rotary_dim is %u, but must be even and at most head_dim (%u)",
+                         c->rotary_dim, c->head_dim);
     if (c->rope_dynamic_factor != 0.0f &&
         (c->rope_dynamic_factor < 1.0f || c->rope_original_context == 0 || c->rotary_dim <= 2 ||
          !(c->rope_theta > 1.0f)))
@@ -172,81 +127,57 @@ Status config_validate(const Config *c, Error *error) {
                          "rope_theta %g",
                          (double)c->rope_dynamic_factor, c->rope_original_context, c->rotary_dim,
                          (double)c->rope_theta);
-    if (c->position == POSITION_SINUSOIDAL) {
-        if (c->dim % 2 != 0)
-            return error_set(error, "dim is %u, but sinusoidal positions need an even one", c->dim);
-        if (!(c->sinusoid_base > 1.0f)) return error_set(error, "sinusoid_base must be above 1");
-    }
-    if (c->attention_softcap < 0.0f) return error_set(error, "attention_softcap is negative");
-    if (c->logit_softcap < 0.0f) return error_set(error, "logit_softcap is negative");
-    if (c->qkv_clip < 0.0f) return error_set(error, "qkv_clip is negative");
-    if (c->swiglu_limit < 0.0f) return error_set(error, "swiglu_limit is negative");
-    if (c->swiglu_limit > 0.0f && !c->gated)
-        return error_set(error, "swiglu_limit needs a gated feed-forward");
-    if (c->router_jitter < 0.0f) return error_set(error, "router_jitter is negative");
-    if (c->n_experts > 0) {
-        if (c->n_experts_used == 0 || c->n_experts_used > c->n_experts)
-            return error_set(error, "n_experts_used is %u of n_experts %u", c->n_experts_used,
-                             c->n_experts);
-        if (c->expert_ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
-    }
-    if (c->parallel_block && c->norm_place != NORM_BEFORE)
-        return error_set(error, "parallel_block needs norm_place 'before'");
-    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-        if (c->rope_table[layer] > 2)
-            return error_set(error, "rope_table of layer %u is %u, but must be 0, 1 or 2", layer,
-                             c->rope_table[layer]);
-    }
+    if (is_sinusoidal && c->dim % 2 != 0)
+        return error_set(error, "dim is %u, but sinusoidal positions need an even one", c->dim);
+    if (is_sinusoidal && !(c->sinusoid_base > 1.0f))
+        return error_set(error, "sinusoid_base must be above 1");
+    return STATUS_OK;
+}
+
+static Status check_experts(const Config *c, Error *error) {
+    if (c->n_experts == 0) return STATUS_OK;
+    if (c->n_experts_used == 0 || c->n_experts_used > c->n_experts)
+        return error_set(error, "n_experts_used is %u of n_experts %u", c->n_experts_used,
+                         c->n_experts);
+    if (c->expert_ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
+    return STATUS_OK;
+}
+
+static Status check_special_tokens(const Config *c, Error *error) {
     if (c->bos_id < -1 || (c->bos_id >= 0 && (uint32_t)c->bos_id >= c->vocab_size))
         return error_set(error, "bos_id is %d, but vocab_size is %u", c->bos_id, c->vocab_size);
     if (c->add_bos && c->bos_id < 0) return error_set(error, "add_bos is set without a bos_id");
     if (c->n_eos > sizeof c->eos_id / sizeof *c->eos_id)
         return error_set(error, "n_eos is %u", c->n_eos);
-    for (uint32_t i = 0; i < c->n_eos; i++) {
+    for (uint32_t i = 0; i < c->n_eos; i++)
         if (c->eos_id[i] >= c->vocab_size)
             return error_set(error, "eos_id is %u, but vocab_size is %u", c->eos_id[i],
                              c->vocab_size);
-    }
     return STATUS_OK;
 }
 
-/* A per-layer field as "0 x 12, 4096 x 12" or, when it alternates, value by value. */
-static int per_layer_text(const uint32_t *values, size_t n, char *text, size_t size) {
-    int length = 0;
-    for (size_t i = 0; i < n;) {
-        size_t run = 1;
-        while (i + run < n && values[i + run] == values[i]) run++;
-        size_t room = (size_t)length < size ? size - (size_t)length : 0;
-        char *at = room ? text + length : NULL;
-        const char *comma = i ? ", " : "";
-        length += run > 1 ? snprintf(at, room, "%s%u x %zu", comma, values[i], run)
-                          : snprintf(at, room, "%s%u", comma, values[i]);
-        i += run;
-    }
-    return length;
+Status config_validate(const Config *c, Error *error) {
+    for (size_t i = 0; config_field(i); i++)
+        if (check_field(c, config_field(i), error) != STATUS_OK) return STATUS_FAILED;
+    if (c->n_heads % c->n_kv_heads != 0)
+        return error_set(error, "n_heads (%u) is not a multiple of n_kv_heads (%u)", c->n_heads,
+                         c->n_kv_heads);
+    if ((uint64_t)c->n_heads * c->head_dim > 1 << 20)
+        return error_set(error, "n_heads * head_dim is %u, more than %d", c->n_heads * c->head_dim,
+                         1 << 20);
+    if (c->swiglu_limit > 0.0f && !c->gated)
+        return error_set(error, "swiglu_limit needs a gated feed-forward");
+    if (c->parallel_block && c->norm_place != NORM_BEFORE)
+        return error_set(error, "parallel_block needs norm_place 'before'");
+    if (check_positions(c, error) != STATUS_OK) return STATUS_FAILED;
+    if (check_experts(c, error) != STATUS_OK) return STATUS_FAILED;
+    return check_special_tokens(c, error);
 }
 
-int config_field_text(const Config *config, const ConfigField *field, char *text, size_t size) {
-    const void *value = field_value(config, field);
-    if (size) text[0] = '\0';
-    switch (field->kind) {
-    case FIELD_UINT:
-        return snprintf(text, size, "%u", *(const uint32_t *)value);
-    case FIELD_INT:
-        return snprintf(text, size, "%d", *(const int32_t *)value);
-    case FIELD_FLOAT:
-        return snprintf(text, size, "%.9g", (double)*(const float *)value);
-    case FIELD_BOOL:
-        return snprintf(text, size, "%s", *(const bool *)value ? "yes" : "no");
-    case FIELD_ENUM:
-        return snprintf(text, size, "%s", field->names[*(const unsigned *)value]);
-    case FIELD_TEXT:
-        return snprintf(text, size, "%s", (const char *)value);
-    case FIELD_PER_LAYER:
-        return per_layer_text(value, config->n_layers, text, size);
-    case FIELD_LIST:
-        return per_layer_text(
-            value, *(const uint32_t *)((const char *)config + field->count_offset), text, size);
-    }
-    return 0;
+double config_work(const Config *c, double n_rows, double n_logits) {
+    double q_dim = (double)c->n_heads * c->head_dim, kv_dim = (double)c->n_kv_heads * c->head_dim;
+    double width = c->ffn_dim;
+    if (c->n_experts > 0) width = (double)c->n_experts_used * c->expert_ffn_dim + c->shared_ffn_dim;
+    double layer = c->dim * (2 * q_dim + 2 * kv_dim + (c->gated ? 3.0 : 2.0) * width);
+    return n_rows * layer * c->n_layers + n_logits * c->dim * c->vocab_size;
 }

@@ -1,20 +1,19 @@
-/* What a model is: every variant of the decoder stack is a field of Config.
+/* The configuration of a model: every variant of the decoder stack is a field of Config.
  *
- * The fields stand in a model.bin's metadata under their own names (an enum as its name, a
- * per-layer field as an array), and one table in config.c ties name, kind and limits together:
- * the exporter writes through it, `run` reads through it, --info prints through it.
- * Scores and block structure follow from the fields alone; which optional weights exist
- * (biases, norms of queries and keys, ...) follows from the tensors of the file. */
+ * A model.bin's metadata holds the fields under their own names (an enum as the name of its value,
+ * a per-layer field as an array). One table in config.c ties name, kind and limits of each field
+ * together: the exporter writes through it, `run` reads through it, --info prints through it.
+ * The fields alone decide how the blocks are computed. Which optional weights exist (biases, norms
+ * of queries and keys, ...) follows from the tensors of the file. */
 #ifndef CONFIG_H
 #define CONFIG_H
 
 #include <stdint.h>
 
 #include "base/status.h"
-#include "experts.h"
 #include "numeric.h"
 
-enum { CONFIG_MAX_LAYERS = 512 };
+enum { CONFIG_MAX_LAYERS = 512, CONFIG_MAX_EXPERTS = 1024 };
 
 typedef enum NormKind { NORM_RMS, NORM_LAYER, NORM_KINDS } NormKind;
 
@@ -56,6 +55,14 @@ typedef enum QkNorm {
     QK_NORM_EACH, /* over each head, with weights of its own: StableLM 2, Cohere */
     QK_NORMS
 } QkNorm;
+
+/* How the shares of a token's experts are made from the router's logits (experts.h). */
+typedef enum RouterKind {
+    ROUTER_SOFTMAX,        /* softmax over all experts: Qwen 2 MoE, OLMoE */
+    ROUTER_SOFTMAX_CHOSEN, /* softmax over the chosen experts: Mixtral, GPT-OSS, Granite */
+    ROUTER_SPARSE_MIXER,   /* chosen one by one, softmax over those near each: Phi 3.5 MoE */
+    ROUTER_KINDS
+} RouterKind;
 
 typedef struct Config {
     char family[32]; /* transformers' model_type, for people */
@@ -131,6 +138,9 @@ Config config_default(void);
 /* Checks every field and their relations; the Error names the field. */
 Status config_validate(const Config *config, Error *error);
 
+/* Multiply-adds of the matrix products of n_rows tokens, of which n_logits want logits. */
+double config_work(const Config *config, double n_rows, double n_logits);
+
 /* The table of fields, in the order in which they are written and printed. */
 typedef enum FieldKind {
     FIELD_UINT,
@@ -139,23 +149,21 @@ typedef enum FieldKind {
     FIELD_BOOL,
     FIELD_ENUM,
     FIELD_TEXT,
-    FIELD_PER_LAYER,
-    FIELD_LIST
+    FIELD_PER_LAYER, /* uint32_t[CONFIG_MAX_LAYERS] */
+    FIELD_LIST       /* uint32_t[capacity] and a count */
 } FieldKind;
 
 typedef struct ConfigField {
     const char *name;
     FieldKind kind;
-    size_t offset; /* in Config */
-    /* FIELD_ENUM: the names, NULL-terminated, in the enum's order. */
-    const char *const *names;
-    size_t capacity;     /* FIELD_TEXT: bytes; FIELD_LIST: most elements */
-    size_t count_offset; /* FIELD_LIST: where the uint32_t count is */
+    size_t offset;            /* in Config */
+    bool not_negative;        /* FIELD_FLOAT */
+    uint32_t least, most;     /* FIELD_UINT: the limits; FIELD_PER_LAYER: `most` alone */
+    const char *const *names; /* FIELD_ENUM: NULL-terminated, in the enum's order */
+    size_t capacity;          /* FIELD_TEXT: bytes; FIELD_LIST: most elements */
+    size_t count_offset;      /* FIELD_LIST: of the uint32_t count in Config */
 } ConfigField;
 
 const ConfigField *config_field(size_t i); /* NULL past the end */
-
-/* The value as text, as --info prints it. Returns the length, as snprintf. */
-int config_field_text(const Config *config, const ConfigField *field, char *text, size_t size);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "experts.h"
 
 /* Below this many multiply-adds a forward pass is done before a second thread has woken up. */
 static const double SOLO_WORK = 2e6;

@@ -110,14 +110,6 @@ static Status scale_positions(Model *m, float theta, Error *error) {
 
 /* ---- Opening and closing ---- */
 
-static double count_work(const Config *c) {
-    double q_dim = (double)c->n_heads * c->head_dim, kv_dim = (double)c->n_kv_heads * c->head_dim;
-    double width = c->ffn_dim;
-    if (c->n_experts > 0) width = (double)c->n_experts_used * c->expert_ffn_dim + c->shared_ffn_dim;
-    double layer = c->dim * (2 * q_dim + 2 * kv_dim + (c->gated ? 3.0 : 2.0) * width);
-    return layer * c->n_layers + (double)c->dim * c->vocab_size;
-}
-
 Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error) {
     Model *m = calloc(1, sizeof *m);
     if (!m) return error_set(error, "no memory for a model");
@@ -129,7 +121,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     m->max_rows = options->max_rows ? options->max_rows : MATMUL_MAX_ROWS;
     if (m->max_rows > MATMUL_MAX_ROWS) m->max_rows = MATMUL_MAX_ROWS;
     if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
-    m->row_work = count_work(m->config);
+    m->row_work = config_work(m->config, 1, 1);
     if (weights_find(&m->weights, file, error) != STATUS_OK || allocate(m, error) != STATUS_OK) {
         model_close(m);
         return STATUS_FAILED;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inspect/config_text.h"
+
 /* Formatted text to the session's output. */
 static Status print(Session *session, Error *error, const char *format, ...) PRINTF_LIKE(3, 4);
 static Status print(Session *session, Error *error, const char *format, ...) {
@@ -72,7 +74,7 @@ static Status print_config(Session *session, Error *error) {
     Status status = STATUS_OK;
     for (size_t i = 0; config_field(i) && status == STATUS_OK; i++) {
         char text[512];
-        config_field_text(config, config_field(i), text, sizeof text);
+        config_text(config, config_field(i), text, sizeof text);
         one_line(text);
         status = print(session, error, "%-19s %s\n", config_field(i)->name, text);
     }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inspect/config_text.h"
+
 static const char *const allowed[] = {"attention_scale", "attention_softcap",
                                       "position",        "rope_theta",
                                       "window",          "norm",
@@ -83,10 +85,10 @@ static Status apply(Overrides *o, const char *item, Config *config, Error *error
     const ConfigField *field = equals ? find_field(item, (size_t)(equals - item)) : NULL;
     if (!field) return not_allowed(item, error);
     char before[256], after[256];
-    config_field_text(config, field, before, sizeof before);
+    config_text(config, field, before, sizeof before);
     Status status = set_value(item, field, equals + 1, config, error);
     if (status != STATUS_OK) return status;
-    config_field_text(config, field, after, sizeof after);
+    config_text(config, field, after, sizeof after);
     if (strcmp(field->name, "rope_theta") == 0) {
         if (config->position != POSITION_ROPE)
             return wrong_value(item, "of use: the model has no RoPE", error);

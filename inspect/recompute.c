@@ -17,15 +17,6 @@ typedef struct Step {
 /* ---- Multiply-adds ----------------------------------------------------------------------------
  */
 
-/* Of the matrices, for `rows` tokens of which one wants logits. */
-static double projections(const Config *c, double rows) {
-    double q_dim = (double)c->n_heads * c->head_dim, kv_dim = (double)c->n_kv_heads * c->head_dim;
-    double width = c->ffn_dim;
-    if (c->n_experts > 0) width = (double)c->n_experts_used * c->expert_ffn_dim + c->shared_ffn_dim;
-    double layer = c->dim * (2 * q_dim + 2 * kv_dim + (c->gated ? 3.0 : 2.0) * width);
-    return rows * layer * c->n_layers + (double)c->dim * c->vocab_size;
-}
-
 /* Of scores and of sums of values, for the queries at positions [first, end). */
 static double attention(const Config *c, size_t first, size_t end) {
     double seen = 0.0;
@@ -65,8 +56,8 @@ static Status report(const Session *session, const TokenList *ids, size_t n_prom
             "ms", "matrices", "attention");
     for (size_t i = 0; i < n; i++) {
         size_t end = n_prompt + i, first = i == 0 ? 0 : end - 1;
-        double work[4] = {projections(c, (double)(end - first)), attention(c, first, end),
-                          projections(c, (double)end), attention(c, 0, end)};
+        double work[4] = {config_work(c, (double)(end - first), 1), attention(c, first, end),
+                          config_work(c, (double)end, 1), attention(c, 0, end)};
         for (size_t k = 0; k < 4; k++) sums[k] += work[k];
         cached += steps[i].cached_seconds;
         whole += steps[i].seconds;

@@ -5,6 +5,7 @@
 
 #include "fuzz_mutate.h"
 #include "fuzz_source.h"
+#include "inspect/config_text.h"
 #include "weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -54,7 +55,7 @@ static void ask(const ModelFile *file) {
     uint64_t whole;
     double number;
     for (size_t i = 0; (field = config_field(i)); i++) {
-        config_field_text(modelfile_config(file), field, text, sizeof text);
+        config_text(modelfile_config(file), field, text, sizeof text);
         modelfile_meta_uint(file, field->name, 0, &whole);
     }
     for (size_t i = 0; i < modelfile_n_meta(file); i++) {
