@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/array.h"
 #include "base/mapped.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file's structures are mapped");
@@ -27,67 +29,70 @@ struct ModelFile {
     size_t n_sections;
     const FileTensor *tensors; /* in the mapping */
     size_t n_tensors;
-    uint32_t *by_name; /* [n_tensors], indices sorted by name */
+    const FileTensor **by_name; /* [n_tensors], sorted by name */
     MetaEntry *entries;
     size_t n_entries;
     Config config;
 };
 
+/* The functions below leave the path out of their Errors; modelfile_open puts it in front. */
+
 /* ---- Opening and mapping ---- */
 
-static Status open_regular(ModelFile *file, Error *error) {
-    /* O_NONBLOCK: a named pipe must be an error, not a wait for its writer. */
+static Status map_file(ModelFile *file, Error *error) {
+    /* O_NONBLOCK: a named pipe is an error at once, instead of a wait for its writer. */
     if (file->fd < 0) file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file->fd < 0) return error_set(error, "%s: %s", file->path, strerror(errno));
     struct stat info;
-    if (fstat(file->fd, &info) != 0) return error_set(error, "%s: %s", file->path, strerror(errno));
-    if (S_ISDIR(info.st_mode)) return error_set(error, "%s: is a directory", file->path);
-    if (!S_ISREG(info.st_mode)) return error_set(error, "%s: not a regular file", file->path);
-    if (info.st_size == 0) return error_set(error, "%s: empty file", file->path);
+    if (file->fd < 0 || fstat(file->fd, &info) != 0) return error_set(error, "%s", strerror(errno));
+    if (S_ISDIR(info.st_mode)) return error_set(error, "is a directory");
+    if (!S_ISREG(info.st_mode)) return error_set(error, "not a regular file");
+    if (info.st_size == 0) return error_set(error, "empty file");
     file->bytes = (size_t)info.st_size;
     void *map = mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
-    if (map == MAP_FAILED)
-        return error_set(error, "%s: cannot map: %s", file->path, strerror(errno));
+    if (map == MAP_FAILED) return error_set(error, "cannot map: %s", strerror(errno));
     file->map = map;
     mapped_remember(map, file->bytes, file->path);
     return STATUS_OK;
+}
+
+/* The header's checksum covers the header, with the checksum's own field taken as zero, and the
+ * section table. */
+static uint64_t header_checksum(const FileHeader *header) {
+    uint8_t covered[sizeof *header + MAX_SECTIONS * sizeof(FileSection)];
+    size_t bytes = sizeof *header + header->n_sections * sizeof(FileSection);
+    memcpy(covered, header, bytes);
+    memset(covered + offsetof(FileHeader, checksum), 0, sizeof header->checksum);
+    return XXH3_64bits(covered, bytes);
 }
 
 static Status check_header(ModelFile *file, Error *error) {
     const FileHeader *header = (const FileHeader *)file->map;
     size_t magic_bytes = file->bytes < 8 ? file->bytes : 8;
     if (memcmp(file->map, MODELFILE_MAGIC, magic_bytes) != 0)
-        return error_set(error, "%s: not a model.bin (it does not begin with '%s')", file->path,
-                         MODELFILE_MAGIC);
+        return error_set(error, "not a model.bin (it does not begin with '%s')", MODELFILE_MAGIC);
     if (file->bytes < sizeof *header)
-        return error_set(error, "%s: cut off: %zu bytes do not hold a header", file->path,
-                         file->bytes);
+        return error_set(error, "cut off: %zu bytes do not hold a header", file->bytes);
     if (header->version != MODELFILE_VERSION)
-        return error_set(error, "%s: version %u of the format, but this program reads version %d",
-                         file->path, header->version, MODELFILE_VERSION);
+        return error_set(error, "version %u of the format, but this program reads version %d",
+                         header->version, MODELFILE_VERSION);
     if (header->file_bytes != file->bytes)
-        return error_set(error, "%s: %s: %zu bytes, but its header says %llu", file->path,
+        return error_set(error, "%s: %zu bytes, but its header says %" PRIu64,
                          file->bytes < header->file_bytes ? "cut off" : "too long", file->bytes,
-                         (unsigned long long)header->file_bytes);
+                         header->file_bytes);
     if (header->n_sections > MAX_SECTIONS)
-        return error_set(error, "%s: %u sections, more than %d", file->path, header->n_sections,
-                         MAX_SECTIONS);
-    size_t table_bytes = header->n_sections * sizeof(FileSection);
-    if (file->bytes < sizeof *header + table_bytes)
-        return error_set(error, "%s: cut off inside its section table", file->path);
-    FileHeader unsigned_header = *header;
-    unsigned_header.checksum = 0;
-    uint8_t signed_bytes[sizeof(FileHeader) + MAX_SECTIONS * sizeof(FileSection)];
-    memcpy(signed_bytes, &unsigned_header, sizeof unsigned_header);
-    memcpy(signed_bytes + sizeof unsigned_header, header + 1, table_bytes);
-    if (XXH3_64bits(signed_bytes, sizeof unsigned_header + table_bytes) != header->checksum)
-        return error_set(error, "%s: damaged: the header's checksum is wrong", file->path);
+        return error_set(error, "%u sections, more than %d", header->n_sections, MAX_SECTIONS);
+    if (file->bytes < sizeof *header + header->n_sections * sizeof(FileSection))
+        return error_set(error, "cut off inside its section table");
+    if (header_checksum(header) != header->checksum)
+        return error_set(error, "damaged: the header's checksum is wrong");
     file->sections = (const FileSection *)(header + 1);
     file->n_sections = header->n_sections;
     return STATUS_OK;
 }
 
-static const char *section_name(uint32_t kind) {
+/* ---- Sections ---- */
+
+const char *modelfile_section_name(uint32_t kind) {
     static const char *const names[SECTION_KINDS] = {[SECTION_METADATA] = "metadata",
                                                      [SECTION_TENSORS] = "tensors",
                                                      [SECTION_TOKENIZER] = "tokenizer",
@@ -102,34 +107,45 @@ static const FileSection *find_section(const ModelFile *file, uint32_t kind) {
     return NULL;
 }
 
+const void *modelfile_section(const ModelFile *file, SectionKind kind, size_t *bytes) {
+    const FileSection *section = find_section(file, kind);
+    *bytes = section ? (size_t)section->bytes : 0;
+    return section ? file->map + section->offset : NULL;
+}
+
+/* Checks that `bytes` at `offset` lie aligned between first and end, where `whole` ends. */
+static Status check_place(const char *what, const char *name, uint64_t offset, uint64_t bytes,
+                          uint64_t first, uint64_t end, const char *whole, Error *error) {
+    uint64_t own_end;
+    if (__builtin_add_overflow(offset, bytes, &own_end) || offset < first || own_end > end)
+        return error_set(
+            error, "%s '%s': needs %" PRIu64 " bytes at offset %" PRIu64 ", but the %s at %" PRIu64,
+            what, name, bytes, offset, whole, end);
+    if (offset % MODELFILE_ALIGNMENT != 0)
+        return error_set(error, "%s '%s': offset %" PRIu64 " is no multiple of %d", what, name,
+                         offset, MODELFILE_ALIGNMENT);
+    return STATUS_OK;
+}
+
 static Status check_sections(ModelFile *file, Error *error) {
     for (size_t i = 0; i < file->n_sections; i++) {
         const FileSection *s = &file->sections[i];
-        uint64_t end;
-        if (__builtin_add_overflow(s->offset, s->bytes, &end) || end > file->bytes)
-            return error_set(error,
-                             "%s: section '%s': needs %llu bytes at offset %llu, but the file ends "
-                             "at %zu",
-                             file->path, section_name(s->kind), (unsigned long long)s->bytes,
-                             (unsigned long long)s->offset, file->bytes);
-        if (s->offset % MODELFILE_ALIGNMENT != 0)
-            return error_set(error, "%s: section '%s': offset %llu is no multiple of %d",
-                             file->path, section_name(s->kind), (unsigned long long)s->offset,
-                             MODELFILE_ALIGNMENT);
-        if (find_section(file, s->kind) != s)
-            return error_set(error, "%s: two sections '%s'", file->path, section_name(s->kind));
+        const char *name = modelfile_section_name(s->kind);
+        if (check_place("section", name, s->offset, s->bytes, 0, file->bytes, "file ends", error) !=
+            STATUS_OK)
+            return STATUS_FAILED;
+        if (find_section(file, s->kind) != s) return error_set(error, "two sections '%s'", name);
     }
     static const uint32_t required[] = {SECTION_METADATA, SECTION_TENSORS, SECTION_DATA};
     for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
         const FileSection *s = find_section(file, required[i]);
-        if (!s)
-            return error_set(error, "%s: section '%s' is missing", file->path,
-                             section_name(required[i]));
-        /* These two are small and everything depends on them; --verify checks the others. */
+        const char *name = modelfile_section_name(required[i]);
+        if (!s) return error_set(error, "section '%s' is missing", name);
+        /* Metadata and directory are small and everything depends on them. The checksums of the
+         * other sections are checked by --verify. */
         if (s->kind != SECTION_DATA &&
             XXH3_64bits(file->map + s->offset, (size_t)s->bytes) != s->checksum)
-            return error_set(error, "%s: damaged: the checksum of section '%s' is wrong",
-                             file->path, section_name(s->kind));
+            return error_set(error, "damaged: the checksum of section '%s' is wrong", name);
     }
     return STATUS_OK;
 }
@@ -140,15 +156,14 @@ static size_t element_bytes(uint16_t type) {
     return type == META_BOOL || type == META_TEXT ? 1 : 8;
 }
 
-/* The entry at *at, which moves past it. Every addition below stays far under SIZE_MAX: counts
- * are 32 bits wide. */
+/* Reads the entry at *at and moves *at past it; false when the entry is damaged. The additions
+ * stay far below SIZE_MAX, because counts have 32 bits. */
 static bool next_entry(const uint8_t *bytes, size_t size, size_t *at, MetaEntry *entry) {
     MetaHeader header;
     if (size - *at < sizeof header) return false;
     memcpy(&header, bytes + *at, sizeof header);
     if (header.type == 0 || header.type >= META_TYPES || header.key_bytes == 0) return false;
-    size_t key_end = sizeof header + header.key_bytes;
-    size_t values_at = round_up(key_end, 8);
+    size_t values_at = round_up(sizeof header + header.key_bytes, 8);
     size_t end = round_up(values_at + (size_t)header.count * element_bytes(header.type), 8);
     if (end > size - *at) return false;
     *entry = (MetaEntry){.key = (const char *)bytes + *at + sizeof header,
@@ -161,25 +176,15 @@ static bool next_entry(const uint8_t *bytes, size_t size, size_t *at, MetaEntry 
 }
 
 static Status read_metadata(ModelFile *file, Error *error) {
-    size_t size, n = 0;
+    size_t size, capacity = 0;
     const uint8_t *bytes = modelfile_section(file, SECTION_METADATA, &size);
-    MetaEntry entry;
-    for (size_t at = 0; at < size; n++)
-        if (!next_entry(bytes, size, &at, &entry))
-            return error_set(error, "%s: metadata: entry %zu is damaged", file->path, n);
-    file->entries = malloc((n ? n : 1) * sizeof *file->entries);
-    if (!file->entries) return error_set(error, "%s: no memory", file->path);
-    for (size_t at = 0; at < size; file->n_entries++)
-        next_entry(bytes, size, &at, &file->entries[file->n_entries]);
+    for (size_t at = 0; at < size; file->n_entries++) {
+        if (!array_reserve(&file->entries, &capacity, file->n_entries + 1, sizeof *file->entries))
+            return error_set(error, "no memory");
+        if (!next_entry(bytes, size, &at, &file->entries[file->n_entries]))
+            return error_set(error, "metadata: entry %zu is damaged", file->n_entries);
+    }
     return STATUS_OK;
-}
-
-static const MetaEntry *find_entry(const ModelFile *file, const char *key) {
-    size_t bytes = strlen(key);
-    for (size_t i = 0; i < file->n_entries; i++)
-        if (file->entries[i].key_bytes == bytes && memcmp(file->entries[i].key, key, bytes) == 0)
-            return &file->entries[i];
-    return NULL;
 }
 
 size_t modelfile_n_meta(const ModelFile *file) {
@@ -190,14 +195,33 @@ MetaEntry modelfile_meta(const ModelFile *file, size_t i) {
     return file->entries[i];
 }
 
+static const MetaEntry *find_entry(const ModelFile *file, const char *key) {
+    size_t bytes = strlen(key);
+    for (size_t i = 0; i < file->n_entries; i++)
+        if (file->entries[i].key_bytes == bytes && memcmp(file->entries[i].key, key, bytes) == 0)
+            return &file->entries[i];
+    return NULL;
+}
+
 static bool entry_uint(const MetaEntry *entry, size_t index, uint64_t *value) {
-    if (!entry || index >= entry->count) return false;
-    if (entry->type == META_BOOL) {
-        *value = ((const uint8_t *)entry->values)[index] != 0;
-        return true;
+    if (!entry || index >= entry->count || entry->type == META_TEXT) return false;
+    *value = entry->type == META_BOOL ? ((const uint8_t *)entry->values)[index] != 0
+                                      : ((const uint64_t *)entry->values)[index];
+    return entry->type != META_FLOAT && (entry->type != META_INT || (int64_t)*value >= 0);
+}
+
+bool modelfile_entry_float(const MetaEntry *entry, size_t index, double *value) {
+    uint64_t whole;
+    if (!entry || index >= entry->count || entry->type == META_TEXT) return false;
+    if (entry->type == META_FLOAT) {
+        *value = ((const double *)entry->values)[index];
+    } else if (entry->type == META_INT) {
+        *value = (double)((const int64_t *)entry->values)[index];
+    } else {
+        entry_uint(entry, index, &whole);
+        *value = (double)whole;
     }
-    *value = entry->type == META_TEXT ? 0 : ((const uint64_t *)entry->values)[index];
-    return entry->type == META_UINT || (entry->type == META_INT && (int64_t)*value >= 0);
+    return true;
 }
 
 bool modelfile_meta_uint(const ModelFile *file, const char *key, size_t index, uint64_t *value) {
@@ -206,20 +230,6 @@ bool modelfile_meta_uint(const ModelFile *file, const char *key, size_t index, u
 
 bool modelfile_meta_float(const ModelFile *file, const char *key, size_t index, double *value) {
     return modelfile_entry_float(find_entry(file, key), index, value);
-}
-
-bool modelfile_entry_float(const MetaEntry *entry, size_t index, double *value) {
-    if (!entry || index >= entry->count || entry->type == META_TEXT) return false;
-    if (entry->type == META_FLOAT) {
-        *value = ((const double *)entry->values)[index];
-    } else if (entry->type == META_INT) {
-        *value = (double)((const int64_t *)entry->values)[index];
-    } else {
-        uint64_t whole;
-        if (!entry_uint(entry, index, &whole)) return false;
-        *value = (double)whole;
-    }
-    return true;
 }
 
 bool modelfile_meta_text(const ModelFile *file, const char *key, const char **text, size_t *bytes) {
@@ -233,53 +243,43 @@ bool modelfile_meta_text(const ModelFile *file, const char *key, const char **te
 /* ---- Config ---- */
 
 static bool read_enum(const ConfigField *field, const MetaEntry *entry, unsigned *value) {
-    if (entry->type != META_TEXT) return false;
-    for (unsigned i = 0; field->names[i]; i++) {
-        if (strlen(field->names[i]) == entry->count &&
-            memcmp(field->names[i], entry->values, entry->count) == 0) {
-            *value = i;
+    for (*value = 0; entry->type == META_TEXT && field->names[*value]; ++*value)
+        if (strlen(field->names[*value]) == entry->count &&
+            memcmp(field->names[*value], entry->values, entry->count) == 0)
             return true;
-        }
-    }
     return false;
 }
 
-static bool read_int(const MetaEntry *entry, int32_t *value) {
-    if (entry->type != META_INT) return false;
-    int64_t whole = *(const int64_t *)entry->values;
-    *value = (int32_t)whole;
-    return *value == whole;
-}
-
-/* An array of at most `capacity` numbers of 32 bits. */
-static bool read_list(const MetaEntry *entry, uint32_t *values, size_t capacity) {
-    if (entry->type != META_UINT || entry->count > capacity) return false;
+/* Reads all elements of the entry, at most `capacity`, as numbers of 32 bits. */
+static bool read_uints(const MetaEntry *entry, uint32_t *values, size_t capacity) {
+    uint64_t whole;
+    if (entry->count > capacity) return false;
     for (size_t i = 0; i < entry->count; i++) {
-        uint64_t value = ((const uint64_t *)entry->values)[i];
-        if (value > UINT32_MAX) return false;
-        values[i] = (uint32_t)value;
+        if (!entry_uint(entry, i, &whole) || whole > UINT32_MAX) return false;
+        values[i] = (uint32_t)whole;
     }
     return true;
 }
 
-/* Stores the entry's value in the field; false when it is of the wrong type or size. */
+/* Stores the entry's value in the field; false when its type or size is wrong. */
 static bool read_field(Config *config, const ConfigField *field, const MetaEntry *entry) {
     void *out = (char *)config + field->offset;
-    uint64_t whole = 0;
-    bool scalar = entry->count == 1;
+    bool is_scalar = entry->count == 1;
+    int64_t whole;
     switch (field->kind) {
     case FIELD_UINT:
-        if (!scalar || !entry_uint(entry, 0, &whole) || whole > UINT32_MAX) return false;
-        *(uint32_t *)out = (uint32_t)whole;
-        return true;
+        return is_scalar && read_uints(entry, out, 1);
     case FIELD_INT:
-        return scalar && read_int(entry, out);
+        if (!is_scalar || entry->type != META_INT) return false;
+        memcpy(&whole, entry->values, sizeof whole);
+        *(int32_t *)out = (int32_t)whole;
+        return whole == (int32_t)whole;
     case FIELD_FLOAT:
-        if (!scalar || entry->type != META_FLOAT) return false;
+        if (!is_scalar || entry->type != META_FLOAT) return false;
         *(float *)out = (float)*(const double *)entry->values;
         return true;
     case FIELD_BOOL:
-        if (!scalar || entry->type != META_BOOL) return false;
+        if (!is_scalar || entry->type != META_BOOL) return false;
         *(bool *)out = *(const uint8_t *)entry->values != 0;
         return true;
     case FIELD_ENUM:
@@ -290,10 +290,10 @@ static bool read_field(Config *config, const ConfigField *field, const MetaEntry
         memcpy(out, entry->values, entry->count);
         return true;
     case FIELD_PER_LAYER:
-        return read_list(entry, out, CONFIG_MAX_LAYERS);
+        return entry->type == META_UINT && read_uints(entry, out, CONFIG_MAX_LAYERS);
     case FIELD_LIST:
         *(uint32_t *)((char *)config + field->count_offset) = (uint32_t)entry->count;
-        return read_list(entry, out, field->capacity);
+        return entry->type == META_UINT && read_uints(entry, out, field->capacity);
     }
     return false;
 }
@@ -304,78 +304,97 @@ static Status read_config(ModelFile *file, Error *error) {
     for (size_t i = 0; (field = config_field(i)); i++) {
         const MetaEntry *entry = find_entry(file, field->name);
         if (entry && !read_field(&file->config, field, entry))
-            return error_set(error, "%s: metadata: '%s' has a value that it cannot have",
-                             file->path, field->name);
+            return error_set(error, "metadata: '%s' has a value that it cannot have", field->name);
     }
-    if (config_validate(&file->config, error) != STATUS_OK)
-        return error_prefix(error, "%s: metadata", file->path);
+    if (config_validate(&file->config, error) != STATUS_OK) return error_prefix(error, "metadata");
     return STATUS_OK;
 }
 
 /* ---- The directory ---- */
 
-static Status check_tensor(const ModelFile *file, const FileSection *data, const FileTensor *t,
-                           Error *error) {
-    const char *path = file->path;
-    if (t->name[0] == '\0' || !memchr(t->name, '\0', sizeof t->name))
-        return error_set(error, "%s: tensor %zu has no proper name", path,
-                         (size_t)(t - file->tensors));
-    if (!tensor_type_info(t->type))
-        return error_set(error, "%s: tensor '%s': unknown type %u", path, t->name, t->type);
-    size_t bytes;
-    bool fits = t->rows > 0 && t->cols > 0 && t->count > 0;
-    if (t->type == TENSOR_VECTOR) {
-        fits = fits && t->count == 1 && size_mul(t->rows, t->cols, &bytes) &&
-               size_mul(bytes, sizeof(float), &bytes);
-    } else {
-        fits = fits && tensor_matrix_bytes((TensorType)t->type, t->rows, t->cols, &bytes) &&
-               size_mul(bytes, t->count, &bytes);
-    }
-    if (!fits || bytes != t->bytes)
-        return error_set(error, "%s: tensor '%s': %llu bytes do not fit its shape %u x %llu x %llu",
-                         path, t->name, (unsigned long long)t->bytes, t->count,
-                         (unsigned long long)t->rows, (unsigned long long)t->cols);
-    uint64_t end;
-    if (__builtin_add_overflow(t->offset, t->bytes, &end) || t->offset < data->offset ||
-        end > data->offset + data->bytes)
-        return error_set(
-            error, "%s: tensor '%s': needs %llu bytes at offset %llu, but the data end at %llu",
-            path, t->name, (unsigned long long)t->bytes, (unsigned long long)t->offset,
-            (unsigned long long)(data->offset + data->bytes));
-    if (t->offset % MODELFILE_ALIGNMENT != 0)
-        return error_set(error, "%s: tensor '%s': offset %llu is no multiple of %d", path, t->name,
-                         (unsigned long long)t->offset, MODELFILE_ALIGNMENT);
-    return STATUS_OK;
+/* The bytes that the tensor's type and shape need; false when the shape is impossible. */
+static bool tensor_bytes(const FileTensor *t, size_t *bytes) {
+    if (t->rows == 0 || t->cols == 0 || t->count == 0) return false;
+    if (t->type == TENSOR_VECTOR)
+        return t->count == 1 && size_mul(t->rows, t->cols, bytes) &&
+               size_mul(*bytes, sizeof(float), bytes);
+    return tensor_matrix_bytes((TensorType)t->type, t->rows, t->cols, bytes) &&
+           size_mul(*bytes, t->count, bytes);
 }
 
-static int compare_names(const void *a, const void *b, void *context) {
-    const FileTensor *tensors = context;
-    return strcmp(tensors[*(const uint32_t *)a].name, tensors[*(const uint32_t *)b].name);
+static Status check_tensor(const ModelFile *file, const FileTensor *t, Error *error) {
+    const FileSection *data = find_section(file, SECTION_DATA);
+    size_t bytes;
+    if (t->name[0] == '\0' || !memchr(t->name, '\0', sizeof t->name))
+        return error_set(error, "tensor %zu has no proper name", (size_t)(t - file->tensors));
+    if (!tensor_type_info(t->type))
+        return error_set(error, "tensor '%s': unknown type %u", t->name, t->type);
+    if (!tensor_bytes(t, &bytes) || bytes != t->bytes)
+        return error_set(error,
+                         "tensor '%s': %" PRIu64 " bytes do not fit its shape %u x %" PRIu64
+                         " x %" PRIu64,
+                         t->name, t->bytes, t->count, t->rows, t->cols);
+    return check_place("tensor", t->name, t->offset, t->bytes, data->offset,
+                       data->offset + data->bytes, "data end", error);
+}
+
+static int compare_names(const void *a, const void *b) {
+    const FileTensor *const *first = a, *const *second = b;
+    return strcmp((*first)->name, (*second)->name);
+}
+
+static int compare_with_name(const void *name, const void *entry) {
+    const FileTensor *const *tensor = entry;
+    return strcmp(name, (*tensor)->name);
 }
 
 static Status read_directory(ModelFile *file, Error *error) {
     size_t bytes;
-    const FileSection *data = find_section(file, SECTION_DATA);
     file->tensors = modelfile_section(file, SECTION_TENSORS, &bytes);
     file->n_tensors = bytes / sizeof(FileTensor);
     if (bytes % sizeof(FileTensor) != 0 || file->n_tensors > MAX_TENSORS)
-        return error_set(error, "%s: the tensor directory has %zu bytes", file->path, bytes);
-    for (size_t i = 0; i < file->n_tensors; i++)
-        if (check_tensor(file, data, &file->tensors[i], error) != STATUS_OK) return STATUS_FAILED;
+        return error_set(error, "the tensor directory has %zu bytes", bytes);
     file->by_name = malloc((file->n_tensors + 1) * sizeof *file->by_name);
-    if (!file->by_name) return error_set(error, "%s: no memory", file->path);
-    for (size_t i = 0; i < file->n_tensors; i++) file->by_name[i] = (uint32_t)i;
-    qsort_r(file->by_name, file->n_tensors, sizeof *file->by_name, compare_names,
-            (void *)file->tensors);
-    for (size_t i = 1; i < file->n_tensors; i++) {
-        const char *name = file->tensors[file->by_name[i]].name;
-        if (strcmp(name, file->tensors[file->by_name[i - 1]].name) == 0)
-            return error_set(error, "%s: two tensors '%s'", file->path, name);
+    if (!file->by_name) return error_set(error, "no memory");
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        if (check_tensor(file, &file->tensors[i], error) != STATUS_OK) return STATUS_FAILED;
+        file->by_name[i] = &file->tensors[i];
     }
+    qsort(file->by_name, file->n_tensors, sizeof *file->by_name, compare_names);
+    for (size_t i = 1; i < file->n_tensors; i++)
+        if (compare_names(&file->by_name[i - 1], &file->by_name[i]) == 0)
+            return error_set(error, "two tensors '%s'", file->by_name[i]->name);
     return STATUS_OK;
 }
 
-/* ---- The interface ---- */
+size_t modelfile_n_tensors(const ModelFile *file) {
+    return file->n_tensors;
+}
+
+const FileTensor *modelfile_tensor(const ModelFile *file, size_t i) {
+    return &file->tensors[i];
+}
+
+const FileTensor *modelfile_find(const ModelFile *file, const char *name) {
+    const FileTensor **found =
+        bsearch(name, file->by_name, file->n_tensors, sizeof *file->by_name, compare_with_name);
+    return found ? *found : NULL;
+}
+
+const void *modelfile_data(const ModelFile *file, const FileTensor *tensor) {
+    return file->map + tensor->offset;
+}
+
+Matrix modelfile_matrix(const ModelFile *file, const FileTensor *tensor, size_t index) {
+    Matrix m = {.type = (TensorType)tensor->type,
+                .rows = (size_t)tensor->rows,
+                .cols = (size_t)tensor->cols};
+    tensor_panel_bytes(m.type, m.cols, &m.panel_bytes);
+    m.data = file->map + tensor->offset + index * (tensor->bytes / tensor->count);
+    return m;
+}
+
+/* ---- The whole file ---- */
 
 Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
     *out = NULL;
@@ -386,8 +405,8 @@ Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
     }
     file->fd = fd;
     file->path = strdup(path);
-    Status status = file->path ? STATUS_OK : error_set(error, "%s: no memory", path);
-    if (status == STATUS_OK) status = open_regular(file, error);
+    Status status = file->path ? STATUS_OK : error_set(error, "no memory");
+    if (status == STATUS_OK) status = map_file(file, error);
     if (status == STATUS_OK) status = check_header(file, error);
     if (status == STATUS_OK) status = check_sections(file, error);
     if (status == STATUS_OK) status = read_metadata(file, error);
@@ -395,10 +414,10 @@ Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
     if (status == STATUS_OK) status = read_directory(file, error);
     if (status != STATUS_OK) {
         modelfile_close(file);
-        return status;
+        return error_prefix(error, "%s", path);
     }
-    /* Where the file system has huge pages, a fault then brings and maps 2 MiB instead of 64 KiB;
-     * elsewhere it reads 4 MiB ahead. Of a mixture, only the experts that are used are wanted. */
+    /* Where the file system has huge pages, a fault then reads and maps 2 MiB instead of 64 KiB;
+     * elsewhere it reads 4 MiB ahead. Not for a mixture, which reads only the experts it uses. */
     if (file->config.n_experts == 0) madvise((void *)file->map, file->bytes, MADV_HUGEPAGE);
     *out = file;
     return STATUS_OK;
@@ -425,8 +444,12 @@ size_t modelfile_bytes(const ModelFile *file) {
     return file->bytes;
 }
 
+const FileHeader *modelfile_header(const ModelFile *file) {
+    return (const FileHeader *)file->map;
+}
+
 uint64_t modelfile_checksum(const ModelFile *file) {
-    return ((const FileHeader *)file->map)->checksum;
+    return modelfile_header(file)->checksum;
 }
 
 Config *modelfile_config_to_change(ModelFile *file) {
@@ -435,59 +458,4 @@ Config *modelfile_config_to_change(ModelFile *file) {
 
 const Config *modelfile_config(const ModelFile *file) {
     return &file->config;
-}
-
-const void *modelfile_section(const ModelFile *file, SectionKind kind, size_t *bytes) {
-    const FileSection *section = find_section(file, kind);
-    *bytes = section ? (size_t)section->bytes : 0;
-    return section ? file->map + section->offset : NULL;
-}
-
-size_t modelfile_n_sections(const ModelFile *file) {
-    return file->n_sections;
-}
-
-const FileSection *modelfile_section_entry(const ModelFile *file, size_t i) {
-    return &file->sections[i];
-}
-
-const char *modelfile_section_name(uint32_t kind) {
-    return section_name(kind);
-}
-
-size_t modelfile_n_tensors(const ModelFile *file) {
-    return file->n_tensors;
-}
-
-const FileTensor *modelfile_tensor(const ModelFile *file, size_t i) {
-    return &file->tensors[i];
-}
-
-const FileTensor *modelfile_find(const ModelFile *file, const char *name) {
-    size_t low = 0, high = file->n_tensors;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const FileTensor *tensor = &file->tensors[file->by_name[middle]];
-        int order = strcmp(name, tensor->name);
-        if (order == 0) return tensor;
-        if (order < 0) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return NULL;
-}
-
-const void *modelfile_data(const ModelFile *file, const FileTensor *tensor) {
-    return file->map + tensor->offset;
-}
-
-Matrix modelfile_matrix(const ModelFile *file, const FileTensor *tensor, size_t index) {
-    Matrix m = {.type = (TensorType)tensor->type,
-                .rows = (size_t)tensor->rows,
-                .cols = (size_t)tensor->cols};
-    tensor_panel_bytes(m.type, m.cols, &m.panel_bytes);
-    m.data = file->map + tensor->offset + index * (tensor->bytes / tensor->count);
-    return m;
 }

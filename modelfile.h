@@ -1,8 +1,8 @@
 /* A model.bin, mapped read-only and checked. docs/format.md specifies every byte.
  *
- * Nothing in the file is trusted: after modelfile_open, every offset, length and shape that
- * the functions below hand out lies inside the mapping. Opening reads the header, the
- * metadata and the directory, never the weights. */
+ * Nothing in the file is trusted: after modelfile_open, every offset, length and shape that the
+ * functions below return lies inside the mapping. Opening reads the header, the metadata and the
+ * directory, never the weights; inspect/modelfile_verify.h checks those. */
 #ifndef MODELFILE_H
 #define MODELFILE_H
 
@@ -25,7 +25,7 @@ typedef enum SectionKind {
     SECTION_KINDS
 } SectionKind;
 
-/* The file's structures, little-endian, as they stand in it. */
+/* The file's structures, little-endian, mapped as they are. */
 typedef struct FileHeader {
     char magic[8];
     uint32_t version;
@@ -43,9 +43,9 @@ typedef struct FileSection {
 } FileSection;
 
 typedef struct FileTensor {
-    char name[MODELFILE_NAME_BYTES]; /* NUL-terminated, filled up with NULs */
+    char name[MODELFILE_NAME_BYTES]; /* NUL-terminated, padded with NULs */
     uint32_t type;                   /* TensorType */
-    uint32_t count;                  /* matrices one behind another (experts); else 1 */
+    uint32_t count;                  /* matrices stored one after another (experts); else 1 */
     uint64_t rows;                   /* 1 for a vector */
     uint64_t cols;
     uint64_t offset; /* from the file's start */
@@ -53,7 +53,7 @@ typedef struct FileTensor {
     uint64_t reserved[3]; /* 0 */
 } FileTensor;
 
-/* Metadata: entries one behind another, each at a multiple of 8 bytes. */
+/* Metadata: entries one after another, each at a multiple of 8 bytes. */
 typedef enum MetaType {
     META_UINT = 1,  /* uint64 */
     META_INT = 2,   /* int64 */
@@ -67,29 +67,28 @@ typedef struct MetaHeader {
     uint16_t key_bytes;
     uint16_t type;
     uint32_t count; /* elements: 1 for a scalar */
-} MetaHeader;       /* then the key, filled up to 8 bytes, then the elements, likewise */
+} MetaHeader;       /* then the key, padded to 8 bytes, then the elements, likewise */
 
 typedef struct ModelFile ModelFile;
 
-/* Maps and checks `path`. `fd` >= 0 is used instead of opening the path (and is closed by
- * modelfile_close); the path then serves for messages only. */
+/* Maps and checks `path`. An `fd` >= 0 is used instead of opening the path, which then only names
+ * the file in messages; modelfile_close closes it, and so does a failure. */
 Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error);
 void modelfile_close(ModelFile *file);
 
 const char *modelfile_path(const ModelFile *file);
 size_t modelfile_bytes(const ModelFile *file);
-/* The header's, which covers every section's: it tells one model from another. */
+/* The header, checked. Its n_sections FileSections follow it, checked as well. */
+const FileHeader *modelfile_header(const ModelFile *file);
+/* The header's checksum, which covers those of all sections: it tells one model from another. */
 uint64_t modelfile_checksum(const ModelFile *file);
 const Config *modelfile_config(const ModelFile *file); /* read and validated */
-/* The same to be changed before a model is opened on it: --override. */
+/* The same, writable before a model is opened on the file: --override. */
 Config *modelfile_config_to_change(ModelFile *file);
 
 /* Bytes of a section, inside the mapping; NULL and *bytes = 0 when it is absent. */
 const void *modelfile_section(const ModelFile *file, SectionKind kind, size_t *bytes);
 
-/* The section table, checked, and a kind's name; for --info and modelfile_verify. */
-size_t modelfile_n_sections(const ModelFile *file);
-const FileSection *modelfile_section_entry(const ModelFile *file, size_t i);
 const char *modelfile_section_name(uint32_t kind);
 
 /* The directory; entries are checked. */
@@ -97,18 +96,18 @@ size_t modelfile_n_tensors(const ModelFile *file);
 const FileTensor *modelfile_tensor(const ModelFile *file, size_t i);
 const FileTensor *modelfile_find(const ModelFile *file, const char *name); /* NULL: none */
 
-/* Where a tensor's data lie, and the index-th matrix (index < count) as kernels take it. */
+/* A tensor's data, and its matrix number `index` < count as the kernels take it. */
 const void *modelfile_data(const ModelFile *file, const FileTensor *tensor);
 Matrix modelfile_matrix(const ModelFile *file, const FileTensor *tensor, size_t index);
 
-/* Metadata beside Config's fields. Elements are copied out by index; false when the key is
- * absent, has another type, or index is past its count. Whole numbers and booleans are given as
- * either kind of number where they fit. Text is not NUL-terminated. */
+/* Look up metadata that is not in Config. They copy the element number `index` of the key's values;
+ * false when the key is absent, has another type, or index is past its count. Whole numbers and
+ * booleans can be read as either kind of number where they fit. Text is not NUL-terminated. */
 bool modelfile_meta_float(const ModelFile *file, const char *key, size_t index, double *value);
 bool modelfile_meta_uint(const ModelFile *file, const char *key, size_t index, uint64_t *value);
 bool modelfile_meta_text(const ModelFile *file, const char *key, const char **text, size_t *bytes);
 
-/* Every entry, Config's fields included, in the order of the file: what --info lists. */
+/* Every entry, Config's fields included, in the order of the file: for --info. */
 typedef struct MetaEntry {
     const char *key; /* not NUL-terminated */
     size_t key_bytes;
@@ -117,17 +116,10 @@ typedef struct MetaEntry {
     const void *values; /* aligned to 8 bytes; text: count bytes */
 } MetaEntry;
 
-/* modelfile_meta_float of an entry that is at hand. */
+/* The same as modelfile_meta_float, of an entry. */
 bool modelfile_entry_float(const MetaEntry *entry, size_t index, double *value);
 
 size_t modelfile_n_meta(const ModelFile *file);
 MetaEntry modelfile_meta(const ModelFile *file, size_t i);
-
-/* Checks every section's checksum, the data's too, and scans for non-finite weights and
- * scales; the Error names the first thing wrong. progress(done, total, context), in bytes, may
- * be NULL. In modelfile_verify.c. */
-Status modelfile_verify(const ModelFile *file,
-                        void (*progress)(size_t done, size_t total, void *context), void *context,
-                        Error *error);
 
 #endif

@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One look-up after another; after the first failure the rest do nothing. */
+/* A run of look-ups. After the first failure the rest do nothing. */
 typedef struct Finder {
     const ModelFile *file;
     const Config *config;
     Error *error;
     Status status;
-    int layer; /* -1: none */
+    int layer; /* whose tensors are looked up; -1: those outside of the layers */
 } Finder;
 
 static const FileTensor *find(Finder *f, const char *name, const char *suffix, bool required) {
@@ -21,46 +21,36 @@ static const FileTensor *find(Finder *f, const char *name, const char *suffix, b
     }
     if (f->status != STATUS_OK) return NULL;
     const FileTensor *tensor = modelfile_find(f->file, full);
-    if (!tensor && required)
-        f->status =
-            error_set(f->error, "%s: tensor '%s' is missing", modelfile_path(f->file), full);
+    if (!tensor && required) f->status = error_set(f->error, "tensor '%s' is missing", full);
     return tensor;
 }
 
-static void wrong_shape(Finder *f, const FileTensor *tensor, size_t rows, size_t cols) {
-    f->status = error_set(f->error, "%s: tensor '%s' is %llu x %llu, expected %zu x %zu",
-                          modelfile_path(f->file), tensor->name, (unsigned long long)tensor->rows,
-                          (unsigned long long)tensor->cols, rows, cols);
+/* Checks the shape, and whether the tensor is a vector or a matrix. */
+static bool has_shape(Finder *f, const FileTensor *tensor, bool is_vector, size_t rows,
+                      size_t cols) {
+    if ((tensor->type == TENSOR_VECTOR) != is_vector) {
+        f->status = error_set(f->error,
+                              is_vector ? "tensor '%s' must be a float32 vector"
+                                        : "tensor '%s' is a vector, expected a matrix",
+                              tensor->name);
+        return false;
+    }
+    if (tensor->rows == rows && tensor->cols == cols && tensor->count == 1) return true;
+    f->status = error_set(f->error, "tensor '%s' is %zu x %zu, expected %zu x %zu", tensor->name,
+                          (size_t)tensor->rows, (size_t)tensor->cols, rows, cols);
+    return false;
 }
 
 static const float *vector(Finder *f, const char *name, const char *suffix, size_t rows,
                            size_t cols, bool required) {
     const FileTensor *tensor = find(f, name, suffix, required);
-    if (!tensor) return NULL;
-    if (tensor->type != TENSOR_VECTOR) {
-        f->status = error_set(f->error, "%s: tensor '%s' must be a float32 vector",
-                              modelfile_path(f->file), tensor->name);
-        return NULL;
-    }
-    if (tensor->rows != rows || tensor->cols != cols) {
-        wrong_shape(f, tensor, rows, cols);
-        return NULL;
-    }
+    if (!tensor || !has_shape(f, tensor, true, rows, cols)) return NULL;
     return modelfile_data(f->file, tensor);
 }
 
 static Matrix matrix(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
     const FileTensor *tensor = find(f, name, "", required);
-    if (!tensor) return (Matrix){0};
-    if (tensor->type == TENSOR_VECTOR) {
-        f->status = error_set(f->error, "%s: tensor '%s' is a vector, expected a matrix",
-                              modelfile_path(f->file), tensor->name);
-        return (Matrix){0};
-    }
-    if (tensor->rows != rows || tensor->cols != cols || tensor->count != 1) {
-        wrong_shape(f, tensor, rows, cols);
-        return (Matrix){0};
-    }
+    if (!tensor || !has_shape(f, tensor, false, rows, cols)) return (Matrix){0};
     return modelfile_matrix(f->file, tensor, 0);
 }
 
@@ -70,7 +60,7 @@ static Linear linear(Finder *f, const char *name, size_t rows, size_t cols, bool
     return l;
 }
 
-/* `required`: the norm is there even when the file holds no weights for it. */
+/* `required`: the norm is applied even when the file holds no weights for it. */
 static Norm norm(Finder *f, const char *name, size_t n, bool required) {
     Norm found = {.weight = vector(f, name, "", 1, n, false)};
     found.bias = vector(f, name, ".bias", 1, n, false);
@@ -91,7 +81,7 @@ static FeedForward feed_forward(Finder *f, const char *prefix, size_t width, boo
     return found;
 }
 
-/* The layer's router and experts; without a router nothing is looked for. */
+/* Finds the layer's router and experts. A layer without a router has no experts. */
 static void find_experts(Finder *f, LayerWeights *layer) {
     const Config *c = f->config;
     layer->router = linear(f, "router", c->n_experts, c->dim, false);
@@ -117,7 +107,7 @@ static void find_layer(Finder *f, LayerWeights *layer) {
     layer->wv = linear(f, "wv", kv_dim, c->dim, true);
     layer->wo = linear(f, "wo", c->dim, q_dim, true);
     if (c->qk_norm != QK_NORM_NONE) {
-        bool head = c->qk_norm == QK_NORM_HEAD; /* else each head has weights of its own */
+        bool head = c->qk_norm == QK_NORM_HEAD; /* one set of weights for all heads */
         layer->q_norm = norm(f, "q_norm", head ? c->head_dim : q_dim, true);
         layer->k_norm = norm(f, "k_norm", head ? c->head_dim : kv_dim, true);
     }
@@ -175,7 +165,7 @@ Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
     weights->output = linear(&f, "output", c->vocab_size, c->dim, true);
     for (f.layer = 0; f.layer < (int)c->n_layers; f.layer++)
         find_layer(&f, &weights->layers[f.layer]);
-    return f.status;
+    return f.status == STATUS_OK ? STATUS_OK : error_prefix(error, "%s", modelfile_path(file));
 }
 
 void weights_free(Weights *weights) {

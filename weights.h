@@ -1,7 +1,7 @@
-/* The weights of a model, found in its file: where model.c reads them.
+/* The weights of a model as model.c reads them, found in the model's file.
  *
- * Pointers and matrices are borrowed from the mapping. A vector that is NULL and a matrix
- * whose data is NULL are absent: the step that would use them is left out. */
+ * Pointers and matrices are borrowed from the mapping. Where a vector is NULL, or a matrix's data,
+ * the model does not have it, and model.c leaves out the step that would use it. */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 
@@ -9,7 +9,7 @@
 
 typedef struct Norm {
     const float *weight, *bias; /* [dim] (q and k: [head_dim] or [heads * head_dim]) */
-    bool present;               /* a norm may be there without weights (OLMo) */
+    bool present;               /* the norm is applied, if need be without weights (OLMo) */
 } Norm;
 
 typedef struct Linear {
@@ -32,12 +32,12 @@ typedef struct LayerWeights {
     Norm ffn_norm;            /* absent in a parallel block that shares attention_norm */
     FeedForward ffn;
     Norm post_ffn_norm;
-    const float *sinks; /* [n_heads]: attention scores that take weight and give nothing */
-    /* A mixture of experts instead of ffn, when router has data. */
+    const float *sinks; /* [n_heads], attention scores that take weight but have no value */
+    /* A layer whose router has data is a mixture of experts and has no ffn. */
     Linear router;        /* n_experts x dim */
     FeedForward *experts; /* [n_experts] */
-    FeedForward shared;   /* that every token uses */
-    Matrix shared_gate;   /* 1 x dim: its share, before the sigmoid */
+    FeedForward shared;   /* the expert that every token uses */
+    Matrix shared_gate;   /* 1 x dim, gives the shared expert's share before the sigmoid */
 } LayerWeights;
 
 typedef struct Weights {
@@ -47,15 +47,15 @@ typedef struct Weights {
     const float *sinusoid_freqs;   /* [dim / 2] */
     const float *alibi_slopes;     /* [n_heads] */
     const float *rope_freqs[2];    /* [rotary_dim / 2] */
-    const float *rope_freqs_short; /* instead of the first: LongRoPE in its original context */
+    const float *rope_freqs_short; /* replaces rope_freqs[0] in LongRoPE's original context */
     Norm embedding_norm, final_norm;
     Linear output;        /* vocab_size x dim */
     LayerWeights *layers; /* [n_layers], owned */
     FeedForward *experts; /* [n_layers][n_experts], owned; NULL when there are none */
 } Weights;
 
-/* Finds every tensor that the file's Config asks for and checks its shape; the Error names
- * the tensor that is missing or wrong. weights_free in any case. */
+/* Finds every tensor that the file's Config asks for and checks its shape; the Error names the
+ * tensor that is missing or wrong. The caller must call weights_free even after a failure. */
 Status weights_find(Weights *weights, const ModelFile *file, Error *error);
 void weights_free(Weights *weights);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "inspect/config_text.h"
+#include "inspect/modelfile_verify.h"
 
 /* Formatted text to the session's output. */
 static Status print(Session *session, Error *error, const char *format, ...) PRINTF_LIKE(3, 4);

@@ -1,5 +1,4 @@
-/* The part of modelfile.h that reads the weights themselves. */
-#include "modelfile.h"
+#include "inspect/modelfile_verify.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -35,7 +34,8 @@ static Status check_section(const ModelFile *file, const FileSection *section, X
                      modelfile_path(file), modelfile_section_name(section->kind));
 }
 
-/* A number whose exponent is all ones is infinite or no number at all. */
+/* The index of the first number that is infinite or NaN, which both have an exponent of all ones; n
+ * when there is none. `exponent` is the format's mask. */
 static size_t first_bad_16(const uint16_t *x, size_t n, uint16_t exponent) {
     unsigned bad = 0;
     for (size_t i = 0; i < n; i++) bad |= (x[i] & exponent) == exponent;
@@ -52,7 +52,7 @@ static size_t first_bad_32(const uint32_t *x, size_t n) {
         if ((x[i] & 0x7F800000u) == 0x7F800000u) return i;
 }
 
-/* The row of the panel that holds a non-finite weight or scale; PANEL_ROWS: none. */
+/* A row of the panel that holds a non-finite weight or scale; PANEL_ROWS when there is none. */
 static size_t bad_row(const Matrix *w, size_t panel) {
     const uint8_t *data = matrix_panel(w, panel);
     size_t lines = tensor_lines_bytes(w->type, w->cols), n = lines / 2, bad;
@@ -67,7 +67,7 @@ static size_t bad_row(const Matrix *w, size_t panel) {
     case TENSOR_BF16:
         bad = first_bad_16((const uint16_t *)data, n, 0x7F80);
         return bad == n ? PANEL_ROWS : bad % (2 * PANEL_ROWS) / 2;
-    default: /* scales and minima are one run of f16 */
+    default: /* scales and minima together are one array of f16 */
         n = (w->panel_bytes - lines) / 2;
         bad = first_bad_16((const uint16_t *)(data + lines), n, 0x7C00);
         return bad == n ? PANEL_ROWS : bad % PANEL_ROWS;
@@ -112,15 +112,16 @@ Status modelfile_verify(const ModelFile *file,
                         void (*progress)(size_t done, size_t total, void *context), void *context,
                         Error *error) {
     Progress p = {.report = progress, .context = context};
-    for (size_t i = 0; i < modelfile_n_sections(file); i++)
-        p.total += (size_t)modelfile_section_entry(file, i)->bytes;
+    const FileHeader *header = modelfile_header(file);
+    const FileSection *sections = (const FileSection *)(header + 1);
+    for (size_t i = 0; i < header->n_sections; i++) p.total += (size_t)sections[i].bytes;
     for (size_t i = 0; i < modelfile_n_tensors(file); i++)
         p.total += (size_t)modelfile_tensor(file, i)->bytes;
     XXH3_state_t *state = XXH3_createState();
     if (!state) return error_set(error, "%s: no memory", modelfile_path(file));
     Status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < modelfile_n_sections(file); i++)
-        status = check_section(file, modelfile_section_entry(file, i), state, &p, error);
+    for (size_t i = 0; status == STATUS_OK && i < header->n_sections; i++)
+        status = check_section(file, &sections[i], state, &p, error);
     XXH3_freeState(state);
     for (size_t i = 0; status == STATUS_OK && i < modelfile_n_tensors(file); i++) {
         status = scan_tensor(file, modelfile_tensor(file, i), error);

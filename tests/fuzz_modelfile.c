@@ -6,6 +6,7 @@
 #include "fuzz_mutate.h"
 #include "fuzz_source.h"
 #include "inspect/config_text.h"
+#include "inspect/modelfile_verify.h"
 #include "weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "convert/convert.h"
-#include "modelfile.h"
+#include "inspect/modelfile_verify.h"
 
 /* A file in memory, or -1. */
 static inline int fuzz_memory_file(const void *data, size_t size) {
