@@ -1,5 +1,7 @@
 #include "experts.h"
 
+#include <string.h>
+
 static bool is_chosen(size_t expert, const uint32_t *chosen, size_t n_chosen) {
     for (size_t k = 0; k < n_chosen; k++)
         if (chosen[k] == expert) return true;
@@ -42,4 +44,14 @@ void experts_route(const Numeric *numeric, RouterKind kind, float jitter, float 
                                        : numeric->softmax_sum(shares, max, n_used);
     for (size_t k = 0; k < n_used; k++)
         shares[k] = (kind == ROUTER_SOFTMAX ? logits[chosen[k]] : shares[k]) / sum;
+}
+
+void experts_sort(const uint32_t *chosen, size_t n, size_t n_experts, uint32_t *first,
+                  uint32_t *slots) {
+    memset(first, 0, (n_experts + 1) * sizeof *first);
+    for (size_t i = 0; i < n; i++) first[chosen[i] + 1]++;
+    for (size_t e = 0; e < n_experts; e++) first[e + 1] += first[e];
+    for (size_t i = 0; i < n; i++) slots[first[chosen[i]]++] = (uint32_t)i;
+    for (size_t e = n_experts; e > 0; e--) first[e] = first[e - 1];
+    first[0] = 0;
 }

@@ -15,4 +15,10 @@
 void experts_route(const Numeric *numeric, RouterKind kind, float jitter, float *logits,
                    size_t n_experts, size_t n_used, uint32_t *chosen, float *shares);
 
+/* Sorts the choices of many rows by expert. chosen[n] holds the experts of all rows, row after row;
+ * afterwards slots[first[e] ... first[e + 1] - 1] are the indices i with chosen[i] == e, in rising
+ * order. first[n_experts + 1], slots[n]. */
+void experts_sort(const uint32_t *chosen, size_t n, size_t n_experts, uint32_t *first,
+                  uint32_t *slots);
+
 #endif

@@ -1,5 +1,9 @@
-/* The forward pass, in the order of the data: embed; for each layer block, which is attention_block
- * and ffn_block; output_head. Opening and closing: model_setup.c. */
+/* The forward pass, in the order of the data: embed; for each layer `block`, which is
+ * attention_block and ffn_block; output_head. At the end, model_forward. Opening and closing a
+ * model: model_setup.c.
+ *
+ * All threads run the same functions. Loops over rows are divided among them by `omp for` and end
+ * in wait_for_all_threads; matmul and attention_forward divide their own work. */
 #include "model_internal.h"
 
 #include <omp.h>
@@ -9,38 +13,38 @@
 #include "base/clock.h"
 #include "experts.h"
 
-/* Below this many multiply-adds a forward pass is done before a second thread has woken up. */
+/* With fewer multiply-adds one thread is done before a second one has woken up. */
 static const double SOLO_WORK = 2e6;
 
 /* ---- A call and its threads ---- */
 
-/* One call of model_forward, as its threads share it. */
-typedef struct Pass {
+/* One call of model_forward, shared by its threads. */
+typedef struct ForwardPass {
     Model *model;
     KvCache *cache;
     const Row *rows;
     size_t n;
     float *logits;
-    atomic_int bad_layer; /* the first with a non-finite value; n_layers: the logits */
-    double last_mark;     /* of the clock; the first thread's */
-} Pass;
+    atomic_int bad_layer; /* the first one with a non-finite value; n_layers: the logits */
+    double last_time;     /* of the first thread's last add_time */
+} ForwardPass;
 
-/* The time since the last mark went into `part`. */
-static void mark(Pass *pass, ModelPart part) {
+/* Adds the time since the last call to the seconds of `part`. */
+static void add_time(ForwardPass *pass, ModelPart part) {
     if (!pass->model->seconds || omp_get_thread_num() != 0) return;
     double now = clock_seconds();
-    pass->model->seconds[part] += now - pass->last_mark;
-    pass->last_mark = now;
+    pass->model->seconds[part] += now - pass->last_time;
+    pass->last_time = now;
 }
 
-/* The threads wait for each other: after each loop over rows. */
-static void meet(const Pass *pass) {
+static void wait_for_all_threads(const ForwardPass *pass) {
     barrier_wait(&pass->model->barrier);
 }
 
-/* ---- Steps that many places take ---- */
+/* ---- Shared steps ---- */
 
-/* Every matrix product: of in[n][n_inputs] with each matrix of the list. */
+/* Multiplies in[n][n_inputs] with each matrix of the list. Every matrix product goes through here.
+ */
 static void multiply(Model *m, const float *in, size_t n, size_t n_inputs, const Product *products,
                      size_t n_products) {
     for (size_t i = 0; m->input_observer && i < n_products; i++)
@@ -64,8 +68,8 @@ static void add_bias(const Model *m, const Linear *linear, float *out) {
 
 /* ---- Embedding ---- */
 
-/* Sines and cosines of the row's position for each frequency table: the angle is the float32
- * product, as in transformers. */
+/* Computes the sines and cosines that rotate the row's heads, for each frequency table. The angle
+ * is the float32 product, as in transformers. */
 static void position_angles(Model *m, size_t row, int32_t position) {
     size_t n_pairs = m->config->rotary_dim / 2;
     for (int table = 0; table < 2; table++) {
@@ -95,9 +99,8 @@ static bool norm_before(const Config *c) {
     return c->norm_place == NORM_BEFORE || c->norm_place == NORM_AROUND;
 }
 
-/* What the first half of layer l reads of a row of the residual stream, and its second half as
- * well in a parallel block. */
-static void normalize_for(const Model *m, size_t l, size_t row) {
+/* Pre-norm for layer l's attention (and for its FFN in a parallel block). */
+static void pre_norm(const Model *m, size_t l, size_t row) {
     const LayerWeights *w = &m->weights.layers[l];
     size_t dim = m->config->dim, at = row * dim;
     if (!norm_before(m->config)) return;
@@ -106,8 +109,9 @@ static void normalize_for(const Model *m, size_t l, size_t row) {
         normalize(m, &w->ffn_norm, m->normed2 + at, m->x + at, dim);
 }
 
-/* token -> x[row], scaled, with its position where positions are added; and the first norm. */
-static void embed(Pass *pass) {
+/* x = the embedding of each row's token, scaled, plus its position where the model adds positions.
+ * Also the first layer's pre-norm. */
+static void embed(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
 #pragma omp for schedule(static) nowait
@@ -124,10 +128,10 @@ static void embed(Pass *pass) {
         if (c->position == POSITION_ROPE) position_angles(m, i, row->position);
         if (m->weights.embedding_norm.present)
             normalize(m, &m->weights.embedding_norm, x, x, c->dim);
-        m->places[i] = (AttentionRow){row->sequence, row->position};
-        normalize_for(m, 0, i);
+        m->attention_rows[i] = (AttentionRow){row->sequence, row->position};
+        pre_norm(m, 0, i);
     }
-    meet(pass);
+    wait_for_all_threads(pass);
 }
 
 /* ---- Attention ---- */
@@ -136,40 +140,42 @@ static void clip(float *x, size_t n, float limit) {
     for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
 }
 
+static void normalize_head(const Model *m, const Norm *norm, size_t head, float *x) {
+    size_t own = m->config->qk_norm == QK_NORM_EACH ? head * m->config->head_dim : 0;
+    const Norm of_head = {.weight = norm->weight ? norm->weight + own : NULL,
+                          .bias = norm->bias ? norm->bias + own : NULL};
+    normalize(m, &of_head, x, x, m->config->head_dim);
+}
+
+static void rotate_head(const Model *m, size_t layer, size_t row, float *x) {
+    const Config *c = m->config;
+    size_t n_pairs = c->rotary_dim / 2, table = c->rope_table[layer], at = row * n_pairs;
+    if (c->position != POSITION_ROPE || table > 1) return;
+    m->isa->numeric->rotate(x, m->cosine[table] + at, m->sine[table] + at, n_pairs,
+                            c->rope_pairing == ROPE_INTERLEAVED);
+}
+
 /* Normalizes, clips and rotates the heads of one row's queries or keys. */
 static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t row, float *heads,
                         size_t n_heads) {
     const Config *c = m->config;
-    if (norm->present && c->qk_norm == QK_NORM_ALL)
-        normalize(m, norm, heads, heads, n_heads * c->head_dim);
+    bool norms_all = norm->present && c->qk_norm == QK_NORM_ALL;
+    if (norms_all) normalize(m, norm, heads, heads, n_heads * c->head_dim);
     if (c->qkv_clip > 0.0f) clip(heads, n_heads * c->head_dim, c->qkv_clip);
     for (size_t head = 0; head < n_heads; head++) {
         float *x = heads + head * c->head_dim;
-        Norm of_head = *norm;
-        if (c->qk_norm == QK_NORM_EACH) {
-            if (norm->weight) of_head.weight += head * c->head_dim;
-            if (norm->bias) of_head.bias += head * c->head_dim;
-        }
-        if (norm->present && c->qk_norm != QK_NORM_ALL) normalize(m, &of_head, x, x, c->head_dim);
-        if (c->position != POSITION_ROPE || c->rope_table[layer] > 1) continue;
-        size_t n_pairs = c->rotary_dim / 2, at = row * n_pairs;
-        m->isa->numeric->rotate(x, m->cosine[c->rope_table[layer]] + at,
-                                m->sine[c->rope_table[layer]] + at, n_pairs,
-                                c->rope_pairing == ROPE_INTERLEAVED);
+        if (norm->present && !norms_all) normalize_head(m, norm, head, x);
+        rotate_head(m, layer, row, x);
     }
 }
 
-/* y = attention of `in`, through the cache. */
-static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
+/* Stores the keys and values of q, k, v in the cache, and gives queries and keys their final form.
+ */
+static void store_keys_and_values(ForwardPass *pass, size_t l) {
     Model *m = pass->model;
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
     size_t q_dim = w->wq.w.rows, kv_dim = w->wk.w.rows;
-    const Product qkv[] = {
-        {&w->wq.w, m->q, q_dim}, {&w->wk.w, m->k, kv_dim}, {&w->wv.w, m->v, kv_dim}};
-    mark(pass, PART_REST);
-    multiply(m, in, pass->n, c->dim, qkv, 3);
-    mark(pass, PART_PROJECTIONS);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *q = m->q + i * q_dim, *k = m->k + i * kv_dim, *v = m->v + i * kv_dim;
@@ -181,7 +187,17 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
         shape_heads(m, &w->k_norm, l, i, k, c->n_kv_heads);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, k, v);
     }
-    meet(pass);
+    wait_for_all_threads(pass);
+}
+
+/* y = attention of `in` over the cache, without the bias of the output projection. */
+static void attention_block(ForwardPass *pass, size_t l, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const LayerWeights *w = &m->weights.layers[l];
+    const Product qkv[] = {{&w->wq.w, m->q, w->wq.w.rows},
+                           {&w->wk.w, m->k, w->wk.w.rows},
+                           {&w->wv.w, m->v, w->wv.w.rows}};
     const AttentionParams params = {
         .layer = l,
         .n_heads = c->n_heads,
@@ -193,17 +209,21 @@ static void attention_block(Pass *pass, size_t l, const float *in, float *y) {
         .alibi_slopes = m->weights.alibi_slopes,
         .sinks = w->sinks,
     };
-    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->places, pass->n,
-                      m->q, m->attended, m->observer);
-    mark(pass, PART_ATTENTION);
     const Product out = {&w->wo.w, y, c->dim};
-    multiply(m, m->attended, pass->n, q_dim, &out, 1);
-    mark(pass, PART_PROJECTIONS);
+    add_time(pass, PART_REST);
+    multiply(m, in, pass->n, c->dim, qkv, 3);
+    add_time(pass, PART_PROJECTIONS);
+    store_keys_and_values(pass, l);
+    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
+                      pass->n, m->q, m->attended, m->observer);
+    add_time(pass, PART_ATTENTION);
+    multiply(m, m->attended, pass->n, w->wo.w.cols, &out, 1);
+    add_time(pass, PART_PROJECTIONS);
 }
 
 /* ---- Feed-forward ---- */
 
-/* The gate's and the other half's limits of GPT-OSS. */
+/* GPT-OSS: gate at most `limit`, up within +- limit, and 1 added to it. */
 static void limit_gate(float *gate, float *up, size_t n, float limit) {
     for (size_t i = 0; i < n; i++) gate[i] = gate[i] > limit ? limit : gate[i];
     clip(up, n, limit);
@@ -211,7 +231,8 @@ static void limit_gate(float *gate, float *up, size_t n, float limit) {
 }
 
 /* y[n] = feed-forward of in[n], without the bias of its last projection. */
-static void feed_forward(Pass *pass, const FeedForward *f, size_t n, const float *in, float *y) {
+static void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float *in,
+                         float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
     const Product inner[] = {{&f->up.w, m->up, f->width}, {&f->gate.w, m->gate, f->width}};
@@ -226,28 +247,57 @@ static void feed_forward(Pass *pass, const FeedForward *f, size_t n, const float
         m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
                                   f->width);
     }
-    meet(pass);
+    wait_for_all_threads(pass);
     const Product out = {&f->down.w, y, c->dim};
     multiply(m, hidden, n, f->width, &out, 1);
 }
 
 /* ---- Mixture of experts ---- */
 
-/* Sorts the rows' choices by expert: those of expert e are expert_slots[expert_first[e]] up to
- * [expert_first[e + 1]], in the order of the rows. */
-static void sort_choices(Model *m, size_t n) {
-    uint32_t n_experts = m->config->n_experts, used = m->config->n_experts_used;
-    uint32_t *first = m->expert_first;
-    memset(first, 0, (n_experts + 1) * sizeof *first);
-    for (size_t i = 0; i < n * used; i++) first[m->chosen[i] + 1]++;
-    for (uint32_t e = 0; e < n_experts; e++) first[e + 1] += first[e];
-    for (uint32_t i = 0; i < n * used; i++) m->expert_slots[first[m->chosen[i]]++] = i;
-    for (uint32_t e = n_experts; e > 0; e--) first[e] = first[e - 1];
-    first[0] = 0;
+/* Routes each row of `in`: chosen, shares, and the choices of all rows sorted by expert. */
+static void route(ForwardPass *pass, const LayerWeights *w, const float *in) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    size_t used = c->n_experts_used;
+    const Product router = {&w->router.w, m->routing, c->n_experts};
+    multiply(m, in, pass->n, c->dim, &router, 1);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *logits = m->routing + i * c->n_experts;
+        add_bias(m, &w->router, logits);
+        experts_route(m->isa->numeric, c->router, c->router_jitter, logits, c->n_experts, used,
+                      m->chosen + i * used, m->shares + i * used);
+    }
+    wait_for_all_threads(pass);
+#pragma omp single nowait
+    experts_sort(m->chosen, pass->n * used, c->n_experts, m->expert_first, m->expert_slots);
+    wait_for_all_threads(pass);
 }
 
-/* The share of the expert that all tokens use: y += sigmoid(shared_gate(in)) * shared(in). */
-static void shared_expert(Pass *pass, const LayerWeights *w, const float *in, float *y) {
+/* y += the outputs of expert e for the rows that chose it, each times its share. */
+static void run_expert(ForwardPass *pass, const FeedForward *expert, size_t e, const float *in,
+                       float *y) {
+    Model *m = pass->model;
+    size_t dim = m->config->dim, used = m->config->n_experts_used;
+    const uint32_t *slots = m->expert_slots + m->expert_first[e];
+    size_t n = m->expert_first[e + 1] - m->expert_first[e];
+    if (n == 0) return;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < n; i++)
+        memcpy(m->expert_in + i * dim, in + slots[i] / used * dim, dim * sizeof *in);
+    wait_for_all_threads(pass);
+    feed_forward(pass, expert, n, m->expert_in, m->expert_out);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < n; i++) {
+        float *out = m->expert_out + i * dim;
+        add_bias(m, &expert->down, out);
+        m->isa->numeric->add_scaled(y + slots[i] / used * dim, out, m->shares[slots[i]], dim);
+    }
+    wait_for_all_threads(pass);
+}
+
+/* y += sigmoid(shared_gate(in)) * shared(in), the expert that every token uses. */
+static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const float *in, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
     feed_forward(pass, &w->shared, pass->n, in, m->expert_out);
@@ -266,75 +316,46 @@ static void shared_expert(Pass *pass, const LayerWeights *w, const float *in, fl
         add_bias(m, &w->shared.down, m->expert_out + i * c->dim);
         m->isa->numeric->add_scaled(y + i * c->dim, m->expert_out + i * c->dim, share, c->dim);
     }
-    meet(pass);
+    wait_for_all_threads(pass);
 }
 
-/* y = each row's experts, added up in the order of their numbers. */
-static void mixture(Pass *pass, const LayerWeights *w, const float *in, float *y) {
-    Model *m = pass->model;
-    const Config *c = m->config;
-    const Numeric *numeric = m->isa->numeric;
-    size_t used = c->n_experts_used;
-    const Product router = {&w->router.w, m->routing, c->n_experts};
-    multiply(m, in, pass->n, c->dim, &router, 1);
+/* y = the sum of each row's experts, in the order of their numbers. */
+static void mixture(ForwardPass *pass, const LayerWeights *w, const float *in, float *y) {
+    const Config *c = pass->model->config;
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        float *logits = m->routing + i * c->n_experts;
-        add_bias(m, &w->router, logits);
-        experts_route(numeric, c->router, c->router_jitter, logits, c->n_experts, used,
-                      m->chosen + i * used, m->shares + i * used);
-        memset(y + i * c->dim, 0, c->dim * sizeof *y);
-    }
-    meet(pass);
-#pragma omp single nowait
-    sort_choices(m, pass->n);
-    meet(pass);
-    for (uint32_t e = 0; e < c->n_experts; e++) {
-        const uint32_t *slots = m->expert_slots + m->expert_first[e];
-        size_t n = m->expert_first[e + 1] - m->expert_first[e];
-        if (n == 0) continue;
-#pragma omp for schedule(static) nowait
-        for (size_t i = 0; i < n; i++)
-            memcpy(m->expert_in + i * c->dim, in + slots[i] / used * c->dim, c->dim * sizeof *in);
-        meet(pass);
-        feed_forward(pass, &w->experts[e], n, m->expert_in, m->expert_out);
-#pragma omp for schedule(static) nowait
-        for (size_t i = 0; i < n; i++) {
-            float *out = m->expert_out + i * c->dim;
-            add_bias(m, &w->experts[e].down, out);
-            numeric->add_scaled(y + slots[i] / used * c->dim, out, m->shares[slots[i]], c->dim);
-        }
-        meet(pass);
-    }
-    if (c->shared_ffn_dim > 0) shared_expert(pass, w, in, y);
+    for (size_t i = 0; i < pass->n; i++) memset(y + i * c->dim, 0, c->dim * sizeof *y);
+    route(pass, w, in); /* ends in a wait, so that y is zero for all threads */
+    for (uint32_t e = 0; e < c->n_experts; e++) run_expert(pass, &w->experts[e], e, in, y);
+    if (c->shared_ffn_dim > 0) run_shared_expert(pass, w, in, y);
 }
 
 /* ---- The stack ---- */
 
-/* y = the layer's feed-forward or mixture of experts. */
-static void ffn_block(Pass *pass, size_t l, const float *in, float *y) {
+/* y = the layer's feed-forward or mixture of experts, without the bias of the last projection. */
+static void ffn_block(ForwardPass *pass, size_t l, const float *in, float *y) {
     const LayerWeights *w = &pass->model->weights.layers[l];
-    mark(pass, PART_REST);
+    add_time(pass, PART_REST);
     if (w->router.w.data) {
         mixture(pass, w, in, y);
     } else {
         feed_forward(pass, &w->ffn, pass->n, in, y);
     }
-    mark(pass, PART_FEED_FORWARD);
+    add_time(pass, PART_FEED_FORWARD);
 }
 
-/* Keeps the first layer after which a value was not finite. */
-static void check_row_finite(Pass *pass, int layer, const float *x, size_t n) {
+/* Records the layer if x[n] holds a non-finite value and no earlier layer is recorded. */
+static void check_finite(ForwardPass *pass, int layer, const float *x, size_t n) {
     if (pass->model->isa->numeric->all_finite(x, n)) return;
     int seen = atomic_load(&pass->bad_layer);
     while (layer < seen && !atomic_compare_exchange_weak(&pass->bad_layer, &seen, layer)) {
     }
 }
 
-/* The residual stream takes what a half block of layer l gave, with bias, norms and scale where
- * the family has them: x += y. `after`: the norm of the sum where it comes last. */
-static void add_row(Pass *pass, size_t l, size_t row, const Linear *last, const Norm *post,
-                    const Norm *after, float *y) {
+/* Adds y, the output of layer l's attention or FFN, to a row of the residual stream: x += y, with
+ * the bias of the last projection, the norm of y (`post`) or of the sum (`after`), and the scale
+ * that the family has. */
+static void add_to_residual(ForwardPass *pass, size_t l, size_t row, const Linear *last,
+                            const Norm *post, const Norm *after, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
     float *x_row = m->x + row * c->dim, *y_row = y + row * c->dim;
@@ -342,45 +363,44 @@ static void add_row(Pass *pass, size_t l, size_t row, const Linear *last, const 
     if (post->present) normalize(m, post, y_row, y_row, c->dim);
     m->isa->numeric->add_scaled(x_row, y_row, c->residual_scale, c->dim);
     if (c->norm_place == NORM_AFTER) normalize(m, after, x_row, x_row, c->dim);
-    check_row_finite(pass, (int)l, x_row, c->dim);
+    check_finite(pass, (int)l, x_row, c->dim);
 }
 
-/* One block of the stack, x -> x. Norms come with the sums before them, not in loops of their
- * own: every loop over the rows ends in a barrier. */
-static void block(Pass *pass, size_t l) {
+/* One block of the stack, x -> x. The norms are in the loops that add to the residual stream, not
+ * in loops of their own, because every loop over rows ends in a wait. */
+static void block(ForwardPass *pass, size_t l) {
     Model *m = pass->model;
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
     const float *in = norm_before(c) ? m->normed : m->x;
+    float *ffn_out = c->parallel_block ? m->z : m->y;
     attention_block(pass, l, in, m->y);
     if (c->parallel_block) {
-        ffn_block(pass, l, norm_before(c) && w->ffn_norm.present ? m->normed2 : in, m->z);
+        ffn_block(pass, l, w->ffn_norm.present ? m->normed2 : in, ffn_out);
     } else {
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < pass->n; i++) {
-            add_row(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
-            if (norm_before(c))
-                normalize(m, &w->ffn_norm, m->normed + i * c->dim, m->x + i * c->dim, c->dim);
+            size_t at = i * c->dim;
+            add_to_residual(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
+            if (norm_before(c)) normalize(m, &w->ffn_norm, m->normed + at, m->x + at, c->dim);
         }
-        meet(pass);
-        ffn_block(pass, l, in, m->y);
+        wait_for_all_threads(pass);
+        ffn_block(pass, l, in, ffn_out);
     }
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         if (c->parallel_block)
-            add_row(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
-        add_row(pass, l, i, &w->ffn.down, &w->post_ffn_norm, &w->ffn_norm,
-                c->parallel_block ? m->z : m->y);
-        if (l + 1 < c->n_layers) normalize_for(m, l + 1, i);
+            add_to_residual(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
+        add_to_residual(pass, l, i, &w->ffn.down, &w->post_ffn_norm, &w->ffn_norm, ffn_out);
+        if (l + 1 < c->n_layers) pre_norm(m, l + 1, i);
     }
-    meet(pass);
+    wait_for_all_threads(pass);
 }
 
 /* ---- Output ---- */
 
-/* The last norm and the output head, for the rows that want logits; their x moves to the
- * front first. */
-static void output_head(Pass *pass) {
+/* Logits of the rows that want them, whose x is first copied to the front of m->normed. */
+static void output_head(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t n = 0;
@@ -390,13 +410,13 @@ static void output_head(Pass *pass) {
     for (size_t i = 0, k = 0; i < pass->n; i++)
         if (pass->rows[i].wants_logits)
             memcpy(m->normed + k++ * c->dim, m->x + i * c->dim, c->dim * sizeof(float));
-    meet(pass);
+    wait_for_all_threads(pass);
     if (c->final_norm) {
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < n; i++)
             normalize(m, &m->weights.final_norm, m->normed + i * c->dim, m->normed + i * c->dim,
                       c->dim);
-        meet(pass);
+        wait_for_all_threads(pass);
     }
     const Product out = {&m->weights.output.w, pass->logits, c->vocab_size};
     multiply(m, m->normed, n, c->dim, &out, 1);
@@ -407,27 +427,27 @@ static void output_head(Pass *pass) {
         if (c->logit_scale != 1.0f) m->isa->numeric->scale(logits, c->logit_scale, c->vocab_size);
         if (c->logit_softcap > 0.0f)
             m->isa->numeric->softcap(logits, c->logit_softcap, c->vocab_size);
-        check_row_finite(pass, (int)c->n_layers, logits, c->vocab_size);
+        check_finite(pass, (int)c->n_layers, logits, c->vocab_size);
     }
-    meet(pass);
+    wait_for_all_threads(pass);
 }
 
-static void forward(Pass *pass) {
+static void forward(ForwardPass *pass) {
     const Config *c = pass->model->config;
     embed(pass);
     for (size_t l = 0; l < c->n_layers; l++) block(pass, l);
-    mark(pass, PART_REST);
+    add_time(pass, PART_REST);
     output_head(pass);
-    mark(pass, PART_OUTPUT);
+    add_time(pass, PART_OUTPUT);
 }
 
-/* ---- A call: checks, room in the cache, and the way back ---- */
+/* ---- A call: checks, room in the cache, errors ---- */
 
 static Status check_row(const Model *m, const KvCache *cache, const Row *rows, size_t i,
                         Error *error) {
     const Row *row = &rows[i];
-    bool first = i == 0 || rows[i - 1].sequence != row->sequence;
-    int32_t expected = first ? kvcache_next(cache, row->sequence) : rows[i - 1].position + 1;
+    bool is_first = i == 0 || rows[i - 1].sequence != row->sequence;
+    int32_t expected = is_first ? kvcache_next(cache, row->sequence) : rows[i - 1].position + 1;
     if (row->token < 0 || (uint32_t)row->token >= m->config->vocab_size)
         return error_set(error, "token %d is outside the vocabulary of %u", row->token,
                          m->config->vocab_size);
@@ -443,19 +463,24 @@ static Status check_row(const Model *m, const KvCache *cache, const Row *rows, s
     return STATUS_OK;
 }
 
-/* The number of rows of one sequence from row i on. */
-static size_t run_length(const Row *rows, size_t n, size_t i) {
-    size_t length = 1;
-    while (i + length < n && rows[i + length].sequence == rows[i].sequence) length++;
-    return length;
-}
-
-static void cancel(KvCache *cache, const Row *rows, size_t n) {
-    for (size_t i = 0; i < n; i += run_length(rows, n, i))
+/* Gives back what reserve_pages took for the rows. */
+static void release_pages(KvCache *cache, const Row *rows, size_t n) {
+    for (size_t i = 0; i < n; i++)
         kvcache_truncate(cache, rows[i].sequence, kvcache_next(cache, rows[i].sequence));
 }
 
-/* Room for all weights that the attention observer will see, before any of them is computed. */
+static Status reserve_pages(KvCache *cache, const Row *rows, size_t n, Error *error) {
+    for (size_t first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && rows[end].sequence == rows[first].sequence;) end++;
+        if (kvcache_reserve(cache, rows[first].sequence, end - first, error) != STATUS_OK) {
+            release_pages(cache, rows, first);
+            return STATUS_FAILED;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Allocates the memory for all weights that the attention observer will receive. */
 static Status reserve_weights(const Model *m, const KvCache *cache, const Row *rows, size_t n,
                               Error *error) {
     size_t most = 0;
@@ -463,50 +488,41 @@ static Status reserve_weights(const Model *m, const KvCache *cache, const Row *r
         size_t positions = (size_t)(rows[i].position - kvcache_start(cache, rows[i].sequence)) + 1;
         most = positions > most ? positions : most;
     }
-    if (attention_memory_reserve_weights(m->attention, most)) return STATUS_OK;
+    if (!m->observer || attention_memory_reserve_weights(m->attention, most)) return STATUS_OK;
     return error_set(error, "no memory for the attention weights of %zu positions", most);
 }
 
-static Status reserve(const Model *m, KvCache *cache, const Row *rows, size_t n, Error *error) {
-    if (n == 0 || n > m->max_rows)
-        return error_set(error, "%zu rows, but a call takes 1 to %u", n, m->max_rows);
-    for (size_t i = 0; i < n; i++)
-        if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
-    for (size_t i = 0; i < n; i += run_length(rows, n, i)) {
-        if (kvcache_reserve(cache, rows[i].sequence, run_length(rows, n, i), error) != STATUS_OK) {
-            cancel(cache, rows, i);
-            return STATUS_FAILED;
-        }
-    }
-    if (m->observer && reserve_weights(m, cache, rows, n, error) != STATUS_OK) {
-        cancel(cache, rows, n);
-        return STATUS_FAILED;
-    }
-    return STATUS_OK;
+static Status bad_value(const Model *m, int layer, Error *error) {
+    if (layer == (int)m->config->n_layers)
+        return error_set(error, "%s: a logit is not a finite number", modelfile_path(m->file));
+    return error_set(error, "%s: layer %d gives a value that is not a finite number",
+                     modelfile_path(m->file), layer);
 }
 
 Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error) {
-    if (reserve(m, cache, rows, n, error) != STATUS_OK) return STATUS_FAILED;
-    Pass pass = {.model = m, .cache = cache, .rows = rows, .n = n, .logits = logits};
+    if (n == 0 || n > m->max_rows)
+        return error_set(error, "%zu rows, but a call takes 1 to %u", n, m->max_rows);
+    for (size_t i = 0; i < n; i++)
+        if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
+    if (reserve_weights(m, cache, rows, n, error) != STATUS_OK ||
+        reserve_pages(cache, rows, n, error) != STATUS_OK)
+        return STATUS_FAILED;
+    ForwardPass pass = {.model = m, .cache = cache, .rows = rows, .n = n, .logits = logits};
     atomic_init(&pass.bad_layer, INT32_MAX);
-    if (m->seconds) pass.last_mark = clock_seconds();
+    if (m->seconds) pass.last_time = clock_seconds();
     int n_threads = m->row_work * (double)n < SOLO_WORK ? 1 : m->n_threads;
     if (n_threads == 1) {
-        forward(&pass); /* outside of a region, where every barrier is a system call */
+        forward(&pass); /* without a parallel region, whose barriers are system calls */
     } else {
 #pragma omp parallel num_threads(n_threads)
         forward(&pass);
     }
-    int bad = atomic_load(&pass.bad_layer);
-    if (bad != INT32_MAX) {
-        cancel(cache, rows, n);
-        if (bad == (int)m->config->n_layers)
-            return error_set(error, "%s: a logit is not a finite number", modelfile_path(m->file));
-        return error_set(error, "%s: layer %d gives a value that is not a finite number",
-                         modelfile_path(m->file), bad);
+    int bad_layer = atomic_load(&pass.bad_layer);
+    if (bad_layer != INT32_MAX) {
+        release_pages(cache, rows, n);
+        return bad_value(m, bad_layer, error);
     }
-    for (size_t i = 0; i < n; i += run_length(rows, n, i))
-        kvcache_commit(cache, rows[i].sequence, run_length(rows, n, i));
+    for (size_t i = 0; i < n; i++) kvcache_commit(cache, rows[i].sequence, 1);
     return STATUS_OK;
 }

@@ -11,7 +11,7 @@
 #include "kvcache.h"
 #include "modelfile.h"
 
-/* One token at one place of one sequence. */
+/* One token at one position of one sequence. */
 typedef struct Row {
     int32_t sequence;
     int32_t position;
@@ -20,67 +20,70 @@ typedef struct Row {
 } Row;
 
 typedef struct ModelOptions {
-    const Isa *isa;    /* NULL: the best of this machine */
-    int n_threads;     /* 0: threads_default() */
-    uint32_t context;  /* 0: the model's */
-    float rope_theta;  /* plain RoPE with this base instead of the file's table; 0: the file's */
-    uint32_t max_rows; /* rows that one call of model_forward takes at most; 0: 512 */
+    const Isa *isa;   /* NULL: the best of this machine */
+    int n_threads;    /* 0: threads_default() */
+    uint32_t context; /* positions; 0: the model's */
+    float rope_theta; /* base of a plain RoPE that replaces the file's table; 0: the file's table */
+    uint32_t max_rows; /* the most rows of one model_forward; 0: 512 */
 } ModelOptions;
 
 typedef struct Model Model;
 
-/* Finds and checks every tensor that the configuration needs, and allocates the working
- * memory: model_forward allocates nothing but pages of the cache (and, for an attention observer,
- * room for what it sees). `file` must outlive the model. */
+/* Finds and checks every tensor that the configuration needs, and allocates the working memory.
+ * model_forward then allocates nothing but pages of the cache (and memory for an attention
+ * observer). `file` must outlive the model. */
 Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error);
 void model_close(Model *model);
 
 const Config *model_config(const Model *model);
-uint32_t model_context(const Model *model); /* positions, as the options chose */
+uint32_t model_context(const Model *model); /* positions that the options chose */
 uint32_t model_max_rows(const Model *model);
 const Isa *model_isa(const Model *model);
 int model_threads(const Model *model);
 
-/* The shape of a cache for this model; `type` as the user chose. */
+/* The shape of a cache of this type for this model. */
 KvShape model_kv_shape(const Model *model, KvType type);
-/* f32 for models that hold float32 matrices, else f16. */
+/* The type unless the user chooses one: f32 for models that hold float32 matrices, else f16. */
 KvType model_kv_type(const Model *model);
 
-/* Runs n rows (1 <= n <= max_rows). Rows of one sequence stand together in the order of their
- * positions, the first at kvcache_next(). logits[k][vocab_size] receives the k-th row that
- * wants them, in the order of the rows. On STATUS_OK the rows are in the cache; on failure
- * the cache is as it was: no memory or page to be had, a token outside the vocabulary, a position
- * outside the context, non-finite values (the Error names the layer). */
+/* Runs n rows, 1 <= n <= max_rows. Rows of one sequence are neighbours in the order of their
+ * positions, and the first one is at kvcache_next(). logits[k][vocab_size] receives the logits of
+ * the k-th row that wants them.
+ *
+ * On STATUS_OK the cache holds the rows. Fails, and leaves the cache as it was, when there is no
+ * memory or no page left, when a token is outside the vocabulary or a position outside the context,
+ * and when a value is not finite (the Error names the layer). */
 Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error);
 
 /* Where the time of a forward pass goes. */
 typedef enum ModelPart {
     PART_PROJECTIONS,  /* queries, keys, values, output */
-    PART_ATTENTION,    /* RoPE and the cache's writing with it */
+    PART_ATTENTION,    /* with RoPE and the writing of the cache */
     PART_FEED_FORWARD, /* or the mixture of experts */
-    PART_OUTPUT,       /* the last norm and the output head */
+    PART_OUTPUT,       /* the final norm and the output head */
     PART_REST,         /* embeddings, norms, sums */
     MODEL_PARTS
 } ModelPart;
 
-/* From the next call on adds the seconds of each part to seconds[MODEL_PARTS], which outlives
- * the model or is taken back with NULL. */
+/* From the next model_forward on, adds the time of each part to seconds[MODEL_PARTS]; NULL stops
+ * that. */
 void model_set_clock(Model *model, double *seconds);
 
-/* Shows every softmax weight of the following calls to `observer`; NULL: no longer. The bits of
- * the logits do not change. */
+/* From the next model_forward on, passes every softmax weight to the observer; NULL stops that. The
+ * bits of the logits do not change. */
 void model_set_attention_observer(Model *model, const AttentionObserver *observer);
 
-/* Sees what the matrix products read: in[n][w->cols] is about to be multiplied by w. Called by all
- * threads of the forward pass at once, who share the work as they share its loops (#pragma omp
- * for). Which n rows come together depends on the calls of model_forward alone. */
+/* Receives the inputs of each matrix product before it is computed: in[n][w->cols] is about to be
+ * multiplied by w. All threads of the forward pass call it at once and must share its loops by
+ * `#pragma omp for`. Which n rows come together depends on the calls of model_forward alone. */
 typedef struct InputObserver {
     void (*inputs)(void *context, const Matrix *w, const float *in, size_t n);
     void *context;
 } InputObserver;
 
-/* Shows the inputs of every product of the following calls to `observer`; NULL: no longer. */
+/* From the next model_forward on, passes the inputs of every product to the observer; NULL stops
+ * that. */
 void model_set_input_observer(Model *model, const InputObserver *observer);
 
 #endif

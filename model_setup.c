@@ -1,85 +1,97 @@
-/* A model from opening to closing: the working memory, the RoPE tables that depend on the context,
- * and what the model says of itself. The forward pass: model.c. */
+/* Opening and closing a model: its working memory, the RoPE tables that depend on the context, and
+ * small questions about the model. The forward pass: model.c. */
 #include "model_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Working memory ---- */
 
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 static size_t widest_ffn(const Config *c) {
-    size_t widest = c->ffn_dim;
-    if (c->n_experts > 0 && c->expert_ffn_dim > widest) widest = c->expert_ffn_dim;
-    if (c->n_experts > 0 && c->shared_ffn_dim > widest) widest = c->shared_ffn_dim;
-    return widest;
+    size_t of_experts = larger(c->expert_ffn_dim, c->shared_ffn_dim);
+    return larger(c->ffn_dim, c->n_experts > 0 ? of_experts : 0);
 }
 
-/* Largest input of any product. */
-static size_t widest_input(const Config *c) {
-    size_t widest = c->dim, q_dim = (size_t)c->n_heads * c->head_dim;
-    if (q_dim > widest) widest = q_dim;
-    return widest_ffn(c) > widest ? widest_ffn(c) : widest;
+/* A buffer of the model: n rows of `width` numbers of 4 bytes. */
+typedef struct Buffer {
+    void **pointer; /* the model's pointer to it */
+    size_t n, width;
+} Buffer;
+enum { MAX_BUFFERS = 32 };
+
+/* Lists all buffers of model_internal.h. Returns their number. */
+static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
+    const Config *c = m->config;
+    size_t n = m->max_rows, used = c->n_experts_used, ffn = widest_ffn(c), dim = c->dim;
+    size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
+    size_t n_parallel = c->parallel_block ? n : 0, n_mixed = c->n_experts > 0 ? n : 0;
+    size_t n_pairs[2];
+    for (int table = 0; table < 2; table++)
+        n_pairs[table] = m->weights.rope_freqs[table] ? c->rotary_dim / 2 : 0;
+#define BUFFER(name, n, width)                                                                     \
+    { (void **)&m->name, n, width }
+    const Buffer all[] = {
+        BUFFER(x, n, dim),
+        BUFFER(normed, n, dim),
+        BUFFER(normed2, n_parallel, dim),
+        BUFFER(y, n, dim),
+        BUFFER(z, n_parallel, dim),
+        BUFFER(q, n, q_dim),
+        BUFFER(attended, n, q_dim),
+        BUFFER(k, n, kv_dim),
+        BUFFER(v, n, kv_dim),
+        BUFFER(gate, n, ffn),
+        BUFFER(up, n, ffn),
+        BUFFER(cosine[0], n, n_pairs[0]),
+        BUFFER(cosine[1], n, n_pairs[1]),
+        BUFFER(sine[0], n, n_pairs[0]),
+        BUFFER(sine[1], n, n_pairs[1]),
+        BUFFER(attention_rows, n, sizeof(AttentionRow) / 4),
+        BUFFER(routing, n_mixed, c->n_experts),
+        BUFFER(shares, n_mixed, used),
+        BUFFER(chosen, n_mixed, used),
+        BUFFER(expert_first, 1, c->n_experts + 1),
+        BUFFER(expert_slots, n_mixed, used),
+        BUFFER(expert_in, n_mixed, dim),
+        BUFFER(expert_out, n_mixed, dim),
+    };
+#undef BUFFER
+    _Static_assert(sizeof all / sizeof *all <= MAX_BUFFERS, "the list has room for all");
+    memcpy(list, all, sizeof all);
+    return sizeof all / sizeof *all;
 }
 
-/* n rows of `width` floats, 64-byte aligned; sets *failed when there is no memory. */
-static float *rows_of(size_t n, size_t width, bool *failed) {
+/* Buffers are 64-byte aligned. An empty one gets memory as well, so that NULL means a failure. */
+static bool allocate_buffer(const Buffer *buffer) {
     size_t bytes;
-    if (!size_mul(n, width, &bytes) || !size_mul(bytes, sizeof(float), &bytes) ||
-        bytes > SIZE_MAX / 2) {
-        *failed = true;
-        return NULL;
-    }
-    float *rows = aligned_alloc(64, round_up(bytes ? bytes : 1, 64));
-    if (!rows) {
-        *failed = true;
-        return NULL;
-    }
-    return rows;
+    if (!size_mul(buffer->n, buffer->width, &bytes) || !size_mul(bytes, 4, &bytes) ||
+        bytes > SIZE_MAX / 2)
+        return false;
+    *buffer->pointer = aligned_alloc(64, round_up(bytes ? bytes : 1, 64));
+    return *buffer->pointer != NULL;
 }
 
 static Status allocate(Model *m, Error *error) {
     const Config *c = m->config;
-    size_t n = m->max_rows, q_dim = (size_t)c->n_heads * c->head_dim;
-    size_t kv_dim = (size_t)c->n_kv_heads * c->head_dim;
-    bool failed = false;
-    m->x = rows_of(n, c->dim, &failed);
-    m->normed = rows_of(n, c->dim, &failed);
-    m->normed2 = rows_of(c->parallel_block ? n : 0, c->dim, &failed);
-    m->y = rows_of(n, c->dim, &failed);
-    m->z = rows_of(c->parallel_block ? n : 0, c->dim, &failed);
-    m->q = rows_of(n, q_dim, &failed);
-    m->attended = rows_of(n, q_dim, &failed);
-    m->k = rows_of(n, kv_dim, &failed);
-    m->v = rows_of(n, kv_dim, &failed);
-    m->gate = rows_of(n, widest_ffn(c), &failed);
-    m->up = rows_of(n, widest_ffn(c), &failed);
-    size_t n_slots = n * c->n_experts_used;
-    m->routing = rows_of(n, c->n_experts, &failed);
-    m->shares = rows_of(n, c->n_experts_used, &failed);
-    m->expert_in = rows_of(c->n_experts ? n : 0, c->dim, &failed);
-    m->expert_out = rows_of(c->n_experts ? n : 0, c->dim, &failed);
-    m->chosen = calloc(n_slots + 1, sizeof *m->chosen);
-    m->expert_slots = calloc(n_slots + 1, sizeof *m->expert_slots);
-    m->expert_first = calloc(c->n_experts + 1, sizeof *m->expert_first);
-    for (int table = 0; table < 2; table++) {
-        size_t width = m->weights.rope_freqs[table] ? c->rotary_dim / 2 : 0;
-        m->cosine[table] = rows_of(n, width, &failed);
-        m->sine[table] = rows_of(n, width, &failed);
-    }
-    m->places = calloc(n, sizeof *m->places);
-    m->matmul = matmul_memory_new(m->isa->kernels, n, widest_input(c), m->n_threads);
+    size_t widest_input = larger(larger(c->dim, widest_ffn(c)), (size_t)c->n_heads * c->head_dim);
+    Buffer buffers[MAX_BUFFERS];
+    size_t n = list_buffers(m, buffers), n_allocated = 0;
+    while (n_allocated < n && allocate_buffer(&buffers[n_allocated])) n_allocated++;
+    m->matmul = matmul_memory_new(m->isa->kernels, m->max_rows, widest_input, m->n_threads);
     m->attention = attention_memory_new(c->head_dim, m->n_threads);
-    if (failed || !m->places || !m->matmul || !m->attention || !m->chosen || !m->expert_slots ||
-        !m->expert_first)
-        return error_set(error,
-                         "%s: no memory for the activations of %zu rows (a smaller --chunk "
-                         "needs less)",
-                         modelfile_path(m->file), n);
-    return STATUS_OK;
+    if (n_allocated == n && m->matmul && m->attention) return STATUS_OK;
+    return error_set(error,
+                     "%s: no memory for the activations of %u rows (a smaller --chunk needs less)",
+                     modelfile_path(m->file), m->max_rows);
 }
 
 /* ---- RoPE tables of the context ---- */
 
-/* A table of plain RoPE: base^(-2i / rotary_dim). */
+/* Replaces the first RoPE table by plain RoPE's, base^(-2i / rotary_dim). */
 static Status make_frequencies(Model *m, float base, Error *error) {
     const Config *c = m->config;
     size_t n = c->rotary_dim / 2;
@@ -92,9 +104,10 @@ static Status make_frequencies(Model *m, float base, Error *error) {
     return STATUS_OK;
 }
 
-/* RoPE tables that depend on the context: LongRoPE's choice between two, and the dynamic
- * scaling by "neural tangent kernel", as transformers has it for a text that fills the context. */
-static Status scale_positions(Model *m, float theta, Error *error) {
+/* Chooses or makes the RoPE tables that depend on the context: LongRoPE has one for its original
+ * context and one for longer ones; dynamic NTK scaling stretches the base, as transformers does for
+ * a text that fills the context. theta: a base given by the user, or 0. */
+static Status choose_frequencies(Model *m, float theta, Error *error) {
     const Config *c = m->config;
     double original = c->rope_original_context, factor = (double)c->rope_dynamic_factor;
     bool is_long = m->context > c->rope_original_context;
@@ -122,13 +135,12 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     if (m->max_rows > MATMUL_MAX_ROWS) m->max_rows = MATMUL_MAX_ROWS;
     if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
     m->row_work = config_work(m->config, 1, 1);
-    if (weights_find(&m->weights, file, error) != STATUS_OK || allocate(m, error) != STATUS_OK) {
+    Status status = weights_find(&m->weights, file, error);
+    if (status == STATUS_OK) status = allocate(m, error);
+    if (status == STATUS_OK) status = choose_frequencies(m, options->rope_theta, error);
+    if (status != STATUS_OK) {
         model_close(m);
-        return STATUS_FAILED;
-    }
-    if (scale_positions(m, options->rope_theta, error) != STATUS_OK) {
-        model_close(m);
-        return STATUS_FAILED;
+        return status;
     }
     *out = m;
     return STATUS_OK;
@@ -136,23 +148,17 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
 
 void model_close(Model *m) {
     if (!m) return;
-    float *buffers[] = {m->x,       m->normed,    m->normed2,   m->y,         m->z,
-                        m->q,       m->attended,  m->k,         m->v,         m->gate,
-                        m->up,      m->cosine[0], m->cosine[1], m->sine[0],   m->sine[1],
-                        m->routing, m->shares,    m->expert_in, m->expert_out};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) free(buffers[i]);
-    free(m->places);
+    Buffer buffers[MAX_BUFFERS];
+    size_t n = list_buffers(m, buffers);
+    for (size_t i = 0; i < n; i++) free(*buffers[i].pointer);
     free(m->scaled_freqs);
-    free(m->chosen);
-    free(m->expert_slots);
-    free(m->expert_first);
     matmul_memory_free(m->matmul);
     attention_memory_free(m->attention);
     weights_free(&m->weights);
     free(m);
 }
 
-/* ---- What it says, and who watches ---- */
+/* ---- Questions, and observers ---- */
 
 const Config *model_config(const Model *m) {
     return m->config;
