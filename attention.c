@@ -19,16 +19,12 @@ enum { SPLIT_FLOATS = 1 << 20 };
 /* ---- Memory ---- */
 
 struct AttentionMemory {
-    int n_threads;
     Barrier barrier;
     size_t partial_floats; /* of one query's partial result */
     size_t scratch_floats; /* of AttentionJob.scratch */
     size_t thread_floats;
     float *threads; /* [n_threads][thread_floats] */
     float *split;   /* [SPLIT_FLOATS], partial results of segments */
-    /* Scores that become an observer's weights, [n_threads][ATTENTION_QUERIES][score_positions]. */
-    float *scores;
-    size_t score_positions;
 };
 
 /* One thread's part of the memory. */
@@ -36,7 +32,7 @@ typedef struct Workspace {
     float *scratch;
     float (*weights)[KV_PAGE]; /* [ATTENTION_QUERIES] */
     float *next, *running;     /* [ATTENTION_QUERIES][partial_floats] */
-    float *scores;             /* [ATTENTION_QUERIES][score_positions], or NULL */
+    float *scores;             /* [n_positions], of an observed query; else NULL */
 } Workspace;
 
 /* Keys or values of a page as floats and one register beyond, or the queries in codes. */
@@ -46,43 +42,27 @@ static size_t scratch_floats(size_t head_dim) {
     return round_up(codes > page ? codes : page, 16);
 }
 
-AttentionMemory *attention_memory_new(uint32_t head_dim, int n_threads) {
+AttentionMemory *attention_memory_new(uint32_t head_dim, size_t n_positions, int n_threads) {
     AttentionMemory *memory = calloc(1, sizeof *memory);
+    size_t bytes;
     if (!memory) return NULL;
-    memory->n_threads = n_threads;
     memory->partial_floats = PARTIAL_OUT + round_up(head_dim, 16);
     memory->scratch_floats = scratch_floats(head_dim);
-    memory->thread_floats =
-        memory->scratch_floats + ATTENTION_QUERIES * (KV_PAGE + 2 * memory->partial_floats);
-    memory->threads = aligned_alloc(64, memory->thread_floats * (size_t)n_threads * sizeof(float));
+    memory->thread_floats = memory->scratch_floats +
+                            ATTENTION_QUERIES * (KV_PAGE + 2 * memory->partial_floats) +
+                            round_up(n_positions, 16);
+    if (size_mul(memory->thread_floats * sizeof(float), (size_t)n_threads, &bytes))
+        memory->threads = aligned_alloc(64, bytes);
     memory->split = aligned_alloc(64, SPLIT_FLOATS * sizeof(float));
     if (memory->threads && memory->split) return memory;
     attention_memory_free(memory);
     return NULL;
 }
 
-bool attention_memory_reserve_weights(AttentionMemory *memory, size_t n_positions) {
-    size_t bytes;
-    if (n_positions <= memory->score_positions) return true;
-    if (n_positions > SIZE_MAX / 2) return false;
-    n_positions = round_up(n_positions, ATTENTION_SEGMENT); /* a text may grow by one at a time */
-    free(memory->scores);
-    memory->scores = NULL;
-    memory->score_positions = 0;
-    if (!size_mul(n_positions, ATTENTION_QUERIES * sizeof(float), &bytes) ||
-        !size_mul(bytes, (size_t)memory->n_threads, &bytes))
-        return false;
-    memory->scores = malloc(bytes);
-    if (!memory->scores) return false;
-    memory->score_positions = n_positions;
-    return true;
-}
-
 void attention_memory_free(AttentionMemory *memory) {
     if (!memory) return;
     free(memory->threads);
     free(memory->split);
-    free(memory->scores);
     free(memory);
 }
 
@@ -92,7 +72,7 @@ static Workspace thread_workspace(const AttentionMemory *memory, bool observed) 
     w.weights = (void *)(w.scratch + memory->scratch_floats);
     w.next = w.weights[ATTENTION_QUERIES];
     w.running = w.next + ATTENTION_QUERIES * memory->partial_floats;
-    if (observed) w.scores = memory->scores + thread * ATTENTION_QUERIES * memory->score_positions;
+    if (observed) w.scores = w.running + ATTENTION_QUERIES * memory->partial_floats;
     return w;
 }
 
@@ -180,11 +160,13 @@ static bool fits_split(const AttentionCall *call, size_t n_queries) {
 }
 
 /* Chooses how many rows and heads an item has: as many as possible, because the queries of an item
- * share the reading of keys and values, but so few that each thread gets several items. */
+ * share the reading of keys and values, but so few that each thread gets several items. An observed
+ * item has one query, because a thread has memory for the scores of one. */
 static void choose_items(AttentionCall *call) {
     const AttentionParams *params = call->params;
     size_t group = params->n_heads / params->n_kv_heads, team = (size_t)omp_get_num_threads();
-    call->heads_per_item = group < ATTENTION_QUERIES ? group : ATTENTION_QUERIES;
+    size_t most_queries = call->observer ? 1 : ATTENTION_QUERIES;
+    call->heads_per_item = group < most_queries ? group : most_queries;
     call->head_chunks = (group + call->heads_per_item - 1) / call->heads_per_item;
     for (size_t row = 0; row < call->n_rows; row++) {
         size_t n = cached_index(call, row) / ATTENTION_SEGMENT + 1;
@@ -192,7 +174,7 @@ static void choose_items(AttentionCall *call) {
     }
     size_t pieces = call->n_rows * params->n_kv_heads * call->head_chunks;
     if (fits_split(call, call->n_rows * params->n_heads)) pieces *= call->n_segments;
-    call->rows_per_item = ATTENTION_QUERIES / call->heads_per_item;
+    call->rows_per_item = most_queries / call->heads_per_item;
     if (call->rows_per_item > pieces / (4 * team) + 1)
         call->rows_per_item = pieces / (4 * team) + 1;
     if (call->rows_per_item > call->n_rows) call->rows_per_item = call->n_rows;
@@ -228,7 +210,7 @@ static void run_segment(const AttentionCall *call, const Item *item, size_t segm
             .position = index,
             .slope = params->alibi_slopes ? params->alibi_slopes[head] : 0.0f,
             .partial = partials + i * call->memory->partial_floats,
-            .scores = w->scores ? w->scores + i * call->memory->score_positions : NULL,
+            .scores = w->scores,
         };
     }
     const AttentionJob job = {.cache = call->cache,
@@ -258,10 +240,10 @@ static void finish_query(const AttentionCall *call, const Item *item, size_t que
                          head_sink(call, head), head_dim);
 }
 
-/* Passes the observer a query's weights, which are made from its scores in place. */
-static void show_weights(const AttentionCall *call, const Item *item, size_t query,
-                         const float *partial, float *scores) {
-    size_t row = query_row(item, query), head = query_head(item, query);
+/* Passes the observer the weights of the item's only query, made from its scores in place. */
+static void show_weights(const AttentionCall *call, const Item *item, const float *partial,
+                         float *scores) {
+    size_t row = item->first_row, head = item->first_head;
     size_t first = first_seen(call, row), n = cached_index(call, row) + 1 - first;
     float *weights = scores + first, inverse_sum, max = partial[PARTIAL_MAX];
     /* An output of 1 becomes 1 / sum, which counts the attention sink's weight. */
@@ -284,12 +266,8 @@ static void run_item(const AttentionCall *call, const Item *item, const Workspac
             call->kernel->join(w->running + i * stride, w->next + i * stride,
                                call->params->head_dim);
     }
-    for (size_t i = 0; i < n; i++) {
-        finish_query(call, item, i, w->running + i * stride);
-        if (w->scores)
-            show_weights(call, item, i, w->running + i * stride,
-                         w->scores + i * call->memory->score_positions);
-    }
+    for (size_t i = 0; i < n; i++) finish_query(call, item, i, w->running + i * stride);
+    if (w->scores) show_weights(call, item, w->running, w->scores);
 }
 
 /* Computes the segments of all items on different threads, then joins those of each item in

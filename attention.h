@@ -41,12 +41,10 @@ typedef struct AttentionObserver {
     void *context;
 } AttentionObserver;
 
-/* Working memory for n_threads threads; NULL when there is not enough memory. */
+/* Working memory for n_threads threads and sequences of up to n_positions positions (the memory
+ * that grows with n_positions is touched for observers alone); NULL when there is not enough. */
 typedef struct AttentionMemory AttentionMemory;
-AttentionMemory *attention_memory_new(uint32_t head_dim, int n_threads);
-/* Allocates what an observer needs for queries that see up to n_positions cached positions. Must be
- * called before attention_forward with an observer. False: there is not enough memory. */
-bool attention_memory_reserve_weights(AttentionMemory *memory, size_t n_positions);
+AttentionMemory *attention_memory_new(uint32_t head_dim, size_t n_positions, int n_threads);
 void attention_memory_free(AttentionMemory *memory);
 
 /* ---- What is built once for each instruction set ---- */

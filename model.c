@@ -43,13 +43,12 @@ static void wait_for_all_threads(const ForwardPass *pass) {
 
 /* ---- Shared steps ---- */
 
-/* Multiplies in[n][n_inputs] with each matrix of the list. Every matrix product goes through here.
- */
-static void multiply(Model *m, const float *in, size_t n, size_t n_inputs, const Product *products,
+/* Multiplies in[n][inputs] with each matrix of the list, as every step of the model does. */
+static void multiply(Model *m, const float *in, size_t n, const Product *products,
                      size_t n_products) {
     for (size_t i = 0; m->input_observer && i < n_products; i++)
         m->input_observer->inputs(m->input_observer->context, products[i].w, in, n);
-    matmul(m->isa->kernels, m->matmul, in, n, n_inputs, products, n_products);
+    matmul(m->isa->kernels, m->matmul, in, n, products->w->cols, products, n_products);
 }
 
 static void normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
@@ -169,9 +168,8 @@ static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t r
     }
 }
 
-/* Stores the keys and values of q, k, v in the cache, and gives queries and keys their final form.
- */
-static void store_keys_and_values(ForwardPass *pass, size_t l) {
+/* Gives queries and keys their final form, and stores keys and values in the cache. */
+static void prepare_heads(ForwardPass *pass, size_t l) {
     Model *m = pass->model;
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
@@ -211,13 +209,13 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
     };
     const Product out = {&w->wo.w, y, c->dim};
     add_time(pass, PART_REST);
-    multiply(m, in, pass->n, c->dim, qkv, 3);
+    multiply(m, in, pass->n, qkv, 3);
     add_time(pass, PART_PROJECTIONS);
-    store_keys_and_values(pass, l);
+    prepare_heads(pass, l);
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
                       pass->n, m->q, m->attended, m->observer);
     add_time(pass, PART_ATTENTION);
-    multiply(m, m->attended, pass->n, w->wo.w.cols, &out, 1);
+    multiply(m, m->attended, pass->n, &out, 1);
     add_time(pass, PART_PROJECTIONS);
 }
 
@@ -236,7 +234,7 @@ static void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, cons
     Model *m = pass->model;
     const Config *c = m->config;
     const Product inner[] = {{&f->up.w, m->up, f->width}, {&f->gate.w, m->gate, f->width}};
-    multiply(m, in, n, c->dim, inner, c->gated ? 2 : 1);
+    multiply(m, in, n, inner, c->gated ? 2 : 1);
     float *hidden = c->gated ? m->gate : m->up;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
@@ -249,7 +247,7 @@ static void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, cons
     }
     wait_for_all_threads(pass);
     const Product out = {&f->down.w, y, c->dim};
-    multiply(m, hidden, n, f->width, &out, 1);
+    multiply(m, hidden, n, &out, 1);
 }
 
 /* ---- Mixture of experts ---- */
@@ -260,7 +258,7 @@ static void route(ForwardPass *pass, const LayerWeights *w, const float *in) {
     const Config *c = m->config;
     size_t used = c->n_experts_used;
     const Product router = {&w->router.w, m->routing, c->n_experts};
-    multiply(m, in, pass->n, c->dim, &router, 1);
+    multiply(m, in, pass->n, &router, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *logits = m->routing + i * c->n_experts;
@@ -303,7 +301,7 @@ static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const fl
     feed_forward(pass, &w->shared, pass->n, in, m->expert_out);
     if (w->shared_gate.data) {
         const Product gate = {&w->shared_gate, m->routing, 1};
-        multiply(m, in, pass->n, c->dim, &gate, 1);
+        multiply(m, in, pass->n, &gate, 1);
     }
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
@@ -419,7 +417,7 @@ static void output_head(ForwardPass *pass) {
         wait_for_all_threads(pass);
     }
     const Product out = {&m->weights.output.w, pass->logits, c->vocab_size};
-    multiply(m, m->normed, n, c->dim, &out, 1);
+    multiply(m, m->normed, n, &out, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *logits = pass->logits + i * c->vocab_size;
@@ -480,18 +478,6 @@ static Status reserve_pages(KvCache *cache, const Row *rows, size_t n, Error *er
     return STATUS_OK;
 }
 
-/* Allocates the memory for all weights that the attention observer will receive. */
-static Status reserve_weights(const Model *m, const KvCache *cache, const Row *rows, size_t n,
-                              Error *error) {
-    size_t most = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t positions = (size_t)(rows[i].position - kvcache_start(cache, rows[i].sequence)) + 1;
-        most = positions > most ? positions : most;
-    }
-    if (!m->observer || attention_memory_reserve_weights(m->attention, most)) return STATUS_OK;
-    return error_set(error, "no memory for the attention weights of %zu positions", most);
-}
-
 static Status bad_value(const Model *m, int layer, Error *error) {
     if (layer == (int)m->config->n_layers)
         return error_set(error, "%s: a logit is not a finite number", modelfile_path(m->file));
@@ -505,9 +491,7 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
         return error_set(error, "%zu rows, but a call takes 1 to %u", n, m->max_rows);
     for (size_t i = 0; i < n; i++)
         if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
-    if (reserve_weights(m, cache, rows, n, error) != STATUS_OK ||
-        reserve_pages(cache, rows, n, error) != STATUS_OK)
-        return STATUS_FAILED;
+    if (reserve_pages(cache, rows, n, error) != STATUS_OK) return STATUS_FAILED;
     ForwardPass pass = {.model = m, .cache = cache, .rows = rows, .n = n, .logits = logits};
     atomic_init(&pass.bad_layer, INT32_MAX);
     if (m->seconds) pass.last_time = clock_seconds();

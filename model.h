@@ -29,9 +29,8 @@ typedef struct ModelOptions {
 
 typedef struct Model Model;
 
-/* Finds and checks every tensor that the configuration needs, and allocates the working memory.
- * model_forward then allocates nothing but pages of the cache (and memory for an attention
- * observer). `file` must outlive the model. */
+/* Finds and checks every tensor that the configuration needs, and allocates the working memory:
+ * model_forward allocates nothing but pages of the cache. `file` must outlive the model. */
 Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error);
 void model_close(Model *model);
 

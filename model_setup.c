@@ -82,7 +82,7 @@ static Status allocate(Model *m, Error *error) {
     size_t n = list_buffers(m, buffers), n_allocated = 0;
     while (n_allocated < n && allocate_buffer(&buffers[n_allocated])) n_allocated++;
     m->matmul = matmul_memory_new(m->isa->kernels, m->max_rows, widest_input, m->n_threads);
-    m->attention = attention_memory_new(c->head_dim, m->n_threads);
+    m->attention = attention_memory_new(c->head_dim, m->context, m->n_threads);
     if (n_allocated == n && m->matmul && m->attention) return STATUS_OK;
     return error_set(error,
                      "%s: no memory for the activations of %u rows (a smaller --chunk needs less)",

@@ -187,12 +187,8 @@ static Status read_metadata(ModelFile *file, Error *error) {
     return STATUS_OK;
 }
 
-size_t modelfile_n_meta(const ModelFile *file) {
-    return file->n_entries;
-}
-
-MetaEntry modelfile_meta(const ModelFile *file, size_t i) {
-    return file->entries[i];
+const MetaEntry *modelfile_meta(const ModelFile *file, size_t i) {
+    return i < file->n_entries ? &file->entries[i] : NULL;
 }
 
 static const MetaEntry *find_entry(const ModelFile *file, const char *key) {

@@ -119,7 +119,6 @@ typedef struct MetaEntry {
 /* The same as modelfile_meta_float, of an entry. */
 bool modelfile_entry_float(const MetaEntry *entry, size_t index, double *value);
 
-size_t modelfile_n_meta(const ModelFile *file);
-MetaEntry modelfile_meta(const ModelFile *file, size_t i);
+const MetaEntry *modelfile_meta(const ModelFile *file, size_t i); /* NULL past the end */
 
 #endif

@@ -86,8 +86,8 @@ static Status print_config(Session *session, Error *error) {
 static Status print_metadata(Session *session, Error *error) {
     const ModelFile *file = session->file;
     Status status = STATUS_OK;
-    for (size_t i = 0; i < modelfile_n_meta(file) && status == STATUS_OK; i++) {
-        MetaEntry entry = modelfile_meta(file, i);
+    for (size_t i = 0; modelfile_meta(file, i) && status == STATUS_OK; i++) {
+        const MetaEntry entry = *modelfile_meta(file, i);
         char key[80], text[256] = "";
         double number;
         snprintf(key, sizeof key, "%.*s", (int)entry.key_bytes, entry.key);

@@ -59,8 +59,8 @@ static void ask(const ModelFile *file) {
         config_text(modelfile_config(file), field, text, sizeof text);
         modelfile_meta_uint(file, field->name, 0, &whole);
     }
-    for (size_t i = 0; i < modelfile_n_meta(file); i++) {
-        MetaEntry entry = modelfile_meta(file, i);
+    for (size_t i = 0; modelfile_meta(file, i); i++) {
+        const MetaEntry entry = *modelfile_meta(file, i);
         char key[256];
         snprintf(key, sizeof key, "%.*s", (int)entry.key_bytes, entry.key);
         modelfile_meta_float(file, key, entry.count - 1, &number);

@@ -133,7 +133,7 @@ static double oracle(const Problem *p, size_t row, size_t head, size_t d) {
 static void run(const Problem *p, const AttentionKernel *kernel, int threads, size_t first,
                 size_t n, float *out) {
     size_t q_dim = p->params.n_heads * p->params.head_dim;
-    AttentionMemory *memory = attention_memory_new(p->params.head_dim, threads);
+    AttentionMemory *memory = attention_memory_new(p->params.head_dim, p->n, threads);
     AttentionRow *rows = malloc(n * sizeof *rows);
     for (size_t i = 0; i < n; i++)
         rows[i] = (AttentionRow){0, (int32_t)(p->n - p->n_rows + first + i)};
@@ -260,7 +260,7 @@ static void a_masked_position_contributes_exactly_nothing(void **state) {
     p.n_rows = 100;
     for (size_t k = 0; k < n_kernels(); k++) {
         Problem part = p;
-        AttentionMemory *memory = attention_memory_new(params.head_dim, 1);
+        AttentionMemory *memory = attention_memory_new(params.head_dim, p.n, 1);
         AttentionRow rows[20];
         for (int32_t i = 0; i < 20; i++) rows[i] = (AttentionRow){0, 40 + i};
         const float *q = part.q + 40 * width;
@@ -307,10 +307,9 @@ static void an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future(void
     float *plain = malloc(100 * 64 * sizeof *plain), *watched = malloc(100 * 64 * sizeof *watched);
     Seen seen;
     AttentionObserver observer = {see, &seen};
-    AttentionMemory *memory = attention_memory_new(params.head_dim, 1);
+    AttentionMemory *memory = attention_memory_new(params.head_dim, p.n, 1);
     AttentionRow rows[100];
     for (int32_t i = 0; i < 100; i++) rows[i] = (AttentionRow){0, i};
-    assert_true(attention_memory_reserve_weights(memory, 100));
     attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, plain, NULL);
     attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, watched,
                       &observer);
