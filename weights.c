@@ -9,96 +9,87 @@ typedef struct Finder {
     const Config *config;
     Error *error;
     Status status;
-    int layer; /* whose tensors are looked up; -1: those outside of the layers */
+    char prefix[48]; /* of the tensors' names: "", "layers.3.", "layers.3.experts.5." */
 } Finder;
 
-static const FileTensor *find(Finder *f, const char *name, const char *suffix, bool required) {
+/* Finds a tensor and checks its shape and whether it is a vector or a matrix. NULL when it is
+ * absent, which is a failure if it is required. */
+static const FileTensor *find(Finder *f, const char *name, bool is_vector, size_t rows, size_t cols,
+                              bool required) {
     char full[MODELFILE_NAME_BYTES];
-    if (f->layer >= 0) {
-        snprintf(full, sizeof full, "layers.%d.%s%s", f->layer, name, suffix);
-    } else {
-        snprintf(full, sizeof full, "%s%s", name, suffix);
-    }
     if (f->status != STATUS_OK) return NULL;
+    snprintf(full, sizeof full, "%s%s", f->prefix, name);
     const FileTensor *tensor = modelfile_find(f->file, full);
-    if (!tensor && required) f->status = error_set(f->error, "tensor '%s' is missing", full);
-    return tensor;
-}
-
-/* Checks the shape, and whether the tensor is a vector or a matrix. */
-static bool has_shape(Finder *f, const FileTensor *tensor, bool is_vector, size_t rows,
-                      size_t cols) {
-    if ((tensor->type == TENSOR_VECTOR) != is_vector) {
-        f->status = error_set(f->error,
-                              is_vector ? "tensor '%s' must be a float32 vector"
-                                        : "tensor '%s' is a vector, expected a matrix",
-                              tensor->name);
-        return false;
+    if (!tensor && !required) return NULL;
+    if (!tensor) {
+        f->status = error_set(f->error, "tensor '%s' is missing", full);
+    } else if ((tensor->type == TENSOR_VECTOR) != is_vector) {
+        f->status = error_set(f->error, "tensor '%s' must be a %s", full,
+                              is_vector ? "float32 vector" : "matrix, not a vector");
+    } else if (tensor->rows != rows || tensor->cols != cols || tensor->count != 1) {
+        f->status = error_set(f->error, "tensor '%s' is %zu x %zu, expected %zu x %zu", full,
+                              (size_t)tensor->rows, (size_t)tensor->cols, rows, cols);
     }
-    if (tensor->rows == rows && tensor->cols == cols && tensor->count == 1) return true;
-    f->status = error_set(f->error, "tensor '%s' is %zu x %zu, expected %zu x %zu", tensor->name,
-                          (size_t)tensor->rows, (size_t)tensor->cols, rows, cols);
-    return false;
+    return f->status == STATUS_OK ? tensor : NULL;
 }
 
-static const float *vector(Finder *f, const char *name, const char *suffix, size_t rows,
-                           size_t cols, bool required) {
-    const FileTensor *tensor = find(f, name, suffix, required);
-    if (!tensor || !has_shape(f, tensor, true, rows, cols)) return NULL;
-    return modelfile_data(f->file, tensor);
+static const float *vector(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
+    const FileTensor *tensor = find(f, name, true, rows, cols, required);
+    return tensor ? modelfile_data(f->file, tensor) : NULL;
+}
+
+/* The vector NAME.bias[n], which is always optional. */
+static const float *bias(Finder *f, const char *name, size_t n) {
+    char full[MODELFILE_NAME_BYTES];
+    snprintf(full, sizeof full, "%s.bias", name);
+    return vector(f, full, 1, n, false);
 }
 
 static Matrix matrix(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
-    const FileTensor *tensor = find(f, name, "", required);
-    if (!tensor || !has_shape(f, tensor, false, rows, cols)) return (Matrix){0};
-    return modelfile_matrix(f->file, tensor, 0);
+    const FileTensor *tensor = find(f, name, false, rows, cols, required);
+    return tensor ? modelfile_matrix(f->file, tensor, 0) : (Matrix){0};
 }
 
 static Linear linear(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
     Linear l = {.w = matrix(f, name, rows, cols, required)};
-    if (l.w.data) l.bias = vector(f, name, ".bias", 1, rows, false);
+    if (l.w.data) l.bias = bias(f, name, rows);
     return l;
 }
 
-/* `required`: the norm is applied even when the file holds no weights for it. */
-static Norm norm(Finder *f, const char *name, size_t n, bool required) {
-    Norm found = {.weight = vector(f, name, "", 1, n, false)};
-    found.bias = vector(f, name, ".bias", 1, n, false);
-    found.present = required || found.weight || found.bias;
+/* `applied`: the norm is applied even when the file holds no weights for it. */
+static Norm norm(Finder *f, const char *name, size_t n, bool applied) {
+    Norm found = {.weight = vector(f, name, 1, n, false), .bias = bias(f, name, n)};
+    found.present = applied || found.weight || found.bias;
     return found;
 }
 
-static FeedForward feed_forward(Finder *f, const char *prefix, size_t width, bool required) {
+static FeedForward feed_forward(Finder *f, size_t width) {
     FeedForward found = {.width = width};
-    char name[MODELFILE_NAME_BYTES];
     size_t dim = f->config->dim;
-    snprintf(name, sizeof name, "%sw_gate", prefix);
-    if (f->config->gated) found.gate = linear(f, name, width, dim, required);
-    snprintf(name, sizeof name, "%sw_up", prefix);
-    found.up = linear(f, name, width, dim, required);
-    snprintf(name, sizeof name, "%sw_down", prefix);
-    found.down = linear(f, name, dim, width, required);
+    if (f->config->gated) found.gate = linear(f, "w_gate", width, dim, true);
+    found.up = linear(f, "w_up", width, dim, true);
+    found.down = linear(f, "w_down", dim, width, true);
     return found;
 }
 
 /* Finds the layer's router and experts. A layer without a router has no experts. */
-static void find_experts(Finder *f, LayerWeights *layer) {
+static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
     layer->router = linear(f, "router", c->n_experts, c->dim, false);
     if (!layer->router.w.data) return;
-    for (uint32_t i = 0; i < c->n_experts && f->status == STATUS_OK; i++) {
-        char prefix[32];
-        snprintf(prefix, sizeof prefix, "experts.%u.", i);
-        layer->experts[i] = feed_forward(f, prefix, c->expert_ffn_dim, true);
+    if (c->shared_ffn_dim > 0) layer->shared_gate = matrix(f, "shared.router", 1, c->dim, false);
+    for (uint32_t i = 0; i < c->n_experts; i++) {
+        snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", l, i);
+        layer->experts[i] = feed_forward(f, c->expert_ffn_dim);
     }
-    if (c->shared_ffn_dim == 0) return;
-    layer->shared = feed_forward(f, "shared.", c->shared_ffn_dim, true);
-    layer->shared_gate = matrix(f, "shared.router", 1, c->dim, false);
+    snprintf(f->prefix, sizeof f->prefix, "layers.%u.shared.", l);
+    if (c->shared_ffn_dim > 0) layer->shared = feed_forward(f, c->shared_ffn_dim);
 }
 
-static void find_layer(Finder *f, LayerWeights *layer) {
+static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
     size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
+    snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
     bool at_start = c->norm_place != NORM_OUTPUT;
     bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;
     layer->attention_norm = norm(f, "attention_norm", c->dim, at_start);
@@ -113,10 +104,10 @@ static void find_layer(Finder *f, LayerWeights *layer) {
     }
     layer->post_attention_norm = norm(f, "post_attention_norm", c->dim, at_end);
     layer->ffn_norm = norm(f, "ffn_norm", c->dim, at_start && !c->parallel_block);
-    layer->sinks = vector(f, "sinks", "", 1, c->n_heads, false);
-    if (c->n_experts > 0) find_experts(f, layer);
-    if (!layer->router.w.data) layer->ffn = feed_forward(f, "", c->ffn_dim, true);
     layer->post_ffn_norm = norm(f, "post_ffn_norm", c->dim, at_end);
+    layer->sinks = vector(f, "sinks", 1, c->n_heads, false);
+    if (c->n_experts > 0) find_experts(f, l, layer);
+    if (!layer->router.w.data) layer->ffn = feed_forward(f, c->ffn_dim);
 }
 
 static void find_positions(Finder *f, Weights *weights) {
@@ -124,26 +115,26 @@ static void find_positions(Finder *f, Weights *weights) {
     if (c->position == POSITION_LEARNED) {
         weights->n_positions = (size_t)c->context + c->position_offset;
         weights->position_embedding =
-            vector(f, "position_embedding", "", weights->n_positions, c->dim, true);
+            vector(f, "position_embedding", weights->n_positions, c->dim, true);
     }
     if (c->position == POSITION_SINUSOIDAL)
-        weights->sinusoid_freqs = vector(f, "sinusoid.freqs", "", 1, c->dim / 2, true);
+        weights->sinusoid_freqs = vector(f, "sinusoid.freqs", 1, c->dim / 2, true);
     if (c->position == POSITION_ALIBI)
-        weights->alibi_slopes = vector(f, "alibi.slopes", "", 1, c->n_heads, true);
+        weights->alibi_slopes = vector(f, "alibi.slopes", 1, c->n_heads, true);
     if (c->position == POSITION_ROPE) {
         bool second = false;
         for (size_t i = 0; i < c->n_layers; i++) second = second || c->rope_table[i] == 1;
-        weights->rope_freqs[0] = vector(f, "rope.freqs", "", 1, c->rotary_dim / 2, true);
+        weights->rope_freqs[0] = vector(f, "rope.freqs", 1, c->rotary_dim / 2, true);
         weights->rope_freqs_short =
-            vector(f, "rope.freqs", ".short", 1, c->rotary_dim / 2,
+            vector(f, "rope.freqs.short", 1, c->rotary_dim / 2,
                    c->rope_original_context > 0 && c->rope_dynamic_factor == 0.0f);
-        weights->rope_freqs[1] = vector(f, "rope.freqs.1", "", 1, c->rotary_dim / 2, second);
+        weights->rope_freqs[1] = vector(f, "rope.freqs.1", 1, c->rotary_dim / 2, second);
     }
 }
 
 Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
     const Config *c = modelfile_config(file);
-    Finder f = {file, c, error, STATUS_OK, -1};
+    Finder f = {.file = file, .config = c, .error = error};
     *weights = (Weights){0};
     if (modelfile_n_tensors(file) == 0)
         return error_set(error,
@@ -163,8 +154,7 @@ Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
     weights->embedding_norm = norm(&f, "embedding_norm", c->dim, false);
     if (c->final_norm) weights->final_norm = norm(&f, "final_norm", c->dim, true);
     weights->output = linear(&f, "output", c->vocab_size, c->dim, true);
-    for (f.layer = 0; f.layer < (int)c->n_layers; f.layer++)
-        find_layer(&f, &weights->layers[f.layer]);
+    for (uint32_t l = 0; l < c->n_layers; l++) find_layer(&f, l, &weights->layers[l]);
     return f.status == STATUS_OK ? STATUS_OK : error_prefix(error, "%s", modelfile_path(file));
 }
 
