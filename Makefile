@@ -42,40 +42,38 @@ PROGRAMS = run export bench
 MAINS = $(PROGRAMS:%=%.c) core.c
 HAVE_MAINS = $(PROGRAMS:%=%.c)
 
-# Vector code that is one source for every instruction set: built once for each of them.
-ISA_SOURCES = attention_segment.c kernels/attention_q8.c numeric.c kernels/float.c
-# Hand-written kernels: kernels/NAME.c belongs to the instruction set NAME.
-MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
-ifeq ($(MACHINE),x86_64)
-ISAS = reference avx2 avx512
-ISA_KERNELS = $(wildcard kernels/avx2.c kernels/avx512.c kernels/amx.c \
-	kernels/avx2_records.c kernels/avx512_records.c)
-else ifeq ($(MACHINE),aarch64)
-ISAS = reference neon
-ISA_KERNELS = $(wildcard kernels/neon.c kernels/neon_i8mm.c kernels/neon_records.c)
-else
-ISAS = reference
-ISA_KERNELS =
-endif
-FLAGS_reference =
+# Instruction sets of each processor; kernels/isa_list.h has the same list for the compiler. NAME
+# stands for the kernels kernels/NAME.c and kernels/NAME_records.c, compiled with FLAGS_NAME.
+ISAS_x86_64 = avx2 avx512 amx
+ISAS_aarch64 = neon neon_i8mm
 FLAGS_avx2 = -mavx2 -mfma -mf16c
 FLAGS_avx512 = $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
 	-mprefer-vector-width=512
 FLAGS_amx = $(FLAGS_avx512) -mamx-tile -mamx-int8
 FLAGS_neon = -march=armv8.2-a+dotprod+fp16
 FLAGS_neon_i8mm = -march=armv8.2-a+dotprod+fp16+i8mm
+
+MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
+ISAS = $(ISAS_$(MACHINE))
+isa_kernels = $(wildcard $(foreach isa,$(1),kernels/$(isa).c kernels/$(isa)_records.c))
+ALL_KERNELS = $(call isa_kernels,$(ISAS_x86_64) $(ISAS_aarch64))
+
+# Vector code is compiled once for each instruction set that has lanes of its own, with -DISA=name.
+# kernels/float.c has no plain C build: kernels/reference.c multiplies floats itself.
+ISA_SOURCES = attention_segment.c kernels/attention_q8.c numeric.c kernels/float.c
+LANES = reference $(patsubst kernels/lanes_%.h,%,$(wildcard $(ISAS:%=kernels/lanes_%.h)))
+ISA_OBJECTS = $(filter-out $(BUILD)/kernels/float.reference.o, \
+	$(foreach isa,$(LANES),$(ISA_SOURCES:%.c=$(BUILD)/%.$(isa).o)))
+
 # Hand-written kernels are long straight lines, at which some compilers' sanitizers take longer
 # than minutes; what runs in a fuzz target never calls them.
 KERNEL_FLAGS =
-ALL_KERNELS = kernels/avx2.c kernels/avx512.c kernels/amx.c kernels/neon.c kernels/neon_i8mm.c \
-	kernels/avx2_records.c kernels/avx512_records.c kernels/neon_records.c
 
 # The folders of the house beside the root; docs/architecture.md says what each is for.
 FOLDERS = base kernels draft advice template formats convert chat batch inspect
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) \
-	$(ISA_KERNELS)
-OBJECTS = $(SOURCES:%.c=$(BUILD)/%.o) \
-	$(foreach isa,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/%.$(isa).o))
+	$(call isa_kernels,$(ISAS))
+OBJECTS = $(SOURCES:%.c=$(BUILD)/%.o) $(ISA_OBJECTS)
 TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 SOAKS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/soak_*.c))
 FUZZERS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
@@ -96,17 +94,12 @@ define isa_rules
 $(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
 	$$(CC) $$(ALL_CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -c -o $$@ $$<
+$(BUILD)/kernels/$(1).o $(BUILD)/kernels/$(1)_records.o: ISA_FLAGS = $(FLAGS_$(1)) $(KERNEL_FLAGS)
 endef
-$(foreach isa,$(ISAS),$(eval $(call isa_rules,$(isa))))
-
-$(BUILD)/kernels/avx2.o $(BUILD)/kernels/avx2_records.o: ISA_FLAGS = $(FLAGS_avx2) $(KERNEL_FLAGS)
-$(BUILD)/kernels/avx512.o $(BUILD)/kernels/avx512_records.o: ISA_FLAGS = $(FLAGS_avx512) $(KERNEL_FLAGS)
-$(BUILD)/kernels/amx.o: ISA_FLAGS = $(FLAGS_amx) $(KERNEL_FLAGS)
+$(foreach isa,reference $(ISAS),$(eval $(call isa_rules,$(isa))))
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/tests/amx_emulated.o: ISA_FLAGS = $(FLAGS_avx512)
 endif
-$(BUILD)/kernels/neon.o $(BUILD)/kernels/neon_records.o: ISA_FLAGS = $(FLAGS_neon)
-$(BUILD)/kernels/neon_i8mm.o: ISA_FLAGS = $(FLAGS_neon_i8mm)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+#include "kernels/isa_list.h"
 #include "kvcache.h"
 
 enum { ATTENTION_SEGMENT = 1024 };
@@ -94,11 +95,8 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
                        const AttentionObserver *observer);
 
-extern const AttentionKernel attention_reference;
-#if defined(__x86_64__)
-extern const AttentionKernel attention_avx2, attention_avx512;
-#elif defined(__aarch64__)
-extern const AttentionKernel attention_neon;
-#endif
+#define DECLARE_ATTENTION(name, lanes) extern const AttentionKernel attention_##lanes;
+EACH_ISA(DECLARE_ATTENTION)
+#undef DECLARE_ATTENTION
 
 #endif

@@ -1,5 +1,5 @@
-/* Instruction sets: which one this machine has, and the functions built for it. All give the
- * same bits; the choice is a matter of speed only. */
+/* Instruction sets: which ones this machine has, and the functions built for each. All of them give
+ * the same bits; the choice only changes the speed. kernels/isa_list.h is the list. */
 #ifndef ISA_H
 #define ISA_H
 
@@ -14,8 +14,8 @@ typedef struct Isa {
     const AttentionKernel *attention;
 } Isa;
 
-/* The best instruction set of this machine, or the one called `name`. NULL and an Error that
- * lists those that it has when `name` is unknown or absent here. */
+/* The instruction set called `name`, or the best one of this machine when name is NULL. When `name`
+ * is unknown or this machine lacks it: NULL and an Error that lists what it has. */
 const Isa *isa_choose(const char *name, Error *error);
 
 /* The i-th instruction set that this machine has, slowest (reference) first; NULL past the

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/numbers.h"
 #include "experts.h"
 
 /* With fewer multiply-adds one thread is done before a second one has woken up. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers.h"
+
 /* ---- Working memory ---- */
 
 static size_t larger(size_t a, size_t b) {

@@ -325,6 +325,9 @@ static Status check_tensor(const ModelFile *file, const FileTensor *t, Error *er
         return error_set(error, "tensor %zu has no proper name", (size_t)(t - file->tensors));
     if (!tensor_type_info(t->type))
         return error_set(error, "tensor '%s': unknown type %u", t->name, t->type);
+    if (!tensor_type_is_built((TensorType)t->type))
+        return error_set(error, "tensor '%s': this build has no kernels for the type '%s'", t->name,
+                         tensor_type_info(t->type)->name);
     if (!tensor_bytes(t, &bytes) || bytes != t->bytes)
         return error_set(error,
                          "tensor '%s': %" PRIu64 " bytes do not fit its shape %u x %" PRIu64

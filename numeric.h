@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/numbers.h"
+#include "kernels/isa_list.h"
 
 /* Raised when the bits of any result change: what earlier versions computed (pages of a cache, half
  * of a batch) is not gone on with. */
@@ -52,11 +52,8 @@ typedef struct Numeric {
                    bool interleaved);
 } Numeric;
 
-extern const Numeric numeric_reference;
-#if defined(__x86_64__)
-extern const Numeric numeric_avx2, numeric_avx512;
-#elif defined(__aarch64__)
-extern const Numeric numeric_neon;
-#endif
+#define DECLARE_NUMERIC(name, lanes) extern const Numeric numeric_##lanes;
+EACH_ISA(DECLARE_NUMERIC)
+#undef DECLARE_NUMERIC
 
 #endif

@@ -3,6 +3,8 @@
 #include <float.h>
 #include <stdlib.h>
 
+#include "base/numbers.h"
+
 struct Sampler {
     SamplerOptions options;
     const Numeric *numeric;

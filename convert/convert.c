@@ -11,10 +11,12 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/numbers.h"
 #include "base/threads.h"
 #include "convert/calibrate.h"
 #include "convert/layout.h"
 #include "convert/quantize.h"
+#include "kernels/panel_pack.h"
 #include "numeric.h"
 
 /* One piece of the target: some panels of a matrix, or some rows of a vector. */
@@ -117,7 +119,7 @@ static RecordCodes record_row(const Worker *w, size_t padded, size_t groups, siz
 static Status quantized_records(const Conversion *c, const SourceTensor *t, TensorType type,
                                 size_t first, const float *importance, Worker *w, uint8_t *panel,
                                 Error *error) {
-    size_t padded = tensor_padded_cols(type, t->cols), groups = padded / record_group(type);
+    size_t padded = tensor_padded_cols(type, t->cols), groups = padded / type_group(type);
     if (read_panel(c, t, first, padded, w->floats, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t r = 0; r < PANEL_ROWS; r++) {
         RecordCodes row = record_row(w, padded, groups, r);
@@ -132,7 +134,7 @@ static Status quantized_records(const Conversion *c, const SourceTensor *t, Tens
 static Status same_records(const Conversion *c, const SourceTensor *t, TensorType type,
                            size_t first, Worker *w, uint8_t *panel, Error *error) {
     size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
-    size_t groups = t->cols / record_group(type), all = PANEL_ROWS * groups;
+    size_t groups = t->cols / type_group(type), all = PANEL_ROWS * groups;
     stored_bytes(t->stored, t->cols, &row_bytes);
     if (source_read_blocks(c->source, t, first, n, w->stored, error) != STATUS_OK)
         return STATUS_FAILED;

@@ -2,6 +2,7 @@
 
 #include "base/numbers.h"
 #include "convert/quantize_lanes.h"
+#include "kernels/tensor.h"
 
 enum { MAX_GROUP = 64 };
 

@@ -285,7 +285,7 @@ static void store_record(TensorType type, const Record *r, size_t first, const R
 
 void quantize_records(TensorType type, size_t padded_cols, const float *x, const float *importance,
                       const RecordCodes *row) {
-    Record r = {.group = record_group(type), .with_minima = type != TENSOR_Q6_K};
+    Record r = {.group = type_group(type), .with_minima = type != TENSOR_Q6_K};
     size_t groups = padded_cols / r.group, per_record = RECORD_INPUTS / r.group;
     r.low = type == TENSOR_Q6_K ? -32.0f : 0.0f;
     r.high = type == TENSOR_Q4_K ? 15.0f : 31.0f;
@@ -296,9 +296,9 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
         for (size_t k = 0; k < r.n; k++) {
             size_t at = (first + k) * r.group;
             fill_group(type, &r.groups[k], x + at, importance ? importance + at : NULL, r.group);
-            if (record_has_table(type)) quantize_levels(type, &r.groups[k], row, first + k);
+            if (type_has_table(type)) quantize_levels(type, &r.groups[k], row, first + k);
         }
-        if (record_has_table(type)) continue;
+        if (type_has_table(type)) continue;
         quantize_record(&r);
         store_record(type, &r, first, row);
     }

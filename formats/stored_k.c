@@ -125,7 +125,7 @@ void stored_to_records(StoredType type, const void *stored, size_t n, const Reco
     const StoredTypeInfo *info = stored_type_info(type);
     const uint8_t *block = stored;
     bool supers = info->lossless != TENSOR_Q4_NL && info->lossless != TENSOR_MXFP4;
-    size_t groups = info->block / record_group(info->lossless);
+    size_t groups = info->block / type_group(info->lossless);
     for (size_t b = 0; b < n / info->block; b++, block += info->block_bytes) {
         /* Scales and minima stand once a record, or once a group. */
         size_t scale = supers ? b : b * groups;

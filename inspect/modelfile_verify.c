@@ -4,7 +4,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "kernels/records.h"
+#include "kernels/panel_pack.h"
 
 enum { CHUNK_BYTES = 8 << 20 };
 
@@ -34,44 +34,13 @@ static Status check_section(const ModelFile *file, const FileSection *section, X
                      modelfile_path(file), modelfile_section_name(section->kind));
 }
 
-/* The index of the first number that is infinite or NaN, which both have an exponent of all ones; n
- * when there is none. `exponent` is the format's mask. */
-static size_t first_bad_16(const uint16_t *x, size_t n, uint16_t exponent) {
-    unsigned bad = 0;
-    for (size_t i = 0; i < n; i++) bad |= (x[i] & exponent) == exponent;
-    if (!bad) return n;
-    for (size_t i = 0;; i++)
-        if ((x[i] & exponent) == exponent) return i;
-}
-
+/* Index of the first of n floats that is infinite or NaN; n when there is none. */
 static size_t first_bad_32(const uint32_t *x, size_t n) {
     unsigned bad = 0;
     for (size_t i = 0; i < n; i++) bad |= (x[i] & 0x7F800000u) == 0x7F800000u;
     if (!bad) return n;
     for (size_t i = 0;; i++)
         if ((x[i] & 0x7F800000u) == 0x7F800000u) return i;
-}
-
-/* A row of the panel that holds a non-finite weight or scale; PANEL_ROWS when there is none. */
-static size_t bad_row(const Matrix *w, size_t panel) {
-    const uint8_t *data = matrix_panel(w, panel);
-    size_t lines = tensor_lines_bytes(w->type, w->cols), n = lines / 2, bad;
-    if (is_record_type(w->type)) return records_bad_row(w->type, w->cols, data);
-    switch (w->type) {
-    case TENSOR_F32:
-        bad = first_bad_32((const uint32_t *)data, lines / 4);
-        return bad == lines / 4 ? PANEL_ROWS : bad % PANEL_ROWS;
-    case TENSOR_F16:
-        bad = first_bad_16((const uint16_t *)data, n, 0x7C00);
-        return bad == n ? PANEL_ROWS : bad % PANEL_ROWS;
-    case TENSOR_BF16:
-        bad = first_bad_16((const uint16_t *)data, n, 0x7F80);
-        return bad == n ? PANEL_ROWS : bad % (2 * PANEL_ROWS) / 2;
-    default: /* scales and minima together are one array of f16 */
-        n = (w->panel_bytes - lines) / 2;
-        bad = first_bad_16((const uint16_t *)(data + lines), n, 0x7C00);
-        return bad == n ? PANEL_ROWS : bad % PANEL_ROWS;
-    }
 }
 
 static Status scan_matrix(const ModelFile *file, const FileTensor *tensor, size_t index,
@@ -82,7 +51,7 @@ static Status scan_matrix(const ModelFile *file, const FileTensor *tensor, size_
     atomic_init(&bad, SIZE_MAX);
 #pragma omp parallel for schedule(dynamic, 16)
     for (size_t p = 0; p < panels; p++) {
-        size_t row = bad_row(&w, p);
+        size_t row = panel_bad_row(&w, p);
         if (row == PANEL_ROWS) continue;
         row += p * PANEL_ROWS;
         size_t seen = atomic_load(&bad);

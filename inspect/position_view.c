@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers.h"
 #include "inspect/picture.h"
 
 enum { MOST_POSITIONS = 128, MOST_COLUMNS = 256 };

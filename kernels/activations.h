@@ -1,40 +1,28 @@
 /* Activations quantized to 8 bits, in the form that every integer kernel reads.
  *
- * The rows of x are cut into blocks of nearly equal size, at most `max_rows` each (what a
- * kernel's registers hold). A block of R rows is a run of groups, and a group holds
+ * The rows of x are cut into blocks of R rows (each kernel set has its own R). A block is a run of
+ * groups, and a group holds
  *
  *     float   scale[R]
  *     float   sum[R]           scale * (sum of the row's codes in this group), for minima
  *     int32   offset[R]        -128 * (sum of the row's codes in this group)
  *     int8    codes[R][group]
  *
- * Kernels that multiply unsigned by signed bytes add 128 to signed weights; starting their
- * sums at `offset` takes it out again. This header is compiled into each kernel file with that
- * file's instructions; the cache in 8 bits (attention_q8.c) quantizes with it, too. */
+ * Kernels that multiply unsigned by signed bytes add 128 to signed weights and start their integer
+ * sums at `offset`, which cancels it. Each kernel file compiles this header with its own
+ * instructions; the KV cache in 8 bits quantizes with it as well. */
 #ifndef ACTIVATIONS_H
 #define ACTIVATIONS_H
 
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "base/numbers.h"
-#include "base/status.h"
+#include "kernels/weight_types.h"
 
-static inline size_t block_count(size_t n_rows, size_t max_rows) {
-    return (n_rows + max_rows - 1) / max_rows;
-}
-
-/* First row of block b; with b = blocks, n_rows. */
-static inline size_t block_start(size_t n_rows, size_t blocks, size_t b) {
-    return b * n_rows / blocks;
-}
-
-/* Bytes of one row's part of a group, and of that part before the codes. */
+/* Bytes of a group of one row, and the part of them before the codes. */
 enum { ACTIVATION_HEADER = 2 * sizeof(float) + sizeof(int32_t) };
 
 static inline size_t activation_bytes(size_t group) {
@@ -45,29 +33,18 @@ static inline size_t activation_groups(size_t group, size_t n_inputs) {
     return (n_inputs + group - 1) / group;
 }
 
+/* -zero * (sum of the codes) out of a group's offset: what a row's integer sum lacks when weights
+ * lie `zero` (0 or a power of two) above their values. */
+static inline int32_t activation_offset(uint32_t zero, int32_t offset) {
+    return zero ? offset >> __builtin_ctz(128 / zero) : 0;
+}
+
 #define ACTIVATIONS_INLINE static inline __attribute__((always_inline, unused))
 
-/* The largest |x[i]| by its bits; and codes of x[i] * inverse, |code| <= 127, with their sum. */
 #if defined(__AVX512F__) && defined(__AVX512BW__)
-ACTIVATIONS_INLINE uint32_t largest_magnitude(const float *x, size_t group) {
-    __m512i largest = _mm512_setzero_si512(), mask = _mm512_set1_epi32(0x7FFFFFFF);
-    for (size_t i = 0; i < group; i += 16)
-        largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_loadu_si512(x + i), mask));
-    return _mm512_reduce_max_epu32(largest);
-}
-
-ACTIVATIONS_INLINE int32_t round_to_codes(const float *x, size_t group, float inverse,
-                                          int8_t *restrict codes) {
-    __m512i sum = _mm512_setzero_si512();
-    for (size_t i = 0; i < group; i += 16) {
-        __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(inverse));
-        __m512i code = _mm512_cvtps_epi32(scaled); /* rounds to nearest even */
-        _mm_storeu_si128((__m128i *)(codes + i), _mm512_cvtsepi32_epi8(code));
-        sum = _mm512_add_epi32(sum, code);
-    }
-    return _mm512_reduce_add_epi32(sum);
-}
+#include "kernels/activations_avx512.h"
 #else
+/* The bits of the largest |x[i]|. */
 ACTIVATIONS_INLINE uint32_t largest_magnitude(const float *x, size_t group) {
     uint32_t largest = 0;
     for (size_t i = 0; i < group; i++) {
@@ -77,6 +54,7 @@ ACTIVATIONS_INLINE uint32_t largest_magnitude(const float *x, size_t group) {
     return largest;
 }
 
+/* Rounds x[i] * inverse to codes, |code| <= 127, and returns their sum. */
 ACTIVATIONS_INLINE int32_t round_to_codes(const float *x, size_t group, float inverse,
                                           int8_t *restrict codes) {
     int32_t sum = 0;
@@ -91,16 +69,16 @@ ACTIVATIONS_INLINE int32_t round_to_codes(const float *x, size_t group, float in
 }
 #endif
 
-/* The scale of elements of which the largest is that: NaN for one that is not finite. By its bits,
- * as an integer, so that NaN does not escape. */
+/* The scale of a group whose largest magnitude has the bits `largest`: NaN when an element is not
+ * finite. Compared as an integer, because a NaN would get lost in comparisons of floats. */
 ACTIVATIONS_INLINE float code_scale(uint32_t largest) {
     float max = float_from_bits(largest);
     if (largest >= 0x7F800000u) return NAN;
     return max >= 1e-30f ? max / 127.0f : 0.0f;
 }
 
-/* Quantizes x[group]; returns the scale. The definition's clamp never acts: x * (127 / max)
- * exceeds 127 by two roundings at most and rounds to it. */
+/* Quantizes x[group] and returns the scale. The clamp of the definition is not needed: x * (127 /
+ * max) exceeds 127 by at most two rounding errors, so it rounds to 127. */
 ACTIVATIONS_INLINE float quantize_group(const float *x, size_t group, int8_t *restrict codes,
                                         int32_t *restrict offset) {
     uint32_t largest = largest_magnitude(x, group);
@@ -114,6 +92,7 @@ ACTIVATIONS_INLINE float quantize_group(const float *x, size_t group, int8_t *re
     return scale;
 }
 
+/* Quantizes x[n_inputs] as the given row of a block of `rows` rows. */
 ACTIVATIONS_INLINE void quantize_row(size_t group, const float *x, size_t n_inputs, size_t row,
                                      size_t rows, uint8_t *restrict block) {
     size_t stride = rows * activation_bytes(group), first = 0;
@@ -124,31 +103,11 @@ ACTIVATIONS_INLINE void quantize_row(size_t group, const float *x, size_t n_inpu
         if (first + group <= n_inputs) {
             *scale = quantize_group(x + first, group, codes, offset);
         } else {
-            float last[64] = {0};
+            float last[WEIGHT_GROUP_MAX] = {0};
             memcpy(last, x + first, (n_inputs - first) * sizeof *x);
             *scale = quantize_group(last, group, codes, offset);
         }
-        *sum = *offset ? *scale * (float)(*offset / -128) : 0.0f; /* NaN is the scale's alone */
-    }
-}
-
-/* Packs one row of x[n_rows][n_inputs] into `input`, the run of all blocks. */
-static inline void pack_activation_row(size_t group, const float *x, size_t n_rows, size_t n_inputs,
-                                       size_t row, size_t max_rows, void *input) {
-    size_t blocks = block_count(n_rows, max_rows);
-    size_t b = row * blocks / n_rows;
-    while (block_start(n_rows, blocks, b + 1) <= row) b++;
-    while (block_start(n_rows, blocks, b) > row) b--;
-    size_t start = block_start(n_rows, blocks, b),
-           rows = block_start(n_rows, blocks, b + 1) - start;
-    size_t row_bytes = activation_groups(group, n_inputs) * activation_bytes(group);
-    uint8_t *block = (uint8_t *)input + start * row_bytes;
-    if (group == 32) {
-        quantize_row(32, x + row * n_inputs, n_inputs, row - start, rows, block);
-    } else if (group == 16) {
-        quantize_row(16, x + row * n_inputs, n_inputs, row - start, rows, block);
-    } else {
-        quantize_row(64, x + row * n_inputs, n_inputs, row - start, rows, block);
+        *sum = *offset ? *scale * (float)(*offset / -128) : 0.0f; /* no NaN from the scale */
     }
 }
 

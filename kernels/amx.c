@@ -1,16 +1,16 @@
-/* Products of the quantized types with AMX, for more rows than AVX-512 takes at once; everything
- * else is kernels_avx512's.
+/* Products of the quantized types with AMX, for more rows than AVX-512 takes at once;
+ * kernels_avx512 does everything else.
  *
  * A tile multiplication gives the integer dots of 16 rows of activations by a panel's 16
  * outputs for one group. They leave the tile through memory: a ring of four tiles (4 KB, in
- * the first-level cache), where vector instructions pick them up, scale them and add them to
+ * the first-level cache), from which vector instructions load them, scale them and add them to
  * the 16 by 16 float sums, which stay in registers. The tile unit runs four groups ahead, so
- * that its work and its stores hide behind the vector unit's, which sets the pace.
+ * that its work and its stores hide behind those of the vector unit, which is the slower one.
  *
- * A stripe of 8 panels is multiplied by runs of 512 inputs: per run the scales are widened and
+ * A stripe of 8 panels is multiplied in runs of 512 inputs: for each run the scales are widened and
  * 4-bit weights unpacked once, then all rows pass over the run, 32 at a time. Between runs the
- * sums rest in scratch. Groups that fill the last run up to a multiple of four have zero codes
- * and scales; adding 0 * 0 leaves a sum as it is (sums are never -0: they begin as +0). */
+ * sums are in scratch. Zero codes and scales pad the last run to a multiple of four groups; adding
+ * 0 * 0 leaves a sum as it is, because a sum that began as +0 is never -0. */
 #include "kernels/amx_records.h"
 #include "kernels/amx_tiles.h"
 #include "kernels/blocks.h"
@@ -34,7 +34,7 @@ typedef struct Scratch {
     float sums[ROW_TILES][STRIPE][TILE_ROWS][PANEL_ROWS];
 } Scratch;
 
-/* Row tiles by panels over one run. */
+/* One run of inputs: all tiles of 16 rows by the panels of a stripe. */
 typedef struct Run {
     const uint8_t *input; /* packed activations of the run's first group, first tile of rows */
     size_t tile_bytes;    /* from one tile of rows to the next */
@@ -42,16 +42,19 @@ typedef struct Run {
     size_t panel_bytes; /* of weights, from one panel to the next */
     size_t groups;      /* a multiple of 4 */
     size_t row_tiles, panels;
-    bool first;
-    const uint8_t *fetch; /* what the run after this one reads of panel 0, in the file */
-    size_t fetch_bytes;   /* a group and panel */
+    bool first;           /* sums start at 0 instead of those in scratch */
+    const uint8_t *fetch; /* to prefetch: the next run's part of panel 0, in the file */
+    size_t fetch_bytes;   /* of a group in one panel */
     size_t fetch_panel_bytes;
 } Run;
 
-/* Which 16 rows by which panel. Pairs of row tiles share a panel's run while it is in L1. */
+/* A tile of 16 rows by a panel, over one run. */
 typedef struct Job {
     size_t row_tile, panel;
 } Job;
+
+/* The order of jobs: two row tiles by one panel, whose weights are then in the first-level cache,
+ * then the same by the next panel. */
 
 INLINE Job next_job(const Run *run, Job job) {
     if (job.row_tile % 2 == 0 && job.row_tile + 1 < run->row_tiles) {
@@ -68,14 +71,7 @@ INLINE size_t input_step(size_t group) {
 }
 enum { SUMS = TILE_ROWS * sizeof(float), CODES = TILE_ROWS * ACTIVATION_HEADER };
 
-INLINE const uint8_t *job_input(const Run *run, Job job) {
-    return run->input + job.row_tile * run->tile_bytes;
-}
-INLINE const int8_t *job_weights(const Run *run, Job job) {
-    return run->weights + job.panel * run->panel_bytes;
-}
-
-/* Scales the dots in a ring slot and adds them to the sums of 16 rows; x is a group of packed
+/* Scales the dots in a ring slot and adds them to the sums of 16 rows; x is one group of the packed
  * rows. */
 INLINE void add_dots(bool with_minima, __m512 *acc, int32_t (*dots)[PANEL_ROWS], const uint8_t *x,
                      const float *w_scales, const float *w_minima) {
@@ -100,17 +96,28 @@ INLINE void add_dots(bool with_minima, __m512 *acc, int32_t (*dots)[PANEL_ROWS],
     }
 }
 
-/* What the compiler knows of a type. */
+/* What the compiler knows about a type. */
 typedef struct Kind {
     size_t group;
     bool with_minima, is_unsigned;
 } Kind;
 
-/* Tile `c`: the dots of group i (of four) at x and w; a and b are tiles for its factors. */
-#define MULTIPLY_TILE(c, a, b, x, w, i)                                                            \
+/* Both factors of a job's group: packed activations and weights. */
+typedef struct Factors {
+    const uint8_t *x;
+    const int8_t *w;
+} Factors;
+
+INLINE Factors factors(Kind kind, const Run *run, Job job, size_t g) {
+    return (Factors){run->input + job.row_tile * run->tile_bytes + g * input_step(kind.group),
+                     run->weights + job.panel * run->panel_bytes + g * kind.group * PANEL_ROWS};
+}
+
+/* Tile `c` becomes the dots of the i-th group from f on; tiles a and b are for its factors. */
+#define MULTIPLY_TILE(c, a, b, f, i)                                                               \
     do {                                                                                           \
-        TILE_LOAD(a, (x) + (i)*input_step(kind.group) + CODES, kind.group);                        \
-        TILE_LOAD(b, (w) + (i)*kind.group * PANEL_ROWS, LINE_BYTES);                               \
+        TILE_LOAD(a, (f).x + (i)*input_step(kind.group) + CODES, kind.group);                      \
+        TILE_LOAD(b, (f).w + (i)*kind.group * PANEL_ROWS, LINE_BYTES);                             \
         TILE_ZERO(c);                                                                              \
         if (kind.is_unsigned) {                                                                    \
             TILE_DOT_UNSIGNED(c, a, b);                                                            \
@@ -123,47 +130,52 @@ INLINE void fetch_lines(const uint8_t *lines, size_t bytes) {
     for (size_t byte = 0; byte < bytes; byte += LINE_BYTES) _mm_prefetch(lines + byte, _MM_HINT_T0);
 }
 
-/* One job. The dots of its first four groups are in the ring or in tiles (the fourth) already;
- * those of the next job's first four are left there. */
+/* One of four steps, i = 0 to 3, of run_job. The tile unit multiplies a group that comes four
+ * groups later and stores the tile `stored`, which it multiplied in the step before. The vector
+ * unit meanwhile adds the dots in ring slot i to the sums. */
+#define STEP(i, stored, a, b)                                                                      \
+    do {                                                                                           \
+        MULTIPLY_TILE(i, a, b, later, i);                                                          \
+        TILE_STORE(stored, scratch->ring[stored], LINE_BYTES);                                     \
+        add_dots(kind.with_minima, acc, scratch->ring[i], now.x + (i)*input_step(kind.group),      \
+                 scratch->scales[job.panel][g + (i)], scratch->minima[job.panel][g + (i)]);        \
+        fetch_lines(fetch + (g + (i)) * fetch_bytes, fetch_bytes);                                 \
+    } while (0)
+
+/* Does one job, four groups a turn. Before and after each turn the dots of the next three groups
+ * are in ring slots 0 to 2 and those of the fourth are in tile 3. At a job's end these are the
+ * first four groups of the job `next`. */
 INLINE void run_job(Kind kind, const Run *run, Job job, Job next, Scratch *scratch) {
     __m512 acc[TILE_ROWS];
-    /* The first row tile fetches the next run, a panel for a panel. */
+    /* The jobs of the first row tile prefetch the next run of their panel. */
     const uint8_t *fetch = run->fetch + job.panel * run->fetch_panel_bytes;
     const size_t fetch_bytes = job.row_tile == 0 ? run->fetch_bytes : 0;
     float(*sums)[PANEL_ROWS] = scratch->sums[job.row_tile][job.panel];
 #pragma GCC unroll 16
     for (size_t i = 0; i < TILE_ROWS; i++)
         acc[i] = run->first ? _mm512_setzero_ps() : _mm512_load_ps(sums[i]);
-    const size_t x_step = input_step(kind.group), w_step = kind.group * PANEL_ROWS;
     for (size_t g = 0; g < run->groups; g += 4) {
         bool last = g + 4 == run->groups;
-        const uint8_t *own = job_input(run, job) + g * x_step;
-        const uint8_t *x = last ? job_input(run, next) : own + 4 * x_step;
-        const int8_t *w = last ? job_weights(run, next) : job_weights(run, job) + (g + 4) * w_step;
-#define STEP(i, c, stored, a, b)                                                                   \
-    MULTIPLY_TILE(c, a, b, x, w, i);                                                               \
-    TILE_STORE(stored, scratch->ring[stored], LINE_BYTES);                                         \
-    add_dots(kind.with_minima, acc, scratch->ring[i], own + (i)*x_step,                            \
-             scratch->scales[job.panel][g + (i)], scratch->minima[job.panel][g + (i)]);            \
-    fetch_lines(fetch + (g + (i)) * fetch_bytes, fetch_bytes)
-        STEP(0, 0, 3, 4, 6);
-        STEP(1, 1, 0, 5, 7);
-        STEP(2, 2, 1, 4, 6);
-        STEP(3, 3, 2, 5, 7);
+        Factors now = factors(kind, run, job, g);
+        Factors later = last ? factors(kind, run, next, 0) : factors(kind, run, job, g + 4);
+        STEP(0, 3, 4, 6);
+        STEP(1, 0, 5, 7);
+        STEP(2, 1, 4, 6);
+        STEP(3, 2, 5, 7);
     }
 #pragma GCC unroll 16
     for (size_t i = 0; i < TILE_ROWS; i++) _mm512_store_ps(sums[i], acc[i]);
 }
 
+/* Does all jobs of a run. */
 INLINE void run_jobs(Kind kind, const Run *run, Scratch *scratch) {
     Job job = {0, 0};
-    const uint8_t *x = job_input(run, job);
-    const int8_t *w = job_weights(run, job);
+    Factors first = factors(kind, run, job, 0);
     TILE_SETTLE();
-    MULTIPLY_TILE(0, 4, 6, x, w, 0);
-    MULTIPLY_TILE(1, 5, 7, x, w, 1);
-    MULTIPLY_TILE(2, 4, 6, x, w, 2);
-    MULTIPLY_TILE(3, 5, 7, x, w, 3);
+    MULTIPLY_TILE(0, 4, 6, first, 0);
+    MULTIPLY_TILE(1, 5, 7, first, 1);
+    MULTIPLY_TILE(2, 4, 6, first, 2);
+    MULTIPLY_TILE(3, 5, 7, first, 3);
     TILE_STORE(0, scratch->ring[0], LINE_BYTES);
     TILE_STORE(1, scratch->ring[1], LINE_BYTES);
     TILE_STORE(2, scratch->ring[2], LINE_BYTES);
@@ -175,24 +187,24 @@ INLINE void run_jobs(Kind kind, const Run *run, Scratch *scratch) {
     }
 }
 
-/* 4-bit lines become signed bytes; 8-bit lines are copied. The rest of `groups` is zero. */
+/* Unpacks 4-bit lines to signed bytes and copies 8-bit lines, then pads with zeros to `groups`. */
 static void unpack(TensorType type, const uint8_t *lines, size_t valid, size_t groups,
                    int8_t *codes) {
-    const size_t bytes = group_of(type) * PANEL_ROWS;
+    const size_t bytes = type_group(type) * PANEL_ROWS;
     const __m512i low = _mm512_set1_epi8(15);
-    const __m512i zero = _mm512_set1_epi8(type == TENSOR_Q4 ? 8 : 0);
-    for (size_t i = 0; is_4_bit(type) && i < valid * bytes; i += 2 * LINE_BYTES) {
+    const __m512i zero = _mm512_set1_epi8((char)weight_types[type].zero);
+    for (size_t i = 0; type_is_4_bit(type) && i < valid * bytes; i += 2 * LINE_BYTES) {
         __m512i both = _mm512_load_si512(lines + i / 2);
         __m512i a = _mm512_and_si512(both, low);
         __m512i b = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
         _mm512_store_si512(codes + i, _mm512_sub_epi8(a, zero));
         _mm512_store_si512(codes + i + LINE_BYTES, _mm512_sub_epi8(b, zero));
     }
-    if (!is_4_bit(type)) memcpy(codes, lines, valid * bytes);
+    if (!type_is_4_bit(type)) memcpy(codes, lines, valid * bytes);
     memset(codes + valid * bytes, 0, (groups - valid) * bytes);
 }
 
-/* Scales or minima of a run, zeros past its end. */
+/* Widens the scales or minima of a run, and pads with zeros. */
 static void widen(const uint16_t *halves, size_t valid, size_t groups, float (*out)[PANEL_ROWS]) {
     for (size_t g = 0; g < groups; g++) {
         __m256i half = _mm256_setzero_si256();
@@ -201,13 +213,14 @@ static void widen(const uint16_t *halves, size_t valid, size_t groups, float (*o
     }
 }
 
-/* Brings groups first ... first + valid - 1 of the run's panels, from `begin` on, into scratch, and
- * lets the run read them there; 8-bit lines that need no filling up stay where they are. */
+/* Unpacks groups first ... first + valid - 1 of the run's panels, from panel `begin` on, into
+ * scratch, and points the run at the codes there. 8-bit lines that need no padding are used in
+ * place. */
 static void unpack_run(const Matrix *w, size_t begin, size_t first, size_t valid, Run *run,
                        Scratch *scratch) {
     const TensorType type = w->type;
     const bool records = is_record_type(type);
-    const bool in_place = !records && !is_4_bit(type) && run->groups == valid;
+    const bool in_place = !records && !type_is_4_bit(type) && run->groups == valid;
     const size_t at = first * PANEL_ROWS;
     for (size_t p = 0; p < run->panels; p++) {
         const uint8_t *panel = matrix_panel(w, begin + p);
@@ -217,7 +230,7 @@ static void unpack_run(const Matrix *w, size_t begin, size_t first, size_t valid
             continue;
         }
         widen(matrix_scales(w, begin + p) + at, valid, run->groups, scratch->scales[p]);
-        if (has_minima(type))
+        if (type_has_minima(type))
             widen(matrix_minima(w, begin + p) + at, valid, run->groups, scratch->minima[p]);
         if (!in_place)
             unpack(type, panel + first * group_bytes(type), valid, run->groups, scratch->codes[p]);
@@ -227,29 +240,47 @@ static void unpack_run(const Matrix *w, size_t begin, size_t first, size_t valid
     run->panel_bytes = sizeof scratch->codes[0];
 }
 
-/* Groups of n_inputs, and those that a packed row has: a multiple of four. */
+/* Groups of a packed row: a multiple of four. */
 static size_t padded_groups(size_t group, size_t n_inputs) {
     return round_up(activation_groups(group, n_inputs), 4);
 }
 
+/* Stores the sums of all rows by the stripe to the output. */
 static void store_sums(const Product *product, size_t n_rows, size_t begin, size_t panels,
                        const Scratch *scratch) {
     for (size_t row = 0; row < n_rows; row++)
         for (size_t p = 0; p < panels; p++) {
-            __mmask16 outputs = (__mmask16)((1u << panel_outputs(product->w, begin + p)) - 1);
+            __mmask16 outputs =
+                (__mmask16)((1u << matrix_panel_outputs(product->w, begin + p)) - 1);
             const float *sums = scratch->sums[row / TILE_ROWS][p][row % TILE_ROWS];
             _mm512_mask_storeu_ps(product->out + row * product->stride + (begin + p) * PANEL_ROWS,
                                   outputs, _mm512_load_ps(sums));
         }
 }
 
-/* `panels` panels from `begin` on, at most STRIPE, for all rows. */
+/* run_jobs with the kind known to the compiler. */
+static void run_jobs_of(TensorType type, const Run *run, Scratch *scratch) {
+    const TensorTypeInfo *info = &weight_types[type];
+    if (info->group == 64) {
+        run_jobs((Kind){64, false, false}, run, scratch);
+    } else if (info->group == 16) {
+        run_jobs((Kind){16, false, false}, run, scratch);
+    } else if (!info->has_min) {
+        run_jobs((Kind){32, false, false}, run, scratch);
+    } else if (info->bits < 8) {
+        run_jobs((Kind){32, true, false}, run, scratch);
+    } else {
+        run_jobs((Kind){32, true, true}, run, scratch);
+    }
+}
+
+/* Multiplies `panels` panels, at most STRIPE, from `begin` on, by all rows. */
 static void multiply_stripe(const Product *product, const uint8_t *input, size_t n_rows,
                             size_t begin, size_t panels, Scratch *scratch) {
     const Matrix *w = product->w;
     const TensorType type = w->type;
     const bool records = is_record_type(type);
-    const size_t group = records ? record_group(type) : group_of(type);
+    const size_t group = type_group(type);
     const size_t groups = activation_groups(group, w->cols);
     /* A run is two records, or as many lines. */
     const size_t bytes = records ? record_bytes(type) * group / RECORD_INPUTS : group_bytes(type);
@@ -270,17 +301,7 @@ static void multiply_stripe(const Product *product, const uint8_t *input, size_t
         };
         if (first + valid == groups) run.fetch = matrix_panel(w, begin) + panels * w->panel_bytes;
         unpack_run(w, begin, first, valid, &run, scratch);
-        if (type == TENSOR_Q8_MIN) {
-            run_jobs((Kind){32, true, true}, &run, scratch);
-        } else if (type == TENSOR_Q4_MIN || type == TENSOR_Q4_K || type == TENSOR_Q5_K) {
-            run_jobs((Kind){32, true, false}, &run, scratch);
-        } else if (type == TENSOR_Q8_64) {
-            run_jobs((Kind){64, false, false}, &run, scratch);
-        } else if (type == TENSOR_Q6_K) {
-            run_jobs((Kind){16, false, false}, &run, scratch);
-        } else {
-            run_jobs((Kind){32, false, false}, &run, scratch);
-        }
+        run_jobs_of(type, &run, scratch);
     }
     store_sums(product, n_rows, begin, panels, scratch);
 }
@@ -310,13 +331,7 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
     size_t groups = row < n_rows ? activation_groups(group, n_inputs) : 0, r = row % TILE_ROWS;
     size_t padded = padded_groups(group, n_inputs), step = input_step(group);
     uint8_t *tile = (uint8_t *)input + row / TILE_ROWS * padded * step;
-    if (group == 32 && groups > 0) {
-        quantize_row(32, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
-    } else if (group == 16 && groups > 0) {
-        quantize_row(16, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
-    } else if (groups > 0) {
-        quantize_row(64, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
-    }
+    if (groups > 0) quantize_row_by_group(group, x + row * n_inputs, n_inputs, r, TILE_ROWS, tile);
     tile += groups * step;
     for (size_t g = groups; g < padded; g++, tile += step) {
         ((float *)tile)[r] = ((float *)(tile + SUMS))[r] = 0.0f;
@@ -336,7 +351,7 @@ static void configure(size_t group) {
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
     const Matrix *w = product->w;
-    size_t group = tensor_type_info(w->type)->group;
+    size_t group = type_group(w->type);
     if (!by_tiles(group, n_rows)) {
         kernels_avx512.multiply(product, input, n_rows, begin, end, scratch);
         return;
@@ -387,18 +402,3 @@ const Kernels TABLE = {
     .multiply = multiply,
     .spin = spin,
 };
-
-#ifndef AMX_EMULATED
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-bool kernels_amx_enable(void) {
-    /* CPUID leaf 7: EDX bit 24 is AMX-TILE, bit 25 AMX-INT8. Linux hands out the tile state on
-     * request: ARCH_REQ_XCOMP_PERM for component 18 (Documentation/arch/x86/xstate.rst). */
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-    unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return false;
-    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-}
-#endif

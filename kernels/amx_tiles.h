@@ -9,9 +9,10 @@
  *                                     signed bytes times signed bytes, in int32
  *     TILE_DOT_UNSIGNED(c, a, b)      the same with unsigned bytes in b
  *     TILE_RELEASE()
- *     TILE_SETTLE()                   memory is as the program says, for the loads that follow
+ *     TILE_SETTLE()                   keeps the compiler from moving earlier stores past the loads
+ *                                     that follow
  *
- * With AMX_EMULATED they are plain C, so that the tests prove amx.c on machines without AMX. */
+ * With AMX_EMULATED they are plain C, so that the tests can check amx.c on machines without AMX. */
 #ifndef AMX_TILES_H
 #define AMX_TILES_H
 
@@ -20,7 +21,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What the processor reads: Intel's Software Developer's Manual, volume 1, chapter 18. */
+/* The argument of ldtilecfg: Intel's Software Developer's Manual, volume 1, chapter 18. */
 typedef struct TileConfig {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -73,7 +74,8 @@ static inline void tile_dot(int c, int a, int b, bool b_unsigned) {
 
 #else
 
-/* gcc 12 declares only 8 bytes as _tile_loadconfig's input: the barrier keeps the rest. */
+/* gcc 12 declares only 8 bytes as the input of _tile_loadconfig; the barrier makes it write all 64.
+ */
 static inline void tile_configure(const TileConfig *config) {
     __asm__ volatile("" : : "r"(config) : "memory");
     _tile_loadconfig(config);
@@ -86,8 +88,8 @@ static inline void tile_configure(const TileConfig *config) {
 #define TILE_DOT(c, a, b) _tile_dpbssd(c, a, b)
 #define TILE_DOT_UNSIGNED(c, a, b) _tile_dpbsud(c, a, b)
 #define TILE_RELEASE() _tile_release()
-/* gcc's _tile_loadd does not say that it reads memory: stores before it could come after it. Stores
- * of tiles say so. */
+/* gcc's _tile_loadd does not declare that it reads memory, so stores could move past it. Its tile
+ * stores do declare theirs. */
 #define TILE_SETTLE() __asm__ volatile("" : : : "memory")
 
 #endif

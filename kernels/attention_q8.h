@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "kernels/isa_list.h"
 
 enum { Q8_PAGE = 64, Q8_GROUP = 32 };
 
@@ -71,12 +72,9 @@ typedef struct AttentionQ8 {
                        const void *values, ptrdiff_t next, size_t head_dim);
 } AttentionQ8;
 
-extern const AttentionQ8 attention_q8_reference;
-#if defined(__x86_64__)
-extern const AttentionQ8 attention_q8_avx2, attention_q8_avx512;
-#elif defined(__aarch64__)
-extern const AttentionQ8 attention_q8_neon;
-#endif
+#define DECLARE_ATTENTION_Q8(name, lanes) extern const AttentionQ8 attention_q8_##lanes;
+EACH_ISA(DECLARE_ATTENTION_Q8)
+#undef DECLARE_ATTENTION_Q8
 
 /* A pointer to one of these tables; NULL in the core build, which leaves the 8-bit cache out. */
 #ifdef VERBATIM_CORE

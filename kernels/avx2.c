@@ -1,13 +1,12 @@
-/* Products of the quantized types with AVX2, which multiplies bytes as unsigned times signed
- * and adds pairs in 16 bits with saturation.
+/* Products of the quantized types with AVX2, which multiplies unsigned by signed bytes and adds
+ * pairs of products in 16 bits with saturation.
  *
  * 4-bit weights are unsigned and so small that a whole group adds up in 16 bits:
- * 8 lines * 2 * 15 * 127 = 30480. 8-bit weights are split into magnitude and sign, the sign
- * moving to the activation: a pair is at most 2 * 128 * 127 = 32512, then widened at once. */
-#include "kernels/avx2.h"
-#include "kernels/records.h"
+ * 8 lines * 2 * 15 * 127 = 30480. 8-bit weights are split into magnitude and sign, and the sign
+ * moves to the activation: a pair is at most 2 * 128 * 127 = 32512 and is widened at once. */
+#include "kernels/avx2_steps.h"
 
-/* Dots of one group of 4-bit codes; dot[row][half] without the offset. */
+/* Dots of one group of 4-bit codes, dot[row][half], as if the codes were unsigned. */
 INLINE void dot_4_bit(size_t rows, const uint8_t *line, const uint8_t *ahead, const int8_t *codes,
                       __m256i (*dot)[HALVES]) {
     const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
@@ -33,7 +32,7 @@ INLINE void dot_4_bit(size_t rows, const uint8_t *line, const uint8_t *ahead, co
         for (size_t h = 0; h < HALVES; h++) dot[r][h] = _mm256_madd_epi16(dot[r][h], ones);
 }
 
-/* Dots of one group of 8-bit codes; unsigned ones are lowered by 128. */
+/* Dots of one group of 8-bit codes. Unsigned codes are lowered by 128. */
 INLINE void dot_8_bit(bool is_unsigned, size_t group, size_t rows, const uint8_t *line,
                       const uint8_t *ahead, const int8_t *codes, __m256i (*dot)[HALVES]) {
     const __m256i flip = _mm256_set1_epi8(is_unsigned ? -128 : 0), ones = _mm256_set1_epi16(1);
@@ -56,21 +55,16 @@ INLINE void dot_8_bit(bool is_unsigned, size_t group, size_t rows, const uint8_t
     }
 }
 
-/* What a row's dots lack, as the kernels above compute them. */
+/* What to add to a row's dots, because dot_8_bit lowers unsigned codes by 128 and dot_4_bit leaves
+ * 4-bit codes above their values. */
 INLINE int32_t correction(TensorType type, int32_t offset) {
-    switch (type) {
-    case TENSOR_Q4:
-        return offset >> 4; /* codes are 8 too large */
-    case TENSOR_Q8_MIN:
-        return -offset; /* codes are 128 too small */
-    default:
-        return 0;
-    }
+    if (is_unsigned_8(type)) return -offset;
+    return activation_offset(weight_types[type].zero, offset);
 }
 
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
-    const size_t group = group_of(type);
+    const size_t group = type_group(type);
     const uint8_t *panel = matrix_panel(w, p);
     const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
     const size_t groups = activation_groups(group, w->cols), panel_bytes = w->panel_bytes;
@@ -84,50 +78,32 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         const uint8_t *line = panel + g * group_bytes(type);
         const uint8_t *ahead = fetch_ahead(type, 1, panel_bytes, panel, scales, minima, g, groups);
         __m256i dot[BLOCK_ROWS][HALVES];
-        if (is_4_bit(type)) {
+        if (type_is_4_bit(type)) {
             dot_4_bit(rows, line, ahead, codes, dot);
         } else {
-            dot_8_bit(type == TENSOR_Q8_MIN, group, rows, line, ahead, codes, dot);
+            dot_8_bit(is_unsigned_8(type), group, rows, line, ahead, codes, dot);
         }
 #pragma GCC unroll 2
         for (size_t h = 0; h < HALVES; h++) {
             __m256 scale = load_halves(scales + g * PANEL_ROWS + 8 * h), minimum = scale;
-            if (has_minima(type)) minimum = load_halves(minima + g * PANEL_ROWS + 8 * h);
+            if (type_has_minima(type)) minimum = load_halves(minima + g * PANEL_ROWS + 8 * h);
 #pragma GCC unroll 4
             for (size_t r = 0; r < rows; r++) {
                 __m256 x_scale = _mm256_set1_ps(x_scales[r]);
                 __m256i whole = _mm256_set1_epi32(correction(type, offsets[r]));
                 __m256 value = _mm256_cvtepi32_ps(_mm256_add_epi32(dot[r][h], whole));
                 acc[r][h] = _mm256_fmadd_ps(value, _mm256_mul_ps(scale, x_scale), acc[r][h]);
-                if (!has_minima(type)) continue;
+                if (!type_has_minima(type)) continue;
                 acc[r][h] = _mm256_fnmadd_ps(_mm256_set1_ps(x_sums[r]), minimum, acc[r][h]);
             }
         }
     }
-#pragma GCC unroll 4
-    for (size_t r = 0; r < rows; r++) {
-        if (outputs == PANEL_ROWS) {
-            _mm256_storeu_ps(out + r * stride, acc[r][0]);
-            _mm256_storeu_ps(out + r * stride + 8, acc[r][1]);
-        } else {
-            memcpy(out + r * stride, acc[r], outputs * sizeof *out);
-        }
-    }
+    store_block(rows, acc, out, stride, outputs);
 }
 
-BLOCK_KERNEL(block_q8, TENSOR_Q8)
-BLOCK_KERNEL(block_q8_64, TENSOR_Q8_64)
-BLOCK_KERNEL(block_q4, TENSOR_Q4)
-BLOCK_KERNEL(block_q4_min, TENSOR_Q4_MIN)
-BLOCK_KERNEL(block_q8_min, TENSOR_Q8_MIN)
+EACH_CODE_TYPE(BLOCK_KERNEL)
 
-static const BlockKernels block_kernels[TENSOR_TYPES] = {
-    [TENSOR_Q8] = {.block_rows = BLOCK_ROWS, .block = block_q8},
-    [TENSOR_Q8_64] = {.block_rows = BLOCK_ROWS, .block = block_q8_64},
-    [TENSOR_Q4] = {.block_rows = BLOCK_ROWS, .block = block_q4},
-    [TENSOR_Q4_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q4_min},
-    [TENSOR_Q8_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q8_min},
-};
+static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(BLOCK_ENTRY)};
 
 #define FLOAT_KERNELS float_avx2
 #define RECORD_KERNELS record_kernels_avx2

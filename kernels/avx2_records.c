@@ -1,45 +1,45 @@
 /* Products of the types of records.h with AVX2: avx2.c's method on another layout.
  *
- * Unsigned codes add up in 16 bits as long as they can: 8 * 2 * 15 * 127 = 30480 of 4 bits, half
- * a group of 5 bits (31496), and eight inputs of 6 bits (32004). Levels of a table are split
- * into magnitude and sign, the sign moving to the activation, and widened at once. */
-#include "kernels/avx2.h"
+ * Products of unsigned codes are added in 16 bits as long as the sum cannot overflow: a whole group
+ * of 4-bit codes (8 * 2 * 15 * 127 = 30480), half a group of 5-bit codes (31496), eight inputs of
+ * 6-bit codes (32004). Levels of a table are split into magnitude and sign, and the sign moves to
+ * the activation; their products are widened at once. */
+#include "kernels/avx2_steps.h"
 #include "kernels/records.h"
 
-/* Bytes that are asked for ahead of time. */
+/* How many bytes ahead to prefetch. */
 enum { AHEAD = 4096 };
 
+/* The levels of the type's table, for a byte shuffle. */
 INLINE __m256i table_of(TensorType type) {
     const int8_t *table = record_table(type);
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
 }
 
-/* Four inputs (number c of the group's) of 8 outputs, unsigned, or signed levels of the table. */
+/* Inputs 4 c to 4 c + 3 of a group, for 8 outputs: unsigned codes, or signed levels of the table.
+ */
 INLINE __m256i load_weights(TensorType type, const uint8_t *lines, size_t c, size_t half,
                             __m256i table) {
     const uint8_t *own = lines + 32 * half;
     __m256i both = load_codes(own + c / 2 * LINE_BYTES);
     if (c % 2) both = _mm256_srli_epi16(both, 4);
     __m256i code = _mm256_and_si256(both, _mm256_set1_epi8(15));
-    if (record_has_table(type)) return _mm256_shuffle_epi8(table, code);
-    if (type == TENSOR_Q4_K) return code;
-    size_t bits = type == TENSOR_Q5_K ? 1 : 2, from = bits * c;
-    __m256i upper = load_codes(own + record_group(type) / 8 * LINE_BYTES);
+    if (type_has_table(type)) return _mm256_shuffle_epi8(table, code);
+    if (!record_upper_bits(type)) return code;
+    size_t from = record_upper_bits(type) * c;
+    __m256i upper = load_codes(own + record_nibble_bytes(type));
     upper = from < 4 ? _mm256_slli_epi16(upper, (int)(4 - from))
                      : _mm256_srli_epi16(upper, (int)(from - 4));
-    const __m256i mask = _mm256_set1_epi8(type == TENSOR_Q5_K ? 0x10 : 0x30);
+    const __m256i mask = _mm256_set1_epi8(record_upper_mask(type));
     return _mm256_or_si256(code, _mm256_and_si256(upper, mask));
 }
 
-/* Dots of one group; dot[row][half] without the correction. */
+/* Dots of one group, dot[row][half], as if unsigned codes had no zero above 0. */
 INLINE void dot_group(TensorType type, size_t rows, const uint8_t *lines, const int8_t *codes,
                       __m256i table, __m256i (*dot)[HALVES]) {
-    const size_t group = record_group(type);
-    /* Products of so many times four inputs fit into 16 bits. */
-    const size_t run = record_has_table(type) ? 1
-                       : type == TENSOR_Q4_K  ? 8
-                       : type == TENSOR_Q5_K  ? 4
-                                              : 2;
+    const size_t group = type_group(type);
+    /* Pairs of products that fit into 16 bits when added up: 8, 4 or 2 for 4, 5 or 6 bits. */
+    const size_t run = type_has_table(type) ? 1 : 8u >> record_upper_bits(type);
     const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r++) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
@@ -51,11 +51,11 @@ INLINE void dot_group(TensorType type, size_t rows, const uint8_t *lines, const 
 #pragma GCC unroll 8
             for (size_t c = first; c < first + run; c++) {
                 __m256i w = load_weights(type, lines, c, h, table), magnitude = w;
-                if (record_has_table(type)) magnitude = _mm256_abs_epi8(w);
+                if (type_has_table(type)) magnitude = _mm256_abs_epi8(w);
 #pragma GCC unroll 4
                 for (size_t r = 0; r < rows; r++) {
                     __m256i x = broadcast_4_codes(codes + r * group + 4 * c);
-                    if (record_has_table(type)) x = _mm256_sign_epi8(x, w);
+                    if (type_has_table(type)) x = _mm256_sign_epi8(x, w);
                     __m256i pairs = _mm256_maddubs_epi16(magnitude, x);
                     sums[r] = c > first ? _mm256_add_epi16(sums[r], pairs) : pairs;
                 }
@@ -73,24 +73,26 @@ INLINE __m256i load_bytes(const uint8_t *p) {
 
 /* Scales of group g of a record, for the outputs from 8 * half on. */
 INLINE __m256 load_scales(TensorType type, const uint8_t *record, size_t g, size_t half) {
-    if (type == TENSOR_Q4_NL) return load_halves(record + 32 * g + 16 * half);
-    if (type == TENSOR_MXFP4) {
-        __m256i bits = _mm256_slli_epi32(load_bytes(record + 16 * g + 8 * half), 23);
+    const uint8_t *own = record + record_scales_at(type, g);
+    if (record_scales(type) == SCALES_HALVES) return load_halves(own + 16 * half);
+    if (record_scales(type) == SCALES_POWERS) {
+        __m256i bits = _mm256_slli_epi32(load_bytes(own + 8 * half), 23);
         bits = _mm256_max_epu32(bits, _mm256_set1_epi32(0x00400000));
         return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5f));
     }
-    __m256i part = load_bytes(record + 64 + 32 * g + 8 * half);
-    if (type == TENSOR_Q6_K)
-        part = _mm256_cvtepi8_epi32(
-            _mm_loadl_epi64((const __m128i *)(record + 64 + 16 * g + 8 * half)));
+    __m256i part = load_bytes(own + 8 * half);
+    if (record_scales(type) == SCALES_SIGNED_PARTS)
+        part = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(own + 8 * half)));
     return _mm256_mul_ps(load_halves(record + 16 * half), _mm256_cvtepi32_ps(part));
 }
 
-INLINE __m256 load_minima(const uint8_t *record, size_t g, size_t half) {
-    __m256i part = load_bytes(record + 64 + 32 * g + 16 + 8 * half);
-    return _mm256_mul_ps(load_halves(record + 32 + 16 * half), _mm256_cvtepi32_ps(part));
+/* Minima of group g of a record, for the outputs from 8 * half on. */
+INLINE __m256 load_minima(TensorType type, const uint8_t *record, size_t g, size_t half) {
+    __m256i part = load_bytes(record + record_minima_at(type, g) + 8 * half);
+    return _mm256_mul_ps(load_halves(record + RECORD_MINIMA + 16 * half), _mm256_cvtepi32_ps(part));
 }
 
+/* Adds one group's products with a group of a packed block to the float sums. */
 INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
                       const uint8_t *lines, const uint8_t *block, __m256i table,
                       __m256 (*acc)[HALVES]) {
@@ -101,15 +103,15 @@ INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_
 #pragma GCC unroll 2
     for (size_t h = 0; h < HALVES; h++) {
         __m256 scale = load_scales(type, record, g, h), minimum = scale;
-        if (record_has_minima(type)) minimum = load_minima(record, g, h);
+        if (type_has_minima(type)) minimum = load_minima(type, record, g, h);
 #pragma GCC unroll 4
         for (size_t r = 0; r < rows; r++) {
             __m256 x_scale = _mm256_set1_ps(x_scales[r]);
-            /* 6-bit codes are 32 too large. */
-            __m256i whole = _mm256_set1_epi32(type == TENSOR_Q6_K ? offsets[r] >> 2 : 0);
+            __m256i whole =
+                _mm256_set1_epi32(activation_offset(weight_types[type].zero, offsets[r]));
             __m256 value = _mm256_cvtepi32_ps(_mm256_add_epi32(dot[r][h], whole));
             acc[r][h] = _mm256_fmadd_ps(value, _mm256_mul_ps(scale, x_scale), acc[r][h]);
-            if (!record_has_minima(type)) continue;
+            if (!type_has_minima(type)) continue;
             acc[r][h] = _mm256_fnmadd_ps(_mm256_set1_ps(x_sums[r]), minimum, acc[r][h]);
         }
     }
@@ -117,8 +119,8 @@ INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_
 
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
-    const size_t group = record_group(type), groups = activation_groups(group, w->cols);
-    const size_t per_record = RECORD_INPUTS / group;
+    const size_t group = type_group(type), groups = activation_groups(group, w->cols);
+    const size_t per_record = record_groups(type);
     const uint8_t *record = matrix_panel(w, p);
     const __m256i table = table_of(type);
     __m256 acc[BLOCK_ROWS][HALVES];
@@ -137,27 +139,9 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
             block += rows * activation_bytes(group);
         }
     }
-#pragma GCC unroll 4
-    for (size_t r = 0; r < rows; r++) {
-        if (outputs == PANEL_ROWS) {
-            _mm256_storeu_ps(out + r * stride, acc[r][0]);
-            _mm256_storeu_ps(out + r * stride + 8, acc[r][1]);
-        } else {
-            memcpy(out + r * stride, acc[r], outputs * sizeof *out);
-        }
-    }
+    store_block(rows, acc, out, stride, outputs);
 }
 
-BLOCK_KERNEL(block_q4_k, TENSOR_Q4_K)
-BLOCK_KERNEL(block_q5_k, TENSOR_Q5_K)
-BLOCK_KERNEL(block_q6_k, TENSOR_Q6_K)
-BLOCK_KERNEL(block_q4_nl, TENSOR_Q4_NL)
-BLOCK_KERNEL(block_mxfp4, TENSOR_MXFP4)
+EACH_RECORD_TYPE(BLOCK_KERNEL)
 
-const BlockKernels record_kernels_avx2[TENSOR_TYPES] = {
-    [TENSOR_Q4_K] = {.block_rows = BLOCK_ROWS, .block = block_q4_k},
-    [TENSOR_Q5_K] = {.block_rows = BLOCK_ROWS, .block = block_q5_k},
-    [TENSOR_Q6_K] = {.block_rows = BLOCK_ROWS, .block = block_q6_k},
-    [TENSOR_Q4_NL] = {.block_rows = BLOCK_ROWS, .block = block_q4_nl},
-    [TENSOR_MXFP4] = {.block_rows = BLOCK_ROWS, .block = block_mxfp4},
-};
+const BlockKernels record_kernels_avx2[TENSOR_TYPES] = {EACH_RECORD_TYPE(BLOCK_ENTRY)};

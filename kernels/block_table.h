@@ -1,6 +1,10 @@
-/* Four functions of a Kernels table: block kernels for the quantized types, FLOAT_KERNELS for the
- * others. A kernel file includes this once, after its block_kernels[TENSOR_TYPES], BLOCK_ROWS (the
- * rows of a packed block) and RECORD_KERNELS (those of the types of records.h). */
+/* Four functions of a Kernels table for a set of block kernels: input_bytes, pack_tasks, pack and
+ * multiply. A kernel file includes this header once, after it has defined
+ *
+ *     BLOCK_ROWS        rows of a packed block at most
+ *     block_kernels     [TENSOR_TYPES], its block kernels for FAMILY_CODES
+ *     RECORD_KERNELS    the name of the same table for FAMILY_RECORDS
+ *     FLOAT_KERNELS     the name of its FloatKernels */
 #ifndef KERNELS_BLOCK_TABLE_H
 #define KERNELS_BLOCK_TABLE_H
 
@@ -26,8 +30,9 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
 
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
-    const BlockKernels *kernels = &block_kernels[product->w->type];
-    if (is_record_type(product->w->type)) kernels = &RECORD_KERNELS[product->w->type];
+    TensorType type = product->w->type;
+    bool records = weight_types[type].family == FAMILY_RECORDS;
+    const BlockKernels *kernels = records ? &RECORD_KERNELS[type] : &block_kernels[type];
     if (kernels->block) {
         multiply_blocks(kernels, product, input, n_rows, begin, end);
     } else {

@@ -1,44 +1,77 @@
 /* How the integer kernels go through a product: one panel by one block of rows at a time.
  *
- * A kernel file writes the block kernels, one for each type and number of rows, around the
- * registers of its instruction set; what is the same for all of them stands here. */
+ * A kernel file has a block kernel for each type and number of rows, written around the registers
+ * of its instruction set. This header has the steps that all of them share. */
 #ifndef BLOCKS_H
 #define BLOCKS_H
 
 #include "kernels/activations.h"
-#include "kernels/internal.h"
+#include "kernels/float.h"
+#include "kernels/row_blocks.h"
 
-/* Panel p of w (of a stream kernel: STREAM_PANELS panels from p on) by the `rows` rows of a packed
- * block: out[row * stride + i], i < outputs. */
+/* ---- Packed blocks ---- */
+
+static inline size_t blocks_bytes(size_t group, size_t n_rows, size_t n_inputs) {
+    return n_rows * activation_groups(group, n_inputs) * activation_bytes(group);
+}
+
+/* quantize_row with the group's size known to the compiler. */
+static inline void quantize_row_by_group(size_t group, const float *x, size_t n_inputs, size_t row,
+                                         size_t rows, uint8_t *block) {
+    if (group == 32) {
+        quantize_row(32, x, n_inputs, row, rows, block);
+    } else if (group == 16) {
+        quantize_row(16, x, n_inputs, row, rows, block);
+    } else {
+        quantize_row(64, x, n_inputs, row, rows, block);
+    }
+}
+
+/* Packs one row of x[n_rows][n_inputs] into `input`, where all blocks follow each other. */
+static inline void pack_activation_row(size_t group, const float *x, size_t n_rows, size_t n_inputs,
+                                       size_t row, size_t max_rows, void *input) {
+    size_t blocks = block_count(n_rows, max_rows);
+    size_t b = row * blocks / n_rows;
+    while (block_start(n_rows, blocks, b + 1) <= row) b++;
+    while (block_start(n_rows, blocks, b) > row) b--;
+    size_t start = block_start(n_rows, blocks, b);
+    size_t rows = block_start(n_rows, blocks, b + 1) - start;
+    uint8_t *block = (uint8_t *)input + blocks_bytes(group, start, n_inputs);
+    quantize_row_by_group(group, x + row * n_inputs, n_inputs, row - start, rows, block);
+}
+
+/* ---- Kernels of one panel by one block ---- */
+
+/* Multiplies panel p of w (for a stream kernel: STREAM_PANELS panels from p on) by the `rows` rows
+ * of a packed block, into out[row * stride + i], i < outputs. */
 typedef void BlockKernel(const Matrix *w, size_t p, size_t rows, const uint8_t *block, float *out,
                          size_t stride, size_t outputs);
 
-/* Panels that few rows stream side by side, where an instruction set has registers for that:
- * more of the memory's banks work, and an activation is loaded once for all of them. */
+/* Panels that a stream kernel reads side by side, for few rows: more of the memory's banks are
+ * busy, and an activation is loaded once for all panels. */
 enum { STREAM_PANELS = 4 };
 
 /* The kernels of one type. */
 typedef struct BlockKernels {
-    size_t block_rows; /* that block takes at most */
+    size_t block_rows; /* most rows that `block` takes */
     BlockKernel *block;
-    size_t stream_rows; /* that stream takes at most; 0: there is none */
+    size_t stream_rows; /* most rows that `stream` takes; 0: there is no stream kernel */
     BlockKernel *stream;
 } BlockKernels;
 
-/* Those of the types of records.h, in the files NAME_records.c. */
-#if defined(__x86_64__)
-extern const BlockKernels record_kernels_avx2[TENSOR_TYPES], record_kernels_avx512[TENSOR_TYPES];
-#elif defined(__aarch64__)
-extern const BlockKernels record_kernels_neon[TENSOR_TYPES];
-#endif
+/* The block kernels of the record types, in the files NAME_records.c. */
+#define DECLARE_RECORDS(name, lanes) extern const BlockKernels record_kernels_##lanes[TENSOR_TYPES];
+EACH_ISA(DECLARE_RECORDS)
+#undef DECLARE_RECORDS
 
 /* Panels that stay in the second-level cache while all blocks pass over them. */
 enum { RESIDENT_BYTES = 256 * 1024 };
 
+/* Multiplies panels [begin, end) by all rows of the packed input. */
 static inline void multiply_blocks(const BlockKernels *kernels, const Product *product,
                                    const uint8_t *input, size_t n_rows, size_t begin, size_t end) {
     const Matrix *w = product->w;
-    size_t group = tensor_type_info(w->type)->group;
+    size_t group = type_group(w->type);
     size_t blocks = block_count(n_rows, kernels->block_rows);
     size_t row_bytes = activation_groups(group, w->cols) * activation_bytes(group);
     size_t step = round_up(RESIDENT_BYTES / w->panel_bytes + 1, STREAM_PANELS);
@@ -61,44 +94,26 @@ static inline void multiply_blocks(const BlockKernels *kernels, const Product *p
     }
 }
 
-static inline size_t blocks_bytes(size_t group, size_t n_rows, size_t n_inputs) {
-    return n_rows * activation_groups(group, n_inputs) * activation_bytes(group);
+static inline bool is_unsigned_8(TensorType type) {
+    return weight_types[type].bits == 8 && !weight_types[type].is_signed;
 }
 
-/* ---- properties of the types, known to the compiler where the type is ---- */
-
-static inline bool is_signed_8(TensorType type) {
-    return type == TENSOR_Q8 || type == TENSOR_Q8_64;
-}
-
-static inline bool is_4_bit(TensorType type) {
-    return type == TENSOR_Q4 || type == TENSOR_Q4_MIN;
-}
-
-static inline bool has_minima(TensorType type) {
-    return type == TENSOR_Q4_MIN || type == TENSOR_Q8_MIN;
-}
-
-static inline size_t group_of(TensorType type) {
-    return type == TENSOR_Q8_64 ? 64 : 32;
-}
-
-/* Bytes of lines that a group takes. */
+/* Bytes of the lines of a group, for types of FAMILY_CODES. */
 static inline size_t group_bytes(TensorType type) {
-    return group_of(type) * (is_4_bit(type) ? 8 : 16);
+    return type_group(type) / weight_types[type].line_inputs * LINE_BYTES;
 }
 
-/* ---- fetching ahead, for one row to stream its panels at the speed of the memory ---- */
+/* ---- Prefetching, so that one row of activations is multiplied at the memory's speed ---- */
 
-/* Groups, what streamed fastest on Zen 4: of one panel some 4 KB of 8-bit and 6 KB of 4-bit
- * lines; of several together less each. */
+/* How many groups ahead to prefetch; measured fastest on Zen 4. For one panel these are about 4 KB
+ * of 8-bit and 6 KB of 4-bit lines; for several panels at once less of each. */
 static inline size_t groups_ahead(TensorType type, size_t panels) {
-    if (panels > 1) return is_4_bit(type) ? 4 : 3;
-    return is_4_bit(type) ? 24 : 8;
+    if (panels > 1) return type_is_4_bit(type) ? 4 : 3;
+    return type_is_4_bit(type) ? 24 : 8;
 }
 
-/* Starts to load the scales of the group that comes groups_ahead after g (in the next panels
- * after these ones' last) and returns where its lines are, of the first panel. */
+/* Prefetches the scales of group g + groups_ahead, which past the panels' end is one of the panels
+ * that follow, and returns the address of its lines in the first panel. */
 static inline __attribute__((always_inline)) const uint8_t *fetch_ahead(
     TensorType type, size_t panels, size_t panel_bytes, const uint8_t *panel,
     const uint16_t *scales, const uint16_t *minima, size_t g, size_t groups) {
@@ -107,7 +122,7 @@ static inline __attribute__((always_inline)) const uint8_t *fetch_ahead(
     const uint16_t *ahead_scales = scales + turn / 2 + ahead * PANEL_ROWS;
     for (size_t j = 0; j < panels; j++, ahead_scales += panel_bytes / 2) {
         __builtin_prefetch(ahead_scales);
-        if (has_minima(type)) __builtin_prefetch(minima - scales + ahead_scales);
+        if (type_has_minima(type)) __builtin_prefetch(minima - scales + ahead_scales);
     }
     return panel + turn + ahead * group_bytes(type);
 }

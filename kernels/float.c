@@ -6,9 +6,12 @@
  * once. For several the inputs are cut into runs of RUN, so that a run of weights, widened to
  * float32 where need be, stays in the cache while all blocks pass over it; between runs the
  * sums rest in scratch. */
-#include "kernels/activations.h"
-#include "kernels/internal.h"
+#include "kernels/float.h"
+
+#include <string.h>
+
 #include "kernels/lanes.h"
+#include "kernels/row_blocks.h"
 
 /* Registers: ROWS * PANELS sums, PANELS weights, one activation. */
 #if defined(__AVX512F__)
@@ -168,7 +171,7 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
                             size_t panels, Scratch *scratch) {
     const Matrix *w = product->w;
     const size_t blocks = block_count(n_rows, ROWS), line_bytes = input_line_bytes(w->type);
-    const size_t outputs = (panels - 1) * LANES + panel_outputs(w, p + panels - 1);
+    const size_t outputs = (panels - 1) * LANES + matrix_panel_outputs(w, p + panels - 1);
     const bool whole = outputs == panels * LANES, widened = blocks > 1 && w->type != TENSOR_F32;
     const size_t run = blocks > 1 ? RUN : w->cols; /* one block passes over all inputs at once */
     const uint8_t *panel = matrix_panel(w, p);

@@ -15,6 +15,7 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
+#include "kernels/isa_list.h"
 #include "kernels/tensor.h"
 
 /* One product of a set that shares its input: out[row * stride + i], i < w->rows. */
@@ -26,29 +27,30 @@ typedef struct Product {
 
 /* The kernels of one instruction set.
  *
- * `multiply` wants its activations in a form that is private to the kernel set and depends on
- * n_rows, n_inputs and the weights' group (tensor_type_info: 0 for the float types) alone, so
- * that products of one group size share one packed input. */
+ * `multiply` reads activations in a packed form that is private to the kernel set. The form depends
+ * only on n_rows, n_inputs and the group of the weights' type (0 for the float types), so products
+ * with the same group share one packed input. */
 typedef struct Kernels {
     const char *name;
-    /* Panels that multiply handles together: ranges of panels begin at multiples of it. */
+    /* Panels that multiply handles together: a range of panels begins at a multiple of `stripe`. */
     size_t stripe;
     /* Working memory of one thread's multiply. */
     size_t scratch_bytes;
-    /* Bytes of the packed form of x[n_rows][n_inputs], growing with both; 0 when multiply reads
-     * x itself. */
+    /* Bytes of the packed form of x[n_rows][n_inputs], which grow with both numbers; 0 when
+     * multiply reads x itself. */
     size_t (*input_bytes)(size_t group, size_t n_rows, size_t n_inputs);
-    /* Packing falls into independent tasks, 0 <= task < pack_tasks. */
+    /* Packing consists of independent tasks, 0 <= task < pack_tasks. */
     size_t (*pack_tasks)(size_t group, size_t n_rows);
     void (*pack)(size_t group, const float *x, size_t n_rows, size_t n_inputs, size_t task,
                  void *input);
-    /* Panels [begin, end) of the product, for all rows. `input` is the packed form, 64-byte
-     * aligned, or x. scratch: scratch_bytes of it, 64-byte aligned, the caller's own. */
+    /* Computes panels [begin, end) of the product, for all rows. `input` is the packed form,
+     * 64-byte aligned, or x. `scratch` has scratch_bytes, 64-byte aligned, for the calling thread
+     * only. */
     void (*multiply)(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch);
-    /* The machine's peak, for `bench`: runs the fastest multiply-add instruction that the set's
-     * integer or float products use `rounds` times on registers alone and returns the operations
-     * done, two a multiply-add. */
+    /* Measures the machine's peak for `bench`: runs the fastest multiply-add instruction of the
+     * set's integer or float products `rounds` times, without memory accesses, and returns the
+     * number of operations, two for each multiply-add. */
     double (*spin)(bool integers, size_t rounds);
 } Kernels;
 
@@ -58,25 +60,24 @@ enum { MATMUL_MAX_ROWS = 512 };
 /* Working memory of matmul for one model: packed inputs and per-thread scratch. */
 typedef struct MatmulMemory MatmulMemory;
 
-/* For inputs of up to n_rows x n_inputs and n_threads threads (those of a larger team only
- * wait); NULL when out of memory. One matmul at a time may use it. */
+/* Memory for inputs of up to n_rows x n_inputs and for n_threads threads; in a larger team the
+ * other threads only wait. NULL when out of memory. One matmul at a time may use it. */
 MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_inputs,
                                 int n_threads);
 void matmul_memory_free(MatmulMemory *memory);
 
 /* Computes every product from the same x[n_rows][n_inputs] (rows contiguous). Called by all
- * threads of an OpenMP parallel region, or outside of one; the threads share the work and
- * meet in a barrier at the end. The products may have different types. */
+ * threads of an OpenMP parallel region, or outside of one; the threads share the work, and a
+ * barrier ends the call. The products may have different types. */
 void matmul(const Kernels *kernels, MatmulMemory *memory, const float *x, size_t n_rows,
             size_t n_inputs, const Product *products, size_t n_products);
 
-extern const Kernels kernels_reference;
-#if defined(__x86_64__)
-extern const Kernels kernels_avx2, kernels_avx512, kernels_amx;
-/* True when the machine has AMX and the kernel lets this process use it. */
-bool kernels_amx_enable(void);
-#elif defined(__aarch64__)
-extern const Kernels kernels_neon, kernels_neon_i8mm;
-#endif
+/* kernels_NAME and kernels_NAME_supported: the kernels of each instruction set, and whether this
+ * machine has it and lets this process use it. */
+#define DECLARE_KERNELS(name, lanes)                                                               \
+    extern const Kernels kernels_##name;                                                           \
+    bool kernels_##name##_supported(void);
+EACH_ISA(DECLARE_KERNELS)
+#undef DECLARE_KERNELS
 
 #endif

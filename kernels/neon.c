@@ -1,14 +1,13 @@
 /* Products of the quantized types with NEON's dot product instructions (Armv8.2 and later).
  *
- * sdot adds four products of signed bytes to each of four sums and takes its second factor, four
- * inputs of one row, from a lane of a register that holds 16: a line against four rows is 16
- * instructions. */
-#include "kernels/neon.h"
-#include "kernels/records.h"
+ * sdot adds four products of signed bytes to each of four sums. Its second factor, four inputs of
+ * one row, comes from a lane of a register that holds 16 inputs, so a line takes 16 instructions
+ * for four rows. */
+#include "kernels/neon_steps.h"
 
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
-    const size_t group = group_of(type);
+    const size_t group = type_group(type);
     const uint8_t *panel = matrix_panel(w, p);
     const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
     const size_t groups = activation_groups(group, w->cols), panel_bytes = w->panel_bytes;
@@ -43,26 +42,17 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 4
             for (size_t q = 0; q < QUARTERS; q++)
-                acc[r][q] = add_group(type, acc[r][q], dot[r][q], offsets[r], x_scales[r],
-                                      x_sums[r], scales + g * PANEL_ROWS + 4 * q,
-                                      has_minima(type) ? minima + g * PANEL_ROWS + 4 * q : NULL);
+                acc[r][q] =
+                    add_group(type, acc[r][q], dot[r][q], offsets[r], x_scales[r], x_sums[r],
+                              scales + g * PANEL_ROWS + 4 * q,
+                              type_has_minima(type) ? minima + g * PANEL_ROWS + 4 * q : NULL);
     }
     store_rows(rows, acc, out, stride, outputs);
 }
 
-BLOCK_KERNEL(block_q8, TENSOR_Q8)
-BLOCK_KERNEL(block_q8_64, TENSOR_Q8_64)
-BLOCK_KERNEL(block_q4, TENSOR_Q4)
-BLOCK_KERNEL(block_q4_min, TENSOR_Q4_MIN)
-BLOCK_KERNEL(block_q8_min, TENSOR_Q8_MIN)
+EACH_CODE_TYPE(BLOCK_KERNEL)
 
-static const BlockKernels block_kernels[TENSOR_TYPES] = {
-    [TENSOR_Q8] = {.block_rows = BLOCK_ROWS, .block = block_q8},
-    [TENSOR_Q8_64] = {.block_rows = BLOCK_ROWS, .block = block_q8_64},
-    [TENSOR_Q4] = {.block_rows = BLOCK_ROWS, .block = block_q4},
-    [TENSOR_Q4_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q4_min},
-    [TENSOR_Q8_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q8_min},
-};
+static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(BLOCK_ENTRY)};
 
 #define FLOAT_KERNELS float_neon
 #define RECORD_KERNELS record_kernels_neon

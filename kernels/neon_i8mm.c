@@ -1,16 +1,16 @@
 /* Products of the quantized types with Arm's 8-bit matrix multiplication (i8mm).
  *
  * smmla multiplies two outputs by two rows of activations over eight inputs. Zipping two
- * neighbouring lines puts eight inputs of an output side by side; rows of activations go in
- * pairs, the last of an odd number beside itself. One row alone has nothing to pair with: the
- * dot product kernels take it, and the float types. */
-#include "kernels/neon.h"
+ * neighbouring lines puts eight inputs of an output side by side. Rows of activations are
+ * multiplied in pairs; the last of an odd number of rows is paired with itself. A single row, the
+ * types of records.h and the float types are left to neon.c. */
+#include "kernels/neon_steps.h"
 
 enum { PAIRS = BLOCK_ROWS / 2 };
 
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
-    const size_t group = group_of(type), pairs = (rows + 1) / 2;
+    const size_t group = type_group(type), pairs = (rows + 1) / 2;
     const uint8_t *panel = matrix_panel(w, p);
     const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
     const size_t groups = activation_groups(group, w->cols), panel_bytes = w->panel_bytes;
@@ -59,29 +59,20 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
             for (size_t q = 0; q < QUARTERS; q++) {
                 int32x4_t *both = dot[r / 2][q];
                 int32x4_t own = r % 2 ? vuzp2q_s32(both[0], both[1]) : vuzp1q_s32(both[0], both[1]);
-                acc[r][q] = add_group(type, acc[r][q], own, offsets[r], x_scales[r], x_sums[r],
-                                      scales + g * PANEL_ROWS + 4 * q,
-                                      has_minima(type) ? minima + g * PANEL_ROWS + 4 * q : NULL);
+                acc[r][q] =
+                    add_group(type, acc[r][q], own, offsets[r], x_scales[r], x_sums[r],
+                              scales + g * PANEL_ROWS + 4 * q,
+                              type_has_minima(type) ? minima + g * PANEL_ROWS + 4 * q : NULL);
             }
     }
     store_rows(rows, acc, out, stride, outputs);
 }
 
-BLOCK_KERNEL(block_q8, TENSOR_Q8)
-BLOCK_KERNEL(block_q8_64, TENSOR_Q8_64)
-BLOCK_KERNEL(block_q4, TENSOR_Q4)
-BLOCK_KERNEL(block_q4_min, TENSOR_Q4_MIN)
-BLOCK_KERNEL(block_q8_min, TENSOR_Q8_MIN)
+EACH_CODE_TYPE(BLOCK_KERNEL)
 
-static const BlockKernels block_kernels[TENSOR_TYPES] = {
-    [TENSOR_Q8] = {.block_rows = BLOCK_ROWS, .block = block_q8},
-    [TENSOR_Q8_64] = {.block_rows = BLOCK_ROWS, .block = block_q8_64},
-    [TENSOR_Q4] = {.block_rows = BLOCK_ROWS, .block = block_q4},
-    [TENSOR_Q4_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q4_min},
-    [TENSOR_Q8_MIN] = {.block_rows = BLOCK_ROWS, .block = block_q8_min},
-};
+static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(BLOCK_ENTRY)};
 
-/* The packed form is that of kernels_neon: blocks of BLOCK_ROWS rows. */
+/* The packed form is the same as that of kernels_neon: blocks of BLOCK_ROWS rows. */
 static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
     return kernels_neon.input_bytes(group, n_rows, n_inputs);
 }

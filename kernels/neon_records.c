@@ -1,34 +1,37 @@
 /* Products of the types of records.h with NEON's dot product instructions: neon.c's method on
- * another layout. All codes fit into signed bytes as they are; levels come from a table look-up. */
-#include "kernels/neon.h"
+ * another layout. All codes fit into signed bytes as stored; a table look-up gives the levels. */
+#include "kernels/neon_steps.h"
 #include "kernels/records.h"
 
+/* How many bytes ahead to prefetch. */
 enum { AHEAD = 4096 };
 
+/* The levels of the type's table, for a byte look-up. */
 INLINE int8x16_t table_of(TensorType type) {
     return vld1q_s8(record_table(type));
 }
 
-/* Four inputs (number c of the group's) of four outputs. */
+/* Inputs 4 c to 4 c + 3 of a group, for four outputs. */
 INLINE int8x16_t load_record_weights(TensorType type, const uint8_t *lines, size_t c,
                                      size_t quarter, int8x16_t table) {
     const uint8_t *own = lines + 16 * quarter;
     uint8x16_t both = vld1q_u8(own + c / 2 * LINE_BYTES);
     uint8x16_t code = c % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15));
-    if (record_has_table(type)) return vqtbl1q_s8(table, code);
-    if (type == TENSOR_Q4_K) return vreinterpretq_s8_u8(code);
-    int bits = type == TENSOR_Q5_K ? 1 : 2, from = bits * (int)c;
-    uint8x16_t upper = vld1q_u8(own + record_group(type) / 8 * LINE_BYTES);
+    if (type_has_table(type)) return vqtbl1q_s8(table, code);
+    if (!record_upper_bits(type)) return vreinterpretq_s8_u8(code);
+    int from = (int)(record_upper_bits(type) * c);
+    uint8x16_t upper = vld1q_u8(own + record_nibble_bytes(type));
     upper = vshlq_u8(upper, vdupq_n_s8((int8_t)(4 - from)));
-    upper = vandq_u8(upper, vdupq_n_u8(type == TENSOR_Q5_K ? 0x10 : 0x30));
+    upper = vandq_u8(upper, vdupq_n_u8((uint8_t)record_upper_mask(type)));
     return vreinterpretq_s8_u8(vorrq_u8(code, upper));
 }
 
-/* Four numbers of 16 or 8 bits as floats. */
+/* Four float16 numbers as floats. */
 INLINE float32x4_t load_4_halves(const uint8_t *p) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
 }
 
+/* Four bytes as 32-bit numbers. */
 INLINE uint32x4_t load_4_bytes(const uint8_t *p) {
     uint32_t word;
     memcpy(&word, p, sizeof word);
@@ -37,30 +40,33 @@ INLINE uint32x4_t load_4_bytes(const uint8_t *p) {
 
 /* Scales of group g of a record, for the outputs from 4 * quarter on. */
 INLINE float32x4_t load_scales(TensorType type, const uint8_t *record, size_t g, size_t quarter) {
-    if (type == TENSOR_Q4_NL) return load_4_halves(record + 32 * g + 8 * quarter);
-    if (type == TENSOR_MXFP4) {
-        uint32x4_t bits = vshlq_n_u32(load_4_bytes(record + 16 * g + 4 * quarter), 23);
+    const uint8_t *own = record + record_scales_at(type, g);
+    if (record_scales(type) == SCALES_HALVES) return load_4_halves(own + 8 * quarter);
+    uint32x4_t part = load_4_bytes(own + 4 * quarter);
+    if (record_scales(type) == SCALES_POWERS) {
+        uint32x4_t bits = vshlq_n_u32(part, 23);
         bits = vmaxq_u32(bits, vdupq_n_u32(0x00400000));
         return vmulq_n_f32(vreinterpretq_f32_u32(bits), 0.5f);
     }
     float32x4_t scale = load_4_halves(record + 8 * quarter);
-    if (type == TENSOR_Q6_K) {
-        uint32x4_t part = load_4_bytes(record + 64 + 16 * g + 4 * quarter);
+    if (record_scales(type) == SCALES_SIGNED_PARTS) {
         int32x4_t wide = vshrq_n_s32(vshlq_n_s32(vreinterpretq_s32_u32(part), 24), 24);
         return vmulq_f32(scale, vcvtq_f32_s32(wide));
     }
-    return vmulq_f32(scale, vcvtq_f32_u32(load_4_bytes(record + 64 + 32 * g + 4 * quarter)));
+    return vmulq_f32(scale, vcvtq_f32_u32(part));
 }
 
-INLINE float32x4_t load_minima(const uint8_t *record, size_t g, size_t quarter) {
-    uint32x4_t part = load_4_bytes(record + 64 + 32 * g + 16 + 4 * quarter);
-    return vmulq_f32(load_4_halves(record + 32 + 8 * quarter), vcvtq_f32_u32(part));
+/* Minima of group g of a record, for the outputs from 4 * quarter on. */
+INLINE float32x4_t load_minima(TensorType type, const uint8_t *record, size_t g, size_t quarter) {
+    uint32x4_t part = load_4_bytes(record + record_minima_at(type, g) + 4 * quarter);
+    return vmulq_f32(load_4_halves(record + RECORD_MINIMA + 8 * quarter), vcvtq_f32_u32(part));
 }
 
+/* Adds one group's products with a group of a packed block to the float sums. */
 INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
                              const uint8_t *lines, const uint8_t *block, int8x16_t table,
                              float32x4_t (*acc)[QUARTERS]) {
-    const size_t group = record_group(type);
+    const size_t group = type_group(type);
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
@@ -68,8 +74,8 @@ INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 4
-        for (size_t q = 0; q < QUARTERS; q++) /* 6-bit codes are 32 too large */
-            dot[r][q] = vdupq_n_s32(type == TENSOR_Q6_K ? offsets[r] >> 2 : 0);
+        for (size_t q = 0; q < QUARTERS; q++)
+            dot[r][q] = vdupq_n_s32(activation_offset(weight_types[type].zero, offsets[r]));
 #pragma GCC unroll 8
     for (size_t c = 0; c < group / 4; c++)
 #pragma GCC unroll 4
@@ -82,12 +88,12 @@ INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record
 #pragma GCC unroll 4
     for (size_t q = 0; q < QUARTERS; q++) {
         float32x4_t scale = load_scales(type, record, g, q), minimum = scale;
-        if (record_has_minima(type)) minimum = load_minima(record, g, q);
+        if (type_has_minima(type)) minimum = load_minima(type, record, g, q);
 #pragma GCC unroll 4
         for (size_t r = 0; r < rows; r++) {
             acc[r][q] =
                 vfmaq_f32(acc[r][q], vcvtq_f32_s32(dot[r][q]), vmulq_n_f32(scale, x_scales[r]));
-            if (!record_has_minima(type)) continue;
+            if (!type_has_minima(type)) continue;
             acc[r][q] = vfmsq_f32(acc[r][q], minimum, vdupq_n_f32(x_sums[r]));
         }
     }
@@ -95,8 +101,8 @@ INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record
 
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
-    const size_t group = record_group(type), groups = activation_groups(group, w->cols);
-    const size_t per_record = RECORD_INPUTS / group;
+    const size_t group = type_group(type), groups = activation_groups(group, w->cols);
+    const size_t per_record = record_groups(type);
     const uint8_t *record = matrix_panel(w, p);
     const int8x16_t table = table_of(type);
     float32x4_t acc[BLOCK_ROWS][QUARTERS];
@@ -119,16 +125,6 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     store_rows(rows, acc, out, stride, outputs);
 }
 
-BLOCK_KERNEL(block_q4_k, TENSOR_Q4_K)
-BLOCK_KERNEL(block_q5_k, TENSOR_Q5_K)
-BLOCK_KERNEL(block_q6_k, TENSOR_Q6_K)
-BLOCK_KERNEL(block_q4_nl, TENSOR_Q4_NL)
-BLOCK_KERNEL(block_mxfp4, TENSOR_MXFP4)
+EACH_RECORD_TYPE(BLOCK_KERNEL)
 
-const BlockKernels record_kernels_neon[TENSOR_TYPES] = {
-    [TENSOR_Q4_K] = {.block_rows = BLOCK_ROWS, .block = block_q4_k},
-    [TENSOR_Q5_K] = {.block_rows = BLOCK_ROWS, .block = block_q5_k},
-    [TENSOR_Q6_K] = {.block_rows = BLOCK_ROWS, .block = block_q6_k},
-    [TENSOR_Q4_NL] = {.block_rows = BLOCK_ROWS, .block = block_q4_nl},
-    [TENSOR_MXFP4] = {.block_rows = BLOCK_ROWS, .block = block_mxfp4},
-};
+const BlockKernels record_kernels_neon[TENSOR_TYPES] = {EACH_RECORD_TYPE(BLOCK_ENTRY)};

@@ -4,110 +4,116 @@ const int8_t table_q4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                 1,    13,   25,  38,  53,  69,  89,  113};
 const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* From here on 12 times the scale is infinite. */
+/* From this exponent on the largest level, 12, times the scale is infinite. */
 enum { MXFP4_TOO_LARGE = 253 };
 
-size_t records_bytes(TensorType type, size_t groups) {
-    size_t whole = groups / (RECORD_INPUTS / record_group(type));
-    size_t rest = groups % (RECORD_INPUTS / record_group(type));
+static size_t groups_of(TensorType type, size_t cols) {
+    return tensor_padded_cols(type, cols) / type_group(type);
+}
+
+static size_t records_bytes(TensorType type, size_t cols) {
+    size_t whole = groups_of(type, cols) / record_groups(type);
+    size_t rest = groups_of(type, cols) % record_groups(type);
     size_t bytes = whole * record_bytes(type);
     if (rest) bytes += record_header_bytes(type) + rest * record_group_bytes(type);
     return bytes;
 }
 
-static uint16_t half_at(const uint8_t *p) {
-    uint16_t half;
-    memcpy(&half, p, sizeof half);
-    return half;
-}
-
 /* ---- Reading ---- */
 
-int record_code(TensorType type, const uint8_t *panel, size_t k, size_t r) {
-    size_t group = record_group(type), i = k % group;
-    const uint8_t *lines = record_lines(type, panel, k / group);
-    int nibble = lines[i / 8 * LINE_BYTES + 4 * r + i % 4] >> (i % 8 < 4 ? 0 : 4) & 15;
-    /* The line behind those of nibbles. */
-    uint8_t upper = lines[(group / 8) * LINE_BYTES % record_group_bytes(type) + 4 * r + i % 4];
-    switch (type) {
-    case TENSOR_Q5_K:
-        return nibble | (upper >> (i / 4) & 1) << 4;
-    case TENSOR_Q6_K:
-        return (nibble | (upper >> (2 * (i / 4)) & 3) << 4) - 32;
-    case TENSOR_Q4_NL:
-        return table_q4_nl[nibble];
-    case TENSOR_MXFP4:
-        return table_mxfp4[nibble];
+/* Half-float number r of an array in a record. */
+static uint16_t half_bits(const uint8_t *halves, size_t r) {
+    uint16_t bits;
+    memcpy(&bits, halves + r * sizeof bits, sizeof bits);
+    return bits;
+}
+
+static float half_at(const uint8_t *halves, size_t r) {
+    return half_to_float(half_bits(halves, r));
+}
+
+/* The value of input i of a group in row r. */
+static int32_t code_at(TensorType type, const uint8_t *lines, size_t i, size_t r) {
+    size_t bits = record_upper_bits(type);
+    int code = lines[i / 8 * LINE_BYTES + 4 * r + i % 4] >> (i % 8 < 4 ? 0 : 4) & 15;
+    if (type_has_table(type)) return record_table(type)[code];
+    if (bits) {
+        uint8_t upper = lines[record_nibble_bytes(type) + 4 * r + i % 4];
+        code |= (upper >> (i / 4 * bits) & ((1 << bits) - 1)) << 4;
+    }
+    return code - weight_types[type].zero;
+}
+
+static float scale_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
+    const uint8_t *own = record + record_scales_at(type, g);
+    switch (record_scales(type)) {
+    case SCALES_HALVES:
+        return half_at(own, r);
+    case SCALES_POWERS:
+        return mxfp4_scale(own[r]);
+    case SCALES_SIGNED_PARTS:
+        return half_at(record, r) * (float)(int8_t)own[r];
     default:
-        return nibble;
+        return half_at(record, r) * (float)own[r];
     }
 }
 
-float record_scale(TensorType type, const uint8_t *panel, size_t g, size_t r) {
-    const uint8_t *record = record_of(type, panel, g);
-    g %= RECORD_INPUTS / record_group(type);
-    switch (type) {
-    case TENSOR_Q6_K:
-        return half_to_float(half_at(record + 2 * r)) * (float)(int8_t)record[64 + 16 * g + r];
-    case TENSOR_Q4_NL:
-        return half_to_float(half_at(record + 32 * g + 2 * r));
-    case TENSOR_MXFP4:
-        return mxfp4_scale(record[16 * g + r]);
-    default:
-        return half_to_float(half_at(record + 2 * r)) * (float)record[64 + 32 * g + r];
-    }
+static void read_group(TensorType type, size_t cols, const uint8_t *panel, size_t g, size_t r,
+                       WeightGroup *group) {
+    const uint8_t *record = record_of(type, panel, g), *lines = record_lines(type, panel, g);
+    (void)cols;
+    g %= record_groups(type);
+    group->scale = scale_at(type, record, g, r);
+    group->minimum = 0.0f;
+    if (type_has_minima(type))
+        group->minimum =
+            half_at(record + RECORD_MINIMA, r) * (float)record[record_minima_at(type, g) + r];
+    for (size_t i = 0; i < type_group(type); i++) group->codes[i] = code_at(type, lines, i, r);
 }
 
-float record_minimum(TensorType type, const uint8_t *panel, size_t g, size_t r) {
-    if (!record_has_minima(type)) return 0.0f;
-    const uint8_t *record = record_of(type, panel, g);
-    g %= RECORD_INPUTS / record_group(type);
-    return half_to_float(half_at(record + 32 + 2 * r)) * (float)record[64 + 32 * g + 16 + r];
+const PanelReader record_reader = {records_bytes, read_group};
+
+static bool is_finite_half(uint16_t bits) {
+    return (bits & 0x7C00) != 0x7C00;
+}
+
+/* Tells whether the scales of group g (and the record's minima) of row r are finite. */
+static bool is_good(TensorType type, const uint8_t *record, size_t g, size_t r) {
+    const uint8_t *own = record + record_scales_at(type, g);
+    if (record_scales(type) == SCALES_POWERS) return own[r] < MXFP4_TOO_LARGE;
+    if (record_scales(type) == SCALES_HALVES) return is_finite_half(half_bits(own, r));
+    return is_finite_half(half_bits(record, r)) &&
+           (!type_has_minima(type) || is_finite_half(half_bits(record + RECORD_MINIMA, r)));
 }
 
 size_t records_bad_row(TensorType type, size_t cols, const uint8_t *panel) {
-    size_t groups = tensor_padded_cols(type, cols) / record_group(type);
-    size_t per_record = RECORD_INPUTS / record_group(type);
-    /* A record with sub-scales has one f16 scale a row; q4_nl has one for each group. */
-    size_t step = record_has_table(type) ? 1 : per_record;
-    for (size_t g = 0; g < groups; g += step) {
-        const uint8_t *record = record_of(type, panel, g);
-        const uint8_t *halves = record + 32 * (g % per_record);
-        for (size_t r = 0; r < PANEL_ROWS; r++) {
-            bool bad;
-            if (type == TENSOR_MXFP4) {
-                bad = record[16 * (g % per_record) + r] >= MXFP4_TOO_LARGE;
-            } else {
-                bad = (half_at(halves + 2 * r) & 0x7C00) == 0x7C00;
-            }
-            if (record_has_minima(type)) bad |= (half_at(record + 32 + 2 * r) & 0x7C00) == 0x7C00;
-            if (bad) return r;
-        }
-    }
+    size_t groups = groups_of(type, cols), step = record_has_parts(type) ? record_groups(type) : 1;
+    for (size_t g = 0; g < groups; g += step)
+        for (size_t r = 0; r < PANEL_ROWS; r++)
+            if (!is_good(type, record_of(type, panel, g), g % record_groups(type), r)) return r;
     return PANEL_ROWS;
 }
 
-/* ---- Packing ---- */
+/* ---- Writing ---- */
 
+/* Writes the header of the record that begins with group `first` and has n groups. */
 static void pack_header(TensorType type, const RecordCodes *rows, size_t groups, size_t first,
                         size_t n, uint8_t *record) {
-    size_t s = first / (RECORD_INPUTS / record_group(type));
+    size_t number = first / record_groups(type);
     for (size_t r = 0; r < PANEL_ROWS; r++) {
         size_t row = r * groups;
-        if (!record_has_table(type)) memcpy(record + 2 * r, &rows->scales[row + s], 2);
-        if (record_has_minima(type)) memcpy(record + 32 + 2 * r, &rows->minima[row + s], 2);
+        if (record_has_parts(type)) memcpy(record + 2 * r, &rows->scales[row + number], 2);
+        if (type_has_minima(type))
+            memcpy(record + RECORD_MINIMA + 2 * r, &rows->minima[row + number], 2);
         for (size_t g = 0; g < n; g++) {
-            size_t at = row + first + g;
-            if (type == TENSOR_Q4_NL) {
-                memcpy(record + 32 * g + 2 * r, &rows->scales[at], 2);
-            } else if (type == TENSOR_MXFP4) {
-                record[16 * g + r] = rows->sub_scales[at];
-            } else if (type == TENSOR_Q6_K) {
-                record[64 + 16 * g + r] = rows->sub_scales[at];
+            uint8_t *own = record + record_scales_at(type, g);
+            if (record_scales(type) == SCALES_HALVES) {
+                memcpy(own + 2 * r, &rows->scales[row + first + g], 2);
             } else {
-                record[64 + 32 * g + r] = rows->sub_scales[at];
-                record[64 + 32 * g + 16 + r] = rows->sub_minima[at];
+                own[r] = rows->sub_scales[row + first + g];
             }
+            if (type_has_minima(type))
+                record[record_minima_at(type, g) + r] = rows->sub_minima[row + first + g];
         }
     }
 }
@@ -118,36 +124,32 @@ static uint32_t load_word(const uint8_t *p) {
     return word;
 }
 
-/* The lines of one group; codes[row * stride], of one input after another. Four codes at once:
- * a word of a line is 4 bytes of one row. */
+/* Writes the lines of one group; the codes of row r begin at codes + r * stride. Four codes are
+ * packed at once: a 32-bit word of a line belongs to one row. */
 static void pack_group(TensorType type, const uint8_t *codes, size_t stride, uint8_t *lines) {
-    size_t group = record_group(type);
+    const size_t bits = record_upper_bits(type);
+    const uint32_t mask = ((1u << bits) - 1) * 0x01010101u;
     for (size_t r = 0; r < PANEL_ROWS; r++, codes += stride) {
         uint32_t upper = 0;
-        for (size_t i = 0; i < group; i += 8) {
+        for (size_t i = 0; i < type_group(type); i += 8) {
             uint32_t a = load_word(codes + i), b = load_word(codes + i + 4);
             uint32_t word = (a & 0x0F0F0F0Fu) | (b & 0x0F0F0F0Fu) << 4;
             memcpy(lines + i / 8 * LINE_BYTES + 4 * r, &word, sizeof word);
-            if (type == TENSOR_Q5_K)
-                upper |= (a >> 4 & 0x01010101u) << i / 4 | (b >> 4 & 0x01010101u) << (i / 4 + 1);
-            if (type == TENSOR_Q6_K)
-                upper |= (a >> 4 & 0x03030303u) << i / 2 | (b >> 4 & 0x03030303u) << (i / 2 + 2);
+            upper |= (a >> 4 & mask) << i / 4 * bits | (b >> 4 & mask) << (i / 4 + 1) * bits;
         }
-        if (type == TENSOR_Q5_K || type == TENSOR_Q6_K)
-            memcpy(lines + group / 8 * LINE_BYTES + 4 * r, &upper, sizeof upper);
+        if (bits) memcpy(lines + record_nibble_bytes(type) + 4 * r, &upper, sizeof upper);
     }
 }
 
 void panel_pack_records(TensorType type, size_t cols, const RecordCodes *rows, uint8_t *panel) {
-    size_t group = record_group(type), per_record = RECORD_INPUTS / group;
-    size_t padded = tensor_padded_cols(type, cols), groups = padded / group;
-    for (size_t first = 0; first < groups; first += per_record) {
-        size_t n = groups - first < per_record ? groups - first : per_record;
-        uint8_t *record = panel + first / per_record * record_bytes(type);
+    size_t padded = tensor_padded_cols(type, cols), groups = groups_of(type, cols);
+    for (size_t first = 0; first < groups; first += record_groups(type)) {
+        size_t left = groups - first, n = left < record_groups(type) ? left : record_groups(type);
+        uint8_t *record = panel + first / record_groups(type) * record_bytes(type);
         memset(record, 0, record_header_bytes(type));
         pack_header(type, rows, groups, first, n, record);
         for (size_t g = 0; g < n; g++)
-            pack_group(type, rows->codes + (first + g) * group, padded,
+            pack_group(type, rows->codes + (first + g) * type_group(type), padded,
                        record + record_header_bytes(type) + g * record_group_bytes(type));
     }
 }

@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include "attention.h"
+#include "base/numbers.h"
 #include "kernels/attention_q8.h"
 #include "numeric.h"
 

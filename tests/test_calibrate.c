@@ -14,6 +14,7 @@
 #include "convert/calibrate.h"
 #include "convert/quantize.h"
 #include "fixture.h"
+#include "kernels/panel_pack.h"
 #include "process.h"
 #include "tokenizer.h"
 

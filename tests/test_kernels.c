@@ -10,6 +10,7 @@
 
 #include "isa.h"
 #include "kernels/kernels.h"
+#include "kernels/panel_pack.h"
 #include "kernels/records.h"
 #include "numeric.h"
 
@@ -27,7 +28,7 @@ static float value_of(uint32_t i) {
 
 /* The same for the types of records.h. Bytes of a panel past its rows and columns are zero. */
 static void fill_records(TensorType type, size_t rows, size_t cols, uint32_t seed, uint8_t *data) {
-    size_t padded = tensor_padded_cols(type, cols), groups = padded / record_group(type), panel;
+    size_t padded = tensor_padded_cols(type, cols), groups = padded / type_group(type), panel;
     assert_true(tensor_panel_bytes(type, cols, &panel));
     RecordCodes parts = {malloc(PANEL_ROWS * padded), malloc(PANEL_ROWS * groups * 2),
                          malloc(PANEL_ROWS * groups * 2), malloc(PANEL_ROWS * groups),

@@ -13,6 +13,7 @@
 
 #include "convert/quantize.h"
 #include "formats/stored.h"
+#include "kernels/panel_pack.h"
 
 typedef struct Case {
     char name[17];
@@ -97,7 +98,7 @@ static void codes_free(RecordCodes *c) {
 static void check_panel(StoredType stored, const Case *c, size_t cols) {
     const StoredTypeInfo *info = stored_type_info(stored);
     TensorType type = info->lossless;
-    size_t groups = cols / record_group(type), rows = c->n_values / cols, bytes, row_bytes;
+    size_t groups = cols / type_group(type), rows = c->n_values / cols, bytes, row_bytes;
     RecordCodes codes = codes_new(cols, groups);
     assert_true(stored_bytes(stored, cols, &row_bytes));
     for (size_t r = 0; r < rows && r < PANEL_ROWS; r++) {
@@ -153,7 +154,7 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
     for (uint32_t t = TENSOR_Q4_K; t <= TENSOR_MXFP4; t++) {
         TensorType type = (TensorType)t;
         size_t cols = 300, padded = tensor_padded_cols(type, cols), bytes;
-        size_t groups = padded / record_group(type);
+        size_t groups = padded / type_group(type);
         RecordCodes codes = codes_new(padded, groups);
         assert_true(tensor_panel_bytes(type, cols, &bytes));
         uint8_t *panel = aligned_alloc(64, bytes);
@@ -287,7 +288,7 @@ static void panels_of_few_bits_lose_no_more_than_they_must(void **state) {
 
 /* Mean square error over mean square, of `rows` times 512 values from a rough bell curve. */
 static double error_of_quantizing(TensorType type, size_t cols, float size, bool heavy) {
-    size_t padded = tensor_padded_cols(type, cols), groups = padded / record_group(type), bytes;
+    size_t padded = tensor_padded_cols(type, cols), groups = padded / type_group(type), bytes;
     float *x = calloc(PANEL_ROWS * padded, sizeof *x), *row = malloc(cols * sizeof *row);
     uint64_t state = 1;
     for (size_t r = 0; r < PANEL_ROWS; r++)

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/numbers.h"
-#include "kernels/tensor.h"
+#include "kernels/panel_pack.h"
 
 static uint32_t hash(uint32_t i) {
     i ^= i >> 16, i *= 0x7FEB352Du, i ^= i >> 15, i *= 0x846CA68Bu;

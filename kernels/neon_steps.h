@@ -1,6 +1,6 @@
-/* What the two NEON kernel files share: a panel's 16 outputs are four registers. */
-#ifndef KERNELS_NEON_H
-#define KERNELS_NEON_H
+/* The steps that the NEON kernel files share. Four registers hold a panel's 16 outputs. */
+#ifndef KERNELS_NEON_STEPS_H
+#define KERNELS_NEON_STEPS_H
 
 #include <arm_neon.h>
 
@@ -10,35 +10,38 @@
 
 enum { BLOCK_ROWS = 4, QUARTERS = 4 };
 
-/* What a row's dots lack: 4-bit codes count 8 too much, unsigned bytes 128 too little. */
+/* What to add to a row's dots, because load_weights lowers unsigned bytes by 128 and leaves 4-bit
+ * codes above their values. */
 INLINE int32_t correction(TensorType type, int32_t offset) {
-    return type == TENSOR_Q4 ? offset >> 4 : type == TENSOR_Q8_MIN ? -offset : 0;
+    if (is_unsigned_8(type)) return -offset;
+    return activation_offset(weight_types[type].zero, offset);
 }
 
-/* Four inputs of four outputs, as signed bytes; line j of the group. */
+/* Inputs 4 j to 4 j + 3 of a group, for four outputs, as signed bytes. */
 INLINE int8x16_t load_weights(TensorType type, const uint8_t *lines, size_t j, size_t quarter) {
-    if (is_4_bit(type)) {
+    if (type_is_4_bit(type)) {
         uint8x16_t both = vld1q_u8(lines + j / 2 * LINE_BYTES + 16 * quarter);
         return vreinterpretq_s8_u8(j % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15)));
     }
     uint8x16_t w = vld1q_u8(lines + j * LINE_BYTES + 16 * quarter);
-    if (type == TENSOR_Q8_MIN) w = veorq_u8(w, vdupq_n_u8(0x80));
+    if (is_unsigned_8(type)) w = veorq_u8(w, vdupq_n_u8(0x80));
     return vreinterpretq_s8_u8(w);
 }
 
-/* Adds a group's dots to a quarter's sums; `scales` and `minima` are the quarter's. */
+/* Scales a group's dots and adds them to the float sums of a quarter of the panel's outputs;
+ * `scales` and `minima` belong to that quarter. */
 INLINE float32x4_t add_group(TensorType type, float32x4_t acc, int32x4_t dot, int32_t offset,
                              float x_scale, float x_sum, const uint16_t *scales,
                              const uint16_t *minima) {
     int32x4_t whole = vaddq_s32(dot, vdupq_n_s32(correction(type, offset)));
     float32x4_t scale = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(scales)));
     acc = vfmaq_f32(acc, vcvtq_f32_s32(whole), vmulq_n_f32(scale, x_scale));
-    if (!has_minima(type)) return acc;
+    if (!type_has_minima(type)) return acc;
     float32x4_t minimum = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(minima)));
     return vfmsq_f32(acc, minimum, vdupq_n_f32(x_sum));
 }
 
-/* sdot with the four inputs in a lane of x. */
+/* sdot with the four inputs in one lane of x, whose number must be constant. */
 INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, size_t lane) {
     switch (lane) {
     case 0:
@@ -52,6 +55,7 @@ INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, size_t lane) 
     }
 }
 
+/* Stores the float sums of `rows` rows by one panel, of which the matrix has `outputs` outputs. */
 INLINE void store_rows(size_t rows, float32x4_t (*acc)[QUARTERS], float *out, size_t stride,
                        size_t outputs) {
     for (size_t r = 0; r < rows; r++) {

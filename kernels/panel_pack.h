@@ -1,0 +1,22 @@
+/* Writing and checking panels, for converters; tensor.h has their layout and reads them. Panels of
+ * records are written by panel_pack_records (records.h). */
+#ifndef PANEL_PACK_H
+#define PANEL_PACK_H
+
+#include "kernels/tensor.h"
+
+/* Packs the codes, scales and minima of 16 rows into a panel. codes[16][padded cols] are int8 for
+ * q8, 0..15 for q4 (where 8 means zero) and q4_min, uint8 for q8_min; scales and minima[16][groups]
+ * are f16 bits. Rows past the matrix's end must be zeros (codes 8 for q4). `panel` has
+ * tensor_panel_bytes, all of which are written. */
+void panel_pack_codes(TensorType type, size_t cols, const uint8_t *codes, const uint16_t *scales,
+                      const uint16_t *minima, uint8_t *panel);
+
+/* The same for the float types: x[16][cols] is rounded to the type, to nearest even. */
+void panel_pack_floats(TensorType type, size_t cols, const float *x, uint8_t *panel);
+
+/* The first row of a panel that holds a weight, scale or minimum which is not finite; PANEL_ROWS
+ * when there is none. */
+size_t panel_bad_row(const Matrix *w, size_t panel);
+
+#endif

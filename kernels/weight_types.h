@@ -1,0 +1,128 @@
+/* The types of weights: one entry of weight_types each, which everything else asks.
+ * docs/adding-a-type.md says how to add one.
+ *
+ * Kernels are compiled once for each type: where a type is a constant the compiler replaces the
+ * functions below by numbers. */
+#ifndef WEIGHT_TYPES_H
+#define WEIGHT_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { PANEL_ROWS = 16, LINE_BYTES = 64 };
+
+/* The numbers are part of the file format: never change one, append only. */
+typedef enum TensorType {
+    TENSOR_VECTOR = 0, /* float32 in plain order: norms, biases, tables */
+    TENSOR_F32 = 1,
+    TENSOR_F16 = 2,
+    TENSOR_BF16 = 3,
+    TENSOR_Q8 = 4,     /* int8 codes, a scale for each 32 inputs of a row */
+    TENSOR_Q8_64 = 5,  /* the same, for each 64 inputs */
+    TENSOR_Q4 = 6,     /* 4-bit codes, a scale for each 32 inputs */
+    TENSOR_Q4_MIN = 7, /* 4-bit codes, a scale and a minimum for each 32 inputs */
+    TENSOR_Q8_MIN = 8, /* uint8 codes, a scale and a minimum for each 32 inputs */
+    TENSOR_Q4_K = 9,   /* 4-bit codes; for each 32 inputs 6-bit parts of f16 scale and minimum */
+    TENSOR_Q5_K = 10,  /* the same with 5-bit codes */
+    TENSOR_Q6_K = 11,  /* 6-bit codes; for each 16 inputs an int8 part of an f16 scale */
+    TENSOR_Q4_NL = 12, /* 16 uneven levels, an f16 scale for each 32 inputs */
+    TENSOR_MXFP4 = 13, /* 4-bit floats, a power of two for each 32 inputs */
+    TENSOR_TYPES
+} TensorType;
+
+/* Types whose panels have the same layout, and which share the functions that read and write it. */
+typedef enum PanelFamily {
+    FAMILY_NONE,    /* a vector: no panels */
+    FAMILY_FLOATS,  /* tensor.h: lines of weights */
+    FAMILY_CODES,   /* tensor.h: lines of codes, then scales, then minima */
+    FAMILY_RECORDS, /* records.h: scales inside scales, and codes that are numbers of a table */
+    PANEL_FAMILIES
+} PanelFamily;
+
+/* The types of the two quantized families, for tables of kernels. */
+#define EACH_CODE_TYPE(X) X(Q8) X(Q8_64) X(Q4) X(Q4_MIN) X(Q8_MIN)
+#define EACH_RECORD_TYPE(X) X(Q4_K) X(Q5_K) X(Q6_K) X(Q4_NL) X(MXFP4)
+
+/* How a record stores the scales of its groups. */
+typedef enum RecordScales {
+    SCALES_PARTS,        /* a float16 for the record, times a uint8 for each group */
+    SCALES_SIGNED_PARTS, /* a float16 for the record, times an int8 for each group */
+    SCALES_HALVES,       /* a float16 for each group */
+    SCALES_POWERS        /* an exponent of 2 for each group */
+} RecordScales;
+
+typedef struct TensorTypeInfo {
+    const char *name; /* "q8" */
+    PanelFamily family;
+    uint32_t line_inputs; /* inputs of each row in one 64-byte line (of nibbles, in a record) */
+    uint32_t group;       /* inputs that share a scale; 0 for types without scales */
+    bool has_min;         /* a minimum for each group is subtracted from scale * code */
+    uint8_t bits;         /* of a code */
+    uint8_t zero;         /* the stored code that means 0: codes lie so far above their value */
+    bool is_signed;       /* codes are int8 as stored */
+    bool has_table;       /* codes are numbers of a table's levels */
+    RecordScales scales;  /* FAMILY_RECORDS only */
+} TensorTypeInfo;
+
+static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
+    [TENSOR_VECTOR] = {"vector", FAMILY_NONE, .line_inputs = 16},
+    [TENSOR_F32] = {"f32", FAMILY_FLOATS, .line_inputs = 1},
+    [TENSOR_F16] = {"f16", FAMILY_FLOATS, .line_inputs = 2},
+    [TENSOR_BF16] = {"bf16", FAMILY_FLOATS, .line_inputs = 2},
+    [TENSOR_Q8] = {"q8", FAMILY_CODES, 4, 32, .bits = 8, .is_signed = true},
+    [TENSOR_Q8_64] = {"q8_64", FAMILY_CODES, 4, 64, .bits = 8, .is_signed = true},
+    [TENSOR_Q4] = {"q4", FAMILY_CODES, 8, 32, .bits = 4, .zero = 8},
+    [TENSOR_Q4_MIN] = {"q4_min", FAMILY_CODES, 8, 32, true, .bits = 4},
+    [TENSOR_Q8_MIN] = {"q8_min", FAMILY_CODES, 4, 32, true, .bits = 8},
+    [TENSOR_Q4_K] = {"q4_k", FAMILY_RECORDS, 8, 32, true, .bits = 4, .scales = SCALES_PARTS},
+    [TENSOR_Q5_K] = {"q5_k", FAMILY_RECORDS, 8, 32, true, .bits = 5, .scales = SCALES_PARTS},
+    [TENSOR_Q6_K] = {"q6_k", FAMILY_RECORDS, 8, 16, .bits = 6, .zero = 32,
+                     .scales = SCALES_SIGNED_PARTS},
+    [TENSOR_Q4_NL] = {"q4_nl", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+                      .scales = SCALES_HALVES},
+    [TENSOR_MXFP4] = {"mxfp4", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+                      .scales = SCALES_POWERS},
+};
+
+#define TYPE_INLINE static inline __attribute__((always_inline))
+
+TYPE_INLINE size_t type_group(TensorType type) {
+    return weight_types[type].group;
+}
+TYPE_INLINE bool type_has_minima(TensorType type) {
+    return weight_types[type].has_min;
+}
+TYPE_INLINE bool type_has_table(TensorType type) {
+    return weight_types[type].has_table;
+}
+TYPE_INLINE bool type_is_4_bit(TensorType type) {
+    return weight_types[type].bits == 4;
+}
+
+/* `cols` padded to whole groups and lines. */
+static inline size_t tensor_padded_cols(TensorType type, size_t cols) {
+    const TensorTypeInfo *info = &weight_types[type];
+    return round_up(cols, info->group ? info->group : info->line_inputs);
+}
+
+/* A group of a row of a quantized type: weight i is scale * codes[i] - minimum. */
+enum { WEIGHT_GROUP_MAX = 64 };
+typedef struct WeightGroup {
+    float scale, minimum; /* minimum: 0 for types without minima */
+    int32_t codes[WEIGHT_GROUP_MAX];
+} WeightGroup;
+
+/* How the panels of a family are read; tensor.c has the table of all families. */
+typedef struct PanelReader {
+    /* Bytes of the lines (for records: of all) of a panel of `cols` inputs. */
+    size_t (*lines_bytes)(TensorType type, size_t cols);
+    /* Reads group g of row r of a panel; quantized families only. */
+    void (*group)(TensorType type, size_t cols, const uint8_t *panel, size_t g, size_t r,
+                  WeightGroup *group);
+} PanelReader;
+extern const PanelReader record_reader; /* records.c */
+
+#endif
