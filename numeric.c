@@ -2,9 +2,10 @@
 
 #include "kernels/lanes.h"
 
-/* Steps of 16 elements; the last may have fewer. */
+/* Loops over x[n] in steps of 16 elements; the last step may have fewer. */
 #define EACH_LANES(i, n) for (size_t i = 0; i < (n); i += LANES)
 
+/* Loads and stores min(n, 16) elements; the load sets missing lanes to `fill`. */
 static inline lanes load_upto(const float *p, size_t n, float fill) {
     return n >= LANES ? lanes_load(p) : lanes_load_part(p, n, fill);
 }
@@ -58,7 +59,7 @@ static inline lanes sigmoid(lanes x) {
     return lanes_div(one, lanes_add(one, lanes_exp(lanes_sub(lanes_zero(), x))));
 }
 
-/* tanh(x): an odd polynomial near 0, where 1 - 2 / (exp(2x) + 1) would cancel. */
+/* tanh(x) = 1 - 2 / (exp(2x) + 1); near 0, where that would cancel, an odd polynomial. */
 static inline lanes lanes_tanh(lanes x) {
     lanes a = lanes_abs(x), one = lanes_set(1.0f);
     lanes e = lanes_exp(lanes_add(a, a));
@@ -77,8 +78,8 @@ static inline lanes lanes_tanh(lanes x) {
 }
 
 /* The standard normal distribution function, Phi(x) = erfc(-x / sqrt 2) / 2, with erfc as t times
- * the exponential of a polynomial in t = 1 / (1 + z / 2) (Numerical Recipes' erfcc). Its fractional
- * error is below 1.2e-7 everywhere; what the float32 exponent rounds off makes that 1.4e-6. */
+ * the exponential of a polynomial in t = 1 / (1 + z / 2) (Numerical Recipes' erfcc). Its relative
+ * error is below 1.2e-7; rounding of the exponent to float32 raises it to 1.4e-6. */
 static inline lanes normal_distribution(lanes x) {
     lanes z = lanes_mul(lanes_abs(x), lanes_set(0.707106781f));
     lanes t = lanes_div(lanes_set(1.0f), lanes_fma(z, lanes_set(0.5f), lanes_set(1.0f)));
@@ -106,7 +107,7 @@ static inline lanes activated(Activation kind, lanes x) {
     case ACTIVATION_GELU_QUICK:
         return lanes_mul(x, sigmoid(lanes_mul(x, lanes_set(1.702f))));
     default:
-        return lanes_max(lanes_zero(), x); /* in this order a NaN stays one */
+        return lanes_max(lanes_zero(), x); /* in this order NaN stays NaN */
     }
 }
 

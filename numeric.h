@@ -1,8 +1,8 @@
-/* The element-wise half of the forward pass.
+/* Norms, activations and other vector operations of the forward pass.
  *
- * The bits of every result are fixed by docs/numerics.md: explicit fused multiply-adds, the
- * project's own exp, and reductions in 16 partial sums (element i in sum i % 16) joined by
- * one fixed tree. numeric.c is built once for each instruction set; all builds agree. */
+ * docs/numerics.md fixes the bits of every result: explicit fused multiply-adds, the project's own
+ * exp, and reductions in 16 partial sums (element i in sum i % 16) that one fixed tree joins.
+ * numeric.c is compiled once for each kind of lanes; all builds agree. */
 #ifndef NUMERIC_H
 #define NUMERIC_H
 
@@ -13,8 +13,8 @@
 
 #include "kernels/isa_list.h"
 
-/* Raised when the bits of any result change: what earlier versions computed (pages of a cache, half
- * of a batch) is not gone on with. */
+/* Raise this when the bits of any result change: saved work of earlier versions (cache pages, half
+ * a batch) is then not continued. */
 enum { NUMERIC_REVISION = 2 };
 
 typedef enum Activation {
@@ -26,11 +26,13 @@ typedef enum Activation {
     ACTIVATIONS
 } Activation;
 
-/* One table an instruction set. Arrays may have any length; `out` may be `x`. */
+/* The functions of one build. Arrays may have any length; `out` may be `x`. */
 typedef struct Numeric {
-    /* out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]; weight NULL: ones. */
+    /* out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]; without the weights where weight is NULL.
+     */
     void (*rms_norm)(float *out, const float *x, const float *weight, size_t n, float eps);
-    /* out[i] = (x[i] - mean) / sqrt(variance + eps) * weight[i] + bias[i]; either NULL. */
+    /* out[i] = (x[i] - mean) / sqrt(variance + eps) * weight[i] + bias[i]; weight and bias may be
+     * NULL. */
     void (*layer_norm)(float *out, const float *x, const float *weight, const float *bias, size_t n,
                        float eps);
     /* x[i] = activation(x[i]), times up[i] when up is not NULL. */
@@ -41,9 +43,9 @@ typedef struct Numeric {
     void (*scale)(float *x, float scale, size_t n);
     /* x[i] = cap * tanh(x[i] / cap) */
     void (*softcap)(float *x, float cap, size_t n);
-    /* x[i] = exp(x[i] - max), returns their sum. */
+    /* x[i] = exp(x[i] - max); returns the sum of the results. */
     float (*softmax_sum)(float *x, float max, size_t n);
-    /* The largest element; NaN when there is one. */
+    /* The largest element; NaN if any element is NaN. */
     float (*maximum)(const float *x, size_t n);
     /* True when every element is finite. */
     bool (*all_finite)(const float *x, size_t n);

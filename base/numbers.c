@@ -1,4 +1,3 @@
-/* See numbers.h. */
 #include "base/numbers.h"
 
 #include <math.h>
@@ -17,7 +16,8 @@ uint16_t float_to_half(float x) {
     if (magnitude > 0x7F800000u) return (uint16_t)(sign | 0x7E00);  /* NaN */
     if (magnitude >= 0x477FE000u) return (uint16_t)(sign | 0x7BFF); /* saturates at 65504 */
     if (magnitude < 0x38800000u) {
-        /* Below 2^-14 a half is a multiple of 2^-24: let the float adder round to one. */
+        /* Below 2^-14 a half is a multiple of 2^-24. Adding 0.5 makes the float adder round to such
+         * a multiple. */
         uint32_t rounded = float_bits(float_from_bits(magnitude) + 0.5f) - float_bits(0.5f);
         return (uint16_t)(sign | rounded);
     }
@@ -37,8 +37,8 @@ static double double_from_bits(uint64_t u) {
     return x;
 }
 
-/* x = 2^k * m with m in [sqrt(1/2), sqrt(2)); log(m) = 2 artanh((m - 1) / (m + 1)) by its
- * series, of which the first term left out is below 1e-19. */
+/* log(x) = k log(2) + log(m) for x = 2^k * m with m in [sqrt(1/2), sqrt(2)). The series of
+ * log(m) = 2 artanh((m - 1) / (m + 1)) ends where its terms fall below 1e-19. */
 static double logarithm(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -50,7 +50,7 @@ static double logarithm(double x) {
     return fma((double)k, 0.69314718055994530942, 2.0 * s * sum);
 }
 
-/* n = the nearest multiple of log 2, the rest by Taylor's series. */
+/* exp(x) = 2^n * exp(r), with r = x - n log(2), |r| <= log(2) / 2, by Taylor's series. */
 static double exponential(double x) {
     double n = rint(x * 1.44269504088896340736);
     if (n > 1023.0) return HUGE_VAL;
@@ -66,13 +66,13 @@ double power(double base, double exponent) {
 }
 
 void sin_cos(float x, float *sine, float *cosine) {
-    /* n = the nearest multiple of pi / 2; the rest r, |r| <= pi / 4, in three steps of which
-     * each part but the last has enough trailing zeros for n * part to be exact. */
+    /* x = n * pi/2 + r, |r| <= pi/4. pi/2 is subtracted in three parts; all but the last have
+     * enough trailing zero bits for n * part to be exact. */
     double n = rint((double)x * 0.63661977236758134308);
     double r = fma(n, -1.57079632673412561417e+00, (double)x);
     r = fma(n, -6.07710050630396597660e-11, r);
     r = fma(n, -2.02226624879595063154e-21, r);
-    /* Taylor's series: the first term left out is below 1e-17 and rounds away. */
+    /* Taylor's series end where their terms fall below 1e-17, which rounding removes. */
     double s = r * r;
     double a = -1.0 / 1307674368000.0;
     a = fma(a, s, 1.0 / 6227020800.0);

@@ -1,4 +1,4 @@
-/* Number formats by their bits, and the functions of one number that must give the same bits on
+/* Number formats by their bits, and functions of a single number that must give the same bits on
  * every machine (docs/numerics.md). */
 #ifndef NUMBERS_H
 #define NUMBERS_H
@@ -18,8 +18,8 @@ static inline float float_from_bits(uint32_t u) {
     return x;
 }
 
-/* float16 and bfloat16, by their bits. Towards 16 bits: round to nearest even; float16
- * saturates at +-65504 instead of overflowing (infinities too), NaN stays NaN. */
+/* Conversions of float16 and bfloat16, given by their bits. Those to 16 bits round to nearest even
+ * and keep NaN; float_to_half saturates at +-65504, infinities included. */
 float half_to_float(uint16_t h);
 uint16_t float_to_half(float x);
 static inline float bfloat_to_float(uint16_t b) {
@@ -27,10 +27,11 @@ static inline float bfloat_to_float(uint16_t b) {
 }
 uint16_t float_to_bfloat(float x);
 
-/* sin and cos of a float32 angle, computed in double and rounded once. |x| <= 2^30. */
+/* Sine and cosine of a float32 angle, |x| <= 2^30, computed in double and rounded once. */
 void sin_cos(float x, float *sine, float *cosine);
 
-/* base^exponent in double, the same bits everywhere; to about 1e-15. base > 0 and normal. */
+/* base^exponent in double, with the same bits everywhere; relative error about 1e-15. `base` must
+ * be positive and normal. */
 double power(double base, double exponent);
 
 #endif

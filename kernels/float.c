@@ -1,11 +1,11 @@
 /* Products of the float types, on lanes: acc = fma(w[k], x[k], acc) in the order of k.
  *
- * One row of activations is read as it is, and several panels run side by side so that the
- * sums do not wait for each other. More rows are packed in blocks, [input][row of the block],
- * and a block by PANELS panels of sums stays in registers. One block passes over all inputs at
- * once. For several the inputs are cut into runs of RUN, so that a run of weights, widened to
- * float32 where need be, stays in the cache while all blocks pass over it; between runs the
- * sums rest in scratch. */
+ * A single row of activations is read unpacked, for several panels at a time, so that their sums
+ * hide each other's latency. More rows are packed in blocks, [input][row of the block], and the
+ * sums of a block by PANELS panels stay in registers. One block passes over all inputs at once. For
+ * several blocks the inputs are cut into runs of RUN, so that a run of weights, widened to float32
+ * if necessary, stays in the cache while all blocks pass over it; between runs the sums are in
+ * scratch. */
 #include "kernels/float.h"
 
 #include <string.h>
@@ -21,41 +21,42 @@ enum { ROWS = 6, PANELS = 1 };
 #endif
 enum { ROW_PANELS = 4, RUN = 256, AHEAD = 2048 };
 
-/* Of one thread: a run of widened weights, and the sums of all rows. */
+/* A thread's working memory: a run of widened weights, and the sums of all rows. */
 typedef struct Scratch {
     float weights[PANELS][RUN][LANES];
     float sums[MATMUL_MAX_ROWS][PANELS][LANES];
 } Scratch;
 _Static_assert(sizeof(Scratch) <= SCRATCH_BYTES, "scratch");
 
-/* What to fetch into the cache while one run is multiplied: the weights of the next. */
+/* What to prefetch while one run is multiplied: the weights of the next run. */
 typedef struct Fetch {
     const uint8_t *from;
     size_t panel_bytes, input_bytes;
 } Fetch;
 
-/* Bytes that one input takes in the lines of a panel. */
+/* Bytes of one input in the lines of a panel. */
 LANES_INLINE size_t input_line_bytes(TensorType type) {
     return type == TENSOR_F32 ? LINE_BYTES : LINE_BYTES / 2;
 }
 
-/* The 16 weights of an input. line: that of inputs k and k + 1, or of k alone in f32. */
+/* The 16 weights of input k (or, if `odd`, k + 1), where `line` is the address of input k and k is
+ * even. */
 LANES_INLINE lanes load_weights(TensorType type, const uint8_t *line, bool odd) {
     if (type == TENSOR_F32) return lanes_load((const float *)line + odd * LANES);
     if (type == TENSOR_F16) return lanes_load_half((const uint16_t *)line + odd * LANES);
     return odd ? lanes_bfloat_high(line) : lanes_bfloat_low(line);
 }
 
-/* The sums of a tile: `from` (NULL: zeros) and `to` are [rows] of panels * 16 floats, a stride
- * apart. */
+/* Where the sums of a tile are loaded from (NULL: they start at zero) and stored to: for each row
+ * panels * 16 floats, a stride apart. */
 typedef struct Tile {
     const float *from;
     float *to;
     size_t from_stride, to_stride;
 } Tile;
 
-/* `rows` x `panels` sums over n inputs; lines of `panels` panels, panel_bytes apart; x[n][rows].
- */
+/* Adds n inputs to the sums of `rows` rows by `panels` panels. The panels' lines are panel_bytes
+ * apart; the activations are x[n][rows]. */
 LANES_INLINE void multiply_tile(TensorType type, size_t rows, size_t panels, const uint8_t *lines,
                                 size_t panel_bytes, const float *x, size_t n, Tile tile,
                                 Fetch fetch) {
@@ -93,7 +94,7 @@ LANES_INLINE void multiply_tile(TensorType type, size_t rows, size_t panels, con
             lanes_store(tile.to + r * tile.to_stride + p * LANES, sums[r][p]);
 }
 
-/* multiply_tile with type, panels and rows known to the compiler. */
+/* Functions that call multiply_tile with type, panels and rows known to the compiler. */
 typedef void TileKernel(size_t rows, const uint8_t *lines, size_t panel_bytes, const float *x,
                         size_t n, Tile tile, Fetch fetch);
 
@@ -132,13 +133,13 @@ TILE_KERNEL(all_f32, TENSOR_F32, PANELS)
 TILE_KERNEL(all_f16, TENSOR_F16, PANELS)
 TILE_KERNEL(all_bf16, TENSOR_BF16, PANELS)
 
-/* For one panel and for PANELS of them. */
+/* [0] for one panel, [1] for PANELS panels. */
 static TileKernel *const tile_kernels[2][TENSOR_BF16 + 1] = {
     {[TENSOR_F32] = one_f32, [TENSOR_F16] = one_f16, [TENSOR_BF16] = one_bf16},
     {[TENSOR_F32] = all_f32, [TENSOR_F16] = all_f16, [TENSOR_BF16] = all_bf16},
 };
 
-/* Inputs first ... first + n - 1 of a panel as float32, [n][16]; `first` is even. */
+/* Widens inputs first ... first + n - 1 of a panel to float32, [n][16]; `first` is even. */
 static void widen(TensorType type, const uint8_t *panel, size_t first, size_t n,
                   float (*out)[LANES]) {
     const uint8_t *line = panel + first * (LINE_BYTES / 2);
@@ -153,8 +154,8 @@ static void widen(TensorType type, const uint8_t *panel, size_t first, size_t n,
     }
 }
 
-/* Where the sums of rows start ... of a stripe go: to the output where its panels are whole and
- * nothing is to be added any more. */
+/* The tile of the rows from `start` on by the panels from p on. Its sums are in scratch between
+ * runs; after the last run whole panels go straight to the output. */
 static Tile tile_of(const Product *product, size_t start, size_t p, bool to_output,
                     Scratch *scratch) {
     float *sums = scratch->sums[start][0];
@@ -166,14 +167,14 @@ static Tile tile_of(const Product *product, size_t start, size_t p, bool to_outp
     return tile;
 }
 
-/* `panels` panels from p on for all rows: PANELS of them or, at the end of the matrix, one. */
+/* Multiplies `panels` panels (PANELS, or 1 at the end of the matrix) from p on by all rows. */
 static void multiply_stripe(const Product *product, const float *x, size_t n_rows, size_t p,
                             size_t panels, Scratch *scratch) {
     const Matrix *w = product->w;
     const size_t blocks = block_count(n_rows, ROWS), line_bytes = input_line_bytes(w->type);
     const size_t outputs = (panels - 1) * LANES + matrix_panel_outputs(w, p + panels - 1);
     const bool whole = outputs == panels * LANES, widened = blocks > 1 && w->type != TENSOR_F32;
-    const size_t run = blocks > 1 ? RUN : w->cols; /* one block passes over all inputs at once */
+    const size_t run = blocks > 1 ? RUN : w->cols; /* one block needs no runs */
     const uint8_t *panel = matrix_panel(w, p);
     TileKernel *kernel = tile_kernels[panels > 1][widened ? TENSOR_F32 : w->type];
     for (size_t first = 0; first < w->cols; first += run) {
@@ -195,7 +196,7 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
             Tile tile = tile_of(product, start, p, last && whole, scratch);
             if (first == 0) tile.from = NULL;
             kernel(rows, lines, panel_bytes, x + start * w->cols + first * rows, n, tile, fetch);
-            fetch = (Fetch){lines, 0, 0}; /* once; after that look at a line that is there */
+            fetch = (Fetch){lines, 0, 0}; /* fetched once; the other blocks touch a cached line */
         }
     }
     for (size_t row = 0; !whole && row < n_rows; row++)
@@ -203,7 +204,7 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
                outputs * sizeof(float));
 }
 
-/* One row of activations by `panels` panels, into out[panels][16]. */
+/* Multiplies one row of activations by `panels` panels, into out[panels][16]. */
 LANES_INLINE void multiply_row(TensorType type, size_t panels, const uint8_t *panel,
                                size_t panel_bytes, const float *x, size_t n, float *out) {
     lanes sums[ROW_PANELS];
@@ -228,6 +229,7 @@ LANES_INLINE void multiply_row(TensorType type, size_t panels, const uint8_t *pa
     for (size_t p = 0; p < panels; p++) lanes_store(out + p * LANES, sums[p]);
 }
 
+/* multiply_row with type and panels known to the compiler. */
 static void multiply_row_of(TensorType type, size_t panels, const uint8_t *panel,
                             size_t panel_bytes, const float *x, size_t n, float *out) {
 #define TYPE_CASE(name, count)                                                                     \
@@ -289,7 +291,7 @@ static double spin(size_t rounds) {
     enum { SUMS = ROWS * PANELS };
     volatile float zero = 0.0f;
     lanes sums[SUMS], a = lanes_set(zero), b = lanes_set(zero);
-    float start[LANES]; /* all different: equal sums would be computed once */
+    float start[LANES]; /* all different, so that the compiler cannot merge equal sums */
     for (int i = 0; i < LANES; i++) start[i] = zero + (float)i;
 #pragma GCC unroll 24
     for (size_t i = 0; i < SUMS; i++)

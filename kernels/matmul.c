@@ -1,9 +1,10 @@
 /* The driver of all kernel sets: packs inputs and divides panels among the threads.
  *
- * The panels of all products form one row of units (a unit is a kernel's stripe of panels).
- * Each thread has an equal share of it, always the same, so that a small model's weights stay
- * in the cache of the thread that uses them; a thread that is done early takes units from the
- * others' shares. A share is the count of units taken from it. */
+ * The panels of all products are numbered consecutively in units (a unit is a kernel's stripe of
+ * panels). Each thread owns an equal share of the units, the same one in every call, so that a
+ * small model's weights stay in the cache of the thread that uses them. A thread that finishes
+ * early steals units from the shares of others. A share is stored as the number of units taken from
+ * it. */
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,24 +12,24 @@
 #include "base/threads.h"
 #include "kernels/kernels.h"
 
-/* One a thread, each on a cache line of its own. */
+/* One for each thread, on a cache line of its own. */
 typedef struct Share {
     _Alignas(128) atomic_size_t taken;
 } Share;
 
 struct MatmulMemory {
     Share *shares;          /* [n_threads] */
-    atomic_size_t finished; /* threads that found nothing more to take */
+    atomic_size_t finished; /* threads that found no unit left to take */
     size_t n_threads;
     Barrier barrier;
-    uint8_t *input; /* packed activations of one form at a time */
-    uint8_t *own;   /* [n_threads][own_stride]: each thread's copy of one packed row */
+    uint8_t *input; /* packed activations, for one group size at a time */
+    uint8_t *own;   /* [n_threads][own_stride]: each thread's own copy of a single packed row */
     size_t own_stride;
     uint8_t *scratch; /* [n_threads][scratch_stride] */
     size_t scratch_stride;
 };
 
-/* Sizes of a group of weights that inputs are packed for; 0 is the float types. */
+/* The group sizes of all weight types; 0 is the float types. */
 static const size_t group_sizes[] = {0, 16, 32, 64};
 enum { GROUP_SIZES = sizeof group_sizes / sizeof *group_sizes };
 
@@ -39,7 +40,7 @@ static void *allocate(size_t bytes) {
 MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_inputs,
                                 int n_threads) {
     size_t input_bytes = 0, row_bytes = 0, scratch_bytes, own_bytes, elements;
-    /* No packed form takes more than 8 bytes an input, padded. */
+    /* No packed form takes more than 8 bytes for each padded input. */
     if (n_threads < 1 || !size_add(n_inputs, 64, &elements) ||
         !size_mul(elements, n_rows + 64, &elements) || elements > SIZE_MAX / 16)
         return NULL;
@@ -78,7 +79,7 @@ void matmul_memory_free(MatmulMemory *memory) {
     free(memory);
 }
 
-/* The products of one group size, as every thread of the team sees them. */
+/* The products of one group size. Every thread of the team has its own copy. */
 typedef struct Work {
     const Kernels *kernels;
     MatmulMemory *memory;
@@ -108,7 +109,7 @@ static void count_units(Work *work) {
     }
 }
 
-/* Multiplies units [begin, end) of the row of all units. */
+/* Multiplies units [begin, end), numbered over all products. */
 static void multiply_units(const Work *work, size_t begin, size_t end) {
     size_t stripe = work->kernels->stripe, first = 0;
     void *scratch = work->memory->scratch + work->thread * work->memory->scratch_stride;
@@ -127,7 +128,7 @@ static void multiply_units(const Work *work, size_t begin, size_t end) {
     }
 }
 
-/* One unit at a time from this thread's share, then from those of the others. */
+/* Takes one unit at a time from this thread's share, then from the shares of the others. */
 static void share_units(const Work *work) {
     MatmulMemory *memory = work->memory;
     for (size_t i = 0; i < work->n_threads; i++) {
@@ -141,19 +142,20 @@ static void share_units(const Work *work) {
             multiply_units(work, begin + taken, begin + taken + 1);
         }
     }
-    /* The last thread to find nothing left makes the shares whole for the next call: nobody
-     * touches them any more before the barrier. */
+    /* The last thread to find nothing left resets the shares for the next call: no other thread
+     * touches them again before the barrier. */
     if (atomic_fetch_add(&memory->finished, 1) + 1 < work->n_threads) return;
     for (size_t i = 0; i < work->n_threads; i++)
         atomic_store_explicit(&memory->shares[i].taken, 0, memory_order_relaxed);
     atomic_store(&memory->finished, 0);
 }
 
-/* Below this many bytes times rows (some 10 microseconds) sharing costs more than it gains. */
+/* With fewer bytes times rows than this (about 10 microseconds of work) stealing units costs more
+ * than it gains. */
 enum { SMALL_WORK = 256 * 1024 };
 
-/* Brings x into the form that the products of this group size read. One row is packed by every
- * thread for itself, sooner than threads meet in a barrier; more rows are packed together. */
+/* Packs x for the products of this group size. Every thread packs a single row for itself, which is
+ * faster than a barrier; the threads divide more rows among themselves. */
 static void pack_input(Work *work, const float *x, size_t n_inputs) {
     const Kernels *kernels = work->kernels;
     MatmulMemory *memory = work->memory;
@@ -163,7 +165,7 @@ static void pack_input(Work *work, const float *x, size_t n_inputs) {
     size_t tasks = in_team ? kernels->pack_tasks(work->group, work->n_rows) : 0;
     bool alone = work->n_rows == 1;
     uint8_t *input = alone ? memory->own + work->thread * memory->own_stride : memory->input;
-    /* Neighbouring tasks write to the same cache lines: a thread has neighbouring ones. */
+    /* Neighbouring tasks write to the same cache lines, so each thread gets a run of tasks. */
     size_t task = alone ? 0 : tasks * work->thread / work->n_threads;
     size_t end = alone ? tasks : tasks * (work->thread + 1) / work->n_threads;
     for (; task < end; task++) kernels->pack(work->group, x, work->n_rows, n_inputs, task, input);
