@@ -163,7 +163,7 @@ static Status same_panel(const Conversion *c, const SourceTensor *t, TensorType 
     if (source_read_blocks(c->source, t, first, n, w->stored, error) != STATUS_OK)
         return STATUS_FAILED;
     if (n < PANEL_ROWS) {
-        memset(w->codes, type == TENSOR_Q4 ? 8 : 0, PANEL_ROWS * t->cols);
+        memset(w->codes, tensor_type_info(type)->zero, PANEL_ROWS * t->cols);
         memset(w->scales, 0, 2 * all * sizeof *w->scales);
     }
     stored_to_codes(t->stored, w->stored, n * t->cols, w->codes, w->scales, minima);

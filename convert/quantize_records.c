@@ -193,7 +193,7 @@ static void fill_group(TensorType type, Group *g, const float *x, const float *i
     float unit = inverse_mean_square(x, group);
     for (size_t i = 0; i < group; i++) {
         float by_size = 1.0f + x[i] * x[i] * unit;
-        if (type != TENSOR_Q6_K && type != TENSOR_Q5_K) by_size = sqrtf(by_size);
+        if (type_is_4_bit(type)) by_size = sqrtf(by_size);
         g->x[i] = x[i];
         g->weight[i] = importance ? importance[i] : by_size;
     }
@@ -233,7 +233,7 @@ static void try_levels(TensorType type, const Group *g, float scale, float *best
     float fitted;
     code_levels(table, g->x, scale, codes);
     float error = level_error(table, g, scale, codes, &fitted);
-    if (type == TENSOR_Q4_NL) {
+    if (record_scales(type) == SCALES_HALVES) {
         scale = as_half(clamp(fitted, -65504.0f, 65504.0f));
         code_levels(table, g->x, scale, codes);
         error = level_error(table, g, scale, codes, &fitted);
@@ -241,7 +241,7 @@ static void try_levels(TensorType type, const Group *g, float scale, float *best
     if (!(error < *best)) return;
     *best = error;
     memcpy(row->codes + 32 * k, codes, 32);
-    if (type == TENSOR_Q4_NL) row->scales[k] = float_to_half(scale);
+    if (record_scales(type) == SCALES_HALVES) row->scales[k] = float_to_half(scale);
 }
 
 static void quantize_levels(TensorType type, const Group *g, const RecordCodes *row, size_t k) {
@@ -273,7 +273,7 @@ static void store_record(TensorType type, const Record *r, size_t first, const R
     size_t s = first / (RECORD_INPUTS / r->group);
     row->scales[s] = float_to_half(r->scale);
     if (r->with_minima) row->minima[s] = float_to_half(r->minimum);
-    float zero = type == TENSOR_Q6_K ? 32.0f : 0.0f;
+    float zero = (float)weight_types[type].zero;
     for (size_t k = 0; k < r->n; k++) {
         const Group *g = &r->groups[k];
         row->sub_scales[first + k] = (uint8_t)(int)g->sub_scale;
@@ -285,12 +285,15 @@ static void store_record(TensorType type, const Record *r, size_t first, const R
 
 void quantize_records(TensorType type, size_t padded_cols, const float *x, const float *importance,
                       const RecordCodes *row) {
-    Record r = {.group = type_group(type), .with_minima = type != TENSOR_Q6_K};
-    size_t groups = padded_cols / r.group, per_record = RECORD_INPUTS / r.group;
-    r.low = type == TENSOR_Q6_K ? -32.0f : 0.0f;
-    r.high = type == TENSOR_Q4_K ? 15.0f : 31.0f;
-    r.least = type == TENSOR_Q6_K ? -128.0f : 0.0f;
-    r.most = type == TENSOR_Q6_K ? 127.0f : 63.0f;
+    const TensorTypeInfo *info = &weight_types[type];
+    bool is_signed = info->scales == SCALES_SIGNED_PARTS;
+    Record r = {.group = info->group,
+                .with_minima = info->has_min,
+                .low = -(float)info->zero,
+                .high = (float)((1 << info->bits) - 1 - info->zero),
+                .least = is_signed ? -128.0f : 0.0f,
+                .most = is_signed ? 127.0f : 63.0f};
+    size_t groups = padded_cols / r.group, per_record = record_groups(type);
     for (size_t first = 0; first < groups; first += per_record) {
         r.n = groups - first < per_record ? groups - first : per_record;
         for (size_t k = 0; k < r.n; k++) {

@@ -33,20 +33,22 @@ static void fill_records(TensorType type, size_t rows, size_t cols, uint32_t see
     RecordCodes parts = {malloc(PANEL_ROWS * padded), malloc(PANEL_ROWS * groups * 2),
                          malloc(PANEL_ROWS * groups * 2), malloc(PANEL_ROWS * groups),
                          malloc(PANEL_ROWS * groups)};
-    int largest = type == TENSOR_Q6_K ? 63 : type == TENSOR_Q5_K ? 31 : 15;
+    const TensorTypeInfo *info = tensor_type_info(type);
+    uint32_t largest = (1u << info->bits) - 1;
     for (size_t p = 0; p < (rows + 15) / 16; p++) {
         for (size_t i = 0; i < PANEL_ROWS * padded; i++) {
             bool real = p * PANEL_ROWS + i / padded < rows && i % padded < cols;
             uint32_t h = hash(seed + (uint32_t)(p * PANEL_ROWS * padded + i));
-            parts.codes[i] = real ? (uint8_t)(h & (uint32_t)largest) : 0;
+            parts.codes[i] = real ? (uint8_t)(h & largest) : 0;
         }
         for (size_t i = 0; i < PANEL_ROWS * groups; i++) {
             bool real = p * PANEL_ROWS + i / groups < rows;
             uint32_t h = hash(seed + 17 + (uint32_t)i);
             parts.scales[i] = float_to_half(real ? 0.01f + 0.01f * value_of(h) : 0.0f);
             parts.minima[i] = float_to_half(real ? 0.1f * value_of(h + 1) : 0.0f);
-            parts.sub_scales[i] = (uint8_t)(h & (type == TENSOR_Q6_K ? 255 : 63));
-            if (type == TENSOR_MXFP4) parts.sub_scales[i] = real ? (uint8_t)(h % 30 + 105) : 0;
+            parts.sub_scales[i] = (uint8_t)(h & (info->scales == SCALES_SIGNED_PARTS ? 255 : 63));
+            if (info->scales == SCALES_POWERS)
+                parts.sub_scales[i] = real ? (uint8_t)(h % 30 + 105) : 0;
             parts.sub_minima[i] = (uint8_t)(h >> 8 & 63);
         }
         panel_pack_records(type, cols, &parts, data + p * panel);
@@ -77,9 +79,8 @@ static Matrix matrix_new(TensorType type, size_t rows, size_t cols, uint32_t see
     for (size_t p = 0; p < panels; p++) {
         for (size_t i = 0; i < PANEL_ROWS * padded; i++) {
             bool real = p * PANEL_ROWS + i / padded < rows && i % padded < cols;
-            uint8_t zero = type == TENSOR_Q4 ? 8 : 0;
             uint8_t code = (uint8_t)hash(seed + (uint32_t)(p * PANEL_ROWS * padded + i));
-            codes[i] = real ? (info->line_inputs == 8 ? code & 15 : code) : zero;
+            codes[i] = real ? (info->line_inputs == 8 ? code & 15 : code) : info->zero;
         }
         for (size_t i = 0; i < PANEL_ROWS * cols; i++)
             x[i] = p * PANEL_ROWS + i / cols < rows

@@ -161,18 +161,18 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
         panel_pack_records(type, cols, &codes, panel);
         assert_int_equal(records_bad_row(type, cols, panel), PANEL_ROWS);
         /* Of row 5, in the second record: scale, or a minimum. */
-        bool by_group = type == TENSOR_Q4_NL || type == TENSOR_MXFP4;
+        bool by_group = !record_has_parts(type);
         size_t at = 5 * groups + (by_group ? 8 : 1);
         codes.scales[at] = 0x7C00;
-        if (type == TENSOR_MXFP4) codes.sub_scales[at] = 255;
+        if (record_scales(type) == SCALES_POWERS) codes.sub_scales[at] = 255;
         panel_pack_records(type, cols, &codes, panel);
         assert_int_equal(records_bad_row(type, cols, panel), 5);
         codes.scales[at] = 0;
         codes.minima[at] = 0x7E00;
         codes.sub_scales[at] = 0;
         panel_pack_records(type, cols, &codes, panel);
-        bool has_minima = type == TENSOR_Q4_K || type == TENSOR_Q5_K;
-        assert_int_equal(records_bad_row(type, cols, panel), has_minima ? 5 : PANEL_ROWS);
+        size_t bad = type_has_minima(type) ? 5 : PANEL_ROWS;
+        assert_int_equal(records_bad_row(type, cols, panel), bad);
         free(panel);
         codes_free(&codes);
     }
