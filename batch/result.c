@@ -5,6 +5,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "logprobs.h"
+
 void choice_free(Choice *choice) {
     text_free(&choice->text);
     free(choice->chances);
@@ -14,25 +16,9 @@ void choice_free(Choice *choice) {
 
 /* ---- Probabilities -------------------------------------------------------------------------- */
 
-/* The natural logarithm of x >= 1, the same bits everywhere: x = m * 2^e with m about 1, and
- * log m = 2 artanh((m - 1) / (m + 1)) by its series. Good to a few units of the last place. */
-static double logarithm(double x) {
-    int exponent;
-    double m = frexp(x, &exponent);
-    if (m < 0.70710678118654752) {
-        m *= 2.0;
-        exponent--;
-    }
-    double z = (m - 1.0) / (m + 1.0), square = z * z, sum = 0.0;
-    for (int k = 25; k >= 1; k -= 2) sum = sum * square + 1.0 / k;
-    return 2.0 * z * sum + exponent * 0.69314718055994531;
-}
-
 double result_chances(const Numeric *numeric, const float *logits, size_t vocab_size, size_t top,
                       TokenChance *chances, float *scratch) {
-    float max = numeric->maximum(logits, vocab_size);
-    memcpy(scratch, logits, vocab_size * sizeof *logits);
-    double total = (double)max + logarithm((double)numeric->softmax_sum(scratch, max, vocab_size));
+    double total = logits_log_sum(numeric, logits, vocab_size, scratch, NULL);
     size_t n = 0;
     /* Insertion keeps them sorted by logit, earlier ids first; `logprob` is the logit until the
      * end. */

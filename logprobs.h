@@ -1,0 +1,16 @@
+/* From logits to log-probabilities: what --batch reports, --eval and --score measure. */
+#ifndef LOGPROBS_H
+#define LOGPROBS_H
+
+#include "numeric.h"
+
+/* Returns log(sum(exp(logits[0 ... n - 1]))): the log-probability of token i is logits[i] minus
+ * this. Fills exps[n] with exp(logits[i] - max) and *sum, unless `sum` is NULL, with their sum. The
+ * logarithm is the project's own: the same bits on every machine. */
+double logits_log_sum(const Numeric *numeric, const float *logits, size_t n, float *exps,
+                      double *sum);
+
+/* The index of the largest of logits[n], n > 0; the lowest such index when several are equal. */
+size_t logits_argmax(const float *logits, size_t n);
+
+#endif
