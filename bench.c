@@ -437,12 +437,12 @@ static Status run(int argc, char **argv, Error *error) {
         if (status == STATUS_OK) status = check(&arguments, error);
         if (status == STATUS_OK) status = bench(&arguments, error);
     }
-    return status == STATUS_OK ? streams_finish(error) : status;
+    return status == STATUS_OK ? standard_streams_finish(error) : status;
 }
 
 int main(int argc, char **argv) {
     Error error;
-    Status status = streams_fill(&error);
+    Status status = standard_streams_fill(&error);
     if (status == STATUS_OK) status = run(argc, argv, &error);
     if (status != STATUS_OK) terminal_say("%s", error.text);
     return (int)status;

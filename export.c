@@ -226,7 +226,7 @@ static Status run(int argc, char **argv, Error *error) {
     Status status = command_line_parse(&line, argc, argv, error);
     if (status == STATUS_OK && arguments.help) {
         print_help(&line);
-        return streams_finish(error);
+        return standard_streams_finish(error);
     }
     if (status == STATUS_OK) status = choose_types(&e, error);
     if (status == STATUS_OK) status = choose_files(&e, error);
@@ -235,7 +235,7 @@ static Status run(int argc, char **argv, Error *error) {
 
 int main(int argc, char **argv) {
     Error error = {{0}};
-    Status status = streams_fill(&error);
+    Status status = standard_streams_fill(&error);
     stop_at(SIGINT);
     stop_at(SIGTERM);
     stop_at(SIGHUP);

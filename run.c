@@ -283,7 +283,7 @@ int main(int argc, char **argv) {
     Options options = {0};
     Error error = {.text = ""};
     const Mode *mode = NULL;
-    Status status = streams_fill(&error);
+    Status status = standard_streams_fill(&error);
     if (status == STATUS_OK) status = options_parse(&options, &program.options, argc, argv, &error);
     if (status == STATUS_OK) status = mode_choose(program.modes, &options, &mode, &error);
     set_signals(status == STATUS_OK && options.mode == MODE_CHAT);
@@ -292,10 +292,10 @@ int main(int argc, char **argv) {
     if (status == STATUS_OK && options.help) {
         options_print_help(stdout, &options, program_invocation_short_name,
                            options.help == HELP_ALL);
-        status = streams_finish(&error);
+        status = standard_streams_finish(&error);
     } else if (status == STATUS_OK && options.version) {
         print_version();
-        status = streams_finish(&error);
+        status = standard_streams_finish(&error);
     } else if (status == STATUS_OK && mode && mode->traits & MODE_WITHOUT_MODEL) {
         status = run(&options, mode, &error);
     } else if (status == STATUS_OK) {

@@ -14,7 +14,7 @@ static const char *const places[] = {
     "../../models/stories.bin",
 };
 
-char *shipped_model(Error *error) {
+char *default_model_path(Error *error) {
     char program[PATH_MAX], path[PATH_MAX + 64];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length > 0) {

@@ -10,7 +10,7 @@
  * model, its source and a file to write need the others. */
 enum { SPARE = 4 };
 
-Status streams_fill(Error *error) {
+Status standard_streams_fill(Error *error) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) != -1) continue;
         /* The lowest free number is fd: those below it are open. */
@@ -31,7 +31,7 @@ Status streams_fill(Error *error) {
     return STATUS_OK;
 }
 
-Status streams_finish(Error *error) {
+Status standard_streams_finish(Error *error) {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return STATUS_OK;
     if (errno == EPIPE) return STATUS_OK;

@@ -174,7 +174,7 @@ static void write_job(Batch *b, Job *job) {
 }
 
 /* The job's line is there: it is written now, or after those before it. */
-static void settle(Batch *b, Job *job, char *line) {
+static void deliver(Batch *b, Job *job, char *line) {
     static const Error no_memory = {"no memory for a result"};
     job->line = line;
     if (!line) {
@@ -194,7 +194,7 @@ static void fail_job(Batch *b, Job *job, const char *message) {
         error_set(&b->error, "%s: line %zu: %s", b->reader.name, job->request.line, message);
         b->stops = true;
     }
-    settle(b, job, line);
+    deliver(b, job, line);
 }
 
 static void finish_job(Batch *b, Job *job) {
@@ -204,7 +204,7 @@ static void finish_job(Batch *b, Job *job) {
         return;
     }
     for (size_t i = 0; i < job->n; i++) b->n_generated += job->choices[i].n_tokens;
-    settle(b, job, result_line(&b->maker, &job->request, job->choices));
+    deliver(b, job, result_line(&b->maker, &job->request, job->choices));
 }
 
 /* ---- One text ----------------------------------------------------------------------------------
@@ -240,30 +240,30 @@ static void sample_seen(EngineTask *task, size_t position, const float *logits) 
     const TokenList *prompt = &r->prompts[sample->index / r->n];
     Choice *choice = &sample->job->choices[sample->index];
     size_t width = 1 + (size_t)r->top_logprobs, vocab = model_config(model)->vocab_size;
-    if (!choice->prompt_chances)
-        choice->prompt_chances = calloc(prompt->length, width * sizeof *choice->prompt_chances);
-    if (!choice->prompt_chances || !has_scratch(sample)) {
+    if (!choice->prompt_logprobs)
+        choice->prompt_logprobs = calloc(prompt->length, width * sizeof *choice->prompt_logprobs);
+    if (!choice->prompt_logprobs || !has_scratch(sample)) {
         sample->failed = true;
         error_set(&sample->error, "no memory for the logprobs");
         return;
     }
-    TokenChance *chances = choice->prompt_chances + (position + 1) * width;
-    double total = result_chances(model_isa(model)->numeric, logits, vocab, width - 1, chances + 1,
-                                  sample->scratch);
+    TokenLogprob *logprobs = choice->prompt_logprobs + (position + 1) * width;
+    double total = result_logprobs(model_isa(model)->numeric, logits, vocab, width - 1,
+                                   logprobs + 1, sample->scratch);
     int32_t token = prompt->ids[position + 1];
-    chances[0] = (TokenChance){token, (float)((double)logits[token] - total)};
+    logprobs[0] = (TokenLogprob){token, (float)((double)logits[token] - total)};
 }
 
 /* Room for one more token's chances; NULL: no memory. */
-static TokenChance *next_chances(Choice *choice, size_t width) {
-    if (choice->n_chances == choice->chances_capacity) {
-        size_t capacity = choice->chances_capacity * 2 + 16;
-        TokenChance *chances = realloc(choice->chances, capacity * width * sizeof *chances);
-        if (!chances) return NULL;
-        choice->chances = chances;
-        choice->chances_capacity = capacity;
+static TokenLogprob *next_logprobs(Choice *choice, size_t width) {
+    if (choice->n_logprobs == choice->logprobs_capacity) {
+        size_t capacity = choice->logprobs_capacity * 2 + 16;
+        TokenLogprob *logprobs = realloc(choice->logprobs, capacity * width * sizeof *logprobs);
+        if (!logprobs) return NULL;
+        choice->logprobs = logprobs;
+        choice->logprobs_capacity = capacity;
     }
-    return choice->chances + choice->n_chances * width;
+    return choice->logprobs + choice->n_logprobs * width;
 }
 
 static Status sample_token(Sample *sample, float *logits, int32_t *token) {
@@ -272,26 +272,27 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
     size_t vocab = model_config(model)->vocab_size, position = sample->task.n_tokens;
     Choice *choice = &sample->job->choices[sample->index];
     Generation *g = &sample->generation;
-    TokenChance *chances = NULL;
+    TokenLogprob *logprobs = NULL;
     GenerationStep step;
     double total = 0.0;
     if (!sample->begun && sample_begin(sample) != STATUS_OK) return STATUS_FAILED;
     /* The last token that the context allows is chosen, but never looked at. */
     if (position == model_context(model)) g->options.max_tokens = g->n_tokens + 1;
     if (r->wants_logprobs) {
-        if (!has_scratch(sample) || !(chances = next_chances(choice, 1 + (size_t)r->top_logprobs)))
+        if (!has_scratch(sample) ||
+            !(logprobs = next_logprobs(choice, 1 + (size_t)r->top_logprobs)))
             return error_set(&sample->error, "no memory for the logprobs");
         memcpy(sample->scratch, logits, vocab * sizeof *logits);
-        total = result_chances(model_isa(model)->numeric, logits, vocab, (size_t)r->top_logprobs,
-                               chances + 1, sample->scratch + vocab);
+        total = result_logprobs(model_isa(model)->numeric, logits, vocab, (size_t)r->top_logprobs,
+                                logprobs + 1, sample->scratch + vocab);
     }
     size_t before = g->n_tokens;
     if (generation_next(g, logits, position, &step, &sample->error) != STATUS_OK)
         return STATUS_FAILED;
-    if (chances && g->n_tokens > before) {
+    if (logprobs && g->n_tokens > before) {
         float logprob = (float)((double)sample->scratch[step.token] - total);
-        chances[0] = (TokenChance){step.token, logprob};
-        choice->n_chances++;
+        logprobs[0] = (TokenLogprob){step.token, logprob};
+        choice->n_logprobs++;
     }
     text_put(&choice->text, step.text, step.length, 0);
     choice->n_tokens = g->n_tokens;

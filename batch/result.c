@@ -9,29 +9,30 @@
 
 void choice_free(Choice *choice) {
     text_free(&choice->text);
-    free(choice->chances);
-    free(choice->prompt_chances);
+    free(choice->logprobs);
+    free(choice->prompt_logprobs);
     *choice = (Choice){0};
 }
 
 /* ---- Probabilities -------------------------------------------------------------------------- */
 
-double result_chances(const Numeric *numeric, const float *logits, size_t vocab_size, size_t top,
-                      TokenChance *chances, float *scratch) {
+double result_logprobs(const Numeric *numeric, const float *logits, size_t vocab_size, size_t top,
+                       TokenLogprob *logprobs, float *scratch) {
     double total = logits_log_sum(numeric, logits, vocab_size, scratch, NULL);
     size_t n = 0;
     /* Insertion keeps them sorted by logit, earlier ids first; `logprob` is the logit until the
      * end. */
     for (size_t i = 0; i < vocab_size && top > 0; i++) {
-        if (n == top && logits[i] <= chances[n - 1].logprob) continue;
+        if (n == top && logits[i] <= logprobs[n - 1].logprob) continue;
         size_t at = n < top ? n++ : top - 1;
-        while (at > 0 && chances[at - 1].logprob < logits[i]) {
-            chances[at] = chances[at - 1];
+        while (at > 0 && logprobs[at - 1].logprob < logits[i]) {
+            logprobs[at] = logprobs[at - 1];
             at--;
         }
-        chances[at] = (TokenChance){(int32_t)i, logits[i]};
+        logprobs[at] = (TokenLogprob){(int32_t)i, logits[i]};
     }
-    for (size_t i = 0; i < n; i++) chances[i].logprob = (float)((double)chances[i].logprob - total);
+    for (size_t i = 0; i < n; i++)
+        logprobs[i].logprob = (float)((double)logprobs[i].logprob - total);
     return total;
 }
 
@@ -112,28 +113,28 @@ static json_t *text_of(const Request *r, const ResultMaker *maker, const Choice 
  */
 
 /* {"token", "logprob", "bytes"}, as in OpenAI's chat completions; ours adds "id". */
-static json_t *chance_json(const ResultMaker *maker, const TokenChance *chance, bool native) {
+static json_t *logprob_json(const ResultMaker *maker, const TokenLogprob *logprob, bool native) {
     size_t length;
-    char *bytes = token_bytes(maker, chance->token, TOKEN_DECODER_CONTINUE, &length);
+    char *bytes = token_bytes(maker, logprob->token, TOKEN_DECODER_CONTINUE, &length);
     json_t *json = json_object();
-    if (native) json_object_set_new(json, "id", json_integer(chance->token));
+    if (native) json_object_set_new(json, "id", json_integer(logprob->token));
     json_object_set_new(json, "token", text_json(bytes ? bytes : "", length));
-    json_object_set_new(json, "logprob", json_real((double)chance->logprob));
+    json_object_set_new(json, "logprob", json_real((double)logprob->logprob));
     json_object_set_new(json, "bytes", bytes_json(bytes ? bytes : "", length));
     free(bytes);
     return json;
 }
 
 /* chances[n][1 + top_logprobs]. */
-static json_t *chances_json(const ResultMaker *maker, const Request *r, const TokenChance *chances,
-                            size_t n) {
+static json_t *logprobs_json(const ResultMaker *maker, const Request *r,
+                             const TokenLogprob *logprobs, size_t n) {
     size_t width = 1 + (size_t)r->top_logprobs;
     bool native = r->format == REQUEST_NATIVE;
     json_t *list = json_array();
-    for (size_t i = 0; i < n; i++, chances += width) {
-        json_t *token = chance_json(maker, &chances[0], native), *top = json_array();
+    for (size_t i = 0; i < n; i++, logprobs += width) {
+        json_t *token = logprob_json(maker, &logprobs[0], native), *top = json_array();
         for (size_t k = 1; k < width; k++)
-            json_array_append_new(top, chance_json(maker, &chances[k], native));
+            json_array_append_new(top, logprob_json(maker, &logprobs[k], native));
         json_object_set_new(token, "top_logprobs", top);
         json_array_append_new(list, token);
     }
@@ -173,25 +174,25 @@ typedef struct Lists {
 } Lists;
 
 /* Of chances[1 + top_logprobs]; one of which nothing is known has null. */
-static void put_chances(Lists *lists, const ResultMaker *maker, const Request *r, int32_t token,
-                        const TokenChance *chances) {
+static void put_logprobs(Lists *lists, const ResultMaker *maker, const Request *r, int32_t token,
+                         const TokenLogprob *logprobs) {
     size_t characters, ignored;
     unsigned flags = r->echo && lists->offset == 0 ? 0 : TOKEN_DECODER_CONTINUE;
     json_array_append_new(lists->tokens, token_name(maker, token, flags, &characters));
     json_array_append_new(lists->offsets, json_integer((json_int_t)lists->offset));
     lists->offset += characters;
-    if (!chances) {
+    if (!logprobs) {
         json_array_append_new(lists->logprobs, json_null());
         json_array_append_new(lists->tops, json_null());
         return;
     }
-    json_array_append_new(lists->logprobs, json_real((double)chances[0].logprob));
+    json_array_append_new(lists->logprobs, json_real((double)logprobs[0].logprob));
     json_t *top = json_object();
     for (int k = 1; k <= r->top_logprobs; k++) {
-        json_t *name = token_name(maker, chances[k].token, flags, &ignored);
+        json_t *name = token_name(maker, logprobs[k].token, flags, &ignored);
         const char *key = json_string_value(name);
         if (key && !json_object_get(top, key))
-            json_object_set_new(top, key, json_real((double)chances[k].logprob));
+            json_object_set_new(top, key, json_real((double)logprobs[k].logprob));
         json_decref(name);
     }
     json_array_append_new(lists->tops, top);
@@ -204,14 +205,14 @@ static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, c
     size_t width = 1 + (size_t)r->top_logprobs;
     const TokenList *prompt = &r->prompts[index / r->n];
     Lists lists = {json_array(), json_array(), json_array(), json_array(), 0};
-    const TokenChance *known = choice->prompt_chances;
+    const TokenLogprob *known = choice->prompt_logprobs;
     for (size_t i = 0; r->echo && i < prompt->length; i++)
         if (i > 0 || prompt->ids[i] != tokenizer_bos(maker->tokenizer))
-            put_chances(&lists, maker, r, prompt->ids[i],
-                        i > 0 && known ? known + i * width : NULL);
-    for (size_t i = 0; i < choice->n_chances; i++)
-        put_chances(&lists, maker, r, choice->chances[i * width].token,
-                    choice->chances + i * width);
+            put_logprobs(&lists, maker, r, prompt->ids[i],
+                         i > 0 && known ? known + i * width : NULL);
+    for (size_t i = 0; i < choice->n_logprobs; i++)
+        put_logprobs(&lists, maker, r, choice->logprobs[i * width].token,
+                     choice->logprobs + i * width);
     json_t *json = json_object();
     json_object_set_new(json, "tokens", lists.tokens);
     json_object_set_new(json, "token_logprobs", lists.logprobs);
@@ -258,12 +259,12 @@ static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
     json_object_set_new(json, "completion_tokens", json_integer((json_int_t)choice->n_tokens));
     if (r->wants_logprobs)
         json_object_set_new(json, "logprobs",
-                            chances_json(maker, r, choice->chances, choice->n_chances));
+                            logprobs_json(maker, r, choice->logprobs, choice->n_logprobs));
     size_t n = r->prompts[index / r->n].length;
-    if (choice->prompt_chances)
+    if (choice->prompt_logprobs)
         json_object_set_new(
             json, "prompt_logprobs",
-            chances_json(maker, r, choice->prompt_chances + 1 + (size_t)r->top_logprobs, n - 1));
+            logprobs_json(maker, r, choice->prompt_logprobs + 1 + (size_t)r->top_logprobs, n - 1));
 }
 
 static char *native_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
@@ -309,7 +310,7 @@ static json_t *openai_choice(const ResultMaker *maker, const Request *r, const C
         if (r->wants_logprobs) {
             logprobs = json_object();
             json_object_set_new(logprobs, "content",
-                                chances_json(maker, r, choice->chances, choice->n_chances));
+                                logprobs_json(maker, r, choice->logprobs, choice->n_logprobs));
             json_object_set_new(logprobs, "refusal", json_null());
         }
     } else {

@@ -12,20 +12,20 @@
 
 /* A token that was generated, or could have been, and the logarithm of its probability in the
  * model's own distribution (before bias, penalties, temperature and cuts). */
-typedef struct TokenChance {
+typedef struct TokenLogprob {
     int32_t token;
     float logprob;
-} TokenChance;
+} TokenLogprob;
 
 /* One generated text. */
 typedef struct Choice {
     Text text; /* bytes; UTF-8 unless the model generated something else */
     Finish finish;
-    size_t n_tokens;      /* generated, without the token that ended the text */
-    TokenChance *chances; /* [n_chances][1 + top_logprobs]: the token, then the likeliest */
-    size_t n_chances, chances_capacity;
+    size_t n_tokens;        /* generated, without the token that ended the text */
+    TokenLogprob *logprobs; /* [n_chances][1 + top_logprobs]: the token, then the likeliest */
+    size_t n_logprobs, logprobs_capacity;
     /* With echo: [prompt tokens][1 + top_logprobs], the first not known; NULL otherwise. */
-    TokenChance *prompt_chances;
+    TokenLogprob *prompt_logprobs;
 } Choice;
 
 void choice_free(Choice *choice);
@@ -33,8 +33,8 @@ void choice_free(Choice *choice);
 /* The chances of the `top` likeliest of logits[vocab_size], ties to the lower id, into
  * chances[top]; returns log(sum(exp(logits))), so that any token's logprob is its logit minus
  * that. scratch[vocab_size]. The same bits on every machine. */
-double result_chances(const Numeric *numeric, const float *logits, size_t vocab_size, size_t top,
-                      TokenChance *chances, float *scratch);
+double result_logprobs(const Numeric *numeric, const float *logits, size_t vocab_size, size_t top,
+                       TokenLogprob *logprobs, float *scratch);
 
 typedef struct ResultMaker {
     const Tokenizer *tokenizer;

@@ -15,12 +15,12 @@ enum { CONVERSATION_VERSION = 1, MAX_BYTES = 1 << 28 };
 
 /* ---- Lines ------------------------------------------------------------------------------- */
 
-static char *header_line(const Conversation *s) {
+static char *header_line(const Conversation *c) {
     char fingerprint[32];
-    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, s->fingerprint);
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, c->fingerprint);
     json_t *header =
         json_pack("{s:i, s:s, s:s, s:I}", "verbatim_session", CONVERSATION_VERSION, "model",
-                  s->model, "fingerprint", fingerprint, "started", (json_int_t)s->started);
+                  c->model, "fingerprint", fingerprint, "started", (json_int_t)c->started);
     char *line = header ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
     return line;
@@ -64,11 +64,11 @@ static Status write_line(int fd, const char *path, char *line, Error *error) {
     return status;
 }
 
-static Status write_messages(const Conversation *s, int fd, const char *path, Error *error) {
+static Status write_messages(const Conversation *c, int fd, const char *path, Error *error) {
     size_t i;
     json_t *message;
-    if (write_line(fd, path, header_line(s), error) != STATUS_OK) return STATUS_FAILED;
-    json_array_foreach(s->messages, i, message) {
+    if (write_line(fd, path, header_line(c), error) != STATUS_OK) return STATUS_FAILED;
+    json_array_foreach(c->messages, i, message) {
         if (write_line(fd, path, json_dumps(message, JSON_COMPACT), error) != STATUS_OK)
             return STATUS_FAILED;
     }
@@ -93,14 +93,14 @@ static void sync_directory(const char *path) {
 
 /* Writes the conversation beside `path` and renames it there. *fd (may be NULL) receives the
  * new file, open for appending and locked. */
-static Status replace_file(const Conversation *s, const char *path, int *fd, Error *error) {
+static Status replace_file(const Conversation *c, const char *path, int *fd, Error *error) {
     char beside[PATH_MAX];
     if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
         return error_set(error, "%s: the path is too long", path);
     unlink(beside);
     int file = open(beside, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file < 0) return error_set(error, "%s: cannot create: %s", beside, strerror(errno));
-    Status status = write_messages(s, file, path, error);
+    Status status = write_messages(c, file, path, error);
     if (status == STATUS_OK && flock(file, LOCK_EX | LOCK_NB) != 0)
         status = error_set(error, "%s: cannot lock: %s", path, strerror(errno));
     if (status == STATUS_OK && rename(beside, path) != 0)
@@ -148,114 +148,114 @@ typedef struct Contents {
     size_t bad_line;  /* 1, 2, ...; 0: all are whole */
 } Contents;
 
-static void contents_free(Contents *c) {
-    json_decref(c->header);
-    json_decref(c->messages);
+static void contents_free(Contents *contents) {
+    json_decref(contents->header);
+    json_decref(contents->messages);
 }
 
 static Contents parse_lines(const char *text, size_t length) {
-    Contents c = {.messages = json_array()};
+    Contents contents = {.messages = json_array()};
     size_t line_number = 0;
-    for (size_t at = 0; at < length && c.messages; line_number++) {
+    for (size_t at = 0; at < length && contents.messages; line_number++) {
         const char *end = memchr(text + at, '\n', length - at);
         size_t n = end ? (size_t)(end - (text + at)) : length - at;
         json_t *line = json_loadb(text + at, n, JSON_ALLOW_NUL, NULL);
         bool header = line_number == 0 && json_object_get(line, "verbatim_session");
         if (!end || !line || (!header && !is_message(line))) {
             json_decref(line);
-            c.bad_line = line_number + 1;
-            return c;
+            contents.bad_line = line_number + 1;
+            return contents;
         }
         if (header) {
-            c.header = line;
+            contents.header = line;
         } else {
-            json_array_append_new(c.messages, line);
+            json_array_append_new(contents.messages, line);
         }
         at += n + 1;
     }
-    return c;
+    return contents;
 }
 
-Status conversation_new(Conversation *s, const char *model, uint64_t fingerprint, Error *error) {
-    *s = (Conversation){.fd = -1, .started = time(NULL), .fingerprint = fingerprint};
-    s->messages = json_array();
-    s->model = strdup(model);
-    if (s->messages && s->model) return STATUS_OK;
-    conversation_close(s);
+Status conversation_new(Conversation *c, const char *model, uint64_t fingerprint, Error *error) {
+    *c = (Conversation){.fd = -1, .started = time(NULL), .fingerprint = fingerprint};
+    c->messages = json_array();
+    c->model = strdup(model);
+    if (c->messages && c->model) return STATUS_OK;
+    conversation_close(c);
     return error_set(error, "no memory for a conversation");
 }
 
-void conversation_close(Conversation *s) {
-    kvfile_close(s->kv);
-    if (s->fd >= 0) close(s->fd);
-    json_decref(s->messages);
-    free(s->model);
-    free(s->path);
-    *s = (Conversation){.fd = -1};
+void conversation_close(Conversation *c) {
+    kvfile_close(c->kv);
+    if (c->fd >= 0) close(c->fd);
+    json_decref(c->messages);
+    free(c->model);
+    free(c->path);
+    *c = (Conversation){.fd = -1};
 }
 
 /* Takes over what the file's lines say; *whole tells that nothing was lost. */
-static Status adopt(Conversation *s, Contents *c, bool *whole, Error *error) {
+static Status adopt(Conversation *c, Contents *contents, bool *whole, Error *error) {
     uint64_t fingerprint;
     time_t started;
     const char *model;
-    *whole = c->bad_line == 0 && c->header;
-    if (c->header && read_header(c->header, &fingerprint, &started, &model)) {
-        if (fingerprint != s->fingerprint)
+    *whole = contents->bad_line == 0 && contents->header;
+    if (contents->header && read_header(contents->header, &fingerprint, &started, &model)) {
+        if (fingerprint != c->fingerprint)
             return error_set(error,
                              "%s: a conversation with another model, '%s' (%016" PRIx64
                              "); this one is '%s' (%016" PRIx64 ")",
-                             s->path, model, fingerprint, s->model, s->fingerprint);
-        s->started = started;
+                             c->path, model, fingerprint, c->model, c->fingerprint);
+        c->started = started;
     } else {
         *whole = false;
     }
-    json_decref(s->messages);
-    s->messages = json_incref(c->messages);
+    json_decref(c->messages);
+    c->messages = json_incref(contents->messages);
     return STATUS_OK;
 }
 
 /* The file as it is goes to PATH.damaged (PATH.damaged.2 where that is taken), and what could be
  * read of it begins a new one. */
-static Status repair(Conversation *s, size_t bad_line, Error *note, Error *error) {
+static Status repair(Conversation *c, size_t bad_line, Error *note, Error *error) {
     char aside[PATH_MAX];
     struct stat info;
-    int n = snprintf(aside, sizeof aside, "%s.damaged", s->path);
+    int n = snprintf(aside, sizeof aside, "%s.damaged", c->path);
     for (int i = 2; n < (int)sizeof aside && i < 1000 && lstat(aside, &info) == 0; i++)
-        n = snprintf(aside, sizeof aside, "%s.damaged.%d", s->path, i);
-    if (n >= (int)sizeof aside) return error_set(error, "%s: the path is too long", s->path);
-    if (rename(s->path, aside) != 0)
+        n = snprintf(aside, sizeof aside, "%s.damaged.%d", c->path, i);
+    if (n >= (int)sizeof aside) return error_set(error, "%s: the path is too long", c->path);
+    if (rename(c->path, aside) != 0)
         return error_set(error, "%s: cannot keep a copy: %s", aside, strerror(errno));
     int fd;
-    if (replace_file(s, s->path, &fd, error) != STATUS_OK) return STATUS_FAILED;
-    close(s->fd);
-    s->fd = fd;
+    if (replace_file(c, c->path, &fd, error) != STATUS_OK) return STATUS_FAILED;
+    close(c->fd);
+    c->fd = fd;
     error_set(note,
               "%s: line %zu is damaged; the %zu messages before it are kept, the file as it "
               "was is %s",
-              s->path, bad_line ? bad_line : 1, json_array_size(s->messages), aside);
+              c->path, bad_line ? bad_line : 1, json_array_size(c->messages), aside);
     return STATUS_OK;
 }
 
-static Status load_or_begin(Conversation *s, Error *note, Error *error) {
+static Status load_or_begin(Conversation *c, Error *note, Error *error) {
     char *text = NULL;
     size_t length = 0;
-    if (read_file(s->fd, s->path, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
+    if (read_file(c->fd, c->path, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
     if (length == 0) {
         free(text);
-        return write_messages(s, s->fd, s->path, error);
+        return write_messages(c, c->fd, c->path, error);
     }
     /* A power cut may leave zeros. Anything else was named by mistake and stays where it is. */
     if (text[0] != '{' && text[0] != '\0') {
         free(text);
-        return error_set(error, "%s: is no conversation: name another file", s->path);
+        return error_set(error, "%s: is no conversation: name another file", c->path);
     }
-    Contents c = parse_lines(text, length);
+    Contents contents = parse_lines(text, length);
     bool whole = false;
-    Status status = c.messages ? adopt(s, &c, &whole, error)
-                               : error_set(error, "%s: no memory for its messages", s->path);
-    if (status == STATUS_OK && !whole) status = repair(s, c.bad_line, note, error);
-    contents_free(&c);
+    Status status = contents.messages ? adopt(c, &contents, &whole, error)
+                                      : error_set(error, "%s: no memory for its messages", c->path);
+    if (status == STATUS_OK && !whole) status = repair(c, contents.bad_line, note, error);
+    contents_free(&contents);
     free(text);
     return status;
 }
@@ -267,11 +267,11 @@ static bool is_foreign(int fd) {
     return fstat(fd, &info) == 0 && info.st_uid != geteuid() && info.st_uid != 0;
 }
 
-static void open_kv(Conversation *s, const KvShape *shape, Error *note) {
+static void open_kv(Conversation *c, const KvShape *shape, Error *note) {
     char path[PATH_MAX];
     Error reason;
     bool begun;
-    if (snprintf(path, sizeof path, "%s.kv", s->path) >= (int)sizeof path) return;
+    if (snprintf(path, sizeof path, "%s.kv", c->path) >= (int)sizeof path) return;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 || is_foreign(fd)) {
         if (note && !note->text[0])
@@ -279,126 +279,126 @@ static void open_kv(Conversation *s, const KvShape *shape, Error *note) {
         if (fd >= 0) close(fd);
         return;
     }
-    if (kvfile_open(&s->kv, path, fd, s->fingerprint, shape, &begun, &reason) != STATUS_OK) {
-        s->kv = NULL;
+    if (kvfile_open(&c->kv, path, fd, c->fingerprint, shape, &begun, &reason) != STATUS_OK) {
+        c->kv = NULL;
         if (note && !note->text[0]) error_set(note, "%s", reason.text);
     }
 }
 
-Status conversation_open(Conversation *s, const char *path, const char *model, uint64_t fingerprint,
+Status conversation_open(Conversation *c, const char *path, const char *model, uint64_t fingerprint,
                          const KvShape *shape, Error *note, Error *error) {
     if (note) note->text[0] = '\0';
-    if (conversation_new(s, model, fingerprint, error) != STATUS_OK) return STATUS_FAILED;
-    s->path = strdup(path);
-    s->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (conversation_new(c, model, fingerprint, error) != STATUS_OK) return STATUS_FAILED;
+    c->path = strdup(path);
+    c->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     Status status = STATUS_OK;
-    if (!s->path) {
+    if (!c->path) {
         status = error_set(error, "no memory for a path");
-    } else if (s->fd < 0) {
+    } else if (c->fd < 0) {
         status = error_set(error, "%s: cannot open: %s", path,
                            errno == ELOOP ? "it is a symbolic link" : strerror(errno));
-    } else if (is_foreign(s->fd)) {
+    } else if (is_foreign(c->fd)) {
         status = error_set(error, "%s: belongs to another user", path);
-    } else if (flock(s->fd, LOCK_EX | LOCK_NB) != 0) {
+    } else if (flock(c->fd, LOCK_EX | LOCK_NB) != 0) {
         status = error_set(error, "%s: another process has this conversation open", path);
     } else {
-        status = load_or_begin(s, note, error);
+        status = load_or_begin(c, note, error);
     }
-    if (status == STATUS_OK && shape) open_kv(s, shape, note);
-    if (status != STATUS_OK) conversation_close(s);
+    if (status == STATUS_OK && shape) open_kv(c, shape, note);
+    if (status != STATUS_OK) conversation_close(c);
     return status;
 }
 
 /* ---- Changes ----------------------------------------------------------------------------- */
 
-size_t conversation_length(const Conversation *s) {
-    return json_array_size(s->messages);
+size_t conversation_length(const Conversation *c) {
+    return json_array_size(c->messages);
 }
 
-static const char *member(const Conversation *s, size_t i, const char *key) {
-    return json_string_value(json_object_get(json_array_get(s->messages, i), key));
+static const char *member(const Conversation *c, size_t i, const char *key) {
+    return json_string_value(json_object_get(json_array_get(c->messages, i), key));
 }
 
-const char *conversation_role(const Conversation *s, size_t i) {
-    return member(s, i, "role");
+const char *conversation_role(const Conversation *c, size_t i) {
+    return member(c, i, "role");
 }
-const char *conversation_content(const Conversation *s, size_t i) {
-    return member(s, i, "content");
+const char *conversation_content(const Conversation *c, size_t i) {
+    return member(c, i, "content");
 }
 
 static json_t *new_message(const char *role, const char *content, size_t length) {
     return json_pack("{s:s, s:s%}", "role", role, "content", content, length);
 }
 
-Status conversation_append(Conversation *s, const char *role, const char *content, size_t length,
+Status conversation_append(Conversation *c, const char *role, const char *content, size_t length,
                            Error *error) {
     json_t *message = new_message(role, content, length);
     if (!message) return error_set(error, "a message that is not UTF-8, or no memory for it");
-    if (s->fd >= 0) {
-        off_t end = lseek(s->fd, 0, SEEK_END);
-        Status status = write_line(s->fd, s->path, json_dumps(message, JSON_COMPACT), error);
-        if (status == STATUS_OK && fdatasync(s->fd) != 0 && errno != EINVAL)
-            status = error_set(error, "%s: cannot sync: %s", s->path, strerror(errno));
+    if (c->fd >= 0) {
+        off_t end = lseek(c->fd, 0, SEEK_END);
+        Status status = write_line(c->fd, c->path, json_dumps(message, JSON_COMPACT), error);
+        if (status == STATUS_OK && fdatasync(c->fd) != 0 && errno != EINVAL)
+            status = error_set(error, "%s: cannot sync: %s", c->path, strerror(errno));
         if (status != STATUS_OK) {
             /* A line that did not fit goes again, lest the next one follow its torn half. */
-            if (end >= 0 && ftruncate(s->fd, end) != 0) errno = 0;
+            if (end >= 0 && ftruncate(c->fd, end) != 0) errno = 0;
             json_decref(message);
             return status;
         }
     }
-    if (json_array_append_new(s->messages, message) != 0)
+    if (json_array_append_new(c->messages, message) != 0)
         return error_set(error, "no memory for a message");
     return STATUS_OK;
 }
 
 /* Makes `messages` (taken over; NULL: no memory) those of the conversation: in the file first, so
  * that a file that cannot be written leaves everything as it was. */
-static Status replace_messages(Conversation *s, json_t *messages, Error *error) {
-    json_t *before = s->messages;
+static Status replace_messages(Conversation *c, json_t *messages, Error *error) {
+    json_t *before = c->messages;
     int fd = -1;
     if (!messages) return error_set(error, "no memory for the messages");
-    s->messages = messages;
-    if (s->fd >= 0 && replace_file(s, s->path, &fd, error) != STATUS_OK) {
-        s->messages = before;
+    c->messages = messages;
+    if (c->fd >= 0 && replace_file(c, c->path, &fd, error) != STATUS_OK) {
+        c->messages = before;
         json_decref(messages);
         return STATUS_FAILED;
     }
     json_decref(before);
-    if (s->fd >= 0) close(s->fd);
-    s->fd = fd;
+    if (c->fd >= 0) close(c->fd);
+    c->fd = fd;
     return STATUS_OK;
 }
 
-Status conversation_truncate(Conversation *s, size_t n, Error *error) {
-    size_t length = conversation_length(s);
+Status conversation_truncate(Conversation *c, size_t n, Error *error) {
+    size_t length = conversation_length(c);
     if (n >= length) return STATUS_OK;
-    json_t *kept = json_copy(s->messages);
+    json_t *kept = json_copy(c->messages);
     while (kept && length > n) json_array_remove(kept, --length);
-    return replace_messages(s, kept, error);
+    return replace_messages(c, kept, error);
 }
 
-Status conversation_set_system(Conversation *s, const char *content, Error *error) {
+Status conversation_set_system(Conversation *c, const char *content, Error *error) {
     json_t *message = content ? new_message("system", content, strlen(content)) : NULL;
     if (content && !message)
         return error_set(error, "a system prompt that is not UTF-8, or no memory for it");
-    json_t *messages = json_copy(s->messages);
-    if (conversation_length(s) > 0 && strcmp(conversation_role(s, 0), "system") == 0)
+    json_t *messages = json_copy(c->messages);
+    if (conversation_length(c) > 0 && strcmp(conversation_role(c, 0), "system") == 0)
         json_array_remove(messages, 0);
     if (message && json_array_insert_new(messages, 0, message) != 0) {
         json_decref(messages);
         messages = NULL;
     }
-    return replace_messages(s, messages, error);
+    return replace_messages(c, messages, error);
 }
 
-Status conversation_text(const Conversation *s, char **text, size_t *length, Error *error) {
+Status conversation_text(const Conversation *c, char **text, size_t *length, Error *error) {
     size_t i;
     json_t *message;
-    char *line = header_line(s);
+    char *line = header_line(c);
     FILE *out = open_memstream(text, length);
     if (out && line) fprintf(out, "%s\n", line);
     free(line);
-    json_array_foreach(s->messages, i, message) {
+    json_array_foreach(c->messages, i, message) {
         line = json_dumps(message, JSON_COMPACT);
         if (out && line) fprintf(out, "%s\n", line);
         free(line);
@@ -407,15 +407,15 @@ Status conversation_text(const Conversation *s, char **text, size_t *length, Err
     return error_set(error, "no memory for the conversation's text");
 }
 
-Status conversation_adopt(Conversation *s, const char *path, const char *text, size_t length,
+Status conversation_adopt(Conversation *c, const char *path, const char *text, size_t length,
                           Error *error) {
-    Contents c = parse_lines(text, length);
+    Contents contents = parse_lines(text, length);
     Status status = STATUS_OK;
-    if (!c.messages || c.bad_line) {
-        status = error_set(error, "%s: line %zu is no message", path, c.bad_line);
+    if (!contents.messages || contents.bad_line) {
+        status = error_set(error, "%s: line %zu is no message", path, contents.bad_line);
     } else {
-        status = replace_messages(s, json_incref(c.messages), error);
+        status = replace_messages(c, json_incref(contents.messages), error);
     }
-    contents_free(&c);
+    contents_free(&contents);
     return status;
 }

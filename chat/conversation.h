@@ -24,27 +24,27 @@ typedef struct Conversation {
 } Conversation;
 
 /* A conversation that is not saved. */
-Status conversation_new(Conversation *session, const char *model, uint64_t fingerprint,
+Status conversation_new(Conversation *conversation, const char *model, uint64_t fingerprint,
                         Error *error);
 
 /* Opens `path` or creates it (mode 0600; a symbolic link is not followed). A session of another
  * model is refused, as is one that another process has open. Damage is no failure: what can
  * be read is kept, the file as it was is set aside as PATH.damaged, and `note` (which may be
  * NULL) says so; it is empty otherwise. */
-Status conversation_open(Conversation *session, const char *path, const char *model,
+Status conversation_open(Conversation *conversation, const char *path, const char *model,
                          uint64_t fingerprint, const KvShape *shape, Error *note, Error *error);
-void conversation_close(Conversation *session);
+void conversation_close(Conversation *conversation);
 
 /* Adds a message and makes it durable. The text must be UTF-8. */
-Status conversation_append(Conversation *session, const char *role, const char *content,
+Status conversation_append(Conversation *conversation, const char *role, const char *content,
                            size_t length, Error *error);
 
 /* Keeps only the first n messages. This and the changes below leave both messages and file as
  * they were when they fail. */
-Status conversation_truncate(Conversation *session, size_t n, Error *error);
+Status conversation_truncate(Conversation *conversation, size_t n, Error *error);
 
 /* The system prompt, always the first message; NULL removes it. */
-Status conversation_set_system(Conversation *session, const char *content, Error *error);
+Status conversation_set_system(Conversation *conversation, const char *content, Error *error);
 
 /* The whole conversation as its file would hold it; NUL-terminated, freed by the caller. */
 Status conversation_text(const Conversation *conversation, char **text, size_t *length,
@@ -54,8 +54,8 @@ Status conversation_text(const Conversation *conversation, char **text, size_t *
 Status conversation_adopt(Conversation *conversation, const char *path, const char *text,
                           size_t length, Error *error);
 
-size_t conversation_length(const Conversation *session);
-const char *conversation_role(const Conversation *session, size_t i);
-const char *conversation_content(const Conversation *session, size_t i);
+size_t conversation_length(const Conversation *conversation);
+const char *conversation_role(const Conversation *conversation, size_t i);
+const char *conversation_content(const Conversation *conversation, size_t i);
 
 #endif

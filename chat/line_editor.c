@@ -33,7 +33,7 @@ struct LineEditor {
     size_t capacity;
 #if defined(HAVE_LIBEDIT)
     EditLine *edit;
-    Keys keys;
+    TerminalKeys keys;
     bool cleared;      /* by Ctrl-C */
     int columns;       /* of the window, as libedit knows it */
     bool marks_pastes; /* the terminal was asked to */
@@ -105,13 +105,14 @@ static int next_key(EditLine *edit, wchar_t *key) {
     LineEditor *editor;
     el_get(edit, EL_CLIENTDATA, &editor);
     if (!editor->marks_pastes) {
-        fputs(KEYS_PASTE_ON, stdout);
+        fputs(TERMINAL_KEYS_PASTE_ON, stdout);
         fflush(stdout);
         editor->marks_pastes = true;
     }
     while (true) {
-        KeysResult result = keys_next(&editor->keys, STDIN_FILENO, key);
-        if (result != KEYS_SIGNAL || *editor->interrupted) return result > 0 ? 1 : (int)result;
+        TerminalKeysResult result = terminal_keys_next(&editor->keys, STDIN_FILENO, key);
+        if (result != TERMINAL_KEYS_SIGNAL || *editor->interrupted)
+            return result > 0 ? 1 : (int)result;
         int columns = window_columns();
         if (columns == editor->columns) continue;
         editor->columns = columns;
@@ -223,7 +224,7 @@ void line_editor_free(LineEditor *editor) {
 #if defined(HAVE_LIBEDIT)
     if (editor->history) history_end(editor->history);
     if (editor->edit) el_end(editor->edit);
-    keys_free(&editor->keys);
+    terminal_keys_free(&editor->keys);
 #endif
     free(editor->line);
     free(editor);
@@ -280,13 +281,13 @@ static LineResult read_line(LineEditor *editor, const char *prompt, bool first, 
     if (editor->edit) {
         int n = 0;
         editor->prompt = prompt;
-        if (first) keys_take_ahead(&editor->keys, STDIN_FILENO);
+        if (first) terminal_keys_take_ahead(&editor->keys, STDIN_FILENO);
         el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt invites to type */
         editor->cleared = false;
         *line = el_gets(editor->edit, &n);
         if (editor->cleared || *editor->interrupted) {
             el_reset(editor->edit); /* drops what was typed */
-            keys_drop(&editor->keys);
+            terminal_keys_drop(&editor->keys);
             return LINE_INTERRUPTED;
         }
         if (!*line || n <= 0) return LINE_END;
@@ -325,7 +326,7 @@ static bool append(char **text, size_t *length, const char *more, size_t n) {
 /* A single key (a Ctrl-D pressed early) is no paste. */
 static bool more_is_pasted(const LineEditor *editor) {
 #if defined(HAVE_LIBEDIT)
-    if (editor->edit) return keys_paste_goes_on(&editor->keys);
+    if (editor->edit) return terminal_keys_paste_goes_on(&editor->keys);
 #endif
     struct pollfd wait = {STDIN_FILENO, POLLIN, 0};
     int waiting = 0;
@@ -391,7 +392,7 @@ LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text,
     LineResult result = read_message(editor, prompt, text, length);
 #if defined(HAVE_LIBEDIT)
     if (editor->edit) {
-        if (editor->marks_pastes) fputs(KEYS_PASTE_OFF, stdout);
+        if (editor->marks_pastes) fputs(TERMINAL_KEYS_PASTE_OFF, stdout);
         fflush(stdout);
         editor->marks_pastes = false;
         sigaction(SIGWINCH, &before, NULL);
@@ -399,8 +400,8 @@ LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text,
     if (result == LINE_TEXT) remember(editor, *text);
     /* A Ctrl-C right behind Enter, when the terminal made no signal of it yet, means the answer. */
     if (result == LINE_TEXT && editor->edit) {
-        keys_take_ahead(&editor->keys, STDIN_FILENO);
-        if (keys_take_interrupt(&editor->keys)) raise(SIGINT);
+        terminal_keys_take_ahead(&editor->keys, STDIN_FILENO);
+        if (terminal_keys_take_interrupt(&editor->keys)) raise(SIGINT);
     }
 #endif
     if (result == LINE_TEXT) return result;

@@ -15,12 +15,12 @@ enum { MAX_WAITING = 1 << 26 };
 
 static const char paste_begins[] = "\033[200~", paste_ends[] = "\033[201~";
 
-void keys_free(Keys *keys) {
+void terminal_keys_free(TerminalKeys *keys) {
     free(keys->bytes);
-    *keys = (Keys){0};
+    *keys = (TerminalKeys){0};
 }
 
-void keys_drop(Keys *keys) {
+void terminal_keys_drop(TerminalKeys *keys) {
     keys->start = keys->end = keys->ahead = 0;
     keys->pasting = keys->quoted = false;
 }
@@ -28,41 +28,41 @@ void keys_drop(Keys *keys) {
 /* ---- Reading ------------------------------------------------------------------------------- */
 
 /* One read, after what waits. */
-static KeysResult read_some(Keys *keys, int fd) {
+static TerminalKeysResult read_some(TerminalKeys *keys, int fd) {
     enum { STEP = 4096 };
     if (keys->start == keys->end) keys->start = keys->end = keys->ahead = 0;
     if (keys->capacity - keys->end < STEP) {
         size_t capacity = 2 * keys->end + STEP;
         char *longer = capacity > MAX_WAITING ? NULL : realloc(keys->bytes, capacity);
-        if (!longer) return KEYS_FAILED;
+        if (!longer) return TERMINAL_KEYS_FAILED;
         keys->bytes = longer;
         keys->capacity = capacity;
     }
     ssize_t n = read(fd, keys->bytes + keys->end, STEP);
-    if (n < 0) return errno == EINTR ? KEYS_SIGNAL : KEYS_FAILED;
+    if (n < 0) return errno == EINTR ? TERMINAL_KEYS_SIGNAL : TERMINAL_KEYS_FAILED;
     keys->end += (size_t)n;
-    return n > 0 ? KEYS_ONE : KEYS_END;
+    return n > 0 ? TERMINAL_KEYS_ONE : TERMINAL_KEYS_END;
 }
 
-static bool more_within(Keys *keys, int fd, int milliseconds) {
+static bool more_within(TerminalKeys *keys, int fd, int milliseconds) {
     struct pollfd wait = {fd, POLLIN, 0};
-    return poll(&wait, 1, milliseconds) == 1 && read_some(keys, fd) == KEYS_ONE;
+    return poll(&wait, 1, milliseconds) == 1 && read_some(keys, fd) == TERMINAL_KEYS_ONE;
 }
 
 /* Waits for a byte; what comes together with a newline is taken whole. */
-static KeysResult wait_for_bytes(Keys *keys, int fd) {
+static TerminalKeysResult wait_for_bytes(TerminalKeys *keys, int fd) {
     /* Not for ever: a signal that comes just before the wait does not end it. */
     struct pollfd wait = {fd, POLLIN, 0};
-    if (poll(&wait, 1, WAIT_MILLISECONDS) <= 0) return KEYS_SIGNAL;
-    KeysResult result = read_some(keys, fd);
-    if (result != KEYS_ONE) return result;
+    if (poll(&wait, 1, WAIT_MILLISECONDS) <= 0) return TERMINAL_KEYS_SIGNAL;
+    TerminalKeysResult result = read_some(keys, fd);
+    if (result != TERMINAL_KEYS_ONE) return result;
     while (memchr(keys->bytes + keys->start, '\n', keys->end - keys->start) &&
            more_within(keys, fd, PASTE_MILLISECONDS)) {
     }
-    return KEYS_ONE;
+    return TERMINAL_KEYS_ONE;
 }
 
-void keys_take_ahead(Keys *keys, int fd) {
+void terminal_keys_take_ahead(TerminalKeys *keys, int fd) {
     struct termios before, raw;
     if (tcgetattr(fd, &before) != 0 || !(before.c_lflag & ICANON)) return;
     raw = before;
@@ -71,7 +71,7 @@ void keys_take_ahead(Keys *keys, int fd) {
     size_t waited = keys->end - keys->start;
     bool all_ahead = keys->ahead >= keys->end;
     tcsetattr(fd, TCSANOW, &raw);
-    while (read_some(keys, fd) == KEYS_ONE) {
+    while (read_some(keys, fd) == TERMINAL_KEYS_ONE) {
     }
     tcsetattr(fd, TCSANOW, &before);
     /* The terminal kept a Ctrl-D as a zero. Within a line it would be an invisible character. */
@@ -88,11 +88,11 @@ void keys_take_ahead(Keys *keys, int fd) {
     if (waited == 0 || all_ahead) keys->ahead = keys->end;
 }
 
-bool keys_take_interrupt(Keys *keys) {
+bool terminal_keys_take_interrupt(TerminalKeys *keys) {
     if (keys->start == keys->end ||
         !memchr(keys->bytes + keys->start, CTRL_C, keys->end - keys->start))
         return false;
-    keys_drop(keys);
+    terminal_keys_drop(keys);
     return true;
 }
 
@@ -100,7 +100,7 @@ bool keys_take_interrupt(Keys *keys) {
 
 /* Whether the mark stands next; what may become one is waited for, but not for long: the
  * key Escape alone begins like it. */
-static bool takes_mark(Keys *keys, int fd, const char *mark) {
+static bool takes_mark(TerminalKeys *keys, int fd, const char *mark) {
     size_t n = strlen(mark), waiting;
     while (true) {
         waiting = keys->end - keys->start;
@@ -115,7 +115,7 @@ static bool takes_mark(Keys *keys, int fd, const char *mark) {
 }
 
 /* All of a paste, while the terminal still hands it out as it is. */
-static void take_paste(Keys *keys, int fd) {
+static void take_paste(TerminalKeys *keys, int fd) {
     size_t seen = keys->start;
     while (!memmem(keys->bytes + seen, keys->end - seen, paste_ends, strlen(paste_ends))) {
         if (keys->end - keys->start > strlen(paste_ends))
@@ -128,7 +128,7 @@ static void take_paste(Keys *keys, int fd) {
 }
 
 /* The character at `start`, in the locale's encoding; bytes that are none are left out. */
-static KeysResult decode(Keys *keys, int fd, wchar_t *key, bool *found) {
+static TerminalKeysResult decode(TerminalKeys *keys, int fd, wchar_t *key, bool *found) {
     mbstate_t state = {0};
     size_t waiting = keys->end - keys->start;
     size_t n = mbrtowc(key, keys->bytes + keys->start, waiting, &state);
@@ -136,11 +136,11 @@ static KeysResult decode(Keys *keys, int fd, wchar_t *key, bool *found) {
     if (n == (size_t)-2 && waiting < 8) return read_some(keys, fd); /* the rest is on its way */
     *found = n != (size_t)-1 && n != (size_t)-2;
     keys->start += *found && n > 0 ? n : 1;
-    return KEYS_ONE;
+    return TERMINAL_KEYS_ONE;
 }
 
 /* What a control character of a paste comes to; false: nothing. */
-static bool pasted_control(Keys *keys, wchar_t *key) {
+static bool pasted_control(TerminalKeys *keys, wchar_t *key) {
     char byte = keys->bytes[keys->start];
     if (byte == '\t' && !keys->quoted) {
         keys->quoted = true;
@@ -153,25 +153,26 @@ static bool pasted_control(Keys *keys, wchar_t *key) {
     return byte == '\t' || byte == '\n' || byte == '\r';
 }
 
-KeysResult keys_next(Keys *keys, int fd, wchar_t *key) {
+TerminalKeysResult terminal_keys_next(TerminalKeys *keys, int fd, wchar_t *key) {
     while (true) {
-        KeysResult result = keys->start == keys->end ? wait_for_bytes(keys, fd) : KEYS_ONE;
-        if (result != KEYS_ONE) return result;
+        TerminalKeysResult result =
+            keys->start == keys->end ? wait_for_bytes(keys, fd) : TERMINAL_KEYS_ONE;
+        if (result != TERMINAL_KEYS_ONE) return result;
         unsigned char byte = (unsigned char)keys->bytes[keys->start];
         bool found = false;
         if (byte == '\033' && takes_mark(keys, fd, keys->pasting ? paste_ends : paste_begins)) {
             keys->pasting = !keys->pasting;
             if (keys->pasting) take_paste(keys, fd);
         } else if (keys->pasting && (byte < 0x20 || byte == 0x7F)) {
-            if (pasted_control(keys, key)) return KEYS_ONE;
+            if (pasted_control(keys, key)) return TERMINAL_KEYS_ONE;
         } else {
             result = decode(keys, fd, key, &found);
-            if (result != KEYS_ONE || found) return result;
+            if (result != TERMINAL_KEYS_ONE || found) return result;
         }
     }
 }
 
-bool keys_paste_goes_on(const Keys *keys) {
+bool terminal_keys_paste_goes_on(const TerminalKeys *keys) {
     if (keys->pasting) return true;
     if (keys->start >= keys->end || keys->start < keys->ahead) return false;
     /* A single key (a Ctrl-D pressed early) is no paste. */

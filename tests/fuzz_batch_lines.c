@@ -56,12 +56,12 @@ static void make_choice(Choice *choice, const Request *r, const char *line, size
     *choice = (Choice){.finish = n % 2 ? FINISH_STOP : FINISH_LENGTH, .n_tokens = n};
     text_put(&choice->text, line + from, n, 0);
     if (!r->wants_logprobs) return;
-    choice->chances = calloc(n * width + 1, sizeof *choice->chances);
-    if (!choice->chances) return;
-    choice->n_chances = choice->chances_capacity = n;
+    choice->logprobs = calloc(n * width + 1, sizeof *choice->logprobs);
+    if (!choice->logprobs) return;
+    choice->n_logprobs = choice->logprobs_capacity = n;
     for (size_t i = 0; i < n * width; i++)
-        choice->chances[i] = (TokenChance){(unsigned char)line[from + i / width] + (int32_t)i % 7,
-                                           -(float)(i % 5) / (i % 11 ? 1.0f : 0.0f)};
+        choice->logprobs[i] = (TokenLogprob){(unsigned char)line[from + i / width] + (int32_t)i % 7,
+                                             -(float)(i % 5) / (i % 11 ? 1.0f : 0.0f)};
 }
 
 static void check_result_line(const Request *r, const char *line, size_t size) {
@@ -75,7 +75,7 @@ static void check_result_line(const Request *r, const char *line, size_t size) {
         size_t width = 1 + (size_t)r->top_logprobs, length = r->prompts[i / r->n].length;
         make_choice(&choices[i], r, line, size, size * i / n);
         if (r->echo && r->wants_logprobs && length > 1 && size % 8)
-            choices[i].prompt_chances = calloc(length, width * sizeof *choices[i].prompt_chances);
+            choices[i].prompt_logprobs = calloc(length, width * sizeof *choices[i].prompt_logprobs);
     }
     char *result = result_line(&maker, r, choices);
     if (!result || strchr(result, '\n')) abort();

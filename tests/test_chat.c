@@ -141,7 +141,7 @@ static void expect(Person *p, const char *text) {
 
 /* Lets the screen come to rest: after a key that clears the line, what is redrawn and how differs
  * from one moment to the next. */
-static void settle(Person *p) {
+static void wait_until_quiet(Person *p) {
     for (int i = 0; i < 10; i++) read_more(p, 100);
     p->seen = p->length;
 }
@@ -211,7 +211,7 @@ static void ctrl_c_clears_a_line_and_stops_an_answer(void **state) {
     Person *p = SIT_DOWN("-n", "0", "--ignore-eos", "-c", "200000");
     expect(p, "> ");
     type(p, "half a line\003");
-    settle(p);
+    wait_until_quiet(p);
     type(p, "go\n");
     expect(p, "go");
     usleep(300000);
@@ -222,7 +222,7 @@ static void ctrl_c_clears_a_line_and_stops_an_answer(void **state) {
     expect(p, "2 messages"); /* the conversation is kept */
     expect(p, "\n> ");
     type(p, "\003");
-    settle(p);
+    wait_until_quiet(p);
     type(p, "/quit\n");
     assert_int_equal(stand_up(p), 0);
 }
@@ -238,7 +238,7 @@ static void tab_completes_commands(void **state) {
     expect(p, "/system");
     expect(p, "/stats");
     type(p, "\003");
-    settle(p);
+    wait_until_quiet(p);
     type(p, "/stats\n");
     expect(p, "sandbox: ");
     expect(p, "\n> ");

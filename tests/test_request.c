@@ -257,8 +257,8 @@ static void logprobs_are_those_of_the_whole_distribution(void **state) {
     /* softmax of log(1..4) is 0.1 .. 0.4; ties go to the lower id. */
     const float logits[] = {0.0f, 0.693147181f, 1.09861229f, 1.38629436f, -100.0f, 1.38629436f};
     float scratch[6];
-    TokenChance top[3];
-    double total = result_chances(&numeric_reference, logits, 6, 3, top, scratch);
+    TokenLogprob top[3];
+    double total = result_logprobs(&numeric_reference, logits, 6, 3, top, scratch);
     assert_true(fabs(total - log(14.0)) < 1e-6);
     assert_int_equal(top[0].token, 3);
     assert_int_equal(top[1].token, 5);
