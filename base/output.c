@@ -3,12 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/replace_file.h"
 #include "base/terminal.h"
 
 static const char *name_of(const Output *output) {
@@ -34,23 +33,15 @@ Status output_open(Output *output, const char *path, Error *error) {
     if (exists && !S_ISREG(stat_now.st_mode)) {
         output->fd = open(path, O_WRONLY | O_CLOEXEC);
         output->terminal = output->fd >= 0 && isatty(output->fd);
-    } else {
-        if (asprintf(&output->temporary, "%s.%ld.tmp", path, (long)getpid()) < 0) {
-            output->temporary = NULL;
-            return error_set(error, "%s: no memory", path);
-        }
-        output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        int reason = errno;
-        bool is_own = lstat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode) &&
-                      stat_now.st_uid == geteuid();
-        if (is_own && output->fd >= 0) fchmod(output->fd, stat_now.st_mode & 0777);
-        errno = reason;
+        if (output->fd >= 0) return STATUS_OK;
+        return error_set(error, "%s: cannot be written: %s", path, strerror(errno));
     }
-    if (output->fd >= 0) return STATUS_OK;
-    error_set(error, "%s: cannot be written: %s", path, strerror(errno));
-    free(output->temporary);
-    output->temporary = NULL;
-    return STATUS_FAILED;
+    output->fd = replace_file_begin(path, NULL, 0, &output->temporary, error);
+    if (output->fd < 0) return STATUS_FAILED;
+    bool is_own =
+        lstat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode) && stat_now.st_uid == geteuid();
+    if (is_own) fchmod(output->fd, stat_now.st_mode & 0777);
+    return STATUS_OK;
 }
 
 static Status write_bytes(Output *output, const char *bytes, size_t length, Error *error) {
@@ -85,19 +76,12 @@ Status output_write(Output *output, const char *bytes, size_t length, Error *err
 
 Status output_finish(Output *output, Error *error) {
     if (!output->temporary) return STATUS_OK;
-    if (fsync(output->fd) != 0 || rename(output->temporary, output->path) != 0)
-        return error_set(error, "%s: cannot be written: %s", output->path, strerror(errno));
-    free(output->temporary);
-    output->temporary = NULL;
-    return STATUS_OK;
+    if (replace_file_sync(output->fd, output->path, error) != STATUS_OK) return STATUS_FAILED;
+    return replace_file_rename(&output->temporary, output->path, error);
 }
 
 void output_close(Output *output) {
-    if (output->temporary) {
-        unlink(output->temporary);
-        free(output->temporary);
-        output->temporary = NULL;
-    }
+    replace_file_discard(&output->temporary);
     if (output->path && output->fd >= 0) close(output->fd);
     output->fd = -1;
 }

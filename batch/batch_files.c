@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/output.h"
+#include "base/replace_file.h"
 
 /* ---- Lines in ------------------------------------------------------------------------------- */
 
@@ -192,25 +193,14 @@ static Status lock(const ResultFile *file, int fd, Error *error) {
     return failed(file, "locked", error);
 }
 
-/* The directory's entry of a new or renamed file reaches the disk as well. */
-static void sync_directory(const ResultFile *file) {
-    int fd = open(file->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    fsync(fd);
-    close(fd);
-}
-
 Status result_file_open(ResultFile *file, const char *path, bool resume, bool retry, Error *error) {
     struct stat info;
     *file = (ResultFile){.fd = STDOUT_FILENO, .path = path, .retries = retry};
     if (!path) return STATUS_OK;
-    const char *slash = strrchr(path, '/');
-    if (strlen(path) + 16 > sizeof file->directory) {
+    if (!replace_file_directory(path, file->directory, sizeof file->directory)) {
         file->fd = -1;
-        return error_set(error, "%s: too long a name", path);
+        return error_set(error, "%s: the path is too long", path);
     }
-    snprintf(file->directory, sizeof file->directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
-             slash ? path : ".");
     if (output_is_planted(path)) {
         file->fd = -1;
         return error_set(error, OUTPUT_PLANTED, path);
@@ -231,7 +221,7 @@ Status result_file_open(ResultFile *file, const char *path, bool resume, bool re
     if (info.st_size > 0 && !resume)
         return error_set(
             error, "%s: exists already; --resume goes on with it, or name another file", path);
-    sync_directory(file);
+    replace_file_sync_directory(path); /* the name of a file that was just created */
     return STATUS_OK;
 }
 
@@ -331,24 +321,20 @@ static Status read_from_start(ResultFile *file, const char *fingerprint, bool or
 
 /* Puts a file in its place that holds only the lines to keep. */
 static Status rewrite(ResultFile *file, const char *fingerprint, Error *error) {
-    char path[4096 + 16];
+    char *temporary;
     off_t cut;
     bool drops;
-    snprintf(path, sizeof path, "%s.retry", file->path);
-    ResultFile kept = {.path = path, .regular = true};
-    /* What a kill left goes; what somebody else put there is neither followed nor written. */
-    unlink(path);
-    kept.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (kept.fd < 0) return failed(&kept, "written", error);
+    ResultFile kept = {.path = file->path, .regular = true};
+    kept.fd = replace_file_begin(file->path, ".retry", O_APPEND, &temporary, error);
+    if (kept.fd < 0) return STATUS_FAILED;
     Status status = lock(&kept, kept.fd, error);
     forget(file);
     if (status == STATUS_OK)
         status = read_from_start(file, fingerprint, false, &kept, &cut, &drops, error);
     if (status == STATUS_OK) status = result_file_flush(&kept, true, error);
-    if (status == STATUS_OK && rename(path, file->path) != 0)
-        status = failed(file, "replaced", error);
+    if (status == STATUS_OK) status = replace_file_rename(&temporary, file->path, error);
     if (status != STATUS_OK) {
-        unlink(path);
+        replace_file_discard(&temporary);
         result_file_close(&kept);
         return status;
     }
@@ -356,7 +342,6 @@ static Status rewrite(ResultFile *file, const char *fingerprint, Error *error) {
     file->fd = kept.fd;
     file->whole = kept.whole;
     text_free(&kept.buffer);
-    sync_directory(file);
     return STATUS_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/replace_file.h"
 #include "base/terminal.h"
 #include "chat/courier.h"
 #include "chat/dialogue.h"
@@ -481,16 +482,6 @@ static Status begin(Chat *chat, Error *error) {
 
 /* ---- Before and after the rights are given up --------------------------------------------- */
 
-/* The directory of `path`, for the sandbox to keep open; it must exist. */
-static void directory_of(const char *path, char *directory, size_t size) {
-    const char *slash = strrchr(path, '/');
-    if (!slash) {
-        snprintf(directory, size, ".");
-    } else {
-        snprintf(directory, size, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    }
-}
-
 Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *interrupted,
                     SandboxRules *rules, Error *error) {
     size_t n_writable = 0;
@@ -507,7 +498,9 @@ Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *i
     if (!chat->editor) return error_set(error, "no memory for a line editor");
     while (rules->writable[n_writable]) n_writable++;
     if (options->session) {
-        directory_of(options->session, chat->session_directory, sizeof chat->session_directory);
+        if (!replace_file_directory(options->session, chat->session_directory,
+                                    sizeof chat->session_directory))
+            return error_set(error, "%s: the path is too long", options->session);
         rules->writable[n_writable++] = chat->session_directory;
     }
     if (line_editor_directory(chat->editor, chat->state_directory, sizeof chat->state_directory))

@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/read_all.h"
+#include "base/replace_file.h"
+
 enum { CONVERSATION_VERSION = 1, MAX_BYTES = 1 << 28 };
 
 /* ---- Lines ------------------------------------------------------------------------------- */
@@ -72,73 +75,32 @@ static Status write_messages(const Conversation *c, int fd, const char *path, Er
         if (write_line(fd, path, json_dumps(message, JSON_COMPACT), error) != STATUS_OK)
             return STATUS_FAILED;
     }
-    if (fsync(fd) != 0 && errno != EINVAL)
-        return error_set(error, "%s: cannot sync: %s", path, strerror(errno));
-    return STATUS_OK;
+    return replace_file_sync(fd, path, error);
 }
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
-/* The directory that holds `path`, so that a rename in it can be synced. */
-static void sync_directory(const char *path) {
-    char *copy = strdup(path), *slash = copy ? strrchr(copy, '/') : NULL;
-    if (slash) *slash = '\0';
-    int fd = !copy ? -1 : open(slash ? (*copy ? copy : "/") : ".", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-    free(copy);
+/* Writes the conversation into a temporary file, which replaces the conversation's file; c->fd is
+ * then the new file, locked as the old one was. */
+static Status replace_file(Conversation *c, Error *error) {
+    char *temporary;
+    int fd = replace_file_begin(c->path, NULL, O_APPEND, &temporary, error);
+    if (fd < 0) return STATUS_FAILED;
+    Status status = write_messages(c, fd, c->path, error);
+    if (status == STATUS_OK && flock(fd, LOCK_EX | LOCK_NB) != 0)
+        status = error_set(error, "%s: cannot lock: %s", c->path, strerror(errno));
+    if (status == STATUS_OK) status = replace_file_rename(&temporary, c->path, error);
+    replace_file_discard(&temporary);
+    close(status == STATUS_OK ? c->fd : fd);
+    if (status == STATUS_OK) c->fd = fd;
+    return status;
 }
 
-/* Writes the conversation beside `path` and renames it there. *fd (may be NULL) receives the
- * new file, open for appending and locked. */
-static Status replace_file(const Conversation *c, const char *path, int *fd, Error *error) {
-    char beside[PATH_MAX];
-    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
-        return error_set(error, "%s: the path is too long", path);
-    unlink(beside);
-    int file = open(beside, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file < 0) return error_set(error, "%s: cannot create: %s", beside, strerror(errno));
-    Status status = write_messages(c, file, path, error);
-    if (status == STATUS_OK && flock(file, LOCK_EX | LOCK_NB) != 0)
-        status = error_set(error, "%s: cannot lock: %s", path, strerror(errno));
-    if (status == STATUS_OK && rename(beside, path) != 0)
-        status = error_set(error, "%s: cannot replace: %s", path, strerror(errno));
-    if (status != STATUS_OK) {
-        unlink(beside);
-        close(file);
-        return status;
-    }
-    sync_directory(path);
-    if (fd) {
-        *fd = file;
-    } else {
-        close(file);
-    }
-    return STATUS_OK;
-}
-
-/* The whole file, NUL-terminated; freed by the caller. */
-static Status read_file(int fd, const char *path, char **text, size_t *length, Error *error) {
-    struct stat status;
-    if (fstat(fd, &status) != 0) return error_set(error, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(status.st_mode)) return error_set(error, "%s: not a regular file", path);
-    if (status.st_size > MAX_BYTES)
-        return error_set(error, "%s: %lld bytes are too many for a conversation", path,
-                         (long long)status.st_size);
-    size_t n = (size_t)status.st_size, done = 0;
-    *text = malloc(n + 1);
-    if (!*text) return error_set(error, "%s: no memory for its %zu bytes", path, n);
-    while (done < n) {
-        ssize_t got = pread(fd, *text + done, n - done, (off_t)done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) break;
-        done += (size_t)got;
-    }
-    (*text)[done] = '\0';
-    *length = done;
-    return STATUS_OK;
+static Status read_file(const Conversation *c, char **text, size_t *length, Error *error) {
+    struct stat info;
+    if (fstat(c->fd, &info) != 0) return error_set(error, "%s: %s", c->path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return error_set(error, "%s: not a regular file", c->path);
+    return read_all(c->fd, c->path, MAX_BYTES, NULL, text, length, error);
 }
 
 /* What the lines of a session's file hold. */
@@ -226,10 +188,7 @@ static Status repair(Conversation *c, size_t bad_line, Error *note, Error *error
     if (n >= (int)sizeof aside) return error_set(error, "%s: the path is too long", c->path);
     if (rename(c->path, aside) != 0)
         return error_set(error, "%s: cannot keep a copy: %s", aside, strerror(errno));
-    int fd;
-    if (replace_file(c, c->path, &fd, error) != STATUS_OK) return STATUS_FAILED;
-    close(c->fd);
-    c->fd = fd;
+    if (replace_file(c, error) != STATUS_OK) return STATUS_FAILED;
     error_set(note,
               "%s: line %zu is damaged; the %zu messages before it are kept, the file as it "
               "was is %s",
@@ -240,7 +199,7 @@ static Status repair(Conversation *c, size_t bad_line, Error *note, Error *error
 static Status load_or_begin(Conversation *c, Error *note, Error *error) {
     char *text = NULL;
     size_t length = 0;
-    if (read_file(c->fd, c->path, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
+    if (read_file(c, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
     if (length == 0) {
         free(text);
         return write_messages(c, c->fd, c->path, error);
@@ -355,17 +314,14 @@ Status conversation_append(Conversation *c, const char *role, const char *conten
  * that a file that cannot be written leaves everything as it was. */
 static Status replace_messages(Conversation *c, json_t *messages, Error *error) {
     json_t *before = c->messages;
-    int fd = -1;
     if (!messages) return error_set(error, "no memory for the messages");
     c->messages = messages;
-    if (c->fd >= 0 && replace_file(c, c->path, &fd, error) != STATUS_OK) {
+    if (c->fd >= 0 && replace_file(c, error) != STATUS_OK) {
         c->messages = before;
         json_decref(messages);
         return STATUS_FAILED;
     }
     json_decref(before);
-    if (c->fd >= 0) close(c->fd);
-    c->fd = fd;
     return STATUS_OK;
 }
 

@@ -13,6 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/read_all.h"
+#include "base/replace_file.h"
+
 extern char **environ;
 
 enum { MAX_BYTES = 1 << 28 };
@@ -68,46 +71,34 @@ static bool receive_message(int fd, uint32_t *errand, char **path, char **text, 
 
 /* ---- The courier's side -------------------------------------------------------------------- */
 
-static Status read_whole(int fd, const char *path, char **text, size_t *length, Error *error) {
-    struct stat info;
-    if (fstat(fd, &info) != 0) return error_set(error, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return error_set(error, "%s: not a regular file", path);
-    if (info.st_size >= MAX_BYTES) return error_set(error, "%s: too large", path);
-    *text = malloc((size_t)info.st_size + 1);
-    if (!*text) return error_set(error, "%s: no memory for it", path);
-    *length = (size_t)info.st_size;
-    if (!transfer(fd, *text, *length, false)) {
-        free(*text);
-        *text = NULL;
-        return error_set(error, "%s: cannot read", path);
-    }
-    (*text)[*length] = '\0';
-    return STATUS_OK;
-}
-
 static Status do_read(const char *path, char **text, size_t *length, Error *error) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
-    Status status = read_whole(fd, path, text, length, error);
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        if (fd >= 0) close(fd);
+        return error_set(error, "%s: %s", path, strerror(errno));
+    }
+    Status status = S_ISREG(info.st_mode)
+                        ? read_all(fd, path, MAX_BYTES - 1, NULL, text, length, error)
+                        : error_set(error, "%s: not a regular file", path);
     close(fd);
     return status;
 }
 
 static Status do_write(const char *path, const char *text, size_t length, Error *error) {
-    char beside[PATH_MAX];
+    char *temporary;
     struct stat info;
     /* A device or a pipe would give way to a file: /dev/null, for one who may. */
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return error_set(error, "%s: not a regular file", path);
-    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
-        return error_set(error, "%s: the path is too long", path);
-    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return error_set(error, "%s: %s", beside, strerror(errno));
+    int fd = replace_file_begin(path, NULL, 0, &temporary, error);
+    if (fd < 0) return STATUS_FAILED;
     Status status = STATUS_OK;
-    if (!transfer(fd, (char *)text, length, true) || (fsync(fd) != 0 && errno != EINVAL) ||
-        rename(beside, path) != 0)
+    if (!transfer(fd, (char *)text, length, true))
         status = error_set(error, "%s: %s", path, strerror(errno));
-    if (status != STATUS_OK) unlink(beside);
+    if (status == STATUS_OK) status = replace_file_sync(fd, path, error);
+    if (status == STATUS_OK) status = replace_file_rename(&temporary, path, error);
+    replace_file_discard(&temporary);
     close(fd);
     return status;
 }

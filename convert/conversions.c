@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/cache_directory.h"
+#include "base/replace_file.h"
 #include "base/terminal.h"
 #include "convert/convert.h"
 
@@ -175,27 +176,24 @@ static bool open_whole(ConversionSlot *slot) {
 
 static Status open_cached(ConversionSlot *slot, const char *name,
                           const volatile sig_atomic_t *cancel, Error *error) {
-    char *lock_path = NULL;
-    if (asprintf(&slot->path, "%s/%s.bin", slot->directory, name) < 0 ||
-        asprintf(&slot->partial, "%s/%s.tmp", slot->directory, name) < 0 ||
-        asprintf(&lock_path, "%s/%s.lock", slot->directory, name) < 0)
+    char *base = NULL, *lock_path = NULL;
+    if (asprintf(&base, "%s/%s", slot->directory, name) < 0 ||
+        asprintf(&slot->path, "%s.bin", base) < 0 || asprintf(&lock_path, "%s.lock", base) < 0) {
+        free(base);
         return error_set(error, "no memory");
+    }
     Status status = STATUS_OK;
     if (!open_whole(slot)) {
         delete_leftovers(slot->directory);
         status = lock(slot, lock_path, cancel, error);
         if (status == STATUS_OK && !open_whole(slot)) {
-            unlink(slot->partial); /* of a process that was killed, or planted */
-            slot->fd = open(slot->partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+            slot->fd = replace_file_begin(base, ".tmp", 0, &slot->partial, error);
             if (slot->fd < 0) status = no_place(slot, error);
         }
     }
-    if (slot->found) {
-        /* Another process made it meanwhile. Later, without rights, the lock could not go. */
-        if (slot->lock_fd >= 0) unlock(slot, lock_path);
-        free(slot->partial);
-        slot->partial = NULL;
-    }
+    /* Another process made it meanwhile. Later, without rights, the lock could not go. */
+    if (slot->found && slot->lock_fd >= 0) unlock(slot, lock_path);
+    free(base);
     free(lock_path);
     return status;
 }
@@ -239,21 +237,13 @@ Status conversions_find(ConversionSlot *slot, const Source *source, const char *
 
 Status conversions_finish(ConversionSlot *slot, Error *error) {
     if (!slot->partial) return STATUS_OK;
-    if (fsync(slot->fd) != 0 || rename(slot->partial, slot->path) != 0)
-        return error_set(error, "%s: %s", slot->path, strerror(errno));
-    int directory = open(slot->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory >= 0) {
-        fsync(directory);
-        close(directory);
-    }
-    free(slot->partial);
-    slot->partial = NULL;
-    return STATUS_OK;
+    if (replace_file_sync(slot->fd, slot->path, error) != STATUS_OK) return STATUS_FAILED;
+    return replace_file_rename(&slot->partial, slot->path, error);
 }
 
 void conversions_close(ConversionSlot *slot) {
     if (slot->fd >= 0) close(slot->fd);
-    if (slot->partial && slot->lock_fd >= 0) unlink(slot->partial);
+    replace_file_discard(&slot->partial);
     if (slot->lock_fd >= 0) {
         /* x.bin -> x.lock */
         size_t length = slot->path ? strlen(slot->path) : 0;
@@ -267,7 +257,6 @@ void conversions_close(ConversionSlot *slot) {
     }
     free(slot->directory);
     free(slot->path);
-    free(slot->partial);
     *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
 }
 

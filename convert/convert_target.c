@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cache_directory.h"
+#include "base/replace_file.h"
 #include "convert/calibrate.h"
 
 enum { PATH_BYTES = 4096 };
@@ -17,13 +18,6 @@ enum { PATH_BYTES = 4096 };
 static bool join(char *path, const char *directory, const char *rest) {
     int length = snprintf(path, PATH_BYTES, "%s%s", directory, rest);
     return length > 0 && length < PATH_BYTES;
-}
-
-/* The directory that `path` stands in, into directory[PATH_BYTES]. */
-static bool directory_of(const char *path, char *directory) {
-    const char *slash = strrchr(path, '/');
-    int length = slash ? (int)(slash - path) + 1 : 1;
-    return snprintf(directory, PATH_BYTES, "%.*s", length, slash ? path : ".") < PATH_BYTES;
 }
 
 int convert_unlinked(const char *directory) {
@@ -63,56 +57,51 @@ Status convert_temporary(const char *source, const ConvertOptions *options, int 
 
 /* ---- A named file ---- */
 
-/* The number-th name beside the target for what is not whole yet, into temporary[PATH_BYTES]. It
- * does not grow with the target's, which may be as long as the file system allows. */
-static bool temporary_name(char *temporary, const char *path, unsigned number) {
-    char directory[PATH_BYTES], name[64];
-    snprintf(name, sizeof name, "/verbatim.%ld-%u.tmp", (long)getpid(), number);
-    if (directory_of(path, directory) && join(temporary, directory, name)) return true;
-    errno = ENAMETOOLONG;
-    return false;
+/* The number-th temporary name in the directory of `path`, malloc'ed; NULL with errno. The name is
+ * no longer than usual where that of the target is as long as the file system allows. */
+static char *temporary_name(const char *path, unsigned number) {
+    char directory[PATH_BYTES], *name;
+    if (!replace_file_directory(path, directory, sizeof directory)) {
+        errno = ENAMETOOLONG;
+        return NULL;
+    }
+    int length = asprintf(&name, "%s/verbatim.%ld-%u.tmp", directory, (long)getpid(), number);
+    return length < 0 ? NULL : name;
 }
 
 enum { TEMPORARY_NAMES = 100 };
 
-/* A file without a name gets one beside the target; linkat cannot replace, so the last step is
- * always a rename. */
-static Status name_file(int fd, const char *path, char *temporary, Error *error) {
-    char proc[64];
-    snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-    for (unsigned i = 0; i < TEMPORARY_NAMES && temporary_name(temporary, path, i); i++) {
-        if (linkat(AT_FDCWD, proc, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW) == 0) return STATUS_OK;
-        if (errno != EEXIST) break;
+/* Gives the nameless file `fd` (or, with fd -1, a new file) the first free temporary name in the
+ * directory of `path`. Returns -1 with errno, or the descriptor of the new file. */
+static int take_name(int fd, const char *path, char **temporary) {
+    char nameless[64];
+    snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", fd);
+    for (unsigned i = 0; i < TEMPORARY_NAMES && (*temporary = temporary_name(path, i)); i++) {
+        int result = fd < 0 ? open(*temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
+                            : linkat(AT_FDCWD, nameless, AT_FDCWD, *temporary, AT_SYMLINK_FOLLOW);
+        int reason = errno;
+        if (result >= 0) return result;
+        free(*temporary); /* the name of another process's file */
+        *temporary = NULL;
+        errno = reason;
+        if (reason != EEXIST) break;
     }
-    temporary[0] = '\0'; /* somebody else's, or nobody's */
-    return error_set(error, "%s: %s", path, strerror(errno));
+    return -1;
 }
 
-/* A file beside the target: without a name where the file system can, so that even a kill
- * leaves nothing behind; else under a temporary name. */
-static int open_beside(const char *path, char *temporary) {
+/* Opens a new file in the directory of `path`: without a name where the file system can (*temporary
+ * is NULL), so that even a kill leaves nothing behind, else under the name *temporary, malloc'ed.
+ */
+static int open_beside(const char *path, char **temporary) {
     char directory[PATH_BYTES];
-    temporary[0] = '\0';
-    if (!directory_of(path, directory)) {
+    *temporary = NULL;
+    if (!replace_file_directory(path, directory, sizeof directory)) {
         errno = ENAMETOOLONG;
         return -1;
     }
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
-    for (unsigned i = 0; i < TEMPORARY_NAMES && temporary_name(temporary, path, i); i++) {
-        fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST) break;
-    }
-    return fd;
-}
-
-static void sync_directory(const char *path) {
-    char directory[PATH_BYTES];
-    if (!directory_of(path, directory)) return;
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    fsync(fd);
-    close(fd);
+    return take_name(-1, path, temporary);
 }
 
 /* True when `info` is a file that the source is read from. */
@@ -137,7 +126,8 @@ static Status open_calibration(CalibrationFiles *files, const char *text, const 
                                Error *error) {
     char directory[PATH_BYTES];
     if (input_open(&files->text, text, error) != STATUS_OK) return STATUS_FAILED;
-    if (!directory_of(target, directory)) return error_set(error, "%s: name too long", target);
+    if (!replace_file_directory(target, directory, sizeof directory))
+        return error_set(error, "%s: name too long", target);
     files->fd = convert_unlinked(directory);
     if (files->fd < 0) return error_set(error, "%s: %s", directory, strerror(errno));
     return STATUS_OK;
@@ -171,8 +161,8 @@ static Status convert_opened(Source *source, const ConvertOptions *options, cons
         return error_set(error, "%s: exists and is not a regular file", path);
     if (exists && is_read_from(source, &info))
         return error_set(error, "%s: belongs to the source; name another target", path);
-    char temporary[PATH_BYTES];
-    int fd = open_beside(path, temporary);
+    char *temporary;
+    int fd = open_beside(path, &temporary);
     if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     CalibrationFiles files = {.fd = -1, .text = {.fd = -1}};
     Status status = STATUS_OK;
@@ -181,14 +171,13 @@ static Status convert_opened(Source *source, const ConvertOptions *options, cons
         status = options->ready(options->ready_context, error);
     if (status == STATUS_OK) status = parse_and_convert(source, &named, &files, fd, error);
     close_calibration(&files);
-    if (status == STATUS_OK && fsync(fd) != 0)
-        status = error_set(error, "%s: cannot write: %s", path, strerror(errno));
-    if (status == STATUS_OK && !temporary[0]) status = name_file(fd, path, temporary, error);
-    if (status == STATUS_OK && rename(temporary, path) != 0)
+    if (status == STATUS_OK) status = replace_file_sync(fd, path, error);
+    /* linkat cannot replace a file, as rename does: a nameless file gets a temporary name first. */
+    if (status == STATUS_OK && !temporary && take_name(fd, path, &temporary) < 0)
         status = error_set(error, "%s: %s", path, strerror(errno));
-    if (status != STATUS_OK && temporary[0]) unlink(temporary);
+    if (status == STATUS_OK) status = replace_file_rename(&temporary, path, error);
+    replace_file_discard(&temporary);
     close(fd);
-    if (status == STATUS_OK) sync_directory(path);
     return status;
 }
 

@@ -1,0 +1,39 @@
+#include "base/read_all.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+
+/* Reads on until the end of `fd`; *text is the caller's to free also when it fails. */
+static Status read_on(int fd, const char *name, size_t most,
+                      const volatile sig_atomic_t *interrupted, char **text, size_t *length,
+                      Error *error) {
+    enum { STEP = 65536 };
+    size_t capacity = 0;
+    for (ssize_t n = 1; n != 0;) {
+        if (!array_reserve(text, &capacity, *length + STEP, 1))
+            return error_set(error, "%s: no memory for it", name);
+        n = read(fd, *text + *length, capacity - *length - 1);
+        if (interrupted && *interrupted) return STATUS_INTERRUPTED;
+        if (n < 0 && errno != EINTR) return error_set(error, "%s: %s", name, strerror(errno));
+        if (n > 0) *length += (size_t)n;
+        if (*length > most)
+            return error_set(error, "%s: more than %.3g GiB", name, (double)most / (1 << 30));
+    }
+    (*text)[*length] = '\0';
+    return STATUS_OK;
+}
+
+Status read_all(int fd, const char *name, size_t most, const volatile sig_atomic_t *interrupted,
+                char **text, size_t *length, Error *error) {
+    *text = NULL;
+    *length = 0;
+    Status status = read_on(fd, name, most, interrupted, text, length, error);
+    if (status == STATUS_OK) return status;
+    free(*text);
+    *text = NULL;
+    return status;
+}

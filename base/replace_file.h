@@ -1,0 +1,38 @@
+/* Replacing a file as a whole, so that a full disk or a kill leaves the old file or the new one:
+ *
+ *     int fd = replace_file_begin(path, NULL, 0, &temporary, error);
+ *     ... write to fd ...
+ *     if (status == STATUS_OK) status = replace_file_sync(fd, path, error);
+ *     if (status == STATUS_OK) status = replace_file_rename(&temporary, path, error);
+ *     replace_file_discard(&temporary);
+ *
+ * Every Error names `path`. */
+#ifndef REPLACE_FILE_H
+#define REPLACE_FILE_H
+
+#include "base/status.h"
+
+/* Creates a temporary file in the directory of `path`, open for reading and writing (and as `flags`
+ * of open(2) say), with mode 0600. *temporary is its name, malloc'ed: `path` followed by `ending`,
+ * or by ".PID.tmp" when that is NULL. A file of this name that a killed process left is removed; a
+ * link is not followed. Returns the descriptor, or -1 with errno, an Error and *temporary NULL. */
+int replace_file_begin(const char *path, const char *ending, int flags, char **temporary,
+                       Error *error);
+
+/* Syncs the temporary file to the disk. A file system that cannot sync is no error. */
+Status replace_file_sync(int fd, const char *path, Error *error);
+
+/* Renames the temporary file to `path`, syncs the directory, and frees *temporary. */
+Status replace_file_rename(char **temporary, const char *path, Error *error);
+
+/* Removes the temporary file and frees its name, unless *temporary is NULL. */
+void replace_file_discard(char **temporary);
+
+/* The directory of `path`, with its final slash, or "." for a name alone; false: it does not fit
+ * into directory[size]. */
+bool replace_file_directory(const char *path, char *directory, size_t size);
+
+/* Syncs the directory of `path`, so that a new name in it survives a power cut. */
+void replace_file_sync_directory(const char *path);
+
+#endif
