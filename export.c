@@ -12,8 +12,10 @@
 #include "base/command_line.h"
 #include "base/json_memory.h"
 #include "base/mapped.h"
+#include "base/replace_file.h"
 #include "base/sandbox.h"
 #include "base/standard_streams.h"
+#include "base/stop_signals.h"
 #include "base/terminal.h"
 #include "base/threads.h"
 #include "convert/convert.h"
@@ -62,13 +64,6 @@ static const OptionRow rows[] = {
 };
 
 static const OptionRow *const tables[] = {rows, NULL};
-
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int number) {
-    (void)number;
-    interrupted = 1;
-}
 
 /* ---- The command line ---- */
 
@@ -135,12 +130,9 @@ static Status choose_types(Export *e, Error *error) {
 static Status give_up_rights(void *context, Error *error) {
     const Export *e = context;
     char directory[4096];
-    const char *slash = strrchr(e->target, '/');
     SandboxRules rules = {.writable = {directory}};
     SandboxReport report;
-    int length = slash ? (int)(slash - e->target) + 1 : 1;
-    if (snprintf(directory, sizeof directory, "%.*s", length, slash ? e->target : ".") >=
-        (int)sizeof directory)
+    if (!replace_file_directory(e->target, directory, sizeof directory))
         return error_set(error, "%s: the path is too long", e->target);
     return e->arguments->no_sandbox ? STATUS_OK : sandbox_enter(&rules, &report, error);
 }
@@ -186,18 +178,7 @@ static Status report(const Export *e, double seconds, Error *error) {
 
 /* ---- The program ---- */
 
-/* The first signal stops cleanly, a second Ctrl-C at once (timeout(1) sends SIGTERM twice). A
- * hang-up that the parent chose to ignore (nohup) stays ignored. */
-static void stop_at(int number) {
-    struct sigaction action;
-    if (number == SIGHUP && sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
-        return;
-    action = (struct sigaction){.sa_handler = interrupt,
-                                .sa_flags = number == SIGINT ? (int)SA_RESETHAND : 0};
-    sigaction(number, &action, NULL);
-}
-
-static Status export_model(Export *e, Error *error) {
+static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Error *error) {
     const Arguments *a = e->arguments;
     Meter meter = {.started = clock_seconds()};
     bool shows_progress = !a->quiet && isatty(STDERR_FILENO);
@@ -206,7 +187,7 @@ static Status export_model(Export *e, Error *error) {
         .calibrate = a->calibrate,
         .tokenizer = a->tokenizer,
         .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
-        .cancel = &interrupted,
+        .cancel = stopped,
         .ready = give_up_rights,
         .ready_context = e,
         .note = a->quiet ? NULL : show_note,
@@ -218,7 +199,7 @@ static Status export_model(Export *e, Error *error) {
     return status == STATUS_OK ? report(e, clock_seconds() - meter.started, error) : status;
 }
 
-static Status run(int argc, char **argv, Error *error) {
+static Status run(int argc, char **argv, const volatile sig_atomic_t *stopped, Error *error) {
     Arguments arguments = {0};
     Export e = {.arguments = &arguments};
     CommandLine line = {
@@ -230,20 +211,16 @@ static Status run(int argc, char **argv, Error *error) {
     }
     if (status == STATUS_OK) status = choose_types(&e, error);
     if (status == STATUS_OK) status = choose_files(&e, error);
-    return status == STATUS_OK ? export_model(&e, error) : status;
+    return status == STATUS_OK ? export_model(&e, stopped, error) : status;
 }
 
 int main(int argc, char **argv) {
     Error error = {{0}};
     Status status = standard_streams_fill(&error);
-    stop_at(SIGINT);
-    stop_at(SIGTERM);
-    stop_at(SIGHUP);
-    signal(SIGPIPE, SIG_IGN); /* who does not want to read remarks still wants the model */
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, like a full disk */
+    const volatile sig_atomic_t *stopped = stop_signals_catch(false);
     mapped_watch();
     json_memory_guard();
-    if (status == STATUS_OK) status = run(argc, argv, &error);
+    if (status == STATUS_OK) status = run(argc, argv, stopped, &error);
     if (status != STATUS_OK) terminal_say("%s", error.text);
     return (int)status;
 }

@@ -11,37 +11,14 @@
 
 #include "base/clock.h"
 #include "base/mapped.h"
+#include "base/replace_file.h"
 #include "base/sandbox.h"
 #include "base/standard_streams.h"
+#include "base/stop_signals.h"
 #include "base/terminal.h"
 #include "base/unicode.h"
 #include "generate.h"
 #include "program.h"
-
-/* The one thing that a signal handler can reach: the signal that asked to stop, SIGINT only where
- * no other did. */
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal_number) {
-    if (interrupted == 0 || interrupted == SIGINT) interrupted = signal_number;
-}
-
-/* Ctrl-C asks to stop between two tokens, and a second one ends the process at once. So do SIGTERM
- * and SIGHUP, which else would leave half a conversion, but not the second time: timeout(1) sends
- * its signal to the process and then to the group that it is in. In a chat each Ctrl-C stops an
- * answer, and the others end it, with the terminal as it was. A reader who closes the pipe shows in
- * write's result. */
-static void set_signals(bool chat) {
-    struct sigaction before,
-        stop = {.sa_handler = on_interrupt},
-        stop_once = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, chat ? &stop : &stop_once, NULL);
-    sigaction(SIGTERM, &stop, NULL);
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup */
-        sigaction(SIGHUP, &stop, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, like a full disk */
-}
 
 /* Of a prompt and the like. */
 static const size_t MOST_TEXT = (size_t)1 << 30;
@@ -89,14 +66,11 @@ static Status open_prompt(TextInput *input, const Options *o, Error *error) {
 
 /* Files that get their name when they are whole need their directory until then. */
 static Status give_up_rights(Opened *opened, SandboxRules *rules, Error *error) {
-    char directory[4096] = ".";
+    char directory[4096];
     const Options *o = opened->session.options;
     if (opened->output.temporary) {
-        const char *slash = strrchr(opened->output.path, '/');
-        size_t length = slash ? (size_t)(slash - opened->output.path) + 1 : 0;
-        if (length >= sizeof directory)
-            return error_set(error, "%s: too long", opened->output.path);
-        if (slash) snprintf(directory, sizeof directory, "%.*s", (int)length, opened->output.path);
+        if (!replace_file_directory(opened->output.path, directory, sizeof directory))
+            return error_set(error, "%s: the path is too long", opened->output.path);
         sandbox_allow_writing(rules, directory);
     }
     sandbox_allow_writing(rules, program.opener.writes_in(opened->opening));
@@ -126,7 +100,8 @@ static Status open_everything(Opened *opened, Error *error) {
 /* ---- Afterwards: what they hold is parsed ---- */
 
 /* All that fd gives, NUL-terminated. It may never end. */
-static Status read_all(int fd, const char *name, char **text, size_t *length, Error *error) {
+static Status read_all(int fd, const char *name, const volatile sig_atomic_t *interrupted,
+                       char **text, size_t *length, Error *error) {
     size_t capacity = 0;
     *text = NULL;
     *length = 0;
@@ -139,7 +114,7 @@ static Status read_all(int fd, const char *name, char **text, size_t *length, Er
         }
         ssize_t n = read(fd, *text + *length, capacity - *length - 1);
         if (n == 0) break;
-        if (interrupted) return STATUS_INTERRUPTED;
+        if (*interrupted) return STATUS_INTERRUPTED;
         if (*length > MOST_TEXT) return error_set(error, "%s: a text of more than 1 GiB", name);
         if (n < 0 && errno != EINTR) return error_set(error, "%s: %s", name, strerror(errno));
         if (n > 0) *length += (size_t)n;
@@ -148,9 +123,9 @@ static Status read_all(int fd, const char *name, char **text, size_t *length, Er
     return STATUS_OK;
 }
 
-static Status read_text(TextInput *input, Error *error) {
+static Status read_text(TextInput *input, const volatile sig_atomic_t *interrupted, Error *error) {
     if (input->fd < 0) return STATUS_OK;
-    return read_all(input->fd, input->name, &input->text, &input->length, error);
+    return read_all(input->fd, input->name, interrupted, &input->text, &input->length, error);
 }
 
 static Status read_prompt(Opened *opened, Error *error) {
@@ -161,8 +136,9 @@ static Status read_prompt(Opened *opened, Error *error) {
         input->text = strdup(given ? given : "");
         if (!input->text) return error_set(error, "no memory for the prompt");
         input->length = strlen(input->text);
-    } else if (read_text(input, error) != STATUS_OK) {
-        return *session->interrupted ? STATUS_INTERRUPTED : STATUS_FAILED;
+    } else {
+        Status status = read_text(input, session->interrupted, error);
+        if (status != STATUS_OK) return status;
     }
     size_t valid = utf8_valid_prefix(input->text, input->length);
     if (valid < input->length)
@@ -232,18 +208,19 @@ static Status run_mode(Opened *opened, Error *error) {
     return blames ? program.opener.blame(opened->opening, error) : status;
 }
 
-static Status run(const Options *o, const Mode *mode, Error *error) {
+static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *interrupted,
+                  Error *error) {
     Opened opened = {
         .mode = mode, .output.fd = STDOUT_FILENO, .prompt.fd = -1, .chat_template.fd = -1};
     opened.session = (Session){.options = o,
                                .output = &opened.output,
                                .shows_progress = isatty(STDERR_FILENO),
                                .new_drafter = program.new_drafter,
-                               .interrupted = &interrupted};
+                               .interrupted = interrupted};
     if (mode && mode->traits & MODE_WITHOUT_MODEL) return run_mode(&opened, error);
     Status status = open_everything(&opened, error);
     if (status == STATUS_OK) status = read_prompt(&opened, error);
-    if (status == STATUS_OK) status = read_text(&opened.chat_template, error);
+    if (status == STATUS_OK) status = read_text(&opened.chat_template, interrupted, error);
     opened.session.chat_template = opened.chat_template.text;
     if (status == STATUS_OK) status = parse_model(&opened, error);
     if (status == STATUS_OK) status = run_mode(&opened, error);
@@ -253,7 +230,8 @@ static Status run(const Options *o, const Mode *mode, Error *error) {
 }
 
 /* Runs with the model that comes with the program where the command line names none. */
-static Status run_any(Options *o, const Mode *mode, Error *error) {
+static Status run_any(Options *o, const Mode *mode, volatile sig_atomic_t *interrupted,
+                      Error *error) {
     char *found = NULL;
     if (!o->model && !program.default_model) error_set(error, "name a model: MODEL [options]");
     if (!o->model && program.default_model) found = program.default_model(error);
@@ -264,7 +242,7 @@ static Status run_any(Options *o, const Mode *mode, Error *error) {
         if (isatty(STDERR_FILENO))
             terminal_say("no model is named: this is %s (--help says what else there is)", found);
     }
-    Status status = run(o, mode, error);
+    Status status = run(o, mode, interrupted, error);
     free(found);
     return status;
 }
@@ -286,7 +264,7 @@ int main(int argc, char **argv) {
     Status status = standard_streams_fill(&error);
     if (status == STATUS_OK) status = options_parse(&options, &program.options, argc, argv, &error);
     if (status == STATUS_OK) status = mode_choose(program.modes, &options, &mode, &error);
-    set_signals(status == STATUS_OK && options.mode == MODE_CHAT);
+    volatile sig_atomic_t *interrupted = stop_signals_catch(options.mode == MODE_CHAT);
     mapped_watch();
     if (program.start) program.start();
     if (status == STATUS_OK && options.help) {
@@ -297,9 +275,9 @@ int main(int argc, char **argv) {
         print_version();
         status = standard_streams_finish(&error);
     } else if (status == STATUS_OK && mode && mode->traits & MODE_WITHOUT_MODEL) {
-        status = run(&options, mode, &error);
+        status = run(&options, mode, interrupted, &error);
     } else if (status == STATUS_OK) {
-        status = run_any(&options, mode, &error);
+        status = run_any(&options, mode, interrupted, &error);
     }
     if (status == STATUS_INTERRUPTED) {
         terminal_say("interrupted");

@@ -1,0 +1,18 @@
+/* The signals that ask a program to stop: Ctrl-C (SIGINT), SIGTERM and SIGHUP. */
+#ifndef STOP_SIGNALS_H
+#define STOP_SIGNALS_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* Called once by a program's main. Returns the flag that holds the signal that asked to stop, 0
+ * before that; SIGTERM and SIGHUP replace SIGINT. The program looks at the flag between two steps
+ * and may set it to 0 again.
+ *
+ * A second Ctrl-C kills the process, unless `ctrl_c_repeats` (in a chat each one stops an answer).
+ * SIGTERM and SIGHUP always stop cleanly, even repeated, because timeout(1) signals twice. A SIGHUP
+ * that the parent chose to ignore (nohup) stays ignored. SIGPIPE and SIGXFSZ (a limit on file
+ * sizes) are ignored: write(2) fails instead. */
+volatile sig_atomic_t *stop_signals_catch(bool ctrl_c_repeats);
+
+#endif
