@@ -10,6 +10,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/array.h"
+
 #if defined(HAVE_LIBEDIT)
 #include <histedit.h>
 #include <locale.h>
@@ -192,7 +194,7 @@ static bool open_libedit(LineEditor *editor) {
 
 static void remember(LineEditor *editor, const char *text) {
     HistEvent event;
-    if (!editor->edit || !*text) return;
+    if (!*text) return;
     history(editor->history, &event, H_ENTER, text);
     if (!editor->history_path[0]) return;
     mode_t old = umask(077);
@@ -247,17 +249,14 @@ bool line_editor_directory(const LineEditor *editor, char *directory, size_t siz
 #endif
 }
 
-/* As getline, but a line that does not end can be interrupted, and ends at MOST_BYTES. */
+/* ---- One line ---------------------------------------------------------------------------- */
+
+/* Reads a line of stdin into editor->line, with its newline; -1 at the end of stdin, after an
+ * error, when interrupted, or (with EMSGSIZE) at more than MOST_BYTES. */
 static ssize_t read_plain(LineEditor *editor) {
     size_t n = 0;
     for (int c = 0; c != '\n';) {
-        if (n + 2 > editor->capacity) {
-            size_t capacity = editor->capacity * 2 + 4096;
-            char *line = realloc(editor->line, capacity);
-            if (!line) return -1;
-            editor->line = line;
-            editor->capacity = capacity;
-        }
+        if (!array_reserve(&editor->line, &editor->capacity, n + 2, 1)) return -1;
         c = getc_unlocked(stdin);
         if (c == EOF && (n == 0 || ferror(stdin))) return -1;
         if (c == EOF) break;
@@ -272,28 +271,39 @@ static ssize_t read_plain(LineEditor *editor) {
     return (ssize_t)n;
 }
 
-/* One line with its newline taken off, valid until the next call. `first`: of a message; only
- * there what waits was typed ahead. Later it is the rest of a paste, which stays where
- * more_is_pasted looks for it. */
+#if defined(HAVE_LIBEDIT)
+
+/* `first`: the first line of a message. Only there does input that waits count as typed ahead;
+ * later it is the rest of a paste, which stays where more_is_pasted looks for it. */
+static LineResult edit_line(LineEditor *editor, const char *prompt, bool first, const char **line,
+                            size_t *length) {
+    int n = 0;
+    editor->prompt = prompt;
+    if (first) terminal_keys_take_ahead(&editor->keys, STDIN_FILENO);
+    el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt invites to type */
+    editor->cleared = false;
+    *line = el_gets(editor->edit, &n);
+    if (editor->cleared || *editor->interrupted) {
+        el_reset(editor->edit); /* drops what was typed */
+        terminal_keys_drop(&editor->keys);
+        return LINE_INTERRUPTED;
+    }
+    if (!*line || n <= 0) return LINE_END;
+    *length = (size_t)n;
+    return LINE_TEXT;
+}
+
+#endif
+
+/* Reads a line, without its newline; *line is valid until the next call. */
 static LineResult read_line(LineEditor *editor, const char *prompt, bool first, const char **line,
                             size_t *length) {
+    LineResult result = LINE_TEXT;
 #if defined(HAVE_LIBEDIT)
     if (editor->edit) {
-        int n = 0;
-        editor->prompt = prompt;
-        if (first) terminal_keys_take_ahead(&editor->keys, STDIN_FILENO);
-        el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt invites to type */
-        editor->cleared = false;
-        *line = el_gets(editor->edit, &n);
-        if (editor->cleared || *editor->interrupted) {
-            el_reset(editor->edit); /* drops what was typed */
-            terminal_keys_drop(&editor->keys);
-            return LINE_INTERRUPTED;
-        }
-        if (!*line || n <= 0) return LINE_END;
-        *length = (size_t)n;
-        if ((*line)[*length - 1] == '\n') (*length)--;
-        return LINE_TEXT;
+        result = edit_line(editor, prompt, first, line, length);
+        if (result == LINE_TEXT && (*line)[*length - 1] == '\n') (*length)--;
+        return result;
     }
 #endif
     (void)first;
@@ -309,21 +319,28 @@ static LineResult read_line(LineEditor *editor, const char *prompt, bool first, 
     if (n < 0) return feof(stdin) ? LINE_END : LINE_FAILED;
     *line = editor->line;
     *length = (size_t)n;
-    if (*length > 0 && editor->line[*length - 1] == '\n') editor->line[--*length] = '\0';
+    if (*length > 0 && editor->line[*length - 1] == '\n') (*length)--;
     return LINE_TEXT;
 }
 
-static bool append(char **text, size_t *length, const char *more, size_t n) {
-    char *longer = realloc(*text, *length + n + 2);
-    if (!longer) return false;
-    memcpy(longer + *length, more, n);
-    *length += n;
-    longer[*length] = '\0';
-    *text = longer;
+/* ---- One message ------------------------------------------------------------------------- */
+
+typedef struct Message {
+    char *text; /* NUL-terminated */
+    size_t length, capacity;
+    bool quoted; /* between two lines of three double quotes */
+} Message;
+
+static bool put(Message *message, const char *bytes, size_t n) {
+    if (!array_reserve(&message->text, &message->capacity, message->length + n + 1, 1))
+        return false;
+    memcpy(message->text + message->length, bytes, n);
+    message->length += n;
+    message->text[message->length] = '\0';
     return true;
 }
 
-/* A single key (a Ctrl-D pressed early) is no paste. */
+/* Whether more lines of the same paste wait. A single byte (a Ctrl-D pressed early) is no paste. */
 static bool more_is_pasted(const LineEditor *editor) {
 #if defined(HAVE_LIBEDIT)
     if (editor->edit) return terminal_keys_paste_goes_on(&editor->keys);
@@ -334,76 +351,73 @@ static bool more_is_pasted(const LineEditor *editor) {
            ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 1;
 }
 
-/* Whether the message goes on after this line; takes off what only says so. */
-static bool goes_on(const LineEditor *editor, bool *quoted, char *text, size_t *length,
-                    size_t line_start) {
-    const char *line = text + line_start;
-    if (strcmp(line, "\"\"\"") == 0) {
-        *quoted = !*quoted;
-        *length = line_start;
-        if (!*quoted && *length > 0) (*length)--; /* the newline before the closing quotes */
-        text[*length] = '\0';
-        return *quoted;
-    }
-    if (*quoted) return true;
-    if (*length > line_start && text[*length - 1] == '\\') {
-        text[--*length] = '\0';
+/* Adds a line to the message, without the quotes or the backslash that only say that the message
+ * goes on. *more: the next line belongs to it as well. False: no memory. */
+static bool add_line(const LineEditor *editor, Message *message, const char *line, size_t n,
+                     bool *more) {
+    if (n == 3 && memcmp(line, "\"\"\"", 3) == 0) {
+        *more = message->quoted = !message->quoted;
+        /* The newline before the closing quotes is no part of the message. */
+        if (!message->quoted && message->length > 0) message->text[--message->length] = '\0';
         return true;
     }
-    return more_is_pasted(editor);
+    bool continued = !message->quoted && n > 0 && line[n - 1] == '\\';
+    *more = message->quoted || continued || more_is_pasted(editor);
+    return put(message, line, n - continued) && (!*more || put(message, "\n", 1));
 }
 
-/* The message, line by line. */
-static LineResult read_message(LineEditor *editor, const char *prompt, char **text,
-                               size_t *text_length) {
-    size_t length = 0, line_start = 0, line_length;
-    const char *line;
-    bool quoted = false, more;
-    do {
-        bool first = !line_start && !quoted;
-        LineResult result = read_line(editor, first ? prompt : "... ", first, &line, &line_length);
-        if (result == LINE_END && length > 0) break; /* the end of a pipe ends a message as well */
+static LineResult read_message(LineEditor *editor, const char *prompt, Message *message) {
+    if (!put(message, "", 0)) return LINE_FAILED;
+    for (bool more = true; more;) {
+        bool first = message->length == 0 && !message->quoted;
+        const char *line;
+        size_t n;
+        LineResult result = read_line(editor, first ? prompt : "... ", first, &line, &n);
+        if (result == LINE_END && message->length > 0) break; /* a pipe's end ends the message */
         if (result != LINE_TEXT) return result;
-        if (length + line_length > MOST_BYTES) {
+        if (message->length + n > MOST_BYTES) {
             errno = EMSGSIZE;
             return LINE_FAILED;
         }
-        if (!append(text, &length, line, line_length)) return LINE_FAILED;
-        size_t before = length;
-        more = goes_on(editor, &quoted, *text, &length, line_start);
-        bool opened = quoted && before != length && length == line_start;
-        if (more && !opened && !append(text, &length, "\n", 1)) return LINE_FAILED;
-        line_start = length;
-    } while (more);
-    *text_length = length;
+        if (!add_line(editor, message, line, n, &more)) return LINE_FAILED;
+    }
     return LINE_TEXT;
 }
 
-LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text, size_t *length) {
-    *text = NULL;
 #if defined(HAVE_LIBEDIT)
+
+/* Reads a message with the terminal set up for editing, and sets it back. */
+static LineResult edit_message(LineEditor *editor, const char *prompt, Message *message) {
     struct sigaction before, resize = {.sa_handler = on_resize};
-    if (editor->edit) {
-        sigaction(SIGWINCH, &resize, &before);
-        editor->columns = window_columns();
-        el_resize(editor->edit); /* it may have changed while an answer was written */
-    }
+    sigaction(SIGWINCH, &resize, &before);
+    editor->columns = window_columns();
+    el_resize(editor->edit); /* the size may have changed while an answer was written */
+    LineResult result = read_message(editor, prompt, message);
+    if (editor->marks_pastes) fputs(TERMINAL_KEYS_PASTE_OFF, stdout);
+    fflush(stdout);
+    editor->marks_pastes = false;
+    sigaction(SIGWINCH, &before, NULL);
+    if (result != LINE_TEXT) return result;
+    remember(editor, message->text);
+    /* A Ctrl-C right after Enter, pressed before the terminal makes a signal of it, is meant for
+     * the answer. */
+    terminal_keys_take_ahead(&editor->keys, STDIN_FILENO);
+    if (terminal_keys_take_interrupt(&editor->keys)) raise(SIGINT);
+    return result;
+}
+
 #endif
-    LineResult result = read_message(editor, prompt, text, length);
+
+LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text, size_t *length) {
+    Message message = {0};
 #if defined(HAVE_LIBEDIT)
-    if (editor->edit) {
-        if (editor->marks_pastes) fputs(TERMINAL_KEYS_PASTE_OFF, stdout);
-        fflush(stdout);
-        editor->marks_pastes = false;
-        sigaction(SIGWINCH, &before, NULL);
-    }
-    if (result == LINE_TEXT) remember(editor, *text);
-    /* A Ctrl-C right behind Enter, when the terminal made no signal of it yet, means the answer. */
-    if (result == LINE_TEXT && editor->edit) {
-        terminal_keys_take_ahead(&editor->keys, STDIN_FILENO);
-        if (terminal_keys_take_interrupt(&editor->keys)) raise(SIGINT);
-    }
+    LineResult result = editor->edit ? edit_message(editor, prompt, &message)
+                                     : read_message(editor, prompt, &message);
+#else
+    LineResult result = read_message(editor, prompt, &message);
 #endif
+    *text = message.text;
+    *length = message.length;
     if (result == LINE_TEXT) return result;
     free(*text);
     *text = NULL;

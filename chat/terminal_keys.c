@@ -7,11 +7,13 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/array.h"
+
 /* Lines of one paste follow each other faster than anybody types; the end of a marked paste, or
  * of an escape sequence, is sure to come, but for a terminal that was cut off. */
 enum { PASTE_MILLISECONDS = 20, MARK_MILLISECONDS = 1000, WAIT_MILLISECONDS = 500 };
 enum { CTRL_C = 3, CTRL_D = 4, CTRL_V = 22 };
-enum { MAX_WAITING = 1 << 26 };
+enum { MAX_WAITING = 1 << 25 };
 
 static const char paste_begins[] = "\033[200~", paste_ends[] = "\033[201~";
 
@@ -31,13 +33,9 @@ void terminal_keys_drop(TerminalKeys *keys) {
 static TerminalKeysResult read_some(TerminalKeys *keys, int fd) {
     enum { STEP = 4096 };
     if (keys->start == keys->end) keys->start = keys->end = keys->ahead = 0;
-    if (keys->capacity - keys->end < STEP) {
-        size_t capacity = 2 * keys->end + STEP;
-        char *longer = capacity > MAX_WAITING ? NULL : realloc(keys->bytes, capacity);
-        if (!longer) return TERMINAL_KEYS_FAILED;
-        keys->bytes = longer;
-        keys->capacity = capacity;
-    }
+    if (keys->end > MAX_WAITING ||
+        !array_reserve(&keys->bytes, &keys->capacity, keys->end + STEP, 1))
+        return TERMINAL_KEYS_FAILED;
     ssize_t n = read(fd, keys->bytes + keys->end, STEP);
     if (n < 0) return errno == EINTR ? TERMINAL_KEYS_SIGNAL : TERMINAL_KEYS_FAILED;
     keys->end += (size_t)n;
