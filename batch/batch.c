@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/terminal.h"
 #include "batch/batch_files.h"
@@ -256,13 +257,9 @@ static void sample_seen(EngineTask *task, size_t position, const float *logits) 
 
 /* Room for one more token's chances; NULL: no memory. */
 static TokenLogprob *next_logprobs(Choice *choice, size_t width) {
-    if (choice->n_logprobs == choice->logprobs_capacity) {
-        size_t capacity = choice->logprobs_capacity * 2 + 16;
-        TokenLogprob *logprobs = realloc(choice->logprobs, capacity * width * sizeof *logprobs);
-        if (!logprobs) return NULL;
-        choice->logprobs = logprobs;
-        choice->logprobs_capacity = capacity;
-    }
+    if (!array_reserve(&choice->logprobs, &choice->logprobs_capacity, choice->n_logprobs + 1,
+                       width * sizeof *choice->logprobs))
+        return NULL;
     return choice->logprobs + choice->n_logprobs * width;
 }
 

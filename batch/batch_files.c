@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/output.h"
 #include "base/replace_file.h"
@@ -41,13 +42,8 @@ static Status fill(LineReader *r, bool wait, const volatile sig_atomic_t *interr
         r->scanned -= r->begin;
         r->begin = 0;
     }
-    if (r->capacity - r->end < AT_A_TIME) {
-        size_t capacity = r->capacity * 2 + AT_A_TIME;
-        char *bytes = realloc(r->bytes, capacity);
-        if (!bytes) return error_set(error, "%s: no memory for a line", r->name);
-        r->bytes = bytes;
-        r->capacity = capacity;
-    }
+    if (!array_reserve(&r->bytes, &r->capacity, r->end + AT_A_TIME, 1))
+        return error_set(error, "%s: no memory for a line", r->name);
     struct pollfd ready = {.fd = r->fd, .events = POLLIN};
     if (!wait && poll(&ready, 1, 0) == 0) {
         *nothing = true;
@@ -235,13 +231,8 @@ void result_file_close(ResultFile *file) {
 }
 
 static bool keep(ResultFile *file, const ResultLine *line) {
-    if (file->n_kept == file->order_capacity) {
-        size_t capacity = file->order_capacity * 2 + 256;
-        RequestKey *order = realloc(file->order, capacity * sizeof *order);
-        if (!order) return false;
-        file->order = order;
-        file->order_capacity = capacity;
-    }
+    if (!array_reserve(&file->order, &file->order_capacity, file->n_kept + 1, sizeof *file->order))
+        return false;
     file->order[file->n_kept++] = line->key;
     file->n_failed += line->failed;
     return keyset_add(&file->keys, line->key, KEY_DONE | (line->failed ? KEY_FAILED : 0));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/array.h"
 #include "numeric.h"
 
 static const char magic[8] = "vbtm-kv1";
@@ -75,13 +76,8 @@ static uint64_t record_checksum(const Record *record, const void *data, size_t b
 }
 
 static bool remember(KvFile *file, off_t offset, const Record *record) {
-    if (file->n_known == file->capacity) {
-        size_t capacity = file->capacity * 2 + 16;
-        Known *known = realloc(file->known, capacity * sizeof *known);
-        if (!known) return false;
-        file->known = known;
-        file->capacity = capacity;
-    }
+    if (!array_reserve(&file->known, &file->capacity, file->n_known + 1, sizeof *file->known))
+        return false;
     file->known[file->n_known++] = (Known){offset, *record};
     return true;
 }
