@@ -298,10 +298,9 @@ static LineResult edit_line(LineEditor *editor, const char *prompt, bool first, 
 /* Reads a line, without its newline; *line is valid until the next call. */
 static LineResult read_line(LineEditor *editor, const char *prompt, bool first, const char **line,
                             size_t *length) {
-    LineResult result = LINE_TEXT;
 #if defined(HAVE_LIBEDIT)
     if (editor->edit) {
-        result = edit_line(editor, prompt, first, line, length);
+        LineResult result = edit_line(editor, prompt, first, line, length);
         if (result == LINE_TEXT && (*line)[*length - 1] == '\n') (*length)--;
         return result;
     }
