@@ -1,8 +1,8 @@
-/* The clock that durations are measured with. */
+/* The clock for measuring durations. */
 #ifndef CLOCK_H
 #define CLOCK_H
 
-/* Seconds of a clock that only goes forward. */
+/* Seconds since an arbitrary moment, from a clock that never goes back (CLOCK_MONOTONIC). */
 double clock_seconds(void);
 
 #endif

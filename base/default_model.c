@@ -6,12 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From the directory of the program: where it was installed, and where it was built (build/run,
- * or build/VARIANT/run). */
-static const char *const places[] = {
-    "../share/verbatim/stories.bin",
-    "../models/stories.bin",
-    "../../models/stories.bin",
+/* Relative to the directory of the program. */
+static const char *const candidates[] = {
+    "../share/verbatim/stories.bin", /* installed */
+    "../models/stories.bin",         /* built as build/run */
+    "../../models/stories.bin",      /* built as build/VARIANT/run */
 };
 
 char *default_model_path(Error *error) {
@@ -20,8 +19,8 @@ char *default_model_path(Error *error) {
     if (length > 0) {
         program[length] = '\0';
         *strrchr(program, '/') = '\0';
-        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-            snprintf(path, sizeof path, "%s/%s", program, places[i]);
+        for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
+            snprintf(path, sizeof path, "%s/%s", program, candidates[i]);
             if (access(path, R_OK) == 0) return realpath(path, NULL);
         }
     }

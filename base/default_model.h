@@ -1,12 +1,12 @@
-/* The small model that comes with the program, which runs when the command line names none. */
+/* The small model that comes with the program and runs when the command line names no model. */
 #ifndef DEFAULT_MODEL_H
 #define DEFAULT_MODEL_H
 
 #include "base/status.h"
 
-/* The path of stories.bin: models/ of the source tree that holds the program, else
- * share/verbatim/ beside the bin/ that it was installed to, whatever the prefix. malloc'ed;
- * NULL, and an Error that says to name a model, where there is neither. */
+/* Finds stories.bin from the directory of the running program: in share/verbatim/ beside the bin/
+ * that the program was installed to, else in models/ of the source tree that it was built in.
+ * Returns the path, malloc'ed, or NULL with an Error that says to name a model. */
 char *default_model_path(Error *error);
 
 #endif

@@ -1,11 +1,11 @@
-/* jansson without memory. Its reader drops what it cannot store and then writes behind the
- * shorter buffer (2.14, lex_scan_string after strbuffer_append_byte failed), so that a NULL must
- * never reach it: when memory for JSON is refused, the program says so and ends with
- * status 1, from whatever thread. */
+/* Ending the program when jansson runs out of memory. jansson's reader must never see a failed
+ * allocation: it drops the byte that it could not store and then writes past the end of the shorter
+ * buffer (2.14, lex_scan_string after strbuffer_append_byte failed). */
 #ifndef JSON_MEMORY_H
 #define JSON_MEMORY_H
 
-/* Called once by a program's main, before any JSON is read. */
+/* Called once by a program's main, before any JSON is read. From then on, when memory for JSON is
+ * refused in any thread, the program says so and exits with status 1. */
 void json_memory_guard(void);
 
 #endif

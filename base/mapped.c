@@ -11,8 +11,8 @@
 enum { MAX_MAPPED = 256 };
 
 typedef struct Mapped {
-    atomic_bool taken;           /* by mapped_remember, which may still be filling it */
-    _Atomic(const char *) bytes; /* NULL: nothing to see for the handler */
+    atomic_bool taken;           /* the slot is in use; mapped_remember may still be filling it */
+    _Atomic(const char *) bytes; /* NULL: the handler skips the slot */
     size_t length;
     const char *path;
 } Mapped;
@@ -43,15 +43,15 @@ void mapped_forget(const void *bytes) {
 static const char *path_at(uintptr_t address) {
     for (size_t i = 0; i < MAX_MAPPED; i++) {
         uintptr_t start = (uintptr_t)atomic_load(&mapped[i].bytes);
-        /* The last page counts as a whole. */
+        /* The mapping ends with a whole page. */
         if (start && address >= start && address - start < mapped[i].length + 4096)
             return mapped[i].path;
     }
     return "a mapped file";
 }
 
-/* At most a line, so that several threads' lines do not mix; a file's name cannot steer a
- * terminal. */
+/* Writes the message with one call, so that lines of several threads do not mix, and without
+ * control characters, so that the name of a file cannot steer a terminal. */
 static void on_bus_error(int number, siginfo_t *info, void *context) {
     static const char reason[] =
         ": cannot be read any more: it became shorter while it was in use, or its disk failed\n";

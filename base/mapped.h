@@ -1,23 +1,23 @@
-/* Mapped files that lose their end while they are read.
+/* A handler of SIGBUS for mapped files that are truncated, or whose disk fails, while they are
+ * read.
  *
- * A file that somebody truncates, or whose disk fails, under a mapping gives no error of a
- * call: touching a page that is no longer there raises SIGBUS. The program then says which file
- * it was and ends with status 1, as it does for every other error; what was written so far
- * stays as a kill would leave it. Replacing a file by renaming another over it is harmless: the
- * mapping keeps the old one.
+ * No call returns an error then: touching a page that is no longer there raises SIGBUS. The handler
+ * says which file it was and ends the program with status 1, as after every other error; files that
+ * are being written stay as a kill would leave them. Renaming another file over a mapped one is
+ * harmless: the mapping keeps the old file.
  *
- * The handler does what signal-safety(7) allows and nothing else, from whatever thread. */
+ * The handler runs in any thread and does only what signal-safety(7) allows. */
 #ifndef MAPPED_H
 #define MAPPED_H
 
 #include <stddef.h>
 
-/* Called once by a program's main, before any file is mapped. */
+/* Installs the handler. Called once by a program's main, before any file is mapped. */
 void mapped_watch(void);
 
-/* The handler knows bytes[length] as `path`'s until they are forgotten, which must be before they
- * are unmapped; the path is borrowed until then. More files than it has room for are fine: the
- * message then names none. */
+/* Tells the handler that bytes[length] is a mapping of the file `path`, which is borrowed until
+ * mapped_forget. A mapping must be forgotten before it is unmapped. Beyond 256 mappings the message
+ * does not name the file. */
 void mapped_remember(const void *bytes, size_t length, const char *path);
 void mapped_forget(const void *bytes);
 

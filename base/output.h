@@ -1,4 +1,5 @@
-/* Where the generated text goes: a descriptor, or a file that appears whole or not at all. */
+/* The output for generated text: stdout, a pipe or device, or a file that appears only when it is
+ * complete. */
 #ifndef OUTPUT_H
 #define OUTPUT_H
 
@@ -6,29 +7,30 @@
 
 typedef struct Output {
     int fd;
-    bool terminal;    /* control characters are shown, not sent: terminal.h */
-    bool closed;      /* the reader has gone: what is written vanishes, and no error */
+    bool terminal;    /* control characters are shown, not sent (terminal.h) */
+    bool closed;      /* the reader has closed the pipe: writing has no effect and is no error */
     const char *path; /* NULL: stdout; borrowed */
-    char *temporary;  /* beside `path`, until output_finish renames it; NULL: none */
+    char *temporary; /* the file being written, which output_finish renames to `path`; NULL: none */
 } Output;
 
-/* Whether `path` is a link, or a named pipe, that another user made (root may): in a directory that
- * all may write to, a trap. OUTPUT_PLANTED is what an Error says of it, given the path. */
+/* Whether `path` is a link or a named pipe that a user other than this one or root made: in a
+ * directory that all users can write to it may be a trap. OUTPUT_PLANTED is the format of the
+ * Error, given the path. */
 bool output_is_planted(const char *path);
 #define OUTPUT_PLANTED "%s: a link or a pipe of another user, which is not written to"
 
-/* Stdout when `path` is NULL. A regular file is written beside its name, for the user alone unless
- * an old file of that name, the user's own, lets others in; a device or pipe is written as it
- * stands. */
+/* Opens `path`, or stdout when it is NULL. A regular file is written under a temporary name (see
+ * replace_file.h), with the permissions of the user's own file that it replaces, else 0600. A
+ * device or pipe is written directly. */
 Status output_open(Output *output, const char *path, Error *error);
 
-/* Writes all of it at once; the caller has SIGPIPE ignored. */
+/* Writes all bytes, waiting where it must. The program must ignore SIGPIPE. */
 Status output_write(Output *output, const char *bytes, size_t length, Error *error);
 
-/* The text is whole: a file is synced and gets its name. */
+/* Syncs a complete file to the disk and gives it its name. */
 Status output_finish(Output *output, Error *error);
 
-/* Closes; a file that was not finished vanishes. */
+/* Closes the output; a file that was not finished is removed. */
 void output_close(Output *output);
 
 #endif

@@ -11,8 +11,8 @@ const char *sandbox_text(const SandboxReport *report) {
     return report->system_calls ? "system calls" : "none";
 }
 
-/* At its end AddressSanitizer looks for leaks from a process of its own, which reads this one's
- * memory: everything that a sandbox forbids. Its builds go without. */
+/* Builds with AddressSanitizer have no sandbox: to look for leaks, AddressSanitizer starts a
+ * process that reads the memory of this one, which the sandbox forbids. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SANDBOX_POSSIBLE 0
 #elif defined(__has_feature)
@@ -37,7 +37,7 @@ const char *sandbox_text(const SandboxReport *report) {
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- Landlock: the kernel's own names are missing from older headers --------------------- */
+/* ---- Landlock, with names of its own: older kernel headers have none ---------------------- */
 
 enum { LL_CREATE = 444, LL_ADD_RULE = 445, LL_RESTRICT = 446, LL_VERSION = 1, LL_PATH_BENEATH = 1 };
 
@@ -77,12 +77,8 @@ static Status allow_below(int ruleset, const char *directory, uint64_t rights, E
 }
 
 static Status add_rules(int ruleset, const SandboxRules *rules, uint64_t handled, Error *error) {
-    uint64_t reading = LL_READ_FILE | LL_READ_DIR;
-    uint64_t writing = reading | LL_WRITE_FILE | LL_REMOVE_DIR | LL_REMOVE_FILE | LL_MAKE_DIR |
-                       LL_MAKE_REG | LL_REFER | LL_TRUNCATE;
-    for (size_t i = 0; rules->readable[i]; i++)
-        if (allow_below(ruleset, rules->readable[i], reading & handled, error) != STATUS_OK)
-            return STATUS_FAILED;
+    uint64_t writing = LL_READ_FILE | LL_READ_DIR | LL_WRITE_FILE | LL_REMOVE_DIR | LL_REMOVE_FILE |
+                       LL_MAKE_DIR | LL_MAKE_REG | LL_REFER | LL_TRUNCATE;
     for (size_t i = 0; rules->writable[i]; i++)
         if (allow_below(ruleset, rules->writable[i], writing & handled, error) != STATUS_OK)
             return STATUS_FAILED;
@@ -92,7 +88,7 @@ static Status add_rules(int ruleset, const SandboxRules *rules, uint64_t handled
 static Status close_file_system(const SandboxRules *rules, bool *closed, Error *error) {
     long version = syscall(LL_CREATE, NULL, 0, LL_VERSION);
     *closed = false;
-    if (version < 1) return STATUS_OK; /* an old kernel, or switched off */
+    if (version < 1) return STATUS_OK; /* a kernel that is too old, or has it switched off */
     LandlockRuleset handled = {.files = LL_VERSION_1};
     if (version >= 2) handled.files |= LL_REFER;
     if (version >= 3) handled.files |= LL_TRUNCATE;
@@ -129,8 +125,9 @@ static Status close_file_system(const SandboxRules *rules, bool *closed, Error *
 
 #if defined(MACHINE)
 
-/* What arithmetic on open files, threads and a terminal needs; everything else is refused.
- * Memory may be made executable: PCRE2 compiles the tokenizer's pattern to machine code. */
+/* The system calls that arithmetic, open files, threads and a terminal need; all others are
+ * refused. mprotect may make memory executable: PCRE2 compiles the tokenizer's pattern to machine
+ * code. */
 static const int harmless[] = {
     SYS_read,
     SYS_write,
@@ -200,7 +197,7 @@ static const int harmless[] = {
 #endif
 };
 
-/* Names and renames of files: Landlock says below which directories. */
+/* The system calls on paths, where the rules name a directory; Landlock limits them to it. */
 static const int on_paths[] = {
     SYS_openat,   SYS_faccessat, SYS_faccessat2, SYS_renameat,   SYS_renameat2,
     SYS_unlinkat, SYS_linkat,    SYS_mkdirat,    SYS_getdents64, SYS_readlinkat,
@@ -211,16 +208,16 @@ static const int on_paths[] = {
 #endif
 };
 
-/* No F_SETOWN and F_SETSIG: an open pipe or terminal could then send any signal to any process of
- * the user. */
+/* F_SETOWN and F_SETSIG are missing: with them an open pipe or terminal could be made to send any
+ * signal to any process of the user. */
 static const unsigned long descriptor_requests[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD,
                                                     F_SETFD, F_GETFL,         F_SETFL};
 
 static const unsigned long terminal_requests[] = {TCGETS,  TCSETS,     TCSETSW,
                                                   TCSETSF, TIOCGWINSZ, FIONREAD};
 
-/* The filter is written here, a list of comparisons, rather than by libseccomp, which asks for
- * memory hundreds of times and gives a wrong filter or crashes when it gets none (2.5.4). */
+/* A filter is a list of comparisons. libseccomp would write it, but allocates memory hundreds of
+ * times, and gives a wrong filter or crashes when an allocation fails (2.5.4). */
 typedef struct Filter {
     struct sock_filter code[512];
     unsigned short n;
@@ -238,14 +235,15 @@ static void give(Filter *f, uint32_t verdict) {
     emit(f, BPF_RET | BPF_K, 0, 0, verdict);
 }
 
-/* The number of the call is loaded before and after each of these. */
+/* Allows a system call. This and allow_if expect the number of the call to be loaded, and leave it
+ * loaded. */
 static void allow(Filter *f, int call) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, (uint32_t)call);
     give(f, SECCOMP_RET_ALLOW);
 }
 
-/* When the low 32 bits of an argument have all bits of `value` (BPF_JSET) or equal it (BPF_JEQ):
- * arguments that the kernel takes as an int, and flags. */
+/* Allows a system call when the low 32 bits of an argument equal `value` (BPF_JEQ) or share a bit
+ * with it (BPF_JSET): for flags, and for arguments that the kernel takes as an int. */
 static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned long value) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)call);
     load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
@@ -257,7 +255,7 @@ static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned 
 static void write_filter(Filter *f, bool paths) {
     load(f, offsetof(struct seccomp_data, arch));
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MACHINE);
-    give(f, SECCOMP_RET_ERRNO | EPERM); /* calls of another machine's numbers */
+    give(f, SECCOMP_RET_ERRNO | EPERM); /* calls by the numbers of another architecture */
     load(f, offsetof(struct seccomp_data, nr));
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) allow(f, harmless[i]);
     for (size_t i = 0; paths && i < sizeof on_paths / sizeof *on_paths; i++) allow(f, on_paths[i]);
@@ -265,14 +263,15 @@ static void write_filter(Filter *f, bool paths) {
         allow_if(f, SYS_ioctl, 1, BPF_JEQ, terminal_requests[i]);
     for (size_t i = 0; i < sizeof descriptor_requests / sizeof *descriptor_requests; i++)
         allow_if(f, SYS_fcntl, 1, BPF_JEQ, descriptor_requests[i]);
-    /* Threads, not processes. clone3 hides its flags from the filter: the C library falls back
-     * on clone when it seems to be missing. */
+    /* Threads may start, processes may not. A filter cannot see the flags of clone3; told that it
+     * does not exist, the C library falls back on clone. */
     allow_if(f, SYS_clone, 0, BPF_JSET, CLONE_THREAD);
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_clone3);
     give(f, SECCOMP_RET_ERRNO | ENOSYS);
     allow_if(f, SYS_tgkill, 0, BPF_JEQ, (unsigned long)getpid()); /* abort() */
-    allow_if(f, SYS_prctl, 0, BPF_JEQ, PR_SET_NAME);              /* names for memory and threads */
-    /* Reading limits, not setting them: a null pointer has two halves. */
+    allow_if(f, SYS_prctl, 0, BPF_JEQ, PR_SET_NAME); /* names of memory and of threads */
+    /* Limits may be read, not set: the third argument, a pointer to new limits, must be NULL, which
+     * takes two comparisons of 32 bits. */
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 5, SYS_prlimit64);
     load(f, offsetof(struct seccomp_data, args) + 8 * 2);
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0);
@@ -287,7 +286,7 @@ static Status filter_calls(bool paths, bool *filtered, Error *error) {
     write_filter(&filter, paths);
     const struct sock_fprog program = {filter.n, filter.code};
     *filtered = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
-    /* A kernel without seccomp is no error. */
+    /* These mean a kernel without seccomp. */
     if (*filtered || errno == EINVAL || errno == ENOSYS) return STATUS_OK;
     return error_set(error, "cannot filter system calls: %s", strerror(errno));
 }
@@ -302,9 +301,9 @@ static Status filter_calls(bool paths, bool *filtered, Error *error) {
 
 #endif
 
-/* LLVM's runtime writes a file of shared memory named after the process when it is first called,
- * and could not remove it from inside. One that an earlier process of this number left, perhaps
- * empty, would be taken for its own. */
+/* Starts the OpenMP runtime while files can still be removed. LLVM's creates a file of shared
+ * memory named after the process, and would take a file that an earlier process of the same number
+ * left, perhaps empty, for its own. */
 static void start_openmp(void) {
     char name[64];
     snprintf(name, sizeof name, "/dev/shm/__KMP_REGISTERED_LIB_%d_%d", (int)getpid(),
@@ -320,8 +319,7 @@ Status sandbox_enter(const SandboxRules *rules, SandboxReport *report, Error *er
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return error_set(error, "cannot give up new privileges: %s", strerror(errno));
     if (close_file_system(rules, &report->files, error) != STATUS_OK) return STATUS_FAILED;
-    bool paths = rules->readable[0] || rules->writable[0];
-    return filter_calls(paths, &report->system_calls, error);
+    return filter_calls(rules->writable[0], &report->system_calls, error);
 }
 
 #else

@@ -1,11 +1,11 @@
-/* Giving up rights before a stranger's bytes are parsed.
+/* Giving up rights before untrusted bytes are parsed.
  *
- * A program opens the files that it needs, then calls sandbox_enter, before any untrusted byte
- * is read and before the first thread starts: threads inherit what it takes away. From then on
- * the process has no network, starts no programs, reads and traces nobody else, and reaches
- * only the directories that it named. Landlock closes the file system, seccomp everything
- * else; where the kernel lacks one of them the other still holds, and an old kernel is no
- * error. Linux only; elsewhere nothing is in force and the report says so. */
+ * A program opens the files that it needs, then calls sandbox_enter, before it reads an untrusted
+ * byte and before it starts a thread (threads inherit the restrictions). From then on the process
+ * cannot use the network, start programs, or read and trace other processes, and reaches only the
+ * directories that it named. Landlock closes the file system, seccomp everything else. Where the
+ * kernel lacks one of them, which is no error, the other still holds. Linux only: elsewhere there
+ * is no sandbox, and the report says so. */
 #ifndef SANDBOX_H
 #define SANDBOX_H
 
@@ -14,12 +14,12 @@
 enum { SANDBOX_MAX_DIRS = 8 };
 
 typedef struct SandboxRules {
-    /* Directories below which files may be read, or read, created, renamed and removed.
-     * NULL-terminated; most modes name none, for their files are open already. */
-    const char *readable[SANDBOX_MAX_DIRS + 1];
+    /* Directories below which files may be read, created, renamed and removed, then NULL. Most
+     * modes name none, because their files are open already. */
     const char *writable[SANDBOX_MAX_DIRS + 1];
 } SandboxRules;
 
+/* What is in force. */
 typedef struct SandboxReport {
     bool files;        /* Landlock closes the file system */
     bool system_calls; /* seccomp lets only harmless calls through */
@@ -28,11 +28,11 @@ typedef struct SandboxReport {
 /* Adds a directory (borrowed; NULL is passed over) to those that may be written in. */
 void sandbox_allow_writing(SandboxRules *rules, const char *directory);
 
-/* Fails only when a directory that a rule names cannot be opened, or when the kernel offers
- * the means and then refuses them. */
+/* Fails only when a directory of the rules cannot be opened, or when the kernel has Landlock or
+ * seccomp and then refuses to apply it. */
 Status sandbox_enter(const SandboxRules *rules, SandboxReport *report, Error *error);
 
-/* What is in force, for people: "files and system calls", "files", ..., "none". */
+/* The report in words: "files and system calls", "files", "system calls" or "none". */
 const char *sandbox_text(const SandboxReport *report);
 
 #endif

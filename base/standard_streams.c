@@ -6,19 +6,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The OpenMP runtime ends a program with abort() when it cannot have the one that it wants; a
- * model, its source and a file to write need the others. */
-enum { SPARE = 4 };
+/* The files that a program opens at least: a model, its source, an output, and one of the OpenMP
+ * runtime, which calls abort() when it cannot open it. */
+enum { FILES_NEEDED = 4 };
 
 Status standard_streams_fill(Error *error) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) != -1) continue;
-        /* The lowest free number is fd: those below it are open. */
+        /* open() takes the lowest free number, which is fd. */
         if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
             return error_set(error, "cannot open /dev/null: %s", strerror(errno));
     }
-    int spare[SPARE], n = 0, failure = 0;
-    while (n < SPARE && failure == 0) {
+    int spare[FILES_NEEDED], n = 0, failure = 0;
+    while (n < FILES_NEEDED && failure == 0) {
         spare[n] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
         if (spare[n] == -1)
             failure = errno;

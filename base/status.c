@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A text that did not fit ends inside a UTF-8 character at times: drop the torn one. */
+/* Drops an incomplete UTF-8 character at the end of a text that was cut. */
 static void drop_torn_character(char *text, size_t length) {
     size_t start = length;
     while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) start--;

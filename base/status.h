@@ -1,4 +1,4 @@
-/* Errors, and arithmetic on sizes that strangers chose.
+/* Errors, and arithmetic on untrusted sizes.
  *
  * A function that can fail returns a Status and, unless it returns STATUS_OK, has filled
  * one Error with what failed, where and why:
@@ -17,7 +17,7 @@ typedef enum Status {
     STATUS_OK = 0,
     STATUS_FAILED = 1,       /* the Error says what, where and why */
     STATUS_USAGE = 2,        /* the command line is wrong */
-    STATUS_LINES_FAILED = 3, /* a batch went through, but not each of its lines */
+    STATUS_LINES_FAILED = 3, /* a batch was completed, but some of its lines failed */
     STATUS_INTERRUPTED = 130 /* the user asked to stop */
 } Status;
 
@@ -31,15 +31,15 @@ typedef struct Error {
 #define PRINTF_LIKE(text, first)
 #endif
 
-/* Fills `error` (which may be NULL) and returns STATUS_FAILED, so that a failure is one line:
- * `return error_set(error, "%s: empty file", path);`. A text that is too long is cut at a
- * whole UTF-8 character. The arguments may point into error->text. */
+/* Fills `error` (which may be NULL) and returns STATUS_FAILED, so that reporting a failure takes
+ * one line: `return error_set(error, "%s: empty file", path);`. A text that is too long is cut
+ * after a whole UTF-8 character. The arguments may point into error->text. */
 Status error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Puts "context: " before the text that is already there, and returns STATUS_FAILED. */
+/* Puts "context: " before the text of `error`, and returns STATUS_FAILED. */
 Status error_prefix(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Each stores the result and returns true, or returns false when it does not fit. */
+/* size_add and size_mul store a + b and a * b and return true, or return false on overflow. */
 static inline bool size_add(size_t a, size_t b, size_t *sum) {
     return !__builtin_add_overflow(a, b, sum);
 }

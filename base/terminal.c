@@ -3,14 +3,8 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-bool terminal_has_colours(int fd) {
-    const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
-    return isatty(fd) && term && *term && strcmp(term, "dumb") != 0 && !(no_colour && *no_colour);
-}
 
 void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total) {
     char bar[60];
@@ -31,7 +25,7 @@ static bool write_all(int fd, const char *text, size_t length) {
     return true;
 }
 
-/* Bytes of the UTF-8 character that begins here; 0: it is none. */
+/* The bytes of the UTF-8 character at the beginning of text[length]; 0: there is none. */
 static size_t character_bytes(const unsigned char *text, size_t length) {
     unsigned char c = text[0];
     size_t n = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : 4;
@@ -41,7 +35,8 @@ static size_t character_bytes(const unsigned char *text, size_t length) {
     return n;
 }
 
-/* C0 controls but newline and tab, DEL, and C1 controls, which are U+0080 to U+009F. */
+/* Whether c[n] is DEL, a C0 control other than newline and tab, or a C1 control (U+0080 to U+009F).
+ */
 static bool is_control(const unsigned char *c, size_t n) {
     return (n == 1 && ((c[0] < 0x20 && c[0] != '\n' && c[0] != '\t') || c[0] == 0x7F)) ||
            (n == 2 && c[0] == 0xC2 && c[1] < 0xA0);
@@ -54,7 +49,7 @@ size_t terminal_show(const char *text, size_t length, char *shown, size_t size, 
         const char *bytes = text + at;
         char caret[8];
         size_t n = character_bytes(c, length - at), n_out = n;
-        if (n == 0) { /* some terminals take a lone byte for a C1 control */
+        if (n == 0) { /* some terminals read a stray byte as a C1 control */
             bytes = "\xEF\xBF\xBD";
             n = 1, n_out = 3;
         } else if (is_control(c, n)) {
@@ -81,21 +76,9 @@ bool terminal_write(int fd, const char *text, size_t length) {
     return true;
 }
 
-enum { PRINT_BYTES = 8192 };
-
-void terminal_print(FILE *out, const char *format, ...) {
-    char text[PRINT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (length < 0) return;
-    fflush(out);
-    terminal_write(fileno(out), text, strlen(text));
-}
-
 bool terminal_line(FILE *out, const char *format, ...) {
-    char text[PRINT_BYTES], line[2 * PRINT_BYTES];
+    enum { BYTES = 8192 }; /* a longer text is cut */
+    char text[BYTES], line[2 * BYTES];
     size_t n = 0;
     va_list arguments;
     va_start(arguments, format);

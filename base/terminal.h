@@ -1,5 +1,4 @@
-/* What is written for a person to read: colours only where they belong, and no control
- * sequence of a stranger's. */
+/* Text for a person at a terminal, without the control sequences of untrusted text. */
 #ifndef TERMINAL_H
 #define TERMINAL_H
 
@@ -11,29 +10,25 @@
 
 #include "base/status.h"
 
-/* A terminal that understands colours and where NO_COLOR does not forbid them. */
-bool terminal_has_colours(int fd);
-
-/* Writes "[###.......]", a bar of `width` places (at most 60), as full as done is of total. */
+/* Writes a progress bar "[###.......]" of `width` characters (at most 60), done / total of them
+ * filled. */
 void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total);
 
-/* text[length] (UTF-8) as a terminal can be given it: control characters but newline and tab
- * (escape sequences, C1 controls) in caret notation, what is no UTF-8 as U+FFFD. Fills
- * shown[size] (size >= 8) as far as it goes with whole characters, and returns how many bytes;
- * *used: how many of the text's they stand for. */
+/* Makes text[length] (UTF-8) safe for a terminal: control characters other than newline and tab
+ * become caret notation ("^[" for Escape), bytes that are not UTF-8 become U+FFFD. Fills
+ * shown[size] (size >= 8) with as many whole characters as fit and returns their bytes; *used
+ * receives the bytes of `text` that were converted. */
 size_t terminal_show(const char *text, size_t length, char *shown, size_t size, size_t *used);
 
-/* Writes text[length] (UTF-8); when `fd` is a terminal, as terminal_show has it, else as it
- * is. False when the reader has gone. */
+/* Writes text[length] (UTF-8), through terminal_show when `fd` is a terminal. Returns false with
+ * errno when it cannot be written. */
 bool terminal_write(int fd, const char *text, size_t length);
 
-/* Formatted text through terminal_write: errors, lists and remarks with names of files and pieces
- * of them in it, which nobody need trust. */
-void terminal_print(FILE *out, const char *format, ...) PRINTF_LIKE(2, 3);
-
-/* The same as one line whatever the names hold, with a newline behind it: their own newlines, too,
- * are in caret notation. False with errno when it cannot be written. */
+/* Writes formatted text and a newline through terminal_write: errors and remarks, which may quote
+ * the names and contents of untrusted files. The text stays one line: newlines in it become caret
+ * notation as well. Returns false with errno when it cannot be written. */
 bool terminal_line(FILE *out, const char *format, ...) PRINTF_LIKE(2, 3);
+/* terminal_line on stderr, after the program's name. */
 #define terminal_say(format, ...)                                                                  \
     terminal_line(stderr, "%s: " format, program_invocation_short_name, ##__VA_ARGS__)
 

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The first of the logical processors that share a core with `cpu`, or `cpu` itself. */
+/* The lowest logical processor on the same core as `cpu`; `cpu` itself where that is unknown. */
 static int first_sibling(int cpu) {
     char path[96];
     int first = cpu;
@@ -19,7 +19,7 @@ static int first_sibling(int cpu) {
     return first;
 }
 
-/* Processors' worth of time that the control group allows, rounded up; 0: no limit. */
+/* The processors' worth of time that the control group allows, rounded up; 0: no limit. */
 static int quota(void) {
     long limit, period;
     int processors = 0;
@@ -48,7 +48,7 @@ int threads_default(void) {
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET(cpu, &allowed)) continue;
         int core = first_sibling(cpu);
-        /* A core counts once, by whichever of its siblings is allowed first. */
+        /* A core counts once, however many of its logical processors are allowed. */
         if (core >= 0 && core < CPU_SETSIZE && CPU_ISSET(core, &seen)) continue;
         if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &seen);
         cores++;

@@ -1,25 +1,25 @@
-/* How many threads to use, and where they meet. */
+/* The default number of threads, and a barrier for them. */
 #ifndef THREADS_H
 #define THREADS_H
 
 #include <stdatomic.h>
 
-/* Physical cores that this process may use: affinity and control-group quota counted; at
- * least 1. */
+/* The number of physical cores that this process may use, within its affinity mask and the quota of
+ * its control group; at least 1. */
 int threads_default(void);
 
-/* Where the threads of an OpenMP team wait for each other, many times a layer. OpenMP's own
- * barrier asks the kernel to wake sleepers each time, and spins for milliseconds when a thread's
- * processor is busy with somebody else's work, which then lasts longer still; this one spins for
- * some 20 microseconds and sleeps. All zero at first. */
+/* A barrier for the threads of an OpenMP team, which wait for each other many times a layer.
+ * OpenMP's own barrier calls the kernel each time to wake sleeping threads, and spins for
+ * milliseconds while another process uses the processor of a thread, which delays that process
+ * further. This barrier spins for about 20 microseconds, then sleeps. Initialize it with zeros. */
 typedef struct Barrier {
     atomic_uint arrived;
-    char apart[60]; /* of another cache line than what the others wait for */
+    char padding[60]; /* the waiting threads poll another cache line */
     atomic_uint generation, sleepers;
-    char end[56];
+    char end_padding[56];
 } Barrier;
 
-/* Returns once every thread of the team has called it; at once outside of a team. */
+/* Returns once every thread of the team has called it; outside a parallel region at once. */
 void barrier_wait(Barrier *barrier);
 
 #endif

@@ -39,7 +39,13 @@ struct Chat {
     const char *words[MAX_COMMANDS + 1]; /* for Tab */
 };
 
-/* A remark beside the conversation. */
+/* Whether `fd` is a terminal with colours that NO_COLOR (no-color.org) does not forbid. */
+static bool has_colours(int fd) {
+    const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    return isatty(fd) && term && *term && strcmp(term, "dumb") != 0 && !(no_colour && *no_colour);
+}
+
+/* Writes a remark to stderr, dim where the terminal can. */
 PRINTF_LIKE(1, 2) static void note(const char *format, ...) {
     char *text;
     va_list arguments;
@@ -47,7 +53,7 @@ PRINTF_LIKE(1, 2) static void note(const char *format, ...) {
     int length = vasprintf(&text, format, arguments);
     va_end(arguments);
     if (length < 0) return;
-    bool colours = terminal_has_colours(STDERR_FILENO);
+    bool colours = has_colours(STDERR_FILENO);
     fprintf(stderr, "%s", colours ? dim : "");
     terminal_write(STDERR_FILENO, text, (size_t)length);
     fprintf(stderr, "%s\n", colours ? plain : "");
@@ -490,7 +496,7 @@ Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *i
     *out = chat;
     chat->interrupted = interrupted;
     tzset(); /* the template's clock: later /etc/localtime is out of reach */
-    chat->colours = terminal_has_colours(STDOUT_FILENO);
+    chat->colours = has_colours(STDOUT_FILENO);
     chat->dialogue.conversation.fd = -1;
     for (size_t i = 0; i < N_COMMANDS; i++) chat->words[i] = commands[i].name;
     if (courier_start(&chat->courier, error) != STATUS_OK) return STATUS_FAILED;

@@ -13,9 +13,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/cache_directory.h"
 #include "base/replace_file.h"
 #include "base/terminal.h"
+#include "convert/cache_directory.h"
 #include "convert/convert.h"
 
 /* ---- Names ----------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cache_directory.h"
 #include "base/replace_file.h"
+#include "convert/cache_directory.h"
 #include "convert/calibrate.h"
 
 enum { PATH_BYTES = 4096 };

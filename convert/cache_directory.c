@@ -1,4 +1,4 @@
-#include "base/cache_directory.h"
+#include "convert/cache_directory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ char *cache_directory(const char *chosen) {
     char *directory = NULL;
     int length = -1;
     if (chosen) return strdup(chosen);
-    if (xdg && xdg[0] == '/') { /* a relative one is to be ignored */
+    if (xdg && xdg[0] == '/') { /* the specification ignores a relative path */
         length = asprintf(&directory, "%s/verbatim", xdg);
     } else if (home && home[0] == '/') {
         length = asprintf(&directory, "%s/.cache/verbatim", home);
