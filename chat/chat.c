@@ -15,7 +15,7 @@
 #include "chat/dialogue.h"
 #include "chat/line_editor.h"
 
-/* A message with one would be cut there. */
+/* Messages are C strings: a zero byte would cut one. */
 #define ZERO_BYTE "a message cannot hold a zero byte"
 
 static const char dim[] = "\033[2m", plain[] = "\033[0m";
@@ -29,14 +29,14 @@ struct Chat {
     Courier courier;
     volatile sig_atomic_t *interrupted;
     bool colours;  /* on stdout */
-    bool leaves;   /* /quit */
-    bool closed;   /* stdout takes no more: its reader has gone, or */
-    int lost;      /* errno of why else; 0: none */
+    bool leaves;   /* after /quit */
+    bool closed;   /* stdout is unusable */
+    int lost;      /* the errno of why it is; 0 for EPIPE */
     bool thinking; /* the answer is between <think> and </think> */
     bool at_line_start;
     AnswerStats last;
     char session_directory[4096], state_directory[4096];
-    const char *words[MAX_COMMANDS + 1]; /* for Tab */
+    const char *words[MAX_COMMANDS + 1]; /* the commands, which Tab completes */
 };
 
 /* Whether `fd` is a terminal with colours that NO_COLOR (no-color.org) does not forbid. */
@@ -60,7 +60,8 @@ PRINTF_LIKE(1, 2) static void note(const char *format, ...) {
     free(text);
 }
 
-/* A remark about a message: its beginning, in whole characters, tells which. */
+/* Writes a remark that quotes a message, or the first 200 bytes of a longer one, cut at a whole
+ * character. */
 static void note_message(const char *before, const char *message, const char *after) {
     size_t most = 200, length = strlen(message);
     if (length <= most) {
@@ -71,7 +72,7 @@ static void note_message(const char *before, const char *message, const char *af
     note("%s%.*s...%s", before, (int)most, message, after);
 }
 
-/* ---- An answer on its way to the screen ---------------------------------------------------- */
+/* ---- Showing an answer --------------------------------------------------------------------- */
 
 static void close_screen(Chat *chat) {
     chat->closed = true;
@@ -95,8 +96,8 @@ static void set_thinking(Chat *chat, bool thinking) {
     }
 }
 
-/* Thinking is shown dim, its tags with it. A tag is one token in the models that have one, so
- * that it never arrives in two pieces. */
+/* Writes a piece of an answer, dim from <think> to </think>. A tag is one token in the models that
+ * have them, so it never arrives in two pieces. */
 static void show_text(void *context, const char *text, size_t length) {
     static const char open_tag[] = "<think>", close_tag[] = "</think>";
     Chat *chat = context;
@@ -129,7 +130,7 @@ static void show_left_out(void *context, size_t messages) {
         note("(the context is full: the oldest %zu messages are left out)", messages);
 }
 
-/* Answers the last message and shows it; an interruption keeps what was said. */
+/* Answers the last message and shows the answer. An interrupted answer is kept. */
 static Status answer(Chat *chat, Error *error) {
     const AnswerWatcher watcher = {show_text, show_left_out, chat};
     chat->at_line_start = true;
@@ -142,6 +143,7 @@ static Status answer(Chat *chat, Error *error) {
     return status;
 }
 
+/* Adds a message of the user and answers it. */
 static Status say(Chat *chat, const char *text, Error *error) {
     if (dialogue_say(&chat->dialogue, text, strlen(text), error) != STATUS_OK) return STATUS_FAILED;
     Status status = answer(chat, error);
@@ -228,11 +230,11 @@ static Status command_load(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
-/* What /set changes: a float or a whole number in the options. */
+/* An option that /set changes. */
 typedef struct Setting {
     const char *name;
-    bool whole;
-    size_t offset; /* in GenerationOptions */
+    bool whole;    /* the field is a uint32_t; otherwise a float */
+    size_t offset; /* of the field in GenerationOptions */
     double low, high;
 } Setting;
 
@@ -259,25 +261,16 @@ static void show_settings(const Chat *chat) {
     note("%-20s %llu", "seed", (unsigned long long)o->sampling.seed);
 }
 
-/* strtod's whole text, or false. */
+/* False unless the whole text is a number. */
 static bool parse_number(const char *text, double *value) {
     char *end;
     *value = strtod(text, &end);
     return end != text && *end == '\0';
 }
 
-static Status command_set(Chat *chat, char *argument, Error *error) {
-    GenerationOptions *o = &chat->dialogue.options;
-    char *name = argument, *value = argument + strcspn(argument, " =");
+static Status change_setting(GenerationOptions *o, const char *name, const char *value,
+                             Error *error) {
     double number;
-    if (!*argument) {
-        show_settings(chat);
-        return STATUS_OK;
-    }
-    if (*value) *value++ = '\0';
-    value += strspn(value, " =");
-    for (char *c = name; *c; c++)
-        if (*c == '_') *c = '-';
     if (!parse_number(value, &number))
         return error_set(error, "/set %s needs a number, as in /set temperature 0.7", name);
     if (strcmp(name, "seed") == 0) {
@@ -306,6 +299,19 @@ static Status command_set(Chat *chat, char *argument, Error *error) {
         return STATUS_OK;
     }
     return error_set(error, "no setting '%s': /set alone lists them", name);
+}
+
+static Status command_set(Chat *chat, char *argument, Error *error) {
+    if (!*argument) {
+        show_settings(chat);
+        return STATUS_OK;
+    }
+    char *value = argument + strcspn(argument, " =");
+    if (*value) *value++ = '\0';
+    value += strspn(value, " =");
+    for (char *c = argument; *c; c++)
+        if (*c == '_') *c = '-';
+    return change_setting(&chat->dialogue.options, argument, value, error);
 }
 
 static Status command_stats(Chat *chat, char *argument, Error *error) {
@@ -351,7 +357,7 @@ static Status command_quit(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
-/* Lets the user's editor write the message. */
+/* Opens the user's editor on `argument` and says what comes back. */
 static Status command_edit(Chat *chat, char *argument, Error *error) {
     char *text;
     size_t length;
@@ -380,7 +386,7 @@ static const Command commands[] = {
     {"/quit", "", "leave, as Ctrl-D does", command_quit},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
-_Static_assert((int)N_COMMANDS <= (int)MAX_COMMANDS, "words for Tab");
+_Static_assert((int)N_COMMANDS <= (int)MAX_COMMANDS, "Chat.words holds every command");
 
 static Status command_help(Chat *chat, char *argument, Error *error) {
     (void)chat, (void)argument, (void)error;
@@ -403,12 +409,8 @@ static Status run_command(Chat *chat, char *line, Error *error) {
 
 /* ---- The loop ------------------------------------------------------------------------------ */
 
-/* A failed command or answer is shown, and the conversation goes on. */
-static void show_error(const Error *error) {
-    note("%s", error->text);
-}
-
-/* A slash and a word. A path ("/usr/bin/env ...", pasted) is a message. */
+/* Whether the text begins with a slash and a word. A pasted path ("/usr/bin/env ...") is a message.
+ */
 static bool is_command(const char *text) {
     if (text[0] != '/' || !isalpha((unsigned char)text[1])) return false;
     size_t n = 2;
@@ -416,17 +418,27 @@ static bool is_command(const char *text) {
     return text[n] == '\0' || isspace((unsigned char)text[n]);
 }
 
+/* Runs a command or answers a message. *first: no message was answered yet; over pipes an empty
+ * line separates answers. */
+static Status handle(Chat *chat, char *text, size_t length, bool *first, Error *error) {
+    if (strlen(text) != length) return error_set(error, "%s", ZERO_BYTE);
+    if (is_command(text)) return run_command(chat, text, error);
+    if (text[strspn(text, " \t\n")] == '\0') return STATUS_OK;
+    if (!*first && !line_editor_is_terminal(chat->editor)) put(chat, "\n", 1);
+    *first = false;
+    return say(chat, text, error);
+}
+
+/* Reads and handles messages until the user leaves. What fails is shown, and the chat goes on. */
 static Status talk(Chat *chat, Error *error) {
     bool first = true;
-    char prompt[32];
-    snprintf(prompt, sizeof prompt, "> ");
     while (!chat->leaves && !chat->closed) {
         char *text;
         size_t length = 0;
         Error trouble = {""};
         if (*chat->interrupted == SIGINT) *chat->interrupted = 0;
         if (*chat->interrupted) return STATUS_INTERRUPTED;
-        LineResult result = line_editor_read(chat->editor, prompt, &text, &length);
+        LineResult result = line_editor_read(chat->editor, "> ", &text, &length);
         if (result == LINE_FAILED)
             return error_set(error, "a message cannot be read: %s", strerror(errno));
         if (result == LINE_INTERRUPTED) {
@@ -435,27 +447,18 @@ static Status talk(Chat *chat, Error *error) {
             continue;
         }
         if (result == LINE_END) {
-            if (line_editor_is_terminal(chat->editor)) put(chat, "\n", 1); /* the shell's line */
+            if (line_editor_is_terminal(chat->editor))
+                put(chat, "\n", 1); /* the shell's prompt begins a line */
             break;
         }
-        Status status = STATUS_OK;
-        if (strlen(text) != length) {
-            status = error_set(&trouble, "%s", ZERO_BYTE);
-        } else if (is_command(text)) {
-            status = run_command(chat, text, &trouble);
-        } else if (text[strspn(text, " \t\n")] != '\0') {
-            if (!first && !line_editor_is_terminal(chat->editor)) put(chat, "\n", 1);
-            first = false;
-            status = say(chat, text, &trouble);
-        }
+        if (handle(chat, text, length, &first, &trouble) == STATUS_FAILED) note("%s", trouble.text);
         free(text);
-        if (status == STATUS_FAILED) show_error(&trouble);
         if (*chat->interrupted && !line_editor_is_terminal(chat->editor)) return STATUS_INTERRUPTED;
     }
     return STATUS_OK;
 }
 
-/* A message that a kill left without its answer gets it now. */
+/* Answers a message that a kill left without its answer. */
 static Status finish_last_turn(Chat *chat, Error *error) {
     const Conversation *c = &chat->dialogue.conversation;
     size_t n = conversation_length(c);
@@ -464,6 +467,7 @@ static Status finish_last_turn(Chat *chat, Error *error) {
     return answer(chat, error);
 }
 
+/* Prepares the conversation, then answers -i TEXT or talks. */
 static Status begin(Chat *chat, Error *error) {
     const Options *o = chat->session->options;
     if (o->system && dialogue_set_system(&chat->dialogue, o->system, error) != STATUS_OK)
@@ -486,7 +490,7 @@ static Status begin(Chat *chat, Error *error) {
     return talk(chat, error);
 }
 
-/* ---- Before and after the rights are given up --------------------------------------------- */
+/* ---- The mode ------------------------------------------------------------------------------ */
 
 Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *interrupted,
                     SandboxRules *rules, Error *error) {
@@ -495,7 +499,7 @@ Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *i
     if (!chat) return error_set(error, "no memory for a chat");
     *out = chat;
     chat->interrupted = interrupted;
-    tzset(); /* the template's clock: later /etc/localtime is out of reach */
+    tzset(); /* for the template's clock: the sandbox will not let it read /etc/localtime */
     chat->colours = has_colours(STDOUT_FILENO);
     chat->dialogue.conversation.fd = -1;
     for (size_t i = 0; i < N_COMMANDS; i++) chat->words[i] = commands[i].name;

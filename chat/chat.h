@@ -1,4 +1,4 @@
-/* The mode -m chat: a conversation in the terminal, or over pipes. */
+/* The mode -m chat: a conversation in a terminal or over pipes. */
 #ifndef CHAT_H
 #define CHAT_H
 
@@ -7,14 +7,14 @@
 
 typedef struct Chat Chat;
 
-/* Before rights are given up: the line editor, and a process for /save, /load and /edit. Adds the
- * directories that the conversation's file and the history need to `rules`. chat_free in any
- * case. */
+/* Called before the program gives up its rights: opens the line editor and starts the process that
+ * does /save, /load and /edit (courier.h). Adds to `rules` the directories of the conversation's
+ * file and of the history. The caller calls chat_free also after a failure. */
 Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *interrupted,
                     SandboxRules *rules, Error *error);
 void chat_free(Chat *chat);
 
-/* Talks until the user leaves. With -i TEXT it answers that and ends. */
+/* Talks until the user leaves. With -i TEXT it answers that message only. */
 Status chat_run(Chat *chat, Session *session, Error *error);
 
 #endif
