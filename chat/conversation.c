@@ -29,7 +29,7 @@ static char *header_line(const Conversation *c) {
     return line;
 }
 
-/* True when the line is a session's first; fills what it says. */
+/* Reads the first line of a file; false: it is none of this version. */
 static bool read_header(json_t *line, uint64_t *fingerprint, time_t *started, const char **model) {
     int version;
     const char *hex;
@@ -61,7 +61,7 @@ static Status write_whole(int fd, const char *path, const char *text, size_t n, 
 static Status write_line(int fd, const char *path, char *line, Error *error) {
     if (!line) return error_set(error, "%s: no memory for a line", path);
     size_t n = strlen(line);
-    line[n] = '\n'; /* in place of the NUL: one write, so that a line is torn as seldom as can be */
+    line[n] = '\n'; /* in place of the NUL, so that one write suffices and a line is seldom torn */
     Status status = write_whole(fd, path, line, n + 1, error);
     free(line);
     return status;
@@ -103,11 +103,11 @@ static Status read_file(const Conversation *c, char **text, size_t *length, Erro
     return read_all(c->fd, c->path, MAX_BYTES, NULL, text, length, error);
 }
 
-/* What the lines of a session's file hold. */
+/* The parsed lines of a conversation's file. */
 typedef struct Contents {
-    json_t *header;   /* NULL: the first line is none */
-    json_t *messages; /* those before the first damaged line */
-    size_t bad_line;  /* 1, 2, ...; 0: all are whole */
+    json_t *header;   /* the first line; NULL: it is a message */
+    json_t *messages; /* before the first damaged line; NULL: no memory */
+    size_t bad_line;  /* the number of the first damaged line, from 1; 0: none */
 } Contents;
 
 static void contents_free(Contents *contents) {
@@ -156,7 +156,7 @@ void conversation_close(Conversation *c) {
     *c = (Conversation){.fd = -1};
 }
 
-/* Takes over what the file's lines say; *whole tells that nothing was lost. */
+/* Takes over the parsed lines. *whole: nothing of them was damaged. */
 static Status adopt(Conversation *c, Contents *contents, bool *whole, Error *error) {
     uint64_t fingerprint;
     time_t started;
@@ -177,8 +177,8 @@ static Status adopt(Conversation *c, Contents *contents, bool *whole, Error *err
     return STATUS_OK;
 }
 
-/* The file as it is goes to PATH.damaged (PATH.damaged.2 where that is taken), and what could be
- * read of it begins a new one. */
+/* Renames the damaged file to PATH.damaged (PATH.damaged.2 where that exists, and so on) and writes
+ * the messages that could be read to a new file. */
 static Status repair(Conversation *c, size_t bad_line, Error *note, Error *error) {
     char aside[PATH_MAX];
     struct stat info;
@@ -204,7 +204,7 @@ static Status load_or_begin(Conversation *c, Error *note, Error *error) {
         free(text);
         return write_messages(c, c->fd, c->path, error);
     }
-    /* A power cut may leave zeros. Anything else was named by mistake and stays where it is. */
+    /* After a power cut a file may begin with zeros. Any other file was named by mistake. */
     if (text[0] != '{' && text[0] != '\0') {
         free(text);
         return error_set(error, "%s: is no conversation: name another file", c->path);
@@ -219,13 +219,14 @@ static Status load_or_begin(Conversation *c, Error *note, Error *error) {
     return status;
 }
 
-/* The cache's file, without which everything still works. */
-/* A file that another user left where all may write could be read by that user. */
+/* Whether the file belongs to a user other than this one or root, who could then read it: it may
+ * lie in a directory that all users can write to. */
 static bool is_foreign(int fd) {
     struct stat info;
     return fstat(fd, &info) == 0 && info.st_uid != geteuid() && info.st_uid != 0;
 }
 
+/* Opens or creates PATH.kv. A failure costs time only, and `note` says so. */
 static void open_kv(Conversation *c, const KvShape *shape, Error *note) {
     char path[PATH_MAX];
     Error reason;
@@ -299,7 +300,7 @@ Status conversation_append(Conversation *c, const char *role, const char *conten
         if (status == STATUS_OK && fdatasync(c->fd) != 0 && errno != EINVAL)
             status = error_set(error, "%s: cannot sync: %s", c->path, strerror(errno));
         if (status != STATUS_OK) {
-            /* A line that did not fit goes again, lest the next one follow its torn half. */
+            /* Removes what was written of the line; the next line must not follow half a line. */
             if (end >= 0 && ftruncate(c->fd, end) != 0) errno = 0;
             json_decref(message);
             return status;
@@ -310,8 +311,8 @@ Status conversation_append(Conversation *c, const char *role, const char *conten
     return STATUS_OK;
 }
 
-/* Makes `messages` (taken over; NULL: no memory) those of the conversation: in the file first, so
- * that a file that cannot be written leaves everything as it was. */
+/* Replaces the messages in the file and in memory; after a failure both are as before. Takes over
+ * `messages`, where NULL means that memory was short. */
 static Status replace_messages(Conversation *c, json_t *messages, Error *error) {
     json_t *before = c->messages;
     if (!messages) return error_set(error, "no memory for the messages");

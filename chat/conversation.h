@@ -1,9 +1,10 @@
-/* A conversation in files: messages that any program can read, and the cache beside them.
+/* A conversation and its files: the messages, in a form that any program can read, and the KV
+ * cache.
  *
- * FILE holds JSON lines: first one that names the model, then a line a message,
- * {"role": ..., "content": ...}. A message is appended and synced when it is complete, so that
- * a kill loses at most the answer in progress; what is undone is taken out by replacing the file
- * atomically. FILE.kv holds the key/value pages (kvfile.h): only speed depends on it. */
+ * FILE holds JSON lines. The first names the model, each other is a message,
+ * {"role": ..., "content": ...}. A message is appended and synced when it is complete, so that a
+ * kill loses at most the answer in progress; taking messages back replaces the file atomically.
+ * FILE.kv holds the pages of the KV cache (kvfile.h) and only saves time. */
 #ifndef CONVERSATION_H
 #define CONVERSATION_H
 
@@ -14,43 +15,44 @@
 #include "chat/kvfile.h"
 
 typedef struct Conversation {
-    char *path;       /* NULL: the conversation lives in memory only */
-    json_t *messages; /* an array of {"role", "content"}; owned */
-    time_t started;   /* what the template's clock shows */
-    char *model;      /* what the model calls itself */
-    uint64_t fingerprint;
-    int fd;     /* locked while the session is open; -1: none */
-    KvFile *kv; /* NULL: none */
+    char *path;           /* NULL: the conversation is not saved */
+    json_t *messages;     /* an array of {"role", "content"}; owned */
+    time_t started;       /* the time that the chat template sees */
+    char *model;          /* the model's name */
+    uint64_t fingerprint; /* of the model */
+    int fd;               /* of the file, which stays locked; -1: not saved */
+    KvFile *kv;           /* NULL: no cache is saved */
 } Conversation;
 
-/* A conversation that is not saved. */
+/* Begins a conversation that is not saved. */
 Status conversation_new(Conversation *conversation, const char *model, uint64_t fingerprint,
                         Error *error);
 
-/* Opens `path` or creates it (mode 0600; a symbolic link is not followed). A session of another
- * model is refused, as is one that another process has open. Damage is no failure: what can
- * be read is kept, the file as it was is set aside as PATH.damaged, and `note` (which may be
- * NULL) says so; it is empty otherwise. */
+/* Opens `path` or creates it (mode 0600; a symbolic link is not followed). Fails for a conversation
+ * with another model and for one that another process has open. A damaged file is no failure: the
+ * messages before the damage are kept, the damaged file is renamed to PATH.damaged, and `note`
+ * (which may be NULL) says so. Without such a remark `note` is empty. */
 Status conversation_open(Conversation *conversation, const char *path, const char *model,
                          uint64_t fingerprint, const KvShape *shape, Error *note, Error *error);
 void conversation_close(Conversation *conversation);
 
-/* Adds a message and makes it durable. The text must be UTF-8. */
+/* Adds a message and syncs it to the file. The text must be UTF-8. */
 Status conversation_append(Conversation *conversation, const char *role, const char *content,
                            size_t length, Error *error);
 
-/* Keeps only the first n messages. This and the changes below leave both messages and file as
- * they were when they fail. */
+/* Keeps only the first n messages. When this or a change below fails, both the messages and the
+ * file are as before. */
 Status conversation_truncate(Conversation *conversation, size_t n, Error *error);
 
-/* The system prompt, always the first message; NULL removes it. */
+/* Sets the system prompt, which is always the first message; NULL removes it. */
 Status conversation_set_system(Conversation *conversation, const char *content, Error *error);
 
-/* The whole conversation as its file would hold it; NUL-terminated, freed by the caller. */
+/* The contents of a file with this conversation; NUL-terminated, freed by the caller. */
 Status conversation_text(const Conversation *conversation, char **text, size_t *length,
                          Error *error);
 
-/* Takes over the messages of another conversation's text, of any model; `path` for messages. */
+/* Replaces the messages with those in the contents of another conversation's file, of any model;
+ * `path` is that file's name, for errors. */
 Status conversation_adopt(Conversation *conversation, const char *path, const char *text,
                           size_t length, Error *error);
 

@@ -22,8 +22,8 @@ enum { MAX_BYTES = 1 << 28 };
 
 typedef enum Errand { ERRAND_WRITE, ERRAND_READ, ERRAND_EDIT } Errand;
 
-/* Followed by path and text, each with a NUL of its own. A reply is the same: errand 0 for
- * success, 1 for an error that is the text; the path is empty. */
+/* The head of a message in the pipes, which path and text follow, each with its NUL. In a reply the
+ * path is empty, and `errand` is 0 for success or 1 for an error whose message is the text. */
 typedef struct Message {
     uint32_t errand, path_bytes;
     uint64_t text_bytes;
@@ -69,7 +69,7 @@ static bool receive_message(int fd, uint32_t *errand, char **path, char **text, 
     return false;
 }
 
-/* ---- The courier's side -------------------------------------------------------------------- */
+/* ---- In the helper process ----------------------------------------------------------------- */
 
 static Status do_read(const char *path, char **text, size_t *length, Error *error) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -88,7 +88,7 @@ static Status do_read(const char *path, char **text, size_t *length, Error *erro
 static Status do_write(const char *path, const char *text, size_t length, Error *error) {
     char *temporary;
     struct stat info;
-    /* A device or a pipe would give way to a file: /dev/null, for one who may. */
+    /* Without this root could replace /dev/null with a file. */
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return error_set(error, "%s: not a regular file", path);
     int fd = replace_file_begin(path, NULL, 0, &temporary, error);
@@ -113,7 +113,7 @@ static Status do_edit(const char *text, size_t length, char **edited, size_t *ed
     if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     bool written = transfer(fd, (char *)text, length, true);
     close(fd);
-    /* $EDITOR may hold options, so a shell reads it. */
+    /* $EDITOR may hold options, so that a shell must split it. */
     char command[PATH_MAX];
     char *arguments[] = {"sh", "-c", command, "sh", path, NULL};
     pid_t child;
@@ -152,7 +152,7 @@ static void serve(int from, int to) {
     }
 }
 
-/* ---- The program's side -------------------------------------------------------------------- */
+/* ---- In the program ------------------------------------------------------------------------ */
 
 Status courier_start(Courier *courier, Error *error) {
     int there[2], back[2];
@@ -165,7 +165,7 @@ Status courier_start(Courier *courier, Error *error) {
     }
     pid_t process = fork();
     if (process == 0) {
-        /* Ctrl-C is for the answer, and for the editor, which sets its own signals. */
+        /* Ctrl-C stops the answer; the editor sets its own signals. */
         signal(SIGINT, SIG_IGN);
         close(there[1]);
         close(back[0]);

@@ -1,8 +1,8 @@
-/* A process of its own that touches files for a program that has given up that right.
+/* A helper process that touches files for a program in the sandbox.
  *
- * It is started before the sandbox closes and knows three errands, each on the word of the
- * user: write a text to a file (replaced atomically), read a file, let the user's editor write a
- * text. It ends when the program does. */
+ * It is started before the sandbox closes and does three errands, each only when the user asks for
+ * it: write a text to a file (replaced atomically), read a file, run the user's editor on a text.
+ * It ends when the program does. */
 #ifndef COURIER_H
 #define COURIER_H
 
@@ -20,9 +20,10 @@ void courier_end(Courier *courier);
 
 Status courier_write(Courier *courier, const char *path, const char *text, size_t length,
                      Error *error);
-/* *text is NUL-terminated and freed by the caller. */
+/* Reads a regular file of less than 256 MiB. *text is NUL-terminated and freed by the caller. */
 Status courier_read(Courier *courier, const char *path, char **text, size_t *length, Error *error);
-/* $VISUAL, $EDITOR or vi on a temporary file that begins with `text`. */
+/* Runs $VISUAL, else $EDITOR, else vi, on a temporary file that holds `text`; *edited is what the
+ * file holds afterwards, NUL-terminated, freed by the caller. */
 Status courier_edit(Courier *courier, const char *text, char **edited, size_t *length,
                     Error *error);
 

@@ -14,20 +14,20 @@ static const char magic[8] = "vbtm-kv1";
 
 typedef struct FileStart {
     char magic[8];
-    uint64_t fingerprint; /* the model's, the numeric revision added */
+    uint64_t fingerprint; /* of the model, plus NUMERIC_REVISION */
     uint32_t n_layers, n_kv_heads, head_dim, type;
-    uint64_t checksum; /* of the above */
+    uint64_t checksum; /* of the fields above */
 } FileStart;
 
-/* Stands before each page's bytes. */
+/* The head of a record, which the page's bytes follow. */
 typedef struct Record {
-    uint64_t checksum; /* of the rest of this record and the page's bytes */
+    uint64_t checksum; /* of the fields below and the page's bytes */
     uint64_t before;   /* of all tokens of the pages before this one */
-    uint32_t page, n;  /* its number; positions that are filled */
+    uint32_t page, n;  /* the page's number; its filled positions */
     int32_t tokens[KV_PAGE];
 } Record;
 
-/* A record of the file that was whole when it was read or written. */
+/* Where a record of the file lies, and its head. */
 typedef struct Known {
     off_t offset;
     Record record;
@@ -39,7 +39,7 @@ struct KvFile {
     FileStart start;
     KvShape shape;
     size_t data_bytes;
-    off_t end; /* of the last whole record */
+    off_t end; /* behind the last whole record */
     Known *known;
     size_t n_known, capacity;
 };
@@ -48,7 +48,7 @@ static Status failed(const KvFile *file, const char *what, Error *error) {
     return error_set(error, "%s: cannot %s: %s", file->path, what, strerror(errno));
 }
 
-/* Whole or not at all. */
+/* Reads exactly n bytes; false: fewer are there, or an error. */
 static bool read_at(int fd, void *to, size_t n, off_t offset) {
     for (size_t done = 0; done < n;) {
         ssize_t got = pread(fd, (char *)to + done, n - done, offset + (off_t)done);
@@ -82,6 +82,7 @@ static bool remember(KvFile *file, off_t offset, const Record *record) {
     return true;
 }
 
+/* Empties the file and writes its start. */
 static Status begin_anew(KvFile *file, Error *error) {
     file->n_known = 0;
     file->end = sizeof file->start;
@@ -91,7 +92,7 @@ static Status begin_anew(KvFile *file, Error *error) {
     return STATUS_OK;
 }
 
-/* Reads the records' heads; the pages' bytes are checked when they are loaded. */
+/* Reads the heads of all records; the checksums are compared when a page is loaded. */
 static Status find_records(KvFile *file, Error *error) {
     struct stat status;
     if (fstat(file->fd, &status) != 0) return failed(file, "read", error);
@@ -150,8 +151,8 @@ static uint64_t tokens_checksum(const int32_t *tokens, size_t n) {
     return XXH3_64bits(tokens, n * sizeof *tokens);
 }
 
-/* The record of the page that serves the most of its positions: those whose tokens, and all
- * before them, are those of tokens[n]. *used of them; NULL: none. */
+/* The record of this page that shares the longest prefix with tokens[n], after the same tokens in
+ * all earlier pages; NULL: none. *used receives the number of its positions that can be used. */
 static const Known *find_page(const KvFile *file, size_t page, const int32_t *tokens, size_t n,
                               size_t *used) {
     uint64_t before = tokens_checksum(tokens, page * KV_PAGE);

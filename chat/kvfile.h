@@ -1,10 +1,10 @@
-/* A sequence's cached pages in a file, so that a conversation resumes without a prefill.
+/* The KV cache pages of a sequence in a file, so that a conversation resumes without a prefill.
  *
- * The file begins with what it was made by (the model's fingerprint, the cache's shape) and
- * grows by records, one a page: which page, the tokens of its positions, a checksum of all
- * tokens before it, the keys and values, a checksum of the record. A page that grew or changed
- * is written again; the last record of a page that fits the records before it counts. A torn
- * or damaged record is skipped: what it held is computed again. */
+ * The file begins with the model's fingerprint and the cache's shape. Each record behind holds one
+ * page: its number, the tokens of its positions, a checksum of all tokens before it, the keys and
+ * values, and a checksum of the record. A page that grew or changed is appended again; loading uses
+ * the record that fits most of the tokens. A torn or damaged record is skipped, and its positions
+ * are computed again. */
 #ifndef KVFILE_H
 #define KVFILE_H
 
@@ -12,20 +12,20 @@
 
 typedef struct KvFile KvFile;
 
-/* Opens or creates the file through `fd` (owned from here on; read and write). A file of
- * another model or shape, or none at all, is begun anew; *begun tells. `path` serves messages. */
+/* Takes over `fd`, open for reading and writing. The file is emptied when it is not of this model
+ * and shape; *begun tells. `path` is for messages. */
 Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
                    const KvShape *shape, bool *begun, Error *error);
 void kvfile_close(KvFile *file);
 
-/* Loads into the (emptied) sequence the longest run of pages from position 0 whose records
- * are whole and whose tokens are a prefix of tokens[n]. *loaded receives the positions. */
+/* Empties the sequence and loads the longest prefix of tokens[n] for which the file has whole
+ * records. *loaded receives the number of positions. */
 Status kvfile_load(KvFile *file, KvCache *cache, int32_t sequence, const int32_t *tokens, size_t n,
                    size_t *loaded, Error *error);
 
-/* Appends the pages of the sequence that the file does not hold as they are, and syncs.
- * tokens[kvcache_next] are the sequence's tokens. When the records that no longer count
- * outweigh the others fourfold, the file is begun anew. */
+/* Appends the pages of the sequence that the file does not hold yet, and syncs.
+ * tokens[kvcache_next] are the sequence's tokens. When the file has more than four times as many
+ * records as the sequence has pages, it is written anew. */
 Status kvfile_save(KvFile *file, const KvCache *cache, int32_t sequence, const int32_t *tokens,
                    Error *error);
 

@@ -20,27 +20,27 @@
 #include "chat/terminal_keys.h"
 #endif
 
-/* Of one message; what comes from a pipe may never end a line. */
-enum { MOST_BYTES = 1 << 28 };
-
-/* Lines of one paste follow each other faster than anybody types. */
-enum { PASTE_MILLISECONDS = 20, HISTORY_LINES = 1000 };
+enum {
+    MOST_BYTES = 1 << 28,    /* of one message: a pipe may never end a line */
+    PASTE_MILLISECONDS = 20, /* lines of one paste follow each other faster than anybody types */
+    HISTORY_LINES = 1000
+};
 
 struct LineEditor {
     const char *const *words;
     const volatile sig_atomic_t *interrupted;
     bool terminal;
     const char *prompt;
-    char *line; /* of a pipe */
+    char *line; /* the line read last without libedit */
     size_t capacity;
 #if defined(HAVE_LIBEDIT)
     EditLine *edit;
     TerminalKeys keys;
-    bool cleared;      /* by Ctrl-C */
+    bool cleared;      /* Ctrl-C cleared the line */
     int columns;       /* of the window, as libedit knows it */
-    bool marks_pastes; /* the terminal was asked to */
+    bool marks_pastes; /* TERMINAL_KEYS_PASTE_ON was sent */
     History *history;
-    char history_path[4096]; /* empty: not kept */
+    char history_path[4096]; /* empty: no history is kept */
 #endif
 };
 
@@ -52,9 +52,8 @@ static char *current_prompt(EditLine *edit) {
     return (char *)editor->prompt;
 }
 
-/* Tab: what the words that begin like the line have in common; when that adds nothing and
- * there are several, they are listed. In a line that is no command, as pasted code is, a tab is a
- * tab. */
+/* What Tab does: inserts what all words that begin like the line have in common, or, when that adds
+ * nothing, lists the words. In a line that is no command, such as pasted code, it inserts a tab. */
 static unsigned char complete(EditLine *edit, int key) {
     LineEditor *editor;
     const LineInfo *info = el_line(edit);
@@ -88,7 +87,8 @@ static unsigned char complete(EditLine *edit, int key) {
     return CC_REDISPLAY;
 }
 
-/* Ctrl-C is a key while a line is edited: a signal that comes between two reads is not heard. */
+/* What Ctrl-C does while a line is edited. It is a key then: as a signal it could come between two
+ * reads and go unnoticed. */
 static unsigned char clear_line(EditLine *edit, int key) {
     LineEditor *editor;
     (void)key;
@@ -102,7 +102,7 @@ static int window_columns(void) {
     return ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-/* Hands libedit the next key. Another size of the window is heard here, where it waits. */
+/* Hands libedit the next key. While it waits it also notices a change of the window's size. */
 static int next_key(EditLine *edit, wchar_t *key) {
     LineEditor *editor;
     el_get(edit, EL_CLIENTDATA, &editor);
@@ -124,13 +124,13 @@ static int next_key(EditLine *edit, wchar_t *key) {
     }
 }
 
-/* For SIGWINCH: that it interrupts a read is all that it is for. */
+/* The handler of SIGWINCH, needed only so that the signal interrupts a read. */
 static void on_resize(int signal_number) {
     (void)signal_number;
 }
 
-/* A history in a directory of another user (a state directory that all may write to, or one that
- * sudo kept), or through a link of another one, would go wherever that user likes. */
+/* Whether the history's directory and file belong to the user or to root. Another user's directory
+ * (one that all can write to, or one that sudo kept) or link could send the history anywhere. */
 static bool is_own(char *path) {
     struct stat info;
     char *slash = strrchr(path, '/');
@@ -140,8 +140,8 @@ static bool is_own(char *path) {
     return is_own && !output_is_planted(path);
 }
 
-/* $XDG_STATE_HOME/verbatim/history, its directories made where they are missing; empty: none is
- * kept. */
+/* Finds the history's file and creates its directories where they are missing. An empty path means
+ * that no history is kept. */
 static void find_history(char *path, size_t size) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     int n;
@@ -166,7 +166,7 @@ static void find_history(char *path, size_t size) {
 
 static bool open_libedit(LineEditor *editor) {
     HistEvent event;
-    /* libedit takes its characters from the locale; text is UTF-8 here, whatever that is. */
+    /* libedit uses the locale's encoding; ours is always UTF-8. */
     if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "");
     editor->edit = el_init("verbatim", stdin, stdout, stderr);
     editor->history = history_init();
@@ -181,7 +181,7 @@ static bool open_libedit(LineEditor *editor) {
     el_set(editor->edit, EL_EDITOR, "emacs");
     el_set(editor->edit, EL_SIGNAL, 0);
     el_set(editor->edit, EL_HIST, history, editor->history);
-    /* The wide form: the narrow one copies both texts and never frees them. */
+    /* el_wset, because el_set copies both texts and never frees them. */
     el_wset(editor->edit, EL_ADDFN, L"verbatim-complete", L"completes commands", complete);
     el_set(editor->edit, EL_BIND, "^I", "verbatim-complete", NULL);
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);

@@ -9,9 +9,11 @@
 
 #include "base/array.h"
 
-/* Lines of one paste follow each other faster than anybody types; the end of a marked paste, or
- * of an escape sequence, is sure to come, but for a terminal that was cut off. */
-enum { PASTE_MILLISECONDS = 20, MARK_MILLISECONDS = 1000, WAIT_MILLISECONDS = 500 };
+enum {
+    PASTE_MILLISECONDS = 20,  /* lines of one paste follow each other faster than anybody types */
+    MARK_MILLISECONDS = 1000, /* the end mark of a paste comes, unless the connection is cut */
+    WAIT_MILLISECONDS = 500   /* of one wait for a key */
+};
 enum { CTRL_C = 3, CTRL_D = 4, CTRL_V = 22 };
 enum { MAX_WAITING = 1 << 25 };
 
@@ -29,7 +31,7 @@ void terminal_keys_drop(TerminalKeys *keys) {
 
 /* ---- Reading ------------------------------------------------------------------------------- */
 
-/* One read, after what waits. */
+/* Reads once, behind the bytes that wait. */
 static TerminalKeysResult read_some(TerminalKeys *keys, int fd) {
     enum { STEP = 4096 };
     if (keys->start == keys->end) keys->start = keys->end = keys->ahead = 0;
@@ -47,9 +49,9 @@ static bool more_within(TerminalKeys *keys, int fd, int milliseconds) {
     return poll(&wait, 1, milliseconds) == 1 && read_some(keys, fd) == TERMINAL_KEYS_ONE;
 }
 
-/* Waits for a byte; what comes together with a newline is taken whole. */
+/* Waits for input; when it holds a newline, also reads what arrives right after it, a paste. */
 static TerminalKeysResult wait_for_bytes(TerminalKeys *keys, int fd) {
-    /* Not for ever: a signal that comes just before the wait does not end it. */
+    /* A limited wait: a signal that comes just before poll() would not end it. */
     struct pollfd wait = {fd, POLLIN, 0};
     if (poll(&wait, 1, WAIT_MILLISECONDS) <= 0) return TERMINAL_KEYS_SIGNAL;
     TerminalKeysResult result = read_some(keys, fd);
@@ -72,7 +74,7 @@ void terminal_keys_take_ahead(TerminalKeys *keys, int fd) {
     while (read_some(keys, fd) == TERMINAL_KEYS_ONE) {
     }
     tcsetattr(fd, TCSANOW, &before);
-    /* The terminal kept a Ctrl-D as a zero. Within a line it would be an invisible character. */
+    /* The terminal has kept each Ctrl-D as a zero byte. Inside a line it is dropped. */
     size_t kept = keys->start + waited;
     for (size_t i = kept; i < keys->end; i++) {
         char byte = keys->bytes[i];
@@ -96,8 +98,8 @@ bool terminal_keys_take_interrupt(TerminalKeys *keys) {
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
-/* Whether the mark stands next; what may become one is waited for, but not for long: the
- * key Escape alone begins like it. */
+/* Takes the mark if it is next. Waits for the rest of what may become a mark, but only briefly
+ * outside of a paste: the Escape key begins like one. */
 static bool takes_mark(TerminalKeys *keys, int fd, const char *mark) {
     size_t n = strlen(mark), waiting;
     while (true) {
@@ -112,20 +114,21 @@ static bool takes_mark(TerminalKeys *keys, int fd, const char *mark) {
     return true;
 }
 
-/* All of a paste, while the terminal still hands it out as it is. */
+/* Reads a whole paste, while the terminal is still in the mode that preserves it. */
 static void take_paste(TerminalKeys *keys, int fd) {
     size_t seen = keys->start;
     while (!memmem(keys->bytes + seen, keys->end - seen, paste_ends, strlen(paste_ends))) {
         if (keys->end - keys->start > strlen(paste_ends))
             seen = keys->end - strlen(paste_ends); /* the mark may arrive in two pieces */
         if (!more_within(keys, fd, MARK_MILLISECONDS)) {
-            keys->pasting = false; /* its end was lost: the keys that follow are typed */
+            keys->pasting = false; /* the end mark was lost: what follows was typed */
             return;
         }
     }
 }
 
-/* The character at `start`, in the locale's encoding; bytes that are none are left out. */
+/* Takes the next character, in the locale's encoding, into *key. *found is false after a byte that
+ * is not part of a character and is skipped. */
 static TerminalKeysResult decode(TerminalKeys *keys, int fd, wchar_t *key, bool *found) {
     mbstate_t state = {0};
     size_t waiting = keys->end - keys->start;
@@ -137,7 +140,7 @@ static TerminalKeysResult decode(TerminalKeys *keys, int fd, wchar_t *key, bool 
     return TERMINAL_KEYS_ONE;
 }
 
-/* What a control character of a paste comes to; false: nothing. */
+/* Takes a pasted control character. False: it is dropped. */
 static bool pasted_control(TerminalKeys *keys, wchar_t *key) {
     char byte = keys->bytes[keys->start];
     if (byte == '\t' && !keys->quoted) {

@@ -1,9 +1,10 @@
-/* The bytes that a terminal sends, and which of them were pasted.
+/* The keys that a person presses at a terminal, and which of them were pasted.
  *
- * A terminal that knows bracketed paste (TERMINAL_KEYS_PASTE_ON) marks what is pasted. Of others,
- * what arrives together with a newline, faster than anybody types, counts as pasted; what was typed
- * while nobody read does not. A paste is taken whole at once: between two lines the terminal
- * is not in the mode that would keep it. */
+ * A terminal with bracketed paste (switched on by TERMINAL_KEYS_PASTE_ON) marks the beginning and
+ * the end of what is pasted. For other terminals, input that arrives together with a newline,
+ * faster than anybody types, counts as pasted, unless it was typed while nobody read. A paste is
+ * read completely at once: between two lines the terminal leaves the mode that would preserve it.
+ */
 #ifndef TERMINAL_KEYS_H
 #define TERMINAL_KEYS_H
 
@@ -14,17 +15,17 @@
 #define TERMINAL_KEYS_PASTE_ON "\033[?2004h"
 #define TERMINAL_KEYS_PASTE_OFF "\033[?2004l"
 
-/* Zeros to begin with. */
+/* Bytes that were read and not yet handed out as keys. Initialize it with zeros. */
 typedef struct TerminalKeys {
-    char *bytes; /* those from `start` to `end` wait */
+    char *bytes; /* bytes[start ... end - 1] wait */
     size_t start, end, capacity;
-    size_t ahead; /* those before it were typed before anybody asked */
-    bool pasting; /* between the marks of a paste */
-    bool quoted;  /* the next key is handed out after the one that quotes it */
+    size_t ahead; /* bytes before this index were typed ahead, while nobody read */
+    bool pasting; /* between the begin and end marks of a paste */
+    bool quoted;  /* Ctrl-V was handed out; the pasted tab that it quotes is next */
 } TerminalKeys;
 
 typedef enum TerminalKeysResult {
-    TERMINAL_KEYS_SIGNAL = -2, /* a signal, or a while without a key, came first */
+    TERMINAL_KEYS_SIGNAL = -2, /* a signal came first, or half a second without a key */
     TERMINAL_KEYS_FAILED = -1,
     TERMINAL_KEYS_END = 0,
     TERMINAL_KEYS_ONE = 1
@@ -32,22 +33,22 @@ typedef enum TerminalKeysResult {
 
 void terminal_keys_free(TerminalKeys *keys);
 
-/* Forgets what waits, as a terminal does at Ctrl-C. */
+/* Drops the bytes that wait, as a terminal does at Ctrl-C. */
 void terminal_keys_drop(TerminalKeys *keys);
 
-/* Takes what was typed into the terminal `fd` while it kept lines to itself. A Ctrl-D counts at
- * the start of a line, as ever. */
+/* Reads what was typed ahead into the terminal `fd`, also an unfinished line. A Ctrl-D counts only
+ * at the start of a line, as usual. */
 void terminal_keys_take_ahead(TerminalKeys *keys, int fd);
 
-/* Whether a Ctrl-C waits, which came before the terminal made signals of them; then nothing
- * waits any more. */
+/* Whether a Ctrl-C waits that was pressed while the terminal made no signal of it; if so, drops
+ * everything that waits. */
 bool terminal_keys_take_interrupt(TerminalKeys *keys);
 
-/* The next key, waited for; in a paste, control characters are left out, but for newlines and
- * (behind a Ctrl-V, so that an editor takes them for text) tabs. */
+/* Waits for the next key. Of the control characters in a paste only newlines and tabs are handed
+ * out; a tab follows a Ctrl-V, so that an editor inserts it as text. */
 TerminalKeysResult terminal_keys_next(TerminalKeys *keys, int fd, wchar_t *key);
 
-/* Asked behind a newline: whether what follows it was pasted together with it. */
+/* After a newline: whether more of the same paste follows. */
 bool terminal_keys_paste_goes_on(const TerminalKeys *keys);
 
 #endif
