@@ -9,7 +9,7 @@
 static void *allocate(size_t bytes) {
     void *memory = malloc(bytes ? bytes : 1);
     if (memory) return memory;
-    dprintf(STDERR_FILENO, "%s: no memory to read or write JSON in (%zu bytes)\n",
+    dprintf(STDERR_FILENO, "%s: no memory for JSON (%zu bytes)\n",
             program_invocation_short_name, bytes);
     _exit(1);
 }

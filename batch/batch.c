@@ -396,7 +396,7 @@ static Status claim_id(Batch *b, Request *r, Error *error) {
     RequestKey key = request_key(r);
     if (keyset_flags(&b->results.keys, key) & KEY_SEEN) {
         char *id = json_dumps(r->id, JSON_ENCODE_ANY);
-        error_set(error, "the id %.200s stands in an earlier line as well", id ? id : "");
+        error_set(error, "an earlier line has the same id, %.200s", id ? id : "");
         free(id);
         request_forget_id(r);
         return STATUS_FAILED;
@@ -555,9 +555,9 @@ static void print_stats(const Batch *b) {
             s.shared_rows, (double)s.prompt_rows / seconds);
     fprintf(stderr, "decode:  %zu tokens, %.1f tokens/s\n", b->n_generated,
             (double)b->n_generated / seconds);
-    fprintf(stderr, "batch:   %zu texts at once at most, %zu times one was set aside\n",
+    fprintf(stderr, "batch:   %zu texts at once at most, %zu times a text was set aside\n",
             s.most_tasks, s.set_aside);
-    fprintf(stderr, "memory:  %.1f MiB at most, of it KV cache %.1f MiB (allowed: %.1f MiB)\n",
+    fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
             (double)usage.ru_maxrss / 1024.0, (double)s.most_pages * page,
             (double)b->kv_bytes / (1 << 20));
     fprintf(stderr, "sandbox: %s\n", sandbox_text(&b->session->sandbox));

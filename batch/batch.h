@@ -1,7 +1,7 @@
 /* The mode that answers many requests: `run MODEL --batch requests.jsonl -o results.jsonl`.
  *
- * Lines are read as the engine has room for them and answered as their texts end. The files are
- * opened before the program gives up its rights, everything else happens after. */
+ * A line is read when the engine has room for it, and its result is written when its texts end. The
+ * files are opened before the program gives up its rights; everything else happens afterwards. */
 #ifndef BATCH_H
 #define BATCH_H
 
@@ -17,9 +17,9 @@ void batch_close(Batch *batch); /* NULL is fine */
 /* The directory in which the batch will replace a file, or NULL. */
 const char *batch_writable(const Batch *batch);
 
-/* Answers every line. STATUS_LINES_FAILED when some could not be answered: their results say
- * why. On STATUS_INTERRUPTED all finished results are in the file, and a message on stderr has
- * told how to go on. */
+/* Answers every line. STATUS_LINES_FAILED when some lines failed: their results say why. After
+ * STATUS_INTERRUPTED all finished results are in the file, and a message on stderr has said how to
+ * resume. */
 Status batch_run(Batch *batch, Session *session, Error *error);
 
 #endif

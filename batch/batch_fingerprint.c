@@ -45,9 +45,10 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
         hash = mix_number(hash, g->bias[i].bias);
     }
     for (size_t i = 0; i < g->n_stop; i++) hash = mix(hash, g->stop[i], strlen(g->stop[i]) + 1);
-    const char *chat_template = session->chat_template; /* the model's own is part of its file */
+    const char *chat_template =
+        session->chat_template; /* not the model's own, which the checksum of the file covers */
     if (chat_template) hash = mix(hash, chat_template, strlen(chat_template) + 1);
-    /* Another tokenizer (-z) than the file's: what its tokens mean. */
+    /* The tokens of a tokenizer that -z gives in place of the file's. */
     for (size_t i = 0; o->tokenizer && i < tokenizer_vocab_size(session->tokenizer); i++) {
         size_t length;
         const char *token = tokenizer_token_text(session->tokenizer, (int32_t)i, &length);

@@ -1,4 +1,5 @@
-/* What tells the results of one batch from those of another model, or of other options. */
+/* The fingerprint in every result of a batch, by which --resume recognizes another model or other
+ * options. */
 #ifndef BATCH_FINGERPRINT_H
 #define BATCH_FINGERPRINT_H
 
@@ -6,8 +7,8 @@
 
 enum { BATCH_FINGERPRINT_BYTES = 24 };
 
-/* "fp_" and 16 digits: a hash of everything beside a request that its result depends on, the model
- * file, the numeric options and the defaults of the command line. */
+/* Fills `text` with "fp_" and 16 digits, a hash of everything besides the request that a result
+ * depends on: the model file, the numeric options and the defaults from the command line. */
 void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *session,
                        const GenerationOptions *defaults, const ChatPrompt *chat);
 

@@ -20,14 +20,15 @@ static Status parse_size(const char *text, size_t *bytes, Error *error) {
     }
     if (*end == 'B') end++;
     if (!digits || *end != '\0' || !(number * scale < 0x1p62)) {
-        error_set(error, "--kv-memory: '%s' is no size like 512M or 4G", text);
+        error_set(error, "--kv-memory: '%s' is not a size like 512M or 4G", text);
         return STATUS_USAGE;
     }
     *bytes = (size_t)(number * scale);
     return STATUS_OK;
 }
 
-/* The first number of a file, after `key` when it is not NULL; 0 when there is none. */
+/* The number at the beginning of a file, or of its line that begins with `key`; 0: there is none.
+ */
 static double number_in(const char *path, const char *key) {
     char line[256];
     double number = 0.0;

@@ -1,12 +1,12 @@
-/* How much memory a batch may fill with keys and values. */
+/* How much memory the KV cache of a batch may use. */
 #ifndef BATCH_MEMORY_H
 #define BATCH_MEMORY_H
 
 #include "base/status.h"
 
-/* "512M", "1.5GiB", "8000000": K, M, G and T are powers of 1024. NULL asks for half of what the
- * machine, or the control group that the process lives in, has free now. STATUS_USAGE when it is
- * no size. */
+/* Reads a size such as "512M", "1.5GiB" or "8000000", where K, M, G and T are powers of 1024. For
+ * NULL it takes half of the memory that is free in the machine and in the process's control group.
+ * STATUS_USAGE when `text` is not a size. */
 Status batch_memory(const char *text, size_t *bytes, Error *error);
 
 #endif

@@ -162,7 +162,7 @@ static Status set_bias(Request *r, const Field *field, const json_t *value, Erro
         char *end;
         long token = strtol(key, &end, 10);
         if (end == key || *end != '\0' || token < 0 || token > INT32_MAX)
-            return error_set(error, "'%s': '%.40s' is no token id", field->name, key);
+            return error_set(error, "'%s': '%.40s' is not a token id", field->name, key);
         double number = json_number_value(bias);
         if (!json_is_number(bias) || !(number >= -1e6 && number <= 1e6))
             return error_set(error, "'%s': the bias of token %ld is not a number from -1e6 to 1e6",
@@ -212,7 +212,7 @@ static Status set_messages(Request *r, const Field *field, const json_t *value, 
         return wrong(field, "a list of messages", error);
     json_array_foreach((json_t *)value, i, message) {
         if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
-            return error_set(error, "'messages': number %zu is no object with a 'role'", i + 1);
+            return error_set(error, "'messages': number %zu is not an object with a 'role'", i + 1);
     }
     r->messages = value;
     return STATUS_OK;
@@ -482,7 +482,7 @@ static Status take_ids(const Session *session, const json_t *list, TokenList *id
         const json_t *id = json_array_get(list, i);
         json_int_t value = json_integer_value(id);
         if (!json_is_integer(id) || value < 0 || (size_t)value >= vocab)
-            return error_set(error, "'prompt': element %zu is no token id from 0 to %zu", i + 1,
+            return error_set(error, "'prompt': element %zu is not a token id from 0 to %zu", i + 1,
                              vocab - 1);
         if (!token_list_push(ids, (int32_t)value))
             return error_set(error, "no memory for a prompt");

@@ -20,8 +20,7 @@ double result_logprobs(const Numeric *numeric, const float *logits, size_t vocab
                        TokenLogprob *logprobs, float *scratch) {
     double total = logits_log_sum(numeric, logits, vocab_size, scratch, NULL);
     size_t n = 0;
-    /* Insertion keeps them sorted by logit, earlier ids first; `logprob` is the logit until the
-     * end. */
+    /* Insertion sort by logit, earlier ids first; until the end .logprob holds the logit. */
     for (size_t i = 0; i < vocab_size && top > 0; i++) {
         if (n == top && logits[i] <= logprobs[n - 1].logprob) continue;
         size_t at = n < top ? n++ : top - 1;
@@ -39,7 +38,7 @@ double result_logprobs(const Numeric *numeric, const float *logits, size_t vocab
 /* ---- Texts as JSON ----------------------------------------------------------------------------
  */
 
-/* Well-formed UTF-8 as it is; each ill-formed sequence as U+FFFD. */
+/* A JSON string of bytes[n]; each ill-formed UTF-8 sequence becomes U+FFFD. */
 static json_t *text_json(const char *bytes, size_t n) {
     size_t valid = utf8_valid_prefix(bytes, n);
     if (valid == n) return json_stringn(bytes, n);
@@ -67,8 +66,8 @@ static json_t *bytes_json(const char *bytes, size_t n) {
     return list;
 }
 
-/* The bytes that a token stands for, at the beginning of a text (flags 0) or in the middle
- * (TOKEN_DECODER_CONTINUE); freed by the caller. */
+/* The bytes of a token at the beginning of a text (flags 0) or inside one (TOKEN_DECODER_CONTINUE);
+ * freed by the caller. */
 static char *token_bytes(const ResultMaker *maker, int32_t token, unsigned flags, size_t *length) {
     char *text = NULL;
     Error ignored;
@@ -82,6 +81,7 @@ static const char *finish_name(Finish finish) {
     return finish == FINISH_LENGTH ? "length" : "stop";
 }
 
+/* The text of a choice; with echo the prompt before it. */
 static json_t *text_of(const Request *r, const ResultMaker *maker, const Choice *choice,
                        size_t index) {
     if (!r->echo) return text_json(choice->text.bytes, choice->text.length);
@@ -112,7 +112,7 @@ static json_t *text_of(const Request *r, const ResultMaker *maker, const Choice 
 /* ---- Logprobs ---------------------------------------------------------------------------------
  */
 
-/* {"token", "logprob", "bytes"}, as in OpenAI's chat completions; ours adds "id". */
+/* {"token", "logprob", "bytes"}, as in OpenAI's chat completions; the native form adds "id". */
 static json_t *logprob_json(const ResultMaker *maker, const TokenLogprob *logprob, bool native) {
     size_t length;
     char *bytes = token_bytes(maker, logprob->token, TOKEN_DECODER_CONTINUE, &length);
@@ -125,7 +125,7 @@ static json_t *logprob_json(const ResultMaker *maker, const TokenLogprob *logpro
     return json;
 }
 
-/* chances[n][1 + top_logprobs]. */
+/* The list of OpenAI's chat completions for logprobs[n][1 + top_logprobs]. */
 static json_t *logprobs_json(const ResultMaker *maker, const Request *r,
                              const TokenLogprob *logprobs, size_t n) {
     size_t width = 1 + (size_t)r->top_logprobs;
@@ -141,8 +141,8 @@ static json_t *logprobs_json(const ResultMaker *maker, const Request *r,
     return list;
 }
 
-/* A token's text where it must be a key: bytes that are no UTF-8 as OpenAI writes them,
- * "bytes:\xe2\x82". */
+/* The text of a token as a key of an object. Bytes that are not UTF-8 are written as OpenAI does,
+ * "bytes:\xe2\x82". *characters receives the length of the text in characters. */
 static json_t *token_name(const ResultMaker *maker, int32_t token, unsigned flags,
                           size_t *characters) {
     size_t length;
@@ -151,7 +151,7 @@ static json_t *token_name(const ResultMaker *maker, int32_t token, unsigned flag
     *characters = 0;
     for (size_t i = 0; i < length; i++) *characters += ((unsigned char)bytes[i] & 0xC0) != 0x80;
     if (!bytes || utf8_valid_prefix(bytes, length) == length) {
-        /* Keys cannot hold a zero byte. */
+        /* jansson ends a key at a zero byte. */
         json = json_string(bytes ? bytes : "");
     } else {
         Text name = {0};
@@ -167,13 +167,13 @@ static json_t *token_name(const ResultMaker *maker, int32_t token, unsigned flag
     return json;
 }
 
-/* The lists of an OpenAI completion's logprobs, as they grow. */
+/* The lists in the logprobs of an OpenAI completion. */
 typedef struct Lists {
     json_t *tokens, *logprobs, *tops, *offsets;
-    size_t offset; /* in characters */
+    size_t offset; /* of the next token in the text, in characters */
 } Lists;
 
-/* Of chances[1 + top_logprobs]; one of which nothing is known has null. */
+/* Appends one token and logprobs[1 + top_logprobs], or null when `logprobs` is NULL. */
 static void put_logprobs(Lists *lists, const ResultMaker *maker, const Request *r, int32_t token,
                          const TokenLogprob *logprobs) {
     size_t characters, ignored;
@@ -198,8 +198,8 @@ static void put_logprobs(Lists *lists, const ResultMaker *maker, const Request *
     json_array_append_new(lists->tops, top);
 }
 
-/* {"tokens", "token_logprobs", "top_logprobs", "text_offset"}: OpenAI's completions. With echo the
- * prompt's come first, without the token that begins every text. */
+/* The logprobs of an OpenAI completion: {"tokens", "token_logprobs", "top_logprobs",
+ * "text_offset"}. With echo the prompt's tokens come first, without the bos token. */
 static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, const Choice *choice,
                                    size_t index) {
     size_t width = 1 + (size_t)r->top_logprobs;
@@ -247,7 +247,8 @@ static size_t prompt_tokens(const Request *r) {
     return n;
 }
 
-/* Text, reason and so on, of one choice. What is no UTF-8 stands beside the text as bytes. */
+/* Sets the fields of one choice in the native form: "text", "finish_reason", ... When the text is
+ * not UTF-8, "bytes" holds it. */
 static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
                        const Choice *choice, size_t index) {
     json_object_set_new(json, "text", text_of(r, maker, choice, index));
@@ -289,7 +290,7 @@ static char *native_line(const ResultMaker *maker, const Request *r, const Choic
     return dump(json);
 }
 
-/* Sixteen digits that follow from model, options and request alone. */
+/* An id of 32 hexadecimal digits, a hash of model, options and request: the same in every run. */
 static void make_id(char *id, size_t size, const char *prefix, const ResultMaker *maker,
                     const Request *r) {
     RequestKey key = request_key(r);
@@ -334,7 +335,8 @@ static json_t *openai_body(const ResultMaker *maker, const Request *r, const Cho
     make_id(id, sizeof id, chat ? "chatcmpl-" : "cmpl-", maker, r);
     json_object_set_new(body, "id", json_string(id));
     json_object_set_new(body, "object", json_string(chat ? "chat.completion" : "text_completion"));
-    json_object_set_new(body, "created", json_integer(0)); /* no clock: the same every time */
+    json_object_set_new(body, "created",
+                        json_integer(0)); /* not the time: results are the same in every run */
     json_object_set_new(body, "model", json_string(r->model ? r->model : maker->model));
     json_object_set_new(body, "choices", list);
     json_object_set_new(body, "usage",
@@ -345,7 +347,7 @@ static json_t *openai_body(const ResultMaker *maker, const Request *r, const Cho
     return body;
 }
 
-/* {"id", "custom_id"}, of which the second may be missing. */
+/* {"id", "custom_id"}; of a request without an id custom_id is null, and the line is named. */
 static json_t *openai_head(const ResultMaker *maker, const Request *r) {
     char id[64];
     json_t *json = json_object();
@@ -391,7 +393,7 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
     return dump(json);
 }
 
-/* ---- Reading them back -------------------------------------------------------------------------
+/* ---- Reading result lines ----------------------------------------------------------------------
  */
 
 Status result_read(const char *line, size_t length, ResultLine *out, Error *error) {

@@ -1,17 +1,18 @@
-/* What a batch says about a request: one JSON object a line.
+/* The results of a batch: one JSON object a line.
  *
- * Ours: {"id", "text", "finish_reason", "prompt_tokens", "completion_tokens", "logprobs",
- * "system_fingerprint"}, with "choices" where several texts were asked for, and "line" and
- * "line_hash" where the request has no id. OpenAI's: the batch API's result object. A failed
- * line is an object with "error". docs/batch.md shows each. */
+ * Results in the native form are {"id", "text", "finish_reason", "prompt_tokens",
+ * "completion_tokens", "logprobs", "system_fingerprint"}, with "choices" when a request asks for
+ * several texts, and with "line" and "line_hash" in place of the id when it has none. Requests in
+ * OpenAI's batch form get that API's result object. The result of a failed request has "error".
+ * docs/batch.md shows each. */
 #ifndef RESULT_H
 #define RESULT_H
 
 #include "base/unicode.h"
 #include "batch/request.h"
 
-/* A token that was generated, or could have been, and the logarithm of its probability in the
- * model's own distribution (before bias, penalties, temperature and cuts). */
+/* A token, and its log-probability in the model's own distribution (before bias, penalties,
+ * temperature, top-k, top-p and min-p). */
 typedef struct TokenLogprob {
     int32_t token;
     float logprob;
@@ -19,37 +20,40 @@ typedef struct TokenLogprob {
 
 /* One generated text. */
 typedef struct Choice {
-    Text text; /* bytes; UTF-8 unless the model generated something else */
+    Text text; /* not always UTF-8 */
     Finish finish;
-    size_t n_tokens;        /* generated, without the token that ended the text */
-    TokenLogprob *logprobs; /* [n_chances][1 + top_logprobs]: the token, then the likeliest */
+    size_t n_tokens; /* generated, without the token that ended the text */
+    /* [n_logprobs][1 + top_logprobs]: for each generated token the token itself, then the likeliest
+     * in its place. */
+    TokenLogprob *logprobs;
     size_t n_logprobs, logprobs_capacity;
-    /* With echo: [prompt tokens][1 + top_logprobs], the first not known; NULL otherwise. */
+    /* With echo: the same for the prompt's tokens, [prompt length][1 + top_logprobs]; the first
+     * row is not used, because nothing predicts the first token. NULL otherwise. */
     TokenLogprob *prompt_logprobs;
 } Choice;
 
 void choice_free(Choice *choice);
 
-/* The chances of the `top` likeliest of logits[vocab_size], ties to the lower id, into
- * chances[top]; returns log(sum(exp(logits))), so that any token's logprob is its logit minus
- * that. scratch[vocab_size]. The same bits on every machine. */
+/* Fills logprobs[top] with the `top` likeliest tokens of logits[vocab_size], the likeliest first,
+ * ties to the lower id. Returns log(sum(exp(logits))): the log-probability of any token is its
+ * logit minus this. Overwrites scratch[vocab_size]. The same bits on every machine. */
 double result_logprobs(const Numeric *numeric, const float *logits, size_t vocab_size, size_t top,
                        TokenLogprob *logprobs, float *scratch);
 
 typedef struct ResultMaker {
     const Tokenizer *tokenizer;
-    const char *model;       /* what the model is called where the request does not say */
+    const char *model;       /* the model's name in results of requests that do not name one */
     const char *fingerprint; /* "fp_" and 16 digits */
 } ResultMaker;
 
-/* The line (freed by the caller, without a newline) that answers a request with
- * choices[n_prompts * n], those of one prompt together; NULL: no memory. */
+/* Returns the result line of a request, without a newline, freed by the caller; NULL: no memory.
+ * choices[n_prompts * n] holds the n texts of the first prompt, then those of the second, ... */
 char *result_line(const ResultMaker *maker, const Request *request, const Choice *choices);
 
-/* The line of a request that failed. */
+/* Returns the result line of a request that failed, likewise. */
 char *result_error_line(const ResultMaker *maker, const Request *request, const char *message);
 
-/* What a line of an earlier run says. */
+/* What --resume needs to know of a result line. */
 typedef struct ResultLine {
     RequestKey key;
     bool failed;
@@ -58,7 +62,7 @@ typedef struct ResultLine {
 
 Status result_read(const char *line, size_t length, ResultLine *out, Error *error);
 
-/* Whether the line is a whole JSON object, but no result. */
+/* Whether the line is a complete JSON object that is not a result. */
 bool result_is_another(const char *line, size_t length);
 
 #endif

@@ -332,7 +332,7 @@ static Status command_info(Chat *chat, char *argument, Error *error) {
     (void)argument, (void)error;
     note("model:   %s (%s), %s", c->name[0] ? c->name : "no name", c->family,
          modelfile_path(chat->session->file));
-    note("shape:   %u layers, width %u, %u heads on %u, vocabulary %u", c->n_layers, c->dim,
+    note("shape:   %u layers, width %u, %u heads, %u key/value heads, vocabulary %u", c->n_layers, c->dim,
          c->n_heads, c->n_kv_heads, c->vocab_size);
     note("machine: %s, %d threads", model_isa(chat->session->model)->name,
          model_threads(chat->session->model));

@@ -207,7 +207,7 @@ static Status load_or_begin(Conversation *c, Error *note, Error *error) {
     /* After a power cut a file may begin with zeros. Any other file was named by mistake. */
     if (text[0] != '{' && text[0] != '\0') {
         free(text);
-        return error_set(error, "%s: is no conversation: name another file", c->path);
+        return error_set(error, "%s: not a conversation; name another file", c->path);
     }
     Contents contents = parse_lines(text, length);
     bool whole = false;
@@ -369,7 +369,7 @@ Status conversation_adopt(Conversation *c, const char *path, const char *text, s
     Contents contents = parse_lines(text, length);
     Status status = STATUS_OK;
     if (!contents.messages || contents.bad_line) {
-        status = error_set(error, "%s: line %zu is no message", path, contents.bad_line);
+        status = error_set(error, "%s: line %zu is not a message", path, contents.bad_line);
     } else {
         status = replace_messages(c, json_incref(contents.messages), error);
     }

@@ -177,7 +177,7 @@ Status courier_start(Courier *courier, Error *error) {
     *courier = (Courier){process, there[1], back[0]};
     if (process > 0) return STATUS_OK;
     courier_end(courier);
-    return error_set(error, "no process to touch files with: %s", strerror(errno));
+    return error_set(error, "cannot start the process that touches files: %s", strerror(errno));
 }
 
 void courier_end(Courier *courier) {
@@ -192,7 +192,7 @@ static Status ask(Courier *courier, Errand errand, const char *path, const char 
     char *empty, *reply;
     size_t reply_length;
     if (courier->to < 0 || strlen(path) > PATH_MAX || length >= MAX_BYTES)
-        return error_set(error, "%s: not possible here", path);
+        return error_set(error, "%s: too long for the process that touches files", path);
     if (!send_message(courier->to, (uint32_t)errand, path, text, length) ||
         !receive_message(courier->from, &failed, &empty, &reply, &reply_length))
         return error_set(error, "%s: the process that touches files has ended", path);

@@ -134,7 +134,7 @@ static void results_do_not_depend_on_concurrency_memory_or_chunks(void **state) 
         batch(p, MORE("--ordered", "--max-concurrent", "32", "--kv-memory", "1M", "--stats"));
     assert_int_equal(tight.status, 0);
     assert_non_null(strstr(tight.err, "set aside"));
-    assert_null(strstr(tight.err, ", 0 times one was set aside"));
+    assert_null(strstr(tight.err, ", 0 times a text was set aside"));
     same_files(p->output, p->other);
     process_free(&tight);
 }
@@ -168,7 +168,7 @@ static void prompts_are_scored_as_run_scores_them(void **state) {
     for (size_t i = 0; i < 4; i++) {
         Process result = batch(p, variants[i]);
         if (result.status != 0) fail_msg("%s", result.err);
-        if (i == 2) assert_null(strstr(result.err, ", 0 times one was set aside"));
+        if (i == 2) assert_null(strstr(result.err, ", 0 times a text was set aside"));
         process_free(&result);
         same_files(p->output, p->other);
         unlink(p->output);
@@ -299,7 +299,7 @@ static void failed_lines_stay_unless_they_are_retried(void **state) {
     free(fresh);
     const char *const no_sizes[] = {"5 ", "4X", "4G4", "nan", "9999999T", ""};
     for (size_t i = 0; i < sizeof no_sizes / sizeof *no_sizes; i++)
-        expect(p, 2, MORE("--kv-memory", no_sizes[i]), "is no size like");
+        expect(p, 2, MORE("--kv-memory", no_sizes[i]), "is not a size like");
 }
 
 /* ---- Nothing lost ------------------------------------------------------------------------------

@@ -704,7 +704,7 @@ static void what_is_no_conversation_stays_where_it_is(void **state) {
     file_write(notes, "notes\n", 6);
     Process p = TALK("hello\n", "--session", notes);
     assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "notes.txt: is no conversation"));
+    assert_non_null(strstr(p.err, "notes.txt: not a conversation"));
     process_free(&p);
     size_t length;
     char *left = file_read(notes, &length);
