@@ -19,41 +19,42 @@
 #include "batch/engine.h"
 
 enum {
-    /* Finished results that wait for an earlier one, with --ordered. */
+    /* With --ordered: the jobs and bytes of results that may wait for an earlier result. */
     ORDERED_MOST_JOBS = 4096,
     ORDERED_MOST_BYTES = 64 << 20
 };
 
 typedef struct Job Job;
 
-/* One text of a request. */
+/* One text of a request, being generated. */
 typedef struct Sample {
     EngineTask task;
     Job *job;
     size_t index;
     bool begun;
     Generation generation;
-    float *scratch; /* [2][vocab_size], where logprobs are asked for */
+    float *scratch; /* [2][vocab_size], only for logprobs */
     Error error;
     bool failed;
 } Sample;
 
-/* One request. */
+/* One request and its texts. */
 struct Job {
     Batch *batch;
     Request request;
-    Choice *choices; /* [n], likewise */
-    Sample *samples;
-    size_t n, n_submitted, n_left;
-    char *line; /* the result, when it is there */
-    Job *next;  /* in the order of the input */
+    Choice *choices;               /* [n] */
+    Sample *samples;               /* [n] */
+    size_t n, n_submitted, n_left; /* texts: all, handed to the engine, not yet done */
+    char *line;                    /* the result; NULL: not yet finished */
+    Job *next;                     /* the next line of the input */
 };
 
 struct Batch {
     const Options *options;
     LineReader reader;
     ResultFile results;
-    size_t kv_bytes, total; /* lines; 0: not known */
+    size_t kv_bytes; /* that the KV cache may use */
+    size_t total;    /* lines of the input; 0: not known */
     bool input_open;
 
     Session *session;
@@ -62,17 +63,19 @@ struct Batch {
     ChatPrompt chat;
     char fingerprint[BATCH_FINGERPRINT_BYTES];
     ResultMaker maker;
-    size_t read_ahead; /* texts that wait for the engine */
+    size_t read_ahead; /* how many texts to have waiting in the engine */
 
-    Job *first, *last; /* that are not written yet */
-    Job *feeding;      /* whose samples are not all handed over */
-    size_t n_jobs, held_bytes;
-    bool at_end, stops;
+    Job *first, *last;         /* the jobs whose results are not written yet */
+    Job *feeding;              /* the job whose texts are being handed to the engine; NULL: none */
+    size_t n_jobs, held_bytes; /* in that list: jobs, and bytes of their result lines */
+    bool at_end;               /* of the input */
+    bool stops;                /* a line failed with --strict */
     Status status;
     Error error;
 
-    size_t n_lines, n_done, n_failed, n_matched, n_before; /* n_before: done by an earlier run */
-    size_t n_generated;
+    size_t n_lines, n_done, n_failed; /* lines: read, answered, failed */
+    size_t n_before;                  /* lines that an earlier run answered */
+    size_t n_generated;               /* tokens */
     double start, shown;
 };
 
@@ -112,7 +115,7 @@ static void sample_end(Sample *sample) {
     sample->task.drafter = NULL;
 }
 
-/* What a finished job still needs is its line. */
+/* Frees everything of a finished job but its result line. */
 static void job_shrink(Job *job) {
     for (size_t i = 0; i < job->n; i++) {
         sample_end(&job->samples[i]);
@@ -146,7 +149,7 @@ void batch_close(Batch *b) {
     free(b);
 }
 
-/* The first thing that goes wrong ends the run. */
+/* Ends the run with this error, unless another one has already ended it. */
 static void give_up(Batch *b, Status status, const Error *error) {
     if (b->status != STATUS_OK) return;
     b->status = status;
@@ -174,7 +177,8 @@ static void write_job(Batch *b, Job *job) {
     job_free(job);
 }
 
-/* The job's line is there: it is written now, or after those before it. */
+/* Takes over the result line of a job (NULL: no memory) and writes it; with --ordered once all
+ * earlier results are written. */
 static void deliver(Batch *b, Job *job, char *line) {
     static const Error no_memory = {"no memory for a result"};
     job->line = line;
@@ -233,7 +237,8 @@ static bool has_scratch(Sample *sample) {
     return sample->scratch != NULL;
 }
 
-/* The chance of the prompt's next token, and of the likeliest in its place. */
+/* With echo: records the log-probabilities of the prompt's next token and of the likeliest in its
+ * place. */
 static void sample_seen(EngineTask *task, size_t position, const float *logits) {
     Sample *sample = task->context;
     const Request *r = &sample->job->request;
@@ -255,7 +260,7 @@ static void sample_seen(EngineTask *task, size_t position, const float *logits) 
     logprobs[0] = (TokenLogprob){token, (float)((double)logits[token] - total)};
 }
 
-/* Room for one more token's chances; NULL: no memory. */
+/* Room for the log-probabilities of one more token; NULL: no memory. */
 static TokenLogprob *next_logprobs(Choice *choice, size_t width) {
     if (!array_reserve(&choice->logprobs, &choice->logprobs_capacity, choice->n_logprobs + 1,
                        width * sizeof *choice->logprobs))
@@ -263,6 +268,7 @@ static TokenLogprob *next_logprobs(Choice *choice, size_t width) {
     return choice->logprobs + choice->n_logprobs * width;
 }
 
+/* Chooses the next token of a text and appends its bytes to the choice. */
 static Status sample_token(Sample *sample, float *logits, int32_t *token) {
     const Request *r = &sample->job->request;
     const Model *model = sample->job->batch->session->model;
@@ -273,7 +279,7 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
     GenerationStep step;
     double total = 0.0;
     if (!sample->begun && sample_begin(sample) != STATUS_OK) return STATUS_FAILED;
-    /* The last token that the context allows is chosen, but never looked at. */
+    /* The last token that fits the context is printed but never fed back to the model. */
     if (position == model_context(model)) g->options.max_tokens = g->n_tokens + 1;
     if (r->wants_logprobs) {
         if (!has_scratch(sample) ||
@@ -365,32 +371,32 @@ static Status prepare(Batch *b, Job *job, Error *error) {
     return STATUS_OK;
 }
 
-/* Whether an earlier run has answered the line. */
+/* Whether an earlier run has answered the request. With --ordered its result must be the next one
+ * of the resumed file. */
 static bool answered(Batch *b, const Request *r) {
     RequestKey key = request_key(r);
     const ResultFile *file = &b->results;
     unsigned flags = keyset_flags(&file->keys, key);
-    if (b->options->ordered && b->n_matched < file->n_kept) {
-        const RequestKey *expected = &file->order[b->n_matched];
+    if (b->options->ordered && b->n_before < file->n_kept) {
+        const RequestKey *expected = &file->order[b->n_before];
         if (expected->low != key.low || expected->high != key.high) {
             Error error;
             error_set(&error,
                       "%s: its line %zu is not the result of line %zu of %s: it was written "
                       "without --ordered, or for other requests; resume without --ordered",
-                      file->path, b->n_matched + 1, r->line, b->reader.name);
+                      file->path, b->n_before + 1, r->line, b->reader.name);
             give_up(b, STATUS_FAILED, &error);
             return true;
         }
     }
     if (!(flags & KEY_DONE)) return false;
-    b->n_matched++;
     b->n_before++;
     b->n_done++;
     b->n_failed += (flags & KEY_FAILED) != 0;
     return true;
 }
 
-/* Refuses an id that an earlier line has: its results could not be told apart. */
+/* Refuses an id that an earlier line has, because their results could not be told apart. */
 static Status claim_id(Batch *b, Request *r, Error *error) {
     if (!r->id) return STATUS_OK;
     RequestKey key = request_key(r);
@@ -406,14 +412,24 @@ static Status claim_id(Batch *b, Request *r, Error *error) {
     return STATUS_OK;
 }
 
+static Status parse_line(Batch *b, Request *r, LineState state, const char *line, size_t length,
+                         Error *error) {
+    size_t number = b->reader.number;
+    if (state == LINE_TOO_LONG) {
+        request_blank(r, line, length, number);
+        return error_set(error, "the line is longer than %d bytes", LINE_MOST_BYTES);
+    }
+    return b->options->batch_text ? request_plain(r, line, length, number, &b->defaults, error)
+                                  : request_parse(r, line, length, number, &b->defaults, error);
+}
+
+/* Makes a job of a line of the input, unless the line is blank or answered by an earlier run. */
 static void take_line(Batch *b, LineState state, const char *line, size_t length) {
     static const Error no_memory = {"no memory for a request"};
-    size_t number = b->reader.number;
-    bool plain = b->options->batch_text;
-    Error error;
-    if (number == 1 && length >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0)
-        line += 3, length -= 3; /* Windows' mark of UTF-8 */
-    if (plain && length > 0 && line[length - 1] == '\r') length--;
+    Error error, other;
+    if (b->reader.number == 1 && length >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0)
+        line += 3, length -= 3; /* a byte order mark */
+    if (b->options->batch_text && length > 0 && line[length - 1] == '\r') length--;
     if (line_is_blank(line, length)) return;
     b->n_lines++;
     Job *job = new_job(b);
@@ -421,22 +437,12 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
         give_up(b, STATUS_FAILED, &no_memory);
         return;
     }
-    Request *r = &job->request;
-    Status status;
-    if (state == LINE_TOO_LONG) {
-        request_blank(r, line, length, number);
-        status = error_set(&error, "the line is longer than %d bytes", LINE_MOST_BYTES);
-    } else if (plain) {
-        status = request_plain(r, line, length, number, &b->defaults, &error);
-    } else {
-        status = request_parse(r, line, length, number, &b->defaults, &error);
-    }
-    Error other;
-    if (claim_id(b, r, &other) != STATUS_OK) {
+    Status status = parse_line(b, &job->request, state, line, length, &error);
+    if (claim_id(b, &job->request, &other) != STATUS_OK) {
         error = other;
         status = STATUS_FAILED;
     }
-    if (answered(b, r)) {
+    if (answered(b, &job->request)) {
         unlink_job(b, job);
         job_free(job);
         return;
@@ -449,6 +455,7 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
     }
 }
 
+/* Hands the next text of the job to the engine. */
 static Status hand_over(Batch *b, Error *error) {
     Job *job = b->feeding;
     const Request *r = &job->request;
@@ -470,8 +477,8 @@ static bool has_room(const Batch *b) {
     return b->n_jobs < ORDERED_MOST_JOBS && b->held_bytes < ORDERED_MOST_BYTES;
 }
 
-/* Reads and hands over until enough texts wait for the engine. Waits for input only when there
- * is nothing to compute. */
+/* Reads lines and hands their texts to the engine until enough wait there. Waits for input only
+ * when there is nothing to compute. */
 static Status feed(Batch *b, Error *error) {
     while (engine_waiting(b->engine) < b->read_ahead && !b->stops && b->status == STATUS_OK) {
         Status status;
@@ -500,10 +507,10 @@ static Status feed(Batch *b, Error *error) {
     return STATUS_OK;
 }
 
-/* ---- What a person sees ------------------------------------------------------------------------
+/* ---- Progress and statistics -------------------------------------------------------------------
  */
 
-/* As if the lines to come took as long as those since the start. */
+/* Estimates that the remaining lines take as long as those of this run did on average. */
 static void show_time_left(const Batch *b, double elapsed) {
     size_t by_now = b->n_done - b->n_before;
     if (b->total <= b->n_done || by_now == 0) return;
@@ -573,17 +580,17 @@ static void tell_how_to_resume(const Batch *b) {
 /* ---- The mode -----------------------------------------------------------------------------------
  */
 
-/* A template that asks for the date gets one that never changes: the same request has the same
- * answer tomorrow. The variable is that of reproducible builds
- * (https://reproducible-builds.org/specs/source-date-epoch/). */
+/* The date for chat templates that ask for it: $SOURCE_DATE_EPOCH (specified for reproducible
+ * builds, https://reproducible-builds.org/specs/source-date-epoch/), else a fixed one, so that the
+ * same request has the same answer tomorrow. */
 static void set_clock(struct tm *now) {
     const char *text = getenv("SOURCE_DATE_EPOCH");
     time_t seconds = text ? (time_t)strtoll(text, NULL, 10) : 1735689600; /* 1 January 2025 */
     gmtime_r(&seconds, now);
 }
 
-/* As many texts at once as have room when they are of middling length; should they be longer,
- * some are set aside. */
+/* How many texts to generate at once: as many as the cache can hold if they are of middling length.
+ * When they are longer, the engine sets some aside. */
 static size_t choose_concurrency(const Batch *b, const KvShape *shape) {
     enum { MIDDLING = 512, MOST = 64 };
     size_t context = model_context(b->session->model);

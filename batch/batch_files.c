@@ -15,7 +15,7 @@
 #include "base/output.h"
 #include "base/replace_file.h"
 
-/* ---- Lines in ------------------------------------------------------------------------------- */
+/* ---- Input ---------------------------------------------------------------------------------- */
 
 void line_reader_init(LineReader *r, int fd, const char *name) {
     *r = (LineReader){.fd = fd, .name = name};
@@ -32,6 +32,7 @@ bool line_is_blank(const char *line, size_t length) {
     return true;
 }
 
+/* Reads more bytes. *nothing: none can be read now, and `wait` is false. */
 static Status fill(LineReader *r, bool wait, const volatile sig_atomic_t *interrupted,
                    bool *nothing, Error *error) {
     enum { AT_A_TIME = 65536 };
@@ -65,6 +66,7 @@ static Status fill(LineReader *r, bool wait, const volatile sig_atomic_t *interr
     }
 }
 
+/* Returns the bytes before the index `end` as the next line. */
 static void give(LineReader *r, size_t end, const char **line, size_t *length) {
     *line = r->bytes + r->begin;
     *length = end - r->begin;
@@ -92,12 +94,12 @@ Status line_reader_next(LineReader *r, bool wait, const volatile sig_atomic_t *i
             return STATUS_OK;
         }
         if (r->end - r->begin > LINE_MOST_BYTES) {
-            /* The beginning stays, for the line's hash. */
+            /* Keep the first bytes, for the line's hash. */
             r->offset += r->end - r->begin - LINE_MOST_BYTES;
             r->end = r->scanned = r->begin + LINE_MOST_BYTES;
             r->skipping = true;
         }
-        /* Such a line may have no end. */
+        /* A line that is too long may never end. */
         if (r->skipping && interrupted && *interrupted) return STATUS_INTERRUPTED;
         bool nothing;
         Status status = fill(r, wait, interrupted, &nothing, error);
@@ -171,7 +173,7 @@ void keyset_free(KeySet *set) {
     *set = (KeySet){0};
 }
 
-/* ---- Results out -------------------------------------------------------------------------------
+/* ---- Results -----------------------------------------------------------------------------------
  */
 
 static const char *name_of(const ResultFile *file) {
@@ -230,6 +232,7 @@ void result_file_close(ResultFile *file) {
     file->order = NULL;
 }
 
+/* Remembers a result of the earlier run; false: no memory. */
 static bool keep(ResultFile *file, const ResultLine *line) {
     if (!array_reserve(&file->order, &file->order_capacity, file->n_kept + 1, sizeof *file->order))
         return false;
@@ -245,9 +248,9 @@ static bool all_zero(const char *line, size_t length) {
     return true;
 }
 
-/* What is no whole line at the file's end is a line that a kill has torn; but a file that does
- * not begin like results is somebody else's, and so is a whole object that is no result: a file of
- * one request, without a newline, was named by mistake. */
+/* Whether a last line without a newline may be a result that a kill left incomplete. If it does not
+ * begin like a result, or is a complete object of another kind (such as a request), the wrong file
+ * was named. */
 static bool could_be_torn(const char *line, size_t length) {
     static const char *const starts[] = {"{\"id\": ", "{\"line\": "};
     if (all_zero(line, length)) return true;
@@ -259,7 +262,9 @@ static bool could_be_torn(const char *line, size_t length) {
     return false;
 }
 
-/* Reads line after line until the end, a torn line, or one that must go; *cut is where. */
+/* Reads results up to the end, an incomplete line or, with `ordered`, a line that must be answered
+ * again; *cut is the offset of where it stopped. *drops: a failed line is to be removed. Writes the
+ * lines to keep to `kept`, unless that is NULL. */
 static Status read_results(ResultFile *file, LineReader *reader, const char *fingerprint,
                            bool ordered, ResultFile *kept, off_t *cut, bool *drops, Error *error) {
     for (;;) {
@@ -310,7 +315,7 @@ static Status read_from_start(ResultFile *file, const char *fingerprint, bool or
     return status;
 }
 
-/* Puts a file in its place that holds only the lines to keep. */
+/* Replaces the file with one that holds only the lines to keep. */
 static Status rewrite(ResultFile *file, const char *fingerprint, Error *error) {
     char *temporary;
     off_t cut;
@@ -354,8 +359,8 @@ Status result_file_add(ResultFile *file, const char *line, Error *error) {
                                : STATUS_OK;
 }
 
-/* The disk is full, or worse: whole lines stay, what was written of another is of no use
- * (--resume would drop it, too). */
+/* After a failed write: keeps the whole lines among the `written` bytes, and cuts off the
+ * incomplete one, as --resume would. */
 static Status cut_torn_line(ResultFile *file, size_t written, Error *error) {
     const char *newline = memrchr(file->buffer.bytes, '\n', written);
     if (newline) file->whole += newline + 1 - file->buffer.bytes;

@@ -1,4 +1,4 @@
-/* The two files of a batch: lines in, result lines out. */
+/* The two files of a batch: a reader of lines for its input, and the file of results. */
 #ifndef BATCH_FILES_H
 #define BATCH_FILES_H
 
@@ -7,24 +7,28 @@
 
 #include "batch/result.h"
 
-/* ---- Lines in ------------------------------------------------------------------------------- */
+/* ---- Input ---------------------------------------------------------------------------------- */
 
 enum { LINE_MOST_BYTES = 64 << 20 };
 
-/* Reads a file or a pipe as it fills, one line at a time. Treat the fields as private. */
+/* Reads a file or a pipe, also while it is being written, one line at a time. The fields are
+ * private. */
 typedef struct LineReader {
     int fd;
     const char *name;
-    char *bytes; /* [begin, end) are read and not yet given */
-    size_t begin, end, capacity, scanned;
-    bool at_end, skipping, terminated;
-    size_t number;   /* of the line given last, from 1 */
+    char *bytes; /* bytes[begin ... end - 1] are read and not yet returned */
+    size_t begin, end, capacity;
+    size_t scanned;  /* bytes before this index hold no newline */
+    bool at_end;     /* of the input */
+    bool skipping;   /* the rest of a line that is too long */
+    bool terminated; /* the line returned last ended with a newline */
+    size_t number;   /* of the line returned last, from 1 */
     uint64_t offset; /* where the next line begins */
 } LineReader;
 
 typedef enum LineState {
     LINE_READ,
-    LINE_TOO_LONG, /* more than LINE_MOST_BYTES: only the beginning is given */
+    LINE_TOO_LONG, /* more than LINE_MOST_BYTES: only its first bytes are returned */
     LINE_NOT_YET,  /* nothing to read now */
     LINE_NONE      /* the end */
 } LineState;
@@ -32,14 +36,16 @@ typedef enum LineState {
 void line_reader_init(LineReader *reader, int fd, const char *name);
 void line_reader_free(LineReader *reader);
 
-/* The next line without its newline, valid until the next call. Waits for it only when `wait`;
- * STATUS_INTERRUPTED when a signal sets *interrupted (which may be NULL) meanwhile. */
+/* Returns the next line without its newline, valid until the next call. Waits for it only when
+ * `wait`; STATUS_INTERRUPTED when a signal sets *interrupted (which may be NULL) meanwhile. */
 Status line_reader_next(LineReader *reader, bool wait, const volatile sig_atomic_t *interrupted,
                         LineState *state, const char **line, size_t *length, Error *error);
 
-/* Lines of a regular file that are not blank; 0 for anything else. Leaves the offset alone. */
+/* Counts the lines of a regular file that are not blank; 0 for any other file. Does not move the
+ * file offset. */
 size_t line_reader_count(int fd);
 
+/* Whether the line holds only spaces, tabs and carriage returns. */
 bool line_is_blank(const char *line, size_t length);
 
 /* ---- Sets of keys ------------------------------------------------------------------------------
@@ -47,6 +53,7 @@ bool line_is_blank(const char *line, size_t length);
 
 enum { KEY_SEEN = 1, KEY_DONE = 2, KEY_FAILED = 4 };
 
+/* A hash table from keys to flags. */
 typedef struct KeySet {
     struct KeyEntry {
         RequestKey key;
@@ -55,44 +62,48 @@ typedef struct KeySet {
     size_t n, capacity;
 } KeySet;
 
-unsigned keyset_flags(const KeySet *set, RequestKey key); /* 0: not there */
+unsigned keyset_flags(const KeySet *set, RequestKey key); /* 0: not in the set */
+/* Adds the flags to those of the key; false: no memory. */
 bool keyset_add(KeySet *set, RequestKey key, unsigned flags);
 void keyset_free(KeySet *set);
 
-/* ---- Results out -------------------------------------------------------------------------------
+/* ---- Results -----------------------------------------------------------------------------------
  */
 
 typedef struct ResultFile {
     int fd;
     const char *path; /* NULL: stdout; borrowed */
-    bool regular, closed, retries;
+    bool regular;     /* a regular file */
+    bool closed;      /* the reader has closed the pipe: writing has no effect and is no error */
+    bool retries;     /* failed lines of an earlier run are answered again */
     char directory[4096]; /* of the path */
-    Text buffer;
-    off_t whole;   /* bytes of whole lines in the file */
-    double synced; /* when; clock_seconds */
-    bool dirty;    /* written since */
+    Text buffer;          /* lines that are not written yet */
+    off_t whole;          /* bytes of whole lines in the file */
+    double synced;        /* the time of the last sync, by clock_seconds */
+    bool dirty;           /* lines were written after it */
 
-    /* What an earlier run has left, by result_file_resume. */
-    KeySet keys;       /* KEY_DONE, KEY_FAILED; the run adds KEY_SEEN */
+    /* The results of an earlier run, read by result_file_resume. */
+    KeySet keys;       /* KEY_DONE, KEY_FAILED; batch.c adds KEY_SEEN for each id that it reads */
     RequestKey *order; /* [n_kept] in the order of the lines */
     size_t n_kept, n_failed, order_capacity;
 } ResultFile;
 
-/* Opens `path` (NULL: stdout) and locks it, before the program gives up its rights. Refuses what
- * another process is writing to, and what is not empty unless `resume`. */
+/* Opens `path` (NULL: stdout) and locks it, before the program gives up its rights. Fails for a
+ * file that another process is writing to and, unless `resume`, for one that is not empty. */
 Status result_file_open(ResultFile *file, const char *path, bool resume, bool retry, Error *error);
 void result_file_close(ResultFile *file);
 
-/* Reads what an earlier run has left: cuts a torn last line off, refuses results of another
- * fingerprint, takes failed lines out when the file was opened to retry them. With `ordered`,
- * the file is cut before the first of these instead, for order's sake. */
+/* Reads the results of an earlier run. Cuts off an incomplete last line, fails for results with
+ * another fingerprint, and removes failed lines when the file was opened with `retry`. With
+ * `ordered` it cuts the file before the first failed line instead, so that the new results are in
+ * order. */
 Status result_file_resume(ResultFile *file, const char *fingerprint, bool ordered, Error *error);
 
 /* Adds a whole line (a newline follows it). */
 Status result_file_add(ResultFile *file, const char *line, Error *error);
 
-/* Hands the lines to the system; to the disk as well when `sync`, or a second after the last
- * time. */
+/* Writes the added lines. Syncs them to the disk when `sync`, or when the last sync was a second
+ * ago. */
 Status result_file_flush(ResultFile *file, bool sync, Error *error);
 
 #endif

@@ -43,10 +43,10 @@ typedef Status (*Setter)(Request *r, const Field *field, const json_t *value, Er
 
 struct Field {
     const char *name;
-    const char *formats; /* n: ours, c: chat, t: completion */
+    const char *formats; /* that have it; n: native, c: chat, t: completion */
     Setter set;
-    double low, high; /* of a number */
-    size_t offset;    /* of a number in SamplerOptions */
+    double low, high; /* limits of a number */
+    size_t offset;    /* of the field in SamplerOptions, for set_float */
 };
 
 static Status wrong(const Field *field, const char *wanted, Error *error) {
@@ -78,7 +78,8 @@ static Status whole_number(const Field *field, const json_t *value, json_int_t *
 static Status set_top_k(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
     if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
-    r->options.sampling.top_k = number < 0 ? 0 : (uint32_t)number; /* -1: all, as others have it */
+    r->options.sampling.top_k =
+        number < 0 ? 0 : (uint32_t)number; /* -1 means all, as in other programs */
     return STATUS_OK;
 }
 
@@ -97,7 +98,7 @@ static Status set_max_tokens(Request *r, const Field *field, const json_t *value
     return STATUS_OK;
 }
 
-/* 0: the prompt alone, to score it. */
+/* With 0 nothing is generated: the prompt is only scored. */
 static Status set_max_tokens_or_none(Request *r, const Field *field, const json_t *value,
                                      Error *error) {
     if (set_max_tokens(r, field, value, error) != STATUS_OK) return STATUS_FAILED;
@@ -174,7 +175,8 @@ static Status set_bias(Request *r, const Field *field, const json_t *value, Erro
     return STATUS_OK;
 }
 
-/* Ours: true, or how many alternatives; a chat: true or false; a completion: how many. */
+/* 'logprobs' is a boolean or the number of alternatives in the native form, a boolean in a chat
+ * completion, and the number of alternatives in a completion. */
 static Status set_logprobs(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
     if (json_is_boolean(value) && r->format != REQUEST_COMPLETION) {
@@ -196,7 +198,7 @@ static Status set_top_logprobs(Request *r, const Field *field, const json_t *val
     return STATUS_OK;
 }
 
-/* ---- What the text begins with ------------------------------------------------------------- */
+/* ---- Prompts and messages ------------------------------------------------------------------ */
 
 static Status set_prompt(Request *r, const Field *field, const json_t *value, Error *error) {
     if (!json_is_string(value) && !(json_is_array(value) && json_array_size(value) > 0))
@@ -246,7 +248,7 @@ static Status set_effort(Request *r, const Field *field, const json_t *value, Er
     return STATUS_OK;
 }
 
-/* ---- What must be as it is anyway ---------------------------------------------------------- */
+/* ---- Fields with one supported value, or without effect ------------------------------------- */
 
 static Status set_model(Request *r, const Field *field, const json_t *value, Error *error) {
     if (!json_is_string(value)) return wrong(field, "a text", error);
@@ -290,8 +292,8 @@ static Status ignore(Request *r, const Field *field, const json_t *value, Error 
     return STATUS_OK;
 }
 
-/* In the order in which they are read: later ones rely on earlier ones. A field that is null is
- * as if it were absent. */
+/* The fields in the order in which they are read; later setters rely on earlier ones. A field that
+ * is null counts as absent. */
 #define SAMPLING(name, low, high)                                                                  \
     { #name, "nct", set_float, low, high, offsetof(SamplerOptions, name) }
 #define OTHER(name, formats, set)                                                                  \
@@ -332,7 +334,7 @@ static const Field fields[] = {
     OTHER(best_of, "t", must_be_n),
     OTHER(suffix, "t", must_be_empty),
     OTHER(functions, "c", must_be_empty),
-    /* These cannot change the result. */
+    /* Fields that cannot change the result. */
     OTHER(user, "nct", ignore),
     OTHER(metadata, "nct", ignore),
     OTHER(store, "nct", ignore),
@@ -353,9 +355,9 @@ static const Field *find_field(const char *name, RequestFormat format) {
     return NULL;
 }
 
-/* ---- The line -------------------------------------------------------------------------------- */
+/* ---- Lines --------------------------------------------------------------------------------- */
 
-/* Reads the fields of `body`, of which `own` (NULL-terminated) are the caller's. */
+/* Sets every field of `body`, without those in `own` (NULL-terminated), which the caller reads. */
 static Status read_fields(Request *r, const json_t *body, const char *const *own, Error *error) {
     const char *name;
     json_t *value;
@@ -462,7 +464,7 @@ void request_free(Request *r) {
     *r = (Request){0};
 }
 
-/* ---- Prompts -------------------------------------------------------------------------------- */
+/* ---- Encoding ------------------------------------------------------------------------------- */
 
 static Status encode_text(const Session *session, const char *text, size_t length, TokenList *ids,
                           Error *error) {
@@ -499,7 +501,8 @@ static Status encode_one(const Session *session, const json_t *prompt, TokenList
     return error_set(error, "'prompt' must be a text, a list of token ids, or a list of these");
 }
 
-/* Where no template marks the end of an answer, the next speaker's name does. */
+/* Without a chat template nothing marks the end of an answer but the next speaker's name, a stop
+ * string. */
 static Status add_stops(Request *r, const ChatPrompt *chat, Error *error) {
     size_t n = r->options.n_stop, all = n + chat->n_stop;
     if (chat->n_stop == 0) return STATUS_OK;

@@ -1,11 +1,11 @@
-/* One line of a batch: a JSON object, understood and checked.
+/* Parsing and checking one line of a batch, a JSON object.
  *
- * Two forms are read. Ours: {"prompt": ...} or {"messages": [...]} with an optional "id" and the
- * options of the command line by their long names. OpenAI's batch form
- * (https://platform.openai.com/docs/guides/batch): {"custom_id", "method", "url", "body"} with a
+ * There are two forms. The native form is {"prompt": ...} or {"messages": [...]} with an optional
+ * "id" and the options of the command line by their long names. OpenAI's batch form
+ * (https://platform.openai.com/docs/guides/batch) is {"custom_id", "method", "url", "body"} with a
  * chat completion or a completion as the body. Fields that cannot change what is generated are
- * ignored; any other that is not known is an error, so that no request is answered differently
- * from what it asks. docs/batch.md lists them all. */
+ * ignored; any other unknown field is an error, so that every request is answered as it asks.
+ * docs/batch.md lists them all. */
 #ifndef REQUEST_H
 #define REQUEST_H
 
@@ -21,12 +21,13 @@ typedef enum RequestFormat {
 } RequestFormat;
 
 enum {
-    REQUEST_MAX_SAMPLES = 4096, /* texts that one line may ask for */
-    REQUEST_MAX_TOP = 20,       /* alternatives of each token */
-    REQUEST_MAX_BIAS = 1024
+    REQUEST_MAX_SAMPLES = 4096, /* texts of one line */
+    REQUEST_MAX_TOP = 20,       /* alternatives of each token, with logprobs */
+    REQUEST_MAX_BIAS = 1024     /* tokens of logit_bias */
 };
 
-/* What a result is matched by when a batch is resumed: the id, or the line. */
+/* A hash of the request's id, or of its line and line number, by which --resume finds its result.
+ */
 typedef struct RequestKey {
     uint64_t low, high;
 } RequestKey;
@@ -35,17 +36,17 @@ typedef struct Request {
     RequestFormat format;
     size_t line;        /* from 1 */
     uint64_t line_hash; /* XXH3-64 of its bytes */
-    json_t *json;       /* the line; NULL for plain text and for what is no JSON */
-    char *text;         /* the line itself when it is plain text, [text_length] */
+    json_t *json;       /* the line, parsed; NULL for plain text and for invalid JSON */
+    char *text;         /* the line itself, [text_length], with --batch-text; otherwise NULL */
     size_t text_length;
 
-    /* Borrowed from `json`; NULL: not given. */
+    /* These are borrowed from `json`; NULL: not given. */
     const json_t *id; /* a string or an integer */
     const json_t *prompt, *messages, *tools, *template_variables;
     const char *model, *reasoning_effort;
 
-    size_t n;  /* samples of each prompt */
-    bool echo; /* the prompt stands before the text, and its tokens' chances before the text's */
+    size_t n;         /* samples of each prompt */
+    bool echo;        /* the result's text and logprobs begin with the prompt's */
     bool only_prompt; /* nothing is generated */
     bool wants_logprobs;
     int top_logprobs; /* alternatives of each token */
@@ -57,29 +58,29 @@ typedef struct Request {
     size_t n_prompts;
 } Request;
 
-/* Parses one line. `defaults` are the command line's options; what they point at must outlive
- * the request. On failure the request still says what a result line needs: format, id, line. The
- * caller frees it in any case. */
+/* Parses line[length], which is line `number` of the input. `defaults` are the command line's
+ * options; what they point at must outlive the request. After a failure the request still holds
+ * what its result line needs: format, id, line. The caller frees it in any case. */
 Status request_parse(Request *request, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error);
 
-/* A request that is its prompt. */
+/* The same for --batch-text, where the whole line is the prompt. */
 Status request_plain(Request *request, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error);
 
-/* A request that could not be read at all (a line that is too long). */
+/* Makes a request of a line that cannot be parsed because it is too long. */
 void request_blank(Request *request, const char *line, size_t length, size_t number);
 
 void request_free(Request *request);
 
-/* The request as if it had no id: what a line is matched by whose id is not its own. */
+/* Drops the id, which an earlier request has; the request's key is then that of its line. */
 void request_forget_id(Request *request);
 RequestKey request_key(const Request *request);
 RequestKey request_key_of_id(const json_t *id);
 RequestKey request_key_of_line(size_t line, uint64_t hash);
 
-/* Fills `prompts`: the ids that `run` makes of each; of messages by `chat`, and where that is
- * plain its stop strings join the request's. */
+/* Fills `prompts` with the ids of each prompt, as `run` encodes it. Messages are rendered by
+ * `chat`, whose stop strings, if it has any, are added to the request's. */
 Status request_encode(Request *request, const Session *session, const ChatPrompt *chat,
                       Error *error);
 

@@ -1,5 +1,5 @@
 /* Request lines, and lines of an earlier run's results: any bytes. A request that is understood is
- * encoded for the model that comes with the program, and a result of it, with texts and chances
+ * encoded for the model that comes with the program, and a result of it, with texts and logprobs
  * out of the same bytes, is written and read back. */
 #include <fcntl.h>
 #include <stdint.h>
@@ -49,7 +49,7 @@ static void check_error_line(const Request *r, const char *message) {
     free(line);
 }
 
-/* A text that begins somewhere in the line, any bytes, with chances for its every byte. */
+/* A text that begins somewhere in the line, any bytes, with logprobs for its every byte. */
 static void make_choice(Choice *choice, const Request *r, const char *line, size_t size,
                         size_t from) {
     size_t n = size - from < 24 ? size - from : 24, width = 1 + (size_t)r->top_logprobs;

@@ -139,7 +139,7 @@ static void results_do_not_depend_on_concurrency_memory_or_chunks(void **state) 
     process_free(&tight);
 }
 
-/* Prompts that begin alike, of which each token's chance is asked for. */
+/* Prompts that begin alike, each of whose tokens' logprobs are asked for. */
 static void write_prompts_to_score(const char *path, size_t n) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
