@@ -125,75 +125,39 @@ static Status close_file_system(const SandboxRules *rules, bool *closed, Error *
 
 #if defined(MACHINE)
 
-/* The system calls that arithmetic, open files, threads and a terminal need; all others are
- * refused. mprotect may make memory executable: PCRE2 compiles the tokenizer's pattern to machine
- * code. */
-static const int harmless[] = {
-    SYS_read,
-    SYS_write,
-    SYS_readv,
-    SYS_writev,
-    SYS_pread64,
-    SYS_pwrite64,
-    SYS_preadv,
-    SYS_pwritev,
-    SYS_lseek,
-    SYS_close,
-    SYS_fstat,
-    SYS_newfstatat,
-    SYS_statx,
-    SYS_dup,
-    SYS_flock,
-    SYS_ftruncate,
-    SYS_fallocate,
-    SYS_fsync,
-    SYS_fdatasync,
-    SYS_fadvise64,
-    SYS_sync_file_range,
-    SYS_copy_file_range,
-    SYS_fstatfs,
-    SYS_mmap,
-    SYS_munmap,
-    SYS_mprotect,
-    SYS_mremap,
-    SYS_madvise,
-    SYS_mincore,
-    SYS_brk,
-    SYS_membarrier,
-    SYS_futex,
-    SYS_set_robust_list,
-    SYS_rseq,
-    SYS_set_tid_address,
-    SYS_sched_yield,
-    SYS_sched_getaffinity,
-    SYS_sched_setaffinity,
-    SYS_getpid,
-    SYS_gettid,
-    SYS_getuid,
-    SYS_geteuid,
-    SYS_getcpu,
-    SYS_rt_sigaction,
-    SYS_rt_sigprocmask,
-    SYS_rt_sigreturn,
-    SYS_sigaltstack,
-    SYS_restart_syscall,
-    SYS_clock_gettime,
-    SYS_clock_getres,
-    SYS_clock_nanosleep,
-    SYS_nanosleep,
-    SYS_gettimeofday,
-    SYS_getrandom,
-    SYS_getrusage,
-    SYS_sysinfo,
-    SYS_uname,
-    SYS_ppoll,
-    SYS_pselect6,
-    SYS_exit,
-    SYS_exit_group,
-#if defined(SYS_time) /* machines that are old enough to have both kinds */
+/* The harmless system calls, by what they are about; all others are refused. */
+static const int on_data[] = {
+    SYS_read,   SYS_write,   SYS_readv, SYS_writev, SYS_pread64,  SYS_pwrite64,
+    SYS_preadv, SYS_pwritev, SYS_lseek, SYS_ppoll,  SYS_pselect6,
+#if defined(SYS_poll) /* machines that are old enough to have both kinds */
+    SYS_poll,   SYS_select,
+#endif
+};
+static const int on_open_files[] = {
+    SYS_close,     SYS_dup,       SYS_flock,           SYS_fstat,           SYS_newfstatat,
+    SYS_statx,     SYS_fstatfs,   SYS_fsync,           SYS_fdatasync,       SYS_ftruncate,
+    SYS_fallocate, SYS_fadvise64, SYS_sync_file_range, SYS_copy_file_range,
+};
+/* mprotect may make memory executable: PCRE2 compiles the tokenizer's pattern to machine code. */
+static const int on_memory[] = {
+    SYS_mmap,    SYS_munmap,  SYS_mprotect, SYS_mremap,
+    SYS_madvise, SYS_mincore, SYS_brk,      SYS_membarrier,
+};
+static const int on_threads[] = {
+    SYS_set_robust_list,   SYS_set_tid_address,   SYS_sched_yield,
+    SYS_sched_getaffinity, SYS_sched_setaffinity,
+};
+static const int on_signals[] = {
+    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_restart_syscall,
+};
+static const int on_process[] = {
+    SYS_getpid,  SYS_gettid, SYS_getuid, SYS_geteuid, SYS_getcpu, SYS_getrusage,  SYS_getrandom,
+    SYS_sysinfo, SYS_uname,  SYS_futex,  SYS_rseq,    SYS_exit,   SYS_exit_group,
+};
+static const int on_time[] = {
+    SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday,
+#if defined(SYS_time)
     SYS_time,
-    SYS_poll,
-    SYS_select,
 #endif
 };
 
@@ -242,6 +206,9 @@ static void allow(Filter *f, int call) {
     give(f, SECCOMP_RET_ALLOW);
 }
 
+#define ALLOW_ALL(f, calls)                                                                        \
+    for (size_t i = 0; i < sizeof(calls) / sizeof *(calls); i++) allow(f, (calls)[i])
+
 /* Allows a system call when the low 32 bits of an argument equal `value` (BPF_JEQ) or share a bit
  * with it (BPF_JSET): for flags, and for arguments that the kernel takes as an int. */
 static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned long value) {
@@ -257,8 +224,14 @@ static void write_filter(Filter *f, bool paths) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MACHINE);
     give(f, SECCOMP_RET_ERRNO | EPERM); /* calls by the numbers of another architecture */
     load(f, offsetof(struct seccomp_data, nr));
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) allow(f, harmless[i]);
-    for (size_t i = 0; paths && i < sizeof on_paths / sizeof *on_paths; i++) allow(f, on_paths[i]);
+    ALLOW_ALL(f, on_data);
+    ALLOW_ALL(f, on_open_files);
+    ALLOW_ALL(f, on_memory);
+    ALLOW_ALL(f, on_threads);
+    ALLOW_ALL(f, on_signals);
+    ALLOW_ALL(f, on_process);
+    ALLOW_ALL(f, on_time);
+    if (paths) ALLOW_ALL(f, on_paths);
     for (size_t i = 0; i < sizeof terminal_requests / sizeof *terminal_requests; i++)
         allow_if(f, SYS_ioctl, 1, BPF_JEQ, terminal_requests[i]);
     for (size_t i = 0; i < sizeof descriptor_requests / sizeof *descriptor_requests; i++)

@@ -7,37 +7,30 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Reads the one or two numbers at the beginning of a file; returns how many there are. */
+static int read_numbers(const char *path, long *first, long *second) {
+    FILE *file = fopen(path, "r");
+    int n = file ? fscanf(file, "%ld %ld", first, second) : 0;
+    if (file) fclose(file);
+    return n;
+}
+
 /* The lowest logical processor on the same core as `cpu`; `cpu` itself where that is unknown. */
 static int first_sibling(int cpu) {
     char path[96];
-    int first = cpu;
+    long first, ignored;
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    FILE *file = fopen(path, "r");
-    if (!file) return cpu;
-    if (fscanf(file, "%d", &first) != 1) first = cpu;
-    fclose(file);
-    return first;
+    return read_numbers(path, &first, &ignored) >= 1 ? (int)first : cpu;
 }
 
 /* The processors' worth of time that the control group allows, rounded up; 0: no limit. */
 static int quota(void) {
-    long limit, period;
-    int processors = 0;
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
-    if (file) {
-        if (fscanf(file, "%ld %ld", &limit, &period) == 2 && limit > 0 && period > 0)
-            processors = (int)((limit + period - 1) / period);
-        fclose(file);
-        return processors;
+    long limit = 0, period = 0, ignored;
+    if (read_numbers("/sys/fs/cgroup/cpu.max", &limit, &period) < 2) { /* not of version 2 */
+        read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &limit, &ignored);
+        read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period, &ignored);
     }
-    FILE *limit_file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "r");
-    FILE *period_file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "r");
-    if (limit_file && period_file && fscanf(limit_file, "%ld", &limit) == 1 &&
-        fscanf(period_file, "%ld", &period) == 1 && limit > 0 && period > 0)
-        processors = (int)((limit + period - 1) / period);
-    if (limit_file) fclose(limit_file);
-    if (period_file) fclose(period_file);
-    return processors;
+    return limit > 0 && period > 0 ? (int)((limit + period - 1) / period) : 0;
 }
 
 int threads_default(void) {
