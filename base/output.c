@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/replace_file.h"
 #include "base/terminal.h"
 
@@ -45,22 +45,10 @@ Status output_open(Output *output, const char *path, Error *error) {
 }
 
 static Status write_bytes(Output *output, const char *bytes, size_t length, Error *error) {
-    const char *at = bytes;
-    while (length > 0 && !output->closed) {
-        ssize_t n = write(output->fd, at, length);
-        if (n >= 0) {
-            at += n;
-            length -= (size_t)n;
-        } else if (errno == EPIPE) {
-            output->closed = true;
-        } else if (errno == EAGAIN) {
-            struct pollfd wait = {.fd = output->fd, .events = POLLOUT};
-            poll(&wait, 1, -1);
-        } else if (errno != EINTR) {
-            return error_set(error, "%s: cannot be written: %s", name_of(output), strerror(errno));
-        }
-    }
-    return STATUS_OK;
+    if (output->closed || descriptor_write(output->fd, bytes, length) == length) return STATUS_OK;
+    output->closed = errno == EPIPE;
+    if (output->closed) return STATUS_OK;
+    return error_set(error, "%s: cannot be written: %s", name_of(output), strerror(errno));
 }
 
 Status output_write(Output *output, const char *bytes, size_t length, Error *error) {

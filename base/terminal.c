@@ -6,23 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total) {
     char bar[60];
     int filled = done < total ? (int)(width * ((double)done / (double)total)) : width;
     memset(bar, '.', sizeof bar);
     memset(bar, '#', (size_t)filled);
     fprintf(out, "[%.*s]", width, bar);
-}
-
-static bool write_all(int fd, const char *text, size_t length) {
-    while (length > 0) {
-        ssize_t n = write(fd, text, length);
-        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (n <= 0) return false;
-        text += n;
-        length -= (size_t)n;
-    }
-    return true;
 }
 
 /* The bytes of the UTF-8 character at the beginning of text[length]; 0: there is none. */
@@ -67,11 +58,11 @@ size_t terminal_show(const char *text, size_t length, char *shown, size_t size, 
 }
 
 bool terminal_write(int fd, const char *text, size_t length) {
-    if (!isatty(fd)) return write_all(fd, text, length);
+    if (!isatty(fd)) return descriptor_write(fd, text, length) == length;
     for (size_t at = 0, used; at < length; at += used) {
         char shown[1024];
         size_t n = terminal_show(text + at, length - at, shown, sizeof shown, &used);
-        if (!write_all(fd, shown, n)) return false;
+        if (descriptor_write(fd, shown, n) < n) return false;
     }
     return true;
 }

@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/output.h"
 #include "base/replace_file.h"
 
@@ -370,20 +371,13 @@ static Status cut_torn_line(ResultFile *file, size_t written, Error *error) {
 }
 
 static Status write_buffer(ResultFile *file, Error *error) {
-    size_t at = 0, length = file->buffer.length;
-    while (at < length && !file->closed) {
-        ssize_t n = write(file->fd, file->buffer.bytes + at, length - at);
-        if (n >= 0) {
-            at += (size_t)n;
-        } else if (errno == EPIPE) {
-            file->closed = true;
-        } else if (errno == EAGAIN) {
-            struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
-            poll(&ready, 1, -1);
-        } else if (errno != EINTR) {
-            failed(file, "written", error);
-            return cut_torn_line(file, at, error);
-        }
+    size_t length = file->buffer.length;
+    size_t n = file->closed ? length : descriptor_write(file->fd, file->buffer.bytes, length);
+    if (n < length && errno == EPIPE) {
+        file->closed = true;
+    } else if (n < length) {
+        failed(file, "written", error);
+        return cut_torn_line(file, n, error);
     }
     file->dirty = file->dirty || length > 0;
     file->buffer.length = 0;

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/replace_file.h"
 #include "base/terminal.h"
 #include "chat/courier.h"
@@ -89,11 +90,7 @@ static void set_thinking(Chat *chat, bool thinking) {
     chat->thinking = thinking;
     if (!chat->colours || chat->closed) return;
     const char *code = thinking ? dim : plain;
-    while (write(STDOUT_FILENO, code, strlen(code)) < 0) {
-        if (errno == EINTR || errno == EAGAIN) continue;
-        close_screen(chat);
-        break;
-    }
+    if (descriptor_write(STDOUT_FILENO, code, strlen(code)) < strlen(code)) close_screen(chat);
 }
 
 /* Writes a piece of an answer, dim from <think> to </think>. A tag is one token in the models that
@@ -332,8 +329,8 @@ static Status command_info(Chat *chat, char *argument, Error *error) {
     (void)argument, (void)error;
     note("model:   %s (%s), %s", c->name[0] ? c->name : "no name", c->family,
          modelfile_path(chat->session->file));
-    note("shape:   %u layers, width %u, %u heads, %u key/value heads, vocabulary %u", c->n_layers, c->dim,
-         c->n_heads, c->n_kv_heads, c->vocab_size);
+    note("shape:   %u layers, width %u, %u heads, %u key/value heads, vocabulary %u", c->n_layers,
+         c->dim, c->n_heads, c->n_kv_heads, c->vocab_size);
     note("machine: %s, %d threads", model_isa(chat->session->model)->name,
          model_threads(chat->session->model));
     if (chat->dialogue.conversation.path) note("session: %s", chat->dialogue.conversation.path);

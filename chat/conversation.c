@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/read_all.h"
+#include "base/descriptor.h"
 #include "base/replace_file.h"
 
 enum { CONVERSATION_VERSION = 1, MAX_BYTES = 1 << 28 };
@@ -48,21 +48,13 @@ static bool is_message(const json_t *line) {
            json_is_string(json_object_get(line, "content"));
 }
 
-static Status write_whole(int fd, const char *path, const char *text, size_t n, Error *error) {
-    for (size_t done = 0; done < n;) {
-        ssize_t put = write(fd, text + done, n - done);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return error_set(error, "%s: cannot write: %s", path, strerror(errno));
-        done += (size_t)put;
-    }
-    return STATUS_OK;
-}
-
 static Status write_line(int fd, const char *path, char *line, Error *error) {
     if (!line) return error_set(error, "%s: no memory for a line", path);
+    Status status = STATUS_OK;
     size_t n = strlen(line);
     line[n] = '\n'; /* in place of the NUL, so that one write suffices and a line is seldom torn */
-    Status status = write_whole(fd, path, line, n + 1, error);
+    if (descriptor_write(fd, line, n + 1) <= n)
+        status = error_set(error, "%s: cannot be written: %s", path, strerror(errno));
     free(line);
     return status;
 }
@@ -100,7 +92,7 @@ static Status read_file(const Conversation *c, char **text, size_t *length, Erro
     struct stat info;
     if (fstat(c->fd, &info) != 0) return error_set(error, "%s: %s", c->path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return error_set(error, "%s: not a regular file", c->path);
-    return read_all(c->fd, c->path, MAX_BYTES, NULL, text, length, error);
+    return descriptor_read(c->fd, c->path, MAX_BYTES, NULL, text, length, error);
 }
 
 /* The parsed lines of a conversation's file. */

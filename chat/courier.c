@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/read_all.h"
+#include "base/descriptor.h"
 #include "base/replace_file.h"
 
 extern char **environ;
@@ -79,7 +79,7 @@ static Status do_read(const char *path, char **text, size_t *length, Error *erro
         return error_set(error, "%s: %s", path, strerror(errno));
     }
     Status status = S_ISREG(info.st_mode)
-                        ? read_all(fd, path, MAX_BYTES - 1, NULL, text, length, error)
+                        ? descriptor_read(fd, path, MAX_BYTES - 1, NULL, text, length, error)
                         : error_set(error, "%s: not a regular file", path);
     close(fd);
     return status;

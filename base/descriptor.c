@@ -1,6 +1,7 @@
-#include "base/read_all.h"
+#include "base/descriptor.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,8 +28,9 @@ static Status read_on(int fd, const char *name, size_t most,
     return STATUS_OK;
 }
 
-Status read_all(int fd, const char *name, size_t most, const volatile sig_atomic_t *interrupted,
-                char **text, size_t *length, Error *error) {
+Status descriptor_read(int fd, const char *name, size_t most,
+                       const volatile sig_atomic_t *interrupted, char **text, size_t *length,
+                       Error *error) {
     *text = NULL;
     *length = 0;
     Status status = read_on(fd, name, most, interrupted, text, length, error);
@@ -36,4 +38,20 @@ Status read_all(int fd, const char *name, size_t most, const volatile sig_atomic
     free(*text);
     *text = NULL;
     return status;
+}
+
+size_t descriptor_write(int fd, const char *bytes, size_t n) {
+    size_t done = 0;
+    while (done < n) {
+        ssize_t written = write(fd, bytes + done, n - done);
+        if (written < 0 && errno == EAGAIN) {
+            struct pollfd ready = {.fd = fd, .events = POLLOUT};
+            poll(&ready, 1, -1);
+        } else if (written > 0) {
+            done += (size_t)written;
+        } else if (written == 0 || errno != EINTR) {
+            break;
+        }
+    }
+    return done;
 }
