@@ -125,7 +125,7 @@ char *batch_case_alone(const char *model, size_t i, size_t *length) {
     return text;
 }
 
-/* The text of a result, to the byte: what is no UTF-8 stands in "bytes". */
+/* The bytes of a result's text; when they are not UTF-8, "bytes" lists them. */
 static char *result_text(const json_t *result, size_t *length) {
     const json_t *bytes = json_object_get(result, "bytes"), *text = json_object_get(result, "text");
     if (!json_is_string(text)) fail_msg("%s", json_dumps(result, 0));

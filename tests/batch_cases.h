@@ -1,5 +1,5 @@
-/* Requests of mixed lengths and options, for the batch tests: as JSON lines, and as the command
- * lines of `run` that ask for the same. */
+/* Requests of mixed lengths and options, for the batch tests: as JSON lines, and as the equivalent
+ * command lines of `run`. */
 #ifndef BATCH_CASES_H
 #define BATCH_CASES_H
 
@@ -9,32 +9,33 @@
 
 #include "tests/process.h"
 
-/* The i-th request, {"id": "r<i>", ...}, to json_decref. The same every time. */
+/* The i-th request, {"id": "r<i>", ...}, the same every time; the caller calls json_decref. */
 json_t *batch_case(size_t i);
 
-/* The text that `run MODEL` gives for it alone; malloc'ed. */
+/* The text that `run MODEL` gives for this request alone; malloc'ed. */
 char *batch_case_alone(const char *model, size_t i, size_t *length);
 
-/* Writes the first n requests to a file, a line each. */
+/* Writes the first n requests to a file, one on each line. */
 void batch_write_cases(const char *path, size_t n);
 
-/* `run MODEL --batch INPUT -o OUTPUT` and what else is given (NULL-terminated). */
+/* Runs `run MODEL --batch INPUT -o OUTPUT` with further arguments (NULL-terminated). */
 Process batch_run_program(const char *model, const char *input, const char *output,
                           const char *const *more);
 
-/* The same, sent a signal after that many microseconds. True when it was still running.
- * *status is what a shell says: 128 + signal when one ended it. */
+/* The same, and sends a signal after this many microseconds. Returns true when the program was
+ * still running then. *status is the exit status, or 128 + the signal that killed it, as in a
+ * shell. */
 bool batch_run_and_signal(const char *model, const char *input, const char *output,
                           const char *const *more, unsigned microseconds, int signal_number,
                           int *status);
-/* With SIGKILL. */
+/* The same with SIGKILL. */
 bool batch_run_and_kill(const char *model, const char *input, const char *output,
                         const char *const *more, unsigned microseconds);
 
 /* The lines of a file, sorted, joined again; malloc'ed. */
 char *batch_sorted_lines(const char *path);
 
-/* Fails unless each of the n results in `output` is what the request gets alone. */
+/* Fails unless each of the n results in `output` equals what `run` gives for the request alone. */
 void batch_check_results(const char *model, const char *output, size_t n);
 
 #endif

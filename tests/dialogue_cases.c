@@ -63,7 +63,7 @@ const char *dialogue_last(const Dialogue *d) {
     return conversation_content(&d->conversation, conversation_length(&d->conversation) - 1);
 }
 
-/* The cache holds, and the logits are, what a fresh conversation's are before its answer. */
+/* Compares cache and logits with those of a fresh conversation before its answer. */
 void dialogue_assert_as_fresh(Opened *o, Dialogue *d) {
     Error error;
     char *text;
@@ -110,7 +110,7 @@ static void interrupt(void *context, const char *text, size_t length) {
     o->interrupted = 1;
 }
 
-/* What happens to the file of pages while no one looks. */
+/* Deletes or damages the file of pages, or leaves it as it is. */
 static void damage_pages(const char *path, uint32_t *seed) {
     char kv[4096];
     snprintf(kv, sizeof kv, "%s.kv", path);
@@ -144,7 +144,7 @@ static void change(Opened *o, Dialogue *d, const char *path, uint32_t what, uint
         status = dialogue_set_system(d, systems[next_random(seed) % 3], &error);
     } else if (what == 4 && next_random(seed) % 4 == 0) {
         status = dialogue_reset(d, &error);
-    } else { /* what was saved is loaded again, perhaps after more was said */
+    } else { /* load what was saved, perhaps some messages ago */
         status = conversation_text(&d->conversation, &text, &length, &error);
         if (status == STATUS_OK && next_random(seed) % 2) {
             dialogue_said(d, "and this is forgotten");
@@ -179,7 +179,7 @@ void dialogue_mix(Opened *o, const char *path, uint32_t seed, int steps) {
             continue;
         }
         if (!retracted) continue;
-        if (what == 0) { /* then the answer is what the user let be said, and no other's */
+        if (what == 0) { /* an interrupted answer, which a fresh conversation would not give */
             const AnswerWatcher watcher = {interrupt, NULL, o};
             AnswerStats stats;
             if (dialogue_answer(&d, &watcher, &stats, &error) != STATUS_OK)

@@ -1,7 +1,7 @@
-/* The attacks on model files that were published for other programs (CVE-2024-23496,
- * CVE-2025-49847, CVE-2026-7482 and their like), rebuilt for every reader that they could concern:
- * each is a clear error within a second, in little memory. Then files that are well formed and
- * still hostile: text or a clear error, just as soon. */
+/* Published attacks by model files on other programs (CVE-2024-23496, CVE-2025-49847, CVE-2026-7482
+ * and similar ones), rebuilt for every reader that they could concern: each must give a clear error
+ * within a second and in little memory. Then well-formed files with hostile values, which must give
+ * text or a clear error as fast. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -52,11 +52,11 @@ static int tear_down(void **state) {
 
 typedef struct Cost {
     int status;
-    double seconds, megabytes; /* of processor time; of memory at most */
+    double seconds, megabytes; /* processor time; peak memory */
     char said[2048];
 } Cost;
 
-/* Runs the program as `limits` (a shell command, or "") allow. */
+/* Runs the program after `limits`, a shell command such as ulimit, or "". */
 static Cost cost_of(const char *limits, const char *const *argv) {
     Cost cost = {0};
     int err[2], status;
@@ -110,7 +110,7 @@ static void assert_refused(const char *name, Cost cost) {
     check_cost(name, &cost);
 }
 
-/* Text, or an error that says something. */
+/* Expects text, or an error with a message. */
 static void assert_bounded(const char *name, Cost cost) {
     if (cost.status > 1 || (cost.status == 1 && strlen(cost.said) < 20))
         fail_msg("%s: status %d: %s", name, cost.status, cost.said);
@@ -160,7 +160,7 @@ static void key_number(Gguf *g, const char *key, uint32_t value) {
     put32(g, value);
 }
 
-/* The keys of a llama, one of which may be another. */
+/* The keys of a llama model, one of which may be replaced. */
 enum { LLAMA_KEYS = 8 };
 static void llama(Gguf *g, const char *changed, uint32_t value) {
     static const struct {
@@ -176,7 +176,7 @@ static void llama(Gguf *g, const char *changed, uint32_t value) {
                    changed && strcmp(changed, numbers[i].key) == 0 ? value : numbers[i].value);
 }
 
-/* The first of its tensors: without any it would be a vocabulary, which needs no more. */
+/* The first tensor of a model: a file without tensors counts as a vocabulary, and is valid. */
 static void embedding(Gguf *g) {
     put_text(g, "token_embd.weight");
     put32(g, 2);
@@ -191,7 +191,7 @@ static void refuse_gguf(const char *name, const Gguf *g) {
     char *path = fixture_path(directory, "attack.gguf");
     file_write(path, g->bytes, g->size);
     assert_refused(name, COST("", "export", path, target, "-q"));
-    /* Without tensors it may be a vocabulary, which can be looked at. */
+    /* Without tensors it may be a vocabulary, which --info can show. */
     assert_bounded(name, COST("", "run", path, "--info"));
     assert_int_equal(unlink(path), 0);
     free(path);
@@ -281,8 +281,8 @@ static void limits_and_alignments_of_gguf_are_held(void **state) {
     }
 }
 
-/* Arrays of another element type than expected, keys that should be arrays and are none, and
- * byte tokens that are none. */
+/* Arrays with an unexpected element type, keys that should be arrays and are not, and malformed
+ * byte tokens. */
 static void keys_of_gguf_of_another_type_are_refused(void **state) {
     (void)state;
     static const char *const arrays[] = {
@@ -318,7 +318,7 @@ static void keys_of_gguf_of_another_type_are_refused(void **state) {
         embedding(&g);
         char *path = fixture_path(directory, "attack.gguf");
         file_write(path, g.bytes, g.size);
-        /* A byte that no token stands for is none that could be written elsewhere. */
+        /* A byte without a token must not be written to another place. */
         assert_bounded(bytes[i], COST("", "run", path, "--tokenize", "-i", "abc"));
         assert_refused(bytes[i], COST("", "export", path, target, "-q"));
         unlink(path);
@@ -385,7 +385,7 @@ static void safetensors_that_lie_are_refused(void **state) {
         memcpy(bytes, &huge[i], 8);
         refuse_directory("header length", CONFIG "}", bytes, sizeof bytes);
     }
-    uint64_t length = sizeof bytes - 8; /* nested without an end */
+    uint64_t length = sizeof bytes - 8; /* nested without end */
     memset(bytes, '[', sizeof bytes);
     memcpy(bytes, &length, 8);
     refuse_directory("nesting", CONFIG "}", bytes, sizeof bytes);
@@ -468,7 +468,7 @@ static void tokenizers_that_lie_are_refused(void **state) {
     memset(nested, '[', sizeof nested);
     memcpy(nested, "{\"model\":", 9);
     refuse_tokenizer("tokenizer.json", nested, sizeof nested);
-    /* SentencePiece: lengths of fields, numbers without an end, groups. */
+    /* SentencePiece: lengths of fields, numbers without end, groups. */
     static const char *const spm[] = {"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01",
                                       "\x0A\xFF\xFF\xFF\xFF\x07x",
                                       "\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF",
@@ -499,8 +499,8 @@ static void tokenizers_that_lie_are_refused(void **state) {
 /* ---- Well formed and hostile
  * --------------------------------------------------------------------- */
 
-/* The model.bin, with `word` in one of `every` words of its weights, written to `path`: weights,
- * scales and norms at once, from the data's start on. */
+/* Writes a copy of the model.bin to `path`, with `word` in place of every `every`-th 32-bit word of
+ * its data: weights, scales and norms. */
 static void poison(const char *model_bytes, size_t length, uint32_t word, size_t every,
                    const char *path) {
     char *bytes = malloc(length);

@@ -1,4 +1,4 @@
-/* Batches by the real program: exact, complete, resumable. `make soak` does more of the same. */
+/* Batches with the real program: exact, complete, resumable. `make soak` runs more of them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static Process batch(const Place *p, const char *const *more) {
     return batch_run_program(p->model, p->input, p->output, more);
 }
 
-/* Runs it and expects that exit status. */
+/* Runs the program and expects this exit status. */
 static void expect(const Place *p, int status, const char *const *more, const char *message) {
     Process result = batch(p, more);
     if (result.status != status || (message && !strstr(result.err, message)))
@@ -76,7 +76,7 @@ static void input_is(const Place *p, const char *text) {
     file_write(p->input, text, strlen(text));
 }
 
-/* The result of line `index` of a file; to json_decref. */
+/* The result on line `index` of a file; the caller calls json_decref. */
 static json_t *result_at(const char *path, size_t index) {
     size_t length;
     char *bytes = file_read(path, &length), *line = NULL, *rest = bytes;
@@ -139,7 +139,7 @@ static void results_do_not_depend_on_concurrency_memory_or_chunks(void **state) 
     process_free(&tight);
 }
 
-/* Prompts that begin alike, each of whose tokens' logprobs are asked for. */
+/* Prompts with a common prefix and logprobs for each of their tokens. */
 static void write_prompts_to_score(const char *path, size_t n) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -240,7 +240,7 @@ static void plain_text_is_a_prompt_a_line(void **state) {
     const char *const argv[] = {"run", p->model, "-i", "The cat", "-n", "6", "-t", "0", NULL};
     Process alone = process_run(argv, NULL, 0);
     alone.out[alone.out_length - 1] = '\0';
-    /* A model of generated weights writes bytes that are no UTF-8: in JSON they are U+FFFD. */
+    /* A model with random weights writes bytes that are not UTF-8: in JSON they are U+FFFD. */
     json_t *utf8 = json_string(alone.out);
     if (utf8) assert_string_equal(text_at(second, "text", NULL), alone.out);
     json_decref(utf8);
@@ -334,7 +334,7 @@ static void a_second_process_on_the_same_results_is_refused(void **state) {
     expect(p, 0, NULL, NULL);
 }
 
-/* Cuts the results at any byte and goes on: the same file comes out. */
+/* Truncates the results at some byte and resumes: the same file results. */
 static void results_torn_anywhere_are_completed(void **state) {
     const Place *p = *state;
     batch_write_cases(p->input, 12);
@@ -347,7 +347,7 @@ static void results_torn_anywhere_are_completed(void **state) {
         expect(p, 0, MORE("--ordered", "--resume"), NULL);
         same_files(p->output, p->other);
     }
-    /* Blocks that a power cut left empty. */
+    /* Zeros, as a power cut leaves them. */
     memset(whole + length / 2, 0, length - length / 2);
     file_write(p->output, whole, length);
     Process zeros = batch(p, MORE("--ordered", "--resume"));
@@ -356,7 +356,7 @@ static void results_torn_anywhere_are_completed(void **state) {
     free(whole);
 }
 
-/* A file that was named by mistake, or results that somebody edited, keep every byte. */
+/* Files named by mistake, and results that were edited, are not changed. */
 static void a_file_of_anything_else_is_left_alone(void **state) {
     const Place *p = *state;
     batch_write_cases(p->input, 3);
@@ -424,7 +424,7 @@ static void ctrl_c_keeps_what_is_done(void **state) {
         bool alive = batch_run_and_signal(p->model, p->input, p->output, NULL, 20000 + 20000 * i,
                                           SIGINT, &status);
         if (!alive) continue;
-        /* Before its signal handler stands the signal simply ends it. */
+        /* Before the program installs its handler, the signal kills it. */
         assert_true(status == 130 || status == 0);
         expect(p, 0, MORE("--resume"), NULL);
         char *got = batch_sorted_lines(p->output);

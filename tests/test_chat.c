@@ -1,4 +1,4 @@
-/* The chat as a person meets it: in a pseudo-terminal, and over pipes. */
+/* The chat as its users see it: in a pseudo-terminal and over pipes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static int make_model(void **state) {
     (void)state;
     directory = build_path("tests/chat-XXXXXX");
     assert_non_null(mkdtemp(directory));
-    /* $XDG_STATE_HOME counts only when it is absolute: else the history would be the tester's. */
+    /* The program ignores a relative $XDG_STATE_HOME and would use the tester's own history. */
     char *absolute = realpath(directory, NULL);
     assert_non_null(absolute);
     free(directory);
@@ -62,7 +62,7 @@ typedef struct Person {
     pid_t process;
     int terminal;
     char screen[1 << 16]; /* everything that was written so far */
-    size_t length, seen;  /* what the tests have looked at */
+    size_t length, seen;  /* bytes on the screen; bytes that `expect` has passed */
 } Person;
 
 /* Starts the program in a terminal of 80 x 24; `arguments` end in NULL. */
@@ -88,7 +88,7 @@ static Person *sit_down(const char *const *arguments) {
 
 #define SIT_DOWN(...) sit_down((const char *const[]){__VA_ARGS__, NULL})
 
-/* A terminal obeys these and shows nothing. */
+/* Removes the control sequences that a terminal obeys without showing anything. */
 static void hide_marks_of_pastes(Person *p) {
     static const char *const marks[] = {"\033[?2004h", "\033[?2004l"};
     for (size_t i = 0; i < 2; i++) {
@@ -111,8 +111,8 @@ static bool read_more(Person *p, int milliseconds) {
     return true;
 }
 
-/* Seconds that were waited awake: one that passes while the test itself is stopped, as on a machine
- * that is measured with, is nobody's fault. */
+/* Counts the seconds that a test waits, without those in which the test itself was stopped (as on a
+ * machine that is being measured). */
 typedef struct Patience {
     time_t last;
     int seconds;
@@ -139,14 +139,14 @@ static void expect(Person *p, const char *text) {
     p->seen = (size_t)(at - p->screen) + strlen(text);
 }
 
-/* Lets the screen come to rest: after a key that clears the line, what is redrawn and how differs
- * from one moment to the next. */
+/* Waits until the screen no longer changes: what is redrawn after a key that clears the line, and
+ * how, varies. */
 static void wait_until_quiet(Person *p) {
     for (int i = 0; i < 10; i++) read_more(p, 100);
     p->seen = p->length;
 }
 
-/* A terminal's queue is short, and what the program writes has to be taken meanwhile. */
+/* Types the text in pieces, and reads the screen between them: a terminal's queues are short. */
 static void type(Person *p, const char *text) {
     for (size_t length = strlen(text), n; length > 0; text += n, length -= n) {
         n = length < 256 ? length : 256;
@@ -156,7 +156,7 @@ static void type(Person *p, const char *text) {
     }
 }
 
-/* The exit status, once the program has ended. */
+/* Waits for the end of the program and returns its exit status. */
 static int stand_up(Person *p) {
     int status = 0;
     Patience patience = {0};
@@ -183,8 +183,8 @@ static bool ended(const Person *p) {
            info.si_pid != 0;
 }
 
-/* Ctrl-D at the prompt. A key that is pressed while the terminal changes its mode is lost, to
- * people as well: they press it again. */
+/* Presses Ctrl-D at the prompt until the program ends: a key is lost when it is pressed while the
+ * terminal changes its mode. */
 static int leave(Person *p) {
     expect(p, "\n> ");
     for (int i = 0; i < 30 && !ended(p); i++) {
@@ -263,7 +263,7 @@ static void lines_join_by_backslash_quotes_and_pasting(void **state) {
     expect(p, "... ");
     type(p, "\"\"\"\n");
     expect(p, "\n> ");
-    type(p, "five\nsix\n"); /* all at once, as a terminal pastes */
+    type(p, "five\nsix\n"); /* at once, like a paste */
     assert_int_equal(leave(p), 0);
     size_t length;
     char *text = file_read(session, &length);
@@ -312,11 +312,11 @@ static void a_paste_of_many_lines_is_one_message(void **state) {
     char *session = inside("pasted"), long_paste[9000] = "";
     Person *p = SIT_DOWN("-n", "2", "--session", session);
     expect(p, "> ");
-    type(p, "one\ntwo\nthree\nfour\n"); /* as an old terminal pastes */
+    type(p, "one\ntwo\nthree\nfour\n"); /* a paste without bracketed paste */
     expect(p, "\n> ");
-    type(p, "\033[200~five\tsix\rseven\reight\033[201~"); /* as one does that marks a paste */
+    type(p, "\033[200~five\tsix\rseven\reight\033[201~"); /* a bracketed paste */
     expect(p, "eight");
-    type(p, "!\n"); /* it waits for Enter, and can be added to */
+    type(p, "!\n"); /* the paste waits for Enter, and more can be typed */
     expect(p, "\n> ");
     /* More than a terminal's queue holds. */
     strcpy(long_paste, "\033[200~");
@@ -335,7 +335,7 @@ static void a_paste_of_many_lines_is_one_message(void **state) {
 static void letters_of_all_scripts_are_typed_and_taken_back(void **state) {
     (void)state;
     char *session = inside("letters");
-    setenv("LC_ALL", "C", 1); /* text is UTF-8 whatever the locale */
+    setenv("LC_ALL", "C", 1); /* text is UTF-8 in every locale */
     Person *p = SIT_DOWN("-n", "2", "--session", session);
     unsetenv("LC_ALL");
     expect(p, "> ");
@@ -386,7 +386,7 @@ static void history_goes_through_no_link_of_another_user(void **state) {
     }
     char *history = inside("verbatim/history"), *victim = inside("precious"),
          *state_directory = inside("verbatim");
-    for (int i = 0; i < 2; i++) { /* somebody's link, then somebody's directory */
+    for (int i = 0; i < 2; i++) { /* another user's link, then another user's directory */
         file_write(victim, "precious\n", 9);
         unlink(history);
         assert_int_equal(symlink(victim, history), 0);
@@ -437,7 +437,7 @@ static void a_kill_loses_at_most_the_answer_in_progress(void **state) {
     expect(p, "\n> ");
     kill(p->process, SIGKILL);
     assert_int_equal(stand_up(p), 128 + SIGKILL);
-    /* Killed while it answers: the question is there, and is answered on resuming. */
+    /* After a kill during an answer the question is in the file, and is answered on resuming. */
     p = SIT_DOWN("-n", "0", "-c", "200000", "--ignore-eos", "--session", session);
     expect(p, "(2 messages so far)");
     expect(p, "> ");
@@ -492,7 +492,7 @@ static void ctrl_c_stops_the_reading_of_a_long_message(void **state) {
     Person *p = SIT_DOWN("-n", "2", "-c", "200000", "--session", session);
     expect(p, "reading the prompt [");
     type(p, "\003");
-    expect(p, "\r\033[K\033[2m(interrupted)"); /* in the place of the progress */
+    expect(p, "\r\033[K\033[2m(interrupted)"); /* it replaces the progress line */
     expect(p, "(2 messages so far)");
     expect(p, "\n> ");
     type(p, "/undo\n");
@@ -540,14 +540,14 @@ static void a_pipe_gives_a_message_a_line_and_gets_answers_alone(void **state) {
     assert_null(strstr(p.out, "> "));
     Process one = TALK("", "-i", "hello", "--kv-type", "f32");
     assert_int_equal(one.status, 0);
-    /* The first of two answers is the only one of one. */
+    /* The first of two answers is that of a conversation with one message. */
     assert_memory_equal(p.out, one.out, one.out_length);
     assert_int_equal(p.out[one.out_length], '\n');
     process_free(&p);
     process_free(&one);
 }
 
-/* A line without an end is stopped by Ctrl-C, or, where that is read faster, by its length. */
+/* Ctrl-C stops a line without an end, unless its length does so first. */
 static void a_line_without_an_end_can_be_stopped(void **state) {
     (void)state;
     char *program = build_path("run");
@@ -574,7 +574,7 @@ static void answers_that_cannot_be_written_are_a_failure(void **state) {
     p = RUN("/bin/bash", "-c",
             "yes | \"$1\" \"$2\" -m chat -s 5 -n 6 | head -c 1 >/dev/null; exit ${PIPESTATUS[1]}",
             "sh", program, model);
-    assert_int_equal(p.status, 0); /* a reader that leaves is no error */
+    assert_int_equal(p.status, 0); /* a reader that closes the pipe is no error */
     process_free(&p);
     free(program);
 }
@@ -587,7 +587,7 @@ static void a_zero_byte_is_told_and_cuts_no_message(void **state) {
     Process p = process_run(argv, input, sizeof input - 1);
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.err, "zero byte"));
-    assert_non_null(strstr(p.err, "2 messages")); /* three, and its answer */
+    assert_non_null(strstr(p.err, "2 messages")); /* "three" and its answer */
     process_free(&p);
     file_write(path, input, sizeof input - 1);
     p = RUN("run", model, "-m", "chat", "-n", "3", "-f", path);
@@ -661,14 +661,14 @@ static void a_damaged_session_keeps_what_can_be_read(void **state) {
     char *whole = file_read(session, &length);
     size_t second_line = (size_t)(strchr(whole, '\n') - whole) + 1;
     for (size_t at = second_line; at < length; at += 29) {
-        /* Cut there, and then with a byte broken there. */
+        /* Truncated at that byte, then with that byte changed. */
         char *broken = malloc(length + 1);
         memcpy(broken, whole, length + 1);
         file_write(session, broken, at);
         p = TALK("/tokens\n", "--session", session);
         assert_int_equal(p.status, 0);
         process_free(&p);
-        unlink(aside); /* what an earlier damage left, see below */
+        unlink(aside); /* from the round before */
         broken[at] = '\001';
         file_write(session, broken, length);
         p = TALK("/tokens\n", "--session", session);
@@ -683,7 +683,7 @@ static void a_damaged_session_keeps_what_can_be_read(void **state) {
         free(broken);
         unlink(aside);
     }
-    /* What was set aside before stays. */
+    /* A second damaged file does not replace the first. */
     file_write(aside, "earlier", 7);
     file_write(session, whole, length - 1);
     p = TALK("/tokens\n", "--session", session);

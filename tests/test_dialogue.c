@@ -1,5 +1,5 @@
-/* The chat's promise: whatever was undone, retried, resumed or left out, an answer is the one
- * that a fresh conversation with the same messages gives, bit for bit. */
+/* The promise of the chat: whatever was undone, retried, resumed or left out, an answer is bit for
+ * bit the one that a fresh conversation with the same messages gives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,8 +30,8 @@ static void a_second_turn_computes_only_what_is_new(void **state) {
     assert_int_equal(first.n_cached, 0);
     dialogue_said(&d, "and?");
     AnswerStats second = dialogue_answered(&d);
-    /* What the first turn rendered and answered is there, but for a token at the seam: random
-     * bytes as answers need not be tokenized again as they came. */
+    /* The cache holds the first turn, but not always the last token of its answer: an answer of
+     * random bytes may be encoded differently when it is rendered. */
     assert_true(second.n_cached >= first.n_prompt);
     dialogue_assert_as_fresh(&o, &d);
     dialogue_close(&d);
@@ -58,7 +58,7 @@ static void an_answer_can_be_had_again_and_taken_back(void **state) {
     assert_string_equal(text, "hello");
     free(text);
     assert_int_equal(conversation_length(&d.conversation), 0);
-    dialogue_said(&d, "hello"); /* the same words again: the same answer as at first */
+    dialogue_said(&d, "hello"); /* the same message as at first gets the same answer */
     dialogue_answered(&d);
     assert_string_equal(first, dialogue_last(&d));
     free(first);
@@ -86,7 +86,7 @@ static void a_full_context_leaves_out_whole_oldest_exchanges(void **state) {
     }
     assert_true(left_out > 4);
     assert_string_equal(dialogue_system(&d), "be brief");
-    assert_int_equal(conversation_length(&d.conversation), 25); /* nothing is forgotten */
+    assert_int_equal(conversation_length(&d.conversation), 25); /* the file keeps all messages */
     dialogue_close(&d);
     opened_close(&o);
 }
@@ -136,7 +136,7 @@ static void any_mix_of_turns_equals_a_fresh_conversation(void **state) {
     mixes(source, template_text, 0, 20);
 }
 
-/* The story model that is shipped, with the template and the end of turns that it brings. */
+/* The story model that comes with the program, with its own template and end-of-turn token. */
 static void a_models_own_template_makes_no_difference_to_that(void **state) {
     (void)state;
     mixes("models/stories.bin", NULL, 200, 6);
@@ -160,7 +160,7 @@ static void resuming_takes_the_pages_from_the_file(void **state) {
     AnswerStats second = dialogue_answered(&d);
     assert_true(second.n_cached >= first.n_prompt);
     dialogue_assert_as_fresh(&o, &d);
-    /* Without the pages it takes longer, and nothing else changes. */
+    /* Without the pages it takes longer, but nothing else changes. */
     dialogue_close(&d);
     assert_int_equal(truncate(kv, 100), 0);
     d = dialogue_of(&o, path);

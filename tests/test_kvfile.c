@@ -35,7 +35,7 @@ static KvCache *cache_with(size_t n) {
     return cache;
 }
 
-/* An unlinked file; the descriptor is duplicated for each opening. */
+/* An unlinked file, whose descriptor is duplicated for each kvfile_open. */
 static int new_file(void) {
     char path[] = "/tmp/verbatim-kvfile-XXXXXX";
     int fd = mkstemp(path);
@@ -67,7 +67,8 @@ static void save(int fd, size_t n) {
     kvcache_free(cache);
 }
 
-/* How many of the n tokens come back; each is compared with what the cache held. */
+/* Loads the n tokens, compares the pages with what the cache held, and returns how many tokens came
+ * back. */
 static size_t load(int fd, size_t n) {
     Error error;
     KvCache *want = cache_with(n), *cache = cache_with(0);
@@ -103,7 +104,7 @@ static void what_was_saved_comes_back(void **state) {
     int fd = new_file();
     save(fd, 150);
     assert_int_equal(load(fd, 150), 150);
-    assert_int_equal(load(fd, 100), 100); /* a prefix of it as well */
+    assert_int_equal(load(fd, 100), 100); /* a prefix of the tokens */
     assert_int_equal(load(fd, 200), 150);
     close(fd);
 }
@@ -126,11 +127,11 @@ static void other_words_after_an_undo_replace_the_old_ones(void **state) {
     (void)state;
     int fd = new_file();
     save(fd, 200);
-    tokens[70] = 55; /* the second page and all after it are another text now */
+    tokens[70] = 55; /* the text differs from the second page on */
     assert_int_equal(load(fd, 200), 70);
     save(fd, 150);
     assert_int_equal(load(fd, 150), 150);
-    tokens[70] = 70 * 3 % 101; /* and back: both branches are still there */
+    tokens[70] = 70 * 3 % 101; /* the first text again: the file holds both */
     assert_int_equal(load(fd, 200), 200);
     close(fd);
 }

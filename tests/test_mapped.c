@@ -1,4 +1,4 @@
-/* A model's file that becomes shorter, or is replaced, while it is in use. */
+/* Model files that are truncated or replaced while they are in use. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,8 @@ typedef struct Stream {
     int out, err;
 } Stream;
 
-/* Runs the model on `path` and waits until its text fills a pipe: it cannot go on, nor be done. */
+/* Runs the model on `path` and waits until its text fills a pipe, so that it is neither done nor
+ * able to continue. */
 static Stream start(const char *path, const char *threads) {
     Stream s;
     int out[2], err[2];
@@ -67,7 +68,7 @@ static Stream start(const char *path, const char *threads) {
     return s;
 }
 
-/* Reads on until it ends: its exit status, and the beginning of what it said. */
+/* Reads until the program ends; returns its exit status and the beginning of its stderr. */
 static int finish(Stream *s, char *said, size_t size) {
     char text[4096];
     size_t length = 0;
@@ -122,7 +123,7 @@ static void a_model_that_is_replaced_while_it_speaks_does_no_harm(void **state) 
     free(bytes);
 }
 
-/* What the handler says of an address, from a child that touches it. */
+/* The message of the handler when a child process touches this address. */
 static int touch_lost_page(bool remembered, char *said, size_t size) {
     int err[2], status;
     char *path = fixture_path(directory, "lost");

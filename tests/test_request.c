@@ -1,4 +1,4 @@
-/* Lines of a batch: what they mean, which are refused and why, what results say. */
+/* Lines of a batch: how they are parsed, which are refused and why, and their results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -156,7 +156,7 @@ static void ids_are_told_apart_by_type_and_value(void **state) {
 
 static const ResultMaker maker = {.model = "m", .fingerprint = "fp_0123456789abcdef"};
 
-/* The result of a request with one prompt token and that text; to json_decref. */
+/* The result of a request with one prompt token and this text; the caller calls json_decref. */
 static json_t *answer(Request *r, const char *text, size_t length) {
     r->prompts = calloc(1, sizeof *r->prompts);
     r->n_prompts = 1;

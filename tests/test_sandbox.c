@@ -20,7 +20,7 @@
 
 #include "base/sandbox.h"
 
-/* Each forbidden thing returns true when it succeeded. */
+/* Each function tries something forbidden and returns true when it succeeded. */
 static bool opens_a_file(void) {
     return open("/etc/passwd", O_RDONLY) >= 0;
 }
@@ -49,7 +49,8 @@ static bool traces(void) {
 static bool signals_others(void) {
     return kill(1, 0) == 0;
 }
-/* What happens to the descriptor would send a signal there, SIGKILL if so wished. */
+/* The kernel would send a signal of our choice, such as SIGKILL, to that process whenever the
+ * descriptor becomes ready. */
 static bool has_others_signalled(void) {
     return fcntl(STDERR_FILENO, F_SETOWN, getppid()) == 0 ||
            fcntl(STDERR_FILENO, F_SETSIG, SIGKILL) == 0;
@@ -80,7 +81,8 @@ static const Attempt attempts[] = {
     {"changes directory", changes_directory},
 };
 
-/* Runs `body` in a child of its own, for the sandbox cannot be left; its exit status. */
+/* Runs `body` in a child process, because a process cannot leave the sandbox; returns its exit
+ * status. */
 static int in_child(int (*body)(const SandboxRules *), const SandboxRules *rules) {
     fflush(NULL);
     pid_t child = fork();

@@ -1,5 +1,4 @@
-/* What a stranger wrote cannot steer the terminal that shows it; what the user writes is private.
- */
+/* Untrusted text cannot steer a terminal, and files are private to the user. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +34,7 @@ static int set_up(void **state) {
     (void)state;
     directory = fixture_directory();
     char *made = small_model(directory, NULL);
-    /* A name that is an attack by itself. */
+    /* The name of the file is hostile as well. */
     model = fixture_path(directory, HOSTILE);
     assert_int_equal(rename(made, model), 0);
     free(made);
@@ -127,7 +126,7 @@ static void a_pipe_gets_the_bytes_as_they_are(void **state) {
     process_free(&p);
 }
 
-/* Any text in any pieces of output: whole characters, no controls, nothing lost. */
+/* In pieces of any size: only whole characters, no controls, nothing lost. */
 static void whatever_does_not_fit_at_once_comes_whole(void **state) {
     (void)state;
     static const char text[] = "\033[0m \xE2\x82\xAC \xF0\x9F\x8E\x88 \x80\xC2 \xC2\x85\r\n\t\x9B!";
@@ -154,7 +153,7 @@ static void what_is_written_is_for_the_user_alone(void **state) {
     process_free(&p);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
-    /* What the user had opened to others stays so. */
+    /* A file that the user let others read keeps its mode. */
     assert_int_equal(chmod(path, 0644), 0);
     p = RUN("run", model, "-i", "x", "-n", "2", "-o", path);
     assert_int_equal(p.status, 0);
@@ -188,7 +187,7 @@ static void the_statistics_say_what_of_the_sandbox_is_in_force(void **state) {
     process_free(&p);
 }
 
-/* A name in the directory with this ending, to free; NULL: none. */
+/* The name of a file in the directory with this ending, malloc'ed; NULL: none. */
 static char *name_in(const char *at, const char *ending) {
     char *found = NULL;
     DIR *dir = opendir(at);
@@ -203,7 +202,7 @@ static char *name_in(const char *at, const char *ending) {
     return found;
 }
 
-/* Has `source` converted in the cache; true when that happened now. */
+/* Runs the program on `source`; true when it had to convert it. */
 static bool converts(const char *source, const char *cache) {
     Process p = RUN("run", source, "--cache-dir", cache, "--verify");
     if (p.status != 0) fail_msg("%d: %s", p.status, p.err);
@@ -222,7 +221,7 @@ static void links_that_were_planted_in_the_cache_are_not_followed(void **state) 
     assert_true(converts(source, cache));
     assert_false(converts(source, cache));
     char *name = name_in(cache, ".bin"), *path = fixture_path(cache, name);
-    /* In the place of the conversion, of the file that is being written, and of its lock. */
+    /* In place of the conversion, of its temporary file and of its lock. */
     static const char *const endings[] = {".bin", ".tmp", ".lock"};
     for (size_t i = 0; i < 3; i++) {
         char planted[600];
