@@ -36,7 +36,7 @@ struct Chat {
     bool thinking; /* the answer is between <think> and </think> */
     bool at_line_start;
     AnswerStats last;
-    char session_directory[4096], state_directory[4096];
+    char conversation_directory[4096], state_directory[4096];
     const char *words[MAX_COMMANDS + 1]; /* the commands, which Tab completes */
 };
 
@@ -505,10 +505,10 @@ Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *i
     if (!chat->editor) return error_set(error, "no memory for a line editor");
     while (rules->writable[n_writable]) n_writable++;
     if (options->session) {
-        if (!replace_file_directory(options->session, chat->session_directory,
-                                    sizeof chat->session_directory))
+        if (!replace_file_directory(options->session, chat->conversation_directory,
+                                    sizeof chat->conversation_directory))
             return error_set(error, "%s: the path is too long", options->session);
-        rules->writable[n_writable++] = chat->session_directory;
+        rules->writable[n_writable++] = chat->conversation_directory;
     }
     if (line_editor_directory(chat->editor, chat->state_directory, sizeof chat->state_directory))
         rules->writable[n_writable++] = chat->state_directory;

@@ -1,6 +1,6 @@
-/* Request lines, and lines of an earlier run's results: any bytes. A request that is understood is
- * encoded for the model that comes with the program, and a result of it, with texts and logprobs
- * out of the same bytes, is written and read back. */
+/* Parses any bytes as a request and as a result of an earlier run. Encodes a valid request for the
+ * model that comes with the program, then writes a result of it, with texts and logprobs made of
+ * the same bytes, and reads it back. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* What an error line says is understood when the batch is resumed. */
+/* Expects the result line of a failed request to be read back with its key. */
 static void check_error_line(const Request *r, const char *message) {
     ResultLine read;
     Error error;
@@ -49,7 +49,7 @@ static void check_error_line(const Request *r, const char *message) {
     free(line);
 }
 
-/* A text that begins somewhere in the line, any bytes, with logprobs for its every byte. */
+/* Makes a choice whose text is part of the line, with logprobs for each byte. */
 static void make_choice(Choice *choice, const Request *r, const char *line, size_t size,
                         size_t from) {
     size_t n = size - from < 24 ? size - from : 24, width = 1 + (size_t)r->top_logprobs;

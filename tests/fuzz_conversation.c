@@ -1,5 +1,5 @@
-/* Any bytes as a session's file: it is refused or opened, and what was opened takes a message,
- * loses one, and is whole when it is opened again. Then the same bytes as what /load reads. */
+/* Opens any bytes as a conversation's file. If that is not refused, adds and removes messages and
+ * expects an undamaged file when it is opened again. Then reads the same bytes as /load does. */
 #include "chat/conversation.h"
 #include "fuzz_mutate.h"
 #include <stdio.h>
@@ -19,11 +19,12 @@ FUZZ_MUTATE_PARTS('\n')
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char path[64], aside[80], kv[80];
-    /* With pages of keys and values beside it, as chat has them. */
+    /* One in four is opened with a file of KV cache pages. */
     static const KvShape shape = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 4, .type = KV_F16};
     Conversation c;
     Error note, error;
-    const char *directory = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* syncs at once */
+    const char *directory =
+        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* where syncing takes no time */
     snprintf(path, sizeof path, "%s/verbatim-fuzz-%ld", directory, (long)getpid());
     snprintf(aside, sizeof aside, "%s.damaged", path);
     snprintf(kv, sizeof kv, "%s.kv", path);

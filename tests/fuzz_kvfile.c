@@ -1,7 +1,7 @@
-/* Any bytes as the records of a cache's file, of any type, behind a start that fits. A record whose
- * first byte is odd gets the checksum that it should have, so that what it says is believed.
- * Whatever is loaded is a prefix of the tokens that were asked for, and attention over it has the
- * same result on every instruction set. */
+/* Any bytes as the records of a KV cache file of any type, behind a valid start. A record whose
+ * first byte is odd gets its right checksum, so that its contents are used. What is loaded must be
+ * a prefix of the tokens asked for, and attention over it must have the same result on every
+ * instruction set. */
 #include "chat/kvfile.h"
 #include "isa.h"
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Hundreds of conversations with trained models, each turn of each compared with a fresh one, bit
- * for bit: minutes, not seconds (`make soak`). test_dialogue has a sample. */
+/* Hundreds of conversations with trained models, each turn compared bit for bit with a fresh
+ * conversation. Takes minutes (`make soak`); test_dialogue has a sample. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void hundreds_of_mixes_on_stories260K_equal_fresh_conversations(void **st
     free(model);
 }
 
-static void a_hundred_mixes_on_the_shipped_model_equal_fresh_conversations(void **state) {
+static void a_hundred_mixes_on_the_default_model_equal_fresh_conversations(void **state) {
     (void)state;
     mixes("models/stories.bin", 256, 100, 20);
 }
@@ -60,7 +60,7 @@ static void a_hundred_mixes_on_the_shipped_model_equal_fresh_conversations(void 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hundreds_of_mixes_on_stories260K_equal_fresh_conversations),
-        cmocka_unit_test(a_hundred_mixes_on_the_shipped_model_equal_fresh_conversations),
+        cmocka_unit_test(a_hundred_mixes_on_the_default_model_equal_fresh_conversations),
     };
     return cmocka_run_group_tests_name("soak_dialogue", tests, make_directory, remove_directory);
 }

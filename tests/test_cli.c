@@ -421,7 +421,7 @@ static void info_and_verify_tell_what_a_file_holds(void **state) {
 }
 
 /* The model in models/, found from wherever the program was built. */
-static void without_a_model_the_shipped_one_tells_its_story_to_the_end(void **state) {
+static void without_a_model_the_default_one_tells_its_story_to_the_end(void **state) {
     (void)state;
     char *story = text_of(RUN("run", "-s", "1"));
     char *named = text_of(RUN("run", "models/stories.bin", "-s", "1", "-n", "0"));
@@ -574,7 +574,7 @@ int main(void) {
         cmocka_unit_test(a_closed_stream_is_not_mistaken_for_a_file),
         cmocka_unit_test(ctrl_c_ends_with_status_130),
         cmocka_unit_test(info_and_verify_tell_what_a_file_holds),
-        cmocka_unit_test(without_a_model_the_shipped_one_tells_its_story_to_the_end),
+        cmocka_unit_test(without_a_model_the_default_one_tells_its_story_to_the_end),
         cmocka_unit_test(what_is_no_model_is_told_what_to_do_instead),
         cmocka_unit_test(help_and_version_are_printed),
         cmocka_unit_test(the_manual_of_export_knows_its_options),
