@@ -78,8 +78,8 @@ static bool is_token(const Tokenizer *tokenizer, const char *text) {
 const ChatFamily *chat_family_find(const Tokenizer *tokenizer) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         bool all = is_token(tokenizer, families[i].end);
-        for (size_t k = 0; all && families[i].marks[k]; k++)
-            all = is_token(tokenizer, families[i].marks[k]);
+        for (size_t k = 0; all && families[i].tokens[k]; k++)
+            all = is_token(tokenizer, families[i].tokens[k]);
         if (all) return &families[i];
     }
     return NULL;

@@ -8,13 +8,13 @@
 #include "tokenizer.h"
 
 typedef struct ChatFamily {
-    const char *name;     /* "chatml" ... */
-    const char *marks[3]; /* tokens that the vocabulary must hold; NULL-terminated */
-    const char *end;      /* the token that ends a turn */
-    const char *text;     /* the template */
+    const char *name;      /* "chatml" ... */
+    const char *tokens[3]; /* tokens that the vocabulary must hold; NULL-terminated */
+    const char *end;       /* the token that ends a turn */
+    const char *text;      /* the template */
 } ChatFamily;
 
-/* The family whose marks are all tokens of the vocabulary; NULL for none. */
+/* The family whose tokens are all in the vocabulary; NULL for none. */
 const ChatFamily *chat_family_find(const Tokenizer *tokenizer);
 
 /* The one of that name, or NULL. */

@@ -94,8 +94,8 @@ Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, Tok
     if (opens_thinking) *opens_thinking = ends_with_think(out.text, out.length);
     unsigned flags = p->plain ? TOKENIZE_ADD_BOS : 0;
     if (p->session->options->special) flags |= TOKENIZE_PARSE_SPECIAL;
-    status = tokenizer_encode(p->session->tokenizer, out.text, out.length, out.origin, flags, ids,
-                              error);
+    status = tokenizer_encode(p->session->tokenizer, out.text, out.length, out.from_template, flags,
+                              ids, error);
     chat_template_output_free(&out);
     if (status != STATUS_OK) return status;
     if (ids->length == 0) return error_set(error, "the chat template gives an empty prompt");

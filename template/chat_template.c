@@ -82,13 +82,13 @@ void chat_template_free(ChatTemplate *t) {
 
 /* ---- JSON to values; the text stays in jansson's memory ---- */
 
-static Value convert_text(Machine *m, const char *bytes, size_t length, uint8_t origin) {
-    uint8_t *origins = NEW_ARRAY(m, length, uint8_t);
-    if (length) memset(origins, origin, length);
-    return value_text(m, (Text){(const uint8_t *)bytes, origins, length});
+static Value convert_text(Machine *m, const char *bytes, size_t length, uint8_t from_template) {
+    uint8_t *flags = NEW_ARRAY(m, length, uint8_t);
+    if (length) memset(flags, from_template, length);
+    return value_text(m, (Text){(const uint8_t *)bytes, flags, length});
 }
 
-static Value convert(Machine *m, const json_t *json, uint8_t origin, int depth) {
+static Value convert(Machine *m, const json_t *json, uint8_t from_template, int depth) {
     Value v = value_none();
     if (depth > MAX_INPUT_DEPTH) fail(m, "the input is nested too deeply");
     switch (json_typeof(json)) {
@@ -107,12 +107,12 @@ static Value convert(Machine *m, const json_t *json, uint8_t origin, int depth) 
         v = value_float(json_real_value(json));
         break;
     case JSON_STRING:
-        return convert_text(m, json_string_value(json), json_string_length(json), origin);
+        return convert_text(m, json_string_value(json), json_string_length(json), from_template);
     case JSON_ARRAY: {
         size_t count = json_array_size(json);
         Value *items = NEW_ARRAY(m, count, Value);
         for (size_t i = 0; i < count; i++) {
-            items[i] = convert(m, json_array_get(json, i), origin, depth + 1);
+            items[i] = convert(m, json_array_get(json, i), from_template, depth + 1);
         }
         v = value_list(m, V_LIST, items, count);
         break;
@@ -122,14 +122,14 @@ static Value convert(Machine *m, const json_t *json, uint8_t origin, int depth) 
         for (void *it = json_object_iter((json_t *)json); it;
              it = json_object_iter_next((json_t *)json, it)) {
             const char *name = json_object_iter_key(it); /* jansson has no NUL in a key */
-            Value key = convert_text(m, name, strlen(name), origin);
+            Value key = convert_text(m, name, strlen(name), from_template);
             dict_append(m, v.as.dict, key,
-                        convert(m, json_object_iter_value(it), origin, depth + 1));
+                        convert(m, json_object_iter_value(it), from_template, depth + 1));
         }
         break;
     }
     }
-    v.origin = origin;
+    v.from_template = from_template;
     return v;
 }
 
@@ -138,11 +138,11 @@ static void convert_inputs(Machine *m, const ChatTemplateInput *input) {
     for (void *it = json_object_iter((json_t *)input->variables); it;
          it = json_object_iter_next((json_t *)input->variables, it)) {
         const char *name = json_object_iter_key(it);
-        uint8_t origin = FROM_MESSAGE;
+        uint8_t from_template = FROM_MESSAGE;
         for (const char *const *t = input->trusted; t && *t; t++) {
-            if (strcmp(*t, name) == 0) origin = FROM_TEMPLATE;
+            if (strcmp(*t, name) == 0) from_template = FROM_TEMPLATE;
         }
-        Value value = convert(m, json_object_iter_value(it), origin, 0);
+        Value value = convert(m, json_object_iter_value(it), from_template, 0);
         dict_append(m, m->inputs, value_text(m, text_c(m, name)), value);
     }
 }
@@ -159,14 +159,14 @@ static bool render_guarded(Machine *m, const ChatTemplate *t, const ChatTemplate
 
 static Status copy_output(Text text, ChatTemplateOutput *output, Error *error) {
     output->text = malloc(text.length + 1);
-    output->origin = malloc(text.length + 1);
-    if (!output->text || !output->origin) {
+    output->from_template = malloc(text.length + 1);
+    if (!output->text || !output->from_template) {
         chat_template_output_free(output);
         return error_set(error, "chat template: out of memory");
     }
     if (text.length) {
         memcpy(output->text, text.bytes, text.length);
-        memcpy(output->origin, text.origin, text.length);
+        memcpy(output->from_template, text.from_template, text.length);
     }
     output->text[text.length] = 0;
     output->length = text.length;
@@ -192,6 +192,6 @@ Status chat_template_render(const ChatTemplate *t, const ChatTemplateInput *inpu
 
 void chat_template_output_free(ChatTemplateOutput *output) {
     free(output->text);
-    free(output->origin);
+    free(output->from_template);
     *output = (ChatTemplateOutput){0};
 }

@@ -12,7 +12,7 @@
  *     chat_template_free(template);
  *
  * Each byte of the output carries where it came from, so that a message which spells out a
- * control token stays ordinary text: see ChatTemplateOutput.origin. */
+ * control token stays ordinary text: see ChatTemplateOutput.from_template. */
 #ifndef CHAT_TEMPLATE_H
 #define CHAT_TEMPLATE_H
 
@@ -39,8 +39,9 @@ typedef struct ChatTemplateInput {
 } ChatTemplateInput;
 
 typedef struct ChatTemplateOutput {
-    char *text;      /* UTF-8, NUL-terminated (and may hold NULs from a message) */
-    uint8_t *origin; /* [length] 1: the template wrote this byte; 0: it comes from a message */
+    char *text; /* UTF-8, NUL-terminated (and may hold NULs from a message) */
+    uint8_t
+        *from_template; /* [length] 1: the template wrote this byte; 0: it comes from a message */
     size_t length;
 } ChatTemplateOutput;
 

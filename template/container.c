@@ -150,7 +150,7 @@ static bool next_in_dict(Machine *m, Iter *it, Value *item) {
 static Value range_item(const Value v, size_t i) {
     uint64_t offset = (uint64_t)i * (uint64_t)v.as.range->step; /* may pass through 2^63 */
     Value item = value_int((int64_t)((uint64_t)v.as.range->start + offset));
-    item.origin = v.origin;
+    item.from_template = v.from_template;
     return item;
 }
 
@@ -216,7 +216,7 @@ bool next_item(Machine *m, Iter *it, Value *item) {
 }
 
 Value value_iterator(Iter *it) {
-    return (Value){.type = V_ITERATOR, .origin = FROM_TEMPLATE, .as.iter = it};
+    return (Value){.type = V_ITERATOR, .from_template = FROM_TEMPLATE, .as.iter = it};
 }
 
 List collect(Machine *m, Value v) {
@@ -312,7 +312,7 @@ Value get_method(Machine *m, Value object, Text name) {
     if (!method) return missing;
     Function *f = NEW(m, Function);
     *f = (Function){object, method};
-    return (Value){.type = V_FUNCTION, .origin = FROM_TEMPLATE, .as.function = f};
+    return (Value){.type = V_FUNCTION, .from_template = FROM_TEMPLATE, .as.function = f};
 }
 
 Value get_item(Machine *m, Value object, Value key) {
@@ -393,6 +393,6 @@ Value get_slice(Machine *m, Value object, Value start, Value stop, Value step) {
     Value *items = NEW_ARRAY(m, (size_t)n, Value);
     for (int64_t i = 0; i < n; i++) items[i] = object.as.list->items[from + i * by];
     Value v = value_list(m, (ValueType)object.type, items, (size_t)n);
-    v.origin = object.origin;
+    v.from_template = object.from_template;
     return v;
 }

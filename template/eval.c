@@ -6,7 +6,7 @@
 
 typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE } Flow;
 
-static const Value none = {.type = V_NONE, .origin = FROM_TEMPLATE};
+static const Value none = {.type = V_NONE, .from_template = FROM_TEMPLATE};
 static const Value missing = {.type = V_MISSING};
 
 static Flow run_all(Machine *m, const Node *list, Scope *scope);
@@ -25,7 +25,7 @@ static Value find_input(Machine *m, Text name) {
     if (!global) return missing;
     Function *f = NEW(m, Function);
     *f = (Function){missing, global};
-    return (Value){.type = V_FUNCTION, .origin = FROM_TEMPLATE, .as.function = f};
+    return (Value){.type = V_FUNCTION, .from_template = FROM_TEMPLATE, .as.function = f};
 }
 
 /* Gives every variable but the parameters its first value. */
@@ -221,7 +221,7 @@ Value call_value(Machine *m, Value callee, const Args *args) {
 static Value new_macro(Machine *m, const Node *node, Scope *scope) {
     Macro *macro = NEW(m, Macro);
     *macro = (Macro){node, scope};
-    return (Value){.type = V_MACRO, .origin = FROM_TEMPLATE, .as.macro = macro};
+    return (Value){.type = V_MACRO, .from_template = FROM_TEMPLATE, .as.macro = macro};
 }
 
 /* ---- expressions ---- */
@@ -480,7 +480,7 @@ static Flow run_for(Machine *m, const Node *node, Scope *outside, Value iterable
     bool completed = false;
     while (advance(m, loop)) {
         begin_scope(m, node->frame, scope);
-        scope->slots[0] = (Value){.type = V_LOOP, .origin = FROM_TEMPLATE, .as.loop = loop};
+        scope->slots[0] = (Value){.type = V_LOOP, .from_template = FROM_TEMPLATE, .as.loop = loop};
         assign(m, node->first, loop->current, scope);
         Flow flow = run_all(m, node->body, scope);
         if (flow == FLOW_BREAK) break;

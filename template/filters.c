@@ -162,7 +162,7 @@ static Value filter_indent(Machine *m, Value self, const Value *a, const Args *a
         text_char(t, end, &size);
         if (t.bytes[end] == '\r' && end + 1 < t.length && t.bytes[end + 1] == '\n') size = 2;
         size += end - at;
-        build_bytes(m, &b, "\n", 1, t.origin[end]);
+        build_bytes(m, &b, "\n", 1, t.from_template[end]);
     }
     return value_like(m, self, built(&b));
 }
@@ -223,7 +223,7 @@ static void build_quoted_url(Machine *m, Builder *b, Value v, bool query) {
         if (plain)
             build(m, b, text_cut(t, i, i + 1));
         else
-            build_c(m, b, hex, t.origin[i]);
+            build_c(m, b, hex, t.from_template[i]);
     }
 }
 
@@ -278,11 +278,11 @@ static Value filter_int(Machine *m, Value self, const Value *a, const Args *args
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
     if (is_integer(self)) {
         result = value_int(self.as.integer);
-        result.origin = self.origin;
+        result.from_template = self.from_template;
     } else if (self.type == V_FLOAT) {
         if (isnan(self.as.real)) return otherwise;
         result = double_to_int(m, self.as.real);
-        result.origin = self.origin;
+        result.from_template = self.from_template;
     } else if (self.type == V_STRING) {
         Text t = text_strip(m, *self.as.text, STRIP_LEFT | STRIP_RIGHT);
         int64_t integer, base = int_or(m, a[1], 10);
@@ -297,7 +297,7 @@ static Value filter_int(Machine *m, Value self, const Value *a, const Args *args
         } else {
             return otherwise;
         }
-        result.origin = text_origin(t);
+        result.from_template = text_from_template(t);
     }
     return result;
 }
@@ -309,12 +309,12 @@ static Value filter_float(Machine *m, Value self, const Value *a, const Args *ar
     Value result = a[0].type == V_MISSING ? value_float(0) : a[0];
     if (is_number(self)) {
         result = value_float(to_double(self));
-        result.origin = self.origin;
+        result.from_template = self.from_template;
     } else if (self.type == V_STRING) {
         Text t = text_strip(m, *self.as.text, STRIP_LEFT | STRIP_RIGHT);
         if (!parse_float(m, t, &f)) return result;
         result = value_float(f);
-        result.origin = text_origin(t);
+        result.from_template = text_from_template(t);
     }
     return result;
 }
@@ -368,7 +368,7 @@ static Value filter_round(Machine *m, Value self, const Value *a, const Args *ar
         if (!isfinite(scaled)) fail(m, "cannot convert float to integer");
         result = value_float((up ? ceil(scaled) : floor(scaled)) / to_double(scale));
     }
-    result.origin = self.origin;
+    result.from_template = self.from_template;
     return result;
 }
 

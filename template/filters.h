@@ -16,7 +16,7 @@ static inline int64_t int_or(Machine *m, Value v, int64_t otherwise) {
     return v.type == V_MISSING ? otherwise : to_index(m, v);
 }
 
-static const Value none = {.type = V_NONE, .origin = FROM_TEMPLATE};
+static const Value none = {.type = V_NONE, .from_template = FROM_TEMPLATE};
 
 Value filter_attr(Machine *m, Value self, const Value *a, const Args *args);
 Value filter_batch(Machine *m, Value self, const Value *a, const Args *args);

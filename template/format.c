@@ -69,15 +69,15 @@ static void group_digits(char *digits, size_t count, int size, char separator) {
 
 /* Sign, prefix and digits, padded. `digits` has room for 2 * NUMBER_SIZE. */
 static void format_digits(Machine *m, Builder *out, bool negative, const char *prefix, char *digits,
-                          int group_size, uint8_t origin, const Spec *spec) {
+                          int group_size, uint8_t from_template, const Spec *spec) {
     if (spec->group)
         group_digits(digits, strspn(digits, "0123456789abcdefABCDEF"), group_size, spec->group);
     Builder body = {0};
     char sign[2] = {negative ? '-' : spec->sign == '-' ? 0 : spec->sign, 0};
-    build_c(m, &body, sign, origin);
-    build_c(m, &body, prefix, origin);
+    build_c(m, &body, sign, from_template);
+    build_c(m, &body, prefix, from_template);
     size_t fixed = body.length;
-    build_c(m, &body, digits, origin);
+    build_c(m, &body, digits, from_template);
     pad(m, out, built(&body), spec, fixed);
 }
 
@@ -114,8 +114,8 @@ static void format_int(Machine *m, Builder *out, Value v, const Spec *spec) {
         }
     }
     int group = is_one_of((uint8_t)spec->type, "xXob") ? 4 : 3;
-    format_digits(m, out, v.as.integer < 0, spec->alternate ? prefix : "", digits, group, v.origin,
-                  spec);
+    format_digits(m, out, v.as.integer < 0, spec->alternate ? prefix : "", digits, group,
+                  v.from_template, spec);
 }
 
 static void format_float(Machine *m, Builder *out, Value v, const Spec *spec) {
@@ -136,7 +136,7 @@ static void format_float(Machine *m, Builder *out, Value v, const Spec *spec) {
         if (type == 0 && whole) strcat(digits, ".0");
     }
     if (percent) strcat(digits, "%");
-    format_digits(m, out, negative, "", digits, 3, v.origin, spec);
+    format_digits(m, out, negative, "", digits, 3, v.from_template, spec);
 }
 
 /* ---- % ---- */
@@ -202,7 +202,7 @@ static void convert_percent(Percent *p, Builder *out, Spec spec, Value v, bool z
         else if (v.as.integer < 0 || v.as.integer > 0x10FFFF || (v.as.integer >> 11) == 0x1B) {
             fail(m, "%%c arg is no character");
         } else
-            build_char(m, &b, (uint32_t)v.as.integer, v.origin);
+            build_char(m, &b, (uint32_t)v.as.integer, v.from_template);
         spec.precision = -1;
         format_text(m, out, built(&b), spec);
     } else if (integer || real) {
@@ -213,9 +213,9 @@ static void convert_percent(Percent *p, Builder *out, Spec spec, Value v, bool z
         }
         if (zero && spec.align != '<') spec.fill = text_c(m, "0"), spec.align = '=';
         if (integer && v.type == V_FLOAT) {
-            uint8_t origin = v.origin;
+            uint8_t from_template = v.from_template;
             v = double_to_int(m, v.as.real);
-            v.origin = origin;
+            v.from_template = from_template;
         }
         if (integer)
             format_int(m, out, v, &spec);
@@ -350,7 +350,7 @@ static void format_value(Machine *m, Builder *out, Value v, Text spec_text) {
             fail(m, "%%c arg is no character");
         }
         Builder b = {0};
-        build_char(m, &b, (uint32_t)v.as.integer, v.origin);
+        build_char(m, &b, (uint32_t)v.as.integer, v.from_template);
         pad(m, out, built(&b), &spec, 0);
     } else if (as_int) {
         if (spec.precision >= 0) fail(m, "Precision not allowed in integer format specifier");

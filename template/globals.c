@@ -31,8 +31,8 @@ GLOBAL(make_range) {
         }
         r->count = (size_t)count;
     }
-    Value v = {.type = V_RANGE, .origin = FROM_TEMPLATE, .as.range = r};
-    for (size_t i = 0; i < args->count; i++) v.origin &= args->values[i].origin;
+    Value v = {.type = V_RANGE, .from_template = FROM_TEMPLATE, .as.range = r};
+    for (size_t i = 0; i < args->count; i++) v.from_template &= args->values[i].from_template;
     return v;
 }
 
@@ -61,14 +61,14 @@ GLOBAL(make_cycler) {
     if (args->count == 0) fail(m, "at least one item has to be provided");
     Cycler *c = NEW(m, Cycler);
     c->items = value_list(m, V_LIST, args->values, args->count).as.list;
-    return (Value){.type = V_CYCLER, .origin = FROM_TEMPLATE, .as.cycler = c};
+    return (Value){.type = V_CYCLER, .from_template = FROM_TEMPLATE, .as.cycler = c};
 }
 
 GLOBAL(make_joiner) {
     UNUSED;
     Joiner *j = NEW(m, Joiner);
     j->separator = a[0].type == V_MISSING ? value_text(m, text_c(m, ", ")) : a[0];
-    return (Value){.type = V_JOINER, .origin = FROM_TEMPLATE, .as.joiner = j};
+    return (Value){.type = V_JOINER, .from_template = FROM_TEMPLATE, .as.joiner = j};
 }
 
 GLOBAL(raise_exception) {
@@ -84,14 +84,14 @@ static void build_time(Machine *m, Builder *b, Text conversion) {
     if (conversion.length >= sizeof format - 1) fail(m, "strftime_now: invalid format");
     if (last == 'z' || last == 'Z') return; /* Python's naive time has no zone */
     if (last == 'f') {                      /* and it has microseconds, which are not known here */
-        build_c(m, b, "000000", text_origin(conversion));
+        build_c(m, b, "000000", text_from_template(conversion));
         return;
     }
     memcpy(format, conversion.bytes, conversion.length);
     memcpy(format + conversion.length, "|", 2); /* so that no result is empty, which means failed */
     size_t length = strftime(text, sizeof text, format, &m->now);
     if (length == 0) fail(m, "strftime_now: the time is too long");
-    build_bytes(m, b, text, length - 1, text_origin(conversion));
+    build_bytes(m, b, text, length - 1, text_from_template(conversion));
 }
 
 Text format_time(Machine *m, Text t) {

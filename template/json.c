@@ -16,36 +16,36 @@ typedef struct Json {
 
 static void write_value(Json *j, Value v, int level);
 
-static void write_escape(Json *j, uint32_t c, uint8_t origin) {
+static void write_escape(Json *j, uint32_t c, uint8_t from_template) {
     char text[16];
     static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     for (const char *s = names; *s; s += 2) {
         if ((uint32_t)*s != c) continue;
         snprintf(text, sizeof text, "\\%c", s[1]);
-        build_c(j->m, &j->out, text, origin);
+        build_c(j->m, &j->out, text, from_template);
         return;
     }
     if (c < 0x10000)
         snprintf(text, sizeof text, "\\u%04x", c);
     else
         snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD7C0 + (c >> 10), 0xDC00 | (c & 0x3FF));
-    build_c(j->m, &j->out, text, origin);
+    build_c(j->m, &j->out, text, from_template);
 }
 
 static void write_text(Json *j, Text t) {
-    uint8_t origin = text_origin(t);
-    build_c(j->m, &j->out, "\"", origin);
+    uint8_t from_template = text_from_template(t);
+    build_c(j->m, &j->out, "\"", from_template);
     size_t plain = 0;
     spend_slow(j->m, t.length);
     for (size_t at = 0, size; at < t.length; at += size) {
         uint32_t c = text_char(t, at, &size);
         if (c >= ' ' && c != '"' && c != '\\' && (c < 0x7F || !j->ascii)) continue;
         build(j->m, &j->out, text_cut(t, plain, at));
-        write_escape(j, c, t.origin[at]);
+        write_escape(j, c, t.from_template[at]);
         plain = at + size;
     }
     build(j->m, &j->out, text_cut(t, plain, t.length));
-    build_c(j->m, &j->out, "\"", origin);
+    build_c(j->m, &j->out, "\"", from_template);
 }
 
 static void write_number(Json *j, Value v) {
@@ -58,16 +58,16 @@ static void write_number(Json *j, Value v) {
         snprintf(text, sizeof text, v.as.real < 0 ? "-Infinity" : "Infinity");
     else
         float_repr(v.as.real, text);
-    build_c(j->m, &j->out, text, v.origin);
+    build_c(j->m, &j->out, text, v.from_template);
 }
 
 static void write_scalar(Json *j, Value v) {
     switch (v.type) {
     case V_NONE:
-        build_c(j->m, &j->out, "null", v.origin);
+        build_c(j->m, &j->out, "null", v.from_template);
         break;
     case V_BOOL:
-        build_c(j->m, &j->out, v.as.integer ? "true" : "false", v.origin);
+        build_c(j->m, &j->out, v.as.integer ? "true" : "false", v.from_template);
         break;
     case V_INT:
     case V_FLOAT:
@@ -90,36 +90,36 @@ static void write_key(Json *j, Value key) {
     if (key.type != V_NONE && !is_number(key)) {
         fail(j->m, "keys must be str, int, float, bool or None, not %s", type_name(key));
     }
-    build_c(j->m, &j->out, "\"", key.origin);
+    build_c(j->m, &j->out, "\"", key.from_template);
     write_scalar(j, key);
-    build_c(j->m, &j->out, "\"", key.origin);
+    build_c(j->m, &j->out, "\"", key.from_template);
 }
 
-static void write_break(Json *j, int level, uint8_t origin) {
+static void write_break(Json *j, int level, uint8_t from_template) {
     if (!j->pretty) return;
-    build_c(j->m, &j->out, "\n", origin);
+    build_c(j->m, &j->out, "\n", from_template);
     for (int i = 0; i < level; i++) {
         Text indent = j->indent;
-        build_bytes(j->m, &j->out, indent.bytes, indent.length, origin);
+        build_bytes(j->m, &j->out, indent.bytes, indent.length, from_template);
     }
 }
 
-static void write_separator(Json *j, Text separator, uint8_t origin) {
-    if (origin == FROM_TEMPLATE)
+static void write_separator(Json *j, Text separator, uint8_t from_template) {
+    if (from_template == FROM_TEMPLATE)
         build(j->m, &j->out, separator);
     else
-        build_bytes(j->m, &j->out, separator.bytes, separator.length, origin);
+        build_bytes(j->m, &j->out, separator.bytes, separator.length, from_template);
 }
 
 static void write_list(Json *j, Value v, int level) {
-    build_c(j->m, &j->out, "[", v.origin);
+    build_c(j->m, &j->out, "[", v.from_template);
     for (size_t i = 0; i < v.as.list->count; i++) {
-        if (i) write_separator(j, j->item_separator, v.origin);
-        write_break(j, level + 1, v.origin);
+        if (i) write_separator(j, j->item_separator, v.from_template);
+        write_break(j, level + 1, v.from_template);
         write_value(j, v.as.list->items[i], level + 1);
     }
-    if (v.as.list->count) write_break(j, level, v.origin);
-    build_c(j->m, &j->out, "]", v.origin);
+    if (v.as.list->count) write_break(j, level, v.from_template);
+    build_c(j->m, &j->out, "]", v.from_template);
 }
 
 static void write_dict(Json *j, Value v, int level) {
@@ -129,16 +129,16 @@ static void write_dict(Json *j, Value v, int level) {
         keys[i] = d->entries[i].key, values[i] = value_pair(j->m, keys[i], d->entries[i].value);
     }
     if (j->sort_keys) sort_values(j->m, keys, values, d->count, false);
-    build_c(j->m, &j->out, "{", v.origin);
+    build_c(j->m, &j->out, "{", v.from_template);
     for (size_t i = 0; i < d->count; i++) {
-        if (i) write_separator(j, j->item_separator, v.origin);
-        write_break(j, level + 1, v.origin);
+        if (i) write_separator(j, j->item_separator, v.from_template);
+        write_break(j, level + 1, v.from_template);
         write_key(j, values[i].as.list->items[0]);
-        write_separator(j, j->key_separator, v.origin);
+        write_separator(j, j->key_separator, v.from_template);
         write_value(j, values[i].as.list->items[1], level + 1);
     }
-    if (d->count) write_break(j, level, v.origin);
-    build_c(j->m, &j->out, "}", v.origin);
+    if (d->count) write_break(j, level, v.from_template);
+    build_c(j->m, &j->out, "}", v.from_template);
 }
 
 static void write_value(Json *j, Value v, int level) {

@@ -6,7 +6,7 @@
 #define METHOD(name) static Value name(Machine *m, Value self, const Value *a, const Args *args)
 #define UNUSED (void)m, (void)self, (void)a, (void)args
 
-static const Value none = {.type = V_NONE, .origin = FROM_TEMPLATE};
+static const Value none = {.type = V_NONE, .from_template = FROM_TEMPLATE};
 
 static bool given(Value v) {
     return v.type != V_MISSING && v.type != V_NONE;
@@ -511,7 +511,7 @@ static Value view(Machine *m, Value self, int kind) {
     View *v = NEW(m, View);
     v->dict = self;
     v->kind = kind;
-    return (Value){.type = V_VIEW, .origin = self.origin, .as.view = v};
+    return (Value){.type = V_VIEW, .from_template = self.from_template, .as.view = v};
 }
 METHOD(dict_keys) {
     UNUSED;

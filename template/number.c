@@ -138,7 +138,7 @@ static Value add_sequences(Machine *m, Value a, Value b) {
     if (n) memcpy(items, a.as.list->items, n * sizeof *items);
     if (k) memcpy(items + n, b.as.list->items, k * sizeof *items);
     Value v = value_list(m, (ValueType)a.type, items, n + k);
-    v.origin = a.origin & b.origin;
+    v.from_template = a.from_template & b.from_template;
     return v;
 }
 
@@ -154,7 +154,7 @@ static Value repeat(Machine *m, Value sequence, int64_t times) {
     Value *items = NEW_ARRAY(m, total, Value);
     for (size_t i = 0; i < total; i++) items[i] = sequence.as.list->items[i % n];
     Value v = value_list(m, (ValueType)sequence.type, items, total);
-    v.origin = sequence.origin;
+    v.from_template = sequence.from_template;
     return v;
 }
 
@@ -173,7 +173,7 @@ Value arithmetic(Machine *m, char op, Value a, Value b) {
     bool integers = is_integer(a) && is_integer(b) && op != '/' && !(op == 'p' && b.as.integer < 0);
     Value v = integers ? int_arithmetic(m, op, a.as.integer, b.as.integer)
                        : float_arithmetic(m, op, to_double(a), to_double(b));
-    v.origin = a.origin & b.origin;
+    v.from_template = a.from_template & b.from_template;
     return v;
 }
 
@@ -182,7 +182,7 @@ Value negate(Machine *m, Value v) {
     if (!is_number(v)) fail(m, "bad operand type for unary -: '%s'", type_name(v));
     if (is_integer(v) && v.as.integer == INT64_MIN) overflow(m);
     Value result = v.type == V_FLOAT ? value_float(-v.as.real) : value_int(-v.as.integer);
-    result.origin = v.origin;
+    result.from_template = v.from_template;
     return result;
 }
 

@@ -27,22 +27,22 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Where a byte of text came from. A value made of several parts is the template's only if all
- * of them are, so combining two origins is `&`. */
+/* The two values of every `from_template` flag. A value made of several parts comes from the
+ * template only if all its parts do, so flags are combined with `&`. */
 enum { FROM_MESSAGE = 0, FROM_TEMPLATE = 1 };
 
-/* ---- text: UTF-8 with one origin per byte; never changed once made, so parts are shared ---- */
+/* ---- text: UTF-8 with one flag per byte; never changed once made, so parts are shared ---- */
 
 typedef struct Text {
     const uint8_t *bytes;
-    const uint8_t *origin; /* [length] FROM_MESSAGE or FROM_TEMPLATE */
+    const uint8_t *from_template; /* [length] FROM_MESSAGE or FROM_TEMPLATE */
     size_t length;
 } Text;
 
 /* Text that is being written. The buffers grow in the arena. */
 typedef struct Builder {
     uint8_t *bytes;
-    uint8_t *origin;
+    uint8_t *from_template;
     size_t length;
     size_t capacity;
 } Builder;
@@ -83,8 +83,8 @@ typedef struct Builtin Builtin;
 
 struct Value {
     uint8_t type;
-    uint8_t origin; /* of numbers, None, True and containers; text knows its own */
-    bool markup;    /* a string that |safe or |escape made: adding to it escapes the other side */
+    uint8_t from_template; /* of numbers, None, True and containers; text knows its own */
+    bool markup; /* a string that |safe or |escape made: adding to it escapes the other side */
     union {
         int64_t integer; /* V_INT, and 0 or 1 for V_BOOL */
         double real;
@@ -331,12 +331,12 @@ NORETURN void fail_undefined(Machine *m, Value undefined);
 /* ---- text.c ---- */
 
 Text text_c(Machine *m, const char *s); /* a C string of the template's */
-Text text_fill(Machine *m, const char *bytes, size_t length, uint8_t origin);
+Text text_fill(Machine *m, const char *bytes, size_t length, uint8_t from_template);
 Text text_cut(Text t, size_t from, size_t to); /* byte offsets */
 bool text_is(Text t, const char *s);
 bool text_equal(Text a, Text b);
 int text_compare(Text a, Text b);
-uint8_t text_origin(Text t);                          /* FROM_TEMPLATE if all of it is */
+uint8_t text_from_template(Text t);                   /* FROM_TEMPLATE if all of it is */
 uint32_t text_char(Text t, size_t at, size_t *size);  /* the code point at a byte offset */
 size_t text_count(Machine *m, Text t);                /* code points */
 size_t text_offset(Machine *m, Text t, size_t index); /* byte offset of the index-th code point */
@@ -352,9 +352,9 @@ Text text_replace(Machine *m, Text t, Text old, Text new, int64_t count); /* -1:
 Text text_escape(Machine *m, Text t);                                     /* HTML */
 
 void build(Machine *m, Builder *b, Text t);
-void build_bytes(Machine *m, Builder *b, const void *bytes, size_t length, uint8_t origin);
-void build_c(Machine *m, Builder *b, const char *s, uint8_t origin);
-void build_char(Machine *m, Builder *b, uint32_t c, uint8_t origin);
+void build_bytes(Machine *m, Builder *b, const void *bytes, size_t length, uint8_t from_template);
+void build_c(Machine *m, Builder *b, const char *s, uint8_t from_template);
+void build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template);
 void build_repeat(Machine *m, Builder *b, Text t, int64_t times);
 Text built(const Builder *b);
 
@@ -377,16 +377,16 @@ Text text_title(Machine *m, Text t); /* str.title() */
 /* ---- value.c ---- */
 
 static inline Value value_none(void) {
-    return (Value){.type = V_NONE, .origin = FROM_TEMPLATE};
+    return (Value){.type = V_NONE, .from_template = FROM_TEMPLATE};
 }
 static inline Value value_bool(bool b) {
-    return (Value){.type = V_BOOL, .origin = FROM_TEMPLATE, .as.integer = b};
+    return (Value){.type = V_BOOL, .from_template = FROM_TEMPLATE, .as.integer = b};
 }
 static inline Value value_int(int64_t i) {
-    return (Value){.type = V_INT, .origin = FROM_TEMPLATE, .as.integer = i};
+    return (Value){.type = V_INT, .from_template = FROM_TEMPLATE, .as.integer = i};
 }
 static inline Value value_float(double f) {
-    return (Value){.type = V_FLOAT, .origin = FROM_TEMPLATE, .as.real = f};
+    return (Value){.type = V_FLOAT, .from_template = FROM_TEMPLATE, .as.real = f};
 }
 Value value_text(Machine *m, Text t);
 Value value_markup(Machine *m, Text t);

@@ -1,29 +1,29 @@
-/* Strings with an origin for every byte. A Text is never changed once it is made, so cutting
- * one shares its bytes; everything that makes new bytes goes through a Builder. */
+/* Strings that know of every byte whether the template wrote it. A Text is never changed once it is
+ * made, so cutting one shares its bytes; everything that makes new bytes goes through a Builder. */
 #include "template/template.h"
 
 #include <string.h>
 
-static const uint8_t from_template[64] = {
+static const uint8_t all_from_template[64] = {
     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
 };
 
 Text text_c(Machine *m, const char *s) {
     size_t length = strlen(s);
-    if (length > sizeof from_template) return text_fill(m, s, length, FROM_TEMPLATE);
-    return (Text){(const uint8_t *)s, from_template, length};
+    if (length > sizeof all_from_template) return text_fill(m, s, length, FROM_TEMPLATE);
+    return (Text){(const uint8_t *)s, all_from_template, length};
 }
 
-Text text_fill(Machine *m, const char *bytes, size_t length, uint8_t origin) {
+Text text_fill(Machine *m, const char *bytes, size_t length, uint8_t from_template) {
     Builder b = {0};
-    build_bytes(m, &b, bytes, length, origin);
+    build_bytes(m, &b, bytes, length, from_template);
     return built(&b);
 }
 
 Text text_cut(Text t, size_t from, size_t to) {
     if (t.length == 0) return t;
-    return (Text){t.bytes + from, t.origin + from, to - from};
+    return (Text){t.bytes + from, t.from_template + from, to - from};
 }
 
 bool text_is(Text t, const char *s) {
@@ -42,8 +42,9 @@ int text_compare(Text a, Text b) {
     return (a.length > b.length) - (a.length < b.length);
 }
 
-uint8_t text_origin(Text t) {
-    return t.length && memchr(t.origin, FROM_MESSAGE, t.length) ? FROM_MESSAGE : FROM_TEMPLATE;
+uint8_t text_from_template(Text t) {
+    return t.length && memchr(t.from_template, FROM_MESSAGE, t.length) ? FROM_MESSAGE
+                                                                       : FROM_TEMPLATE;
 }
 
 /* ---- code points; every Text is valid UTF-8 ---- */
@@ -175,22 +176,22 @@ Text text_replace(Machine *m, Text t, Text old, Text new, int64_t count) {
 Text text_escape(Machine *m, Text t) {
     Builder b = {0};
     for (size_t i = 0; i < t.length; i++) {
-        uint8_t origin = t.origin[i];
+        uint8_t from_template = t.from_template[i];
         switch (t.bytes[i]) {
         case '&':
-            build_c(m, &b, "&amp;", origin);
+            build_c(m, &b, "&amp;", from_template);
             break;
         case '<':
-            build_c(m, &b, "&lt;", origin);
+            build_c(m, &b, "&lt;", from_template);
             break;
         case '>':
-            build_c(m, &b, "&gt;", origin);
+            build_c(m, &b, "&gt;", from_template);
             break;
         case '\'':
-            build_c(m, &b, "&#39;", origin);
+            build_c(m, &b, "&#39;", from_template);
             break;
         case '"':
-            build_c(m, &b, "&#34;", origin);
+            build_c(m, &b, "&#34;", from_template);
             break;
         default:
             build(m, &b, text_cut(t, i, i + 1));
@@ -207,12 +208,12 @@ static void grow(Machine *m, Builder *b, size_t more) {
     if (need <= b->capacity) return;
     size_t capacity = need < 32 ? 32 : need + need / 2;
     uint8_t *bytes = NEW_ARRAY(m, capacity, uint8_t);
-    uint8_t *origin = NEW_ARRAY(m, capacity, uint8_t);
+    uint8_t *from_template = NEW_ARRAY(m, capacity, uint8_t);
     if (b->length) {
         memcpy(bytes, b->bytes, b->length);
-        memcpy(origin, b->origin, b->length);
+        memcpy(from_template, b->from_template, b->length);
     }
-    b->bytes = bytes, b->origin = origin, b->capacity = capacity;
+    b->bytes = bytes, b->from_template = from_template, b->capacity = capacity;
 }
 
 void build(Machine *m, Builder *b, Text t) {
@@ -220,24 +221,24 @@ void build(Machine *m, Builder *b, Text t) {
     spend(m, t.length);
     grow(m, b, t.length);
     memcpy(b->bytes + b->length, t.bytes, t.length);
-    memcpy(b->origin + b->length, t.origin, t.length);
+    memcpy(b->from_template + b->length, t.from_template, t.length);
     b->length += t.length;
 }
 
-void build_bytes(Machine *m, Builder *b, const void *bytes, size_t length, uint8_t origin) {
+void build_bytes(Machine *m, Builder *b, const void *bytes, size_t length, uint8_t from_template) {
     if (length == 0) return;
     spend(m, length);
     grow(m, b, length);
     memcpy(b->bytes + b->length, bytes, length);
-    memset(b->origin + b->length, origin, length);
+    memset(b->from_template + b->length, from_template, length);
     b->length += length;
 }
 
-void build_c(Machine *m, Builder *b, const char *s, uint8_t origin) {
-    build_bytes(m, b, s, strlen(s), origin);
+void build_c(Machine *m, Builder *b, const char *s, uint8_t from_template) {
+    build_bytes(m, b, s, strlen(s), from_template);
 }
 
-void build_char(Machine *m, Builder *b, uint32_t c, uint8_t origin) {
+void build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template) {
     uint8_t p[4];
     size_t n = 0;
     if (c < 0x80) {
@@ -255,7 +256,7 @@ void build_char(Machine *m, Builder *b, uint32_t c, uint8_t origin) {
         p[n++] = (uint8_t)(0x80 | (c >> 6 & 0x3F));
         p[n++] = (uint8_t)(0x80 | (c & 0x3F));
     }
-    build_bytes(m, b, p, n, origin);
+    build_bytes(m, b, p, n, from_template);
 }
 
 void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
@@ -264,17 +265,17 @@ void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
     if (!size_mul(t.length, (size_t)times, &bytes)) fail(m, "the text is too long");
     spend(m, bytes);
     grow(m, b, bytes);
-    uint8_t *to = b->bytes + b->length, *to_origin = b->origin + b->length;
+    uint8_t *to = b->bytes + b->length, *to_flags = b->from_template + b->length;
     memcpy(to, t.bytes, t.length);
-    memcpy(to_origin, t.origin, t.length);
+    memcpy(to_flags, t.from_template, t.length);
     for (size_t done = t.length, more; done < bytes; done += more) { /* twice as much each time */
         more = done < bytes - done ? done : bytes - done;
         memcpy(to + done, to, more);
-        memcpy(to_origin + done, to_origin, more);
+        memcpy(to_flags + done, to_flags, more);
     }
     b->length += bytes;
 }
 
 Text built(const Builder *b) {
-    return (Text){b->bytes, b->origin, b->length};
+    return (Text){b->bytes, b->from_template, b->length};
 }

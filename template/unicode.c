@@ -213,29 +213,29 @@ static bool sigma_is_final(Text t, size_t at) {
 static size_t build_case(Machine *m, Builder *b, Text t, size_t at, Case how) {
     size_t size;
     uint32_t c = text_char(t, at, &size);
-    uint8_t origin = text_origin(text_cut(t, at, at + size));
+    uint8_t from_template = text_from_template(text_cut(t, at, at + size));
     const SpecialCase *special = find_special(c);
     if (how == CASE_LOWER && c == 0x3A3) {
         spend_slow(m, t.length);
-        build_char(m, b, sigma_is_final(t, at) ? 0x3C2 : 0x3C3, origin);
+        build_char(m, b, sigma_is_final(t, at) ? 0x3C2 : 0x3C3, from_template);
     } else if (how == CASE_LOWER && c == 0x130) {
-        build_c(m, b, "i\xCC\x87", origin);
+        build_c(m, b, "i\xCC\x87", from_template);
     } else if (how == CASE_FOLD) {
         utf8proc_int32_t folded[8];
         int last_boundclass = 0;
         utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, folded, 8,
                                                      UTF8PROC_CASEFOLD, &last_boundclass);
         for (utf8proc_ssize_t i = 0; i < n && i < 8; i++) {
-            build_char(m, b, (uint32_t)folded[i], origin);
+            build_char(m, b, (uint32_t)folded[i], from_template);
         }
     } else if (how != CASE_LOWER && special) {
         const uint16_t *mapped = how == CASE_UPPER ? special->upper : special->title;
-        for (int i = 0; i < 3 && mapped[i]; i++) build_char(m, b, mapped[i], origin);
+        for (int i = 0; i < 3 && mapped[i]; i++) build_char(m, b, mapped[i], from_template);
     } else {
         utf8proc_int32_t (*map)(utf8proc_int32_t) = how == CASE_LOWER   ? utf8proc_tolower
                                                     : how == CASE_UPPER ? utf8proc_toupper
                                                                         : utf8proc_totitle;
-        build_char(m, b, (uint32_t)map((utf8proc_int32_t)c), origin);
+        build_char(m, b, (uint32_t)map((utf8proc_int32_t)c), from_template);
     }
     return size;
 }

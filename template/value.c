@@ -10,7 +10,7 @@
 Value value_text(Machine *m, Text t) {
     Text *kept = NEW(m, Text);
     *kept = t;
-    return (Value){.type = V_STRING, .origin = FROM_TEMPLATE, .as.text = kept};
+    return (Value){.type = V_STRING, .from_template = FROM_TEMPLATE, .as.text = kept};
 }
 
 Value value_markup(Machine *m, Text t) {
@@ -28,7 +28,7 @@ Value value_like(Machine *m, Value model, Text t) {
 Value value_list(Machine *m, ValueType type, Value *items, size_t count) {
     List *list = NEW(m, List);
     *list = (List){items, count};
-    return (Value){.type = (uint8_t)type, .origin = FROM_TEMPLATE, .as.list = list};
+    return (Value){.type = (uint8_t)type, .from_template = FROM_TEMPLATE, .as.list = list};
 }
 
 Value value_pair(Machine *m, Value a, Value b) {
@@ -38,13 +38,13 @@ Value value_pair(Machine *m, Value a, Value b) {
 }
 
 Value value_dict(Machine *m) {
-    return (Value){.type = V_DICT, .origin = FROM_TEMPLATE, .as.dict = NEW(m, Dict)};
+    return (Value){.type = V_DICT, .from_template = FROM_TEMPLATE, .as.dict = NEW(m, Dict)};
 }
 
 Value value_undefined(Machine *m, const char *hint, Value object, Value name) {
     Undefined *u = NEW(m, Undefined);
     *u = (Undefined){hint, object, name};
-    return (Value){.type = V_UNDEFINED, .origin = FROM_TEMPLATE, .as.undefined = u};
+    return (Value){.type = V_UNDEFINED, .from_template = FROM_TEMPLATE, .as.undefined = u};
 }
 
 /* ---- kinds ---- */
@@ -228,12 +228,12 @@ int compare(Machine *m, Value a, Value b, const char *op) {
 
 /* The quotes and escapes that stand for a string's bytes are from where the bytes are. */
 static void build_quoted(Machine *m, Builder *b, Text t) {
-    uint8_t origin = text_origin(t);
+    uint8_t from_template = text_from_template(t);
     spend_slow(m, t.length);
     bool has_single = t.length && memchr(t.bytes, '\'', t.length);
     bool has_double = t.length && memchr(t.bytes, '"', t.length);
     char quote[2] = {has_single && !has_double ? '"' : '\'', 0};
-    build_c(m, b, quote, origin);
+    build_c(m, b, quote, from_template);
     for (size_t at = 0, size; at < t.length; at += size) {
         uint32_t c = text_char(t, at, &size);
         char escape[16] = {'\\', (char)c, 0};
@@ -257,32 +257,32 @@ static void build_quoted(Machine *m, Builder *b, Text t) {
         if (plain)
             build(m, b, text_cut(t, at, at + size));
         else
-            build_c(m, b, escape, t.origin[at]);
+            build_c(m, b, escape, t.from_template[at]);
     }
-    build_c(m, b, quote, origin);
+    build_c(m, b, quote, from_template);
 }
 
 static void build_items(Machine *m, Builder *b, Value v, const char *open, const char *close) {
-    build_c(m, b, open, v.origin);
+    build_c(m, b, open, v.from_template);
     Iter *it = iterate(m, v);
     Value item;
     for (bool first = true; next_item(m, it, &item); first = false) {
-        if (!first) build_c(m, b, ", ", v.origin);
+        if (!first) build_c(m, b, ", ", v.from_template);
         build_repr(m, b, item);
     }
-    if (v.type == V_TUPLE && v.as.list->count == 1) build_c(m, b, ",", v.origin);
-    build_c(m, b, close, v.origin);
+    if (v.type == V_TUPLE && v.as.list->count == 1) build_c(m, b, ",", v.from_template);
+    build_c(m, b, close, v.from_template);
 }
 
 static void build_dict(Machine *m, Builder *b, Value v) {
-    build_c(m, b, "{", v.origin);
+    build_c(m, b, "{", v.from_template);
     for (size_t i = 0; i < v.as.dict->count; i++) {
-        if (i) build_c(m, b, ", ", v.origin);
+        if (i) build_c(m, b, ", ", v.from_template);
         build_repr(m, b, v.as.dict->entries[i].key);
-        build_c(m, b, ": ", v.origin);
+        build_c(m, b, ": ", v.from_template);
         build_repr(m, b, v.as.dict->entries[i].value);
     }
-    build_c(m, b, "}", v.origin);
+    build_c(m, b, "}", v.from_template);
 }
 
 static void build_range(Machine *m, Builder *b, Value v) {
@@ -293,7 +293,7 @@ static void build_range(Machine *m, Builder *b, Value v) {
     else
         snprintf(text, sizeof text, "range(%lld, %lld, %lld)", (long long)r->start,
                  (long long)r->stop, (long long)r->step);
-    build_c(m, b, text, v.origin);
+    build_c(m, b, text, v.from_template);
 }
 
 static void build_macro(Machine *m, Builder *b, Value v) {
@@ -324,7 +324,7 @@ static void build_number(Machine *m, Builder *b, Value v) {
         float_repr(v.as.real, text);
     else
         snprintf(text, sizeof text, "%lld", (long long)v.as.integer);
-    build_c(m, b, text, v.origin);
+    build_c(m, b, text, v.from_template);
 }
 
 void build_repr(Machine *m, Builder *b, Value v) {
@@ -334,10 +334,10 @@ void build_repr(Machine *m, Builder *b, Value v) {
         build_c(m, b, "Undefined", FROM_TEMPLATE);
         break;
     case V_NONE:
-        build_c(m, b, "None", v.origin);
+        build_c(m, b, "None", v.from_template);
         break;
     case V_BOOL:
-        build_c(m, b, v.as.integer ? "True" : "False", v.origin);
+        build_c(m, b, v.as.integer ? "True" : "False", v.from_template);
         break;
     case V_INT:
     case V_FLOAT:
@@ -411,7 +411,7 @@ Text repr_text(Machine *m, Value v, bool ascii) {
         if (c < 0x80)
             build(m, &escaped, text_cut(t, at, at + 1));
         else
-            build_c(m, &escaped, escape, t.origin[at]);
+            build_c(m, &escaped, escape, t.from_template[at]);
     }
     return built(&escaped);
 }

@@ -1,5 +1,6 @@
 /* Any bytes as a template, over a conversation; after a NUL, any JSON as its variables. Whatever
- * comes, the renderer ends, and gives valid UTF-8 with origins, or an error. */
+ * comes, the renderer ends, and gives valid UTF-8 with a flag of 0 or 1 for each byte, or an error.
+ */
 #include "template/chat_template.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         json_t *text = json_stringn(output.text, output.length); /* NULL unless UTF-8 */
         if (!text) abort();
         for (size_t i = 0; i < output.length; i++) {
-            if (output.origin[i] > 1) abort();
+            if (output.from_template[i] > 1) abort();
         }
         json_decref(text);
     }

@@ -64,12 +64,12 @@ static void each_family_writes_its_tokens(void **state) {
         assert_string_equal(output.text, families[i].rendered);
         /* Each of its tokens is the template's writing, each of the user's words is not. */
         for (size_t k = 0; k <= 2; k++) {
-            const char *mark = k == 2 ? family->end : family->marks[k];
+            const char *mark = k == 2 ? family->end : family->tokens[k];
             for (const char *at = output.text; (at = strstr(at, mark)); at++)
                 for (size_t b = 0; b < strlen(mark); b++)
-                    assert_int_equal(output.origin[at - output.text + (ptrdiff_t)b], 1);
+                    assert_int_equal(output.from_template[at - output.text + (ptrdiff_t)b], 1);
         }
-        assert_int_equal(output.origin[strstr(output.text, "Bye") - output.text], 0);
+        assert_int_equal(output.from_template[strstr(output.text, "Bye") - output.text], 0);
         chat_template_output_free(&output);
         chat_template_free(t);
     }

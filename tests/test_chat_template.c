@@ -25,7 +25,7 @@ static struct tm fixed_time(void) {
 
 static const char *const trusted[] = {"bos_token", "eos_token", NULL};
 
-/* Renders {"template", "vars"} to {"out", "origin"} or {"error"}. */
+/* Renders {"template", "vars"} to {"out", "from_template"} or {"error"}. */
 static json_t *render_json(const json_t *request) {
     Error error = {0};
     json_t *text = json_object_get(request, "template");
@@ -36,8 +36,9 @@ static json_t *render_json(const json_t *request) {
     json_t *reply;
     if (t && chat_template_render(t, &input, &output, &error) == STATUS_OK) {
         reply = json_pack("{s:s%}", "out", output.text, output.length);
-        for (size_t i = 0; i < output.length; i++) output.origin[i] += '0';
-        json_object_set_new(reply, "origin", json_stringn((char *)output.origin, output.length));
+        for (size_t i = 0; i < output.length; i++) output.from_template[i] += '0';
+        json_object_set_new(reply, "from_template",
+                            json_stringn((char *)output.from_template, output.length));
     } else {
         reply = json_pack("{s:s}", "error", error.text);
     }
@@ -220,7 +221,8 @@ static int structural(const ChatTemplateOutput *output, const char *token) {
     int count = 0;
     size_t n = strlen(token);
     for (size_t i = 0; i + n <= output->length; i++) {
-        if (memcmp(output->text + i, token, n) == 0 && !memchr(output->origin + i, 0, n)) count++;
+        if (memcmp(output->text + i, token, n) == 0 && !memchr(output->from_template + i, 0, n))
+            count++;
     }
     return count;
 }
@@ -344,12 +346,12 @@ static void the_template_and_the_models_own_tokens_are_structure(void **state) {
     chat_template_output_free(&output);
 }
 
-static void text_equal_to_the_templates_own_keeps_its_origin(void **state) {
+static void text_equal_to_the_templates_own_is_still_the_users(void **state) {
     (void)state;
     ChatTemplateOutput output = render_user("ab{{ user }}ab{{ 'x' }}{{ user[0] }}", "ab");
     static const uint8_t expected[] = {1, 1, 0, 0, 1, 1, 1, 0};
     assert_int_equal(output.length, sizeof expected);
-    assert_memory_equal(output.origin, expected, sizeof expected);
+    assert_memory_equal(output.from_template, expected, sizeof expected);
     chat_template_output_free(&output);
 }
 
@@ -365,7 +367,7 @@ static void what_stands_around_a_users_text_is_the_users_where_the_user_chose_it
     ChatTemplateOutput output;
     assert_int_equal(chat_template_render(t, &input, &output, &error), STATUS_OK);
     for (size_t i = 0; i < output.length; i++) {
-        assert_int_equal(output.origin[i], output.text[i] == '|' || output.text[i] == '7');
+        assert_int_equal(output.from_template[i], output.text[i] == '|' || output.text[i] == '7');
     }
     chat_template_output_free(&output);
     chat_template_free(t);
@@ -622,7 +624,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(published_templates_render_as_in_jinja2),
         cmocka_unit_test(a_message_that_spells_a_control_token_stays_text_through_every_operation),
         cmocka_unit_test(the_template_and_the_models_own_tokens_are_structure),
-        cmocka_unit_test(text_equal_to_the_templates_own_keeps_its_origin),
+        cmocka_unit_test(text_equal_to_the_templates_own_is_still_the_users),
         cmocka_unit_test(what_stands_around_a_users_text_is_the_users_where_the_user_chose_it),
         cmocka_unit_test(hostile_templates_stop_with_an_error_within_a_second),
         cmocka_unit_test(deeply_nested_templates_are_refused),
