@@ -1,50 +1,24 @@
 #include "template/chat_template.h"
 
-#include "template/template.h"
+#include "template/builtins.h"
+#include "template/characters.h"
+#include "template/compare.h"
+#include "template/eval.h"
+#include "template/parse.h"
+#include "template/scope.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* About half a second of work, and more text than any context holds. */
-enum {
-    MAX_TEMPLATE = 256 << 10,
-    MAX_STEPS = 10000000,
-    MAX_MEMORY = 256 << 20,
-    MAX_OUTPUT = 32 << 20,
-    MAX_INPUT_DEPTH = 500,
-};
+enum { MAX_TEMPLATE = 256 << 10, MAX_INPUT_DEPTH = 500 };
+
+static const Builtins builtins = {find_filter, find_test, find_global, find_method};
 
 struct ChatTemplate {
     Machine machine; /* owns the tree */
     Node *statements;
     Frame *frame;
 };
-
-static void machine_init(Machine *m, Error *error) {
-    *m = (Machine){.memory_left = MAX_MEMORY, .steps_left = MAX_STEPS, .max_output = MAX_OUTPUT};
-    m->error = error;
-}
-
-static bool is_utf8(const uint8_t *p, size_t length) {
-    for (size_t i = 0; i < length;) {
-        size_t n = p[i] < 0x80   ? 1
-                   : p[i] < 0xC2 ? 0
-                   : p[i] < 0xE0 ? 2
-                   : p[i] < 0xF0 ? 3
-                   : p[i] < 0xF5 ? 4
-                                 : 0;
-        if (n == 0 || n > length - i) return false;
-        for (size_t k = 1; k < n; k++) {
-            if ((p[i + k] & 0xC0) != 0x80) return false;
-        }
-        if (n == 3 && ((p[i] == 0xE0 && p[i + 1] < 0xA0) || (p[i] == 0xED && p[i + 1] > 0x9F)))
-            return false;
-        if (n == 4 && ((p[i] == 0xF0 && p[i + 1] < 0x90) || (p[i] == 0xF4 && p[i + 1] > 0x8F)))
-            return false;
-        i += n;
-    }
-    return true;
-}
 
 /* The function with the setjmp has no locals that a jump could spoil. */
 static bool compile_guarded(ChatTemplate *t, const char *text, size_t length) {
@@ -56,7 +30,7 @@ static bool compile_guarded(ChatTemplate *t, const char *text, size_t length) {
 
 ChatTemplate *chat_template_compile(const char *text, size_t length, Error *error) {
     Error ignored;
-    if (length > MAX_TEMPLATE || !is_utf8((const uint8_t *)text, length)) {
+    if (length > MAX_TEMPLATE || !is_utf8(text, length)) {
         error_set(error, "chat template: %s",
                   length > MAX_TEMPLATE ? "longer than 256 KiB" : "not UTF-8");
         return NULL;
@@ -66,7 +40,7 @@ ChatTemplate *chat_template_compile(const char *text, size_t length, Error *erro
         error_set(error, "chat template: out of memory");
         return NULL;
     }
-    machine_init(&t->machine, error ? error : &ignored);
+    machine_init(&t->machine, &builtins, error ? error : &ignored);
     bool ok = compile_guarded(t, text, length);
     t->machine.error = NULL;
     if (ok) return t;
@@ -89,7 +63,7 @@ static Value convert_text(Machine *m, const char *bytes, size_t length, uint8_t 
 }
 
 static Value convert(Machine *m, const json_t *json, uint8_t from_template, int depth) {
-    Value v = value_none();
+    Value v = none;
     if (depth > MAX_INPUT_DEPTH) fail(m, "the input is nested too deeply");
     switch (json_typeof(json)) {
     case JSON_NULL:
@@ -133,8 +107,8 @@ static Value convert(Machine *m, const json_t *json, uint8_t from_template, int 
     return v;
 }
 
-static void convert_inputs(Machine *m, const ChatTemplateInput *input) {
-    m->inputs = NEW(m, Dict);
+static const Dict *convert_inputs(Machine *m, const ChatTemplateInput *input) {
+    Dict *inputs = NEW(m, Dict);
     for (void *it = json_object_iter((json_t *)input->variables); it;
          it = json_object_iter_next((json_t *)input->variables, it)) {
         const char *name = json_object_iter_key(it);
@@ -143,17 +117,20 @@ static void convert_inputs(Machine *m, const ChatTemplateInput *input) {
             if (strcmp(*t, name) == 0) from_template = FROM_TEMPLATE;
         }
         Value value = convert(m, json_object_iter_value(it), from_template, 0);
-        dict_append(m, m->inputs, value_text(m, text_c(m, name)), value);
+        dict_append(m, inputs, value_text(m, text_c(m, name)), value);
     }
+    return inputs;
 }
 
 /* ---- rendering ---- */
 
-static bool render_guarded(Machine *m, const ChatTemplate *t, const ChatTemplateInput *input) {
+static bool render_guarded(Machine *m, const ChatTemplate *t, const ChatTemplateInput *input,
+                           Builder *out) {
     if (setjmp(m->failed)) return false;
-    convert_inputs(m, input);
-    m->steps_left = MAX_STEPS; /* reading a long conversation is not the template's work */
-    run(m, t->statements, t->frame);
+    m->steps_left = SIZE_MAX; /* reading a long conversation is not the template's work */
+    const Dict *inputs = convert_inputs(m, input);
+    m->steps_left = MAX_STEPS;
+    run(m, t->statements, t->frame, inputs, out);
     return true;
 }
 
@@ -180,12 +157,10 @@ Status chat_template_render(const ChatTemplate *t, const ChatTemplateInput *inpu
     Builder out = {0};
     *output = (ChatTemplateOutput){0};
     if (!json_is_object(input->variables)) return error_set(error, "chat template: no variables");
-    machine_init(&m, error ? error : &ignored);
-    m.out = &out;
+    machine_init(&m, &builtins, error ? error : &ignored);
     m.now = input->now;
-    m.steps_left = SIZE_MAX;
     Status status = STATUS_FAILED;
-    if (render_guarded(&m, t, input)) status = copy_output(built(&out), output, error);
+    if (render_guarded(&m, t, input, &out)) status = copy_output(built(&out), output, error);
     machine_free(&m);
     return status;
 }

@@ -1,31 +1,48 @@
-/* Running the tree: statements write to m->out, expressions give values. */
-#include "template/template.h"
+/* Running the tree: statements write text, expressions give values. */
+#include "template/eval.h"
 
-#include <stdio.h>
+#include "template/access.h"
+#include "template/arithmetic.h"
+#include "template/call.h"
+#include "template/compare.h"
+#include "template/print.h"
+
 #include <string.h>
+
+enum { MAX_OUTPUT = 32 << 20 };
 
 typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE } Flow;
 
-static const Value none = {.type = V_NONE, .from_template = FROM_TEMPLATE};
-static const Value missing = {.type = V_MISSING};
+/* What is known while a template runs. */
+typedef struct Rendering {
+    const Dict *inputs;
+    Builder *out;     /* where statements write: the output, or a block that is being captured */
+    Value block_text; /* the captured block that the filter at work filters */
+} Rendering;
+
+/* A Frame at work. */
+typedef struct Scope {
+    struct Scope *parent;
+    Value *slots; /* [frame->count] */
+} Scope;
 
 static Flow run_all(Machine *m, const Node *list, Scope *scope);
+static Value evaluate(Machine *m, const Node *node, Scope *scope);
+static Text loop_recurse(Machine *m, Loop *loop, Value iterable);
 
 /* ---- scopes ---- */
 
+/* The scope that lies `hops` scopes outside. */
 static Scope *outer(Scope *scope, int hops) {
     while (hops-- > 0) scope = scope->parent;
     return scope;
 }
 
 static Value find_input(Machine *m, Text name) {
-    Value *input = dict_find(m, m->inputs, value_text(m, name));
+    const Value *input = dict_find(m, m->rendering->inputs, value_text(m, name));
     if (input) return *input;
-    const Builtin *global = find_global(name);
-    if (!global) return missing;
-    Function *f = NEW(m, Function);
-    *f = (Function){missing, global};
-    return (Value){.type = V_FUNCTION, .from_template = FROM_TEMPLATE, .as.function = f};
+    const Builtin *global = m->builtins->global(name);
+    return global ? value_function(m, missing, global) : missing;
 }
 
 /* Gives every variable but the parameters its first value. */
@@ -71,79 +88,83 @@ static void assign(Machine *m, const Node *target, Value value, Scope *scope) {
 
 /* ---- calls ---- */
 
-/* Arguments outlive the call: lazy filters keep them. `caller` is V_MISSING or an extra one. */
+/* Adds the items of a list to the positional arguments. */
+static void add_values(Machine *m, Args *args, List list) {
+    Value *values = NEW_ARRAY(m, args->count + list.count, Value);
+    if (args->count) memcpy(values, args->values, args->count * sizeof *values);
+    if (list.count) memcpy(values + args->count, list.items, list.count * sizeof *values);
+    args->values = values;
+    args->count += list.count;
+}
+
+static void add_keyword(Args *args, Text name, Value value) {
+    args->keywords[args->n_keywords] = name;
+    args->keyword_values[args->n_keywords++] = value;
+}
+
+/* Adds the items of a dict to the keyword arguments. */
+static void add_mapping(Machine *m, Args *args, const Dict *mapping) {
+    Args all = *args;
+    all.keywords = NEW_ARRAY(m, args->n_keywords + mapping->count, Text);
+    all.keyword_values = NEW_ARRAY(m, args->n_keywords + mapping->count, Value);
+    all.n_keywords = 0;
+    for (size_t i = 0; i < args->n_keywords; i++) {
+        add_keyword(&all, args->keywords[i], args->keyword_values[i]);
+    }
+    for (size_t i = 0; i < mapping->count; i++) {
+        Value key = mapping->entries[i].key;
+        if (key.type != V_STRING) fail(m, "keywords must be strings");
+        if (find_keyword(args, *key.as.text)) fail(m, "keyword argument repeated");
+        add_keyword(&all, *key.as.text, mapping->entries[i].value);
+    }
+    *args = all;
+}
+
+/* The arguments of a call: `items` are expressions, N_KEYWORD, N_STAR and N_STARSTAR. They outlive
+ * the call, because lazy filters keep them. `caller`, unless it is V_MISSING, is the macro that a
+ * call block hands over. */
 static const Args *evaluate_args(Machine *m, const Node *items, Scope *scope, Value caller) {
     Args *args = NEW(m, Args);
-    size_t capacity = 0, n_keywords = caller.type != V_MISSING;
-    for (const Node *n = items; n; n = n->next) {
-        if (n->kind == N_KEYWORD)
-            n_keywords++;
-        else
-            capacity++;
-    }
-    args->values = NEW_ARRAY(m, capacity, Value);
-    args->keywords = NEW_ARRAY(m, n_keywords, Text);
-    args->keyword_values = NEW_ARRAY(m, n_keywords, Value);
-    Dict *more = NULL;
+    const Dict *mapping = NULL;
+    size_t count = 0;
+    for (const Node *n = items; n; n = n->next) count++;
+    args->values = NEW_ARRAY(m, count, Value);
+    args->keywords = NEW_ARRAY(m, count + 1, Text); /* one more for `caller` */
+    args->keyword_values = NEW_ARRAY(m, count + 1, Value);
     for (const Node *n = items; n; n = n->next) {
         if (n->kind == N_KEYWORD) {
-            args->keywords[args->n_keywords] = n->text;
-            args->keyword_values[args->n_keywords++] = evaluate(m, n->first, scope);
+            add_keyword(args, n->text, evaluate(m, n->first, scope));
         } else if (n->kind == N_STAR) {
-            List list = collect(m, evaluate(m, n->first, scope));
-            Value *values = NEW_ARRAY(m, args->count + list.count, Value);
-            if (args->count) memcpy(values, args->values, args->count * sizeof *values);
-            if (list.count) memcpy(values + args->count, list.items, list.count * sizeof *values);
-            args->values = values;
-            args->count += list.count;
+            add_values(m, args, collect(m, evaluate(m, n->first, scope)));
         } else if (n->kind == N_STARSTAR) {
             Value v = evaluate(m, n->first, scope);
             if (v.type != V_DICT) fail(m, "argument after ** must be a mapping");
-            more = v.as.dict;
+            mapping = v.as.dict;
         } else {
             args->values[args->count++] = evaluate(m, n, scope);
         }
     }
-    if (caller.type != V_MISSING) {
-        args->keywords[args->n_keywords] = text_c(m, "caller");
-        args->keyword_values[args->n_keywords++] = caller;
-    }
-    if (!more) return args;
-    Args all = {.keywords = NEW_ARRAY(m, n_keywords + more->count, Text),
-                .keyword_values = NEW_ARRAY(m, n_keywords + more->count, Value)};
-    for (size_t i = 0; i < n_keywords + more->count; i++) {
-        bool named = i < n_keywords;
-        Value key = named ? none : more->entries[i - n_keywords].key;
-        if (!named && key.type != V_STRING) fail(m, "keywords must be strings");
-        all.keywords[i] = named ? args->keywords[i] : *key.as.text;
-        all.keyword_values[i] =
-            named ? args->keyword_values[i] : more->entries[i - n_keywords].value;
-        for (size_t k = 0; !named && k < n_keywords; k++) {
-            if (text_equal(all.keywords[k], all.keywords[i])) fail(m, "keyword argument repeated");
-        }
-    }
-    args->keywords = all.keywords, args->keyword_values = all.keyword_values;
-    args->n_keywords = n_keywords + more->count;
+    if (caller.type != V_MISSING) add_keyword(args, text_c(m, "caller"), caller);
+    if (mapping) add_mapping(m, args, mapping);
     return args;
 }
 
+/* What `body` writes. */
 static Text run_captured(Machine *m, const Node *body, Scope *scope, Flow *flow) {
-    Builder captured = {0}, *out = m->out;
-    m->out = &captured;
+    Builder captured = {0}, *out = m->rendering->out;
+    m->rendering->out = &captured;
     Flow f = run_all(m, body, scope);
-    m->out = out;
+    m->rendering->out = out;
     if (flow) *flow = f;
     return built(&captured);
 }
 
-/* Takes the value that a keyword argument gives, and marks it as used. */
+/* The value of a keyword argument, which is marked as used; V_MISSING where the call has none. */
 static Value take_keyword(const Args *args, bool *used, Text name) {
-    for (size_t i = 0; i < args->n_keywords; i++) {
-        if (used[i] || !text_equal(args->keywords[i], name)) continue;
-        used[i] = true;
-        return args->keyword_values[i];
-    }
-    return missing;
+    const Value *found = find_keyword(args, name);
+    if (!found || used[found - args->keyword_values]) return missing;
+    used[found - args->keyword_values] = true;
+    return *found;
 }
 
 /* What is left of the arguments once the parameters have theirs: varargs and kwargs. */
@@ -190,7 +211,7 @@ static Value call_macro(Machine *m, const Macro *macro, const Args *args) {
     return value_text(m, run_captured(m, node->body, scope, NULL));
 }
 
-Value call_value(Machine *m, Value callee, const Args *args) {
+static Value call_value(Machine *m, Value callee, const Args *args) {
     Value result;
     enter(m);
     switch (callee.type) {
@@ -220,7 +241,7 @@ Value call_value(Machine *m, Value callee, const Args *args) {
 
 static Value new_macro(Machine *m, const Node *node, Scope *scope) {
     Macro *macro = NEW(m, Macro);
-    *macro = (Macro){node, scope};
+    *macro = (Macro){node->kind == N_MACRO ? node->text : (Text){0}, node, scope};
     return (Value){.type = V_MACRO, .from_template = FROM_TEMPLATE, .as.macro = macro};
 }
 
@@ -312,10 +333,9 @@ static Value evaluate_slice(Machine *m, const Node *node, Scope *scope) {
 
 static Value evaluate_filter_or_test(Machine *m, const Node *node, Scope *scope) {
     if (!node->builtin) {
-        fail(m, "No %s named '%.*s' found.", node->kind == N_FILTER ? "filter" : "test",
-             node->text.length < 80 ? (int)node->text.length : 80, (const char *)node->text.bytes);
+        fail_unknown(m, node->kind == N_FILTER ? "filter" : "test", node->text);
     }
-    Value self = node->first ? evaluate(m, node->first, scope) : m->block_text;
+    Value self = node->first ? evaluate(m, node->first, scope) : m->rendering->block_text;
     return call_builtin(m, node->builtin, self, evaluate_args(m, node->items, scope, missing));
 }
 
@@ -346,7 +366,7 @@ static Value evaluate_call(Machine *m, const Node *node, Scope *scope, Value cal
     return call_value(m, callee, evaluate_args(m, node->items, scope, caller));
 }
 
-Value evaluate(Machine *m, const Node *node, Scope *scope) {
+static Value evaluate(Machine *m, const Node *node, Scope *scope) {
     Value v;
     enter(m);
     switch (node->kind) {
@@ -405,53 +425,6 @@ Value evaluate(Machine *m, const Node *node, Scope *scope) {
 
 /* ---- loops ---- */
 
-static bool advance(Machine *m, Loop *loop) {
-    Value item = loop->after;
-    if (item.type == V_MISSING && !next_item(m, loop->iter, &item)) return false;
-    loop->after = missing;
-    loop->index0++;
-    loop->before = loop->current;
-    loop->current = item;
-    return true;
-}
-
-static Value peek(Machine *m, Loop *loop) {
-    Value item;
-    if (loop->after.type == V_MISSING && next_item(m, loop->iter, &item)) loop->after = item;
-    return loop->after;
-}
-
-int64_t loop_length(Machine *m, Loop *loop) {
-    if (loop->length >= 0) return loop->length;
-    if (has_length(loop->iterable)) return loop->length = length(m, loop->iterable);
-    List rest = collect(m, value_iterator(loop->iter));
-    loop->iter = iterate(m, value_list(m, V_LIST, rest.items, rest.count));
-    loop->length = (int64_t)rest.count + loop->index0 + 1 + (loop->after.type != V_MISSING);
-    return loop->length;
-}
-
-Value loop_attr(Machine *m, Loop *loop, Text name) {
-    if (text_is(name, "index")) return value_int(loop->index0 + 1);
-    if (text_is(name, "index0")) return value_int(loop->index0);
-    if (text_is(name, "first")) return value_bool(loop->index0 == 0);
-    if (text_is(name, "last")) return value_bool(peek(m, loop).type == V_MISSING);
-    if (text_is(name, "length")) return value_int(loop_length(m, loop));
-    if (text_is(name, "revindex")) return value_int(loop_length(m, loop) - loop->index0);
-    if (text_is(name, "revindex0")) return value_int(loop_length(m, loop) - loop->index0 - 1);
-    if (text_is(name, "depth")) return value_int(loop->depth0 + 1);
-    if (text_is(name, "depth0")) return value_int(loop->depth0);
-    if (text_is(name, "previtem")) {
-        if (loop->index0 > 0) return loop->before;
-        return value_undefined(m, "there is no previous item", missing, none);
-    }
-    if (text_is(name, "nextitem")) {
-        Value next = peek(m, loop);
-        if (next.type != V_MISSING) return next;
-        return value_undefined(m, "there is no next item", missing, none);
-    }
-    return missing;
-}
-
 /* for ... if TEST: asks only when the loop wants the next item, as jinja2's generator does. */
 static bool next_passing(Machine *m, Iter *it, Value *item) {
     while (next_item(m, it->inner, item)) {
@@ -478,7 +451,7 @@ static Flow run_for(Machine *m, const Node *node, Scope *outside, Value iterable
     loop->iterable = node->third ? value_iterator(loop->iter) : iterable;
     Scope *scope = new_scope(m, node->frame, outside);
     bool completed = false;
-    while (advance(m, loop)) {
+    while (loop_advance(m, loop)) {
         begin_scope(m, node->frame, scope);
         scope->slots[0] = (Value){.type = V_LOOP, .from_template = FROM_TEMPLATE, .as.loop = loop};
         assign(m, node->first, loop->current, scope);
@@ -491,12 +464,13 @@ static Flow run_for(Machine *m, const Node *node, Scope *outside, Value iterable
     return run_all(m, node->orelse, new_scope(m, node->else_frame, outside));
 }
 
-Text loop_recurse(Machine *m, Loop *loop, Value iterable) {
+/* loop(iterable): runs the body of a recursive loop for other items. */
+static Text loop_recurse(Machine *m, Loop *loop, Value iterable) {
     if (!loop->node) fail(m, "The loop must have the 'recursive' marker to be called recursively.");
-    Builder captured = {0}, *out = m->out;
-    m->out = &captured;
+    Builder captured = {0}, *out = m->rendering->out;
+    m->rendering->out = &captured;
     run_for(m, loop->node, loop->scope, iterable, loop->depth0 + 1);
-    m->out = out;
+    m->rendering->out = out;
     return built(&captured);
 }
 
@@ -508,7 +482,7 @@ static Flow run_block(Machine *m, const Node *node, Scope *scope, Value *result)
     Scope *inside = new_scope(m, node->frame, scope);
     *result = value_text(m, run_captured(m, node->body, inside, &flow));
     if (flow != FLOW_NEXT || !node->second) return flow;
-    m->block_text = *result;
+    m->rendering->block_text = *result;
     *result = evaluate(m, node->second, inside);
     return FLOW_NEXT;
 }
@@ -516,7 +490,7 @@ static Flow run_block(Machine *m, const Node *node, Scope *scope, Value *result)
 /* What a call block or a filter block gives must be text already. */
 static void write_text(Machine *m, Value v) {
     if (v.type != V_STRING) fail(m, "a block gives '%s', not text", type_name(v));
-    build(m, m->out, *v.as.text);
+    build(m, m->rendering->out, *v.as.text);
 }
 
 static Flow run_with(Machine *m, const Node *node, Scope *scope) {
@@ -533,11 +507,11 @@ static Flow run_statement(Machine *m, const Node *node, Scope *scope) {
     m->line = node->line;
     switch (node->kind) {
     case N_DATA:
-        build(m, m->out, *node->value.as.text);
+        build(m, m->rendering->out, *node->value.as.text);
         return FLOW_NEXT;
     case N_PRINT:
         for (const Node *n = node->items; n; n = n->next)
-            build_str(m, m->out, evaluate(m, n, scope));
+            build_str(m, m->rendering->out, evaluate(m, n, scope));
         return FLOW_NEXT;
     case N_FOR:
         return run_for(m, node, scope, evaluate(m, node->second, scope), 0);
@@ -579,12 +553,15 @@ static Flow run_all(Machine *m, const Node *list, Scope *scope) {
     enter(m);
     for (; list && flow == FLOW_NEXT; list = list->next) {
         flow = run_statement(m, list, scope);
-        if (m->out->length > m->max_output) fail(m, "the template's output is too long");
+        if (m->rendering->out->length > MAX_OUTPUT) fail(m, "the template's output is too long");
     }
     leave(m);
     return flow;
 }
 
-void run(Machine *m, const Node *statements, const Frame *frame) {
+void run(Machine *m, const Node *statements, const Frame *frame, const Dict *inputs, Builder *out) {
+    Rendering rendering = {.inputs = inputs, .out = out};
+    m->rendering = &rendering;
     run_all(m, statements, new_scope(m, frame, NULL));
+    m->rendering = NULL;
 }

@@ -1,5 +1,12 @@
 /* Filters of text and numbers (jinja2's filters.py), and the table of all filters. */
-#include "template/filters.h"
+#include "template/arithmetic.h"
+#include "template/builtins.h"
+#include "template/case.h"
+#include "template/characters.h"
+#include "template/format_percent.h"
+#include "template/json.h"
+#include "template/list_filters.h"
+#include "template/print.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,50 +16,6 @@
 /* Filters of text take anything: jinja2's soft_str. */
 static Value soft(Machine *m, Value v) {
     return v.type == V_STRING ? v : value_text(m, to_text(m, v));
-}
-
-/* ---- calling ---- */
-
-/* Puts one argument where the parameter is; `name` is empty for the `position`-th. */
-static void bind_argument(Machine *m, const Builtin *f, Value *a, size_t position, Text name,
-                          Value value) {
-    size_t i = 0;
-    for (const char *p = f->params; *p; i++) {
-        size_t length = strcspn(p, ",");
-        bool matches = name.length ? length == name.length && memcmp(p, name.bytes, length) == 0
-                                   : i == position;
-        if (matches) {
-            if (a[i].type != V_MISSING) fail(m, "%s() got an argument twice", f->name);
-            a[i] = value;
-            return;
-        }
-        p += length + (p[length] == ',');
-    }
-    if (name.length) {
-        int length = name.length < 80 ? (int)name.length : 80;
-        fail(m, "%s() got an unexpected keyword argument '%.*s'", f->name, length,
-             (const char *)name.bytes);
-    }
-    fail(m, "%s() takes at most %zu arguments", f->name, i);
-}
-
-Value call_builtin(Machine *m, const Builtin *f, Value self, const Args *args) {
-    Value a[MAX_PARAMS] = {{.type = V_MISSING}}, result;
-    enter(m);
-    if (f->params) {
-        for (size_t i = 0; i < args->count; i++) {
-            bind_argument(m, f, a, i, (Text){0}, args->values[i]);
-        }
-        for (size_t i = 0; i < args->n_keywords; i++) {
-            bind_argument(m, f, a, 0, args->keywords[i], args->keyword_values[i]);
-        }
-        for (int i = 0; i < f->required; i++) {
-            if (a[i].type == V_MISSING) fail(m, "%s() misses an argument", f->name);
-        }
-    }
-    result = f->call(m, self, a, args);
-    leave(m);
-    return result;
 }
 
 /* ---- text ---- */
@@ -130,13 +93,7 @@ static Value filter_format(Machine *m, Value self, const Value *a, const Args *a
 static Value filter_center(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
     Value s = soft(m, self);
-    int64_t width = int_or(m, a[0], 80), missing = width - (int64_t)text_count(m, *s.as.text);
-    int64_t left = missing > 0 ? missing / 2 + (missing & width & 1) : 0;
-    Builder b = {0};
-    build_repeat(m, &b, text_c(m, " "), left);
-    build(m, &b, *s.as.text);
-    build_repeat(m, &b, text_c(m, " "), missing - left);
-    return value_like(m, s, built(&b));
+    return value_like(m, s, text_center(m, *s.as.text, text_c(m, " "), int_or(m, a[0], 80)));
 }
 
 /* Only \n, \r and friends end lines; the last line needs no end. */
@@ -152,16 +109,11 @@ static Value filter_indent(Machine *m, Value self, const Value *a, const Args *a
     Text t = *self.as.text, indent = built(&spaces);
     bool first = flag(m, a[1]), blank = flag(m, a[2]);
     spend_slow(m, t.length);
-    for (size_t at = 0, line = 0, size; at <= t.length; at += size, line++) {
-        size_t end = at;
-        while (end < t.length && !char_ends_line(text_char(t, end, &size))) end += size;
-        if (line > 0 && (blank || end > at)) build(m, &b, indent);
-        if (line == 0 && first) build(m, &b, indent);
+    for (size_t at = 0, line = 0, next;; at = next, line++) {
+        size_t end = text_line(t, at, &next);
+        if (line == 0 ? first : blank || end > at) build(m, &b, indent);
         build(m, &b, text_cut(t, at, end));
-        if (end == t.length) break;
-        text_char(t, end, &size);
-        if (t.bytes[end] == '\r' && end + 1 < t.length && t.bytes[end + 1] == '\n') size = 2;
-        size += end - at;
+        if (next == end) break;
         build_bytes(m, &b, "\n", 1, t.from_template[end]);
     }
     return value_like(m, self, built(&b));
@@ -234,9 +186,7 @@ static Value filter_urlencode(Machine *m, Value self, const Value *a, const Args
         build_quoted_url(m, &b, self, false);
         return value_text(m, built(&b));
     }
-    View items = {self, VIEW_ITEMS};
-    Value pairs = self, pair;
-    if (self.type == V_DICT) pairs = (Value){.type = V_VIEW, .as.view = &items};
+    Value pairs = self.type == V_DICT ? value_view(m, self, VIEW_ITEMS) : self, pair;
     for (Iter *it = iterate(m, pairs); next_item(m, it, &pair);) {
         List kv = collect(m, pair);
         if (kv.count != 2) fail(m, "urlencode: expected pairs");
@@ -255,9 +205,8 @@ static Value filter_string(Machine *m, Value self, const Value *a, const Args *a
 
 static Value filter_tojson(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
-    Value indent = a[1].type == V_MISSING ? none : a[1];
-    Value separators = a[2].type == V_MISSING ? none : a[2];
-    return value_text(m, to_json(m, self, flag(m, a[0]), indent, separators, flag(m, a[3])));
+    return value_text(m, to_json(m, self, flag(m, a[0]), value_or(a[1], none), value_or(a[2], none),
+                                 flag(m, a[3])));
 }
 
 /* ---- numbers ---- */
@@ -274,7 +223,7 @@ static Value filter_abs(Machine *m, Value self, const Value *a, const Args *args
 /* int(value), int(value, base), int(float(value)), or the default: the first that works. */
 static Value filter_int(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
-    Value otherwise = a[0].type == V_MISSING ? value_int(0) : a[0], result = otherwise;
+    Value otherwise = value_or(a[0], value_int(0)), result = otherwise;
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
     if (is_integer(self)) {
         result = value_int(self.as.integer);
@@ -290,7 +239,7 @@ static Value filter_int(Machine *m, Value self, const Value *a, const Args *args
         double real;
         if (base != 0 && (base < 2 || base > 36)) base = 10;
         if (parse_int(t, (int)base, &integer, &over)) {
-            if (over) fail(m, "an integer passes 64 bits");
+            if (over) fail_overflow(m);
             result = value_int(integer);
         } else if (parse_float(m, t, &real) && isfinite(real)) {
             result = double_to_int(m, real);
@@ -306,7 +255,7 @@ static Value filter_float(Machine *m, Value self, const Value *a, const Args *ar
     (void)args;
     double f;
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
-    Value result = a[0].type == V_MISSING ? value_float(0) : a[0];
+    Value result = value_or(a[0], value_float(0));
     if (is_number(self)) {
         result = value_float(to_double(self));
         result.from_template = self.from_template;
@@ -340,8 +289,7 @@ static int64_t round_int(Machine *m, int64_t i, int64_t precision) {
     int64_t rest = i % unit, down = i - rest; /* toward zero */
     if (rest < 0) rest = -rest;
     bool up = rest > unit - rest || (rest == unit - rest && (down / unit) % 2 != 0);
-    if (up && __builtin_add_overflow(down, i < 0 ? -unit : unit, &down))
-        fail(m, "an integer passes 64 bits");
+    if (up && __builtin_add_overflow(down, i < 0 ? -unit : unit, &down)) fail_overflow(m);
     return down;
 }
 

@@ -1,5 +1,6 @@
 /* Global functions: what jinja2 and transformers put into every template. */
-#include "template/template.h"
+#include "template/builtins.h"
+#include "template/print.h"
 
 #include <string.h>
 
@@ -67,13 +68,14 @@ GLOBAL(make_cycler) {
 GLOBAL(make_joiner) {
     UNUSED;
     Joiner *j = NEW(m, Joiner);
-    j->separator = a[0].type == V_MISSING ? value_text(m, text_c(m, ", ")) : a[0];
+    j->separator = value_or(a[0], value_text(m, text_c(m, ", ")));
     return (Value){.type = V_JOINER, .from_template = FROM_TEMPLATE, .as.joiner = j};
 }
 
 GLOBAL(raise_exception) {
     UNUSED;
-    fail_verbatim(m, to_text(m, a[0]));
+    Text message = to_text(m, a[0]);
+    fail_verbatim(m, message.bytes, message.length);
 }
 
 /* One conversion of strftime, "%" and all that belongs to it. The platform's flags and widths
@@ -94,7 +96,7 @@ static void build_time(Machine *m, Builder *b, Text conversion) {
     build_bytes(m, b, text, length - 1, text_from_template(conversion));
 }
 
-Text format_time(Machine *m, Text t) {
+static Text format_time(Machine *m, Text t) {
     Builder b = {0};
     for (size_t at = 0; at < t.length;) {
         size_t end = at;

@@ -1,6 +1,11 @@
 /* tojson: Python's json.dumps, byte for byte. Quotes and escapes are from where the text inside
  * is, brackets from where the container is: no part of a message turns into template text. */
-#include "template/template.h"
+#include "template/json.h"
+
+#include "template/compare.h"
+#include "template/iterate.h"
+#include "template/number.h"
+#include "template/print.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,9 @@
  *     {%  {#         drop the spaces between the start of the line and the tag
  *     {%+            keep them
  *     %}  #}         drop one newline after                 +%} +#}    keep it */
-#include "template/template.h"
+#include "template/lex.h"
+
+#include "template/characters.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,12 +24,7 @@ typedef struct Lexer {
 } Lexer;
 
 static Token *add_token(Lexer *x, TokenKind kind, Text text) {
-    if (x->count == x->capacity) {
-        size_t capacity = x->capacity ? 2 * x->capacity : 256;
-        Token *tokens = NEW_ARRAY(x->m, capacity, Token);
-        if (x->count) memcpy(tokens, x->tokens, x->count * sizeof *tokens);
-        x->tokens = tokens, x->capacity = capacity;
-    }
+    reserve(x->m, &x->tokens, &x->capacity, x->count, x->count + 1, sizeof *x->tokens);
     for (; x->line_counted < x->at; x->line_counted++) {
         x->m->line += x->source.bytes[x->line_counted] == '\n';
     }
@@ -95,20 +92,13 @@ static void move_to(Lexer *x, size_t at) {
 
 /* ---- inside {{ }} and {% %} ---- */
 
-static bool is_digit_of(uint8_t c, int base) {
-    int digit = c >= '0' && c <= '9'                 ? c - '0'
-                : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 87
-                                                     : 99;
-    return digit < base;
-}
-
 /* The end of digits that single underscores may part; `at` if there are none. */
 static size_t skip_digits(const Lexer *x, size_t at, int base, bool leading_underscore) {
     size_t end = at;
     for (;;) {
         size_t next = end;
         if (byte_at(x, next) == '_' && (end > at || leading_underscore)) next++;
-        if (!is_digit_of(byte_at(x, next), base)) return end;
+        if (digit_value(byte_at(x, next)) >= base) return end;
         end = next + 1;
     }
 }
@@ -171,8 +161,8 @@ static uint32_t hex_escape(Lexer *x, Text t, size_t at, size_t n) {
     uint32_t c = 0;
     for (size_t i = 0; i < n; i++) {
         uint8_t digit = at + i < t.length ? t.bytes[at + i] : 'z';
-        if (!is_digit_of(digit, 16)) fail(x->m, "truncated \\ escape in a string");
-        c = c << 4 | (uint32_t)(digit <= '9' ? digit - '0' : (digit | 32) - 'a' + 10);
+        if (digit_value(digit) >= 16) fail(x->m, "truncated \\ escape in a string");
+        c = c << 4 | (uint32_t)digit_value(digit);
     }
     if (c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) {
         fail(x->m, "a string escapes U+%04X, which is no character", c);
@@ -200,7 +190,7 @@ static Text unescape(Lexer *x, Text t) {
             continue; /* a line that continues */
         } else if (c >= '0' && c <= '7') {
             uint32_t value = c - '0';
-            for (int n = 1; n < 3 && i < t.length && is_digit_of(t.bytes[i], 8); n++) {
+            for (int n = 1; n < 3 && i < t.length && digit_value(t.bytes[i]) < 8; n++) {
                 value = value * 8 + (t.bytes[i++] - '0');
             }
             build_char(x->m, &b, value, FROM_TEMPLATE);
@@ -355,11 +345,10 @@ static Text normalize_newlines(Machine *m, Text t) {
     return built(&b);
 }
 
-Token *lex(Machine *m, Text source, size_t *count) {
+Token *lex(Machine *m, Text source) {
     m->line = 1;
     Lexer x = {.m = m, .source = normalize_newlines(m, source), .line_start = true};
     lex_template(&x);
     add_token(&x, T_END, text_c(m, "end of template"));
-    *count = x.count;
     return x.tokens;
 }

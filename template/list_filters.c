@@ -1,6 +1,12 @@
 /* Filters of sequences: jinja2's filters.py. Those that Python writes as generators work item by
  * item when asked, and are read once, as there. */
-#include "template/filters.h"
+#include "template/list_filters.h"
+
+#include "template/access.h"
+#include "template/arithmetic.h"
+#include "template/case.h"
+#include "template/compare.h"
+#include "template/print.h"
 
 #include <string.h>
 
@@ -8,12 +14,9 @@
 
 static Value by_path(Machine *m, Value item, Value path, Value otherwise) {
     if (!given(path)) return item;
-    Text rest = path.type == V_STRING ? *path.as.text : (Text){0};
+    Text rest = path.type == V_STRING ? *path.as.text : (Text){0}, part;
     for (bool more = true; more;) {
-        size_t dot = text_find(m, rest, text_c(m, "."), 0);
-        Text part = text_cut(rest, 0, dot == SIZE_MAX ? rest.length : dot);
-        more = dot != SIZE_MAX;
-        if (more) rest = text_cut(rest, dot + 1, rest.length);
+        more = text_next_part(m, &rest, ".", &part);
         Value key = path.type == V_STRING ? value_text(m, part) : path;
         int64_t index;
         bool over;
@@ -94,16 +97,15 @@ Value filter_join(Machine *m, Value self, const Value *a, const Args *args) {
 
 Value filter_default(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
-    bool missing = self.type == V_UNDEFINED || (flag(m, a[1]) && !truth(m, self));
-    if (!missing) return self;
-    return a[0].type == V_MISSING ? value_text(m, (Text){0}) : a[0];
+    bool absent = self.type == V_UNDEFINED || (flag(m, a[1]) && !truth(m, self));
+    return absent ? value_or(a[0], value_text(m, (Text){0})) : self;
 }
 
 Value filter_attr(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
     if (a[0].type != V_STRING) fail(m, "attr: the name must be a string");
-    Value v = get_method(m, self, *a[0].as.text);
+    Value v = get_own_attr(m, self, *a[0].as.text);
     return v.type == V_MISSING ? value_undefined(m, NULL, self, a[0]) : v;
 }
 
@@ -127,9 +129,7 @@ static bool next_pair(Machine *m, Iter *it, Value *item) {
     if (!it->inner && it->source.type == V_UNDEFINED) return false;
     if (!it->inner) {
         if (it->source.type != V_DICT) fail(m, "Can only get item pairs from a mapping.");
-        View *items = NEW(m, View);
-        *items = (View){it->source, VIEW_ITEMS};
-        it->inner = iterate(m, (Value){.type = V_VIEW, .as.view = items});
+        it->inner = iterate(m, value_view(m, it->source, VIEW_ITEMS));
     }
     return next_item(m, it->inner, item);
 }
@@ -139,11 +139,9 @@ Value filter_items(Machine *m, Value self, const Value *a, const Args *args) {
     return new_iterator(m, next_pair, self);
 }
 
-static Value keyword(const Args *args, const char *name) {
-    for (size_t i = 0; i < args->n_keywords; i++) {
-        if (text_is(args->keywords[i], name)) return args->keyword_values[i];
-    }
-    return (Value){.type = V_MISSING};
+static Value keyword(Machine *m, const Args *args, const char *name) {
+    const Value *found = find_keyword(args, text_c(m, name));
+    return found ? *found : missing;
 }
 
 /* The arguments after the first `n`. */
@@ -156,23 +154,23 @@ static const Args *after(Machine *m, const Args *args, size_t n) {
 
 static NORETURN void unknown(Machine *m, const char *what, Value name) {
     if (name.type == V_UNDEFINED) fail_undefined(m, name);
-    Text t = repr_text(m, name, false);
+    Text t = repr_text(m, name);
     fail(m, "No %s named %.*s.", what, t.length < 80 ? (int)t.length : 80, (const char *)t.bytes);
 }
 
 static bool next_mapped(Machine *m, Iter *it, Value *item) {
     if (!next_source(m, it, item)) return false;
     const Args *args = it->args;
-    Value attribute = keyword(args, "attribute");
+    Value attribute = keyword(m, args, "attribute");
     if (args->count == 0) {
-        bool has_default = keyword(args, "default").type != V_MISSING;
+        bool has_default = keyword(m, args, "default").type != V_MISSING;
         if (attribute.type == V_MISSING) fail(m, "map requires a filter argument");
         if (args->n_keywords > 1 + (size_t)has_default) fail(m, "map: unexpected keyword argument");
-        *item = by_path(m, *item, attribute, keyword(args, "default"));
+        *item = by_path(m, *item, attribute, keyword(m, args, "default"));
         return true;
     }
     Value name = args->values[0];
-    const Builtin *filter = name.type == V_STRING ? find_filter(*name.as.text) : NULL;
+    const Builtin *filter = name.type == V_STRING ? m->builtins->filter(*name.as.text) : NULL;
     if (!filter) unknown(m, "filter", name);
     *item = call_builtin(m, filter, *item, after(m, args, 1));
     return true;
@@ -196,7 +194,7 @@ static bool next_selected(Machine *m, Iter *it, Value *item) {
         bool passed;
         if (it->args->count > used) {
             Value name = it->args->values[used];
-            const Builtin *test = name.type == V_STRING ? find_test(*name.as.text) : NULL;
+            const Builtin *test = name.type == V_STRING ? m->builtins->test(*name.as.text) : NULL;
             if (!test) unknown(m, "test", name);
             passed = truth(m, call_builtin(m, test, tested, after(m, it->args, used + 1)));
         } else {
@@ -318,46 +316,18 @@ Value filter_slice(Machine *m, Value self, const Value *a, const Args *args) {
 
 /* ---- order ---- */
 
-/* Stable merge sort by keys. Equal items keep their order when reversed, too. */
-void sort_values(Machine *m, Value *keys, Value *items, size_t count, bool reverse) {
-    Value *other_keys = NEW_ARRAY(m, count, Value), *other_items = NEW_ARRAY(m, count, Value);
-    Value *from_keys = keys, *from = items, *to_keys = other_keys, *to = other_items;
-    for (size_t width = 1; width < count; width *= 2) {
-        for (size_t start = 0; start < count; start += 2 * width) {
-            size_t middle = start + width < count ? start + width : count;
-            size_t end = middle + width < count ? middle + width : count;
-            size_t left = start, right = middle;
-            for (size_t i = start; i < end; i++) {
-                bool take_right = left == middle;
-                if (left < middle && right < end) {
-                    Value l = from_keys[left], r = from_keys[right];
-                    take_right = (reverse ? compare(m, l, r, "<") : compare(m, r, l, "<")) < 0;
-                }
-                size_t source = take_right ? right++ : left++;
-                to_keys[i] = from_keys[source], to[i] = from[source];
-            }
-        }
-        Value *swap = from_keys;
-        from_keys = to_keys, to_keys = swap;
-        swap = from, from = to, to = swap;
-    }
-    if (from != items && count) memcpy(items, from, count * sizeof *items);
-}
-
 /* A list of the attributes that "a,b.c" names, for comparing. */
 static Value sort_key(Machine *m, Value item, Value attribute, bool case_sensitive) {
     if (attribute.type != V_STRING) {
         return fold_case(m, by_path(m, item, attribute, none), case_sensitive);
     }
-    Text rest = *attribute.as.text;
+    Text rest = *attribute.as.text, path;
     Value *parts = NEW_ARRAY(m, rest.length + 1, Value);
     size_t n = 0;
     for (bool more = true; more;) {
-        size_t comma = text_find(m, rest, text_c(m, ","), 0);
-        more = comma != SIZE_MAX;
-        Value path = value_text(m, text_cut(rest, 0, more ? comma : rest.length));
-        if (more) rest = text_cut(rest, comma + 1, rest.length);
-        parts[n++] = fold_case(m, by_path(m, item, path, none), case_sensitive);
+        more = text_next_part(m, &rest, ",", &path);
+        Value part = by_path(m, item, value_text(m, path), none);
+        parts[n++] = fold_case(m, part, case_sensitive);
     }
     return value_list(m, V_LIST, parts, n);
 }
@@ -413,7 +383,7 @@ Value filter_groupby(Machine *m, Value self, const Value *a, const Args *args) {
         }
         Value list = value_list(m, V_LIST, sorted + i, end - i);
         groups[n] = value_pair(m, by_path(m, sorted[i], a[0], a[1]), list);
-        groups[n++].markup = true; /* .grouper and .list work */
+        groups[n++].is_group = true;
     }
     return value_list(m, V_LIST, groups, n);
 }

@@ -1,6 +1,4 @@
-/* Memory and limits. A template comes from a stranger's file: everything that it can make grow
- * is taken from a budget, and running out of one is an ordinary error. */
-#include "template/template.h"
+#include "template/machine.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +11,12 @@ typedef struct Chunk {
 } Chunk;
 
 enum { CHUNK_SIZE = 256 << 10, BYTES_PER_STEP = 64, SLOW_BYTES_PER_STEP = 4 };
+
+void machine_init(Machine *m, const struct Builtins *builtins, Error *error) {
+    *m = (Machine){.memory_left = MAX_MEMORY, .steps_left = MAX_STEPS};
+    m->builtins = builtins;
+    m->error = error;
+}
 
 void machine_free(Machine *m) {
     for (Chunk *chunk = m->chunks, *next; chunk; chunk = next) {
@@ -56,6 +60,17 @@ void *allocate_array(Machine *m, size_t count, size_t size) {
     return allocate(m, bytes);
 }
 
+void reserve(Machine *m, void *array, size_t *capacity, size_t count, size_t needed,
+             size_t item_size) {
+    if (needed <= *capacity) return;
+    size_t larger = *capacity ? 2 * *capacity : 8;
+    if (larger < needed) larger = needed;
+    void *items = allocate_array(m, larger, item_size);
+    if (count) memcpy(items, *(void **)array, count * item_size);
+    *(void **)array = items;
+    *capacity = larger;
+}
+
 void spend(Machine *m, size_t bytes) {
     size_t steps = 1 + bytes / BYTES_PER_STEP;
     if (m->steps_left < steps) {
@@ -84,23 +99,8 @@ NORETURN void fail(Machine *m, const char *format, ...) {
     longjmp(m->failed, 1);
 }
 
-NORETURN void fail_verbatim(Machine *m, Text message) {
-    size_t length = message.length < sizeof m->error->text ? message.length : sizeof m->error->text;
-    error_set(m->error, "%.*s", (int)length, (const char *)message.bytes);
+NORETURN void fail_verbatim(Machine *m, const void *message, size_t length) {
+    if (length > sizeof m->error->text) length = sizeof m->error->text;
+    error_set(m->error, "%.*s", (int)length, (const char *)message);
     longjmp(m->failed, 1);
-}
-
-/* What jinja2's UndefinedError says. */
-NORETURN void fail_undefined(Machine *m, Value v) {
-    const Undefined *u = v.as.undefined;
-    if (u->hint) fail(m, "%s", u->hint);
-    Text name = repr_text(m, u->name, false);
-    int length = name.length < 200 ? (int)name.length : 200;
-    if (u->object.type == V_MISSING) fail(m, "%.*s is undefined", length, (char *)name.bytes);
-    const char *type = type_name(u->object);
-    const char *suffix = u->object.type == V_NONE ? "" : " object";
-    if (u->name.type == V_STRING) {
-        fail(m, "'%s%s' has no attribute %.*s", type, suffix, length, (char *)name.bytes);
-    }
-    fail(m, "%s%s has no element %.*s", type, suffix, length, (char *)name.bytes);
 }

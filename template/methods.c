@@ -1,16 +1,15 @@
 /* Methods of strings, lists, dicts and of Jinja's own objects. */
-#include "template/template.h"
+#include "template/builtins.h"
+#include "template/case.h"
+#include "template/characters.h"
+#include "template/compare.h"
+#include "template/format_braces.h"
+#include "template/print.h"
 
 #include <string.h>
 
 #define METHOD(name) static Value name(Machine *m, Value self, const Value *a, const Args *args)
 #define UNUSED (void)m, (void)self, (void)a, (void)args
-
-static const Value none = {.type = V_NONE, .from_template = FROM_TEMPLATE};
-
-static bool given(Value v) {
-    return v.type != V_MISSING && v.type != V_NONE;
-}
 
 static Text text_of(Machine *m, Value v) {
     if (v.type == V_UNDEFINED) fail_undefined(m, v);
@@ -47,14 +46,8 @@ typedef struct Pieces {
 } Pieces;
 
 static void add_piece(Pieces *p, size_t from, size_t to) {
-    if (p->list.count == p->capacity) {
-        p->capacity = p->capacity ? 2 * p->capacity : 8;
-        Value *items = NEW_ARRAY(p->m, p->capacity, Value);
-        if (p->list.count) memcpy(items, p->list.items, p->list.count * sizeof *items);
-        p->list.items = items;
-    }
-    p->list.items[p->list.count++] =
-        value_like(p->m, p->self, text_cut(*p->self.as.text, from, to));
+    Value piece = value_like(p->m, p->self, text_cut(*p->self.as.text, from, to));
+    list_append(p->m, &p->list, &p->capacity, piece);
 }
 
 /* Words between white space; after `limit` cuts the rest is one piece. */
@@ -88,9 +81,8 @@ static void rsplit_words(Pieces *p, int64_t limit) {
             add_piece(p, 0, to);
             return;
         }
-        while (from > 0) { /* back by one character */
-            size_t before = from - 1;
-            while ((t.bytes[before] & 0xC0) == 0x80) before--;
+        while (from > 0) {
+            size_t before = text_before(t, from);
             if (char_is_space(text_char(t, before, &size))) break;
             from = before;
         }
@@ -152,15 +144,11 @@ METHOD(str_splitlines) {
     Pieces p = {.m = m, .self = self};
     Text t = *self.as.text;
     bool keep = a[0].type != V_MISSING && truth(m, a[0]);
-    size_t start = 0;
     spend_slow(m, t.length);
-    for (size_t at = 0, size; at < t.length; at += size) {
-        if (!char_ends_line(text_char(t, at, &size))) continue;
-        if (t.bytes[at] == '\r' && at + 1 < t.length && t.bytes[at + 1] == '\n') size = 2;
-        add_piece(&p, start, keep ? at + size : at);
-        start = at + size;
+    for (size_t at = 0, next; at < t.length; at = next) {
+        size_t end = text_line(t, at, &next);
+        add_piece(&p, at, keep ? next : end);
     }
-    if (start < t.length) add_piece(&p, start, t.length);
     return value_list(m, V_LIST, p.list.items, p.list.count);
 }
 
@@ -382,43 +370,38 @@ METHOD(str_isprintable) {
     return all_are(m, self, char_is_printable, true);
 }
 
-static Value run_test(Machine *m, Value self, const char *name) {
-    return call_builtin(m, find_test(text_c(m, name)), self, &(Args){0});
-}
 METHOD(str_islower) {
     UNUSED;
-    return run_test(m, self, "lower");
+    return value_bool(text_is_lower(m, *self.as.text));
 }
 METHOD(str_isupper) {
     UNUSED;
-    return run_test(m, self, "upper");
+    return value_bool(text_is_upper(m, *self.as.text));
 }
 
 /* ---- padding and formatting ---- */
 
-static Value pad(Machine *m, Value self, const Value *a, char side) {
-    Text t = *self.as.text, fill = given(a[1]) ? text_of(m, a[1]) : text_c(m, " ");
-    int64_t width = to_index(m, a[0]), missing = width - (int64_t)text_count(m, t);
+/* The one character of padding that the call gives, or a space. */
+static Text fill_of(Machine *m, const Value *a) {
+    Text fill = given(a[1]) ? text_of(m, a[1]) : text_c(m, " ");
     if (text_count(m, fill) != 1) fail(m, "The fill character must be exactly one character long");
-    if (missing < 0) missing = 0;
-    int64_t left = side == 'l' ? 0 : side == 'r' ? missing : missing / 2 + (missing & width & 1);
-    Builder b = {0};
-    build_repeat(m, &b, fill, left);
-    build(m, &b, t);
-    build_repeat(m, &b, fill, missing - left);
-    return value_like(m, self, built(&b));
+    return fill;
 }
 METHOD(str_ljust) {
     UNUSED;
-    return pad(m, self, a, 'l');
+    Text t = *self.as.text, fill = fill_of(m, a);
+    int64_t room = to_index(m, a[0]) - (int64_t)text_count(m, t);
+    return value_like(m, self, text_pad(m, t, fill, 0, room));
 }
 METHOD(str_rjust) {
     UNUSED;
-    return pad(m, self, a, 'r');
+    Text t = *self.as.text, fill = fill_of(m, a);
+    int64_t room = to_index(m, a[0]) - (int64_t)text_count(m, t);
+    return value_like(m, self, text_pad(m, t, fill, room, 0));
 }
 METHOD(str_center) {
     UNUSED;
-    return pad(m, self, a, 'c');
+    return value_like(m, self, text_center(m, *self.as.text, fill_of(m, a), to_index(m, a[0])));
 }
 
 METHOD(str_zfill) {
@@ -504,26 +487,20 @@ METHOD(copy) {
 METHOD(dict_get) {
     UNUSED;
     Value *found = dict_find(m, self.as.dict, a[0]);
-    return found ? *found : a[1].type == V_MISSING ? none : a[1];
+    return found ? *found : value_or(a[1], none);
 }
 
-static Value view(Machine *m, Value self, int kind) {
-    View *v = NEW(m, View);
-    v->dict = self;
-    v->kind = kind;
-    return (Value){.type = V_VIEW, .from_template = self.from_template, .as.view = v};
-}
 METHOD(dict_keys) {
     UNUSED;
-    return view(m, self, VIEW_KEYS);
+    return value_view(m, self, VIEW_KEYS);
 }
 METHOD(dict_values) {
     UNUSED;
-    return view(m, self, VIEW_VALUES);
+    return value_view(m, self, VIEW_VALUES);
 }
 METHOD(dict_items) {
     UNUSED;
-    return view(m, self, VIEW_ITEMS);
+    return value_view(m, self, VIEW_ITEMS);
 }
 
 /* ---- Jinja's own objects ---- */

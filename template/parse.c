@@ -1,7 +1,7 @@
 /* Tokens to nodes, by recursive descent: jinja2's parser.py, in its order of precedence. */
-#include "template/template.h"
+#include "template/parse.h"
 
-#include <string.h>
+#include "template/lex.h"
 
 typedef struct Parser {
     Machine *m;
@@ -73,8 +73,7 @@ static bool skip_operator(Parser *p, const char *s) {
 
 static NORETURN void unexpected(Parser *p, const char *wanted) {
     Text got = p->token->text;
-    int length = got.length < 80 ? (int)got.length : 80;
-    fail(p->m, "expected %s, got '%.*s'", wanted, length, (const char *)got.bytes);
+    fail(p->m, "expected %s, got '%.*s'", wanted, text_shown(got), (const char *)got.bytes);
 }
 
 static void expect_operator(Parser *p, const char *s) {
@@ -106,7 +105,7 @@ static Node *parse_name(Parser *p) {
         return new_const(p, value_bool(false));
     }
     if (text_is(node->text, "none") || text_is(node->text, "None")) {
-        return new_const(p, value_none());
+        return new_const(p, none);
     }
     return node;
 }
@@ -212,7 +211,7 @@ static Node *parse_call(Parser *p, Node *callee) {
 
 /* Between the brackets of a[...]: an index, or a slice (whose parts may be left out). */
 static Node *parse_subscript(Parser *p, Node *object) {
-    Node *none = new_const(p, value_none()), *parts[3] = {NULL, NULL, NULL};
+    Node *left_out = new_const(p, none), *parts[3] = {NULL, NULL, NULL};
     int n = 0;
     while (!at_operator(p, "]") && !at_operator(p, ",")) {
         if (skip_operator(p, ":")) {
@@ -242,7 +241,7 @@ static Node *parse_subscript(Parser *p, Node *object) {
         Node *part = parts[i];
         if (!part) {
             part = NEW(p->m, Node);
-            *part = *none;
+            *part = *left_out;
         }
         append(&items, part);
     }
@@ -716,8 +715,7 @@ static Node *parse_block(Parser *p, const char *const *end_words) {
 }
 
 Node *parse(Machine *m, Text source) {
-    size_t count;
-    Parser p = {.m = m, .token = lex(m, source, &count)};
+    Parser p = {.m = m, .token = lex(m, source)};
     m->line = 1;
     return parse_statements(&p, NULL);
 }

@@ -3,7 +3,9 @@
  * round, an `if` makes no scope, and a variable that a scope assigns anywhere is that scope's
  * from its beginning, undefined until then. Each scope is a Frame of numbered slots; a name
  * becomes (how many frames out, which slot). */
-#include "template/template.h"
+#include "template/scope.h"
+
+#include "template/call.h"
 
 typedef struct Binder {
     Machine *m;
@@ -228,11 +230,9 @@ static void bind_macro(Binder b, Node *node) {
 
 static void bind_builtin(Binder b, Node *node) {
     bool is_filter = node->kind == N_FILTER;
-    node->builtin = is_filter ? find_filter(node->text) : find_test(node->text);
+    node->builtin = (is_filter ? b.m->builtins->filter : b.m->builtins->test)(node->text);
     if (!node->builtin && !b.soft) {
-        int length = node->text.length < 80 ? (int)node->text.length : 80;
-        fail(b.m, "No %s named '%.*s'.", is_filter ? "filter" : "test", length,
-             (const char *)node->text.bytes);
+        fail_unknown(b.m, is_filter ? "filter" : "test", node->text);
     }
     bind(b, node->first);
     bind_all(b, node->items);

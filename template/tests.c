@@ -1,7 +1,9 @@
 /* Tests, what stands after `is`: jinja2's tests.py. */
-#include "template/template.h"
-
-#include <stddef.h>
+#include "template/arithmetic.h"
+#include "template/builtins.h"
+#include "template/case.h"
+#include "template/compare.h"
+#include "template/print.h"
 
 #define TEST(name) static Value name(Machine *m, Value v, const Value *a, const Args *args)
 #define UNUSED (void)m, (void)v, (void)a, (void)args
@@ -86,25 +88,13 @@ TEST(is_divisible) {
     return value_bool(remainder_is(m, v, a[0], 0));
 }
 
-/* Some letters, all in one case. */
-static bool all_in_case(Machine *m, Value v, bool (*wanted)(uint32_t), bool (*other)(uint32_t)) {
-    Text t = to_text(m, v);
-    bool any = false;
-    spend_slow(m, t.length);
-    for (size_t at = 0, size; at < t.length; at += size) {
-        uint32_t c = text_char(t, at, &size);
-        if (other(c)) return false;
-        any = any || wanted(c);
-    }
-    return any;
-}
 TEST(is_lower) {
     UNUSED;
-    return value_bool(all_in_case(m, v, char_is_lower, char_is_upper));
+    return value_bool(text_is_lower(m, to_text(m, v)));
 }
 TEST(is_upper) {
     UNUSED;
-    return value_bool(all_in_case(m, v, char_is_upper, char_is_lower));
+    return value_bool(text_is_upper(m, to_text(m, v)));
 }
 
 TEST(is_equal) {
@@ -145,12 +135,12 @@ TEST(is_at_least) {
 TEST(is_filter) {
     UNUSED;
     if (!hashable(v)) fail(m, "unhashable type: '%s'", type_name(v));
-    return value_bool(v.type == V_STRING && find_filter(*v.as.text));
+    return value_bool(v.type == V_STRING && m->builtins->filter(*v.as.text));
 }
 TEST(is_test) {
     UNUSED;
     if (!hashable(v)) fail(m, "unhashable type: '%s'", type_name(v));
-    return value_bool(v.type == V_STRING && find_test(*v.as.text));
+    return value_bool(v.type == V_STRING && m->builtins->test(*v.as.text));
 }
 
 static const Builtin tests[] = {

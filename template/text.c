@@ -1,6 +1,6 @@
-/* Strings that know of every byte whether the template wrote it. A Text is never changed once it is
- * made, so cutting one shares its bytes; everything that makes new bytes goes through a Builder. */
-#include "template/template.h"
+#include "template/text.h"
+
+#include "template/characters.h"
 
 #include <string.h>
 
@@ -47,7 +47,11 @@ uint8_t text_from_template(Text t) {
                                                                        : FROM_TEMPLATE;
 }
 
-/* ---- code points; every Text is valid UTF-8 ---- */
+int text_shown(Text t) {
+    return t.length < 80 ? (int)t.length : 80;
+}
+
+/* ---- code points ---- */
 
 static size_t char_size(uint8_t lead) {
     return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -82,11 +86,19 @@ size_t text_offset(Machine *m, Text t, size_t index) {
     return at;
 }
 
-/* Where the character that ends at byte `end` begins. */
-static size_t char_before(Text t, size_t end) {
+size_t text_before(Text t, size_t end) {
     do end--;
     while ((t.bytes[end] & 0xC0) == 0x80);
     return end;
+}
+
+size_t text_line(Text t, size_t at, size_t *next) {
+    size_t size = 0;
+    while (at < t.length && !char_ends_line(text_char(t, at, &size))) at += size;
+    if (at < t.length && t.bytes[at] == '\r' && at + 1 < t.length && t.bytes[at + 1] == '\n')
+        size = 2;
+    *next = at < t.length ? at + size : at;
+    return at;
 }
 
 /* ---- searching and cutting ---- */
@@ -120,6 +132,14 @@ bool text_ends(Text t, Text suffix) {
            text_equal(text_cut(t, t.length - suffix.length, t.length), suffix);
 }
 
+bool text_next_part(Machine *m, Text *rest, const char *separator, Text *part) {
+    size_t at = text_find(m, *rest, text_c(m, separator), 0);
+    bool found = at != SIZE_MAX;
+    *part = found ? text_cut(*rest, 0, at) : *rest;
+    if (found) *rest = text_cut(*rest, at + strlen(separator), rest->length);
+    return found;
+}
+
 static bool in_set(Machine *m, uint32_t c, const Text *chars) {
     if (!chars) return char_is_space(c);
     spend_slow(m, chars->length);
@@ -135,7 +155,7 @@ static Text strip(Machine *m, Text t, const Text *chars, int sides) {
         while (from < to && in_set(m, text_char(t, from, &size), chars)) from += size;
     }
     if (sides & STRIP_RIGHT) {
-        while (to > from && in_set(m, text_char(t, char_before(t, to), &size), chars)) to -= size;
+        while (to > from && in_set(m, text_char(t, text_before(t, to), &size), chars)) to -= size;
     }
     spend_slow(m, t.length - (to - from));
     return text_cut(t, from, to);
@@ -203,17 +223,10 @@ Text text_escape(Machine *m, Text t) {
 /* ---- builders ---- */
 
 static void grow(Machine *m, Builder *b, size_t more) {
-    size_t need;
-    if (!size_add(b->length, more, &need)) fail(m, "the template needs too much memory");
-    if (need <= b->capacity) return;
-    size_t capacity = need < 32 ? 32 : need + need / 2;
-    uint8_t *bytes = NEW_ARRAY(m, capacity, uint8_t);
-    uint8_t *from_template = NEW_ARRAY(m, capacity, uint8_t);
-    if (b->length) {
-        memcpy(bytes, b->bytes, b->length);
-        memcpy(from_template, b->from_template, b->length);
-    }
-    b->bytes = bytes, b->from_template = from_template, b->capacity = capacity;
+    size_t needed, capacity = b->capacity;
+    if (!size_add(b->length, more, &needed)) fail(m, "the template needs too much memory");
+    reserve(m, &b->bytes, &capacity, b->length, needed, 1);
+    reserve(m, &b->from_template, &b->capacity, b->length, needed, 1);
 }
 
 void build(Machine *m, Builder *b, Text t) {
@@ -239,24 +252,8 @@ void build_c(Machine *m, Builder *b, const char *s, uint8_t from_template) {
 }
 
 void build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template) {
-    uint8_t p[4];
-    size_t n = 0;
-    if (c < 0x80) {
-        p[n++] = (uint8_t)c;
-    } else if (c < 0x800) {
-        p[n++] = (uint8_t)(0xC0 | c >> 6);
-        p[n++] = (uint8_t)(0x80 | (c & 0x3F));
-    } else if (c < 0x10000) {
-        p[n++] = (uint8_t)(0xE0 | c >> 12);
-        p[n++] = (uint8_t)(0x80 | (c >> 6 & 0x3F));
-        p[n++] = (uint8_t)(0x80 | (c & 0x3F));
-    } else {
-        p[n++] = (uint8_t)(0xF0 | c >> 18);
-        p[n++] = (uint8_t)(0x80 | (c >> 12 & 0x3F));
-        p[n++] = (uint8_t)(0x80 | (c >> 6 & 0x3F));
-        p[n++] = (uint8_t)(0x80 | (c & 0x3F));
-    }
-    build_bytes(m, b, p, n, from_template);
+    char utf8[4];
+    build_bytes(m, b, utf8, char_encode(c, utf8), from_template);
 }
 
 void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
@@ -278,4 +275,20 @@ void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
 
 Text built(const Builder *b) {
     return (Text){b->bytes, b->from_template, b->length};
+}
+
+Text text_pad(Machine *m, Text t, Text fill, int64_t left, int64_t right) {
+    Builder b = {0};
+    build_repeat(m, &b, fill, left);
+    build(m, &b, t);
+    build_repeat(m, &b, fill, right);
+    return built(&b);
+}
+
+/* Python's str.center(): of an odd number of fill characters, the odd one goes to the left where
+ * the width is odd, too. */
+Text text_center(Machine *m, Text t, Text fill, int64_t width) {
+    int64_t all = width - (int64_t)text_count(m, t);
+    int64_t left = all > 0 ? all / 2 + (all & width & 1) : 0;
+    return text_pad(m, t, fill, left, all - left);
 }

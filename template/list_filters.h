@@ -1,22 +1,8 @@
-/* What the two files of filters share: filters.c has the table, and the filters of text and
- * numbers; list_filters.c those of sequences. */
-#ifndef TEMPLATE_FILTERS_H
-#define TEMPLATE_FILTERS_H
+/* Filters of sequences, for the table in filters.c. */
+#ifndef TEMPLATE_LIST_FILTERS_H
+#define TEMPLATE_LIST_FILTERS_H
 
-#include "template/template.h"
-
-/* Optional arguments. */
-static inline bool given(Value v) {
-    return v.type != V_MISSING && v.type != V_NONE;
-}
-static inline bool flag(Machine *m, Value v) {
-    return v.type != V_MISSING && truth(m, v);
-}
-static inline int64_t int_or(Machine *m, Value v, int64_t otherwise) {
-    return v.type == V_MISSING ? otherwise : to_index(m, v);
-}
-
-static const Value none = {.type = V_NONE, .from_template = FROM_TEMPLATE};
+#include "template/call.h"
 
 Value filter_attr(Machine *m, Value self, const Value *a, const Args *args);
 Value filter_batch(Machine *m, Value self, const Value *a, const Args *args);

@@ -1,6 +1,8 @@
-/* What Python's str knows of characters: categories from utf8proc, and the case mappings that
- * give several characters (Unicode's SpecialCasing.txt, the unconditional part). */
-#include "template/template.h"
+/* Case mappings: utf8proc's, and those that give several characters (Unicode's SpecialCasing.txt,
+ * the unconditional part). */
+#include "template/case.h"
+
+#include "template/characters.h"
 
 #include <utf8proc.h>
 
@@ -126,69 +128,6 @@ static const SpecialCase *find_special(uint32_t c) {
     return found ? &special_cases[low] : NULL;
 }
 
-static utf8proc_category_t category(uint32_t c) {
-    return utf8proc_category((utf8proc_int32_t)c);
-}
-
-bool char_is_space(uint32_t c) {
-    return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-           c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-bool char_ends_line(uint32_t c) {
-    return (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
-           c == 0x2029;
-}
-
-bool char_is_alpha(uint32_t c) {
-    utf8proc_category_t k = category(c);
-    return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
-}
-
-bool char_is_digit(uint32_t c) {
-    bool raised = c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
-                  (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089);
-    return raised || category(c) == UTF8PROC_CATEGORY_ND;
-}
-
-bool char_is_numeric(uint32_t c) {
-    utf8proc_category_t k = category(c);
-    return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
-}
-
-bool char_is_lower(uint32_t c) {
-    return category(c) == UTF8PROC_CATEGORY_LL;
-}
-
-bool char_is_upper(uint32_t c) {
-    utf8proc_category_t k = category(c);
-    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LT;
-}
-
-bool char_is_word(uint32_t c) {
-    return c == '_' || char_is_alpha(c) || char_is_numeric(c);
-}
-
-bool char_is_printable(uint32_t c) {
-    utf8proc_category_t k = category(c);
-    bool separator =
-        k == UTF8PROC_CATEGORY_ZS || k == UTF8PROC_CATEGORY_ZL || k == UTF8PROC_CATEGORY_ZP;
-    bool other = k == UTF8PROC_CATEGORY_CN || k == UTF8PROC_CATEGORY_CC ||
-                 k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CS ||
-                 k == UTF8PROC_CATEGORY_CO;
-    return c == ' ' || !(separator || other);
-}
-
-/* ---- case ---- */
-
-static bool case_ignorable(uint32_t c) {
-    utf8proc_category_t k = category(c);
-    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF ||
-           k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK || c == '\'' || c == '.' ||
-           c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
-}
-
 static bool is_cased(uint32_t c) {
     return char_is_lower(c) || char_is_upper(c);
 }
@@ -199,12 +138,12 @@ static bool sigma_is_final(Text t, size_t at) {
     size_t size;
     for (size_t i = 0; i < at; i += size) {
         uint32_t c = text_char(t, i, &size);
-        if (!case_ignorable(c)) before = is_cased(c);
+        if (!char_ignores_case(c)) before = is_cased(c);
     }
     if (!before) return false;
     for (size_t i = at + 2; i < t.length; i += size) {
         uint32_t c = text_char(t, i, &size);
-        if (!case_ignorable(c)) return !is_cased(c);
+        if (!char_ignores_case(c)) return !is_cased(c);
     }
     return true;
 }
@@ -263,4 +202,24 @@ Text text_title(Machine *m, Text t) {
         in_word = is_cased(c);
     }
     return built(&b);
+}
+
+/* Whether the text has letters of the case that `wanted` knows, and none of the other. */
+static bool all_in_case(Machine *m, Text t, bool (*wanted)(uint32_t), bool (*other)(uint32_t)) {
+    bool any = false;
+    spend_slow(m, t.length);
+    for (size_t at = 0, size; at < t.length; at += size) {
+        uint32_t c = text_char(t, at, &size);
+        if (other(c)) return false;
+        any = any || wanted(c);
+    }
+    return any;
+}
+
+bool text_is_lower(Machine *m, Text t) {
+    return all_in_case(m, t, char_is_lower, char_is_upper);
+}
+
+bool text_is_upper(Machine *m, Text t) {
+    return all_in_case(m, t, char_is_upper, char_is_lower);
 }

@@ -1,0 +1,227 @@
+#include "template/compare.h"
+
+#include "template/iterate.h"
+#include "template/print.h"
+
+#include <math.h>
+#include <string.h>
+#include <xxhash.h>
+
+bool same(Value a, Value b) {
+    if (a.type != b.type) return false;
+    if (a.type == V_NONE) return true;
+    if (is_integer(a)) return a.as.integer == b.as.integer;
+    return a.as.text == b.as.text; /* every other member is a pointer, or as wide as one */
+}
+
+static int compare_numbers(Value a, Value b) {
+    if (is_integer(a) && is_integer(b)) {
+        return (a.as.integer > b.as.integer) - (a.as.integer < b.as.integer);
+    }
+    /* A long double holds every int64 and every double. */
+    long double x = a.type == V_FLOAT ? (long double)a.as.real : (long double)a.as.integer;
+    long double y = b.type == V_FLOAT ? (long double)b.as.real : (long double)b.as.integer;
+    if (isnan(x) || isnan(y)) return 2;
+    return (x > y) - (x < y);
+}
+
+static bool equal_lists(Machine *m, const List *a, const List *b) {
+    if (a->count != b->count) return false;
+    for (size_t i = 0; i < a->count; i++) {
+        if (!equal(m, a->items[i], b->items[i])) return false;
+    }
+    return true;
+}
+
+static bool equal_dicts(Machine *m, const Dict *a, const Dict *b) {
+    if (a->count != b->count) return false;
+    for (size_t i = 0; i < a->count; i++) {
+        Value *other = dict_find(m, b, a->entries[i].key);
+        if (!other || !equal(m, a->entries[i].value, *other)) return false;
+    }
+    return true;
+}
+
+static bool equal_ranges(const Range *a, const Range *b) {
+    if (a->count != b->count) return false;
+    return a->count == 0 || (a->start == b->start && (a->count == 1 || a->step == b->step));
+}
+
+bool equal(Machine *m, Value a, Value b) {
+    if (is_number(a) && is_number(b)) return compare_numbers(a, b) == 0;
+    if (a.type != b.type) return false;
+    enter(m);
+    bool result;
+    switch (a.type) {
+    case V_NONE:
+    case V_UNDEFINED:
+        result = true;
+        break;
+    case V_STRING:
+        spend(m, a.as.text->length);
+        result = text_equal(*a.as.text, *b.as.text);
+        break;
+    case V_LIST:
+    case V_TUPLE:
+        result = equal_lists(m, a.as.list, b.as.list);
+        break;
+    case V_DICT:
+        result = equal_dicts(m, a.as.dict, b.as.dict);
+        break;
+    case V_RANGE:
+        result = equal_ranges(a.as.range, b.as.range);
+        break;
+    default:
+        result = same(a, b);
+    }
+    leave(m);
+    return result;
+}
+
+int compare(Machine *m, Value a, Value b, const char *op) {
+    if (a.type == V_UNDEFINED) fail_undefined(m, a);
+    if (b.type == V_UNDEFINED) fail_undefined(m, b);
+    if (is_number(a) && is_number(b)) return compare_numbers(a, b);
+    if (a.type == V_STRING && b.type == V_STRING) {
+        spend(m, a.as.text->length);
+        return text_compare(*a.as.text, *b.as.text);
+    }
+    if (a.type != b.type || !is_list(a)) {
+        fail(m, "'%s' not supported between instances of '%s' and '%s'", op, type_name(a),
+             type_name(b));
+    }
+    const List *x = a.as.list, *y = b.as.list;
+    for (size_t i = 0; i < x->count && i < y->count; i++) {
+        if (equal(m, x->items[i], y->items[i])) continue;
+        enter(m);
+        int order = compare(m, x->items[i], y->items[i], op);
+        leave(m);
+        return order;
+    }
+    return (x->count > y->count) - (x->count < y->count);
+}
+
+bool contains(Machine *m, Value container, Value item) {
+    Value candidate;
+    if (container.type == V_STRING) {
+        if (item.type == V_STRING) {
+            return text_find(m, *container.as.text, *item.as.text, 0) != SIZE_MAX;
+        }
+        fail(m, "'in <string>' requires string as left operand, not %s", type_name(item));
+    }
+    if (container.type == V_DICT) return dict_find(m, container.as.dict, item) != NULL;
+    if (!is_iterable(container) || container.type == V_LOOP) {
+        fail(m, "argument of type '%s' is not iterable", type_name(container));
+    }
+    for (Iter *it = iterate(m, container); next_item(m, it, &candidate);) {
+        if (same(candidate, item) || equal(m, candidate, item)) return true;
+    }
+    return false;
+}
+
+/* Merge sort. */
+void sort_values(Machine *m, Value *keys, Value *items, size_t count, bool reverse) {
+    Value *other_keys = NEW_ARRAY(m, count, Value), *other_items = NEW_ARRAY(m, count, Value);
+    Value *from_keys = keys, *from = items, *to_keys = other_keys, *to = other_items;
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t start = 0; start < count; start += 2 * width) {
+            size_t middle = start + width < count ? start + width : count;
+            size_t end = middle + width < count ? middle + width : count;
+            size_t left = start, right = middle;
+            for (size_t i = start; i < end; i++) {
+                bool take_right = left == middle;
+                if (left < middle && right < end) {
+                    Value l = from_keys[left], r = from_keys[right];
+                    take_right = (reverse ? compare(m, l, r, "<") : compare(m, r, l, "<")) < 0;
+                }
+                size_t source = take_right ? right++ : left++;
+                to_keys[i] = from_keys[source], to[i] = from[source];
+            }
+        }
+        Value *swap = from_keys;
+        from_keys = to_keys, to_keys = swap;
+        swap = from, from = to, to = swap;
+    }
+    if (from != items && count) memcpy(items, from, count * sizeof *items);
+}
+
+/* ---- dicts: insertion order, found by comparing hashes one by one (they are small) ---- */
+
+bool hashable(Value key) {
+    if (key.type == V_TUPLE) {
+        for (size_t i = 0; i < key.as.list->count; i++) {
+            if (!hashable(key.as.list->items[i])) return false;
+        }
+    }
+    return key.type != V_LIST && key.type != V_DICT && key.type != V_VIEW;
+}
+
+/* Fails where Python's hash() does. */
+static uint64_t hash_key(Machine *m, Value key) {
+    switch (key.type) {
+    case V_STRING:
+        spend(m, key.as.text->length);
+        return XXH3_64bits(key.as.text->bytes, key.as.text->length);
+    case V_BOOL:
+    case V_INT:
+        return (uint64_t)key.as.integer * 0x9E3779B97F4A7C15u;
+    case V_FLOAT: /* 1.0 is the same key as 1 */
+        if (key.as.real == floor(key.as.real) && fabs(key.as.real) < 9e18) {
+            return (uint64_t)(int64_t)key.as.real * 0x9E3779B97F4A7C15u;
+        }
+        return XXH3_64bits(&key.as.real, sizeof key.as.real);
+    case V_TUPLE: {
+        uint64_t hash = key.as.list->count;
+        enter(m);
+        for (size_t i = 0; i < key.as.list->count; i++) {
+            hash = hash * 31 + hash_key(m, key.as.list->items[i]);
+        }
+        leave(m);
+        return hash;
+    }
+    case V_NONE:
+        return 1;
+    case V_UNDEFINED:
+        return 2;
+    case V_RANGE:
+        return key.as.range->count;
+    case V_LIST:
+    case V_DICT:
+    case V_VIEW:
+        fail(m, "unhashable type: '%s'", type_name(key));
+    default:
+        return (uintptr_t)key.as.text;
+    }
+}
+
+static Value *find_hashed(Machine *m, const Dict *d, Value key, uint64_t hash) {
+    spend(m, d->count * sizeof hash);
+    for (size_t i = 0; i < d->count; i++) {
+        if (d->entries[i].hash == hash && equal(m, d->entries[i].key, key)) {
+            return &d->entries[i].value;
+        }
+    }
+    return NULL;
+}
+
+Value *dict_find(Machine *m, const Dict *d, Value key) {
+    return find_hashed(m, d, key, hash_key(m, key));
+}
+
+static void append(Machine *m, Dict *d, Value key, Value value, uint64_t hash) {
+    reserve(m, &d->entries, &d->capacity, d->count, d->count + 1, sizeof *d->entries);
+    d->entries[d->count++] = (Entry){key, value, hash};
+}
+
+void dict_append(Machine *m, Dict *d, Value key, Value value) {
+    append(m, d, key, value, hash_key(m, key));
+}
+
+void dict_set(Machine *m, Dict *d, Value key, Value value) {
+    uint64_t hash = hash_key(m, key);
+    Value *found = find_hashed(m, d, key, hash);
+    if (found)
+        *found = value;
+    else
+        append(m, d, key, value, hash);
+}

@@ -1,0 +1,71 @@
+/* Strings of the interpreter: UTF-8 with one flag for each byte, which says whether the template
+ * wrote the byte or a message did. A Text is never changed once it is made, so cutting one shares
+ * its bytes; everything that makes new bytes goes through a Builder. Every Text is well-formed
+ * UTF-8, unless a byte of a character is looked at alone. */
+#ifndef TEMPLATE_TEXT_H
+#define TEMPLATE_TEXT_H
+
+#include "template/machine.h"
+
+/* The two values of every `from_template` flag. A value made of several parts comes from the
+ * template only if all its parts do, so flags are combined with `&`. */
+enum { FROM_MESSAGE = 0, FROM_TEMPLATE = 1 };
+
+typedef struct Text {
+    const uint8_t *bytes;
+    const uint8_t *from_template; /* [length] FROM_MESSAGE or FROM_TEMPLATE */
+    size_t length;
+} Text;
+
+/* Text that is being written. */
+typedef struct Builder {
+    uint8_t *bytes;
+    uint8_t *from_template;
+    size_t length;
+    size_t capacity;
+} Builder;
+
+Text text_c(Machine *m, const char *s); /* a C string of the interpreter's own: from the template */
+Text text_fill(Machine *m, const char *bytes, size_t length, uint8_t from_template); /* a copy */
+Text text_cut(Text t, size_t from, size_t to); /* byte offsets */
+bool text_is(Text t, const char *s);
+bool text_equal(Text a, Text b);
+int text_compare(Text a, Text b);   /* -1, 0 or 1, by code points */
+uint8_t text_from_template(Text t); /* FROM_TEMPLATE if all of it is */
+int text_shown(Text t);             /* its length for "%.*s" in an error, at most 80 */
+
+uint32_t text_char(Text t, size_t at, size_t *size); /* the code point at a byte offset */
+size_t text_before(Text t, size_t end); /* where the character begins that ends at `end` */
+size_t text_count(Machine *m, Text t);  /* code points */
+size_t text_offset(Machine *m, Text t, size_t index); /* byte offset of the index-th code point */
+
+/* The end of the line that begins at `at`; *next: the start of the next line, equal to the end
+ * where no line end follows. \r\n is one line end. */
+size_t text_line(Text t, size_t at, size_t *next);
+
+/* Byte offset of the first (last) `needle` in [from, t.length], or SIZE_MAX. */
+size_t text_find(Machine *m, Text t, Text needle, size_t from);
+size_t text_find_last(Machine *m, Text t, Text needle);
+bool text_starts(Text t, Text prefix);
+bool text_ends(Text t, Text suffix);
+
+/* Cuts off the part of *rest before the next separator, and the separator. Returns false where
+ * there is no more: the last part is what *rest held. */
+bool text_next_part(Machine *m, Text *rest, const char *separator, Text *part);
+
+enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
+Text text_strip(Machine *m, Text t, int sides);                            /* white space */
+Text text_strip_chars(Machine *m, Text t, Text chars, int sides);          /* any of `chars` */
+Text text_replace(Machine *m, Text t, Text old, Text new, int64_t count);  /* -1: all */
+Text text_escape(Machine *m, Text t);                                      /* HTML */
+Text text_pad(Machine *m, Text t, Text fill, int64_t left, int64_t right); /* counts of `fill` */
+Text text_center(Machine *m, Text t, Text fill, int64_t width);
+
+void build(Machine *m, Builder *b, Text t);
+void build_bytes(Machine *m, Builder *b, const void *bytes, size_t length, uint8_t from_template);
+void build_c(Machine *m, Builder *b, const char *s, uint8_t from_template);
+void build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template);
+void build_repeat(Machine *m, Builder *b, Text t, int64_t times);
+Text built(const Builder *b);
+
+#endif
