@@ -24,26 +24,26 @@ static int64_t int_power(Machine *m, int64_t base, int64_t exponent) {
     return result;
 }
 
-static Value int_arithmetic(Machine *m, char op, int64_t a, int64_t b) {
+static Value int_arithmetic(Machine *m, Operator op, int64_t a, int64_t b) {
     int64_t result = 0;
     bool over = false;
     switch (op) {
-    case '+':
+    case OP_ADD:
         over = __builtin_add_overflow(a, b, &result);
         break;
-    case '-':
+    case OP_SUBTRACT:
         over = __builtin_sub_overflow(a, b, &result);
         break;
-    case '*':
+    case OP_MULTIPLY:
         over = __builtin_mul_overflow(a, b, &result);
         break;
-    case 'd':
+    case OP_FLOOR_DIVIDE:
         result = floor_divide(m, a, b);
         break;
-    case '%':
+    case OP_MODULO:
         result = b == -1 ? 0 : a - floor_divide(m, a, b) * b;
         break;
-    case 'p':
+    case OP_POWER:
         result = int_power(m, a, b);
         break;
     default:
@@ -77,29 +77,29 @@ static double float_power(Machine *m, double a, double b) {
     return result;
 }
 
-static Value float_arithmetic(Machine *m, char op, double a, double b) {
+static Value float_arithmetic(Machine *m, Operator op, double a, double b) {
     switch (op) {
-    case '+':
+    case OP_ADD:
         return value_float(a + b);
-    case '-':
+    case OP_SUBTRACT:
         return value_float(a - b);
-    case '*':
+    case OP_MULTIPLY:
         return value_float(a * b);
-    case '/':
+    case OP_DIVIDE:
         if (b == 0) fail(m, "division by zero");
         return value_float(a / b);
-    case 'd':
+    case OP_FLOOR_DIVIDE:
         return value_float(float_floor_divide(m, a, b));
-    case '%':
+    case OP_MODULO:
         return value_float(float_modulo(m, a, b));
     default:
         return value_float(float_power(m, a, b));
     }
 }
 
-static NORETURN void unsupported(Machine *m, char op, Value a, Value b) {
-    const char *name = op == 'd' ? "//" : op == 'p' ? "**" : (const char[2]){op, 0};
-    fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", name, type_name(a), type_name(b));
+static NORETURN void unsupported(Machine *m, Operator op, Value a, Value b) {
+    fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", operator_name(op), type_name(a),
+         type_name(b));
 }
 
 static Value add_sequences(Machine *m, Value a, Value b) {
@@ -139,15 +139,16 @@ static bool is_sequence(Value v) {
     return v.type == V_STRING || v.type == V_LIST || v.type == V_TUPLE;
 }
 
-Value arithmetic(Machine *m, char op, Value a, Value b) {
-    if (op == '%' && a.type == V_STRING) return value_like(m, a, format_percent(m, a, b));
+Value arithmetic(Machine *m, Operator op, Value a, Value b) {
+    if (op == OP_MODULO && a.type == V_STRING) return value_like(m, a, format_percent(m, a, b));
     if (a.type == V_UNDEFINED) fail_undefined(m, a);
     if (b.type == V_UNDEFINED) fail_undefined(m, b);
-    if (op == '+' && is_sequence(a) && a.type == b.type) return add_sequences(m, a, b);
-    if (op == '*' && is_sequence(a) && is_integer(b)) return repeat(m, a, b.as.integer);
-    if (op == '*' && is_integer(a) && is_sequence(b)) return repeat(m, b, a.as.integer);
+    if (op == OP_ADD && is_sequence(a) && a.type == b.type) return add_sequences(m, a, b);
+    if (op == OP_MULTIPLY && is_sequence(a) && is_integer(b)) return repeat(m, a, b.as.integer);
+    if (op == OP_MULTIPLY && is_integer(a) && is_sequence(b)) return repeat(m, b, a.as.integer);
     if (!is_number(a) || !is_number(b)) unsupported(m, op, a, b);
-    bool integers = is_integer(a) && is_integer(b) && op != '/' && !(op == 'p' && b.as.integer < 0);
+    bool integers =
+        is_integer(a) && is_integer(b) && op != OP_DIVIDE && !(op == OP_POWER && b.as.integer < 0);
     Value v = integers ? int_arithmetic(m, op, a.as.integer, b.as.integer)
                        : float_arithmetic(m, op, to_double(a), to_double(b));
     v.from_template = a.from_template & b.from_template;

@@ -4,8 +4,8 @@
 
 #include "template/value.h"
 
-/* `op` is '+' '-' '*' '/' '%', 'd' for // or 'p' for **. */
-Value arithmetic(Machine *m, char op, Value a, Value b);
+/* OP_ADD to OP_POWER. */
+Value arithmetic(Machine *m, Operator op, Value a, Value b);
 Value negate(Machine *m, Value v);
 
 #endif

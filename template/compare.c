@@ -78,7 +78,7 @@ bool equal(Machine *m, Value a, Value b) {
     return result;
 }
 
-int compare(Machine *m, Value a, Value b, const char *op) {
+int compare(Machine *m, Value a, Value b, Operator op) {
     if (a.type == V_UNDEFINED) fail_undefined(m, a);
     if (b.type == V_UNDEFINED) fail_undefined(m, b);
     if (is_number(a) && is_number(b)) return compare_numbers(a, b);
@@ -87,8 +87,8 @@ int compare(Machine *m, Value a, Value b, const char *op) {
         return text_compare(*a.as.text, *b.as.text);
     }
     if (a.type != b.type || !is_list(a)) {
-        fail(m, "'%s' not supported between instances of '%s' and '%s'", op, type_name(a),
-             type_name(b));
+        fail(m, "'%s' not supported between instances of '%s' and '%s'", operator_name(op),
+             type_name(a), type_name(b));
     }
     const List *x = a.as.list, *y = b.as.list;
     for (size_t i = 0; i < x->count && i < y->count; i++) {
@@ -119,6 +119,31 @@ bool contains(Machine *m, Value container, Value item) {
     return false;
 }
 
+bool holds(Machine *m, Operator op, Value a, Value b) {
+    switch (op) {
+    case OP_EQUAL:
+        return equal(m, a, b);
+    case OP_UNEQUAL:
+        return !equal(m, a, b);
+    case OP_IN:
+        return contains(m, b, a);
+    case OP_NOT_IN:
+        return !contains(m, b, a);
+    default:
+        break;
+    }
+    switch (compare(m, a, b, op)) {
+    case -1:
+        return op == OP_LESS || op == OP_AT_MOST;
+    case 0:
+        return op == OP_AT_MOST || op == OP_AT_LEAST;
+    case 1:
+        return op == OP_GREATER || op == OP_AT_LEAST;
+    default: /* NaN */
+        return false;
+    }
+}
+
 /* Merge sort. */
 void sort_values(Machine *m, Value *keys, Value *items, size_t count, bool reverse) {
     Value *other_keys = NEW_ARRAY(m, count, Value), *other_items = NEW_ARRAY(m, count, Value);
@@ -132,7 +157,8 @@ void sort_values(Machine *m, Value *keys, Value *items, size_t count, bool rever
                 bool take_right = left == middle;
                 if (left < middle && right < end) {
                     Value l = from_keys[left], r = from_keys[right];
-                    take_right = (reverse ? compare(m, l, r, "<") : compare(m, r, l, "<")) < 0;
+                    take_right =
+                        (reverse ? compare(m, l, r, OP_LESS) : compare(m, r, l, OP_LESS)) < 0;
                 }
                 size_t source = take_right ? right++ : left++;
                 to_keys[i] = from_keys[source], to[i] = from[source];

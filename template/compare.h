@@ -5,9 +5,13 @@
 #include "template/value.h"
 
 bool equal(Machine *m, Value a, Value b);
-bool same(Value a, Value b);                               /* `is` */
-int compare(Machine *m, Value a, Value b, const char *op); /* < 0, 0, > 0; 2: unordered (NaN) */
-bool contains(Machine *m, Value container, Value item);    /* `item in container` */
+bool same(Value a, Value b);                            /* `is` */
+bool contains(Machine *m, Value container, Value item); /* `item in container` */
+bool holds(Machine *m, Operator op, Value a, Value b);  /* OP_EQUAL to OP_NOT_IN */
+
+/* The order of a and b: -1, 0 or 1; 2 where NaN has none. Fails for types without an order, with an
+ * error that names `op`. */
+int compare(Machine *m, Value a, Value b, Operator op);
 
 /* Stable. Orders `items` by their `keys`; both arrays change. Equal items keep their order when
  * reversed, too. */

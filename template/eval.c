@@ -267,35 +267,12 @@ static Value evaluate_dict(Machine *m, const Node *node, Scope *scope) {
 
 static Value evaluate_unary(Machine *m, const Node *node, Scope *scope) {
     Value v = evaluate(m, node->first, scope);
-    if (node->op == 'n') return value_bool(!truth(m, v));
-    if (node->op == '-') return negate(m, v);
+    if (node->op == OP_NOT) return value_bool(!truth(m, v));
+    if (node->op == OP_SUBTRACT) return negate(m, v);
     if (v.type == V_UNDEFINED) fail_undefined(m, v);
     if (!is_number(v)) fail(m, "bad operand type for unary +: '%s'", type_name(v));
     if (v.type == V_BOOL) v.type = V_INT;
     return v;
-}
-
-static bool holds(Machine *m, char op, Value a, Value b) {
-    switch (op) {
-    case '=':
-        return equal(m, a, b);
-    case '!':
-        return !equal(m, a, b);
-    case 'i':
-        return contains(m, b, a);
-    case 'o':
-        return !contains(m, b, a);
-    case '<':
-        return compare(m, a, b, "<") < 0;
-    case 'l':
-        return compare(m, a, b, "<=") <= 0;
-    case '>':
-        return compare(m, a, b, ">") == 1;
-    default: {
-        int order = compare(m, a, b, ">=");
-        return order == 0 || order == 1;
-    }
-    }
 }
 
 /* a < b < c is a < b and b < c, with b evaluated once. */
@@ -303,7 +280,7 @@ static Value evaluate_compare(Machine *m, const Node *node, Scope *scope) {
     Value left = evaluate(m, node->first, scope);
     for (const Node *n = node->items; n; n = n->next) {
         Value right = evaluate(m, n->first, scope);
-        if (!holds(m, n->op, left, right)) return value_bool(false);
+        if (!holds(m, (Operator)n->op, left, right)) return value_bool(false);
         left = right;
     }
     return value_bool(true);
@@ -352,7 +329,7 @@ static Value evaluate_logic(Machine *m, const Node *node, Scope *scope) {
 
 static Value evaluate_binary(Machine *m, const Node *node, Scope *scope) {
     Value left = evaluate(m, node->first, scope);
-    return arithmetic(m, node->op, left, evaluate(m, node->second, scope));
+    return arithmetic(m, (Operator)node->op, left, evaluate(m, node->second, scope));
 }
 
 static Value evaluate_access(Machine *m, const Node *node, Scope *scope) {

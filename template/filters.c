@@ -311,8 +311,8 @@ static Value filter_round(Machine *m, Value self, const Value *a, const Args *ar
             fail(m, "rounded value too large to represent");
         result = value_float(rounded);
     } else {
-        Value scale = arithmetic(m, 'p', value_int(10), value_int(precision));
-        double scaled = to_double(arithmetic(m, '*', self, scale));
+        Value scale = arithmetic(m, OP_POWER, value_int(10), value_int(precision));
+        double scaled = to_double(arithmetic(m, OP_MULTIPLY, self, scale));
         if (!isfinite(scaled)) fail(m, "cannot convert float to integer");
         result = value_float((up ? ceil(scaled) : floor(scaled)) / to_double(scale));
     }

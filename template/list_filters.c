@@ -38,7 +38,7 @@ Value filter_sum(Machine *m, Value self, const Value *a, const Args *args) {
     Value sum = a[1].type == V_MISSING ? value_int(0) : a[1], item;
     if (sum.type == V_STRING) fail(m, "sum() can't sum strings");
     for (Iter *it = iterate(m, self); next_item(m, it, &item);) {
-        sum = arithmetic(m, '+', sum, by_path(m, item, a[0], none));
+        sum = arithmetic(m, OP_ADD, sum, by_path(m, item, a[0], none));
     }
     return sum;
 }
@@ -397,8 +397,8 @@ static Value extreme(Machine *m, Value self, const Value *a, bool largest) {
     Value best_key = fold_case(m, by_path(m, best, a[1], none), flag(m, a[0]));
     while (next_item(m, it, &item)) {
         Value key = fold_case(m, by_path(m, item, a[1], none), flag(m, a[0]));
-        bool better =
-            largest ? compare(m, best_key, key, ">") < 0 : compare(m, key, best_key, "<") < 0;
+        bool better = largest ? compare(m, best_key, key, OP_GREATER) < 0
+                              : compare(m, key, best_key, OP_LESS) < 0;
         if (better) best = item, best_key = key;
     }
     return best;

@@ -27,9 +27,9 @@ static Node *new_node(Parser *p, NodeKind kind) {
     return node;
 }
 
-static Node *new_binary(Parser *p, NodeKind kind, char op, Node *first, Node *second) {
+static Node *new_binary(Parser *p, NodeKind kind, Operator op, Node *first, Node *second) {
     Node *node = new_node(p, kind);
-    node->op = op, node->first = first, node->second = second;
+    node->op = (uint8_t)op, node->first = first, node->second = second;
     return node;
 }
 
@@ -302,7 +302,7 @@ static Node *parse_test(Parser *p, Node *tested) {
         if (at_word(p, "is")) fail(p->m, "You cannot chain multiple tests with is");
         node->items = parse_postfix(p, parse_primary(p));
     }
-    return negated ? new_binary(p, N_UNARY, 'n', node, NULL) : node;
+    return negated ? new_binary(p, N_UNARY, OP_NOT, node, NULL) : node;
 }
 
 static Node *parse_filters_and_tests(Parser *p, Node *node) {
@@ -333,7 +333,7 @@ static Node *parse_filter(Parser *p, Node *node) {
 static Node *parse_unary(Parser *p, bool with_filter) {
     Node *node;
     if (at_operator(p, "-") || at_operator(p, "+")) {
-        char op = (char)p->token->text.bytes[0];
+        Operator op = at_operator(p, "-") ? OP_SUBTRACT : OP_ADD;
         deeper(p);
         advance(p);
         node = new_binary(p, N_UNARY, op, parse_unary(p, false), NULL);
@@ -347,22 +347,25 @@ static Node *parse_unary(Parser *p, bool with_filter) {
 
 static Node *parse_power(Parser *p) {
     Node *left = parse_unary(p, true);
-    while (skip_operator(p, "**")) left = new_binary(p, N_BINARY, 'p', left, parse_unary(p, true));
+    while (skip_operator(p, "**"))
+        left = new_binary(p, N_BINARY, OP_POWER, left, parse_unary(p, true));
     return left;
+}
+
+/* Passes one of the operators first ... last and returns it; OP_NONE: none of them comes next. */
+static Operator skip_any(Parser *p, Operator first, Operator last) {
+    for (Operator op = first; op <= last; op++) {
+        if (skip_operator(p, operator_name(op))) return op;
+    }
+    return OP_NONE;
 }
 
 static Node *parse_product(Parser *p) {
     Node *left = parse_power(p);
-    for (;;) {
-        char op = at_operator(p, "*")    ? '*'
-                  : at_operator(p, "/")  ? '/'
-                  : at_operator(p, "//") ? 'd'
-                  : at_operator(p, "%")  ? '%'
-                                         : 0;
-        if (!op) return left;
-        advance(p);
+    for (Operator op; (op = skip_any(p, OP_MULTIPLY, OP_MODULO));) {
         left = new_binary(p, N_BINARY, op, left, parse_power(p));
     }
+    return left;
 }
 
 static Node *parse_concat(Parser *p) {
@@ -378,36 +381,27 @@ static Node *parse_concat(Parser *p) {
 
 static Node *parse_sum(Parser *p) {
     Node *left = parse_concat(p);
-    while (at_operator(p, "+") || at_operator(p, "-")) {
-        char op = (char)p->token->text.bytes[0];
-        advance(p);
+    for (Operator op; (op = skip_any(p, OP_ADD, OP_SUBTRACT));) {
         left = new_binary(p, N_BINARY, op, left, parse_concat(p));
     }
     return left;
 }
 
-static char comparison(Parser *p) {
-    static const struct {
-        const char *text;
-        char op;
-    } operators[] = {{"==", '='}, {"!=", '!'}, {"<=", 'l'}, {"<", '<'}, {">=", 'g'}, {">", '>'}};
-    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
-        if (skip_operator(p, operators[i].text)) return operators[i].op;
-    }
-    if (skip_word(p, "in")) return 'i';
+static Operator comparison(Parser *p) {
+    if (skip_word(p, "in")) return OP_IN;
     if (at_word(p, "not") && p->token[1].kind == T_NAME && text_is(p->token[1].text, "in")) {
         advance(p);
         advance(p);
-        return 'o';
+        return OP_NOT_IN;
     }
-    return 0;
+    return skip_any(p, OP_EQUAL, OP_AT_LEAST);
 }
 
 static Node *parse_compare(Parser *p) {
     Node *first = parse_sum(p), *node = NULL;
     NodeList operands = {0};
-    for (char op; (op = comparison(p));) {
-        if (!node) node = new_binary(p, N_COMPARE, 0, first, NULL);
+    for (Operator op; (op = comparison(p));) {
+        if (!node) node = new_binary(p, N_COMPARE, OP_NONE, first, NULL);
         append(&operands, new_binary(p, N_OPERAND, op, parse_sum(p), NULL));
         node->items = operands.first;
     }
@@ -417,20 +411,20 @@ static Node *parse_compare(Parser *p) {
 static Node *parse_not(Parser *p) {
     if (!skip_word(p, "not")) return parse_compare(p);
     deeper(p);
-    Node *node = new_binary(p, N_UNARY, 'n', parse_not(p), NULL);
+    Node *node = new_binary(p, N_UNARY, OP_NOT, parse_not(p), NULL);
     p->depth--;
     return node;
 }
 
 static Node *parse_and(Parser *p) {
     Node *left = parse_not(p);
-    while (skip_word(p, "and")) left = new_binary(p, N_AND, 0, left, parse_not(p));
+    while (skip_word(p, "and")) left = new_binary(p, N_AND, OP_NONE, left, parse_not(p));
     return left;
 }
 
 static Node *parse_or(Parser *p) {
     Node *left = parse_and(p);
-    while (skip_word(p, "or")) left = new_binary(p, N_OR, 0, left, parse_and(p));
+    while (skip_word(p, "or")) left = new_binary(p, N_OR, OP_NONE, left, parse_and(p));
     return left;
 }
 
@@ -438,7 +432,7 @@ static Node *parse_expression(Parser *p, bool with_condition) {
     deeper(p);
     Node *node = parse_or(p);
     while (with_condition && skip_word(p, "if")) {
-        node = new_binary(p, N_COND, 0, node, parse_or(p));
+        node = new_binary(p, N_COND, OP_NONE, node, parse_or(p));
         if (skip_word(p, "else")) node->third = parse_expression(p, true);
     }
     p->depth--;

@@ -14,13 +14,13 @@ typedef enum NodeKind {
     N_LIST,     /* items */
     N_TUPLE,    /* items */
     N_DICT,     /* items: key, value, key, value ... */
-    N_UNARY,    /* op '+' '-' 'n'(ot); first */
-    N_BINARY,   /* op '+' '-' '*' '/' 'd'(//) '%' 'p'(**); first, second */
+    N_UNARY,    /* op (OP_NOT, OP_ADD, OP_SUBTRACT); first */
+    N_BINARY,   /* op; first, second */
     N_AND,      /* first, second */
     N_OR,       /* first, second */
     N_CONCAT,   /* items */
     N_COMPARE,  /* first; items: N_OPERAND */
-    N_OPERAND,  /* op '=' '!' '<' 'l'(<=) '>' 'g'(>=) 'i'(n) 'o'(not in); first */
+    N_OPERAND,  /* op; first */
     N_COND,     /* first if second else third (or NULL) */
     N_ATTR,     /* first . text */
     N_ITEM,     /* first [ second ] */
@@ -51,7 +51,7 @@ typedef enum NodeKind {
 
 struct Node {
     uint8_t kind;
-    char op;
+    uint8_t op;                                  /* an Operator */
     bool store;                                  /* N_NAME: assigned to, not read */
     bool recursive;                              /* N_FOR */
     bool uses_caller, uses_kwargs, uses_varargs; /* N_MACRO, N_CALL_BLOCK */

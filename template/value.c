@@ -58,6 +58,17 @@ void list_append(Machine *m, List *list, size_t *capacity, Value item) {
     list->items[list->count++] = item;
 }
 
+const char *operator_name(Operator op) {
+    static const char *const names[] = {
+        [OP_NONE] = "",         [OP_NOT] = "not",   [OP_ADD] = "+",           [OP_SUBTRACT] = "-",
+        [OP_MULTIPLY] = "*",    [OP_DIVIDE] = "/",  [OP_FLOOR_DIVIDE] = "//", [OP_MODULO] = "%",
+        [OP_POWER] = "**",      [OP_EQUAL] = "==",  [OP_UNEQUAL] = "!=",      [OP_LESS] = "<",
+        [OP_AT_MOST] = "<=",    [OP_GREATER] = ">", [OP_AT_LEAST] = ">=",     [OP_IN] = "in",
+        [OP_NOT_IN] = "not in",
+    };
+    return names[op];
+}
+
 const char *type_name(Value v) {
     static const char *const names[] = {
         [V_MISSING] = "missing",

@@ -26,6 +26,27 @@ typedef enum ValueType {
     V_JOINER,
 } ValueType;
 
+/* The operators of expressions; parser, arithmetic and comparison share them. */
+typedef enum Operator {
+    OP_NONE,
+    OP_NOT,
+    OP_ADD,      /* also the unary + */
+    OP_SUBTRACT, /* also the unary - */
+    OP_MULTIPLY,
+    OP_DIVIDE,
+    OP_FLOOR_DIVIDE,
+    OP_MODULO,
+    OP_POWER,
+    OP_EQUAL,
+    OP_UNEQUAL,
+    OP_LESS,
+    OP_AT_MOST,
+    OP_GREATER,
+    OP_AT_LEAST,
+    OP_IN,
+    OP_NOT_IN,
+} Operator;
+
 typedef struct Value Value;
 
 struct Value {
@@ -129,10 +150,11 @@ Value value_undefined(Machine *m, const char *hint, Value object, Value name);
 
 void list_append(Machine *m, List *list, size_t *capacity, Value item);
 
-const char *type_name(Value v); /* as Python calls it */
-bool is_number(Value v);        /* int, float or bool */
-bool is_integer(Value v);       /* int or bool */
-bool is_list(Value v);          /* list or tuple */
+const char *operator_name(Operator op); /* as a template spells it */
+const char *type_name(Value v);         /* as Python calls it */
+bool is_number(Value v);                /* int, float or bool */
+bool is_integer(Value v);               /* int or bool */
+bool is_list(Value v);                  /* list or tuple */
 bool has_length(Value v);
 
 #endif
