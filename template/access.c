@@ -6,14 +6,13 @@
 #include "template/number.h"
 #include "template/print.h"
 
-/* obj[key] as Python has it; V_MISSING where Python raises TypeError or LookupError. */
+/* Python's object[key]; V_MISSING where Python raises TypeError or LookupError. */
 static Value own_item(Machine *m, Value object, Value key) {
     if (object.type == V_DICT) {
         Value *found = hashable(key) ? dict_find(m, object.as.dict, key) : NULL;
         return found ? *found : missing;
     }
-    bool indexed = object.type == V_LIST || object.type == V_TUPLE || object.type == V_STRING ||
-                   object.type == V_RANGE;
+    bool indexed = is_list(object) || object.type == V_STRING || object.type == V_RANGE;
     if (!indexed || !is_integer(key)) return missing;
     int64_t count = length(m, object), i = key.as.integer;
     if (i < 0) i += count;
@@ -26,7 +25,17 @@ static Value own_item(Machine *m, Value object, Value key) {
     return value_like(m, object, text_cut(t, at, at + size));
 }
 
-/* getattr(obj, name) in the sandbox; V_MISSING where there is no such attribute. */
+/* An undefined value that says why. */
+static Value unsafe_attr(Machine *m, Value object, Text name) {
+    Builder b = {0};
+    build_c(m, &b, "access to attribute '", FROM_TEMPLATE);
+    build(m, &b, name);
+    build_c(m, &b, "' of '", FROM_TEMPLATE);
+    build_c(m, &b, type_name(object), FROM_TEMPLATE);
+    build_bytes(m, &b, "' object is unsafe.", sizeof "' object is unsafe.", FROM_TEMPLATE);
+    return value_undefined(m, (const char *)b.bytes, object, value_text(m, name));
+}
+
 Value get_own_attr(Machine *m, Value object, Text name) {
     bool unsafe = false;
     if (object.type == V_NAMESPACE) {
@@ -48,17 +57,8 @@ Value get_own_attr(Machine *m, Value object, Text name) {
         return value_text(m, object.as.macro->name);
     }
     const Builtin *method = m->builtins->method(object, name, &unsafe);
-    if (unsafe) {
-        Builder b = {0};
-        build_c(m, &b, "access to attribute '", FROM_TEMPLATE);
-        build(m, &b, name);
-        build_c(m, &b, "' of '", FROM_TEMPLATE);
-        build_c(m, &b, type_name(object), FROM_TEMPLATE);
-        build_bytes(m, &b, "' object is unsafe.", sizeof "' object is unsafe.", FROM_TEMPLATE);
-        return value_undefined(m, (const char *)b.bytes, object, value_text(m, name));
-    }
-    if (!method) return missing;
-    return value_function(m, object, method);
+    if (unsafe) return unsafe_attr(m, object, name);
+    return method ? value_function(m, object, method) : missing;
 }
 
 Value get_item(Machine *m, Value object, Value key) {
@@ -77,7 +77,7 @@ Value get_attr(Machine *m, Value object, Text name) {
     return v.type == V_MISSING ? value_undefined(m, NULL, object, key) : v;
 }
 
-/* One bound of a slice, as an index from 0; None is `otherwise`. */
+/* A bound of a slice as an index from 0, kept within low ... high; None is `otherwise`. */
 static int64_t slice_bound(Machine *m, Value v, int64_t count, int64_t low, int64_t high,
                            int64_t otherwise) {
     if (v.type == V_NONE) return otherwise;
@@ -86,11 +86,31 @@ static int64_t slice_bound(Machine *m, Value v, int64_t count, int64_t low, int6
     return i < low ? low : i > high ? high : i;
 }
 
-static Value slice_text(Machine *m, Value object, int64_t start, int64_t step, int64_t n) {
+/* The items start, start + step ... of a sequence: `n` of them, before `stop`. */
+typedef struct Slice {
+    int64_t start, stop, step, n;
+} Slice;
+
+static Slice resolve_slice(Machine *m, int64_t count, Value start, Value stop, Value step) {
+    Slice s = {.step = step.type == V_NONE ? 1 : to_index(m, step)};
+    if (s.step == 0) fail(m, "slice step cannot be zero");
+    if (s.step > count) s.step = count + 1;
+    if (s.step < -count) s.step = -count - 1;
+    bool down = s.step < 0;
+    int64_t low = down ? -1 : 0, high = down ? count - 1 : count;
+    s.start = slice_bound(m, start, count, low, high, down ? high : low);
+    s.stop = slice_bound(m, stop, count, low, high, down ? low : high);
+    int64_t distance = down ? s.start - s.stop : s.stop - s.start, pace = down ? -s.step : s.step;
+    if (distance > 0) s.n = (distance - 1) / pace + 1;
+    return s;
+}
+
+static Value slice_text(Machine *m, Value object, Slice s) {
     Text t = *object.as.text;
-    if (step == 1) {
-        size_t from = text_offset(m, t, (size_t)start);
-        size_t to = from + text_offset(m, text_cut(t, from, t.length), (size_t)n);
+    if (s.n == 0) return value_like(m, object, (Text){0});
+    if (s.step == 1) {
+        size_t from = text_offset(m, t, (size_t)s.start);
+        size_t to = from + text_offset(m, text_cut(t, from, t.length), (size_t)s.n);
         return value_like(m, object, text_cut(t, from, to));
     }
     spend_slow(m, t.length);
@@ -101,44 +121,36 @@ static Value slice_text(Machine *m, Value object, int64_t start, int64_t step, i
     }
     offsets[count] = t.length;
     Builder b = {0};
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = start + i * step;
+    for (int64_t i = 0; i < s.n; i++) {
+        int64_t at = s.start + i * s.step;
         build(m, &b, text_cut(t, offsets[at], offsets[at + 1]));
     }
     return value_like(m, object, built(&b));
 }
 
+/* The bounds of an empty slice may lie past 64 bits; they wrap, and nothing reads them. */
+static Value slice_range(Machine *m, Value object, Slice s) {
+    const Range *r = object.as.range;
+    Range *sliced = NEW(m, Range);
+    uint64_t first = (uint64_t)r->start, step = (uint64_t)r->step;
+    sliced->start = (int64_t)(first + (uint64_t)s.start * step);
+    sliced->stop = (int64_t)(first + (uint64_t)s.stop * step);
+    sliced->step = (int64_t)(step * (uint64_t)s.step);
+    sliced->count = (size_t)s.n;
+    object.as.range = sliced;
+    return object;
+}
+
 Value get_slice(Machine *m, Value object, Value start, Value stop, Value step) {
     if (object.type == V_UNDEFINED) fail_undefined(m, object);
-    if (object.type != V_LIST && object.type != V_TUPLE && object.type != V_STRING &&
-        object.type != V_RANGE) {
-        fail(m, "'%s' object cannot be sliced", type_name(object));
-    }
-    int64_t count = length(m, object);
-    int64_t by = step.type == V_NONE ? 1 : to_index(m, step);
-    if (by == 0) fail(m, "slice step cannot be zero");
-    if (by > count) by = count + 1;
-    if (by < -count) by = -count - 1;
-    int64_t low = by < 0 ? -1 : 0, high = by < 0 ? count - 1 : count;
-    int64_t from = slice_bound(m, start, count, low, high, by < 0 ? high : low);
-    int64_t to = slice_bound(m, stop, count, low, high, by < 0 ? low : high);
-    int64_t distance = by > 0 ? to - from : from - to, pace = by > 0 ? by : -by;
-    int64_t n = distance > 0 ? (distance - 1) / pace + 1 : 0;
-    if (object.type == V_STRING) return slice_text(m, object, n ? from : 0, by, n);
-    if (object.type == V_RANGE) {
-        const Range *r = object.as.range;
-        Range *sliced = NEW(m, Range);
-        uint64_t first = (uint64_t)r->start, stride = (uint64_t)r->step; /* wrap, as nothing uses */
-        *sliced = (Range){(int64_t)(first + (uint64_t)from * stride), /* what lies out of range */
-                          (int64_t)(first + (uint64_t)to * stride),
-                          (int64_t)(stride * (uint64_t)by), (size_t)n};
-        Value v = object;
-        v.as.range = sliced;
-        return v;
-    }
-    Value *items = NEW_ARRAY(m, (size_t)n, Value);
-    for (int64_t i = 0; i < n; i++) items[i] = object.as.list->items[from + i * by];
-    Value v = value_list(m, (ValueType)object.type, items, (size_t)n);
+    bool sliceable = is_list(object) || object.type == V_STRING || object.type == V_RANGE;
+    if (!sliceable) fail(m, "'%s' object cannot be sliced", type_name(object));
+    Slice s = resolve_slice(m, length(m, object), start, stop, step);
+    if (object.type == V_STRING) return slice_text(m, object, s);
+    if (object.type == V_RANGE) return slice_range(m, object, s);
+    Value *items = NEW_ARRAY(m, (size_t)s.n, Value);
+    for (int64_t i = 0; i < s.n; i++) items[i] = object.as.list->items[s.start + i * s.step];
+    Value v = value_list(m, (ValueType)object.type, items, (size_t)s.n);
     v.from_template = object.from_template;
     return v;
 }

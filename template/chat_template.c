@@ -56,53 +56,55 @@ void chat_template_free(ChatTemplate *t) {
 
 /* ---- JSON to values; the text stays in jansson's memory ---- */
 
+static Value convert(Machine *m, const json_t *json, uint8_t from_template, int depth);
+
 static Value convert_text(Machine *m, const char *bytes, size_t length, uint8_t from_template) {
     uint8_t *flags = NEW_ARRAY(m, length, uint8_t);
     if (length) memset(flags, from_template, length);
     return value_text(m, (Text){(const uint8_t *)bytes, flags, length});
 }
 
-static Value convert(Machine *m, const json_t *json, uint8_t from_template, int depth) {
-    Value v = none;
-    if (depth > MAX_INPUT_DEPTH) fail(m, "the input is nested too deeply");
+static Value convert_array(Machine *m, const json_t *json, uint8_t from_template, int depth) {
+    size_t count = json_array_size(json);
+    Value *items = NEW_ARRAY(m, count, Value);
+    for (size_t i = 0; i < count; i++) {
+        items[i] = convert(m, json_array_get(json, i), from_template, depth + 1);
+    }
+    return value_list(m, V_LIST, items, count);
+}
+
+static Value convert_object(Machine *m, const json_t *json, uint8_t from_template, int depth) {
+    Value v = value_dict(m);
+    for (void *it = json_object_iter((json_t *)json); it;
+         it = json_object_iter_next((json_t *)json, it)) {
+        const char *name = json_object_iter_key(it); /* jansson has no NUL in a key */
+        Value key = convert_text(m, name, strlen(name), from_template);
+        Value value = convert(m, json_object_iter_value(it), from_template, depth + 1);
+        dict_append(m, v.as.dict, key, value);
+    }
+    return v;
+}
+
+static Value convert_scalar(Machine *m, const json_t *json, uint8_t from_template) {
     switch (json_typeof(json)) {
-    case JSON_NULL:
-        break;
-    case JSON_TRUE:
-        v = value_bool(true);
-        break;
-    case JSON_FALSE:
-        v = value_bool(false);
-        break;
-    case JSON_INTEGER:
-        v = value_int(json_integer_value(json));
-        break;
-    case JSON_REAL:
-        v = value_float(json_real_value(json));
-        break;
     case JSON_STRING:
         return convert_text(m, json_string_value(json), json_string_length(json), from_template);
-    case JSON_ARRAY: {
-        size_t count = json_array_size(json);
-        Value *items = NEW_ARRAY(m, count, Value);
-        for (size_t i = 0; i < count; i++) {
-            items[i] = convert(m, json_array_get(json, i), from_template, depth + 1);
-        }
-        v = value_list(m, V_LIST, items, count);
-        break;
+    case JSON_INTEGER:
+        return value_int(json_integer_value(json));
+    case JSON_REAL:
+        return value_float(json_real_value(json));
+    case JSON_NULL:
+        return none;
+    default:
+        return value_bool(json_is_true(json));
     }
-    case JSON_OBJECT: {
-        v = value_dict(m);
-        for (void *it = json_object_iter((json_t *)json); it;
-             it = json_object_iter_next((json_t *)json, it)) {
-            const char *name = json_object_iter_key(it); /* jansson has no NUL in a key */
-            Value key = convert_text(m, name, strlen(name), from_template);
-            dict_append(m, v.as.dict, key,
-                        convert(m, json_object_iter_value(it), from_template, depth + 1));
-        }
-        break;
-    }
-    }
+}
+
+static Value convert(Machine *m, const json_t *json, uint8_t from_template, int depth) {
+    if (depth > MAX_INPUT_DEPTH) fail(m, "the input is nested too deeply");
+    Value v = json_is_array(json)    ? convert_array(m, json, from_template, depth)
+              : json_is_object(json) ? convert_object(m, json, from_template, depth)
+                                     : convert_scalar(m, json, from_template);
     v.from_template = from_template;
     return v;
 }

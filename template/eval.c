@@ -343,59 +343,48 @@ static Value evaluate_call(Machine *m, const Node *node, Scope *scope, Value cal
     return call_value(m, callee, evaluate_args(m, node->items, scope, caller));
 }
 
-static Value evaluate(Machine *m, const Node *node, Scope *scope) {
-    Value v;
-    enter(m);
+static Value evaluate_node(Machine *m, const Node *node, Scope *scope) {
     switch (node->kind) {
     case N_CONST:
-        v = node->value;
-        break;
+        return node->value;
     case N_NAME:
-        v = evaluate_name(m, node, scope);
-        break;
+        return evaluate_name(m, node, scope);
     case N_LIST:
     case N_TUPLE:
-        v = evaluate_items(m, node, scope);
-        break;
+        return evaluate_items(m, node, scope);
     case N_DICT:
-        v = evaluate_dict(m, node, scope);
-        break;
+        return evaluate_dict(m, node, scope);
     case N_UNARY:
-        v = evaluate_unary(m, node, scope);
-        break;
+        return evaluate_unary(m, node, scope);
     case N_BINARY:
-        v = evaluate_binary(m, node, scope);
-        break;
+        return evaluate_binary(m, node, scope);
     case N_AND:
     case N_OR:
-        v = evaluate_logic(m, node, scope);
-        break;
+        return evaluate_logic(m, node, scope);
     case N_CONCAT:
-        v = evaluate_concat(m, node, scope);
-        break;
+        return evaluate_concat(m, node, scope);
     case N_COMPARE:
-        v = evaluate_compare(m, node, scope);
-        break;
+        return evaluate_compare(m, node, scope);
     case N_COND:
-        v = evaluate_condition(m, node, scope);
-        break;
+        return evaluate_condition(m, node, scope);
     case N_ATTR:
     case N_ITEM:
-        v = evaluate_access(m, node, scope);
-        break;
+        return evaluate_access(m, node, scope);
     case N_SLICE:
-        v = evaluate_slice(m, node, scope);
-        break;
+        return evaluate_slice(m, node, scope);
     case N_CALL:
-        v = evaluate_call(m, node, scope, missing);
-        break;
+        return evaluate_call(m, node, scope, missing);
     case N_FILTER:
     case N_TEST:
-        v = evaluate_filter_or_test(m, node, scope);
-        break;
+        return evaluate_filter_or_test(m, node, scope);
     default:
         fail(m, "not an expression");
     }
+}
+
+static Value evaluate(Machine *m, const Node *node, Scope *scope) {
+    enter(m);
+    Value v = evaluate_node(m, node, scope);
     leave(m);
     return v;
 }

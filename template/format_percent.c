@@ -10,20 +10,18 @@
 typedef struct Percent {
     Machine *m;
     Text format;
-    size_t at;
+    bool markup; /* of the format */
+    size_t at;   /* byte of `format` */
     Value values;
-    bool is_tuple, used; /* a value that is not a tuple is the only argument */
-    size_t next;
+    bool is_tuple; /* `values` is a tuple of arguments; else it is the only argument */
+    size_t next;   /* the next argument */
 } Percent;
 
 static Value next_value(Percent *p) {
-    if (p->is_tuple) {
-        if (p->next < p->values.as.list->count) return p->values.as.list->items[p->next++];
-    } else if (!p->used) {
-        p->used = true;
-        return p->values;
-    }
-    fail(p->m, "not enough arguments for format string");
+    size_t count = p->is_tuple ? p->values.as.list->count : 1;
+    if (p->next == count) fail(p->m, "not enough arguments for format string");
+    size_t i = p->next++;
+    return p->is_tuple ? p->values.as.list->items[i] : p->values;
 }
 
 static bool skip_char(Percent *p, char c) {
@@ -32,11 +30,13 @@ static bool skip_char(Percent *p, char c) {
     return found;
 }
 
+/* A width or a precision: digits, or * for an argument. */
 static int64_t star_or_digits(Percent *p) {
     if (skip_char(p, '*')) return to_index(p->m, next_value(p));
     return read_digits(p->m, p->format, &p->at);
 }
 
+/* The value of the key in "(key)"; `at` lies behind the opening parenthesis. */
 static Value mapping_value(Percent *p) {
     size_t start = p->at, depth = 1;
     for (; p->at < p->format.length; p->at++) {
@@ -52,10 +52,11 @@ static Value mapping_value(Percent *p) {
     return *found;
 }
 
-static void convert_percent(Percent *p, Builder *out, Spec spec, Value v, bool zero) {
-    Machine *m = p->m;
+/* Writes one value; the type of `spec` is its conversion. */
+static void convert(Machine *m, Builder *out, Spec spec, Value v) {
     bool integer = is_one_of((uint8_t)spec.type, "diuxXo");
     bool real = is_one_of((uint8_t)spec.type, "eEfFgG");
+    if (!integer && !real && spec.align == '=') spec.align = '>'; /* 0 is a flag of numbers only */
     if (spec.type == 's' || spec.type == 'r' || spec.type == 'a') {
         Text t = spec.type == 's'   ? to_text(m, v)
                  : spec.type == 'r' ? repr_text(m, v)
@@ -75,7 +76,7 @@ static void convert_percent(Percent *p, Builder *out, Spec spec, Value v, bool z
         if (wants_int ? !is_integer(v) : !is_number(v)) {
             fail(m, "%%%c format: a number is required, not %s", spec.type, type_name(v));
         }
-        if (zero && spec.align != '<') spec.fill = text_c(m, "0"), spec.align = '=';
+        if (spec.align == '=') spec.fill = text_c(m, "0");
         if (integer && v.type == V_FLOAT) {
             uint8_t from_template = v.from_template;
             v = double_to_int(m, v.as.real);
@@ -90,59 +91,66 @@ static void convert_percent(Percent *p, Builder *out, Spec spec, Value v, bool z
     }
 }
 
+/* Reads "flags width . precision type", which follow "%" or "%(key)". */
+static Spec read_spec(Percent *p) {
+    Machine *m = p->m;
+    Spec spec = {.fill = text_c(m, " "), .sign = '-', .precision = -1};
+    bool left = false, zero = false;
+    for (bool more = true; more;) {
+        if (skip_char(p, '-'))
+            left = true;
+        else if (skip_char(p, '+'))
+            spec.sign = '+';
+        else if (skip_char(p, ' '))
+            spec.sign = spec.sign == '+' ? '+' : ' ';
+        else if (skip_char(p, '#'))
+            spec.alternate = true;
+        else if (skip_char(p, '0'))
+            zero = true;
+        else
+            more = false;
+    }
+    spec.width = star_or_digits(p);
+    if (spec.width < 0) spec.width = -spec.width, left = true;
+    spec.align = left ? '<' : zero ? '=' : '>';
+    if (skip_char(p, '.')) spec.precision = star_or_digits(p);
+    if (spec.precision < -1) spec.precision = 0;
+    while (skip_char(p, 'l') || skip_char(p, 'h') || skip_char(p, 'L')) {
+    }
+    if (p->at >= p->format.length) fail(m, "incomplete format");
+    spec.type = (char)p->format.bytes[p->at++];
+    return spec;
+}
+
+/* Formats one field, whose "%" has been read. */
+static Text format_field(Percent *p) {
+    Value v = skip_char(p, '(') ? mapping_value(p) : missing;
+    Spec spec = read_spec(p);
+    if (spec.type == '%') return text_cut(p->format, p->at - 1, p->at);
+    if (v.type == V_MISSING) v = next_value(p);
+    Builder field = {0};
+    convert(p->m, &field, spec, v);
+    bool escape = p->markup && !v.markup; /* Markup % text escapes the text */
+    return escape ? text_escape(p->m, built(&field)) : built(&field);
+}
+
 Text format_percent(Machine *m, Value format, Value values) {
-    Percent p = {.m = m, .format = *format.as.text, .values = values};
+    Percent p = {.m = m, .format = *format.as.text, .markup = format.markup, .values = values};
     p.is_tuple = values.type == V_TUPLE;
-    bool is_mapping = values.type == V_DICT || values.type == V_LIST || values.type == V_RANGE ||
-                      values.type == V_UNDEFINED;
     Builder out = {0};
     while (p.at < p.format.length) {
         const uint8_t *found = memchr(p.format.bytes + p.at, '%', p.format.length - p.at);
         size_t plain = found ? (size_t)(found - p.format.bytes) : p.format.length;
         build(m, &out, text_cut(p.format, p.at, plain));
         p.at = plain + 1;
-        if (!found) break;
-        Spec spec = {.fill = text_c(m, " "), .align = '>', .sign = '-', .precision = -1};
-        Value v = {.type = V_MISSING};
-        bool zero = false;
-        if (skip_char(&p, '(')) v = mapping_value(&p);
-        for (bool more = true; more;) {
-            more = true;
-            if (skip_char(&p, '-'))
-                spec.align = '<';
-            else if (skip_char(&p, '+'))
-                spec.sign = '+';
-            else if (skip_char(&p, ' '))
-                spec.sign = spec.sign == '+' ? '+' : ' ';
-            else if (skip_char(&p, '#'))
-                spec.alternate = true;
-            else if (skip_char(&p, '0'))
-                zero = true;
-            else
-                more = false;
-        }
-        spec.width = star_or_digits(&p);
-        if (spec.width < 0) spec.width = -spec.width, spec.align = '<';
-        if (skip_char(&p, '.')) spec.precision = star_or_digits(&p);
-        if (spec.precision < -1) spec.precision = 0;
-        while (skip_char(&p, 'l') || skip_char(&p, 'h') || skip_char(&p, 'L')) {
-        }
-        if (p.at >= p.format.length) fail(m, "incomplete format");
-        spec.type = (char)p.format.bytes[p.at++];
-        if (spec.type == '%') {
-            build(m, &out, text_cut(p.format, p.at - 1, p.at));
-            continue;
-        }
-        if (v.type == V_MISSING) v = next_value(&p);
-        size_t start = out.length;
-        convert_percent(&p, &out, spec, v, zero);
-        if (format.markup && !v.markup) { /* Markup % x escapes x */
-            Text piece = text_escape(m, text_cut(built(&out), start, out.length));
-            out.length = start;
-            build(m, &out, piece);
-        }
+        if (found) build(m, &out, format_field(&p));
     }
-    bool all_used = p.is_tuple ? p.next == values.as.list->count : p.used || is_mapping;
-    if (!all_used) fail(m, "not all arguments converted during string formatting");
+    /* Python lets what can be indexed go unused: it may be the mapping of "%(key)s". */
+    bool may_be_unused = values.type == V_DICT || values.type == V_LIST || values.type == V_RANGE ||
+                         values.type == V_UNDEFINED;
+    size_t count = p.is_tuple ? values.as.list->count : 1;
+    if (p.next < count && !may_be_unused) {
+        fail(m, "not all arguments converted during string formatting");
+    }
     return built(&out);
 }

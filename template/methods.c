@@ -209,18 +209,21 @@ METHOD(str_removesuffix) {
 
 /* ---- searching ---- */
 
-/* The part of the string between the character indexes `start` and `end`, as byte offsets.
- * Returns false if start lies past the end of the string: then not even "" is found. */
+/* Stores the byte offsets of the part of the string between the character indexes `start` and
+ * `end`. Returns false where `start` lies behind `end`: then not even "" is found. */
 static bool part_of(Machine *m, Text t, Value start, Value end, size_t *from, size_t *to) {
-    int64_t count = given(start) || given(end) ? (int64_t)text_count(m, t) : 0;
+    *from = 0, *to = t.length;
+    if (!given(start) && !given(end)) return true;
+    int64_t count = (int64_t)text_count(m, t);
     int64_t first = given(start) ? to_index(m, start) : 0;
     int64_t last = given(end) ? to_index(m, end) : count;
     if (first < 0) first = first + count < 0 ? 0 : first + count;
     if (last < 0) last = last + count < 0 ? 0 : last + count;
     if (last > count) last = count;
+    if (first > last) return false;
     *from = text_offset(m, t, (size_t)first);
-    *to = given(end) ? text_offset(m, t, (size_t)last) : t.length;
-    return first <= (given(start) || given(end) ? last : first) && *from <= *to;
+    if (given(end)) *to = text_offset(m, t, (size_t)last);
+    return true;
 }
 
 static Value find(Machine *m, Value self, const Value *a, bool last, bool must) {

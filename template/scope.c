@@ -10,8 +10,8 @@
 typedef struct Binder {
     Machine *m;
     Frame *frame;
-    bool soft;    /* inside an if: an unknown filter is an error only when it runs */
-    bool in_loop; /* break and continue are allowed */
+    bool in_branch; /* of an if: an unknown filter is an error only if it runs */
+    bool in_loop;   /* break and continue are allowed */
 } Binder;
 
 static void bind(Binder b, Node *node);
@@ -81,15 +81,11 @@ static void note(Machine *m, Frame *frame, const Node *node, bool maybe) {
     case N_MACRO:
         note_store(m, frame, node->text, maybe);
         break;
-    case N_FOR:
-        note(m, frame, node->second, maybe);
-        break;
     case N_CALL_BLOCK:
-        note(m, frame, node->first, maybe);
-        break;
     case N_SET_BLOCK:
         note(m, frame, node->first, maybe);
         break;
+    case N_FOR:
     case N_FILTER_BLOCK:
         note(m, frame, node->second, maybe);
         break;
@@ -231,7 +227,7 @@ static void bind_macro(Binder b, Node *node) {
 static void bind_builtin(Binder b, Node *node) {
     bool is_filter = node->kind == N_FILTER;
     node->builtin = (is_filter ? b.m->builtins->filter : b.m->builtins->test)(node->text);
-    if (!node->builtin && !b.soft) {
+    if (!node->builtin && !b.in_branch) {
         fail_unknown(b.m, is_filter ? "filter" : "test", node->text);
     }
     bind(b, node->first);
@@ -248,12 +244,34 @@ static void bind_with(Binder b, Node *node) {
     bind_body(b, node->frame, node->body, b.in_loop);
 }
 
+/* {% set x | filter %} ... and {% filter name %} ... */
+static void bind_captured(Binder b, Node *node) {
+    bind(b, node->first);
+    node->frame = new_frame(b.m, b.frame);
+    note(b.m, node->frame, node->second, false);
+    bind_body(b, node->frame, node->body, b.in_loop);
+    bind((Binder){b.m, node->frame, false, false}, node->second);
+}
+
+/* The parts that every node may have. */
+static void bind_parts(Binder b, Node *node) {
+    bind(b, node->first);
+    bind(b, node->second);
+    bind(b, node->third);
+    bind_all(b, node->items);
+}
+
+static void bind_if(Binder b, Node *node) {
+    b.in_branch = true;
+    bind_parts(b, node);
+    bind_all(b, node->body);
+    bind_all(b, node->orelse);
+}
+
 static void bind(Binder b, Node *node) {
     if (!node) return;
     enter(b.m);
     b.m->line = node->line;
-    Binder soft = b;
-    soft.soft = true;
     switch (node->kind) {
     case N_NAME:
     case N_NSREF:
@@ -278,24 +296,14 @@ static void bind(Binder b, Node *node) {
         bind_with(b, node);
         break;
     case N_IF:
-        bind(soft, node->first);
-        bind_all(soft, node->body);
-        bind_all(soft, node->orelse);
-        break;
     case N_COND:
-        bind(soft, node->first);
-        bind(soft, node->second);
-        bind(soft, node->third);
+        bind_if(b, node);
         break;
     case N_SET_BLOCK:
     case N_FILTER_BLOCK:
-        bind(b, node->first);
-        node->frame = new_frame(b.m, b.frame);
-        note(b.m, node->frame, node->second, false);
-        bind_body(b, node->frame, node->body, b.in_loop);
-        bind((Binder){b.m, node->frame, false, false}, node->second);
+        bind_captured(b, node);
         break;
-    case N_GENERATION: /* jinja2 makes a macro of it */
+    case N_GENERATION: /* jinja2 makes a macro of it, so that a loop around it cannot be left */
         node->frame = new_frame(b.m, b.frame);
         bind_body(b, node->frame, node->body, false);
         break;
@@ -304,10 +312,7 @@ static void bind(Binder b, Node *node) {
         if (!b.in_loop) fail(b.m, "break or continue outside a loop");
         break;
     default:
-        bind(b, node->first);
-        bind(b, node->second);
-        bind(b, node->third);
-        bind_all(b, node->items);
+        bind_parts(b, node);
     }
     leave(b.m);
 }
