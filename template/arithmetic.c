@@ -71,7 +71,8 @@ static double float_floor_divide(Machine *m, double a, double b) {
 
 static double float_power(Machine *m, double a, double b) {
     if (a == 0 && b < 0) fail(m, "0.0 cannot be raised to a negative power");
-    if (a < 0 && isfinite(a) && isfinite(b) && b != floor(b)) fail(m, "complex numbers");
+    if (a < 0 && isfinite(a) && isfinite(b) && b != floor(b))
+        fail(m, "complex numbers are not supported");
     double result = pow(a, b);
     if (isinf(result) && isfinite(a) && isfinite(b)) fail(m, "Numerical result out of range");
     return result;
@@ -104,7 +105,7 @@ static NORETURN void unsupported(Machine *m, Operator op, Value a, Value b) {
 
 static Value add_sequences(Machine *m, Value a, Value b) {
     if (a.type == V_STRING) {
-        bool markup = a.markup || b.markup; /* the side that is not gets escaped */
+        bool markup = a.markup || b.markup; /* the side that is not markup is escaped */
         Builder joined = {0};
         build(m, &joined, markup && !a.markup ? text_escape(m, *a.as.text) : *a.as.text);
         build(m, &joined, markup && !b.markup ? text_escape(m, *b.as.text) : *b.as.text);

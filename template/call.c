@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Puts one argument where the parameter is; `name` is empty for the `position`-th. */
+/* Stores an argument as a[i] of its parameter, which `name` gives, or `position` where it is empty.
+ */
 static void bind_argument(Machine *m, const Builtin *f, Value *a, size_t position, Text name,
                           Value value) {
     size_t i = 0;
@@ -38,7 +39,7 @@ Value call_builtin(Machine *m, const Builtin *f, Value self, const Args *args) {
             bind_argument(m, f, a, 0, args->keywords[i], args->keyword_values[i]);
         }
         for (int i = 0; i < f->required; i++) {
-            if (a[i].type == V_MISSING) fail(m, "%s() misses an argument", f->name);
+            if (a[i].type == V_MISSING) fail(m, "%s() is missing an argument", f->name);
         }
     }
     result = f->call(m, self, a, args);

@@ -132,7 +132,9 @@ static bool is_cased(uint32_t c) {
     return char_is_lower(c) || char_is_upper(c);
 }
 
-/* A capital sigma that ends a word becomes the final form: a letter before it, none after. */
+/* Whether the capital sigma at byte `at` ends a word, where lower case has a form of its own for
+ * it: a letter stands before it and none after, apart from characters that Unicode ignores for
+ * case. */
 static bool sigma_is_final(Text t, size_t at) {
     bool before = false;
     size_t size;
@@ -148,7 +150,7 @@ static bool sigma_is_final(Text t, size_t at) {
     return true;
 }
 
-/* Writes the character at byte `at` in another case; returns its size in `t`. */
+/* Writes the character at byte `at` in another case; returns its size in bytes. */
 static size_t build_case(Machine *m, Builder *b, Text t, size_t at, Case how) {
     size_t size;
     uint32_t c = text_char(t, at, &size);

@@ -25,7 +25,7 @@ static const char llama_3[] =
     "{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}\n"
     "{%- endif %}\n";
 
-/* Gemma knows no system: what it would say stands before the first message. */
+/* Gemma has no system role: the system message is put before the first user message. */
 static const char gemma[] = "{{- bos_token }}\n"
                             "{%- set ns = namespace(system='') %}\n"
                             "{%- for message in messages %}\n"
@@ -43,7 +43,7 @@ static const char gemma[] = "{{- bos_token }}\n"
                             "{{- '<start_of_turn>model\\n' }}\n"
                             "{%- endif %}\n";
 
-/* Its tokens name the roles, so that a role must be one of them. */
+/* Phi-3 has one token for each role, so every other role becomes <|user|>. */
 static const char phi_3[] = "{%- for message in messages %}\n"
                             "{%- if message.role == 'system' %}{{- '<|system|>\\n' }}\n"
                             "{%- elif message.role == 'assistant' %}{{- '<|assistant|>\\n' }}\n"

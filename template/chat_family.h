@@ -1,7 +1,8 @@
-/* Templates of our own for models that come without one.
+/* Chat templates of our own for models that come without one.
  *
- * Fine-tunes are published, and converted, without their chat template; what is left of it in the
- * file are the tokens that it wrote. A vocabulary that holds them names the family. */
+ * Fine-tuned models are often published or converted without their chat template, but the control
+ * tokens that the template wrote are still in the vocabulary. They tell which family of templates
+ * the model was trained with. */
 #ifndef CHAT_FAMILY_H
 #define CHAT_FAMILY_H
 
@@ -9,18 +10,18 @@
 
 typedef struct ChatFamily {
     const char *name;      /* "chatml" ... */
-    const char *tokens[3]; /* tokens that the vocabulary must hold; NULL-terminated */
-    const char *end;       /* the token that ends a turn */
+    const char *tokens[3]; /* control tokens that the vocabulary must hold; NULL-terminated */
+    const char *end;       /* the token that ends a turn; the vocabulary must hold it, too */
     const char *text;      /* the template */
 } ChatFamily;
 
-/* The family whose tokens are all in the vocabulary; NULL for none. */
+/* The first family whose tokens are all in the vocabulary, or NULL. */
 const ChatFamily *chat_family_find(const Tokenizer *tokenizer);
 
-/* The one of that name, or NULL. */
+/* The family with this name, or NULL. */
 const ChatFamily *chat_family_named(const char *name);
 
-/* Lines of "Role: content", for a model of no family. */
+/* The template for a model of no family: lines of "Role: content". */
 const char *chat_family_plain(void);
 
 #endif

@@ -85,11 +85,11 @@ Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, Tok
     json_t *variables = make_variables(p, given);
     const ChatTemplateInput input = {.variables = variables, .trusted = trusted, .now = p->now};
     ChatTemplateOutput out;
-    if (!variables) return error_set(error, "no memory for the messages");
+    if (!variables) return error_set(error, "out of memory");
     Status status = chat_template_render(p->template, &input, &out, error);
     json_decref(variables);
     if (status != STATUS_OK) return status;
-    /* A trailing newline of a plain dialogue would be a token of its own. */
+    /* The newline at the end of a plain dialogue would become a token of its own. */
     if (p->plain && out.length > 0 && out.text[out.length - 1] == '\n') out.length--;
     if (opens_thinking) *opens_thinking = ends_with_think(out.text, out.length);
     unsigned flags = p->plain ? TOKENIZE_ADD_BOS : 0;

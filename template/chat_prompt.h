@@ -1,4 +1,4 @@
-/* Messages to the tokens that an answer follows, by the model's chat template. */
+/* The prompt of a dialogue: messages to token ids by the model's chat template. */
 #ifndef CHAT_PROMPT_H
 #define CHAT_PROMPT_H
 
@@ -8,34 +8,35 @@
 typedef struct ChatPrompt {
     const Session *session;
     ChatTemplate *template;
-    /* The model has no template. Its vocabulary is that of a family, whose template is used; `end`
-     * ends a turn there. NULL and -1 otherwise. */
+    /* Where the model has no template and its vocabulary belongs to a family (chat_family.h): the
+     * family's name and the token that ends a turn. Otherwise NULL and -1. */
     const char *family;
     int32_t end;
-    /* Nor a family: messages become lines ("User: ..."), and these end an answer. */
+    /* Where there is no family either: messages become lines ("User: ..."), and an answer ends
+     * before any of these n_stop strings. */
     bool plain;
     const char *const *stop;
     size_t n_stop;
     struct tm now; /* what strftime_now() tells the template */
 } ChatPrompt;
 
-/* What a template may know beside the messages: JSON values, each NULL where not given. */
+/* What a template can read: JSON values, each NULL where not given. */
 typedef struct ChatPromptInput {
     const json_t *messages, *tools;
-    const json_t *variables; /* an object; its entries go before everything else */
+    const json_t *variables; /* an object of further variables; they replace the defaults */
     const char *reasoning_effort;
 } ChatPromptInput;
 
-/* The session's --chat-template, else the model's template, else that of its family, else a plain
- * one of our own. */
+/* Compiles the template: the session's --chat-template, else the model's own, else the template of
+ * its family, else lines of "Role: content". */
 Status chat_prompt_open(ChatPrompt *prompt, const Session *session, Error *error);
 
-/* Has the token that ends a turn of the family end an answer, too. */
+/* Makes the token that ends a turn of the family end an answer. */
 void chat_prompt_end(const ChatPrompt *prompt, GenerationOptions *options);
 void chat_prompt_close(ChatPrompt *prompt);
 
-/* Appends the ids, as many as they are. *opens_thinking (may be NULL): the prompt itself ends
- * with <think>. Any number of threads may call it at once. */
+/* Appends the token ids of the prompt to *ids, as many as there are. *opens_thinking (may be NULL)
+ * tells whether the prompt ends with <think>. Any number of threads may call it at once. */
 Status chat_prompt_encode(const ChatPrompt *prompt, const ChatPromptInput *input, TokenList *ids,
                           bool *opens_thinking, Error *error);
 

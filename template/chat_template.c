@@ -20,7 +20,8 @@ struct ChatTemplate {
     Frame *frame;
 };
 
-/* The function with the setjmp has no locals that a jump could spoil. */
+/* fail() comes back to setjmp. The two functions that call it have no locals that the jump could
+ * make indeterminate. */
 static bool compile_guarded(ChatTemplate *t, const char *text, size_t length) {
     if (setjmp(t->machine.failed)) return false;
     t->statements = parse(&t->machine, text_fill(&t->machine, text, length, FROM_TEMPLATE));
@@ -129,7 +130,7 @@ static const Dict *convert_inputs(Machine *m, const ChatTemplateInput *input) {
 static bool render_guarded(Machine *m, const ChatTemplate *t, const ChatTemplateInput *input,
                            Builder *out) {
     if (setjmp(m->failed)) return false;
-    m->steps_left = SIZE_MAX; /* reading a long conversation is not the template's work */
+    m->steps_left = SIZE_MAX; /* reading a long conversation does not count */
     const Dict *inputs = convert_inputs(m, input);
     m->steps_left = MAX_STEPS;
     run(m, t->statements, t->frame, inputs, out);

@@ -1,8 +1,10 @@
-/* Chat templates: messages to prompt text, as transformers' apply_chat_template makes it.
+/* Chat templates: messages to prompt text, with the same result as transformers'
+ * apply_chat_template.
  *
- * A template is a stranger's program in Jinja, the language of jinja2, run by a small
- * interpreter of our own (template/). It sees its inputs and nothing else, and its steps, memory,
- * output and recursion are bounded. docs/chat-templates.md lists what it covers.
+ * A template is a stranger's program in Jinja, the language of jinja2. A small interpreter of our
+ * own runs it (machine.h lists its parts). The program sees its input variables and nothing else,
+ * and its steps, memory, output and recursion are bounded. docs/chat-templates.md lists what is
+ * covered.
  *
  *     ChatTemplate *template = chat_template_compile(text, length, &error);
  *     ChatTemplateInput input = {.variables = variables, .trusted = {"bos_token", NULL}, ...};
@@ -11,8 +13,8 @@
  *     chat_template_output_free(&output);
  *     chat_template_free(template);
  *
- * Each byte of the output carries where it came from, so that a message which spells out a
- * control token stays ordinary text: see ChatTemplateOutput.from_template. */
+ * The output says of each byte whether the template wrote it (ChatTemplateOutput.from_template), so
+ * that a message which spells out a control token stays ordinary text. */
 #ifndef CHAT_TEMPLATE_H
 #define CHAT_TEMPLATE_H
 
@@ -27,26 +29,26 @@ typedef struct ChatTemplate ChatTemplate;
 /* What a template can read. */
 typedef struct ChatTemplateInput {
     /* An object: "messages", "add_generation_prompt", "tools", "documents", "bos_token",
-     * "eos_token" and whatever else the template knows. As with transformers, the caller leaves
+     * "eos_token" and whatever else the template reads. As with transformers, the caller leaves
      * out what it does not have, except "tools" and "documents", which are then null. Numbers
-     * must fit 64 bits. Read while rendering, never kept or changed. */
+     * must fit into 64 bits. The object is not changed, and not read after rendering. */
     const json_t *variables;
-    /* Names of top-level variables whose text counts as the template's own, because it comes from
-     * the model's files ("bos_token", "eos_token" ...): NULL-terminated, or NULL for none. */
+    /* Names of variables whose text counts as written by the template, because it comes from the
+     * model's files ("bos_token", "eos_token" ...): NULL-terminated, or NULL for none. */
     const char *const *trusted;
-    /* What strftime_now() tells. localtime_r() fills one; tests fix it. */
+    /* The time that strftime_now() tells, as localtime_r() gives it. */
     struct tm now;
 } ChatTemplateInput;
 
 typedef struct ChatTemplateOutput {
-    char *text; /* UTF-8, NUL-terminated (and may hold NULs from a message) */
+    char *text; /* UTF-8, NUL-terminated; a message may put NULs into it, too */
     uint8_t
         *from_template; /* [length] 1: the template wrote this byte; 0: it comes from a message */
     size_t length;
 } ChatTemplateOutput;
 
-/* Parses a template (UTF-8, at most 256 KiB). Returns NULL and fills `error`, which names the line.
- * The result is never changed: several threads may render from it. */
+/* Parses a template (UTF-8, at most 256 KiB). On failure returns NULL and fills `error`, which
+ * names the line. Rendering does not change the result, so several threads may use it at once. */
 ChatTemplate *chat_template_compile(const char *text, size_t length, Error *error);
 void chat_template_free(ChatTemplate *t); /* NULL is fine */
 

@@ -11,7 +11,7 @@ bool same(Value a, Value b) {
     if (a.type != b.type) return false;
     if (a.type == V_NONE) return true;
     if (is_integer(a)) return a.as.integer == b.as.integer;
-    return a.as.text == b.as.text; /* every other member is a pointer, or as wide as one */
+    return a.as.text == b.as.text; /* or another pointer of the union, or a float's bits */
 }
 
 static int compare_numbers(Value a, Value b) {

@@ -1,4 +1,3 @@
-/* Running the tree: statements write text, expressions give values. */
 #include "template/eval.h"
 
 #include "template/access.h"
@@ -13,14 +12,14 @@ enum { MAX_OUTPUT = 32 << 20 };
 
 typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE } Flow;
 
-/* What is known while a template runs. */
+/* The state of a template that runs. */
 typedef struct Rendering {
     const Dict *inputs;
     Builder *out;     /* where statements write: the output, or a block that is being captured */
     Value block_text; /* the captured block that the filter at work filters */
 } Rendering;
 
-/* A Frame at work. */
+/* The variables of a Frame that runs. */
 typedef struct Scope {
     struct Scope *parent;
     Value *slots; /* [frame->count] */
@@ -45,7 +44,7 @@ static Value find_input(Machine *m, Text name) {
     return global ? value_function(m, missing, global) : missing;
 }
 
-/* Gives every variable but the parameters its first value. */
+/* Gives every variable except the parameters its first value. */
 static void begin_scope(Machine *m, const Frame *frame, Scope *scope) {
     for (const Symbol *s = frame->symbols; s; s = s->next) {
         Value *slot = &scope->slots[s->slot];
@@ -149,7 +148,7 @@ static const Args *evaluate_args(Machine *m, const Node *items, Scope *scope, Va
     return args;
 }
 
-/* What `body` writes. */
+/* Runs `body` and returns its text instead of writing it. */
 static Text run_captured(Machine *m, const Node *body, Scope *scope, Flow *flow) {
     Builder captured = {0}, *out = m->rendering->out;
     m->rendering->out = &captured;
@@ -167,7 +166,8 @@ static Value take_keyword(const Args *args, bool *used, Text name) {
     return *found;
 }
 
-/* What is left of the arguments once the parameters have theirs: varargs and kwargs. */
+/* Makes varargs and kwargs of the arguments that no parameter took. The first `taken` positional
+ * and the `used` keyword arguments are taken. */
 static void bind_rest(Machine *m, const Node *macro, const Args *args, bool *used, size_t taken,
                       Scope *scope) {
     Value kwargs = value_dict(m);
@@ -177,7 +177,7 @@ static void bind_rest(Machine *m, const Node *macro, const Args *args, bool *use
         dict_append(m, kwargs.as.dict, value_text(m, args->keywords[i]), args->keyword_values[i]);
     }
     if (macro->uses_kwargs) scope->slots[macro->kwargs_slot] = kwargs;
-    if (taken < args->count && !macro->uses_varargs) fail(m, "the macro takes fewer arguments");
+    if (taken < args->count && !macro->uses_varargs) fail(m, "too many arguments for the macro");
     if (macro->uses_varargs) {
         scope->slots[macro->varargs_slot] =
             value_list(m, V_TUPLE, args->values + taken, args->count - taken);
@@ -391,7 +391,8 @@ static Value evaluate(Machine *m, const Node *node, Scope *scope) {
 
 /* ---- loops ---- */
 
-/* for ... if TEST: asks only when the loop wants the next item, as jinja2's generator does. */
+/* for ... if: the next item that passes. The condition runs when the loop asks for the item, as in
+ * jinja2's generator. */
 static bool next_passing(Machine *m, Iter *it, Value *item) {
     while (next_item(m, it->inner, item)) {
         assign(m, it->node->first, *item, it->scope);
@@ -423,7 +424,7 @@ static Flow run_for(Machine *m, const Node *node, Scope *outside, Value iterable
         assign(m, node->first, loop->current, scope);
         Flow flow = run_all(m, node->body, scope);
         if (flow == FLOW_BREAK) break;
-        /* jinja2 runs `else` unless some round reaches its end: `continue` does not count. */
+        /* jinja2 runs `else` unless a round reached the end of the body; `continue` does not. */
         if (flow == FLOW_NEXT) completed = true;
     }
     if (completed || !node->orelse) return FLOW_NEXT;
@@ -442,7 +443,7 @@ static Text loop_recurse(Machine *m, Loop *loop, Value iterable) {
 
 /* ---- statements ---- */
 
-/* Captures a block, puts it through a filter, if there is one, and gives the result. */
+/* Captures the text of a block and filters it, if the block has a filter. */
 static Flow run_block(Machine *m, const Node *node, Scope *scope, Value *result) {
     Flow flow;
     Scope *inside = new_scope(m, node->frame, scope);
@@ -453,9 +454,10 @@ static Flow run_block(Machine *m, const Node *node, Scope *scope, Value *result)
     return FLOW_NEXT;
 }
 
-/* What a call block or a filter block gives must be text already. */
+/* Writes the value of a call block or a filter block, which must be a string. */
 static void write_text(Machine *m, Value v) {
-    if (v.type != V_STRING) fail(m, "a block gives '%s', not text", type_name(v));
+    if (v.type != V_STRING)
+        fail(m, "the value of a block must be a string, not '%s'", type_name(v));
     build(m, m->rendering->out, *v.as.text);
 }
 

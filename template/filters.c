@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Filters of text take anything: jinja2's soft_str. */
+/* jinja2's soft_str: filters of text take any value. */
 static Value soft(Machine *m, Value v) {
     return v.type == V_STRING ? v : value_text(m, to_text(m, v));
 }
@@ -43,7 +43,7 @@ static bool begins_word(uint32_t c) {
     return char_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
 }
 
-/* Not str.title(): words begin after white space and opening brackets only. */
+/* Unlike in str.title(), words begin after white space, '-' and opening brackets only. */
 static Value filter_title(Machine *m, Value self, const Value *a, const Args *args) {
     (void)a, (void)args;
     Text t = to_text(m, self);
@@ -96,7 +96,7 @@ static Value filter_center(Machine *m, Value self, const Value *a, const Args *a
     return value_like(m, s, text_center(m, *s.as.text, text_c(m, " "), int_or(m, a[0], 80)));
 }
 
-/* Only \n, \r and friends end lines; the last line needs no end. */
+/* Lines end as for str.splitlines(); every line end becomes \n. */
 static Value filter_indent(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
@@ -220,7 +220,7 @@ static Value filter_abs(Machine *m, Value self, const Value *a, const Args *args
     return negative ? negate(m, self) : self;
 }
 
-/* int(value), int(value, base), int(float(value)), or the default: the first that works. */
+/* The first that works of int(value), int(value, base), int(float(value)) and the default. */
 static Value filter_int(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
     Value otherwise = value_or(a[0], value_int(0)), result = otherwise;
@@ -268,7 +268,7 @@ static Value filter_float(Machine *m, Value self, const Value *a, const Args *ar
     return result;
 }
 
-/* round(f, precision): half to even on the exact binary value, which is what printf does. */
+/* Python's round(f, precision): half to even of the exact binary value, as printf rounds. */
 static double round_decimal(double f, int64_t precision) {
     char text[FLOAT_TEXT_SIZE + 330];
     if (!isfinite(f) || precision > 320) return f;
@@ -286,7 +286,7 @@ static int64_t round_int(Machine *m, int64_t i, int64_t precision) {
     if (precision < -18) return 0;
     int64_t unit = 1;
     while (precision++ < 0) unit *= 10;
-    int64_t rest = i % unit, down = i - rest; /* toward zero */
+    int64_t rest = i % unit, down = i - rest; /* `down` is rounded toward zero */
     if (rest < 0) rest = -rest;
     bool up = rest > unit - rest || (rest == unit - rest && (down / unit) % 2 != 0);
     if (up && __builtin_add_overflow(down, i < 0 ? -unit : unit, &down)) fail_overflow(m);

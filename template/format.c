@@ -22,7 +22,8 @@ int64_t read_digits(Machine *m, Text t, size_t *at) {
     return n;
 }
 
-/* Pads `body` to the width. `prefix` bytes of it (sign, 0x) stay in front of '=' padding. */
+/* Writes `body` padded to the width. Padding of '=' goes behind its first `prefix` bytes (sign,
+ * 0x). */
 static void pad(Machine *m, Builder *out, Text body, const Spec *spec, size_t prefix) {
     int64_t room = spec->width - (int64_t)text_count(m, body);
     int64_t left = room <= 0 ? 0 : spec->align == '<' ? 0 : spec->align == '^' ? room / 2 : room;
@@ -43,14 +44,15 @@ void format_text(Machine *m, Builder *out, Text t, const Spec *spec) {
 void format_char(Machine *m, Builder *out, Value code, const Spec *spec) {
     int64_t c = code.as.integer;
     if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) {
-        fail(m, "%%c arg is no character");
+        fail(m, "%%c needs the code of a character");
     }
     Builder b = {0};
     build_char(m, &b, (uint32_t)c, code.from_template);
     pad(m, out, built(&b), spec, 0);
 }
 
-/* Puts a separator between groups of `size` digits, counted from the right end of `digits`. */
+/* Puts a separator between groups of `size` digits, from the right. The first `count` bytes of
+ * `digits` are digits. */
 static void group_digits(char *digits, size_t count, int size, char separator) {
     char grouped[2 * NUMBER_SIZE];
     size_t n = 0;
@@ -62,7 +64,7 @@ static void group_digits(char *digits, size_t count, int size, char separator) {
     strcpy(digits, grouped);
 }
 
-/* Sign, prefix and digits, padded. `digits` has room for 2 * NUMBER_SIZE. */
+/* Writes sign, prefix and digits, padded. `digits` has room for 2 * NUMBER_SIZE bytes. */
 static void format_digits(Machine *m, Builder *out, bool negative, const char *prefix, char *digits,
                           int group_size, uint8_t from_template, const Spec *spec) {
     if (spec->group)
@@ -101,7 +103,7 @@ void format_int(Machine *m, Builder *out, Value v, const Spec *spec) {
     default:
         snprintf(digits, sizeof digits, "%llu", (unsigned long long)magnitude);
     }
-    if (spec->precision > 0) { /* only %: at least so many digits */
+    if (spec->precision > 0) { /* only '%.5d': a minimum of digits */
         size_t have = strlen(digits), want = (size_t)spec->precision;
         if (have < want && want < NUMBER_SIZE) {
             memmove(digits + want - have, digits, have + 1);

@@ -10,8 +10,9 @@ typedef struct Braces {
     Machine *m;
     const Args *args;
     bool markup;
-    size_t automatic; /* the number that the next {} has */
-    bool counted, numbered;
+    size_t automatic; /* the number of the next {} */
+    bool counted;     /* a {} came */
+    bool numbered;    /* a {0} came: Python refuses both in one string */
 } Braces;
 
 static Text expand(Braces *b, Text t, int depth);
@@ -103,7 +104,7 @@ static Value first_field(Braces *b, Text name) {
     return *found;
 }
 
-/* name, then .attribute and [index] */
+/* The value that a field names: an argument, then .attribute and [index]. */
 static Value field_value(Braces *b, Text name) {
     Machine *m = b->m;
     size_t at = 0;

@@ -78,21 +78,22 @@ GLOBAL(raise_exception) {
     fail_verbatim(m, message.bytes, message.length);
 }
 
-/* One conversion of strftime, "%" and all that belongs to it. The platform's flags and widths
- * work as they do in Python, which calls the same function. */
+/* Writes one conversion of strftime: "%", flags, width and letter. The platform's flags and widths
+ * work as in Python, which calls the same function. */
 static void build_time(Machine *m, Builder *b, Text conversion) {
     char format[32], text[256];
     char last = (char)conversion.bytes[conversion.length - 1];
     if (conversion.length >= sizeof format - 1) fail(m, "strftime_now: invalid format");
-    if (last == 'z' || last == 'Z') return; /* Python's naive time has no zone */
-    if (last == 'f') {                      /* and it has microseconds, which are not known here */
+    if (last == 'z' || last == 'Z') return; /* Python's now() has no time zone */
+    if (last == 'f') {                      /* microseconds are not known here */
         build_c(m, b, "000000", text_from_template(conversion));
         return;
     }
     memcpy(format, conversion.bytes, conversion.length);
-    memcpy(format + conversion.length, "|", 2); /* so that no result is empty, which means failed */
+    memcpy(format + conversion.length, "|",
+           2); /* strftime returns 0 on failure: no result is empty */
     size_t length = strftime(text, sizeof text, format, &m->now);
-    if (length == 0) fail(m, "strftime_now: the time is too long");
+    if (length == 0) fail(m, "strftime_now: the result is too long");
     build_bytes(m, b, text, length - 1, text_from_template(conversion));
 }
 

@@ -36,7 +36,7 @@ static bool next_in_dict(Machine *m, Iter *it, Value *item) {
 }
 
 Value range_item(Value v, size_t i) {
-    uint64_t offset = (uint64_t)i * (uint64_t)v.as.range->step; /* may pass through 2^63 */
+    uint64_t offset = (uint64_t)i * (uint64_t)v.as.range->step; /* may wrap; the sum does not */
     Value item = value_int((int64_t)((uint64_t)v.as.range->start + offset));
     item.from_template = v.from_template;
     return item;
@@ -55,7 +55,7 @@ static bool next_nothing(Machine *m, Iter *it, Value *item) {
 }
 
 bool is_iterable(Value v) {
-    return v.type == V_ITERATOR || has_length(v); /* everything that has a length, too */
+    return v.type == V_ITERATOR || has_length(v);
 }
 
 Iter *iterate(Machine *m, Value v) {
@@ -168,7 +168,7 @@ bool loop_advance(Machine *m, Loop *loop) {
     return true;
 }
 
-/* The next item, which stays the next one; V_MISSING: there is none. */
+/* Looks at the item of the next round; V_MISSING: there is none. */
 static Value peek(Machine *m, Loop *loop) {
     Value item;
     if (loop->after.type == V_MISSING && next_item(m, loop->iter, &item)) loop->after = item;

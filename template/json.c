@@ -1,5 +1,5 @@
-/* tojson: Python's json.dumps, byte for byte. Quotes and escapes are from where the text inside
- * is, brackets from where the container is: no part of a message turns into template text. */
+/* No part of a message turns into template text: quotes and escapes get the flag of the text inside
+ * them, brackets and commas the flag of the list or dict. */
 #include "template/json.h"
 
 #include "template/compare.h"
@@ -86,7 +86,7 @@ static void write_scalar(Json *j, Value v) {
     }
 }
 
-/* A key is text, or a number or None or a bool between quotes. */
+/* A key is a string, or a number, None or a bool in quotes. */
 static void write_key(Json *j, Value key) {
     if (key.type == V_STRING) {
         write_text(j, *key.as.text);

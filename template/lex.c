@@ -1,5 +1,5 @@
-/* Template text to tokens: jinja2's lexer with trim_blocks and lstrip_blocks on, as
- * transformers sets them. White space control is decided here and nowhere else:
+/* jinja2's lexer with trim_blocks and lstrip_blocks on, as transformers sets them. White space
+ * control is decided here and nowhere else:
  *
  *     {%- {{- {#-    drop all white space before           -%} -}} -#}    and after
  *     {%  {#         drop the spaces between the start of the line and the tag
@@ -17,8 +17,8 @@ typedef struct Lexer {
     Machine *m;
     Text source;
     size_t at;
-    size_t line_counted; /* m->line is the line of this byte */
-    bool line_start;     /* the last tag took the newline before `at` */
+    size_t line_counted; /* the byte that m->line is the line of */
+    bool line_start;     /* `at` begins a line: the last tag took the newline */
     Token *tokens;
     size_t count, capacity;
 } Lexer;
@@ -47,8 +47,8 @@ static size_t skip_space(const Lexer *x, size_t at) {
     return at;
 }
 
-/* If a tag ends at `at` ("%}" with its '-' or '+'), the byte after it and after the white space
- * that it takes; otherwise 0. */
+/* If a tag ends at `at` ("%}", perhaps with '-' or '+'): where the text after it begins, behind the
+ * white space that the tag takes. Otherwise 0. */
 static size_t tag_end(const Lexer *x, size_t at, const char *end) {
     bool is_print = strcmp(end, "}}") == 0;
     uint8_t sign = byte_at(x, at);
@@ -58,7 +58,8 @@ static size_t tag_end(const Lexer *x, size_t at, const char *end) {
     return at + 2 + (!is_print && byte_at(x, at + 2) == '\n');
 }
 
-/* If "{% WORD %}" stands at `at`: its end as raw begins (it takes no newline) or as endraw ends. */
+/* If "{% WORD %}" (raw or endraw) stands at `at`: where the text after it begins. Otherwise 0. Only
+ * endraw takes the newline behind it. */
 static size_t word_tag(const Lexer *x, size_t at, const char *word) {
     at += 2;
     if (byte_at(x, at) == '-' || byte_at(x, at) == '+') at++;
@@ -70,7 +71,7 @@ static size_t word_tag(const Lexer *x, size_t at, const char *word) {
     return looking_at(x, at, "%}") ? at + 2 : 0;
 }
 
-/* The text before a tag, without the white space that the tag takes from it. */
+/* Adds the text before a tag, without the white space that the tag takes. */
 static void lex_data(Lexer *x, size_t tag) {
     Text data = text_cut(x->source, x->at, tag);
     uint8_t sign = byte_at(x, tag + 2);
@@ -92,7 +93,7 @@ static void move_to(Lexer *x, size_t at) {
 
 /* ---- inside {{ }} and {% %} ---- */
 
-/* The end of digits that single underscores may part; `at` if there are none. */
+/* The end of the digits at `at`, between which single underscores may stand. */
 static size_t skip_digits(const Lexer *x, size_t at, int base, bool leading_underscore) {
     size_t end = at;
     for (;;) {
@@ -129,7 +130,7 @@ static size_t integer_end(const Lexer *x, size_t at, int *base) {
             if (end > at + 2) return end;
             *base = 10;
         }
-        return skip_digits(x, at, 1, false); /* no other decimal begins with 0 */
+        return skip_digits(x, at, 1, false); /* only zeros: no other decimal begins with 0 */
     }
     return skip_digits(x, at, 10, false);
 }
@@ -156,7 +157,7 @@ static void lex_number(Lexer *x) {
     x->at = end;
 }
 
-/* \xHH, \uHHHH, \UHHHHHHHH: `n` hexadecimal digits from `at`. */
+/* The character of \xHH, \uHHHH or \UHHHHHHHH, whose `n` digits begin at `at`. */
 static uint32_t hex_escape(Lexer *x, Text t, size_t at, size_t n) {
     uint32_t c = 0;
     for (size_t i = 0; i < n; i++) {
@@ -165,7 +166,7 @@ static uint32_t hex_escape(Lexer *x, Text t, size_t at, size_t n) {
         c = c << 4 | (uint32_t)digit_value(digit);
     }
     if (c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) {
-        fail(x->m, "a string escapes U+%04X, which is no character", c);
+        fail(x->m, "a string escapes U+%04X, which is not a character", c);
     }
     return c;
 }
@@ -178,7 +179,7 @@ static Text unescape(Lexer *x, Text t) {
         size_t plain = slash ? (size_t)(slash - t.bytes) : t.length;
         build(x->m, &b, text_cut(t, i, plain));
         if (!slash) break;
-        uint8_t c = t.bytes[plain + 1]; /* the string's pattern promises that there is one */
+        uint8_t c = t.bytes[plain + 1]; /* lex_string has seen to it that one follows */
         i = plain + 2;
         const char *found = NULL;
         for (const char *s = simple; *s; s += 2) {
@@ -187,7 +188,7 @@ static Text unescape(Lexer *x, Text t) {
         if (found) {
             build_bytes(x->m, &b, found, 1, FROM_TEMPLATE);
         } else if (c == '\n') {
-            continue; /* a line that continues */
+            continue; /* the string continues on the next line */
         } else if (c >= '0' && c <= '7') {
             uint32_t value = c - '0';
             for (int n = 1; n < 3 && i < t.length && digit_value(t.bytes[i]) < 8; n++) {
@@ -201,7 +202,7 @@ static Text unescape(Lexer *x, Text t) {
         } else if (c == 'N') {
             fail(x->m, "\\N escapes are not supported");
         } else {
-            i = plain + 1; /* an unknown escape stays as it is, backslash and all */
+            i = plain + 1; /* an unknown escape stays as it is, with its backslash */
             build_c(x->m, &b, "\\", FROM_TEMPLATE);
         }
     }
@@ -232,7 +233,7 @@ static bool lex_name(Lexer *x) {
     return true;
 }
 
-/* `open` is the stack of brackets to be closed. Returns its new height. */
+/* `open` is the stack of closing brackets that must still come. Returns its new height. */
 static size_t lex_operator(Lexer *x, char *open, size_t n_open) {
     static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
                                             "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
@@ -300,7 +301,7 @@ static void lex_raw(Lexer *x, size_t tag, size_t after) {
     move_to(x, end);
 }
 
-/* The first byte at or after `at` that begins a tag. */
+/* Where the next tag begins, from `at` on; the end of the source if there is none. */
 static size_t find_tag(const Lexer *x, size_t at) {
     for (; at + 1 < x->source.length; at++) {
         uint8_t next = x->source.bytes[at + 1];
@@ -333,7 +334,7 @@ static void lex_template(Lexer *x) {
     }
 }
 
-/* Newlines become \n, and one at the very end is dropped. */
+/* \r\n and \r become \n, and one newline at the very end is dropped. */
 static Text normalize_newlines(Machine *m, Text t) {
     Builder b = {0};
     for (size_t i = 0; i < t.length; i++) {

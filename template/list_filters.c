@@ -1,5 +1,5 @@
-/* Filters of sequences: jinja2's filters.py. Those that Python writes as generators work item by
- * item when asked, and are read once, as there. */
+/* Filters of sequences: jinja2's filters.py. What is a generator there is lazy here, too: it
+ * computes an item when it is asked for, and can be read once. */
 #include "template/list_filters.h"
 
 #include "template/access.h"
@@ -116,7 +116,7 @@ static Value new_iterator(Machine *m, bool (*next)(Machine *, Iter *, Value *), 
     return value_iterator(it);
 }
 
-/* The items that such a filter reads: none if the value is false, as jinja2 has it. */
+/* The next item that a lazy filter reads. As in jinja2, a false value has none. */
 static bool next_source(Machine *m, Iter *it, Value *item) {
     if (!it->inner) {
         if (!truth(m, it->source)) it->source = value_list(m, V_LIST, NULL, 0);
@@ -144,7 +144,7 @@ static Value keyword(Machine *m, const Args *args, const char *name) {
     return found ? *found : missing;
 }
 
-/* The arguments after the first `n`. */
+/* The arguments without the first `n` positional ones. */
 static const Args *after(Machine *m, const Args *args, size_t n) {
     Args *rest = NEW(m, Args);
     *rest = *args;
@@ -230,7 +230,7 @@ Value filter_rejectattr(Machine *m, Value self, const Value *a, const Args *args
     return select_items(m, self, args, true, true);
 }
 
-/* A copy of the filter's arguments, for when the items are asked for. */
+/* A lazy filter with a copy of its arguments. */
 static Value new_lazy(Machine *m, bool (*next)(Machine *, Iter *, Value *), Value source,
                       const Value *a, size_t count) {
     Args *kept = NEW(m, Args);
@@ -265,7 +265,7 @@ static List batches(Machine *m, List items, int64_t size, Value fill) {
     size_t each = size < 1 ? items.count + 1 : (size_t)size, n = 0;
     Value *lists = NEW_ARRAY(m, items.count / each + 2, Value);
     if (size == 0 && items.count)
-        lists[n++] = value_list(m, V_LIST, NULL, 0); /* as jinja2 has it */
+        lists[n++] = value_list(m, V_LIST, NULL, 0); /* jinja2 begins so */
     for (size_t i = 0; i < items.count; i += each) {
         size_t have = items.count - i < each ? items.count - i : each;
         size_t count = given(fill) && size > 0 ? each : have;
@@ -316,7 +316,7 @@ Value filter_slice(Machine *m, Value self, const Value *a, const Args *args) {
 
 /* ---- order ---- */
 
-/* A list of the attributes that "a,b.c" names, for comparing. */
+/* What to sort an item by: the list of the attributes that "a,b.c" names, or one attribute. */
 static Value sort_key(Machine *m, Value item, Value attribute, bool case_sensitive) {
     if (attribute.type != V_STRING) {
         return fold_case(m, by_path(m, item, attribute, none), case_sensitive);

@@ -41,7 +41,7 @@ void *allocate(Machine *m, size_t size) {
     if (size > m->memory_left) fail(m, "the template needs too much memory");
     size = round_up(size, sizeof(max_align_t));
     spend(m, size);
-    if (size > CHUNK_SIZE / 4) { /* a chunk of its own; the current one stays in use */
+    if (size > CHUNK_SIZE / 4) { /* a chunk of its own; the current chunk stays in use */
         uint8_t *at = m->at, *end = m->end;
         add_chunk(m, size);
         void *result = m->at;

@@ -50,7 +50,7 @@ static void add_piece(Pieces *p, size_t from, size_t to) {
     list_append(p->m, &p->list, &p->capacity, piece);
 }
 
-/* Words between white space; after `limit` cuts the rest is one piece. */
+/* The words between white space. After `limit` of them the rest is one piece; -1: no limit. */
 static void split_words(Pieces *p, int64_t limit) {
     Text t = *p->self.as.text;
     size_t at = 0, size;
@@ -124,7 +124,8 @@ static Value split(Machine *m, Value self, const Value *a, bool from_right) {
     } else {
         (from_right ? rsplit_words : split_words)(&p, limit);
     }
-    for (size_t i = 0, k = p.list.count; from_right && i + 1 < k--; i++) { /* found last to first */
+    for (size_t i = 0, k = p.list.count; from_right && i + 1 < k--;
+         i++) { /* they were found last to first */
         Value swap = p.list.items[i];
         p.list.items[i] = p.list.items[k], p.list.items[k] = swap;
     }
@@ -266,7 +267,7 @@ METHOD(str_count) {
     return value_int(count);
 }
 
-/* One string, or a tuple of which any will do. */
+/* Whether a prefix or suffix matches; of a tuple, any may. */
 static Value has_affix(Machine *m, Value self, const Value *a, bool (*matches)(Text, Text)) {
     size_t from, to;
     List options = {(Value[]){a[0]}, 1};
@@ -482,8 +483,8 @@ METHOD(list_index) {
 
 METHOD(copy) {
     UNUSED;
-    return self;
-} /* nothing can change it */
+    return self; /* nothing can change a list or a dict */
+}
 
 /* ---- dicts ---- */
 
@@ -600,7 +601,7 @@ static const Builtin cycler_methods[] = {
     {"next", cycler_next, "", 0}, {"reset", cycler_reset, "", 0}, {0}};
 static const Builtin float_methods[] = {{"is_integer", float_is_integer, "", 0}, {0}};
 
-/* What would change a list or a dict exists, but the sandbox does not let it be called. */
+/* Methods that would change a list or a dict, which the sandbox forbids. */
 static const char *const unsafe_list[] = {"append", "clear",  "pop",    "reverse", "insert",
                                           "sort",   "extend", "remove", NULL};
 static const char *const unsafe_dict[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};

@@ -24,7 +24,7 @@ Value double_to_int(Machine *m, double f) {
 }
 
 NORETURN void fail_overflow(Machine *m) {
-    fail(m, "an integer passes 64 bits");
+    fail(m, "an integer does not fit in 64 bits");
 }
 
 bool parse_int(Text t, int base, int64_t *value, bool *overflow) {
@@ -57,7 +57,8 @@ bool parse_int(Text t, int base, int64_t *value, bool *overflow) {
     return any && after_digit;
 }
 
-/* strtod() knows more than Python, as hexadecimal; underscores may stand between digits. */
+/* strtod() takes more than Python does, such as hexadecimal digits, but no underscores between
+ * digits: only the characters that both may take reach it. */
 bool parse_float(Machine *m, Text t, double *value) {
     spend_slow(m, t.length);
     char *s = NEW_ARRAY(m, t.length + 1, char);

@@ -1,11 +1,11 @@
-/* Tokens to nodes, by recursive descent: jinja2's parser.py, in its order of precedence. */
+/* Recursive descent with the precedence of jinja2's parser.py. */
 #include "template/parse.h"
 
 #include "template/lex.h"
 
 typedef struct Parser {
     Machine *m;
-    const Token *token; /* the current one; T_END is never passed */
+    const Token *token; /* the current token; T_END is never passed */
     int depth;
 } Parser;
 
@@ -110,7 +110,7 @@ static Node *parse_name(Parser *p) {
     return node;
 }
 
-/* Strings that stand side by side are one. */
+/* Adjacent strings are one string. */
 static Node *parse_constant(Parser *p) {
     Node *node = new_const(p, p->token->value);
     advance(p);
@@ -162,7 +162,7 @@ static Node *parse_primary(Parser *p) {
     return node;
 }
 
-/* ( arguments ): positional, then name=value, *list, **dict. */
+/* The arguments of a call, in parentheses: positional, then name=value, *list, **dict. */
 static Node *parse_arguments(Parser *p) {
     NodeList items = {0};
     bool keyword = false, star = false, star_star = false;
@@ -209,7 +209,8 @@ static Node *parse_call(Parser *p, Node *callee) {
     return node;
 }
 
-/* Between the brackets of a[...]: an index, or a slice (whose parts may be left out). */
+/* What stands in the brackets of a[...]: an index, a tuple, or a slice whose parts may be left out.
+ */
 static Node *parse_subscript(Parser *p, Node *object) {
     Node *left_out = new_const(p, none), *parts[3] = {NULL, NULL, NULL};
     int n = 0;
@@ -287,7 +288,7 @@ static Text parse_dotted_name(Parser *p) {
     return name;
 }
 
-/* After `is`: [not] NAME, with arguments in parentheses or one bare argument. */
+/* What stands after `is`: [not] NAME, with arguments in parentheses or one argument without. */
 static Node *parse_test(Parser *p, Node *tested) {
     bool negated = skip_word(p, "not");
     Node *node = new_node(p, N_TEST);
@@ -439,7 +440,7 @@ static Node *parse_expression(Parser *p, bool with_condition) {
     return node;
 }
 
-/* One expression, or several with commas: a tuple. */
+/* One expression, or several with commas, which are a tuple. */
 static Node *parse_tuple(Parser *p, bool with_condition, bool explicit_parentheses) {
     NodeList items = {0};
     bool is_tuple = false;
@@ -613,7 +614,7 @@ static void parse_call_block(Parser *p, Node *node) {
 }
 
 static void parse_filter_block(Parser *p, Node *node) {
-    Node *filter = new_node(p, N_FILTER); /* the first has no '|' before it */
+    Node *filter = new_node(p, N_FILTER); /* the first filter has no '|' before it */
     filter->text = parse_dotted_name(p);
     if (at_operator(p, "(")) filter->items = parse_arguments(p);
     node->second = parse_filter(p, filter);
@@ -669,8 +670,8 @@ static Node *parse_statement(Parser *p) {
     unexpected(p, "a statement");
 }
 
-/* Statements up to a tag that begins with one of `end_words` (NULL: up to the end), which stays
- * the current token. */
+/* Parses statements up to a tag that begins with one of `end_words`, which stays the current token;
+ * NULL: up to the end of the template. */
 static Node *parse_statements(Parser *p, const char *const *end_words) {
     NodeList list = {0};
     while (p->token->kind != T_END) {
@@ -700,7 +701,7 @@ static Node *parse_statements(Parser *p, const char *const *end_words) {
     return list.first;
 }
 
-/* The rest of an opening tag, then its body. */
+/* Parses the rest of an opening tag and the statements up to one of `end_words`. */
 static Node *parse_block(Parser *p, const char *const *end_words) {
     skip_operator(p, ":");
     if (p->token->kind != T_BLOCK_END) unexpected(p, "%}");

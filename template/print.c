@@ -166,7 +166,7 @@ void build_repr(Machine *m, Builder *b, Value v) {
     case V_LOOP:
         build_loop(m, b, v);
         break;
-    default: /* Python prints an address here */
+    default: /* Python prints an address, too */
         build_c(m, b, "<", FROM_TEMPLATE);
         build_c(m, b, type_name(v), FROM_TEMPLATE);
         build_c(m, b, ">", FROM_TEMPLATE);
@@ -209,7 +209,7 @@ Text ascii_text(Machine *m, Value v) {
     return built(&b);
 }
 
-/* What jinja2's UndefinedError says. */
+/* The message is that of jinja2's UndefinedError. */
 NORETURN void fail_undefined(Machine *m, Value v) {
     const Undefined *u = v.as.undefined;
     if (u->hint) fail(m, "%s", u->hint);

@@ -1,8 +1,8 @@
-/* Which variable a name means. jinja2 decides this before the template runs (idtracking.py,
- * compiler.py), with consequences that templates rely on: a loop's assignments vanish with each
- * round, an `if` makes no scope, and a variable that a scope assigns anywhere is that scope's
- * from its beginning, undefined until then. Each scope is a Frame of numbered slots; a name
- * becomes (how many frames out, which slot). */
+/* jinja2 decides which variable a name means before the template runs (idtracking.py, compiler.py),
+ * with consequences that templates rely on: a loop's assignments vanish with each round, an `if`
+ * makes no scope, and a variable that a scope assigns anywhere belongs to that scope from its
+ * beginning, undefined until the assignment. Each scope is a Frame of numbered slots; a name
+ * becomes the number of frames to go out and the slot there. */
 #include "template/scope.h"
 
 #include "template/call.h"
@@ -49,7 +49,8 @@ static void note_load(Machine *m, Frame *frame, Text name) {
     if (!find_symbol(frame, name, &hops)) add_symbol(m, frame, name, LOAD_INPUT);
 }
 
-/* `maybe`: in a branch that may not be taken, so the name keeps what it meant outside. */
+/* `maybe`: the assignment stands in a branch that may not be taken. A name that no outer scope has
+ * then still means the input variable until it is assigned. */
 static void note_store(Machine *m, Frame *frame, Text name, bool maybe) {
     int hops;
     if (find_own(frame, name)) return;
@@ -64,7 +65,8 @@ static void note_all(Machine *m, Frame *frame, const Node *list, bool maybe) {
     for (; list; list = list->next) note(m, frame, list, maybe);
 }
 
-/* Statements that open a scope show only what they evaluate outside it. */
+/* Notes the names of a node. Of a statement that opens a scope, only the parts that are evaluated
+ * outside that scope count. */
 static void note(Machine *m, Frame *frame, const Node *node, bool maybe) {
     if (!node) return;
     enter(m);
@@ -128,7 +130,7 @@ static void add_targets(Machine *m, Frame *frame, const Node *target) {
 typedef struct Search {
     Machine *m;
     const char *name;
-    bool stores; /* look for an assignment; else for a read that no assignment precedes */
+    bool stores; /* search for an assignment; else for a read that no assignment precedes */
     bool done, found;
 } Search;
 
@@ -166,7 +168,7 @@ static void bind_name(Binder b, Node *node) {
     node->slot = s->slot;
 }
 
-/* Binds `list` inside `frame`, whose own names are noted first. */
+/* Notes the names of `list` in `frame`, then binds them. */
 static void bind_body(Binder b, Frame *frame, Node *list, bool in_loop) {
     note_all(b.m, frame, list, false);
     bind_all((Binder){b.m, frame, false, in_loop}, list);
@@ -179,12 +181,13 @@ static void bind_for(Binder b, Node *node) {
     bind(b, node->second);
 
     node->frame = new_frame(b.m, b.frame);
-    add_symbol(b.m, node->frame, text_c(b.m, "loop"), LOAD_PARAMETER); /* always slot 0 */
+    add_symbol(b.m, node->frame, text_c(b.m, "loop"),
+               LOAD_PARAMETER); /* slot 0: eval.c relies on it */
     add_targets(b.m, node->frame, node->first);
     bind((Binder){b.m, node->frame, false, true}, node->first);
     bind_body(b, node->frame, node->body, true);
 
-    if (node->third) { /* the test sees the loop's targets, but not its `loop` */
+    if (node->third) { /* the condition sees the loop's targets, but not `loop` */
         node->test_frame = new_frame(b.m, b.frame);
         add_symbol(b.m, node->test_frame, (Text){0}, LOAD_PARAMETER);
         add_targets(b.m, node->test_frame, node->first);
@@ -209,7 +212,7 @@ static void bind_macro(Binder b, Node *node) {
         if (!parameter)
             parameter = add_symbol(b.m, frame, text_c(b.m, special[i]), LOAD_PARAMETER);
         else if (i > 0)
-            *uses[i] = false; /* an ordinary parameter of that name */
+            *uses[i] = false; /* it is an ordinary parameter here */
         *slots[i] = parameter->slot;
     }
     for (Node *n = node->items; n; n = n->next) {

@@ -1,4 +1,4 @@
-/* Tests, what stands after `is`: jinja2's tests.py. */
+/* Tests, which stand after `is`: jinja2's tests.py. */
 #include "template/arithmetic.h"
 #include "template/builtins.h"
 #include "template/case.h"

@@ -34,7 +34,7 @@ bool text_equal(Text a, Text b) {
     return a.length == b.length && (a.length == 0 || memcmp(a.bytes, b.bytes, a.length) == 0);
 }
 
-/* UTF-8 sorts as its code points do. */
+/* The bytes of UTF-8 have the same order as its code points. */
 int text_compare(Text a, Text b) {
     size_t common = a.length < b.length ? a.length : b.length;
     int order = common ? memcmp(a.bytes, b.bytes, common) : 0;
@@ -175,7 +175,7 @@ Text text_replace(Machine *m, Text t, Text old, Text new, int64_t count) {
     while (count != 0) {
         size_t at = text_find(m, t, old, done);
         if (at == SIZE_MAX) break;
-        if (old.length == 0) { /* before each character, and at the end */
+        if (old.length == 0) { /* it stands before each character and at the end */
             build(m, &b, new);
             if (count > 0) count--;
             if (done == t.length) return built(&b);
@@ -265,7 +265,7 @@ void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
     uint8_t *to = b->bytes + b->length, *to_flags = b->from_template + b->length;
     memcpy(to, t.bytes, t.length);
     memcpy(to_flags, t.from_template, t.length);
-    for (size_t done = t.length, more; done < bytes; done += more) { /* twice as much each time */
+    for (size_t done = t.length, more; done < bytes; done += more) { /* doubles */
         more = done < bytes - done ? done : bytes - done;
         memcpy(to + done, to, more);
         memcpy(to_flags + done, to_flags, more);
