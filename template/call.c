@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Stores an argument as a[i] of its parameter, which `name` gives, or `position` where it is empty.
- */
+/* Stores an argument in the a[i] of its parameter. Where `name` is empty, `position` gives the
+ * parameter. */
 static void bind_argument(Machine *m, const Builtin *f, Value *a, size_t position, Text name,
                           Value value) {
     size_t i = 0;

@@ -4,8 +4,7 @@
 
 #include "template/value.h"
 
-/* One pass over a value. `next` stores the next item and returns true, or returns false at the end.
- */
+/* One pass over a value. `next` stores the next item and returns true, or false at the end. */
 typedef struct Iter {
     bool (*next)(Machine *m, struct Iter *it, Value *item);
     Value source;

@@ -162,41 +162,52 @@ static Node *parse_primary(Parser *p) {
     return node;
 }
 
-/* The arguments of a call, in parentheses: positional, then name=value, *list, **dict. */
+/* name=value, unless a keyword argument of that name is among `items` already. */
+static Node *parse_keyword(Parser *p, const Node *items) {
+    Node *node = new_node(p, N_KEYWORD);
+    node->text = expect_name(p);
+    expect_operator(p, "=");
+    for (const Node *n = items; n; n = n->next) {
+        if (n->kind == N_KEYWORD && text_equal(n->text, node->text)) {
+            fail(p->m, "keyword argument repeated");
+        }
+    }
+    node->first = parse_expression(p, true);
+    return node;
+}
+
+/* *list or **dict; the stars have been passed. */
+static Node *parse_starred(Parser *p, NodeKind kind) {
+    Node *node = new_node(p, kind);
+    node->first = parse_expression(p, true);
+    return node;
+}
+
+/* The arguments of a call, in parentheses: positional, then name=value and *list, then **dict. */
 static Node *parse_arguments(Parser *p) {
+    static const char wrong[] = "invalid syntax for function call expression";
     NodeList items = {0};
     bool keyword = false, star = false, star_star = false;
     expect_operator(p, "(");
     while (!at_operator(p, ")")) {
         if (items.first) expect_operator(p, ",");
         if (items.first && at_operator(p, ")")) break;
-        bool ok = !star_star;
-        Node *node = new_node(p, N_KEYWORD);
+        if (star_star) fail(p->m, "%s", wrong);
         if (skip_operator(p, "**")) {
-            node->kind = N_STARSTAR;
+            append(&items, parse_starred(p, N_STARSTAR));
             star_star = true;
         } else if (skip_operator(p, "*")) {
-            node->kind = N_STAR;
-            ok = ok && !star;
+            if (star) fail(p->m, "%s", wrong);
+            append(&items, parse_starred(p, N_STAR));
             star = true;
         } else if (p->token->kind == T_NAME && p->token[1].kind == T_OPERATOR &&
                    text_is(p->token[1].text, "=")) {
-            node->text = expect_name(p);
-            advance(p);
+            append(&items, parse_keyword(p, items.first));
             keyword = true;
-            for (Node *n = items.first; n; n = n->next) {
-                if (n->kind == N_KEYWORD && text_equal(n->text, node->text)) {
-                    fail(p->m, "keyword argument repeated");
-                }
-            }
         } else {
-            ok = ok && !keyword && !star;
-            node = NULL;
+            if (keyword || star) fail(p->m, "%s", wrong);
+            append(&items, parse_expression(p, true));
         }
-        if (!ok) fail(p->m, "invalid syntax for function call expression");
-        Node *value = parse_expression(p, true);
-        if (node) node->first = value;
-        append(&items, node ? node : value);
     }
     expect_operator(p, ")");
     return items.first;
@@ -209,10 +220,23 @@ static Node *parse_call(Parser *p, Node *callee) {
     return node;
 }
 
-/* What stands in the brackets of a[...]: an index, a tuple, or a slice whose parts may be left out.
- */
+/* a[i], a[i, j] (a tuple) or a[] (the empty tuple); `index` is NULL for a[]. */
+static Node *parse_item(Parser *p, Node *object, Node *index) {
+    Node *node = new_node(p, N_ITEM);
+    node->first = object;
+    node->second = index ? index : new_node(p, N_TUPLE);
+    if (!at_operator(p, ",")) return node;
+    NodeList items = {0};
+    append(&items, node->second);
+    while (skip_operator(p, ",")) append(&items, parse_expression(p, true));
+    node->second = new_node(p, N_TUPLE);
+    node->second->items = items.first;
+    return node;
+}
+
+/* What stands in the brackets of a[...]: an index or a slice, whose parts may be left out. */
 static Node *parse_subscript(Parser *p, Node *object) {
-    Node *left_out = new_const(p, none), *parts[3] = {NULL, NULL, NULL};
+    Node *parts[3] = {NULL, NULL, NULL};
     int n = 0;
     while (!at_operator(p, "]") && !at_operator(p, ",")) {
         if (skip_operator(p, ":")) {
@@ -223,29 +247,11 @@ static Node *parse_subscript(Parser *p, Node *object) {
             parts[n] = parse_expression(p, true);
         }
     }
-    Node *node = new_node(p, n ? N_SLICE : N_ITEM);
-    node->first = object;
-    if (n == 0) {
-        if (!parts[0]) parts[0] = new_node(p, N_TUPLE); /* a[]: the empty tuple */
-        node->second = parts[0];
-        if (at_operator(p, ",")) { /* a[1, 2]: a tuple */
-            NodeList items = {0};
-            append(&items, parts[0]);
-            while (skip_operator(p, ",")) append(&items, parse_expression(p, true));
-            node->second = new_node(p, N_TUPLE);
-            node->second->items = items.first;
-        }
-        return node;
-    }
+    if (n == 0) return parse_item(p, object, parts[0]);
+    Node *node = new_node(p, N_SLICE);
     NodeList items = {0};
-    for (int i = 0; i < 3; i++) {
-        Node *part = parts[i];
-        if (!part) {
-            part = NEW(p->m, Node);
-            *part = *left_out;
-        }
-        append(&items, part);
-    }
+    for (int i = 0; i < 3; i++) append(&items, parts[i] ? parts[i] : new_const(p, none));
+    node->first = object;
     node->items = items.first;
     return node;
 }
