@@ -1,6 +1,6 @@
-/* Any bytes as a template, over a conversation; after a NUL, any JSON as its variables. Whatever
- * comes, the renderer ends, and gives valid UTF-8 with a flag of 0 or 1 for each byte, or an error.
- */
+/* Renders any bytes as a template over a conversation; after a NUL, any JSON as its variables.
+ * Whatever the bytes are, the renderer ends with an error, or with valid UTF-8 and a flag of 0 or 1
+ * for each byte. */
 #include "template/chat_template.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Models that come without a chat template: the tokens of their vocabulary tell which is theirs. */
+/* A model without a chat template gets the template of the family whose tokens its vocabulary
+ * holds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +63,8 @@ static void each_family_writes_its_tokens(void **state) {
         if (chat_template_render(t, &input, &output, &error) != STATUS_OK)
             fail_msg("%s: %s", family->name, error.text);
         assert_string_equal(output.text, families[i].rendered);
-        /* Each of its tokens is the template's writing, each of the user's words is not. */
+        /* Every byte of the family's tokens comes from the template, no byte of the user's words
+         * does. */
         for (size_t k = 0; k <= 2; k++) {
             const char *mark = k == 2 ? family->end : family->tokens[k];
             for (const char *at = output.text; (at = strstr(at, mark)); at++)

@@ -1,4 +1,5 @@
-/* Chat templates: the same bytes and the same refusals as jinja2, as transformers sets it up.
+/* Chat templates give the same bytes and fail in the same places as jinja2 configured by
+ * transformers.
  *
  *     build/tests/test_chat_template             the tests
  *     build/tests/test_chat_template --driver    JSON lines in, JSON lines out, for the scripts
@@ -140,7 +141,8 @@ static bool matches(const json_t *reply, const char *kind, const char *hash) {
     return strcmp(digest, hash) == 0;
 }
 
-/* Checks the lines of the table of hashes whose template lies in `directory`. */
+/* Checks the lines of the table of hashes whose template is in `directory`. Returns how many lines
+ * that is and adds the failed ones to *wrong. */
 static int check_templates(const char *directory, int *wrong) {
     json_t *conversations[64];
     int n_conversations = 0, checked = 0;
@@ -196,9 +198,10 @@ static void published_templates_render_as_in_jinja2(void **state) {
     assert_int_equal(wrong, 0);
 }
 
-/* ---- the user's text never poses as structure ---- */
+/* ---- text of a message never counts as the template's ---- */
 
-/* Renders with `user` as the only message, "user" in `words` and key of `map`, and so on. */
+/* Renders a template whose variables hold the text `user`: as a message, in a list of words, as a
+ * key of a dict, and so on. */
 static ChatTemplateOutput render_user(const char *template, const char *user) {
     Error error = {0};
     json_t *vars = json_pack("{s:[{s:s,s:s}],s:s,s:[s,s],s:{s:s},s:s,s:i}", "messages", "role",
@@ -229,8 +232,8 @@ static int structural(const ChatTemplateOutput *output, const char *token) {
 
 static void a_message_that_spells_a_control_token_stays_text_through_every_operation(void **state) {
     (void)state;
-    /* Each passes the user's text through something that keeps, cuts, joins, pads, replaces,
-     * changes the case of or formats it. None writes the token itself. */
+    /* Each template keeps, cuts, joins, pads, replaces, formats or changes the case of the user's
+     * text. None writes the token itself. */
     static const char *const templates[] = {
         "{{ user }}",
         "{{ messages[0].content }}",
@@ -357,7 +360,7 @@ static void text_equal_to_the_templates_own_is_still_the_users(void **state) {
 
 static void what_stands_around_a_users_text_is_the_users_where_the_user_chose_it(void **state) {
     (void)state;
-    /* The message is a list: its brackets, quotes and numbers are not the template's. */
+    /* The message is a list, so its brackets, quotes and numbers do not come from the template. */
     Error error = {0};
     json_t *vars = json_pack("{s:[[],{},s,i,b]}", "content", "a\"b", 42, 1);
     const char *text =
@@ -377,12 +380,12 @@ static void what_stands_around_a_users_text_is_the_users_where_the_user_chose_it
 /* ---- hostile templates ---- */
 
 #if defined __SANITIZE_ADDRESS__ || !defined __OPTIMIZE__
-static const double patience = 10; /* instrumented or unoptimized */
+static const double patience = 10; /* a sanitizer or no optimization makes it slower */
 #else
 static const double patience = 1;
 #endif
 
-/* Of the processor, so that a busy machine does not matter. */
+/* Processor time, so that a busy machine does not matter. */
 static double seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -506,7 +509,7 @@ static void hostile_templates_stop_with_an_error_within_a_second(void **state) {
     }
 }
 
-/* prefix, then `part` n times, then suffix */
+/* The template is `prefix`, `part` n times, and `suffix`. */
 static void expect_deep_refusal(const char *prefix, const char *part, size_t n,
                                 const char *suffix) {
     size_t length = strlen(prefix) + n * strlen(part) + strlen(suffix);
@@ -560,7 +563,7 @@ static void unreadable_templates_are_refused(void **state) {
     free(long_text);
 }
 
-/* ---- for those who call it ---- */
+/* ---- the interface ---- */
 
 static void errors_say_where_and_why(void **state) {
     (void)state;
@@ -596,7 +599,7 @@ static void one_template_renders_any_number_of_conversations(void **state) {
                             i != 1 ? "<|im_start|>user\nHi\n<|im_end|>\n<|im_start|>assistant\n"
                                    : "<|im_start|>user\nHi\n<|im_end|>\n");
         assert_int_equal(structural(&output, "<|im_start|>"), i != 1 ? 2 : 1);
-        assert_int_equal(structural(&output, "user"), 0); /* a role is the message's, too */
+        assert_int_equal(structural(&output, "user"), 0); /* a role is part of a message */
         chat_template_output_free(&output);
         json_decref(vars);
     }
