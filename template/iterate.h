@@ -8,11 +8,11 @@
 typedef struct Iter {
     bool (*next)(Machine *m, struct Iter *it, Value *item);
     Value source;
-    size_t at, count;
+    size_t at;
     /* Lazy filters (list_filters.c): what they read and what they were called with. */
     struct Iter *inner;
     const struct Args *args;
-    bool negate;       /* reject, not select; slice, not batch */
+    bool negate;       /* reject, not select */
     bool by_attribute; /* selectattr, rejectattr */
     Dict *seen;        /* unique: the keys so far */
     /* for ... if (eval.c): the statement, and the scope of its condition. */

@@ -12,6 +12,8 @@
 
 /* ---- attributes by path: "a.b.0" ---- */
 
+/* item.a.b.0 for the path "a.b.0", which may also be a number. An undefined value on the way
+ * becomes `otherwise`, if it is given. */
 static Value by_path(Machine *m, Value item, Value path, Value otherwise) {
     if (!given(path)) return item;
     Text rest = path.type == V_STRING ? *path.as.text : (Text){0}, part;
@@ -35,7 +37,7 @@ static Value fold_case(Machine *m, Value v, bool case_sensitive) {
 
 Value filter_sum(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
-    Value sum = a[1].type == V_MISSING ? value_int(0) : a[1], item;
+    Value sum = value_or(a[1], value_int(0)), item;
     if (sum.type == V_STRING) fail(m, "sum() can't sum strings");
     for (Iter *it = iterate(m, self); next_item(m, it, &item);) {
         sum = arithmetic(m, OP_ADD, sum, by_path(m, item, a[0], none));
@@ -261,11 +263,12 @@ Value filter_unique(Machine *m, Value self, const Value *a, const Args *args) {
     return v;
 }
 
+/* Lists of `size` items each; the last one is filled up with `fill`, if it is given. */
 static List batches(Machine *m, List items, int64_t size, Value fill) {
     size_t each = size < 1 ? items.count + 1 : (size_t)size, n = 0;
     Value *lists = NEW_ARRAY(m, items.count / each + 2, Value);
     if (size == 0 && items.count)
-        lists[n++] = value_list(m, V_LIST, NULL, 0); /* jinja2 begins so */
+        lists[n++] = value_list(m, V_LIST, NULL, 0); /* jinja2 begins with it */
     for (size_t i = 0; i < items.count; i += each) {
         size_t have = items.count - i < each ? items.count - i : each;
         size_t count = given(fill) && size > 0 ? each : have;
@@ -276,6 +279,8 @@ static List batches(Machine *m, List items, int64_t size, Value fill) {
     return (List){lists, n};
 }
 
+/* `wanted` lists of nearly equal length, and `fill`, if it is given, at the end of each list after
+ * the longest ones. */
 static List slices(Machine *m, List items, int64_t wanted, Value fill) {
     if (wanted == 0) fail(m, "integer division or modulo by zero");
     size_t n = wanted < 0 ? 0 : (size_t)wanted, offset = 0;
@@ -292,26 +297,34 @@ static List slices(Machine *m, List items, int64_t wanted, Value fill) {
     return (List){lists, n};
 }
 
-static bool next_part(Machine *m, Iter *it, Value *item) {
+/* The next of the lists that `divide` makes of all items. */
+static bool next_part(Machine *m, Iter *it, Value *item,
+                      List (*divide)(Machine *, List, int64_t, Value)) {
     if (!it->inner) {
         List items = collect(m, it->source);
         int64_t size = to_index(m, it->args->values[0]);
-        List parts = (it->negate ? slices : batches)(m, items, size, it->args->values[1]);
+        List parts = divide(m, items, size, it->args->values[1]);
         it->inner = iterate(m, value_list(m, V_LIST, parts.items, parts.count));
     }
     return next_item(m, it->inner, item);
 }
 
+static bool next_batch(Machine *m, Iter *it, Value *item) {
+    return next_part(m, it, item, batches);
+}
+
+static bool next_slice(Machine *m, Iter *it, Value *item) {
+    return next_part(m, it, item, slices);
+}
+
 Value filter_batch(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
-    return new_lazy(m, next_part, self, a, 2);
+    return new_lazy(m, next_batch, self, a, 2);
 }
 
 Value filter_slice(Machine *m, Value self, const Value *a, const Args *args) {
     (void)args;
-    Value v = new_lazy(m, next_part, self, a, 2);
-    v.as.iter->negate = true;
-    return v;
+    return new_lazy(m, next_slice, self, a, 2);
 }
 
 /* ---- order ---- */

@@ -1,7 +1,7 @@
 /* Strings of the interpreter: UTF-8 with one flag for each byte, which says whether the template
  * wrote the byte or a message did. A Text is never changed once it is made, so cutting one shares
- * its bytes; everything that makes new bytes goes through a Builder. Every Text is well-formed
- * UTF-8, unless a byte of a character is looked at alone. */
+ * its bytes; everything that makes new bytes goes through a Builder. A Text is well-formed
+ * UTF-8, apart from parts of a character on their way into a Builder. */
 #ifndef TEMPLATE_TEXT_H
 #define TEMPLATE_TEXT_H
 
