@@ -34,8 +34,9 @@ int text_compare(Text a, Text b);   /* -1, 0 or 1, by code points */
 uint8_t text_from_template(Text t); /* FROM_TEMPLATE if all of it is */
 int text_shown(Text t);             /* its length for "%.*s" in an error, at most 80 */
 
-uint32_t text_char(Text t, size_t at, size_t *size); /* the code point at a byte offset */
-size_t text_before(Text t, size_t end); /* where the character begins that ends at `end` */
+uint32_t text_char(Text t, size_t at,
+                   size_t *size);       /* the code point at a byte offset; *size: its bytes */
+size_t text_before(Text t, size_t end); /* start of the character that ends at `end` */
 size_t text_count(Machine *m, Text t);  /* code points */
 size_t text_offset(Machine *m, Text t, size_t index); /* byte offset of the index-th code point */
 
@@ -49,8 +50,8 @@ size_t text_find_last(Machine *m, Text t, Text needle);
 bool text_starts(Text t, Text prefix);
 bool text_ends(Text t, Text suffix);
 
-/* Cuts off the part of *rest before the next separator, and the separator. Returns false where
- * there is no more: the last part is what *rest held. */
+/* Stores the part of *rest before the first separator in *part, and cuts part and separator off
+ * *rest. Returns false where no separator is left: *part is then all of *rest. */
 bool text_next_part(Machine *m, Text *rest, const char *separator, Text *part);
 
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
@@ -61,11 +62,12 @@ Text text_escape(Machine *m, Text t);                                      /* HT
 Text text_pad(Machine *m, Text t, Text fill, int64_t left, int64_t right); /* counts of `fill` */
 Text text_center(Machine *m, Text t, Text fill, int64_t width);
 
+/* Append to a builder. */
 void build(Machine *m, Builder *b, Text t);
 void build_bytes(Machine *m, Builder *b, const void *bytes, size_t length, uint8_t from_template);
 void build_c(Machine *m, Builder *b, const char *s, uint8_t from_template);
 void build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template);
-void build_repeat(Machine *m, Builder *b, Text t, int64_t times);
+void build_repeat(Machine *m, Builder *b, Text t, int64_t times); /* nothing if times < 1 */
 Text built(const Builder *b);
 
 #endif
