@@ -1,6 +1,6 @@
-/* Fine-tunes are published with a padding token, or a few more, for which the embedding has no
- * row: such a model runs, its base vocabulary must fit, and a text that gives such an id is an
- * error that names the token. */
+/* Fine-tuned models are published with a padding token, or a few more, for which the embedding has
+ * no row. Such a model runs if the embedding has a row for every token of the base vocabulary, and
+ * a text with one of the added tokens is an error that names the token. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 
 static char *directory, *cache, *file;
 
-/* Words "w0", "w1", ... and two added tokens behind the last: <think> in any text, <pad> only
- * where special tokens are asked for. */
+/* Writes a tokenizer with words "w0", "w1", ... and two added tokens after them: <think> is
+ * recognized in any text, <pad> only with --special. */
 static void write_tokenizer(size_t n_words) {
     char *path = fixture_path(directory, "tokenizer.json");
     FILE *out = fopen(path, "wb");
@@ -81,7 +81,7 @@ static void a_model_runs_whose_added_tokens_have_no_embedding(void **state) {
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.out, " w"));
     process_free(&p);
-    /* Where they are nearly certain by their bias they are refused: no row, no logit. */
+    /* A bias on such a token is refused, because the token has no logit. */
     char bias[64];
     snprintf(bias, sizeof bias, "%zu=100", vocab_size);
     assert_refused(RUN(GENERATE, "-i", "w1", "--logit-bias", bias), "outside the vocabulary");
@@ -99,7 +99,7 @@ static void a_prompt_with_such_a_token_is_refused_by_its_name(void **state) {
     assert_refused(RUN(GENERATE, "--special", "-i", "<pad>"), "'<pad>' is token");
     file_write(file, "w1 w2 <think> w3", 16);
     assert_refused(RUN("run", directory, "--cache-dir", cache, "--eval", file), "'<think>'");
-    /* A special token in a user's text is no more than its characters. */
+    /* Without --special the text of a special token is ordinary text. */
     Process p = RUN(GENERATE, "-i", "<pad>");
     assert_int_equal(p.status, 0);
     process_free(&p);

@@ -208,7 +208,7 @@ static void counts_and_lengths_of_gguf_that_overflow_are_refused(void **state) {
         refuse_gguf("tensors", &g);
         g = begin(0, huge[i]);
         refuse_gguf("keys", &g);
-        g = begin(0, 1); /* a key's own length, and a text's */
+        g = begin(0, 1); /* the length of a key, then of a text */
         put64(&g, huge[i]);
         refuse_gguf("key length", &g);
         g = begin(0, 1);
@@ -217,7 +217,7 @@ static void counts_and_lengths_of_gguf_that_overflow_are_refused(void **state) {
         put64(&g, huge[i]);
         put(&g, "llama", 5);
         refuse_gguf("text length", &g);
-        g = begin(0, 1); /* arrays of texts, of numbers, of arrays */
+        g = begin(0, 1); /* arrays of texts, of numbers and of arrays */
         put_text(&g, "tokenizer.ggml.tokens");
         put32(&g, G_ARRAY);
         put32(&g, G_TEXT);
@@ -496,8 +496,7 @@ static void tokenizers_that_lie_are_refused(void **state) {
     }
 }
 
-/* ---- Well formed and hostile
- * --------------------------------------------------------------------- */
+/* ---- Well formed, but hostile ---------------------------------------------------------------- */
 
 /* Writes a copy of the model.bin to `path`, with `word` in place of every `every`-th 32-bit word of
  * its data: weights, scales and norms. */

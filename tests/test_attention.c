@@ -40,7 +40,7 @@ static float noise(uint32_t seed) {
     return (float)(seed >> 8) * 0x1p-23f - 1.0f;
 }
 
-/* As docs/numerics.md has 8-bit codes, in double: each of n elements becomes scale * code. */
+/* Rounds n elements to scale * code, the 8-bit codes of docs/numerics.md, in double. */
 static void round_to_8_bits(float *x, size_t n) {
     float max = 0;
     for (size_t i = 0; i < n; i++) max = fmaxf(max, fabsf(x[i]));
@@ -53,13 +53,13 @@ static void round_groups_to_8_bits(float *x, size_t n) {
         round_to_8_bits(x + i, n - i < Q8_GROUP ? n - i : Q8_GROUP);
 }
 
-/* One attention problem: a sequence of n positions, queries for the last n_rows of them. */
+/* An attention problem: a sequence of n positions, with queries for the last n_rows of them. */
 typedef struct Problem {
     AttentionParams params;
     KvType type;
     size_t n, n_rows;
     KvCache *cache;
-    float *q, *k, *v; /* k and v as the cache has them */
+    float *q, *k, *v; /* k and v as the cache stores them */
 } Problem;
 
 static Problem problem_new(AttentionParams params, KvType type, size_t n, size_t n_rows) {
@@ -99,7 +99,7 @@ static void problem_free(Problem *p) {
     free(p->v);
 }
 
-/* The textbook's softmax(q k / sqrt(d)) v, in double. */
+/* One element of softmax(q k / sqrt(d)) v by the textbook, in double. */
 static double oracle(const Problem *p, size_t row, size_t head, size_t d) {
     const AttentionParams *a = &p->params;
     size_t position = p->n - p->n_rows + row, low = 0, dim = a->head_dim;
@@ -130,7 +130,7 @@ static double oracle(const Problem *p, size_t row, size_t head, size_t d) {
     return out / sum;
 }
 
-/* Runs the rows first ... first + n - 1 of the problem with the kernel and threads. */
+/* Runs rows first ... first + n - 1 of the problem with a kernel and a number of threads. */
 static void run(const Problem *p, const AttentionKernel *kernel, int threads, size_t first,
                 size_t n, float *out) {
     size_t q_dim = p->params.n_heads * p->params.head_dim;
@@ -211,7 +211,7 @@ static void attention_is_the_textbook_formula(void **state) {
             double d = fabs(out[i] - oracle(&p, row, head, i % p.params.head_dim));
             if (d > worst) worst = d;
         }
-        /* Weights of 14 bits: 64 halves of a unit, if all of them erred alike. */
+        /* The bound for 14-bit weights: 64 errors of half a unit that all have the same sign. */
         double most = cases[c].type == KV_Q8 ? 64 * 0.5 / 16383 : 5e-6;
         if (worst > most) fail_msg("case %zu: off by %g", c, worst);
         free(out);
@@ -239,7 +239,7 @@ static void the_bits_are_the_same_on_any_kernel_threads_and_chunks(void **state)
                     if (memcmp(want, got, bytes) != 0)
                         fail_msg("case %zu, kernel %zu, %d threads, chunks of %zu", c, k,
                                  threads[t], chunks[s]);
-                    if (k == 0 && t > 0) break; /* the plain build is slow: once is enough */
+                    if (k == 0 && t > 0) break; /* the reference is slow: once is enough */
                 }
             }
         }
@@ -249,7 +249,7 @@ static void the_bits_are_the_same_on_any_kernel_threads_and_chunks(void **state)
     }
 }
 
-/* Garbage where masked positions lie must not reach anybody: not even as a NaN times zero. */
+/* Values at masked positions must not reach any output, not even as NaN times zero. */
 static void a_masked_position_contributes_exactly_nothing(void **state) {
     const KvType type = *(const KvType *)*state;
     AttentionParams params = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .scale = 0.3f};

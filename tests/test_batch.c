@@ -129,7 +129,7 @@ static void results_do_not_depend_on_concurrency_memory_or_chunks(void **state) 
         same_files(p->output, p->other);
         unlink(p->output);
     }
-    /* So little memory that texts are set aside. */
+    /* There is so little memory that texts are set aside. */
     Process tight =
         batch(p, MORE("--ordered", "--max-concurrent", "32", "--kv-memory", "1M", "--stats"));
     assert_int_equal(tight.status, 0);
@@ -302,7 +302,8 @@ static void failed_lines_stay_unless_they_are_retried(void **state) {
         expect(p, 2, MORE("--kv-memory", no_sizes[i]), "is not a size like");
 }
 
-/* ---- Nothing lost ------------------------------------------------------------------------------
+/* ---- Nothing is lost
+ * ------------------------------------------------------------------------------
  */
 
 static void existing_results_are_never_overwritten(void **state) {

@@ -30,7 +30,7 @@ static int free_model(void **state) {
     return 0;
 }
 
-/* Fails with exactly this line, and prints nothing. */
+/* The program must fail with exactly this line on stderr and print nothing. */
 #define REFUSES(code, message, ...)                                                                \
     do {                                                                                           \
         Process p = RUN("bench", __VA_ARGS__);                                                     \

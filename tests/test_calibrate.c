@@ -1,4 +1,4 @@
-/* export --calibrate: what the importance of an input is, and what comes of knowing it. */
+/* export --calibrate: how the importance of an input is measured, and what it improves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,8 @@ static size_t number_of(const ModelFile *file, const char *name) {
     return (size_t)(tensor - modelfile_tensor(file, 0));
 }
 
-/* The squares of what the first layer's queries are made of: the norm of the embedding. */
+/* Adds the squares of the inputs of the first layer's queries: a token's embedding after the norm.
+ */
 static void add_first_inputs(const ModelFile *file, int32_t token, double *squares) {
     const Config *c = modelfile_config(file);
     const Matrix embedding = modelfile_matrix(file, modelfile_find(file, "token_embedding"), 0);
@@ -149,7 +150,7 @@ static void the_file_is_the_same_on_any_thread_count(void **state) {
     fixture_remove_directory(directory);
 }
 
-/* A token reaches two of six experts; what the others' inputs are like nobody knows. */
+/* One token reaches two of six experts, so nothing is known of the inputs of the others. */
 static void an_expert_that_no_token_reached_has_no_importance(void **state) {
     (void)state;
     char *directory = fixture_directory();
@@ -164,7 +165,7 @@ static void an_expert_that_no_token_reached_has_no_importance(void **state) {
         if (t->type == TENSOR_VECTOR) continue;
         const float *importance = calibration_importance(calibration, i);
         if (!strstr(t->name, "experts.")) {
-            /* The embedding is looked up, not multiplied. */
+            /* The embedding has no importance, because it is looked up and not multiplied. */
             assert_int_equal(importance == NULL, strcmp(t->name, "token_embedding") == 0);
         } else if (importance) {
             known++;
@@ -183,7 +184,7 @@ static void an_expert_that_no_token_reached_has_no_importance(void **state) {
     fixture_remove_directory(directory);
 }
 
-/* ---- What it is good for ---- */
+/* ---- What it improves ---- */
 
 enum { ROWS = 16, COLS = 512 };
 
@@ -238,7 +239,7 @@ static float normal(uint32_t *seed) {
     return sum - 6.0f;
 }
 
-/* Inputs as layers have them: most alike, a few many times larger. */
+/* The inputs are like those of real layers: most are alike, a few are many times larger. */
 static void knowing_the_inputs_makes_the_outputs_errors_smaller(void **state) {
     (void)state;
     static float x[ROWS * COLS], importance[COLS];
@@ -255,7 +256,7 @@ static void knowing_the_inputs_makes_the_outputs_errors_smaller(void **state) {
     }
 }
 
-/* Appends what the model tells for seeds [first, last] to `path`. */
+/* Writes the texts that the model generates with seeds first ... last to `path`. */
 static void write_stories(const char *model, int first, int last, const char *path) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -318,7 +319,7 @@ static void calibrated_models_are_nearer_to_the_original(void **state) {
     fixture_remove_directory(directory);
 }
 
-/* ---- What can go wrong ---- */
+/* ---- Errors ---- */
 
 static void assert_fails(Process p, int status, const char *message) {
     if (p.status != status || !strstr(p.err, message))

@@ -125,7 +125,7 @@ static bool patience_ends(Patience *patience) {
     return patience->seconds > 60;
 }
 
-/* Waits until `text` appears behind what was seen before. */
+/* Waits until `text` appears after what was seen before. */
 static void expect(Person *p, const char *text) {
     Patience patience = {0};
     const char *at;
@@ -173,7 +173,7 @@ static int stand_up(Person *p) {
                  WEXITSTATUS(status) != 0;
     close(p->terminal);
     free(p);
-    assert_true(clean); /* the shell's prompt begins a line */
+    assert_true(clean); /* the shell's prompt must begin a line */
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -318,7 +318,7 @@ static void a_paste_of_many_lines_is_one_message(void **state) {
     expect(p, "eight");
     type(p, "!\n"); /* the paste waits for Enter, and more can be typed */
     expect(p, "\n> ");
-    /* More than a terminal's queue holds. */
+    /* This paste is longer than a terminal's queue. */
     strcpy(long_paste, "\033[200~");
     for (int i = 0; i < 600; i++) sprintf(long_paste + strlen(long_paste), "line %d\r", i);
     strcat(long_paste, "end\033[201~");
@@ -354,7 +354,7 @@ static void a_line_survives_a_change_of_the_window(void **state) {
     expect(p, "half a ");
     struct winsize size = {10, 30, 0, 0};
     ioctl(p->terminal, TIOCSWINSZ, &size);
-    expect(p, "> half a "); /* drawn again */
+    expect(p, "> half a "); /* the line is drawn again */
     type(p, "line\n");
     assert_int_equal(leave(p), 0);
     assert_said(session, "\"half a line\"");

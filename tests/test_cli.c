@@ -1,4 +1,4 @@
-/* What a user of `run` sees: texts, messages, exit statuses. */
+/* What a user of `run` sees: texts, messages and exit statuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,14 +13,14 @@
 #include "isa.h"
 #include "process.h"
 
-/* A model of generated weights, made once for all tests. */
+/* A model with generated weights, made once for all tests. */
 static char *tiny, *scratch;
 
 static int make_models(void **state) {
     (void)state;
     tiny = build_path("tests/cli-tiny.bin");
     scratch = build_path("tests/cli-scratch");
-    /* No test fills the user's own cache. */
+    /* The tests do not use the user's own cache. */
     char *cache = build_path("tests/cli-cache"), *absolute = NULL;
     mkdir(cache, 0700);
     absolute = realpath(cache, NULL);
@@ -45,7 +45,7 @@ static int remove_models(void **state) {
     return 0;
 }
 
-/* The program must end with `status`, and say one line on stderr that holds `message`. */
+/* The program must end with `status` and one line on stderr that contains `message`. */
 static void assert_fails(Process p, int status, const char *message) {
     if (p.status != status || !strstr(p.err, message))
         print_message("status %d, stderr: %s", p.status, p.err);
@@ -163,7 +163,7 @@ static void new_tokens_are_counted_and_the_context_ends_the_text(void **state) {
     assert_non_null(strstr(p.err, "text:    5 tokens (limit)"));
     assert_non_null(strstr(p.err, "prefill: 4 tokens"));
     process_free(&p);
-    /* 100 positions: four are the prompt's, and the token after the last one is chosen too. */
+    /* The prompt takes 4 of 100 positions. The 97th token is chosen, but needs no position. */
     p = RUN("run", tiny, "-i", "abc", "-n", "0", "-c", "100", "--ignore-eos", "--stats");
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.err, "text:    97 tokens (limit)"));
@@ -175,7 +175,7 @@ static void text_ends_before_a_stop_string(void **state) {
     char *text = text_of(RUN("run", SAMPLED, "--special"));
     size_t length = strlen(text);
     assert_true(length > 40);
-    /* Any piece of the text ends it where the piece first occurs. */
+    /* As a stop string, any piece of the text ends it where the piece first occurs. */
     for (size_t at = 10; at + 7 < length; at += 13) {
         char stop[8] = {0}, *expected = NULL;
         memcpy(stop, text + at, 5);
@@ -192,7 +192,7 @@ static void text_ends_before_a_stop_string(void **state) {
 static void a_biased_token_rules_the_text(void **state) {
     (void)state;
     assert_prints(RUN("run", tiny, "-n", "4", "--logit-bias", "65=1000"), "AAAA\n");
-    /* Every way to end a text ends it: here at once. */
+    /* A token that ends the text ends it at once. */
     assert_prints(RUN("run", tiny, "-n", "4", "--logit-bias", "257=1000"), "\n");
     assert_prints(
         RUN("run", tiny, "-n", "2", "--special", "--ignore-eos", "--logit-bias", "257=1000"),
@@ -201,12 +201,12 @@ static void a_biased_token_rules_the_text(void **state) {
 
 static void characters_are_never_cut_in_two(void **state) {
     (void)state;
-    /* Snowmen, byte by byte; the reader sees them whole, whatever the limit. */
+    /* The prompt is the first two bytes of a snowman. */
     for (int n = 1; n <= 4; n++) {
         char number[4];
         snprintf(number, sizeof number, "%d", n);
         Process p = RUN("run", tiny, "-i", "\xE2\x98", "-n", number);
-        assert_int_equal(p.status, 1); /* half a character is no text */
+        assert_int_equal(p.status, 1); /* half a character is not text */
         process_free(&p);
     }
     const char *const ids[] = {"run", tiny, "--detokenize", "-i", "226 152 131 65 226 152 131",
@@ -216,7 +216,7 @@ static void characters_are_never_cut_in_two(void **state) {
 
 static void text_becomes_ids_and_text_again(void **state) {
     (void)state;
-    /* Filters: stdin to stdout, byte for byte, with nothing that the model adds. */
+    /* Both options filter stdin to stdout, byte for byte, and add nothing. */
     const char *const there[] = {"run", tiny, "--tokenize", NULL};
     const char *const back[] = {"run", tiny, "--detokenize", NULL};
     Process p = process_run(there, "Hi \u2603!\n", strlen("Hi \u2603!\n"));
@@ -241,7 +241,7 @@ static void output_goes_to_a_file_whole_or_not_at_all(void **state) {
     char *written = file_read(scratch, &length);
     assert_string_equal(written, text);
     free(written);
-    /* A run that fails leaves what was there. */
+    /* A run that fails leaves the old file. */
     Process p = RUN("run", tiny, "-i", PROMPT, "-o", scratch, "-c", "10");
     assert_int_equal(p.status, 1);
     process_free(&p);
@@ -254,7 +254,7 @@ static void output_goes_to_a_file_whole_or_not_at_all(void **state) {
                  "/no/such/place: cannot be written: No such file or directory");
     assert_fails(RUN("run", SAMPLED, "-o", "/dev/full"), 1,
                  "/dev/full: cannot be written: No space left on device");
-    /* The reason is that of the file beside it, whose name is longer. */
+    /* The name of the temporary file beside it is too long. */
     char name[260] = "/tmp/";
     memset(name + 5, 'x', sizeof name - 6);
     assert_fails(RUN("run", SAMPLED, "-o", name), 1, "cannot be written: File name too long");
@@ -350,7 +350,7 @@ static void a_reader_that_leaves_is_no_error(void **state) {
     free(program);
 }
 
-/* A file that is opened must not take the number of a stream that the parent has closed. */
+/* A file must not get the descriptor of a standard stream that the parent has closed. */
 static void a_closed_stream_is_not_mistaken_for_a_file(void **state) {
     (void)state;
     static const struct {
@@ -372,7 +372,7 @@ static void a_closed_stream_is_not_mistaken_for_a_file(void **state) {
     free(program);
 }
 
-/* A larger model, so that it is surely at work when the signal comes. */
+/* A larger model is certainly still running when the signal comes. */
 static void ctrl_c_ends_with_status_130(void **state) {
     (void)state;
     char *program = program_command("run"), *large = build_path("tests/cli-large.bin"),
@@ -386,7 +386,7 @@ static void ctrl_c_ends_with_status_130(void **state) {
                          "kill -INT $pid; wait $pid",
                          program, large, scratch, scratch) > 0);
     unlink(scratch);
-    /* A shell without job control lets its background jobs ignore Ctrl-C: bash -m has it. */
+    /* Background jobs of a shell without job control ignore Ctrl-C; bash -m has job control. */
     p = RUN("/bin/bash", "-m", "-c", command);
     if (p.status != 130) print_message("status %d, stderr: %s", p.status, p.err);
     assert_int_equal(p.status, 130);
@@ -411,7 +411,7 @@ static void info_and_verify_tell_what_a_file_holds(void **state) {
     p = RUN("run", tiny, "--verify");
     assert_int_equal(p.status, 0);
     process_free(&p);
-    /* One bit of the weights. */
+    /* Flip one bit of the weights. */
     size_t length;
     char *bytes = file_read(tiny, &length);
     bytes[length - 300] ^= 1;
@@ -502,7 +502,7 @@ static void help_and_version_are_printed(void **state) {
     process_free(&p);
 }
 
-/* The options of `export` that its help names are those of its manual. */
+/* The help and the manual of `export` name the same options. */
 static void the_manual_of_export_knows_its_options(void **state) {
     (void)state;
     size_t length, n = 0;

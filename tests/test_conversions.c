@@ -1,4 +1,4 @@
-/* `run` takes models in other formats, and converts each once. */
+/* `run` takes models in other formats and converts each of them once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,7 +19,7 @@ enum { DIM = 64, HIDDEN = 96, LAYERS = 2, HEADS = 4, VOCAB = 259, CONTEXT = 64 }
 
 static char *checkpoint, *tokenizer, *cache;
 
-/* A llama2.c checkpoint of small weights, and a tokenizer of single bytes. */
+/* Writes a llama2.c checkpoint with small weights and a tokenizer of single bytes. */
 static void write_checkpoint(const char *path, uint32_t seed) {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
@@ -93,7 +93,8 @@ static int tear_down(void **state) {
 #define FROM_CHECKPOINT                                                                            \
     "run", checkpoint, "-z", tokenizer, "--cache-dir", cache, "-s", "1", "-n", "20"
 
-/* Runs it; the text in *text unless NULL; true when it was converted now. */
+/* Checks a run that must succeed and returns whether it converted the model. *text, unless `text`
+ * is NULL, gets what it printed. */
 static bool converts(Process p, char **text) {
     if (p.status) print_message("status %d, stderr: %s", p.status, p.err);
     assert_int_equal(p.status, 0);
@@ -119,7 +120,7 @@ static void a_model_is_converted_once(void **state) {
     assert_int_equal(conversions_in_cache(), 1);
     assert_false(converts(RUN(FROM_CHECKPOINT), &second));
     assert_string_equal(first, second);
-    /* Another name for the same place finds it, too. */
+    /* Another path to the same file finds the conversion, too. */
     char *path = NULL;
     assert_true(asprintf(&path, "./%s", checkpoint) > 0);
     if (checkpoint[0] != '/')
@@ -172,14 +173,14 @@ static void processes_that_want_the_same_convert_once(void **state) {
     for (const char *at = p.err; (at = strstr(at, "converting ")); at++) n++;
     assert_int_equal(n, 1);
     assert_int_equal(conversions_in_cache(), 1);
-    /* Those who waited leave no lock behind. */
+    /* The processes that waited leave no lock behind. */
     char *entries = NULL;
     assert_true(asprintf(&entries, "ls -A %s | wc -l", cache) > 0);
     Process listed = RUN("/bin/sh", "-c", entries);
     assert_int_equal(atoi(listed.out), 1);
     process_free(&listed);
     free(entries);
-    /* Six times the same text. */
+    /* All six print the same text. */
     size_t length = p.out_length / 6;
     assert_int_equal(p.out_length % 6, 0);
     for (size_t i = 1; i < 6; i++) assert_memory_equal(p.out, p.out + i * length, length);
@@ -309,7 +310,7 @@ static void a_source_is_no_target(void **state) {
     free(same);
 }
 
-/* The one conversion in the cache, with another ending. */
+/* The path of the only conversion in the cache, with another ending; the caller frees it. */
 static char *sibling(const char *ending) {
     char *command = NULL;
     assert_true(asprintf(&command, "ls %s/*.bin", cache) > 0);
@@ -324,7 +325,7 @@ static char *sibling(const char *ending) {
     return command;
 }
 
-/* The source is whole: whoever is told that it is damaged gets it again, in vain. */
+/* The source is whole. An error that blamed it would make the user download it again in vain. */
 static void a_damaged_conversion_is_not_the_sources_fault(void **state) {
     (void)state;
     converts(RUN(FROM_CHECKPOINT), NULL);
@@ -378,7 +379,7 @@ static void what_a_kill_left_goes_with_the_next_conversion(void **state) {
         assert_int_not_equal(stat(left[i], &info), 0);
         assert_int_equal(stat(held[i], &info), 0);
     }
-    /* Clearing leaves it to who is at work on it, as well. */
+    /* --cache-clear also leaves files alone that another process is working on. */
     p = RUN("run", "--cache-clear", "--cache-dir", cache);
     process_free(&p);
     for (size_t i = 0; i < 2; i++) assert_int_equal(stat(held[i], &info), 0);
@@ -443,7 +444,7 @@ static void a_look_at_a_model_converts_nothing(void **state) {
     process_free(&p);
     assert_string_equal(before[1], "Ef");
     assert_non_null(strstr(before[2], "\nvocab_size          259\n"));
-    /* The same when there is a conversion to look at. */
+    /* The output is the same when there is a conversion. */
     converts(RUN(FROM_CHECKPOINT), NULL);
     for (size_t i = 0; i < 3; i++) {
         p = RUN("run", checkpoint, "-z", tokenizer, "--cache-dir", cache, looks[i], "-i", "72 105");
@@ -467,7 +468,8 @@ static void put_key(FILE *out, const char *key, uint32_t type) {
     fwrite(&type, sizeof type, 1, out);
 }
 
-/* GGUF version 3: the head, then "general.architecture" and a tokenizer of 259 tokens. */
+/* Writes a GGUF file (version 3) with "general.architecture", a tokenizer of 259 tokens and no
+ * tensors. */
 static void write_vocabulary(const char *path) {
     enum { UINT32 = 4, INT32 = 5, FLOAT32 = 6, TEXT = 8, ARRAY = 9 };
     FILE *out = fopen(path, "wb");
