@@ -25,6 +25,11 @@ typedef struct Builtin {
     int required; /* how many parameters must be given */
 } Builtin;
 
+/* The head of a built-in function, which need not use all of its parameters. */
+#define UNUSED __attribute__((unused))
+#define BUILTIN(name)                                                                              \
+    Value name(UNUSED Machine *m, UNUSED Value self, UNUSED const Value *a, UNUSED const Args *args)
+
 /* The built-in functions by name; NULL for an unknown name. The machine carries this table, so that
  * a function which looks up another by name (`map`, `select`, `is filter`) and a.b, which finds
  * methods, need not know the files that implement them. */

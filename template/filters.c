@@ -24,17 +24,14 @@ static Value filter_case(Machine *m, Value self, Case how) {
     Value s = soft(m, self);
     return value_like(m, s, text_case(m, *s.as.text, how));
 }
-static Value filter_upper(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_upper) {
     return filter_case(m, self, CASE_UPPER);
 }
-static Value filter_lower(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_lower) {
     return filter_case(m, self, CASE_LOWER);
 }
 
-static Value filter_capitalize(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_capitalize) {
     Value s = soft(m, self);
     return value_like(m, s, text_capitalize(m, *s.as.text));
 }
@@ -44,8 +41,7 @@ static bool begins_word(uint32_t c) {
 }
 
 /* Unlike in str.title(), words begin after white space, '-' and opening brackets only. */
-static Value filter_title(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_title) {
     Text t = to_text(m, self);
     Builder b = {0};
     for (size_t at = 0, end, size; at < t.length; at = end) {
@@ -60,8 +56,7 @@ static Value filter_title(Machine *m, Value self, const Value *a, const Args *ar
     return value_text(m, built(&b));
 }
 
-static Value filter_trim(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+static BUILTIN(filter_trim) {
     Value s = soft(m, self);
     int sides = STRIP_LEFT | STRIP_RIGHT;
     if (!given(a[0])) return value_like(m, s, text_strip(m, *s.as.text, sides));
@@ -69,15 +64,13 @@ static Value filter_trim(Machine *m, Value self, const Value *a, const Args *arg
     return value_like(m, s, text_strip_chars(m, *s.as.text, *a[0].as.text, sides));
 }
 
-static Value filter_replace(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+static BUILTIN(filter_replace) {
     int64_t count = given(a[2]) ? to_index(m, a[2]) : -1;
     return value_text(m,
                       text_replace(m, to_text(m, self), to_text(m, a[0]), to_text(m, a[1]), count));
 }
 
-static Value filter_format(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a;
+static BUILTIN(filter_format) {
     if (args->count && args->n_keywords) {
         fail(m, "can't handle positional and keyword arguments at the same time");
     }
@@ -90,15 +83,13 @@ static Value filter_format(Machine *m, Value self, const Value *a, const Args *a
     return value_like(m, s, format_percent(m, s, values));
 }
 
-static Value filter_center(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+static BUILTIN(filter_center) {
     Value s = soft(m, self);
     return value_like(m, s, text_center(m, *s.as.text, text_c(m, " "), int_or(m, a[0], 80)));
 }
 
 /* Lines end as for str.splitlines(); every line end becomes \n. */
-static Value filter_indent(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+static BUILTIN(filter_indent) {
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
     if (self.type != V_STRING) fail(m, "indent: not a string");
     Builder spaces = {0}, b = {0};
@@ -119,8 +110,7 @@ static Value filter_indent(Machine *m, Value self, const Value *a, const Args *a
     return value_like(m, self, built(&b));
 }
 
-static Value filter_truncate(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+static BUILTIN(filter_truncate) {
     int64_t limit = int_or(m, a[0], 255), leeway = given(a[3]) ? to_index(m, a[3]) : 5;
     Text end = a[2].type == V_MISSING ? text_c(m, "...") : to_text(m, a[2]);
     int64_t end_count = (int64_t)text_count(m, end);
@@ -138,8 +128,7 @@ static Value filter_truncate(Machine *m, Value self, const Value *a, const Args 
     return value_like(m, self, built(&b));
 }
 
-static Value filter_wordcount(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_wordcount) {
     Text t = to_text(m, self);
     int64_t words = 0;
     bool inside = false;
@@ -152,15 +141,13 @@ static Value filter_wordcount(Machine *m, Value self, const Value *a, const Args
     return value_int(words);
 }
 
-static Value filter_safe(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_safe) {
     return value_markup(m, to_text(m, self));
 }
-static Value filter_forceescape(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_forceescape) {
     return value_markup(m, text_escape(m, to_text(m, self)));
 }
-static Value filter_escape(Machine *m, Value self, const Value *a, const Args *args) {
+static BUILTIN(filter_escape) {
     return self.type == V_STRING && self.markup ? self : filter_forceescape(m, self, a, args);
 }
 
@@ -179,8 +166,7 @@ static void build_quoted_url(Machine *m, Builder *b, Value v, bool query) {
     }
 }
 
-static Value filter_urlencode(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_urlencode) {
     Builder b = {0};
     if (self.type == V_STRING || !is_iterable(self)) {
         build_quoted_url(m, &b, self, false);
@@ -198,21 +184,18 @@ static Value filter_urlencode(Machine *m, Value self, const Value *a, const Args
     return value_text(m, built(&b));
 }
 
-static Value filter_string(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_string) {
     return soft(m, self);
 }
 
-static Value filter_tojson(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+static BUILTIN(filter_tojson) {
     return value_text(m, to_json(m, self, flag(m, a[0]), value_or(a[1], none), value_or(a[2], none),
                                  flag(m, a[3])));
 }
 
 /* ---- numbers ---- */
 
-static Value filter_abs(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+static BUILTIN(filter_abs) {
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
     if (!is_number(self)) fail(m, "bad operand type for abs(): '%s'", type_name(self));
     bool negative = self.type == V_FLOAT ? signbit(self.as.real) != 0 : self.as.integer < 0;
@@ -221,8 +204,7 @@ static Value filter_abs(Machine *m, Value self, const Value *a, const Args *args
 }
 
 /* The first that works of int(value), int(value, base), int(float(value)) and the default. */
-static Value filter_int(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+static BUILTIN(filter_int) {
     Value otherwise = value_or(a[0], value_int(0)), result = otherwise;
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
     if (is_integer(self)) {
@@ -251,8 +233,7 @@ static Value filter_int(Machine *m, Value self, const Value *a, const Args *args
     return result;
 }
 
-static Value filter_float(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+static BUILTIN(filter_float) {
     double f;
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
     Value result = value_or(a[0], value_float(0));
@@ -293,8 +274,7 @@ static int64_t round_int(Machine *m, int64_t i, int64_t precision) {
     return down;
 }
 
-static Value filter_round(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+static BUILTIN(filter_round) {
     int64_t precision = int_or(m, a[0], 0);
     Text method = a[1].type == V_MISSING ? text_c(m, "common") : to_text(m, a[1]);
     bool common = text_is(method, "common"), up = text_is(method, "ceil");

@@ -4,13 +4,9 @@
 
 #include <string.h>
 
-#define GLOBAL(name) static Value name(Machine *m, Value self, const Value *a, const Args *args)
-#define UNUSED (void)m, (void)self, (void)a, (void)args
-
 enum { MAX_RANGE = 100000 }; /* jinja2's sandbox */
 
-GLOBAL(make_range) {
-    UNUSED;
+static BUILTIN(make_range) {
     if (args->n_keywords || args->count < 1 || args->count > 3) {
         fail(m, "range expected 1 to 3 arguments");
     }
@@ -37,15 +33,13 @@ GLOBAL(make_range) {
     return v;
 }
 
-GLOBAL(make_dict) {
-    UNUSED;
+static BUILTIN(make_dict) {
     Value v = value_dict(m);
     dict_update(m, v.as.dict, args);
     return v;
 }
 
-GLOBAL(make_namespace) {
-    UNUSED;
+static BUILTIN(make_namespace) {
     Value v = make_dict(m, self, a, args);
     for (size_t i = 0; i < v.as.dict->count; i++) {
         Value key = v.as.dict->entries[i].key;
@@ -57,23 +51,20 @@ GLOBAL(make_namespace) {
     return v;
 }
 
-GLOBAL(make_cycler) {
-    UNUSED;
+static BUILTIN(make_cycler) {
     if (args->count == 0) fail(m, "at least one item has to be provided");
     Cycler *c = NEW(m, Cycler);
     c->items = value_list(m, V_LIST, args->values, args->count).as.list;
     return (Value){.type = V_CYCLER, .from_template = FROM_TEMPLATE, .as.cycler = c};
 }
 
-GLOBAL(make_joiner) {
-    UNUSED;
+static BUILTIN(make_joiner) {
     Joiner *j = NEW(m, Joiner);
     j->separator = value_or(a[0], value_text(m, text_c(m, ", ")));
     return (Value){.type = V_JOINER, .from_template = FROM_TEMPLATE, .as.joiner = j};
 }
 
-GLOBAL(raise_exception) {
-    UNUSED;
+static BUILTIN(raise_exception) {
     Text message = to_text(m, a[0]);
     fail_verbatim(m, message.bytes, message.length);
 }
@@ -116,8 +107,7 @@ static Text format_time(Machine *m, Text t) {
     return built(&b);
 }
 
-GLOBAL(strftime_now) {
-    UNUSED;
+static BUILTIN(strftime_now) {
     if (a[0].type != V_STRING) fail(m, "strftime_now: the format must be a string");
     return value_text(m, format_time(m, *a[0].as.text));
 }

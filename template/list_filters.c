@@ -35,8 +35,7 @@ static Value fold_case(Machine *m, Value v, bool case_sensitive) {
     return value_like(m, v, text_case(m, *v.as.text, CASE_LOWER));
 }
 
-Value filter_sum(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_sum) {
     Value sum = value_or(a[1], value_int(0)), item;
     if (sum.type == V_STRING) fail(m, "sum() can't sum strings");
     for (Iter *it = iterate(m, self); next_item(m, it, &item);) {
@@ -47,26 +46,22 @@ Value filter_sum(Machine *m, Value self, const Value *a, const Args *args) {
 
 /* ---- sequences ---- */
 
-Value filter_length(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+BUILTIN(filter_length) {
     return value_int(length(m, self));
 }
 
-Value filter_list(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+BUILTIN(filter_list) {
     List list = collect(m, self);
     return value_list(m, V_LIST, list.items, list.count);
 }
 
-Value filter_first(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+BUILTIN(filter_first) {
     Value item;
     if (next_item(m, iterate(m, self), &item)) return item;
     return value_undefined(m, "No first item, sequence was empty.", none, none);
 }
 
-Value filter_last(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+BUILTIN(filter_last) {
     Value item;
     Iter *it = iterate_reversed(m, self);
     if (!it) fail(m, "'%s' object is not reversible", type_name(self));
@@ -74,8 +69,7 @@ Value filter_last(Machine *m, Value self, const Value *a, const Args *args) {
     return value_undefined(m, "No last item, sequence was empty.", none, none);
 }
 
-Value filter_reverse(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+BUILTIN(filter_reverse) {
     if (self.type == V_STRING) return get_slice(m, self, none, none, value_int(-1));
     Iter *it = iterate_reversed(m, self);
     if (it) return value_iterator(it);
@@ -83,8 +77,7 @@ Value filter_reverse(Machine *m, Value self, const Value *a, const Args *args) {
     return get_slice(m, value_list(m, V_LIST, items.items, items.count), none, none, value_int(-1));
 }
 
-Value filter_join(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_join) {
     Text separator = {0};
     if (a[0].type != V_MISSING) separator = to_text(m, a[0]);
     Builder b = {0};
@@ -97,14 +90,12 @@ Value filter_join(Machine *m, Value self, const Value *a, const Args *args) {
     return value_text(m, built(&b));
 }
 
-Value filter_default(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_default) {
     bool absent = self.type == V_UNDEFINED || (flag(m, a[1]) && !truth(m, self));
     return absent ? value_or(a[0], value_text(m, (Text){0})) : self;
 }
 
-Value filter_attr(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_attr) {
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
     if (a[0].type != V_STRING) fail(m, "attr: the name must be a string");
     Value v = get_own_attr(m, self, *a[0].as.text);
@@ -136,8 +127,7 @@ static bool next_pair(Machine *m, Iter *it, Value *item) {
     return next_item(m, it->inner, item);
 }
 
-Value filter_items(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a, (void)args;
+BUILTIN(filter_items) {
     return new_iterator(m, next_pair, self);
 }
 
@@ -178,8 +168,7 @@ static bool next_mapped(Machine *m, Iter *it, Value *item) {
     return true;
 }
 
-Value filter_map(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a;
+BUILTIN(filter_map) {
     Value v = new_iterator(m, next_mapped, self);
     v.as.iter->args = args;
     return v;
@@ -215,20 +204,16 @@ static Value select_items(Machine *m, Value self, const Args *args, bool negate_
     v.as.iter->by_attribute = by_attribute;
     return v;
 }
-Value filter_select(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a;
+BUILTIN(filter_select) {
     return select_items(m, self, args, false, false);
 }
-Value filter_reject(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a;
+BUILTIN(filter_reject) {
     return select_items(m, self, args, true, false);
 }
-Value filter_selectattr(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a;
+BUILTIN(filter_selectattr) {
     return select_items(m, self, args, false, true);
 }
-Value filter_rejectattr(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)a;
+BUILTIN(filter_rejectattr) {
     return select_items(m, self, args, true, true);
 }
 
@@ -256,8 +241,7 @@ static bool next_unique(Machine *m, Iter *it, Value *item) {
     return false;
 }
 
-Value filter_unique(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_unique) {
     Value v = new_lazy(m, next_unique, self, a, 2);
     v.as.iter->seen = NEW(m, Dict);
     return v;
@@ -317,13 +301,11 @@ static bool next_slice(Machine *m, Iter *it, Value *item) {
     return next_part(m, it, item, slices);
 }
 
-Value filter_batch(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_batch) {
     return new_lazy(m, next_batch, self, a, 2);
 }
 
-Value filter_slice(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_slice) {
     return new_lazy(m, next_slice, self, a, 2);
 }
 
@@ -345,8 +327,7 @@ static Value sort_key(Machine *m, Value item, Value attribute, bool case_sensiti
     return value_list(m, V_LIST, parts, n);
 }
 
-Value filter_sort(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_sort) {
     List items = collect(m, self);
     Value *sorted = NEW_ARRAY(m, items.count, Value), *keys = NEW_ARRAY(m, items.count, Value);
     for (size_t i = 0; i < items.count; i++) {
@@ -357,8 +338,7 @@ Value filter_sort(Machine *m, Value self, const Value *a, const Args *args) {
     return value_list(m, V_LIST, sorted, items.count);
 }
 
-Value filter_dictsort(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_dictsort) {
     Text by = a[1].type == V_MISSING ? text_c(m, "key") : to_text(m, a[1]);
     bool by_value = text_is(by, "value");
     if (!by_value && !text_is(by, "key"))
@@ -376,8 +356,7 @@ Value filter_dictsort(Machine *m, Value self, const Value *a, const Args *args) 
     return value_list(m, V_LIST, pairs, d->count);
 }
 
-Value filter_groupby(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_groupby) {
     List items = collect(m, self);
     bool case_sensitive = flag(m, a[2]);
     Value *sorted = NEW_ARRAY(m, items.count, Value), *keys = NEW_ARRAY(m, items.count, Value);
@@ -416,11 +395,9 @@ static Value extreme(Machine *m, Value self, const Value *a, bool largest) {
     }
     return best;
 }
-Value filter_min(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_min) {
     return extreme(m, self, a, false);
 }
-Value filter_max(Machine *m, Value self, const Value *a, const Args *args) {
-    (void)args;
+BUILTIN(filter_max) {
     return extreme(m, self, a, true);
 }

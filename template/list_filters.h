@@ -4,28 +4,28 @@
 
 #include "template/call.h"
 
-Value filter_attr(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_batch(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_default(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_dictsort(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_first(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_groupby(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_items(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_join(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_last(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_length(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_list(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_map(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_max(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_min(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_reject(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_rejectattr(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_reverse(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_select(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_selectattr(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_slice(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_sort(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_sum(Machine *m, Value self, const Value *a, const Args *args);
-Value filter_unique(Machine *m, Value self, const Value *a, const Args *args);
+BUILTIN(filter_attr);
+BUILTIN(filter_batch);
+BUILTIN(filter_default);
+BUILTIN(filter_dictsort);
+BUILTIN(filter_first);
+BUILTIN(filter_groupby);
+BUILTIN(filter_items);
+BUILTIN(filter_join);
+BUILTIN(filter_last);
+BUILTIN(filter_length);
+BUILTIN(filter_list);
+BUILTIN(filter_map);
+BUILTIN(filter_max);
+BUILTIN(filter_min);
+BUILTIN(filter_reject);
+BUILTIN(filter_rejectattr);
+BUILTIN(filter_reverse);
+BUILTIN(filter_select);
+BUILTIN(filter_selectattr);
+BUILTIN(filter_slice);
+BUILTIN(filter_sort);
+BUILTIN(filter_sum);
+BUILTIN(filter_unique);
 
 #endif

@@ -8,9 +8,6 @@
 
 #include <string.h>
 
-#define METHOD(name) static Value name(Machine *m, Value self, const Value *a, const Args *args)
-#define UNUSED (void)m, (void)self, (void)a, (void)args
-
 static Text text_of(Machine *m, Value v) {
     if (v.type == V_UNDEFINED) fail_undefined(m, v);
     if (v.type != V_STRING) fail(m, "expected a string, not '%s'", type_name(v));
@@ -25,16 +22,13 @@ static Value strip(Machine *m, Value self, Value chars, int sides) {
                       given(chars) ? text_strip_chars(m, t, text_of(m, chars), sides)
                                    : text_strip(m, t, sides));
 }
-METHOD(str_strip) {
-    UNUSED;
+static BUILTIN(str_strip) {
     return strip(m, self, a[0], STRIP_LEFT | STRIP_RIGHT);
 }
-METHOD(str_lstrip) {
-    UNUSED;
+static BUILTIN(str_lstrip) {
     return strip(m, self, a[0], STRIP_LEFT);
 }
-METHOD(str_rstrip) {
-    UNUSED;
+static BUILTIN(str_rstrip) {
     return strip(m, self, a[0], STRIP_RIGHT);
 }
 
@@ -131,17 +125,14 @@ static Value split(Machine *m, Value self, const Value *a, bool from_right) {
     }
     return value_list(m, V_LIST, p.list.items, p.list.count);
 }
-METHOD(str_split) {
-    UNUSED;
+static BUILTIN(str_split) {
     return split(m, self, a, false);
 }
-METHOD(str_rsplit) {
-    UNUSED;
+static BUILTIN(str_rsplit) {
     return split(m, self, a, true);
 }
 
-METHOD(str_splitlines) {
-    UNUSED;
+static BUILTIN(str_splitlines) {
     Pieces p = {.m = m, .self = self};
     Text t = *self.as.text;
     bool keep = a[0].type != V_MISSING && truth(m, a[0]);
@@ -166,17 +157,14 @@ static Value partition(Machine *m, Value self, Value separator, bool last) {
     items[2] = value_like(m, self, text_cut(t, end, t.length));
     return value_list(m, V_TUPLE, items, 3);
 }
-METHOD(str_partition) {
-    UNUSED;
+static BUILTIN(str_partition) {
     return partition(m, self, a[0], false);
 }
-METHOD(str_rpartition) {
-    UNUSED;
+static BUILTIN(str_rpartition) {
     return partition(m, self, a[0], true);
 }
 
-METHOD(str_join) {
-    UNUSED;
+static BUILTIN(str_join) {
     Builder b = {0};
     Value item;
     Iter *it = iterate(m, a[0]);
@@ -188,21 +176,18 @@ METHOD(str_join) {
     return value_like(m, self, built(&b));
 }
 
-METHOD(str_replace) {
-    UNUSED;
+static BUILTIN(str_replace) {
     Text new = text_of(m, a[1]);
     if (self.markup && !a[1].markup) new = text_escape(m, new);
     int64_t count = a[2].type == V_MISSING ? -1 : to_index(m, a[2]);
     return value_like(m, self, text_replace(m, *self.as.text, text_of(m, a[0]), new, count));
 }
 
-METHOD(str_removeprefix) {
-    UNUSED;
+static BUILTIN(str_removeprefix) {
     Text t = *self.as.text, prefix = text_of(m, a[0]);
     return value_like(m, self, text_starts(t, prefix) ? text_cut(t, prefix.length, t.length) : t);
 }
-METHOD(str_removesuffix) {
-    UNUSED;
+static BUILTIN(str_removesuffix) {
     Text t = *self.as.text, suffix = text_of(m, a[0]);
     bool found = suffix.length && text_ends(t, suffix);
     return value_like(m, self, found ? text_cut(t, 0, t.length - suffix.length) : t);
@@ -237,25 +222,20 @@ static Value find(Machine *m, Value self, const Value *a, bool last, bool must) 
     if (at == SIZE_MAX && must) fail(m, "substring not found");
     return value_int(at == SIZE_MAX ? -1 : (int64_t)text_count(m, text_cut(t, 0, from + at)));
 }
-METHOD(str_find) {
-    UNUSED;
+static BUILTIN(str_find) {
     return find(m, self, a, false, false);
 }
-METHOD(str_rfind) {
-    UNUSED;
+static BUILTIN(str_rfind) {
     return find(m, self, a, true, false);
 }
-METHOD(str_index) {
-    UNUSED;
+static BUILTIN(str_index) {
     return find(m, self, a, false, true);
 }
-METHOD(str_rindex) {
-    UNUSED;
+static BUILTIN(str_rindex) {
     return find(m, self, a, true, true);
 }
 
-METHOD(str_count) {
-    UNUSED;
+static BUILTIN(str_count) {
     Text needle = text_of(m, a[0]);
     size_t from, to;
     int64_t count = 0;
@@ -280,40 +260,32 @@ static Value has_affix(Machine *m, Value self, const Value *a, bool (*matches)(T
     }
     return value_bool(found);
 }
-METHOD(str_startswith) {
-    UNUSED;
+static BUILTIN(str_startswith) {
     return has_affix(m, self, a, text_starts);
 }
-METHOD(str_endswith) {
-    UNUSED;
+static BUILTIN(str_endswith) {
     return has_affix(m, self, a, text_ends);
 }
 
 /* ---- case and kinds of characters ---- */
 
-METHOD(str_upper) {
-    UNUSED;
+static BUILTIN(str_upper) {
     return value_like(m, self, text_case(m, *self.as.text, CASE_UPPER));
 }
-METHOD(str_lower) {
-    UNUSED;
+static BUILTIN(str_lower) {
     return value_like(m, self, text_case(m, *self.as.text, CASE_LOWER));
 }
-METHOD(str_casefold) {
-    UNUSED;
+static BUILTIN(str_casefold) {
     return value_like(m, self, text_case(m, *self.as.text, CASE_FOLD));
 }
-METHOD(str_capitalize) {
-    UNUSED;
+static BUILTIN(str_capitalize) {
     return value_like(m, self, text_capitalize(m, *self.as.text));
 }
-METHOD(str_title) {
-    UNUSED;
+static BUILTIN(str_title) {
     return value_like(m, self, text_title(m, *self.as.text));
 }
 
-METHOD(str_swapcase) {
-    UNUSED;
+static BUILTIN(str_swapcase) {
     Text t = *self.as.text;
     Builder b = {0};
     for (size_t at = 0, size; at < t.length; at += size) {
@@ -341,45 +313,35 @@ static Value all_are(Machine *m, Value self, bool (*kind)(uint32_t), bool if_emp
     }
     return value_bool(t.length > 0 || if_empty);
 }
-METHOD(str_isalpha) {
-    UNUSED;
+static BUILTIN(str_isalpha) {
     return all_are(m, self, char_is_alpha, false);
 }
-METHOD(str_isalnum) {
-    UNUSED;
+static BUILTIN(str_isalnum) {
     return all_are(m, self, is_alnum, false);
 }
-METHOD(str_isdigit) {
-    UNUSED;
+static BUILTIN(str_isdigit) {
     return all_are(m, self, char_is_digit, false);
 }
-METHOD(str_isdecimal) {
-    UNUSED;
+static BUILTIN(str_isdecimal) {
     return all_are(m, self, is_decimal, false);
 }
-METHOD(str_isnumeric) {
-    UNUSED;
+static BUILTIN(str_isnumeric) {
     return all_are(m, self, char_is_numeric, false);
 }
-METHOD(str_isspace) {
-    UNUSED;
+static BUILTIN(str_isspace) {
     return all_are(m, self, char_is_space, false);
 }
-METHOD(str_isascii) {
-    UNUSED;
+static BUILTIN(str_isascii) {
     return all_are(m, self, is_ascii, true);
 }
-METHOD(str_isprintable) {
-    UNUSED;
+static BUILTIN(str_isprintable) {
     return all_are(m, self, char_is_printable, true);
 }
 
-METHOD(str_islower) {
-    UNUSED;
+static BUILTIN(str_islower) {
     return value_bool(text_is_lower(m, *self.as.text));
 }
-METHOD(str_isupper) {
-    UNUSED;
+static BUILTIN(str_isupper) {
     return value_bool(text_is_upper(m, *self.as.text));
 }
 
@@ -391,25 +353,21 @@ static Text fill_of(Machine *m, const Value *a) {
     if (text_count(m, fill) != 1) fail(m, "The fill character must be exactly one character long");
     return fill;
 }
-METHOD(str_ljust) {
-    UNUSED;
+static BUILTIN(str_ljust) {
     Text t = *self.as.text, fill = fill_of(m, a);
     int64_t room = to_index(m, a[0]) - (int64_t)text_count(m, t);
     return value_like(m, self, text_pad(m, t, fill, 0, room));
 }
-METHOD(str_rjust) {
-    UNUSED;
+static BUILTIN(str_rjust) {
     Text t = *self.as.text, fill = fill_of(m, a);
     int64_t room = to_index(m, a[0]) - (int64_t)text_count(m, t);
     return value_like(m, self, text_pad(m, t, fill, room, 0));
 }
-METHOD(str_center) {
-    UNUSED;
+static BUILTIN(str_center) {
     return value_like(m, self, text_center(m, *self.as.text, fill_of(m, a), to_index(m, a[0])));
 }
 
-METHOD(str_zfill) {
-    UNUSED;
+static BUILTIN(str_zfill) {
     Text t = *self.as.text;
     size_t sign = t.length && (t.bytes[0] == '-' || t.bytes[0] == '+');
     Builder b = {0};
@@ -419,8 +377,7 @@ METHOD(str_zfill) {
     return value_like(m, self, built(&b));
 }
 
-METHOD(str_expandtabs) {
-    UNUSED;
+static BUILTIN(str_expandtabs) {
     Text t = *self.as.text;
     int64_t tab = a[0].type == V_MISSING ? 8 : to_index(m, a[0]), column = 0;
     Builder b = {0};
@@ -438,13 +395,11 @@ METHOD(str_expandtabs) {
     return value_like(m, self, built(&b));
 }
 
-METHOD(str_format) {
-    UNUSED;
+static BUILTIN(str_format) {
     return value_like(m, self, format_braces(m, self, args));
 }
 
-METHOD(str_format_map) {
-    UNUSED;
+static BUILTIN(str_format_map) {
     if (a[0].type != V_DICT) fail(m, "format_map() needs a mapping");
     const Dict *d = a[0].as.dict;
     Args named = {.n_keywords = d->count};
@@ -459,16 +414,14 @@ METHOD(str_format_map) {
 
 /* ---- lists, tuples, ranges ---- */
 
-METHOD(list_count) {
-    UNUSED;
+static BUILTIN(list_count) {
     int64_t count = 0;
     Value item;
     for (Iter *it = iterate(m, self); next_item(m, it, &item);) count += equal(m, item, a[0]);
     return value_int(count);
 }
 
-METHOD(list_index) {
-    UNUSED;
+static BUILTIN(list_index) {
     int64_t index = 0, size = length(m, self);
     int64_t start = given(a[1]) ? to_index(m, a[1]) : 0,
             end = given(a[2]) ? to_index(m, a[2]) : size;
@@ -481,64 +434,54 @@ METHOD(list_index) {
     fail(m, "the item is not in the list");
 }
 
-METHOD(copy) {
-    UNUSED;
+static BUILTIN(copy) {
     return self; /* nothing can change a list or a dict */
 }
 
 /* ---- dicts ---- */
 
-METHOD(dict_get) {
-    UNUSED;
+static BUILTIN(dict_get) {
     Value *found = dict_find(m, self.as.dict, a[0]);
     return found ? *found : value_or(a[1], none);
 }
 
-METHOD(dict_keys) {
-    UNUSED;
+static BUILTIN(dict_keys) {
     return value_view(m, self, VIEW_KEYS);
 }
-METHOD(dict_values) {
-    UNUSED;
+static BUILTIN(dict_values) {
     return value_view(m, self, VIEW_VALUES);
 }
-METHOD(dict_items) {
-    UNUSED;
+static BUILTIN(dict_items) {
     return value_view(m, self, VIEW_ITEMS);
 }
 
 /* ---- Jinja's own objects ---- */
 
-METHOD(loop_cycle) {
-    UNUSED;
+static BUILTIN(loop_cycle) {
     if (args->count == 0) fail(m, "no items for cycling given");
     return args->values[(size_t)self.as.loop->index0 % args->count];
 }
 
-METHOD(loop_changed) {
-    UNUSED;
+static BUILTIN(loop_changed) {
     Value now = value_list(m, V_TUPLE, args->values, args->count);
     bool changed = !equal(m, self.as.loop->last_changed, now);
     self.as.loop->last_changed = now;
     return value_bool(changed);
 }
 
-METHOD(cycler_next) {
-    UNUSED;
+static BUILTIN(cycler_next) {
     Cycler *c = self.as.cycler;
     Value v = c->items->items[c->at];
     c->at = (c->at + 1) % c->items->count;
     return v;
 }
 
-METHOD(cycler_reset) {
-    UNUSED;
+static BUILTIN(cycler_reset) {
     self.as.cycler->at = 0;
     return none;
 }
 
-METHOD(float_is_integer) {
-    UNUSED;
+static BUILTIN(float_is_integer) {
     double f = self.as.real;
     return value_bool(f - f == 0 && (f >= 9e15 || f <= -9e15 || f == (double)(int64_t)f));
 }

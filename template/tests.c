@@ -5,141 +5,108 @@
 #include "template/compare.h"
 #include "template/print.h"
 
-#define TEST(name) static Value name(Machine *m, Value v, const Value *a, const Args *args)
-#define UNUSED (void)m, (void)v, (void)a, (void)args
-
-TEST(is_defined) {
-    UNUSED;
-    return value_bool(v.type != V_UNDEFINED);
+static BUILTIN(is_defined) {
+    return value_bool(self.type != V_UNDEFINED);
 }
-TEST(is_undefined) {
-    UNUSED;
-    return value_bool(v.type == V_UNDEFINED);
+static BUILTIN(is_undefined) {
+    return value_bool(self.type == V_UNDEFINED);
 }
-TEST(is_none) {
-    UNUSED;
-    return value_bool(v.type == V_NONE);
+static BUILTIN(is_none) {
+    return value_bool(self.type == V_NONE);
 }
-TEST(is_boolean) {
-    UNUSED;
-    return value_bool(v.type == V_BOOL);
+static BUILTIN(is_boolean) {
+    return value_bool(self.type == V_BOOL);
 }
-TEST(is_true) {
-    UNUSED;
-    return value_bool(v.type == V_BOOL && v.as.integer);
+static BUILTIN(is_true) {
+    return value_bool(self.type == V_BOOL && self.as.integer);
 }
-TEST(is_false) {
-    UNUSED;
-    return value_bool(v.type == V_BOOL && !v.as.integer);
+static BUILTIN(is_false) {
+    return value_bool(self.type == V_BOOL && !self.as.integer);
 }
-TEST(is_int) {
-    UNUSED;
-    return value_bool(v.type == V_INT);
+static BUILTIN(is_int) {
+    return value_bool(self.type == V_INT);
 }
-TEST(is_float) {
-    UNUSED;
-    return value_bool(v.type == V_FLOAT);
+static BUILTIN(is_float) {
+    return value_bool(self.type == V_FLOAT);
 }
-TEST(is_any_number) {
-    UNUSED;
-    return value_bool(is_number(v));
+static BUILTIN(is_any_number) {
+    return value_bool(is_number(self));
 }
-TEST(is_string) {
-    UNUSED;
-    return value_bool(v.type == V_STRING);
+static BUILTIN(is_string) {
+    return value_bool(self.type == V_STRING);
 }
-TEST(is_mapping) {
-    UNUSED;
-    return value_bool(v.type == V_DICT);
+static BUILTIN(is_mapping) {
+    return value_bool(self.type == V_DICT);
 }
-TEST(is_iterable_test) {
-    UNUSED;
-    return value_bool(is_iterable(v));
+static BUILTIN(is_iterable_test) {
+    return value_bool(is_iterable(self));
 }
-TEST(is_escaped) {
-    UNUSED;
-    return value_bool(v.type == V_STRING && v.markup);
+static BUILTIN(is_escaped) {
+    return value_bool(self.type == V_STRING && self.markup);
 }
 
-TEST(is_sequence) {
-    UNUSED;
-    return value_bool(has_length(v) && v.type != V_VIEW && v.type != V_LOOP);
+static BUILTIN(is_sequence) {
+    return value_bool(has_length(self) && self.type != V_VIEW && self.type != V_LOOP);
 }
 
-TEST(is_callable) {
-    UNUSED;
-    return value_bool(v.type == V_FUNCTION || v.type == V_MACRO || v.type == V_LOOP ||
-                      v.type == V_JOINER || v.type == V_UNDEFINED);
+static BUILTIN(is_callable) {
+    return value_bool(self.type == V_FUNCTION || self.type == V_MACRO || self.type == V_LOOP ||
+                      self.type == V_JOINER || self.type == V_UNDEFINED);
 }
 
 static bool remainder_is(Machine *m, Value v, Value divisor, int64_t wanted) {
     return equal(m, arithmetic(m, OP_MODULO, v, divisor), value_int(wanted));
 }
-TEST(is_odd) {
-    UNUSED;
-    return value_bool(remainder_is(m, v, value_int(2), 1));
+static BUILTIN(is_odd) {
+    return value_bool(remainder_is(m, self, value_int(2), 1));
 }
-TEST(is_even) {
-    UNUSED;
-    return value_bool(remainder_is(m, v, value_int(2), 0));
+static BUILTIN(is_even) {
+    return value_bool(remainder_is(m, self, value_int(2), 0));
 }
-TEST(is_divisible) {
-    UNUSED;
-    return value_bool(remainder_is(m, v, a[0], 0));
+static BUILTIN(is_divisible) {
+    return value_bool(remainder_is(m, self, a[0], 0));
 }
 
-TEST(is_lower) {
-    UNUSED;
-    return value_bool(text_is_lower(m, to_text(m, v)));
+static BUILTIN(is_lower) {
+    return value_bool(text_is_lower(m, to_text(m, self)));
 }
-TEST(is_upper) {
-    UNUSED;
-    return value_bool(text_is_upper(m, to_text(m, v)));
+static BUILTIN(is_upper) {
+    return value_bool(text_is_upper(m, to_text(m, self)));
 }
 
-TEST(is_equal) {
-    UNUSED;
-    return value_bool(equal(m, v, a[0]));
+static BUILTIN(is_equal) {
+    return value_bool(equal(m, self, a[0]));
 }
-TEST(is_unequal) {
-    UNUSED;
-    return value_bool(!equal(m, v, a[0]));
+static BUILTIN(is_unequal) {
+    return value_bool(!equal(m, self, a[0]));
 }
-TEST(is_less) {
-    UNUSED;
-    return value_bool(holds(m, OP_LESS, v, a[0]));
+static BUILTIN(is_less) {
+    return value_bool(holds(m, OP_LESS, self, a[0]));
 }
-TEST(is_at_most) {
-    UNUSED;
-    return value_bool(holds(m, OP_AT_MOST, v, a[0]));
+static BUILTIN(is_at_most) {
+    return value_bool(holds(m, OP_AT_MOST, self, a[0]));
 }
-TEST(is_greater) {
-    UNUSED;
-    return value_bool(holds(m, OP_GREATER, v, a[0]));
+static BUILTIN(is_greater) {
+    return value_bool(holds(m, OP_GREATER, self, a[0]));
 }
-TEST(is_in) {
-    UNUSED;
-    return value_bool(contains(m, a[0], v));
+static BUILTIN(is_in) {
+    return value_bool(contains(m, a[0], self));
 }
-TEST(is_same) {
-    UNUSED;
-    return value_bool(same(v, a[0]));
+static BUILTIN(is_same) {
+    return value_bool(same(self, a[0]));
 }
 
-TEST(is_at_least) {
-    UNUSED;
-    return value_bool(holds(m, OP_AT_LEAST, v, a[0]));
+static BUILTIN(is_at_least) {
+    return value_bool(holds(m, OP_AT_LEAST, self, a[0]));
 }
 
-TEST(is_filter) {
-    UNUSED;
-    if (!hashable(v)) fail(m, "unhashable type: '%s'", type_name(v));
-    return value_bool(v.type == V_STRING && m->builtins->filter(*v.as.text));
+static BUILTIN(is_filter) {
+    if (!hashable(self)) fail(m, "unhashable type: '%s'", type_name(self));
+    return value_bool(self.type == V_STRING && m->builtins->filter(*self.as.text));
 }
-TEST(is_test) {
-    UNUSED;
-    if (!hashable(v)) fail(m, "unhashable type: '%s'", type_name(v));
-    return value_bool(v.type == V_STRING && m->builtins->test(*v.as.text));
+static BUILTIN(is_test) {
+    if (!hashable(self)) fail(m, "unhashable type: '%s'", type_name(self));
+    return value_bool(self.type == V_STRING && m->builtins->test(*self.as.text));
 }
 
 static const Builtin tests[] = {
