@@ -253,7 +253,8 @@ void build_c(Machine *m, Builder *b, const char *s, uint8_t from_template) {
 
 void build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template) {
     char utf8[4];
-    build_bytes(m, b, utf8, char_encode(c, utf8), from_template);
+    size_t length = char_encode(c, utf8);
+    build_bytes(m, b, utf8, length, from_template);
 }
 
 void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
