@@ -168,7 +168,9 @@ void sort_values(Machine *m, Value *keys, Value *items, size_t count, bool rever
         from_keys = to_keys, to_keys = swap;
         swap = from, from = to, to = swap;
     }
-    if (from != items && count) memcpy(items, from, count * sizeof *items);
+    if (from == items || count == 0) return;
+    memcpy(items, from, count * sizeof *items);
+    memcpy(keys, from_keys, count * sizeof *keys);
 }
 
 /* ---- dicts: insertion order, found by comparing hashes one by one (they are small) ---- */

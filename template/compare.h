@@ -13,8 +13,8 @@ bool holds(Machine *m, Operator op, Value a, Value b);  /* OP_EQUAL to OP_NOT_IN
  * error that names `op`. */
 int compare(Machine *m, Value a, Value b, Operator op);
 
-/* Stable. Orders `items` by their `keys`; both arrays change. Equal items keep their order when
- * reversed, too. */
+/* Sorts items and their keys by the keys. Items with equal keys keep their order, also in reverse.
+ */
 void sort_values(Machine *m, Value *keys, Value *items, size_t count, bool reverse);
 
 bool hashable(Value key);

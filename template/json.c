@@ -131,16 +131,16 @@ static void write_dict(Json *j, Value v, int level) {
     const Dict *d = v.as.dict;
     Value *keys = NEW_ARRAY(j->m, d->count, Value), *values = NEW_ARRAY(j->m, d->count, Value);
     for (size_t i = 0; i < d->count; i++) {
-        keys[i] = d->entries[i].key, values[i] = value_pair(j->m, keys[i], d->entries[i].value);
+        keys[i] = d->entries[i].key, values[i] = d->entries[i].value;
     }
     if (j->sort_keys) sort_values(j->m, keys, values, d->count, false);
     build_c(j->m, &j->out, "{", v.from_template);
     for (size_t i = 0; i < d->count; i++) {
         if (i) write_separator(j, j->item_separator, v.from_template);
         write_break(j, level + 1, v.from_template);
-        write_key(j, values[i].as.list->items[0]);
+        write_key(j, keys[i]);
         write_separator(j, j->key_separator, v.from_template);
-        write_value(j, values[i].as.list->items[1], level + 1);
+        write_value(j, values[i], level + 1);
     }
     if (d->count) write_break(j, level, v.from_template);
     build_c(j->m, &j->out, "}", v.from_template);

@@ -368,10 +368,7 @@ BUILTIN(filter_groupby) {
     sort_values(m, keys, sorted, items.count, false);
     size_t n = 0;
     for (size_t i = 0, end; i < items.count; i = end) {
-        Value key = fold_case(m, by_path(m, sorted[i], a[0], a[1]), case_sensitive);
-        for (end = i + 1; end < items.count; end++) {
-            Value next = fold_case(m, by_path(m, sorted[end], a[0], a[1]), case_sensitive);
-            if (!equal(m, key, next)) break;
+        for (end = i + 1; end < items.count && equal(m, keys[i], keys[end]); end++) {
         }
         Value list = value_list(m, V_LIST, sorted + i, end - i);
         groups[n] = value_pair(m, by_path(m, sorted[i], a[0], a[1]), list);
