@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "prefill.h"
 
 typedef struct Timing {
     double start, prefilled, end;
@@ -43,27 +44,25 @@ Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error)
     return STATUS_OK;
 }
 
+static Status show_reading(void *context, const PrefillChunk *chunk, Error *error) {
+    const Session *const *session = context;
+    (void)error;
+    session_progress(*session, "reading the prompt", chunk->done, chunk->total);
+    return STATUS_OK;
+}
+
 Status generate_prefill(const Session *session, KvCache *cache, const int32_t *ids, size_t n,
                         float *logits, Error *error) {
-    size_t most = model_max_rows(session->model), done = 0;
-    int32_t start = kvcache_next(cache, 0);
-    Row *rows = calloc(n < most ? n : most, sizeof *rows);
-    if (!rows) return error_set(error, "no memory for the prompt");
-    Status status = STATUS_OK;
-    while (done < n && status == STATUS_OK) {
-        size_t part = n - done < most ? n - done : most;
-        for (size_t i = 0; i < part; i++)
-            rows[i] = (Row){.position = start + (int32_t)(done + i),
-                            .token = ids[done + i],
-                            .wants_logits = done + i + 1 == n};
-        status = model_forward(session->model, cache, rows, part, logits, error);
-        done += part;
-        if (done < n && *session->interrupted) status = STATUS_INTERRUPTED;
-        if (n > most)
-            session_progress(session, "reading the prompt", done,
-                             done < n && status == STATUS_OK ? n : 0);
-    }
-    free(rows);
+    bool shows = n > model_max_rows(session->model);
+    const Prefill p = {.ids = ids,
+                       .n = n,
+                       .first_wanted = n - 1,
+                       .logits = logits,
+                       .interrupted = session->interrupted,
+                       .after_chunk = shows ? show_reading : NULL,
+                       .context = &session};
+    Status status = prefill(session->model, cache, &p, error);
+    if (shows) session_progress(session, "reading the prompt", 0, 0);
     return status;
 }
 

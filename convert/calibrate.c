@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "prefill.h"
 #include "tokenizer.h"
 
 enum {
-    WINDOW = 512,            /* tokens that are seen together */
-    LOGITS_BYTES = 64 << 20, /* at most, of the rows of one call */
-    PRIOR = 16               /* importance 1 counts as much as so many tokens */
+    WINDOW = 512, /* tokens of the text that the model sees together, with the bos */
+    PRIOR = 16    /* weight of importance 1 against the measured one, in tokens */
 };
 
 /* Of one matrix of the file. */
@@ -34,10 +34,11 @@ typedef struct Run {
     TokenList ids;
     Model *model;
     KvCache *cache;
-    size_t chunk; /* rows of one call */
-    Row *rows;
-    float *logits;
-    size_t done; /* tokens */
+    int32_t bos;     /* the token that begins each window; -1: none */
+    size_t first;    /* the running window's first token, without the bos */
+    size_t max_rows; /* of one forward pass */
+    float *logits;   /* [max_rows][vocab_size] */
+    int32_t window[WINDOW];
 } Run;
 
 /* ---- The sums --------------------------------------------------------------------------------
@@ -131,51 +132,52 @@ static Status open_run(Run *run, Error *error) {
     const ModelOptions options = {.n_threads = run->options->n_threads};
     if (model_open(&run->model, run->file, &options, error) != STATUS_OK) return STATUS_FAILED;
     const KvShape shape = model_kv_shape(run->model, model_kv_type(run->model));
-    size_t row_bytes = modelfile_config(run->file)->vocab_size * sizeof(float);
-    run->chunk = LOGITS_BYTES / row_bytes;
-    if (run->chunk < 1) run->chunk = 1;
-    if (run->chunk > model_max_rows(run->model)) run->chunk = model_max_rows(run->model);
-    run->rows = calloc(run->chunk, sizeof *run->rows);
-    run->logits = malloc(run->chunk * row_bytes);
-    if (!run->rows || !run->logits) return error_set(error, "no memory to calibrate in");
+    run->max_rows = prefill_rows_with_logits(run->model);
+    run->logits =
+        malloc(run->max_rows * model_config(run->model)->vocab_size * sizeof *run->logits);
+    if (!run->logits) return error_set(error, "no memory to calibrate in");
     return kvcache_new(&run->cache, &shape, 1, 0, error);
 }
 
-/* Tokens [first, first + n) of the text, behind the one that begins a text if there is one. Every
- * row wants logits: the output head's inputs count as well. */
-static Status run_window(Run *run, size_t first, size_t n, int32_t bos, Error *error) {
-    size_t begin = bos >= 0;
-    kvcache_reset(run->cache, 0, 0);
-    for (size_t at = 0; at < n + begin;) {
-        size_t part = n + begin - at < run->chunk ? n + begin - at : run->chunk;
-        for (size_t i = 0; i < part; i++)
-            run->rows[i] =
-                (Row){.position = (int32_t)(at + i),
-                      .token = at + i < begin ? bos : run->ids.ids[first + at + i - begin],
-                      .wants_logits = true};
-        if (model_forward(run->model, run->cache, run->rows, part, run->logits, error) != STATUS_OK)
-            return STATUS_FAILED;
-        at += part;
-        const ConvertOptions *o = run->options;
-        if (o->cancel && *o->cancel) {
-            error_set(error, "interrupted");
-            return STATUS_INTERRUPTED;
-        }
-        if (o->progress)
-            o->progress(CONVERT_CALIBRATING, first + at - (at < begin ? at : begin),
-                        run->ids.length, o->progress_context);
+/* Stops when the user asks to, else reports how much of the text has run. */
+static Status check_chunk(void *context, const PrefillChunk *chunk, Error *error) {
+    const Run *run = context;
+    const ConvertOptions *o = run->options;
+    if (o->cancel && *o->cancel) {
+        error_set(error, "interrupted");
+        return STATUS_INTERRUPTED;
     }
+    if (o->progress)
+        o->progress(CONVERT_CALIBRATING, run->first + chunk->done - (run->bos >= 0),
+                    run->ids.length, o->progress_context);
     return STATUS_OK;
 }
 
+/* Runs tokens [first, first + n) of the text, after the bos if there is one. All rows want logits,
+ * because the inputs of the output head are summed up as well. */
+static Status run_window(Run *run, size_t first, size_t n, Error *error) {
+    size_t begin = run->bos >= 0;
+    if (begin) run->window[0] = run->bos;
+    memcpy(run->window + begin, run->ids.ids + first, n * sizeof *run->window);
+    run->first = first;
+    kvcache_reset(run->cache, 0, 0);
+    const Prefill p = {.ids = run->window,
+                       .n = begin + n,
+                       .max_rows = run->max_rows,
+                       .logits = run->logits,
+                       .after_chunk = check_chunk,
+                       .context = run};
+    return prefill(run->model, run->cache, &p, error);
+}
+
 static Status run_text(Run *run, Error *error) {
-    int32_t bos = tokenizer_adds_bos(run->tokenizer) ? tokenizer_bos(run->tokenizer) : -1;
     size_t context = model_context(run->model), window = context < WINDOW ? context : WINDOW;
-    if (bos >= 0 && window > 1) window--;
-    if (window == context) bos = -1; /* a context of one */
+    run->bos = tokenizer_adds_bos(run->tokenizer) ? tokenizer_bos(run->tokenizer) : -1;
+    if (run->bos >= 0 && window > 1) window--;
+    if (window == context) run->bos = -1; /* a context of one has no room for it */
     for (size_t first = 0; first < run->ids.length; first += window) {
         size_t left = run->ids.length - first;
-        Status status = run_window(run, first, left < window ? left : window, bos, error);
+        Status status = run_window(run, first, left < window ? left : window, error);
         if (status != STATUS_OK) return status;
     }
     return STATUS_OK;
@@ -200,7 +202,6 @@ Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text
     model_close(run.model);
     if (run.tokenizer) tokenizer_close(run.tokenizer);
     token_list_free(&run.ids);
-    free(run.rows);
     free(run.logits);
     if (status == STATUS_OK) {
         *out = c;

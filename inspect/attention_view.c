@@ -7,6 +7,7 @@
 #include "generate.h"
 #include "inspect/attention_page.h"
 #include "inspect/picture.h"
+#include "prefill.h"
 
 /* ---- Entropy --------------------------------------------------------------------------------- */
 
@@ -65,27 +66,30 @@ static void keep(void *context, size_t layer, size_t row, size_t head, int32_t f
     memcpy(map_of(v, layer, head) + (v->base + row) * v->n + first, weights, n * sizeof *weights);
 }
 
-static Status run_text(View *v, Error *error) {
+static Status next_chunk(void *context, const PrefillChunk *chunk, Error *error) {
+    View *v = context;
+    (void)error;
+    v->base = chunk->done;
+    return STATUS_OK;
+}
+
+/* Runs the text and fills v->weights. */
+static Status collect_weights(View *v, Error *error) {
     Model *model = v->session->model;
     const KvShape shape = model_kv_shape(model, v->session->kv_type);
     const AttentionObserver observer = {keep, v};
-    size_t most = model_max_rows(model);
-    Row *rows = calloc(most, sizeof *rows);
-    KvCache *cache = NULL;
-    Status status = rows ? kvcache_new(&cache, &shape, 1, 0, error)
-                         : error_set(error, "no memory for the prompt");
+    const Prefill p = {.ids = v->ids.ids,
+                       .n = v->n,
+                       .first_wanted = v->n,
+                       .interrupted = v->session->interrupted,
+                       .after_chunk = next_chunk,
+                       .context = v};
+    KvCache *cache;
+    if (kvcache_new(&cache, &shape, 1, 0, error) != STATUS_OK) return STATUS_FAILED;
     model_set_attention_observer(model, &observer);
-    for (v->base = 0; status == STATUS_OK && v->base < v->n;) {
-        size_t part = v->n - v->base < most ? v->n - v->base : most;
-        for (size_t i = 0; i < part; i++)
-            rows[i] = (Row){.position = (int32_t)(v->base + i), .token = v->ids.ids[v->base + i]};
-        status = model_forward(model, cache, rows, part, NULL, error);
-        v->base += part;
-        if (status == STATUS_OK && *v->session->interrupted) status = STATUS_INTERRUPTED;
-    }
+    Status status = prefill(model, cache, &p, error);
     model_set_attention_observer(model, NULL);
     kvcache_free(cache);
-    free(rows);
     return status;
 }
 
@@ -349,7 +353,7 @@ Status attention_view_run(Session *session, Error *error) {
                       v.n, bytes / (1 << 30));
     if (status == STATUS_OK && !(v.weights = calloc((size_t)bytes / 4 + 1, sizeof *v.weights)))
         status = error_set(error, "no memory for the weights of %zu tokens", v.n);
-    if (status == STATUS_OK) status = run_text(&v, error);
+    if (status == STATUS_OK) status = collect_weights(&v, error);
     if (status == STATUS_OK) status = write_view(&v, error);
     free(v.weights);
     token_list_free(&v.ids);
