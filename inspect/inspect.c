@@ -9,15 +9,13 @@
 #include "inspect/config_text.h"
 #include "inspect/modelfile_verify.h"
 
-/* Formatted text to the session's output. */
-static Status print(Session *session, Error *error, const char *format, ...) PRINTF_LIKE(3, 4);
-static Status print(Session *session, Error *error, const char *format, ...) {
+Status inspect_print(const Session *session, Error *error, const char *format, ...) {
     char text[2048];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (length < 0) return error_set(error, "cannot be printed");
+    if (length < 0) return error_set(error, "a line of the output cannot be formatted");
     if ((size_t)length >= sizeof text) length = sizeof text - 1;
     return output_write(session->output, text, (size_t)length, error);
 }
@@ -61,12 +59,12 @@ static Status print_tensors(Session *session, Error *error) {
         all += (double)t->rows * (double)t->cols * t->count;
     }
     free(tensors);
-    Status status = print(session, error, "parameters          %.0f\n", all);
+    Status status = inspect_print(session, error, "parameters          %.0f\n", all);
     for (uint32_t type = 0; type < TENSOR_TYPES && status == STATUS_OK; type++)
         if (counts[type] > 0)
-            status = print(session, error, "  %-17s %zu tensors, %.0f parameters, %s\n",
-                           tensor_type_info(type)->name, counts[type], parameters[type],
-                           size_text(bytes[type], size, sizeof size));
+            status = inspect_print(session, error, "  %-17s %zu tensors, %.0f parameters, %s\n",
+                                   tensor_type_info(type)->name, counts[type], parameters[type],
+                                   size_text(bytes[type], size, sizeof size));
     return status;
 }
 
@@ -77,7 +75,7 @@ static Status print_config(Session *session, Error *error) {
         char text[512];
         config_text(config, config_field(i), text, sizeof text);
         one_line(text);
-        status = print(session, error, "%-19s %s\n", config_field(i)->name, text);
+        status = inspect_print(session, error, "%-19s %s\n", config_field(i)->name, text);
     }
     return status;
 }
@@ -106,7 +104,7 @@ static Status print_metadata(Session *session, Error *error) {
             }
         }
         one_line(text);
-        status = print(session, error, "%-19s %s\n", key, text);
+        status = inspect_print(session, error, "%-19s %s\n", key, text);
     }
     return status;
 }
@@ -128,7 +126,7 @@ static Status print_heads(Session *session, Error *error) {
                  size_text((double)kvcache_position_bytes(&shape) * model_context(session->model),
                            size, sizeof size));
     }
-    return print(session, error, "cache by heads      %s\n", line);
+    return inspect_print(session, error, "cache by heads      %s\n", line);
 }
 
 static Status print_needs(Session *session, Error *error) {
@@ -136,17 +134,17 @@ static Status print_needs(Session *session, Error *error) {
     const KvShape shape = model_kv_shape(model, session->kv_type);
     double position = (double)kvcache_position_bytes(&shape);
     char one[32], all[32];
-    return print(session, error,
-                 "cache               %s: %s a token, %s for the context of %u\n"
-                 "machine             %s, %d threads\n",
-                 kv_type_name(shape.type), size_text(position, one, sizeof one),
-                 size_text(position * model_context(model), all, sizeof all), model_context(model),
-                 model_isa(model)->name, model_threads(model));
+    return inspect_print(session, error,
+                         "cache               %s: %s a token, %s for the context of %u\n"
+                         "machine             %s, %d threads\n",
+                         kv_type_name(shape.type), size_text(position, one, sizeof one),
+                         size_text(position * model_context(model), all, sizeof all),
+                         model_context(model), model_isa(model)->name, model_threads(model));
 }
 
 static Status print_overridden(Session *session, Error *error) {
     if (!session->overridden) return STATUS_OK;
-    return print(session, error, "overridden          %s\n", session->overridden);
+    return inspect_print(session, error, "overridden          %s\n", session->overridden);
 }
 
 Status inspect_info(Session *session, Error *error) {
@@ -156,20 +154,21 @@ Status inspect_info(Session *session, Error *error) {
     modelfile_section(file, SECTION_TEMPLATE, &template_bytes);
     snprintf(name, sizeof name, "%s", modelfile_path(file));
     one_line(name);
-    Status status = print(session, error, "file                %s, %s\n", name,
-                          size_text((double)modelfile_bytes(file), size, sizeof size));
+    Status status = inspect_print(session, error, "file                %s, %s\n", name,
+                                  size_text((double)modelfile_bytes(file), size, sizeof size));
     if (status == STATUS_OK) status = print_overridden(session, error);
     if (status == STATUS_OK) status = print_config(session, error);
     if (status == STATUS_OK) status = print_metadata(session, error);
     if (status == STATUS_OK) status = print_tensors(session, error);
     if (status == STATUS_OK)
-        status = session->tokenizer ? print(session, error, "tokenizer           %zu tokens\n",
-                                            tokenizer_vocab_size(session->tokenizer))
-                                    : print(session, error, "tokenizer           none\n");
+        status = session->tokenizer
+                     ? inspect_print(session, error, "tokenizer           %zu tokens\n",
+                                     tokenizer_vocab_size(session->tokenizer))
+                     : inspect_print(session, error, "tokenizer           none\n");
     if (status == STATUS_OK)
-        status =
-            print(session, error, "chat template       %s\n",
-                  template_bytes ? size_text((double)template_bytes, size, sizeof size) : "none");
+        status = inspect_print(session, error, "chat template       %s\n",
+                               template_bytes ? size_text((double)template_bytes, size, sizeof size)
+                                              : "none");
     if (status == STATUS_OK && session->model) status = print_needs(session, error);
     if (status == STATUS_OK && session->model) status = print_heads(session, error);
     return status;
@@ -185,10 +184,10 @@ Status inspect_verify(Session *session, Error *error) {
     session_progress(session, "verifying", 0, 0);
     if (status != STATUS_OK) return status;
     size_text((double)modelfile_bytes(session->file), size, sizeof size);
-    return print(session, error,
-                 "%s: %zu tensors, %s: every checksum is right and every weight "
-                 "a number\n",
-                 modelfile_path(session->file), modelfile_n_tensors(session->file), size);
+    return inspect_print(session, error,
+                         "%s: %zu tensors, %s: every checksum is right and every weight "
+                         "a number\n",
+                         modelfile_path(session->file), modelfile_n_tensors(session->file), size);
 }
 
 /* Without what the model adds around a text, unless --bos asks for it. */

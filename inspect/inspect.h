@@ -14,4 +14,8 @@ Status inspect_verify(Session *session, Error *error);
 Status inspect_tokenize(Session *session, Error *error);
 Status inspect_detokenize(Session *session, Error *error);
 
+/* printf to the session's output, at most 2,047 bytes a call. For the modes of this folder. */
+Status inspect_print(const Session *session, Error *error, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+
 #endif

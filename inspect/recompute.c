@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "generate.h"
+#include "logprobs.h"
 
 /* A step that takes longer is timed once. */
 static const double REPEATED_SECONDS = 0.02;
@@ -29,13 +30,6 @@ static double attention(const Config *c, size_t first, size_t end) {
 
 /* ---- Running ----------------------------------------------------------------------------------
  */
-
-static int32_t likeliest(const float *logits, size_t n) {
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (logits[i] > logits[best]) best = i;
-    return (int32_t)best;
-}
 
 /* The text of the new tokens and the table. */
 static Status report(const Session *session, const TokenList *ids, size_t n_prompt,
@@ -121,7 +115,7 @@ Status recompute_run(Session *session, Error *error) {
             status = error_set(error, "the logits at position %zu depend on the cache: a bug",
                                ids.length);
         done = ids.length;
-        int32_t token = likeliest(logits, c->vocab_size);
+        int32_t token = (int32_t)logits_argmax(logits, c->vocab_size);
         for (size_t i = 0; i < options.n_eos; i++) ended = ended || options.eos[i] == token;
         if (!ended && !token_list_push(&ids, token)) status = error_set(error, "no memory");
         if (*session->interrupted) status = STATUS_INTERRUPTED;

@@ -5,104 +5,93 @@
 #include <string.h>
 
 #include "inspect/attention_view.h"
+#include "inspect/inspect.h"
+#include "logprobs.h"
+#include "prefill.h"
 
-/* Of one scored token. */
+/* What is known of one scored token; the other_... fields are those of --against's model. */
 typedef struct Score {
-    double loss, other_loss; /* -log p */
-    double divergence;       /* sum of p_other (log p_other - log p) */
-    bool same_top;
+    double loss, other_loss; /* -log p(token) */
+    double divergence;       /* from the other distribution: sum of p_other (log p_other - log p) */
+    bool same_top;           /* both models have the same likeliest token */
 } Score;
 
 typedef struct Scoring {
     Session *session;
     const TokenList *ids;
-    int32_t bos; /* before each window; -1: none */
+    int32_t bos; /* the token that begins each window; -1: none */
     size_t vocab_size;
-    size_t chunk; /* rows of one forward pass */
+    size_t max_rows; /* of one forward pass */
     KvCache *cache, *other_cache;
-    Row *rows;                    /* [chunk] */
-    int32_t *targets;             /* [chunk] the token after each row that wants logits */
-    float *logits, *other_logits; /* [chunk][vocab_size] */
-    float *shares, *other_shares; /* [threads][vocab_size] */
-    AttentionEntropy entropy;     /* of --stats and --override */
-    Score *scores;                /* [ids] */
+    int32_t *window;              /* [context] the running window's tokens, with the bos */
+    float *logits, *other_logits; /* [max_rows][vocab_size] */
+    float *exps, *other_exps;     /* [threads][vocab_size] */
+    AttentionEntropy entropy;     /* measured with --stats and --override */
+    Score *scores;                /* [ids], of which n_scores are known */
     size_t n_scores;
 } Scoring;
 
-/* ---- One distribution ---------------------------------------------------------------------- */
+/* ---- One token ------------------------------------------------------------------------------- */
 
-/* log p(i) = logits[i] - shift, and exp(logits - max) into `shares`. The logarithm is the
- * library's: what is printed has six digits. */
-static double log_shift(const Numeric *numeric, const float *logits, size_t n, float *shares,
-                        double *sum) {
-    float max = numeric->maximum(logits, n);
-    memcpy(shares, logits, n * sizeof *shares);
-    *sum = (double)numeric->softmax_sum(shares, max, n);
-    return (double)max + log(*sum);
-}
-
-static size_t top(const float *x, size_t n) {
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (x[i] > x[best]) best = i;
-    return best;
-}
-
-static Score score_row(const Scoring *s, size_t k, float *shares, float *other_shares) {
+/* Scores the token `target` by the logits before it. exps and other_exps are scratch. */
+static Score score_token(const Scoring *s, const float *logits, const float *other_logits,
+                         int32_t target, float *exps, float *other_exps) {
     const Numeric *numeric = model_isa(s->session->model)->numeric;
     size_t n = s->vocab_size;
-    const float *q = s->logits + k * n, *p = s->other_logits + k * n;
-    double sum, other_sum, divergence = 0.0;
-    double shift = log_shift(numeric, q, n, shares, &sum);
-    Score score = {.loss = shift - (double)q[s->targets[k]]};
+    double other_sum, divergence = 0.0;
+    double log_sum = logits_log_sum(numeric, logits, n, exps, NULL);
+    Score score = {.loss = log_sum - (double)logits[target]};
     if (!s->session->other) return score;
-    double other_shift = log_shift(numeric, p, n, other_shares, &other_sum);
+    double other_log_sum = logits_log_sum(numeric, other_logits, n, other_exps, &other_sum);
     for (size_t i = 0; i < n; i++)
-        divergence +=
-            (double)other_shares[i] * (((double)p[i] - other_shift) - ((double)q[i] - shift));
-    score.other_loss = other_shift - (double)p[s->targets[k]];
+        divergence += (double)other_exps[i] *
+                      (((double)other_logits[i] - other_log_sum) - ((double)logits[i] - log_sum));
+    score.other_loss = other_log_sum - (double)other_logits[target];
     score.divergence = divergence / other_sum;
-    score.same_top = top(p, n) == top(q, n);
+    score.same_top = logits_argmax(other_logits, n) == logits_argmax(logits, n);
     return score;
 }
 
-/* ---- Windows ----------------------------------------------------------------------------------
- */
+/* ---- Windows --------------------------------------------------------------------------------- */
 
-/* Tokens [first, first + n) of the text in one window; those from `scored` on are scored. */
-static Status score_window(Scoring *s, size_t first, size_t n, size_t scored, Error *error) {
+/* Runs the chunk's rows through the other model as well, then scores the token after each row that
+ * wanted logits. Threads share the tokens. */
+static Status score_chunk(void *context, const PrefillChunk *chunk, Error *error) {
+    Scoring *s = context;
     const Session *session = s->session;
-    size_t begin = s->bos >= 0, length = n + begin; /* rows: an optional bos, then the tokens */
+    if (session->other && model_forward(session->other, s->other_cache, chunk->rows, chunk->n,
+                                        s->other_logits, error) != STATUS_OK)
+        return STATUS_FAILED;
+    const int32_t *targets = s->window + chunk->done - chunk->n_logits + 1;
+    size_t n = s->vocab_size;
+    int n_threads = model_threads(session->model);
+#pragma omp parallel for num_threads(n_threads) schedule(static)
+    for (int t = 0; t < n_threads; t++)
+        for (size_t k = (size_t)t; k < chunk->n_logits; k += (size_t)n_threads)
+            s->scores[s->n_scores + k] =
+                score_token(s, chunk->logits + k * n, s->other_logits + k * n, targets[k],
+                            s->exps + (size_t)t * n, s->other_exps + (size_t)t * n);
+    s->n_scores += chunk->n_logits;
+    session_progress(session, "scoring", s->n_scores, s->ids->length);
+    return *session->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
+}
+
+/* Runs the text's tokens [first, first + n) as one window and scores those from `scored` on. */
+static Status score_window(Scoring *s, size_t first, size_t n, size_t scored, Error *error) {
+    size_t begin = s->bos >= 0, length = begin + n;
+    if (begin) s->window[0] = s->bos;
+    memcpy(s->window + begin, s->ids->ids + first, n * sizeof *s->window);
     kvcache_reset(s->cache, 0, 0);
     if (s->other_cache) kvcache_reset(s->other_cache, 0, 0);
-    /* The last token has none after it to predict. */
-    for (size_t done = 0; done + 1 < length;) {
-        size_t part = length - 1 - done < s->chunk ? length - 1 - done : s->chunk, wanted = 0;
-        for (size_t i = 0; i < part; i++) {
-            size_t at = done + i, next = first + at + 1 - begin;
-            bool wants = next >= scored;
-            s->rows[i] = (Row){.position = (int32_t)at,
-                               .token = at < begin ? s->bos : s->ids->ids[first + at - begin],
-                               .wants_logits = wants};
-            if (wants) s->targets[wanted++] = s->ids->ids[next];
-        }
-        if (model_forward(session->model, s->cache, s->rows, part, s->logits, error) != STATUS_OK)
-            return STATUS_FAILED;
-        if (session->other && model_forward(session->other, s->other_cache, s->rows, part,
-                                            s->other_logits, error) != STATUS_OK)
-            return STATUS_FAILED;
-        int n_threads = model_threads(session->model);
-#pragma omp parallel for num_threads(n_threads) schedule(static)
-        for (int t = 0; t < n_threads; t++)
-            for (size_t k = (size_t)t; k < wanted; k += (size_t)n_threads)
-                s->scores[s->n_scores + k] = score_row(s, k, s->shares + (size_t)t * s->vocab_size,
-                                                       s->other_shares + (size_t)t * s->vocab_size);
-        s->n_scores += wanted;
-        done += part;
-        session_progress(session, "scoring", s->n_scores, s->ids->length);
-        if (*session->interrupted) return STATUS_INTERRUPTED;
-    }
-    return STATUS_OK;
+    size_t target = begin + scored - first; /* index in the window of the first token to score */
+    const Prefill p = {.ids = s->window,
+                       .n = length - 1, /* no token follows the last one */
+                       .first_wanted = target > 0 ? target - 1 : 0,
+                       .max_rows = s->max_rows,
+                       .logits = s->logits,
+                       .after_chunk = score_chunk,
+                       .context = s};
+    return prefill(s->session->model, s->cache, &p, error);
 }
 
 static Status score_text(Scoring *s, Error *error) {
@@ -117,10 +106,9 @@ static Status score_text(Scoring *s, Error *error) {
     return STATUS_OK;
 }
 
-/* ---- The report ---------------------------------------------------------------------------------
- */
+/* ---- The report ------------------------------------------------------------------------------ */
 
-static int by_size(const void *a, const void *b) {
+static int ascending(const void *a, const void *b) {
     const double *x = a, *y = b;
     return *x < *y ? -1 : *x > *y;
 }
@@ -129,86 +117,96 @@ static Status percentile_99(const Scoring *s, double *result, Error *error) {
     double *sorted = malloc(s->n_scores * sizeof *sorted);
     if (!sorted) return error_set(error, "no memory for the scores");
     for (size_t i = 0; i < s->n_scores; i++) sorted[i] = s->scores[i].divergence;
-    qsort(sorted, s->n_scores, sizeof *sorted, by_size);
+    qsort(sorted, s->n_scores, sizeof *sorted, ascending);
     *result = sorted[(s->n_scores * 99 + 99) / 100 - 1];
     free(sorted);
     return STATUS_OK;
 }
 
-static Status report(const Scoring *s, Error *error) {
-    const Session *session = s->session;
-    double loss = 0.0, squares = 0.0, other = 0.0, divergence = 0.0, n = (double)s->n_scores,
-           tail = 0.0;
-    size_t same = 0;
-    char text[2048];
+static Status report_model(const Scoring *s, Error *error) {
+    double loss = 0.0, squares = 0.0, n = (double)s->n_scores;
     for (size_t i = 0; i < s->n_scores; i++) {
         loss += s->scores[i].loss;
         squares += s->scores[i].loss * s->scores[i].loss;
-        other += s->scores[i].other_loss;
-        divergence += s->scores[i].divergence;
-        same += s->scores[i].same_top;
     }
     double mean = loss / n, variance = squares / n - mean * mean;
     double deviation = sqrt(variance > 0.0 ? variance / n : 0.0);
-    int length = snprintf(text, sizeof text,
-                          "tokens              %zu scored\n"
-                          "perplexity          %.6g +- %.2g\n"
-                          "bits a byte         %.6g\n",
-                          s->n_scores, exp(mean), exp(mean) * deviation,
-                          loss / log(2.0) / (double)session->prompt_length);
-    if (s->entropy.n > 0)
-        length += snprintf(text + length, sizeof text - (size_t)length,
-                           "attention entropy   %.6g of %.6g nats, mean of %lld rows\n",
-                           attention_entropy_mean(&s->entropy), attention_entropy_most(&s->entropy),
-                           (long long)s->entropy.n);
-    if (session->overridden)
-        length += snprintf(text + length, sizeof text - (size_t)length,
-                           "overridden          %.400s\n", session->overridden);
-    if (session->other) {
-        if (percentile_99(s, &tail, error) != STATUS_OK) return STATUS_FAILED;
-        length += snprintf(text + length, sizeof text - (size_t)length,
-                           "other perplexity    %.6g\n"
-                           "divergence, mean    %.6g\n"
-                           "divergence, 99%%     %.6g\n"
-                           "same top token      %.3f%%\n",
-                           exp(other / n), divergence / n, tail, 100.0 * (double)same / n);
+    return inspect_print(s->session, error,
+                         "tokens              %zu scored\n"
+                         "perplexity          %.6g +- %.2g\n"
+                         "bits a byte         %.6g\n",
+                         s->n_scores, exp(mean), exp(mean) * deviation,
+                         loss / log(2.0) / (double)s->session->prompt_length);
+}
+
+static Status report_comparison(const Scoring *s, Error *error) {
+    double loss = 0.0, divergence = 0.0, tail = 0.0, n = (double)s->n_scores;
+    size_t same = 0;
+    for (size_t i = 0; i < s->n_scores; i++) {
+        loss += s->scores[i].other_loss;
+        divergence += s->scores[i].divergence;
+        same += s->scores[i].same_top;
     }
-    return output_write(session->output, text, (size_t)length, error);
+    if (percentile_99(s, &tail, error) != STATUS_OK) return STATUS_FAILED;
+    return inspect_print(s->session, error,
+                         "other perplexity    %.6g\n"
+                         "divergence, mean    %.6g\n"
+                         "divergence, 99%%     %.6g\n"
+                         "same top token      %.3f%%\n",
+                         exp(loss / n), divergence / n, tail, 100.0 * (double)same / n);
+}
+
+static Status report(const Scoring *s, Error *error) {
+    const Session *session = s->session;
+    Status status = report_model(s, error);
+    if (status == STATUS_OK && s->entropy.n > 0)
+        status = inspect_print(session, error,
+                               "attention entropy   %.6g of %.6g nats, mean of %lld rows\n",
+                               attention_entropy_mean(&s->entropy),
+                               attention_entropy_most(&s->entropy), (long long)s->entropy.n);
+    if (status == STATUS_OK && session->overridden)
+        status = inspect_print(session, error, "overridden          %.400s\n", session->overridden);
+    if (status == STATUS_OK && session->other) status = report_comparison(s, error);
+    return status;
 }
 
 /* ---- The mode -------------------------------------------------------------------------------- */
 
+static Status check_models(const Session *session, Error *error) {
+    const Model *model = session->model, *other = session->other;
+    if (model_context(model) < 3)
+        return error_set(error, "a context of %u is too short to score in: give -c 3 or more",
+                         model_context(model));
+    if (!other) return STATUS_OK;
+    if (model_config(other)->vocab_size != model_config(model)->vocab_size)
+        return error_set(error, "%s: has %u tokens, but %s has %u: they cannot be compared",
+                         session->options->against, model_config(other)->vocab_size,
+                         session->options->model, model_config(model)->vocab_size);
+    if (model_context(other) < model_context(model))
+        return error_set(error, "%s: has only %u positions: give -c %u", session->options->against,
+                         model_context(other), model_context(other));
+    return STATUS_OK;
+}
+
 static Status prepare(Scoring *s, Error *error) {
-    enum { LOGITS_BYTES = 64 << 20 };
     const Session *session = s->session;
     const Model *model = session->model, *other = session->other;
     const KvShape shape = model_kv_shape(model, session->kv_type);
     size_t n_threads = (size_t)model_threads(model);
     s->vocab_size = model_config(model)->vocab_size;
-    if (other && model_config(other)->vocab_size != s->vocab_size)
-        return error_set(error, "%s: has %u tokens, but %s has %zu: they cannot be compared",
-                         session->options->against, model_config(other)->vocab_size,
-                         session->options->model, s->vocab_size);
-    if (other && model_context(other) < model_context(model))
-        return error_set(error, "%s: has only %u positions: give -c %u", session->options->against,
-                         model_context(other), model_context(other));
-    s->chunk = LOGITS_BYTES / (s->vocab_size * sizeof(float));
-    if (s->chunk < 1) s->chunk = 1;
-    if (s->chunk > model_max_rows(model)) s->chunk = model_max_rows(model);
-    if (other && s->chunk > model_max_rows(other)) s->chunk = model_max_rows(other);
-    s->rows = calloc(s->chunk, sizeof *s->rows);
-    s->targets = calloc(s->chunk, sizeof *s->targets);
-    s->logits = malloc(s->chunk * s->vocab_size * sizeof(float));
-    s->other_logits = malloc(other ? s->chunk * s->vocab_size * sizeof(float) : 1);
-    s->shares = malloc(n_threads * s->vocab_size * sizeof(float));
-    s->other_shares = malloc(n_threads * s->vocab_size * sizeof(float));
+    s->max_rows = prefill_rows_with_logits(model);
+    if (other && s->max_rows > model_max_rows(other)) s->max_rows = model_max_rows(other);
+    s->window = malloc(model_context(model) * sizeof *s->window);
+    s->logits = malloc(s->max_rows * s->vocab_size * sizeof(float));
+    s->other_logits = malloc(other ? s->max_rows * s->vocab_size * sizeof(float) : 1);
+    s->exps = malloc(n_threads * s->vocab_size * sizeof(float));
+    s->other_exps = malloc(n_threads * s->vocab_size * sizeof(float));
     s->scores = calloc(s->ids->length, sizeof *s->scores);
-    if (!s->rows || !s->targets || !s->logits || !s->other_logits || !s->shares ||
-        !s->other_shares || !s->scores)
+    if (!s->window || !s->logits || !s->other_logits || !s->exps || !s->other_exps || !s->scores)
         return error_set(error, "no memory to score %zu tokens in", s->ids->length);
     if (kvcache_new(&s->cache, &shape, 1, 0, error) != STATUS_OK) return STATUS_FAILED;
     if (!other) return STATUS_OK;
-    /* What is compared with never has a coarser cache than its own. */
+    /* The other model is the yardstick: --kv-type q8 does not make its cache coarser. */
     const KvType type = session->kv_type == KV_F32 ? KV_F32 : model_kv_type(other);
     const KvShape other_shape = model_kv_shape(other, type);
     return kvcache_new(&s->other_cache, &other_shape, 1, 0, error);
@@ -217,12 +215,11 @@ static Status prepare(Scoring *s, Error *error) {
 static void release(Scoring *s) {
     kvcache_free(s->cache);
     kvcache_free(s->other_cache);
-    free(s->rows);
-    free(s->targets);
+    free(s->window);
     free(s->logits);
     free(s->other_logits);
-    free(s->shares);
-    free(s->other_shares);
+    free(s->exps);
+    free(s->other_exps);
     free(s->scores);
 }
 
@@ -236,9 +233,9 @@ Status score_run(Session *session, Error *error) {
     Status status = tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length,
                                      NULL, flags, &ids, error);
     if (status == STATUS_OK && ids.length < 2)
-        status = error_set(error, "%s: two tokens are the least that can be scored", o->eval);
-    if (status == STATUS_OK && model_context(session->model) < 3)
-        status = error_set(error, "a context of three is the least that can be scored in");
+        status =
+            error_set(error, "%s: too short to score: give a text of at least two tokens", o->eval);
+    if (status == STATUS_OK) status = check_models(session, error);
     if (status == STATUS_OK) status = prepare(&s, error);
     bool watches = session->overridden || o->stats;
     if (status == STATUS_OK && watches) attention_entropy_begin(&s.entropy, session->model);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "inspect/picture.h"
+#include "logprobs.h"
+#include "prefill.h"
 
 enum { ALTERNATIVES = 5 };
 
@@ -16,61 +18,80 @@ typedef struct TokenScore {
     size_t n_top;
 } TokenScore;
 
-/* Ties of ranks go to the lowest id, as everywhere. */
+/* The text's run through the model. */
+typedef struct Scoring {
+    const Session *session;
+    const TokenList *ids;
+    TokenScore *scores; /* [ids - 1]; scores[i] is of ids[i + 1] after ids[0 ... i] */
+    float *exps;        /* [vocab_size] */
+} Scoring;
+
+/* Whether token a ranks before token b: by logit, equal logits by id. */
 static bool before(const float *logits, size_t a, size_t b) {
     return logits[a] > logits[b] || (a < b && logits[a] == logits[b]);
 }
 
+/* Inserts token id into the list of the likeliest, which stays sorted; the last one drops out. */
+static void insert_top(TokenScore *score, const float *logits, size_t id) {
+    size_t at = score->n_top;
+    while (at > 0 && before(logits, id, (size_t)score->top[at - 1])) at--;
+    if (at == ALTERNATIVES) return;
+    if (score->n_top < ALTERNATIVES) score->n_top++;
+    memmove(score->top + at + 1, score->top + at, (score->n_top - 1 - at) * sizeof *score->top);
+    score->top[at] = (int32_t)id;
+}
+
 static TokenScore score_token(const Numeric *numeric, const float *logits, size_t n, int32_t token,
-                              float *shares) {
+                              float *exps) {
     TokenScore score = {.rank = 1};
-    float max = numeric->maximum(logits, n);
-    memcpy(shares, logits, n * sizeof *shares);
-    double shift = (double)max + log((double)numeric->softmax_sum(shares, max, n));
+    double log_sum = logits_log_sum(numeric, logits, n, exps, NULL);
     for (size_t i = 0; i < n; i++) {
         score.rank += before(logits, i, (size_t)token);
-        size_t at = score.n_top;
-        while (at > 0 && before(logits, i, (size_t)score.top[at - 1])) at--;
-        if (at == ALTERNATIVES) continue;
-        if (score.n_top < ALTERNATIVES) score.n_top++;
-        memmove(score.top + at + 1, score.top + at, (score.n_top - 1 - at) * sizeof *score.top);
-        score.top[at] = (int32_t)i;
+        insert_top(&score, logits, i);
     }
     for (size_t i = 0; i < score.n_top; i++)
-        score.top_logprob[i] = (double)logits[score.top[i]] - shift;
-    score.logprob = (double)logits[token] - shift;
+        score.top_logprob[i] = (double)logits[score.top[i]] - log_sum;
+    score.logprob = (double)logits[token] - log_sum;
     return score;
 }
 
-/* scores[i] of ids[i + 1] after ids[0 ... i]. */
+static Status score_chunk(void *context, const PrefillChunk *chunk, Error *error) {
+    const Scoring *s = context;
+    const Model *model = s->session->model;
+    size_t vocab_size = model_config(model)->vocab_size, first = chunk->done - chunk->n_logits;
+    (void)error;
+    for (size_t i = 0; i < chunk->n_logits; i++)
+        s->scores[first + i] =
+            score_token(model_isa(model)->numeric, chunk->logits + i * vocab_size, vocab_size,
+                        s->ids->ids[first + i + 1], s->exps);
+    return *s->session->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
+}
+
+/* Fills scores[ids - 1] by one pass over the text. */
 static Status score_ids(const Session *session, const TokenList *ids, TokenScore *scores,
                         Error *error) {
     Model *model = session->model;
-    size_t vocab_size = model_config(model)->vocab_size, most = model_max_rows(model);
-    if (most > 64) most = 64;
     const KvShape shape = model_kv_shape(model, session->kv_type);
-    Row *rows = calloc(most, sizeof *rows);
-    float *logits = malloc(most * vocab_size * sizeof *logits);
-    float *shares = malloc(vocab_size * sizeof *shares);
+    size_t vocab_size = model_config(model)->vocab_size, n = ids->length - 1;
+    size_t rows = prefill_rows_with_logits(model);
+    if (rows > n) rows = n;
+    Scoring s = {session, ids, scores, malloc(vocab_size * sizeof *s.exps)};
+    float *logits = malloc(rows * vocab_size * sizeof *logits);
     KvCache *cache = NULL;
-    Status status = rows && logits && shares ? kvcache_new(&cache, &shape, 1, 0, error)
-                                             : error_set(error, "no memory for the logits");
-    for (size_t done = 0; status == STATUS_OK && done + 1 < ids->length;) {
-        size_t part = ids->length - 1 - done < most ? ids->length - 1 - done : most;
-        for (size_t i = 0; i < part; i++)
-            rows[i] = (Row){
-                .position = (int32_t)(done + i), .token = ids->ids[done + i], .wants_logits = true};
-        status = model_forward(model, cache, rows, part, logits, error);
-        for (size_t i = 0; status == STATUS_OK && i < part; i++)
-            scores[done + i] = score_token(model_isa(model)->numeric, logits + i * vocab_size,
-                                           vocab_size, ids->ids[done + i + 1], shares);
-        done += part;
-        if (status == STATUS_OK && *session->interrupted) status = STATUS_INTERRUPTED;
+    Status status = s.exps && logits ? kvcache_new(&cache, &shape, 1, 0, error)
+                                     : error_set(error, "no memory for the logits");
+    if (status == STATUS_OK) {
+        const Prefill p = {.ids = ids->ids,
+                           .n = n,
+                           .max_rows = rows,
+                           .logits = logits,
+                           .after_chunk = score_chunk,
+                           .context = &s};
+        status = prefill(model, cache, &p, error);
     }
     kvcache_free(cache);
-    free(rows);
     free(logits);
-    free(shares);
+    free(s.exps);
     return status;
 }
 
