@@ -9,59 +9,25 @@
 #include "inspect/picture.h"
 #include "prefill.h"
 
-/* ---- Entropy --------------------------------------------------------------------------------- */
-
-static void add_entropy(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                        const float *weights, size_t n) {
-    AttentionEntropy *entropy = context;
-    double sum = 0.0;
-    (void)layer, (void)row, (void)head, (void)first;
-    for (size_t i = 0; i < n; i++)
-        if (weights[i] > 0.0f) sum -= (double)weights[i] * log((double)weights[i]);
-    int64_t one = (int64_t)(sum * 0x1p32), most = (int64_t)(log((double)n) * 0x1p32);
-#pragma omp atomic
-    entropy->sum += one;
-#pragma omp atomic
-    entropy->most += most;
-#pragma omp atomic
-    entropy->n++;
-}
-
-void attention_entropy_begin(AttentionEntropy *entropy, Model *model) {
-    *entropy = (AttentionEntropy){.observer = {add_entropy, entropy}};
-    model_set_attention_observer(model, &entropy->observer);
-}
-
-void attention_entropy_end(AttentionEntropy *entropy, Model *model) {
-    (void)entropy;
-    model_set_attention_observer(model, NULL);
-}
-
-double attention_entropy_mean(const AttentionEntropy *entropy) {
-    return entropy->n ? (double)entropy->sum * 0x1p-32 / (double)entropy->n : 0.0;
-}
-
-double attention_entropy_most(const AttentionEntropy *entropy) {
-    return entropy->n ? (double)entropy->most * 0x1p-32 / (double)entropy->n : 0.0;
-}
-
 /* ---- Weights --------------------------------------------------------------------------------- */
 
+/* The text and its weights. A "map" is the [query][key] matrix of one layer and head. */
 typedef struct View {
     Session *session;
     TokenList ids;
     size_t n; /* tokens */
     uint32_t n_layers, n_heads, n_kv_heads;
     float *weights; /* [n_layers][n_heads][n query][n key] */
-    size_t base;    /* the position of the running call's first row */
+    size_t base;    /* the text's token that is row 0 of the running forward pass */
 } View;
 
 static float *map_of(const View *v, size_t layer, size_t head) {
     return v->weights + (layer * v->n_heads + head) * v->n * v->n;
 }
 
-static void keep(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                 const float *weights, size_t n) {
+/* An observer of attention.h: stores one row of a map. */
+static void keep_weights(void *context, size_t layer, size_t row, size_t head, int32_t first,
+                         const float *weights, size_t n) {
     View *v = context;
     memcpy(map_of(v, layer, head) + (v->base + row) * v->n + first, weights, n * sizeof *weights);
 }
@@ -77,7 +43,7 @@ static Status next_chunk(void *context, const PrefillChunk *chunk, Error *error)
 static Status collect_weights(View *v, Error *error) {
     Model *model = v->session->model;
     const KvShape shape = model_kv_shape(model, v->session->kv_type);
-    const AttentionObserver observer = {keep, v};
+    const AttentionObserver observer = {keep_weights, v};
     const Prefill p = {.ids = v->ids.ids,
                        .n = v->n,
                        .first_wanted = v->n,
@@ -93,21 +59,21 @@ static Status collect_weights(View *v, Error *error) {
     return status;
 }
 
-/* The mean over all heads of layers [first, end). */
-static void mean_map(const View *v, size_t first, size_t end, float *out) {
-    size_t cells = v->n * v->n, maps = (end - first) * v->n_heads;
+/* Fills out[n][n] with the mean map of n_layers layers from `first` on, all heads. */
+static void mean_map(const View *v, size_t first, size_t n_layers, float *out) {
+    size_t cells = v->n * v->n, n_maps = n_layers * v->n_heads;
     for (size_t i = 0; i < cells; i++) {
         double sum = 0.0;
-        for (size_t m = 0; m < maps; m++) sum += (double)map_of(v, first, m)[i];
-        out[i] = (float)(sum / (double)maps);
+        for (size_t m = 0; m < n_maps; m++) sum += (double)map_of(v, first, m)[i];
+        out[i] = (float)(sum / (double)n_maps);
     }
 }
 
-/* ---- Tokens ---------------------------------------------------------------------------------- */
+/* ---- Labels ---------------------------------------------------------------------------------- */
 
-/* A token for a label: spaces visible, at most `most` characters. Not NUL-terminated: into a Sheet.
- */
-static void label_of(const View *v, size_t i, size_t most, Sheet *out) {
+/* Writes token i into *out, which it empties first: at most max_characters characters, spaces as an
+ * open box. The bytes are as the vocabulary has them, so escape them before showing them. */
+static void label_of(const View *v, size_t i, size_t max_characters, Sheet *out) {
     size_t length, shown = 0;
     const char *bytes = tokenizer_token_text(v->session->tokenizer, v->ids.ids[i], &length);
     out->length = 0;
@@ -115,8 +81,8 @@ static void label_of(const View *v, size_t i, size_t most, Sheet *out) {
     for (size_t k = 0; k < length; shown++) {
         size_t end = k + 1;
         while (end < length && ((unsigned char)bytes[end] & 0xC0) == 0x80) end++;
-        if (shown == most) {
-            sheet_add(out, "\xE2\x80\xA6", 3); /* ... */
+        if (shown == max_characters) {
+            sheet_add(out, "\xE2\x80\xA6", 3); /* an ellipsis */
             return;
         }
         bool is_space =
@@ -130,19 +96,7 @@ static void label_of(const View *v, size_t i, size_t most, Sheet *out) {
     }
 }
 
-/* ---- The picture ----------------------------------------------------------------------------- */
-
-static void draw_labels(Sheet *svg, const View *v, double x, double y, double cell) {
-    Sheet label = {0};
-    for (size_t i = 0; i < v->n; i++) {
-        double at = cell * ((double)i + 0.5);
-        label_of(v, i, 12, &label);
-        picture_text(svg, x - 6, y + at + 4, "label", "end", 0, label.bytes, label.length);
-        picture_text(svg, x + at + 4, y - 6, "label", "start", -60, label.bytes, label.length);
-    }
-    sheet_free(&label);
-}
-
+/* Writes one line: the model's name, its shape and what was overridden. */
 static void describe(const View *v, Sheet *out) {
     const char *name = model_config(v->session->model)->name;
     sheet_printf(out, "%.60s%s%zu tokens, %u layers, %u heads on %u of keys and values", name,
@@ -150,68 +104,132 @@ static void describe(const View *v, Sheet *out) {
     if (v->session->overridden) sheet_printf(out, "; overridden: %.200s", v->session->overridden);
 }
 
-/* The mean of all, with the tokens; below, a map for each layer and head. */
-static void draw(const View *v, Sheet *svg) {
-    double cell = v->n <= 40 ? 18 : 720.0 / (double)v->n, side = cell * (double)v->n;
-    double small = v->n <= 30 ? 4 : 120.0 / (double)v->n, tile = small * (double)v->n;
-    double left = 120, top = 190, grid_top = top + side + 60, gap = 14, grid_left = 70;
-    double grid = (tile + gap) * v->n_heads;
-    double width = left + side + 120, height = grid_top + 30 + (tile + gap) * v->n_layers + 20;
-    if (width < grid_left + grid + 20) width = grid_left + grid + 20;
-    if (width < 640) width = 640;
-    Sheet title = {0};
-    describe(v, &title);
-    picture_begin(svg, width, height, "attention");
+/* ---- The picture ----------------------------------------------------------------------------- */
+
+/* Where the parts of the picture stand, in pixels: the large map of the mean and, below it, a grid
+ * of small maps (tiles), a row for each layer and a column for each head. */
+typedef struct Layout {
+    double left, top, cell, side;  /* of the large map: its corner, a cell's side, its own */
+    double tile_cell, tile, pitch; /* of a tile: a cell's side, its own; from tile to tile */
+    double grid_left;              /* the left edge of the tiles */
+    double grid_top, tiles_top;    /* the top of the head numbers, and of the tiles below them */
+    double width, height;          /* of the whole picture */
+} Layout;
+
+static Layout layout_of(const View *v) {
+    enum { GAP = 14, MIN_WIDTH = 640 };
+    double n = (double)v->n;
+    Layout l = {.left = 120, .top = 190, .grid_left = 70};
+    l.cell = v->n <= 40 ? 18 : 720.0 / n;
+    l.side = l.cell * n;
+    l.tile_cell = v->n <= 30 ? 4 : 120.0 / n;
+    l.tile = l.tile_cell * n;
+    l.pitch = l.tile + GAP;
+    l.grid_top = l.top + l.side + 60;
+    l.tiles_top = l.grid_top + 18;
+    l.width = fmax(fmax(l.left + l.side + 120, l.grid_left + l.pitch * v->n_heads + 20), MIN_WIDTH);
+    l.height = l.grid_top + 30 + l.pitch * v->n_layers + 20;
+    return l;
+}
+
+static void draw_heading(const View *v, Sheet *svg) {
+    Sheet description = {0};
+    describe(v, &description);
     picture_text(svg, 20, 28, "title", "start", 0, "What each token attends to", 26);
-    picture_text(svg, 20, 48, "label", "start", 0, title.bytes, title.length);
+    picture_text(svg, 20, 48, "label", "start", 0, description.bytes, description.length);
     picture_legend(svg, 20, 76, "weight; each row adds up to 1", false);
     picture_text(svg, 210, 84, "small", "start", 0, "rows: the token that looks", 26);
     picture_text(svg, 210, 98, "small", "start", 0, "columns: what it looks at", 25);
-    float *mean = malloc(v->n * v->n * sizeof *mean);
-    if (mean) {
-        mean_map(v, 0, v->n_layers, mean);
-        picture_heat_map(svg, left, top, cell, cell, mean, v->n, v->n, v->n, false);
-        if (cell >= 11) draw_labels(svg, v, left, top, cell);
-        picture_text(svg, left, top + side + 18, "label", "start", 0,
-                     "the mean of all layers and heads", 32);
+    sheet_free(&description);
+}
+
+/* Writes each token at its row of the large map and, turned, at its column. */
+static void draw_tokens(const View *v, const Layout *l, Sheet *svg) {
+    Sheet label = {0};
+    for (size_t i = 0; i < v->n; i++) {
+        double at = l->cell * ((double)i + 0.5);
+        label_of(v, i, 12, &label);
+        picture_text(svg, l->left - 6, l->top + at + 4, "label", "end", 0, label.bytes,
+                     label.length);
+        picture_text(svg, l->left + at + 4, l->top - 6, "label", "start", -60, label.bytes,
+                     label.length);
     }
-    svg->failed = svg->failed || !mean;
+    sheet_free(&label);
+}
+
+static void draw_mean(const View *v, const Layout *l, Sheet *svg) {
+    float *mean = malloc(v->n * v->n * sizeof *mean);
+    if (!mean) {
+        svg->failed = true;
+        return;
+    }
+    mean_map(v, 0, v->n_layers, mean);
+    picture_heat_map(svg, l->left, l->top, l->cell, l->cell, mean, v->n, v->n, v->n, false);
+    if (l->cell >= 11) draw_tokens(v, l, svg);
+    picture_text(svg, l->left, l->top + l->side + 18, "label", "start", 0,
+                 "the mean of all layers and heads", 32);
     free(mean);
+}
+
+static void draw_tiles(const View *v, const Layout *l, Sheet *svg) {
+    char text[32];
     for (uint32_t head = 0; head < v->n_heads; head++) {
-        char text[32];
-        int n = snprintf(text, sizeof text, tile < 40 ? "%u" : "head %u", head);
-        picture_text(svg, grid_left + (tile + gap) * head + tile / 2, grid_top + 10, "small",
+        int n = snprintf(text, sizeof text, l->tile < 40 ? "%u" : "head %u", head);
+        picture_text(svg, l->grid_left + l->pitch * head + l->tile / 2, l->grid_top + 10, "small",
                      "middle", 0, text, (size_t)n);
     }
     for (uint32_t layer = 0; layer < v->n_layers; layer++) {
-        double y = grid_top + 18 + (tile + gap) * layer;
-        char text[32];
+        double y = l->tiles_top + l->pitch * layer;
         int n = snprintf(text, sizeof text, "layer %u", layer);
-        picture_text(svg, grid_left - 8, y + tile / 2 + 3, "small", "end", 0, text, (size_t)n);
+        picture_text(svg, l->grid_left - 8, y + l->tile / 2 + 3, "small", "end", 0, text,
+                     (size_t)n);
         for (uint32_t head = 0; head < v->n_heads; head++)
-            picture_heat_map(svg, grid_left + (tile + gap) * head, y, small, small,
+            picture_heat_map(svg, l->grid_left + l->pitch * head, y, l->tile_cell, l->tile_cell,
                              map_of(v, layer, head), v->n, v->n, v->n, false);
     }
-    picture_end(svg);
-    sheet_free(&title);
 }
 
-/* ---- Numbers ----------------------------------------------------------------------------------
- */
+static void write_picture(const View *v, Sheet *svg) {
+    const Layout l = layout_of(v);
+    picture_begin(svg, l.width, l.height, "attention");
+    draw_heading(v, svg);
+    draw_mean(v, &l, svg);
+    draw_tiles(v, &l, svg);
+    picture_end(svg);
+}
 
-/* {"tokens": [...], "layers": [{"window", "heads": [{"kv_head", "weights": [[...]]}]}]}; a row's
- * sum is below 1 where a sink took weight. `digits` 9 keeps every bit. */
+/* ---- Numbers and the page -------------------------------------------------------------------- */
+
+/* Writes [[...], ...]: a row of weights for each query. */
+static void write_map_json(const View *v, const float *map, int digits, Sheet *out) {
+    sheet_printf(out, "[");
+    for (size_t i = 0; i < v->n; i++) {
+        sheet_printf(out, i ? ",[" : "[");
+        for (size_t k = 0; k < v->n; k++)
+            sheet_printf(out, k ? ",%.*g" : "%.*g", digits, (double)map[i * v->n + k]);
+        sheet_printf(out, "]");
+    }
+    sheet_printf(out, "]");
+}
+
+static void write_string_json(const char *name, const char *value, Sheet *out) {
+    sheet_printf(out, "\"%s\": \"", name);
+    sheet_json(out, value, strlen(value));
+    sheet_printf(out, "\"");
+}
+
+/* Writes {"model", ..., "tokens": [{"id", "text"}], "layers": [{"window", "heads": [{"kv_head",
+ * "weights"}]}]}. A row's sum is below 1 where an attention sink took weight. Weights have `digits`
+ * significant digits; 9 keep every bit. */
 static void write_json(const View *v, int digits, Sheet *out) {
     const Config *c = model_config(v->session->model);
-    sheet_printf(out, "{\"model\": \"");
-    sheet_json(out, c->name, strlen(c->name));
-    sheet_printf(out, "\", \"family\": \"");
-    sheet_json(out, c->family, strlen(c->family));
-    sheet_printf(out, "\", \"overridden\": \"");
-    const char *overridden = v->session->overridden ? v->session->overridden : "";
-    sheet_json(out, overridden, strlen(overridden));
-    sheet_printf(out,
-                 "\",\n \"n_layers\": %u, \"n_heads\": %u, \"n_kv_heads\": %u,\n \"tokens\": [",
+    sheet_printf(out, "{");
+    write_string_json("model", c->name, out);
+    sheet_printf(out, ", ");
+    write_string_json("family", c->family, out);
+    sheet_printf(out, ", ");
+    write_string_json("overridden", v->session->overridden ? v->session->overridden : "", out);
+    sheet_printf(out, ",\n \"n_layers\": %u, \"n_heads\": %u, \"n_kv_heads\": %u,\n \"tokens\": [",
                  v->n_layers, v->n_heads, v->n_kv_heads);
     for (size_t i = 0; i < v->n; i++) {
         size_t length;
@@ -224,16 +242,10 @@ static void write_json(const View *v, int digits, Sheet *out) {
     for (uint32_t layer = 0; layer < v->n_layers; layer++) {
         sheet_printf(out, "  {\"window\": %u, \"heads\": [\n", c->window[layer]);
         for (uint32_t head = 0; head < v->n_heads; head++) {
-            sheet_printf(out, "   {\"kv_head\": %u, \"weights\": [",
-                         head / (v->n_heads / v->n_kv_heads));
-            const float *map = map_of(v, layer, head);
-            for (size_t i = 0; i < v->n; i++) {
-                sheet_printf(out, i ? ",[" : "[");
-                for (size_t k = 0; k < v->n; k++)
-                    sheet_printf(out, k ? ",%.*g" : "%.*g", digits, (double)map[i * v->n + k]);
-                sheet_printf(out, "]");
-            }
-            sheet_printf(out, "]}%s\n", head + 1 < v->n_heads ? "," : "");
+            sheet_printf(out,
+                         "   {\"kv_head\": %u, \"weights\": ", head / (v->n_heads / v->n_kv_heads));
+            write_map_json(v, map_of(v, layer, head), digits, out);
+            sheet_printf(out, "}%s\n", head + 1 < v->n_heads ? "," : "");
         }
         sheet_printf(out, "  ]}%s\n", layer + 1 < v->n_layers ? "," : "");
     }
@@ -246,11 +258,10 @@ static void write_page(const View *v, Sheet *out) {
     sheet_add(out, attention_page_tail, strlen(attention_page_tail));
 }
 
-/* ---- The terminal -----------------------------------------------------------------------------
- */
+/* ---- The terminal ---------------------------------------------------------------------------- */
 
-/* One map a layer, the mean of its heads: two columns a token, five shades. */
-static void write_map(const View *v, const float *map, Sheet *out) {
+/* Draws one map up to its diagonal: a token is two columns wide, in one of five shades. */
+static void write_terminal_map(const View *v, const float *map, Sheet *out) {
     static const char *const shades[] = {"  ", "\xE2\x96\x91\xE2\x96\x91",
                                          "\xE2\x96\x92\xE2\x96\x92", "\xE2\x96\x93\xE2\x96\x93",
                                          "\xE2\x96\x88\xE2\x96\x88"};
@@ -274,7 +285,8 @@ static void write_map(const View *v, const float *map, Sheet *out) {
     sheet_free(&label);
 }
 
-static void write_maps(const View *v, Sheet *out) {
+/* Draws a map for each layer, the mean of its heads. */
+static void write_terminal_maps(const View *v, Sheet *out) {
     float *mean = malloc(v->n * v->n * sizeof *mean);
     if (!mean) {
         out->failed = true;
@@ -284,25 +296,25 @@ static void write_maps(const View *v, Sheet *out) {
     sheet_printf(out, "\nweights: \xE2\x96\x91 from 0.03, \xE2\x96\x92 0.1, \xE2\x96\x93 0.25, "
                       "\xE2\x96\x88 0.5 on; column i is token i\n");
     for (uint32_t layer = 0; layer < v->n_layers; layer++) {
-        mean_map(v, layer, layer + 1, mean);
+        mean_map(v, layer, 1, mean);
         sheet_printf(out, "\nlayer %u, mean of %u heads", layer, v->n_heads);
         uint32_t window = model_config(v->session->model)->window[layer];
         if (window) sheet_printf(out, ", window of %u", window);
         sheet_printf(out, "\n");
-        write_map(v, mean, out);
+        write_terminal_map(v, mean, out);
     }
     free(mean);
 }
 
-/* ---- The mode ---------------------------------------------------------------------------------
- */
+/* ---- The mode -------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Where the picture goes, as it is drawn: in full it can be many times what the weights take. */
+/* The session's output as the target of a Sheet that hands on its bytes while it is filled: a whole
+ * picture can be many times as large as the weights. */
 typedef struct Target {
     const Session *session;
     Status status;
@@ -322,13 +334,13 @@ static Status write_view(const View *v, Error *error) {
     Target target = {.session = v->session, .error = error};
     Sheet text = {.write = write_part, .context = &target};
     if (strcmp(out, "-") == 0) {
-        write_maps(v, &text);
+        write_terminal_maps(v, &text);
     } else if (ends_with(out, ".json")) {
         write_json(v, 9, &text);
     } else if (ends_with(out, ".html")) {
         write_page(v, &text);
     } else {
-        draw(v, &text);
+        write_picture(v, &text);
     }
     sheet_flush(&text);
     if (text.failed && target.status == STATUS_OK && !v->session->output->closed)

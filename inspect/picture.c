@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/unicode.h"
+
 /* ---- Text ------------------------------------------------------------------------------------ */
 
 void sheet_free(Sheet *text) {
@@ -14,7 +17,7 @@ void sheet_free(Sheet *text) {
     *text = (Sheet){0};
 }
 
-enum { SHEET_BYTES = 1 << 20 };
+enum { SHEET_BYTES = 1 << 20 }; /* when a sheet with `write` passes its bytes on */
 
 void sheet_flush(Sheet *text) {
     if (text->failed || text->length == 0) return;
@@ -25,15 +28,9 @@ void sheet_flush(Sheet *text) {
 void sheet_add(Sheet *text, const char *bytes, size_t n) {
     if (text->write && text->length >= SHEET_BYTES) sheet_flush(text);
     if (text->failed) return;
-    if (text->length + n + 1 > text->capacity) {
-        size_t capacity = 2 * (text->length + n) + 4096;
-        char *larger = realloc(text->bytes, capacity);
-        if (!larger) {
-            text->failed = true;
-            return;
-        }
-        text->bytes = larger;
-        text->capacity = capacity;
+    if (!array_reserve(&text->bytes, &text->capacity, text->length + n + 1, 1)) {
+        text->failed = true;
+        return;
     }
     if (n) memcpy(text->bytes + text->length, bytes, n);
     text->length += n;
@@ -50,46 +47,30 @@ void sheet_printf(Sheet *text, const char *format, ...) {
     sheet_add(text, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-/* The bytes of the character that begins here; 0: none does. */
-static size_t character(const unsigned char *s, size_t n) {
-    unsigned char c = s[0];
-    size_t length = c < 0x80                ? 1
-                    : c >= 0xC2 && c < 0xE0 ? 2
-                    : c >= 0xE0 && c < 0xF0 ? 3
-                    : c >= 0xF0 && c < 0xF5 ? 4
-                                            : 0;
-    if (length == 0 || length > n) return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    if ((c == 0xE0 && s[1] < 0xA0) || (c == 0xED && s[1] >= 0xA0) || (c == 0xF0 && s[1] < 0x90) ||
-        (c == 0xF4 && s[1] >= 0x90))
-        return 0;
-    return length;
-}
-
 typedef enum Escape { ESCAPE_XML, ESCAPE_JSON, ESCAPE_PLAIN } Escape;
 
+static void add_control(Sheet *text, unsigned char c, Escape kind) {
+    if (kind == ESCAPE_JSON) {
+        sheet_printf(text, "\\u%04x", c);
+        return;
+    }
+    char symbol[4];
+    sheet_add(text, symbol, utf8_encode(c == 0x7F ? 0x2421 : 0x2400u + c, symbol));
+}
+
 static void escape(Sheet *text, const char *bytes, size_t n, Escape kind) {
-    bool is_json = kind == ESCAPE_JSON;
     for (size_t i = 0; i < n;) {
-        unsigned char c = (unsigned char)bytes[i];
-        size_t length = character((const unsigned char *)bytes + i, n - i);
+        uint32_t c;
+        size_t length = utf8_decode(bytes + i, n - i, &c);
         if (length == 0) {
             sheet_add(text, "\xEF\xBF\xBD", 3);
             length = 1;
         } else if (c < 0x20 || c == 0x7F) {
-            /* U+2400 + c, in JSON as the character itself. */
-            if (is_json) {
-                sheet_printf(text, "\\u%04x", c);
-            } else {
-                const char symbol[3] = {(char)0xE2, (char)0x90,
-                                        (char)(0x80 + (c == 0x7F ? 33 : c))};
-                sheet_add(text, symbol, 3);
-            }
-        } else if (is_json && (c == '"' || c == '\\' || c == '<' || c == '>' || c == '&')) {
+            add_control(text, (unsigned char)c, kind);
+        } else if (kind == ESCAPE_JSON && c < 0x7F && strchr("\"\\<>&", (int)c)) {
             sheet_printf(text, "\\u%04x", c);
-        } else if (kind == ESCAPE_XML && (c == '<' || c == '>' || c == '&' || c == '"')) {
-            sheet_printf(text, "&#%d;", c);
+        } else if (kind == ESCAPE_XML && c < 0x7F && strchr("<>&\"", (int)c)) {
+            sheet_printf(text, "&#%u;", c);
         } else {
             sheet_add(text, bytes + i, length);
         }
@@ -111,28 +92,30 @@ void sheet_plain(Sheet *text, const char *bytes, size_t n) {
 
 /* ---- Colours --------------------------------------------------------------------------------- */
 
-static Colour mix(const double (*stops)[3], size_t n, double at) {
+/* The colour at `at`, from 0 to 1, on a scale of n evenly spaced RGB stops. */
+static Colour interpolate(const double (*stops)[3], size_t n, double at) {
     Colour colour;
     if (!(at >= 0.0)) at = 0.0;
     if (at > 1.0) at = 1.0;
-    double place = at * (double)(n - 1);
-    size_t i = (size_t)place < n - 1 ? (size_t)place : n - 2;
-    double part = place - (double)i;
+    double position = at * (double)(n - 1);
+    size_t i = (size_t)position < n - 1 ? (size_t)position : n - 2;
+    double fraction = position - (double)i;
     unsigned rgb[3];
     for (size_t k = 0; k < 3; k++)
-        rgb[k] = (unsigned)(stops[i][k] + part * (stops[i + 1][k] - stops[i][k]) + 0.5);
+        rgb[k] = (unsigned)(stops[i][k] + fraction * (stops[i + 1][k] - stops[i][k]) + 0.5);
     snprintf(colour.text, sizeof colour.text, "#%02x%02x%02x", rgb[0] & 255, rgb[1] & 255,
              rgb[2] & 255);
     return colour;
 }
 
 Colour picture_colour(double value, bool both_signs) {
-    /* Each step darker than the one before it, so that a print without colours still reads. */
-    static const double one[][3] = {{247, 250, 252}, {200, 221, 240}, {115, 179, 216},
-                                    {40, 121, 185},  {8, 64, 129},    {5, 24, 60}};
-    static const double two[][3] = {
+    /* Each stop is darker than the one before, so that a black and white print can be read. */
+    static const double one_sign[][3] = {{247, 250, 252}, {200, 221, 240}, {115, 179, 216},
+                                         {40, 121, 185},  {8, 64, 129},    {5, 24, 60}};
+    static const double signs[][3] = {
         {150, 20, 40}, {225, 120, 90}, {248, 248, 248}, {100, 160, 210}, {10, 60, 130}};
-    return both_signs ? mix(two, 5, (value + 1.0) / 2.0) : mix(one, 6, value);
+    return both_signs ? interpolate(signs, 5, (value + 1.0) / 2.0)
+                      : interpolate(one_sign, 6, value);
 }
 
 /* ---- Shapes ---------------------------------------------------------------------------------- */
@@ -153,14 +136,23 @@ void picture_end(Sheet *svg) {
     sheet_printf(svg, "</svg>\n");
 }
 
-void picture_text(Sheet *svg, double x, double y, const char *kind, const char *anchor,
+void picture_text(Sheet *svg, double x, double y, const char *style, const char *anchor,
                   double rotate, const char *bytes, size_t n) {
-    sheet_printf(svg, "<text class=\"%s\" text-anchor=\"%s\" x=\"%.1f\" y=\"%.1f\"", kind, anchor,
+    sheet_printf(svg, "<text class=\"%s\" text-anchor=\"%s\" x=\"%.1f\" y=\"%.1f\"", style, anchor,
                  x, y);
     if (rotate != 0.0) sheet_printf(svg, " transform=\"rotate(%.0f %.1f %.1f)\"", rotate, x, y);
     sheet_printf(svg, " xml:space=\"preserve\">");
     sheet_xml(svg, bytes, n);
     sheet_printf(svg, "</text>\n");
+}
+
+/* How many values from the first on have its colour, of n > 0. */
+static size_t run_of_colour(const float *values, size_t n, bool both_signs) {
+    const Colour first = picture_colour((double)values[0], both_signs);
+    size_t run = 1;
+    while (run < n && strcmp(picture_colour((double)values[run], both_signs).text, first.text) == 0)
+        run++;
+    return run;
 }
 
 void picture_heat_map(Sheet *svg, double x, double y, double cell_width, double cell_height,
@@ -173,20 +165,15 @@ void picture_heat_map(Sheet *svg, double x, double y, double cell_width, double 
                  x, y, width, height, picture_colour(0.0, both_signs).text);
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < columns;) {
-            /* Neighbours of one colour are one rectangle. */
-            double value = (double)values[r * stride + c];
-            Colour colour = picture_colour(value, both_signs);
-            size_t n = 1;
-            while (c + n < columns &&
-                   strcmp(picture_colour((double)values[r * stride + c + n], both_signs).text,
-                          colour.text) == 0)
-                n++;
-            if (fabs(value) > 0.004)
+            /* Neighbours of one colour become one rectangle. */
+            const float *cell = values + r * stride + c;
+            size_t n = run_of_colour(cell, columns - c, both_signs);
+            if (fabs((double)*cell) > 0.004)
                 sheet_printf(
                     svg,
                     "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"/>\n",
                     x + cell_width * (double)c, y + cell_height * (double)r, cell_width * (double)n,
-                    cell_height, colour.text);
+                    cell_height, picture_colour((double)*cell, both_signs).text);
             c += n;
         }
     sheet_printf(svg, "</g>\n");

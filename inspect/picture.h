@@ -1,4 +1,5 @@
-/* Text that grows, and the few shapes that pictures of numbers are drawn with, as SVG. */
+/* Sheet: a text buffer that grows, with escaping for XML, JSON and terminals. picture_...: heat
+ * maps and their labels, written to a Sheet as SVG. */
 #ifndef PICTURE_H
 #define PICTURE_H
 
@@ -6,10 +7,12 @@
 
 #include "base/status.h"
 
-/* Zero-initialize; sheet_free. After a failed allocation `failed` is set and adding does nothing.
+/* Zero-initialize it, and free it with sheet_free. When an allocation fails, `failed` is set and
+ * everything added later is dropped: check it once, at the end.
  *
- * A sheet with `write` keeps no more than a megabyte or so: it hands on what it has and goes on
- * empty. `write` returns false to give up, and then nothing more is added either. */
+ * With `write` set, the sheet is a stream: each time that it holds about a megabyte, and in
+ * sheet_flush, it passes its bytes to `write` and starts empty again. When `write` returns false,
+ * `failed` is set. */
 typedef struct Sheet {
     char *bytes; /* NUL-terminated when it is not NULL */
     size_t length, capacity;
@@ -19,39 +22,46 @@ typedef struct Sheet {
 } Sheet;
 
 void sheet_free(Sheet *text);
-/* Hands on what is left; for a sheet with `write`. */
+/* Passes what is left to `write`, which must be set. */
 void sheet_flush(Sheet *text);
 void sheet_add(Sheet *text, const char *bytes, size_t n);
+/* Adds at most 1,023 bytes. */
 void sheet_printf(Sheet *text, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Bytes of a stranger inside XML text, or inside a JSON string: what is no UTF-8 becomes U+FFFD,
- * a control character a picture of it (U+2400 and on). In JSON, '<' is escaped as well, so that
- * the text may stand in a page's script. */
-void sheet_xml(Sheet *text, const char *bytes, size_t n);
-void sheet_json(Sheet *text, const char *bytes, size_t n);
-/* The same for a terminal: nothing that could steer it. */
-void sheet_plain(Sheet *text, const char *bytes, size_t n);
 
-/* "#rrggbb": 0 is nearly white, 1 dark blue; or, with `both_signs`, -1 red, 0 white, 1 blue. */
+/* Add bytes that nobody has checked, escaped for where they are shown. A byte that is no part of a
+ * UTF-8 sequence becomes U+FFFD. Control characters become the symbols U+2400 to U+2421, or \u00xx
+ * in JSON. */
+void sheet_xml(Sheet *text, const char *bytes, size_t n); /* XML text or an attribute's value */
+/* A JSON string without its quotes; <, > and & are escaped too, for JSON inside <script>. */
+void sheet_json(Sheet *text, const char *bytes, size_t n);
+void sheet_plain(Sheet *text, const char *bytes, size_t n); /* for a terminal */
+
+/* "#rrggbb", NUL-terminated. */
 typedef struct Colour {
     char text[8];
 } Colour;
+/* The colour of a value: 0 is nearly white and 1 dark blue; with both_signs -1 is red, 0 white and
+ * 1 blue. Values outside are clamped. */
 Colour picture_colour(double value, bool both_signs);
 
-/* The head of a picture of that size, white, with the fonts that follow use; its end. */
+/* Writes the SVG's head: a white picture of that size, in pixels, and the styles of its text.
+ * picture_end closes it. */
 void picture_begin(Sheet *svg, double width, double height, const char *title);
 void picture_end(Sheet *svg);
 
-/* class: "title", "label", "small". anchor: "start", "middle", "end". rotate: degrees. */
-void picture_text(Sheet *svg, double x, double y, const char *kind, const char *anchor,
+/* Writes bytes[n] at (x, y), escaped. style: "title", "label" or "small". anchor, the end of the
+ * text that stands at x: "start", "middle" or "end". rotate: degrees, clockwise. */
+void picture_text(Sheet *svg, double x, double y, const char *style, const char *anchor,
                   double rotate, const char *bytes, size_t n);
 
-/* values[rows][columns] (a row is `stride` floats) as cells with a frame. Cells that are as
- * good as the lowest colour are left to the background. */
+/* Draws values[rows][columns], whose rows are `stride` floats apart, as coloured cells in a frame.
+ * Cells near 0 are left out: the background has their colour. */
 void picture_heat_map(Sheet *svg, double x, double y, double cell_width, double cell_height,
                       const float *values, size_t rows, size_t columns, size_t stride,
                       bool both_signs);
 
-/* The colours and what they stand for: a bar of 160 x 12 at (x, y), numbers below. */
+/* Draws the scale of colours: `what` as its title, a bar of 160 x 12 pixels at (x, y), and numbers
+ * below it. */
 void picture_legend(Sheet *svg, double x, double y, const char *what, bool both_signs);
 
 #endif

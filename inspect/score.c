@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inspect/attention_view.h"
+#include "inspect/attention_entropy.h"
 #include "inspect/inspect.h"
 #include "logprobs.h"
 #include "prefill.h"
@@ -163,7 +163,7 @@ static Status report(const Scoring *s, Error *error) {
         status = inspect_print(session, error,
                                "attention entropy   %.6g of %.6g nats, mean of %lld rows\n",
                                attention_entropy_mean(&s->entropy),
-                               attention_entropy_most(&s->entropy), (long long)s->entropy.n);
+                               attention_entropy_max(&s->entropy), (long long)s->entropy.n);
     if (status == STATUS_OK && session->overridden)
         status = inspect_print(session, error, "overridden          %.400s\n", session->overridden);
     if (status == STATUS_OK && session->other) status = report_comparison(s, error);
@@ -240,7 +240,7 @@ Status score_run(Session *session, Error *error) {
     bool watches = session->overridden || o->stats;
     if (status == STATUS_OK && watches) attention_entropy_begin(&s.entropy, session->model);
     if (status == STATUS_OK) status = score_text(&s, error);
-    if (watches) attention_entropy_end(&s.entropy, session->model);
+    if (watches) attention_entropy_end(session->model);
     session_progress(session, "scoring", 0, 0);
     if (status == STATUS_OK) status = report(&s, error);
     release(&s);
