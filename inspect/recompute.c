@@ -8,18 +8,19 @@
 #include "generate.h"
 #include "logprobs.h"
 
-/* A step that takes longer is timed once. */
+/* A step that takes longer than this is timed once, not three times. */
 static const double REPEATED_SECONDS = 0.02;
 
 typedef struct Step {
-    double cached_seconds, seconds;
+    double cached_seconds, seconds; /* with the cache, and without it */
 } Step;
 
-/* ---- Multiply-adds ----------------------------------------------------------------------------
- */
+/* ---- Multiply-adds --------------------------------------------------------------------------- */
 
-/* Of scores and of sums of values, for the queries at positions [first, end). */
-static double attention(const Config *c, size_t first, size_t end) {
+/* Multiply-adds of attention (scores, and sums of values) for the queries at positions [first,
+ * end).
+ */
+static double attention_work(const Config *c, size_t first, size_t end) {
     double seen = 0.0;
     for (uint32_t layer = 0; layer < c->n_layers; layer++)
         for (size_t i = first; i < end; i++)
@@ -28,58 +29,92 @@ static double attention(const Config *c, size_t first, size_t end) {
     return 2.0 * seen * c->n_heads * c->head_dim;
 }
 
-/* ---- Running ----------------------------------------------------------------------------------
- */
+/* ---- The report ------------------------------------------------------------------------------ */
 
-/* The text of the new tokens and the table. */
-static Status report(const Session *session, const TokenList *ids, size_t n_prompt,
-                     const Step *steps, size_t n, Error *error) {
-    const Config *c = model_config(session->model);
+static Status print_text(const Session *session, const int32_t *ids, size_t n, Error *error) {
     char *text;
     size_t length;
-    if (tokenizer_decode(session->tokenizer, ids->ids + n_prompt, ids->length - n_prompt,
+    if (tokenizer_decode(session->tokenizer, ids, n,
                          TOKEN_DECODER_SKIP_SPECIAL | TOKEN_DECODER_CONTINUE, &text, &length,
                          error) != STATUS_OK)
         return STATUS_FAILED;
     Status status = output_write(session->output, text, length, error);
     free(text);
     if (status == STATUS_OK) status = output_write(session->output, "\n", 1, error);
-    double cached = 0.0, whole = 0.0, sums[4] = {0};
+    return status;
+}
+
+/* Time and multiply-adds of one step or of several. */
+typedef struct Cost {
+    double seconds, matrices, attention;
+} Cost;
+
+static void add_cost(Cost *sum, const Cost *cost) {
+    sum->seconds += cost->seconds;
+    sum->matrices += cost->matrices;
+    sum->attention += cost->attention;
+}
+
+static void print_costs(const char *label, const Cost *cached, const Cost *whole) {
+    fprintf(stderr, "%-10s %8.3f %8.2fM %8.3fM %8.3f %8.2fM %8.3fM\n", label, 1e3 * cached->seconds,
+            1e-6 * cached->matrices, 1e-6 * cached->attention, 1e3 * whole->seconds,
+            1e-6 * whole->matrices, 1e-6 * whole->attention);
+}
+
+/* Prints the table of n steps: each of them, or some 20 when there are more than 40. */
+static void print_table(const Model *model, size_t n_prompt, const Step *steps, size_t n) {
+    const Config *c = model_config(model);
+    Cost all_cached = {0}, all_whole = {0};
     fprintf(stderr, "%-10s %-27s %s\n", "", "with the cache", "without it");
     fprintf(stderr, "%-10s %8s %9s %9s %8s %9s %9s\n", "positions", "ms", "matrices", "attention",
             "ms", "matrices", "attention");
     for (size_t i = 0; i < n; i++) {
         size_t end = n_prompt + i, first = i == 0 ? 0 : end - 1;
-        double work[4] = {config_work(c, (double)(end - first), 1), attention(c, first, end),
-                          config_work(c, (double)end, 1), attention(c, 0, end)};
-        for (size_t k = 0; k < 4; k++) sums[k] += work[k];
-        cached += steps[i].cached_seconds;
-        whole += steps[i].seconds;
+        const Cost cached = {steps[i].cached_seconds, config_work(c, (double)(end - first), 1),
+                             attention_work(c, first, end)};
+        const Cost whole = {steps[i].seconds, config_work(c, (double)end, 1),
+                            attention_work(c, 0, end)};
+        add_cost(&all_cached, &cached);
+        add_cost(&all_whole, &whole);
         if (n > 40 && i % (n / 20) != 0 && i + 1 != n) continue;
-        fprintf(stderr, "%-10zu %8.3f %8.2fM %8.3fM %8.3f %8.2fM %8.3fM\n", end,
-                1e3 * steps[i].cached_seconds, 1e-6 * work[0], 1e-6 * work[1],
-                1e3 * steps[i].seconds, 1e-6 * work[2], 1e-6 * work[3]);
+        char label[32];
+        snprintf(label, sizeof label, "%zu", end);
+        print_costs(label, &cached, &whole);
     }
-    fprintf(stderr, "%-10s %8.3f %8.2fM %8.3fM %8.3f %8.2fM %8.3fM\n", "all", 1e3 * cached,
-            1e-6 * sums[0], 1e-6 * sums[1], 1e3 * whole, 1e-6 * sums[2], 1e-6 * sums[3]);
-    if (n == 0) return status; /* the prompt fills the context */
+    print_costs("all", &all_cached, &all_whole);
+    if (n == 0) return; /* the prompt fills the context */
     fprintf(stderr,
             "the same bits at each of %zu steps; without the cache %.1f times the multiply-adds, "
             "%.1f times the time\n",
-            n, (sums[2] + sums[3]) / (sums[0] + sums[1]), cached > 0.0 ? whole / cached : 0.0);
-    return status;
+            n,
+            (all_whole.matrices + all_whole.attention) /
+                (all_cached.matrices + all_cached.attention),
+            all_cached.seconds > 0.0 ? all_whole.seconds / all_cached.seconds : 0.0);
 }
 
-/* Computes ids from `first` on, after those that the cache holds before it, and times it: a short
- * step three times, for the least of them. */
-static Status timed_step(const Session *session, KvCache *cache, const TokenList *ids, size_t first,
-                         float *logits, double *seconds, Error *error) {
+/* ---- Running --------------------------------------------------------------------------------- */
+
+/* A run of --no-cache. */
+typedef struct Comparison {
+    const Session *session;
+    GenerationOptions options;
+    TokenList ids;                 /* the prompt and what was generated */
+    KvCache *cache, *none;         /* `none` is emptied before each step */
+    float *cached_logits, *logits; /* [vocab_size] */
+    Step *steps;                   /* [max_steps + 1] */
+    size_t n_prompt, max_steps, n_steps;
+} Comparison;
+
+/* Runs the tokens from `first` on, after those before it that `cache` holds, and measures the time:
+ * the least of three runs, or one run when it is slow. */
+static Status time_step(const Comparison *r, KvCache *cache, size_t first, float *logits,
+                        double *seconds, Error *error) {
     for (int repeat = 0; repeat < 3; repeat++) {
         kvcache_truncate(cache, 0, (int32_t)first);
         double start = clock_seconds();
-        if (generate_prefill(session, cache, ids->ids + first, ids->length - first, logits,
-                             error) != STATUS_OK)
-            return STATUS_FAILED;
+        Status status = generate_prefill(r->session, cache, r->ids.ids + first,
+                                         r->ids.length - first, logits, error);
+        if (status != STATUS_OK) return status;
         double elapsed = clock_seconds() - start;
         if (repeat == 0 || elapsed < *seconds) *seconds = elapsed;
         if (elapsed > REPEATED_SECONDS) break;
@@ -87,45 +122,60 @@ static Status timed_step(const Session *session, KvCache *cache, const TokenList
     return STATUS_OK;
 }
 
-Status recompute_run(Session *session, Error *error) {
-    Model *model = session->model;
-    const Config *c = model_config(model);
-    const KvShape shape = model_kv_shape(model, session->kv_type);
-    GenerationOptions options;
-    TokenList ids = {0};
-    KvCache *cache = NULL, *none = NULL;
-    Status status = generation_options(session, &options, error);
-    if (status == STATUS_OK) status = generate_prompt_ids(session, &ids, error);
-    size_t n_prompt = ids.length, room = model_context(model) - ids.length, n = 0;
-    size_t most = options.max_tokens && options.max_tokens < room ? options.max_tokens : room;
-    float *kept = malloc(c->vocab_size * sizeof *kept),
-          *logits = malloc(c->vocab_size * sizeof *logits);
-    Step *steps = calloc(most + 1, sizeof *steps);
-    if (status == STATUS_OK && (!kept || !logits || !steps))
-        status = error_set(error, "no memory for %zu steps", most);
-    if (status == STATUS_OK) status = kvcache_new(&cache, &shape, 1, 0, error);
-    if (status == STATUS_OK) status = kvcache_new(&none, &shape, 1, 0, error);
-    bool ended = false;
-    for (size_t done = 0; status == STATUS_OK && !ended && n < most; n++) {
-        status = timed_step(session, cache, &ids, done, kept, &steps[n].cached_seconds, error);
+/* Continues the text until it ends, each token computed both ways. */
+static Status compare(Comparison *r, Error *error) {
+    size_t vocab_size = model_config(r->session->model)->vocab_size, n_cached = 0;
+    bool ends = false;
+    while (!ends && r->n_steps < r->max_steps) {
+        Step *step = &r->steps[r->n_steps++];
+        Status status =
+            time_step(r, r->cache, n_cached, r->cached_logits, &step->cached_seconds, error);
         if (status == STATUS_OK)
-            status = timed_step(session, none, &ids, 0, logits, &steps[n].seconds, error);
-        if (status != STATUS_OK) break;
-        if (memcmp(kept, logits, c->vocab_size * sizeof *kept) != 0)
-            status = error_set(error, "the logits at position %zu depend on the cache: a bug",
-                               ids.length);
-        done = ids.length;
-        int32_t token = (int32_t)logits_argmax(logits, c->vocab_size);
-        for (size_t i = 0; i < options.n_eos; i++) ended = ended || options.eos[i] == token;
-        if (!ended && !token_list_push(&ids, token)) status = error_set(error, "no memory");
-        if (*session->interrupted) status = STATUS_INTERRUPTED;
+            status = time_step(r, r->none, 0, r->logits, &step->seconds, error);
+        if (status != STATUS_OK) return status;
+        if (memcmp(r->cached_logits, r->logits, vocab_size * sizeof *r->logits) != 0)
+            return error_set(error, "the logits at position %zu depend on the cache: a bug",
+                             r->ids.length);
+        n_cached = r->ids.length;
+        int32_t token = (int32_t)logits_argmax(r->logits, vocab_size);
+        for (size_t i = 0; i < r->options.n_eos; i++) ends = ends || r->options.eos[i] == token;
+        if (!ends && !token_list_push(&r->ids, token)) return error_set(error, "no memory");
+        if (*r->session->interrupted) return STATUS_INTERRUPTED;
     }
-    if (status == STATUS_OK) status = report(session, &ids, n_prompt, steps, n, error);
-    free(kept);
-    free(logits);
-    free(steps);
-    kvcache_free(cache);
-    kvcache_free(none);
-    token_list_free(&ids);
+    return STATUS_OK;
+}
+
+static Status prepare(Comparison *r, Error *error) {
+    const Model *model = r->session->model;
+    const KvShape shape = model_kv_shape(model, r->session->kv_type);
+    size_t vocab_size = model_config(model)->vocab_size;
+    r->n_prompt = r->ids.length;
+    r->max_steps = model_context(model) - r->n_prompt;
+    if (r->options.max_tokens > 0 && r->options.max_tokens < r->max_steps)
+        r->max_steps = r->options.max_tokens;
+    r->cached_logits = malloc(vocab_size * sizeof *r->cached_logits);
+    r->logits = malloc(vocab_size * sizeof *r->logits);
+    r->steps = calloc(r->max_steps + 1, sizeof *r->steps);
+    if (!r->cached_logits || !r->logits || !r->steps)
+        return error_set(error, "no memory for %zu steps", r->max_steps);
+    Status status = kvcache_new(&r->cache, &shape, 1, 0, error);
+    return status == STATUS_OK ? kvcache_new(&r->none, &shape, 1, 0, error) : status;
+}
+
+Status recompute_run(Session *session, Error *error) {
+    Comparison r = {.session = session};
+    Status status = generation_options(session, &r.options, error);
+    if (status == STATUS_OK) status = generate_prompt_ids(session, &r.ids, error);
+    if (status == STATUS_OK) status = prepare(&r, error);
+    if (status == STATUS_OK) status = compare(&r, error);
+    if (status == STATUS_OK)
+        status = print_text(session, r.ids.ids + r.n_prompt, r.ids.length - r.n_prompt, error);
+    if (status == STATUS_OK) print_table(session->model, r.n_prompt, r.steps, r.n_steps);
+    kvcache_free(r.cache);
+    kvcache_free(r.none);
+    free(r.cached_logits);
+    free(r.logits);
+    free(r.steps);
+    token_list_free(&r.ids);
     return status;
 }

@@ -1,14 +1,15 @@
-/* What the cache of keys and values saves: the same text with it and without it.
+/* --no-cache: measures what the KV cache saves, by generating a text with it and without it.
  *
- * Without a cache every step runs the whole text again, so step n costs n times the projections
- * and, over all, n^2 / 2 times the attention of one row. The bits are the same: that is checked. */
+ * Without the cache every step runs the whole text again: step n multiplies n rows with each matrix
+ * instead of one, and attention computes n (n + 1) / 2 scores a head instead of n. The logits have
+ * the same bits, and the program checks it. */
 #ifndef RECOMPUTE_H
 #define RECOMPUTE_H
 
 #include "session.h"
 
-/* --no-cache: continues the prompt greedily as -n says; the text goes to the output, the table of
- * times and multiply-adds to stderr. */
+/* Continues the prompt greedily, by at most -n tokens. The text goes to the session's output, a
+ * table of times and multiply-adds to stderr. */
 Status recompute_run(Session *session, Error *error);
 
 #endif
