@@ -42,7 +42,7 @@ size_t bench_cache_bytes(void) {
 
 enum { LINE_WORDS = 8, AHEAD_LINES = 64, PASSES = 5 };
 
-/* A line's words, added to 8 sums: no chain of additions limits the speed. */
+/* Adds a cache line's words to 8 sums, so that no chain of dependent additions limits the speed. */
 static inline void add_line(uint64_t *sums, const uint64_t *line) {
     for (int i = 0; i < LINE_WORDS; i++) sums[i] += line[i];
 }
@@ -53,14 +53,14 @@ static uint64_t total(const uint64_t *sums) {
     return sum;
 }
 
-/* Each reads n_lines lines and returns their sum. */
+/* Three ways to read n_lines cache lines. Each returns the sum of their words. */
 static uint64_t read_in_order(const uint64_t *data, size_t n_lines) {
     uint64_t sums[LINE_WORDS] = {0};
     for (size_t i = 0; i < n_lines; i++) add_line(sums, data + i * LINE_WORDS);
     return total(sums);
 }
 
-static uint64_t read_fetching_ahead(const uint64_t *data, size_t n_lines) {
+static uint64_t read_with_prefetch(const uint64_t *data, size_t n_lines) {
     uint64_t sums[LINE_WORDS] = {0};
     for (size_t i = 0; i < n_lines; i++) {
         __builtin_prefetch(data + (i + AHEAD_LINES) * LINE_WORDS, 0, 2);
@@ -84,7 +84,7 @@ struct Reading {
     size_t n_lines;
     int n_threads;
     Reader reader;
-    void *map; /* of a temporary file; or NULL */
+    void *map; /* the mapped temporary file, which bench_reading_close unmaps; NULL: none */
 };
 
 double bench_reading_pass(const Reading *r) {
@@ -97,13 +97,13 @@ double bench_reading_pass(const Reading *r) {
         sum += r->reader(r->data + begin * LINE_WORDS, end - begin);
     }
     double seconds = clock_seconds() - start;
-    __asm__ volatile("" : : "r"(sum)); /* the sum is wanted: the reading stays */
+    __asm__ volatile("" : : "r"(sum)); /* keeps the compiler from dropping the reads */
     return (double)(r->n_lines * LINE_BYTES) / seconds;
 }
 
-/* In turn, so that a change of the memory's speed meets all ways alike. */
+/* The readers take turns, so that a change of the memory's speed affects all of them. */
 static void choose_reader(Reading *r) {
-    static const Reader readers[] = {read_in_order, read_fetching_ahead, read_four_streams};
+    static const Reader readers[] = {read_in_order, read_with_prefetch, read_four_streams};
     enum { READERS = sizeof readers / sizeof *readers };
     double speeds[READERS][PASSES], best = 0.0;
     Reader fastest = readers[0];
@@ -119,7 +119,7 @@ static void choose_reader(Reading *r) {
     r->reader = fastest;
 }
 
-/* Blocks of a temporary file: its name is gone at once, its space with its descriptor. */
+/* Writes `bytes` bytes of a pattern. `path` is for the Error only. */
 static Status fill(int fd, const char *path, size_t bytes, Error *error) {
     enum { BLOCK = 1 << 20 };
     uint8_t *block = malloc(BLOCK);
@@ -138,7 +138,8 @@ static Status fill(int fd, const char *path, size_t bytes, Error *error) {
     return status;
 }
 
-/* A mapped temporary file of `bytes`, which its name and descriptor do not outlive. */
+/* Maps a new temporary file of `bytes`. The file has no name and no descriptor left; it vanishes
+ * when the map is removed. */
 static Status map_file(size_t bytes, void **map, Error *error) {
     char path[4096];
     const char *directory = getenv("TMPDIR");
@@ -182,7 +183,7 @@ void bench_reading_close(Reading *r) {
 
 /* ---- computing ---- */
 
-/* Operations and seconds of one run of all threads. */
+/* Runs the multiply-adds on all threads. Returns the operations; *seconds is the time. */
 static double peak_once(const Kernels *kernels, bool integers, int n_threads, size_t rounds,
                         double *seconds) {
     double operations = 0.0, start = clock_seconds();
@@ -195,7 +196,8 @@ static double peak_once(const Kernels *kernels, bool integers, int n_threads, si
 double bench_peak(const Kernels *kernels, bool integers, int n_threads) {
     size_t rounds = 1000;
     double seconds, best = 0.0;
-    /* Long enough to measure; twice, because a thread that waits for its processor takes long. */
+    /* Doubles the rounds until a run takes 50 ms, twice in a row: once may only mean that a thread
+     * had to wait for its processor. */
     for (int enough = 0; enough < 2; enough++)
         while (peak_once(kernels, integers, n_threads, rounds, &seconds), seconds < 0.05) {
             rounds *= 2;

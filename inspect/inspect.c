@@ -20,7 +20,7 @@ Status inspect_print(const Session *session, Error *error, const char *format, .
     return output_write(session->output, text, (size_t)length, error);
 }
 
-/* "1.2 MiB" */
+/* Writes a size as in "1.2 MiB" into text[size] and returns it. */
 static const char *size_text(double bytes, char *text, size_t size) {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
     size_t unit = 0;
@@ -29,7 +29,8 @@ static const char *size_text(double bytes, char *text, size_t size) {
     return text;
 }
 
-/* A stranger's text stays on its line; the output sees to the other control characters. */
+/* Replaces line ends, so that text from the file cannot look like a line of its own. The output
+ * escapes the other control characters when it is a terminal. */
 static void one_line(char *text) {
     for (; *text; text++)
         if (*text == '\n') *text = ' ';
@@ -40,6 +41,8 @@ static int by_offset(const void *a, const void *b) {
     return x->offset == y->offset ? (x > y) - (x < y) : x->offset < y->offset ? -1 : 1;
 }
 
+/* Prints how many parameters the tensors hold, in all and by type. Tensors that share their bytes,
+ * as tied embeddings do, count once; sorting by offset puts them side by side. */
 static Status print_tensors(Session *session, Error *error) {
     const ModelFile *file = session->file;
     size_t n = modelfile_n_tensors(file);
@@ -53,10 +56,11 @@ static Status print_tensors(Session *session, Error *error) {
     for (size_t i = 0; i < n; i++) {
         const FileTensor *t = tensors[i];
         if (t->type >= TENSOR_TYPES || (i > 0 && tensors[i - 1]->offset == t->offset)) continue;
+        double elements = (double)t->rows * (double)t->cols * t->count;
         counts[t->type]++;
-        parameters[t->type] += (double)t->rows * (double)t->cols * t->count;
+        parameters[t->type] += elements;
         bytes[t->type] += (double)t->bytes;
-        all += (double)t->rows * (double)t->cols * t->count;
+        all += elements;
     }
     free(tensors);
     Status status = inspect_print(session, error, "parameters          %.0f\n", all);
@@ -80,36 +84,47 @@ static Status print_config(Session *session, Error *error) {
     return status;
 }
 
-/* The metadata beside Config's fields: where the model came from, what it recommends. */
+static bool is_config_field(const char *name) {
+    for (size_t i = 0; config_field(i); i++)
+        if (strcmp(config_field(i)->name, name) == 0) return true;
+    return false;
+}
+
+/* Writes a metadata value into text[size]: a text, or up to eight numbers. */
+static void entry_text(const MetaEntry *entry, char *text, size_t size) {
+    double number;
+    text[0] = '\0';
+    if (entry->type == META_TEXT) {
+        snprintf(text, size, "%.*s", (int)entry->count, (const char *)entry->values);
+        return;
+    }
+    for (size_t i = 0; i < entry->count && i < 8; i++) {
+        size_t length = strlen(text);
+        if (modelfile_entry_float(entry, i, &number))
+            snprintf(text + length, size - length, "%s%.9g", i ? ", " : "", number);
+    }
+}
+
+/* Prints the metadata that print_config does not: the model's source, generation defaults and the
+ * like. */
 static Status print_metadata(Session *session, Error *error) {
     const ModelFile *file = session->file;
     Status status = STATUS_OK;
     for (size_t i = 0; modelfile_meta(file, i) && status == STATUS_OK; i++) {
         const MetaEntry entry = *modelfile_meta(file, i);
-        char key[80], text[256] = "";
-        double number;
+        char key[80], text[256];
         snprintf(key, sizeof key, "%.*s", (int)entry.key_bytes, entry.key);
         one_line(key);
-        bool is_config = false;
-        for (size_t k = 0; config_field(k); k++)
-            is_config |= strcmp(config_field(k)->name, key) == 0;
-        if (is_config) continue;
-        if (entry.type == META_TEXT) {
-            snprintf(text, sizeof text, "%.*s", (int)entry.count, (const char *)entry.values);
-        } else {
-            for (size_t k = 0; k < entry.count && k < 8; k++) {
-                size_t length = strlen(text);
-                if (modelfile_entry_float(&entry, k, &number))
-                    snprintf(text + length, sizeof text - length, "%s%.9g", k ? ", " : "", number);
-            }
-        }
+        if (is_config_field(key)) continue;
+        entry_text(&entry, text, sizeof text);
         one_line(text);
         status = inspect_print(session, error, "%-19s %s\n", key, text);
     }
     return status;
 }
 
-/* The cache's bytes with other numbers of key/value heads: what grouping saves. */
+/* Prints the size of the full KV cache as it is, with a key/value head for each query head, and
+ * with a single one: what grouped-query attention saves. */
 static Status print_heads(Session *session, Error *error) {
     const Config *c = model_config(session->model);
     const struct {
@@ -190,7 +205,7 @@ Status inspect_verify(Session *session, Error *error) {
                          modelfile_path(session->file), modelfile_n_tensors(session->file), size);
 }
 
-/* Without what the model adds around a text, unless --bos asks for it. */
+/* The tokenizer's beginning-of-text token is added only with --bos yes. */
 Status inspect_tokenize(Session *session, Error *error) {
     const Options *o = session->options;
     unsigned flags =
@@ -213,7 +228,7 @@ Status inspect_tokenize(Session *session, Error *error) {
     return status;
 }
 
-/* Ids as people and programs write them: between spaces, line ends, commas and brackets. */
+/* Reads the ids from the prompt. White space, commas and square brackets may stand between them. */
 static Status parse_ids(const Session *session, TokenList *ids, Error *error) {
     const char *at = session->prompt;
     size_t vocab_size = tokenizer_vocab_size(session->tokenizer);
@@ -224,7 +239,7 @@ static Status parse_ids(const Session *session, TokenList *ids, Error *error) {
         errno = 0;
         long id = strtol(at, &end, 10);
         if (end == at || errno == ERANGE || id < 0 || (size_t)id >= vocab_size)
-            return error_set(error, "'%.*s' is no token id from 0 to %zu",
+            return error_set(error, "'%.*s' is not a token id from 0 to %zu",
                              (int)strcspn(at, " \n\t,[]"), at, vocab_size - 1);
         if (!token_list_push(ids, (int32_t)id)) return error_set(error, "no memory for the ids");
         at = end;

@@ -1,16 +1,18 @@
-/* The modes that look at a model instead of running it. */
+/* The modes that describe a model or convert text to ids and back, and compute nothing. */
 #ifndef INSPECT_H
 #define INSPECT_H
 
 #include "session.h"
 
-/* --info: configuration, tensors, where the model came from, and what it needs to run. */
+/* --info: prints the configuration, the metadata, the tensors by type, the bytes of the KV cache,
+ * and the instruction set and threads that would run the model. */
 Status inspect_info(Session *session, Error *error);
 
-/* --verify: checksums, and no weight that is not a number. */
+/* --verify: checks every checksum of the model file, and that no weight is NaN or infinite. */
 Status inspect_verify(Session *session, Error *error);
 
-/* --tokenize: the prompt's ids on one line. --detokenize: the text of the ids in the prompt. */
+/* --tokenize: prints the prompt's token ids on one line. --detokenize: prints the text of the ids
+ * that the prompt lists. */
 Status inspect_tokenize(Session *session, Error *error);
 Status inspect_detokenize(Session *session, Error *error);
 

@@ -61,7 +61,7 @@ static Status set_value(const char *item, const ConfigField *field, const char *
     bool is_number = end != value && *end == '\0' && isfinite(number);
     bool is_whole = is_number && number >= 0 && number <= 1 << 28 && number == floor(number);
     if (field->kind == FIELD_ENUM) {
-        /* Another kind of position needs tables that the file does not have. */
+        /* The other position codes need tables that the file does not have. */
         if (strcmp(field->name, "position") == 0 && strcmp(value, "none") != 0)
             return wrong_value(item, "'none'", error);
         return set_enum(item, field, value, out, error);
@@ -80,6 +80,7 @@ static Status set_value(const char *item, const ConfigField *field, const char *
     return STATUS_OK;
 }
 
+/* Applies one FIELD=VALUE and adds it to o->text. */
 static Status apply(Overrides *o, const char *item, Config *config, Error *error) {
     const char *equals = strchr(item, '=');
     const ConfigField *field = equals ? find_field(item, (size_t)(equals - item)) : NULL;
@@ -91,7 +92,7 @@ static Status apply(Overrides *o, const char *item, Config *config, Error *error
     config_text(config, field, after, sizeof after);
     if (strcmp(field->name, "rope_theta") == 0) {
         if (config->position != POSITION_ROPE)
-            return wrong_value(item, "of use: the model has no RoPE", error);
+            return wrong_value(item, "allowed: the model has no RoPE", error);
         if (!(config->rope_theta > 1.0f)) return wrong_value(item, "above 1", error);
         o->rope_theta = config->rope_theta;
     }

@@ -1,7 +1,8 @@
-/* --override FIELD=VALUE: what a part of the model is worth, by running the model without it or
- * with another value: the scale of scores, positions, windows, the place of norms, RoPE's base.
+/* --override FIELD=VALUE: changes fields of the model's Config for one run (an ablation), such as
+ * the scale of attention, the position code, windows, norms or RoPE's base.
  *
- * Only fields that say how to compute can be changed, not those that the tensors' shapes follow. */
+ * Only fields that say how to compute can be changed; those that decide the shapes of tensors
+ * cannot. */
 #ifndef OVERRIDES_H
 #define OVERRIDES_H
 
@@ -9,12 +10,13 @@
 #include "options.h"
 
 typedef struct Overrides {
-    char *text;       /* "attention_scale = 1 (the model's: 0.353553), ..."; NULL: none. Owned */
-    float rope_theta; /* for ModelOptions; 0: the model's table */
+    char *text; /* "attention_scale = 1 (the model's: 0.353553), ..."; NULL: nothing changed */
+    float rope_theta; /* for ModelOptions; 0: the file's table of frequencies */
 } Overrides;
 
-/* Changes the fields and checks the whole Config again. The Error names what can be changed. Free
- * with overrides_free in any case. */
+/* Changes the fields of *config as the list of FIELD=VALUE says, and validates the Config again.
+ * STATUS_USAGE when a field or a value is wrong; the Error then lists what is allowed. Call
+ * overrides_free afterwards, also when this fails. */
 Status overrides_apply(Overrides *overrides, const OptionList *list, Config *config, Error *error);
 void overrides_free(Overrides *overrides);
 

@@ -9,14 +9,16 @@
 
 enum { MOST_POSITIONS = 128, MOST_COLUMNS = 256 };
 
+/* A position code as a heat map. */
 typedef struct Code {
-    const char *title, *note, *columns, *legend;
-    const char *rows; /* what a row is */
-    bool both_signs;
-    float *values; /* [n_positions][n_columns], in -1 ... 1 */
+    const char *title, *note, *legend;
+    const char *rows, *columns; /* what a row and a column stand for */
+    bool both_signs;            /* whether values may be negative */
+    float *values;              /* [n_positions][n_columns], from -1 to 1 */
     size_t n_positions, n_columns;
 } Code;
 
+/* A vector of the model file and its length; NULL when the file has none of that name. */
 static const float *vector_of(const ModelFile *file, const char *name, size_t *n) {
     const FileTensor *tensor = modelfile_find(file, name);
     if (!tensor || tensor->type != TENSOR_VECTOR) return NULL;
@@ -31,7 +33,9 @@ static bool allocate(Code *code, size_t positions, size_t columns) {
     return code->values != NULL;
 }
 
-/* What is added to the embedding: as in model.c, sine and cosine side by side or in halves. */
+/* The vector that model.c adds to the embedding; its sines and cosines alternate or fill a half
+ * each.
+ */
 static bool fill_sinusoids(Code *code, const Config *c, const float *freqs, size_t n) {
     if (!allocate(code, c->context, 2 * n)) return false;
     code->title = "Sinusoidal positions";
@@ -101,6 +105,7 @@ static bool fill_learned(Code *code, const Config *c, const float *table, size_t
     return true;
 }
 
+/* Numbers along the rows (down) or the columns, every step-th. */
 static void draw_axis(Sheet *svg, double x, double y, double cell, size_t n, bool down) {
     size_t step = n > 64 ? 16 : n > 16 ? 8 : n > 8 ? 4 : 1;
     for (size_t i = 0; i < n; i += step) {

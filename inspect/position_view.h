@@ -1,10 +1,11 @@
-/* --positions OUT: a picture of how the model tells positions apart: sinusoids, RoPE's angles,
- * ALiBi's slopes or the learned table, from the tables of the model itself. */
+/* --positions: a picture (SVG) of how the model tells positions apart, drawn from the tables in its
+ * file: sinusoids, RoPE's angles, ALiBi's slopes or the learned position embedding. */
 #ifndef POSITION_VIEW_H
 #define POSITION_VIEW_H
 
 #include "session.h"
 
+/* Writes the picture to the session's output. Fails when the model has no position code. */
 Status position_view_run(Session *session, Error *error);
 
 #endif

@@ -1,18 +1,19 @@
-/* How well a model predicts a text, and how far its choices are from another model's.
+/* --eval: how well a model predicts a text and, with --against, how far its distributions are from
+ * another model's.
  *
- * The text is cut into windows of the context's length; each begins half a context after the
- * one before it, and every token is scored once, in the first window that holds it, so that
- * all but the first window's have half a context before them at least. Where the model wants a
- * token at the beginning of a text, every window begins with it. */
+ * The text is cut into windows as long as the context. A window begins half a context after the one
+ * before, and every token is scored once, in the first window that holds it: after the first
+ * window, each token has at least half a context before it. A model that wants a beginning-of-text
+ * token gets it at the start of every window. */
 #ifndef SCORE_H
 #define SCORE_H
 
 #include "session.h"
 
-/* Prints the perplexity of the session's prompt, exp of the mean of -log p(token), and
- * the same in bits a byte, which compares across tokenizers. With session->other also the mean
- * and the 99th percentile of the Kullback-Leibler divergence of the model's distributions from
- * the other one's, and how often both have the same likeliest token. */
+/* Scores the session's prompt (the text of --eval) and prints its perplexity, exp(mean of -log
+ * p(token)), and its bits a byte, which can be compared across tokenizers. With session->other it
+ * also prints the mean and the 99th percentile of the Kullback-Leibler divergence from the other
+ * model's distributions, and how often both models have the same likeliest token. */
 Status score_run(Session *session, Error *error);
 
 #endif

@@ -12,18 +12,17 @@ enum { ALTERNATIVES = 5 };
 
 typedef struct TokenScore {
     double logprob;
-    size_t rank; /* 1: the likeliest */
-    int32_t top[ALTERNATIVES];
+    size_t rank;               /* 1: the likeliest */
+    int32_t top[ALTERNATIVES]; /* the n_top likeliest tokens, best first */
     double top_logprob[ALTERNATIVES];
     size_t n_top;
 } TokenScore;
 
-/* The text's run through the model. */
 typedef struct Scoring {
     const Session *session;
     const TokenList *ids;
-    TokenScore *scores; /* [ids - 1]; scores[i] is of ids[i + 1] after ids[0 ... i] */
-    float *exps;        /* [vocab_size] */
+    TokenScore *scores; /* [ids - 1]; scores[i] is that of ids[i + 1] after ids[0 ... i] */
+    float *exps;        /* [vocab_size] scratch */
 } Scoring;
 
 /* Whether token a ranks before token b: by logit, equal logits by id. */
@@ -95,6 +94,7 @@ static Status score_ids(const Session *session, const TokenList *ids, TokenScore
     return status;
 }
 
+/* Adds a token's text: in quotes and cut at 60 bytes, or as two fields of a JSON object. */
 static void add_token(const Session *session, Sheet *out, int32_t id, bool is_json) {
     size_t length;
     const char *bytes = tokenizer_token_text(session->tokenizer, id, &length);

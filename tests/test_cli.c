@@ -227,9 +227,9 @@ static void text_becomes_ids_and_text_again(void **state) {
     assert_prints(RUN("run", tiny, "--tokenize", "-i", "<|end|>"), "60 124 101 110 100 124 62\n");
     assert_prints(RUN("run", tiny, "--tokenize", "--special", "-i", "<|end|>"), "257\n");
     assert_fails(RUN("run", tiny, "--detokenize", "-i", "5 x"), 1,
-                 "'x' is no token id from 0 to 299");
+                 "'x' is not a token id from 0 to 299");
     assert_fails(RUN("run", tiny, "--detokenize", "-i", "300"), 1,
-                 "'300' is no token id from 0 to 299");
+                 "'300' is not a token id from 0 to 299");
 }
 
 static void output_goes_to_a_file_whole_or_not_at_all(void **state) {
