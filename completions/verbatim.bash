@@ -1,7 +1,7 @@
 # bash completion of verbatim and verbatim-export
 _verbatim() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    # "--type=q8" comes as three words.
+    # Bash splits "--type=q8" into three words.
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi
     case $prev in
         -m | --mode) COMPREPLY=($(compgen -W "generate chat" -- "$cur")); return ;;
