@@ -17,28 +17,27 @@
 
 const OptionRow inspect_options[] = {
     HEADING_ROW("Instead of writing text"),
-    FLAG_ROW(USUAL, 0, "info", FIELD(info), "what the model is, what it holds, what it needs"),
-    FLAG_ROW(USUAL, 0, "verify", FIELD(verify), "check every byte of the model file"),
-    FLAG_ROW(USUAL, 0, "tokenize", FIELD(tokenize), "the token ids of stdin (or -i, -f)"),
-    FLAG_ROW(RARE, 0, "detokenize", FIELD(detokenize), "the text of the ids on stdin (or -i, -f)"),
-    TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval), "the perplexity of a text"),
+    FLAG_ROW(USUAL, 0, "info", FIELD(info), "describe the model: configuration, tensors, memory"),
+    FLAG_ROW(USUAL, 0, "verify", FIELD(verify), "check the model file: checksums and weights"),
+    FLAG_ROW(USUAL, 0, "tokenize", FIELD(tokenize), "print the token ids of stdin (or -i, -f)"),
+    FLAG_ROW(RARE, 0, "detokenize", FIELD(detokenize),
+             "print the text of the ids on stdin (or -i, -f)"),
+    TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval), "print the perplexity of a text"),
     TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
-             "with --eval: how far another model's choices differ"),
+             "with --eval: compare with another model"),
     HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
     TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
              "what tokens attend to: OUT.svg .html .json or -"),
     CHOICE_ROW(RARE, 0, "score", "no|table|json", FIELD(score), NULL,
-               "how likely each token of the text is [no]"),
-    TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions),
-             "a picture of the position code, as SVG"),
-    FLAG_ROW(RARE, 0, "no-cache", FIELD(no_cache),
-             "run the whole text at each step; what it costs"),
+               "print how likely each token of the text is [no]"),
+    TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions), "draw the position code, as SVG"),
+    FLAG_ROW(RARE, 0, "no-cache", FIELD(no_cache), "measure what the KV cache saves"),
     LIST_ROW(RARE, "override", "FIELD=VALUE", FIELD(override),
-             "change the model's configuration; repeatable"),
+             "change a field of the configuration; repeatable"),
     END_ROW,
 };
 
-/* A mode that one field asks for and one function of the session runs. */
+/* Most modes need no state: an option's field asks for the mode, and one function runs it. */
 #define ASKED(field)                                                                               \
     static bool asks_##field(const Options *options) {                                             \
         return options->field;                                                                     \
@@ -68,7 +67,7 @@ RUN(score, token_scores_run)
 RUN(positions, position_view_run)
 RUN(no_cache, recompute_run)
 
-/* ---- --attention, --positions: the picture is the output ---- */
+/* ---- Views: --attention and --positions name their output themselves ---- */
 
 static Status check_views(Options *o, Error *error) {
     const char *picture = o->attention ? o->attention : o->positions;
@@ -83,7 +82,7 @@ static Status check_views(Options *o, Error *error) {
     return STATUS_OK;
 }
 
-/* ---- --eval, with the model that --against names ---- */
+/* ---- --eval, and the second model that --against names ---- */
 
 static Status check_eval(Options *o, Error *error) {
     if (o->against && !o->eval)
