@@ -10,7 +10,7 @@
 #include "advice/options.h"
 #include "base/clock.h"
 #include "base/command_line.h"
-#include "base/json_memory.h"
+#include "formats/json_memory.h"
 #include "base/mapped.h"
 #include "base/replace_file.h"
 #include "base/sandbox.h"

@@ -93,7 +93,7 @@ Status options_parse(Options *options, const MoreOptions *more, int argc, char *
         (Options){.n_tokens = 256, .temperature = 1.0, .top_p = 0.9, .repetition_penalty = 1.0};
     options->tables[n++] = text_rows;
     options->tables[n++] = machine_rows;
-    for (size_t i = 0; more && more->tables[i] && n < OPTIONS_MOST_TABLES - 1; i++)
+    for (size_t i = 0; more && more->tables && more->tables[i] && n < OPTIONS_MOST_TABLES - 1; i++)
         options->tables[n++] = more->tables[i];
     options->tables[n] = help_rows;
     options->line.tables = options->tables;

@@ -72,7 +72,8 @@ typedef struct Options {
 
 /* What the full program's command line has beyond the core's. */
 typedef struct MoreOptions {
-    const OptionRow *const *tables; /* ends with NULL; between the core's and the one of --help */
+    const OptionRow *const
+        *tables; /* NULL, or ends with NULL; between the core's and the one of --help */
     void (*advise)(const CommandLine *line, const char *name, Error *error); /* as CommandLine's */
 } MoreOptions;
 

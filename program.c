@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "advice/options.h"
-#include "base/default_model.h"
-#include "base/json_memory.h"
+#include "convert/default_model.h"
+#include "formats/json_memory.h"
 #include "base/terminal.h"
 #include "batch/batch_mode.h"
 #include "chat/chat_mode.h"

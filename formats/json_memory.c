@@ -1,4 +1,4 @@
-#include "base/json_memory.h"
+#include "formats/json_memory.h"
 
 #include <errno.h>
 #include <jansson.h>

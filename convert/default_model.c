@@ -1,4 +1,4 @@
-#include "base/default_model.h"
+#include "convert/default_model.h"
 
 #include <limits.h>
 #include <stdio.h>
