@@ -99,8 +99,9 @@ static bool text_reserve(Text *text, size_t more) {
     char *bytes = realloc(text->bytes, capacity);
     if (bytes) text->bytes = bytes;
     uint8_t *marks = NULL;
-    if (text->marked && (marks = realloc(text->marks, capacity))) text->marks = marks;
-    if (!bytes || (text->marked && !marks)) {
+    bool with_marks = text->marked || text->marks; /* both arrays have the one capacity */
+    if (with_marks && (marks = realloc(text->marks, capacity))) text->marks = marks;
+    if (!bytes || (with_marks && !marks)) {
         text->failed = true;
         return false;
     }

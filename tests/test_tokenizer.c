@@ -225,6 +225,31 @@ static void provenance_survives_normalization(void **state) {
     tokenizer_blob_free(&blob);
 }
 
+/* A scratch area serves texts with and without provenance in turn; its two arrays may then have
+ * different sizes. */
+static void texts_with_and_without_provenance_take_turns(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{\"type\":\"WordLevel\",\"unk_token\":"
+        "\"u\",\"vocab\":{\"u\":0}}}";
+    enum { LONG = 4 << 20 };
+    TokenizerBlob blob;
+    Error error = {""};
+    if (tokenizer_import_json(json, sizeof json - 1, NULL, 0, &blob, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    Tokenizer *t = open_blob(&blob);
+    char *text = malloc(LONG);
+    uint8_t *from_template = calloc(LONG, 1);
+    memset(text, 'A', LONG);
+    assert_ids(t, text, 10, from_template, 0, (int32_t[]){0}, 1);
+    assert_ids(t, text, LONG, NULL, 0, (int32_t[]){0}, 1);
+    assert_ids(t, text, LONG, from_template, 0, (int32_t[]){0}, 1);
+    free(from_template);
+    free(text);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+}
+
 static void any_bytes_survive_encoding_and_decoding(void **state) {
     (void)state;
     TokenizerBlob blob;
@@ -577,6 +602,7 @@ int main(void) {
         cmocka_unit_test(every_model_gives_the_ids_and_texts_of_the_library),
         cmocka_unit_test(special_tokens_come_from_the_template_only),
         cmocka_unit_test(provenance_survives_normalization),
+        cmocka_unit_test(texts_with_and_without_provenance_take_turns),
         cmocka_unit_test(any_bytes_survive_encoding_and_decoding),
         cmocka_unit_test(a_stream_never_cuts_a_character),
         cmocka_unit_test(llama2c_encodes_and_decodes_as_its_run_c),
