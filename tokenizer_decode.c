@@ -134,7 +134,7 @@ static Status decode_whole(TokenDecoder *d, Error *error) {
         }
         size_t end = d->length;
         if (decoder_sanitize(d, &end, error) != STATUS_OK) return STATUS_FAILED;
-        Text out = {0};
+        TextBuffer out = {0};
         Scratch *scratch = scratch_new();
         Status status = scratch ? replace_pattern(scratch, t->patterns[2][i], &out, d->bytes,
                                                   d->length, NULL, by, by_length, error)
@@ -164,7 +164,7 @@ Status token_decoder_flush(TokenDecoder *d, const char **bytes, size_t *length, 
 Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, unsigned flags,
                         char **text, size_t *length, Error *error) {
     TokenDecoder decoder;
-    Text out = {0};
+    TextBuffer out = {0};
     const char *bytes;
     size_t given;
     Status status = STATUS_OK;

@@ -36,7 +36,7 @@ enum { CACHE_SLOTS = 1 << 14 };
 typedef struct Scratch {
     struct Scratch *next;
     CachedWord *cache; /* [CACHE_SLOTS] */
-    Text normalized[2], levels[SECTION_MAX_STEPS], word;
+    TextBuffer normalized[2], levels[SECTION_MAX_STEPS], word;
     void *symbols, *best; /* of BPE, of Unigram */
     size_t symbols_size, best_size;
     pcre2_match_data *match;
@@ -123,7 +123,7 @@ typedef struct Matches {
 int matches_next(Matches *matches, Scratch *scratch, size_t *from, size_t *to, Error *error);
 
 /* Appends in[n] with every match replaced. */
-Status replace_pattern(Scratch *scratch, const pcre2_code *code, Text *out, const char *in,
+Status replace_pattern(Scratch *scratch, const pcre2_code *code, TextBuffer *out, const char *in,
                        size_t n, const uint8_t *marks, const char *by, size_t by_length,
                        Error *error);
 
@@ -137,7 +137,7 @@ typedef struct Span {
 } Span;
 
 /* Appends the span with every from[n] replaced. */
-void replace_string(Text *out, Span in, const char *from, size_t n, const char *to,
+void replace_string(TextBuffer *out, Span in, const char *from, size_t n, const char *to,
                     size_t to_length);
 
 /* Runs the normalizers over *span; what it then points to lives until the next call. */

@@ -46,7 +46,7 @@ static uint32_t character_symbol(Run *run, const Word *word, size_t at, size_t l
     *key = word->bytes + at;
     *key_length = length;
     if (prefix || suffix) {
-        Text *text = &run->scratch->word;
+        TextBuffer *text = &run->scratch->word;
         size_t n;
         const char *bytes = section_text(t, t->header->subword_prefix, &n);
         text->length = 0;

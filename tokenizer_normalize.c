@@ -47,8 +47,9 @@ int matches_next(Matches *m, Scratch *s, size_t *from, size_t *to, Error *error)
 }
 
 /* Appends in[n] with every match replaced. */
-Status replace_pattern(Scratch *s, const pcre2_code *code, Text *out, const char *in, size_t n,
-                       const uint8_t *marks, const char *by, size_t by_length, Error *error) {
+Status replace_pattern(Scratch *s, const pcre2_code *code, TextBuffer *out, const char *in,
+                       size_t n, const uint8_t *marks, const char *by, size_t by_length,
+                       Error *error) {
     Matches matches = {.code = code, .text = in, .n = n};
     size_t done = 0, from, to;
     int found;
@@ -69,7 +70,7 @@ Status replace_pattern(Scratch *s, const pcre2_code *code, Text *out, const char
 
 /* ---- Normalization ---- */
 
-void replace_string(Text *out, Span in, const char *from, size_t n, const char *to,
+void replace_string(TextBuffer *out, Span in, const char *from, size_t n, const char *to,
                     size_t to_length) {
     size_t at = 0;
     while (at < in.n) {
@@ -102,7 +103,7 @@ static size_t added_longest(const Trie *trie, size_t limit, const char *text, si
 }
 
 /* SentencePiece's normalizer.cc: the map by longest prefix, spaces, the prefix. */
-static void sentencepiece_normalize(const Tokenizer *t, Text *out, Span in, uint32_t flags) {
+static void sentencepiece_normalize(const Tokenizer *t, TextBuffer *out, Span in, uint32_t flags) {
     const char *space = flags & SPM_ESCAPE_SPACES ? "\xE2\x96\x81" : " ";
     size_t space_length = strlen(space);
     bool skip_space = flags & SPM_REMOVE_EXTRA_SPACES, was_space = skip_space, begun = false;
@@ -137,7 +138,7 @@ static void sentencepiece_normalize(const Tokenizer *t, Text *out, Span in, uint
         text_put(out, space, space_length, 0);
 }
 
-static Status normalize_step(Run *run, size_t i, Text *out, Span in) {
+static Status normalize_step(Run *run, size_t i, TextBuffer *out, Span in) {
     Tokenizer *t = run->tokenizer;
     const StepRecord *step = &t->steps[0][i];
     size_t a_length, b_length;
@@ -192,7 +193,7 @@ static Status normalize_step(Run *run, size_t i, Text *out, Span in) {
 
 Status normalize(Run *run, Span *span) {
     for (size_t i = 0; i < run->tokenizer->n_steps[0]; i++) {
-        Text *out = &run->scratch->normalized[i & 1];
+        TextBuffer *out = &run->scratch->normalized[i & 1];
         out->length = 0;
         out->limit = run->limit;
         out->marked = span->marks != NULL;
@@ -211,7 +212,7 @@ Status tokenizer_normalize(Tokenizer *t, const char *text, size_t length, char *
     if (!scratch) return no_memory(error);
     Run run = {.tokenizer = t, .scratch = scratch, .error = error};
     Span span = {text, NULL, utf8_valid_prefix(text, length), true, false};
-    Text copy = {0};
+    TextBuffer copy = {0};
     Status status = normalize(&run, &span);
     if (status == STATUS_OK) text_put(&copy, span.bytes, span.n, 0);
     scratch_return(t, scratch);

@@ -12,7 +12,7 @@ static Status split(Run *run, size_t level, Span span);
 static Status split_done(Run *run, Span span) {
     if (!(run->tokenizer->header->flags & SECTION_UNMAP))
         return encode_word(run, span.bytes, span.n);
-    Text *word = &run->scratch->word;
+    TextBuffer *word = &run->scratch->word;
     word->length = 0;
     for (size_t at = 0, length; at < span.n; at += length) {
         uint32_t code;
@@ -88,7 +88,7 @@ static Status split(Run *run, size_t level, Span span) {
     if (step->op == SPLIT_PATTERN) return split_pattern(run, level, span);
     size_t a_length;
     const char *a = section_text(t, step->a, &a_length);
-    Text *out = &run->scratch->levels[level];
+    TextBuffer *out = &run->scratch->levels[level];
     out->length = 0;
     out->limit = run->limit;
     if (step->op == SPLIT_METASPACE) {

@@ -84,7 +84,7 @@ bool unicode_is_space(uint32_t c) {
            c == 0x205F || c == 0x3000;
 }
 
-static bool text_reserve(Text *text, size_t more) {
+static bool text_reserve(TextBuffer *text, size_t more) {
     if (text->failed) return false;
     if (more <= text->capacity - text->length && text->bytes && (!text->marked || text->marks))
         return true;
@@ -109,7 +109,7 @@ static bool text_reserve(Text *text, size_t more) {
     return true;
 }
 
-void text_put(Text *text, const char *bytes, size_t n, uint8_t mark) {
+void text_put(TextBuffer *text, const char *bytes, size_t n, uint8_t mark) {
     if (!text_reserve(text, n)) return; /* no bytes as well: the text is then "", not NULL */
     if (n == 0) return;
     memcpy(text->bytes + text->length, bytes, n);
@@ -117,14 +117,14 @@ void text_put(Text *text, const char *bytes, size_t n, uint8_t mark) {
     text->length += n;
 }
 
-void text_free(Text *text) {
+void text_free(TextBuffer *text) {
     free(text->bytes);
     free(text->marks);
-    *text = (Text){0};
+    *text = (TextBuffer){0};
 }
 
 /* Copies source bytes with their own marks. */
-static void copy(Text *out, const char *in, size_t n, const uint8_t *marks) {
+static void copy(TextBuffer *out, const char *in, size_t n, const uint8_t *marks) {
     if (!text_reserve(out, n)) return;
     memcpy(out->bytes + out->length, in, n);
     if (out->marked && marks) memcpy(out->marks + out->length, marks, n);
@@ -140,7 +140,7 @@ static uint8_t mark_of(const uint8_t *marks, size_t n) {
     return mark;
 }
 
-static void put_code(Text *out, uint32_t code, uint8_t mark) {
+static void put_code(TextBuffer *out, uint32_t code, uint8_t mark) {
     char bytes[4];
     text_put(out, bytes, utf8_encode(code, bytes), mark);
 }
@@ -164,7 +164,7 @@ int bytelevel_byte(uint32_t code) {
     return code == 256 + 67 ? 0xAD : -1;
 }
 
-void bytelevel_map(Text *out, const char *bytes, size_t n, const uint8_t *marks) {
+void bytelevel_map(TextBuffer *out, const char *bytes, size_t n, const uint8_t *marks) {
     for (size_t i = 0; i < n; i++)
         put_code(out, bytelevel_code((uint8_t)bytes[i]), marks ? marks[i] : 0);
 }
@@ -239,7 +239,7 @@ static size_t block_end(const char *in, size_t n, size_t at) {
     return at;
 }
 
-void unicode_normalize(Text *out, const char *in, size_t n, const uint8_t *marks,
+void unicode_normalize(TextBuffer *out, const char *in, size_t n, const uint8_t *marks,
                        UnicodeForm form) {
     Codes codes = {0};
     bool compose = form == UNICODE_NFC || form == UNICODE_NFKC;
@@ -294,9 +294,10 @@ short_of_memory:
 
 /* ---- Character by character ---- */
 
-typedef void (*EachCode)(Text *out, uint32_t code, uint8_t mark);
+typedef void (*EachCode)(TextBuffer *out, uint32_t code, uint8_t mark);
 
-static void each_code(Text *out, const char *in, size_t n, const uint8_t *marks, EachCode each) {
+static void each_code(TextBuffer *out, const char *in, size_t n, const uint8_t *marks,
+                      EachCode each) {
     for (size_t at = 0; at < n && !out->failed;) {
         uint32_t code;
         size_t length = utf8_decode(in + at, n - at, &code);
@@ -307,7 +308,7 @@ static void each_code(Text *out, const char *in, size_t n, const uint8_t *marks,
     }
 }
 
-static void lowercase(Text *out, uint32_t code, uint8_t mark) {
+static void lowercase(TextBuffer *out, uint32_t code, uint8_t mark) {
     if (code < 0x80) {
         char c = (char)(code >= 'A' && code <= 'Z' ? code + 32 : code);
         text_put(out, &c, 1, mark);
@@ -319,19 +320,19 @@ static void lowercase(Text *out, uint32_t code, uint8_t mark) {
     }
 }
 
-void unicode_lowercase(Text *out, const char *in, size_t n, const uint8_t *marks) {
+void unicode_lowercase(TextBuffer *out, const char *in, size_t n, const uint8_t *marks) {
     each_code(out, in, n, marks, lowercase);
 }
 
 /* The exceptions changed their category after the versions that the library's tables are of. */
-static void drop_nonspacing(Text *out, uint32_t code, uint8_t mark) {
+static void drop_nonspacing(TextBuffer *out, uint32_t code, uint8_t mark) {
     bool nonspacing = utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_MN &&
                       !unicode_newer_than_8(code) && code != 0x1885 && code != 0x1886 &&
                       code != 0xA9BD && code != 0x111C9;
     if (!nonspacing && code != 0x1734) put_code(out, code, mark);
 }
 
-static void drop_marks(Text *out, uint32_t code, uint8_t mark) {
+static void drop_marks(TextBuffer *out, uint32_t code, uint8_t mark) {
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
     bool combining = (category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
                       category == UTF8PROC_CATEGORY_ME) &&
@@ -339,12 +340,12 @@ static void drop_marks(Text *out, uint32_t code, uint8_t mark) {
     if (!combining && code != 0x1CF2 && code != 0x1CF3) put_code(out, code, mark);
 }
 
-void unicode_strip_accents(Text *out, const char *in, size_t n, const uint8_t *marks,
+void unicode_strip_accents(TextBuffer *out, const char *in, size_t n, const uint8_t *marks,
                            bool nonspacing_only) {
     each_code(out, in, n, marks, nonspacing_only ? drop_nonspacing : drop_marks);
 }
 
-void unicode_strip(Text *out, const char *in, size_t n, const uint8_t *marks, bool left,
+void unicode_strip(TextBuffer *out, const char *in, size_t n, const uint8_t *marks, bool left,
                    bool right) {
     size_t from = 0, to = n;
     uint32_t code;
@@ -363,7 +364,7 @@ void unicode_strip(Text *out, const char *in, size_t n, const uint8_t *marks, bo
     copy(out, in + from, to - from, marks ? marks + from : NULL);
 }
 
-static void bert_clean(Text *out, uint32_t code, uint8_t mark) {
+static void bert_clean(TextBuffer *out, uint32_t code, uint8_t mark) {
     bool space = unicode_is_space(code);
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
     bool other = (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
@@ -374,11 +375,11 @@ static void bert_clean(Text *out, uint32_t code, uint8_t mark) {
     put_code(out, space ? ' ' : code, mark);
 }
 
-void unicode_bert_clean(Text *out, const char *in, size_t n, const uint8_t *marks) {
+void unicode_bert_clean(TextBuffer *out, const char *in, size_t n, const uint8_t *marks) {
     each_code(out, in, n, marks, bert_clean);
 }
 
-static void bert_chinese(Text *out, uint32_t c, uint8_t mark) {
+static void bert_chinese(TextBuffer *out, uint32_t c, uint8_t mark) {
     bool chinese = (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
                    (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
                    (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
@@ -388,11 +389,11 @@ static void bert_chinese(Text *out, uint32_t c, uint8_t mark) {
     if (chinese) text_put(out, " ", 1, mark);
 }
 
-void unicode_bert_chinese(Text *out, const char *in, size_t n, const uint8_t *marks) {
+void unicode_bert_chinese(TextBuffer *out, const char *in, size_t n, const uint8_t *marks) {
     each_code(out, in, n, marks, bert_chinese);
 }
 
-static void nmt(Text *out, uint32_t c, uint8_t mark) {
+static void nmt(TextBuffer *out, uint32_t c, uint8_t mark) {
     if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
         c == 0x9F)
         return;
@@ -402,7 +403,7 @@ static void nmt(Text *out, uint32_t c, uint8_t mark) {
     put_code(out, space ? ' ' : c, mark);
 }
 
-void unicode_nmt(Text *out, const char *in, size_t n, const uint8_t *marks) {
+void unicode_nmt(TextBuffer *out, const char *in, size_t n, const uint8_t *marks) {
     each_code(out, in, n, marks, nmt);
 }
 
@@ -457,7 +458,7 @@ size_t charsmap_longest(const Charsmap *map, const char *text, size_t n, bool sh
     return utf8_valid_prefix(*to, *to_length) == *to_length ? found : 0;
 }
 
-void unicode_charsmap(Text *out, const char *in, size_t n, const uint8_t *marks,
+void unicode_charsmap(TextBuffer *out, const char *in, size_t n, const uint8_t *marks,
                       const Charsmap *map) {
     for (size_t at = 0; at < n && !out->failed;) {
         uint32_t code, next;

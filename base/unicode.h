@@ -29,20 +29,20 @@ bool unicode_is_space(uint32_t code);
 /* A growing text. Where `marked`, each byte has a mark (a provenance: nonzero for the chat
  * template) that normalization carries along. Zero-initialize; text_free frees. When memory
  * runs out `failed` is set and later calls do nothing. */
-typedef struct Text {
+typedef struct TextBuffer {
     char *bytes;
     uint8_t *marks;
     size_t length, capacity;
     size_t limit; /* growing beyond it fails; 0: none */
     bool marked, failed;
     bool lost_start; /* normalization dropped the character that the text began with */
-} Text;
+} TextBuffer;
 
-void text_put(Text *text, const char *bytes, size_t n, uint8_t mark);
-void text_free(Text *text);
+void text_put(TextBuffer *text, const char *bytes, size_t n, uint8_t mark);
+void text_free(TextBuffer *text);
 
 /* Byte-level vocabularies write each byte as one printable character (GPT-2's table). */
-void bytelevel_map(Text *out, const char *bytes, size_t n, const uint8_t *marks);
+void bytelevel_map(TextBuffer *out, const char *bytes, size_t n, const uint8_t *marks);
 /* The byte that a character of that alphabet stands for, or -1. */
 int bytelevel_byte(uint32_t code);
 
@@ -54,18 +54,19 @@ bool unicode_newer_than_9(uint32_t code);
 
 /* Appends the normalized in[n] (well-formed UTF-8, marks or NULL) to *out. */
 typedef enum UnicodeForm { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD } UnicodeForm;
-void unicode_normalize(Text *out, const char *in, size_t n, const uint8_t *marks, UnicodeForm form);
-void unicode_lowercase(Text *out, const char *in, size_t n, const uint8_t *marks);
+void unicode_normalize(TextBuffer *out, const char *in, size_t n, const uint8_t *marks,
+                       UnicodeForm form);
+void unicode_lowercase(TextBuffer *out, const char *in, size_t n, const uint8_t *marks);
 /* Drops combining marks: general category M, or only Mn. */
-void unicode_strip_accents(Text *out, const char *in, size_t n, const uint8_t *marks,
+void unicode_strip_accents(TextBuffer *out, const char *in, size_t n, const uint8_t *marks,
                            bool nonspacing_only);
-void unicode_strip(Text *out, const char *in, size_t n, const uint8_t *marks, bool left,
+void unicode_strip(TextBuffer *out, const char *in, size_t n, const uint8_t *marks, bool left,
                    bool right);
 /* BertNormalizer's clean_text and handle_chinese_chars, and the Nmt normalizer, as in the
  * tokenizers library. */
-void unicode_bert_clean(Text *out, const char *in, size_t n, const uint8_t *marks);
-void unicode_bert_chinese(Text *out, const char *in, size_t n, const uint8_t *marks);
-void unicode_nmt(Text *out, const char *in, size_t n, const uint8_t *marks);
+void unicode_bert_clean(TextBuffer *out, const char *in, size_t n, const uint8_t *marks);
+void unicode_bert_chinese(TextBuffer *out, const char *in, size_t n, const uint8_t *marks);
+void unicode_nmt(TextBuffer *out, const char *in, size_t n, const uint8_t *marks);
 
 /* SentencePiece's precompiled map: a little-endian uint32_t size, a double array of that many
  * bytes (Darts-clone), then NUL-terminated strings. charsmap_longest returns the length of the
@@ -82,7 +83,7 @@ size_t charsmap_longest(const Charsmap *map, const char *text, size_t n, bool sh
 
 /* As the tokenizers library's Precompiled: whole grapheme clusters below 6 bytes first, then
  * characters. */
-void unicode_charsmap(Text *out, const char *in, size_t n, const uint8_t *marks,
+void unicode_charsmap(TextBuffer *out, const char *in, size_t n, const uint8_t *marks,
                       const Charsmap *map);
 
 /* The versions of utf8proc and of its Unicode data. */

@@ -42,7 +42,7 @@ double result_logprobs(const Numeric *numeric, const float *logits, size_t vocab
 static json_t *text_json(const char *bytes, size_t n) {
     size_t valid = utf8_valid_prefix(bytes, n);
     if (valid == n) return json_stringn(bytes, n);
-    Text text = {0};
+    TextBuffer text = {0};
     while (n > 0) {
         text_put(&text, bytes, valid, 0);
         bytes += valid;
@@ -85,7 +85,7 @@ static const char *finish_name(Finish finish) {
 static json_t *text_of(const Request *r, const ResultMaker *maker, const Choice *choice,
                        size_t index) {
     if (!r->echo) return text_json(choice->text.bytes, choice->text.length);
-    Text whole = {0};
+    TextBuffer whole = {0};
     if (json_is_string(r->prompt)) {
         text_put(&whole, json_string_value(r->prompt), json_string_length(r->prompt), 0);
     } else {
@@ -154,7 +154,7 @@ static json_t *token_name(const ResultMaker *maker, int32_t token, unsigned flag
         /* jansson ends a key at a zero byte. */
         json = json_string(bytes ? bytes : "");
     } else {
-        Text name = {0};
+        TextBuffer name = {0};
         text_put(&name, "bytes:", 6, 0);
         for (size_t i = 0; i < length; i++) {
             snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned char)bytes[i]);

@@ -20,7 +20,7 @@ typedef struct TokenLogprob {
 
 /* One generated text. */
 typedef struct Choice {
-    Text text; /* not always UTF-8 */
+    TextBuffer text; /* not always UTF-8 */
     Finish finish;
     size_t n_tokens; /* generated, without the token that ended the text */
     /* [n_logprobs][1 + top_logprobs]: for each generated token the token itself, then the likeliest

@@ -266,7 +266,7 @@ static Status import_llama(Builder *b, const TokenizerGguf *g, Error *error) {
 /* ---- gpt2: BPE by merges ---- */
 
 static Status read_merges(Builder *b, const TokenizerGguf *g, bool byte_level, Error *error) {
-    Text left = {0}, right = {0};
+    TextBuffer left = {0}, right = {0};
     Status status = STATUS_OK;
     for (size_t i = 0; i < g->n_merges && status == STATUS_OK; i++) {
         const char *line = g->merges[i].bytes;
@@ -278,7 +278,7 @@ static Status read_merges(Builder *b, const TokenizerGguf *g, bool byte_level, E
         }
         const char *halves[2] = {line, space + 1};
         size_t lengths[2] = {(size_t)(space - line), n - (size_t)(space - line) - 1};
-        Text *texts[2] = {&left, &right};
+        TextBuffer *texts[2] = {&left, &right};
         bool known = true;
         for (int h = 0; h < 2; h++) {
             texts[h]->length = 0;

@@ -95,7 +95,7 @@ static void choose_byte_level(JsonImport *im, bool byte_fallback) {
     Builder *b = &im->b;
     bool complete = true;
     for (unsigned byte = 0; byte < 256; byte++) {
-        Text character = {0};
+        TextBuffer character = {0};
         bytelevel_map(&character, &(char){(char)byte}, 1, NULL);
         complete = complete && !character.failed &&
                    json_import_id(im, character.bytes, character.length) >= 0;

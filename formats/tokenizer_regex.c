@@ -34,7 +34,7 @@
 typedef struct Regex {
     const char *p, *end;
     RegexFlavour flavour;
-    Text out;
+    TextBuffer out;
     Error *error;
     int depth;
     bool bare;           /* outside brackets */
@@ -110,7 +110,7 @@ static const char *word_items(const Regex *r) {
 /* A class under construction: items that PCRE2 takes inside one bracket, and alternatives that
  * it does not (nested negations and intersections), as patterns of one character. */
 typedef struct Class {
-    Text items, others;
+    TextBuffer items, others;
 } Class;
 
 static void class_add(Class *c, const char *items) {
@@ -151,7 +151,7 @@ static bool property(Regex *r, Class *c, bool negated) {
         } else if (items == named_class("space", 5, NULL)) {
             class_add(c, NOT_SPACE);
         } else {
-            Text other = {0};
+            TextBuffer other = {0};
             text_put(&other, "[^", 2, 0);
             text_put(&other, items, strlen(items), 0);
             text_put(&other, "]", 1, 0);
@@ -210,7 +210,7 @@ static bool escaped_character(Regex *r, uint32_t *code) {
     return false;
 }
 
-static void put_literal(Text *out, uint32_t code) {
+static void put_literal(TextBuffer *out, uint32_t code) {
     char text[16];
     snprintf(text, sizeof text, "\\x{%x}", code);
     text_put(out, text, strlen(text), 0);
@@ -256,10 +256,10 @@ static bool escaped_class(Regex *r, Class *c) {
     }
 }
 
-static bool class_body(Regex *r, Text *out);
+static bool class_body(Regex *r, TextBuffer *out);
 
 /* The pattern of one character that a finished class is. */
-static void class_finish(Class *c, bool negated, Text *out) {
+static void class_finish(Class *c, bool negated, TextBuffer *out) {
     bool items = c->items.length > 0, others = c->others.length > 0;
     if (!items && !others) {
         text_put(out, negated ? "[\\x{0}-\\x{10ffff}]" : "(?!)", negated ? 19 : 4, 0);
@@ -299,7 +299,7 @@ static bool class_member(Regex *r, Class *c) {
             class_add(c, items);
         } else {
             Class inner = {0};
-            Text text = {0};
+            TextBuffer text = {0};
             class_add(&inner, items);
             class_finish(&inner, true, &text);
             if (text.bytes) class_other(c, text.bytes, text.length);
@@ -308,7 +308,7 @@ static bool class_member(Regex *r, Class *c) {
         return true;
     }
     if (*r->p == '[') {
-        Text text = {0};
+        TextBuffer text = {0};
         r->p++;
         bool ok = class_body(r, &text);
         if (ok && text.bytes) class_other(c, text.bytes, text.length);
@@ -353,9 +353,9 @@ static bool class_member(Regex *r, Class *c) {
 }
 
 /* A class from behind its '[' to behind its ']'. A&&B is a look-ahead for A before B. */
-static bool class_body(Regex *r, Text *out) {
+static bool class_body(Regex *r, TextBuffer *out) {
     Class c = {0};
-    Text before = {0}; /* the operands so far, as look-aheads */
+    TextBuffer before = {0}; /* the operands so far, as look-aheads */
     bool ok = true, first = true, negated = r->p < r->end && *r->p == '^';
     if (++r->depth > 50) return refuse(r, "classes nested too deeply");
     r->p += negated;
@@ -560,7 +560,7 @@ Status regex_translate(Builder *b, const char *pattern, size_t n, RegexFlavour f
 }
 
 TextRange regex_literal(Builder *b, const char *text, size_t n) {
-    Text out = {0};
+    TextBuffer out = {0};
     uint32_t code;
     for (size_t at = 0, length; at < n; at += length) {
         if (!(length = utf8_decode(text + at, n - at, &code))) break;

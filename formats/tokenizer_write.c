@@ -88,7 +88,7 @@ static void trie_put(PairMap *map, uint32_t *n_nodes, const char *text, size_t n
 /* ---- Decoded texts ---- */
 
 /* Appends in[n] with every `from` replaced. */
-static void replace_all(Text *out, const char *in, size_t n, const char *from, size_t from_length,
+static void replace_all(TextBuffer *out, const char *in, size_t n, const char *from, size_t from_length,
                         const char *to, size_t to_length) {
     for (size_t at = 0; at < n;) {
         const char *hit = from_length ? memmem(in + at, n - at, from, from_length) : NULL;
@@ -100,7 +100,7 @@ static void replace_all(Text *out, const char *in, size_t n, const char *from, s
     }
 }
 
-static void replace_pattern(Text *out, const char *in, size_t n, const pcre2_code *code,
+static void replace_pattern(TextBuffer *out, const char *in, size_t n, const pcre2_code *code,
                             pcre2_match_data *match, const char *to, size_t to_length) {
     size_t done = 0, at = 0;
     while (at <= n && pcre2_match(code, (PCRE2_SPTR)in, n, at, 0, match, NULL) > 0) {
@@ -120,7 +120,7 @@ static void replace_pattern(Text *out, const char *in, size_t n, const pcre2_cod
     text_put(out, in + done, n - done, 0);
 }
 
-static void strip(Text *out, const char *in, size_t n, const char *character, size_t length,
+static void strip(TextBuffer *out, const char *in, size_t n, const char *character, size_t length,
                   uint32_t left, uint32_t right) {
     size_t from = 0, to = n;
     for (; left > 0 && to - from >= length && !memcmp(in + from, character, length); left--)
@@ -132,7 +132,7 @@ static void strip(Text *out, const char *in, size_t n, const char *character, si
 }
 
 /* Every character's byte, or the text as it is when one has none. */
-static void unmap(Text *out, const char *in, size_t n) {
+static void unmap(TextBuffer *out, const char *in, size_t n) {
     size_t before = out->length;
     for (size_t at = 0, length; at < n; at += length) {
         uint32_t code = 0;
@@ -158,12 +158,12 @@ typedef struct Evaluator {
     const Builder *b;
     pcre2_code *codes[SECTION_MAX_STEPS];
     pcre2_match_data *match;
-    Text texts[2];
+    TextBuffer texts[2];
     size_t fuse; /* the first decoder that sees the joined text */
 } Evaluator;
 
 /* One decoder over one token's text. */
-static void decode_step(Evaluator *e, size_t i, Text *out, const char *in, size_t n, bool first,
+static void decode_step(Evaluator *e, size_t i, TextBuffer *out, const char *in, size_t n, bool first,
                         bool last) {
     const BuildDecoder *d = &e->b->decoders[i];
     const char *a = builder_bytes(e->b, d->a), *to = builder_bytes(e->b, d->b);
@@ -203,14 +203,14 @@ static void decode_step(Evaluator *e, size_t i, Text *out, const char *in, size_
 }
 
 /* The bytes that a token adds to the text; valid until the next call. */
-static const Text *decode_text(Evaluator *e, TextRange text, bool first, bool last) {
-    Text *in = &e->texts[0], *out = &e->texts[1];
+static const TextBuffer *decode_text(Evaluator *e, TextRange text, bool first, bool last) {
+    TextBuffer *in = &e->texts[0], *out = &e->texts[1];
     in->length = 0;
     text_put(in, builder_bytes(e->b, text), text.length, 0);
     for (size_t i = 0; i < e->fuse; i++) {
         out->length = 0;
         decode_step(e, i, out, in->bytes, in->length, first, last);
-        Text *swap = in;
+        TextBuffer *swap = in;
         in = out;
         out = swap;
     }
@@ -253,7 +253,7 @@ typedef struct Writer {
     Builder *b;
     char *bytes;
     size_t length, capacity;
-    Text pool;
+    TextBuffer pool;
     bool failed;
 } Writer;
 
@@ -292,7 +292,7 @@ static TextRange put_range(Writer *w, TextRange range) {
 }
 
 /* Reuses the token's own text for what it decodes to where one ends the other. */
-static TextRange put_near(Writer *w, TextRange near, const Text *text) {
+static TextRange put_near(Writer *w, TextRange near, const TextBuffer *text) {
     if (text->length <= near.length && text->length > 0) {
         TextRange tail = {near.offset + near.length - (uint32_t)text->length,
                           (uint32_t)text->length};
