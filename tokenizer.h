@@ -25,19 +25,10 @@
 #define TOKENIZER_H
 
 #include "base/status.h"
-#include <stdint.h>
+#include "base/text.h"
+#include "token_list.h"
 
 typedef struct Tokenizer Tokenizer;
-
-/* A growing list of ids. Zero-initialize; whoever owns the variable frees it. */
-typedef struct TokenList {
-    int32_t *ids;
-    size_t length, capacity;
-} TokenList;
-
-/* False when memory is short; the list is then as it was. */
-bool token_list_push(TokenList *list, int32_t id);
-void token_list_free(TokenList *list);
 
 /* Borrows `section` (aligned to 8 bytes, as modelfile maps it) until tokenizer_close.
  * Takes milliseconds whatever the vocabulary's size. */
@@ -113,8 +104,8 @@ typedef struct TokenDecoder {
     bool at_start;       /* no token has been decoded yet */
     uint32_t strip_left; /* characters that may still be stripped at the start */
     int32_t held_id;     /* a token whose text depends on whether it is the last; or -1 */
-    char *bytes;         /* what has been decoded: [0, given) was given to the caller */
-    size_t length, given, capacity;
+    TextBuffer text;     /* what has been decoded */
+    size_t given;        /* the caller has got this much of it */
 } TokenDecoder;
 
 void token_decoder_init(TokenDecoder *decoder, const Tokenizer *tokenizer, unsigned flags);

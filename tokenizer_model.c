@@ -1,29 +1,38 @@
-/* One word to ids: BPE, Unigram, WordLevel, as the tokenizers library and SentencePiece define
- * them. Merging takes time linear in a word's length but for the heap's logarithm. */
-#include "tokenizer_internal.h"
-#include <stdlib.h>
+/* One word to ids: BPE, Unigram and WordLevel, as the tokenizers library and SentencePiece define
+ * them. BPE takes time proportional to n log n in a word's length. */
+#include "tokenizer_parts.h"
+
 #include <string.h>
 
-/* Makes *buffer hold `count` items of `size` bytes. */
-static bool grow(void **buffer, size_t *held, size_t count, size_t size) {
-    size_t need;
-    if (!size_mul(count, size, &need)) return false;
-    if (need <= *held) return true;
-    void *grown = realloc(*buffer, need + need / 4);
-    if (!grown) return false;
-    *buffer = grown;
-    *held = need + need / 4;
+#include "base/unicode.h"
+
+static bool all_bytes_known(const Tokenizer *t, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (t->bytes[(uint8_t)bytes[i]] >= t->header->n_symbols) return false;
     return true;
 }
 
-/* ---- BPE ---- */
+/* Appends byte tokens for what is not in the vocabulary, or the unknown token; nothing where there
+ * is neither, or where `fuse` says that the unknown token before stands for this too. */
+static Status push_unknown(Encoding *e, const char *bytes, size_t n, bool fuse) {
+    const Tokenizer *t = e->tokenizer;
+    if (t->header->flags & SECTION_BYTE_FALLBACK && all_bytes_known(t, bytes, n)) {
+        for (size_t i = 0; i < n; i++)
+            if (push_id(e, t->bytes[(uint8_t)bytes[i]]) != STATUS_OK) return STATUS_FAILED;
+        return STATUS_OK;
+    }
+    if (t->header->unk_id < 0 || (fuse && t->header->flags & SECTION_FUSE_UNK)) return STATUS_OK;
+    return push_id(e, (uint32_t)t->header->unk_id);
+}
 
-/* A symbol of the word: a piece of it that merges have made so far. */
+/* ---- BPE: the first symbols ---- */
+
+/* A part of the word: a byte or a character at first, later what merges have made. */
 typedef struct Symbol {
-    uint32_t id, prev, next; /* neighbours' indices; TOKENIZER_NONE at the ends, `id` when gone */
-    uint32_t rank, into;     /* of the merge with the next symbol; rank TOKENIZER_NONE: none */
-    uint32_t start, end;     /* bytes of the word */
-    uint32_t padding;        /* to a multiple of 8 bytes */
+    uint32_t id;         /* TOKENIZER_NONE once merged into its left neighbour */
+    uint32_t prev, next; /* indices of the neighbours; TOKENIZER_NONE at the ends */
+    uint32_t rank, into; /* of the merge with the next symbol; rank TOKENIZER_NONE: none */
+    uint32_t start, end; /* bytes of the word */
 } Symbol;
 
 typedef struct Word {
@@ -31,76 +40,81 @@ typedef struct Word {
     size_t length;
     Symbol *symbols;
     uint32_t n;
+    bool holds_unknown; /* bytes from unknown_start on wait to become the unknown token */
+    size_t unknown_start;
 } Word;
 
-static void push_symbol(Word *word, uint32_t id, size_t start, size_t end) {
+static void add_symbol(Word *word, uint32_t id, size_t start, size_t end) {
     word->symbols[word->n++] = (Symbol){.id = id, .start = (uint32_t)start, .end = (uint32_t)end};
 }
 
-/* The symbol of one character, with the prefix and suffix that some vocabularies write. */
-static uint32_t character_symbol(Run *run, const Word *word, size_t at, size_t length,
-                                 const char **key, size_t *key_length) {
-    const Tokenizer *t = run->tokenizer;
-    bool prefix = at > 0 && t->header->subword_prefix.length > 0;
-    bool suffix = at + length == word->length && t->header->word_suffix.length > 0;
-    *key = word->bytes + at;
-    *key_length = length;
-    if (prefix || suffix) {
-        TextBuffer *text = &run->scratch->word;
-        size_t n;
-        const char *bytes = section_text(t, t->header->subword_prefix, &n);
-        text->length = 0;
-        if (prefix) text_put(text, bytes, n, 0);
-        text_put(text, *key, length, 0);
-        bytes = section_text(t, t->header->word_suffix, &n);
-        if (suffix) text_put(text, bytes, n, 0);
-        if (text->failed) return TOKENIZER_NONE;
-        *key = text->bytes;
-        *key_length = text->length;
-    } else if (length == 1 && (uint8_t) * *key < 0x80) {
-        return t->ascii[(uint8_t) * *key];
-    }
-    return vocab_find(t, *key, *key_length);
+/* As in the library the unknown token is held back until the next known character, and so comes
+ * after byte tokens that stand between. */
+static void release_unknown(const Tokenizer *t, Word *word, size_t end) {
+    if (word->holds_unknown)
+        add_symbol(word, (uint32_t)t->header->unk_id, word->unknown_start, end);
+    word->holds_unknown = false;
 }
 
-static bool all_bytes_known(const Tokenizer *t, const char *key, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (t->bytes[(uint8_t)key[i]] >= t->header->n_symbols) return false;
-    return true;
+static void hold_unknown(const Tokenizer *t, Word *word, size_t start) {
+    if (!(t->header->flags & SECTION_FUSE_UNK)) release_unknown(t, word, start);
+    if (!word->holds_unknown) word->unknown_start = start;
+    word->holds_unknown = true;
 }
 
-/* The symbols that merging starts from. Unknown characters are held back as in the library: the
- * unknown token comes before the next known character, but after byte tokens. */
-static void first_symbols(Run *run, Word *word) {
-    const Tokenizer *t = run->tokenizer;
-    uint32_t flags = t->header->flags, unk = (uint32_t)t->header->unk_id;
-    bool byte_level = flags & SECTION_BYTE_LEVEL, waiting = false;
-    for (size_t at = 0, length, start = 0; at < word->length; at += length) {
-        uint32_t code, id;
-        const char *key = word->bytes + at;
-        size_t key_length = length = 1;
-        if (byte_level) {
-            id = t->bytes[(uint8_t)*key];
-        } else {
-            if (!(length = utf8_decode(key, word->length - at, &code))) length = 1;
-            id = character_symbol(run, word, at, length, &key, &key_length);
-        }
+/* A character as the vocabulary writes it: with the prefix inside and the suffix at the end of a
+ * word that some have. Empty when memory is short. */
+static TextSpan character_key(Encoding *e, const Word *word, size_t at, size_t length) {
+    const Tokenizer *t = e->tokenizer;
+    TextRange prefix = t->header->subword_prefix, suffix = t->header->word_suffix;
+    TextBuffer *text = &e->scratch->word;
+    TextSpan key = {.bytes = word->bytes + at, .length = length};
+    size_t n;
+    if (at == 0) prefix.length = 0;
+    if (at + length < word->length) suffix.length = 0;
+    if (prefix.length == 0 && suffix.length == 0) return key;
+    text->length = 0;
+    const char *bytes = section_text(t, prefix, &n);
+    text_put(text, bytes, n, 0);
+    text_put(text, key.bytes, length, 0);
+    bytes = section_text(t, suffix, &n);
+    text_put(text, bytes, n, 0);
+    return text->failed ? (TextSpan){.bytes = ""}
+                        : (TextSpan){.bytes = text->bytes, .length = text->length};
+}
+
+static uint32_t key_symbol(const Tokenizer *t, TextSpan key) {
+    bool ascii = key.length == 1 && (uint8_t)key.bytes[0] < 0x80;
+    return ascii ? t->ascii[(uint8_t)key.bytes[0]] : vocab_find(t, key.bytes, key.length);
+}
+
+/* Fills word->symbols: a symbol for each byte or known character, byte tokens for the bytes of an
+ * unknown one, or the unknown token, or nothing. */
+static void first_symbols(Encoding *e, Word *word) {
+    const Tokenizer *t = e->tokenizer;
+    bool byte_level = t->header->flags & SECTION_BYTE_LEVEL;
+    bool byte_fallback = !byte_level && t->header->flags & SECTION_BYTE_FALLBACK;
+    for (size_t at = 0, length; at < word->length; at += length) {
+        const char *bytes = word->bytes + at;
+        uint32_t code;
+        length = byte_level ? 1 : utf8_next(bytes, word->length - at, &code);
+        TextSpan key = byte_level ? (TextSpan){.bytes = bytes, .length = 1}
+                                  : character_key(e, word, at, length);
+        uint32_t id = byte_level ? t->bytes[(uint8_t)*bytes] : key_symbol(t, key);
         if (id < t->header->n_symbols) {
-            if (waiting) push_symbol(word, unk, start, at);
-            waiting = false;
-            push_symbol(word, id, at, at + length);
-        } else if (!byte_level && flags & SECTION_BYTE_FALLBACK &&
-                   all_bytes_known(t, key, key_length)) {
-            for (size_t i = 0; i < key_length; i++)
-                push_symbol(word, t->bytes[(uint8_t)key[i]], at, at + length);
+            release_unknown(t, word, at);
+            add_symbol(word, id, at, at + length);
+        } else if (byte_fallback && all_bytes_known(t, key.bytes, key.length)) {
+            for (size_t i = 0; i < key.length; i++)
+                add_symbol(word, t->bytes[(uint8_t)key.bytes[i]], at, at + length);
         } else if (t->header->unk_id >= 0) {
-            if (waiting && !(flags & SECTION_FUSE_UNK)) push_symbol(word, unk, start, at);
-            if (!waiting || !(flags & SECTION_FUSE_UNK)) start = at;
-            waiting = true;
+            hold_unknown(t, word, at);
         }
     }
-    if (waiting) push_symbol(word, unk, 0, word->length);
+    release_unknown(t, word, word->length);
 }
+
+/* ---- BPE: merging ---- */
 
 static void find_merge(const Tokenizer *t, Word *word, uint32_t i) {
     Symbol *symbol = &word->symbols[i];
@@ -140,8 +154,18 @@ typedef struct Heap {
     size_t n;
 } Heap;
 
-static void heap_down(Heap *heap, size_t i) {
-    uint64_t key = heap->keys[i];
+static void heap_push(Heap *heap, const Word *word, uint32_t i) {
+    if (word->symbols[i].rank == TOKENIZER_NONE) return;
+    uint64_t key = (uint64_t)word->symbols[i].rank << 32 | i;
+    size_t at = heap->n++;
+    for (; at > 0 && heap->keys[(at - 1) / 4] > key; at = (at - 1) / 4)
+        heap->keys[at] = heap->keys[(at - 1) / 4];
+    heap->keys[at] = key;
+}
+
+static uint64_t heap_pop(Heap *heap) {
+    uint64_t top = heap->keys[0], key = heap->keys[--heap->n];
+    size_t i = 0;
     for (;;) {
         size_t child = 4 * i + 1, least = child;
         if (child >= heap->n) break;
@@ -152,229 +176,208 @@ static void heap_down(Heap *heap, size_t i) {
         i = least;
     }
     heap->keys[i] = key;
-}
-
-static void heap_push(Heap *heap, const Word *word, uint32_t i) {
-    if (word->symbols[i].rank == TOKENIZER_NONE) return;
-    uint64_t key = (uint64_t)word->symbols[i].rank << 32 | i;
-    size_t at = heap->n++;
-    for (; at > 0 && heap->keys[(at - 1) / 4] > key; at = (at - 1) / 4)
-        heap->keys[at] = heap->keys[(at - 1) / 4];
-    heap->keys[at] = key;
+    return top;
 }
 
 /* For a long word: the same order from a heap. An entry is stale when its symbol is gone or has
  * another merge by now. Each merge pushes two entries, so 3n hold all that are ever pushed. */
 static void merge_long(const Tokenizer *t, Word *word, uint64_t *room) {
     Heap heap = {room, 0};
-    for (uint32_t i = 0; i < word->n; i++)
-        if (word->symbols[i].rank != TOKENIZER_NONE)
-            heap.keys[heap.n++] = (uint64_t)word->symbols[i].rank << 32 | i;
-    for (size_t i = heap.n / 4 + 1; i-- > 0;)
-        if (i < heap.n) heap_down(&heap, i);
+    for (uint32_t i = 0; i < word->n; i++) heap_push(&heap, word, i);
     while (heap.n > 0) {
-        uint64_t top = heap.keys[0];
-        heap.keys[0] = heap.keys[--heap.n];
-        if (heap.n > 0) heap_down(&heap, 0);
+        uint64_t top = heap_pop(&heap);
         uint32_t i = (uint32_t)top;
-        if (word->symbols[i].id == TOKENIZER_NONE || word->symbols[i].rank != top >> 32 ||
-            word->symbols[i].rank == TOKENIZER_NONE)
-            continue;
+        const Symbol *symbol = &word->symbols[i];
+        if (symbol->rank != top >> 32) continue;
         merge(t, word, i);
         heap_push(&heap, word, i);
-        if (word->symbols[i].prev != TOKENIZER_NONE) heap_push(&heap, word, word->symbols[i].prev);
+        if (symbol->prev != TOKENIZER_NONE) heap_push(&heap, word, symbol->prev);
     }
 }
 
-/* A symbol that is no token (a character that only merges know) becomes bytes or unknown. */
-static Status push_unknown(Run *run, const char *bytes, size_t n, bool fuse) {
-    const Tokenizer *t = run->tokenizer;
-    if (t->header->flags & SECTION_BYTE_FALLBACK && all_bytes_known(t, bytes, n)) {
-        for (size_t i = 0; i < n; i++)
-            if (run_push(run, t->bytes[(uint8_t)bytes[i]]) != STATUS_OK) return STATUS_FAILED;
-        return STATUS_OK;
-    }
-    if (t->header->unk_id < 0 || (fuse && t->header->flags & SECTION_FUSE_UNK)) return STATUS_OK;
-    return run_push(run, (uint32_t)t->header->unk_id);
-}
+/* ---- BPE: a word ---- */
 
-static Status encode_bpe(Run *run, const char *bytes, size_t length) {
-    const Tokenizer *t = run->tokenizer;
-    Scratch *scratch = run->scratch;
+static Status encode_bpe(Encoding *e, const char *bytes, size_t length) {
+    const Tokenizer *t = e->tokenizer;
+    Scratch *s = e->scratch;
     if (t->header->flags & SECTION_IGNORE_MERGES) {
         uint32_t id = vocab_find(t, bytes, length);
-        if (id < t->header->n_tokens) return run_push(run, id);
+        if (id < t->header->n_tokens) return push_id(e, id);
     }
-    /* One symbol a byte at most, but byte tokens of an affix may come on top. */
+    /* At most one symbol a byte, and byte tokens of the affixes on top. */
     size_t most = length + 1;
     if (t->header->flags & SECTION_BYTE_FALLBACK)
         most += t->header->subword_prefix.length * length + t->header->word_suffix.length;
     if (most >= TOKENIZER_NONE / 4 ||
-        !grow(&scratch->symbols, &scratch->symbols_size, most, sizeof(Symbol) + 24))
-        return error_set(run->error, "tokenizer: no memory for a word of %zu bytes", length);
-    Word word = {bytes, length, scratch->symbols, 0};
-    first_symbols(run, &word);
-    if (scratch->word.failed) return error_set(run->error, "tokenizer: out of memory");
+        !array_reserve(&s->symbols, &s->symbols_capacity, most, sizeof *s->symbols) ||
+        !array_reserve(&s->heap, &s->heap_capacity, 3 * most, sizeof *s->heap))
+        return error_set(e->error, "tokenizer: no memory for a word of %zu bytes", length);
+    Word word = {.bytes = bytes, .length = length, .symbols = s->symbols};
+    first_symbols(e, &word);
+    if (s->word.failed) return no_memory(e->error);
+    if (word.n == 0) return STATUS_OK;
     for (uint32_t i = 0; i < word.n; i++) {
         word.symbols[i].prev = i > 0 ? i - 1 : TOKENIZER_NONE;
         word.symbols[i].next = i + 1 < word.n ? i + 1 : TOKENIZER_NONE;
+        find_merge(t, &word, i);
     }
-    for (uint32_t i = 0; i < word.n; i++) find_merge(t, &word, i);
     if (word.n > 40)
-        merge_long(t, &word, (uint64_t *)(word.symbols + most));
-    else if (word.n > 0)
+        merge_long(t, &word, s->heap);
+    else
         merge_short(t, &word);
-    bool last_unknown = false;
-    for (uint32_t i = word.n ? 0 : TOKENIZER_NONE; i != TOKENIZER_NONE; i = word.symbols[i].next) {
+    bool after_unknown = false;
+    for (uint32_t i = 0; i != TOKENIZER_NONE; i = word.symbols[i].next) {
         const Symbol *symbol = &word.symbols[i];
-        Status status = symbol->id < t->header->n_tokens
-                            ? run_push(run, symbol->id)
-                            : push_unknown(run, bytes + symbol->start, symbol->end - symbol->start,
-                                           last_unknown);
+        bool token = symbol->id < t->header->n_tokens; /* or a character that only merges know */
+        Status status = token ? push_id(e, symbol->id)
+                              : push_unknown(e, bytes + symbol->start, symbol->end - symbol->start,
+                                             after_unknown);
         if (status != STATUS_OK) return status;
-        last_unknown =
-            symbol->id >= t->header->n_tokens || (int32_t)symbol->id == t->header->unk_id;
+        after_unknown = !token || (int32_t)symbol->id == t->header->unk_id;
     }
     return STATUS_OK;
 }
 
-/* Many words come again and again: the last ids of each slot's word are kept. */
-static Status encode_bpe_cached(Run *run, const char *bytes, size_t length) {
-    CachedWord *slot = NULL;
-    uint64_t hash = 0;
-    if (length <= sizeof slot->bytes) {
-        hash = section_hash(bytes, length);
-        slot = &run->scratch->cache[hash & (CACHE_SLOTS - 1)];
-        if (slot->hash == hash && slot->length == length &&
-            memcmp(slot->bytes, bytes, length) == 0) {
-            for (size_t i = 0; i < slot->n_ids; i++)
-                if (run_push(run, (uint32_t)slot->ids[i]) != STATUS_OK) return STATUS_FAILED;
-            return STATUS_OK;
-        }
+/* As encode_bpe. Each cache slot keeps the ids of the last short word that hashed to it. */
+static Status encode_bpe_cached(Encoding *e, const char *bytes, size_t length) {
+    if (length > sizeof((CachedWord *)0)->bytes) return encode_bpe(e, bytes, length);
+    uint64_t hash = section_hash(bytes, length);
+    CachedWord *slot = &e->scratch->cache[hash & (CACHE_SLOTS - 1)];
+    if (slot->hash == hash && slot->length == length && memcmp(slot->bytes, bytes, length) == 0) {
+        for (size_t i = 0; i < slot->n_ids; i++)
+            if (push_id(e, (uint32_t)slot->ids[i]) != STATUS_OK) return STATUS_FAILED;
+        return STATUS_OK;
     }
-    size_t before = run->out->length;
-    Status status = encode_bpe(run, bytes, length);
-    size_t n = run->out->length - before;
-    if (status == STATUS_OK && slot && n <= sizeof slot->ids / sizeof *slot->ids) {
-        slot->hash = hash;
-        slot->length = (uint8_t)length;
-        slot->n_ids = (uint8_t)n;
+    size_t before = e->out->length;
+    Status status = encode_bpe(e, bytes, length);
+    size_t n = e->out->length - before;
+    if (status == STATUS_OK && n <= sizeof slot->ids / sizeof *slot->ids) {
+        *slot = (CachedWord){.hash = hash, .length = (uint8_t)length, .n_ids = (uint8_t)n};
         memcpy(slot->bytes, bytes, length);
-        if (n) memcpy(slot->ids, run->out->ids + before, n * sizeof *slot->ids);
+        if (n) memcpy(slot->ids, e->out->ids + before, n * sizeof *slot->ids);
     }
     return status;
 }
 
-/* Where no merge can join the characters left and right of a place, the word may be cut there
- * without changing a merge: so a text that SentencePiece would merge as one word goes in words.
- * A character's class is its byte at that side, or 0xFF for U+2581. */
-static Status encode_bpe_cut(Run *run, const char *bytes, size_t length) {
-    const uint8_t *cuts = run->tokenizer->cuts;
+/* Cuts the word where no merge can join the characters left and right (PART_CUTS), which changes no
+ * id: so a text that SentencePiece merges as one word goes in words. A character's class is its
+ * byte at that side, or 0xFF for U+2581. */
+static Status encode_bpe_cut(Encoding *e, const char *bytes, size_t length) {
+    const uint8_t *cuts = e->tokenizer->cuts;
     size_t start = 0;
     uint8_t last = 0;
-    for (size_t at = 0; at < length;) {
+    for (size_t at = 0, n; at < length; at += n) {
         uint8_t byte = (uint8_t)bytes[at];
-        size_t n = byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+        n = byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
         if (n > length - at) n = length - at;
         bool space = n == 3 && memcmp(bytes + at, "\xE2\x96\x81", 3) == 0;
         uint8_t first = space ? 0xFF : byte;
         if (at > start && !(cuts[last * 32u + first / 8u] >> (first & 7) & 1)) {
-            if (encode_bpe_cached(run, bytes + start, at - start) != STATUS_OK)
-                return STATUS_FAILED;
+            if (encode_bpe_cached(e, bytes + start, at - start) != STATUS_OK) return STATUS_FAILED;
             start = at;
         }
         last = space ? 0xFF : (uint8_t)bytes[at + n - 1];
-        at += n;
     }
-    return encode_bpe_cached(run, bytes + start, length - start);
+    return encode_bpe_cached(e, bytes + start, length - start);
 }
 
 /* ---- Unigram ---- */
 
-/* The best path that ends at a byte: its last piece and score; and once the best of all is known,
- * the piece of it that starts there. */
+/* For the end of a piece: the last piece of the best path to it. For the start of a piece of the
+ * best path through the whole word: that piece. */
 typedef struct Best {
     double score;
     uint32_t id, start; /* start TOKENIZER_NONE: no path ends here */
     uint32_t next_id, next_end;
 } Best;
 
-static void consider(const Tokenizer *t, Best *best, const Best *from, uint32_t start, uint32_t id,
+/* Enters the path that reaches `end` by the piece `id` from `start`, if it is the best. */
+static void consider(const Tokenizer *t, Best *best, size_t start, size_t end, uint32_t id,
                      double score) {
     bool in_float = t->header->flags & SECTION_SENTENCEPIECE;
-    score += from->score;
+    score += best[start].score;
     if (in_float && (int32_t)id == t->header->unk_id) score = (float)score;
-    if (best->start != TOKENIZER_NONE && !(score > best->score)) return;
-    *best = (Best){.score = in_float ? (float)score : score, .id = id, .start = start};
+    if (best[end].start != TOKENIZER_NONE && !(score > best[end].score)) return;
+    best[end] = (Best){in_float ? (float)score : score, id, (uint32_t)start, 0, 0};
 }
 
-static Status unigram_piece(Run *run, const char *bytes, size_t n, uint32_t id) {
-    const Tokenizer *t = run->tokenizer;
-    if (id == TOKENIZER_NONE || (int32_t)id == t->header->unk_id) {
-        /* The library looks up what it has fused: it may be a piece after all. */
-        uint32_t whole =
-            t->header->flags & SECTION_SENTENCEPIECE ? TOKENIZER_NONE : vocab_find(t, bytes, n);
-        if (whole >= t->header->n_tokens) {
-            if (t->header->unk_id < 0 && !(t->header->flags & SECTION_BYTE_FALLBACK))
-                return error_set(run->error, "tokenizer: a character is not in the vocabulary "
-                                             "and there is no unknown token");
-            return push_unknown(run, bytes, n, false);
-        }
-        id = whole;
-    }
-    return run_push(run, id);
-}
-
-static Status encode_unigram(Run *run, const char *bytes, size_t length) {
-    const Tokenizer *t = run->tokenizer;
-    Scratch *scratch = run->scratch;
-    if (length >= TOKENIZER_NONE ||
-        !grow(&scratch->best, &scratch->best_size, length + 1, sizeof(Best)))
-        return error_set(run->error, "tokenizer: no memory for a word of %zu bytes", length);
-    Best *best = scratch->best;
+/* The Viterbi algorithm: best[end] for every end of a piece. A character that is no piece counts as
+ * the unknown token. */
+static void find_best_paths(const Tokenizer *t, const char *bytes, size_t length, Best *best) {
     for (size_t i = 0; i <= length; i++) best[i] = (Best){.start = TOKENIZER_NONE};
-    for (size_t at = 0, step; at < length; at += step) {
+    for (size_t at = 0, character; at < length; at += character) {
         uint32_t code, node = 0;
-        bool single = false;
-        if (!(step = utf8_decode(bytes + at, length - at, &code))) step = 1;
-        for (size_t i = at; i < length && i - at < t->header->max_key; i++) {
-            const PairSlot *slot = pair_find(&t->pieces.table, node, (uint8_t)bytes[i]);
+        bool is_piece = false;
+        size_t longest = length - at < t->header->max_key ? length - at : t->header->max_key;
+        character = utf8_next(bytes + at, length - at, &code);
+        for (size_t n = 1; n <= longest; n++) {
+            const PairSlot *slot = pair_find(&t->pieces, node, (uint8_t)bytes[at + n - 1]);
             if (!slot) break;
             node = slot->x;
             if (slot->y >= t->header->n_tokens) continue;
-            consider(t, &best[i + 1], &best[at], (uint32_t)at, slot->y, t->scores[slot->y]);
-            single = single || i + 1 - at == step;
+            consider(t, best, at, at + n, slot->y, t->scores[slot->y]);
+            is_piece = is_piece || n == character;
         }
-        if (!single)
-            consider(t, &best[at + step], &best[at], (uint32_t)at, (uint32_t)t->header->unk_id,
+        if (!is_piece)
+            consider(t, best, at, at + character, (uint32_t)t->header->unk_id,
                      t->header->unk_score);
     }
+}
+
+/* Notes the pieces of the best path, from the last one back; neighbouring unknown ones become one.
+ * False where the path does not lead back to the start. */
+static bool trace_best_path(const Tokenizer *t, Best *best, size_t length) {
     uint32_t unk = (uint32_t)t->header->unk_id;
-    for (size_t end = length; end > 0;) { /* backwards; neighbouring unknowns become one piece */
-        Best *last = &best[end], *first = &best[last->start < end ? last->start : 0];
-        if (last->start >= end) return error_set(run->error, "tokenizer: damaged piece table");
-        bool fuse = last->id == unk && end < length && last->next_id == unk;
-        first->next_id = last->id;
-        first->next_end = fuse ? last->next_end : (uint32_t)end;
-        end = last->start;
+    for (size_t end = length, start; end > 0; end = start) {
+        start = best[end].start;
+        if (start >= end) return false;
+        bool fuse = best[end].id == unk && end < length && best[end].next_id == unk;
+        best[start].next_id = best[end].id;
+        best[start].next_end = fuse ? best[end].next_end : (uint32_t)end;
     }
-    for (size_t at = 0; at < length; at = best[at].next_end)
-        if (unigram_piece(run, bytes + at, best[at].next_end - at, best[at].next_id) != STATUS_OK)
+    return true;
+}
+
+static Status push_piece(Encoding *e, const char *bytes, size_t n, uint32_t id) {
+    const Tokenizer *t = e->tokenizer;
+    if (id != TOKENIZER_NONE && (int32_t)id != t->header->unk_id) return push_id(e, id);
+    /* The library looks up the unknown pieces that it has joined: together they may be known. */
+    bool joined = !(t->header->flags & SECTION_SENTENCEPIECE);
+    uint32_t whole = joined ? vocab_find(t, bytes, n) : TOKENIZER_NONE;
+    if (whole < t->header->n_tokens) return push_id(e, whole);
+    if (t->header->unk_id < 0 && !(t->header->flags & SECTION_BYTE_FALLBACK))
+        return error_set(e->error,
+                         "tokenizer: a character is not in the vocabulary and there is no "
+                         "unknown token");
+    return push_unknown(e, bytes, n, false);
+}
+
+static Status encode_unigram(Encoding *e, const char *bytes, size_t length) {
+    Scratch *s = e->scratch;
+    if (length >= TOKENIZER_NONE ||
+        !array_reserve(&s->best, &s->best_capacity, length + 1, sizeof *s->best))
+        return error_set(e->error, "tokenizer: no memory for a word of %zu bytes", length);
+    find_best_paths(e->tokenizer, bytes, length, s->best);
+    if (!trace_best_path(e->tokenizer, s->best, length))
+        return error_set(e->error, "tokenizer: damaged piece table");
+    for (size_t at = 0, end; at < length; at = end) {
+        end = s->best[at].next_end;
+        if (push_piece(e, bytes + at, end - at, s->best[at].next_id) != STATUS_OK)
             return STATUS_FAILED;
+    }
     return STATUS_OK;
 }
 
 /* ---- Any model ---- */
 
-Status encode_word(Run *run, const char *word, size_t length) {
-    const Tokenizer *t = run->tokenizer;
-    if (t->header->model == MODEL_UNIGRAM) return encode_unigram(run, word, length);
+Status encode_word(Encoding *e, const char *word, size_t length) {
+    const Tokenizer *t = e->tokenizer;
+    if (t->header->model == MODEL_UNIGRAM) return encode_unigram(e, word, length);
     if (t->header->model == MODEL_BPE)
-        return t->cuts ? encode_bpe_cut(run, word, length) : encode_bpe_cached(run, word, length);
+        return t->cuts ? encode_bpe_cut(e, word, length) : encode_bpe_cached(e, word, length);
     uint32_t id = vocab_find(t, word, length);
     if (id >= t->header->n_tokens) id = (uint32_t)t->header->unk_id;
-    if (id >= t->header->n_tokens)
-        return error_set(
-            run->error, "tokenizer: a word is not in the vocabulary and there is no unknown token");
-    return run_push(run, id);
+    if (id < t->header->n_tokens) return push_id(e, id);
+    return error_set(e->error,
+                     "tokenizer: a word is not in the vocabulary and there is no unknown token");
 }

@@ -1,19 +1,48 @@
-/* Patterns at work, and the normalizer steps of a section. */
-#include "tokenizer_internal.h"
-#include <stdlib.h>
+/* Patterns, replacement, and the normalizer steps of a section. Steps are named and behave as in
+ * the tokenizers library (https://github.com/huggingface/tokenizers) unless their comment says
+ * otherwise. */
+#include "tokenizer_parts.h"
+
 #include <string.h>
+#include <utf8proc.h>
+
+#include "base/unicode.h"
+#include "base/unicode_ages.h"
 
 /* ---- Patterns ---- */
 
-/* The next match of a pattern at or after `at`: 1 with its bounds, 0 for none, -1 on error. When
- * the JIT stack runs out the interpreter goes on. */
-static int pattern_next(Scratch *s, const pcre2_code *code, const char *text, size_t n, size_t at,
-                        size_t *from, size_t *to, Error *error) {
-    int found =
-        pcre2_match(code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK, s->match, s->context);
+/* No callouts (none is ever set), no \C, no leading verbs. */
+Status pattern_compile(const char *pattern, size_t length, pcre2_code **out, Error *error) {
+    size_t offset = 0;
+    int code = 0, shown = length < 200 ? (int)length : 200;
+    if (length >= 2 && memcmp(pattern, "(*", 2) == 0)
+        return error_set(error, "tokenizer: pattern '%.*s' begins with a verb", shown, pattern);
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context) return no_memory(error);
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(context, 100);
+    *out = pcre2_compile((PCRE2_SPTR)pattern, length,
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, context);
+    pcre2_compile_context_free(context);
+    if (!*out) {
+        char why[128];
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+        return error_set(error, "tokenizer: pattern '%.*s': at %zu: %s", shown, pattern, offset,
+                         why);
+    }
+    pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without JIT the interpreter does it */
+    return STATUS_OK;
+}
+
+/* The next match at or after m->at, empty ones included. When the JIT's stack runs out the
+ * interpreter tries again. */
+static int pattern_next(const Matches *m, Scratch *s, size_t *from, size_t *to, Error *error) {
+    PCRE2_SPTR text = (PCRE2_SPTR)m->span.bytes;
+    uint32_t options = PCRE2_NO_UTF_CHECK;
+    int found = pcre2_match(m->code, text, m->span.length, m->at, options, s->match, s->context);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                            s->match, s->context);
+        found = pcre2_match(m->code, text, m->span.length, m->at, options | PCRE2_NO_JIT, s->match,
+                            s->context);
     if (found == PCRE2_ERROR_NOMATCH) return 0;
     if (found < 0) {
         char why[128];
@@ -27,197 +56,310 @@ static int pattern_next(Scratch *s, const pcre2_code *code, const char *text, si
     return 1;
 }
 
-size_t character_length(const char *text, size_t n) {
-    uint32_t code;
-    size_t length = utf8_decode(text, n, &code);
-    return length ? length : n > 0;
+static int string_next(Matches *m, size_t *from, size_t *to) {
+    const char *hit = m->string_length ? memmem(m->span.bytes + m->at, m->span.length - m->at,
+                                                m->string, m->string_length)
+                                       : NULL;
+    if (!hit) return 0;
+    *from = (size_t)(hit - m->span.bytes);
+    m->at = *to = *from + m->string_length;
+    return 1;
 }
 
-int matches_next(Matches *m, Scratch *s, size_t *from, size_t *to, Error *error) {
-    while (m->at <= m->n) {
-        int found = pattern_next(s, m->code, m->text, m->n, m->at, from, to, error);
+int matches_next(Matches *m, Scratch *scratch, size_t *from, size_t *to, Error *error) {
+    if (!m->code) return string_next(m, from, to);
+    while (m->at <= m->span.length) {
+        int found = pattern_next(m, scratch, from, to, error);
         if (found <= 0) return found;
         bool empty = *from == *to, skip = empty && m->any && *to == m->last_end;
-        m->at = empty ? *to + character_length(m->text + *to, m->n - *to) + (*to == m->n) : *to;
-        m->last_end = *to;
+        uint32_t code;
+        m->at = m->last_end = *to;
+        if (empty)
+            m->at += *to < m->span.length
+                         ? utf8_next(m->span.bytes + *to, m->span.length - *to, &code)
+                         : 1;
         m->any = true;
         if (!skip) return 1;
     }
     return 0;
 }
 
-/* Appends in[n] with every match replaced. */
-Status replace_pattern(Scratch *s, const pcre2_code *code, TextBuffer *out, const char *in,
-                       size_t n, const uint8_t *marks, const char *by, size_t by_length,
-                       Error *error) {
-    Matches matches = {.code = code, .text = in, .n = n};
-    size_t done = 0, from, to;
+Status replace_matches(Matches *m, Scratch *scratch, TextBuffer *out, const char *to,
+                       size_t to_length, Error *error) {
+    const TextSpan in = m->span;
+    size_t done = 0, start, end;
+    uint32_t code;
     int found;
-    while ((found = matches_next(&matches, s, &from, &to, error)) > 0) {
-        uint8_t mark = marks != NULL;
-        for (size_t i = from; i < to; i++) mark &= marks && marks[i];
-        for (size_t i = done; i < from && marks; i++) text_put(out, in + i, 1, marks[i]);
-        if (!marks) text_put(out, in + done, from - done, 0);
-        if (to > 0 && from == 0 && (by_length == 0 || to > character_length(in, n)))
-            out->lost_start = true;
-        text_put(out, by, by_length, mark);
-        done = to;
+    while ((found = matches_next(m, scratch, &start, &end, error)) > 0) {
+        text_copy(out, in.bytes, in.from_template, done, start);
+        text_put(out, to, to_length, text_all_from_template(in.from_template, start, end));
+        bool removes_first = start == 0 && end > 0 &&
+                             (to_length == 0 || end > utf8_next(in.bytes, in.length, &code));
+        m->span.first = m->span.first && !removes_first;
+        done = end;
     }
-    for (size_t i = done; i < n && marks; i++) text_put(out, in + i, 1, marks[i]);
-    if (!marks) text_put(out, in + done, n - done, 0);
+    text_copy(out, in.bytes, in.from_template, done, in.length);
     return found < 0 ? STATUS_FAILED : STATUS_OK;
 }
 
-/* ---- Normalization ---- */
+/* ---- Added tokens ---- */
 
-void replace_string(TextBuffer *out, Span in, const char *from, size_t n, const char *to,
-                    size_t to_length) {
-    size_t at = 0;
-    while (at < in.n) {
-        const char *hit = n > 0 ? memmem(in.bytes + at, in.n - at, from, n) : NULL;
-        size_t end = hit ? (size_t)(hit - in.bytes) : in.n;
-        if (!in.marks) text_put(out, in.bytes + at, end - at, 0);
-        for (size_t i = at; i < end && in.marks; i++) text_put(out, in.bytes + i, 1, in.marks[i]);
-        if (!hit) return;
-        uint8_t mark = in.marks != NULL;
-        for (size_t i = 0; i < n; i++) mark &= in.marks && in.marks[end + i];
-        if (end == 0 && (to_length == 0 || n > character_length(in.bytes, in.n)))
-            out->lost_start = true;
-        text_put(out, to, to_length, mark);
-        at = end + n;
-    }
-}
-
-static size_t added_longest(const Trie *trie, size_t limit, const char *text, size_t n,
-                            uint32_t *index) {
-    size_t longest = 0;
+size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at, bool any,
+                  uint32_t *index) {
+    const Tokenizer *t = e->tokenizer;
+    size_t longest = 0, end = span.length;
     uint32_t node = 0;
-    if (n == 0 || !trie->starts[(uint8_t)text[0]]) return 0;
-    for (size_t i = 0; i < n && i < limit; i++) {
-        const PairSlot *slot = pair_find(&trie->table, node, (uint8_t)text[i]);
+    bool special_counts = true;
+    if (utf8_continues(span.bytes[at])) return 0;
+    if (end - at > t->header->max_added) end = at + t->header->max_added;
+    for (size_t i = at; i < end; i++) {
+        const PairSlot *slot = pair_find(&trie->table, node, (uint8_t)span.bytes[i]);
         if (!slot) break;
         node = slot->x;
-        if (slot->y != TOKENIZER_NONE) longest = i + 1, *index = slot->y;
+        special_counts =
+            special_counts && (e->parse_special || (span.from_template && span.from_template[i]));
+        bool cuts_character = i + 1 < span.length && utf8_continues(span.bytes[i + 1]);
+        if (cuts_character || slot->y >= t->n_added) continue;
+        uint32_t flags = t->added[slot->y].flags;
+        if (!any && (flags & ADDED_IN_MODEL || (flags & ADDED_SPECIAL && !special_counts)))
+            continue;
+        longest = i + 1 - at;
+        *index = slot->y;
     }
     return longest;
 }
 
-/* SentencePiece's normalizer.cc: the map by longest prefix, spaces, the prefix. */
-static void sentencepiece_normalize(const Tokenizer *t, TextBuffer *out, Span in, uint32_t flags) {
+/* ---- Character by character ---- */
+
+/* Appends what a normalizer makes of one character. */
+typedef void (*CharacterRule)(TextBuffer *out, uint32_t code, uint32_t flags,
+                              uint8_t from_template);
+
+static void lowercase(TextBuffer *out, uint32_t code, uint32_t flags, uint8_t from_template) {
+    (void)flags;
+    if (code == 0x130) { /* the one character that becomes two */
+        utf8_put(out, 'i', from_template);
+        utf8_put(out, 0x307, from_template);
+    } else {
+        utf8_put(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)code), from_template);
+    }
+}
+
+/* Drops combining marks: general category M, or only Mn with flag 1. The exceptions changed their
+ * category after the versions of Unicode that the library's tables are from. */
+static void strip_accents(TextBuffer *out, uint32_t code, uint32_t flags, uint8_t from_template) {
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
+    bool nonspacing = category == UTF8PROC_CATEGORY_MN, dropped;
+    if (flags & 1)
+        dropped = code == 0x1734 || (nonspacing && !unicode_newer_than_8(code) && code != 0x1885 &&
+                                     code != 0x1886 && code != 0xA9BD && code != 0x111C9);
+    else
+        dropped =
+            code == 0x1CF2 || code == 0x1CF3 ||
+            ((nonspacing || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME) &&
+             !unicode_newer_than_9(code) && code != 0x111C9);
+    if (!dropped) utf8_put(out, code, from_template);
+}
+
+/* BertNormalizer's clean_text. */
+static void bert_clean(TextBuffer *out, uint32_t code, uint32_t flags, uint8_t from_template) {
+    (void)flags;
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
+    bool other = (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+                  category == UTF8PROC_CATEGORY_CO) &&
+                 !unicode_newer_than_8(code);
+    bool kept_control = code == '\t' || code == '\n' || code == '\r';
+    if (code == 0 || code == 0xFFFD || (other && !kept_control)) return;
+    utf8_put(out, unicode_is_space(code) ? ' ' : code, from_template);
+}
+
+/* BertNormalizer's handle_chinese_chars. */
+static void bert_chinese(TextBuffer *out, uint32_t c, uint32_t flags, uint8_t from_template) {
+    (void)flags;
+    bool chinese = (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+                   (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+                   (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+                   (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+    if (chinese) text_put(out, " ", 1, from_template);
+    utf8_put(out, c, from_template);
+    if (chinese) text_put(out, " ", 1, from_template);
+}
+
+static void nmt(TextBuffer *out, uint32_t c, uint32_t flags, uint8_t from_template) {
+    (void)flags;
+    bool dropped = (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F ||
+                   c == 0x8F || c == 0x9F;
+    bool space = c == 9 || c == 10 || c == 12 || c == 13 || c == 0x1680 ||
+                 (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                 c == 0xFEFF || c == 0xFFFD;
+    if (!dropped) utf8_put(out, space ? ' ' : c, from_template);
+}
+
+static const CharacterRule character_rules[NORMALIZE_COUNT] = {
+    [NORMALIZE_LOWERCASE] = lowercase,
+    [NORMALIZE_STRIP_ACCENTS] = strip_accents,
+    [NORMALIZE_BERT_CLEAN] = bert_clean,
+    [NORMALIZE_BERT_CHINESE] = bert_chinese,
+    [NORMALIZE_NMT] = nmt,
+};
+
+static void apply_rule(CharacterRule rule, TextBuffer *out, TextSpan *in, uint32_t flags) {
+    for (size_t at = 0, end; at < in->length && !out->failed; at = end) {
+        uint32_t code;
+        end = at + utf8_next(in->bytes + at, in->length - at, &code);
+        rule(out, code, flags, text_all_from_template(in->from_template, at, end));
+        if (at == 0 && out->length == 0) in->first = false;
+    }
+}
+
+/* ---- Whole texts ---- */
+
+static void strip(TextBuffer *out, TextSpan *in, bool left, bool right) {
+    size_t from = 0, to = in->length;
+    uint32_t code;
+    while (left && from < to) {
+        size_t length = utf8_next(in->bytes + from, to - from, &code);
+        if (!unicode_is_space(code)) break;
+        from += length;
+        in->first = false;
+    }
+    while (right && to > from) {
+        size_t last = utf8_previous(in->bytes, to);
+        utf8_next(in->bytes + last, to - last, &code);
+        if (last < from || !unicode_is_space(code)) break;
+        to = last;
+    }
+    text_copy(out, in->bytes, in->from_template, from, to);
+}
+
+/* Where the grapheme cluster at `at` ends. */
+static size_t cluster_end(TextSpan in, size_t at) {
+    uint32_t code, next;
+    utf8proc_int32_t state = 0;
+    size_t end = at + utf8_next(in.bytes + at, in.length - at, &code);
+    for (; end < in.length; code = next) {
+        size_t length = utf8_next(in.bytes + end, in.length - end, &next);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)code, (utf8proc_int32_t)next,
+                                             &state))
+            break;
+        end += length;
+    }
+    return end;
+}
+
+/* Replaces whole grapheme clusters below 6 bytes, which the library looks up by the shortest key
+ * that begins them, and the other clusters character by character. */
+static void apply_charsmap(const Charsmap *map, TextBuffer *out, TextSpan in) {
+    for (size_t at = 0; at < in.length && !out->failed;) {
+        size_t cluster = cluster_end(in, at), n;
+        const char *to = in.bytes + at;
+        if (cluster - at < 6 && charsmap_find(map, to, cluster - at, true, &to, &n)) {
+            text_put(out, to, n, text_all_from_template(in.from_template, at, cluster));
+            at = cluster;
+        }
+        for (size_t end; at < cluster; at = end) {
+            uint32_t code;
+            to = in.bytes + at;
+            n = utf8_next(to, cluster - at, &code);
+            end = at + n;
+            charsmap_find(map, to, n, true, &to, &n);
+            text_put(out, to, n, text_all_from_template(in.from_template, at, end));
+        }
+    }
+}
+
+/* SentencePiece's normalizer.cc: added tokens stay, the map replaces by longest prefix, extra
+ * spaces go, the others are escaped, and one is put before or behind the text. */
+static void sentencepiece_normalize(const Encoding *e, TextBuffer *out, TextSpan in,
+                                    uint32_t flags) {
+    const Tokenizer *t = e->tokenizer;
     const char *space = flags & SPM_ESCAPE_SPACES ? "\xE2\x96\x81" : " ";
     size_t space_length = strlen(space);
-    bool skip_space = flags & SPM_REMOVE_EXTRA_SPACES, was_space = skip_space, begun = false;
-    for (size_t at = 0, step; at < in.n; at += step) {
+    bool one_space = flags & SPM_REMOVE_EXTRA_SPACES, after_space = one_space, begun = false;
+    bool prefix = flags & SPM_DUMMY_PREFIX && !(flags & SPM_SPACE_AS_SUFFIX) && !in.glued;
+    for (size_t at = 0, length; at < in.length; at += length) {
         const char *to = in.bytes + at;
-        size_t n;
-        uint32_t index;
-        if ((step = added_longest(&t->added_norm, t->header->max_added, to, in.n - at, &index)))
-            n = step;
-        else if (!(flags & SPM_CHARSMAP) ||
-                 !(step = charsmap_longest(&t->charsmap, in.bytes + at, in.n - at, false, &to, &n)))
-            n = step = character_length(in.bytes + at, in.n - at);
-        uint8_t mark = in.marks != NULL;
-        for (size_t i = at; i < at + step; i++) mark &= in.marks && in.marks[i];
-        if (skip_space && !begun && n == 1 && *to == ' ') continue;
-        if (!begun && flags & SPM_DUMMY_PREFIX && !(flags & SPM_SPACE_AS_SUFFIX) && !in.glued)
-            text_put(out, space, space_length, mark);
+        uint32_t code;
+        bool may_start = t->added_norm.starts[(uint8_t)*to];
+        size_t n = length = may_start ? added_find(e, &t->added_norm, in, at, true, &code) : 0;
+        if (!length && flags & SPM_CHARSMAP)
+            length = charsmap_find(&t->charsmap, to, in.length - at, false, &to, &n);
+        if (!length) length = n = utf8_next(to, in.length - at, &code);
+        uint8_t from_template = text_all_from_template(in.from_template, at, at + length);
+        if (one_space && !begun && n == 1 && *to == ' ') continue;
+        if (!begun && prefix) text_put(out, space, space_length, from_template);
         begun = true;
-        while (was_space && n > 0 && *to == ' ') to++, n--;
+        for (; after_space && n > 0 && *to == ' '; n--) to++;
         for (size_t i = 0; i < n; i++)
             if (to[i] == ' ')
-                text_put(out, space, space_length, mark);
+                text_put(out, space, space_length, from_template);
             else
-                text_put(out, to + i, 1, mark);
-        if (n > 0) was_space = to[n - 1] == ' ';
-        was_space = was_space && skip_space;
+                text_put(out, to + i, 1, from_template);
+        if (n > 0) after_space = one_space && to[n - 1] == ' ';
     }
-    while (skip_space && out->length >= space_length &&
+    while (one_space && out->length >= space_length &&
            memcmp(out->bytes + out->length - space_length, space, space_length) == 0)
         out->length -= space_length;
     if (begun && flags & SPM_DUMMY_PREFIX && flags & SPM_SPACE_AS_SUFFIX)
         text_put(out, space, space_length, 0);
 }
 
-static Status normalize_step(Run *run, size_t i, TextBuffer *out, Span in) {
-    Tokenizer *t = run->tokenizer;
-    const StepRecord *step = &t->steps[0][i];
+/* Runs step i over *in into *out. */
+static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *in) {
+    const Tokenizer *t = e->tokenizer;
+    const StepRecord *step = &t->normalizers.steps[i];
     size_t a_length, b_length;
     const char *a = section_text(t, step->a, &a_length), *b = section_text(t, step->b, &b_length);
+    Matches matches = {*in, t->normalizers.patterns[i], a, a_length, 0, 0, false};
+    Status status;
     switch (step->op) {
     case NORMALIZE_NFC:
     case NORMALIZE_NFD:
     case NORMALIZE_NFKC:
     case NORMALIZE_NFKD:
-        unicode_normalize(out, in.bytes, in.n, in.marks, (UnicodeForm)(step->op - NORMALIZE_NFC));
-        break;
-    case NORMALIZE_LOWERCASE:
-        unicode_lowercase(out, in.bytes, in.n, in.marks);
-        break;
+        unicode_normalize(out, in->bytes, in->length, in->from_template,
+                          (UnicodeForm)(step->op - NORMALIZE_NFC));
+        return STATUS_OK;
     case NORMALIZE_STRIP:
-        unicode_strip(out, in.bytes, in.n, in.marks, step->flags & 1, step->flags & 2);
-        break;
-    case NORMALIZE_STRIP_ACCENTS:
-        unicode_strip_accents(out, in.bytes, in.n, in.marks, step->flags & 1);
-        break;
-    case NORMALIZE_BERT_CLEAN:
-        unicode_bert_clean(out, in.bytes, in.n, in.marks);
-        break;
-    case NORMALIZE_BERT_CHINESE:
-        unicode_bert_chinese(out, in.bytes, in.n, in.marks);
-        break;
-    case NORMALIZE_NMT:
-        unicode_nmt(out, in.bytes, in.n, in.marks);
-        break;
+        strip(out, in, step->flags & 1, step->flags & 2);
+        return STATUS_OK;
     case NORMALIZE_CHARSMAP:
-        unicode_charsmap(out, in.bytes, in.n, in.marks, &t->charsmap);
-        break;
+        apply_charsmap(&t->charsmap, out, *in);
+        return STATUS_OK;
     case NORMALIZE_SENTENCEPIECE:
-        sentencepiece_normalize(t, out, in, step->flags);
-        break;
+        sentencepiece_normalize(e, out, *in, step->flags);
+        return STATUS_OK;
     case NORMALIZE_MAP_BYTES:
-        bytelevel_map(out, in.bytes, in.n, in.marks);
-        break;
+        bytelevel_map(out, in->bytes, in->length, in->from_template);
+        return STATUS_OK;
     case NORMALIZE_PREPEND:
-        if (in.n > 0 && !in.glued) text_put(out, a, a_length, in.marks ? in.marks[0] : 0);
-        replace_string(out, in, NULL, 0, NULL, 0);
-        break;
+        if (in->length > 0 && !in->glued)
+            text_put(out, a, a_length, text_all_from_template(in->from_template, 0, 1));
+        text_copy(out, in->bytes, in->from_template, 0, in->length);
+        return STATUS_OK;
     case NORMALIZE_REPLACE:
-        replace_string(out, in, a, a_length, b, b_length);
-        break;
     case NORMALIZE_REPLACE_PATTERN:
-        return replace_pattern(run->scratch, t->patterns[0][i], out, in.bytes, in.n, in.marks, b,
-                               b_length, run->error);
+        status = replace_matches(&matches, e->scratch, out, b, b_length, e->error);
+        in->first = matches.span.first;
+        return status;
+    default:
+        apply_rule(character_rules[step->op], out, in, step->flags);
+        return STATUS_OK;
     }
-    return STATUS_OK;
 }
 
-Status normalize(Run *run, Span *span) {
-    for (size_t i = 0; i < run->tokenizer->n_steps[0]; i++) {
-        TextBuffer *out = &run->scratch->normalized[i & 1];
+Status normalize(Encoding *e, TextSpan *span) {
+    for (size_t i = 0; i < e->tokenizer->normalizers.n; i++) {
+        TextBuffer *out = &e->scratch->normalized[i & 1];
         out->length = 0;
-        out->limit = run->limit;
-        out->marked = span->marks != NULL;
-        out->lost_start = false;
-        if (normalize_step(run, i, out, *span) != STATUS_OK) return STATUS_FAILED;
-        if (out->failed) return no_memory(run->error);
-        *span = (Span){out->bytes ? out->bytes : "", out->marked ? out->marks : NULL, out->length,
-                       span->first && !out->lost_start, span->glued};
+        out->limit = e->limit;
+        out->tracked = span->from_template != NULL;
+        if (normalize_step(e, i, out, span) != STATUS_OK) return STATUS_FAILED;
+        text_put(out, "", 0, 0); /* an empty text has bytes as well */
+        if (out->failed) return no_memory(e->error);
+        span->bytes = out->bytes;
+        span->from_template = out->tracked ? out->from_template : NULL;
+        span->length = out->length;
     }
     return STATUS_OK;
-}
-
-Status tokenizer_normalize(Tokenizer *t, const char *text, size_t length, char **out,
-                           size_t *out_length, Error *error) {
-    Scratch *scratch = scratch_borrow(t);
-    if (!scratch) return no_memory(error);
-    Run run = {.tokenizer = t, .scratch = scratch, .error = error};
-    Span span = {text, NULL, utf8_valid_prefix(text, length), true, false};
-    TextBuffer copy = {0};
-    Status status = normalize(&run, &span);
-    if (status == STATUS_OK) text_put(&copy, span.bytes, span.n, 0);
-    scratch_return(t, scratch);
-    if (status == STATUS_OK && copy.failed) status = no_memory(error);
-    *out = copy.bytes;
-    *out_length = copy.length;
-    return status;
 }

@@ -1,256 +1,226 @@
-/* The way of a text: added tokens are cut out, the rest is normalized, split into words, and each
- * word encoded. */
-#include "tokenizer_internal.h"
-#include <stdlib.h>
+/* The way of a text to ids. Each step hands the pieces that it finds to the next one:
+ *
+ *     encode_text       raw text: stretches of UTF-8, and bytes that are not
+ *     encode_stretch    raw text, the added tokens cut out of it
+ *     normalize         what lies between them (tokenizer_normalize.c)
+ *     encode_stretch    normalized text, more added tokens cut out of it
+ *     split             what lies between them, through one split after the other
+ *     encode_split      words
+ *     encode_word       ids (tokenizer_model.c)
+ */
+#include "tokenizer_parts.h"
+
 #include <string.h>
+
+#include "base/unicode.h"
 
 /* ---- Words ---- */
 
-static Status split(Run *run, size_t level, Span span);
-
-/* The last level: words for the model. */
-static Status split_done(Run *run, Span span) {
-    if (!(run->tokenizer->header->flags & SECTION_UNMAP))
-        return encode_word(run, span.bytes, span.n);
-    TextBuffer *word = &run->scratch->word;
+/* Encodes a piece that went through all splits, back in bytes where SECTION_UNMAP says so. */
+static Status encode_split(Encoding *e, TextSpan span) {
+    if (!(e->tokenizer->header->flags & SECTION_UNMAP))
+        return encode_word(e, span.bytes, span.length);
+    TextBuffer *word = &e->scratch->word;
     word->length = 0;
-    for (size_t at = 0, length; at < span.n; at += length) {
+    for (size_t at = 0; at < span.length;) {
         uint32_t code;
-        if (!(length = utf8_decode(span.bytes + at, span.n - at, &code))) length = 1;
+        at += utf8_next(span.bytes + at, span.length - at, &code);
         int byte = bytelevel_byte(code);
         if (byte >= 0) text_put(word, &(char){(char)byte}, 1, 0);
     }
-    if (word->failed) return no_memory(run->error);
-    return word->length ? encode_word(run, word->bytes, word->length) : STATUS_OK;
+    if (word->failed) return no_memory(e->error);
+    return word->length ? encode_word(e, word->bytes, word->length) : STATUS_OK;
 }
 
-/* Words that one step has found, the last one waiting for what may join it. */
+static Status split(Encoding *e, size_t level, TextSpan span);
+
+/* The part of a span from `from` to `to` - 1. */
+static TextSpan span_part(TextSpan span, size_t from, size_t to) {
+    return (TextSpan){span.bytes + from, span.from_template ? span.from_template + from : NULL,
+                      to - from, span.first && from == 0, span.glued};
+}
+
+/* Collects the pieces of a span that a pattern matches or leaves between its matches, and hands
+ * them to the next split. The last piece waits for others that may join it. */
 typedef struct Splitter {
-    Run *run;
+    Encoding *e;
     size_t level;
-    Span whole;
+    TextSpan span;
     uint32_t behaviour;
-    size_t from, to;
-    bool waiting, last_match;
+    size_t from, to; /* the waiting piece */
+    bool waiting, last_matched;
 } Splitter;
 
 static Status splitter_flush(Splitter *s) {
-    Span word = s->whole;
-    word.bytes += s->from;
-    word.n = s->to - s->from;
-    word.first = word.first && s->from == 0;
+    bool waiting = s->waiting;
     s->waiting = false;
-    return word.n ? split(s->run, s->level + 1, word) : STATUS_OK;
+    return waiting ? split(s->e, s->level + 1, span_part(s->span, s->from, s->to)) : STATUS_OK;
 }
 
-static Status splitter_add(Splitter *s, size_t from, size_t to, bool match) {
-    bool joins = s->behaviour == SPLIT_CONTIGUOUS             ? match == s->last_match
-                 : s->behaviour == SPLIT_MERGED_WITH_PREVIOUS ? match && !s->last_match
-                 : s->behaviour == SPLIT_MERGED_WITH_NEXT     ? !match && s->last_match
+static Status splitter_add(Splitter *s, size_t from, size_t to, bool matched) {
+    bool joins = s->behaviour == SPLIT_CONTIGUOUS             ? matched == s->last_matched
+                 : s->behaviour == SPLIT_MERGED_WITH_PREVIOUS ? matched && !s->last_matched
+                 : s->behaviour == SPLIT_MERGED_WITH_NEXT     ? !matched && s->last_matched
                                                               : false;
-    bool joined = joins && s->waiting;
-    s->last_match = match;
-    if (joined) {
+    s->last_matched = matched;
+    if (joins && s->waiting) {
         s->to = to;
         return STATUS_OK;
     }
-    if (s->waiting && splitter_flush(s) != STATUS_OK) return STATUS_FAILED;
-    if (match && s->behaviour == SPLIT_REMOVED) return STATUS_OK;
+    if (splitter_flush(s) != STATUS_OK) return STATUS_FAILED;
+    s->waiting = !(matched && s->behaviour == SPLIT_REMOVED);
     s->from = from;
     s->to = to;
-    s->waiting = true;
     return STATUS_OK;
 }
 
-static Status split_pattern(Run *run, size_t level, Span span) {
-    const StepRecord *step = &run->tokenizer->steps[1][level];
-    bool invert = step->flags & SPLIT_INVERT;
-    Splitter s = {.run = run, .level = level, .whole = span, .behaviour = step->flags & 7};
-    Matches matches = {.code = run->tokenizer->patterns[1][level], .text = span.bytes, .n = span.n};
+static Status split_by_pattern(Encoding *e, size_t level, TextSpan span) {
+    const StepList *splits = &e->tokenizer->splits;
+    uint32_t flags = splits->steps[level].flags;
+    bool invert = flags & SPLIT_INVERT;
+    Splitter s = {.e = e, .level = level, .span = span, .behaviour = flags & 7};
+    Matches matches = {.span = span, .code = splits->patterns[level]};
     size_t done = 0, from, to;
     int found;
-    while ((found = matches_next(&matches, run->scratch, &from, &to, run->error)) > 0) {
-        if (from > done && splitter_add(&s, done, from, invert) != STATUS_OK) return STATUS_FAILED;
-        if (splitter_add(&s, from, to, !invert) != STATUS_OK) return STATUS_FAILED;
+    while ((found = matches_next(&matches, e->scratch, &from, &to, e->error)) > 0) {
+        if ((from > done && splitter_add(&s, done, from, invert) != STATUS_OK) ||
+            splitter_add(&s, from, to, !invert) != STATUS_OK)
+            return STATUS_FAILED;
         done = to;
     }
-    if (found < 0) return STATUS_FAILED;
-    if (done < span.n && splitter_add(&s, done, span.n, invert) != STATUS_OK) return STATUS_FAILED;
-    return s.waiting ? splitter_flush(&s) : STATUS_OK;
+    if (found < 0 ||
+        (done < span.length && splitter_add(&s, done, span.length, invert) != STATUS_OK))
+        return STATUS_FAILED;
+    return splitter_flush(&s);
 }
 
-/* Runs the steps from `level` on over one piece, down to the model. */
-static Status split(Run *run, size_t level, Span span) {
-    const Tokenizer *t = run->tokenizer;
-    if (span.n == 0) return STATUS_OK;
-    if (level == t->n_steps[1]) return split_done(run, span);
-    const StepRecord *step = &t->steps[1][level];
-    if (step->op == SPLIT_PATTERN) return split_pattern(run, level, span);
-    size_t a_length;
-    const char *a = section_text(t, step->a, &a_length);
-    TextBuffer *out = &run->scratch->levels[level];
+/* SPLIT_METASPACE: spaces become a[n], which may also be put before. */
+static Status put_metaspaces(Encoding *e, TextBuffer *out, TextSpan span, uint32_t when,
+                             const char *a, size_t n) {
+    Matches spaces = {.span = span, .string = " ", .string_length = 1};
+    bool starts = span.bytes[0] == ' ' || (span.length >= n && memcmp(span.bytes, a, n) == 0);
+    bool wanted = when == METASPACE_ALWAYS || (when == METASPACE_FIRST && span.first);
+    if (wanted && !starts && !span.glued) text_put(out, a, n, 0);
+    return replace_matches(&spaces, e->scratch, out, a, n, e->error);
+}
+
+/* Runs the splits from `level` on over one piece, then the model. */
+static Status split(Encoding *e, size_t level, TextSpan span) {
+    const Tokenizer *t = e->tokenizer;
+    if (span.length == 0) return STATUS_OK;
+    if (level == t->splits.n) return encode_split(e, span);
+    const StepRecord *step = &t->splits.steps[level];
+    if (step->op == SPLIT_PATTERN) return split_by_pattern(e, level, span);
+    size_t n;
+    const char *a = section_text(t, step->a, &n);
+    TextBuffer *out = &e->scratch->levels[level];
     out->length = 0;
-    out->limit = run->limit;
+    out->limit = e->limit;
     if (step->op == SPLIT_METASPACE) {
-        bool starts =
-            span.bytes[0] == ' ' || (span.n >= a_length && memcmp(span.bytes, a, a_length) == 0);
-        bool before =
-            step->flags == METASPACE_ALWAYS || (step->flags == METASPACE_FIRST && span.first);
-        if (before && !starts && !span.glued) text_put(out, a, a_length, 0);
-        span.marks = NULL;
-        replace_string(out, span, " ", 1, a, a_length);
+        if (put_metaspaces(e, out, span, step->flags, a, n) != STATUS_OK) return STATUS_FAILED;
     } else if (step->op == SPLIT_PREFIX_SPACE) {
         if (span.bytes[0] != ' ' && !span.glued) text_put(out, " ", 1, 0);
-        text_put(out, span.bytes, span.n, 0);
+        text_put(out, span.bytes, span.length, 0);
     } else {
-        bytelevel_map(out, span.bytes, span.n, NULL);
+        bytelevel_map(out, span.bytes, span.length, NULL);
     }
-    if (out->failed) return no_memory(run->error);
-    return split(run, level + 1, (Span){out->bytes, NULL, out->length, span.first, span.glued});
+    if (out->failed) return no_memory(e->error);
+    return split(e, level + 1, (TextSpan){out->bytes, NULL, out->length, span.first, span.glued});
 }
 
 /* ---- Added tokens ---- */
 
-/* The longest added token at `at` that this run may recognize there, or 0. */
-static size_t added_at(const Run *run, const Trie *trie, Span span, size_t at, uint32_t *index) {
-    const Tokenizer *t = run->tokenizer;
-    size_t longest = 0, n = span.n - at;
-    uint32_t node = 0;
-    bool special = true;
-    for (size_t i = 0; i < n && i < t->header->max_added; i++) {
-        const PairSlot *slot = pair_find(&trie->table, node, (uint8_t)span.bytes[at + i]);
-        if (!slot) break;
-        node = slot->x;
-        special = special && (run->parse_special || (span.marks && span.marks[at + i]));
-        if (i + 1 < n && ((uint8_t)span.bytes[at + i + 1] & 0xC0) == 0x80) continue;
-        if (slot->y < t->n_added && !(t->added[slot->y].flags & ADDED_IN_MODEL) &&
-            (special || !(t->added[slot->y].flags & ADDED_SPECIAL)))
-            longest = i + 1, *index = slot->y;
+static bool is_word_character(const Encoding *e, const char *text, size_t n) {
+    uint32_t code;
+    return pcre2_match(e->tokenizer->word_character, (PCRE2_SPTR)text, utf8_next(text, n, &code), 0,
+                       PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, e->scratch->match, NULL) > 0;
+}
+
+static bool stands_alone(const Encoding *e, TextSpan span, size_t from, size_t to) {
+    size_t before = from > 0 ? utf8_previous(span.bytes, from) : 0;
+    return !(from > 0 && is_word_character(e, span.bytes + before, from - before)) &&
+           !(to < span.length && is_word_character(e, span.bytes + to, span.length - to));
+}
+
+/* Where the white space begins that ends at `at`, not before `least`; where the white space ends
+ * that begins at `at`. */
+static size_t space_start(TextSpan span, size_t least, size_t at) {
+    uint32_t code;
+    for (size_t before; at > least; at = before) {
+        before = utf8_previous(span.bytes, at);
+        utf8_decode(span.bytes + before, at - before, &code);
+        if (before < least || !unicode_is_space(code)) break;
     }
-    return longest;
-}
-
-static bool is_word_character(const Run *run, const char *text, size_t n) {
-    size_t length = character_length(text, n);
-    return length &&
-           pcre2_match(run->tokenizer->word_character, (PCRE2_SPTR)text, length, 0,
-                       PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, run->scratch->match, NULL) > 0;
-}
-
-static size_t character_before(const char *text, size_t at) {
-    do at--;
-    while (at > 0 && ((uint8_t)text[at] & 0xC0) == 0x80);
     return at;
 }
 
-static bool stands_alone(const Run *run, Span span, size_t from, size_t to) {
-    size_t before = from > 0 ? character_before(span.bytes, from) : 0;
-    return !(from > 0 && is_word_character(run, span.bytes + before, from - before)) &&
-           !(to < span.n && is_word_character(run, span.bytes + to, span.n - to));
+static size_t space_end(TextSpan span, size_t at) {
+    uint32_t code;
+    for (size_t n; at < span.length; at += n) {
+        n = utf8_next(span.bytes + at, span.length - at, &code);
+        if (!unicode_is_space(code)) break;
+    }
+    return at;
 }
 
-static Status encode_normalized(Run *run, Span span) {
-    return split(run, 0, span);
+static Status encode_stretch(Encoding *e, TextSpan span, bool normalized);
+
+/* Encodes what lies between added tokens. */
+static Status encode_between(Encoding *e, TextSpan span, bool normalized) {
+    if (span.length == 0) return STATUS_OK;
+    if (normalized) return split(e, 0, span);
+    if (normalize(e, &span) != STATUS_OK) return STATUS_FAILED;
+    return encode_stretch(e, span, true);
 }
 
-static Status encode_added(Run *run, const Trie *trie, Span span,
-                           Status (*rest)(Run *run, Span span));
-
-static Status encode_raw(Run *run, Span span) {
-    if (normalize(run, &span) != STATUS_OK) return STATUS_FAILED;
-    return encode_added(run, &run->tokenizer->added_norm, span, encode_normalized);
-}
-
-static Status encode_rest(Run *run, Span span, size_t from, size_t to, bool glued,
-                          Status (*rest)(Run *run, Span span)) {
-    if (from >= to) return STATUS_OK;
-    return rest(run, (Span){span.bytes + from, span.marks ? span.marks + from : NULL, to - from,
-                            span.first && from == 0, glued});
-}
-
-/* Cuts the added tokens out, leftmost and longest first, and gives what lies between to `rest`. */
-static Status encode_added(Run *run, const Trie *trie, Span span,
-                           Status (*rest)(Run *run, Span span)) {
-    const Tokenizer *t = run->tokenizer;
-    size_t done = 0, length;
-    for (size_t at = 0; at < span.n; at += length) {
-        uint32_t index = 0, code;
-        length = 1;
-        if (!trie->starts[(uint8_t)span.bytes[at]] || ((uint8_t)span.bytes[at] & 0xC0) == 0x80)
-            continue;
-        size_t token = added_at(run, trie, span, at, &index);
-        if (!token) continue;
-        length = token;
-        const AddedRecord *added = &t->added[index];
+/* Cuts the added tokens out, leftmost and longest first. */
+static Status encode_stretch(Encoding *e, TextSpan span, bool normalized) {
+    const Tokenizer *t = e->tokenizer;
+    const Trie *trie = normalized ? &t->added_norm : &t->added_raw;
+    size_t done = 0;
+    for (size_t at = 0, length; at < span.length; at += length ? length : 1) {
+        uint32_t index;
+        bool may_start = trie->starts[(uint8_t)span.bytes[at]];
+        length = may_start ? added_find(e, trie, span, at, false, &index) : 0;
+        if (length == 0) continue;
+        uint32_t flags = t->added[index].flags;
         size_t from = at, to = at + length;
-        if (added->flags & ADDED_SINGLE_WORD && !stands_alone(run, span, from, to)) continue;
-        while (added->flags & ADDED_LSTRIP && from > done) {
-            size_t before = character_before(span.bytes, from);
-            utf8_decode(span.bytes + before, from - before, &code);
-            if (before < done || !unicode_is_space(code)) break;
-            from = before;
-        }
-        while (added->flags & ADDED_RSTRIP && to < span.n) {
-            size_t n = utf8_decode(span.bytes + to, span.n - to, &code);
-            if (n == 0 || !unicode_is_space(code)) break;
-            to += n;
-        }
-        if (encode_rest(run, span, done, from, span.glued && done == 0, rest) != STATUS_OK ||
-            run_push(run, added->id) != STATUS_OK)
+        if (flags & ADDED_SINGLE_WORD && !stands_alone(e, span, from, to)) continue;
+        if (flags & ADDED_LSTRIP) from = space_start(span, done, from);
+        if (flags & ADDED_RSTRIP) to = space_end(span, to);
+        if ((from > done &&
+             encode_between(e, span_part(span, done, from), normalized) != STATUS_OK) ||
+            push_id(e, t->added[index].id) != STATUS_OK)
             return STATUS_FAILED;
         done = to;
+        span.glued = false;
     }
-    return encode_rest(run, span, done, span.n, span.glued && done == 0, rest);
+    return encode_between(e, span_part(span, done, span.length), normalized);
 }
 
-/* ---- Encoding ---- */
+/* ---- Raw text ---- */
 
-/* A byte that is no part of a character: its byte token, or U+FFFD. */
-static Status encode_bad_bytes(Run *run, const char *text, size_t n) {
-    const Tokenizer *t = run->tokenizer;
-    if (t->bytes && t->bytes[(uint8_t)text[0]] < t->header->n_tokens) {
-        for (size_t i = 0; i < n; i++) {
-            uint32_t id = t->bytes[(uint8_t)text[i]];
-            if (id < t->header->n_tokens && run_push(run, id) != STATUS_OK) return STATUS_FAILED;
-        }
-        return STATUS_OK;
+/* Bytes that are not UTF-8: their byte tokens, or U+FFFD where there are none. */
+static Status encode_bad_bytes(Encoding *e, const char *bytes, size_t n) {
+    const Tokenizer *t = e->tokenizer;
+    if (!t->bytes || t->bytes[(uint8_t)bytes[0]] >= t->header->n_tokens)
+        return encode_between(e, (TextSpan){UTF8_REPLACEMENT, NULL, 3, false, true}, false);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t id = t->bytes[(uint8_t)bytes[i]];
+        if (id < t->header->n_tokens && push_id(e, id) != STATUS_OK) return STATUS_FAILED;
     }
-    return encode_raw(run, (Span){"\xEF\xBF\xBD", NULL, 3, false, true});
+    return STATUS_OK;
 }
 
-static Status encode_text(Run *run, const char *text, size_t length, const uint8_t *marks) {
-    bool glued = false;
+Status encode_text(Encoding *e, const char *text, size_t length, const uint8_t *from_template) {
+    TextSpan whole = {text, from_template, length, true, false};
     for (size_t at = 0; at < length;) {
-        size_t n = utf8_valid_prefix(text + at, length - at);
-        Span span = {text + at, marks ? marks + at : NULL, n, at == 0, glued};
-        if (n > 0 && encode_added(run, &run->tokenizer->added_raw, span, encode_raw) != STATUS_OK)
-            return STATUS_FAILED;
-        if ((at += n) == length) break;
-        size_t bad = utf8_bad_length(text + at, length - at);
-        if (encode_bad_bytes(run, text + at, bad) != STATUS_OK) return STATUS_FAILED;
-        at += bad;
-        glued = true;
+        size_t good = at + utf8_valid_prefix(text + at, length - at);
+        if (encode_stretch(e, span_part(whole, at, good), false) != STATUS_OK) return STATUS_FAILED;
+        if (good == length) break;
+        at = good + utf8_bad_length(text + good, length - good);
+        if (encode_bad_bytes(e, text + good, at - good) != STATUS_OK) return STATUS_FAILED;
+        whole.glued = true;
     }
     return STATUS_OK;
-}
-
-static Status push_part(Run *run, int which) {
-    const int32_t *ids = section_part(run->tokenizer, which);
-    size_t n = section_count(run->tokenizer, which, sizeof *ids);
-    for (size_t i = 0; i < n; i++)
-        if (run_push(run, (uint32_t)ids[i]) != STATUS_OK) return STATUS_FAILED;
-    return STATUS_OK;
-}
-
-Status tokenizer_encode(Tokenizer *t, const char *text, size_t length, const uint8_t *from_template,
-                        unsigned flags, TokenList *out, Error *error) {
-    Scratch *scratch = scratch_borrow(t);
-    if (!scratch) return no_memory(error);
-    Run run = {t, scratch, out, error, flags & TOKENIZE_PARSE_SPECIAL, ((size_t)1 << 20)};
-    if (length < SIZE_MAX / 64 - run.limit) run.limit += 64 * length;
-    Status status = flags & TOKENIZE_ADD_BOS ? push_part(&run, PART_PREFIX) : STATUS_OK;
-    if (status == STATUS_OK) status = encode_text(&run, text, length, from_template);
-    if (status == STATUS_OK && flags & TOKENIZE_ADD_EOS) status = push_part(&run, PART_SUFFIX);
-    scratch_return(t, scratch);
-    return status;
 }

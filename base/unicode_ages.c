@@ -1,8 +1,8 @@
-/* Which code points are newer than the Unicode versions of two libraries behind the tokenizers
- * library: unicode_categories (8.0) and unicode_normalization_alignments (9.0). What they do not
- * know they leave alone, and so must normalization here. From Unicode's DerivedAge.txt, up to
- * version 14.0; a range may span code points that are still unassigned. */
-#include "base/unicode.h"
+/* From Unicode's DerivedAge.txt, up to version 14.0. A range may span code points that are still
+ * unassigned. */
+#include "base/unicode_ages.h"
+
+#include <stddef.h>
 
 typedef struct Range {
     uint32_t first, last;

@@ -1,5 +1,6 @@
 /* What a tokenizer.json does to text before and after the model, and to ids: normalizers,
  * pre-tokenizers, decoders, post-processors. */
+#include "base/charsmap.h"
 #include "base/unicode.h"
 #include "formats/tokenizer_json.h"
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SentencePiece's .model: a protocol buffer (sentencepiece_model.proto), BPE or Unigram. Encodes
  * and decodes as the sentencepiece library does. */
+#include "base/charsmap.h"
 #include "base/unicode.h"
 #include "formats/tokenizer_build.h"
 #include <math.h>
