@@ -9,6 +9,7 @@
 /* Makes room for `more` bytes and one to spare, which keeps `bytes` from being NULL. */
 static bool reserve(TextBuffer *text, size_t more) {
     size_t needed;
+    if (!text->tracked && more < text->capacity - text->length) return !text->failed;
     bool fits =
         size_add(text->length + 1, more, &needed) && (text->limit == 0 || needed <= text->limit) &&
         array_reserve(&text->bytes, &text->capacity, needed, 1) &&

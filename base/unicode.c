@@ -64,6 +64,7 @@ size_t utf8_bad_length(const char *text, size_t n) {
 
 size_t utf8_incomplete_tail(const char *text, size_t n) {
     size_t length, back = 1;
+    if (n == 0 || (uint8_t)text[n - 1] < 0x80) return 0;
     while (back < 3 && back < n && utf8_continues(text[n - back])) back++;
     if (back > n) return 0;
     size_t prefix = sequence_prefix(text + n - back, back, &length);
@@ -213,7 +214,8 @@ static size_t block_end(const char *in, size_t n, size_t at) {
     size_t end = at + utf8_next(in + at, n - at, &code);
     while (end < n) {
         size_t length = utf8_next(in + end, n - end, &code);
-        if (code < 0x300 || (code >= 0x3400 && code < 0xA000)) break;
+        bool joins_nothing = code < 0x300 || (code >= 0x3400 && code < 0xA000);
+        if (joins_nothing || unicode_newer_than_9(code)) break;
         end += length;
     }
     return end;

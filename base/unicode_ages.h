@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* True for a code point that was assigned after Unicode 8.0 (9.0) and by 14.0. */
+/* True for a code point that was assigned after Unicode 8.0 (9.0) and by 14.0, if a normalization
+ * form, the stripping of accents or Bert's clean_text would change it or its neighbours. */
 bool unicode_newer_than_8(uint32_t code);
 bool unicode_newer_than_9(uint32_t code);
 

@@ -250,6 +250,23 @@ static void texts_with_and_without_provenance_take_turns(void **state) {
     tokenizer_blob_free(&blob);
 }
 
+/* Unicode normalization of the library knows Unicode 9.0: to it U+1AC1, of 13.0, is no mark. */
+static void characters_that_the_library_does_not_know_stay(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"normalizer\":{\"type\":\"NFC\"},\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\","
+        "\"vocab\":{\"u\":0,\"a\\u1ac1\\u0323\":1,\"\\u1ea1\\u1ac1\\u0301\":2}}}";
+    TokenizerBlob blob;
+    Error error = {""};
+    if (tokenizer_import_json(json, sizeof json - 1, NULL, 0, &blob, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    Tokenizer *t = open_blob(&blob);
+    assert_ids(t, "a\u1ac1\u0323", 6, NULL, 0, (int32_t[]){1}, 1);
+    assert_ids(t, "a\u0323\u1ac1\u0301", 8, NULL, 0, (int32_t[]){2}, 1);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+}
+
 static void any_bytes_survive_encoding_and_decoding(void **state) {
     (void)state;
     TokenizerBlob blob;
@@ -602,6 +619,7 @@ int main(void) {
         cmocka_unit_test(every_model_gives_the_ids_and_texts_of_the_library),
         cmocka_unit_test(special_tokens_come_from_the_template_only),
         cmocka_unit_test(provenance_survives_normalization),
+        cmocka_unit_test(characters_that_the_library_does_not_know_stay),
         cmocka_unit_test(texts_with_and_without_provenance_take_turns),
         cmocka_unit_test(any_bytes_survive_encoding_and_decoding),
         cmocka_unit_test(a_stream_never_cuts_a_character),
