@@ -139,22 +139,6 @@ Status tokenizer_encode(Tokenizer *t, const char *text, size_t length, const uin
     return status;
 }
 
-Status tokenizer_normalize(Tokenizer *t, const char *text, size_t length, char **out,
-                           size_t *out_length, Error *error) {
-    Scratch *scratch = scratch_borrow(t);
-    if (!scratch) return no_memory(error);
-    Encoding e = {.tokenizer = t, .scratch = scratch, .error = error};
-    TextSpan span = {text, NULL, utf8_valid_prefix(text, length), true, false};
-    TextBuffer copy = {0};
-    Status status = normalize(&e, &span);
-    if (status == STATUS_OK) text_put(&copy, span.bytes, span.length, 0);
-    scratch_return(t, scratch);
-    if (status == STATUS_OK && copy.failed) status = no_memory(error);
-    *out = copy.bytes;
-    *out_length = copy.length;
-    return status;
-}
-
 /* ---- What a tokenizer says about itself ---- */
 
 size_t tokenizer_vocab_size(const Tokenizer *t) {
@@ -184,10 +168,6 @@ const int32_t *tokenizer_eos(const Tokenizer *t, size_t *count) {
 
 bool tokenizer_adds_bos(const Tokenizer *t) {
     return section_part(t, PART_PREFIX) != NULL;
-}
-
-bool tokenizer_adds_eos(const Tokenizer *t) {
-    return section_part(t, PART_SUFFIX) != NULL;
 }
 
 int32_t tokenizer_token_id(const Tokenizer *t, const char *text, size_t length) {

@@ -54,10 +54,6 @@ enum {
 Status tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length,
                         const uint8_t *from_template, unsigned flags, TokenList *out, Error *error);
 
-/* What normalization makes of text[length] (UTF-8); *out is freed by the caller. */
-Status tokenizer_normalize(Tokenizer *tokenizer, const char *text, size_t length, char **out,
-                           size_t *out_length, Error *error);
-
 /* Ids run from 0 to tokenizer_vocab_size - 1; some may stand for no token (empty text). */
 size_t tokenizer_vocab_size(const Tokenizer *tokenizer);
 
@@ -76,9 +72,8 @@ int32_t tokenizer_bos(const Tokenizer *tokenizer);
  * The generation configuration may add others. */
 const int32_t *tokenizer_eos(const Tokenizer *tokenizer, size_t *count);
 
-/* True when TOKENIZE_ADD_BOS / TOKENIZE_ADD_EOS would add something. */
+/* True when TOKENIZE_ADD_BOS would add something. */
 bool tokenizer_adds_bos(const Tokenizer *tokenizer);
-bool tokenizer_adds_eos(const Tokenizer *tokenizer);
 
 /* The id of the token whose text is exactly text[length], or -1. Added tokens come first;
  * byte-level vocabularies are looked up by the bytes that a token stands for. */
@@ -92,9 +87,8 @@ bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t id);
 
 enum {
     TOKEN_DECODER_SKIP_SPECIAL = 1, /* special tokens give no text */
-    TOKEN_DECODER_CONTINUE = 2,     /* the ids continue a text: what the decoder strips at the
+    TOKEN_DECODER_CONTINUE = 2      /* the ids continue a text: what the decoder strips at the
                                        start of a text (SentencePiece's space) stays */
-    TOKEN_DECODER_LOSSY = 4         /* bytes that are not UTF-8 come out as U+FFFD */
 };
 
 /* Turns a stream of ids into text. Treat the fields as private. */

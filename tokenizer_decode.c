@@ -58,21 +58,10 @@ static void decode_token(TokenDecoder *d, int32_t id, bool last) {
 
 /* Gives the text up to `end` to the caller. */
 static Status give(TokenDecoder *d, size_t end, const char **bytes, size_t *length, Error *error) {
-    const char *new_bytes = d->text.bytes ? d->text.bytes + d->given : "";
-    size_t n = end - d->given;
-    if (n > 0 && d->flags & TOKEN_DECODER_LOSSY && utf8_valid_prefix(new_bytes, n) < n) {
-        TextBuffer repaired = {0};
-        utf8_put_repaired(&repaired, new_bytes, n);
-        n = repaired.length;
-        text_put(&repaired, d->text.bytes + end, d->text.length - end, 0);
-        text_free(&d->text);
-        d->text = repaired;
-        d->given = 0;
-    }
     if (d->text.failed) return no_memory(error);
-    *bytes = n > 0 ? d->text.bytes + d->given : "";
-    *length = n;
-    d->given += n;
+    *bytes = d->text.bytes ? d->text.bytes + d->given : "";
+    *length = end - d->given;
+    d->given = end;
     return STATUS_OK;
 }
 

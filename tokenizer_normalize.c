@@ -131,83 +131,70 @@ size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at,
 
 /* ---- Character by character ---- */
 
-/* Appends what a normalizer makes of one character. */
-typedef void (*CharacterRule)(TextBuffer *out, uint32_t code, uint32_t flags,
-                              uint8_t from_template);
+/* Combining marks: general category M, or only Mn. The exceptions changed their category after the
+ * versions of Unicode that the library's tables are from. */
+static bool is_accent(uint32_t c, bool nonspacing_only) {
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    bool nonspacing = category == UTF8PROC_CATEGORY_MN && c != 0x111C9;
+    bool spacing = category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
+    if (nonspacing_only)
+        return c == 0x1734 || (nonspacing && !unicode_newer_than_8(c) && c != 0x1885 &&
+                               c != 0x1886 && c != 0xA9BD);
+    return c == 0x1CF2 || c == 0x1CF3 || ((nonspacing || spacing) && !unicode_newer_than_9(c));
+}
 
-static void lowercase(TextBuffer *out, uint32_t code, uint32_t flags, uint8_t from_template) {
-    (void)flags;
-    if (code == 0x130) { /* the one character that becomes two */
-        utf8_put(out, 'i', from_template);
-        utf8_put(out, 0x307, from_template);
-    } else {
-        utf8_put(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)code), from_template);
+/* What BertNormalizer's clean_text drops. */
+static bool is_control(uint32_t c) {
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    bool other = category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+                 category == UTF8PROC_CATEGORY_CO;
+    if (c == '\t' || c == '\n' || c == '\r') return false;
+    return c == 0 || c == 0xFFFD || (other && !unicode_newer_than_8(c));
+}
+
+static bool is_chinese(uint32_t c) {
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+static bool nmt_drops(uint32_t c) {
+    return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+           c == 0x9F;
+}
+
+static bool nmt_is_space(uint32_t c) {
+    return c == 9 || c == 10 || c == 12 || c == 13 || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+           c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+}
+
+/* Appends what a step that goes character by character makes of c. */
+static void put_normalized(TextBuffer *out, const StepRecord *step, uint32_t c,
+                           uint8_t from_template) {
+    bool spaced = step->op == NORMALIZE_BERT_CHINESE && is_chinese(c), dropped = false;
+    if (step->op == NORMALIZE_LOWERCASE) {
+        if (c == 0x130) utf8_put(out, 'i', from_template); /* the one that becomes two */
+        c = c == 0x130 ? 0x307 : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
+    } else if (step->op == NORMALIZE_STRIP_ACCENTS) {
+        dropped = is_accent(c, step->flags & 1);
+    } else if (step->op == NORMALIZE_BERT_CLEAN) {
+        dropped = is_control(c);
+        if (unicode_is_space(c)) c = ' ';
+    } else if (step->op == NORMALIZE_NMT) {
+        dropped = nmt_drops(c);
+        if (nmt_is_space(c)) c = ' ';
     }
+    if (spaced) text_put(out, " ", 1, from_template);
+    if (!dropped) utf8_put(out, c, from_template);
+    if (spaced) text_put(out, " ", 1, from_template);
 }
 
-/* Drops combining marks: general category M, or only Mn with flag 1. The exceptions changed their
- * category after the versions of Unicode that the library's tables are from. */
-static void strip_accents(TextBuffer *out, uint32_t code, uint32_t flags, uint8_t from_template) {
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-    bool nonspacing = category == UTF8PROC_CATEGORY_MN, dropped;
-    if (flags & 1)
-        dropped = code == 0x1734 || (nonspacing && !unicode_newer_than_8(code) && code != 0x1885 &&
-                                     code != 0x1886 && code != 0xA9BD && code != 0x111C9);
-    else
-        dropped =
-            code == 0x1CF2 || code == 0x1CF3 ||
-            ((nonspacing || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME) &&
-             !unicode_newer_than_9(code) && code != 0x111C9);
-    if (!dropped) utf8_put(out, code, from_template);
-}
-
-/* BertNormalizer's clean_text. */
-static void bert_clean(TextBuffer *out, uint32_t code, uint32_t flags, uint8_t from_template) {
-    (void)flags;
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-    bool other = (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
-                  category == UTF8PROC_CATEGORY_CO) &&
-                 !unicode_newer_than_8(code);
-    bool kept_control = code == '\t' || code == '\n' || code == '\r';
-    if (code == 0 || code == 0xFFFD || (other && !kept_control)) return;
-    utf8_put(out, unicode_is_space(code) ? ' ' : code, from_template);
-}
-
-/* BertNormalizer's handle_chinese_chars. */
-static void bert_chinese(TextBuffer *out, uint32_t c, uint32_t flags, uint8_t from_template) {
-    (void)flags;
-    bool chinese = (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
-                   (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
-                   (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
-                   (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
-    if (chinese) text_put(out, " ", 1, from_template);
-    utf8_put(out, c, from_template);
-    if (chinese) text_put(out, " ", 1, from_template);
-}
-
-static void nmt(TextBuffer *out, uint32_t c, uint32_t flags, uint8_t from_template) {
-    (void)flags;
-    bool dropped = (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F ||
-                   c == 0x8F || c == 0x9F;
-    bool space = c == 9 || c == 10 || c == 12 || c == 13 || c == 0x1680 ||
-                 (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
-                 c == 0xFEFF || c == 0xFFFD;
-    if (!dropped) utf8_put(out, space ? ' ' : c, from_template);
-}
-
-static const CharacterRule character_rules[NORMALIZE_COUNT] = {
-    [NORMALIZE_LOWERCASE] = lowercase,
-    [NORMALIZE_STRIP_ACCENTS] = strip_accents,
-    [NORMALIZE_BERT_CLEAN] = bert_clean,
-    [NORMALIZE_BERT_CHINESE] = bert_chinese,
-    [NORMALIZE_NMT] = nmt,
-};
-
-static void apply_rule(CharacterRule rule, TextBuffer *out, TextSpan *in, uint32_t flags) {
+static void normalize_characters(TextBuffer *out, TextSpan *in, const StepRecord *step) {
     for (size_t at = 0, end; at < in->length && !out->failed; at = end) {
         uint32_t code;
         end = at + utf8_next(in->bytes + at, in->length - at, &code);
-        rule(out, code, flags, text_all_from_template(in->from_template, at, end));
+        put_normalized(out, step, code, text_all_from_template(in->from_template, at, end));
         if (at == 0 && out->length == 0) in->first = false;
     }
 }
@@ -343,7 +330,7 @@ static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *i
         in->first = matches.span.first;
         return status;
     default:
-        apply_rule(character_rules[step->op], out, in, step->flags);
+        normalize_characters(out, in, step);
         return STATUS_OK;
     }
 }

@@ -2,6 +2,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "base/unicode.h"
 #include "formats/tokenizer_build.h"
+#include "formats/tokenizer_normalized.h"
 #include "tokenizer.h"
 #include <pcre2.h>
 #include <stdlib.h>

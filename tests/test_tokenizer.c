@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "base/unicode.h"
 #include "tokenizer_section.h"
 #include "tokenizer_sources.h"
 #include <jansson.h>
@@ -66,14 +67,17 @@ static void check_case(const char *name, Tokenizer *tokenizer, const json_t *tex
                          flags & 1 ? TOKENIZE_PARSE_SPECIAL : 0, &ids, &error) != STATUS_OK)
         fail_msg("%s: %s", name, error.text);
     check_ids(name, json_string_value(text), &ids, json_array_get(one, 2));
-    unsigned how = TOKEN_DECODER_LOSSY | (flags & 2 ? TOKEN_DECODER_SKIP_SPECIAL : 0);
+    unsigned how = flags & 2 ? TOKEN_DECODER_SKIP_SPECIAL : 0;
     assert_int_equal(
         tokenizer_decode(tokenizer, ids.ids, ids.length, how, &decoded, &length, &error),
         STATUS_OK);
-    if (ids.length > 0 && (length != json_string_length(back) ||
-                           memcmp(decoded, json_string_value(back), length) != 0))
+    TextBuffer repaired = {0}; /* the library gives U+FFFD for bytes that are not UTF-8 */
+    utf8_put_repaired(&repaired, decoded, length);
+    if (ids.length > 0 && (repaired.length != json_string_length(back) ||
+                           memcmp(repaired.bytes, json_string_value(back), repaired.length) != 0))
         fail_msg("%s: '%s' decodes to '%s', not '%s'", name, json_string_value(text), decoded,
                  json_string_value(back));
+    text_free(&repaired);
     free(decoded);
     token_list_free(&ids);
 }
@@ -308,10 +312,15 @@ static void a_stream_never_cuts_a_character(void **state) {
     assert_int_equal(token_decoder_flush(&d, &bytes, &n, &error), STATUS_OK);
     assert_int_equal(n, 1);
     token_decoder_free(&d);
-    token_decoder_init(&d, t, TOKEN_DECODER_LOSSY);
+    token_decoder_init(&d, t, 0);
     assert_int_equal(token_decoder_push(&d, 0xFF, &bytes, &n, &error), STATUS_OK);
-    assert_int_equal(n, 3);
-    assert_memory_equal(bytes, "\xEF\xBF\xBD", 3);
+    assert_int_equal(n, 1);
+    assert_memory_equal(bytes, "\xFF", 1);
+    TextBuffer repaired = {0};
+    utf8_put_repaired(&repaired, bytes, n);
+    assert_int_equal(repaired.length, 3);
+    assert_memory_equal(repaired.bytes, "\xEF\xBF\xBD", 3);
+    text_free(&repaired);
     assert_int_equal(token_decoder_push(&d, 100000, &bytes, &n, &error), STATUS_FAILED);
     token_decoder_free(&d);
     tokenizer_close(t);

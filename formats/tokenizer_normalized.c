@@ -1,0 +1,20 @@
+#include "formats/tokenizer_normalized.h"
+
+#include "base/unicode.h"
+#include "tokenizer_parts.h"
+
+Status tokenizer_normalize(Tokenizer *t, const char *text, size_t length, char **out,
+                           size_t *out_length, Error *error) {
+    Scratch *scratch = scratch_borrow(t);
+    if (!scratch) return no_memory(error);
+    Encoding e = {.tokenizer = t, .scratch = scratch, .error = error};
+    TextSpan span = {text, NULL, utf8_valid_prefix(text, length), true, false};
+    TextBuffer copy = {0};
+    Status status = normalize(&e, &span);
+    if (status == STATUS_OK) text_put(&copy, span.bytes, span.length, 0);
+    scratch_return(t, scratch);
+    if (status == STATUS_OK && copy.failed) status = no_memory(error);
+    *out = copy.bytes;
+    *out_length = copy.length;
+    return status;
+}
