@@ -15,7 +15,8 @@ typedef struct TokenList {
 
 /* False when memory is short; the list is then as it was. */
 static inline bool token_list_push(TokenList *list, int32_t id) {
-    if (!array_reserve(&list->ids, &list->capacity, list->length + 1, sizeof *list->ids))
+    if (list->length == list->capacity &&
+        !array_reserve(&list->ids, &list->capacity, list->length + 1, sizeof *list->ids))
         return false;
     list->ids[list->length++] = id;
     return true;

@@ -138,7 +138,8 @@ static void merge(const Tokenizer *t, Word *word, uint32_t i) {
     if (left->prev != TOKENIZER_NONE) find_merge(t, word, left->prev);
 }
 
-/* For a short word: the lowest rank again and again, leftmost first. */
+/* Merges the pair with the lowest rank again and again, the leftmost first. Quick for short words.
+ */
 static void merge_short(const Tokenizer *t, Word *word) {
     for (;;) {
         uint32_t best = TOKENIZER_NONE, at = 0;
@@ -149,49 +150,46 @@ static void merge_short(const Tokenizer *t, Word *word) {
     }
 }
 
+/* A binary heap of merges. */
 typedef struct Heap {
-    uint64_t *keys; /* rank << 32 | index, the least first; four children a node */
+    uint64_t *keys; /* rank << 32 | index of the symbol; the least first */
     size_t n;
 } Heap;
 
 static void heap_push(Heap *heap, const Word *word, uint32_t i) {
-    if (word->symbols[i].rank == TOKENIZER_NONE) return;
+    if (i == TOKENIZER_NONE || word->symbols[i].rank == TOKENIZER_NONE) return;
     uint64_t key = (uint64_t)word->symbols[i].rank << 32 | i;
     size_t at = heap->n++;
-    for (; at > 0 && heap->keys[(at - 1) / 4] > key; at = (at - 1) / 4)
-        heap->keys[at] = heap->keys[(at - 1) / 4];
+    for (; at > 0 && heap->keys[(at - 1) / 2] > key; at = (at - 1) / 2)
+        heap->keys[at] = heap->keys[(at - 1) / 2];
     heap->keys[at] = key;
 }
 
 static uint64_t heap_pop(Heap *heap) {
     uint64_t top = heap->keys[0], key = heap->keys[--heap->n];
-    size_t i = 0;
-    for (;;) {
-        size_t child = 4 * i + 1, least = child;
-        if (child >= heap->n) break;
-        for (size_t c = child + 1; c < child + 4 && c < heap->n; c++)
-            if (heap->keys[c] < heap->keys[least]) least = c;
-        if (heap->keys[least] >= key) break;
-        heap->keys[i] = heap->keys[least];
-        i = least;
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < heap->n; at = child) {
+        if (child + 1 < heap->n && heap->keys[child + 1] < heap->keys[child]) child++;
+        if (heap->keys[child] >= key) break;
+        heap->keys[at] = heap->keys[child];
     }
-    heap->keys[i] = key;
+    heap->keys[at] = key;
     return top;
 }
 
-/* For a long word: the same order from a heap. An entry is stale when its symbol is gone or has
- * another merge by now. Each merge pushes two entries, so 3n hold all that are ever pushed. */
+/* The same for a long word, in n log n steps. A heap entry is stale when its symbol is gone or has
+ * another merge by now. Each merge pushes two entries, so room[3n] holds all that are ever pushed.
+ */
 static void merge_long(const Tokenizer *t, Word *word, uint64_t *room) {
     Heap heap = {room, 0};
     for (uint32_t i = 0; i < word->n; i++) heap_push(&heap, word, i);
     while (heap.n > 0) {
         uint64_t top = heap_pop(&heap);
         uint32_t i = (uint32_t)top;
-        const Symbol *symbol = &word->symbols[i];
-        if (symbol->rank != top >> 32) continue;
+        if (word->symbols[i].rank != top >> 32) continue;
         merge(t, word, i);
         heap_push(&heap, word, i);
-        if (symbol->prev != TOKENIZER_NONE) heap_push(&heap, word, symbol->prev);
+        heap_push(&heap, word, word->symbols[i].prev);
     }
 }
 
