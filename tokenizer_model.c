@@ -12,8 +12,9 @@ static bool all_bytes_known(const Tokenizer *t, const char *bytes, size_t n) {
     return true;
 }
 
-/* Appends byte tokens for what is not in the vocabulary, or the unknown token; nothing where there
- * is neither, or where `fuse` says that the unknown token before stands for this too. */
+/* Encodes bytes[n] that are not in the vocabulary: as byte tokens, or as the unknown token, or as
+ * nothing where the vocabulary has neither. `fuse`: the unknown token was appended just before, and
+ * stands for these bytes too if the vocabulary fuses unknown characters. */
 static Status push_unknown(Encoding *e, const char *bytes, size_t n, bool fuse) {
     const Tokenizer *t = e->tokenizer;
     if (t->header->flags & SECTION_BYTE_FALLBACK && all_bytes_known(t, bytes, n)) {
@@ -40,7 +41,7 @@ typedef struct Word {
     size_t length;
     Symbol *symbols;
     uint32_t n;
-    bool holds_unknown; /* bytes from unknown_start on wait to become the unknown token */
+    bool holds_unknown; /* an unknown token for the bytes from unknown_start on is due */
     size_t unknown_start;
 } Word;
 
@@ -48,8 +49,8 @@ static void add_symbol(Word *word, uint32_t id, size_t start, size_t end) {
     word->symbols[word->n++] = (Symbol){.id = id, .start = (uint32_t)start, .end = (uint32_t)end};
 }
 
-/* As in the library the unknown token is held back until the next known character, and so comes
- * after byte tokens that stand between. */
+/* Adds the unknown token that hold_unknown keeps back. The tokenizers library adds it only before
+ * the next known character, so that byte tokens in between come first. */
 static void release_unknown(const Tokenizer *t, Word *word, size_t end) {
     if (word->holds_unknown)
         add_symbol(word, (uint32_t)t->header->unk_id, word->unknown_start, end);
@@ -62,8 +63,8 @@ static void hold_unknown(const Tokenizer *t, Word *word, size_t start) {
     word->holds_unknown = true;
 }
 
-/* A character as the vocabulary writes it: with the prefix inside and the suffix at the end of a
- * word that some have. Empty when memory is short. */
+/* The vocabulary key of a character. Some vocabularies put a prefix before all characters of a word
+ * but the first, and a suffix behind the last. Empty when memory is short. */
 static TextSpan character_key(Encoding *e, const Word *word, size_t at, size_t length) {
     const Tokenizer *t = e->tokenizer;
     TextRange prefix = t->header->subword_prefix, suffix = t->header->word_suffix;
@@ -88,8 +89,8 @@ static uint32_t key_symbol(const Tokenizer *t, TextSpan key) {
     return ascii ? t->ascii[(uint8_t)key.bytes[0]] : vocab_find(t, key.bytes, key.length);
 }
 
-/* Fills word->symbols: a symbol for each byte or known character, byte tokens for the bytes of an
- * unknown one, or the unknown token, or nothing. */
+/* Fills word->symbols with what merging starts from: the symbol of each byte or character. An
+ * unknown character gives byte tokens, or the unknown token, or nothing. */
 static void first_symbols(Encoding *e, Word *word) {
     const Tokenizer *t = e->tokenizer;
     bool byte_level = t->header->flags & SECTION_BYTE_LEVEL;
@@ -125,7 +126,7 @@ static void find_merge(const Tokenizer *t, Word *word, uint32_t i) {
     symbol->into = slot ? slot->y : 0;
 }
 
-/* Symbol i takes its right neighbour. */
+/* Merges symbol i with its right neighbour. */
 static void merge(const Tokenizer *t, Word *word, uint32_t i) {
     Symbol *left = &word->symbols[i], *right = &word->symbols[left->next];
     left->id = left->into;
@@ -236,7 +237,8 @@ static Status encode_bpe(Encoding *e, const char *bytes, size_t length) {
     return STATUS_OK;
 }
 
-/* As encode_bpe. Each cache slot keeps the ids of the last short word that hashed to it. */
+/* Does the same as encode_bpe, with a cache: each slot keeps the ids of the last short word that
+ * hashed to it. */
 static Status encode_bpe_cached(Encoding *e, const char *bytes, size_t length) {
     if (length > sizeof((CachedWord *)0)->bytes) return encode_bpe(e, bytes, length);
     uint64_t hash = section_hash(bytes, length);
@@ -257,9 +259,10 @@ static Status encode_bpe_cached(Encoding *e, const char *bytes, size_t length) {
     return status;
 }
 
-/* Cuts the word where no merge can join the characters left and right (PART_CUTS), which changes no
- * id: so a text that SentencePiece merges as one word goes in words. A character's class is its
- * byte at that side, or 0xFF for U+2581. */
+/* Cuts the word wherever PART_CUTS says that no merge joins the characters left and right, and
+ * encodes the parts. No id changes, but a whole text, which is one word to SentencePiece, becomes
+ * short words that the cache knows. The table is indexed by the left character's last byte and the
+ * right one's first byte, with 0xFF for U+2581. */
 static Status encode_bpe_cut(Encoding *e, const char *bytes, size_t length) {
     const uint8_t *cuts = e->tokenizer->cuts;
     size_t start = 0;
@@ -281,15 +284,18 @@ static Status encode_bpe_cut(Encoding *e, const char *bytes, size_t length) {
 
 /* ---- Unigram ---- */
 
-/* For the end of a piece: the last piece of the best path to it. For the start of a piece of the
- * best path through the whole word: that piece. */
+/* One for each boundary between bytes of the word. `score`, `id` and `start` describe the best path
+ * to this boundary: its score, its last piece, and where that piece begins. `next_id` and
+ * `next_end` describe the piece that begins here, if the best path through the whole word passes
+ * here. */
 typedef struct Best {
     double score;
     uint32_t id, start; /* start TOKENIZER_NONE: no path ends here */
     uint32_t next_id, next_end;
 } Best;
 
-/* Enters the path that reaches `end` by the piece `id` from `start`, if it is the best. */
+/* Extends the best path to `start` by the piece `id` and keeps it if it is the best one to `end`.
+ */
 static void consider(const Tokenizer *t, Best *best, size_t start, size_t end, uint32_t id,
                      double score) {
     bool in_float = t->header->flags & SECTION_SENTENCEPIECE;
@@ -299,8 +305,8 @@ static void consider(const Tokenizer *t, Best *best, size_t start, size_t end, u
     best[end] = (Best){in_float ? (float)score : score, id, (uint32_t)start, 0, 0};
 }
 
-/* The Viterbi algorithm: best[end] for every end of a piece. A character that is no piece counts as
- * the unknown token. */
+/* Finds the best path to every boundary (the Viterbi algorithm). A character that is not a piece
+ * gets the unknown token's score. */
 static void find_best_paths(const Tokenizer *t, const char *bytes, size_t length, Best *best) {
     for (size_t i = 0; i <= length; i++) best[i] = (Best){.start = TOKENIZER_NONE};
     for (size_t at = 0, character; at < length; at += character) {
@@ -322,8 +328,8 @@ static void find_best_paths(const Tokenizer *t, const char *bytes, size_t length
     }
 }
 
-/* Notes the pieces of the best path, from the last one back; neighbouring unknown ones become one.
- * False where the path does not lead back to the start. */
+/* Follows the best path back from the end of the word and notes its pieces. Neighbouring unknown
+ * pieces become one. False where a damaged table gives no path. */
 static bool trace_best_path(const Tokenizer *t, Best *best, size_t length) {
     uint32_t unk = (uint32_t)t->header->unk_id;
     for (size_t end = length, start; end > 0; end = start) {
@@ -339,7 +345,7 @@ static bool trace_best_path(const Tokenizer *t, Best *best, size_t length) {
 static Status push_piece(Encoding *e, const char *bytes, size_t n, uint32_t id) {
     const Tokenizer *t = e->tokenizer;
     if (id != TOKENIZER_NONE && (int32_t)id != t->header->unk_id) return push_id(e, id);
-    /* The library looks up the unknown pieces that it has joined: together they may be known. */
+    /* The tokenizers library looks joined unknown pieces up again: together they may be a piece. */
     bool joined = !(t->header->flags & SECTION_SENTENCEPIECE);
     uint32_t whole = joined ? vocab_find(t, bytes, n) : TOKENIZER_NONE;
     if (whole < t->header->n_tokens) return push_id(e, whole);

@@ -11,7 +11,7 @@
 
 /* ---- Patterns ---- */
 
-/* No callouts (none is ever set), no \C, no leading verbs. */
+/* A pattern may not contain \C or begin with a verb such as (*LIMIT_MATCH=). No callout is set. */
 Status pattern_compile(const char *pattern, size_t length, pcre2_code **out, Error *error) {
     size_t offset = 0;
     int code = 0, shown = length < 200 ? (int)length : 200;
@@ -34,8 +34,8 @@ Status pattern_compile(const char *pattern, size_t length, pcre2_code **out, Err
     return STATUS_OK;
 }
 
-/* The next match at or after m->at, empty ones included. When the JIT's stack runs out the
- * interpreter tries again. */
+/* Finds the next match at or after m->at, which may be empty. Where the stack of PCRE2's JIT is too
+ * small its interpreter tries again. */
 static int pattern_next(const Matches *m, Scratch *s, size_t *from, size_t *to, Error *error) {
     PCRE2_SPTR text = (PCRE2_SPTR)m->span.bytes;
     uint32_t options = PCRE2_NO_UTF_CHECK;
@@ -131,8 +131,8 @@ size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at,
 
 /* ---- Character by character ---- */
 
-/* Combining marks: general category M, or only Mn. The exceptions changed their category after the
- * versions of Unicode that the library's tables are from. */
+/* True for combining marks: general category M, or only Mn. The code points named here changed
+ * their category after the Unicode versions of the library's tables. */
 static bool is_accent(uint32_t c, bool nonspacing_only) {
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     bool nonspacing = category == UTF8PROC_CATEGORY_MN && c != 0x111C9;
@@ -143,7 +143,7 @@ static bool is_accent(uint32_t c, bool nonspacing_only) {
     return c == 0x1CF2 || c == 0x1CF3 || ((nonspacing || spacing) && !unicode_newer_than_9(c));
 }
 
-/* What BertNormalizer's clean_text drops. */
+/* True for the characters that BertNormalizer's clean_text drops. */
 static bool is_control(uint32_t c) {
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     bool other = category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
@@ -169,7 +169,7 @@ static bool nmt_is_space(uint32_t c) {
            c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
 }
 
-/* Appends what a step that goes character by character makes of c. */
+/* Appends c as a step that works character by character changes it, or nothing. */
 static void put_normalized(TextBuffer *out, const StepRecord *step, uint32_t c,
                            uint8_t from_template) {
     bool spaced = step->op == NORMALIZE_BERT_CHINESE && is_chinese(c), dropped = false;
@@ -219,7 +219,7 @@ static void strip(TextBuffer *out, TextSpan *in, bool left, bool right) {
     text_copy(out, in->bytes, in->from_template, from, to);
 }
 
-/* Where the grapheme cluster at `at` ends. */
+/* The end of the grapheme cluster that starts at `at`. */
 static size_t cluster_end(TextSpan in, size_t at) {
     uint32_t code, next;
     utf8proc_int32_t state = 0;
@@ -234,8 +234,9 @@ static size_t cluster_end(TextSpan in, size_t at) {
     return end;
 }
 
-/* Replaces whole grapheme clusters below 6 bytes, which the library looks up by the shortest key
- * that begins them, and the other clusters character by character. */
+/* Applies a character map as the tokenizers library does: a grapheme cluster of less than 6 bytes
+ * is replaced as a whole if any key is a prefix of it (the shortest one counts); otherwise each of
+ * its characters is looked up. */
 static void apply_charsmap(const Charsmap *map, TextBuffer *out, TextSpan in) {
     for (size_t at = 0; at < in.length && !out->failed;) {
         size_t cluster = cluster_end(in, at), n;
@@ -255,8 +256,9 @@ static void apply_charsmap(const Charsmap *map, TextBuffer *out, TextSpan in) {
     }
 }
 
-/* SentencePiece's normalizer.cc: added tokens stay, the map replaces by longest prefix, extra
- * spaces go, the others are escaped, and one is put before or behind the text. */
+/* Normalizes as SentencePiece's normalizer.cc does: keeps added tokens, replaces the longest prefix
+ * that the character map knows, drops extra spaces, escapes the others, and puts one before or
+ * behind the text. */
 static void sentencepiece_normalize(const Encoding *e, TextBuffer *out, TextSpan in,
                                     uint32_t flags) {
     const Tokenizer *t = e->tokenizer;
@@ -291,7 +293,7 @@ static void sentencepiece_normalize(const Encoding *e, TextBuffer *out, TextSpan
         text_put(out, space, space_length, 0);
 }
 
-/* Runs step i over *in into *out. */
+/* Appends what step i makes of *in; clears in->first where the first character goes. */
 static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *in) {
     const Tokenizer *t = e->tokenizer;
     const StepRecord *step = &t->normalizers.steps[i];

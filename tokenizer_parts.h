@@ -104,8 +104,8 @@ typedef struct TextSpan {
     const char *bytes;
     const uint8_t *from_template; /* [length]: nonzero for a byte of the template; NULL: none is */
     size_t length;
-    bool first; /* begins the whole text */
-    bool glued; /* follows bytes that are not UTF-8: no step may put a space before it */
+    bool first; /* starts where the whole text starts */
+    bool glued; /* follows bytes that are not UTF-8, so that no step may put a space before it */
 } TextSpan;
 
 /* ---- tokenizer_text.c ---- */

@@ -1,12 +1,12 @@
-/* The way of a text to ids. Each step hands the pieces that it finds to the next one:
+/* Text to ids. Each function hands the pieces that it finds to the next one:
  *
- *     encode_text       raw text: stretches of UTF-8, and bytes that are not
- *     encode_stretch    raw text, the added tokens cut out of it
- *     normalize         what lies between them (tokenizer_normalize.c)
- *     encode_stretch    normalized text, more added tokens cut out of it
- *     split             what lies between them, through one split after the other
- *     encode_split      words
- *     encode_word       ids (tokenizer_model.c)
+ *     encode_text       cuts raw text into stretches of UTF-8 and bytes that are not UTF-8
+ *     encode_stretch    cuts added tokens out of the raw text
+ *     normalize         normalizes the text between them (tokenizer_normalize.c)
+ *     encode_stretch    cuts more added tokens out of the normalized text
+ *     split             applies one split after the other to the text between them
+ *     encode_split      turns a piece that all splits have seen into a word
+ *     encode_word       turns a word into ids (tokenizer_model.c)
  */
 #include "tokenizer_parts.h"
 
@@ -16,7 +16,8 @@
 
 /* ---- Words ---- */
 
-/* Encodes a piece that went through all splits, back in bytes where SECTION_UNMAP says so. */
+/* Encodes a piece that went through all splits. SECTION_UNMAP: turns it from ByteLevel's alphabet
+ * back into bytes first. */
 static Status encode_split(Encoding *e, TextSpan span) {
     if (!(e->tokenizer->header->flags & SECTION_UNMAP))
         return encode_word(e, span.bytes, span.length);
@@ -40,8 +41,8 @@ static TextSpan span_part(TextSpan span, size_t from, size_t to) {
                       to - from, span.first && from == 0, span.glued};
 }
 
-/* Collects the pieces of a span that a pattern matches or leaves between its matches, and hands
- * them to the next split. The last piece waits for others that may join it. */
+/* Takes the matches of a pattern in a span, and what lies between them, and hands them to the next
+ * split as pieces. The newest piece waits, because the next one may join it. */
 typedef struct Splitter {
     Encoding *e;
     size_t level;
@@ -94,7 +95,8 @@ static Status split_by_pattern(Encoding *e, size_t level, TextSpan span) {
     return splitter_flush(&s);
 }
 
-/* SPLIT_METASPACE: spaces become a[n], which may also be put before. */
+/* SPLIT_METASPACE: replaces spaces by a[n], and puts a[n] before the span where `when` asks for it.
+ */
 static Status put_metaspaces(Encoding *e, TextBuffer *out, TextSpan span, uint32_t when,
                              const char *a, size_t n) {
     Matches spaces = {.span = span, .string = " ", .string_length = 1};
@@ -104,7 +106,7 @@ static Status put_metaspaces(Encoding *e, TextBuffer *out, TextSpan span, uint32
     return replace_matches(&spaces, e->scratch, out, a, n, e->error);
 }
 
-/* Runs the splits from `level` on over one piece, then the model. */
+/* Applies the splits from `level` on to one piece and encodes the words. */
 static Status split(Encoding *e, size_t level, TextSpan span) {
     const Tokenizer *t = e->tokenizer;
     if (span.length == 0) return STATUS_OK;
@@ -136,14 +138,14 @@ static bool is_word_character(const Encoding *e, const char *text, size_t n) {
                        PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, e->scratch->match, NULL) > 0;
 }
 
+/* True when no word character stands right before `from` or right after `to`. */
 static bool stands_alone(const Encoding *e, TextSpan span, size_t from, size_t to) {
     size_t before = from > 0 ? utf8_previous(span.bytes, from) : 0;
     return !(from > 0 && is_word_character(e, span.bytes + before, from - before)) &&
            !(to < span.length && is_word_character(e, span.bytes + to, span.length - to));
 }
 
-/* Where the white space begins that ends at `at`, not before `least`; where the white space ends
- * that begins at `at`. */
+/* The start of the white space that ends at `at`, but not before `least`. */
 static size_t space_start(TextSpan span, size_t least, size_t at) {
     uint32_t code;
     for (size_t before; at > least; at = before) {
@@ -154,6 +156,7 @@ static size_t space_start(TextSpan span, size_t least, size_t at) {
     return at;
 }
 
+/* The end of the white space that starts at `at`. */
 static size_t space_end(TextSpan span, size_t at) {
     uint32_t code;
     for (size_t n; at < span.length; at += n) {
@@ -165,7 +168,7 @@ static size_t space_end(TextSpan span, size_t at) {
 
 static Status encode_stretch(Encoding *e, TextSpan span, bool normalized);
 
-/* Encodes what lies between added tokens. */
+/* Encodes text between added tokens. `normalized`: it is normalized already. */
 static Status encode_between(Encoding *e, TextSpan span, bool normalized) {
     if (span.length == 0) return STATUS_OK;
     if (normalized) return split(e, 0, span);
@@ -173,7 +176,8 @@ static Status encode_between(Encoding *e, TextSpan span, bool normalized) {
     return encode_stretch(e, span, true);
 }
 
-/* Cuts the added tokens out, leftmost and longest first. */
+/* Encodes a stretch of raw or normalized text: finds its added tokens, the leftmost and longest
+ * first, and hands the text between them on. */
 static Status encode_stretch(Encoding *e, TextSpan span, bool normalized) {
     const Tokenizer *t = e->tokenizer;
     const Trie *trie = normalized ? &t->added_norm : &t->added_raw;
@@ -200,7 +204,7 @@ static Status encode_stretch(Encoding *e, TextSpan span, bool normalized) {
 
 /* ---- Raw text ---- */
 
-/* Bytes that are not UTF-8: their byte tokens, or U+FFFD where there are none. */
+/* Encodes bytes that are not UTF-8: as byte tokens, or as U+FFFD where the vocabulary has none. */
 static Status encode_bad_bytes(Encoding *e, const char *bytes, size_t n) {
     const Tokenizer *t = e->tokenizer;
     if (!t->bytes || t->bytes[(uint8_t)bytes[0]] >= t->header->n_tokens)

@@ -24,8 +24,8 @@ void text_put(TextBuffer *text, const char *bytes, size_t n, uint8_t from_templa
 void text_copy(TextBuffer *text, const char *bytes, const uint8_t *from_template, size_t from,
                size_t to);
 
-/* The provenance of what is made of the bytes from `from` to `to` - 1: from the template only if
- * every one of them is. */
+/* The provenance of something made of the bytes `from` to `to` - 1: 1 if all of them come from the
+ * template, else 0. */
 uint8_t text_all_from_template(const uint8_t *from_template, size_t from, size_t to);
 
 void text_free(TextBuffer *text);

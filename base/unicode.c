@@ -9,9 +9,9 @@
 
 /* ---- UTF-8 ---- */
 
-/* The number of bytes at the start of text[n] that agree with a well-formed sequence (Unicode
- * table 3-7), and in *length how long the sequence is that text[0] begins; 0 where it begins
- * none. */
+/* The number of bytes at the start of text[n] that fit a well-formed UTF-8 sequence (Unicode table
+ * 3-7). *length is the length of the sequence that the lead byte text[0] announces; both are 0
+ * where text[0] is not a lead byte. */
 static size_t sequence_prefix(const char *text, size_t n, size_t *length) {
     const uint8_t *s = (const uint8_t *)text;
     *length = 0;
@@ -152,8 +152,8 @@ static void sort_by_class(utf8proc_int32_t *codes, utf8proc_int32_t *room, size_
     for (size_t i = n; i-- > 0;) codes[--ends[combining_class(room[i])]] = room[i];
 }
 
-/* Canonical ordering: every run of combining marks by class. utf8proc's own is quadratic in the
- * run. */
+/* Canonical ordering: sorts every run of combining marks by class. (utf8proc's own function takes
+ * time quadratic in the run.) False when memory is short. */
 static bool order_marks(Codes *codes) {
     for (size_t from = 0, to; from < codes->length; from = to + 1) {
         bool sorted = true;
@@ -197,8 +197,9 @@ static bool normalize_block(TextBuffer *out, Codes *codes, const char *in, size_
     return true;
 }
 
-/* Where the part of in[n] at `at` ends that every form leaves as it is: a run of ASCII without its
- * last character where a mark may follow it, or one character newer than Unicode 9.0. */
+/* The end of the text from `at` on that no form changes: a run of ASCII (without its last character
+ * if a mark may follow), or one character newer than Unicode 9.0. `at` itself where there is none.
+ */
 static size_t unchanged_end(const char *in, size_t n, size_t at) {
     size_t end = at;
     uint32_t code;
@@ -208,7 +209,7 @@ static size_t unchanged_end(const char *in, size_t n, size_t at) {
     return unicode_newer_than_9(code) ? at + length : at;
 }
 
-/* Where the character at `at` and all that normalization might join to it end. */
+/* The end of the character at `at` and of all characters that normalization might join to it. */
 static size_t block_end(const char *in, size_t n, size_t at) {
     uint32_t code;
     size_t end = at + utf8_next(in + at, n - at, &code);

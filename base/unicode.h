@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-/* What stands for bytes that are not UTF-8: U+FFFD. */
+/* U+FFFD, which replaces bytes that are not UTF-8. */
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD"
 
 /* True for a byte that continues a character (10xxxxxx). */
@@ -16,11 +16,11 @@ static inline bool utf8_continues(char byte) {
  * not begin with a well-formed character (n == 0 included). */
 size_t utf8_decode(const char *text, size_t n, uint32_t *code);
 
-/* The same for loops that must go on: a byte that begins no well-formed character counts as U+FFFD
- * of length 1. Needs n > 0. */
+/* Like utf8_decode, but takes a byte that does not begin a well-formed character as U+FFFD of
+ * length 1, so that a loop always advances. Needs n > 0. */
 size_t utf8_next(const char *text, size_t n, uint32_t *code);
 
-/* Where the character begins that ends just before text[at] (at > 0, text well-formed). */
+/* The start of the character that ends just before text[at]. Needs at > 0 and well-formed text. */
 size_t utf8_previous(const char *text, size_t at);
 
 /* The length of the longest well-formed prefix of text[n]. */
