@@ -17,11 +17,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(section, data + 2, n);
     if (n >= 16) memcpy((char *)section + 8, &(uint64_t){n}, 8); /* its size is what it is */
     if (tokenizer_open(&t, section, n, &error) == STATUS_OK) {
-        uint8_t *marks = calloc(n_text + 1, 1);
-        for (size_t i = 0; i < n_text; i++) marks[i] = text[i] & 1;
+        uint8_t *from_template = calloc(n_text + 1, 1);
+        for (size_t i = 0; i < n_text; i++) from_template[i] = text[i] & 1;
         char *decoded;
         size_t length;
-        tokenizer_encode(t, text, n_text, marks, 3, &ids, &error);
+        tokenizer_encode(t, text, n_text, from_template, 3, &ids, &error);
         tokenizer_encode(t, text, n_text, NULL, TOKENIZE_PARSE_SPECIAL, &ids, &error);
         for (size_t i = 0; i < n_text && i < 64; i++) token_list_push(&ids, data[i]);
         for (unsigned flags = 0; flags < 8; flags += 3)
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 STATUS_OK)
                 free(decoded);
         tokenizer_token_id(t, text, n_text);
-        free(marks);
+        free(from_template);
         tokenizer_close(t);
     }
     token_list_free(&ids);

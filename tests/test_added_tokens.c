@@ -1,6 +1,6 @@
-/* Fine-tuned models are published with a padding token, or a few more, for which the embedding has
- * no row. Such a model runs if the embedding has a row for every token of the base vocabulary, and
- * a text with one of the added tokens is an error that names the token. */
+/* Added tokens without an embedding. Some published fine-tunes have a padding token, or a few more,
+ * for which the embedding has no row. Such a model runs, but its base vocabulary must fit, and a
+ * text that gives the id of such a token is an error that names the token. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 
 static char *directory, *cache, *file;
 
-/* Writes a tokenizer with words "w0", "w1", ... and two added tokens after them: <think> is
- * recognized in any text, <pad> only with --special. */
+/* A vocabulary of words "w0", "w1", ... and two added tokens with the ids behind them: <think>,
+ * found in any text, and <pad>, found only where special tokens are parsed. */
 static void write_tokenizer(size_t n_words) {
     char *path = fixture_path(directory, "tokenizer.json");
     FILE *out = fopen(path, "wb");

@@ -1,7 +1,7 @@
-/* The tokenizer without ../shared: every component of tokenizer.json against what the tokenizers
- * library gave (tests/fixtures/tokenizers.json and tokenizer_models.json, made by
- * tokenizer_components.py), the other
- * formats in miniature, what special tokens may do, streams, and damaged sections. */
+/* The tokenizer without the files of ../shared: compares every component of tokenizer.json with
+ * results of the tokenizers library (tests/fixtures/tokenizers.json and tokenizer_models.json, made
+ * by tokenizer_components.py); tests the other formats with small vocabularies, special tokens,
+ * streams of ids, and damaged sections. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -164,11 +164,11 @@ static Tokenizer *open_small(TokenizerBlob *blob) {
     return open_blob(blob);
 }
 
-static void assert_ids(Tokenizer *t, const char *text, size_t n, const uint8_t *marks,
+static void assert_ids(Tokenizer *t, const char *text, size_t n, const uint8_t *from_template,
                        unsigned flags, const int32_t *ids, size_t count) {
     Error error = {""};
     TokenList list = {0};
-    assert_int_equal(tokenizer_encode(t, text, n, marks, flags, &list, &error), STATUS_OK);
+    assert_int_equal(tokenizer_encode(t, text, n, from_template, flags, &list, &error), STATUS_OK);
     assert_int_equal(list.length, count);
     if (count) assert_memory_equal(list.ids, ids, count * sizeof *ids);
     token_list_free(&list);
@@ -179,18 +179,18 @@ static void special_tokens_come_from_the_template_only(void **state) {
     TokenizerBlob blob;
     Tokenizer *t = open_small(&blob);
     const char *text = "<|im_start|>";
-    uint8_t marks[12];
+    uint8_t from_template[12];
     TokenList list = {0};
     Error error = {""};
-    memset(marks, 1, sizeof marks);
-    assert_ids(t, text, 12, marks, 0, (int32_t[]){256}, 1);
+    memset(from_template, 1, sizeof from_template);
+    assert_ids(t, text, 12, from_template, 0, (int32_t[]){256}, 1);
     assert_ids(t, text, 12, NULL, TOKENIZE_PARSE_SPECIAL, (int32_t[]){256}, 1);
     for (int i = 0; i < 12; i++) { /* one byte of the user's is enough to make it text */
-        marks[i] = 0;
-        assert_int_equal(tokenizer_encode(t, text, 12, marks, 0, &list, &error), STATUS_OK);
+        from_template[i] = 0;
+        assert_int_equal(tokenizer_encode(t, text, 12, from_template, 0, &list, &error), STATUS_OK);
         assert_int_equal(list.length, 12);
         list.length = 0;
-        marks[i] = 1;
+        from_template[i] = 1;
     }
     assert_int_equal(tokenizer_encode(t, text, 12, NULL, 0, &list, &error), STATUS_OK);
     assert_int_equal(list.length, 12);
@@ -203,7 +203,8 @@ static void special_tokens_come_from_the_template_only(void **state) {
     tokenizer_blob_free(&blob);
 }
 
-/* The same where special tokens are looked for in normalized text: marks go through every step. */
+/* Special tokens that are found in normalized text: every normalizer keeps the provenance of bytes.
+ */
 static void provenance_survives_normalization(void **state) {
     (void)state;
     static const char json[] =
@@ -220,11 +221,11 @@ static void provenance_survives_normalization(void **state) {
         fail_msg("%s", error.text);
     Tokenizer *t = open_blob(&blob);
     const char *text = "aXb<\xC3\x89><\xC3\x89>"; /* the library finds both: "ab", 3, 3 */
-    uint8_t marks[11] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1};
+    uint8_t from_template[11] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1};
     assert_ids(t, text, 11, NULL, TOKENIZE_PARSE_SPECIAL, (int32_t[]){1, 3, 3}, 3);
-    assert_ids(t, text, 11, marks, 0, (int32_t[]){0, 3}, 2);
-    marks[8] = 0;
-    assert_ids(t, text, 11, marks, 0, (int32_t[]){0}, 1);
+    assert_ids(t, text, 11, from_template, 0, (int32_t[]){0, 3}, 2);
+    from_template[8] = 0;
+    assert_ids(t, text, 11, from_template, 0, (int32_t[]){0}, 1);
     tokenizer_close(t);
     tokenizer_blob_free(&blob);
 }
@@ -254,7 +255,8 @@ static void texts_with_and_without_provenance_take_turns(void **state) {
     tokenizer_blob_free(&blob);
 }
 
-/* Unicode normalization of the library knows Unicode 9.0: to it U+1AC1, of 13.0, is no mark. */
+/* The normalization of the tokenizers library knows Unicode 9.0. It leaves U+1AC1, a mark that came
+ * with 13.0, where it is, and moves no other mark across it. */
 static void characters_that_the_library_does_not_know_stay(void **state) {
     (void)state;
     static const char json[] =

@@ -1,5 +1,5 @@
-/* The patterns that cut text into words: those that were rewritten to take linear time cut as they
- * did, and none that a GGUF file can name is slow on any text. */
+/* The patterns that cut text into words: the patterns that were rewritten to take linear time cut
+ * as the originals do, and no pattern that a GGUF file can name is slow on any text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,8 +47,8 @@ static void close_opened(Opened *o) {
 
 /* ---- What was rewritten cuts as before ----------------------------------------------------- */
 
-/* A vocabulary of whole words cannot hold every word; these hold characters, of which
- * continuing_subword_prefix tells the first of a word: its id is even, those behind it odd. */
+/* A vocabulary of characters, from whose ids the words can be read: with continuing_subword_prefix
+ * the first character of a word has an even id and the others have odd ids. */
 static const char alphabet[] = "1\xC2\xB2\xD9\xA3 \n\ra'.\t";
 
 static json_t *tokenizer_of(json_t *splits) {
@@ -95,7 +95,7 @@ static const char jais[] =
     "\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|"
     "\\s{1,2}(?!\\S)|\\s{1}";
 
-/* Runs of one character, of lengths that the patterns' counts divide and do not. */
+/* Runs of one character, with lengths that are multiples of the patterns' counts and others. */
 static size_t random_text(unsigned *seed, char *text) {
     size_t n = 0;
     int runs = rand_r(seed) % 8;
@@ -159,7 +159,7 @@ static void patterns_made_linear_cut_as_they_did(void **state) {
 
 /* ---- No name of a GGUF file is slow -------------------------------------------------------- */
 
-/* One name for each set of patterns. */
+/* GGUF's names of pre-tokenizers: one for each set of patterns. */
 static const char *const names[] = {
     "default",    "gpt-2",    "starcoder",      "llama3",      "qwen2",      "qwen35",
     "ufakzeka",   "laguna",   "minicpm5",       "tekken",      "gpt-4o",     "tiny_aya",

@@ -1,5 +1,5 @@
-/* The vocabularies of ../shared/data/tokenizers, where they are present: the expected ids of each
- * .inp file, and the speeds that are promised.
+/* Tests with the vocabularies of ../shared/data/tokenizers, where they are present: the ids of each
+ * .inp file, and the promised speeds.
  *
  * With arguments it is a driver for tests/fixtures/tokenizer_differential.py:
  *     test_tokenizer_shared KIND PATH   reads frames of (uint32 flags, uint32 length, bytes) from
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-/* What is promised holds for optimized code; sanitizers take many times as long. */
+/* The speeds are promised for optimized code; sanitizers take many times as long. */
 #if defined __SANITIZE_ADDRESS__ || !defined __OPTIMIZE__
 #define PATIENCE 20
 #elif defined __has_feature

@@ -151,7 +151,7 @@ static Status import_gguf(const char *bytes, size_t size, TokenizerBlob *blob, E
     return status;
 }
 
-/* llama2.c's file does not say how many tokens it holds: all that are there. */
+/* llama2.c's file does not say how many tokens it holds; counts them. */
 static size_t llama2c_count(const char *bytes, size_t size) {
     size_t n = 0;
     for (size_t at = 4; at + 8 <= size; n++) {
