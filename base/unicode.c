@@ -77,12 +77,16 @@ size_t utf8_previous(const char *text, size_t at) {
     return at;
 }
 
-void utf8_put(TextBuffer *out, uint32_t code, uint8_t from_template) {
-    char bytes[4] = {(char)code};
+size_t utf8_encode(uint32_t code, char text[4]) {
     size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = length - 1; i > 0; i--, code >>= 6) bytes[i] = (char)(0x80 | (code & 0x3F));
-    if (length > 1) bytes[0] = (char)((0xF00u >> length & 0xF0) | code);
-    text_put(out, bytes, length, from_template);
+    for (size_t i = length - 1; i > 0; i--, code >>= 6) text[i] = (char)(0x80 | (code & 0x3F));
+    text[0] = (char)(length == 1 ? code : (0xF00u >> length & 0xF0) | code);
+    return length;
+}
+
+void utf8_put(TextBuffer *out, uint32_t code, uint8_t from_template) {
+    char bytes[4];
+    text_put(out, bytes, utf8_encode(code, bytes), from_template);
 }
 
 void utf8_put_repaired(TextBuffer *out, const char *bytes, size_t n) {

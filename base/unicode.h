@@ -34,6 +34,9 @@ size_t utf8_incomplete_tail(const char *text, size_t n);
  * 3.9, maximal subpart); text[0] must not begin a well-formed character. */
 size_t utf8_bad_length(const char *text, size_t n);
 
+/* Writes `code` (a scalar value) into text[4] and returns its length in bytes. */
+size_t utf8_encode(uint32_t code, char text[4]);
+
 /* Appends the character `code` (a scalar value). */
 void utf8_put(TextBuffer *out, uint32_t code, uint8_t from_template);
 
