@@ -289,7 +289,7 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
     bool is_signed = info->scales == SCALES_SIGNED_PARTS;
     Record r = {.group = info->group,
                 .with_minima = info->has_min,
-                .low = -(float)info->zero,
+                .low = (float)-info->zero,
                 .high = (float)((1 << info->bits) - 1 - info->zero),
                 .least = is_signed ? -128.0f : 0.0f,
                 .most = is_signed ? 127.0f : 63.0f};
