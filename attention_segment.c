@@ -241,7 +241,6 @@ LANES_INLINE void output_tile(const PageOutput *outputs, float (*weights)[KV_PAG
         break;
 static void add_positions(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n, Elements values,
                           Range seen) {
-    if (seen.begin >= seen.end) return;
     switch (n) { EACH_TILE(OUTPUT_CASE) }
     for (size_t i = 0; i < n; i++) outputs[i].factor = 1.0f;
 }
@@ -258,11 +257,13 @@ static void add_to_tile(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n
     if (common.begin >= common.end) common = (Range){KV_PAGE, KV_PAGE}; /* nothing in common */
     for (size_t i = 0; i < n; i++) {
         size_t end = outputs[i].end < common.begin ? outputs[i].end : common.begin;
-        add_positions(outputs + i, weights + i, 1, values, (Range){outputs[i].begin, end});
+        if (outputs[i].begin < end)
+            add_positions(outputs + i, weights + i, 1, values, (Range){outputs[i].begin, end});
     }
-    add_positions(outputs, weights, n, values, common);
+    if (common.begin < common.end) add_positions(outputs, weights, n, values, common);
     for (size_t i = 0; i < n; i++)
-        add_positions(outputs + i, weights + i, 1, values, (Range){common.end, outputs[i].end});
+        if (outputs[i].end > common.end)
+            add_positions(outputs + i, weights + i, 1, values, (Range){common.end, outputs[i].end});
 }
 
 static void add_values(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n, Elements values) {
