@@ -13,7 +13,8 @@
 #define ENUM(field, ...) FIELD(field, FIELD_ENUM, .names = (const char *const[]){__VA_ARGS__, NULL})
 #define TEXT(field) FIELD(field, FIELD_TEXT, .capacity = sizeof(((Config *)0)->field))
 
-/* Limits that no real model comes near. They keep every product of sizes in range. */
+/* FLOAT may be negative, AMOUNT may not. No real model comes near the limits of UINT, which keep
+ * every product of sizes in range. */
 static const ConfigField fields[] = {
     TEXT(family),
     TEXT(name),
