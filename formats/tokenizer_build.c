@@ -1,9 +1,10 @@
-/* Collecting a tokenizer's parts and writing the section. */
 #include "formats/tokenizer_build.h"
-#include "base/unicode.h"
-#include "tokenizer.h"
+
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
+#include "base/unicode.h"
 
 void builder_init(Builder *b) {
     *b = (Builder){0};
@@ -29,21 +30,18 @@ void tokenizer_blob_free(TokenizerBlob *blob) {
     *blob = (TokenizerBlob){0};
 }
 
-/* Makes room for `count` items in an array; false (and failed) when memory is short. */
+/* Makes room for `count` items in an array and zeroes the new ones; false (and failed) when memory
+ * is short. */
 static bool reserve(Builder *b, void *array, size_t *capacity, size_t count, size_t item) {
-    void **items = array;
-    size_t bytes, wanted = *capacity;
+    size_t before = *capacity;
+    char *items;
     if (b->failed) return false;
-    if (count <= wanted) return true;
-    while (wanted < count) wanted = wanted ? wanted * 2 : 256;
-    void *grown = size_mul(wanted, item, &bytes) ? realloc(*items, bytes) : NULL;
-    if (!grown) {
+    if (!array_reserve(array, capacity, count, item)) {
         b->failed = true;
         return false;
     }
-    memset((char *)grown + *capacity * item, 0, (wanted - *capacity) * item);
-    *items = grown;
-    *capacity = wanted;
+    memcpy(&items, array, sizeof items);
+    if (*capacity > before) memset(items + before * item, 0, (*capacity - before) * item);
     return true;
 }
 
@@ -92,7 +90,7 @@ static void index_put(Builder *b, uint32_t symbol) {
     for (; b->index[at] != TOKENIZER_NONE; at = (at + 1) & b->index_mask) {
         TextRange other = b->tokens[b->index[at]].key;
         if (other.length == key.length && memcmp(builder_bytes(b, other), bytes, key.length) == 0)
-            return; /* the first of two equal keys */
+            return; /* of two equal keys the first one counts */
     }
     b->index[at] = symbol;
 }
@@ -122,15 +120,62 @@ uint32_t builder_find(const Builder *b, const char *key, size_t n) {
     return TOKENIZER_NONE;
 }
 
-uint32_t builder_find_byte(const Builder *b, unsigned byte) {
+void builder_byte_tokens(Builder *b) {
     static const char hex[] = "0123456789ABCDEF";
-    char name[6] = {'<', '0', 'x', hex[byte >> 4 & 15], hex[byte & 15], '>'};
-    return builder_find(b, name, 6);
+    b->has_bytes = true;
+    for (unsigned byte = 0; byte < 256; byte++) {
+        const char name[6] = {'<', '0', 'x', hex[byte >> 4], hex[byte & 15], '>'};
+        b->bytes[byte] = builder_find(b, name, sizeof name);
+    }
 }
 
-void builder_byte_tokens(Builder *b) {
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+}
+
+int builder_byte_of(const char *token, size_t n) {
+    if (n != 6 || memcmp(token, "<0x", 3) != 0 || token[5] != '>') return -1;
+    int high = hex_digit(token[3]), low = hex_digit(token[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+/* Writes the bytes of a text in ByteLevel's alphabet into key[SECTION_MAX_PIECE] and returns how
+ * many; SIZE_MAX: it holds another character. */
+static size_t bytes_of(const char *text, size_t n, char *key) {
+    size_t length = 0;
+    for (size_t at = 0, step; at < n; at += step) {
+        uint32_t code;
+        step = utf8_decode(text + at, n - at, &code);
+        int byte = step ? bytelevel_byte(code) : -1;
+        if (byte < 0) return SIZE_MAX;
+        key[length++] = (char)byte;
+    }
+    return length;
+}
+
+void builder_byte_keys(Builder *b) {
+    char key[SECTION_MAX_PIECE];
+    for (uint32_t i = 0; i < b->header.n_tokens && !b->failed; i++) {
+        BuildToken *token = &b->tokens[i];
+        if (!(token->flags & BUILD_IN_MODEL)) continue;
+        size_t n = bytes_of(builder_bytes(b, token->text), token->text.length, key);
+        if (n == SIZE_MAX) {
+            token->flags &= ~(uint32_t)BUILD_IN_MODEL; /* no text leads to it */
+        } else {
+            token->key = builder_text(b, key, n);
+        }
+    }
+    builder_index(b);
+    builder_byte_symbols(b);
+}
+
+void builder_byte_symbols(Builder *b) {
     b->has_bytes = true;
-    for (unsigned byte = 0; byte < 256; byte++) b->bytes[byte] = builder_find_byte(b, byte);
+    for (unsigned byte = 0; byte < 256; byte++)
+        b->bytes[byte] = builder_find(b, &(char){(char)byte}, 1);
 }
 
 /* ---- Merges ---- */
@@ -145,7 +190,7 @@ static int by_score(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* The symbol of part of a key; a single character that is no token becomes one. */
+/* The symbol of a part of a key. A single character (`character`) without a symbol gets one. */
 static uint32_t part_symbol(Builder *b, TextRange part, bool character) {
     uint32_t symbol = builder_find(b, builder_bytes(b, part), part.length);
     if (symbol != TOKENIZER_NONE || !character) return symbol;
@@ -218,10 +263,11 @@ bool builder_decoder(Builder *b, DecoderOp op, TextRange a, TextRange b_text, ui
 }
 
 void builder_added(Builder *b, uint32_t id, uint32_t flags, const char *text, size_t n) {
-    size_t at = 0, matches = b->added_capacity;
+    size_t at = 0;
     while (at < b->n_added && b->added[at].id != id) at++;
     if (at == b->n_added) {
-        if (!reserve(b, &b->added_match, &matches, at + 1, sizeof *b->added_match) ||
+        if (!reserve(b, &b->added_match, &b->added_match_capacity, at + 1,
+                     sizeof *b->added_match) ||
             !reserve(b, &b->added, &b->added_capacity, at + 1, sizeof *b->added))
             return;
         b->n_added++;

@@ -1,17 +1,14 @@
-/* The tokenizer.ggml.* keys of a GGUF file: `gpt2` with every pre-tokenizer name that llama.cpp
- * knows, and `llama`. Each name stands for the patterns of the tokenizer.json that it was named
- * after, written here as that file has them. */
-#include "base/unicode.h"
-#include "formats/tokenizer_build.h"
-#include <ctype.h>
+/* Imports the tokenizer.ggml.* keys of a GGUF file: the models `llama` and `gpt2`, the latter with
+ * every pre-tokenizer name that llama.cpp knows. A name stands for the patterns of the
+ * tokenizer.json that it was named after; the table below has them as that file writes them. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define WORDS CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define PUNCTUATION "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+#include "base/unicode.h"
+#include "formats/tokenizer_patterns.h"
+#include "formats/tokenizer_regex.h"
+#include "formats/tokenizer_write.h"
+
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define FIRST "[^\\r\\n\\p{L}\\p{N}]?"
@@ -19,18 +16,17 @@
 #define UPPER_NOT_HAN "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 #define LOWER_NOT_HAN "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define LLAMA3 WORDS "\\p{N}{1,3}" PUNCTUATION SPACES
-#define QWEN2 WORDS "\\p{N}" PUNCTUATION SPACES
-#define TEKKEN CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
-#define GPT4O CASED(CONTRACTIONS "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+#define QWEN2 PATTERN_WORDS "\\p{N}" PATTERN_PUNCTUATION PATTERN_SPACES
+#define TEKKEN CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PATTERN_SPACES
+#define GPT4O                                                                                      \
+    CASED(PATTERN_CONTRACTIONS "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PATTERN_SPACES
 #define DEEPSEEK_WORDS                                                                             \
     "[!\"#$%&'()*+,\\-./"                                                                          \
     ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"              \
     " ?[\\p{P}\\p{S}]+"
 #define DEEPSEEK_CJK "[一-龥぀-ゟ゠-ヿ]+"
 #define BLOOM " ?[^(\\s|.,!?…。，、।۔،)]+"
-/* The letters with case of most scripts, as DeepSeek's file spells them out. */
+/* The letters of scripts that have case, as DeepSeek's file lists them. */
 #define DEEPSEEK_LETTERS                                                                           \
     "\\s?[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"            \
     "\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-"                 \
@@ -61,39 +57,44 @@ typedef struct Pre {
 } Pre;
 
 static const Pre pres[] = {
-    {"default", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {"default", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", PATTERN_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {"gpt-2 phi-2 jina-es jina-de gigachat jina-v1-en jina-v2-es jina-v2-de jina-v2-code "
      "roberta-bpe a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling",
      0,
-     {GPT2}},
-    {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", 0, {"\\p{N}", GPT2}},
+     {PATTERN_GPT2}},
+    {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
+     0,
+     {"\\p{N}", PATTERN_GPT2}},
     {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
      PRE_IGNORE_MERGES | PRE_ADD_BOS,
-     {LLAMA3}},
-    {"dbrx smaug-bpe glm4 chatglm-bpe", 0, {LLAMA3}},
+     {PATTERN_LLAMA3}},
+    {"dbrx smaug-bpe glm4 chatglm-bpe", 0, {PATTERN_LLAMA3}},
     {"qwen2 deepseek-r1-qwen kormo f2llmv2 stablelm2 hunyuan solar-open megrez grok-2", 0, {QWEN2}},
     {"qwen35",
      0,
-     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
-                   " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES}},
-    {"ufakzeka", 0, {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" PUNCTUATION SPACES}},
+     {PATTERN_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
+                           " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" PATTERN_SPACES}},
+    {"ufakzeka", 0, {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" PATTERN_PUNCTUATION PATTERN_SPACES}},
     {"laguna", 0, {"[^\\n]+|[\\n]+", QWEN2}},
-    {"minicpm5", PRE_IGNORE_MERGES, {"\\p{N}{1,3}", WORDS "\\p{N}+" PUNCTUATION SPACES}},
+    {"minicpm5",
+     PRE_IGNORE_MERGES,
+     {"\\p{N}{1,3}", PATTERN_WORDS "\\p{N}+" PATTERN_PUNCTUATION PATTERN_SPACES}},
     {"tekken", PRE_IGNORE_MERGES | PRE_ADD_BOS, {TEKKEN}},
     {"gpt-4o llama4 kanana2 talkie minimax-m2", 0, {GPT4O}},
     {"granite-embed-multi-97m", PRE_IGNORE_MERGES, {GPT4O}},
     {"tiny_aya cohere2moe", 0, {"\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O}},
     {"kimi-k2",
      0,
-     {"[\\p{Han}]+|" FIRST UPPER_NOT_HAN "*" LOWER_NOT_HAN "+" CONTRACTIONS "?|" FIRST UPPER_NOT_HAN
-      "+" LOWER_NOT_HAN "*" CONTRACTIONS "?|\\p{N}{1,3}" PUNCTUATION SPACES}},
+     {"[\\p{Han}]+|" FIRST UPPER_NOT_HAN "*" LOWER_NOT_HAN "+" PATTERN_CONTRACTIONS
+      "?|" FIRST UPPER_NOT_HAN "+" LOWER_NOT_HAN "*" PATTERN_CONTRACTIONS
+      "?|\\p{N}{1,3}" PATTERN_PUNCTUATION PATTERN_SPACES}},
     {"youtu",
      PRE_IGNORE_MERGES,
      {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-"
       "ゟ゠-"
       "ヿ]"
       "+",
-      CASED(CONTRACTIONS "?") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES}},
+      CASED(PATTERN_CONTRACTIONS "?") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PATTERN_SPACES}},
     {"deepseek-llm",
      0,
      {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$",
@@ -103,7 +104,7 @@ static const Pre pres[] = {
      {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", "\\p{N}"}},
     {"deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      0,
-     {"\\p{N}{1,3}", DEEPSEEK_CJK, DEEPSEEK_WORDS "[\\r\\n]*|" SPACES}},
+     {"\\p{N}{1,3}", DEEPSEEK_CJK, DEEPSEEK_WORDS "[\\r\\n]*|" PATTERN_SPACES}},
     {"spark2_5",
      0,
      {"\\p{N}{1,3}", DEEPSEEK_CJK, DEEPSEEK_WORDS "|[\\r\\n]|\\s+(?!\\S)|\\s+", "\\p{N}"}},
@@ -114,28 +115,24 @@ static const Pre pres[] = {
       "\\x{30a0}-\\x{30ff}\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}"
       "\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}\\x{aa60}-\\x{aa7f}"
       "\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+",
-      DEEPSEEK_WORDS "[\\r\\n]*|" SPACES}},
-    {"falcon", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}},
+      DEEPSEEK_WORDS "[\\r\\n]*|" PATTERN_SPACES}},
+    {"falcon", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", PATTERN_GPT2, "[0-9][0-9][0-9]"}},
     {"bloom poro-chat gpt3-finnish", 0, {BLOOM}},
     {"viking", 0, {BLOOM, "\\p{N}"}},
     {"chameleon",
      PRE_ADD_BOS,
      {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}",
-      "[\\p{P}!-/:-@\\[-`{-~]", GPT2}},
-    {"jais-2",
-     0,
-     {WORDS "\\p{N}{1,3}" PUNCTUATION
-            "\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|"
-            "\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"}},
+      "[\\p{P}!-/:-@\\[-`{-~]", PATTERN_GPT2}},
+    {"jais-2", 0, {PATTERN_JAIS2}},
     {"exaone-moe",
      0,
-     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}|"
-                   " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+     {PATTERN_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}|"
+                           " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
     {"bailingmoe bailingmoe2 llada-moe",
      0,
      {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|"
       "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
-    {"seed-coder", 0, {WORDS "\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES}},
+    {"seed-coder", 0, {PATTERN_WORDS "\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" PATTERN_SPACES}},
     {"superbpe", 0, {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}},
     {"gemma4 granite-embed-multi-311m sarvam-moe", PRE_PLAIN, {"[^\\n]+|[\\n]+"}},
     {"whitespace", PRE_PLAIN, {"\\S+"}},
@@ -152,32 +149,26 @@ static const Pre *find_pre(TokenizerString name) {
     return NULL;
 }
 
-static bool equals(TokenizerString s, const char *text) {
-    return s.length == strlen(text) && memcmp(s.bytes, text, s.length) == 0;
-}
-
-enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER_DEFINED, TYPE_UNUSED, TYPE_BYTE };
-
 static int32_t type_of(const TokenizerGguf *g, size_t i) {
-    return g->token_types ? g->token_types[i] : TYPE_NORMAL;
+    return g->token_types ? g->token_types[i] : PIECE_NORMAL;
 }
 
-/* Tokens that end a turn by their very name, as llama.cpp has it. */
+/* Whether a token ends a turn because of its name, as in llama.cpp. */
 static bool ends_by_name(TokenizerString token) {
     static const char *names[] = {
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",   "<|endoftext|>",     "<|eom_id|>",
         "<EOT>",      "_<EOT>",     "[EOT]",   "<|end_of_text|>", "<end_of_utterance>"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (equals(token, names[i])) return true;
+        if (tokenizer_string_is(token, names[i])) return true;
     return false;
 }
 
-/* Every token, and of those that are not ordinary the added one. */
+/* Sets every token. */
 static Status read_tokens(Builder *b, const TokenizerGguf *g, bool spm, Error *error) {
     for (size_t i = 0; i < g->n_tokens; i++) {
         int32_t type = type_of(g, i);
         bool in_model =
-            !spm || type == TYPE_NORMAL || type == TYPE_USER_DEFINED || type == TYPE_UNUSED;
+            !spm || type == PIECE_NORMAL || type == PIECE_USER_DEFINED || type == PIECE_UNUSED;
         char empty[32];
         TokenizerString text = g->tokens[i];
         if (text.length == 0) { /* llama.cpp's name for it */
@@ -193,12 +184,13 @@ static Status read_tokens(Builder *b, const TokenizerGguf *g, bool spm, Error *e
     return STATUS_OK;
 }
 
+/* Adds control, unknown, user-defined and turn-ending tokens as added tokens. */
 static void read_added(Builder *b, const TokenizerGguf *g) {
     for (size_t i = 0; i < g->n_tokens; i++) {
         int32_t type = type_of(g, i);
         bool ends = ends_by_name(g->tokens[i]);
-        bool special = type == TYPE_CONTROL || type == TYPE_UNKNOWN || ends;
-        if (!special && type != TYPE_USER_DEFINED) continue;
+        bool special = type == PIECE_CONTROL || type == PIECE_UNKNOWN || ends;
+        if (!special && type != PIECE_USER_DEFINED) continue;
         if (g->tokens[i].length == 0 || g->tokens[i].length > SECTION_MAX_ADDED) continue;
         builder_added(b, (uint32_t)i, special ? ADDED_SPECIAL : 0, g->tokens[i].bytes,
                       g->tokens[i].length);
@@ -206,6 +198,7 @@ static void read_added(Builder *b, const TokenizerGguf *g) {
     }
 }
 
+/* Reads the ids that begin and end texts; `add_bos` holds where the file does not say. */
 static Status read_ids(Builder *b, const TokenizerGguf *g, bool add_bos, Error *error) {
     int64_t n = (int64_t)g->n_tokens;
     if (g->bos_id >= n || g->eos_id >= n || g->unk_id >= n)
@@ -232,18 +225,12 @@ static void llama_decoder(Builder *b, bool strip) {
     if (strip) builder_decoder(b, DECODER_STRIP, space, none, 1, 0);
 }
 
-/* The ids of <0x00> to <0xFF>, among tokens that no text merges to. */
+/* Finds the ids of <0x00> to <0xFF> among all tokens, also those outside the model. */
 static void find_bytes(Builder *b, const TokenizerGguf *g) {
     b->has_bytes = true;
     for (size_t i = 0; i < g->n_tokens; i++) {
-        TokenizerString token = g->tokens[i];
-        const char *name = token.bytes;
-        /* Digits alone: what reads numbers takes "<0x-1>" for one, far outside the table. */
-        if (token.length != 6 || memcmp(name, "<0x", 3) != 0 || name[5] != '>' ||
-            !isxdigit((unsigned char)name[3]) || !isxdigit((unsigned char)name[4]))
-            continue;
-        const char digits[3] = {name[3], name[4], '\0'};
-        b->bytes[strtoul(digits, NULL, 16)] = (uint32_t)i;
+        int byte = builder_byte_of(g->tokens[i].bytes, g->tokens[i].length);
+        if (byte >= 0) b->bytes[byte] = (uint32_t)i;
     }
 }
 
@@ -309,33 +296,8 @@ static Status read_merges(Builder *b, const TokenizerGguf *g, bool byte_level, E
     return status;
 }
 
-/* Keys as bytes; tokens outside ByteLevel's alphabet are found as added tokens only. */
-static void byte_keys(Builder *b) {
-    char key[SECTION_MAX_PIECE];
-    for (uint32_t i = 0; i < b->header.n_tokens && !b->failed; i++) {
-        BuildToken *token = &b->tokens[i];
-        const char *text = builder_bytes(b, token->text);
-        size_t n = 0;
-        for (size_t at = 0, length; at < token->text.length; at += length) {
-            uint32_t code;
-            length = utf8_decode(text + at, token->text.length - at, &code);
-            int byte = bytelevel_byte(code);
-            if (byte < 0) {
-                token->flags &= ~(uint32_t)BUILD_IN_MODEL;
-                break;
-            }
-            key[n++] = (char)byte;
-        }
-        if (token->flags & BUILD_IN_MODEL) token->key = builder_text(b, key, n);
-    }
-    builder_index(b);
-    b->has_bytes = true;
-    for (unsigned byte = 0; byte < 256; byte++)
-        b->bytes[byte] = builder_find(b, &(char){(char)byte}, 1);
-}
-
 static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
-    bool gemma4 = equals(g->model, "gemma4");
+    bool gemma4 = tokenizer_string_is(g->model, "gemma4");
     const Pre *pre = find_pre(gemma4 ? (TokenizerString){"gemma4", 6} : g->pre);
     if (!pre)
         return error_set(error, "tokenizer.ggml.pre: '%.*s' is not known", (int)g->pre.length,
@@ -357,7 +319,7 @@ static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
         llama_decoder(b, false);
     } else {
         b->header.flags |= SECTION_BYTE_LEVEL;
-        byte_keys(b);
+        builder_byte_keys(b);
         builder_decoder(b, DECODER_BYTE_LEVEL, (TextRange){0, 0}, (TextRange){0, 0}, 0, 0);
     }
     if (read_merges(b, g, !plain, error) != STATUS_OK) return STATUS_FAILED;
@@ -373,9 +335,9 @@ Status tokenizer_import_gguf(const TokenizerGguf *g, TokenizerBlob *out, Error *
     b.header.model = MODEL_BPE;
     if (g->n_tokens == 0 || g->n_tokens > 1 << 21)
         status = error_set(error, "tokenizer.ggml.tokens: %zu tokens", g->n_tokens);
-    else if (equals(g->model, "llama"))
+    else if (tokenizer_string_is(g->model, "llama"))
         status = import_llama(&b, g, error);
-    else if (equals(g->model, "gpt2") || equals(g->model, "gemma4"))
+    else if (tokenizer_string_is(g->model, "gpt2") || tokenizer_string_is(g->model, "gemma4"))
         status = import_gpt2(&b, g, error);
     else
         status = error_set(error, "tokenizer.ggml.model: '%.*s' is not supported",

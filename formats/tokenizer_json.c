@@ -1,12 +1,16 @@
-/* tokenizer.json, and the slow vocab.json with merges.txt. The reader takes what the tokenizers
- * library takes (serde definitions in its tokenizers/src) and refuses the rest by name. Here are
- * the file as a whole, its added tokens, and tokenizer_config.json. */
-#include "formats/tokenizer_json.h"
+/* Imports tokenizer.json, and vocab.json with merges.txt: reads the file as a whole, the added
+ * tokens and tokenizer_config.json. It takes what the tokenizers library takes (the serde
+ * definitions in its tokenizers/src) and refuses the rest by name. */
 #include <stdlib.h>
+
+#include "formats/tokenizer_json_model.h"
+#include "formats/tokenizer_json_steps.h"
+#include "formats/tokenizer_write.h"
 
 /* ---- Added tokens and the configuration ---- */
 
-/* The library gives an added token the id of its text, else the next free one. */
+/* Adds an added token. Like the library, gives it the id that its text has, else the next free id
+ * (or, where that is taken, the declared one). */
 static Status add_token(JsonImport *im, const char *text, size_t n, int64_t declared,
                         uint32_t flags, int64_t *next) {
     Builder *b = &im->b;
@@ -27,10 +31,10 @@ static Status add_token(JsonImport *im, const char *text, size_t n, int64_t decl
 }
 
 static uint32_t added_flags(const json_t *token, bool special) {
-    return (json_import_flag(token, "lstrip", false) ? ADDED_LSTRIP : 0u) |
-           (json_import_flag(token, "rstrip", false) ? ADDED_RSTRIP : 0u) |
-           (json_import_flag(token, "single_word", false) ? ADDED_SINGLE_WORD : 0u) |
-           (json_import_flag(token, "normalized", !special) ? ADDED_NORMALIZED : 0u) |
+    return (json_flag(token, "lstrip", false) ? ADDED_LSTRIP : 0u) |
+           (json_flag(token, "rstrip", false) ? ADDED_RSTRIP : 0u) |
+           (json_flag(token, "single_word", false) ? ADDED_SINGLE_WORD : 0u) |
+           (json_flag(token, "normalized", !special) ? ADDED_NORMALIZED : 0u) |
            (special ? ADDED_SPECIAL : 0u);
 }
 
@@ -42,14 +46,13 @@ static Status read_added(JsonImport *im, const json_t *list, int64_t *next) {
             return error_set(im->error, "tokenizer.json: added token %zu has no content", i);
         if (add_token(im, json_string_value(text), json_string_length(text),
                       json_is_integer(id) ? (int64_t)json_integer_value(id) : -1,
-                      added_flags(token, json_import_flag(token, "special", false)),
-                      next) != STATUS_OK)
+                      added_flags(token, json_flag(token, "special", false)), next) != STATUS_OK)
             return STATUS_FAILED;
     }
     return STATUS_OK;
 }
 
-/* "text" or {"content": "text"}: the token's id or -1. */
+/* The id of the token that config[key] names, as "text" or {"content": "text"}; -1: none. */
 static int64_t named_token(const JsonImport *im, const json_t *config, const char *key) {
     const Builder *b = &im->b;
     const json_t *name = json_object_get(config, key);
@@ -64,7 +67,7 @@ static int64_t named_token(const JsonImport *im, const json_t *config, const cha
     return json_import_id(im, text, n);
 }
 
-/* tokenizer_config.json: added tokens that tokenizer.json lacks, bos and eos. */
+/* Reads tokenizer_config.json: the added tokens that tokenizer.json lacks, bos and eos. */
 static Status read_config(JsonImport *im, const json_t *config, int64_t *next) {
     Builder *b = &im->b;
     const char *key;
@@ -80,8 +83,7 @@ static Status read_config(JsonImport *im, const json_t *config, int64_t *next) {
                            b->added[i].text.length) == 0;
         if (!known &&
             add_token(im, json_string_value(text), json_string_length(text), strtoll(key, NULL, 10),
-                      added_flags(token, json_import_flag(token, "special", false)),
-                      next) != STATUS_OK)
+                      added_flags(token, json_flag(token, "special", false)), next) != STATUS_OK)
             return STATUS_FAILED;
     }
     b->header.bos_id = (int32_t)named_token(im, config, "bos_token");
@@ -89,8 +91,8 @@ static Status read_config(JsonImport *im, const json_t *config, int64_t *next) {
     return STATUS_OK;
 }
 
-/* The slow class's add_bos_token and add_eos_token. (Beside a tokenizer.json transformers ignores
- * them: its post-processor says it all.) */
+/* Applies the slow class's add_bos_token and add_eos_token. (Where there is a tokenizer.json,
+ * transformers ignores them in favour of its post-processor.) */
 static void apply_config_ends(JsonImport *im, const json_t *config) {
     Builder *b = &im->b;
     const json_t *bos = json_object_get(config, "add_bos_token");
@@ -104,13 +106,6 @@ static void apply_config_ends(JsonImport *im, const json_t *config) {
     bool ends = b->n_suffix > 0 && b->n_eos > 0 && b->suffix[b->n_suffix - 1] == b->eos[0];
     if (json_is_true(eos) && !ends && b->n_eos > 0) builder_suffix(b, b->eos[0]);
     if (json_is_false(eos) && ends) b->n_suffix--;
-}
-
-static json_t *parse(const char *text, size_t n, const char *what, Error *error) {
-    json_error_t why;
-    json_t *root = json_loadb(text, n, JSON_ALLOW_NUL, &why);
-    if (!root) error_set(error, "%s: line %d: %s", what, why.line, why.text);
-    return root;
 }
 
 static Status import_json(JsonImport *im, const json_t *root, const json_t *config) {
@@ -134,11 +129,10 @@ Status tokenizer_import_json(const char *tokenizer_json, size_t json_size, const
     JsonImport im = {.error = error};
     *out = (TokenizerBlob){0};
     builder_init(&im.b);
-    json_t *root = parse(tokenizer_json, json_size, "tokenizer.json", error), *config = NULL;
-    Status status = root ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && config_json &&
-        !(config = parse(config_json, config_size, "tokenizer_config.json", error)))
-        status = STATUS_FAILED;
+    json_t *root = NULL, *config = NULL;
+    Status status = json_parse(&root, "tokenizer.json", tokenizer_json, json_size, error);
+    if (status == STATUS_OK && config_json)
+        status = json_parse(&config, "tokenizer_config.json", config_json, config_size, error);
     if (status == STATUS_OK) status = import_json(&im, root, config);
     if (status == STATUS_OK) status = builder_finish(&im.b, out, error);
     json_decref(root);
@@ -164,7 +158,7 @@ static Status import_slow(JsonImport *im, json_t *vocab, const char *merges, siz
         if (add_token(im, text, strlen(text), declared, ADDED_SPECIAL, &next) != STATUS_OK)
             return STATUS_FAILED;
     }
-    /* The slow class's defaults: <|endoftext|> begins, ends and stands for the unknown. */
+    /* The slow class's defaults: <|endoftext|> begins and ends a text and is the unknown token. */
     static const char end[] = "<|endoftext|>";
     if (json_import_id(im, end, sizeof end - 1) >= 0 &&
         add_token(im, end, sizeof end - 1, -1, ADDED_SPECIAL, &next) != STATUS_OK)
@@ -184,15 +178,12 @@ Status tokenizer_import_slow(const char *vocab_json, size_t vocab_size, const ch
     JsonImport im = {.error = error};
     *out = (TokenizerBlob){0};
     builder_init(&im.b);
-    json_t *vocab = parse(vocab_json, vocab_size, "vocab.json", error), *added = NULL,
-           *config = NULL;
-    Status status = vocab ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && added_json &&
-        !(added = parse(added_json, added_size, "added_tokens.json", error)))
-        status = STATUS_FAILED;
-    if (status == STATUS_OK && config_json &&
-        !(config = parse(config_json, config_size, "tokenizer_config.json", error)))
-        status = STATUS_FAILED;
+    json_t *vocab = NULL, *added = NULL, *config = NULL;
+    Status status = json_parse(&vocab, "vocab.json", vocab_json, vocab_size, error);
+    if (status == STATUS_OK && added_json)
+        status = json_parse(&added, "added_tokens.json", added_json, added_size, error);
+    if (status == STATUS_OK && config_json)
+        status = json_parse(&config, "tokenizer_config.json", config_json, config_size, error);
     if (status == STATUS_OK)
         status = import_slow(&im, vocab, merges_txt, merges_size, added, config);
     if (status == STATUS_OK) status = builder_finish(&im.b, out, error);

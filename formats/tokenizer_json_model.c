@@ -1,8 +1,8 @@
-/* The models of a tokenizer.json: BPE, Unigram and WordLevel; and the slow vocab.json with
- * merges.txt, which are a BPE model in two files. */
-#include "base/unicode.h"
-#include "formats/tokenizer_json.h"
+#include "formats/tokenizer_json_model.h"
+
 #include <stdlib.h>
+
+#include "base/unicode.h"
 
 /* ---- Vocabularies ---- */
 
@@ -20,7 +20,7 @@ static Status read_vocab(JsonImport *im) {
     return STATUS_OK;
 }
 
-/* The value of a key of n bytes. */
+/* The member whose key is key[n]; NULL: none. */
 static const json_t *object_get(const json_t *object, const char *key, size_t n) {
 #if JANSSON_VERSION_HEX >= 0x020E00
     return json_object_getn(object, key, n);
@@ -48,35 +48,8 @@ static void read_unk(JsonImport *im, const json_t *model) {
             (int32_t)json_import_id(im, json_string_value(unk), json_string_length(unk));
 }
 
-/* Turns the keys of a byte-level vocabulary into the bytes they stand for. */
-static void byte_keys(JsonImport *im) {
-    Builder *b = &im->b;
-    for (uint32_t i = 0; i < b->header.n_tokens && !b->failed; i++) {
-        BuildToken *token = &b->tokens[i];
-        char key[SECTION_MAX_PIECE];
-        size_t n = 0;
-        if (!(token->flags & BUILD_IN_MODEL)) continue;
-        const char *text = builder_bytes(b, token->text);
-        for (size_t at = 0, length; at < token->text.length; at += length) {
-            uint32_t code;
-            length = utf8_decode(text + at, token->text.length - at, &code);
-            int byte = length ? bytelevel_byte(code) : -1;
-            if (byte < 0) {
-                token->flags &= ~(uint32_t)BUILD_IN_MODEL; /* no text leads to it */
-                break;
-            }
-            key[n++] = (char)byte;
-        }
-        if (token->flags & BUILD_IN_MODEL) token->key = builder_text(b, key, n);
-    }
-    builder_index(b);
-    b->has_bytes = true;
-    for (unsigned byte = 0; byte < 256; byte++)
-        b->bytes[byte] = builder_find(b, &(char){(char)byte}, 1);
-}
-
-/* Whether what follows the mapping to ByteLevel's alphabet only splits: then every word can be
- * mapped back. */
+/* Whether, after the mapping to ByteLevel's alphabet, text is only split: then every word can be
+ * mapped back to bytes. */
 static bool only_splits_after_map(const Builder *b) {
     bool mapped = false;
     for (size_t i = 0; i < b->n_normalizers; i++) {
@@ -90,7 +63,8 @@ static bool only_splits_after_map(const Builder *b) {
     return mapped;
 }
 
-/* Whether the runner can take the bytes themselves: no affixes, no fall-back to other tokens. */
+/* Makes the vocabulary byte-level where the runner can use the bytes themselves: there are no
+ * affixes and no byte falls back to another token. */
 static void choose_byte_level(JsonImport *im, bool byte_fallback) {
     Builder *b = &im->b;
     bool complete = true;
@@ -107,13 +81,13 @@ static void choose_byte_level(JsonImport *im, bool byte_fallback) {
     b->header.flags |= SECTION_BYTE_LEVEL;
     b->header.flags &= ~(uint32_t)SECTION_BYTE_FALLBACK;
     if (b->n_splits > 0 && b->splits[b->n_splits - 1].op == SPLIT_MAP_BYTES)
-        b->n_splits--; /* the words are bytes: nothing to map and to map back */
+        b->n_splits--; /* the words are bytes already: the mapping can go */
     else
         b->header.flags |= SECTION_UNMAP;
-    byte_keys(im);
+    builder_byte_keys(b);
 }
 
-/* One merge by the texts of its halves. */
+/* Adds a merge, given the texts of its halves. */
 static Status read_merge(JsonImport *im, size_t rank, const char *left, size_t n_left,
                          const char *right, size_t n_right) {
     Builder *b = &im->b;
@@ -167,7 +141,7 @@ static Status read_merges(JsonImport *im, const json_t *merges) {
 
 static Status read_bpe(JsonImport *im, const json_t *model) {
     Builder *b = &im->b;
-    bool byte_fallback = json_import_flag(model, "byte_fallback", false);
+    bool byte_fallback = json_flag(model, "byte_fallback", false);
     const json_t *dropout = json_object_get(model, "dropout");
     if (json_is_number(dropout) && json_number_value(dropout) > 0)
         return error_set(im->error, "tokenizer.json: BPE: dropout would make encoding random");
@@ -181,8 +155,8 @@ static Status read_bpe(JsonImport *im, const json_t *model) {
             "tokenizer.json: continuing_subword_prefix or end_of_word_suffix is longer "
             "than %d bytes",
             SECTION_MAX_AFFIX);
-    if (json_import_flag(model, "fuse_unk", false)) b->header.flags |= SECTION_FUSE_UNK;
-    if (json_import_flag(model, "ignore_merges", false)) b->header.flags |= SECTION_IGNORE_MERGES;
+    if (json_flag(model, "fuse_unk", false)) b->header.flags |= SECTION_FUSE_UNK;
+    if (json_flag(model, "ignore_merges", false)) b->header.flags |= SECTION_IGNORE_MERGES;
     if (byte_fallback) b->header.flags |= SECTION_BYTE_FALLBACK;
     im->vocab = json_object_get(model, "vocab");
     if (read_vocab(im) != STATUS_OK) return STATUS_FAILED;
@@ -218,7 +192,7 @@ static Status read_unigram(JsonImport *im, const json_t *model) {
         b->header.unk_id = (int32_t)json_integer_value(unk);
     }
     builder_index(b);
-    if (json_import_flag(model, "byte_fallback", false)) {
+    if (json_flag(model, "byte_fallback", false)) {
         b->header.flags |= SECTION_BYTE_FALLBACK;
         builder_byte_tokens(b);
     }

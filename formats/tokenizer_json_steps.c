@@ -1,14 +1,13 @@
-/* What a tokenizer.json does to text before and after the model, and to ids: normalizers,
- * pre-tokenizers, decoders, post-processors. */
-#include "base/charsmap.h"
-#include "base/unicode.h"
-#include "formats/tokenizer_json.h"
+#include "formats/tokenizer_json_steps.h"
+
 #include <stdlib.h>
 
-static const char gpt2_pattern[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+#include "base/unicode.h"
+#include "formats/base64.h"
+#include "formats/tokenizer_patterns.h"
+#include "formats/tokenizer_regex.h"
 
-/* Calls `each` for a component and, where it is a Sequence, for its members. */
+/* Calls `each` for a component, or for each member of a Sequence of components. */
 static Status walk(JsonImport *im, const json_t *node, const char *what, const char *members,
                    Status (*each)(JsonImport *im, const json_t *node)) {
     if (!node || json_is_null(node)) return STATUS_OK;
@@ -25,12 +24,13 @@ static Status walk(JsonImport *im, const json_t *node, const char *what, const c
     return STATUS_OK;
 }
 
+/* STATUS_OK, or the error that there are too many steps. */
 static Status checked(JsonImport *im, bool ok, const char *what) {
     if (ok) return STATUS_OK;
     return error_set(im->error, "tokenizer.json: %s: more than %d steps", what, SECTION_MAX_STEPS);
 }
 
-/* {"String": s} or {"Regex": r} as a PCRE2 pattern. */
+/* Translates node["pattern"], {"String": s} or {"Regex": r}, into a PCRE2 pattern. */
 static Status pattern_at(JsonImport *im, const json_t *node, TextRange *out) {
     const json_t *pattern = json_object_get(node, "pattern");
     const json_t *string = json_object_get(pattern, "String");
@@ -52,15 +52,9 @@ static size_t base64_decode(const char *in, size_t n, char *out) {
     uint32_t bits = 0;
     int held = 0;
     for (size_t i = 0; i < n && in[i] != '='; i++) {
-        char c = in[i];
-        uint32_t value = c >= 'A' && c <= 'Z'   ? (uint32_t)(c - 'A')
-                         : c >= 'a' && c <= 'z' ? (uint32_t)(c - 'a') + 26
-                         : c >= '0' && c <= '9' ? (uint32_t)(c - '0') + 52
-                         : c == '+'             ? 62
-                         : c == '/'             ? 63
-                                                : 64;
-        if (value == 64) continue;
-        bits = bits << 6 | value;
+        int value = base64_value(in[i]);
+        if (value < 0) continue;
+        bits = bits << 6 | (uint32_t)value;
         if ((held += 6) >= 8) out[length++] = (char)(bits >> (held -= 8));
     }
     return length;
@@ -88,12 +82,12 @@ static bool simple_normalizer(Builder *b, uint32_t op, uint32_t flags) {
 
 static Status bert_normalizer(JsonImport *im, const json_t *node) {
     Builder *b = &im->b;
-    bool lowercase = json_import_flag(node, "lowercase", true), ok = true;
-    if (json_import_flag(node, "clean_text", true))
+    bool lowercase = json_flag(node, "lowercase", true), ok = true;
+    if (json_flag(node, "clean_text", true))
         ok = ok && simple_normalizer(b, NORMALIZE_BERT_CLEAN, 0);
-    if (json_import_flag(node, "handle_chinese_chars", true))
+    if (json_flag(node, "handle_chinese_chars", true))
         ok = ok && simple_normalizer(b, NORMALIZE_BERT_CHINESE, 0);
-    if (json_import_flag(node, "strip_accents", lowercase))
+    if (json_flag(node, "strip_accents", lowercase))
         ok = ok && simple_normalizer(b, NORMALIZE_NFD, 0) &&
              simple_normalizer(b, NORMALIZE_STRIP_ACCENTS, 1);
     if (lowercase) ok = ok && simple_normalizer(b, NORMALIZE_LOWERCASE, 0);
@@ -116,8 +110,8 @@ static Status normalizer(JsonImport *im, const json_t *node) {
         if (json_import_is(node, simple[i].type))
             return checked(im, simple_normalizer(b, simple[i].op, 0), "normalizer");
     if (json_import_is(node, "Strip")) {
-        uint32_t sides = (json_import_flag(node, "strip_left", true) ? 1u : 0u) |
-                         (json_import_flag(node, "strip_right", true) ? 2u : 0u);
+        uint32_t sides = (json_flag(node, "strip_left", true) ? 1u : 0u) |
+                         (json_flag(node, "strip_right", true) ? 2u : 0u);
         return checked(im, simple_normalizer(b, NORMALIZE_STRIP, sides), "normalizer");
     }
     if (json_import_is(node, "BertNormalizer")) return bert_normalizer(im, node);
@@ -162,13 +156,13 @@ static Status behaviour_of(JsonImport *im, const json_t *node, uint32_t otherwis
     return error_set(im->error, "tokenizer.json: %s: unknown behavior", json_import_type(node));
 }
 
-/* A split by a pattern of our own writing. */
+/* Adds a split by a pattern that is a constant here. */
 static Status split_by(JsonImport *im, const char *pattern, RegexFlavour flavour, uint32_t flags) {
     return regex_split(&im->b, pattern, strlen(pattern), flavour, flags, im->error);
 }
 
-/* The library's table of punctuation is that of Unicode 8.0: without what came later, and with two
- * characters that are none any more. */
+/* The library's table of punctuation is that of Unicode 8.0: it lacks what was added later and has
+ * two characters that are not punctuation any more. */
 static const char punctuation[] =
     "(?!["
     "\\x{61d}\\x{9fd}\\x{a76}\\x{c77}\\x{c84}\\x{1b7d}-\\x{1b7e}\\x{2e43}-\\x{2e4f}"
@@ -181,22 +175,23 @@ static const char punctuation[] =
 
 static Status byte_level_split(JsonImport *im, const json_t *node) {
     bool ok = true;
-    if (json_import_flag(node, "add_prefix_space", true))
+    if (json_flag(node, "add_prefix_space", true))
         ok = builder_split(&im->b, SPLIT_PREFIX_SPACE, 0, (TextRange){0, 0});
-    if (ok && json_import_flag(node, "use_regex", true) &&
-        split_by(im, gpt2_pattern, REGEX_ONIGURUMA, SPLIT_ISOLATED) != STATUS_OK)
+    if (ok && json_flag(node, "use_regex", true) &&
+        split_by(im, PATTERN_GPT2, REGEX_ONIGURUMA, SPLIT_ISOLATED) != STATUS_OK)
         return STATUS_FAILED;
     ok = ok && builder_split(&im->b, SPLIT_MAP_BYTES, 0, (TextRange){0, 0});
     return checked(im, ok, "pre_tokenizer");
 }
 
-/* Metaspace's scheme, with the older add_prefix_space; -1 where they contradict each other. */
+/* Metaspace's prepend_scheme, or what the older add_prefix_space means; -1: they contradict each
+ * other. */
 static int metaspace_scheme(const json_t *node) {
     const char *scheme = json_string_value(json_object_get(node, "prepend_scheme"));
     int value = !scheme || !strcmp(scheme, "always") ? METASPACE_ALWAYS
                 : !strcmp(scheme, "first")           ? METASPACE_FIRST
                                                      : METASPACE_NEVER;
-    if (json_import_flag(node, "add_prefix_space", true)) return value;
+    if (json_flag(node, "add_prefix_space", true)) return value;
     return scheme && value != METASPACE_NEVER ? -1 : METASPACE_NEVER;
 }
 
@@ -211,7 +206,7 @@ static Status metaspace_split(JsonImport *im, const json_t *node) {
         return error_set(im->error, "tokenizer.json: Metaspace: add_prefix_space contradicts "
                                     "prepend_scheme");
     bool ok = builder_split(&im->b, SPLIT_METASPACE, (uint32_t)scheme, mark);
-    if (ok && json_import_flag(node, "split", true))
+    if (ok && json_flag(node, "split", true))
         ok = builder_split(&im->b, SPLIT_PATTERN, SPLIT_MERGED_WITH_NEXT,
                            regex_literal(&im->b, builder_bytes(&im->b, mark), mark.length));
     return checked(im, ok, "pre_tokenizer");
@@ -223,8 +218,8 @@ static Status pre_tokenizer(JsonImport *im, const json_t *node) {
     if (json_import_is(node, "Metaspace")) return metaspace_split(im, node);
     if (json_import_is(node, "Digits"))
         return split_by(im, "\\p{N}", REGEX_RUST,
-                        json_import_flag(node, "individual_digits", false) ? SPLIT_ISOLATED
-                                                                           : SPLIT_CONTIGUOUS);
+                        json_flag(node, "individual_digits", false) ? SPLIT_ISOLATED
+                                                                    : SPLIT_CONTIGUOUS);
     if (json_import_is(node, "Whitespace"))
         return split_by(im, "\\w+|[^\\w\\s]+", REGEX_RUST, SPLIT_REMOVED | SPLIT_INVERT);
     if (json_import_is(node, "WhitespaceSplit"))
@@ -245,7 +240,7 @@ static Status pre_tokenizer(JsonImport *im, const json_t *node) {
                 return STATUS_FAILED;
             if (behaviour == SPLIT_BEHAVIOURS)
                 return error_set(im->error, "tokenizer.json: Split: no behavior");
-            if (json_import_flag(node, "invert", false)) behaviour |= SPLIT_INVERT;
+            if (json_flag(node, "invert", false)) behaviour |= SPLIT_INVERT;
             if (json_is_string(regex))
                 return regex_split(&im->b, json_string_value(regex), json_string_length(regex),
                                    REGEX_ONIGURUMA, behaviour, im->error);
@@ -315,7 +310,7 @@ void json_import_put_before(int32_t *ids, size_t *n, const int32_t *more, size_t
     *n += n_more;
 }
 
-/* Reads one template item's ids into prefix or suffix. */
+/* Reads the ids of one item of a template into ids[0] before the text was seen, ids[1] after. */
 static Status template_item(JsonImport *im, const json_t *item, const json_t *specials, bool *seen,
                             int32_t ids[2][64], size_t n[2]) {
     const json_t *special = json_object_get(item, "SpecialToken");
@@ -342,7 +337,7 @@ static Status post_processor(JsonImport *im, const json_t *node) {
     int32_t ids[2][64];
     size_t n[2] = {0, 0};
     bool seen = false;
-    if (json_import_is(node, "ByteLevel")) return STATUS_OK; /* it moves offsets only */
+    if (json_import_is(node, "ByteLevel")) return STATUS_OK; /* it only changes offsets */
     if (json_import_is(node, "TemplateProcessing")) {
         const json_t *single = json_object_get(node, "single");
         const json_t *specials = json_object_get(node, "special_tokens");
@@ -392,7 +387,7 @@ Status json_import_steps_after(JsonImport *im, const json_t *root) {
 Status json_import_gpt2_steps(JsonImport *im, bool prefix_space) {
     Builder *b = &im->b;
     if (prefix_space) builder_split(b, SPLIT_PREFIX_SPACE, 0, (TextRange){0, 0});
-    if (split_by(im, gpt2_pattern, REGEX_ONIGURUMA, SPLIT_ISOLATED) != STATUS_OK)
+    if (split_by(im, PATTERN_GPT2, REGEX_ONIGURUMA, SPLIT_ISOLATED) != STATUS_OK)
         return STATUS_FAILED;
     builder_split(b, SPLIT_MAP_BYTES, 0, (TextRange){0, 0});
     builder_decoder(b, DECODER_BYTE_LEVEL, (TextRange){0, 0}, (TextRange){0, 0}, 0, 0);

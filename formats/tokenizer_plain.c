@@ -1,31 +1,23 @@
-/* The two formats that are lists of tokens: .tiktoken and llama2.c's tokenizer.bin. */
-#include "base/unicode.h"
-#include "formats/tokenizer_build.h"
+/* Imports the two formats that are mere lists of tokens: .tiktoken and llama2.c's tokenizer.bin. */
 #include <math.h>
 #include <string.h>
 
-/* ---- tiktoken: "base64 rank" lines; a word's bytes merge by the rank of what they become ---- */
+#include "base/unicode.h"
+#include "formats/base64.h"
+#include "formats/tokenizer_patterns.h"
+#include "formats/tokenizer_regex.h"
+#include "formats/tokenizer_write.h"
 
-static const char llama3_pattern[] =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+/* ---- tiktoken: lines "base64 rank"; bytes merge in the order of the rank of the result ---- */
 
-static int base64_digit(char c) {
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
+/* Adds the token of a line "base64 rank". */
 static Status tiktoken_line(Builder *b, const char *line, size_t n, size_t number, Error *error) {
     char key[SECTION_MAX_PIECE];
     size_t length = 0, at = 0;
     uint32_t bits = 0, held = 0;
     int64_t rank = 0;
     for (; at < n && line[at] != ' '; at++) {
-        int digit = base64_digit(line[at]);
+        int digit = base64_value(line[at]);
         if (line[at] == '=') continue;
         if (digit < 0 || length == sizeof key)
             return error_set(error, "tiktoken: line %zu: not base64", number);
@@ -46,7 +38,7 @@ static Status import_tiktoken(Builder *b, const char *bytes, size_t size, const 
                               int32_t eos_id, Error *error) {
     TextRange split;
     size_t number = 1;
-    if (!pattern) pattern = llama3_pattern;
+    if (!pattern) pattern = PATTERN_LLAMA3;
     if (regex_translate(b, pattern, strlen(pattern), REGEX_RUST, &split, error) != STATUS_OK)
         return STATUS_FAILED;
     builder_split(b, SPLIT_PATTERN, SPLIT_ISOLATED, split);
@@ -61,12 +53,10 @@ static Status import_tiktoken(Builder *b, const char *bytes, size_t size, const 
     b->header.model = MODEL_BPE;
     b->header.flags = SECTION_BYTE_LEVEL | SECTION_IGNORE_MERGES;
     builder_index(b);
-    b->has_bytes = true;
-    for (unsigned byte = 0; byte < 256; byte++) {
-        b->bytes[byte] = builder_find(b, &(char){(char)byte}, 1);
+    builder_byte_symbols(b);
+    for (unsigned byte = 0; byte < 256; byte++)
         if (b->bytes[byte] == TOKENIZER_NONE)
             return error_set(error, "tiktoken: byte %u has no token", byte);
-    }
     builder_merges_by_score(b);
     for (size_t i = 0; i < n_specials; i++) {
         TokenizerString text = specials[i].text;
@@ -95,7 +85,7 @@ Status tokenizer_import_tiktoken(const char *bytes, size_t size, const char *pat
     return status;
 }
 
-/* ---- llama2.c: int32 longest, then float score, int32 length and the bytes of each token ---- */
+/* ---- llama2.c: int32 longest length; for each token float score, int32 length, bytes ---- */
 
 static Status read_llama2c(Builder *b, const char *p, size_t size, size_t vocab_size,
                            Error *error) {

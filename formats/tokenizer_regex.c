@@ -1,17 +1,21 @@
-/* Other engines' patterns as PCRE2 patterns that match the same.
+/* Oniguruma (Ruby syntax, used by the tokenizers library) and the regex crate (used by tiktoken)
+ * differ from PCRE2 with UCP in these, which are translated; everything else is copied:
  *
- * Oniguruma (Ruby syntax, which the tokenizers library uses) and the regex crate (which tiktoken
- * uses) differ from PCRE2 with UCP in: what \s, \w, \b, \h, \v and the POSIX classes hold; ^ and $
- * (Oniguruma: of every line; regex: of the text only); nested classes and intersections; scripts;
- * {n,m}+, which in Ruby repeats the repetition. Everything else passes as it is. */
+ *     \s \w \b \h \v and POSIX classes hold other characters
+ *     ^ and $ match at every line (Oniguruma) or only at the ends of the text (regex)
+ *     classes may be nested and intersected
+ *     names of scripts and properties
+ *     {n,m}+ repeats the repetition (Ruby) instead of being possessive */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "base/unicode.h"
-#include "formats/tokenizer_build.h"
+#include "formats/tokenizer_regex.h"
+
 #include <pcre2.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "base/unicode.h"
+#include "formats/tokenizer_patterns.h"
 
 /* White_Space, as class items. PCRE2's own \s also holds U+180E. */
 #define SPACE                                                                                      \
@@ -21,24 +25,23 @@
     "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}"       \
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"                 \
     "\\x{3001}-\\x{10ffff}"
-/* Alphabetic, with the marks that Unicode made so after 14.0 and Oniguruma knows. */
+/* Alphabetic, with the marks that became alphabetic after Unicode 14.0 and that Oniguruma knows. */
 #define ALPHA                                                                                      \
     "\\p{Alphabetic}\\x{363}-\\x{36f}\\x{c04}\\x{f82}\\x{f83}\\x{1dd3}-\\x{1de6}\\x{11080}\\x{"    \
     "11081}"
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
 #define RUST_WORD WORD "\\x{200c}\\x{200d}"
-/* Outside brackets Oniguruma's \w asks an older table about Latin-1, with its superscripts and
- * fractions. */
+/* Outside brackets Oniguruma's \w uses an older table for Latin-1, which has the superscripts and
+ * fractions in it. */
 #define ONIGURUMA_WORD WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 typedef struct Regex {
-    const char *p, *end;
+    const char *p, *end; /* the rest of the pattern */
     RegexFlavour flavour;
-    TextBuffer out;
-    Error *error;
-    int depth;
+    Text out;
+    int depth;           /* of nested classes */
     bool bare;           /* outside brackets */
-    const char *refused; /* what stopped the translation */
+    const char *refused; /* what stopped the translation; NULL: nothing */
 } Regex;
 
 static void emit(Regex *r, const char *text) {
@@ -55,7 +58,8 @@ static bool starts(const Regex *r, const char *text) {
     return (size_t)(r->end - r->p) >= n && memcmp(r->p, text, n) == 0;
 }
 
-/* Named classes as class items; NULL for an unknown name. */
+/* The items of a class with that name, as they stand within brackets; NULL: not known. `word` are
+ * the items of the class "word". */
 static const char *named_class(const char *name, size_t n, const char *word) {
     static const struct {
         const char *name, *items;
@@ -102,13 +106,14 @@ static const char *named_class(const char *name, size_t n, const char *word) {
     return NULL;
 }
 
-/* What \w holds here. */
+/* The items of \w at this place of the pattern. */
 static const char *word_items(const Regex *r) {
     return r->flavour == REGEX_RUST ? RUST_WORD : r->bare ? ONIGURUMA_WORD : WORD;
 }
 
-/* A class under construction: items that PCRE2 takes inside one bracket, and alternatives that
- * it does not (nested negations and intersections), as patterns of one character. */
+/* A class under construction: the items that PCRE2 takes inside one pair of brackets, and those
+ * that it does not (nested negations and intersections) as alternatives, patterns of one character.
+ */
 typedef struct Class {
     TextBuffer items, others;
 } Class;
@@ -122,7 +127,17 @@ static void class_other(Class *c, const char *pattern, size_t n) {
     text_put(&c->others, pattern, n, 0);
 }
 
-/* Adds \p{..}, \P{..} or a bare category; r->p stands behind 'p' or 'P'. */
+/* Adds every character but those of the items. */
+static void class_other_than(Class *c, const char *items) {
+    Text other = {0};
+    text_put(&other, "[^", 2, 0);
+    text_put(&other, items, strlen(items), 0);
+    text_put(&other, "]", 1, 0);
+    if (!other.failed) class_other(c, other.bytes, other.length);
+    text_free(&other);
+}
+
+/* Adds \p{NAME}, \P{NAME} or \pL to the class; r->p is after the 'p' or 'P'. */
 static bool property(Regex *r, Class *c, bool negated) {
     char text[96] = "";
     const char *name = r->p;
@@ -151,12 +166,7 @@ static bool property(Regex *r, Class *c, bool negated) {
         } else if (items == named_class("space", 5, NULL)) {
             class_add(c, NOT_SPACE);
         } else {
-            TextBuffer other = {0};
-            text_put(&other, "[^", 2, 0);
-            text_put(&other, items, strlen(items), 0);
-            text_put(&other, "]", 1, 0);
-            if (!other.failed) class_other(c, other.bytes, other.length);
-            text_free(&other);
+            class_other_than(c, items);
         }
         return true;
     }
@@ -167,8 +177,9 @@ static bool property(Regex *r, Class *c, bool negated) {
     return true;
 }
 
-/* One code point of an escape that stands for a character: \n, \x41, \x{41}, \u0041, \cX and any
- * escaped punctuation. False when it stands for something else. */
+/* Reads an escape that stands for one character (\n, \x41, \x{41}, \u0041, \0 and escaped
+ * punctuation); r->p is after the backslash. False, with r->p unmoved, when it stands for something
+ * else; false with r->refused set when it is malformed. */
 static bool escaped_character(Regex *r, uint32_t *code) {
     static const char names[] = "tnrfvae", codes[] = "\t\n\r\f\v\a\x1b";
     char c = *r->p;
@@ -216,7 +227,7 @@ static void put_literal(TextBuffer *out, uint32_t code) {
     text_put(out, text, strlen(text), 0);
 }
 
-/* An escape that is a set of characters; r->p stands at its letter. */
+/* Adds an escape that is a set of characters (\s, \W, \p{..} ...); r->p is at its letter. */
 static bool escaped_class(Regex *r, Class *c) {
     char letter = *r->p++;
     const char *word = word_items(r);
@@ -239,17 +250,14 @@ static bool escaped_class(Regex *r, Class *c) {
     case 'w':
         class_add(c, word);
         return true;
-    case 'W': {
-        char text[96];
-        snprintf(text, sizeof text, "[^%s]", word);
-        class_other(c, text, strlen(text));
+    case 'W':
+        class_other_than(c, word);
         return true;
-    }
     case 'h':
         class_add(c, "0-9A-Fa-f");
         return r->flavour == REGEX_ONIGURUMA || refuse(r, "\\h");
     case 'H':
-        class_other(c, "[^0-9A-Fa-f]", 12);
+        class_other_than(c, "0-9A-Fa-f");
         return r->flavour == REGEX_ONIGURUMA || refuse(r, "\\H");
     default:
         return refuse(r, "an escape");
@@ -258,8 +266,8 @@ static bool escaped_class(Regex *r, Class *c) {
 
 static bool class_body(Regex *r, TextBuffer *out);
 
-/* The pattern of one character that a finished class is. */
-static void class_finish(Class *c, bool negated, TextBuffer *out) {
+/* Writes the class as a pattern of one character, and frees it. */
+static void class_finish(Class *c, bool negated, Text *out) {
     bool items = c->items.length > 0, others = c->others.length > 0;
     if (!items && !others) {
         text_put(out, negated ? "[\\x{0}-\\x{10ffff}]" : "(?!)", negated ? 19 : 4, 0);
@@ -281,81 +289,89 @@ static void class_finish(Class *c, bool negated, TextBuffer *out) {
     text_free(&c->others);
 }
 
-/* One member: a range, an escape, a POSIX class or a nested class. */
+/* Adds a POSIX class, [:name:] or [:^name:]; r->p is at its '['. */
+static bool posix_class(Regex *r, Class *c) {
+    const char *name = r->p + 2, *close = name;
+    while (close + 1 < r->end && !(close[0] == ':' && close[1] == ']')) close++;
+    bool negated = name < r->end && *name == '^';
+    name += negated;
+    if (close + 1 >= r->end || close < name) return refuse(r, "[:");
+    size_t n = (size_t)(close - name);
+    const char *items = named_class(name, n, WORD);
+    if (n == 5 && memcmp(name, "punct", 5) == 0) items = "\\p{P}\\p{S}";
+    if (!items || r->flavour == REGEX_RUST) return refuse(r, "a POSIX class");
+    r->p = close + 2;
+    if (negated) {
+        class_other_than(c, items);
+    } else {
+        class_add(c, items);
+    }
+    return true;
+}
+
+/* Adds a class inside a class; r->p is at its '['. */
+static bool nested_class(Regex *r, Class *c) {
+    Text text = {0};
+    r->p++;
+    bool ok = class_body(r, &text);
+    if (ok && text.bytes) class_other(c, text.bytes, text.length);
+    text_free(&text);
+    return ok;
+}
+
+static bool plain_character(Regex *r, uint32_t *code) {
+    size_t n = utf8_decode(r->p, (size_t)(r->end - r->p), code);
+    if (n == 0) return refuse(r, "bytes that are not UTF-8");
+    r->p += n;
+    return true;
+}
+
+/* Reads the end of a range whose first character is `from`, if a hyphen and a character follow;
+ * else *to is `from`. A hyphen before a set or a nested class is a plain hyphen. */
+static bool range_end(Regex *r, uint32_t from, uint32_t *to) {
+    *to = from;
+    if (r->p + 1 >= r->end || r->p[0] != '-' || r->p[1] == ']' || r->p[1] == '[') return true;
+    const char *hyphen = r->p++;
+    if (*r->p == '\\') {
+        r->p++;
+        if (r->p == r->end || !escaped_character(r, to)) {
+            if (r->refused) return false;
+            r->p = hyphen;
+            *to = from;
+        }
+    } else if (!plain_character(r, to)) {
+        return false;
+    }
+    return *to >= from || refuse(r, "a range out of order");
+}
+
+/* Adds one member of a class: a POSIX class, a nested class, an escape, a character or a range. */
 static bool class_member(Regex *r, Class *c) {
     uint32_t code, to;
-    if (starts(r, "[:")) {
-        const char *close = r->p + 2;
-        while (close + 1 < r->end && !(close[0] == ':' && close[1] == ']')) close++;
-        bool negated = r->p + 2 < r->end && r->p[2] == '^';
-        const char *name = r->p + 2 + negated;
-        if (close + 1 >= r->end || close < name) return refuse(r, "[:");
-        size_t n = (size_t)(close - name);
-        const char *items = named_class(name, n, WORD);
-        if (n == 5 && memcmp(name, "punct", 5) == 0) items = "\\p{P}\\p{S}";
-        if (!items || r->flavour == REGEX_RUST) return refuse(r, "a POSIX class");
-        r->p = close + 2;
-        if (!negated) {
-            class_add(c, items);
-        } else {
-            Class inner = {0};
-            TextBuffer text = {0};
-            class_add(&inner, items);
-            class_finish(&inner, true, &text);
-            if (text.bytes) class_other(c, text.bytes, text.length);
-            text_free(&text);
-        }
-        return true;
-    }
-    if (*r->p == '[') {
-        TextBuffer text = {0};
-        r->p++;
-        bool ok = class_body(r, &text);
-        if (ok && text.bytes) class_other(c, text.bytes, text.length);
-        text_free(&text);
-        return ok;
-    }
+    if (starts(r, "[:")) return posix_class(r, c);
+    if (*r->p == '[') return nested_class(r, c);
     if (*r->p == '\\') {
         if (++r->p == r->end) return refuse(r, "a final backslash");
-        if (*r->p == 'b') {
+        if (*r->p == 'b') { /* within brackets a backspace */
             code = 8;
             r->p++;
         } else if (!escaped_character(r, &code)) {
             return !r->refused && escaped_class(r, c);
         }
-    } else {
-        size_t n = utf8_decode(r->p, (size_t)(r->end - r->p), &code);
-        if (n == 0) return refuse(r, "bytes that are not UTF-8");
-        r->p += n;
+    } else if (!plain_character(r, &code)) {
+        return false;
     }
-    to = code;
-    if (r->p + 1 < r->end && r->p[0] == '-' && r->p[1] != ']') {
-        const char *back = r->p++;
-        if (*r->p == '\\') {
-            r->p++;
-            if (r->p == r->end || !escaped_character(r, &to)) {
-                if (r->refused) return false;
-                r->p = back; /* a hyphen before a set is a hyphen */
-                to = code;
-            }
-        } else if (*r->p == '[') {
-            r->p = back;
-        } else {
-            size_t n = utf8_decode(r->p, (size_t)(r->end - r->p), &to);
-            if (n == 0) return refuse(r, "bytes that are not UTF-8");
-            r->p += n;
-        }
-        if (to < code) return refuse(r, "a range out of order");
-    }
+    if (!range_end(r, code, &to)) return false;
     put_literal(&c->items, code);
     if (to != code) text_put(&c->items, "-", 1, 0), put_literal(&c->items, to);
     return true;
 }
 
-/* A class from behind its '[' to behind its ']'. A&&B is a look-ahead for A before B. */
-static bool class_body(Regex *r, TextBuffer *out) {
+/* Translates a class, from after its '[' to after its ']'. A&&B becomes a look-ahead for A before
+ * B. */
+static bool class_body(Regex *r, Text *out) {
     Class c = {0};
-    TextBuffer before = {0}; /* the operands so far, as look-aheads */
+    Text before = {0}; /* the operands of && so far, as look-aheads */
     bool ok = true, first = true, negated = r->p < r->end && *r->p == '^';
     if (++r->depth > 50) return refuse(r, "classes nested too deeply");
     r->p += negated;
@@ -400,7 +416,7 @@ static void insert(Regex *r, size_t at, const char *text) {
     memcpy(r->out.bytes + at, text, n);
 }
 
-/* A quantifier after the atom that begins at `atom` in the output. */
+/* Translates the quantifier of the atom that begins at `atom` in the output. */
 static bool quantifier(Regex *r, size_t atom) {
     if (*r->p != '{') {
         text_put(&r->out, r->p++, 1, 0);
@@ -411,7 +427,7 @@ static bool quantifier(Regex *r, size_t atom) {
     size_t n = close ? (size_t)(close - r->p) + 1 : 0;
     bool comma_first = n > 2 && r->p[1] == ',';
     bool counted = n >= 3 && strspn(r->p + 1, "0123456789,") == n - 2;
-    if (!counted) { /* a brace that is itself */
+    if (!counted) { /* a literal brace */
         emit(r, "\\{");
         r->p++;
         return true;
@@ -429,7 +445,7 @@ static bool quantifier(Regex *r, size_t atom) {
     return true;
 }
 
-/* What follows "(?": flags, look-arounds, names. */
+/* Translates the beginning of a group: the parenthesis, its flags, look-around or name. */
 static bool group(Regex *r) {
     emit(r, "(");
     r->p++;
@@ -451,6 +467,7 @@ static bool group(Regex *r) {
     return true;
 }
 
+/* Translates an escape outside brackets; r->p is at the backslash. */
 static bool escape(Regex *r) {
     uint32_t code;
     if (++r->p == r->end) return refuse(r, "a final backslash");
@@ -514,11 +531,10 @@ static bool translate(Regex *r) {
                              : "\\z");
             r->p++;
         } else {
+            const char *character = r->p;
             uint32_t code;
-            size_t n = utf8_decode(r->p, (size_t)(r->end - r->p), &code);
-            if (n == 0) return refuse(r, "bytes that are not UTF-8");
-            text_put(&r->out, r->p, n, 0);
-            r->p += n;
+            if (!plain_character(r, &code)) return false;
+            text_put(&r->out, character, (size_t)(r->p - character), 0);
         }
         if (!ok) return false;
         atom = start;
@@ -532,10 +548,10 @@ Status regex_translate(Builder *b, const char *pattern, size_t n, RegexFlavour f
     int shown = (int)(n < 300 ? n : 300), code;
     size_t offset;
     if (n > 1 << 16) return error_set(error, "tokenizer: a pattern of %zu bytes", n);
-    /* The same matches, but one try for each run of spaces instead of one for each space. */
-    bool ok = true;
+    /* For \s+$ a look-behind gives the same matches with one attempt for each run of spaces instead
+     * of one for each space. */
     if (n == 4 && memcmp(pattern, "\\s+$", 4) == 0) emit(&r, "(?<![" SPACE "])");
-    ok = translate(&r);
+    bool ok = translate(&r);
     Status status = STATUS_OK;
     if (r.out.failed)
         status = error_set(error, "tokenizer: out of memory");
@@ -571,42 +587,36 @@ TextRange regex_literal(Builder *b, const char *text, size_t n) {
     return range;
 }
 
-/* ---- Known patterns that take quadratic time as their files write them ---- */
+/* ---- Known patterns that would take quadratic time ---- */
 
-/* Digits in threes from the right. As the files write it, each match looks ahead to the end of the
- * digits: so first whole runs, then, in a piece that is such a run, what is over at its start, and
- * threes from there on. */
+/* Groups of three digits, counted from the right. The pattern in the files looks ahead to the end
+ * of the digits at every match. Instead a first split takes out whole runs of digits; this pattern
+ * then cuts such a run into the one or two leading digits and threes. */
 #define THREES(digit)                                                                              \
     "\\A(?=" digit "++\\z)(?:" digit "{1,2}(?=(?:" digit "{3})++\\z)|" digit "{3}|" digit          \
     "{1,2}\\z)|\\G(?!\\A)" digit "{3}"
 
-/* The cuts before each three digits from the right, themselves empty: the first of a run is found
- * from the run's start, and the next one lies three digits behind it. (After an empty match the
- * search goes on one character later, where \G holds.) */
+/* Empty matches before each group of three digits, counted from the right. The first of a run is
+ * found from the run's start; each next one is three digits after the last. (After an empty match
+ * the search goes on one character later, where \G matches.) */
 #define CUTS                                                                                       \
     "(?<!\\d)(?:\\d{1,2}\\K)?(?=(?:\\d{3})++(?!\\d))|"                                             \
     "\\G(?!\\A)(?<=\\d)\\d{2}\\K(?=\\d{3})"
 
-/* Spaces in powers of two, where no line ends among those that follow. Behind a match that ended
- * in a space and no line's end this has been tried: none will be found now. (Every character is
- * in some match, so that \G there stands behind the spaces of these very alternatives.) */
-#define WORDS_OF_JAIS                                                                              \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"                      \
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
-#define SPACES_OF_JAIS                                                                             \
-    "\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|"               \
-    "\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
-
-/* What is matched in a pattern's place, by one split or by two. Two cut a text as one does only
- * where every match is a word of its own. */
+/* Patterns and what replaces them: one split, or two in a row. (Two cut a text as the one pattern
+ * does only where every match becomes a word of its own, SPLIT_ISOLATED.)
+ *
+ * Jais 2: "\\s*[\\r\\n]+" looks for a line's end after spaces. Where the last match ended in a
+ * space that search has failed already, so a look-behind skips it. (Every character is in some
+ * match, so \G there is after a match of the alternatives for spaces.) */
 static const struct {
     const char *pattern, *first, *second;
 } linear[] = {
     {"\\d{1,3}(?=(?:\\d{3})*\\b)", "(?<!\\d)\\d++\\b", THREES("\\d")},
     {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", "\\p{N}++", THREES("\\p{N}")},
     {"(?=(\\d{3})+(?!\\d))", CUTS, NULL},
-    {WORDS_OF_JAIS "\\s*[\\r\\n]+|" SPACES_OF_JAIS,
-     WORDS_OF_JAIS "(?!\\G(?<=[^\\S\\r\\n]))\\s*[\\r\\n]+|" SPACES_OF_JAIS, NULL},
+    {PATTERN_JAIS2,
+     PATTERN_JAIS2_WORDS "(?!\\G(?<=[^\\S\\r\\n]))\\s*[\\r\\n]+|" PATTERN_JAIS2_SPACES, NULL},
 };
 
 static Status add_split(Builder *b, const char *pattern, size_t n, RegexFlavour flavour,

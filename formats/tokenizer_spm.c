@@ -1,10 +1,10 @@
-/* SentencePiece's .model: a protocol buffer (sentencepiece_model.proto), BPE or Unigram. Encodes
- * and decodes as the sentencepiece library does. */
-#include "base/charsmap.h"
-#include "base/unicode.h"
-#include "formats/tokenizer_build.h"
+/* Imports SentencePiece's .model, a protocol buffer (sentencepiece_model.proto), BPE or Unigram.
+ * The section encodes and decodes as the sentencepiece library does. */
 #include <math.h>
 #include <string.h>
+
+#include "base/unicode.h"
+#include "formats/tokenizer_write.h"
 
 /* ---- Protocol buffer wire format ---- */
 
@@ -24,7 +24,7 @@ static bool read_varint(const char **p, const char *end, uint64_t *value) {
     return false;
 }
 
-/* The next field: 1, 0 at the end, -1 when the message is damaged. */
+/* Reads the next field: 1, or 0 at the end, or -1 when the message is damaged. */
 static int next_field(const char **p, const char *end, Field *field) {
     uint64_t tag;
     if (*p == end) return 0;
@@ -52,7 +52,6 @@ static int next_field(const char **p, const char *end, Field *field) {
 
 /* ---- The model ---- */
 
-enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER_DEFINED, TYPE_UNUSED, TYPE_BYTE };
 enum { UNIGRAM = 1, BPE = 2 };
 
 typedef struct Spm {
@@ -76,7 +75,7 @@ static bool read_piece(Field message, Piece *piece) {
     const char *p = message.bytes, *end = p + message.value;
     Field field;
     int more;
-    *piece = (Piece){.text = "", .type = TYPE_NORMAL};
+    *piece = (Piece){.text = "", .type = PIECE_NORMAL};
     while ((more = next_field(&p, end, &field)) > 0) {
         if (field.number == 1 && field.wire == 2) {
             piece->text = field.bytes;
@@ -129,41 +128,37 @@ static bool read_normalizer(Spm *m, Field message) {
 static Status add_piece(Spm *m, uint32_t id, const Piece *piece) {
     Builder *b = &m->b;
     bool unigram = m->model_type == UNIGRAM;
-    bool in_model = piece->type == TYPE_NORMAL || piece->type == TYPE_USER_DEFINED;
-    if (piece->type == TYPE_UNUSED && !unigram)
+    bool in_model = piece->type == PIECE_NORMAL || piece->type == PIECE_USER_DEFINED;
+    if (piece->type == PIECE_UNUSED && !unigram)
         return error_set(m->error, "sentencepiece: unused pieces in a BPE model ('%.*s')",
                          (int)(piece->n < 100 ? piece->n : 100), piece->text);
     double score = piece->score;
-    /* In the lattice a user's piece is worth more than whatever else its characters make. */
-    if (unigram && piece->type == TYPE_USER_DEFINED) score = (float)piece->n * m->most - 0.1;
+    /* A user-defined piece gets a higher score than any other pieces of its characters. */
+    if (unigram && piece->type == PIECE_USER_DEFINED) score = (float)piece->n * m->most - 0.1;
     if (builder_token(b, id, piece->text, piece->n, score,
                       (in_model ? BUILD_IN_MODEL : 0) | (in_model && unigram ? BUILD_PIECE : 0),
                       m->error) != STATUS_OK)
         return STATUS_FAILED;
-    if (piece->type == TYPE_UNKNOWN) {
+    if (piece->type == PIECE_UNKNOWN) {
         if (b->header.unk_id >= 0) return error_set(m->error, "sentencepiece: two unknown pieces");
         b->header.unk_id = (int32_t)id;
-        b->tokens[id].text = m->unk_surface; /* what it is decoded to */
-    } else if (piece->type == TYPE_CONTROL) {
+        b->tokens[id].text = m->unk_surface; /* it is decoded to this */
+    } else if (piece->type == PIECE_CONTROL) {
         builder_added(b, id, ADDED_SPECIAL, piece->text, piece->n);
-    } else if (piece->type == TYPE_USER_DEFINED) {
+    } else if (piece->type == PIECE_USER_DEFINED) {
         builder_added(b, id, ADDED_NORMALIZED | (unigram ? ADDED_IN_MODEL : 0), piece->text,
                       piece->n);
-    } else if (piece->type == TYPE_BYTE) {
-        unsigned byte = 0;
-        for (size_t i = 3; i < 5 && piece->n == 6; i++) {
-            char c = piece->text[i];
-            byte = byte << 4 | (unsigned)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
-        }
-        if (piece->n != 6 || byte > 255)
-            return error_set(m->error, "sentencepiece: bad byte piece %u", id);
+    } else if (piece->type == PIECE_BYTE) {
+        int byte = builder_byte_of(piece->text, piece->n);
+        if (byte < 0) return error_set(m->error, "sentencepiece: bad byte piece %u", id);
         b->bytes[byte] = id;
         b->has_bytes = true;
     }
     return STATUS_OK;
 }
 
-/* First everything but the pieces, and the range of their scores; then the pieces. */
+/* Reads the file twice: first everything but the pieces, and the range of their scores, then the
+ * pieces. */
 static Status read_model(Spm *m, const char *bytes, size_t size) {
     const char *end = bytes + size;
     Field field;
@@ -180,7 +175,7 @@ static Status read_model(Spm *m, const char *bytes, size_t size) {
             if (field.number == 1) ok = read_piece(field, &piece);
             if (!ok) return error_set(m->error, "sentencepiece: damaged message %u", field.number);
             if (field.number != 1) continue;
-            if (pass == 0 && piece.type == TYPE_NORMAL) {
+            if (pass == 0 && piece.type == PIECE_NORMAL) {
                 m->least = fminf(m->least, piece.score);
                 m->most = fmaxf(m->most, piece.score);
             }

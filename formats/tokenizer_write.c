@@ -1,12 +1,14 @@
-/* From a Builder to the section's bytes. */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "base/unicode.h"
-#include "formats/tokenizer_build.h"
-#include "formats/tokenizer_normalized.h"
-#include "tokenizer.h"
+#include "formats/tokenizer_write.h"
+
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
+#include "base/unicode.h"
+#include "formats/tokenizer_regex.h"
+#include "tokenizer.h"
 
 /* ---- Hash tables ---- */
 
@@ -26,7 +28,8 @@ static bool map_alloc(PairMap *map, size_t size) {
     return true;
 }
 
-/* The slot of (a, b), new or not; NULL when its neighbourhood is full. */
+/* The slot of (a, b), which may be empty; NULL when all PAIR_PROBES slots where it may be are
+ * taken. */
 static PairSlot *map_slot(PairMap *map, uint32_t a, uint32_t b) {
     uint32_t at = section_mix(a, b);
     for (int probe = 0; probe < PAIR_PROBES; probe++, at++) {
@@ -59,7 +62,8 @@ static bool map_grow(PairMap *map) {
     return false;
 }
 
-/* The slot to fill; an empty one has x == TOKENIZER_NONE. NULL when memory is short. */
+/* The slot of (a, b), to be filled; a new one has x == TOKENIZER_NONE. NULL when memory is short.
+ */
 static PairSlot *map_put(PairMap *map, uint32_t a, uint32_t b) {
     if (map->failed) return NULL;
     PairSlot *slot = NULL;
@@ -71,7 +75,7 @@ static PairSlot *map_put(PairMap *map, uint32_t a, uint32_t b) {
     return slot;
 }
 
-/* Adds a string to a trie; `what` ends there (the first to claim a place keeps it). */
+/* Adds a string to a trie, with `what` as its value; of two equal strings the first one's stays. */
 static void trie_put(PairMap *map, uint32_t *n_nodes, const char *text, size_t n, uint32_t what) {
     uint32_t node = 0;
     for (size_t i = 0; i < n; i++) {
@@ -88,8 +92,8 @@ static void trie_put(PairMap *map, uint32_t *n_nodes, const char *text, size_t n
 
 /* ---- Decoded texts ---- */
 
-/* Appends in[n] with every `from` replaced. */
-static void replace_all(TextBuffer *out, const char *in, size_t n, const char *from, size_t from_length,
+/* Appends in[n] with every `from` replaced by `to`. */
+static void replace_all(Text *out, const char *in, size_t n, const char *from, size_t from_length,
                         const char *to, size_t to_length) {
     for (size_t at = 0; at < n;) {
         const char *hit = from_length ? memmem(in + at, n - at, from, from_length) : NULL;
@@ -132,8 +136,9 @@ static void strip(TextBuffer *out, const char *in, size_t n, const char *charact
     text_put(out, in + from, to - from, 0);
 }
 
-/* Every character's byte, or the text as it is when one has none. */
-static void unmap(TextBuffer *out, const char *in, size_t n) {
+/* Appends the bytes that in[n] writes in ByteLevel's alphabet, or in[n] itself when it holds
+ * another character. */
+static void unmap(Text *out, const char *in, size_t n) {
     size_t before = out->length;
     for (size_t at = 0, length; at < n; at += length) {
         uint32_t code = 0;
@@ -148,23 +153,18 @@ static void unmap(TextBuffer *out, const char *in, size_t n) {
     }
 }
 
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-}
-
+/* Runs the decoders over single tokens. */
 typedef struct Evaluator {
     const Builder *b;
     pcre2_code *codes[SECTION_MAX_STEPS];
     pcre2_match_data *match;
-    TextBuffer texts[2];
-    size_t fuse; /* the first decoder that sees the joined text */
+    Text texts[2];
+    size_t fuse; /* decoders before this one see single tokens, the others the joined text */
 } Evaluator;
 
-/* One decoder over one token's text. */
-static void decode_step(Evaluator *e, size_t i, TextBuffer *out, const char *in, size_t n, bool first,
+/* Appends in[n], the text of one token, as decoder i leaves it. `first` and `last`: the token
+ * begins or ends the text. */
+static void decode_step(Evaluator *e, size_t i, Text *out, const char *in, size_t n, bool first,
                         bool last) {
     const BuildDecoder *d = &e->b->decoders[i];
     const char *a = builder_bytes(e->b, d->a), *to = builder_bytes(e->b, d->b);
@@ -179,12 +179,9 @@ static void decode_step(Evaluator *e, size_t i, TextBuffer *out, const char *in,
         replace_all(out, in, n, a, d->a.length, " ", first && d->n ? 0 : 1);
         return;
     case DECODER_BYTE_FALLBACK:
-        if (n == 6 && memcmp(in, "<0x", 3) == 0 && in[5] == '>' && hex_digit(in[3]) >= 0 &&
-            hex_digit(in[4]) >= 0) {
-            text_put(out, &(char){(char)(hex_digit(in[3]) * 16 + hex_digit(in[4]))}, 1, 0);
-            return;
-        }
-        break;
+        if (builder_byte_of(in, n) < 0) break;
+        text_put(out, &(char){(char)builder_byte_of(in, n)}, 1, 0);
+        return;
     case DECODER_STRIP:
         strip(out, in, n, a, d->a.length, d->n, d->m);
         return;
@@ -203,9 +200,9 @@ static void decode_step(Evaluator *e, size_t i, TextBuffer *out, const char *in,
     text_put(out, in, n, 0);
 }
 
-/* The bytes that a token adds to the text; valid until the next call. */
-static const TextBuffer *decode_text(Evaluator *e, TextRange text, bool first, bool last) {
-    TextBuffer *in = &e->texts[0], *out = &e->texts[1];
+/* The bytes that a token adds to a text; valid until the next call. */
+static const Text *decode_text(Evaluator *e, TextRange text, bool first, bool last) {
+    Text *in = &e->texts[0], *out = &e->texts[1];
     in->length = 0;
     text_put(in, builder_bytes(e->b, text), text.length, 0);
     for (size_t i = 0; i < e->fuse; i++) {
@@ -218,7 +215,7 @@ static const TextBuffer *decode_text(Evaluator *e, TextRange text, bool first, b
     return in;
 }
 
-/* Compiles what is needed and finds where the tokens are joined. */
+/* Compiles the decoders' patterns and finds where the tokens are joined. */
 static Status evaluator_open(Evaluator *e, const Builder *b, Error *error) {
     *e = (Evaluator){.b = b, .match = pcre2_match_data_create(1, NULL)};
     bool fused = false;
@@ -260,15 +257,9 @@ typedef struct Writer {
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
     if (w->failed || n == 0) return;
-    if (w->capacity - w->length < n) {
-        size_t capacity = (w->length + n) * 2;
-        char *grown = realloc(w->bytes, capacity);
-        if (!grown) {
-            w->failed = true;
-            return;
-        }
-        w->bytes = grown;
-        w->capacity = capacity;
+    if (!array_reserve(&w->bytes, &w->capacity, w->length + n, 1)) {
+        w->failed = true;
+        return;
     }
     memcpy(w->bytes + w->length, bytes, n);
     w->length += n;
@@ -292,8 +283,8 @@ static TextRange put_range(Writer *w, TextRange range) {
     return put(w, builder_bytes(w->b, range), range.length);
 }
 
-/* Reuses the token's own text for what it decodes to where one ends the other. */
-static TextRange put_near(Writer *w, TextRange near, const TextBuffer *text) {
+/* Adds what a token decodes to; reuses the end of the token's own text where it is the same. */
+static TextRange put_near(Writer *w, TextRange near, const Text *text) {
     if (text->length <= near.length && text->length > 0) {
         TextRange tail = {near.offset + near.length - (uint32_t)text->length,
                           (uint32_t)text->length};
@@ -302,71 +293,91 @@ static TextRange put_near(Writer *w, TextRange near, const TextBuffer *text) {
     return put(w, text->bytes, text->length);
 }
 
-static Status write_tokens(Writer *w, Error *error) {
-    Builder *b = w->b;
-    uint32_t n = b->header.n_tokens;
-    Evaluator e;
-    Status status = evaluator_open(&e, b, error);
+/* How many texts a token can have: it depends on whether the token is the first of the text (2),
+ * and on whether it is the last as well (4). */
+static uint32_t count_variants(const Evaluator *e) {
     uint32_t variants = 1;
-    for (size_t i = 0; i < e.fuse && status == STATUS_OK; i++) {
-        DecoderOp op = b->decoders[i].op;
-        if (variants == 1 && (op == DECODER_JOIN || (op == DECODER_METASPACE && b->decoders[i].n)))
-            variants = 2;
-        if (op == DECODER_BPE) variants = 4;
+    for (size_t i = 0; i < e->fuse; i++) {
+        const BuildDecoder *d = &e->b->decoders[i];
+        if (d->op == DECODER_BPE) return 4;
+        if (d->op == DECODER_JOIN || (d->op == DECODER_METASPACE && d->n)) variants = 2;
     }
-    b->header.decode_variants = variants;
-    TokenRecord *tokens = calloc((size_t)b->header.n_symbols + 1, sizeof *tokens);
-    TextRange *decode = calloc((size_t)n * variants + 1, sizeof *decode);
-    TextRange *match = calloc((size_t)n + 1, sizeof *match);
-    if (!tokens || !decode || !match) w->failed = true;
-    for (uint32_t i = 0; i < b->header.n_symbols && !w->failed && status == STATUS_OK; i++) {
+    return variants;
+}
+
+/* Fills tokens[n_symbols] with keys and flags, and match[n_tokens] with the text that each token is
+ * decoded from: for an added token that is the text it is found by. */
+static void fill_tokens(Writer *w, TokenRecord *tokens, TextRange *match) {
+    Builder *b = w->b;
+    for (uint32_t i = 0; i < b->header.n_symbols; i++) {
         const BuildToken *token = &b->tokens[i];
         tokens[i].text = put_range(w, token->key);
         tokens[i].flags = token->flags & BUILD_SPECIAL ? TOKEN_SPECIAL : 0;
         if (token->flags & BUILD_IN_MODEL && token->key.length > b->header.max_key)
             b->header.max_key = token->key.length;
-        if (i < n) match[i] = token->text;
+        if (i < b->header.n_tokens) match[i] = token->text;
     }
-    /* What an added token is found by is what it is decoded from. */
-    for (size_t i = 0; i < b->n_added && !w->failed; i++) {
+    for (size_t i = 0; i < b->n_added; i++) {
         tokens[b->added[i].id].flags |= TOKEN_ADDED;
         match[b->added[i].id] = b->added_match[i];
     }
-    for (uint32_t v = 0; v < variants && !w->failed && status == STATUS_OK; v++)
+}
+
+/* Writes the tokens, and what each decodes to in every variant. */
+static void write_token_tables(Writer *w, Evaluator *e) {
+    Builder *b = w->b;
+    uint32_t n = b->header.n_tokens, variants = b->header.decode_variants;
+    TokenRecord *tokens = calloc((size_t)b->header.n_symbols + 1, sizeof *tokens);
+    TextRange *decode = calloc((size_t)n * variants + 1, sizeof *decode);
+    TextRange *match = calloc((size_t)n + 1, sizeof *match);
+    if (!tokens || !decode || !match) w->failed = true;
+    if (!w->failed) fill_tokens(w, tokens, match);
+    for (uint32_t v = 0; v < variants && !w->failed; v++)
         for (uint32_t i = 0; i < n; i++)
             if (b->tokens[i].flags & BUILD_PRESENT)
                 decode[(size_t)v * n + i] =
-                    put_near(w, tokens[i].text, decode_text(&e, match[i], v & 1, v & 2));
-    if (e.texts[0].failed || e.texts[1].failed) w->failed = true;
+                    put_near(w, tokens[i].text, decode_text(e, match[i], v & 1, v & 2));
+    if (e->texts[0].failed || e->texts[1].failed) w->failed = true;
     if (!w->failed) {
         write_part(w, PART_TOKENS, tokens, b->header.n_symbols * sizeof *tokens);
         write_part(w, PART_DECODE, decode, (size_t)n * variants * sizeof *decode);
     }
-    StepRecord steps[SECTION_MAX_STEPS];
-    size_t n_steps = 0;
-    for (size_t i = e.fuse; i < b->n_decoders; i++) {
-        const BuildDecoder *d = &b->decoders[i];
-        StepRecord step = {DECODE_REPLACE_PATTERN, 0, {0, 0}, {0, 0}};
-        if (d->op == DECODER_FUSE) continue;
-        if (d->op == DECODER_STRIP) {
-            step = (StepRecord){DECODE_STRIP, d->n | d->m << 16, put_range(w, d->a), {0, 0}};
-        } else if (d->op == DECODER_REPLACE) {
-            step.a = put_range(w, d->a);
-            step.b = put_range(w, d->b);
-        } else { /* a string; Metaspace and BPEDecoder see one token, the first and the last */
-            TextRange pattern = regex_literal(b, builder_bytes(b, d->a), d->a.length);
-            step.a = put_range(w, pattern);
-            step.b = d->op == DECODER_REPLACE_STRING           ? put_range(w, d->b)
-                     : d->op == DECODER_METASPACE && d->n == 0 ? put(w, " ", 1)
-                                                               : (TextRange){0, 0};
-        }
-        steps[n_steps++] = step;
-    }
-    write_part(w, PART_DECODERS, steps, n_steps * sizeof *steps);
-    evaluator_close(&e);
     free(tokens);
     free(decode);
     free(match);
+}
+
+/* A decoder that sees the joined text, as a step of the section. (Metaspace and BPEDecoder then see
+ * one token, which is the first and the last.) */
+static StepRecord decode_record(Writer *w, const BuildDecoder *d) {
+    const TextRange none = {0, 0};
+    Builder *b = w->b;
+    if (d->op == DECODER_STRIP)
+        return (StepRecord){DECODE_STRIP, d->n | d->m << 16, put_range(w, d->a), none};
+    StepRecord step = {DECODE_REPLACE_PATTERN, 0, none, none};
+    if (d->op == DECODER_REPLACE) {
+        step.a = put_range(w, d->a);
+        step.b = put_range(w, d->b);
+        return step;
+    }
+    step.a = put_range(w, regex_literal(b, builder_bytes(b, d->a), d->a.length));
+    if (d->op == DECODER_REPLACE_STRING) step.b = put_range(w, d->b);
+    if (d->op == DECODER_METASPACE && d->n == 0) step.b = put(w, " ", 1);
+    return step;
+}
+
+static Status write_tokens(Writer *w, Error *error) {
+    Builder *b = w->b;
+    Evaluator e;
+    Status status = evaluator_open(&e, b, error);
+    b->header.decode_variants = count_variants(&e);
+    if (status == STATUS_OK) write_token_tables(w, &e);
+    StepRecord steps[SECTION_MAX_STEPS];
+    size_t n_steps = 0;
+    for (size_t i = e.fuse; i < b->n_decoders; i++)
+        if (b->decoders[i].op != DECODER_FUSE) steps[n_steps++] = decode_record(w, &b->decoders[i]);
+    write_part(w, PART_DECODERS, steps, n_steps * sizeof *steps);
+    evaluator_close(&e);
     return status;
 }
 
@@ -411,14 +422,15 @@ static uint8_t class_of(const char *character, size_t n, bool last) {
     return (uint8_t)character[last ? n - 1 : 0];
 }
 
-/* The places where a word may be cut: those that no merge joins. None when a merge starts from a
- * byte token (whose name is not what the text holds) or a word's end matters. */
+/* Writes which pairs of characters (last byte of the left one, first of the right one) some merge
+ * joins: between all others a word may be cut. Writes nothing, so that no word is cut, when a merge
+ * starts from a byte token (the text does not hold its name) or the end of a word matters. */
 static void write_cuts(Writer *w) {
     Builder *b = w->b;
     uint8_t cuts[8192] = {0};
     bool whole_words = b->header.flags & SECTION_IGNORE_MERGES || b->header.subword_prefix.length ||
                        b->header.word_suffix.length;
-    /* Unknown characters that fuse, or that vanish, join what stands around them. */
+    /* Unknown characters that fuse or vanish join their neighbours. */
     bool unknowns = b->header.unk_id < 0 || b->header.flags & SECTION_FUSE_UNK, all_bytes = true;
     for (unsigned i = 0; i < 256; i++) all_bytes = all_bytes && b->bytes[i] != TOKENIZER_NONE;
     if (b->header.flags & SECTION_BYTE_FALLBACK && all_bytes) unknowns = false;
@@ -542,7 +554,8 @@ static Status write_section(Builder *b, TokenizerBlob *out, Error *error) {
     return STATUS_OK;
 }
 
-/* The normalized forms that added tokens are found by: a first section, without them, says. */
+/* Computes the normalized forms by which added tokens are found, with the tokenizer of a first
+ * section that has only the normalizers. */
 static Status normalize_added(Builder *b, Error *error) {
     bool needed = false;
     for (size_t i = 0; i < b->n_added; i++) needed |= (b->added[i].flags & ADDED_NORMALIZED) != 0;
@@ -586,7 +599,7 @@ Status builder_finish(Builder *b, TokenizerBlob *out, Error *error) {
     *out = (TokenizerBlob){0};
     if (b->failed) return error_set(error, "tokenizer: out of memory");
     if (b->header.n_tokens == 0) return error_set(error, "tokenizer: no tokens");
-    /* No text may become a special token but by being recognized as one. */
+    /* The model must not produce special tokens: only recognizing their text may. */
     for (uint32_t i = 0; i < b->header.n_tokens; i++)
         if (b->tokens[i].flags & BUILD_SPECIAL)
             b->tokens[i].flags &= ~(uint32_t)(BUILD_IN_MODEL | BUILD_PIECE);
