@@ -4,6 +4,8 @@
 #include "convert/quantize_lanes.h"
 #include "kernels/tensor.h"
 
+/* ---- Types with one scale a group (kernels/tensor.h) ---- */
+
 enum { MAX_GROUP = 64 };
 
 typedef struct Group {
@@ -18,25 +20,14 @@ typedef struct Best {
     float q[MAX_GROUP];
 } Best;
 
-/* Codes of the group for x ~ scale * q - minimum, inverse = 1 / scale. */
+/* The nearest codes q for x ~ scale * q - minimum, where inverse is 1 / scale. */
 static inline void encode(const Group *g, float inverse, float minimum, float *q) {
     for (size_t i = 0; i < g->n; i++)
         q[i] = round_even(clamp((g->x[i] + minimum) * inverse, g->low, g->high));
 }
 
-static inline float error_of(const Group *g, float scale, float minimum, const float *q) {
-    float sum[LANES] = {0};
-    for (size_t i = 0; i < g->n; i += LANES) {
-        for (size_t l = 0; l < LANES; l++) {
-            float d = g->x[i + l] - (scale * q[i + l] - minimum);
-            sum[l] += g->weight[i + l] * (d * d);
-        }
-    }
-    return fold(sum);
-}
-
-/* Rounds scale and minimum to f16, codes the group with them, and keeps it when it is the best
- * so far. */
+/* Rounds scale and minimum to f16, codes the group with them, and keeps the result when it is the
+ * best so far. */
 static inline void attempt(const Group *g, float scale, float minimum, Best *best) {
     float q[MAX_GROUP];
     uint16_t half = float_to_half(scale), half_minimum = float_to_half(minimum);
@@ -44,7 +35,7 @@ static inline void attempt(const Group *g, float scale, float minimum, Best *bes
     if (stored == 0.0f || !isfinite(1.0f / stored)) return;
     minimum = half_to_float(half_minimum);
     encode(g, 1.0f / stored, minimum, q);
-    float error = error_of(g, stored, minimum, q);
+    float error = weighted_error(g->x, g->weight, g->n, stored, minimum, q);
     if (!(error < best->error)) return;
     best->error = error;
     best->scale = half;
@@ -52,9 +43,9 @@ static inline void attempt(const Group *g, float scale, float minimum, Best *bes
     for (size_t i = 0; i < g->n; i++) best->q[i] = q[i];
 }
 
-/* For codes q around zero, least squares give the scale sum(w x q) / sum(w q^2), and take
- * sum(w x q)^2 / sum(w q^2) off the error: the larger, the better. The scales tried bring the
- * extreme weight to codes around `reach`. */
+/* Searches the scale of codes around zero. For given codes q least squares give the scale
+ * sum(w x q) / sum(w q^2), which reduces the error by sum(w x q)^2 / sum(w q^2): the codes where
+ * that is largest win. The scales tried put the extreme weight at codes around `reach`. */
 FOR_EACH_ISA static void search_symmetric(const Group *g, float extreme, float reach, int steps,
                                           float step, Best *best) {
     float best_gain = 0.0f, best_scale = extreme / reach;
@@ -78,27 +69,16 @@ FOR_EACH_ISA static void search_symmetric(const Group *g, float extreme, float r
     attempt(g, extreme / reach, 0.0f, best);
 }
 
-/* Scale and minimum for fixed codes: a line fitted by least squares. */
+/* The scale and minimum that suit fixed codes best: a line fitted by least squares. */
 static inline void best_line(const Group *g, const float *q, float *scale, float *minimum) {
-    float sums[5][LANES] = {{0}};
-    for (size_t i = 0; i < g->n; i += LANES) {
-        for (size_t l = 0; l < LANES; l++) {
-            float w = g->weight[i + l], x = g->x[i + l], code = q[i + l];
-            sums[0][l] += w;
-            sums[1][l] += w * code;
-            sums[2][l] += w * (code * code);
-            sums[3][l] += w * x;
-            sums[4][l] += w * (x * code);
-        }
-    }
-    float w = fold(sums[0]), wq = fold(sums[1]), wqq = fold(sums[2]);
-    float wx = fold(sums[3]), wxq = fold(sums[4]), determinant = w * wqq - wq * wq;
+    const LineSums s = line_sums(g->x, g->weight, g->n, q);
+    float determinant = s.w * s.wqq - s.wq * s.wq;
     if (!(determinant > 0.0f)) return;
-    *scale = (w * wxq - wx * wq) / determinant;
-    *minimum = (wq * wxq - wqq * wx) / determinant;
+    *scale = (s.w * s.wxq - s.wx * s.wq) / determinant;
+    *minimum = (s.wq * s.wxq - s.wqq * s.wx) / determinant;
 }
 
-/* Codes from zero with a minimum. */
+/* Searches scale and minimum of codes from zero on. */
 FOR_EACH_ISA static void search_line(const Group *g, int steps, Best *best) {
     float low = 0.0f, high = 0.0f, q[MAX_GROUP];
     for (size_t i = 0; i < g->n; i++) {
@@ -124,6 +104,7 @@ static float extreme_of(const Group *g) {
     return extreme;
 }
 
+/* Sets the weights of the errors. */
 static void weigh(Group *g, const float *importance) {
     float unit = inverse_mean_square(g->x, g->n);
     for (size_t i = 0; i < g->n; i++)

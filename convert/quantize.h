@@ -1,23 +1,23 @@
-/* Float32 weights into codes with scales.
+/* Quantizes float32 weights: into codes with a scale for each group.
  *
- * Rounding to the nearest code of a scale that reaches the largest weight is not the best that
- * a group can do: for each group several scales are tried, each is refined by least squares,
- * rounded to f16 as it will be stored, and the one with the smallest weighted error wins. A
- * weight's error counts by its input's importance (calibrate.h). Where that is not known it counts
- * by mean(x^2) + x^2: large weights then count more. Deterministic: the same floats give the same
- * codes on every machine. */
-#ifndef FORMATS_QUANTIZE_H
-#define FORMATS_QUANTIZE_H
+ * Scaling the largest weight of a group to the largest code and rounding is not the best choice.
+ * For each group several scales are tried; each is refined by least squares and rounded to f16, as
+ * it will be stored, and the one with the smallest weighted error wins. The error of a weight is
+ * weighted by the importance of its input (calibrate.h) or, where that is not known, by
+ * mean(x^2) + x^2, so that large weights count more. The same floats give the same codes on every
+ * machine. */
+#ifndef QUANTIZE_H
+#define QUANTIZE_H
 
 #include "kernels/records.h"
 
-/* One row: x[padded cols], filled up with zeros, into codes[padded cols], scales and minima
- * [groups] (minima: NULL for types without) as panel_pack_codes takes them. importance[padded
- * cols]: what a squared error of each input's weights counts; NULL: not known. */
+/* Quantizes one row x[padded cols], which ends with zeros, into codes[padded cols], scales and
+ * minima [groups] (minima: NULL for types without) as panel_pack_codes takes them.
+ * importance[padded cols] are the weights of the inputs' squared errors; NULL: not known. */
 void quantize_row(TensorType type, size_t padded_cols, const float *x, const float *importance,
                   uint8_t *codes, uint16_t *scales, uint16_t *minima);
 
-/* The same for the types of records.h; `row` points at the row's elements. */
+/* The same for the types of records.h; `row` points at the row's elements. (quantize_records.c) */
 void quantize_records(TensorType type, size_t padded_cols, const float *x, const float *importance,
                       const RecordCodes *row);
 

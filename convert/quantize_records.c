@@ -1,19 +1,21 @@
-/* Quantizing to the types of records.h.
+/* Quantizes to the types of records.h.
  *
- * First each group for itself: the scale (and minimum) that several tries and least squares find.
- * Then the record: its f16 scale lets the largest group's be a sub-scale of full size; each
- * group's sub-scale is the best of the nearest ones, by the error of the codes that it gives; the
- * f16 scales are fitted to all codes by least squares, and the sub-scales chosen once more. */
+ * First each group is searched by itself for the scale (and minimum) with the smallest error. Then
+ * the record gets its f16 scale, so that the largest group's scale becomes the largest sub-scale.
+ * Each group takes, of the sub-scales nearest to its own scale, the one whose codes have the
+ * smallest error. Last the f16 scales are fitted to all codes by least squares and the sub-scales
+ * chosen again. */
 #include <string.h>
 
 #include "base/numbers.h"
+#include "convert/quantize.h"
 #include "convert/quantize_lanes.h"
 
 enum { MAX_GROUP = 32, MAX_GROUPS = 16 };
 
 typedef struct Group {
     float x[MAX_GROUP], weight[MAX_GROUP], q[MAX_GROUP];
-    float scale, minimum;         /* what suits the group best by itself */
+    float scale, minimum;         /* the best ones for the group by itself */
     float sub_scale, sub_minimum; /* whole numbers */
     float error;
 } Group;
@@ -22,7 +24,7 @@ typedef struct Record {
     Group groups[MAX_GROUPS];
     size_t n, group;   /* groups, and inputs of each */
     float low, high;   /* the smallest and the largest code */
-    float least, most; /* the same of sub-scales */
+    float least, most; /* the smallest and the largest sub-scale */
     bool with_minima;
     float scale, minimum; /* f16 values */
 } Record;
@@ -31,7 +33,7 @@ INLINE float as_half(float x) {
     return half_to_float(float_to_half(x));
 }
 
-/* The nearest codes for x ~ scale * q - minimum. */
+/* The nearest codes q for x ~ scale * q - minimum. */
 INLINE void encode(const Record *r, const Group *g, float scale, float minimum, float *q) {
     float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     if (!(fabsf(inverse) < 1e37f)) inverse = 0.0f;
@@ -40,38 +42,23 @@ INLINE void encode(const Record *r, const Group *g, float scale, float minimum, 
 }
 
 INLINE float error_of(const Record *r, const Group *g, float scale, float minimum, const float *q) {
-    float sum[LANES] = {0};
-    for (size_t i = 0; i < r->group; i += LANES)
-        for (size_t l = 0; l < LANES; l++) {
-            float d = g->x[i + l] - (scale * q[i + l] - minimum);
-            sum[l] += g->weight[i + l] * (d * d);
-        }
-    return fold(sum);
+    return weighted_error(g->x, g->weight, r->group, scale, minimum, q);
 }
 
-/* Scale and minimum (0 where it would be negative) that suit the codes best. */
+/* The scale and minimum (0 where it would be negative) that suit fixed codes best. */
 INLINE void fit(const Record *r, const Group *g, const float *q, float *scale, float *minimum) {
-    float sums[5][LANES] = {{0}};
-    for (size_t i = 0; i < r->group; i += LANES)
-        for (size_t l = 0; l < LANES; l++) {
-            float w = g->weight[i + l], x = g->x[i + l], code = q[i + l];
-            sums[0][l] += w;
-            sums[1][l] += w * code;
-            sums[2][l] += w * (code * code);
-            sums[3][l] += w * x;
-            sums[4][l] += w * (x * code);
-        }
-    float w = fold(sums[0]), wq = fold(sums[1]), wqq = fold(sums[2]);
-    float wx = fold(sums[3]), wxq = fold(sums[4]), determinant = w * wqq - wq * wq;
+    const LineSums s = line_sums(g->x, g->weight, r->group, q);
+    float determinant = s.w * s.wqq - s.wq * s.wq;
     *minimum = 0.0f;
-    *scale = wqq > 0.0f ? wxq / wqq : 0.0f;
+    *scale = s.wqq > 0.0f ? s.wxq / s.wqq : 0.0f;
     if (!r->with_minima || !(determinant > 0.0f)) return;
-    float m = (wq * wxq - wqq * wx) / determinant;
+    float m = (s.wq * s.wxq - s.wqq * s.wx) / determinant;
     if (m <= 0.0f) return;
     *minimum = m;
-    *scale = (w * wxq - wx * wq) / determinant;
+    *scale = (s.w * s.wxq - s.wx * s.wq) / determinant;
 }
 
+/* Codes the group with a scale, refines it, and keeps it when it is the best so far. */
 INLINE void try_group(const Record *r, Group *g, float scale, float minimum) {
     float q[MAX_GROUP];
     encode(r, g, scale, minimum, q);
@@ -83,7 +70,7 @@ INLINE void try_group(const Record *r, Group *g, float scale, float minimum) {
     g->minimum = minimum;
 }
 
-/* The group by itself. */
+/* Searches the best scale (and minimum) of the group by itself. */
 FOR_EACH_ISA static void search_group(const Record *r, Group *g) {
     enum { STEPS = 10 };
     float low = g->x[0], high = g->x[0], extreme = 0.0f;
@@ -108,13 +95,13 @@ FOR_EACH_ISA static void search_group(const Record *r, Group *g) {
     }
 }
 
-/* The best sub-scale (and sub-minimum) of the nearest ones. */
+/* Chooses the group's sub-scale (and sub-minimum): the nearest ones are tried. */
 FOR_EACH_ISA static void choose_parts(const Record *r, Group *g) {
     float scale = r->scale != 0.0f ? round_even(clamp(g->scale / r->scale, r->least, r->most)) : 0;
     float minimum =
         r->minimum != 0.0f ? round_even(clamp(g->minimum / r->minimum, 0.0f, r->most)) : 0;
     int reach = r->with_minima ? 1 : 0;
-    /* Nothing at all, which is better than what f16 makes of the tiniest scales. */
+    /* All zeros, which is better than what f16 rounds the tiniest scales to. */
     memset(g->q, 0, sizeof g->q);
     g->sub_scale = g->sub_minimum = 0.0f;
     g->error = error_of(r, g, 0.0f, 0.0f, g->q);
@@ -132,7 +119,7 @@ FOR_EACH_ISA static void choose_parts(const Record *r, Group *g) {
         }
 }
 
-/* The f16 scale and minimum that suit all codes and sub-scales best. */
+/* Fits the record's f16 scale and minimum to all codes and sub-scales by least squares. */
 FOR_EACH_ISA static void fit_record(Record *r) {
     double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
     for (size_t k = 0; k < r->n; k++) {
@@ -156,6 +143,7 @@ FOR_EACH_ISA static void fit_record(Record *r) {
     if (minimum >= 0 && minimum < 65000.0) r->minimum = as_half((float)minimum);
 }
 
+/* Chooses the sub-scales of all groups and returns the error. */
 static float choose_all(Record *r) {
     float error = 0.0f;
     for (size_t k = 0; k < r->n; k++) {
@@ -172,7 +160,7 @@ static void quantize_record(Record *r) {
         if (fabsf(r->groups[k].scale) > fabsf(scale)) scale = r->groups[k].scale;
         if (r->groups[k].minimum > minimum) minimum = r->groups[k].minimum;
     }
-    /* A symmetric type's largest sub-scale is -128: the sign of the scale takes it back. */
+    /* The largest sub-scale of a symmetric type is -128, so the scale gets the opposite sign. */
     r->scale = as_half(clamp(scale / (r->with_minima ? 63.0f : -128.0f), -65504.0f, 65504.0f));
     r->minimum = as_half(clamp(minimum / 63.0f, 0.0f, 65504.0f));
     float error = choose_all(r);
@@ -186,8 +174,9 @@ static void quantize_record(Record *r) {
     }
 }
 
-/* What errors count, as in quantize.c; but where 4 bits make every error large, the root of it,
- * which gives up less of the small weights. */
+/* Fills in a group's values and the weights of its errors, as in quantize.c. Without importance,
+ * types of 4 bits, where every error is large, take the square root of those weights, so that small
+ * values lose less. */
 static void fill_group(TensorType type, Group *g, const float *x, const float *importance,
                        size_t group) {
     float unit = inverse_mean_square(x, group);
@@ -199,7 +188,9 @@ static void fill_group(TensorType type, Group *g, const float *x, const float *i
     }
 }
 
-/* Two types have a scale a group and nothing above it: the levels are those of a table. */
+/* ---- The types whose levels are those of a table, with one scale a group: Q4_NL and MXFP4 ---- */
+
+/* The nearest levels of the table for x ~ scale * table[code]. */
 FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, float scale,
                                      uint8_t *codes) {
     float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
@@ -213,6 +204,7 @@ FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, float 
     }
 }
 
+/* The error of the codes; *fitted is the scale that suits them best. */
 static float level_error(const int8_t *table, const Group *g, float scale, const uint8_t *codes,
                          float *fitted) {
     float error = 0.0f, wxq = 0.0f, wqq = 0.0f;
@@ -226,6 +218,7 @@ static float level_error(const int8_t *table, const Group *g, float scale, const
     return error;
 }
 
+/* Codes group k with a scale and stores it in `row` when it is the best so far. */
 static void try_levels(TensorType type, const Group *g, float scale, float *best,
                        const RecordCodes *row, size_t k) {
     const int8_t *table = record_table(type);
@@ -259,7 +252,7 @@ static void quantize_levels(TensorType type, const Group *g, const RecordCodes *
     }
     row->sub_scales[k] = 0;
     if (extreme == 0.0f) return;
-    /* 12 * 2^(e - 128) reaches the largest for the middle one of these. */
+    /* With the middle exponent the largest level, 12 * 2^(e - 128), is about the extreme weight. */
     int middle = ilogbf(fabsf(extreme)) - 3 + 128;
     for (int e = middle - 1; e <= middle + 1; e++) {
         float before = best;
@@ -268,6 +261,8 @@ static void quantize_levels(TensorType type, const Group *g, const RecordCodes *
         if (best < before) row->sub_scales[k] = (uint8_t)e;
     }
 }
+
+/* ---- All ---- */
 
 static void store_record(TensorType type, const Record *r, size_t first, const RecordCodes *row) {
     size_t s = first / (RECORD_INPUTS / r->group);
