@@ -1,39 +1,33 @@
-/* GGUF's types of 1 to 3 bits: codebooks of points (IQ), and the ternary ones (TQ).
+/* The layouts of blocks of 256 (ggml-common.h, and in NumPy gguf-py's quants.py). The numbers in
+ * brackets are bytes, and those in braces bits. An "eight" is a run of 8 weights: they share a byte
+ * of signs and one point of the codebook (two points of 4 coordinates in the types of 3 bits).
  *
- * The layouts (ggml-common.h, and gguf-py's quants.py, which says the same in NumPy), bytes of a
- * block of 256; "eight" is a run of 8 weights, which share a byte of signs and one point of the
- * codebook (two of 4 coordinates, for 3 bits):
+ *     IQ2_XXS  f16 scale, for each 32 weights: points[4], uint32 of 7 sign bits for each eight
+ *              and the scale's 4 bits
+ *     IQ2_XS   f16 scale, for each eight: point{9} and 7 sign bits; scales[8]
+ *     IQ2_S    f16 scale, points[32], signs[32], upper 2 bits of each point[8], scales[8]
+ *     IQ3_XXS  f16 scale, points[64], for each 32 weights: uint32 as in IQ2_XXS
+ *     IQ3_S    f16 scale, points[64], ninth bits of points[8], signs[32], scales[4]
+ *     IQ1_S    f16 scale, points[32], for each 32 weights: 3 upper bits of each of the 4 points,
+ *              the scale{3}, the sign of the shift
+ *     IQ1_M    points[32], for each eight: 3 upper bits of the point, the sign of the shift; for
+ *              each 64 weights: four scales of 3 bits, 4 of the 16 bits of the f16 scale
+ *     TQ1_0    five ternary digits in each byte[48], four in each byte[4], f16 scale
+ *     TQ2_0    2-bit codes[64], f16 scale
  *
- *     IQ2_XXS  f16 scale, for each 32 { points[4], uint32: 7 bits of signs of each eight, scale[4]
- * } IQ2_XS   f16 scale, for each eight { point[9], 7 bits of signs }, scales[8] IQ2_S    f16 scale,
- * points[32], signs[32], upper pairs of bits of points[8], scales[8] IQ3_XXS  f16 scale,
- * points[64], for each 32 uint32 as in IQ2_XXS IQ3_S    f16 scale, points[64], ninth bits of
- * points[8], signs[32], scales[4] IQ1_S    f16 scale, points[32], for each 32 { 3 upper bits of
- * each point, scale, sign of the shift } IQ1_M    points[32], for each eight { 3 upper bits, sign
- * of the shift }, for each 64 { four scales of 3 bits, a quarter of the f16 scale } TQ1_0    five
- * ternary digits a byte[48], four a byte[4], f16 scale TQ2_0    pairs of bits[64], f16 scale
- *
- * Where 7 bits are signs, the eighth makes the number of minus signs even. */
+ * Where 7 bits are signs, the eighth sign makes the number of minus signs even. */
+#include "formats/stored_iq.h"
+
 #include <string.h>
 
-#include "formats/stored.h"
+#include "base/numbers.h"
 #include "formats/stored_grids.h"
-
-static uint16_t u16(const uint8_t *p) {
-    uint16_t value;
-    memcpy(&value, p, sizeof value);
-    return value;
-}
-
-static uint32_t u32(const uint8_t *p) {
-    uint32_t value;
-    memcpy(&value, p, sizeof value);
-    return value;
-}
+#include "formats/stored_parts.h"
 
 /* ---- Codebooks ---- */
 
-void grid_point(const Grid *grid, size_t index, uint8_t *levels) {
+/* The levels [grid->digits] of point number `index`, which the grid has. */
+static void grid_point(const Grid *grid, size_t index, uint8_t *levels) {
     size_t block = grid->n_before - 1u;
     while (grid->before[block] > index) block--;
     size_t left = index - grid->before[block], word = 8 * block;
@@ -45,13 +39,14 @@ void grid_point(const Grid *grid, size_t index, uint8_t *levels) {
         levels[i] = (uint8_t)(number % grid->base);
 }
 
+/* Eight signs of which seven are stored: the eighth makes the number of minus signs even. */
 static uint8_t even_signs(uint32_t seven) {
     return (uint8_t)((seven & 127) | (uint32_t)__builtin_parity(seven & 127) << 7);
 }
 
-/* Eight weights: scale * (level + shift), with the bits of `signs` negative. */
+/* Eight weights, each scale * (level + shift), negated where its bit of `signs` is set. */
 typedef struct Eight {
-    size_t points[2]; /* the second for codebooks of 4 coordinates */
+    size_t points[2]; /* codebooks of 4 coordinates need two points */
     uint8_t signs;
     float scale, shift;
 } Eight;
@@ -78,36 +73,32 @@ static Book book_of(StoredType type) {
     }
 }
 
-static int nibble_of(const uint8_t *p, size_t i) {
-    return p[i / 2] >> (i % 2 ? 4 : 0) & 15;
-}
-
-/* Number e, 0 <= e < 32, of a block of 2 or 3 bits. */
+/* Reads eight number e, 0 <= e < 32, of a block of 2 or 3 bits. */
 static Eight eight_of(StoredType type, const uint8_t *block, size_t e) {
     Eight x = {.shift = 0.0f};
     const uint8_t *at = block + 2;
-    float scale = half_to_float(u16(block));
+    float scale = half_to_float(stored_u16(block));
     uint32_t word;
     switch (type) {
     case STORED_IQ2_XXS:
-        word = u32(at + 8 * (e / 4) + 4);
+        word = stored_u32(at + 8 * (e / 4) + 4);
         x.points[0] = at[8 * (e / 4) + e % 4];
         x.signs = even_signs(word >> 7 * (e % 4));
         x.scale = scale * 0.25f * (0.5f + (float)(word >> 28));
         break;
     case STORED_IQ2_XS:
-        word = u16(at + 2 * e);
+        word = stored_u16(at + 2 * e);
         x.points[0] = word & 511;
         x.signs = even_signs(word >> 9);
-        x.scale = scale * 0.25f * (0.5f + (float)nibble_of(at + 64, e / 2));
+        x.scale = scale * 0.25f * (0.5f + (float)stored_nibble(at + 64, e / 2));
         break;
     case STORED_IQ2_S:
         x.points[0] = (size_t)(at[e] | (at[64 + e / 4] >> 2 * (e % 4) & 3) << 8);
         x.signs = at[32 + e];
-        x.scale = scale * 0.25f * (0.5f + (float)nibble_of(at + 72, e / 2));
+        x.scale = scale * 0.25f * (0.5f + (float)stored_nibble(at + 72, e / 2));
         break;
     case STORED_IQ3_XXS:
-        word = u32(at + 64 + 4 * (e / 4));
+        word = stored_u32(at + 64 + 4 * (e / 4));
         for (size_t i = 0; i < 2; i++) x.points[i] = at[2 * e + i];
         x.signs = even_signs(word >> 7 * (e % 4));
         x.scale = scale * 0.5f * (0.5f + (float)(word >> 28));
@@ -116,21 +107,22 @@ static Eight eight_of(StoredType type, const uint8_t *block, size_t e) {
         for (size_t i = 0; i < 2; i++)
             x.points[i] = (size_t)(at[2 * e + i] | (at[64 + e / 4] >> (2 * (e % 4) + i) & 1) << 8);
         x.signs = at[72 + e];
-        x.scale = scale * (float)(1 + 2 * nibble_of(at + 104, e / 4));
+        x.scale = scale * (float)(1 + 2 * stored_nibble(at + 104, e / 4));
         break;
     }
     return x;
 }
 
-/* The levels are odd numbers: scale * sub * (2 code - 15), with the 15 on the side of the minima.
- * (IQ3_XXS has the same levels times 4, twice as fine a scale, and 62 for the largest, not 60.) */
-void stored_iq3_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
+/* Every level is an odd number, so a weight is scale * sub * (2 code - 15), where the minimum takes
+ * the 15. (IQ3_XXS has levels 4 times as large, a scale twice as fine, and 62 instead of 60 as the
+ * largest level.) */
+void stored_iq3_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
     const Grid *grid = book_of(type).grid;
-    to->scales[0] = u16(block);
-    to->minima[0] = float_to_half(7.5f * half_to_float(u16(block)));
+    to->scales[0] = stored_u16(block);
+    to->minima[0] = float_to_half(7.5f * half_to_float(stored_u16(block)));
     for (size_t g = 0; g < 8; g++) {
-        uint32_t sub = type == STORED_IQ3_S ? (uint32_t)nibble_of(block + 106, g)
-                                            : u32(block + 66 + 4 * g) >> 28;
+        uint32_t sub = type == STORED_IQ3_S ? (uint32_t)stored_nibble(block + 106, g)
+                                            : stored_u32(block + 66 + 4 * g) >> 28;
         to->sub_scales[g] = to->sub_minima[g] = (uint8_t)(2 * (1 + 2 * sub));
     }
     for (size_t e = 0; e < 32; e++) {
@@ -142,20 +134,21 @@ void stored_iq3_to_records(StoredType type, const uint8_t *block, const RecordCo
     }
 }
 
-/* An eight of IQ1_S and IQ1_M. */
+/* Reads eight number e of a block of IQ1_S or IQ1_M. */
 static Eight eight_of_1(StoredType type, const uint8_t *block, size_t e) {
     Eight x = {.signs = 0};
     if (type == STORED_IQ1_S) {
-        uint16_t upper = u16(block + 34 + 2 * (e / 4));
+        uint16_t upper = stored_u16(block + 34 + 2 * (e / 4));
         x.points[0] = (size_t)(block[2 + e] | (upper >> 3 * (e % 4) & 7) << 8);
-        x.scale = half_to_float(u16(block)) * (float)(2 * (upper >> 12 & 7) + 1);
+        x.scale = half_to_float(stored_u16(block)) * (float)(2 * (upper >> 12 & 7) + 1);
         x.shift = upper & 0x8000 ? -0.125f : 0.125f;
         return x;
     }
     const uint8_t *scales = block + 48;
     uint16_t half = 0;
-    for (size_t i = 0; i < 4; i++) half |= (uint16_t)((u16(scales + 2 * i) >> 12) << 4 * i);
-    int upper = nibble_of(block + 32, e), sub = u16(scales + 2 * (e / 8)) >> 3 * (e / 2 % 4) & 7;
+    for (size_t i = 0; i < 4; i++) half |= (uint16_t)((stored_u16(scales + 2 * i) >> 12) << 4 * i);
+    int upper = stored_nibble(block + 32, e),
+        sub = stored_u16(scales + 2 * (e / 8)) >> 3 * (e / 2 % 4) & 7;
     x.points[0] = (size_t)(block[e] | (upper & 7) << 8);
     x.scale = half_to_float(half) * (float)(2 * sub + 1);
     x.shift = upper & 8 ? -0.125f : 0.125f;
@@ -174,7 +167,8 @@ static void eight_to_floats(const Book *book, const Eight *x, float *out) {
 
 /* ---- Ternary ---- */
 
-/* A byte is a fraction of 256; times 3 its digits come out at the top. */
+/* Ternary digit i of a block of TQ1_0. A byte holds its digits as a fraction of 256: multiplying it
+ * by 3 moves the next digit above its 8 bits. */
 static int digit_tq1(const uint8_t *block, size_t i) {
     static const uint8_t powers[] = {1, 3, 9, 27, 81};
     uint8_t byte = i < 160   ? (uint8_t)(block[i % 32] * powers[i / 32])
@@ -186,11 +180,10 @@ static int digit_tq1(const uint8_t *block, size_t i) {
 void stored_ternary_to_codes(StoredType type, const uint8_t *block, uint8_t *codes,
                              uint16_t *scales) {
     for (size_t i = 0; i < 256; i++) {
-        int digit = type == STORED_TQ1_0 ? digit_tq1(block, i)
-                                         : block[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+        int digit = type == STORED_TQ1_0 ? digit_tq1(block, i) : stored_pair(block, i);
         codes[i] = (uint8_t)(digit + 7);
     }
-    for (size_t g = 0; g < 8; g++) scales[g] = u16(block + (type == STORED_TQ1_0 ? 52 : 64));
+    for (size_t g = 0; g < 8; g++) scales[g] = stored_u16(block + (type == STORED_TQ1_0 ? 52 : 64));
 }
 
 void stored_iq_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out) {

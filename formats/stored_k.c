@@ -1,6 +1,4 @@
-/* GGUF's blocks with scales inside scales, and of levels from a table.
- *
- * The layouts (ggml-common.h, and gguf-py's quants.py, which says the same in NumPy), bytes:
+/* The layouts of blocks (ggml-common.h, and in NumPy gguf-py's quants.py). The numbers are bytes:
  *
  *     Q4_K    f16 scale, f16 minimum, sub-scales[12], nibbles[128]
  *     Q5_K    f16 scale, f16 minimum, sub-scales[12], fifth bits[32], nibbles[128]
@@ -11,18 +9,15 @@
  *     IQ4_XS  f16 scale, upper bits of sub-scales[2], lower bits[4], nibbles[128]
  *     MXFP4   exponent, nibbles[16]
  */
+#include "formats/stored_k.h"
+
 #include <string.h>
 
-#include "formats/stored.h"
+#include "base/numbers.h"
+#include "formats/stored_parts.h"
 
-static uint16_t u16(const uint8_t *p) {
-    uint16_t value;
-    memcpy(&value, p, sizeof value);
-    return value;
-}
-
-/* Eight 6-bit sub-scales and eight 6-bit sub-minima in 12 bytes: the first four of each have a
- * byte's lower six bits, the others a nibble and the two bits that those left over. */
+/* Reads eight 6-bit sub-scales and eight 6-bit sub-minima from 12 bytes. The first four of each are
+ * the lower six bits of a byte; the others are a nibble and the upper two bits of those bytes. */
 static void sub_scales_k4(const uint8_t *p, uint8_t *scales, uint8_t *minima) {
     for (size_t i = 0; i < 4; i++) {
         scales[i] = p[i] & 63;
@@ -32,7 +27,8 @@ static void sub_scales_k4(const uint8_t *p, uint8_t *scales, uint8_t *minima) {
     }
 }
 
-/* Inputs i and i + 32 of each 64 share a byte; the fifth bit of group g is bit g. */
+/* Inputs i and i + 32 of each 64 share a byte of nibbles. The fifth bit of input i of group g is
+ * bit g of byte i. */
 static void codes_k4(const uint8_t *nibbles, const uint8_t *fifth, uint8_t *codes) {
     for (size_t i = 0; i < 256; i++) {
         size_t g = i / 32;
@@ -41,124 +37,94 @@ static void codes_k4(const uint8_t *nibbles, const uint8_t *fifth, uint8_t *code
     }
 }
 
-/* Each 128 inputs: nibbles of i and i + 64 share a byte, pairs of i, i + 32, i + 64, i + 96. */
+/* In each 128 inputs the nibbles of i and i + 64 share a byte. */
 static void codes_q6_k(const uint8_t *block, uint8_t *codes) {
     for (size_t i = 0; i < 256; i++) {
         size_t half = i / 128, in = i % 128;
         int nibble = block[64 * half + in % 64] >> (in / 64 ? 4 : 0) & 15;
-        int pair = block[128 + 32 * half + in % 32] >> in / 32 * 2 & 3;
-        codes[i] = (uint8_t)(nibble | pair << 4);
+        codes[i] = (uint8_t)(nibble | stored_pair(block + 128, i) << 4);
     }
 }
 
-/* Pairs of bits as in Q6_K. */
-static int pair_of(const uint8_t *pairs, size_t i) {
-    return pairs[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
-}
-
-/* 6-bit sub-scales, raised by 32: lower nibbles in the first 8 bytes, upper pairs in the last 4. */
+/* Sub-scale g: 6 bits, stored with 32 added, lower nibbles in the first 8 bytes and upper pairs of
+ * bits in the last 4. */
 static int sub_scale_q3_k(const uint8_t *p, size_t g) {
     int low = p[g % 8] >> (g < 8 ? 0 : 4) & 15;
     return (low | (p[8 + g % 4] >> g / 4 * 2 & 3) << 4) - 32;
 }
 
-/* Bit i / 32 of byte i % 32 is the third; where it is missing, 4 is subtracted. */
+/* Code i: two bits, minus 4 unless the third bit, bit i / 32 of byte i % 32, is set. */
 static int code_q3_k(const uint8_t *block, size_t i) {
-    return pair_of(block + 32, i) - (block[i % 32] >> i / 32 & 1 ? 0 : 4);
-}
-
-static void nibbles_32(const uint8_t *nibbles, uint8_t *codes) {
-    for (size_t i = 0; i < 16; i++) {
-        codes[i] = nibbles[i] & 15;
-        codes[i + 16] = nibbles[i] >> 4;
-    }
+    return stored_pair(block + 32, i) - (block[i % 32] >> i / 32 & 1 ? 0 : 4);
 }
 
 static float scale_iq4_xs(const uint8_t *block, size_t g) {
-    int low = block[4 + g / 2] >> (g % 2 ? 4 : 0) & 15, high = u16(block + 2) >> 2 * g & 3;
-    return half_to_float(u16(block)) * (float)((low | high << 4) - 32);
+    int low = stored_nibble(block + 4, g), high = stored_u16(block + 2) >> 2 * g & 3;
+    return half_to_float(stored_u16(block)) * (float)((low | high << 4) - 32);
 }
 
-/* One block; the pointers are at its own elements. */
-static void block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
+void stored_k_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
     switch (type) {
     case STORED_Q4_K:
     case STORED_Q5_K:
-        to->scales[0] = u16(block);
-        to->minima[0] = u16(block + 2);
+        to->scales[0] = stored_u16(block);
+        to->minima[0] = stored_u16(block + 2);
         sub_scales_k4(block + 4, to->sub_scales, to->sub_minima);
         codes_k4(block + (type == STORED_Q5_K ? 48 : 16), type == STORED_Q5_K ? block + 16 : NULL,
                  to->codes);
         break;
     case STORED_Q6_K:
-        to->scales[0] = u16(block + 208);
+        to->scales[0] = stored_u16(block + 208);
         memcpy(to->sub_scales, block + 192, 16);
         codes_q6_k(block, to->codes);
         break;
     case STORED_Q3_K:
-        to->scales[0] = u16(block + 108);
+        to->scales[0] = stored_u16(block + 108);
         for (size_t g = 0; g < 16; g++) to->sub_scales[g] = (uint8_t)sub_scale_q3_k(block + 96, g);
         for (size_t i = 0; i < 256; i++) to->codes[i] = (uint8_t)(code_q3_k(block, i) + 32);
-        break;
-    case STORED_IQ3_S:
-    case STORED_IQ3_XXS:
-        stored_iq3_to_records(type, block, to);
         break;
     case STORED_IQ4_XS:
         for (size_t g = 0; g < 8; g++) {
             to->scales[g] = float_to_half(scale_iq4_xs(block, g));
-            nibbles_32(block + 8 + 16 * g, to->codes + 32 * g);
+            stored_nibbles_32(block + 8 + 16 * g, to->codes + 32 * g);
         }
         break;
     case STORED_IQ4_NL:
-        to->scales[0] = u16(block);
-        nibbles_32(block + 2, to->codes);
+        to->scales[0] = stored_u16(block);
+        stored_nibbles_32(block + 2, to->codes);
         break;
     default: /* MXFP4 */
         to->sub_scales[0] = block[0];
-        nibbles_32(block + 1, to->codes);
+        stored_nibbles_32(block + 1, to->codes);
         break;
-    }
-}
-
-void stored_to_records(StoredType type, const void *stored, size_t n, const RecordCodes *row) {
-    const StoredTypeInfo *info = stored_type_info(type);
-    const uint8_t *block = stored;
-    bool supers = info->lossless != TENSOR_Q4_NL && info->lossless != TENSOR_MXFP4;
-    size_t groups = info->block / type_group(info->lossless);
-    for (size_t b = 0; b < n / info->block; b++, block += info->block_bytes) {
-        /* Scales and minima stand once a record, or once a group. */
-        size_t scale = supers ? b : b * groups;
-        block_to_records(type, block,
-                         &(RecordCodes){row->codes + b * info->block, row->scales + scale,
-                                        row->minima + scale, row->sub_scales + b * groups,
-                                        row->sub_minima + b * groups});
     }
 }
 
 static void q2_k_to_floats(const uint8_t *block, float *out) {
-    float scale = half_to_float(u16(block + 80)), minimum = half_to_float(u16(block + 82));
+    float scale = half_to_float(stored_u16(block + 80)),
+          minimum = half_to_float(stored_u16(block + 82));
     for (size_t i = 0; i < 256; i++) {
         uint8_t sub = block[i / 16];
-        out[i] =
-            scale * (float)(sub & 15) * (float)pair_of(block + 16, i) - minimum * (float)(sub >> 4);
+        out[i] = scale * (float)(sub & 15) * (float)stored_pair(block + 16, i) -
+                 minimum * (float)(sub >> 4);
     }
 }
 
 static void iq4_xs_to_floats(const uint8_t *block, float *out) {
     for (size_t g = 0; g < 8; g++) {
         uint8_t codes[32];
-        nibbles_32(block + 8 + 16 * g, codes);
+        stored_nibbles_32(block + 8 + 16 * g, codes);
         for (size_t i = 0; i < 32; i++)
             out[32 * g + i] = scale_iq4_xs(block, g) * (float)table_q4_nl[codes[i]];
     }
 }
 
-/* By way of the panel's parts, whose values records.h defines. */
+/* Takes the block apart as for a panel, and computes what records.h defines its values to be. */
 static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
     uint8_t codes[256], sub_scales[16], sub_minima[16];
     uint16_t scales[8], minima[8];
-    block_to_records(type, block, &(RecordCodes){codes, scales, minima, sub_scales, sub_minima});
+    stored_k_block_to_records(type, block,
+                              &(RecordCodes){codes, scales, minima, sub_scales, sub_minima});
     for (size_t i = 0; i < stored_type_info(type)->block; i++) {
         if (type == STORED_IQ4_NL) {
             out[i] = half_to_float(scales[0]) * (float)table_q4_nl[codes[i]];

@@ -1,0 +1,15 @@
+/* GGUF's blocks with scales inside scales (Q2_K to Q6_K, IQ4_XS) and with levels from a table
+ * (IQ4_NL, MXFP4). Called by stored.c. */
+#ifndef FORMATS_STORED_K_H
+#define FORMATS_STORED_K_H
+
+#include "formats/stored_type.h"
+#include "kernels/records.h"
+
+/* Takes one block apart; `to` points at its elements. Not for Q2_K, which no record type holds. */
+void stored_k_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
+
+/* Converts n elements (whole blocks) to float32. */
+void stored_k_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out);
+
+#endif

@@ -1,0 +1,40 @@
+#include "formats/stored_type.h"
+
+static const StoredTypeInfo types[STORED_TYPES] = {
+    [STORED_F32] = {"F32", 1, 4, TENSOR_F32, false, false},
+    [STORED_F16] = {"F16", 1, 2, TENSOR_F16, false, false},
+    [STORED_BF16] = {"BF16", 1, 2, TENSOR_BF16, false, false},
+    [STORED_Q8_0] = {"Q8_0", 32, 34, TENSOR_Q8, true, false},
+    [STORED_Q4_0] = {"Q4_0", 32, 18, TENSOR_Q4, true, false},
+    [STORED_Q4_1] = {"Q4_1", 32, 20, TENSOR_Q4_MIN, true, false},
+    [STORED_Q5_0] = {"Q5_0", 32, 22, TENSOR_Q8, true, false},
+    [STORED_Q5_1] = {"Q5_1", 32, 24, TENSOR_Q8_MIN, true, false},
+    [STORED_Q4_K] = {"Q4_K", 256, 144, TENSOR_Q4_K, true, false},
+    [STORED_Q5_K] = {"Q5_K", 256, 176, TENSOR_Q5_K, true, false},
+    [STORED_Q6_K] = {"Q6_K", 256, 210, TENSOR_Q6_K, true, false},
+    [STORED_IQ4_NL] = {"IQ4_NL", 32, 18, TENSOR_Q4_NL, true, false},
+    [STORED_MXFP4] = {"MXFP4", 32, 17, TENSOR_MXFP4, true, false},
+    [STORED_Q3_K] = {"Q3_K", 256, 110, TENSOR_Q6_K, true, false},
+    [STORED_IQ4_XS] = {"IQ4_XS", 256, 136, TENSOR_Q4_NL, true, true},
+    [STORED_Q2_K] = {"Q2_K", 256, 84, TENSOR_Q4_K, false, true},
+    [STORED_IQ3_S] = {"IQ3_S", 256, 110, TENSOR_Q4_K, true, true},
+    [STORED_IQ3_XXS] = {"IQ3_XXS", 256, 98, TENSOR_Q4_K, true, true},
+    [STORED_IQ2_S] = {"IQ2_S", 256, 82, TENSOR_Q4_K, false, true},
+    [STORED_IQ2_XS] = {"IQ2_XS", 256, 74, TENSOR_Q4_K, false, true},
+    [STORED_IQ2_XXS] = {"IQ2_XXS", 256, 66, TENSOR_Q4_K, false, true},
+    [STORED_IQ1_M] = {"IQ1_M", 256, 56, TENSOR_Q4_K, false, true},
+    [STORED_IQ1_S] = {"IQ1_S", 256, 50, TENSOR_Q4_K, false, true},
+    [STORED_TQ2_0] = {"TQ2_0", 256, 66, TENSOR_Q4, true, false},
+    [STORED_TQ1_0] = {"TQ1_0", 256, 54, TENSOR_Q4, true, false},
+    [STORED_LLAMA2C_Q8] = {"int8 with float32 scales", 1, 1, TENSOR_F32, false, false},
+    [STORED_RANDOM] = {"random", 1, 0, TENSOR_F32, false, false},
+};
+
+const StoredTypeInfo *stored_type_info(StoredType type) {
+    return &types[type];
+}
+
+bool stored_bytes(StoredType type, size_t n, size_t *bytes) {
+    return n % types[type].block == 0 &&
+           size_mul(n / types[type].block, types[type].block_bytes, bytes);
+}

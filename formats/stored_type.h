@@ -1,0 +1,53 @@
+/* The types of weights in the sources: number formats, and blocks of codes with their scales. */
+#ifndef FORMATS_STORED_TYPE_H
+#define FORMATS_STORED_TYPE_H
+
+#include "kernels/tensor.h"
+
+typedef enum StoredType {
+    STORED_F32,
+    STORED_F16,
+    STORED_BF16,
+    STORED_Q8_0, /* GGUF, blocks of 32 (to Q5_1): f16 scale, 32 int8 */
+    STORED_Q4_0, /* f16 scale, 32 codes of 4 bits around 8 */
+    STORED_Q4_1, /* f16 scale, f16 minimum, 32 codes of 4 bits */
+    STORED_Q5_0, /* f16 scale, 32 fifth bits, 32 low nibbles, around 16 */
+    STORED_Q5_1, /* Q5_0 with an f16 minimum and codes from 0 */
+    STORED_Q4_K, /* blocks of 256 with sub-scales: stored_k.c has the layouts */
+    STORED_Q5_K,
+    STORED_Q6_K,
+    STORED_IQ4_NL, /* f16 scale, 32 codes of 4 bits that select uneven levels */
+    STORED_MXFP4,  /* power of two, 32 floats of 4 bits */
+    STORED_Q3_K,   /* fits into the runner's type q6_k */
+    STORED_IQ4_XS, /* fits into q4_nl but for the rounding of its scales */
+    STORED_Q2_K,   /* fits into none of the runner's types */
+    STORED_IQ3_S,  /* fits into q4_k but for the rounding of its minima; stored_iq.c has the layouts
+                    * of this and the following types */
+    STORED_IQ3_XXS, /* from here to IQ1_S: fit into none of the runner's types */
+    STORED_IQ2_S,
+    STORED_IQ2_XS,
+    STORED_IQ2_XXS,
+    STORED_IQ1_M,
+    STORED_IQ1_S,
+    STORED_TQ2_0, /* three levels; fits into q4 */
+    STORED_TQ1_0,
+    STORED_LLAMA2C_Q8, /* int8 codes of the whole tensor, then a float32 scale for each group */
+    STORED_RANDOM,     /* generated: see random.h */
+    STORED_TYPES
+} StoredType;
+
+typedef struct StoredTypeInfo {
+    const char *name;
+    uint32_t block;       /* elements of one block */
+    uint32_t block_bytes; /* bytes of one block */
+    TensorType lossless;  /* the runner's type that holds every value unchanged */
+    bool same_blocks;     /* `lossless` takes the codes and scales over as they are */
+    bool approximate;     /* no type holds every value: `lossless` is only the nearest one */
+} StoredTypeInfo;
+
+const StoredTypeInfo *stored_type_info(StoredType type);
+
+/* The bytes of n elements; false when n is not a whole number of blocks or the size overflows. */
+bool stored_bytes(StoredType type, size_t n, size_t *bytes);
+
+#endif
