@@ -18,7 +18,7 @@
 #include "base/stop_signals.h"
 #include "base/terminal.h"
 #include "base/threads.h"
-#include "convert/convert.h"
+#include "convert/convert_target.h"
 #include "convert/mix.h"
 #include "modelfile.h"
 

@@ -12,7 +12,7 @@ static bool ends_in(const char *path, const char *suffix) {
     return length > n && strcasecmp(path + length - n, suffix) == 0;
 }
 
-/* Nothing has this name: a prompt, or a model that is still on the network. */
+/* For a name that no file has: a prompt, or a model that was not downloaded. */
 static Status not_there(const char *path, Error *error) {
     const char *slash = strchr(path, '/');
     const char *quote = strchr(path, '\'') ? "\"" : "'";
@@ -29,7 +29,7 @@ static Status not_there(const char *path, Error *error) {
     return STATUS_FAILED;
 }
 
-/* A directory without config.json that holds files which are models themselves. */
+/* For a directory without config.json that holds files which are models themselves. */
 static Status directory(const char *path, Error *error) {
     DIR *dir = opendir(path);
     struct dirent *entry;
@@ -37,7 +37,7 @@ static Status directory(const char *path, Error *error) {
     size_t n = 0;
     while (dir && (entry = readdir(dir)))
         if (ends_in(entry->d_name, ".gguf") || ends_in(entry->d_name, ".bin")) {
-            /* The least of the names, whatever the order of the directory. */
+            /* The first in alphabetical order, whatever the order of the directory. */
             if (n++ == 0 || strcmp(entry->d_name, first) < 0)
                 snprintf(first, sizeof first, "%s", entry->d_name);
         }

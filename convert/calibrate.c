@@ -11,18 +11,18 @@ enum {
     PRIOR = 16    /* weight of importance 1 against the measured one, in tokens */
 };
 
-/* Of one matrix of the file. */
+/* What is known of the inputs of one matrix. */
 typedef struct Inputs {
-    const void *data; /* where its weights are: what tells it in the forward pass */
+    const void *data; /* its weights: their address identifies the matrix in the forward pass */
     size_t tensor, cols;
-    uint64_t n;        /* rows that it was multiplied with */
-    double *sums;      /* [cols] of squares */
+    uint64_t n;        /* rows of inputs that it was multiplied with */
+    double *sums;      /* [cols] sums of squares */
     float *importance; /* [cols] */
 } Inputs;
 
 struct Calibration {
     size_t n_matrices, n_tensors;
-    Inputs *matrices;   /* by their data's address */
+    Inputs *matrices;   /* sorted by `data` */
     Inputs **of_tensor; /* [n_tensors]; NULL: a vector */
 };
 
@@ -34,11 +34,9 @@ typedef struct Run {
     TokenList ids;
     Model *model;
     KvCache *cache;
-    int32_t bos;     /* the token that begins each window; -1: none */
-    size_t first;    /* the running window's first token, without the bos */
-    size_t max_rows; /* of one forward pass */
-    float *logits;   /* [max_rows][vocab_size] */
-    int32_t window[WINDOW];
+    size_t chunk; /* rows of one call */
+    Row *rows;
+    float *logits;
 } Run;
 
 /* ---- The sums --------------------------------------------------------------------------------
@@ -54,7 +52,9 @@ static Inputs *find(const Calibration *c, const void *data) {
     return bsearch(&key, c->matrices, c->n_matrices, sizeof key, by_address);
 }
 
-/* Each thread adds up its own inputs, over the rows in their order. */
+/* Adds the squares of in[n][cols], called by every thread of the forward pass. A thread sums its
+ * own columns, over the rows in their order, so the result does not depend on the number of
+ * threads. */
 static void add_squares(void *context, const Matrix *w, const float *in, size_t n) {
     Inputs *inputs = find(context, w->data);
     enum { PIECE = 64 };
@@ -69,7 +69,8 @@ static void add_squares(void *context, const Matrix *w, const float *in, size_t 
     }
 }
 
-/* Matrices that share their data (tied embeddings) are one. */
+/* Fills in `matrices` and `of_tensor`. Tensors that share their data (tied embeddings) are one
+ * matrix. */
 static Status list_matrices(Calibration *c, const ModelFile *file, Error *error) {
     c->n_tensors = modelfile_n_tensors(file);
     c->matrices = calloc(c->n_tensors + 1, sizeof *c->matrices);
@@ -98,7 +99,8 @@ static Status list_matrices(Calibration *c, const ModelFile *file, Error *error)
     return STATUS_OK;
 }
 
-/* Sums of squares -> importance, around 1 and drawn to it by PRIOR. */
+/* Makes the importance of the sums: mean squares relative to their mean, drawn towards 1 as if
+ * PRIOR tokens had shown that. */
 static Status weigh(Inputs *inputs, Error *error) {
     double all = 0.0, n = (double)inputs->n;
     for (size_t k = 0; k < inputs->cols; k++) all += inputs->sums[k];
@@ -139,13 +141,29 @@ static Status open_run(Run *run, Error *error) {
     return kvcache_new(&run->cache, &shape, 1, 0, error);
 }
 
-/* Stops when the user asks to, else reports how much of the text has run. */
-static Status check_chunk(void *context, const PrefillChunk *chunk, Error *error) {
-    const Run *run = context;
-    const ConvertOptions *o = run->options;
-    if (o->cancel && *o->cancel) {
-        error_set(error, "interrupted");
-        return STATUS_INTERRUPTED;
+/* Runs tokens [first, first + n) of the text, after the token `bos` (-1: none). Every row wants
+ * logits, so that the output head sees all inputs as well. */
+static Status run_window(Run *run, size_t first, size_t n, int32_t bos, Error *error) {
+    size_t begin = bos >= 0;
+    kvcache_reset(run->cache, 0, 0);
+    for (size_t at = 0; at < n + begin;) {
+        size_t part = n + begin - at < run->chunk ? n + begin - at : run->chunk;
+        for (size_t i = 0; i < part; i++)
+            run->rows[i] =
+                (Row){.position = (int32_t)(at + i),
+                      .token = at + i < begin ? bos : run->ids.ids[first + at + i - begin],
+                      .wants_logits = true};
+        if (model_forward(run->model, run->cache, run->rows, part, run->logits, error) != STATUS_OK)
+            return STATUS_FAILED;
+        at += part;
+        const ConvertOptions *o = run->options;
+        if (o->cancel && *o->cancel) {
+            error_set(error, "interrupted");
+            return STATUS_INTERRUPTED;
+        }
+        if (o->progress)
+            o->progress(CONVERT_CALIBRATING, first + at - (at < begin ? at : begin),
+                        run->ids.length, o->progress_context);
     }
     if (o->progress)
         o->progress(CONVERT_CALIBRATING, run->first + chunk->done - (run->bos >= 0),
@@ -172,9 +190,8 @@ static Status run_window(Run *run, size_t first, size_t n, Error *error) {
 
 static Status run_text(Run *run, Error *error) {
     size_t context = model_context(run->model), window = context < WINDOW ? context : WINDOW;
-    run->bos = tokenizer_adds_bos(run->tokenizer) ? tokenizer_bos(run->tokenizer) : -1;
-    if (run->bos >= 0 && window > 1) window--;
-    if (window == context) run->bos = -1; /* a context of one has no room for it */
+    if (bos >= 0 && window > 1) window--;
+    if (window == context) bos = -1; /* the context has no room for it */
     for (size_t first = 0; first < run->ids.length; first += window) {
         size_t left = run->ids.length - first;
         Status status = run_window(run, first, left < window ? left : window, error);
@@ -243,4 +260,8 @@ void calibration_free(Calibration *c) {
 
 const float *calibration_importance(const Calibration *c, size_t tensor) {
     return c->of_tensor[tensor] ? c->of_tensor[tensor]->importance : NULL;
+}
+
+const float *calibration_importance_of(size_t tensor, void *context) {
+    return calibration_importance(context, tensor);
 }

@@ -15,11 +15,11 @@
 
 #include "base/replace_file.h"
 #include "base/terminal.h"
-#include "convert/cache_directory.h"
-#include "convert/convert.h"
+#include "convert/convert_target.h"
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
+/* Adds what identifies a file and its version to the hash. */
 static void hash_file(XXH3_state_t *state, const InputFile *file) {
     struct stat info;
     char *absolute = realpath(file->path, NULL);
@@ -32,7 +32,8 @@ static void hash_file(XXH3_state_t *state, const InputFile *file) {
     XXH3_128bits_update(state, facts, sizeof facts);
 }
 
-/* "stories260K-0123456789abcdef0123456789abcdef": what it was made of, then from what exactly. */
+/* Writes the conversion's name, like "stories260K-0123456789abcdef0123456789abcdef": the source's
+ * name, for people, and the hash. */
 static bool conversion_name(const Source *source, const char *type, char *name, size_t size) {
     XXH3_state_t *state = XXH3_createState();
     if (!state) return false;
@@ -61,7 +62,7 @@ static bool conversion_name(const Source *source, const char *type, char *name, 
     return true;
 }
 
-/* A name as above with one of our endings. */
+/* Whether `name` is a conversion's name with this ending. */
 static bool is_ours(const char *name, const char *ending) {
     size_t n = strlen(name), m = strlen(ending);
     if (n < m + 33 || strcmp(name + n - m, ending) != 0 || name[n - m - 33] != '-') return false;
@@ -76,7 +77,7 @@ static Status temporary(ConversionSlot *slot, Error *error) {
     return error_set(error, "no place for the converted model: set TMPDIR or --cache-dir");
 }
 
-static Status no_place(const ConversionSlot *slot, Error *error) {
+static Status cannot_keep(const ConversionSlot *slot, Error *error) {
     return error_set(error, "%s: no conversion can be kept there: %s", slot->directory,
                      strerror(errno));
 }
@@ -88,19 +89,20 @@ static bool is_named(int fd, int dir_fd, const char *name) {
            held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-/* Holds the lock file that stands at `path` now; whoever had it before may have removed it. */
+/* Locks the file at `path`. Whoever held the lock before may have removed the file, so after
+ * locking it is checked that the file still has that name. */
 static Status lock(ConversionSlot *slot, const char *path, const volatile sig_atomic_t *cancel,
                    Error *error) {
     for (bool told = false;;) {
         slot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (slot->lock_fd < 0) return no_place(slot, error);
+        if (slot->lock_fd < 0) return cannot_keep(slot, error);
         if (flock(slot->lock_fd, LOCK_EX | LOCK_NB) != 0) {
             if (!told) terminal_say("waiting for another process that converts it");
             told = true;
             while (flock(slot->lock_fd, LOCK_EX) != 0) {
                 if (errno == EINTR && !*cancel) continue;
-                /* Not ours: conversions_close must not delete what the other one writes. */
-                Status status = errno == EINTR ? STATUS_INTERRUPTED : no_place(slot, error);
+                /* Without the lock conversions_close must not delete the other's file. */
+                Status status = errno == EINTR ? STATUS_INTERRUPTED : cannot_keep(slot, error);
                 close(slot->lock_fd);
                 slot->lock_fd = -1;
                 return status;
@@ -111,15 +113,15 @@ static Status lock(ConversionSlot *slot, const char *path, const volatile sig_at
     }
 }
 
-/* Gives the lock up; nobody holds another file of this name while we hold ours. */
+/* Removes and releases the lock. While we hold it no other process holds a file of this name. */
 static void unlock(ConversionSlot *slot, const char *path) {
     unlink(path);
     close(slot->lock_fd);
     slot->lock_fd = -1;
 }
 
-/* Calls each(directory, name, info, context) for the files with this ending; false with errno when
- * the directory cannot be read. One that is not there has no files. */
+/* Calls each(directory, name, info, context) for the cache's files with this ending. False with
+ * errno when the directory cannot be read; a directory that does not exist has no files. */
 static bool each_file(const char *directory, const char *ending,
                       void (*each)(int dir_fd, const char *name, const struct stat *info,
                                    void *context),
@@ -136,8 +138,8 @@ static bool each_file(const char *directory, const char *ending,
     return true;
 }
 
-/* Deletes what a killed process left of its conversion, x.tmp and x.lock; nobody is at work on
- * it when its lock can be had. Adds the bytes to *context, a double. */
+/* Deletes what a killed process left behind, NAME.tmp and NAME.lock. If the lock is free, no
+ * process is converting it. Adds the bytes to *context, a double. */
 static void delete_leftover(int dir_fd, const char *name, const struct stat *info, void *context) {
     char other[NAME_MAX + 1];
     snprintf(other, sizeof other, "%.*s.lock", (int)(strrchr(name, '.') - name), name);
@@ -158,9 +160,9 @@ static double delete_leftovers(const char *directory) {
     return bytes;
 }
 
-/* Opens the conversion if it is there: a file of the user's own (or the system's), for a directory
- * that others can write to may hold whatever they like. Its time of last use becomes now. */
-static bool open_whole(ConversionSlot *slot) {
+/* Opens the conversion if it exists, and sets its time of last use to now. The file must belong to
+ * the user or the system, because others may be able to write to the directory. */
+static bool open_complete(ConversionSlot *slot) {
     struct stat info;
     slot->fd = open(slot->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     slot->found = slot->fd >= 0 && fstat(slot->fd, &info) == 0 && S_ISREG(info.st_mode) &&
@@ -183,29 +185,35 @@ static Status open_cached(ConversionSlot *slot, const char *name,
         return error_set(error, "no memory");
     }
     Status status = STATUS_OK;
-    if (!open_whole(slot)) {
+    if (!open_complete(slot)) {
         delete_leftovers(slot->directory);
         status = lock(slot, lock_path, cancel, error);
-        if (status == STATUS_OK && !open_whole(slot)) {
-            slot->fd = replace_file_begin(base, ".tmp", 0, &slot->partial, error);
-            if (slot->fd < 0) status = no_place(slot, error);
+        if (status == STATUS_OK && !open_complete(slot)) {
+            unlink(slot->partial); /* left by a killed process, or planted by another user */
+            slot->fd = open(slot->partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+            if (slot->fd < 0) status = cannot_keep(slot, error);
         }
     }
-    /* Another process made it meanwhile. Later, without rights, the lock could not go. */
-    if (slot->found && slot->lock_fd >= 0) unlock(slot, lock_path);
-    free(base);
+    if (slot->found) {
+        /* Another process made it meanwhile. The lock is removed now: later this process has no
+         * right to. */
+        if (slot->lock_fd >= 0) unlock(slot, lock_path);
+        free(slot->partial);
+        slot->partial = NULL;
+    }
     free(lock_path);
     return status;
 }
 
 Status conversions_open(ConversionSlot *slot, const Source *source, const char *type,
-                        const char *cache_dir, const volatile sig_atomic_t *cancel, Error *error) {
+                             const char *cache_dir, const volatile sig_atomic_t *cancel,
+                             Error *error) {
     char name[128];
     *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
     if (source->n_files == 0) return temporary(slot, error); /* generated weights */
     slot->directory = cache_directory(cache_dir);
     if (!slot->directory || !cache_directory_make(slot->directory)) {
-        if (cache_dir) return no_place(slot, error);
+        if (cache_dir) return cannot_keep(slot, error);
         terminal_say("no cache directory can be written: the conversion is not kept");
         free(slot->directory);
         slot->directory = NULL;
@@ -216,7 +224,7 @@ Status conversions_open(ConversionSlot *slot, const Source *source, const char *
 }
 
 Status conversions_find(ConversionSlot *slot, const Source *source, const char *type,
-                        const char *cache_dir, Error *error) {
+                             const char *cache_dir, Error *error) {
     char name[128];
     *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
     slot->directory = source->n_files > 0 ? cache_directory(cache_dir) : NULL;
@@ -226,7 +234,7 @@ Status conversions_find(ConversionSlot *slot, const Source *source, const char *
             slot->path = NULL;
             return error_set(error, "no memory");
         }
-        if (open_whole(slot)) return STATUS_OK;
+        if (open_complete(slot)) return STATUS_OK;
         free(slot->path);
         slot->path = NULL;
     }
@@ -245,7 +253,7 @@ void conversions_close(ConversionSlot *slot) {
     if (slot->fd >= 0) close(slot->fd);
     replace_file_discard(&slot->partial);
     if (slot->lock_fd >= 0) {
-        /* x.bin -> x.lock */
+        /* NAME.bin -> NAME.lock */
         size_t length = slot->path ? strlen(slot->path) : 0;
         char *lock_path = NULL;
         if (length > 4 && asprintf(&lock_path, "%.*s.lock", (int)length - 4, slot->path) > 0) {
@@ -292,7 +300,7 @@ static void clear_one(int dir_fd, const char *name, const struct stat *info, voi
     sum->bytes += (double)info->st_size;
 }
 
-/* The closing line; a reader who has gone is no error. */
+/* Prints the last line. A closed pipe is not an error. */
 static Status say_sum(const Sum *sum, int width, const char *what, const char *directory,
                       Error *error) {
     if (terminal_line(sum->out, "%*.1f MiB in %zu conversion%s%s: %s", width,

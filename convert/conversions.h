@@ -1,10 +1,11 @@
-/* The user's cache of conversions: what `run` makes of a model in another format is kept and
- * used again.
+/* The user's cache of conversions: `run` keeps the model.bin that it makes of a model in another
+ * format and uses it again.
  *
- * A conversion's name holds a hash of all that it depends on: path, size, modification time and
- * inode of every file of the source (and of a tokenizer given beside it), the type, and the
- * version of the model file. Nothing of a source is read to find it. A conversion appears whole
- * or not at all; of several processes that want the same one, one converts and the others wait.
+ * The name of a conversion holds a hash of everything that it depends on: path, size, modification
+ * time and inode of every file of the source (and of a tokenizer given beside it), the type, and
+ * the version of the model file. No file of the source is read to find it. A conversion appears
+ * complete or not at all; of several processes that want the same one, one converts and the others
+ * wait.
  *
  * The cache lies in --cache-dir, else where cache_directory.h says. Where that cannot be written,
  * the conversion goes to an unlinked temporary file and is gone afterwards. */
@@ -18,32 +19,33 @@
 
 typedef struct ConversionSlot {
     int fd;          /* of the model.bin; -1 once the caller has taken it */
-    bool found;      /* it is whole; otherwise it is empty and waits to be filled */
-    char *directory; /* NULL: a temporary file */
-    char *path;      /* of the conversion, and until conversions_finish ... */
-    char *partial;   /* ... of what is being written */
-    int lock_fd;
+    bool found;      /* the conversion is complete; false: `fd` is empty and must be filled */
+    char *directory; /* of the cache; NULL: a temporary file */
+    char *path;      /* of the conversion */
+    char *partial;   /* of the file that is being written; NULL after conversions_finish */
+    int lock_fd;     /* held while this process converts; -1: not held */
 } ConversionSlot;
 
-/* Finds or begins the conversion of an open source. May wait for another process: it says so on
- * stderr, and gives STATUS_INTERRUPTED when *cancel becomes nonzero meanwhile. */
+/* Finds or begins the conversion of an open source. May wait for another process, with a line on
+ * stderr; returns STATUS_INTERRUPTED when *cancel becomes nonzero meanwhile. */
 Status conversions_open(ConversionSlot *slot, const Source *source, const char *type,
-                        const char *cache_dir, const volatile sig_atomic_t *cancel, Error *error);
+                             const char *cache_dir, const volatile sig_atomic_t *cancel,
+                             Error *error);
 
-/* For a look at a model whose weights nobody will read: the conversion if it is there, else a
- * nameless file in memory, to be filled by convert_description. Nothing is written to a disk. */
+/* For modes that do not read the weights: finds the conversion or else creates a file in memory, to
+ * be filled by convert_description. Writes nothing to a disk. */
 Status conversions_find(ConversionSlot *slot, const Source *source, const char *type,
-                        const char *cache_dir, Error *error);
+                             const char *cache_dir, Error *error);
 
-/* The file has been filled: syncs it and gives it its name. */
+/* Syncs the file, which the caller has filled, and gives it its name. */
 Status conversions_finish(ConversionSlot *slot, Error *error);
 
-/* Frees; what was not finished vanishes. */
+/* Closes and frees; deletes a conversion that was not finished. */
 void conversions_close(ConversionSlot *slot);
 
-/* Name, size and time of every conversion, and their sum. */
+/* Prints size, time of last use and name of every conversion, and the sum. */
 Status conversions_list(FILE *out, const char *cache_dir, Error *error);
-/* Deletes them all, and says how much room that made. */
+/* Deletes all conversions and prints how much room that made. */
 Status conversions_clear(FILE *out, const char *cache_dir, Error *error);
 
 #endif

@@ -13,20 +13,20 @@
 
 #include "base/numbers.h"
 #include "base/threads.h"
-#include "convert/calibrate.h"
 #include "convert/layout.h"
 #include "convert/quantize.h"
-#include "kernels/panel_pack.h"
+#include "formats/source_open.h"
+#include "formats/stored.h"
 #include "numeric.h"
 
-/* One piece of the target: some panels of a matrix, or some rows of a vector. */
+/* A piece of the target that one thread makes at once: panels of a matrix, or rows of a vector. */
 enum { JOB_BYTES = 1 << 20 };
 
 typedef struct Job {
     size_t tensor;
     size_t first, n; /* panels, or rows of a vector */
     uint64_t offset; /* in the target */
-    size_t bytes;    /* of values; the target is filled up with zeros to 64 */
+    size_t bytes;    /* of values; zeros follow up to a multiple of 64 */
 } Job;
 
 typedef struct Conversion {
@@ -36,11 +36,11 @@ typedef struct Conversion {
     int fd;
     Job *jobs;
     size_t n_jobs;
-    size_t target_bytes, floats, codes, groups, stored_bytes; /* the largest job's needs */
+    size_t target_bytes, floats, codes, groups, stored_bytes; /* what the largest job needs */
     XXH3_state_t *checksum;
     double errors[STORED_TYPES], squares[STORED_TYPES]; /* of approximate types */
     atomic_int stopped;
-    Status status; /* of the first failure, under the critical section */
+    Status status; /* of the first failure; written inside a critical section */
     Error *error;
 } Conversion;
 
@@ -73,7 +73,8 @@ static bool halves_finite(const uint16_t *x, size_t n) {
     return !bad;
 }
 
-/* Rows [first, first + PANEL_ROWS) as floats, each filled up with zeros to `padded`. */
+/* Reads rows [first, first + PANEL_ROWS) as floats, padded with zeros to `padded` columns; rows
+ * beyond the tensor are zero. */
 static Status read_panel(const Conversion *c, const SourceTensor *t, size_t first, size_t padded,
                          float *x, Error *error) {
     size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS;
@@ -109,7 +110,7 @@ static Status quantized_panel(const Conversion *c, const SourceTensor *t, Tensor
     return STATUS_OK;
 }
 
-/* Where a row's parts of a type of records.h are. */
+/* The parts of row r of a type of records.h in the working memory. */
 static RecordCodes record_row(const Worker *w, size_t padded, size_t groups, size_t r) {
     return (RecordCodes){w->codes + r * padded, w->scales + r * groups,
                          w->scales + (PANEL_ROWS + r) * groups, w->subs + r * groups,
@@ -130,7 +131,7 @@ static Status quantized_records(const Conversion *c, const SourceTensor *t, Tens
     return STATUS_OK;
 }
 
-/* The source's own codes, scales and sub-scales. */
+/* Packs the source's own codes, scales and sub-scales. */
 static Status same_records(const Conversion *c, const SourceTensor *t, TensorType type,
                            size_t first, Worker *w, uint8_t *panel, Error *error) {
     size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
@@ -153,7 +154,7 @@ static Status same_records(const Conversion *c, const SourceTensor *t, TensorTyp
     return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "scale", error);
 }
 
-/* The source's own codes and scales. */
+/* Packs the source's own codes and scales. */
 static Status same_panel(const Conversion *c, const SourceTensor *t, TensorType type, size_t first,
                          Worker *w, uint8_t *panel, Error *error) {
     size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
@@ -175,10 +176,9 @@ static Status same_panel(const Conversion *c, const SourceTensor *t, TensorType 
     return STATUS_OK;
 }
 
-/* Adds up what a panel of an approximate type cost: sums of squares of the weights and of their
- * errors. */
-static Status weigh_errors(Conversion *c, const SourceTensor *t, TensorType type, size_t first,
-                           const uint8_t *panel, Worker *w, Error *error) {
+/* Adds the squares of a panel's weights and of their errors to the sums of an approximate type. */
+static Status add_errors(Conversion *c, const SourceTensor *t, TensorType type, size_t first,
+                         const uint8_t *panel, Worker *w, Error *error) {
     size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS;
     Matrix matrix = {.type = type, .rows = PANEL_ROWS, .cols = t->cols, .data = panel};
     float *row = w->floats + PANEL_ROWS * tensor_padded_cols(type, t->cols);
@@ -201,8 +201,8 @@ static Status weigh_errors(Conversion *c, const SourceTensor *t, TensorType type
     return STATUS_OK;
 }
 
-/* The types of ours that hold an approximate one differ with what was asked for: without --type
- * there is one for each. */
+/* Whether the tensor's error is to be noted: only without --type, where each approximate type
+ * becomes one of the runner's types. */
 static bool is_approximated(const Conversion *c, const SourceTensor *t) {
     return stored_type_info(t->stored)->approximate && !c->options->type && c->options->note &&
            !t->is_vector;
@@ -246,8 +246,9 @@ static Status do_job(Conversion *c, const Job *job, Worker *w, Error *error) {
                 status = not_finite(t, job->first + r, "value", error);
         return status;
     }
-    const Calibration *calibration = c->options->calibration;
-    const float *importance = calibration ? calibration_importance(calibration, job->tensor) : NULL;
+    const ConvertOptions *options = c->options;
+    const float *importance =
+        options->importance ? options->importance(job->tensor, options->importance_context) : NULL;
     size_t panel_bytes = job->bytes / job->n;
     for (size_t p = 0; status == STATUS_OK && p < job->n; p++) {
         size_t first = (job->first + p) * PANEL_ROWS;
@@ -263,14 +264,15 @@ static Status do_job(Conversion *c, const Job *job, Worker *w, Error *error) {
             status = float_panel(c, t, type, first, w, panel, error);
         }
         if (status == STATUS_OK && is_approximated(c, t))
-            status = weigh_errors(c, t, type, first, panel, w, error);
+            status = add_errors(c, t, type, first, panel, w, error);
     }
     return status;
 }
 
 /* ---- All of them ---- */
 
-/* The tensor's jobs: panels (or rows) that make about JOB_BYTES. With jobs NULL only counts. */
+/* Fills jobs[] with the tensor's jobs, panels (or rows) of about JOB_BYTES together, and returns
+ * how many. With jobs NULL only counts. */
 static size_t plan_tensor(const Conversion *c, size_t i, Job *jobs) {
     const FileTensor *t = &c->layout->tensors[i];
     if (c->source->tensors[i].shares) return 0;
@@ -279,7 +281,7 @@ static size_t plan_tensor(const Conversion *c, size_t i, Job *jobs) {
     size_t units = is_vector ? rows : (rows + PANEL_ROWS - 1) / PANEL_ROWS;
     size_t unit_bytes = (size_t)t->bytes / units;
     size_t most = unit_bytes < JOB_BYTES ? JOB_BYTES / unit_bytes : 1;
-    /* A job begins at a multiple of 64 bytes: 16 rows of floats are. */
+    /* A job must begin at a multiple of 64 bytes; 16 rows of floats are one. */
     if (is_vector) most = round_up(most, 16);
     size_t n = 0;
     for (size_t first = 0; first < units; first += most, n++) {
@@ -298,6 +300,7 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
+/* Raises the needs of working memory to those of the job. */
 static void measure(Conversion *c, const Job *job) {
     const SourceTensor *t = &c->source->tensors[job->tensor];
     TensorType type = (TensorType)c->layout->tensors[job->tensor].type;
@@ -310,7 +313,7 @@ static void measure(Conversion *c, const Job *job) {
     } else {
         c->floats = larger(c->floats, PANEL_ROWS * padded);
     }
-    /* The rows, and one of those that they became. */
+    /* add_errors reads the rows, and one row of the panel. */
     if (is_approximated(c, t)) c->floats = larger(c->floats, (PANEL_ROWS + 1) * padded);
     if (!tensor_type_info(type)->group) return;
     c->codes = larger(c->codes, PANEL_ROWS * padded);
@@ -346,12 +349,13 @@ static void worker_free(Worker *w) {
     free(w->stored);
 }
 
-/* An error of writing, with the target's name before it. */
+/* Puts the target's name before an error of writing. */
 static Status name_target(const Conversion *c, Error *error) {
     const char *target = c->options->target;
     return error_prefix(error, "%s", target ? target : c->source->path);
 }
 
+/* Keeps the first failure and stops all threads. */
 static void stop(Conversion *c, Status status, const Error *error) {
 #pragma omp critical(convert_stop)
     if (c->status == STATUS_OK) {
@@ -361,7 +365,7 @@ static void stop(Conversion *c, Status status, const Error *error) {
     }
 }
 
-/* Runs every job: made by any thread, added to the checksum in the order of the file. */
+/* Runs every job. Any thread may make any job; they enter the checksum in the order of the file. */
 static void run_jobs(Conversion *c, Worker *w) {
     const ConvertOptions *options = c->options;
 #pragma omp for ordered schedule(dynamic, 1)
@@ -418,7 +422,7 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
     c.checksum = XXH3_createState();
     if (status == STATUS_OK && !c.checksum) status = error_set(error, "no memory");
     if (status == STATUS_OK) status = plan(&c);
-    /* A disk that is too full is known before the work begins. */
+    /* Finds out that the disk is too full before the work begins. */
     if (status == STATUS_OK && fallocate(out_fd, 0, 0, (off_t)layout.file_bytes) != 0 &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
         error_set(error, "cannot write %llu bytes: %s", (unsigned long long)layout.file_bytes,

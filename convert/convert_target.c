@@ -1,4 +1,5 @@
-/* Where conversions are written: the half of convert.h that deals with the file system. */
+#include "convert/convert_target.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include "base/replace_file.h"
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
+#include "formats/source_open.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -116,7 +118,7 @@ static bool is_read_from(const Source *source, const struct stat *info) {
     return false;
 }
 
-/* What calibration reads and where it puts its own conversion. */
+/* What calibration reads, and the file that it converts into. */
 typedef struct CalibrationFiles {
     InputFile text;
     int fd;
@@ -144,7 +146,10 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
     Status status = source_parse(source, error);
     if (status == STATUS_OK && options->calibrate)
         status = calibrate_source(&calibration, source, &files->text, &files->fd, options, error);
-    options->calibration = calibration;
+    if (calibration) {
+        options->importance = calibration_importance_of;
+        options->importance_context = calibration;
+    }
     if (status == STATUS_OK) status = convert_parsed(source, options, fd, error);
     calibration_free(calibration);
     return status;

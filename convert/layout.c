@@ -16,12 +16,13 @@ static TensorType choose_type(const SourceTensor *tensor, const Config *config, 
     return tensor->add != 0.0f ? TENSOR_F32 : stored_type_info(tensor->stored)->lossless;
 }
 
-static Status place_tensor(Layout *layout, size_t i, const char *mix, uint64_t *at, Error *error) {
+/* Fills in the directory entry of tensor i; *at is the offset of the next data. */
+static Status add_tensor(Layout *layout, size_t i, const char *mix, uint64_t *at, Error *error) {
     const SourceTensor *from = &layout->source->tensors[i];
     FileTensor *to = &layout->tensors[i];
     memcpy(to->name, from->name, sizeof to->name);
     to->count = 1;
-    /* A slice of a longer vector is read as rows of one element. */
+    /* A slice of a longer vector is read as rows of one element; the file has it as one row. */
     bool is_column = from->is_vector && from->cols == 1;
     to->rows = is_column ? 1 : from->rows;
     to->cols = is_column ? from->rows : from->cols;
@@ -61,19 +62,13 @@ Status layout_make(Layout *layout, const Source *source, const char *type, Error
     *layout = (Layout){.source = source};
     if (type && mix_check(type, error) != STATUS_OK) return STATUS_FAILED;
     metadata_add_config(&layout->metadata, &source->config);
-    Metadata *all = &layout->metadata;
-    const Metadata *more = &source->metadata;
+    metadata_append(&layout->metadata, &source->metadata);
     layout->tensors = calloc(source->n_tensors + 1, sizeof *layout->tensors);
-    uint8_t *larger = realloc(all->bytes, all->length + more->length + 1);
-    if (larger) all->bytes = larger;
-    if (!larger || !layout->tensors || all->failed) return error_set(error, "no memory");
-    if (more->length) memcpy(all->bytes + all->length, more->bytes, more->length);
-    all->length += more->length;
-    all->capacity = all->length + 1;
+    if (!layout->tensors || layout->metadata.failed) return error_set(error, "no memory");
 
     uint32_t n_sections = 3 + (source->tokenizer.size > 0) + (source->chat_template != NULL);
     uint64_t at = round_up(sizeof(FileHeader) + n_sections * sizeof(FileSection), 64);
-    at = place_section(layout, SECTION_METADATA, all->length, at);
+    at = place_section(layout, SECTION_METADATA, layout->metadata.length, at);
     at = place_section(layout, SECTION_TENSORS, source->n_tensors * sizeof(FileTensor), at);
     if (source->tokenizer.size)
         at = place_section(layout, SECTION_TOKENIZER, source->tokenizer.size, at);
@@ -81,7 +76,7 @@ Status layout_make(Layout *layout, const Source *source, const char *type, Error
         at = place_section(layout, SECTION_TEMPLATE, source->chat_template_bytes, at);
     layout->data_offset = at;
     for (size_t i = 0; i < source->n_tensors; i++)
-        if (place_tensor(layout, i, type, &at, error) != STATUS_OK) return STATUS_FAILED;
+        if (add_tensor(layout, i, type, &at, error) != STATUS_OK) return STATUS_FAILED;
     layout->file_bytes = at;
     place_section(layout, SECTION_DATA, at - layout->data_offset, layout->data_offset);
     return STATUS_OK;

@@ -1,6 +1,7 @@
-/* Where everything of a model.bin in the making stands, and its small sections. */
-#ifndef FORMATS_LAYOUT_H
-#define FORMATS_LAYOUT_H
+/* The layout of a model.bin that is being made: the types and offsets of all tensors, and the small
+ * sections. */
+#ifndef LAYOUT_H
+#define LAYOUT_H
 
 #include "formats/source.h"
 
@@ -13,14 +14,15 @@ typedef struct Layout {
     const Source *source;
 } Layout;
 
-/* Chooses each tensor's type (`type` as in ConvertOptions) and place. */
+/* Chooses each tensor's type (`type` as in ConvertOptions) and offset. Free with layout_free, also
+ * after a failure. */
 Status layout_make(Layout *layout, const Source *source, const char *type, Error *error);
 void layout_free(Layout *layout);
 
-/* Writes everything but the weights; the header, which makes the file valid, last. */
+/* Writes everything but the weights. The header, which makes the file valid, comes last. */
 Status layout_write(Layout *layout, uint64_t data_checksum, int fd, Error *error);
 
-/* All of `bytes` at `offset`. */
+/* Writes all of `bytes` at `offset`. */
 Status layout_write_at(int fd, const void *data, size_t bytes, uint64_t offset, Error *error);
 
 #endif

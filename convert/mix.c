@@ -6,7 +6,8 @@
 
 enum { NAME_BYTES = 64 };
 
-/* "layers.3.w_down" by "w_down", "layers.3" or its whole self. */
+/* Whether part[length] is the name or a run of its parts between dots: "layers.3.w_down" has
+ * "w_down" and "layers.3". */
 static bool has_part(const char *name, const char *part, size_t length) {
     for (const char *at = name; *at; at++) {
         bool begins = at == name || at[-1] == '.';
@@ -53,24 +54,26 @@ Status mix_check(const char *mix, Error *error) {
     return STATUS_OK;
 }
 
-/* An eighth of the layers at either end, and each third between: llama.cpp's use_more_bits. */
+/* Whether q4m gives this layer more bits: the first and the last eighth of the layers, and every
+ * third between (llama.cpp's use_more_bits). */
 static bool is_chosen_layer(const char *name, const Config *config) {
     unsigned layer = 0, n = config->n_layers;
     if (sscanf(name, "layers.%u.", &layer) != 1) return false;
     return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
 }
 
-/* Errors in the embedding and the output head reach every token directly, and they are a small
+/* The embedding and the output head: their errors reach every token directly, and they are a small
  * part of all but the smallest models. */
-static bool meets_every_token(const char *name) {
+static bool affects_every_token(const char *name) {
     return strcmp(name, "token_embedding") == 0 || strcmp(name, "output") == 0;
 }
 
 static TensorType with_more_bits(TensorType type, const char *name) {
-    if (!meets_every_token(name)) return type;
-    const TensorTypeInfo *info = tensor_type_info(type);
-    if (info->bits == 0 || info->bits > 5) return type;
-    return info->family == FAMILY_RECORDS ? TENSOR_Q6_K : TENSOR_Q8;
+    if (!affects_every_token(name)) return type;
+    if (type == TENSOR_Q4 || type == TENSOR_Q4_MIN) return TENSOR_Q8;
+    bool few_bits =
+        type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q4_NL || type == TENSOR_MXFP4;
+    return few_bits ? TENSOR_Q6_K : type;
 }
 
 TensorType mix_choose(const char *mix, const char *name, const Config *config) {

@@ -10,7 +10,8 @@
 #include "convert/advice.h"
 #include "convert/convert.h"
 #include "convert/layout.h"
-#include "formats/readers.h"
+#include "formats/source_open.h"
+#include "formats/tokenizer_file.h"
 
 /* ---- Opening ----------------------------------------------------------------------------------
  */
@@ -31,9 +32,9 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
             return STATUS_FAILED;
         if (opening->describes)
             return conversions_find(&opening->conversion, opening->source, options->type,
-                                    options->cache_dir, error);
+                                         options->cache_dir, error);
         return conversions_open(&opening->conversion, opening->source, options->type,
-                                options->cache_dir, interrupted, error);
+                                     options->cache_dir, interrupted, error);
     }
     if (options->type && path == options->model) {
         error_set(error,
@@ -81,13 +82,13 @@ static void convert_progress(ConvertStep step, uint64_t done, uint64_t total, vo
     session_progress(context, "converting", done, total);
 }
 
-/* A line about a type that was converted with loss. */
+/* Prints a line about a type that was converted with loss. */
 static void convert_note(const char *line, void *context) {
     session_progress(context, "converting", 0, 0);
     terminal_say("%s", line);
 }
 
-/* How much room the conversion takes, before it takes it. */
+/* Says how large the conversion will be. */
 static void announce(const ModelOpening *opening) {
     Layout layout;
     Error ignored;
@@ -118,7 +119,8 @@ static Status convert_weights(ModelOpening *opening, const Session *session, int
     return status == STATUS_OK ? conversions_finish(&opening->conversion, error) : status;
 }
 
-/* Fills the conversion that was begun, or takes the one that was found. */
+/* Fills the conversion that was begun, or takes the one that was found. *fd is then the model.bin.
+ */
 static Status convert(ModelOpening *opening, const Session *session, int n_threads, int *fd,
                       Error *error) {
     ConversionSlot *slot = &opening->conversion;

@@ -1,6 +1,6 @@
-/* From what the user calls a model to a mapped model.bin, in two steps: first every file is
- * opened, then, when the process has given up its rights, what they hold is parsed and, where
- * it is another format, converted. */
+/* Opens what the user names as a model and maps it as a model.bin, in two steps: modelopen_begin
+ * opens every file; modelopen_finish, when the process has given up its rights, parses them and
+ * converts another format. */
 #ifndef MODELOPEN_H
 #define MODELOPEN_H
 
@@ -12,35 +12,36 @@ typedef struct ModelOpening {
     int fd;                    /* of a model.bin */
     Source *source;            /* of another format; NULL for a model.bin */
     ConversionSlot conversion; /* of the source */
-    bool describes;            /* the weights are not wanted */
-    bool needs_tokenizer;      /* the mode has no use for a model without one */
+    bool describes;            /* the mode does not read the weights */
+    bool needs_tokenizer;      /* the mode cannot do without a tokenizer */
     InputFile tokenizer;       /* given beside a model.bin */
-    char *kept;                /* the name of the conversion that was found, once it is mapped */
-    TokenizerBlob section;     /* made from it; lives until modelopen_close */
+    char *kept;                /* path of the conversion that was found in the cache and mapped */
+    TokenizerBlob section;     /* made from `tokenizer` */
 } ModelOpening;
 
-/* An opening that modelopen_close may see. */
+/* An empty opening, which modelopen_close accepts. */
 #define MODELOPEN_NONE                                                                             \
     ((ModelOpening){.fd = -1, .tokenizer.fd = -1, .conversion = {.fd = -1, .lock_fd = -1}})
 
-/* Opens whatever `path` names; `tokenizer` (NULL: none) is used instead of the model's own. The
- * Error says what to give instead of a pickle, an ONNX graph or a prompt. */
+/* Opens whatever `path` names; `tokenizer` (NULL: none) replaces the model's own. For a pickle, an
+ * ONNX graph, a prompt and the like the Error says what to give instead (advice.h). */
 Status modelopen_begin(ModelOpening *opening, const char *path, const char *tokenizer,
                        const Options *options, const volatile sig_atomic_t *interrupted,
                        Error *error);
 
-/* The directory in which files are still to be created and renamed; NULL: none. */
+/* The directory in which modelopen_finish will still create and rename files; NULL: none. */
 const char *modelopen_writes_in(const ModelOpening *opening);
 
-/* Converts where need be, saying so on stderr, and maps the model.bin. */
+/* Converts if necessary, with progress on stderr, and maps the model.bin. */
 Status modelopen_finish(ModelOpening *opening, const Session *session, int n_threads,
                         ModelFile **file, Error *error);
 
-/* Behind the error of a file that is damaged: where it is a conversion from the cache, not the
- * user's own file, says so, and what to do. STATUS_FAILED. */
+/* Extends the error of a damaged file: if it is a conversion from the cache and not the user's own
+ * file, says so and what to do. Returns STATUS_FAILED. */
 Status modelopen_blame(const ModelOpening *opening, Error *error);
 
-/* The model's tokenizer, or the one given beside it; NULL when there is neither. */
+/* Opens the model's tokenizer, or the one given beside it; leaves *tokenizer as it is when there is
+ * neither. */
 Status modelopen_tokenizer(ModelOpening *opening, const ModelFile *file, Tokenizer **tokenizer,
                            Error *error);
 

@@ -1,10 +1,10 @@
+#include "formats/alibi.h"
+
 #include <math.h>
 #include <stdlib.h>
 
-#include "formats/readers.h"
-
-/* ALiBi (arXiv:2108.12409): powers of one number, and for head counts that are no power of two
- * those between them as well. */
+/* The slopes are powers of 2^(-max_bias / power), where `power` is the largest power of two among
+ * the head counts up to n_heads; further heads get the powers between. */
 float *alibi_slopes(const Config *config) {
     uint32_t n = config->n_heads, power = 1;
     float *slopes = malloc(n * sizeof *slopes);

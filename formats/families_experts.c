@@ -1,5 +1,5 @@
 /* Mixtures of experts. */
-#include "formats/families.h"
+#include "formats/family.h"
 #include "formats/json.h"
 
 /* ---- Keys ---- */
@@ -19,25 +19,14 @@ static const ConfigRule qwen_config[] = {
 static const ConfigRule olmoe_config[] = {MOE_KEYS(0, 1e-5), {"clip_qkv", "qkv_clip", 0}, {0}};
 static const ConfigRule phimoe_config[] = {
     MOE_KEYS(8, 1e-5), {"router_jitter_noise", "router_jitter", 0.01}, {0}};
-static const ConfigRule granitemoe_config[] = {
-    MOE_KEYS(0, 1e-6),
-    {"embedding_multiplier", "embedding_scale", 1},
-    {"attention_multiplier", "attention_scale", 1},
-    {"residual_multiplier", "residual_scale", 1},
-    {0},
-};
+static const ConfigRule granitemoe_config[] = {MOE_KEYS(0, 1e-6), GRANITE_KEYS, {0}};
 static const ConfigRule gpt_oss_config[] = {
     MOE_KEYS(8, 1e-5), {"swiglu_limit", "swiglu_limit", 7}, {0}};
 
 /* ---- Tensors ---- */
 
 #define FROM_LAYER "model.layers.%u."
-#define MAYBE(to, from, rows, cols)                                                                \
-    {                                                                                              \
-        to, FROM_LAYER from ".weight", rows, cols, RULE_OPTIONAL, {0}, {                           \
-            0                                                                                      \
-        }                                                                                          \
-    }
+#define MAYBE(to, from, rows, cols) OPTIONAL(to, FROM_LAYER from ".weight", rows, cols)
 
 static const TensorRule mixtral_tensors[] = {
     LLAMA_EMBEDDING,
@@ -51,8 +40,8 @@ static const TensorRule mixtral_tensors[] = {
     {0},
 };
 
-/* A layer has either a feed-forward of its own or a router and experts: what is missing of both
- * is found out when the model is opened. */
+/* A layer has either one feed-forward or a router and experts. All are optional here; opening the
+ * converted model fails when any is missing. */
 #define DENSE_OR_EXPERTS                                                                           \
     MAYBE("w_gate", "mlp.gate_proj", N_FFN, N_DIM), MAYBE("w_up", "mlp.up_proj", N_FFN, N_DIM),    \
         MAYBE("w_down", "mlp.down_proj", N_DIM, N_FFN),                                            \
@@ -100,7 +89,7 @@ static const TensorRule olmoe_tensors[] = {
     {0},
 };
 
-/* Gate and up of all experts in one tensor, down in another. */
+/* The experts' matrices are stacked: gate and up of all experts in one tensor, down in another. */
 #define STACKED(to, from, rows, cols, flags, ...)                                                  \
     { to, FROM_LAYER from, rows, cols, flags, __VA_ARGS__ }
 
@@ -119,7 +108,7 @@ static const TensorRule granitemoe_tensors[] = {
     {0},
 };
 
-/* Stored as inputs x outputs, gate and up in turns. */
+/* GPT-OSS stores them as inputs x outputs, rows of gate and up alternating. */
 #define GATE_UP(to, from, cols, flags)                                                             \
     STACKED(to, from, N_EXPERT_FFN, cols, flags, {0}, {N_EXPERT_FFN, N_EXPERT_FFN})
 #define GATE_UP_BIAS(to, from, flags)                                                              \
@@ -141,7 +130,7 @@ static const TensorRule gpt_oss_tensors[] = {
     {0},
 };
 
-/* ---- What no key tells, and what keys tell in words of their own ---- */
+/* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
 static void chosen_preset(Config *config) {
     config->router = ROUTER_SOFTMAX_CHOSEN;
@@ -152,7 +141,8 @@ static Status window_finish(const json_t *json, Config *config, Error *error) {
     return family_windows(json, config, 0, 0, 0, error);
 }
 
-/* Shares of the chosen that add up to 1 are the softmax over the chosen. */
+/* With norm_topk_prob the weights of the chosen experts add up to 1, which is the softmax over the
+ * chosen. */
 static Status normalized_shares(const json_t *json, Config *config, Error *error) {
     if (json_flag(json, "norm_topk_prob", false)) config->router = ROUTER_SOFTMAX_CHOSEN;
     return family_refuse(json, "use_sliding_window", false, error);
@@ -168,13 +158,6 @@ static void olmoe_preset(Config *config) {
 
 static void granitemoe_preset(Config *config) {
     config->router = ROUTER_SOFTMAX_CHOSEN;
-}
-
-static Status granitemoe_finish(const json_t *json, Config *config, Error *error) {
-    double divisor = json_number(json, "logits_scaling", 1);
-    if (!(divisor > 0)) return error_set(error, "config.json: logits_scaling is %g", divisor);
-    config->logit_scale = (float)(1.0 / divisor);
-    return STATUS_OK;
 }
 
 static void phimoe_preset(Config *config) {
@@ -202,7 +185,7 @@ const Family families_experts[] = {
      .eos_id = -1},
     {"olmoe", olmoe_config, olmoe_tensors, olmoe_preset, normalized_shares, .bos_id = -1,
      .eos_id = 50279},
-    {"granitemoe", granitemoe_config, granitemoe_tensors, granitemoe_preset, granitemoe_finish,
+    {"granitemoe", granitemoe_config, granitemoe_tensors, granitemoe_preset, family_divide_logits,
      .bos_id = 1, .eos_id = 2},
     {"phimoe", phimoe_config, mixtral_tensors, phimoe_preset, window_finish, .bos_id = 1,
      .eos_id = 2},

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/families.h"
+#include "formats/family.h"
 #include "formats/json.h"
 
 /* ---- Keys ---- */
@@ -207,34 +207,8 @@ static const TensorRule phi_tensors[] = {
     NORM("attention_norm", "model.layers.%u.input_layernorm"),
     SEPARATE_QKV("model.layers.%u.self_attn."),
     LINEAR("wo", "model.layers.%u.self_attn.dense", N_DIM, N_Q),
-    {"q_norm",
-     "model.layers.%u.self_attn.q_layernorm.weight",
-     N_ONE,
-     N_HEAD,
-     RULE_OPTIONAL,
-     {0},
-     {0}},
-    {"q_norm.bias",
-     "model.layers.%u.self_attn.q_layernorm.bias",
-     N_ONE,
-     N_HEAD,
-     RULE_OPTIONAL,
-     {0},
-     {0}},
-    {"k_norm",
-     "model.layers.%u.self_attn.k_layernorm.weight",
-     N_ONE,
-     N_HEAD,
-     RULE_OPTIONAL,
-     {0},
-     {0}},
-    {"k_norm.bias",
-     "model.layers.%u.self_attn.k_layernorm.bias",
-     N_ONE,
-     N_HEAD,
-     RULE_OPTIONAL,
-     {0},
-     {0}},
+    OPTIONAL_NORM("q_norm", "model.layers.%u.self_attn.q_layernorm", N_HEAD),
+    OPTIONAL_NORM("k_norm", "model.layers.%u.self_attn.k_layernorm", N_HEAD),
     LINEAR("w_up", "model.layers.%u.mlp.fc1", N_FFN, N_DIM),
     LINEAR("w_down", "model.layers.%u.mlp.fc2", N_DIM, N_FFN),
     NORM("final_norm", "model.final_layernorm"),
@@ -251,24 +225,18 @@ static const TensorRule starcoder2_tensors[] = {
     {0},
 };
 
-#define OPTIONAL_NORM(to, from)                                                                    \
-    {to, from ".weight", N_ONE, N_DIM, RULE_OPTIONAL, {0}, {0}}, {                                 \
-        to ".bias", from ".bias", N_ONE, N_DIM, RULE_OPTIONAL, {0}, {                              \
-            0                                                                                      \
-        }                                                                                          \
-    }
 #define BLOOM_MATRICES                                                                             \
     GROUPED_QKV("model.h.%u.self_attention.query_key_value"),                                      \
         LINEAR("wo", "model.h.%u.self_attention.dense", N_DIM, N_Q),                               \
         GPT_FFN("dense_h_to_4h", "dense_4h_to_h")
 
-/* One norm a block, two, or two of other names: by generation. */
+/* A Falcon's block has one norm, two, or two of other names, depending on its generation. */
 static const TensorRule falcon_tensors[] = {
     EMBEDDING("model.word_embeddings"),
-    OPTIONAL_NORM("attention_norm", "model.h.%u.input_layernorm"),
-    OPTIONAL_NORM("attention_norm", "model.h.%u.ln_attn"),
-    OPTIONAL_NORM("ffn_norm", "model.h.%u.post_attention_layernorm"),
-    OPTIONAL_NORM("ffn_norm", "model.h.%u.ln_mlp"),
+    OPTIONAL_NORM("attention_norm", "model.h.%u.input_layernorm", N_DIM),
+    OPTIONAL_NORM("attention_norm", "model.h.%u.ln_attn", N_DIM),
+    OPTIONAL_NORM("ffn_norm", "model.h.%u.post_attention_layernorm", N_DIM),
+    OPTIONAL_NORM("ffn_norm", "model.h.%u.ln_mlp", N_DIM),
     BLOOM_MATRICES,
     GPT_END,
     {0},
@@ -303,11 +271,11 @@ static const TensorRule mpt_tensors[] = {
         LINEAR("w_up", at "layers.%u.fc1", N_FFN, N_DIM),                                          \
         LINEAR("w_down", at "layers.%u.fc2", N_DIM, N_FFN)
 
-/* The embeddings are opt_more's: they may be narrower than the model. */
+/* opt_more adds the embeddings, which may be narrower than the model. */
 static const TensorRule opt_tensors[] = {
     GPT_POSITIONS("model.decoder.embed_positions"),
     FAIRSEQ_LAYER("model.decoder."),
-    OPTIONAL_NORM("final_norm", "model.decoder.final_layer_norm"),
+    OPTIONAL_NORM("final_norm", "model.decoder.final_layer_norm", N_DIM),
     {0},
 };
 static const TensorRule opt_embeddings[] = {
@@ -318,13 +286,14 @@ static const TensorRule xglm_tensors[] = {EMBEDDING("model.embed_tokens"),
                                           OUTPUT("lm_head"),
                                           {0}};
 
-/* ---- What no key tells, and what keys tell in words of their own ---- */
+/* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
 static void layer_norms(Config *config) {
     config->norm = NORM_LAYER;
     config->gated = false;
 }
 
+/* The feed-forward is 4 times as wide as the model where no key says otherwise. */
 static Status wide_ffn(const json_t *json, Config *config, Error *error) {
     (void)json;
     if (config->ffn_dim > 0) return STATUS_OK;
@@ -345,7 +314,6 @@ static Status gpt2_finish(const json_t *json, Config *config, Error *error) {
     return wide_ffn(json, config, error);
 }
 
-/* "gelu" here means the approximation. */
 static void openai_gpt_preset(Config *config) {
     gpt2_preset(config);
     config->norm_place = NORM_AFTER;
@@ -353,6 +321,7 @@ static void openai_gpt_preset(Config *config) {
 }
 
 static Status openai_gpt_finish(const json_t *json, Config *config, Error *error) {
+    /* GPT-1's "gelu" means the tanh approximation. */
     if (config->activation == ACTIVATION_GELU) config->activation = ACTIVATION_GELU_TANH;
     return wide_ffn(json, config, error);
 }
@@ -362,7 +331,8 @@ static Status gpt_bigcode_finish(const json_t *json, Config *config, Error *erro
     return gpt2_finish(json, config, error);
 }
 
-/* attention_types: [[["global", "local"], 12]] is that pair 12 times. */
+/* Sets the windows from attention_types: [[["global", "local"], 12]] means that pair of layers, 12
+ * times. */
 static Status gpt_neo_finish(const json_t *json, Config *config, Error *error) {
     const json_t *types = json_value(json, "attention_types");
     double window = json_number(json, "window_size", 256);
@@ -410,17 +380,8 @@ static Status scale_embeddings(const json_t *json, Config *config, Error *error)
     return STATUS_OK;
 }
 
-static Status rotate_part(const json_t *json, Config *config, const char *key, double absent,
-                          Error *error) {
-    const json_t *rope = json_value(json, "rope_parameters");
-    double part = json_number(rope, "partial_rotary_factor", json_number(json, key, absent));
-    if (!(part > 0 && part <= 1)) return error_set(error, "config.json: %s is %g", key, part);
-    config->rotary_dim = (uint32_t)(config->head_dim * part);
-    return STATUS_OK;
-}
-
 static Status gpt_neox_finish(const json_t *json, Config *config, Error *error) {
-    return rotate_part(json, config, "rotary_pct", 0.25, error);
+    return family_rotary_part(json, config, "rotary_pct", 0.25, error);
 }
 
 static void phi_preset(Config *config) {
@@ -430,7 +391,7 @@ static void phi_preset(Config *config) {
 
 static Status phi_finish(const json_t *json, Config *config, Error *error) {
     if (json_flag(json, "qk_layernorm", false)) config->qk_norm = QK_NORM_HEAD;
-    return rotate_part(json, config, "partial_rotary_factor", 0.5, error);
+    return family_rotary_part(json, config, "partial_rotary_factor", 0.5, error);
 }
 
 static Status starcoder2_finish(const json_t *json, Config *config, Error *error) {
@@ -497,8 +458,8 @@ static void xglm_preset(Config *config) {
     config->position_offset = 2;
 }
 
-/* Adds the matrix a[vocab_size][inner] * b[inner][dim], each element summed in order, in double;
- * b(k, i) = b[k * row + i * column]. */
+/* Adds the tensor a[vocab_size][inner] * b[inner][dim], where element (k, i) of b is
+ * b[k * row + i * column]. Each element is summed in order, in double. */
 static Status multiply(Source *source, const char *name, const float *a, const float *b,
                        size_t inner, size_t row, size_t column, Error *error) {
     size_t rows = source->config.vocab_size, dim = source->config.dim;
@@ -518,15 +479,15 @@ static Status multiply(Source *source, const char *name, const float *a, const f
     free(by_input);
     if (!worked) {
         free(out);
-        out = NULL; /* no memory, says source_add_values */
+        out = NULL; /* source_add_values reports the lack of memory */
     }
     if (source_add_values(source, name, rows, dim, out, error) != STATUS_OK) return STATUS_FAILED;
     source->tensors[source->n_tensors - 1].is_vector = false;
     return STATUS_OK;
 }
 
-/* OPT 350m: embeddings narrower than the model, and two projections between them, which are
- * multiplied out once. */
+/* Adds the embeddings. Those of OPT 350m are narrower than the model, with a projection into it and
+ * one out of it; each is multiplied with the embeddings here, once. */
 static Status opt_more(const RuleContext *c, const json_t *json, Error *error) {
     Source *source = c->source;
     size_t dim = source->config.dim, vocab = source->config.vocab_size;

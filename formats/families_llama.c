@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/families.h"
+#include "formats/family.h"
 #include "formats/json.h"
 
 /* ---- Keys ---- */
@@ -21,14 +21,12 @@ static const ConfigRule olmo_config[] = {
     LLAMA_KEYS(0, 2048, 1e-5), {"clip_qkv", "qkv_clip", 0}, {0}};
 static const ConfigRule granite_config[] = {
     LLAMA_KEYS(0, 2048, 1e-6),
-    {"embedding_multiplier", "embedding_scale", 1},
-    {"attention_multiplier", "attention_scale", 1},
-    {"residual_multiplier", "residual_scale", 1},
+    GRANITE_KEYS,
     {0},
 };
 static const ConfigRule exaone4_config[] = {LLAMA_KEYS(0, 2048, 1e-5), {0}};
 static const ConfigRule glm4_config[] = {LLAMA_KEYS(2, 131072, 1.5625e-7), {0}};
-/* Where their files do not say how wide a head is, it is 128. */
+/* Families whose heads are 128 wide where the file does not say. */
 #define WIDE_HEADS                                                                                 \
     { "head_dim", "head_dim", 128 }
 static const ConfigRule glm_config[] = {LLAMA_KEYS(2, 131072, 1.5625e-7), WIDE_HEADS, {0}};
@@ -40,7 +38,7 @@ static const ConfigRule stablelm_config[] = {LLAMA_KEYS(0, 4096, 1e-5), {0}};
 static const ConfigRule cohere_config[] = {
     LLAMA_KEYS(0, 8192, 1e-5), {"logit_scale", "logit_scale", 0.0625}, {0}};
 
-/* "gelu" in Gemma's first files means the approximation: the activation is no key's matter. */
+/* The activation is preset: "gelu" in Gemma's first files means the tanh approximation. */
 #define GEMMA_KEYS                                                                                 \
     SIZE_KEYS, {"num_key_value_heads", "n_kv_heads", 0}, {"head_dim", "head_dim", 256}, {          \
         "rms_norm_eps", "norm_eps", 1e-6                                                           \
@@ -63,7 +61,7 @@ static const ConfigRule guide_config[] = {
 static const TensorRule llama_tensors[] = {LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION,
                                            LLAMA_FFN,       LLAMA_END,   {0}};
 
-/* A llama under names of its own. */
+/* InternLM 2: a llama whose tensors have other names. */
 static const TensorRule internlm2_tensors[] = {
     EMBEDDING("model.tok_embeddings"),
     NORM("attention_norm", "model.layers.%u.attention_norm"),
@@ -86,7 +84,7 @@ static const TensorRule qwen3_tensors[] = {
     LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, QK_NORMS(N_HEAD, N_HEAD), LLAMA_FFN,
     LLAMA_END,       {0}};
 
-/* Norms without weights: nothing in the file. */
+/* OLMo: its norms have no weights, so the file has no tensors for them. */
 static const TensorRule olmo_tensors[] = {
     LLAMA_EMBEDDING, LLAMA_ATTENTION, LLAMA_FFN, OUTPUT("lm_head"), {0}};
 
@@ -133,39 +131,14 @@ static const TensorRule phi3_tensors[] = {
     {0},
 };
 
-/* The second norm is not there where the halves of a block are parallel. */
+/* StableLM: a parallel block (attention and feed-forward of one input) has no second norm. */
 static const TensorRule stablelm_tensors[] = {
     LLAMA_EMBEDDING,
     NORM("attention_norm", "model.layers.%u.input_layernorm"),
-    {"ffn_norm",
-     "model.layers.%u.post_attention_layernorm.weight",
-     N_ONE,
-     N_DIM,
-     RULE_OPTIONAL,
-     {0},
-     {0}},
-    {"ffn_norm.bias",
-     "model.layers.%u.post_attention_layernorm.bias",
-     N_ONE,
-     N_DIM,
-     RULE_OPTIONAL,
-     {0},
-     {0}},
+    OPTIONAL_NORM("ffn_norm", "model.layers.%u.post_attention_layernorm", N_DIM),
     LLAMA_ATTENTION,
-    {"q_norm",
-     "model.layers.%u.self_attn.q_layernorm.norms.%h.weight",
-     N_ONE,
-     N_Q,
-     RULE_OPTIONAL,
-     {0},
-     {0}},
-    {"k_norm",
-     "model.layers.%u.self_attn.k_layernorm.norms.%h.weight",
-     N_ONE,
-     N_KV,
-     RULE_OPTIONAL,
-     {0},
-     {0}},
+    OPTIONAL("q_norm", "model.layers.%u.self_attn.q_layernorm.norms.%h.weight", N_ONE, N_Q),
+    OPTIONAL("k_norm", "model.layers.%u.self_attn.k_layernorm.norms.%h.weight", N_ONE, N_KV),
     LLAMA_FFN,
     LLAMA_END,
     {0},
@@ -175,8 +148,8 @@ static const TensorRule cohere_tensors[] = {
     LLAMA_EMBEDDING,
     NORM("attention_norm", "model.layers.%u.input_layernorm"),
     LLAMA_ATTENTION,
-    {"q_norm", "model.layers.%u.self_attn.q_norm.weight", N_ONE, N_Q, RULE_OPTIONAL, {0}, {0}},
-    {"k_norm", "model.layers.%u.self_attn.k_norm.weight", N_ONE, N_KV, RULE_OPTIONAL, {0}, {0}},
+    OPTIONAL("q_norm", "model.layers.%u.self_attn.q_norm.weight", N_ONE, N_Q),
+    OPTIONAL("k_norm", "model.layers.%u.self_attn.k_norm.weight", N_ONE, N_KV),
     LLAMA_FFN,
     LLAMA_END,
     {0},
@@ -216,7 +189,8 @@ static const TensorRule gemma3_tensors[] = {
     {0},
 };
 
-/* docs/format.md names these; a block's norm stands after what it normalizes. */
+/* The transformer of docs/guide-to-code.md, whose tensors docs/format.md names. A block's norms
+ * come after attention and feed-forward. */
 static const TensorRule guide_tensors[] = {
     EMBEDDING("token_embedding"),
     LINEAR("wq", "layers.%u.attention.wq", N_Q, N_DIM),
@@ -231,13 +205,13 @@ static const TensorRule guide_tensors[] = {
     {0},
 };
 
-/* ---- What no key tells, and what keys tell in words of their own ---- */
+/* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
 static Status mistral_finish(const json_t *json, Config *config, Error *error) {
     return family_windows(json, config, 4096, 0, 0, error);
 }
 
-/* Without the switch there is no window, whatever sliding_window says. */
+/* sliding_window counts only where use_sliding_window is true. */
 static Status qwen_finish(const json_t *json, Config *config, Error *error) {
     if (!json_flag(json, "use_sliding_window", false)) return STATUS_OK;
     double first = json_number(json, "max_window_layers", 28);
@@ -252,8 +226,8 @@ static void smollm3_preset(Config *config) {
     config->rope_theta = 2e6f;
 }
 
-/* Layers that are not rotated: a list of 0 (not) and 1, or every n-th. Those are the ones that
- * see everything when others have windows. */
+/* Layers without RoPE are given by a list of 0 (without) and 1, or as every n-th layer. When some
+ * layers have windows, those are the layers without RoPE. */
 static Status smollm3_finish(const json_t *json, Config *config, Error *error) {
     const json_t *list = json_value(json, "no_rope_layers");
     double interval = json_number(json, "no_rope_layer_interval", 4);
@@ -274,13 +248,6 @@ static Status smollm3_finish(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
-static Status granite_finish(const json_t *json, Config *config, Error *error) {
-    double divisor = json_number(json, "logits_scaling", 1);
-    if (!(divisor > 0)) return error_set(error, "config.json: logits_scaling is %g", divisor);
-    config->logit_scale = (float)(1.0 / divisor);
-    return STATUS_OK;
-}
-
 static void olmo_preset(Config *config) {
     config->norm = NORM_LAYER;
 }
@@ -295,7 +262,7 @@ static void exaone4_preset(Config *config) {
     config->qk_norm = QK_NORM_HEAD;
 }
 
-/* Where some layers have windows, the others are not rotated. */
+/* Where some layers have windows, the others have no RoPE. */
 static Status exaone4_finish(const json_t *json, Config *config, Error *error) {
     const json_t *pattern = json_value(json, "sliding_window_pattern"); /* 4, or "LLLG" */
     double every = pattern ? json_is_string(pattern) ? (double)json_string_length(pattern)
@@ -320,17 +287,8 @@ static void glm4_preset(Config *config) {
     config->rope_pairing = ROPE_INTERLEAVED;
 }
 
-static Status half_rotated(const json_t *json, Config *config, double absent) {
-    const json_t *rope = json_value(json, "rope_parameters");
-    double part = json_number(rope, "partial_rotary_factor",
-                              json_number(json, "partial_rotary_factor", absent));
-    if (part > 0 && part <= 1) config->rotary_dim = (uint32_t)(config->head_dim * part);
-    return STATUS_OK;
-}
-
 static Status glm4_finish(const json_t *json, Config *config, Error *error) {
-    (void)error;
-    return half_rotated(json, config, 0.5);
+    return family_rotary_part(json, config, "partial_rotary_factor", 0.5, error);
 }
 
 static Status phi3_finish(const json_t *json, Config *config, Error *error) {
@@ -342,10 +300,9 @@ static void stablelm_preset(Config *config) {
 }
 
 static Status stablelm_finish(const json_t *json, Config *config, Error *error) {
-    (void)error;
     config->parallel_block = json_flag(json, "use_parallel_residual", false);
     if (json_flag(json, "qk_layernorm", false)) config->qk_norm = QK_NORM_EACH;
-    return half_rotated(json, config, 0.25);
+    return family_rotary_part(json, config, "partial_rotary_factor", 0.25, error);
 }
 
 static void cohere_preset(Config *config) {
@@ -366,12 +323,11 @@ static void cohere2_preset(Config *config) {
     config->rope_theta = 10000.0f;
 }
 
-/* Only layers with windows are rotated. */
+/* Only layers with windows have RoPE. */
 static Status cohere2_finish(const json_t *json, Config *config, Error *error) {
-    double every = json_number(json, "sliding_window_pattern", 4);
-    if (!(every >= 1 && every < 1e6))
-        return error_set(error, "config.json: sliding_window_pattern is %g", every);
-    if (family_windows(json, config, 4096, 0, (uint32_t)every, error) != STATUS_OK)
+    uint32_t pattern;
+    if (family_pattern(json, 4, &pattern, error) != STATUS_OK ||
+        family_windows(json, config, 4096, 0, pattern, error) != STATUS_OK)
         return STATUS_FAILED;
     for (uint32_t i = 0; i < config->n_layers; i++)
         config->rope_table[i] = config->window[i] ? 0 : 2;
@@ -382,13 +338,13 @@ static void gemma_preset(Config *config) {
     config->activation = ACTIVATION_GELU_TANH;
 }
 
-/* sqrt(dim), and in Gemma 2 and 3 what the file names. A cap of null is none. */
 static Status gemma_finish(const json_t *json, Config *config, Error *error) {
     (void)json, (void)error;
     config->embedding_scale = (float)sqrt((double)config->dim);
     return STATUS_OK;
 }
 
+/* The cap of the logits or scores that a key gives; null means none. */
 static float cap(const json_t *json, const char *key, float absent) {
     const json_t *value = json_object_get(json, key);
     return value ? (float)json_number_value(value) : absent;
@@ -420,14 +376,13 @@ static void gemma3_preset(Config *config) {
 }
 
 static Status gemma3_finish(const json_t *json, Config *config, Error *error) {
-    /* transformers reads attn_logit_softcapping, and does not use it. */
+    /* attn_logit_softcapping is ignored, as transformers does for Gemma 3. */
     config->logit_softcap = cap(json, "final_logit_softcapping", 0.0f);
-    double every = json_number(json, "sliding_window_pattern", 6);
-    if (!(every >= 1 && every < 1e6))
-        return error_set(error, "config.json: sliding_window_pattern is %g", every);
-    if (gemma2_scales(json, config, error) != STATUS_OK ||
+    uint32_t pattern;
+    if (family_pattern(json, 6, &pattern, error) != STATUS_OK ||
+        gemma2_scales(json, config, error) != STATUS_OK ||
         family_refuse(json, "use_bidirectional_attention", false, error) != STATUS_OK ||
-        family_windows(json, config, 4096, 0, (uint32_t)every, error) != STATUS_OK)
+        family_windows(json, config, 4096, 0, pattern, error) != STATUS_OK)
         return STATUS_FAILED;
     for (uint32_t i = 0; i < config->n_layers; i++)
         config->rope_table[i] = config->window[i] ? 1 : 0;
@@ -444,8 +399,8 @@ static void guide_preset(Config *config) {
     config->gated = false;
 }
 
-/* Not rotated, but the positions of the original transformer: models/train makes such siblings of
- * a llama to compare the two. */
+/* A llama with the original transformer's sinusoids instead of RoPE; models/train makes such models
+ * to compare the two. */
 static void llama_sinusoidal_preset(Config *config) {
     config->position = POSITION_SINUSOIDAL;
     config->sinusoid_layout = SINUSOID_INTERLEAVED;
@@ -461,7 +416,8 @@ const Family families_llama[] = {
     {"qwen3", qwen_config, qwen3_tensors, qwen3_preset, qwen_finish, .bos_id = -1, .eos_id = -1},
     {"smollm3", qwen_config, llama_tensors, smollm3_preset, smollm3_finish, .tied = true,
      .bos_id = -1, .eos_id = -1},
-    {"granite", granite_config, llama_tensors, .finish = granite_finish, .bos_id = 1, .eos_id = 2},
+    {"granite", granite_config, llama_tensors, .finish = family_divide_logits, .bos_id = 1,
+     .eos_id = 2},
     {"olmo", olmo_config, olmo_tensors, olmo_preset, .bos_id = -1, .eos_id = 50279},
     {"olmo2", olmo_config, olmo2_tensors, olmo2_preset, .bos_id = -1, .eos_id = 50279},
     {"exaone4", exaone4_config, exaone4_tensors, exaone4_preset, exaone4_finish, .bos_id = 0,

@@ -22,7 +22,8 @@ enum {
 
 static const size_t value_bytes[GGUF_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-/* ggml_type: numbers that are part of the format; those without a name were withdrawn. */
+/* Types of tensors by their number in the file (ggml_type). STORED_TYPES: known by name, but not
+ * readable. Numbers without a name were withdrawn. */
 static const struct {
     const char *name;
     StoredType type;
@@ -136,9 +137,10 @@ static Status take_tensor(Cursor *c, const InputFile *file, size_t index, RawTab
     return STATUS_OK;
 }
 
-/* Offsets count from the end of the header; they become offsets in the file. */
-static Status place_tensors(const Gguf *gguf, const Cursor *c, RawTable *table, size_t first,
-                            Error *error) {
+/* Turns the tensors' offsets, which count from the end of the header, into offsets in the file, and
+ * checks that each tensor lies inside it. */
+static Status resolve_offsets(const Gguf *gguf, const Cursor *c, RawTable *table, size_t first,
+                              Error *error) {
     uint64_t alignment = 32, used = (uint64_t)(c->at - gguf->file->map);
     gguf_uint(gguf, "general.alignment", &alignment);
     if (alignment == 0 || alignment > 1 << 20 || (alignment & (alignment - 1)) != 0)
@@ -178,7 +180,7 @@ Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *tabl
                          file->path, version);
     gguf->n_tensors = take_u64(&c);
     uint64_t n_values = take_u64(&c);
-    /* The smallest pair has 13 bytes, the smallest tensor 24: a count beyond is a lie. */
+    /* A pair takes at least 13 bytes and a tensor 24, so larger counts cannot be true. */
     uint64_t left = (uint64_t)(c.end - c.at);
     if (c.failed || n_values > left / 13 || gguf->n_tensors > left / 24)
         return error_set(error, "%s: cut off, or damaged, in its header", file->path);
@@ -192,7 +194,7 @@ Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *tabl
     size_t first = table->n;
     for (uint64_t i = 0; i < gguf->n_tensors; i++)
         if (take_tensor(&c, file, index, table, error) != STATUS_OK) return STATUS_FAILED;
-    return place_tensors(gguf, &c, table, first, error);
+    return resolve_offsets(gguf, &c, table, first, error);
 }
 
 void gguf_free(Gguf *gguf) {
@@ -200,13 +202,11 @@ void gguf_free(Gguf *gguf) {
     *gguf = (Gguf){0};
 }
 
-/* ---- Asking ---- */
+/* ---- Looking values up ---- */
 
 const GgufValue *gguf_find(const Gguf *gguf, const char *key) {
-    size_t n = strlen(key);
     for (size_t i = 0; i < gguf->n_values; i++)
-        if (gguf->values[i].key.length == n && memcmp(gguf->values[i].key.bytes, key, n) == 0)
-            return &gguf->values[i];
+        if (tokenizer_string_is(gguf->values[i].key, key)) return &gguf->values[i];
     return NULL;
 }
 
@@ -282,6 +282,7 @@ bool gguf_bool(const Gguf *gguf, const char *key, bool *value) {
     return true;
 }
 
+/* The text at *at, which moves past it. gguf_read has checked the lengths. */
 static TokenizerString text_at(const uint8_t **at) {
     uint64_t length;
     memcpy(&length, *at, sizeof length);

@@ -1,6 +1,6 @@
 /* GGUF containers (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), versions 2 and 3:
- * key/value pairs and the list of tensors, checked and ready to be asked. Nothing is copied; all
- * texts and arrays lie in the file's mapping. */
+ * reads and checks the key/value pairs and the list of tensors. Nothing is copied; all texts and
+ * arrays lie in the file's mapping. */
 #ifndef FORMATS_GGUF_H
 #define FORMATS_GGUF_H
 
@@ -21,22 +21,23 @@ typedef struct Gguf {
     uint64_t n_tensors;
 } Gguf;
 
-/* Reads the header of one file and adds its tensors to the table; `index` is the file's place
- * in Source.files. Free with gguf_free, also after a failure. */
+/* Reads the header of one file and adds its tensors to the table; `index` is the file's index in
+ * Source.files. Free with gguf_free, also after a failure. */
 Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *table, Error *error);
 void gguf_free(Gguf *gguf);
 
 const GgufValue *gguf_find(const Gguf *gguf, const char *key); /* NULL: none */
 
-/* Scalars; false when the key is absent or its value is of another kind. A number is given as
- * any of GGUF's number types that can hold it; element `index` of arrays likewise. */
+/* Read a scalar; false when the key is absent or its value is of another kind. gguf_uint and
+ * gguf_float take any of GGUF's number types whose value they can hold. gguf_element reads one
+ * number of an array (or a scalar, index 0); false where there is none. */
 bool gguf_uint(const Gguf *gguf, const char *key, uint64_t *value);
 bool gguf_float(const Gguf *gguf, const char *key, double *value);
 bool gguf_bool(const Gguf *gguf, const char *key, bool *value);
 bool gguf_text(const Gguf *gguf, const char *key, TokenizerString *value);
 bool gguf_element(const GgufValue *value, uint64_t index, double *number);
 
-/* An array of texts, malloc'ed; *texts NULL and *n 0 when the key is absent. */
+/* Reads an array of texts into malloc'ed *texts; NULL and *n 0 when the key is absent. */
 Status gguf_texts(const Gguf *gguf, const char *key, TokenizerString **texts, size_t *n,
                   Error *error);
 

@@ -1,44 +1,36 @@
-/* The architectures of GGUF files. Names of tensors: gguf-py's TENSOR_NAMES; what a name stands for
- * and in which order: llama.cpp's converter, which the tests run backwards. */
+/* The names of tensors are those of gguf-py's TENSOR_NAMES. What each stands for, and in which
+ * order its rows are, is decided by llama.cpp's converter; the tests undo what it does to a
+ * fixture. */
+#include "formats/gguf_families.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/families.h"
-#include "formats/gguf_family.h"
+#include "formats/tensor_rules.h"
 
 /* ---- Tensors ---- */
 
-#define MAYBE(to, from, rows, cols)                                                                \
-    {                                                                                              \
-        to, from, rows, cols, RULE_OPTIONAL, {0}, {                                                \
-            0                                                                                      \
-        }                                                                                          \
-    }
-#define MAYBE_LINEAR(to, from, rows, cols)                                                         \
-    MAYBE(to, from ".weight", rows, cols), MAYBE(to ".bias", from ".bias", N_ONE, rows)
-#define MAYBE_NORM(to, from)                                                                       \
-    MAYBE(to, from ".weight", N_ONE, N_DIM), MAYBE(to ".bias", from ".bias", N_ONE, N_DIM)
-#define MAYBE_GATE_UP(from)                                                                        \
+#define OPTIONAL_GATE_UP(from)                                                                     \
     PART("w_gate", from, N_FFN, N_DIM, RULE_OPTIONAL, {N_NONE}, {N_FFN, N_FFN}),                   \
         PART("w_up", from, N_FFN, N_DIM, RULE_OPTIONAL, {N_FFN}, {N_FFN, N_FFN})
 
 #define TOKENS EMBEDDING("token_embd")
 #define ATTENTION_NORM NORM("attention_norm", "blk.%u.attn_norm")
 #define FFN_NORM NORM("ffn_norm", "blk.%u.ffn_norm")
-/* Queries, keys and values apart, or one behind another in one tensor: what is missing of both
- * is found out when the model is opened. */
+/* Queries, keys and values are in three tensors or fused in one. All are optional here; opening the
+ * converted model fails when any is missing. */
 #define ATTENTION                                                                                  \
-    MAYBE_LINEAR("wq", "blk.%u.attn_q", N_Q, N_DIM),                                               \
-        MAYBE_LINEAR("wk", "blk.%u.attn_k", N_KV, N_DIM),                                          \
-        MAYBE_LINEAR("wv", "blk.%u.attn_v", N_KV, N_DIM),                                          \
+    OPTIONAL_LINEAR("wq", "blk.%u.attn_q", N_Q, N_DIM),                                            \
+        OPTIONAL_LINEAR("wk", "blk.%u.attn_k", N_KV, N_DIM),                                       \
+        OPTIONAL_LINEAR("wv", "blk.%u.attn_v", N_KV, N_DIM),                                       \
         FUSED_QKV("blk.%u.attn_qkv", RULE_OPTIONAL),                                               \
         LINEAR("wo", "blk.%u.attn_output", N_DIM, N_Q)
 #define QK_NORMS(n_q, n_k)                                                                         \
     NORM_OF("q_norm", "blk.%u.attn_q_norm", n_q), NORM_OF("k_norm", "blk.%u.attn_k_norm", n_k)
-#define MAYBE_QK_NORMS                                                                             \
-    MAYBE("q_norm", "blk.%u.attn_q_norm.weight", N_ONE, N_Q),                                      \
-        MAYBE("k_norm", "blk.%u.attn_k_norm.weight", N_ONE, N_KV)
+#define OPTIONAL_QK_NORMS                                                                          \
+    OPTIONAL("q_norm", "blk.%u.attn_q_norm.weight", N_ONE, N_Q),                                   \
+        OPTIONAL("k_norm", "blk.%u.attn_k_norm.weight", N_ONE, N_KV)
 #define OUTPUT_NORMS                                                                               \
     NORM("post_attention_norm", "blk.%u.post_attention_norm"),                                     \
         NORM("post_ffn_norm", "blk.%u.post_ffw_norm")
@@ -50,23 +42,24 @@
     LINEAR("w_up", "blk.%u.ffn_up", N_FFN, N_DIM), LINEAR("w_down", "blk.%u.ffn_down", N_DIM, N_FFN)
 #define FUSED_GATED                                                                                \
     FUSED_GATE_UP("blk.%u.ffn_up"), LINEAR("w_down", "blk.%u.ffn_down", N_DIM, N_FFN)
-#define MAYBE_GATED                                                                                \
-    MAYBE_LINEAR("w_gate", "blk.%u.ffn_gate", N_FFN, N_DIM),                                       \
-        MAYBE_LINEAR("w_up", "blk.%u.ffn_up", N_FFN, N_DIM),                                       \
-        MAYBE_LINEAR("w_down", "blk.%u.ffn_down", N_DIM, N_FFN)
-/* All experts in one tensor, gate and up in one, or (the first files) each in its own. */
+#define OPTIONAL_GATED                                                                             \
+    OPTIONAL_LINEAR("w_gate", "blk.%u.ffn_gate", N_FFN, N_DIM),                                    \
+        OPTIONAL_LINEAR("w_up", "blk.%u.ffn_up", N_FFN, N_DIM),                                    \
+        OPTIONAL_LINEAR("w_down", "blk.%u.ffn_down", N_DIM, N_FFN)
+/* A layer's experts are stacked in one tensor each for gate, up and down, or gate and up are fused
+ * as well; the first files have a tensor for each expert. */
 #define EXPERTS                                                                                    \
     LINEAR("router", "blk.%u.ffn_gate_inp", N_EXPERTS, N_DIM),                                     \
-        MAYBE_LINEAR("experts.%u.w_gate", "blk.%u.ffn_gate_exps", N_EXPERT_FFN, N_DIM),            \
-        MAYBE_LINEAR("experts.%u.w_up", "blk.%u.ffn_up_exps", N_EXPERT_FFN, N_DIM),                \
-        MAYBE_LINEAR("experts.%u.w_down", "blk.%u.ffn_down_exps", N_DIM, N_EXPERT_FFN),            \
+        OPTIONAL_LINEAR("experts.%u.w_gate", "blk.%u.ffn_gate_exps", N_EXPERT_FFN, N_DIM),         \
+        OPTIONAL_LINEAR("experts.%u.w_up", "blk.%u.ffn_up_exps", N_EXPERT_FFN, N_DIM),             \
+        OPTIONAL_LINEAR("experts.%u.w_down", "blk.%u.ffn_down_exps", N_DIM, N_EXPERT_FFN),         \
         PART("experts.%u.w_gate", "blk.%u.ffn_gate_up_exps", N_EXPERT_FFN, N_DIM, RULE_OPTIONAL,   \
              {N_NONE}, {N_EXPERT_FFN, N_EXPERT_FFN}),                                              \
         PART("experts.%u.w_up", "blk.%u.ffn_gate_up_exps", N_EXPERT_FFN, N_DIM, RULE_OPTIONAL,     \
              {N_EXPERT_FFN}, {N_EXPERT_FFN, N_EXPERT_FFN}),                                        \
-        MAYBE("experts.%u.w_gate", "blk.%u.ffn_gate.%u.weight", N_EXPERT_FFN, N_DIM),              \
-        MAYBE("experts.%u.w_up", "blk.%u.ffn_up.%u.weight", N_EXPERT_FFN, N_DIM),                  \
-        MAYBE("experts.%u.w_down", "blk.%u.ffn_down.%u.weight", N_DIM, N_EXPERT_FFN)
+        OPTIONAL("experts.%u.w_gate", "blk.%u.ffn_gate.%u.weight", N_EXPERT_FFN, N_DIM),           \
+        OPTIONAL("experts.%u.w_up", "blk.%u.ffn_up.%u.weight", N_EXPERT_FFN, N_DIM),               \
+        OPTIONAL("experts.%u.w_down", "blk.%u.ffn_down.%u.weight", N_DIM, N_EXPERT_FFN)
 #define SHARED_EXPERT                                                                              \
     LINEAR("shared.w_gate", "blk.%u.ffn_gate_shexp", N_SHARED_FFN, N_DIM),                         \
         LINEAR("shared.w_up", "blk.%u.ffn_up_shexp", N_SHARED_FFN, N_DIM),                         \
@@ -83,8 +76,8 @@ TABLE(llama_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, GATED, END);
 TABLE(mixtral_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, EXPERTS, END);
 TABLE(qwen2moe_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, EXPERTS, SHARED_EXPERT, END);
 TABLE(qwen3_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, GATED, END);
-TABLE(qwen3moe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, MAYBE_GATED,
-      EXPERTS, END);
+TABLE(qwen3moe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM,
+      OPTIONAL_GATED, EXPERTS, END);
 TABLE(gemma2_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, GATED, OUTPUT_NORMS, END);
 TABLE(gemma3_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, GATED,
       OUTPUT_NORMS, END);
@@ -93,14 +86,15 @@ TABLE(olmo_tensors, ATTENTION, GATED, HEAD);
 TABLE(olmo2_tensors, ATTENTION, QK_NORMS(N_Q, N_KV), GATED, OUTPUT_NORMS, END);
 TABLE(olmoe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_Q, N_KV), FFN_NORM, EXPERTS, END);
 TABLE(exaone4_tensors, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), GATED, OUTPUT_NORMS, END);
-TABLE(cohere_tensors, ATTENTION_NORM, ATTENTION, MAYBE_QK_NORMS, GATED, END);
-TABLE(stablelm_tensors, ATTENTION_NORM, MAYBE_NORM("ffn_norm", "blk.%u.ffn_norm"), ATTENTION,
-      MAYBE_QK_NORMS, GATED, END);
+TABLE(cohere_tensors, ATTENTION_NORM, ATTENTION, OPTIONAL_QK_NORMS, GATED, END);
+TABLE(stablelm_tensors, ATTENTION_NORM, OPTIONAL_NORM("ffn_norm", "blk.%u.ffn_norm", N_DIM),
+      ATTENTION, OPTIONAL_QK_NORMS, GATED, END);
 TABLE(phi3_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, FUSED_GATED, END);
 TABLE(starcoder2_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, UNGATED, END);
 TABLE(phi2_tensors, ATTENTION_NORM, ATTENTION, UNGATED, END);
 TABLE(falcon_tensors, ATTENTION_NORM, ATTENTION, UNGATED, END);
-/* The second norm came later, and is that of attention. */
+/* Falcon 40B and 180B: llama.cpp calls the attention's norm attn_norm_2, because it was added
+ * after the 7B model's only norm, which here is the feed-forward's. */
 TABLE(falcon40_tensors, NORM("attention_norm", "blk.%u.attn_norm_2"),
       NORM("ffn_norm", "blk.%u.attn_norm"), ATTENTION, UNGATED, END);
 TABLE(bloom_tensors, NORM("embedding_norm", "token_embd_norm"), ATTENTION_NORM, ATTENTION, FFN_NORM,
@@ -114,7 +108,7 @@ TABLE(gpt_oss_tensors, ATTENTION_NORM, ATTENTION,
 TABLE(seed_tensors, ATTENTION_NORM, ATTENTION, NORM("ffn_norm", "blk.%u.post_attention_norm"),
       GATED, END);
 
-/* ---- What no key tells ---- */
+/* ---- Fields that no key gives ---- */
 
 static bool has_tensor(const GgufModel *m, const char *name) {
     return raw_table_find(&m->table, name) != NULL;
@@ -137,7 +131,7 @@ static Status qwen3moe_finish(const GgufModel *m, Config *c) {
     return qk_norm_head(m, c);
 }
 
-/* The 1 that Gemma adds to the weights of its norms is in the file already. */
+/* llama.cpp's converter has already added the 1 to the weights of Gemma's norms. */
 static Status gemma_finish(const GgufModel *m, Config *c) {
     (void)m;
     c->activation = ACTIVATION_GELU_TANH;
@@ -145,7 +139,8 @@ static Status gemma_finish(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-/* The largest models alone do not scale scores by the width of a head; no key says so. */
+/* The largest models (46 and 62 layers) scale scores by dim / n_heads instead of the heads' width;
+ * no key says so. */
 static Status gemma2_finish(const GgufModel *m, Config *c) {
     uint32_t largest = strcmp(m->architecture, "gemma2") == 0 ? 46 : 62;
     if (c->n_layers == largest && c->n_heads > 0)
@@ -283,7 +278,7 @@ static Status mpt_finish(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-/* The larger of the two has 40 layers, and ALiBi. */
+/* Baichuan 13B, with 40 layers, has ALiBi; 7B has RoPE. */
 static Status baichuan_finish(const GgufModel *m, Config *c) {
     (void)m;
     if (c->n_layers == 40) c->position = POSITION_ALIBI;
@@ -310,7 +305,7 @@ static Status gpt_oss_finish(const GgufModel *m, Config *c) {
 
 static const GgufFamily families[] = {
     {"llama", "mixtral", mixtral_tensors, ROPE_INTERLEAVED, .finish = chosen_experts,
-     .full_every = 1, .where = "blk.0.ffn_gate_inp.weight"},
+     .full_every = 1, .needs_tensor = "blk.0.ffn_gate_inp.weight"},
     {"llama", "llama", llama_tensors, ROPE_INTERLEAVED, .finish = NULL, .full_every = 1},
     {"internlm2", "internlm2", llama_tensors, ROPE_INTERLEAVED, .finish = NULL},
     {"baichuan", "baichuan", llama_tensors, ROPE_INTERLEAVED, .finish = baichuan_finish},
@@ -344,7 +339,7 @@ static const GgufFamily families[] = {
      .full_every = 1},
     {"gptneox", "gpt_neox", starcoder2_tensors, ROPE_HALVES, .finish = gptneox_finish},
     {"falcon", "falcon", falcon40_tensors, ROPE_HALVES, .finish = falcon_finish,
-     .where = "blk.0.attn_norm_2.weight"},
+     .needs_tensor = "blk.0.attn_norm_2.weight"},
     {"falcon", "falcon", falcon_tensors, ROPE_HALVES, .finish = falcon_finish},
     {"gpt2", "gpt2", gpt2_tensors, ROPE_HALVES, .finish = gpt2_finish},
     {"starcoder", "gpt_bigcode", gpt2_tensors, ROPE_HALVES, .finish = gpt2_finish},
@@ -361,7 +356,7 @@ enum { FAMILIES = sizeof families / sizeof *families };
 const GgufFamily *gguf_family_find(const GgufModel *model) {
     for (size_t i = 0; i < FAMILIES; i++)
         if (strcmp(families[i].architecture, model->architecture) == 0 &&
-            (!families[i].where || has_tensor(model, families[i].where)))
+            (!families[i].needs_tensor || has_tensor(model, families[i].needs_tensor)))
             return &families[i];
     return NULL;
 }
@@ -370,7 +365,7 @@ void gguf_family_names(char *text, size_t size) {
     size_t length = 0;
     if (size) text[0] = '\0';
     for (size_t i = 0; i < FAMILIES && length < size; i++)
-        if (!families[i].where)
+        if (!families[i].needs_tensor)
             length += (size_t)snprintf(text + length, size - length, "%s%s", length ? ", " : "",
                                        families[i].architecture);
 }

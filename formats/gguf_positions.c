@@ -1,16 +1,11 @@
-/* The tables of positions of a GGUF file's model: RoPE's frequencies out of keys and of the tensors
- * that hold divisors, ALiBi's slopes. */
+#include "formats/gguf_positions.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/gguf_family.h"
-#include "formats/readers.h"
+#include "formats/alibi.h"
 #include "formats/rope.h"
-
-static bool is_text(const TokenizerString *text, const char *expected) {
-    return text->length == strlen(expected) && memcmp(text->bytes, expected, text->length) == 0;
-}
 
 static Status read_scaling(const GgufModel *m, Rope *rope) {
     double linear;
@@ -21,12 +16,12 @@ static Status read_scaling(const GgufModel *m, Rope *rope) {
     gguf_model_float(m, "rope.scaling.factor", &rope->factor);
     TokenizerString type;
     if (!gguf_model_text(m, "rope.scaling.type", &type)) return STATUS_OK;
-    if (is_text(&type, "yarn")) {
+    if (tokenizer_string_is(type, "yarn")) {
         rope->scaling = ROPE_YARN;
-    } else if (is_text(&type, "linear")) {
+    } else if (tokenizer_string_is(type, "linear")) {
         rope->scaling = ROPE_LINEAR;
-    } else if (is_text(&type, "none") || is_text(&type, "longrope")) {
-        rope->scaling = ROPE_DEFAULT; /* the tensors of the factors tell of LongRoPE */
+    } else if (tokenizer_string_is(type, "none") || tokenizer_string_is(type, "longrope")) {
+        rope->scaling = ROPE_DEFAULT; /* LongRoPE is told by the tensors of its factors */
     } else {
         return error_set(m->error, "%s: RoPE scaling '%.*s' is not known to this program",
                          m->source->path, type.length < 40 ? (int)type.length : 40, type.bytes);
@@ -34,7 +29,8 @@ static Status read_scaling(const GgufModel *m, Rope *rope) {
     return STATUS_OK;
 }
 
-/* rope.scaling.attn_factor comes on top of what YaRN has by itself; yarn_attn_factor instead. */
+/* Reads the attention factor. With YaRN, rope.scaling.attn_factor multiplies the factor that YaRN
+ * has by itself, and rope.scaling.yarn_attn_factor replaces it. */
 static void read_attention_factor(const GgufModel *m, Rope *rope) {
     double factor = 0.0;
     if (rope->scaling == ROPE_LONGROPE) {
@@ -47,7 +43,8 @@ static void read_attention_factor(const GgufModel *m, Rope *rope) {
     }
 }
 
-/* One value for each frequency; *values stays NULL where there is no such tensor. */
+/* Reads a tensor of n positive values, one for each frequency, into malloc'ed *values; leaves NULL
+ * when the file has no such tensor. */
 static Status read_factors(GgufModel *m, const char *name, size_t n, float **values) {
     RawTensor *raw = raw_table_find(&m->table, name);
     if (!raw) return STATUS_OK;
@@ -99,7 +96,7 @@ static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
     return STATUS_OK;
 }
 
-/* rope_freqs.weight holds what each frequency is divided by: Llama 3.1's scaling. */
+/* Divides the frequencies that were added last by rope_freqs.weight: Llama 3.1's scaling. */
 static Status divide_frequencies(GgufModel *m) {
     size_t n = m->source->config.rotary_dim / 2;
     float *divisors = NULL;
@@ -115,7 +112,8 @@ static Status divide_frequencies(GgufModel *m) {
     return status;
 }
 
-/* The layers with a window have a base of their own, and no scaling: Gemma 3. */
+/* Adds the second table, for layers with a window, which have a base of their own and no scaling:
+ * Gemma 3. */
 static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
     Config *c = &m->source->config;
     bool has_windows = false;
@@ -132,13 +130,7 @@ static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
     if (!(local > 1.0) || !isfinite((float)local))
         return error_set(m->error, "%s: rope.freq_base_swa is %g", m->source->path, local);
     for (uint32_t i = 0; i < c->n_layers; i++) c->rope_table[i] = c->window[i] ? 1 : 0;
-    /* The second table's attention factor is 1; the first one's theta and factor stay. */
-    float theta = c->rope_theta, factor = c->rope_attention_factor;
-    Rope rope = rope_default(local, c->rotary_dim);
-    Status status = rope_add(m->source, "rope.freqs.1", &rope, m->error);
-    c->rope_theta = theta;
-    c->rope_attention_factor = factor;
-    return status;
+    return rope_add_local(m->source, local, m->error);
 }
 
 Status gguf_add_positions(GgufModel *m, const GgufFamily *family) {

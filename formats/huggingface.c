@@ -1,5 +1,5 @@
-/* Hugging Face directories: config.json, safetensors, generation_config.json, the tokenizer's
- * files and the chat template. */
+#include "formats/huggingface.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -7,17 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/numbers.h"
+#include "formats/alibi.h"
 #include "formats/families.h"
 #include "formats/json.h"
 #include "formats/mxfp4_join.h"
-#include "formats/readers.h"
 #include "formats/rope.h"
 #include "formats/safetensors.h"
 #include "tokenizer.h"
 
 /* ---- Opening ---- */
 
-/* Whether a file of the directory can be of use, by its name. */
+/* Whether a model may need the file of this name. */
 static bool is_wanted(const char *name) {
     static const char *const names[] = {
         "config.json",        "generation_config.json",  "tokenizer.json",
@@ -27,8 +28,7 @@ static bool is_wanted(const char *name) {
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
-    size_t n = strlen(name), m = strlen(".safetensors");
-    return n > m && strcmp(name + n - m, ".safetensors") == 0;
+    return ends_with(name, ".safetensors");
 }
 
 static int by_path(const void *a, const void *b) {
@@ -53,7 +53,7 @@ Status huggingface_open(Source *source, Error *error) {
         }
     }
     closedir(directory);
-    /* The order of a directory is an accident. */
+    /* readdir's order is arbitrary. */
     if (source->n_files) qsort(source->files, source->n_files, sizeof *source->files, by_path);
     return status;
 }
@@ -80,7 +80,7 @@ static Status read_shard(Directory *d, const char *name, const char *said_by) {
     return safetensors_read(file, (size_t)(file - d->source->files), &d->table, d->error);
 }
 
-/* Each file that the index names, once. */
+/* Reads each file that the index names, once. */
 static Status read_shards(Directory *d) {
     const char *name, *shard;
     json_t *value, *seen = json_object();
@@ -106,12 +106,7 @@ static Status read_shards(Directory *d) {
     return status;
 }
 
-static bool has_suffix(const char *name, const char *suffix) {
-    size_t n = strlen(name), m = strlen(suffix);
-    return n >= m && strcmp(name + n - m, suffix) == 0;
-}
-
-/* Without weights: why, as far as the directory tells. */
+/* Says why the directory has no weights, as far as it tells. */
 static Status no_weights(const Directory *d) {
     static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
                                          "pytorch_model-00001-of-00002.bin", "tf_model.h5",
@@ -138,7 +133,7 @@ static Status read_weights(Directory *d) {
         const InputFile *only = NULL;
         size_t n = 0;
         for (size_t i = 0; i < d->source->n_files; i++) {
-            if (!has_suffix(d->source->files[i].path, ".safetensors")) continue;
+            if (!ends_with(d->source->files[i].path, ".safetensors")) continue;
             only = &d->source->files[i];
             n++;
         }
@@ -159,8 +154,8 @@ static Status read_weights(Directory *d) {
 
 /* ---- Tensors ---- */
 
-/* Where the text model's tensors begin: "model." in most, nothing when only the base model was
- * saved. NULL: as the rules say. */
+/* The prefix of the text model's tensors in this source: "model." in most, nothing where only the
+ * base model was saved. NULL: as the rules have it. */
 static const char *find_prefix(const Directory *d, const TensorRule *rules) {
     static const char *const prefixes[] = {
         "model.",       "",         "language_model.model.", "model.language_model.",
@@ -174,46 +169,38 @@ static const char *find_prefix(const Directory *d, const TensorRule *rules) {
     return NULL;
 }
 
-/* A tensor inside a layer that no rule took changes what the layer computes: the model is not
- * what it says it is. Old checkpoints hold tables that can be computed. */
-static Status check_leftovers(const Directory *d, const TensorRule *rules, const char *prefix) {
-    static const char *const harmless[] = {
-        ".inv_freq",       ".masked_bias",           ".attn.bias",
-        ".attention.bias", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"};
+/* Refuses tensors of layers that no rule took, except tables in old checkpoints that can be
+ * computed. */
+static Status check_leftovers(const RuleContext *context, const TensorRule *rules, Error *error) {
+    static const char *const harmless[] = {".inv_freq",
+                                           ".masked_bias",
+                                           ".attn.bias",
+                                           ".attention.bias",
+                                           ".rotary_emb.cos_cached",
+                                           ".rotary_emb.sin_cached",
+                                           NULL};
     char layers[64];
     while (!strstr(rules->from, "%u")) rules++;
-    bool replaced = prefix && strncmp(rules->from, "model.", 6) == 0;
+    bool replaced = context->prefix && strncmp(rules->from, "model.", 6) == 0;
     const char *rest = rules->from + (replaced ? 6 : 0);
-    snprintf(layers, sizeof layers, "%s%.*s", replaced ? prefix : "",
+    snprintf(layers, sizeof layers, "%s%.*s", replaced ? context->prefix : "",
              (int)(strstr(rest, "%u") - rest), rest);
-    for (size_t i = 0; i < d->table.n; i++) {
-        const RawTensor *raw = &d->table.items[i];
-        if (raw->used || strncmp(raw->name, layers, strlen(layers)) != 0) continue;
-        bool known = false;
-        for (size_t k = 0; k < sizeof harmless / sizeof *harmless; k++)
-            known = known || has_suffix(raw->name, harmless[k]);
-        unsigned long layer = strtoul(raw->name + strlen(layers), NULL, 10);
-        if (!known && layer < d->source->config.n_layers)
-            return error_set(d->error, "%s: tensor '%.100s' has no place in a model of type '%s'",
-                             d->source->path, raw->name, d->source->config.family);
-    }
-    return STATUS_OK;
+    return rules_check_leftovers(context, layers, harmless, context->source->config.family, error);
 }
 
 static Status add_tensors(Directory *d, const Family *family) {
-    const char *prefix = find_prefix(d, family->tensors);
     const RuleContext context = {.source = d->source,
                                  .table = &d->table,
-                                 .prefix = prefix,
+                                 .prefix = find_prefix(d, family->tensors),
                                  .tied = json_flag(d->config, "tie_word_embeddings", family->tied)};
     if (rules_apply(&context, family->tensors, d->error) != STATUS_OK) return STATUS_FAILED;
     if (family->more && family->more(&context, d->config, d->error) != STATUS_OK)
         return STATUS_FAILED;
-    return check_leftovers(d, family->tensors, prefix);
+    return check_leftovers(&context, family->tensors, d->error);
 }
 
-/* The sinusoids' frequencies, as exp(i * -ln(base) / dim) in float32 for even i; of the kind
- * that ends at 1 / base, as exp(i * -ln(base) / (dim / 2 - 1)). */
+/* The sinusoids' frequencies: exp(i * -ln(base) / dim) in float32 for even i, or, where the last
+ * one is 1 / base, exp(i * -ln(base) / (dim / 2 - 1)) for all i. malloc'ed; NULL: no memory. */
 static float *sinusoid_frequencies(const Config *config, bool ends_at_base) {
     float *freqs = malloc((config->dim / 2 + 1) * sizeof *freqs);
     double width = ends_at_base ? config->dim / 2 - 1.0 : config->dim;
@@ -232,20 +219,15 @@ static Status add_rope(Directory *d, const Family *family) {
     bool second = false;
     for (uint32_t i = 0; i < c->n_layers; i++) second = second || c->rope_table[i] == 1;
     if (status != STATUS_OK || !second) return status;
-    /* The second table's attention factor is 1; the first one's theta and factor stay. */
-    float theta = c->rope_theta, factor = c->rope_attention_factor;
     const json_t *both = json_value(d->config, "rope_parameters");
-    rope = rope_default(family->local_rope_theta, c->rotary_dim);
-    rope.theta = json_number(d->config, "rope_local_base_freq", rope.theta);
-    rope.theta = json_number(json_value(both, "sliding_attention"), "rope_theta", rope.theta);
-    if (!(rope.theta > 1.0) || !isfinite((float)rope.theta))
-        return error_set(d->error, "config.json: rope_local_base_freq is %g", rope.theta);
-    status = rope_add(d->source, "rope.freqs.1", &rope, d->error);
-    d->source->config.rope_theta = theta;
-    d->source->config.rope_attention_factor = factor;
-    return status;
+    double local = json_number(d->config, "rope_local_base_freq", family->local_rope_theta);
+    local = json_number(json_value(both, "sliding_attention"), "rope_theta", local);
+    if (!(local > 1.0) || !isfinite((float)local))
+        return error_set(d->error, "config.json: rope_local_base_freq is %g", local);
+    return rope_add_local(d->source, local, d->error);
 }
 
+/* Adds the position tables. */
 static Status add_tables(Directory *d, const Family *family) {
     Source *source = d->source;
     Config *c = &source->config;
@@ -259,7 +241,7 @@ static Status add_tables(Directory *d, const Family *family) {
                                  sinusoid_frequencies(c, family->sinusoid_ends_at_base), d->error);
     case POSITION_ALIBI:
         slopes = alibi_slopes(c);
-        /* Falcon scales the slopes as it scales the scores; they are bfloat16 there. */
+        /* Falcon rounds the slopes to bfloat16 and scales them like the scores. */
         for (uint32_t i = 0; slopes && family->alibi_is_scaled && i < c->n_heads; i++)
             slopes[i] = bfloat_to_float(float_to_bfloat(slopes[i])) * c->attention_scale;
         return source_add_values(source, "alibi.slopes", 1, c->n_heads, slopes, d->error);
@@ -270,8 +252,7 @@ static Status add_tables(Directory *d, const Family *family) {
 
 /* ---- Configuration ---- */
 
-/* Ids in a config or generation config: a number or a list of them; those outside the
- * vocabulary are left out. */
+/* Adds end-of-text ids: a number or a list of numbers. Ids outside the vocabulary are left out. */
 static void read_eos(const json_t *value, Config *c) {
     size_t n = json_is_array(value) ? json_array_size(value) : 1;
     for (size_t i = 0; i < n && c->n_eos < sizeof c->eos_id / sizeof *c->eos_id; i++) {
@@ -296,7 +277,8 @@ static void read_special_ids(const Directory *d, const Family *family) {
     }
 }
 
-/* Every number and switch of generation_config.json, under "generation.". */
+/* Copies every number and switch of generation_config.json into the metadata, as "generation.KEY".
+ */
 static void add_generation(Directory *d) {
     const char *key;
     json_t *value;
@@ -310,7 +292,7 @@ static void add_generation(Directory *d) {
     }
 }
 
-/* What this program cannot compute is refused by name. */
+/* Finds the family and refuses, by name, what this program cannot compute. */
 static Status check_supported(const Directory *d, const Family **family) {
     const char *path = d->source->path, *type = json_text(d->config, "model_type");
     if (!type) return error_set(d->error, "%s: config.json: model_type is missing", path);
@@ -330,6 +312,7 @@ static Status check_supported(const Directory *d, const Family **family) {
                      path, type, known);
 }
 
+/* Fills Config: the family's fields, the name, the rotated part of a head, the special ids. */
 static Status configure(Directory *d, const Family *family) {
     Config *c = &d->source->config;
     if (family_configure(family, d->config, c, d->error) != STATUS_OK)
@@ -389,20 +372,12 @@ static Status read_tokenizer(Directory *d) {
     return status;
 }
 
-static Status set_template(Directory *d, const char *text, size_t bytes) {
-    d->source->chat_template = malloc(bytes + 1);
-    if (!d->source->chat_template) return error_set(d->error, "%s: no memory", d->source->path);
-    memcpy(d->source->chat_template, text, bytes);
-    d->source->chat_template[bytes] = '\0';
-    d->source->chat_template_bytes = bytes;
-    return STATUS_OK;
-}
-
-/* chat_template.jinja; else the member "chat_template" of tokenizer_config.json: a text, or a
- * list of named ones of which "default" is taken; else chat_template.json's. */
+/* Takes the chat template from chat_template.jinja, else from the member "chat_template" of
+ * tokenizer_config.json, else from that of chat_template.json. The member is a text, or a list of
+ * named ones of which "default" is taken. */
 static Status read_template(Directory *d) {
     const InputFile *file = source_file(d->source, "chat_template.jinja");
-    if (file) return set_template(d, text_of(file), bytes_of(file));
+    if (file) return source_set_template(d->source, text_of(file), bytes_of(file), d->error);
     const json_t *value = json_value(d->tokenizer_config, "chat_template");
     json_t *other = NULL;
     if (!value) {
@@ -419,12 +394,14 @@ static Status read_template(Directory *d) {
     }
     Status status = STATUS_OK;
     if (json_is_string(value))
-        status = set_template(d, json_string_value(value), json_string_length(value));
+        status = source_set_template(d->source, json_string_value(value), json_string_length(value),
+                                     d->error);
     json_decref(other);
     return status;
 }
 
-/* The texts of special tokens, which templates name: "template.bos_token" and so on. */
+/* Copies the texts of special tokens, which chat templates may name, into the metadata:
+ * "template.bos_token" and so on. */
 static void add_special_tokens(Directory *d) {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token",
                                         "sep_token", "cls_token", "mask_token"};

@@ -1,11 +1,12 @@
-/* A source's files: opened once, then read by offset.
+/* The files of a source: opened once, then read by offset.
  *
- * Headers are parsed in a private read-only mapping; weights are read with pread, so that
- * memory stays bounded and a file that shrinks meanwhile is an error instead of a signal. */
+ * Headers are parsed in a private read-only mapping. Weights are read with pread, so that the
+ * memory in use stays bounded and a file that shrinks meanwhile is an error instead of a signal. */
 #ifndef FORMATS_INPUT_H
 #define FORMATS_INPUT_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "base/status.h"
 
@@ -18,11 +19,17 @@ typedef struct InputFile {
 
 /* Opens a regular file that is not empty. The Error begins with the path. */
 Status input_open(InputFile *file, const char *path, Error *error);
-/* The same for a file that is open already; takes `fd` over, also when it fails. */
+/* The same for a file that is already open; takes ownership of `fd`, even when it fails. */
 Status input_adopt(InputFile *file, const char *path, int fd, Error *error);
 void input_close(InputFile *file);
 
-/* Exactly `bytes` bytes from `offset` into `out`. */
+/* Reads exactly `bytes` bytes from `offset` into `out`. */
 Status input_read(const InputFile *file, uint64_t offset, void *out, size_t bytes, Error *error);
+
+/* For names of files and tensors. */
+static inline bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && memcmp(text + n - m, end, m) == 0;
+}
 
 #endif

@@ -6,13 +6,15 @@
 
 #include "formats/input.h"
 
-/* The whole text, which must be an object; json_decref. The Error names the path and line. */
+/* Parses a whole text, which must be an object; free it with json_decref. The Error names the path
+ * and the line. */
 Status json_parse(json_t **out, const char *path, const void *text, size_t bytes, Error *error);
 
-/* Members; an object that is NULL or no object has none, and null counts as absent. */
+/* Members of an object. A value that is NULL or not an object has no members, and a member that is
+ * null counts as absent. */
 const json_t *json_value(const json_t *object, const char *key); /* NULL: absent */
 double json_number(const json_t *object, const char *key, double absent);
-const char *json_text(const json_t *object, const char *key); /* NULL: absent or no text */
+const char *json_text(const json_t *object, const char *key); /* NULL: absent or not a text */
 bool json_flag(const json_t *object, const char *key, bool absent);
 
 #endif

@@ -1,17 +1,9 @@
-/* Checkpoints of llama2.c (https://github.com/karpathy/llama2.c, export.py):
- *
- *   legacy     7 int32: dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size (negative: the
- *              output head is not the embedding), seq_len; then float32 tensors
- *   version 1  "ak42", 1, the same 7 numbers, a byte `shared classifier`, zeros up to 256 bytes;
- *              float32 tensors in another order
- *   version 2  the same header with the group size after that byte; norms in float32, then
- *              each matrix as int8 codes followed by float32 scales
- *
- * Each kind of tensor holds all layers one behind another. */
+#include "formats/llama2c.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/readers.h"
+#include "formats/rope.h"
 
 enum { HEADER_BYTES = 256 };
 
@@ -22,7 +14,7 @@ typedef struct Checkpoint {
     bool shared;
     uint32_t group;  /* version 2 */
     uint64_t offset; /* of the next tensor */
-    bool overflow;   /* sizes past 64 bits */
+    bool overflow;   /* the sizes do not fit into 64 bits */
 } Checkpoint;
 
 static Status read_header(Checkpoint *c) {
@@ -69,7 +61,8 @@ static void fill_config(Source *source) {
     c->head_dim = c->rotary_dim = c->dim / c->n_heads;
     c->rope_pairing = ROPE_INTERLEAVED;
     c->attention_scale = 1.0f / __builtin_sqrtf((float)c->head_dim);
-    /* run.c begins a text with token 1, ends it at the next one, and a turn of a chat at 2. */
+    /* llama2.c's run.c begins a text with token 1, ends it at the next 1, and ends a turn of a chat
+     * at token 2. */
     if (c->vocab_size <= 2) return;
     c->bos_id = 1;
     c->add_bos = true;
@@ -78,8 +71,8 @@ static void fill_config(Source *source) {
     c->eos_id[1] = 2;
 }
 
-/* `count` tensors of one kind, one behind another; `name` has a %u for the layer when there is
- * one for each layer. */
+/* Adds `count` tensors of one kind, which follow each other in the file. A name that begins with
+ * "layers." stands for one in each layer: the number goes after that. */
 static bool add(Checkpoint *c, const char *name, size_t count, size_t rows, size_t cols) {
     bool is_vector = rows == 1;
     for (size_t i = 0; i < count; i++) {
@@ -142,18 +135,14 @@ static bool add_tensors(Checkpoint *c) {
     ok = ok && add(c, "layers.w_up", n, ffn, dim);
     if (!c->version) {
         ok = ok && add(c, "final_norm", 1, 1, dim);
-        /* What used to be the tables of cosines and sines. */
+        /* The tables of cosines and sines, which nothing reads any more. */
         uint64_t tables = (uint64_t)p->context * (p->head_dim / 2) * 2 * sizeof(float);
         c->overflow = c->overflow || __builtin_add_overflow(c->offset, tables, &c->offset);
     }
     if (!ok) return false;
     if (!c->shared) return add(c, "output", 1, vocab, dim);
-    SourceTensor *output = source_add(c->source, c->error, "output");
-    if (!output) return false;
-    output->shares = "token_embedding";
-    output->rows = vocab;
-    output->cols = dim;
-    return true;
+    return source_add_shared(c->source, "output", "token_embedding", vocab, dim, c->error) ==
+           STATUS_OK;
 }
 
 Status llama2c_parse(Source *source, Error *error) {

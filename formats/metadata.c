@@ -3,23 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void metadata_free(Metadata *metadata) {
     free(metadata->bytes);
     *metadata = (Metadata){0};
 }
 
-/* Room for `bytes` more, zeroed; NULL when memory is short. */
+/* Appends `bytes` zeros and returns where they begin; NULL when memory is short. */
 static uint8_t *grow(Metadata *m, size_t bytes) {
-    if (m->failed) return NULL;
-    if (bytes > m->capacity - m->length) {
-        size_t capacity = round_up(m->capacity * 2 + bytes, 4096);
-        uint8_t *larger = realloc(m->bytes, capacity);
-        if (!larger) {
-            m->failed = true;
-            return NULL;
-        }
-        m->bytes = larger;
-        m->capacity = capacity;
+    if (m->failed || !array_reserve(&m->bytes, &m->capacity, m->length + bytes, 1)) {
+        m->failed = true;
+        return NULL;
     }
     uint8_t *at = m->bytes + m->length;
     memset(at, 0, bytes);
@@ -58,6 +53,12 @@ void metadata_add_bool(Metadata *metadata, const char *key, bool value) {
 
 void metadata_add_text(Metadata *metadata, const char *key, const char *text, size_t bytes) {
     add(metadata, key, META_TEXT, text, bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes, 1);
+}
+
+void metadata_append(Metadata *metadata, const Metadata *more) {
+    metadata->failed = metadata->failed || more->failed;
+    uint8_t *at = more->length ? grow(metadata, more->length) : NULL;
+    if (at) memcpy(at, more->bytes, more->length);
 }
 
 static void add_list(Metadata *metadata, const char *key, const uint32_t *values, uint32_t n) {

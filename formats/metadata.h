@@ -4,8 +4,8 @@
 
 #include "modelfile.h"
 
-/* The section's bytes as they will stand in the file. Zero-initialize; metadata_free. After a
- * failed allocation `failed` is set, and adding does nothing. */
+/* The bytes of the section as the file will have them. Zero-initialize; free with metadata_free.
+ * When an allocation fails `failed` is set, and adding does nothing from then on. */
 typedef struct Metadata {
     uint8_t *bytes;
     size_t length, capacity;
@@ -19,7 +19,9 @@ void metadata_add_float(Metadata *metadata, const char *key, double value);
 void metadata_add_bool(Metadata *metadata, const char *key, bool value);
 void metadata_add_text(Metadata *metadata, const char *key, const char *text, size_t bytes);
 
-/* Every field of Config, through its table. */
+/* Adds every field of Config, by its table of fields. */
 void metadata_add_config(Metadata *metadata, const Config *config);
+/* Adds all pairs of `more`. */
+void metadata_append(Metadata *metadata, const Metadata *more);
 
 #endif

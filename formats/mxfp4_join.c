@@ -8,7 +8,7 @@ static bool is_bytes(const RawTensor *raw) {
     return raw && strcmp(raw->type_name, "U8") == 0;
 }
 
-/* blocks [...][n][16] and scales [...][n]. */
+/* Whether blocks are [...][n][16] and scales [...][n]. */
 static bool shapes_agree(const RawTensor *blocks, const RawTensor *scales) {
     if (blocks->n_dims < 3 || blocks->dims[blocks->n_dims - 1] != 16 ||
         scales->n_dims != blocks->n_dims - 1)
@@ -17,7 +17,7 @@ static bool shapes_agree(const RawTensor *blocks, const RawTensor *scales) {
            scales->dims[scales->n_dims - 1] <= UINT32_MAX;
 }
 
-/* The first n_sorted entries are in order. */
+/* Adds the joined entry of the blocks at items[at]; the first n_sorted items are sorted. */
 static Status join(RawTable *table, size_t n_sorted, size_t at, Error *error) {
     char name[256];
     const char *whole = table->items[at].name;
@@ -40,7 +40,7 @@ static Status join(RawTable *table, size_t n_sorted, size_t at, Error *error) {
     joined->dims[joined->n_dims - 1] *= 32;
     joined->file = codes.file;
     joined->offset = codes.offset;
-    joined->scales = (ScalesApart){true, powers.file, powers.offset};
+    joined->scales = (SeparateScales){true, powers.file, powers.offset};
     return STATUS_OK;
 }
 
@@ -54,17 +54,4 @@ Status mxfp4_join(RawTable *table, Error *error) {
             return STATUS_FAILED;
     }
     return table->n == n ? STATUS_OK : raw_table_sort(table, error);
-}
-
-void mxfp4_blocks(const uint8_t *codes, const uint8_t *scales, size_t n, uint8_t *out) {
-    for (size_t b = 0; b < n; b++, codes += 16, out += 17) {
-        uint8_t pairs[16];
-        memcpy(pairs, codes, sizeof pairs); /* `out` may lie over it */
-        out[0] = scales[b];
-        for (size_t i = 0; i < 16; i++) {
-            int low = pairs[i / 2] >> (i % 2 ? 4 : 0) & 15;
-            int high = pairs[8 + i / 2] >> (i % 2 ? 4 : 0) & 15;
-            out[1 + i] = (uint8_t)(low | high << 4);
-        }
-    }
 }

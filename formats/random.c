@@ -5,31 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/readers.h"
-
-/* ---- Values ---- */
-
-static uint64_t name_hash(const char *name) {
-    uint64_t h = 0xCBF29CE484222325u;
-    for (; *name; name++) h = (h ^ (uint8_t)*name) * 0x100000001B3u;
-    return h;
-}
-
-static uint64_t splitmix64(uint64_t z) {
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
-void random_values(const SourceTensor *tensor, uint64_t first, size_t n, float *out) {
-    uint64_t hash = name_hash(tensor->name);
-    double center = tensor->center, spread = tensor->spread;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t h = splitmix64(hash + (first + i + 1) * 0x9E3779B97F4A7C15u);
-        int64_t top = (int64_t)(2 * (h >> 44) + 1) - (1 << 20);
-        out[i] = (float)(center + spread * ((double)top / (1 << 20)));
-    }
-}
+#include "formats/alibi.h"
+#include "formats/random_tokenizer.h"
+#include "formats/rope.h"
 
 /* ---- Shapes ---- */
 
@@ -117,7 +95,7 @@ static Status apply(Shape *shape, const char *settings, Error *error) {
     return status;
 }
 
-/* What follows from the rest where it was not given. */
+/* Sets the fields that were not given to what follows from the others. */
 static void complete(Shape *shape) {
     Config *c = &shape->config;
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
@@ -134,21 +112,21 @@ static void complete(Shape *shape) {
 
 /* ---- Tensors ---- */
 
-typedef struct Builder {
+typedef struct Generator {
     Source *source;
     const Shape *shape;
     Error *error;
     int layer; /* -1: none */
     bool failed;
-} Builder;
+} Generator;
 
-static SourceTensor *add(Builder *b, const char *name, const char *suffix, size_t rows,
+static SourceTensor *add(Generator *g, const char *name, const char *suffix, size_t rows,
                          size_t cols) {
-    if (b->failed) return NULL;
+    if (g->failed) return NULL;
     SourceTensor *t =
-        b->layer < 0 ? source_add(b->source, b->error, "%s%s", name, suffix)
-                     : source_add(b->source, b->error, "layers.%d.%s%s", b->layer, name, suffix);
-    b->failed = !t;
+        g->layer < 0 ? source_add(g->source, g->error, "%s%s", name, suffix)
+                     : source_add(g->source, g->error, "layers.%d.%s%s", g->layer, name, suffix);
+    g->failed = !t;
     if (!t) return NULL;
     t->stored = STORED_RANDOM;
     t->is_vector = true;
@@ -158,68 +136,68 @@ static SourceTensor *add(Builder *b, const char *name, const char *suffix, size_
     return t;
 }
 
-/* `gain` is the factor by which the matrix widens what goes through it: uniform values between
- * +-s deviate by s / sqrt(3). */
-static void add_matrix(Builder *b, const char *name, size_t rows, size_t cols, float gain) {
-    SourceTensor *t = add(b, name, "", rows, cols);
+/* Adds a matrix that multiplies the deviation of what goes through it by about `gain` (uniform
+ * values between -s and s deviate by s / sqrt(3)). */
+static void add_matrix(Generator *g, const char *name, size_t rows, size_t cols, float gain) {
+    SourceTensor *t = add(g, name, "", rows, cols);
     if (!t) return;
     t->is_vector = false;
     t->spread = gain * sqrtf(3.0f / (float)cols);
-    if (b->shape->bias) add(b, name, ".bias", 1, rows);
+    if (g->shape->bias) add(g, name, ".bias", 1, rows);
 }
 
-static void add_norm(Builder *b, const char *name, size_t n) {
-    SourceTensor *t = add(b, name, "", 1, n);
+static void add_norm(Generator *g, const char *name, size_t n) {
+    SourceTensor *t = add(g, name, "", 1, n);
     if (t) t->center = 1.0f, t->spread = 0.5f;
-    if (b->shape->config.norm == NORM_LAYER) add(b, name, ".bias", 1, n);
+    if (g->shape->config.norm == NORM_LAYER) add(g, name, ".bias", 1, n);
 }
 
-/* `of` is "", "shared." or "experts.N.". */
-static void add_feed_forward(Builder *b, const char *of, uint32_t width) {
-    const Config *c = &b->shape->config;
+/* Adds a feed-forward; `of` is "", "shared." or "experts.N.". */
+static void add_feed_forward(Generator *g, const char *of, uint32_t width) {
+    const Config *c = &g->shape->config;
     char name[MODELFILE_NAME_BYTES];
     snprintf(name, sizeof name, "%sw_gate", of);
-    if (c->gated) add_matrix(b, name, width, c->dim, 1.2f);
+    if (c->gated) add_matrix(g, name, width, c->dim, 1.2f);
     snprintf(name, sizeof name, "%sw_up", of);
-    add_matrix(b, name, width, c->dim, 1.2f);
+    add_matrix(g, name, width, c->dim, 1.2f);
     snprintf(name, sizeof name, "%sw_down", of);
-    add_matrix(b, name, c->dim, width, 1.2f);
+    add_matrix(g, name, c->dim, width, 1.2f);
 }
 
-static void add_experts(Builder *b) {
-    const Config *c = &b->shape->config;
-    add_matrix(b, "router", c->n_experts, c->dim, 2.0f);
-    for (uint32_t i = 0; i < c->n_experts && !b->failed; i++) {
+static void add_experts(Generator *g) {
+    const Config *c = &g->shape->config;
+    add_matrix(g, "router", c->n_experts, c->dim, 2.0f);
+    for (uint32_t i = 0; i < c->n_experts && !g->failed; i++) {
         char of[32];
         snprintf(of, sizeof of, "experts.%u.", i);
-        add_feed_forward(b, of, c->expert_ffn_dim);
+        add_feed_forward(g, of, c->expert_ffn_dim);
     }
     if (c->shared_ffn_dim == 0) return;
-    add_feed_forward(b, "shared.", c->shared_ffn_dim);
-    add_matrix(b, "shared.router", 1, c->dim, 1.2f);
+    add_feed_forward(g, "shared.", c->shared_ffn_dim);
+    add_matrix(g, "shared.router", 1, c->dim, 1.2f);
 }
 
-static void add_layer(Builder *b) {
-    const Config *c = &b->shape->config;
+static void add_layer(Generator *g) {
+    const Config *c = &g->shape->config;
     size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
     bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;
-    if (c->norm_place != NORM_OUTPUT) add_norm(b, "attention_norm", c->dim);
-    add_matrix(b, "wq", q_dim, c->dim, 1.6f);
-    add_matrix(b, "wk", kv_dim, c->dim, 1.6f);
-    add_matrix(b, "wv", kv_dim, c->dim, 1.2f);
-    add_matrix(b, "wo", c->dim, q_dim, 1.2f);
+    if (c->norm_place != NORM_OUTPUT) add_norm(g, "attention_norm", c->dim);
+    add_matrix(g, "wq", q_dim, c->dim, 1.6f);
+    add_matrix(g, "wk", kv_dim, c->dim, 1.6f);
+    add_matrix(g, "wv", kv_dim, c->dim, 1.2f);
+    add_matrix(g, "wo", c->dim, q_dim, 1.2f);
     if (c->qk_norm != QK_NORM_NONE) {
-        add_norm(b, "q_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : q_dim);
-        add_norm(b, "k_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : kv_dim);
+        add_norm(g, "q_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : q_dim);
+        add_norm(g, "k_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : kv_dim);
     }
-    if (at_end) add_norm(b, "post_attention_norm", c->dim);
-    if (c->norm_place != NORM_OUTPUT && !c->parallel_block) add_norm(b, "ffn_norm", c->dim);
+    if (at_end) add_norm(g, "post_attention_norm", c->dim);
+    if (c->norm_place != NORM_OUTPUT && !c->parallel_block) add_norm(g, "ffn_norm", c->dim);
     if (c->n_experts > 0) {
-        add_experts(b);
+        add_experts(g);
     } else {
-        add_feed_forward(b, "", c->ffn_dim);
+        add_feed_forward(g, "", c->ffn_dim);
     }
-    if (at_end) add_norm(b, "post_ffn_norm", c->dim);
+    if (at_end) add_norm(g, "post_ffn_norm", c->dim);
 }
 
 static Status add_tables(Source *source, const Config *c, Error *error) {
@@ -251,21 +229,18 @@ Status random_parse(Source *source, const char *settings, Error *error) {
     if (config_validate(c, error) != STATUS_OK) return error_prefix(error, "random");
     source->config = *c;
 
-    Builder b = {.source = source, .shape = &shape, .error = error, .layer = -1};
-    SourceTensor *embedding = add(&b, "token_embedding", "", c->vocab_size, c->dim);
+    Generator g = {.source = source, .shape = &shape, .error = error, .layer = -1};
+    SourceTensor *embedding = add(&g, "token_embedding", "", c->vocab_size, c->dim);
     if (embedding) embedding->is_vector = false, embedding->spread = 1.0f;
     if (c->position == POSITION_LEARNED)
-        add(&b, "position_embedding", "", (size_t)c->context + c->position_offset, c->dim);
-    for (b.layer = 0; b.layer < (int)c->n_layers; b.layer++) add_layer(&b);
-    b.layer = -1;
-    if (c->final_norm) add_norm(&b, "final_norm", c->dim);
-    if (shape.tied) {
-        SourceTensor *output = add(&b, "output", "", c->vocab_size, c->dim);
-        if (output) output->is_vector = false, output->shares = "token_embedding";
-    } else {
-        add_matrix(&b, "output", c->vocab_size, c->dim, 2.0f);
-    }
-    if (b.failed) return STATUS_FAILED;
+        add(&g, "position_embedding", "", (size_t)c->context + c->position_offset, c->dim);
+    for (g.layer = 0; g.layer < (int)c->n_layers; g.layer++) add_layer(&g);
+    g.layer = -1;
+    if (c->final_norm) add_norm(&g, "final_norm", c->dim);
+    if (!shape.tied) add_matrix(&g, "output", c->vocab_size, c->dim, 2.0f);
+    if (g.failed || (shape.tied && source_add_shared(source, "output", "token_embedding",
+                                                     c->vocab_size, c->dim, error) != STATUS_OK))
+        return STATUS_FAILED;
     if (add_tables(source, c, error) != STATUS_OK) return STATUS_FAILED;
     return random_tokenizer(source, error);
 }

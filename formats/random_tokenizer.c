@@ -1,13 +1,12 @@
-/* The tokenizer of a generated model: the 256 bytes, what begins and ends a text, and made-up
- * words for all other ids, so that its texts can be read aloud. */
+#include "formats/random_tokenizer.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "formats/readers.h"
-
 enum { BYTES = 256, BOS = 256, EOS = 257, FIRST_WORD = 258, LONGEST = 16 };
 
-/* Id 258 is " beba"; every id has its own word: a number of syllables in base 80. */
+/* Writes the word of an id and returns its length. The word is a space and the id as a number in
+ * base 80 whose digits are syllables, at least two; id 258 is " beba". */
 static size_t word(uint32_t id, char *text) {
     static const char consonants[] = "bdfghjklmnprstvz", vowels[] = "aeiou";
     uint32_t number = id - FIRST_WORD + 80; /* two syllables at least */
@@ -22,7 +21,7 @@ static size_t word(uint32_t id, char *text) {
     return length;
 }
 
-/* A line of a .tiktoken file: the token's bytes in base64, and its id. */
+/* Prints a line of a .tiktoken file: the token's bytes in base64, and its id. */
 static void print_line(FILE *out, const char *text, size_t n, uint32_t id) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < n; i += 3) {

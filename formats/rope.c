@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "formats/json.h"
-#include "formats/readers.h"
 
 Rope rope_default(double theta, size_t dim) {
     return (Rope){.scaling = ROPE_DEFAULT,
@@ -32,7 +31,7 @@ static void scale_llama3(const Rope *rope, float *freqs) {
     float low_wavelength = (float)(rope->original_context / rope->low_freq_factor);
     float high_wavelength = (float)(rope->original_context / rope->high_freq_factor);
     for (size_t i = 0; i < rope->dim / 2; i++) {
-        /* torch divides a number by a tensor by way of the reciprocal. */
+        /* torch divides a number by a tensor as the number times the reciprocal. */
         float wavelength = 1.0f / freqs[i] * pi2;
         if (wavelength > low_wavelength) {
             freqs[i] /= factor;
@@ -109,6 +108,7 @@ void rope_free(Rope *rope) {
     rope->factors = rope->short_factors = NULL;
 }
 
+/* Adds one tensor of frequencies, all of which must be finite. */
 static Status add_table(Source *source, const char *name, const Rope *rope, Error *error) {
     float *freqs = rope_frequencies(rope, &source->config.rope_attention_factor);
     for (size_t i = 0; freqs && i < rope->dim / 2; i++) {
@@ -137,6 +137,16 @@ Status rope_add(Source *source, const char *name, const Rope *rope, Error *error
     return add_table(source, name, rope, error);
 }
 
+Status rope_add_local(Source *source, double theta, Error *error) {
+    Config *c = &source->config;
+    float first_theta = c->rope_theta, first_factor = c->rope_attention_factor;
+    Rope rope = rope_default(theta, c->rotary_dim);
+    Status status = rope_add(source, "rope.freqs.1", &rope, error);
+    c->rope_theta = first_theta;
+    c->rope_attention_factor = first_factor;
+    return status;
+}
+
 /* ---- config.json ---- */
 
 static Status scaling_from_name(Rope *rope, const char *name, Error *error) {
@@ -148,7 +158,7 @@ static Status scaling_from_name(Rope *rope, const char *name, Error *error) {
                  {"llama3", ROPE_LLAMA3},
                  {"yarn", ROPE_YARN},
                  {"longrope", ROPE_LONGROPE},
-                 {"su", ROPE_LONGROPE}, /* its first name, in the first files of Phi 3 */
+                 {"su", ROPE_LONGROPE}, /* its name in the first files of Phi 3 */
                  {"dynamic", ROPE_DYNAMIC}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i].name, name) != 0) continue;
@@ -158,7 +168,7 @@ static Status scaling_from_name(Rope *rope, const char *name, Error *error) {
     return error_set(error, "config.json: RoPE scaling '%.40s' is not known to this program", name);
 }
 
-/* A list of one factor a frequency. */
+/* Reads a list with a positive factor for each of n frequencies. */
 static Status read_factors(float **factors, const json_t *parameters, const char *key, size_t n,
                            Error *error) {
     const json_t *list = json_value(parameters, key);
@@ -181,7 +191,7 @@ static Status read_longrope(Rope *rope, const json_t *parameters, Error *error) 
     if (!(rope->original_context < 1 << 28))
         return error_set(error, "config.json: RoPE scaling: original context %g",
                          rope->original_context);
-    /* Phi 3.5 MoE gives what multiplies sines and cosines twice, for long and short texts. */
+    /* Phi 3.5 MoE gives the attention factor twice, for long and for short texts. */
     double of_long = json_number(parameters, "long_mscale", 0.0);
     if (of_long != json_number(parameters, "short_mscale", 0.0))
         return error_set(error, "config.json: RoPE scaling: long_mscale is not short_mscale");
@@ -191,6 +201,7 @@ static Status read_longrope(Rope *rope, const json_t *parameters, Error *error) 
     return read_factors(&rope->short_factors, parameters, "short_factor", n, error);
 }
 
+/* The object that holds the parameters; NULL: config.json has none. */
 static const json_t *rope_parameters(const json_t *json, const char *kind) {
     const json_t *parameters = json_value(json, "rope_parameters");
     if (kind && json_is_object(json_value(parameters, kind))) return json_value(parameters, kind);

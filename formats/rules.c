@@ -4,16 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /* ---- The table of raw tensors ---- */
 
 RawTensor *raw_table_add(RawTable *table, const char *name, size_t name_bytes) {
-    if (table->n == table->capacity) {
-        size_t capacity = table->capacity * 2 + 256;
-        RawTensor *larger = realloc(table->items, capacity * sizeof *larger);
-        if (!larger) return NULL;
-        table->items = larger;
-        table->capacity = capacity;
-    }
+    if (!array_reserve(&table->items, &table->capacity, table->n + 1, sizeof *table->items))
+        return NULL;
     RawTensor *tensor = &table->items[table->n];
     *tensor = (RawTensor){.name = strndup(name, name_bytes)};
     if (!tensor->name) return NULL;
@@ -87,7 +84,8 @@ static bool names_expert(const TensorRule *rule) {
     return strstr(rule->to, "%u");
 }
 
-/* "%u" by "%u", whatever else the text holds. */
+/* Replaces each "%u" of the pattern by the next of numbers[]; false when `out` is too small. (Not
+ * printf: the pattern may hold other text.) */
 static bool fill_name(char *out, size_t size, const char *pattern, const uint32_t *numbers) {
     size_t length = 0;
     for (const char *p = pattern; *p;) {
@@ -104,6 +102,11 @@ static bool fill_name(char *out, size_t size, const char *pattern, const uint32_
     }
     out[length] = '\0';
     return true;
+}
+
+static Status cannot_read(const RuleContext *c, const RawTensor *raw, Error *error) {
+    return error_set(error, "%s: tensor '%.100s' is of type %s, which this program cannot read",
+                     c->source->path, raw->name, raw->type_name);
 }
 
 static Status wrong_shape(const RuleContext *c, const RawTensor *raw, size_t rows, size_t cols,
@@ -123,7 +126,7 @@ static size_t count_numbers(const char *pattern) {
     return n;
 }
 
-/* One expert's part of a tensor that stacks those of all. */
+/* Describes one expert's part of a tensor that stacks all experts. */
 static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t expert,
                       RawTensor *one, Error *error) {
     uint64_t n = 1;
@@ -137,9 +140,9 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
         one->dims[i] = stacked->dims[i + 1];
         if (__builtin_mul_overflow(n, one->dims[i], &n)) n = UINT64_MAX;
     }
-    if (stacked->type == STORED_TYPES) return STATUS_OK; /* refused by its name */
+    if (stacked->type == STORED_TYPES) return STATUS_OK; /* `take` refuses the type */
     bool fits = stored_bytes(stacked->type, n, &bytes);
-    if (stacked->scales.are) {
+    if (stacked->scales.present) {
         bytes = n / 2;
         fits = fits && !__builtin_mul_overflow(n / 32, (uint64_t)expert, &n) &&
                !__builtin_add_overflow(stacked->scales.offset, n, &one->scales.offset);
@@ -150,7 +153,7 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
     return STATUS_OK;
 }
 
-/* Which stored rows the canonical ones are. */
+/* Which stored rows become the tensor's rows. */
 static RowMap map_of(const TensorRule *rule, const Config *config, size_t rows) {
     RowMap map = {.first = extent_of(rule->skip[0], config) + extent_of(rule->skip[1], config)};
     if (rule->flags & RULE_GROUPED) {
@@ -162,7 +165,8 @@ static RowMap map_of(const TensorRule *rule, const Config *config, size_t rows) 
     return map;
 }
 
-/* rows x cols, with leading and trailing ones ignored for vectors. */
+/* Whether the tensor is rows x cols. A vector (rows 1) may have any dimensions of 1 beside its own.
+ */
 static bool has_shape(const RawTensor *raw, size_t rows, size_t cols) {
     uint64_t product = 1;
     for (uint32_t i = 0; i < raw->n_dims; i++)
@@ -171,15 +175,7 @@ static bool has_shape(const RawTensor *raw, size_t rows, size_t cols) {
     return raw->n_dims == 2 && raw->dims[0] == rows && raw->dims[1] == cols;
 }
 
-static Status share_embedding(const RuleContext *c, const TensorRule *rule, Error *error) {
-    SourceTensor *tensor = source_add(c->source, error, "%s", rule->to);
-    if (!tensor) return STATUS_FAILED;
-    tensor->shares = "token_embedding";
-    tensor->rows = extent_of(rule->rows, &c->source->config);
-    tensor->cols = extent_of(rule->cols, &c->source->config);
-    return STATUS_OK;
-}
-
+/* Adds the tensor `to` that the rule makes of `raw`, after checking shape and type. */
 static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor *raw,
                    const char *to, Error *error) {
     const Config *config = &c->source->config;
@@ -188,17 +184,15 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
         fused += extent_of(rule->fused[i], config);
     bool is_vector =
         rule->flags & RULE_VECTOR || (rule->rows == N_ONE && !(rule->flags & RULE_MATRIX));
-    /* MXFP4's blocks go along the inputs. */
-    bool transposed = (rule->flags & RULE_TRANSPOSED) && !is_vector && !raw->scales.are;
+    /* MXFP4's blocks run along the inputs, so those tensors are outputs x inputs already. */
+    bool transposed = (rule->flags & RULE_TRANSPOSED) && !is_vector && !raw->scales.present;
     if (rule->rows == N_ONE && fused) rows = cols, cols = 1;
     size_t stored_rows = fused ? fused : rows, stored_cols = cols;
     if (transposed) stored_rows = cols, stored_cols = fused ? fused : rows;
     bool is_slice = rule->rows == N_ONE && fused; /* of a vector */
     if (!has_shape(raw, is_slice ? 1 : stored_rows, is_slice ? fused : stored_cols))
         return wrong_shape(c, raw, stored_rows, stored_cols, error);
-    if (raw->type == STORED_TYPES)
-        return error_set(error, "%s: tensor '%.100s' is of type %s, which this program cannot read",
-                         c->source->path, raw->name, raw->type_name);
+    if (raw->type == STORED_TYPES) return cannot_read(c, raw, error);
     SourceTensor *tensor = source_add(c->source, error, "%s", to);
     if (!tensor) return STATUS_FAILED;
     tensor->is_vector = is_vector;
@@ -216,14 +210,15 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     return STATUS_OK;
 }
 
-/* `from` with the prefix that the source has; false: too long. */
+/* Copies `from`, its leading "model." replaced by the context's prefix; false: too long. */
 static bool with_prefix(const RuleContext *c, const char *from, char *out, size_t size) {
     bool replaced = c->prefix && strncmp(from, "model.", 6) == 0;
     int length = snprintf(out, size, "%s%s", replaced ? c->prefix : "", from + (replaced ? 6 : 0));
     return length >= 0 && (size_t)length < size;
 }
 
-/* Reads a tensor's values at once, by way of an entry of the source that does not stay. */
+/* Reads the values that the rule makes of `raw`, through a tensor that is added to the source and
+ * removed again. */
 static Status read_values(const RuleContext *c, const TensorRule *rule, RawTensor *raw, float *out,
                           Error *error) {
     Source *source = c->source;
@@ -251,14 +246,13 @@ Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t co
                            .scales = raw->scales,
                            .stored_rows = rows,
                            .stored_cols = cols};
-    if (raw->type == STORED_TYPES)
-        return error_set(error, "%s: tensor '%.100s' is of type %s, which this program cannot read",
-                         c->source->path, raw->name, raw->type_name);
+    if (raw->type == STORED_TYPES) return cannot_read(c, raw, error);
     raw->used = true;
     return source_read_floats(c->source, &tensor, 0, rows, *out, error);
 }
 
-/* One vector of the tensors of all heads. `from` has its "%h" still. */
+/* Adds one vector that joins the tensors of all heads, whose names are `from` with its "%h"
+ * replaced by the head's number. */
 static Status join_heads(const RuleContext *c, const TensorRule *rule, const char *from,
                          const char *to, Error *error) {
     size_t head_dim = c->source->config.head_dim;
@@ -284,6 +278,7 @@ static Status join_heads(const RuleContext *c, const TensorRule *rule, const cha
     return status;
 }
 
+/* Applies one rule; numbers[] are the layer and the expert. */
 static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t *numbers,
                     Error *error) {
     char from[256], to[MODELFILE_NAME_BYTES], within[MODELFILE_NAME_BYTES], pattern[256];
@@ -300,7 +295,9 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
     if ((rule->flags & RULE_TIED) && c->tied) {
         RawTensor *copy = raw_table_find(c->table, from);
         if (copy) copy->used = true;
-        return share_embedding(c, rule, error);
+        return source_add_shared(c->source, rule->to, "token_embedding",
+                                 extent_of(rule->rows, &c->source->config),
+                                 extent_of(rule->cols, &c->source->config), error);
     }
     if (strstr(from, "%h")) return join_heads(c, rule, from, to, error);
     RawTensor *raw = raw_table_find(c->table, from);
@@ -340,4 +337,24 @@ Status rules_apply(const RuleContext *c, const TensorRule *rules, Error *error) 
         rules = end;
     }
     return status;
+}
+
+static bool ends_with_any(const char *name, const char *const *ends) {
+    for (; *ends; ends++)
+        if (ends_with(name, *ends)) return true;
+    return false;
+}
+
+Status rules_check_leftovers(const RuleContext *c, const char *layers, const char *const *harmless,
+                             const char *family, Error *error) {
+    size_t n = strlen(layers);
+    for (size_t i = 0; i < c->table->n; i++) {
+        const RawTensor *raw = &c->table->items[i];
+        if (raw->used || strncmp(raw->name, layers, n) != 0 || ends_with_any(raw->name, harmless) ||
+            strtoul(raw->name + n, NULL, 10) >= c->source->config.n_layers)
+            continue;
+        return error_set(error, "%s: tensor '%.100s' has no place in a model of type '%s'",
+                         c->source->path, raw->name, family);
+    }
+    return STATUS_OK;
 }

@@ -1,7 +1,7 @@
 /* From a source's tensors to the runner's: tables of names and shapes.
  *
  * A format's reader lists what its files hold as RawTensors. A family is a table of TensorRules
- * that says which of them becomes which canonical tensor; applying it checks every shape. */
+ * that says which of them becomes which of the runner's tensors; applying it checks every shape. */
 #ifndef FORMATS_RULES_H
 #define FORMATS_RULES_H
 
@@ -9,15 +9,16 @@
 
 enum { RAW_MAX_DIMS = 4 };
 
+/* A tensor as its file describes it. */
 typedef struct RawTensor {
     char *name;         /* owned by the table */
-    StoredType type;    /* STORED_TYPES: one that cannot be read */
-    char type_name[16]; /* as the source calls it, for messages */
+    StoredType type;    /* STORED_TYPES: one that this program cannot read */
+    char type_name[16]; /* the source's name of the type, for messages */
     uint32_t n_dims;
     uint64_t dims[RAW_MAX_DIMS]; /* outermost first */
-    size_t file;
-    uint64_t offset; /* from that file's start */
-    ScalesApart scales;
+    size_t file;                 /* index into Source.files */
+    uint64_t offset;             /* from that file's start */
+    SeparateScales scales;
     bool used; /* some rule took it */
 } RawTensor;
 
@@ -28,12 +29,12 @@ typedef struct RawTable {
 
 /* Adds an empty entry with a copy of the name; NULL: no memory. */
 RawTensor *raw_table_add(RawTable *table, const char *name, size_t name_bytes);
-/* Sorts by name, after which raw_table_find works; the Error names a tensor that is there twice. */
+/* Sorts by name, which raw_table_find needs. Fails, naming the tensor, when two have one name. */
 Status raw_table_sort(RawTable *table, Error *error);
 RawTensor *raw_table_find(const RawTable *table, const char *name);
 void raw_table_free(RawTable *table);
 
-/* A length, as the Config gives it. */
+/* A length that the Config gives. */
 typedef enum Extent {
     N_NONE,
     N_ONE,
@@ -48,51 +49,61 @@ typedef enum Extent {
     N_EXPERTS,
     N_EXPERT_FFN,
     N_SHARED_FFN,
-    N_GROUP, /* head_dim of the query heads that share a key/value head */
+    N_GROUP, /* head_dim times the query heads that share a key/value head */
     EXTENTS
 } Extent;
 
 size_t extent_of(Extent extent, const Config *config);
 
 enum {
-    RULE_OPTIONAL = 1,
-    RULE_VECTOR = 2,     /* float32 in plain order also where rows > 1 */
+    RULE_OPTIONAL = 1,   /* the source may lack the tensor */
+    RULE_VECTOR = 2,     /* stays float32 in plain order even though rows > 1 */
     RULE_TRANSPOSED = 4, /* stored as inputs x outputs */
     RULE_ADD_ONE = 8,    /* Gemma's norms: the file holds weight - 1 */
     RULE_TIED = 16,      /* shares token_embedding where the model is tied */
-    RULE_GROUPED = 32,   /* fused q, k, v lie together for each key/value head; `skip` is within
-                          * such a group */
-    RULE_EVEN = 64,      /* every second row, from the first */
-    RULE_ODD = 128,      /* every second row, from the second */
-    RULE_MATRIX = 256    /* a matrix also where rows is 1 */
+    RULE_GROUPED = 32,   /* fused q, k, v lie together for each key/value head; `skip` counts rows
+                          * within such a group */
+    RULE_EVEN = 64,      /* the stored rows 0, 2, 4, ... */
+    RULE_ODD = 128,      /* the stored rows 1, 3, 5, ... */
+    RULE_MATRIX = 256    /* a matrix even though rows is 1 */
 };
 
-/* `from` may hold one %u for the layer, and `to` is then the name within the layer; a second
- * %u in both is the expert. Rules that stand together and name a layer are applied layer by
- * layer. rows N_ONE: a vector; `fused` then counts elements. Where `to` names the expert and
- * `from` does not, the tensors of all experts are stacked in one of a dimension more. A "%h" in
- * `from` is the head: the tensors of all heads are joined to one vector. */
+/* Makes the runner's tensor `to` of the source's tensor `from`.
+ *
+ * A %u in `from` is the layer, and `to` is then the name within the layer; a second %u, in both, is
+ * the expert. Where `to` names the expert and `from` does not, the experts' tensors are stacked in
+ * one of one more dimension. "%h" in `from` is the head: the tensors of all heads are joined to one
+ * vector. Neighbouring rules that name a layer are applied layer by layer.
+ *
+ * rows N_ONE makes a vector; `fused` then counts elements instead of rows. */
 typedef struct TensorRule {
     const char *to, *from;
     Extent rows, cols;
     unsigned flags;
-    Extent skip[2];  /* a slice of a fused matrix: after this many rows */
-    Extent fused[3]; /* the whole matrix's rows: the sum of these; none: rows */
+    Extent skip[2];  /* rows of a fused matrix before this part: the sum of these */
+    Extent fused[3]; /* rows of the whole fused matrix: the sum of these; none: not fused */
 } TensorRule;
 
 typedef struct RuleContext {
     Source *source;
     RawTable *table;
-    /* Replaces a leading "model." of every `from` when it is not NULL. */
-    const char *prefix;
+    const char *prefix; /* replaces a leading "model." of every `from`; NULL: nothing does */
     bool tied;
 } RuleContext;
 
-/* Applies rules[] up to one whose `to` is NULL. */
+/* Applies rules[], which ends with a rule whose `to` is NULL. */
 Status rules_apply(const RuleContext *context, const TensorRule *rules, Error *error);
 
-/* The values of one stored tensor, *out[rows][cols], malloc'ed: for what no rule can say. */
+/* Reads one stored tensor as float32 into *out[rows][cols], malloc'ed: for what a rule cannot
+ * describe. */
 Status rules_read(const RuleContext *context, const char *from, size_t rows, size_t cols,
                   float **out, Error *error);
+
+/* Refuses a tensor inside a layer that no rule took: it changes what the layer computes, so the
+ * model is not of the family that it claims (`family`, for the message). The layers' tensors are
+ * named `layers`, the number, and a rest. Names that end with one of harmless[] (up to a NULL) may
+ * stay unused, as may the tensors of layers beyond n_layers. */
+Status rules_check_leftovers(const RuleContext *context, const char *layers,
+                             const char *const *harmless, const char *family, Error *error);
 
 #endif

@@ -20,7 +20,7 @@ static const struct {
     {"F8_E8M0", STORED_TYPES, 1},
 };
 
-/* A whole number that is not negative. */
+/* Reads a whole number that is not negative. */
 static bool json_size(const json_t *value, uint64_t *out) {
     if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
     *out = (uint64_t)json_integer_value(value);
@@ -38,7 +38,7 @@ static void read_dtype(RawTensor *raw, const char *name, size_t *bytes) {
     }
 }
 
-/* One member of the header. */
+/* Adds the tensor that one member of the header describes; `data` is where the tensors begin. */
 static Status read_tensor(const InputFile *file, size_t index, uint64_t data, const char *name,
                           const json_t *entry, RawTable *table, Error *error) {
     const char *dtype = json_text(entry, "dtype");
@@ -69,7 +69,8 @@ static Status read_tensor(const InputFile *file, size_t index, uint64_t data, co
                !__builtin_mul_overflow(elements, size, &elements);
         if (fits && i < RAW_MAX_DIMS) raw->dims[i] = size;
     }
-    /* More dimensions than any tensor of a language model has: known, but of no use. */
+    /* No tensor of a language model has more dimensions: 0 keeps it in the table but fits no rule.
+     */
     raw->n_dims = n_dims > RAW_MAX_DIMS ? 0 : (uint32_t)n_dims;
     if (!fits || (element_bytes && (__builtin_mul_overflow(elements, element_bytes, &bytes) ||
                                     bytes != end - begin)))

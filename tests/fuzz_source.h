@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include "convert/convert.h"
-#include "inspect/modelfile_verify.h"
+#include "formats/source_open.h"
+#include "modelfile.h"
 
 /* A file in memory, or -1. */
 static inline int fuzz_memory_file(const void *data, size_t size) {

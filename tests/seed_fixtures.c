@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "convert/convert.h"
+#include "formats/source_open.h"
 #include "formats/gguf.h"
 #include "modelfile.h"
 #include "tests/fixture.h"

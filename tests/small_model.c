@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "convert/convert.h"
+#include "convert/convert_target.h"
 #include "tests/fixture.h"
 #include "tests/tokenizer_sources.h"
 

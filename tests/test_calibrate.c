@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "convert/calibrate.h"
+#include "convert/convert_target.h"
 #include "convert/quantize.h"
 #include "fixture.h"
 #include "kernels/panel_pack.h"

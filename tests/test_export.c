@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "convert/convert.h"
+#include "convert/convert_target.h"
 #include "fixture.h"
 #include "process.h"
 

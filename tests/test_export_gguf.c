@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "convert/convert.h"
+#include "formats/source_open.h"
 #include "fixture.h"
 #include "process.h"
 #include "tiny_model.h"

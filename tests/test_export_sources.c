@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "convert/convert.h"
+#include "formats/source_open.h"
 #include "convert/quantize.h"
 #include "fixture.h"
 #include "hashed_weights.h"

@@ -8,7 +8,8 @@
 
 #include <cmocka.h>
 
-#include "convert/convert.h"
+#include "convert/convert_target.h"
+#include "formats/source_open.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 #include "tests/tiny_model.h"

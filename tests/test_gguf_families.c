@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "formats/source.h"
+#include "formats/source_open.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/tiny_model.h"

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "convert/convert.h"
+#include "convert/convert_target.h"
 
 static TinyModel open_file(const char *path, int fd, const ModelOptions *options, KvType kv_type) {
     Error error;

@@ -1,13 +1,8 @@
-/* A tokenizer file that the user names: its format by what it holds. */
+#include "formats/tokenizer_file.h"
+
 #include <string.h>
 
-#include "formats/readers.h"
 #include "modelfile.h"
-
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 static Status import(const InputFile *file, size_t vocab_size, TokenizerBlob *out, Error *error) {
     const char *bytes = (const char *)file->map;
@@ -17,7 +12,8 @@ static Status import(const InputFile *file, size_t vocab_size, TokenizerBlob *ou
     if (bytes[0] == '{') return tokenizer_import_json(bytes, size, NULL, 0, out, error);
     if (ends_with(file->path, ".tiktoken"))
         return tokenizer_import_tiktoken(bytes, size, NULL, NULL, 0, -1, -1, out, error);
-    /* SentencePiece: field 1 of a protobuf, and its length. llama2.c: an int32 below 256. */
+    /* SentencePiece begins with field 1 of a protobuf and its length, llama2.c with an int32 below
+     * 256. */
     if (bytes[0] == 0x0A && size > 1 && bytes[1] != 0)
         return tokenizer_import_sentencepiece(bytes, size, out, error);
     return tokenizer_import_llama2c(bytes, size, vocab_size, out, error);

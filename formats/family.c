@@ -1,0 +1,157 @@
+#include "formats/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/json.h"
+
+/* The value of the first of `keys` that the object has; NULL: none. */
+static const json_t *first_value(const json_t *json, const char *keys) {
+    while (*keys) {
+        char key[64];
+        size_t n = strcspn(keys, "|");
+        snprintf(key, sizeof key, "%.*s", (int)n, keys);
+        const json_t *value = json_value(json, key);
+        if (value) return value;
+        keys += n + (keys[n] == '|');
+    }
+    return NULL;
+}
+
+static Status set_activation(Config *config, const json_t *value, Error *error) {
+    static const struct {
+        const char *name;
+        Activation activation;
+    } names[] = {
+        {"silu", ACTIVATION_SILU},
+        {"swish", ACTIVATION_SILU},
+        {"gelu", ACTIVATION_GELU},
+        {"gelu_new", ACTIVATION_GELU_TANH},
+        {"gelu_fast", ACTIVATION_GELU_TANH},
+        {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+        {"gelu_python", ACTIVATION_GELU},
+        {"relu", ACTIVATION_RELU},
+        {"quick_gelu", ACTIVATION_GELU_QUICK},
+    };
+    const char *name = json_string_value(value);
+    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i].name, name) != 0) continue;
+        config->activation = names[i].activation;
+        return STATUS_OK;
+    }
+    return error_set(error, "config.json: activation '%.40s' is not known to this program",
+                     name ? name : "(no text)");
+}
+
+static Status set_field(Config *config, const ConfigRule *rule, const ConfigField *field,
+                        const json_t *value, Error *error) {
+    void *out = (char *)config + field->offset;
+    double number = value ? json_number_value(value) : rule->absent;
+    if (value && json_is_boolean(value)) number = json_is_true(value);
+    if (value && !json_is_number(value) && !json_is_boolean(value))
+        return error_set(error, "config.json: %s is not a number", rule->keys);
+    switch (field->kind) {
+    case FIELD_UINT:
+        if (number < 0 || number > UINT32_MAX || number != floor(number))
+            return error_set(error, "config.json: %s is %g", rule->keys, number);
+        *(uint32_t *)out = (uint32_t)number;
+        return STATUS_OK;
+    case FIELD_FLOAT:
+        *(float *)out = (float)number;
+        return STATUS_OK;
+    case FIELD_BOOL:
+        *(bool *)out = number != 0.0;
+        return STATUS_OK;
+    default:
+        return error_set(error, "config.json: %s cannot be read", rule->keys);
+    }
+}
+
+static Status apply_rule(const ConfigRule *rule, const json_t *json, Config *config, Error *error) {
+    const json_t *value = first_value(json, rule->keys);
+    if (!value && isnan(rule->absent))
+        return error_set(error, "config.json: %s is missing", rule->keys);
+    if (strcmp(rule->field, "activation") == 0) {
+        if (value) return set_activation(config, value, error);
+        config->activation = (Activation)rule->absent;
+        return STATUS_OK;
+    }
+    const ConfigField *field;
+    for (size_t i = 0; (field = config_field(i)); i++)
+        if (strcmp(field->name, rule->field) == 0)
+            return set_field(config, rule, field, value, error);
+    return error_set(error, "no field '%s'", rule->field);
+}
+
+Status family_configure(const Family *family, const json_t *json, Config *config, Error *error) {
+    if (family->preset) family->preset(config);
+    for (const ConfigRule *rule = family->config; rule->keys; rule++)
+        if (apply_rule(rule, json, config, error) != STATUS_OK) return STATUS_FAILED;
+    snprintf(config->family, sizeof config->family, "%s", family->model_type);
+    if (config->n_layers > CONFIG_MAX_LAYERS)
+        return error_set(error, "config.json: %u layers, more than %d", config->n_layers,
+                         CONFIG_MAX_LAYERS);
+    if (config->n_heads == 0) return error_set(error, "config.json: no attention heads");
+    if (config->n_kv_heads == 0) config->n_kv_heads = config->n_heads;
+    if (config->head_dim == 0) config->head_dim = config->dim / config->n_heads;
+    if (config->head_dim == 0) return error_set(error, "config.json: heads without a width");
+    if (config->attention_scale == 0.0f)
+        config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
+    return family->finish ? family->finish(json, config, error) : STATUS_OK;
+}
+
+/* ---- For `finish` functions ---- */
+
+Status family_windows(const json_t *json, Config *config, double absent, uint32_t first,
+                      uint32_t pattern, Error *error) {
+    const json_t *window = json_object_get(json, "sliding_window");
+    const json_t *types = json_value(json, "layer_types");
+    double value = !window ? absent : json_is_number(window) ? json_number_value(window) : 0.0;
+    if (value < 0 || value > (1 << 28))
+        return error_set(error, "config.json: sliding_window is %g", value);
+    if (types && json_array_size(types) < config->n_layers)
+        return error_set(error, "config.json: layer_types is no list of %u layers",
+                         config->n_layers);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool slides = i >= first && (pattern == 0 || (i + 1) % pattern != 0);
+        if (types) {
+            const char *type = json_string_value(json_array_get(types, i));
+            slides = type && strcmp(type, "sliding_attention") == 0;
+            if (!slides && (!type || strcmp(type, "full_attention") != 0))
+                return error_set(error, "config.json: layer type '%.40s' is not known",
+                                 type ? type : "(no text)");
+        }
+        config->window[i] = slides ? (uint32_t)value : 0;
+    }
+    return STATUS_OK;
+}
+
+Status family_pattern(const json_t *json, uint32_t absent, uint32_t *pattern, Error *error) {
+    double every = json_number(json, "sliding_window_pattern", absent);
+    if (!(every >= 1 && every < 1e6))
+        return error_set(error, "config.json: sliding_window_pattern is %g", every);
+    *pattern = (uint32_t)every;
+    return STATUS_OK;
+}
+
+Status family_rotary_part(const json_t *json, Config *config, const char *key, double absent,
+                          Error *error) {
+    const json_t *rope = json_value(json, "rope_parameters");
+    double part = json_number(rope, "partial_rotary_factor", json_number(json, key, absent));
+    if (!(part > 0 && part <= 1)) return error_set(error, "config.json: %s is %g", key, part);
+    config->rotary_dim = (uint32_t)(config->head_dim * part);
+    return STATUS_OK;
+}
+
+Status family_divide_logits(const json_t *json, Config *config, Error *error) {
+    double divisor = json_number(json, "logits_scaling", 1);
+    if (!(divisor > 0)) return error_set(error, "config.json: logits_scaling is %g", divisor);
+    config->logit_scale = (float)(1.0 / divisor);
+    return STATUS_OK;
+}
+
+Status family_refuse(const json_t *json, const char *key, bool expected, Error *error) {
+    if (json_flag(json, key, expected) == expected) return STATUS_OK;
+    return error_set(error, "config.json: %s is %s, which this program cannot compute", key,
+                     expected ? "false" : "true");
+}

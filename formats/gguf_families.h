@@ -1,0 +1,41 @@
+/* The architectures of GGUF files: what llama.cpp's names of architectures, tensors and keys mean
+ * in terms of the one Config. The table is in gguf_families.c; what all architectures have in
+ * common is read by gguf_reader.c. */
+#ifndef FORMATS_GGUF_FAMILIES_H
+#define FORMATS_GGUF_FAMILIES_H
+
+#include "formats/gguf_model.h"
+
+typedef struct GgufFamily {
+    const char *architecture; /* general.architecture */
+    const char *model_type;   /* transformers' name of the family */
+    const TensorRule *tensors;
+    /* How the elements that RoPE rotates together are paired in q and k: llama.cpp reorders the
+     * rows of llamas and their nearest kin (interleaved) and leaves most others as transformers
+     * has them (halves). */
+    RopePairing pairing;
+    /* Sets the fields that no key gives, and reads the keys that only this family has. NULL: none.
+     */
+    Status (*finish)(const GgufModel *model, Config *config);
+    /* Which layers have the window of attention.sliding_window, unless
+     * attention.sliding_window_pattern says otherwise: all but every full_every-th; 1: all;
+     * 0: the family has no windows, and the key is refused. */
+    uint32_t full_every;
+    uint32_t window; /* used where attention.sliding_window is absent */
+    /* The entry is only for files that have this tensor. NULL: for all files of the architecture.
+     */
+    const char *needs_tensor;
+    double local_theta; /* RoPE base of layers with a window, where rope.freq_base_swa is absent;
+                         * 0: as in the other layers */
+    bool
+        full_are_not_rotated; /* layers without a window have no RoPE, where others have a window */
+    bool yarn_keeps_ends;     /* the ends of YaRN's ramp are not rounded to whole dimensions */
+} GgufFamily;
+
+/* The entry for this file; NULL: the architecture is not known. */
+const GgufFamily *gguf_family_find(const GgufModel *model);
+
+/* Lists the names of all architectures, for the message that refuses another. */
+void gguf_family_names(char *text, size_t size);
+
+#endif

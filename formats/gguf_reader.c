@@ -1,0 +1,415 @@
+#include "formats/gguf_reader.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/gguf_families.h"
+#include "formats/gguf_positions.h"
+
+/* ---- Split files ---- */
+
+/* Takes the number of a part and the number of parts out of "...-00001-of-00003.gguf"; false for
+ * another name. */
+static bool split_numbers(const char *path, unsigned *number, unsigned *count) {
+    static const char end[] = "-00001-of-00001.gguf";
+    size_t n = strlen(path);
+    if (n < sizeof end - 1) return false;
+    const char *at = path + n - (sizeof end - 1);
+    for (size_t i = 0; end[i]; i++)
+        if (end[i] == '0' || end[i] == '1' ? !isdigit((unsigned char)at[i]) : at[i] != end[i])
+            return false;
+    return sscanf(at, "-%5u-of-%5u", number, count) == 2;
+}
+
+Status gguf_open_splits(Source *source, Error *error) {
+    unsigned number, count;
+    if (!split_numbers(source->path, &number, &count)) return STATUS_OK;
+    if (count < 1 || number != 1)
+        return error_set(error, "%s: part %u of %u: give the first part's name", source->path,
+                         number, count);
+    size_t n = strlen(source->path) - strlen("00001-of-00001.gguf");
+    for (unsigned i = 2; i <= count; i++) {
+        char path[4096];
+        int length =
+            snprintf(path, sizeof path, "%.*s%05u-of-%05u.gguf", (int)n, source->path, i, count);
+        if (length < 0 || (size_t)length >= sizeof path)
+            return error_set(error, "%s: name too long", source->path);
+        if (source_add_file(source, path, error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* ---- Reading ---- */
+
+/* Reads the headers of all files: the metadata of the first and the tensors of each. */
+static Status read_files(GgufModel *r) {
+    Source *s = r->source;
+    for (size_t i = 0; i < s->n_files; i++) {
+        Gguf part;
+        Status status = gguf_read(&part, &s->files[i], i, &r->table, r->error);
+        uint64_t split_count = 1;
+        gguf_uint(&part, "split.count", &split_count);
+        if (status == STATUS_OK && split_count > 1 && split_count != s->n_files)
+            status = error_set(r->error,
+                               "%s: one of %llu parts, but the name does not say so "
+                               "(NAME-00001-of-%05llu.gguf)",
+                               s->files[i].path, (unsigned long long)split_count,
+                               (unsigned long long)split_count);
+        if (i == 0) {
+            r->gguf = part;
+        } else {
+            gguf_free(&part);
+        }
+        if (status != STATUS_OK) return status;
+    }
+    if (raw_table_sort(&r->table, r->error) != STATUS_OK)
+        return error_prefix(r->error, "%s", s->path);
+    return STATUS_OK;
+}
+
+/* Reads a number that holds for all layers: a scalar, or an array with the same number for each
+ * layer. An absent key leaves *value as it is. */
+static Status uniform_uint(const GgufModel *r, const char *rest, uint32_t *value) {
+    const GgufValue *found = gguf_model_find(r, rest);
+    double first, other;
+    if (!gguf_element(found, 0, &first)) return STATUS_OK;
+    for (uint64_t i = 1; i < found->count; i++)
+        if (!gguf_element(found, i, &other) || other != first)
+            return error_set(r->error, "%s: %s.%s differs from layer to layer", r->source->path,
+                             r->architecture, rest);
+    if (!(first >= 0.0) || first > UINT32_MAX)
+        return error_set(r->error, "%s: %s.%s is %g", r->source->path, r->architecture, rest,
+                         first);
+    *value = (uint32_t)first;
+    return STATUS_OK;
+}
+
+static Status read_sizes(GgufModel *r) {
+    Config *c = &r->source->config;
+    gguf_model_uint(r, "context_length", &c->context);
+    gguf_model_uint(r, "embedding_length", &c->dim);
+    gguf_model_uint(r, "block_count", &c->n_layers);
+    if (uniform_uint(r, "feed_forward_length", &c->ffn_dim) != STATUS_OK ||
+        uniform_uint(r, "attention.head_count", &c->n_heads) != STATUS_OK)
+        return STATUS_FAILED;
+    c->n_kv_heads = c->n_heads;
+    if (uniform_uint(r, "attention.head_count_kv", &c->n_kv_heads) != STATUS_OK)
+        return STATUS_FAILED;
+    c->head_dim = c->n_heads ? c->dim / c->n_heads : 0;
+    gguf_model_uint(r, "attention.key_length", &c->head_dim);
+    uint32_t value_length = c->head_dim;
+    gguf_model_uint(r, "attention.value_length", &value_length);
+    if (value_length != c->head_dim)
+        return error_set(r->error,
+                         "%s: heads with keys of %u and values of %u elements are not "
+                         "known to this program",
+                         r->source->path, c->head_dim, value_length);
+    c->rotary_dim = c->head_dim;
+    gguf_model_uint(r, "rope.dimension_count", &c->rotary_dim);
+    const GgufValue *tokens = gguf_find(&r->gguf, "tokenizer.ggml.tokens");
+    const RawTensor *embedding = raw_table_find(&r->table, "token_embd.weight");
+    gguf_model_uint(r, "vocab_size", &c->vocab_size);
+    if (tokens && tokens->count <= UINT32_MAX) c->vocab_size = (uint32_t)tokens->count;
+    if (embedding && embedding->n_dims == 2 && embedding->dims[0] <= UINT32_MAX)
+        c->vocab_size = (uint32_t)embedding->dims[0];
+    return STATUS_OK;
+}
+
+/* The shape, outermost dimension first, of the tensor blk.N.NAME.weight in the first layer that has
+ * one with n_dims dimensions; NULL: no layer has. */
+static const uint64_t *shape_in_layers(const GgufModel *r, const char *name, uint32_t n_dims) {
+    for (uint32_t i = 0; i < r->source->config.n_layers && i < CONFIG_MAX_LAYERS; i++) {
+        char full[128];
+        snprintf(full, sizeof full, "blk.%u.%s.weight", i, name);
+        const RawTensor *raw = raw_table_find(&r->table, full);
+        if (raw && raw->n_dims == n_dims && raw->dims[0] <= UINT32_MAX &&
+            raw->dims[1] <= UINT32_MAX)
+            return raw->dims;
+    }
+    return NULL;
+}
+
+/* Reads the widths of feed-forwards and experts. The first files of mixtures give the experts'
+ * width only by the shapes of their tensors. */
+static Status read_widths(GgufModel *r) {
+    Config *c = &r->source->config;
+    /* Some converters wrote 4 * dim whatever the width was. */
+    const uint64_t *down = shape_in_layers(r, "ffn_down", 2);
+    if (down) c->ffn_dim = (uint32_t)down[1];
+    gguf_model_uint(r, "expert_count", &c->n_experts);
+    if (c->n_experts == 0) return STATUS_OK;
+    gguf_model_uint(r, "expert_used_count", &c->n_experts_used);
+    const uint64_t *stacked = shape_in_layers(r, "ffn_up_exps", 3);
+    const uint64_t *shared = shape_in_layers(r, "ffn_up_shexp", 2);
+    c->expert_ffn_dim = stacked ? (uint32_t)stacked[1] : c->ffn_dim;
+    if (shared) c->shared_ffn_dim = (uint32_t)shared[0];
+    double scale = 1.0;
+    uint32_t gating = 1, groups = 1;
+    gguf_model_float(r, "expert_weights_scale", &scale);
+    gguf_model_uint(r, "expert_gating_func", &gating);
+    gguf_model_uint(r, "expert_group_count", &groups);
+    if ((scale != 1.0 && scale != 0.0) || (gating != 0 && gating != 1 && gating != 3) || groups > 1)
+        return error_set(r->error,
+                         "%s: experts with expert_weights_scale %g, expert_gating_func %u and "
+                         "expert_group_count %u are not known to this program",
+                         r->source->path, scale, gating, groups);
+    return STATUS_OK;
+}
+
+/* Reads expert_weights_norm and expert_gating_func, which override the family's router. */
+static void read_router(const GgufModel *r) {
+    Config *c = &r->source->config;
+    bool sums_to_one;
+    uint32_t gating = 0;
+    if (c->n_experts == 0 || c->router == ROUTER_SPARSE_MIXER) return;
+    if (gguf_model_bool(r, "expert_weights_norm", &sums_to_one))
+        c->router = sums_to_one ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;
+    if (gguf_model_uint(r, "expert_gating_func", &gating) && gating == 3)
+        c->router = ROUTER_SOFTMAX_CHOSEN;
+}
+
+/* Sets the window of each layer. attention.sliding_window_pattern is a number n (every n-th layer
+ * has no window) or a list of whether each layer has one. */
+static Status read_windows(const GgufModel *r, const GgufFamily *family) {
+    Config *c = &r->source->config;
+    uint32_t window = family->window, full_every = family->full_every;
+    gguf_model_uint(r, "attention.sliding_window", &window);
+    if (window == 0) return STATUS_OK;
+    if (full_every == 0 || window > 1 << 28)
+        return error_set(r->error,
+                         "%s: attention.sliding_window %u is not known for the architecture '%s'",
+                         r->source->path, window, r->architecture);
+    const GgufValue *pattern = gguf_model_find(r, "attention.sliding_window_pattern");
+    bool is_list = pattern && pattern->is_array;
+    if (is_list && pattern->count < c->n_layers)
+        return error_set(r->error, "%s: attention.sliding_window_pattern is no list of %u layers",
+                         r->source->path, c->n_layers);
+    if (pattern && !is_list &&
+        (!gguf_model_uint(r, "attention.sliding_window_pattern", &full_every) || full_every == 0))
+        return error_set(r->error, "%s: attention.sliding_window_pattern is no number above 0",
+                         r->source->path);
+    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
+        double slides = full_every == 1 || (i + 1) % full_every != 0;
+        if (is_list && !gguf_element(pattern, i, &slides))
+            return error_set(r->error, "%s: attention.sliding_window_pattern holds no switches",
+                             r->source->path);
+        c->window[i] = slides != 0.0 ? window : 0;
+        if (family->full_are_not_rotated) c->rope_table[i] = c->window[i] ? 0 : 2;
+    }
+    return STATUS_OK;
+}
+
+/* Fills the fields of Config that all architectures give by the same keys. */
+static Status read_config(GgufModel *r) {
+    Config *c = &r->source->config;
+    TokenizerString name;
+    snprintf(c->family, sizeof c->family, "%s", r->architecture);
+    if (gguf_text(&r->gguf, "general.name", &name))
+        snprintf(c->name, sizeof c->name, "%.*s", name.length < 120 ? (int)name.length : 120,
+                 name.bytes);
+    if (read_sizes(r) != STATUS_OK) return STATUS_FAILED;
+    double eps;
+    if (gguf_model_float(r, "attention.layer_norm_rms_epsilon", &eps) ||
+        gguf_model_float(r, "attention.layer_norm_epsilon", &eps))
+        c->norm_eps = (float)eps;
+    double scale = 1.0 / sqrt((double)(c->head_dim ? c->head_dim : 1));
+    gguf_model_float(r, "attention.scale", &scale);
+    c->attention_scale = (float)scale;
+    double clip = 0.0, score_cap = 0.0, logit_cap = 0.0;
+    bool cap_by_default = strcmp(r->architecture, "gemma2") == 0;
+    if (cap_by_default) score_cap = 50.0, logit_cap = 30.0;
+    gguf_model_float(r, "attention.clamp_kqv", &clip);
+    gguf_model_float(r, "attn_logit_softcapping", &score_cap);
+    gguf_model_float(r, "final_logit_softcapping", &logit_cap);
+    c->qkv_clip = (float)clip;
+    c->attention_softcap = (float)score_cap;
+    c->logit_softcap = (float)logit_cap;
+    return read_widths(r);
+}
+
+/* ---- Tokenizer and template ---- */
+
+/* Reads a token id; false when it is absent or beyond the vocabulary. */
+static bool special_id(const GgufModel *r, const char *key, int32_t *id) {
+    uint64_t value;
+    if (!gguf_uint(&r->gguf, key, &value) || value >= r->source->config.vocab_size) return false;
+    *id = (int32_t)value;
+    return true;
+}
+
+static void read_switch(const GgufModel *r, const char *key, int *out) {
+    bool value;
+    if (gguf_bool(&r->gguf, key, &value)) *out = value;
+}
+
+/* Copies an array of n numbers into malloc'ed float or int32_t elements; NULL when the key is
+ * absent, the array has another length or memory is short. */
+static void *numbers(const GgufModel *r, const char *key, size_t n, bool as_float) {
+    const GgufValue *found = gguf_find(&r->gguf, key);
+    if (!found || !found->is_array || found->count != n) return NULL;
+    void *out = malloc((n + 1) * sizeof(float));
+    for (size_t i = 0; out && i < n; i++) {
+        double number = 0.0;
+        gguf_element(found, i, &number);
+        if (as_float) {
+            ((float *)out)[i] = (float)number;
+        } else {
+            ((int32_t *)out)[i] = fabs(number) < 1e9 ? (int32_t)number : 0;
+        }
+    }
+    return out;
+}
+
+static void read_special_tokens(GgufModel *r, TokenizerGguf *t) {
+    Config *c = &r->source->config;
+    special_id(r, "tokenizer.ggml.unknown_token_id", &t->unk_id);
+    if (special_id(r, "tokenizer.ggml.bos_token_id", &t->bos_id)) c->bos_id = t->bos_id;
+    const struct {
+        const char *key;
+        int32_t *id;
+    } ends[] = {{"tokenizer.ggml.eos_token_id", &t->eos_id},
+                {"tokenizer.ggml.eot_token_id", &t->eot_id},
+                {"tokenizer.ggml.eom_token_id", &t->eom_id}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (!special_id(r, ends[i].key, ends[i].id)) continue;
+        bool known = false;
+        for (uint32_t k = 0; k < c->n_eos; k++)
+            known = known || c->eos_id[k] == (uint32_t)*ends[i].id;
+        if (!known) c->eos_id[c->n_eos++] = (uint32_t)*ends[i].id;
+    }
+    read_switch(r, "tokenizer.ggml.add_bos_token", &t->add_bos);
+    read_switch(r, "tokenizer.ggml.add_eos_token", &t->add_eos);
+    read_switch(r, "tokenizer.ggml.add_space_prefix", &t->add_space_prefix);
+    read_switch(r, "tokenizer.ggml.remove_extra_whitespaces", &t->remove_extra_whitespaces);
+}
+
+static Status read_tokenizer(GgufModel *r) {
+    const Gguf *g = &r->gguf;
+    TokenizerGguf t = TOKENIZER_GGUF_NONE;
+    TokenizerString *tokens = NULL, *merges = NULL;
+    read_special_tokens(r, &t);
+    if (!gguf_text(g, "tokenizer.ggml.model", &t.model) || r->source->tokenizer_file.path)
+        return STATUS_OK;
+    gguf_text(g, "tokenizer.ggml.pre", &t.pre);
+    Status status = gguf_texts(g, "tokenizer.ggml.tokens", &tokens, &t.n_tokens, r->error);
+    if (status == STATUS_OK)
+        status = gguf_texts(g, "tokenizer.ggml.merges", &merges, &t.n_merges, r->error);
+    t.tokens = tokens;
+    t.merges = merges;
+    void *scores = numbers(r, "tokenizer.ggml.scores", t.n_tokens, true);
+    void *token_types = numbers(r, "tokenizer.ggml.token_type", t.n_tokens, false);
+    t.scores = scores;
+    t.token_types = token_types;
+    const GgufValue *map = gguf_find(g, "tokenizer.ggml.precompiled_charsmap");
+    if (map && map->is_array && map->type <= 1) {
+        t.precompiled_charsmap = map->values;
+        t.precompiled_charsmap_size = (size_t)map->count;
+    }
+    if (status == STATUS_OK && t.n_tokens > 0) {
+        status = tokenizer_import_gguf(&t, &r->source->tokenizer, r->error);
+        if (status != STATUS_OK) error_prefix(r->error, "%s", r->source->path);
+    }
+    free(tokens);
+    free(merges);
+    free(scores);
+    free(token_types);
+    return status;
+}
+
+static Status read_template(GgufModel *r) {
+    TokenizerString text;
+    if (!gguf_text(&r->gguf, "tokenizer.chat_template", &text)) return STATUS_OK;
+    return source_set_template(r->source, text.bytes, text.length, r->error);
+}
+
+/* Copies name, author, license and the like into the metadata. */
+static void copy_general(GgufModel *r) {
+    static const char *const keys[] = {"general.name",       "general.author",  "general.license",
+                                       "general.url",        "general.version", "general.basename",
+                                       "general.size_label", "general.finetune"};
+    TokenizerString text;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (gguf_text(&r->gguf, keys[i], &text))
+            metadata_add_text(&r->source->metadata, keys[i], text.bytes, text.length);
+}
+
+/* ---- Tensors ---- */
+
+/* Finds the architecture and refuses what this program cannot compute. */
+static Status find_family(const GgufModel *r, const GgufFamily **family) {
+    bool causal = true;
+    *family = gguf_family_find(r);
+    if (!*family || (!(*family)->needs_tensor && shape_in_layers(r, "ffn_gate_inp", 2) &&
+                     r->source->config.n_experts == 0)) {
+        char known[600];
+        gguf_family_names(known, sizeof known);
+        return error_set(r->error,
+                         "%s: architecture '%s' is not known to this program (it knows %s)",
+                         r->source->path, r->architecture, known);
+    }
+    if (gguf_model_bool(r, "attention.causal", &causal) && !causal)
+        return error_set(r->error, "%s: attention.causal is false: no decoder", r->source->path);
+    return STATUS_OK;
+}
+
+static Status read_tensors(GgufModel *r) {
+    const GgufFamily *family;
+    Config *c = &r->source->config;
+    if (find_family(r, &family) != STATUS_OK) return STATUS_FAILED;
+    snprintf(c->family, sizeof c->family, "%s", family->model_type);
+    c->rope_pairing = family->pairing;
+    if (family->finish && family->finish(r, c) != STATUS_OK) return STATUS_FAILED;
+    if (c->position != POSITION_ROPE) c->rotary_dim = 0;
+    read_router(r);
+    if (read_windows(r, family) != STATUS_OK) return STATUS_FAILED;
+    if (config_validate(c, r->error) != STATUS_OK)
+        return error_prefix(r->error, "%s", r->source->path);
+    const RuleContext context = {.source = r->source,
+                                 .table = &r->table,
+                                 .tied = !raw_table_find(&r->table, "output.weight")};
+    if (rules_apply(&context, family->tensors, r->error) != STATUS_OK ||
+        gguf_add_positions(r, family) != STATUS_OK)
+        return STATUS_FAILED;
+    static const char *const harmless[] = {".attn_rot_embd.weight", NULL};
+    return rules_check_leftovers(&context, "blk.", harmless, r->architecture, r->error);
+}
+
+/* Completes the Config of a file that holds only a vocabulary, which may be of any architecture:
+ * sizes that it does not give become 1, and nothing is computed from them. */
+static void complete_vocabulary_only(GgufModel *r) {
+    Config *c = &r->source->config;
+    uint32_t *const sizes[] = {&c->dim,      &c->n_layers, &c->n_heads, &c->n_kv_heads,
+                               &c->head_dim, &c->ffn_dim,  &c->context, &c->vocab_size};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (*sizes[i] == 0) *sizes[i] = 1;
+    c->position = POSITION_NONE;
+    c->rotary_dim = 0;
+    metadata_add_bool(&r->source->metadata, "general.vocabulary_only", true);
+}
+
+static Status parse(GgufModel *r) {
+    TokenizerString architecture;
+    if (read_files(r) != STATUS_OK) return STATUS_FAILED;
+    if (!gguf_text(&r->gguf, "general.architecture", &architecture) ||
+        architecture.length >= sizeof r->architecture)
+        return error_set(r->error, "%s: general.architecture is missing", r->source->path);
+    memcpy(r->architecture, architecture.bytes, architecture.length);
+    if (read_config(r) != STATUS_OK || read_tokenizer(r) != STATUS_OK ||
+        read_template(r) != STATUS_OK)
+        return STATUS_FAILED;
+    copy_general(r);
+    if (r->table.n > 0) return read_tensors(r);
+    complete_vocabulary_only(r);
+    return STATUS_OK;
+}
+
+Status gguf_parse(Source *source, Error *error) {
+    GgufModel r = {.source = source, .error = error};
+    Status status = parse(&r);
+    gguf_free(&r.gguf);
+    raw_table_free(&r.table);
+    return status;
+}

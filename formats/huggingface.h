@@ -1,0 +1,13 @@
+/* The reader of Hugging Face directories: config.json, safetensors, generation_config.json, the
+ * tokenizer's files and the chat template. */
+#ifndef FORMATS_HUGGINGFACE_H
+#define FORMATS_HUGGINGFACE_H
+
+#include "formats/source.h"
+
+/* Opens every file of the directory source->path that a model may need. */
+Status huggingface_open(Source *source, Error *error);
+/* Parses them. */
+Status huggingface_parse(Source *source, Error *error);
+
+#endif

@@ -1,0 +1,14 @@
+/* A tokenizer file that the user names, in any format that an importer reads. */
+#ifndef FORMATS_TOKENIZER_FILE_H
+#define FORMATS_TOKENIZER_FILE_H
+
+#include "formats/input.h"
+#include "formats/tokenizer_import.h"
+
+/* Imports the tokenizer; tells its format (tokenizer.json, .tiktoken, SentencePiece, llama2.c) by
+ * what the file holds. `vocab_size` is the model's: llama2.c's format does not say. Free with
+ * tokenizer_blob_free. */
+Status tokenizer_from_file(const InputFile *file, size_t vocab_size, TokenizerBlob *out,
+                           Error *error);
+
+#endif
