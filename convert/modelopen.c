@@ -31,9 +31,9 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
         if (opening->describes)
-            return conversions_find(&opening->conversion, opening->source, options->type,
+            return conversion_cache_find(&opening->conversion, opening->source, options->type,
                                          options->cache_dir, error);
-        return conversions_open(&opening->conversion, opening->source, options->type,
+        return conversion_cache_open(&opening->conversion, opening->source, options->type,
                                      options->cache_dir, interrupted, error);
     }
     if (options->type && path == options->model) {
@@ -67,7 +67,7 @@ Status modelopen_blame(const ModelOpening *opening, Error *error) {
 void modelopen_close(ModelOpening *opening) {
     free(opening->kept);
     tokenizer_blob_free(&opening->section);
-    conversions_close(&opening->conversion);
+    conversion_cache_close(&opening->conversion);
     source_close(opening->source);
     if (opening->tokenizer.fd >= 0) input_close(&opening->tokenizer);
     if (opening->fd >= 0) close(opening->fd);
@@ -116,7 +116,7 @@ static Status convert_weights(ModelOpening *opening, const Session *session, int
     if (opening->conversion.path) announce(opening);
     Status status = convert_parsed(opening->source, &options, opening->conversion.fd, error);
     session_progress(session, "converting", 0, 0);
-    return status == STATUS_OK ? conversions_finish(&opening->conversion, error) : status;
+    return status == STATUS_OK ? conversion_cache_finish(&opening->conversion, error) : status;
 }
 
 /* Fills the conversion that was begun, or takes the one that was found. *fd is then the model.bin.
@@ -149,7 +149,7 @@ Status modelopen_finish(ModelOpening *opening, const Session *session, int n_thr
             opening->kept = opening->conversion.path;
             opening->conversion.path = NULL;
         }
-        conversions_close(&opening->conversion); /* others may go on */
+        conversion_cache_close(&opening->conversion); /* others may go on */
         source_close(opening->source);
         opening->source = NULL;
         if (status != STATUS_OK) return status;

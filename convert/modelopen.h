@@ -4,7 +4,7 @@
 #ifndef MODELOPEN_H
 #define MODELOPEN_H
 
-#include "convert/conversions.h"
+#include "convert/conversion_cache.h"
 #include "session.h"
 
 typedef struct ModelOpening {

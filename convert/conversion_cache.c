@@ -1,4 +1,4 @@
-#include "convert/conversions.h"
+#include "convert/conversion_cache.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -101,7 +101,7 @@ static Status lock(ConversionSlot *slot, const char *path, const volatile sig_at
             told = true;
             while (flock(slot->lock_fd, LOCK_EX) != 0) {
                 if (errno == EINTR && !*cancel) continue;
-                /* Without the lock conversions_close must not delete the other's file. */
+                /* Without the lock conversion_cache_close must not delete the other's file. */
                 Status status = errno == EINTR ? STATUS_INTERRUPTED : cannot_keep(slot, error);
                 close(slot->lock_fd);
                 slot->lock_fd = -1;
@@ -205,7 +205,7 @@ static Status open_cached(ConversionSlot *slot, const char *name,
     return status;
 }
 
-Status conversions_open(ConversionSlot *slot, const Source *source, const char *type,
+Status conversion_cache_open(ConversionSlot *slot, const Source *source, const char *type,
                              const char *cache_dir, const volatile sig_atomic_t *cancel,
                              Error *error) {
     char name[128];
@@ -223,7 +223,7 @@ Status conversions_open(ConversionSlot *slot, const Source *source, const char *
     return open_cached(slot, name, cancel, error);
 }
 
-Status conversions_find(ConversionSlot *slot, const Source *source, const char *type,
+Status conversion_cache_find(ConversionSlot *slot, const Source *source, const char *type,
                              const char *cache_dir, Error *error) {
     char name[128];
     *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
@@ -243,13 +243,13 @@ Status conversions_find(ConversionSlot *slot, const Source *source, const char *
     return error_set(error, "%s: no file in memory: %s", source->path, strerror(errno));
 }
 
-Status conversions_finish(ConversionSlot *slot, Error *error) {
+Status conversion_cache_finish(ConversionSlot *slot, Error *error) {
     if (!slot->partial) return STATUS_OK;
     if (replace_file_sync(slot->fd, slot->path, error) != STATUS_OK) return STATUS_FAILED;
     return replace_file_rename(&slot->partial, slot->path, error);
 }
 
-void conversions_close(ConversionSlot *slot) {
+void conversion_cache_close(ConversionSlot *slot) {
     if (slot->fd >= 0) close(slot->fd);
     replace_file_discard(&slot->partial);
     if (slot->lock_fd >= 0) {
@@ -310,7 +310,7 @@ static Status say_sum(const Sum *sum, int width, const char *what, const char *d
     return error_set(error, "stdout: cannot be written: %s", strerror(errno));
 }
 
-Status conversions_list(FILE *out, const char *cache_dir, Error *error) {
+Status conversion_cache_list(FILE *out, const char *cache_dir, Error *error) {
     char *directory = cache_directory(cache_dir);
     Sum sum = {.out = out};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
@@ -324,7 +324,7 @@ Status conversions_list(FILE *out, const char *cache_dir, Error *error) {
     return status;
 }
 
-Status conversions_clear(FILE *out, const char *cache_dir, Error *error) {
+Status conversion_cache_clear(FILE *out, const char *cache_dir, Error *error) {
     char *directory = cache_directory(cache_dir);
     Sum sum = {.out = out};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");

@@ -9,8 +9,8 @@
  *
  * The cache lies in --cache-dir, else where cache_directory.h says. Where that cannot be written,
  * the conversion goes to an unlinked temporary file and is gone afterwards. */
-#ifndef CONVERSIONS_H
-#define CONVERSIONS_H
+#ifndef CONVERSION_CACHE_H
+#define CONVERSION_CACHE_H
 
 #include <signal.h>
 #include <stdio.h>
@@ -22,30 +22,30 @@ typedef struct ConversionSlot {
     bool found;      /* the conversion is complete; false: `fd` is empty and must be filled */
     char *directory; /* of the cache; NULL: a temporary file */
     char *path;      /* of the conversion */
-    char *partial;   /* of the file that is being written; NULL after conversions_finish */
+    char *partial;   /* of the file that is being written; NULL after conversion_cache_finish */
     int lock_fd;     /* held while this process converts; -1: not held */
 } ConversionSlot;
 
 /* Finds or begins the conversion of an open source. May wait for another process, with a line on
  * stderr; returns STATUS_INTERRUPTED when *cancel becomes nonzero meanwhile. */
-Status conversions_open(ConversionSlot *slot, const Source *source, const char *type,
+Status conversion_cache_open(ConversionSlot *slot, const Source *source, const char *type,
                              const char *cache_dir, const volatile sig_atomic_t *cancel,
                              Error *error);
 
 /* For modes that do not read the weights: finds the conversion or else creates a file in memory, to
  * be filled by convert_description. Writes nothing to a disk. */
-Status conversions_find(ConversionSlot *slot, const Source *source, const char *type,
+Status conversion_cache_find(ConversionSlot *slot, const Source *source, const char *type,
                              const char *cache_dir, Error *error);
 
 /* Syncs the file, which the caller has filled, and gives it its name. */
-Status conversions_finish(ConversionSlot *slot, Error *error);
+Status conversion_cache_finish(ConversionSlot *slot, Error *error);
 
 /* Closes and frees; deletes a conversion that was not finished. */
-void conversions_close(ConversionSlot *slot);
+void conversion_cache_close(ConversionSlot *slot);
 
 /* Prints size, time of last use and name of every conversion, and the sum. */
-Status conversions_list(FILE *out, const char *cache_dir, Error *error);
+Status conversion_cache_list(FILE *out, const char *cache_dir, Error *error);
 /* Deletes all conversions and prints how much room that made. */
-Status conversions_clear(FILE *out, const char *cache_dir, Error *error);
+Status conversion_cache_clear(FILE *out, const char *cache_dir, Error *error);
 
 #endif
