@@ -7,17 +7,19 @@ set -e
 cat > docs/families.md <<'END'
 # Families
 
-Each decoder-only family that `verbatim` reads from a Hugging Face directory has two (llama more)
-tiny models in tests/fixtures: awkward sizes, every tensor (norms, biases, sinks) filled from a
-hash, every feature active, windows shorter than the text. `tests/test_reference_logits` converts
-them and compares 48 tokens' logits with transformers 5.23 (float32, eager attention); RoPE
-families also from positions 4,000 and 100,000 on.
+For each decoder-only family that `verbatim` reads from a Hugging Face directory, tests/fixtures has
+two tiny models (more for llama), with awkward sizes, every feature active, windows shorter than the
+text, and every tensor (norms, biases, sinks) filled from a hash. `tests/test_reference_logits`
+converts them and compares the logits of 48 tokens with those of transformers 5.23 (float32, eager
+attention), for RoPE families also from positions 4,000 and 100,000 on.
 
-- **difference**: the largest of a logit, in standard deviations of the logits; 1e-4 is the limit.
-- **greedy**: the next 32 tokens that both choose.
-- **steps**: logits of a prompt in one call, in calls of 7 tokens and token by token, bit for bit.
+- **difference**: the largest difference of a logit, in standard deviations of the logits. The limit
+  is 1e-4.
+- **greedy**: whether both choose the same 32 next tokens.
+- **steps**: whether a prompt gives the same bits in one call, in calls of 7 tokens and token by
+  token.
 
-The test also holds every model to the same bits on every instruction set, in f32 and q8.
+The test also checks that every model gives the same bits on every instruction set, in f32 and q8.
 
 | model_type | features | weights | difference | greedy | steps |
 | --- | --- | --- | --- | --- | --- |
@@ -27,16 +29,16 @@ cat >> docs/families.md <<'END'
 | internlm2 | a llama's weights under its names, q, k, v joined | f32 | the llama's bits | equal | equal |
 
 ## GGUF
-The same models as llama.cpp's converter (of llama-cpp-python 0.3.36) makes GGUF files of them: for
-each element of each tensor, tests/fixtures/gguf records where in the source it came from, and
-`tests/test_gguf_families` writes the file from there and compares its logits with transformers'.
-Files in F16 and Q8_0 (and of GPT-OSS with its experts in MXFP4), taken over as f32, give the bits of
-a file in F32 with the same values.
+These are the same models as GGUF files, as llama.cpp's converter (of llama-cpp-python 0.3.36) makes
+them. tests/fixtures/gguf records for each element of each tensor where in the source it came from;
+`tests/test_gguf_families` writes the file from that record and compares its logits with those of
+transformers. Files in F16 and Q8_0 (and of GPT-OSS with its experts in MXFP4), converted to f32, give
+the same bits as a file in F32 with the same values.
 
-- **difference**, **greedy**: as above, of the F32 file.
-- **llama.cpp**: the largest difference of its own logits (of the same build, F32, no flash
-  attention) from transformers', or why the two cannot be compared. Where it is near 1e-3, GELU
-  comes from a table of float16 there.
+- **difference**, **greedy**: as above, for the F32 file.
+- **llama.cpp**: the largest difference of llama.cpp's own logits (the same build, F32, no flash
+  attention) from those of transformers, or why the two cannot be compared. Where it is near 1e-3,
+  llama.cpp takes GELU from a table in float16.
 
 | architecture | model_type | features | difference | greedy | llama.cpp |
 | --- | --- | --- | --- | --- | --- |
@@ -44,15 +46,15 @@ END
 sort -t'|' -k2,2 -s "$2" >> docs/families.md
 cat >> docs/families.md <<'END'
 
-What GGUF has no key for is what the converter leaves out: a Mistral's window, QWen 2's window,
-weights of experts that are normalized where the family's usually are not, the `long_mscale` of
-Phi 3.5 MoE. Such a file is computed as it says.
+The converter leaves out what GGUF has no key for: the windows of Mistral and QWen 2, the
+normalization of experts' weights where the family usually has none, the `long_mscale` of Phi 3.5
+MoE. Such a file is computed as if the model did not have it.
 
 ## What is refused
 | what | why |
 | --- | --- |
 | `deepseek_v2`, `deepseek_v3` (`deepseek2`) | attention through a compressed cache, groups of experts |
-| `mamba`, `jamba`, `rwkv7`, `qwen3next` and other state-space models and hybrids | no attention, or not alone |
+| `mamba`, `jamba`, `rwkv7`, `qwen3next` and other state-space models and hybrids | layers without attention |
 | `t5` and its kind | an encoder; relative-position biases |
 | `gemma3n` | embeddings of each layer, layers that share caches |
 | OLMo 3 (`olmo2` with a window) | not checked against a reference yet |
@@ -60,21 +62,22 @@ Phi 3.5 MoE. Such a file is computed as it says.
 | `attention.causal` false | no decoder |
 
 A model_type, RoPE scaling, activation, layer type or switch that is not known here is refused by
-its name, and so is a tensor inside a layer that the family has no place for. Weights that are
-quantized in the source (`quantization_config`) are refused too.
+its name, and so is a tensor inside a layer that no rule of the family takes. Weights that are
+quantized in the source (`quantization_config`) are refused too, except MXFP4.
 
 ## Where this differs from transformers
-- LongRoPE and dynamic RoPE scaling: the context that a model is opened with decides, not the
-  length that a text happens to have reached, which would change the frequencies of what is
-  cached already. A text's logits so never depend on what came later.
-- Falcon's ALiBi: eager attention of transformers 5.23 adds it twice; this program agrees with its
-  other attention implementations. Its bfloat16 rounding of positions past 256 is not imitated.
-- Phi 3.5 MoE's long RoPE: transformers 5.23 takes the short factors whatever the length; here the
+- LongRoPE and dynamic RoPE scaling follow the context that a model is opened with, not the length
+  that a text has reached, which would change the frequencies of what is cached already. So the
+  logits of a text never depend on what comes later.
+- Falcon's ALiBi: the eager attention of transformers 5.23 adds it twice; this program agrees with
+  transformers' other implementations of attention. Their rounding of positions past 256 to bfloat16
+  is not imitated.
+- Phi 3.5 MoE's LongRoPE: transformers 5.23 takes the short factors whatever the length; here the
   context decides, as in the model's own code.
-- Gemma 3's `attn_logit_softcapping`, which transformers reads and does not use, is not used.
-- GPT-OSS as GGUF: YaRN's ramp keeps the ends that the model's config.json asks for, which llama.cpp
-  rounds to whole dimensions. Phi 3's window counts, which llama.cpp ignores. Phi 3.5 MoE routes by
-  its sparse mixer also from GGUF.
+- Gemma 3's `attn_logit_softcapping` is ignored. (transformers reads it and does not use it.)
+- GGUF: YaRN's ramp of GPT-OSS keeps the ends that the model's config.json asks for, where llama.cpp
+  rounds them to whole dimensions. Phi 3's window is used, where llama.cpp ignores it. Phi 3.5 MoE is
+  routed by its sparse mixer.
 
 [Adding a family](adding-a-family.md) is an entry in one of formats/families_*.c: which keys of
 config.json fill which fields of `Config`, and the rules that name its tensors.
