@@ -7,8 +7,9 @@
 #include "tokenizer.h"
 
 enum {
-    WINDOW = 512, /* tokens of the text that the model sees together, with the bos */
-    PRIOR = 16    /* weight of importance 1 against the measured one, in tokens */
+    WINDOW = 512,            /* tokens of the text that see each other */
+    LOGITS_BYTES = 64 << 20, /* limit of the logits of one call */
+    PRIOR = 16               /* weight of the importance 1 that is assumed, in tokens */
 };
 
 /* What is known of the inputs of one matrix. */
@@ -105,7 +106,7 @@ static Status weigh(Inputs *inputs, Error *error) {
     double all = 0.0, n = (double)inputs->n;
     for (size_t k = 0; k < inputs->cols; k++) all += inputs->sums[k];
     double mean = all / (double)inputs->cols;
-    if (inputs->n == 0 || !(mean > 0.0)) return STATUS_OK; /* nothing is known */
+    if (inputs->n == 0 || !(mean > 0.0)) return STATUS_OK; /* no token reached the matrix */
     inputs->importance = calloc(round_up(inputs->cols, 64), sizeof *inputs->importance);
     if (!inputs->importance) return error_set(error, "no memory to calibrate in");
     for (size_t k = 0; k < inputs->cols; k++)

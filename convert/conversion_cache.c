@@ -82,7 +82,7 @@ static Status cannot_keep(const ConversionSlot *slot, Error *error) {
                      strerror(errno));
 }
 
-/* True when `name` is still the file that is open as fd. */
+/* Whether `name` still names the file that is open as fd. */
 static bool is_named(int fd, int dir_fd, const char *name) {
     struct stat held, named;
     return fstat(fd, &held) == 0 && fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The slopes are powers of 2^(-max_bias / power), where `power` is the largest power of two among
- * the head counts up to n_heads; further heads get the powers between. */
+/* With `power` the largest power of two up to n_heads, the first `power` slopes are the powers of
+ * 2^(-max_bias / power); the other heads get slopes between them. */
 float *alibi_slopes(const Config *config) {
     uint32_t n = config->n_heads, power = 1;
     float *slopes = malloc(n * sizeof *slopes);

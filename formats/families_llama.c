@@ -189,8 +189,8 @@ static const TensorRule gemma3_tensors[] = {
     {0},
 };
 
-/* The transformer of docs/guide-to-code.md, whose tensors docs/format.md names. A block's norms
- * come after attention and feed-forward. */
+/* The transformer of docs/guide-to-code.md; docs/format.md lists its tensors. A block's norms come
+ * after attention and feed-forward. */
 static const TensorRule guide_tensors[] = {
     EMBEDDING("token_embedding"),
     LINEAR("wq", "layers.%u.attention.wq", N_Q, N_DIM),

@@ -142,9 +142,7 @@ int builder_byte_of(const char *token, size_t n) {
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* Writes the bytes of a text in ByteLevel's alphabet into key[SECTION_MAX_PIECE] and returns how
- * many; SIZE_MAX: it holds another character. */
-static size_t bytes_of(const char *text, size_t n, char *key) {
+size_t builder_byte_key(const char *text, size_t n, char *key) {
     size_t length = 0;
     for (size_t at = 0, step; at < n; at += step) {
         uint32_t code;
@@ -161,7 +159,7 @@ void builder_byte_keys(Builder *b) {
     for (uint32_t i = 0; i < b->header.n_tokens && !b->failed; i++) {
         BuildToken *token = &b->tokens[i];
         if (!(token->flags & BUILD_IN_MODEL)) continue;
-        size_t n = bytes_of(builder_bytes(b, token->text), token->text.length, key);
+        size_t n = builder_byte_key(builder_bytes(b, token->text), token->text.length, key);
         if (n == SIZE_MAX) {
             token->flags &= ~(uint32_t)BUILD_IN_MODEL; /* no text leads to it */
         } else {

@@ -99,6 +99,9 @@ int builder_byte_of(const char *token, size_t n);
  * of one byte. */
 void builder_byte_keys(Builder *b);
 void builder_byte_symbols(Builder *b);
+/* Writes the bytes that text[n] stands for in ByteLevel's alphabet into key[n] and returns how
+ * many; SIZE_MAX: the text holds another character. */
+size_t builder_byte_key(const char *text, size_t n, char *key);
 
 void builder_merge(Builder *b, uint32_t left, uint32_t right, uint32_t rank, uint32_t into);
 /* Derives the merges from scores, as SentencePiece, tiktoken and llama2.c do: every split of every

@@ -48,10 +48,15 @@
     "\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-"                   \
     "\\x{1e943}]+"
 
-enum { PRE_IGNORE_MERGES = 1, PRE_ADD_BOS = 2, PRE_PLAIN = 4 /* U+2581 and <0xNN>, not bytes */ };
+enum {
+    PRE_IGNORE_MERGES = 1,
+    PRE_ADD_BOS = 2,
+    PRE_PLAIN = 4 /* not byte-level: tokens hold U+2581 for a space and <0xNN> for a byte */
+};
 
+/* A pre-tokenizer: the patterns that split a text, one after the other. */
 typedef struct Pre {
-    const char *names; /* separated by spaces */
+    const char *names; /* llama.cpp's, separated by spaces */
     unsigned flags;
     const char *patterns[7];
 } Pre;
@@ -171,7 +176,7 @@ static Status read_tokens(Builder *b, const TokenizerGguf *g, bool spm, Error *e
             !spm || type == PIECE_NORMAL || type == PIECE_USER_DEFINED || type == PIECE_UNUSED;
         char empty[32];
         TokenizerString text = g->tokens[i];
-        if (text.length == 0) { /* llama.cpp's name for it */
+        if (text.length == 0) { /* named as in llama.cpp */
             text.length = (size_t)snprintf(empty, sizeof empty, "[EMPTY_%zu]", i);
             text.bytes = empty;
         }
@@ -252,48 +257,43 @@ static Status import_llama(Builder *b, const TokenizerGguf *g, Error *error) {
 
 /* ---- gpt2: BPE by merges ---- */
 
+/* Writes the key of a token's text into key[SECTION_MAX_PIECE] and returns its length; SIZE_MAX: no
+ * token can have this key. */
+static size_t key_of(const char *text, size_t n, bool byte_level, char *key) {
+    if (n > SECTION_MAX_PIECE) return SIZE_MAX;
+    if (byte_level) return builder_byte_key(text, n, key);
+    memcpy(key, text, n);
+    return n;
+}
+
+/* Adds merge number `rank`, a line "left right"; false when it is not of three known tokens: left,
+ * right and both joined. */
+static bool add_merge(Builder *b, uint32_t rank, const char *line, size_t left, size_t n,
+                      bool byte_level) {
+    char keys[2 * SECTION_MAX_PIECE];
+    size_t l = key_of(line, left, byte_level, keys);
+    size_t r =
+        l == SIZE_MAX ? SIZE_MAX : key_of(line + left + 1, n - left - 1, byte_level, keys + l);
+    if (r == SIZE_MAX) return false;
+    uint32_t a = builder_find(b, keys, l), c = builder_find(b, keys + l, r);
+    uint32_t into = builder_find(b, keys, l + r);
+    if (a == TOKENIZER_NONE || c == TOKENIZER_NONE || into == TOKENIZER_NONE) return false;
+    builder_merge(b, a, c, rank, into);
+    return true;
+}
+
 static Status read_merges(Builder *b, const TokenizerGguf *g, bool byte_level, Error *error) {
-    TextBuffer left = {0}, right = {0};
-    Status status = STATUS_OK;
-    for (size_t i = 0; i < g->n_merges && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < g->n_merges; i++) {
         const char *line = g->merges[i].bytes;
         size_t n = g->merges[i].length;
         const char *space = n > 1 ? memchr(line + 1, ' ', n - 1) : NULL;
-        if (!space) {
-            status = error_set(error, "tokenizer.ggml.merges: merge %zu is not two tokens", i);
-            break;
-        }
-        const char *halves[2] = {line, space + 1};
-        size_t lengths[2] = {(size_t)(space - line), n - (size_t)(space - line) - 1};
-        TextBuffer *texts[2] = {&left, &right};
-        bool known = true;
-        for (int h = 0; h < 2; h++) {
-            texts[h]->length = 0;
-            if (!byte_level) text_put(texts[h], halves[h], lengths[h], 0);
-            for (size_t at = 0, length; byte_level && at < lengths[h]; at += length) {
-                uint32_t code;
-                length = utf8_decode(halves[h] + at, lengths[h] - at, &code);
-                int byte = length ? bytelevel_byte(code) : -1;
-                if (byte < 0) known = false;
-                if (length == 0) length = 1;
-                text_put(texts[h], &(char){(char)byte}, 1, 0);
-            }
-        }
-        if (left.failed || right.failed) break;
-        uint32_t l = builder_find(b, left.bytes, left.length);
-        uint32_t r = builder_find(b, right.bytes, right.length);
-        text_put(&left, right.bytes, right.length, 0);
-        uint32_t into = left.failed ? TOKENIZER_NONE : builder_find(b, left.bytes, left.length);
-        if (!known || l == TOKENIZER_NONE || r == TOKENIZER_NONE || into == TOKENIZER_NONE)
-            status = error_set(error, "tokenizer.ggml.merges: merge %zu, '%.*s', is not of tokens",
-                               i, (int)(n < 200 ? n : 200), line);
-        else
-            builder_merge(b, l, r, (uint32_t)i, into);
+        if (!space)
+            return error_set(error, "tokenizer.ggml.merges: merge %zu is not two tokens", i);
+        if (!add_merge(b, (uint32_t)i, line, (size_t)(space - line), n, byte_level))
+            return error_set(error, "tokenizer.ggml.merges: merge %zu, '%.*s', is not of tokens", i,
+                             (int)(n < 200 ? n : 200), line);
     }
-    if (left.failed || right.failed) status = error_set(error, "tokenizer.ggml: out of memory");
-    text_free(&left);
-    text_free(&right);
-    return status;
+    return STATUS_OK;
 }
 
 static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {

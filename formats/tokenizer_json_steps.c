@@ -45,6 +45,15 @@ static Status pattern_at(JsonImport *im, const json_t *node, TextRange *out) {
                            REGEX_ONIGURUMA, out, im->error);
 }
 
+/* Reads what a Replace replaces: a string as it is, or a pattern, translated. */
+static Status replaced_at(JsonImport *im, const json_t *node, TextRange *out, bool *is_string) {
+    const json_t *string = json_object_get(json_object_get(node, "pattern"), "String");
+    *is_string = json_is_string(string) && json_string_length(string) > 0;
+    if (!*is_string) return pattern_at(im, node, out);
+    *out = builder_text(&im->b, json_string_value(string), json_string_length(string));
+    return STATUS_OK;
+}
+
 /* ---- Normalizers ---- */
 
 static size_t base64_decode(const char *in, size_t n, char *out) {
@@ -125,15 +134,10 @@ static Status normalizer(JsonImport *im, const json_t *node) {
         return checked(im, simple_normalizer(b, NORMALIZE_MAP_BYTES, 0), "normalizer");
     }
     if (json_import_is(node, "Replace")) {
-        const json_t *string = json_object_get(json_object_get(node, "pattern"), "String");
         TextRange pattern, content = json_import_text(im, node, "content");
-        uint32_t op = NORMALIZE_REPLACE;
-        if (json_is_string(string) && json_string_length(string) > 0) {
-            pattern = builder_text(b, json_string_value(string), json_string_length(string));
-        } else {
-            op = NORMALIZE_REPLACE_PATTERN;
-            if (pattern_at(im, node, &pattern) != STATUS_OK) return STATUS_FAILED;
-        }
+        bool is_string;
+        if (replaced_at(im, node, &pattern, &is_string) != STATUS_OK) return STATUS_FAILED;
+        uint32_t op = is_string ? NORMALIZE_REPLACE : NORMALIZE_REPLACE_PATTERN;
         return checked(im, builder_normalizer(b, op, 0, pattern, content), "normalizer");
     }
     return error_set(im->error, "tokenizer.json: normalizer %s is not supported",
@@ -142,6 +146,7 @@ static Status normalizer(JsonImport *im, const json_t *node) {
 
 /* ---- Pre-tokenizers ---- */
 
+/* Reads node["behavior"] as SPLIT_*; `otherwise` where it is absent. */
 static Status behaviour_of(JsonImport *im, const json_t *node, uint32_t otherwise, uint32_t *out) {
     static const char *names[SPLIT_BEHAVIOURS] = {"Isolated", "Removed", "MergedWithPrevious",
                                                   "MergedWithNext", "Contiguous"};
@@ -212,6 +217,21 @@ static Status metaspace_split(JsonImport *im, const json_t *node) {
     return checked(im, ok, "pre_tokenizer");
 }
 
+static Status pattern_split(JsonImport *im, const json_t *node) {
+    const json_t *regex = json_object_get(json_object_get(node, "pattern"), "Regex");
+    TextRange pattern;
+    uint32_t behaviour;
+    if (behaviour_of(im, node, SPLIT_BEHAVIOURS, &behaviour) != STATUS_OK) return STATUS_FAILED;
+    if (behaviour == SPLIT_BEHAVIOURS)
+        return error_set(im->error, "tokenizer.json: Split: no behavior");
+    if (json_flag(node, "invert", false)) behaviour |= SPLIT_INVERT;
+    if (json_is_string(regex))
+        return regex_split(&im->b, json_string_value(regex), json_string_length(regex),
+                           REGEX_ONIGURUMA, behaviour, im->error);
+    if (pattern_at(im, node, &pattern) != STATUS_OK) return STATUS_FAILED;
+    return checked(im, builder_split(&im->b, SPLIT_PATTERN, behaviour, pattern), "pre_tokenizer");
+}
+
 static Status pre_tokenizer(JsonImport *im, const json_t *node) {
     uint32_t behaviour;
     if (json_import_is(node, "ByteLevel")) return byte_level_split(im, node);
@@ -232,25 +252,11 @@ static Status pre_tokenizer(JsonImport *im, const json_t *node) {
         if (behaviour_of(im, node, SPLIT_ISOLATED, &behaviour) != STATUS_OK) return STATUS_FAILED;
         return split_by(im, punctuation, REGEX_RUST, behaviour);
     }
-    if (json_import_is(node, "Split") || json_import_is(node, "CharDelimiterSplit")) {
-        const json_t *regex = json_object_get(json_object_get(node, "pattern"), "Regex");
-        TextRange pattern;
-        if (json_import_is(node, "Split")) {
-            if (behaviour_of(im, node, SPLIT_BEHAVIOURS, &behaviour) != STATUS_OK)
-                return STATUS_FAILED;
-            if (behaviour == SPLIT_BEHAVIOURS)
-                return error_set(im->error, "tokenizer.json: Split: no behavior");
-            if (json_flag(node, "invert", false)) behaviour |= SPLIT_INVERT;
-            if (json_is_string(regex))
-                return regex_split(&im->b, json_string_value(regex), json_string_length(regex),
-                                   REGEX_ONIGURUMA, behaviour, im->error);
-            if (pattern_at(im, node, &pattern) != STATUS_OK) return STATUS_FAILED;
-        } else {
-            TextRange delimiter = json_import_text(im, node, "delimiter");
-            pattern = regex_literal(&im->b, builder_bytes(&im->b, delimiter), delimiter.length);
-            behaviour = SPLIT_REMOVED;
-        }
-        return checked(im, builder_split(&im->b, SPLIT_PATTERN, behaviour, pattern),
+    if (json_import_is(node, "Split")) return pattern_split(im, node);
+    if (json_import_is(node, "CharDelimiterSplit")) {
+        TextRange text = json_import_text(im, node, "delimiter");
+        TextRange pattern = regex_literal(&im->b, builder_bytes(&im->b, text), text.length);
+        return checked(im, builder_split(&im->b, SPLIT_PATTERN, SPLIT_REMOVED, pattern),
                        "pre_tokenizer");
     }
     return error_set(im->error, "tokenizer.json: pre_tokenizer %s is not supported",
@@ -285,15 +291,11 @@ static Status decoder(JsonImport *im, const json_t *node) {
         ok = builder_decoder(b, DECODER_STRIP, json_import_text(im, node, "content"), none,
                              (uint32_t)start, (uint32_t)stop);
     } else if (json_import_is(node, "Replace")) {
-        const json_t *string = json_object_get(json_object_get(node, "pattern"), "String");
         TextRange content = json_import_text(im, node, "content"), pattern;
-        if (json_is_string(string) && json_string_length(string) > 0) {
-            pattern = builder_text(b, json_string_value(string), json_string_length(string));
-            ok = builder_decoder(b, DECODER_REPLACE_STRING, pattern, content, 0, 0);
-        } else {
-            if (pattern_at(im, node, &pattern) != STATUS_OK) return STATUS_FAILED;
-            ok = builder_decoder(b, DECODER_REPLACE, pattern, content, 0, 0);
-        }
+        bool is_string;
+        if (replaced_at(im, node, &pattern, &is_string) != STATUS_OK) return STATUS_FAILED;
+        ok = builder_decoder(b, is_string ? DECODER_REPLACE_STRING : DECODER_REPLACE, pattern,
+                             content, 0, 0);
     } else {
         return error_set(im->error, "tokenizer.json: decoder %s is not supported",
                          json_import_type(node));

@@ -606,7 +606,7 @@ TextRange regex_literal(Builder *b, const char *text, size_t n) {
 /* Patterns and what replaces them: one split, or two in a row. (Two cut a text as the one pattern
  * does only where every match becomes a word of its own, SPLIT_ISOLATED.)
  *
- * Jais 2: "\\s*[\\r\\n]+" looks for a line's end after spaces. Where the last match ended in a
+ * Jais 2: "\s*[\r\n]+" looks for a line's end after spaces. Where the last match ended in a
  * space that search has failed already, so a look-behind skips it. (Every character is in some
  * match, so \G there is after a match of the alternatives for spaces.) */
 static const struct {
