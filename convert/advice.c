@@ -73,7 +73,7 @@ Status advice_add(const char *path, Error *error) {
                          "the *.safetensors",
                          path);
     if (ends_in(path, ".jsonl") || ends_in(path, ".txt"))
-        return error_set(error, "%s: a text, no model; %s goes after %s", path,
+        return error_set(error, "%s: a text, not a model; %s goes after %s", path,
                          ends_in(path, ".txt") ? "a prompt" : "a file of requests",
                          ends_in(path, ".txt") ? "-f" : "--batch");
     return STATUS_FAILED;

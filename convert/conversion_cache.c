@@ -74,7 +74,8 @@ static bool is_ours(const char *name, const char *ending) {
 static Status temporary(ConversionSlot *slot, Error *error) {
     slot->fd = convert_unlinked_anywhere(NULL);
     if (slot->fd >= 0) return STATUS_OK;
-    return error_set(error, "no place for the converted model: set TMPDIR or --cache-dir");
+    return error_set(
+        error, "no directory for the converted model can be written: set TMPDIR or --cache-dir");
 }
 
 static Status cannot_keep(const ConversionSlot *slot, Error *error) {

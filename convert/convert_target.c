@@ -55,7 +55,8 @@ Status convert_temporary(const char *source, const ConvertOptions *options, int 
     *fd = convert_unlinked_anywhere(cache && cache_directory_make(cache) ? cache : NULL);
     free(cache);
     if (*fd < 0)
-        return error_set(error, "no place for the converted model: %s (set TMPDIR)",
+        return error_set(error,
+                         "no directory for the converted model can be written: %s (set TMPDIR)",
                          strerror(errno));
     Status status = convert_source(source, options, *fd, error);
     if (status == STATUS_OK) return status;

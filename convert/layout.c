@@ -33,7 +33,7 @@ static Status add_tensor(Layout *layout, size_t i, const char *mix, uint64_t *at
             memcpy(to->name, from->name, sizeof to->name);
             return STATUS_OK;
         }
-        return error_set(error, "tensor '%s' shares '%s', which is not there", from->name,
+        return error_set(error, "tensor '%s' shares '%s', which does not exist", from->name,
                          from->shares);
     }
     to->type = choose_type(from, &layout->source->config, mix);

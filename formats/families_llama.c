@@ -234,7 +234,7 @@ static Status smollm3_finish(const json_t *json, Config *config, Error *error) {
     if (!(interval >= 1 && interval <= 1e6))
         return error_set(error, "config.json: no_rope_layer_interval is %g", interval);
     if (list && json_array_size(list) < config->n_layers)
-        return error_set(error, "config.json: no_rope_layers is no list of %u layers",
+        return error_set(error, "config.json: no_rope_layers is not a list of %u layers",
                          config->n_layers);
     for (uint32_t i = 0; i < config->n_layers; i++) {
         bool rotated = list ? json_number_value(json_array_get(list, i)) != 0.0

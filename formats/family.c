@@ -110,7 +110,7 @@ Status family_windows(const json_t *json, Config *config, double absent, uint32_
     if (value < 0 || value > (1 << 28))
         return error_set(error, "config.json: sliding_window is %g", value);
     if (types && json_array_size(types) < config->n_layers)
-        return error_set(error, "config.json: layer_types is no list of %u layers",
+        return error_set(error, "config.json: layer_types is not a list of %u layers",
                          config->n_layers);
     for (uint32_t i = 0; i < config->n_layers; i++) {
         bool slides = i >= first && (pattern == 0 || (i + 1) % pattern != 0);

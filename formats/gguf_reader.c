@@ -185,16 +185,18 @@ static Status read_windows(const GgufModel *r, const GgufFamily *family) {
     const GgufValue *pattern = gguf_model_find(r, "attention.sliding_window_pattern");
     bool is_list = pattern && pattern->is_array;
     if (is_list && pattern->count < c->n_layers)
-        return error_set(r->error, "%s: attention.sliding_window_pattern is no list of %u layers",
+        return error_set(r->error,
+                         "%s: attention.sliding_window_pattern is not a list of %u layers",
                          r->source->path, c->n_layers);
     if (pattern && !is_list &&
         (!gguf_model_uint(r, "attention.sliding_window_pattern", &full_every) || full_every == 0))
-        return error_set(r->error, "%s: attention.sliding_window_pattern is no number above 0",
+        return error_set(r->error, "%s: attention.sliding_window_pattern is not a number above 0",
                          r->source->path);
     for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
         double slides = full_every == 1 || (i + 1) % full_every != 0;
         if (is_list && !gguf_element(pattern, i, &slides))
-            return error_set(r->error, "%s: attention.sliding_window_pattern holds no switches",
+            return error_set(r->error,
+                             "%s: attention.sliding_window_pattern does not hold true or false",
                              r->source->path);
         c->window[i] = slides != 0.0 ? window : 0;
         if (family->full_are_not_rotated) c->rope_table[i] = c->window[i] ? 0 : 2;
@@ -351,7 +353,7 @@ static Status find_family(const GgufModel *r, const GgufFamily **family) {
                          r->source->path, r->architecture, known);
     }
     if (gguf_model_bool(r, "attention.causal", &causal) && !causal)
-        return error_set(r->error, "%s: attention.causal is false: no decoder", r->source->path);
+        return error_set(r->error, "%s: attention.causal is false: not a decoder", r->source->path);
     return STATUS_OK;
 }
 

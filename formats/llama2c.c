@@ -48,7 +48,7 @@ static Status read_header(Checkpoint *c) {
     config->vocab_size = (uint32_t)abs(h[5]);
     config->context = (uint32_t)h[6];
     if (config->dim % config->n_heads != 0)
-        return error_set(c->error, "%s: header: dim %u is no multiple of n_heads %u", file->path,
+        return error_set(c->error, "%s: header: dim %u is not a multiple of n_heads %u", file->path,
                          config->dim, config->n_heads);
     if (c->version == 2 && (c->group == 0 || c->group > 1 << 16))
         return error_set(c->error, "%s: header: group size %u", file->path, c->group);

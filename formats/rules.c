@@ -26,7 +26,7 @@ Status raw_table_sort(RawTable *table, Error *error) {
     if (table->n) qsort(table->items, table->n, sizeof *table->items, compare);
     for (size_t i = 1; i < table->n; i++)
         if (strcmp(table->items[i - 1].name, table->items[i].name) == 0)
-            return error_set(error, "two tensors '%.100s'", table->items[i].name);
+            return error_set(error, "two tensors are called '%.100s'", table->items[i].name);
     return STATUS_OK;
 }
 
@@ -353,7 +353,7 @@ Status rules_check_leftovers(const RuleContext *c, const char *layers, const cha
         if (raw->used || strncmp(raw->name, layers, n) != 0 || ends_with_any(raw->name, harmless) ||
             strtoul(raw->name + n, NULL, 10) >= c->source->config.n_layers)
             continue;
-        return error_set(error, "%s: tensor '%.100s' has no place in a model of type '%s'",
+        return error_set(error, "%s: tensor '%.100s' is not part of a model of type '%s'",
                          c->source->path, raw->name, family);
     }
     return STATUS_OK;

@@ -190,8 +190,8 @@ static Status check_names(const Source *source, Error *error) {
     qsort(sorted, n, sizeof *sorted, by_name);
     for (size_t i = 1; i < n && status == STATUS_OK; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
-            status =
-                error_set(error, "%s: its tensors give '%s' twice", source->path, sorted[i]->name);
+            status = error_set(error, "%s: two of its tensors become '%s'", source->path,
+                               sorted[i]->name);
     free(sorted);
     return status;
 }

@@ -290,8 +290,9 @@ static Status read_merges(Builder *b, const TokenizerGguf *g, bool byte_level, E
         if (!space)
             return error_set(error, "tokenizer.ggml.merges: merge %zu is not two tokens", i);
         if (!add_merge(b, (uint32_t)i, line, (size_t)(space - line), n, byte_level))
-            return error_set(error, "tokenizer.ggml.merges: merge %zu, '%.*s', is not of tokens", i,
-                             (int)(n < 200 ? n : 200), line);
+            return error_set(
+                error, "tokenizer.ggml.merges: merge %zu, '%.*s', is not made of known tokens", i,
+                (int)(n < 200 ? n : 200), line);
     }
     return STATUS_OK;
 }

@@ -59,7 +59,7 @@ MoE. Such a file is computed as if the model did not have it.
 | `gemma3n` | embeddings of each layer, layers that share caches |
 | OLMo 3 (`olmo2` with a window) | not checked against a reference yet |
 | GGUF files with `expert_gating_func` sigmoid, `expert_weights_scale`, `expert_group_count` | routing of DeepSeek 3 and its relatives |
-| `attention.causal` false | no decoder |
+| `attention.causal` false | not a decoder |
 
 A model_type, RoPE scaling, activation, layer type or switch that is not known here is refused by
 its name, and so is a tensor inside a layer that no rule of the family takes. Weights that are

@@ -465,8 +465,8 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
         {"tests/cli.safetensors", "x", "one file of a model; give the directory that holds"},
         {"tests/cli.gguf", "version https://git-lfs.github.com/spec/v1\n", "run git lfs pull"},
         {"tests/cli.json", "{}", "one file of a model; give the directory that holds"},
-        {"tests/cli.jsonl", "{}", "a text, no model; a file of requests goes after --batch"},
-        {"tests/cli.txt", "Once", "a text, no model; a prompt goes after -f"},
+        {"tests/cli.jsonl", "{}", "a text, not a model; a file of requests goes after --batch"},
+        {"tests/cli.txt", "Once", "a text, not a model; a prompt goes after -f"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = scratch_file(files[i].name, files[i].bytes);

@@ -292,7 +292,7 @@ static void parts_that_do_not_fit_are_refused(void **state) {
     assert_non_null(strstr(error.text, "give the first"));
     assert_int_equal(source_open(&source, path, NULL, &error), STATUS_OK);
     assert_int_equal(source_parse(source, &error), STATUS_FAILED);
-    assert_non_null(strstr(error.text, "two tensors 'x'"));
+    assert_non_null(strstr(error.text, "two tensors are called 'x'"));
     source_close(source);
     unlink(second);
     char other[512];

@@ -70,7 +70,7 @@ static void a_shape_that_does_not_fit_names_the_tensor(void **state) {
     assert_refused("gpt_oss", "num_local_experts", "6", "mlp.router.weight", "6 x 60");
 }
 
-/* A bias that llama's layers have no place for would be left out of the computation. */
+/* A bias that no rule of llama's layers takes would be left out of the computation. */
 static void a_tensor_without_a_place_is_refused(void **state) {
     (void)state;
     Fixture f = fixture_load("llama-mha");
