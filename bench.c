@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/command_line.h"
 #include "base/standard_streams.h"
+#include "base/terminal.h"
 #include "convert/convert_target.h"
 #include "formats/source_open.h"
 #include "inspect/bench_limits.h"

@@ -17,10 +17,6 @@
 #include "base/stop_signals.h"
 #include "base/terminal.h"
 #include "base/unicode.h"
-#include "batch/batch.h"
-#include "chat/chat.h"
-#include "convert/conversion_cache.h"
-#include "convert/modelopen.h"
 #include "generate.h"
 #include "program.h"
 
@@ -277,11 +273,9 @@ int main(int argc, char **argv) {
         status = standard_streams_finish(&error);
     } else if (status == STATUS_OK && options.version) {
         print_version();
-        status = streams_finish(&error);
-    } else if (status == STATUS_OK && options.cache_list) {
-        status = conversion_cache_list(stdout, options.cache_dir, &error);
-    } else if (status == STATUS_OK && options.cache_clear) {
-        status = conversion_cache_clear(stdout, options.cache_dir, &error);
+        status = standard_streams_finish(&error);
+    } else if (status == STATUS_OK && mode && mode->traits & MODE_WITHOUT_MODEL) {
+        status = run(&options, mode, interrupted, &error);
     } else if (status == STATUS_OK) {
         status = run_any(&options, mode, interrupted, &error);
     }

@@ -7,9 +7,8 @@
 #include "tokenizer.h"
 
 enum {
-    WINDOW = 512,            /* tokens of the text that see each other */
-    LOGITS_BYTES = 64 << 20, /* limit of the logits of one call */
-    PRIOR = 16               /* weight of the importance 1 that is assumed, in tokens */
+    WINDOW = 512, /* tokens of the text that the model sees together, with the bos */
+    PRIOR = 16    /* weight of importance 1 against the measured one, in tokens */
 };
 
 /* What is known of the inputs of one matrix. */
@@ -35,9 +34,11 @@ typedef struct Run {
     TokenList ids;
     Model *model;
     KvCache *cache;
-    size_t chunk; /* rows of one call */
-    Row *rows;
-    float *logits;
+    int32_t bos;     /* the token that begins each window; -1: none */
+    size_t first;    /* the running window's first token, without the bos */
+    size_t max_rows; /* of one forward pass */
+    float *logits;   /* [max_rows][vocab_size] */
+    int32_t window[WINDOW];
 } Run;
 
 /* ---- The sums --------------------------------------------------------------------------------
@@ -142,29 +143,13 @@ static Status open_run(Run *run, Error *error) {
     return kvcache_new(&run->cache, &shape, 1, 0, error);
 }
 
-/* Runs tokens [first, first + n) of the text, after the token `bos` (-1: none). Every row wants
- * logits, so that the output head sees all inputs as well. */
-static Status run_window(Run *run, size_t first, size_t n, int32_t bos, Error *error) {
-    size_t begin = bos >= 0;
-    kvcache_reset(run->cache, 0, 0);
-    for (size_t at = 0; at < n + begin;) {
-        size_t part = n + begin - at < run->chunk ? n + begin - at : run->chunk;
-        for (size_t i = 0; i < part; i++)
-            run->rows[i] =
-                (Row){.position = (int32_t)(at + i),
-                      .token = at + i < begin ? bos : run->ids.ids[first + at + i - begin],
-                      .wants_logits = true};
-        if (model_forward(run->model, run->cache, run->rows, part, run->logits, error) != STATUS_OK)
-            return STATUS_FAILED;
-        at += part;
-        const ConvertOptions *o = run->options;
-        if (o->cancel && *o->cancel) {
-            error_set(error, "interrupted");
-            return STATUS_INTERRUPTED;
-        }
-        if (o->progress)
-            o->progress(CONVERT_CALIBRATING, first + at - (at < begin ? at : begin),
-                        run->ids.length, o->progress_context);
+/* Stops when the user asks to, else reports how much of the text has run. */
+static Status check_chunk(void *context, const PrefillChunk *chunk, Error *error) {
+    const Run *run = context;
+    const ConvertOptions *o = run->options;
+    if (o->cancel && *o->cancel) {
+        error_set(error, "interrupted");
+        return STATUS_INTERRUPTED;
     }
     if (o->progress)
         o->progress(CONVERT_CALIBRATING, run->first + chunk->done - (run->bos >= 0),
@@ -191,8 +176,9 @@ static Status run_window(Run *run, size_t first, size_t n, Error *error) {
 
 static Status run_text(Run *run, Error *error) {
     size_t context = model_context(run->model), window = context < WINDOW ? context : WINDOW;
-    if (bos >= 0 && window > 1) window--;
-    if (window == context) bos = -1; /* the context has no room for it */
+    run->bos = tokenizer_adds_bos(run->tokenizer) ? tokenizer_bos(run->tokenizer) : -1;
+    if (run->bos >= 0 && window > 1) window--;
+    if (window == context) run->bos = -1; /* a context of one has no room for it */
     for (size_t first = 0; first < run->ids.length; first += window) {
         size_t left = run->ids.length - first;
         Status status = run_window(run, first, left < window ? left : window, error);

@@ -15,6 +15,7 @@
 
 #include "base/replace_file.h"
 #include "base/terminal.h"
+#include "convert/cache_directory.h"
 #include "convert/convert_target.h"
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -190,18 +191,13 @@ static Status open_cached(ConversionSlot *slot, const char *name,
         delete_leftovers(slot->directory);
         status = lock(slot, lock_path, cancel, error);
         if (status == STATUS_OK && !open_complete(slot)) {
-            unlink(slot->partial); /* left by a killed process, or planted by another user */
-            slot->fd = open(slot->partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+            slot->fd = replace_file_begin(base, ".tmp", 0, &slot->partial, error);
             if (slot->fd < 0) status = cannot_keep(slot, error);
         }
     }
-    if (slot->found) {
-        /* Another process made it meanwhile. The lock is removed now: later this process has no
-         * right to. */
-        if (slot->lock_fd >= 0) unlock(slot, lock_path);
-        free(slot->partial);
-        slot->partial = NULL;
-    }
+    /* Another process made it meanwhile. Later, without rights, the lock could not go. */
+    if (slot->found && slot->lock_fd >= 0) unlock(slot, lock_path);
+    free(base);
     free(lock_path);
     return status;
 }

@@ -17,6 +17,7 @@
 #include "convert/quantize.h"
 #include "formats/source_open.h"
 #include "formats/stored.h"
+#include "kernels/panel_pack.h"
 #include "numeric.h"
 
 /* A piece of the target that one thread makes at once: panels of a matrix, or rows of a vector. */

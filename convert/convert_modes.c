@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "convert/conversions.h"
+#include "convert/conversion_cache.h"
 
 #define FIELD(name) offsetof(Options, name)
 
@@ -36,12 +36,12 @@ static Status check(Options *o, Error *error) {
 
 static Status list(void *state, Session *session, Error *error) {
     (void)state;
-    return conversions_list(stdout, session->options->cache_dir, error);
+    return conversion_cache_list(stdout, session->options->cache_dir, error);
 }
 
 static Status clear(void *state, Session *session, Error *error) {
     (void)state;
-    return conversions_clear(stdout, session->options->cache_dir, error);
+    return conversion_cache_clear(stdout, session->options->cache_dir, error);
 }
 
 const Mode cache_list_mode = {

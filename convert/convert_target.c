@@ -22,13 +22,6 @@ static bool join(char *path, const char *directory, const char *rest) {
     return length > 0 && length < PATH_BYTES;
 }
 
-/* Writes the directory of `path` into directory[PATH_BYTES]; false: too long. */
-static bool directory_of(const char *path, char *directory) {
-    const char *slash = strrchr(path, '/');
-    int length = slash ? (int)(slash - path) + 1 : 1;
-    return snprintf(directory, PATH_BYTES, "%.*s", length, slash ? path : ".") < PATH_BYTES;
-}
-
 int convert_unlinked(const char *directory) {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
@@ -67,34 +60,42 @@ Status convert_temporary(const char *source, const ConvertOptions *options, int 
 
 /* ---- A named file ---- */
 
-/* Writes a name for the unfinished file, beside the target, into temporary[PATH_BYTES]. Its length
- * does not depend on the target's name, which may be as long as the file system allows. */
-static bool temporary_name(char *temporary, const char *path, unsigned number) {
-    char directory[PATH_BYTES], name[64];
-    snprintf(name, sizeof name, "/verbatim.%ld-%u.tmp", (long)getpid(), number);
-    if (directory_of(path, directory) && join(temporary, directory, name)) return true;
-    errno = ENAMETOOLONG;
-    return false;
+/* The number-th temporary name in the directory of `path`, malloc'ed; NULL with errno. The name is
+ * no longer than usual where that of the target is as long as the file system allows. */
+static char *temporary_name(const char *path, unsigned number) {
+    char directory[PATH_BYTES], *name;
+    if (!replace_file_directory(path, directory, sizeof directory)) {
+        errno = ENAMETOOLONG;
+        return NULL;
+    }
+    int length = asprintf(&name, "%s/verbatim.%ld-%u.tmp", directory, (long)getpid(), number);
+    return length < 0 ? NULL : name;
 }
 
 enum { TEMPORARY_NAMES = 100 };
 
-/* Gives a file without a name one beside the target. (linkat cannot replace the target, so the last
- * step is always a rename.) */
-static Status name_file(int fd, const char *path, char *temporary, Error *error) {
-    char proc[64];
-    snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-    for (unsigned i = 0; i < TEMPORARY_NAMES && temporary_name(temporary, path, i); i++) {
-        if (linkat(AT_FDCWD, proc, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW) == 0) return STATUS_OK;
-        if (errno != EEXIST) break;
+/* Gives the nameless file `fd` (or, with fd -1, a new file) the first free temporary name in the
+ * directory of `path`. Returns -1 with errno, or the descriptor of the new file. */
+static int take_name(int fd, const char *path, char **temporary) {
+    char nameless[64];
+    snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", fd);
+    for (unsigned i = 0; i < TEMPORARY_NAMES && (*temporary = temporary_name(path, i)); i++) {
+        int result = fd < 0 ? open(*temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
+                            : linkat(AT_FDCWD, nameless, AT_FDCWD, *temporary, AT_SYMLINK_FOLLOW);
+        int reason = errno;
+        if (result >= 0) return result;
+        free(*temporary); /* the name of another process's file */
+        *temporary = NULL;
+        errno = reason;
+        if (reason != EEXIST) break;
     }
-    temporary[0] = '\0'; /* another process's file, or none: must not be deleted */
-    return error_set(error, "%s: %s", path, strerror(errno));
+    return -1;
 }
 
-/* Creates a file beside the target: without a name if the file system can, so that even a kill
- * leaves nothing behind, else under a temporary name. */
-static int open_beside(const char *path, char *temporary) {
+/* Opens a new file in the directory of `path`: without a name where the file system can (*temporary
+ * is NULL), so that even a kill leaves nothing behind, else under the name *temporary, malloc'ed.
+ */
+static int open_beside(const char *path, char **temporary) {
     char directory[PATH_BYTES];
     *temporary = NULL;
     if (!replace_file_directory(path, directory, sizeof directory)) {

@@ -70,10 +70,9 @@ static bool affects_every_token(const char *name) {
 
 static TensorType with_more_bits(TensorType type, const char *name) {
     if (!affects_every_token(name)) return type;
-    if (type == TENSOR_Q4 || type == TENSOR_Q4_MIN) return TENSOR_Q8;
-    bool few_bits =
-        type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q4_NL || type == TENSOR_MXFP4;
-    return few_bits ? TENSOR_Q6_K : type;
+    const TensorTypeInfo *info = tensor_type_info(type);
+    if (info->bits == 0 || info->bits > 5) return type;
+    return info->family == FAMILY_RECORDS ? TENSOR_Q6_K : TENSOR_Q8;
 }
 
 TensorType mix_choose(const char *mix, const char *name, const Config *config) {

@@ -75,7 +75,7 @@ void stored_to_records(StoredType type, const void *stored, size_t n, const Reco
     const uint8_t *block = stored;
     /* Scales and minima belong to a record, in these two types to a group. */
     bool by_group = info->lossless == TENSOR_Q4_NL || info->lossless == TENSOR_MXFP4;
-    size_t groups = info->block / record_group(info->lossless);
+    size_t groups = info->block / type_group(info->lossless);
     for (size_t b = 0; b < n / info->block; b++, block += info->block_bytes) {
         size_t scale = by_group ? b * groups : b;
         const RecordCodes to = {row->codes + b * info->block, row->scales + scale,

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/charsmap.h"
 #include "base/unicode.h"
 #include "formats/base64.h"
 #include "formats/tokenizer_patterns.h"

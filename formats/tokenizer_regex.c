@@ -38,7 +38,7 @@
 typedef struct Regex {
     const char *p, *end; /* the rest of the pattern */
     RegexFlavour flavour;
-    Text out;
+    TextBuffer out;
     int depth;           /* of nested classes */
     bool bare;           /* outside brackets */
     const char *refused; /* what stopped the translation; NULL: nothing */
@@ -129,7 +129,7 @@ static void class_other(Class *c, const char *pattern, size_t n) {
 
 /* Adds every character but those of the items. */
 static void class_other_than(Class *c, const char *items) {
-    Text other = {0};
+    TextBuffer other = {0};
     text_put(&other, "[^", 2, 0);
     text_put(&other, items, strlen(items), 0);
     text_put(&other, "]", 1, 0);
@@ -267,7 +267,7 @@ static bool escaped_class(Regex *r, Class *c) {
 static bool class_body(Regex *r, TextBuffer *out);
 
 /* Writes the class as a pattern of one character, and frees it. */
-static void class_finish(Class *c, bool negated, Text *out) {
+static void class_finish(Class *c, bool negated, TextBuffer *out) {
     bool items = c->items.length > 0, others = c->others.length > 0;
     if (!items && !others) {
         text_put(out, negated ? "[\\x{0}-\\x{10ffff}]" : "(?!)", negated ? 19 : 4, 0);
@@ -311,7 +311,7 @@ static bool posix_class(Regex *r, Class *c) {
 
 /* Adds a class inside a class; r->p is at its '['. */
 static bool nested_class(Regex *r, Class *c) {
-    Text text = {0};
+    TextBuffer text = {0};
     r->p++;
     bool ok = class_body(r, &text);
     if (ok && text.bytes) class_other(c, text.bytes, text.length);
@@ -369,9 +369,9 @@ static bool class_member(Regex *r, Class *c) {
 
 /* Translates a class, from after its '[' to after its ']'. A&&B becomes a look-ahead for A before
  * B. */
-static bool class_body(Regex *r, Text *out) {
+static bool class_body(Regex *r, TextBuffer *out) {
     Class c = {0};
-    Text before = {0}; /* the operands of && so far, as look-aheads */
+    TextBuffer before = {0}; /* the operands of && so far, as look-aheads */
     bool ok = true, first = true, negated = r->p < r->end && *r->p == '^';
     if (++r->depth > 50) return refuse(r, "classes nested too deeply");
     r->p += negated;

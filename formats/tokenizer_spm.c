@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/charsmap.h"
 #include "base/unicode.h"
 #include "formats/tokenizer_write.h"
 

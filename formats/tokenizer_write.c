@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/unicode.h"
 #include "formats/tokenizer_regex.h"
+#include "formats/tokenizer_normalized.h"
 #include "tokenizer.h"
 
 /* ---- Hash tables ---- */
@@ -93,8 +94,8 @@ static void trie_put(PairMap *map, uint32_t *n_nodes, const char *text, size_t n
 /* ---- Decoded texts ---- */
 
 /* Appends in[n] with every `from` replaced by `to`. */
-static void replace_all(Text *out, const char *in, size_t n, const char *from, size_t from_length,
-                        const char *to, size_t to_length) {
+static void replace_all(TextBuffer *out, const char *in, size_t n, const char *from,
+                        size_t from_length, const char *to, size_t to_length) {
     for (size_t at = 0; at < n;) {
         const char *hit = from_length ? memmem(in + at, n - at, from, from_length) : NULL;
         size_t end = hit ? (size_t)(hit - in) : n;
@@ -138,7 +139,7 @@ static void strip(TextBuffer *out, const char *in, size_t n, const char *charact
 
 /* Appends the bytes that in[n] writes in ByteLevel's alphabet, or in[n] itself when it holds
  * another character. */
-static void unmap(Text *out, const char *in, size_t n) {
+static void unmap(TextBuffer *out, const char *in, size_t n) {
     size_t before = out->length;
     for (size_t at = 0, length; at < n; at += length) {
         uint32_t code = 0;
@@ -158,14 +159,14 @@ typedef struct Evaluator {
     const Builder *b;
     pcre2_code *codes[SECTION_MAX_STEPS];
     pcre2_match_data *match;
-    Text texts[2];
+    TextBuffer texts[2];
     size_t fuse; /* decoders before this one see single tokens, the others the joined text */
 } Evaluator;
 
 /* Appends in[n], the text of one token, as decoder i leaves it. `first` and `last`: the token
  * begins or ends the text. */
-static void decode_step(Evaluator *e, size_t i, Text *out, const char *in, size_t n, bool first,
-                        bool last) {
+static void decode_step(Evaluator *e, size_t i, TextBuffer *out, const char *in, size_t n,
+                        bool first, bool last) {
     const BuildDecoder *d = &e->b->decoders[i];
     const char *a = builder_bytes(e->b, d->a), *to = builder_bytes(e->b, d->b);
     switch (d->op) {
@@ -201,8 +202,8 @@ static void decode_step(Evaluator *e, size_t i, Text *out, const char *in, size_
 }
 
 /* The bytes that a token adds to a text; valid until the next call. */
-static const Text *decode_text(Evaluator *e, TextRange text, bool first, bool last) {
-    Text *in = &e->texts[0], *out = &e->texts[1];
+static const TextBuffer *decode_text(Evaluator *e, TextRange text, bool first, bool last) {
+    TextBuffer *in = &e->texts[0], *out = &e->texts[1];
     in->length = 0;
     text_put(in, builder_bytes(e->b, text), text.length, 0);
     for (size_t i = 0; i < e->fuse; i++) {
@@ -284,7 +285,7 @@ static TextRange put_range(Writer *w, TextRange range) {
 }
 
 /* Adds what a token decodes to; reuses the end of the token's own text where it is the same. */
-static TextRange put_near(Writer *w, TextRange near, const Text *text) {
+static TextRange put_near(Writer *w, TextRange near, const TextBuffer *text) {
     if (text->length <= near.length && text->length > 0) {
         TextRange tail = {near.offset + near.length - (uint32_t)text->length,
                           (uint32_t)text->length};

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "convert/convert.h"
+#include "inspect/modelfile_verify.h"
 #include "formats/source_open.h"
 #include "modelfile.h"
 
