@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/mapped.h"
 #include "base/replace_file.h"
 #include "base/sandbox.h"
@@ -20,7 +21,7 @@
 #include "generate.h"
 #include "program.h"
 
-/* Of a prompt and the like. */
+/* The most bytes of a prompt or a chat template. */
 static const size_t MOST_TEXT = (size_t)1 << 30;
 
 /* A text that an option names: opened first, read when the rights are given up. */
@@ -99,33 +100,10 @@ static Status open_everything(Opened *opened, Error *error) {
 
 /* ---- Afterwards: what they hold is parsed ---- */
 
-/* All that fd gives, NUL-terminated. It may never end. */
-static Status read_all(int fd, const char *name, const volatile sig_atomic_t *interrupted,
-                       char **text, size_t *length, Error *error) {
-    size_t capacity = 0;
-    *text = NULL;
-    *length = 0;
-    for (;;) {
-        if (*length + 1 >= capacity) {
-            capacity = capacity * 2 + 65536;
-            char *larger = realloc(*text, capacity);
-            if (!larger) return error_set(error, "%s: no memory for it", name);
-            *text = larger;
-        }
-        ssize_t n = read(fd, *text + *length, capacity - *length - 1);
-        if (n == 0) break;
-        if (*interrupted) return STATUS_INTERRUPTED;
-        if (*length > MOST_TEXT) return error_set(error, "%s: a text of more than 1 GiB", name);
-        if (n < 0 && errno != EINTR) return error_set(error, "%s: %s", name, strerror(errno));
-        if (n > 0) *length += (size_t)n;
-    }
-    (*text)[*length] = '\0';
-    return STATUS_OK;
-}
-
 static Status read_text(TextInput *input, const volatile sig_atomic_t *interrupted, Error *error) {
     if (input->fd < 0) return STATUS_OK;
-    return read_all(input->fd, input->name, interrupted, &input->text, &input->length, error);
+    return descriptor_read(input->fd, input->name, MOST_TEXT, interrupted, &input->text,
+                           &input->length, error);
 }
 
 static Status read_prompt(Opened *opened, Error *error) {

@@ -28,7 +28,7 @@ static bool asked(const Options *options) {
     return options->batch != NULL;
 }
 
-/* Called whether or not there is a batch: options of batches need one. */
+/* Also called without --batch, which the options of batches need. */
 static Status check(Options *o, Error *error) {
     bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
                       o->kv_memory || o->max_concurrent;

@@ -491,7 +491,6 @@ static Status begin(Chat *chat, Error *error) {
 
 Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *interrupted,
                     SandboxRules *rules, Error *error) {
-    size_t n_writable = 0;
     Chat *chat = calloc(1, sizeof *chat);
     if (!chat) return error_set(error, "no memory for a chat");
     *out = chat;
@@ -503,15 +502,14 @@ Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *i
     if (courier_start(&chat->courier, error) != STATUS_OK) return STATUS_FAILED;
     chat->editor = line_editor_new(chat->words, interrupted);
     if (!chat->editor) return error_set(error, "no memory for a line editor");
-    while (rules->writable[n_writable]) n_writable++;
     if (options->session) {
         if (!replace_file_directory(options->session, chat->conversation_directory,
                                     sizeof chat->conversation_directory))
             return error_set(error, "%s: the path is too long", options->session);
-        rules->writable[n_writable++] = chat->conversation_directory;
+        sandbox_allow_writing(rules, chat->conversation_directory);
     }
     if (line_editor_directory(chat->editor, chat->state_directory, sizeof chat->state_directory))
-        rules->writable[n_writable++] = chat->state_directory;
+        sandbox_allow_writing(rules, chat->state_directory);
     return STATUS_OK;
 }
 
