@@ -77,7 +77,7 @@ typedef struct ResultFile {
     bool closed;      /* the reader has closed the pipe: writing has no effect and is no error */
     bool retries;     /* failed lines of an earlier run are answered again */
     char directory[4096]; /* of the path */
-    TextBuffer buffer;        /* lines that are not written yet */
+    TextBuffer buffer;    /* lines that are not written yet */
     off_t whole;          /* bytes of whole lines in the file */
     double synced;        /* the time of the last sync, by clock_seconds */
     bool dirty;           /* lines were written after it */
