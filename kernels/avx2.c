@@ -58,8 +58,14 @@ INLINE void dot_8_bit(bool is_unsigned, size_t group, size_t rows, const uint8_t
 /* What to add to a row's dots, because dot_8_bit lowers unsigned codes by 128 and dot_4_bit leaves
  * 4-bit codes above their values. */
 INLINE int32_t correction(TensorType type, int32_t offset) {
-    if (is_unsigned_8(type)) return -offset;
-    return activation_offset(weight_types[type].zero, offset);
+    switch (type) {
+    case TENSOR_Q4:
+        return activation_offset(8, offset);
+    case TENSOR_Q8_MIN:
+        return -offset;
+    default:
+        return 0;
+    }
 }
 
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
@@ -98,7 +104,16 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
             }
         }
     }
-    store_block(rows, acc, out, stride, outputs);
+    /* Not a function of avx2_steps.h: gcc would unroll the loops above less. */
+#pragma GCC unroll 4
+    for (size_t r = 0; r < rows; r++) {
+        if (outputs == PANEL_ROWS) {
+            _mm256_storeu_ps(out + r * stride, acc[r][0]);
+            _mm256_storeu_ps(out + r * stride + 8, acc[r][1]);
+        } else {
+            memcpy(out + r * stride, acc[r], outputs * sizeof *out);
+        }
+    }
 }
 
 EACH_CODE_TYPE(BLOCK_KERNEL)
