@@ -70,7 +70,7 @@ ISA_OBJECTS = $(filter-out $(BUILD)/kernels/float.reference.o, \
 KERNEL_FLAGS =
 
 # The folders of the house beside the root; docs/architecture.md says what each is for.
-FOLDERS = base kernels draft advice template formats convert chat batch inspect
+FOLDERS = base kernels system draft session advice template formats convert chat batch inspect
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) \
 	$(call isa_kernels,$(ISAS))
 OBJECTS = $(SOURCES:%.c=$(BUILD)/%.o) $(ISA_OBJECTS)
@@ -108,7 +108,7 @@ $(BUILD)/%.o: %.c
 # The core alone: the root, base/ and what plain C needs of kernels/. No formats, modes, templates,
 # drafters or SIMD. It continues a text of a model.bin and gives the same bytes.
 CORE_KERNELS = kernels/reference.c kernels/matmul.c kernels/tensor.c
-CORE_SOURCES = run.c core.c $(filter-out $(MAINS) program.c,$(wildcard *.c)) $(wildcard base/*.c) \
+CORE_SOURCES = core.c $(filter-out $(MAINS) program.c,$(wildcard *.c)) $(wildcard base/*.c) \
 	$(CORE_KERNELS)
 CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/%.o)
 CORE_PACKAGES = libpcre2-8 libutf8proc libxxhash

@@ -17,14 +17,14 @@
 
 #include "advice/options.h"
 #include "base/clock.h"
-#include "base/command_line.h"
-#include "base/standard_streams.h"
-#include "base/terminal.h"
 #include "convert/convert_target.h"
 #include "formats/source_open.h"
 #include "inspect/bench_limits.h"
 #include "model.h"
-#include "session.h"
+#include "session/session.h"
+#include "system/command_line.h"
+#include "system/standard_streams.h"
+#include "system/terminal.h"
 
 enum {
     PROMPT = 16,        /* tokens before what is measured */

@@ -1,61 +1,184 @@
-/* The core as a program (make core): one text of a model.bin, on plain C, without drafts. */
+/* The core as a program of its own (make core): continues one text of a model.bin, on plain C.
+ *
+ *     build/core/run MODEL [-i TEXT] [-n N] [-t X] [-p X] [-k N] [-s SEED] [-j N] [-c N] [-u N]
+ * [-e]
+ *
+ * Read it first: it is the whole way from a file and a prompt to the text. run.c goes the same way
+ * with everything around it, and prints the same bytes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "program.h"
+#include "generation.h"
+#include "prefill.h"
 
-typedef struct Opening {
-    const char *path;
-    int fd; /* -1 once it is mapped */
-} Opening;
+static const char usage[] = "usage: run MODEL.bin [options]\n"
+                            "  -i TEXT  continue this text\n"
+                            "  -e       print it, too\n"
+                            "  -n N     new tokens at most [256]; 0: to the context's end\n"
+                            "  -t X     temperature; 0: always the likeliest token\n"
+                            "  -p X     top-p: of the likeliest tokens, as few as reach it\n"
+                            "  -k N     top-k: of the N likeliest; 0: of all\n"
+                            "  -s N     seed of the random numbers\n"
+                            "  -j N     threads\n"
+                            "  -c N     positions of context\n"
+                            "  -u N     tokens of the prompt in one pass\n";
 
-static Status begin(void **out, const char *path, const char *tokenizer, const Session *session,
-                    Error *error) {
-    Opening *opening = calloc(1, sizeof *opening);
-    (void)tokenizer, (void)session; /* no option of the core names one, nothing takes long */
-    if (!opening) return error_set(error, "no memory for a model");
-    *opening = (Opening){path, open(path, O_RDONLY | O_CLOEXEC)};
-    *out = opening;
-    return opening->fd < 0 ? error_set(error, "%s: %s", path, strerror(errno)) : STATUS_OK;
+typedef struct Arguments {
+    const char *model, *prompt;
+    bool echo;
+    /* -n -t -p -k -s -j -c -u, and which of them were given */
+    double n_tokens, temperature, top_p, top_k, seed, n_threads, context, chunk;
+    bool given[128];
+} Arguments;
+
+static Status read_number(Arguments *a, char letter, const char *text, Error *error) {
+    const struct {
+        char letter;
+        double *value, low, high;
+    } numbers[] = {{'n', &a->n_tokens, 0, 1e9}, {'t', &a->temperature, 0, 1e3},
+                   {'p', &a->top_p, 0, 1},      {'k', &a->top_k, 0, 1e9},
+                   {'s', &a->seed, 0, 1e15},    {'j', &a->n_threads, 1, 1024},
+                   {'c', &a->context, 1, 1e8},  {'u', &a->chunk, 1, 65536}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (numbers[i].letter != letter) continue;
+        char *end;
+        double number = text ? strtod(text, &end) : -1.0;
+        if (!text || end == text || *end ||
+            !(number >= numbers[i].low && number <= numbers[i].high))
+            return error_set(error, "-%c needs a number from %g to %g", letter, numbers[i].low,
+                             numbers[i].high);
+        *numbers[i].value = number;
+        a->given[(unsigned char)letter] = true;
+        return STATUS_OK;
+    }
+    return error_set(error, "no option -%c", letter);
 }
 
-static const char *writes_in(const void *opening) {
-    (void)opening;
-    return NULL;
+static Status read_arguments(Arguments *a, char **argv, Error *error) {
+    Status status = STATUS_OK;
+    for (char **word = argv + 1; *word && status == STATUS_OK; word++) {
+        char letter = (*word)[0] == '-' ? (*word)[1] : '\0';
+        if (letter == 'e') {
+            a->echo = true;
+        } else if (letter == 'i' && word[1]) {
+            a->prompt = *++word;
+        } else if (letter) {
+            status = read_number(a, letter, word[1], error);
+            word += status == STATUS_OK;
+        } else if (a->model) {
+            status =
+                error_set(error, "one model at a time, and a prompt goes after -i: '%s'", *word);
+        } else {
+            a->model = *word;
+        }
+    }
+    if (status == STATUS_OK && !a->model) return error_set(error, "name a model.bin");
+    return status;
 }
 
-static Status finish(void *state, const Session *session, ModelFile **file, Error *error) {
-    Opening *opening = state;
-    int fd = opening->fd;
-    (void)session;
-    opening->fd = -1; /* modelfile_open takes it over */
-    return modelfile_open(file, opening->path, fd, error);
-}
+/* ---- From the file to the text ---- */
 
-static Status tokenizer(void *opening, const ModelFile *file, Tokenizer **out, Error *error) {
+/* What is open while a text is made. */
+typedef struct Core {
+    ModelFile *file;
+    Tokenizer *tokenizer;
+    Model *model;
+    KvCache *cache;   /* of one sequence */
+    Generation text;  /* what has been generated */
+    TokenList prompt; /* its tokens */
+    float *logits;    /* [vocab_size] */
+} Core;
+
+static Status open_model(Core *core, const Arguments *a, Error *error) {
     size_t n_bytes;
-    const void *section = modelfile_section(file, SECTION_TOKENIZER, &n_bytes);
-    return session_open_tokenizer(out, ((const Opening *)opening)->path, section, n_bytes,
-                                  modelfile_config(file)->vocab_size, error);
+    const ModelOptions options = {.n_threads = (int)a->n_threads,
+                                  .context = (uint32_t)a->context,
+                                  .max_rows = (uint32_t)a->chunk};
+    int fd = open(a->model, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return error_set(error, "%s: %s", a->model, strerror(errno));
+    if (modelfile_open(&core->file, a->model, fd, error) != STATUS_OK) return STATUS_FAILED;
+    const void *section = modelfile_section(core->file, SECTION_TOKENIZER, &n_bytes);
+    if (!section) return error_set(error, "%s: has no tokenizer", a->model);
+    if (tokenizer_open_for(&core->tokenizer, a->model, section, n_bytes,
+                           modelfile_config(core->file)->vocab_size, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (model_open(&core->model, core->file, &options, error) != STATUS_OK) return STATUS_FAILED;
+    const KvShape shape = model_kv_shape(core->model, model_kv_type(core->model));
+    return kvcache_new(&core->cache, &shape, 1, 0, error);
 }
 
-static Status blame(const void *opening, Error *error) {
-    (void)opening, (void)error;
-    return STATUS_FAILED;
+static Status begin_text(Core *core, const Arguments *a, Error *error) {
+    const char *prompt = a->prompt ? a->prompt : "";
+    const GenerationText text = {.text = prompt, .length = strlen(prompt)};
+    size_t vocab_size = model_config(core->model)->vocab_size;
+    GenerationOptions options = generation_defaults(core->file, core->tokenizer);
+    SamplerOptions *s = &options.sampling;
+    options.max_tokens = (size_t)a->n_tokens;
+    if (text.length > 0) options.decode_flags |= TOKEN_DECODER_CONTINUE;
+    if (a->given['t']) s->temperature = (float)a->temperature;
+    if (a->given['p']) s->top_p = (float)a->top_p;
+    if (a->given['k']) s->top_k = (uint32_t)a->top_k;
+    s->seed = (uint64_t)a->seed;
+    if (!a->given['s'] && generation_draw_seed(&s->seed, error) != STATUS_OK) return STATUS_FAILED;
+    core->logits = malloc(vocab_size * sizeof *core->logits);
+    if (!core->logits) return error_set(error, "no memory for the logits");
+    if (generation_prompt_ids(core->model, core->file, core->tokenizer, &text, &core->prompt,
+                              error) != STATUS_OK ||
+        generation_init(&core->text, &options, core->tokenizer, vocab_size,
+                        model_isa(core->model)->numeric, error) != STATUS_OK)
+        return STATUS_FAILED;
+    generation_prompt(&core->text, core->prompt.ids, core->prompt.length);
+    if (a->echo) fputs(prompt, stdout);
+    return STATUS_OK;
 }
 
-static void close_opening(void *state) {
-    Opening *opening = state;
-    if (opening && opening->fd >= 0) close(opening->fd);
-    free(opening);
+static Status write_text(Core *core, Error *error) {
+    size_t n = core->prompt.length, context = model_context(core->model);
+    const Prefill prompt = {
+        .ids = core->prompt.ids, .n = n, .first_wanted = n - 1, .logits = core->logits};
+    GenerationStep step;
+    Status status = prefill(core->model, core->cache, &prompt, error);
+    for (size_t position = n; status == STATUS_OK; position++) {
+        /* The last token is printed but never fed back to the model. */
+        if (position == context) core->text.options.max_tokens = core->text.n_tokens + 1;
+        status = generation_next(&core->text, core->logits, position, &step, error);
+        if (status != STATUS_OK) return status;
+        fwrite(step.text, 1, step.length, stdout);
+        if (fflush(stdout) != 0) return error_set(error, "stdout: %s", strerror(errno));
+        if (core->text.finish != FINISH_NOT) break;
+        const Row row = {.position = (int32_t)position, .token = step.token, .wants_logits = true};
+        status = model_forward(core->model, core->cache, &row, 1, core->logits, error);
+    }
+    return status;
 }
 
-static const Mode *const no_modes[] = {NULL};
+static void close_core(Core *core) {
+    free(core->logits);
+    token_list_free(&core->prompt);
+    if (core->text.sampler) generation_free(&core->text);
+    kvcache_free(core->cache);
+    model_close(core->model);
+    tokenizer_close(core->tokenizer);
+    modelfile_close(core->file);
+}
 
-const Program program = {
-    .modes = no_modes,
-    .opener = {begin, writes_in, finish, tokenizer, blame, close_opening},
-};
+int main(int argc, char **argv) {
+    Arguments arguments = {.n_tokens = 256};
+    Core core = {0};
+    Error error;
+    if (argc < 2 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0) {
+        fputs(usage, stdout);
+        return argc < 2 ? STATUS_USAGE : STATUS_OK;
+    }
+    Status status = read_arguments(&arguments, argv, &error);
+    if (status == STATUS_OK) status = open_model(&core, &arguments, &error);
+    if (status == STATUS_OK) status = begin_text(&core, &arguments, &error);
+    if (status == STATUS_OK) status = write_text(&core, &error);
+    if (status == STATUS_OK) putchar('\n');
+    if (status != STATUS_OK) fprintf(stderr, "run: %s\n", error.text);
+    close_core(&core);
+    return status;
+}

@@ -9,18 +9,18 @@
 
 #include "advice/options.h"
 #include "base/clock.h"
-#include "base/command_line.h"
-#include "formats/json_memory.h"
 #include "base/mapped.h"
-#include "base/replace_file.h"
-#include "base/sandbox.h"
-#include "base/standard_streams.h"
-#include "base/stop_signals.h"
-#include "base/terminal.h"
 #include "base/threads.h"
 #include "convert/convert_target.h"
 #include "convert/mix.h"
+#include "formats/json_memory.h"
 #include "modelfile.h"
+#include "system/command_line.h"
+#include "system/replace_file.h"
+#include "system/sandbox.h"
+#include "system/standard_streams.h"
+#include "system/stop_signals.h"
+#include "system/terminal.h"
 
 enum { MIX_BYTES = 2048, MOST_THREADS = 4096 };
 

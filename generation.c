@@ -6,88 +6,79 @@
 
 #include "base/array.h"
 
-/* ---- What the options ask for -------------------------------------------------------------- */
+/* ---- What the model recommends ---- */
 
-/* The command line's value, else the model's (as a float or a whole number), else the default,
- * which is what the field holds when nothing was given. */
-static double setting(const Session *session, const double *field, const char *key) {
-    double recommended;
+/* Overwrites *value with the number that the file has under `key`, if it is from low to high. */
+static void recommended(const ModelFile *file, const char *key, double low, double high,
+                        float *value) {
+    double number;
     uint64_t whole;
-    if (options_given(session->options, field)) return *field;
-    if (modelfile_meta_float(session->file, key, 0, &recommended)) return recommended;
-    if (modelfile_meta_uint(session->file, key, 0, &whole)) return (double)whole;
-    return *field;
+    if (!modelfile_meta_float(file, key, 0, &number)) {
+        if (!modelfile_meta_uint(file, key, 0, &whole)) return;
+        number = (double)whole;
+    }
+    if (number >= low && number <= high) *value = (float)number;
 }
 
-static Status parse_bias(const OptionList *list, GenerationOptions *out, Error *error) {
-    for (size_t i = 0; i < list->n; i++) {
-        char *equals, *end;
-        long token = strtol(list->items[i], &equals, 10);
-        if (equals == list->items[i] || *equals != '=') goto wrong;
-        double bias = strtod(equals + 1, &end);
-        if (end == equals + 1 || *end != '\0' || !(bias >= -1e6 && bias <= 1e6) ||
-            token != (int32_t)token)
-            goto wrong;
-        out->bias[i] = (LogitBias){(int32_t)token, (float)bias};
-        continue;
-    wrong:
-        error_set(error, "--logit-bias: '%s' is not ID=X, a token's id and a number",
-                  list->items[i]);
-        return STATUS_USAGE;
-    }
-    out->sampling.n_bias = list->n;
+GenerationOptions generation_defaults(const ModelFile *file, const Tokenizer *tokenizer) {
+    const Config *config = modelfile_config(file);
+    GenerationOptions out = {.sampling = sampler_options_default(),
+                             .decode_flags = TOKEN_DECODER_SKIP_SPECIAL};
+    SamplerOptions *s = &out.sampling;
+    uint64_t top_k;
+    size_t n = 0;
+    s->top_p = 0.9f;
+    recommended(file, "generation.temperature", 0.0, 1e3, &s->temperature);
+    recommended(file, "generation.top_p", 0.0, 1.0, &s->top_p);
+    recommended(file, "generation.min_p", 0.0, 1.0, &s->min_p);
+    recommended(file, "generation.repetition_penalty", 1e-3, 1e3, &s->repetition_penalty);
+    if (modelfile_meta_uint(file, "generation.top_k", 0, &top_k) && top_k <= UINT32_MAX)
+        s->top_k = (uint32_t)top_k;
+    const int32_t *ids = tokenizer ? tokenizer_eos(tokenizer, &n) : NULL;
+    for (size_t i = 0; i < config->n_eos; i++) out.eos[out.n_eos++] = (int32_t)config->eos_id[i];
+    for (size_t i = 0; i < n && out.n_eos < GENERATION_MAX_EOS; i++) out.eos[out.n_eos++] = ids[i];
+    return out;
+}
+
+Status generation_draw_seed(uint64_t *seed, Error *error) {
+    uint32_t drawn = 0; /* 32 bits are short enough to type again */
+    if (getrandom(&drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn)
+        return error_set(error, "the system gives no random seed: choose one with -s");
+    *seed = drawn;
     return STATUS_OK;
 }
 
-/* Every token that ends a text, by the model's configuration and by its tokenizer's. */
-static void collect_eos(const Session *session, GenerationOptions *out) {
-    const Config *config = modelfile_config(session->file);
-    size_t n = 0;
-    const int32_t *ids = session->tokenizer ? tokenizer_eos(session->tokenizer, &n) : NULL;
-    out->n_eos = 0;
-    if (session->options->ignore_eos) return;
-    for (size_t i = 0; i < config->n_eos; i++) out->eos[out->n_eos++] = (int32_t)config->eos_id[i];
-    for (size_t i = 0; i < n && out->n_eos < GENERATION_MAX_EOS; i++)
-        out->eos[out->n_eos++] = ids[i];
+/* ---- The prompt ---- */
+
+/* The token that begins a text; -1: the model has none. */
+static int32_t first_token(const ModelFile *file, const Tokenizer *tokenizer) {
+    const Config *config = modelfile_config(file);
+    if (config->bos_id >= 0) return config->bos_id;
+    int32_t bos = tokenizer_bos(tokenizer);
+    if (bos >= 0) return bos;
+    return config->n_eos > 0 ? (int32_t)config->eos_id[0] : -1; /* GPT-2: one token for both */
 }
 
-Status generation_options(const Session *session, GenerationOptions *out, Error *error) {
-    const Options *o = session->options;
-    const ModelFile *file = session->file;
-    SamplerOptions *s = &out->sampling;
-    uint64_t whole;
-    *s = sampler_options_default();
-    s->temperature = (float)setting(session, &o->temperature, "generation.temperature");
-    s->top_p = (float)setting(session, &o->top_p, "generation.top_p");
-    s->min_p = (float)setting(session, &o->min_p, "generation.min_p");
-    s->repetition_penalty =
-        (float)setting(session, &o->repetition_penalty, "generation.repetition_penalty");
-    s->presence_penalty = (float)o->presence_penalty;
-    s->frequency_penalty = (float)o->frequency_penalty;
-    uint64_t top_k = o->top_k;
-    if (!options_given(o, &o->top_k) && modelfile_meta_uint(file, "generation.top_k", 0, &whole))
-        top_k = whole;
-    s->top_k = top_k > UINT32_MAX ? 0 : (uint32_t)top_k;
-    /* A model's file is a stranger's: what it recommends must make sense as well. */
-    if (!(s->temperature >= 0.0f && s->temperature <= 1e3f)) s->temperature = 1.0f;
-    if (!(s->top_p >= 0.0f && s->top_p <= 1.0f)) s->top_p = 1.0f;
-    if (!(s->min_p >= 0.0f && s->min_p <= 1.0f)) s->min_p = 0.0f;
-    if (!(s->repetition_penalty >= 1e-3f && s->repetition_penalty <= 1e3f))
-        s->repetition_penalty = 1.0f;
-    s->seed = o->seed;
-    if (!options_given(o, &o->seed)) {
-        /* 32 bits, so that people can type it again. */
-        uint32_t drawn = 0;
-        if (getrandom(&drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn)
-            return error_set(error, "the system gives no random seed: choose one with -s");
-        s->seed = drawn;
+Status generation_prompt_ids(const Model *model, const ModelFile *file, Tokenizer *tokenizer,
+                             const GenerationText *prompt, TokenList *ids, Error *error) {
+    unsigned flags = prompt->special ? TOKENIZE_PARSE_SPECIAL : 0;
+    if (prompt->bos == BOS_AUTO) flags |= TOKENIZE_ADD_BOS;
+    if (prompt->bos == BOS_YES || (prompt->length == 0 && !tokenizer_adds_bos(tokenizer))) {
+        int32_t bos = first_token(file, tokenizer);
+        if (bos < 0)
+            return error_set(error, "%s: no token begins a text: give a prompt, -i TEXT",
+                             modelfile_path(file));
+        if (!token_list_push(ids, bos)) return error_set(error, "no memory for the prompt");
     }
-    out->max_tokens = o->n_tokens;
-    out->decode_flags = o->special ? 0 : TOKEN_DECODER_SKIP_SPECIAL;
-    out->stop = o->stop.items;
-    out->n_stop = o->stop.n;
-    collect_eos(session, out);
-    return parse_bias(&o->logit_bias, out, error);
+    if (tokenizer_encode(tokenizer, prompt->text, prompt->length, NULL, flags, ids, error) !=
+        STATUS_OK)
+        return error_prefix(error, "the prompt");
+    if (ids->length == 0) return error_set(error, "the prompt gives no token");
+    if (ids->length <= model_context(model)) return STATUS_OK;
+    return error_set(error,
+                     "the prompt is %zu tokens long, but the context has %u positions (-c N "
+                     "changes it)",
+                     ids->length, model_context(model));
 }
 
 /* ---- One text -------------------------------------------------------------------------------- */

@@ -17,8 +17,9 @@
 #ifndef GENERATION_H
 #define GENERATION_H
 
+#include "model.h"
 #include "sampler.h"
-#include "session.h"
+#include "tokenizer.h"
 
 typedef enum Finish {
     FINISH_NOT,   /* goes on */
@@ -27,7 +28,7 @@ typedef enum Finish {
     FINISH_LENGTH /* max_tokens */
 } Finish;
 
-enum { GENERATION_MAX_EOS = 32 };
+enum { GENERATION_MAX_EOS = 32, GENERATION_MAX_BIAS = 32 };
 
 typedef struct GenerationOptions {
     SamplerOptions sampling;
@@ -37,7 +38,7 @@ typedef struct GenerationOptions {
     size_t n_stop;
     int32_t eos[GENERATION_MAX_EOS]; /* each ends the text */
     size_t n_eos;
-    LogitBias bias[OPTION_LIST_MOST]; /* what sampling.bias points at */
+    LogitBias bias[GENERATION_MAX_BIAS]; /* what sampling.bias points at */
 } GenerationOptions;
 
 typedef struct Generation {
@@ -57,8 +58,28 @@ typedef struct GenerationStep {
     size_t length;
 } GenerationStep;
 
-/* What the command line says, else the model's generation configuration, else the default. */
-Status generation_options(const Session *session, GenerationOptions *out, Error *error);
+/* What the model's file recommends (its generation configuration), else the defaults; every token
+ * that ends a text by the Config or the tokenizer (may be NULL). max_tokens and the seed are 0. */
+GenerationOptions generation_defaults(const ModelFile *file, const Tokenizer *tokenizer);
+
+/* A random seed of 32 bits. Fails when the system gives none. */
+Status generation_draw_seed(uint64_t *seed, Error *error);
+
+/* Whether the token that begins a text is put before it; AUTO: as the model wants. */
+typedef enum BosChoice { BOS_AUTO, BOS_NO, BOS_YES } BosChoice;
+
+/* A text to go on with. */
+typedef struct GenerationText {
+    const char *text; /* [length], UTF-8 */
+    size_t length;
+    bool special; /* special tokens in it are recognized */
+    BosChoice bos;
+} GenerationText;
+
+/* Appends the prompt's tokens to *ids; fails when there are none or more than the context has. An
+ * empty text gives the token that begins one. */
+Status generation_prompt_ids(const Model *model, const ModelFile *file, Tokenizer *tokenizer,
+                             const GenerationText *prompt, TokenList *ids, Error *error);
 
 Status generation_init(Generation *generation, const GenerationOptions *options,
                        const Tokenizer *tokenizer, size_t vocab_size, const Numeric *numeric,

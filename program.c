@@ -1,21 +1,21 @@
 /* The full program: the core with every mode, format, drafter and instruction set. */
-#include "program.h"
+#include "session/program.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "advice/options.h"
-#include "convert/default_model.h"
-#include "formats/json_memory.h"
-#include "base/terminal.h"
 #include "batch/batch_mode.h"
 #include "chat/chat_mode.h"
 #include "convert/convert_modes.h"
+#include "convert/default_model.h"
 #include "convert/modelopen.h"
 #include "draft/lookup.h"
+#include "formats/json_memory.h"
 #include "inspect/inspect_modes.h"
 #include "inspect/overrides.h"
+#include "system/terminal.h"
 
 /* ---- Modes and options ---- */
 

@@ -10,16 +10,16 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/mapped.h"
-#include "base/replace_file.h"
-#include "base/sandbox.h"
-#include "base/standard_streams.h"
-#include "base/stop_signals.h"
-#include "base/terminal.h"
 #include "base/unicode.h"
-#include "generate.h"
-#include "program.h"
+#include "session/generate.h"
+#include "session/program.h"
+#include "system/descriptor.h"
+#include "system/replace_file.h"
+#include "system/sandbox.h"
+#include "system/standard_streams.h"
+#include "system/stop_signals.h"
+#include "system/terminal.h"
 
 /* The most bytes of a prompt or a chat template. */
 static const size_t MOST_TEXT = (size_t)1 << 30;

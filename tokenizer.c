@@ -87,6 +87,15 @@ static void free_patterns(StepList *list) {
     for (int i = 0; i < SECTION_MAX_STEPS; i++) pcre2_code_free(list->patterns[i]);
 }
 
+Status tokenizer_open_for(Tokenizer **out, const char *path, const void *section, size_t size,
+                          size_t vocab_size, Error *error) {
+    if (tokenizer_open(out, section, size, error) != STATUS_OK)
+        return error_prefix(error, "%s", path);
+    if (tokenizer_fits(*out, vocab_size)) return STATUS_OK;
+    return error_set(error, "%s: the tokenizer has %zu tokens, but the model only %zu", path,
+                     tokenizer_vocab_size(*out), vocab_size);
+}
+
 void tokenizer_close(Tokenizer *t) {
     if (!t) return;
     for (Scratch *next; t->pool; t->pool = next) {

@@ -3,7 +3,7 @@
 #ifndef ADVICE_OPTIONS_H
 #define ADVICE_OPTIONS_H
 
-#include "base/command_line.h"
+#include "system/command_line.h"
 
 /* "; did you mean --temperature X?" in error->text, or an empty text when nothing is near. As
  * CommandLine.advise wants it. */

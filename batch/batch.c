@@ -12,11 +12,12 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "base/terminal.h"
 #include "batch/batch_files.h"
 #include "batch/batch_fingerprint.h"
 #include "batch/batch_memory.h"
 #include "batch/engine.h"
+#include "session/generation_options.h"
+#include "system/terminal.h"
 
 enum {
     /* With --ordered: the jobs and bytes of results that may wait for an earlier result. */
@@ -607,7 +608,7 @@ static Status start(Batch *b, Session *session, Error *error) {
     const Config *config = model_config(session->model);
     const KvShape shape = model_kv_shape(session->model, session->kv_type);
     b->session = session;
-    Status status = generation_options(session, &b->defaults, error);
+    Status status = session_generation_options(session, &b->defaults, error);
     if (status != STATUS_OK) return status;
     if (!options_given(o, &o->seed)) b->defaults.sampling.seed = 0;
     if (chat_prompt_open(&b->chat, session, error) != STATUS_OK) return STATUS_FAILED;

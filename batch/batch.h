@@ -5,7 +5,7 @@
 #ifndef BATCH_H
 #define BATCH_H
 
-#include "session.h"
+#include "session/session.h"
 
 typedef struct Batch Batch;
 

@@ -12,9 +12,9 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "base/descriptor.h"
-#include "base/output.h"
-#include "base/replace_file.h"
+#include "system/descriptor.h"
+#include "system/output.h"
+#include "system/replace_file.h"
 
 /* ---- Input ---------------------------------------------------------------------------------- */
 

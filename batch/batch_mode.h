@@ -2,7 +2,7 @@
 #ifndef BATCH_MODE_H
 #define BATCH_MODE_H
 
-#include "mode.h"
+#include "session/mode.h"
 
 extern const OptionRow batch_options[];
 extern const Mode batch_mode;

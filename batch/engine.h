@@ -11,8 +11,8 @@
 #ifndef ENGINE_H
 #define ENGINE_H
 
+#include "draft/speculation.h"
 #include "model.h"
-#include "speculation.h"
 
 typedef struct EngineTask EngineTask;
 

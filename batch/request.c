@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "base/unicode.h"
-#include "generate.h"
+#include "session/generate.h"
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 #include "generation.h"
+#include "session/session.h"
 #include "template/chat_prompt.h"
 
 typedef enum RequestFormat {

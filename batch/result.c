@@ -5,7 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "logprobs.h"
+#include "session/logprobs.h"
 
 void choice_free(Choice *choice) {
     text_free(&choice->text);

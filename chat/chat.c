@@ -9,12 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
-#include "base/replace_file.h"
-#include "base/terminal.h"
 #include "chat/courier.h"
 #include "chat/dialogue.h"
 #include "chat/line_editor.h"
+#include "system/descriptor.h"
+#include "system/replace_file.h"
+#include "system/terminal.h"
 
 /* Messages are C strings: a zero byte would cut one. */
 #define ZERO_BYTE "a message cannot hold a zero byte"

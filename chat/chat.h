@@ -2,8 +2,8 @@
 #ifndef CHAT_H
 #define CHAT_H
 
-#include "base/sandbox.h"
-#include "generation.h"
+#include "session/generation_options.h"
+#include "system/sandbox.h"
 
 typedef struct Chat Chat;
 

@@ -2,7 +2,7 @@
 #ifndef CHAT_MODE_H
 #define CHAT_MODE_H
 
-#include "mode.h"
+#include "session/mode.h"
 
 extern const OptionRow chat_options[];
 extern const Mode chat_mode;

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
-#include "base/replace_file.h"
+#include "system/descriptor.h"
+#include "system/replace_file.h"
 
 enum { CONVERSATION_VERSION = 1, MAX_BYTES = 1 << 28 };
 

@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
-#include "base/replace_file.h"
+#include "system/descriptor.h"
+#include "system/replace_file.h"
 
 extern char **environ;
 

@@ -34,7 +34,7 @@ Status dialogue_open(Dialogue *d, const Session *session, const char *path, Erro
     uint64_t fingerprint = modelfile_checksum(session->file);
     *d = (Dialogue){.session = session, .conversation.fd = -1};
     note->text[0] = '\0';
-    Status status = generation_options(session, &d->options, error);
+    Status status = session_generation_options(session, &d->options, error);
     if (status == STATUS_OK)
         status = path ? conversation_open(&d->conversation, path, config->name, fingerprint, &shape,
                                           note, error)

@@ -12,7 +12,7 @@
 #define DIALOGUE_H
 
 #include "chat/conversation.h"
-#include "generate.h"
+#include "session/generate.h"
 #include "template/chat_prompt.h"
 
 typedef struct Dialogue {

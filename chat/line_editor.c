@@ -16,8 +16,8 @@
 #include <histedit.h>
 #include <locale.h>
 
-#include "base/output.h"
 #include "chat/terminal_keys.h"
+#include "system/output.h"
 #endif
 
 enum {

@@ -13,10 +13,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/replace_file.h"
-#include "base/terminal.h"
 #include "convert/cache_directory.h"
 #include "convert/convert_target.h"
+#include "system/replace_file.h"
+#include "system/terminal.h"
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #ifndef CONVERT_MODES_H
 #define CONVERT_MODES_H
 
-#include "mode.h"
+#include "session/mode.h"
 
 extern const OptionRow convert_options[];
 extern const Mode cache_list_mode, cache_clear_mode;

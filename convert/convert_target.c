@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/replace_file.h"
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
 #include "formats/source_open.h"
+#include "system/replace_file.h"
 
 enum { PATH_BYTES = 4096 };
 

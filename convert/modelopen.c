@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/terminal.h"
 #include "convert/advice.h"
 #include "convert/convert.h"
 #include "convert/layout.h"
 #include "formats/source_open.h"
 #include "formats/tokenizer_file.h"
+#include "system/terminal.h"
 
 /* ---- Opening ----------------------------------------------------------------------------------
  */
@@ -171,5 +171,7 @@ Status modelopen_tokenizer(ModelOpening *opening, const ModelFile *file, Tokeniz
         section = opening->section.bytes;
         bytes = opening->section.size;
     }
-    return session_open_tokenizer(tokenizer, path, section, bytes, vocab_size, error);
+    *tokenizer = NULL;
+    if (!section) return STATUS_OK;
+    return tokenizer_open_for(tokenizer, path, section, bytes, vocab_size, error);
 }

@@ -5,7 +5,7 @@
 #define MODELOPEN_H
 
 #include "convert/conversion_cache.h"
-#include "session.h"
+#include "session/session.h"
 
 typedef struct ModelOpening {
     const char *path, *type;

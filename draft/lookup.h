@@ -6,7 +6,7 @@
 #ifndef LOOKUP_H
 #define LOOKUP_H
 
-#include "drafter.h"
+#include "draft/drafter.h"
 #include "modelfile.h"
 
 /* The number of drafts at a time that pays: 0 for a model that fits in a processor's caches, where

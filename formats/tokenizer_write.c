@@ -7,8 +7,8 @@
 
 #include "base/array.h"
 #include "base/unicode.h"
-#include "formats/tokenizer_regex.h"
 #include "formats/tokenizer_normalized.h"
+#include "formats/tokenizer_regex.h"
 #include "tokenizer.h"
 
 /* ---- Hash tables ---- */

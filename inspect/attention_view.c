@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generate.h"
 #include "inspect/attention_page.h"
 #include "inspect/picture.h"
 #include "prefill.h"
+#include "session/generate.h"
 
 /* ---- Weights --------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #ifndef ATTENTION_VIEW_H
 #define ATTENTION_VIEW_H
 
-#include "session.h"
+#include "session/session.h"
 
 /* Runs the session's prompt and writes its attention weights to the session's output. The end of
  * --attention's value chooses the form: .svg a picture; .html a page with a choice of layer and

@@ -2,7 +2,7 @@
 #ifndef INSPECT_H
 #define INSPECT_H
 
-#include "session.h"
+#include "session/session.h"
 
 /* --info: prints the configuration, the metadata, the tensors by type, the bytes of the KV cache,
  * and the instruction set and threads that would run the model. */

@@ -2,7 +2,7 @@
 #ifndef INSPECT_MODES_H
 #define INSPECT_MODES_H
 
-#include "mode.h"
+#include "session/mode.h"
 
 extern const OptionRow inspect_options[];
 extern const Mode info_mode, verify_mode, tokenize_mode, detokenize_mode, eval_mode, attention_mode,

@@ -7,7 +7,7 @@
 #define OVERRIDES_H
 
 #include "config.h"
-#include "options.h"
+#include "session/options.h"
 
 typedef struct Overrides {
     char *text; /* "attention_scale = 1 (the model's: 0.353553), ..."; NULL: nothing changed */

@@ -3,7 +3,7 @@
 #ifndef POSITION_VIEW_H
 #define POSITION_VIEW_H
 
-#include "session.h"
+#include "session/session.h"
 
 /* Writes the picture to the session's output. Fails when the model has no position code. */
 Status position_view_run(Session *session, Error *error);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "generate.h"
-#include "logprobs.h"
+#include "session/generate.h"
+#include "session/logprobs.h"
 
 /* A step that takes longer than this is timed once, not three times. */
 static const double REPEATED_SECONDS = 0.02;
@@ -164,7 +164,7 @@ static Status prepare(Comparison *r, Error *error) {
 
 Status recompute_run(Session *session, Error *error) {
     Comparison r = {.session = session};
-    Status status = generation_options(session, &r.options, error);
+    Status status = session_generation_options(session, &r.options, error);
     if (status == STATUS_OK) status = generate_prompt_ids(session, &r.ids, error);
     if (status == STATUS_OK) status = prepare(&r, error);
     if (status == STATUS_OK) status = compare(&r, error);

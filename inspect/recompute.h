@@ -6,7 +6,7 @@
 #ifndef RECOMPUTE_H
 #define RECOMPUTE_H
 
-#include "session.h"
+#include "session/session.h"
 
 /* Continues the prompt greedily, by at most -n tokens. The text goes to the session's output, a
  * table of times and multiply-adds to stderr. */

@@ -6,8 +6,8 @@
 
 #include "inspect/attention_entropy.h"
 #include "inspect/inspect.h"
-#include "logprobs.h"
 #include "prefill.h"
+#include "session/logprobs.h"
 
 /* What is known of one scored token; the other_... fields are those of --against's model. */
 typedef struct Score {

@@ -8,7 +8,7 @@
 #ifndef SCORE_H
 #define SCORE_H
 
-#include "session.h"
+#include "session/session.h"
 
 /* Scores the session's prompt (the text of --eval) and prints its perplexity, exp(mean of -log
  * p(token)), and its bits a byte, which can be compared across tokenizers. With session->other it

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "inspect/picture.h"
-#include "logprobs.h"
 #include "prefill.h"
+#include "session/logprobs.h"
 
 enum { ALTERNATIVES = 5 };
 

@@ -6,7 +6,7 @@
 #ifndef TOKEN_SCORES_H
 #define TOKEN_SCORES_H
 
-#include "session.h"
+#include "session/session.h"
 
 /* Scores the session's prompt and prints a table or, with --score json, one JSON object. */
 Status token_scores_run(Session *session, Error *error);

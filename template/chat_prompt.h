@@ -3,6 +3,7 @@
 #define CHAT_PROMPT_H
 
 #include "generation.h"
+#include "session/session.h"
 #include "template/chat_template.h"
 
 typedef struct ChatPrompt {

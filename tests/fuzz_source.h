@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "convert/convert.h"
-#include "inspect/modelfile_verify.h"
 #include "formats/source_open.h"
+#include "inspect/modelfile_verify.h"
 #include "modelfile.h"
 
 /* A file in memory, or -1. */

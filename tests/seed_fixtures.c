@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "convert/convert.h"
-#include "formats/source_open.h"
 #include "formats/gguf.h"
+#include "formats/source_open.h"
 #include "modelfile.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "convert/convert.h"
-#include "formats/source_open.h"
 #include "fixture.h"
+#include "formats/source_open.h"
 #include "process.h"
 #include "tiny_model.h"
 

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "convert/convert.h"
-#include "formats/source_open.h"
 #include "convert/quantize.h"
 #include "fixture.h"
+#include "formats/source_open.h"
 #include "hashed_weights.h"
 #include "modelfile.h"
 #include "process.h"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "draft/lookup.h"
-#include "speculation.h"
+#include "draft/speculation.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"

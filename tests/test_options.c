@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "program.h"
+#include "session/program.h"
 
 /* Parses the words of a command line, "run" first. */
 static Status parse(Options *options, Error *error, char **argv) {

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/sandbox.h"
+#include "system/sandbox.h"
 
 /* Each function tries something forbidden and returns true when it succeeded. */
 static bool opens_a_file(void) {

@@ -16,10 +16,10 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "base/terminal.h"
 #include "fixture.h"
 #include "process.h"
 #include "small_model.h"
+#include "system/terminal.h"
 
 /* An operating system command that sets the title, a colour, a C1 control, DEL. */
 #define HOSTILE                                                                                    \

@@ -1,4 +1,4 @@
-#include "mode.h"
+#include "session/mode.h"
 
 #include <stdio.h>
 #include <string.h>

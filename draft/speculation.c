@@ -1,4 +1,4 @@
-#include "speculation.h"
+#include "draft/speculation.h"
 
 #include <stdlib.h>
 

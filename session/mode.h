@@ -3,7 +3,7 @@
 #ifndef MODE_H
 #define MODE_H
 
-#include "session.h"
+#include "session/session.h"
 
 /* What of a model a mode can do without. */
 typedef enum ModeTraits {

@@ -13,7 +13,7 @@
 #ifndef SPECULATION_H
 #define SPECULATION_H
 
-#include "drafter.h"
+#include "draft/drafter.h"
 #include "model.h"
 #include "tokenizer.h"
 

@@ -1,4 +1,4 @@
-#include "base/descriptor.h"
+#include "system/descriptor.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "base/command_line.h"
+#include "system/command_line.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
-#include "mode.h"
+#include "session/mode.h"
 
 /* From what the user calls a model to a mapped model.bin, in two steps: begin opens every file;
  * when the rights are given up, finish parses what they hold. `opening` is whatever begin made. */

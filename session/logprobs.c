@@ -1,4 +1,4 @@
-#include "logprobs.h"
+#include "session/logprobs.h"
 
 #include <string.h>
 

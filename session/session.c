@@ -1,19 +1,8 @@
-#include "session.h"
+#include "session/session.h"
 
 #include <stdio.h>
 
-#include "base/terminal.h"
-
-Status session_open_tokenizer(Tokenizer **tokenizer, const char *path, const void *section,
-                              size_t n_bytes, size_t vocab_size, Error *error) {
-    *tokenizer = NULL;
-    if (!section) return STATUS_OK;
-    if (tokenizer_open(tokenizer, section, n_bytes, error) != STATUS_OK)
-        return error_prefix(error, "%s", path);
-    if (tokenizer_fits(*tokenizer, vocab_size)) return STATUS_OK;
-    return error_set(error, "%s: the tokenizer has %zu tokens, but the model only %zu", path,
-                     tokenizer_vocab_size(*tokenizer), vocab_size);
-}
+#include "system/terminal.h"
 
 ModelOptions session_model_options(const Session *session) {
     return (ModelOptions){.isa = session->isa,

@@ -1,4 +1,4 @@
-#include "base/stop_signals.h"
+#include "system/stop_signals.h"
 
 /* What a signal handler can reach must be global. */
 static volatile sig_atomic_t stop_signal;

@@ -1,4 +1,4 @@
-#include "base/output.h"
+#include "system/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
-#include "base/replace_file.h"
-#include "base/terminal.h"
+#include "system/descriptor.h"
+#include "system/replace_file.h"
+#include "system/terminal.h"
 
 static const char *name_of(const Output *output) {
     return output->path ? output->path : "stdout";

@@ -1,4 +1,4 @@
-#include "base/terminal.h"
+#include "system/terminal.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "system/descriptor.h"
 
 void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total) {
     char bar[60];

@@ -4,11 +4,11 @@
 
 #include <signal.h>
 
-#include "base/output.h"
-#include "base/sandbox.h"
-#include "drafter.h"
+#include "draft/drafter.h"
 #include "model.h"
-#include "options.h"
+#include "session/options.h"
+#include "system/output.h"
+#include "system/sandbox.h"
 #include "tokenizer.h"
 
 typedef struct Session Session;
@@ -35,11 +35,6 @@ struct Session {
     const Isa *isa;
     int n_threads;
 };
-
-/* Opens the tokenizer in section[n_bytes] of the file `path`, which must fit a model of vocab_size
- * tokens; *tokenizer is NULL when the section is. */
-Status session_open_tokenizer(Tokenizer **tokenizer, const char *path, const void *section,
-                              size_t n_bytes, size_t vocab_size, Error *error);
 
 /* What --threads, --isa, -c and --chunk ask of a model. */
 ModelOptions session_model_options(const Session *session);

@@ -1,4 +1,4 @@
-#include "base/sandbox.h"
+#include "system/sandbox.h"
 
 void sandbox_allow_writing(SandboxRules *rules, const char *directory) {
     size_t n = 0;

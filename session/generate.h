@@ -3,8 +3,8 @@
 #ifndef GENERATE_H
 #define GENERATE_H
 
-#include "generation.h"
-#include "speculation.h"
+#include "draft/speculation.h"
+#include "session/generation_options.h"
 
 /* The session's prompt as ids, with what begins a text as --bos says; never empty. */
 Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error);

@@ -1,4 +1,4 @@
-#include "generate.h"
+#include "session/generate.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -11,37 +11,11 @@ typedef struct Timing {
     size_t n_prompt, n_decoded;
 } Timing;
 
-/* The token that begins a text; -1: the model has none. */
-static int32_t first_token(const Session *session) {
-    const Config *config = modelfile_config(session->file);
-    if (config->bos_id >= 0) return config->bos_id;
-    int32_t bos = tokenizer_bos(session->tokenizer);
-    if (bos >= 0) return bos;
-    return config->n_eos > 0 ? (int32_t)config->eos_id[0] : -1; /* GPT-2: one token for both */
-}
-
 Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error) {
     const Options *o = session->options;
-    unsigned flags = o->special ? TOKENIZE_PARSE_SPECIAL : 0;
-    bool empty = session->prompt_length == 0;
-    if (o->bos == BOS_AUTO) flags |= TOKENIZE_ADD_BOS;
-    if (o->bos == BOS_YES || (empty && !tokenizer_adds_bos(session->tokenizer))) {
-        int32_t bos = first_token(session);
-        if (bos < 0)
-            return error_set(error, "%s: no token begins a text: give a prompt, -i TEXT",
-                             modelfile_path(session->file));
-        if (!token_list_push(ids, bos)) return error_set(error, "no memory for the prompt");
-    }
-    if (tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length, NULL, flags,
-                         ids, error) != STATUS_OK)
-        return error_prefix(error, "the prompt");
-    if (ids->length == 0) return error_set(error, "the prompt gives no token");
-    if (ids->length > model_context(session->model))
-        return error_set(error,
-                         "the prompt is %zu tokens long, but the context has %u positions (-c N "
-                         "changes it)",
-                         ids->length, model_context(session->model));
-    return STATUS_OK;
+    const GenerationText prompt = {session->prompt, session->prompt_length, o->special, o->bos};
+    return generation_prompt_ids(session->model, session->file, session->tokenizer, &prompt, ids,
+                                 error);
 }
 
 static Status show_reading(void *context, const PrefillChunk *chunk, Error *error) {
@@ -132,7 +106,7 @@ Status generate_run(Session *session, Error *error) {
     Drafter *drafter = NULL;
     Decoding decoding = {0};
     float *logits = NULL;
-    Status status = generation_options(session, &options, error);
+    Status status = session_generation_options(session, &options, error);
     if (status != STATUS_OK) return status;
     if (session->prompt_length > 0) options.decode_flags |= TOKEN_DECODER_CONTINUE;
     status = generate_prompt_ids(session, &ids, error);

@@ -1,4 +1,4 @@
-#include "base/standard_streams.h"
+#include "system/standard_streams.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,8 @@
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
-#include "base/command_line.h"
+#include "generation.h"
+#include "system/command_line.h"
 
 #define VERBATIM_VERSION "0.1"
 
@@ -11,7 +12,6 @@ enum { OPTIONS_MOST_TABLES = 15 };
 
 /* Choices, in the order in which --help names them. */
 typedef enum TextMode { MODE_GENERATE, MODE_CHAT } TextMode;
-typedef enum BosChoice { BOS_AUTO, BOS_NO, BOS_YES } BosChoice; /* AUTO: as the model wants */
 typedef enum KvChoice { KV_CHOICE_AUTO, KV_CHOICE_F32, KV_CHOICE_F16, KV_CHOICE_Q8 } KvChoice;
 typedef enum ScoreChoice { SCORE_NO, SCORE_TABLE, SCORE_JSON } ScoreChoice;
 typedef enum HelpChoice { HELP_NO, HELP_USUAL, HELP_ALL } HelpChoice;

@@ -1,0 +1,46 @@
+#include "session/generation_options.h"
+
+#include <stdlib.h>
+
+static Status parse_bias(const OptionList *list, GenerationOptions *out, Error *error) {
+    for (size_t i = 0; i < list->n; i++) {
+        char *equals, *end;
+        long token = strtol(list->items[i], &equals, 10);
+        if (equals == list->items[i] || *equals != '=') goto wrong;
+        double bias = strtod(equals + 1, &end);
+        if (end == equals + 1 || *end != '\0' || !(bias >= -1e6 && bias <= 1e6) ||
+            token != (int32_t)token)
+            goto wrong;
+        out->bias[i] = (LogitBias){(int32_t)token, (float)bias};
+        continue;
+    wrong:
+        error_set(error, "--logit-bias: '%s' is not ID=X, a token's id and a number",
+                  list->items[i]);
+        return STATUS_USAGE;
+    }
+    out->sampling.n_bias = list->n;
+    return STATUS_OK;
+}
+
+Status session_generation_options(const Session *session, GenerationOptions *out, Error *error) {
+    const Options *o = session->options;
+    *out = generation_defaults(session->file, session->tokenizer);
+    SamplerOptions *s = &out->sampling;
+    if (options_given(o, &o->temperature)) s->temperature = (float)o->temperature;
+    if (options_given(o, &o->top_p)) s->top_p = (float)o->top_p;
+    if (options_given(o, &o->min_p)) s->min_p = (float)o->min_p;
+    if (options_given(o, &o->top_k)) s->top_k = o->top_k > UINT32_MAX ? 0 : (uint32_t)o->top_k;
+    if (options_given(o, &o->repetition_penalty))
+        s->repetition_penalty = (float)o->repetition_penalty;
+    s->presence_penalty = (float)o->presence_penalty;
+    s->frequency_penalty = (float)o->frequency_penalty;
+    s->seed = o->seed;
+    if (!options_given(o, &o->seed) && generation_draw_seed(&s->seed, error) != STATUS_OK)
+        return STATUS_FAILED;
+    out->max_tokens = o->n_tokens;
+    out->decode_flags = o->special ? 0 : TOKEN_DECODER_SKIP_SPECIAL;
+    out->stop = o->stop.items;
+    out->n_stop = o->stop.n;
+    if (o->ignore_eos) out->n_eos = 0;
+    return parse_bias(&o->logit_bias, out, error);
+}
