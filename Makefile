@@ -146,7 +146,7 @@ $(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests/faults.s
 
 # Each test program runs in the source directory; VERBATIM_BUILD tells where the programs are.
 # Tests use more threads than the machine has cores: a thread that waits must not spin.
-test: all $(TESTS)
+test: all core $(TESTS)
 	@failed=; for t in $(TESTS); do echo "== $$t"; \
 		VERBATIM_BUILD=$(BUILD) VERBATIM_RUNNER="$(TEST_RUNNER)" OMP_WAIT_POLICY=passive $(TEST_RUNNER) $$t || failed="$$failed $$t"; done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi

@@ -80,8 +80,8 @@ static TextSpan character_key(Encoding *e, const Word *word, size_t at, size_t l
     text_put(text, key.bytes, length, 0);
     bytes = section_text(t, suffix, &n);
     text_put(text, bytes, n, 0);
-    return text->failed ? (TextSpan){.bytes = ""}
-                        : (TextSpan){.bytes = text->bytes, .length = text->length};
+    if (text->failed) return (TextSpan){.bytes = ""};
+    return (TextSpan){.bytes = text->bytes, .length = text->length};
 }
 
 static uint32_t key_symbol(const Tokenizer *t, TextSpan key) {

@@ -9,7 +9,7 @@
 enum { LEAST_BYTES = 256 };
 
 bool array_reserve(void *array, size_t *capacity, size_t needed, size_t item_bytes) {
-    void *items;
+    void *items, *moved;
     size_t larger, bytes;
     if (needed <= *capacity) return true;
     if (!size_mul(*capacity, 2, &larger)) return false;
@@ -17,9 +17,10 @@ bool array_reserve(void *array, size_t *capacity, size_t needed, size_t item_byt
     if (larger < LEAST_BYTES / item_bytes) larger = LEAST_BYTES / item_bytes;
     if (!size_mul(larger, item_bytes, &bytes)) return false;
     memcpy(&items, array, sizeof items);
-    items = realloc(items, bytes);
-    if (!items) return false;
-    memcpy(array, &items, sizeof items);
+    moved = realloc(items, bytes);
+    if (!moved) return false;
+    memcpy(array, &moved, sizeof moved);
     *capacity = larger;
+    /* cppcheck-suppress memleak ; *array owns it */
     return true;
 }

@@ -1,0 +1,88 @@
+/* `make core` builds the core alone: the same bytes as run, and no more than a reader can hold. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/process.h"
+
+static const char model[] = "models/stories.bin";
+
+/* Runs the core with these arguments, and fails unless it prints what `expected` printed. */
+#define CORE_PRINTS(expected, ...)                                                                 \
+    do {                                                                                           \
+        Process p = RUN(core, model, __VA_ARGS__);                                                 \
+        if (p.status != 0) fail_msg("%s", p.err);                                                  \
+        assert_string_equal(p.out, (expected).out);                                                \
+        process_free(&p);                                                                          \
+    } while (0)
+
+static void the_core_prints_what_run_prints(void **state) {
+    char *core = build_path("core/run");
+    (void)state;
+    Process sampled = RUN("run", "-s", "3");
+    CORE_PRINTS(sampled, "-s", "3", "-n", "0", "-j", "1");
+    CORE_PRINTS(sampled, "-s", "3", "-n", "0", "-j", "2");
+    CORE_PRINTS(sampled, "-s", "3", "-n", "0", "-u", "1");
+    Process greedy = RUN("run", model, "-t", "0", "-n", "40", "-i", "A dragon", "--echo");
+    CORE_PRINTS(greedy, "-t", "0", "-n", "40", "-i", "A dragon", "-e", "-u", "2");
+    Process cut = RUN("run", model, "-s", "9", "-n", "30", "-p", "0.5", "--top-k", "7", "-c", "24");
+    CORE_PRINTS(cut, "-s", "9", "-n", "30", "-p", "0.5", "-k", "7", "-c", "24");
+    process_free(&sampled);
+    process_free(&greedy);
+    process_free(&cut);
+    free(core);
+}
+
+static void wrong_arguments_are_named(void **state) {
+    char *core = build_path("core/run");
+    const struct {
+        const char *argument, *value, *error;
+    } cases[] = {{"-t", "warm", "run: -t needs a number from 0 to 1000\n"},
+                 {"-j", "0", "run: -j needs a number from 1 to 1024\n"},
+                 {"-x", "1", "run: no option -x\n"},
+                 {"other.bin", "1",
+                  "run: one model at a time, and a prompt goes after -i: "
+                  "'other.bin'\n"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Process p = RUN(core, model, cases[i].argument, cases[i].value);
+        assert_int_equal(p.status, 1);
+        assert_string_equal(p.err, cases[i].error);
+        assert_string_equal(p.out, "");
+        process_free(&p);
+    }
+    Process missing = RUN(core, "nothing.bin");
+    assert_string_equal(missing.err, "run: nothing.bin: No such file or directory\n");
+    process_free(&missing);
+    free(core);
+}
+
+/* 7,000 lines are a day's reading. */
+static void the_core_is_small(void **state) {
+    (void)state;
+    if (getenv("VERBATIM_RUNNER") && *getenv("VERBATIM_RUNNER")) skip();
+    const char *build = getenv("VERBATIM_BUILD");
+    char *command;
+    assert_true(asprintf(&command, "make -s core-lines BUILD='%s' | tail -n 1",
+                         build ? build : "build") > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    print_message("%s", p.out);
+    long lines = strtol(p.out, NULL, 10);
+    assert_true(lines > 1000 && lines <= 7000);
+    process_free(&p);
+    free(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_core_prints_what_run_prints),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(the_core_is_small),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
