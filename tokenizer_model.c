@@ -335,7 +335,7 @@ static bool trace_best_path(const Tokenizer *t, Best *best, size_t length) {
     for (size_t end = length, start; end > 0; end = start) {
         start = best[end].start;
         if (start >= end) return false;
-        bool fuse = best[end].id == unk && end < length && best[end].next_id == unk;
+        bool fuse = end < length && best[end].id == unk && best[end].next_id == unk;
         best[start].next_id = best[end].id;
         best[start].next_end = fuse ? best[end].next_end : (uint32_t)end;
     }
