@@ -21,6 +21,7 @@
 #include "formats/source_open.h"
 #include "inspect/bench_limits.h"
 #include "model.h"
+#include "prefill.h"
 #include "session/session.h"
 #include "system/command_line.h"
 #include "system/standard_streams.h"
@@ -200,27 +201,21 @@ static Status open_model(Bench *b, int n_threads, Error *error) {
 /* ---- measurements ---- */
 
 /* Any tokens will do; these differ from one place to the next. */
-static Row row_at(const Bench *b, int32_t sequence, int32_t position, bool wants_logits) {
+static int32_t token_at(const Bench *b, int32_t sequence, int32_t position) {
     uint32_t mixed = (uint32_t)(position * 31 + sequence * 7 + 1) * 2654435761u;
-    int32_t token = (int32_t)(mixed % model_config(b->model)->vocab_size);
-    return (Row){sequence, position, token, wants_logits};
+    return (int32_t)(mixed % model_config(b->model)->vocab_size);
 }
 
 /* Continues a sequence by n tokens, in as many calls as the model needs. */
 static Status advance(Bench *b, int32_t sequence, size_t n, Error *error) {
-    static Row rows[MATMUL_MAX_ROWS];
-    size_t chunk = model_max_rows(b->model);
-    chunk = chunk < MATMUL_MAX_ROWS ? chunk : MATMUL_MAX_ROWS;
-    for (size_t done = 0; done < n;) {
-        size_t now = n - done < chunk ? n - done : chunk;
-        int32_t first = kvcache_next(b->cache, sequence);
-        for (size_t i = 0; i < now; i++)
-            rows[i] = row_at(b, sequence, first + (int32_t)i, done + i + 1 == n);
-        Status status = model_forward(b->model, b->cache, rows, now, b->logits, error);
-        if (status != STATUS_OK) return status;
-        done += now;
-    }
-    return STATUS_OK;
+    int32_t *ids = calloc(n + 1, sizeof *ids), first = kvcache_next(b->cache, sequence);
+    if (!ids) return error_set(error, "no memory for %zu tokens", n);
+    for (size_t i = 0; i < n; i++) ids[i] = token_at(b, sequence, first + (int32_t)i);
+    const Prefill p = {
+        .sequence = sequence, .ids = ids, .n = n, .first_wanted = n - 1, .logits = b->logits};
+    Status status = prefill(b->model, b->cache, &p, error);
+    free(ids);
+    return status;
 }
 
 /* Decodes `batch` sequences side by side, each from `position` on. Rounds of a few steps alternate
@@ -240,8 +235,10 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
     while (steps < MAX_STEPS && position + steps < context &&
            (steps < MIN_STEPS || sum < ENOUGH_SECONDS)) {
         if (steps % ROUND_STEPS == 0) bandwidth = bench_reading_pass(b->reading);
-        for (size_t s = 0; s < batch; s++)
-            rows[s] = row_at(b, (int32_t)s, kvcache_next(b->cache, (int32_t)s), true);
+        for (int32_t s = 0; s < (int32_t)batch; s++) {
+            int32_t next = kvcache_next(b->cache, s);
+            rows[s] = (Row){s, next, token_at(b, s, next), true};
+        }
         double start = clock_seconds();
         Status status = model_forward(b->model, b->cache, rows, batch, b->logits, error);
         if (status != STATUS_OK) return status;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /* RETAINED sequences outlive their tasks, for the prefixes they hold. EXTRA_ROWS of a step may have
  * their logits computed beside each task's last row: rows that are seen, and drafts. Tasks draft
  * while all their rows together are at most CHEAP_ROWS, which take little longer than one. */
@@ -98,13 +100,8 @@ const KvCache *engine_cache(const Engine *e) {
 }
 
 bool engine_task_append(EngineTask *task, int32_t token) {
-    if (task->n_tokens == task->capacity) {
-        size_t capacity = task->capacity * 2 + 64;
-        int32_t *tokens = realloc(task->tokens, capacity * sizeof *tokens);
-        if (!tokens) return false;
-        task->tokens = tokens;
-        task->capacity = capacity;
-    }
+    if (!array_reserve(&task->tokens, &task->capacity, task->n_tokens + 1, sizeof *task->tokens))
+        return false;
     task->tokens[task->n_tokens++] = token;
     return true;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 
 /* ---- Opening ----------------------------------------------------------------------------- */
@@ -110,9 +111,9 @@ static Status find_first(Dialogue *d, size_t first, size_t n, size_t *result, To
 static Status extend_firsts(Dialogue *d, size_t n, TokenList *ids, Error *error) {
     size_t start = has_system(d) ? 1 : 0;
     if (d->n_firsts > n + 1) d->n_firsts = n + 1;
-    size_t *firsts = realloc(d->firsts, (n + 1) * sizeof *firsts);
-    if (!firsts) return error_set(error, "no memory for %zu messages", n);
-    d->firsts = firsts;
+    if (!array_reserve(&d->firsts, &d->firsts_capacity, n + 1, sizeof *d->firsts))
+        return error_set(error, "no memory for %zu messages", n);
+    size_t *firsts = d->firsts;
     if (d->n_firsts == 0) {
         /* In most conversations everything fits: one rendering tells. */
         if (render(d, start, n, ids, error) != STATUS_OK) return STATUS_FAILED;
@@ -187,12 +188,8 @@ static Status generate_answer(Dialogue *d, Generation *g, Decoding *decoding,
         size_t position = d->cached.length;
         if (position == context) g->options.max_tokens = g->n_tokens + 1;
         if (generation_next(g, logits, position, &step, error) != STATUS_OK) return STATUS_FAILED;
-        if (*length + step.length + 1 > capacity) {
-            capacity = 2 * (*length + step.length) + 256;
-            char *longer = realloc(*answer, capacity);
-            if (!longer) return error_set(error, "no memory for the answer");
-            *answer = longer;
-        }
+        if (!array_reserve(answer, &capacity, *length + step.length + 1, 1))
+            return error_set(error, "no memory for the answer");
         memcpy(*answer + *length, step.text, step.length);
         *length += step.length;
         if (watcher->text && step.length > 0)

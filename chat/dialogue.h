@@ -28,7 +28,7 @@ typedef struct Dialogue {
     size_t shown_left_out;
 
     /* firsts[n]: of n messages, the first that is rendered (beside the system prompt). */
-    size_t *firsts, n_firsts;
+    size_t *firsts, n_firsts, firsts_capacity;
 } Dialogue;
 
 /* What an answer cost. */
