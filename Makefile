@@ -108,7 +108,7 @@ $(BUILD)/%.o: %.c
 # The core alone: the root, base/ and what plain C needs of kernels/. No formats, modes, templates,
 # drafters or SIMD. It continues a text of a model.bin and gives the same bytes.
 CORE_KERNELS = kernels/reference.c kernels/matmul.c kernels/tensor.c
-CORE_SOURCES = core.c $(filter-out $(MAINS) program.c,$(wildcard *.c)) $(wildcard base/*.c) \
+CORE_SOURCES = core.c $(filter-out $(MAINS) modes.c,$(wildcard *.c)) $(wildcard base/*.c) \
 	$(CORE_KERNELS)
 CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/%.o)
 CORE_PACKAGES = libpcre2-8 libutf8proc libxxhash

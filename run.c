@@ -12,8 +12,13 @@
 #include "base/clock.h"
 #include "base/mapped.h"
 #include "base/unicode.h"
+#include "convert/default_model.h"
+#include "convert/modelopen.h"
+#include "draft/lookup.h"
+#include "formats/json_memory.h"
+#include "inspect/overrides.h"
+#include "modes.h"
 #include "session/generate.h"
-#include "session/program.h"
 #include "system/descriptor.h"
 #include "system/replace_file.h"
 #include "system/sandbox.h"
@@ -36,7 +41,7 @@ typedef struct TextInput {
 typedef struct Opened {
     Session session;
     Output output;
-    void *opening;    /* of MODEL, for program.opener */
+    ModelOpening model;
     const Mode *mode; /* NULL: continue a text */
     void *state;      /* the mode's */
     TextInput prompt, chat_template;
@@ -74,7 +79,7 @@ static Status give_up_rights(Opened *opened, SandboxRules *rules, Error *error) 
             return error_set(error, "%s: the path is too long", opened->output.path);
         sandbox_allow_writing(rules, directory);
     }
-    sandbox_allow_writing(rules, program.opener.writes_in(opened->opening));
+    sandbox_allow_writing(rules, modelopen_writes_in(&opened->model));
     return o->no_sandbox ? STATUS_OK : sandbox_enter(rules, &opened->session.sandbox, error);
 }
 
@@ -87,7 +92,8 @@ static Status open_everything(Opened *opened, Error *error) {
     if (!session->isa) return STATUS_USAGE;
     session->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
     double start = clock_seconds();
-    Status status = program.opener.begin(&opened->opening, o->model, o->tokenizer, session, error);
+    Status status =
+        modelopen_begin(&opened->model, o->model, o->tokenizer, o, session->interrupted, error);
     opened->begin_seconds = clock_seconds() - start;
     if (status == STATUS_OK) status = open_prompt(&opened->prompt, o, error);
     if (status == STATUS_OK) status = open_text(&opened->chat_template, o->chat_template, error);
@@ -127,6 +133,19 @@ static Status read_prompt(Opened *opened, Error *error) {
     return STATUS_OK;
 }
 
+/* --override: said on stderr as well, so that no output is taken for the model's own. */
+static Status change_model(Session *session, float *rope_theta, Error *error) {
+    const Options *o = session->options;
+    Overrides overrides;
+    if (o->override.n == 0) return STATUS_OK;
+    Status status =
+        overrides_apply(&overrides, &o->override, modelfile_config_to_change(session->file), error);
+    session->overridden = overrides.text;
+    *rope_theta = overrides.rope_theta;
+    if (status == STATUS_OK && !o->info) terminal_say("overridden: %s", overrides.text);
+    return status;
+}
+
 static Status open_weights(Session *session, Error *error) {
     const Options *o = session->options;
     const Config *config = modelfile_config(session->file);
@@ -136,8 +155,7 @@ static Status open_weights(Session *session, Error *error) {
     if (o->context > config->context)
         terminal_say("the model was made for %u positions; more than these may not make sense",
                      config->context);
-    Status status = STATUS_OK;
-    if (program.change_model) status = program.change_model(session, &options.rope_theta, error);
+    Status status = change_model(session, &options.rope_theta, error);
     if (status == STATUS_OK) status = model_open(&session->model, session->file, &options, error);
     if (status != STATUS_OK) return status;
     session->kv_type = session_kv_type(session->model, o->kv_type);
@@ -148,10 +166,10 @@ static Status parse_model(Opened *opened, Error *error) {
     Session *session = &opened->session;
     unsigned traits = opened->mode ? opened->mode->traits : 0;
     double start = clock_seconds();
-    Status status = program.opener.finish(opened->opening, session, &session->file, error);
+    Status status =
+        modelopen_finish(&opened->model, session, session->n_threads, &session->file, error);
     if (status == STATUS_OK)
-        status =
-            program.opener.tokenizer(opened->opening, session->file, &session->tokenizer, error);
+        status = modelopen_tokenizer(&opened->model, session->file, &session->tokenizer, error);
     if (status != STATUS_OK) return status;
     if (!session->tokenizer && !(traits & MODE_WITHOUT_TOKENIZER))
         return error_set(error, "%s: has no tokenizer: give one with -z FILE",
@@ -159,6 +177,14 @@ static Status parse_model(Opened *opened, Error *error) {
     if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(session, error);
     session->load_seconds = opened->begin_seconds + clock_seconds() - start;
     return status;
+}
+
+/* Who proposes tokens ahead of a text: prompt lookup, unless --lookup 0. */
+static Status new_drafter(const Session *session, Drafter **drafter, Error *error) {
+    const Options *o = session->options;
+    size_t most = options_given(o, &o->lookup) ? o->lookup : lookup_default(session->file);
+    *drafter = most > 0 ? lookup_new(most) : NULL;
+    return most > 0 && !*drafter ? error_set(error, "no memory for drafts") : STATUS_OK;
 }
 
 /* ---- The program ---- */
@@ -169,7 +195,7 @@ static void close_everything(Opened *opened) {
     model_close(session->model);
     tokenizer_close(session->tokenizer);
     modelfile_close(session->file);
-    program.opener.close(opened->opening);
+    modelopen_close(&opened->model);
     if (opened->prompt.fd > STDIN_FILENO) close(opened->prompt.fd);
     if (opened->chat_template.fd >= 0) close(opened->chat_template.fd);
     output_close(&opened->output);
@@ -183,7 +209,7 @@ static Status run_mode(Opened *opened, Error *error) {
     if (!mode) return generate_run(&opened->session, error);
     Status status = mode->run(opened->state, &opened->session, error);
     bool blames = status == STATUS_FAILED && mode->traits & MODE_CHECKS_FILE;
-    return blames ? program.opener.blame(opened->opening, error) : status;
+    return blames ? modelopen_blame(&opened->model, error) : status;
 }
 
 static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *interrupted,
@@ -193,7 +219,7 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
     opened.session = (Session){.options = o,
                                .output = &opened.output,
                                .shows_progress = isatty(STDERR_FILENO),
-                               .new_drafter = program.new_drafter,
+                               .new_drafter = new_drafter,
                                .interrupted = interrupted};
     if (mode && mode->traits & MODE_WITHOUT_MODEL) return run_mode(&opened, error);
     Status status = open_everything(&opened, error);
@@ -211,8 +237,7 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
 static Status run_any(Options *o, const Mode *mode, volatile sig_atomic_t *interrupted,
                       Error *error) {
     char *found = NULL;
-    if (!o->model && !program.default_model) error_set(error, "name a model: MODEL [options]");
-    if (!o->model && program.default_model) found = program.default_model(error);
+    if (!o->model) found = default_model_path(error);
     if (!o->model && !found) return STATUS_USAGE;
     if (found) {
         o->model = found;
@@ -229,7 +254,11 @@ static void print_version(void) {
     char libraries[256];
     tokenizer_versions(libraries, sizeof libraries);
     printf("verbatim %s\n%s\n", VERBATIM_VERSION, libraries);
-    if (program.print_version) program.print_version();
+#ifdef HAVE_LIBEDIT
+    printf("libedit: yes\n");
+#else
+    printf("libedit: no\n");
+#endif
     printf("instruction sets:");
     for (size_t i = 0; isa_available(i); i++) printf(" %s", isa_available(i)->name);
     printf("\n");
@@ -240,11 +269,11 @@ int main(int argc, char **argv) {
     Error error = {.text = ""};
     const Mode *mode = NULL;
     Status status = standard_streams_fill(&error);
-    if (status == STATUS_OK) status = options_parse(&options, &program.options, argc, argv, &error);
-    if (status == STATUS_OK) status = mode_choose(program.modes, &options, &mode, &error);
+    if (status == STATUS_OK) status = options_parse(&options, &modes_options, argc, argv, &error);
+    if (status == STATUS_OK) status = mode_choose(modes, &options, &mode, &error);
     volatile sig_atomic_t *interrupted = stop_signals_catch(options.mode == MODE_CHAT);
     mapped_watch();
-    if (program.start) program.start();
+    json_memory_guard();
     if (status == STATUS_OK && options.help) {
         options_print_help(stdout, &options, program_invocation_short_name,
                            options.help == HELP_ALL);

@@ -7,15 +7,15 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "session/program.h"
+#include "modes.h"
 
 /* Parses the words of a command line, "run" first. */
 static Status parse(Options *options, Error *error, char **argv) {
     int argc = 0;
     while (argv[argc]) argc++;
-    Status status = options_parse(options, &program.options, argc, argv, error);
+    Status status = options_parse(options, &modes_options, argc, argv, error);
     const Mode *mode;
-    if (status == STATUS_OK) status = mode_choose(program.modes, options, &mode, error);
+    if (status == STATUS_OK) status = mode_choose(modes, options, &mode, error);
     return status;
 }
 #define PARSE(...) parse(&o, &error, (char *[]){"run", __VA_ARGS__, NULL})
