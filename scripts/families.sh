@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes docs/families.md around the tables that two tests have measured:
+# Writes docs/families.md, which contains the tables that two tests measure:
 #     VERBATIM_FAMILIES=table build/tests/test_reference_logits
 #     VERBATIM_FAMILIES=gguf build/tests/test_gguf_families && scripts/families.sh table gguf
 set -e
