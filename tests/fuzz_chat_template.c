@@ -1,6 +1,6 @@
-/* Renders any bytes as a template over a conversation; after a NUL, any JSON as its variables.
- * Whatever the bytes are, the renderer ends with an error, or with valid UTF-8 and a flag of 0 or 1
- * for each byte. */
+/* Fuzz target: renders the input as a chat template over a fixed conversation; JSON after a NUL
+ * byte replaces the template's variables. Rendering must end with an error, or with valid UTF-8
+ * text and a flag of 0 or 1 for each byte. */
 #include "template/chat_template.h"
 
 #include <stdlib.h>

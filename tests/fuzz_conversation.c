@@ -19,12 +19,12 @@ FUZZ_MUTATE_PARTS('\n')
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char path[64], aside[80], kv[80];
-    /* One in four is opened with a file of KV cache pages. */
+    /* Shape of the KV cache pages, which one input in four is opened with. */
     static const KvShape shape = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 4, .type = KV_F16};
     Conversation c;
     Error note, error;
     const char *directory =
-        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* where syncing takes no time */
+        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* fsync is free in shm */
     snprintf(path, sizeof path, "%s/verbatim-fuzz-%ld", directory, (long)getpid());
     snprintf(aside, sizeof aside, "%s.damaged", path);
     snprintf(kv, sizeof kv, "%s.kv", path);

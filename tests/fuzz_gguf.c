@@ -1,11 +1,12 @@
-/* GGUF files: any bytes are a model, a vocabulary or an Error. Behind the input there is some data,
- * so that tensors have something to lie in; one size in eight goes without. */
+/* Fuzz target: converts the input as a GGUF file; the result must be a model, a vocabulary or an
+ * Error. Data for the tensors is appended to the input, except for one input size in eight. */
 #include "fuzz_mutate.h"
 #include "fuzz_source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What the matrices become depends on the size, which a trailing byte changes. */
+/* The target type of the matrices depends on the input's size, so one more byte selects another
+ * type. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const types[8] = {NULL, NULL, NULL, NULL, "f16", "q8", "q4m", NULL};
     enum { DATA = 1 << 20 };
@@ -38,7 +39,7 @@ typedef struct Item {
 typedef struct File {
     Item keys[MOST], tensors[MOST];
     size_t n_keys, n_tensors;
-    const uint8_t *rest; /* the data */
+    const uint8_t *rest; /* tensor data */
     size_t n_rest;
 } File;
 
@@ -59,7 +60,7 @@ static size_t scalar_bytes(uint32_t type) {
     return type < N_TYPES ? bytes[type] : 0;
 }
 
-/* Length of the text at p; 0: it does not fit. */
+/* Returns how many bytes the length-prefixed string at p takes; 0: it passes the end. */
 static size_t text_bytes(const uint8_t *p, const uint8_t *end) {
     if (end - p < 8 || u64_at(p) > (uint64_t)(end - p - 8)) return 0;
     return 8 + (size_t)u64_at(p);
@@ -128,23 +129,23 @@ static uint64_t interesting(uint64_t *state) {
     return values[fuzz_random(state, sizeof values / sizeof *values)];
 }
 
-/* Changes the bytes in place; the item keeps its size. */
+/* Changes the name, the type or a value of a metadata entry in place; its size stays the same. */
 static void change_key(uint8_t *key, size_t n, uint64_t *state) {
     size_t at = 8 + (size_t)u64_at(key);
     uint32_t type = u32_at(key + at);
     size_t values = at + (type == TYPE_ARRAY ? 16 : 4), width;
     if (type == TYPE_ARRAY) type = u32_at(key + at + 4);
     width = scalar_bytes(type);
-    if (fuzz_random(state, 8) == 0 && at > 8) { /* its name */
+    if (fuzz_random(state, 8) == 0 && at > 8) { /* change the name */
         key[8 + fuzz_random(state, at - 8)] = (uint8_t)(32 + fuzz_random(state, 95));
-    } else if (width == 4 && fuzz_random(state, 4) == 0) { /* another type as wide */
+    } else if (width == 4 && fuzz_random(state, 4) == 0) { /* another type of the same width */
         uint32_t other = (uint32_t)(4 + fuzz_random(state, 3));
         memcpy(key + values - (values == at + 16 ? 12 : 4), &other, 4);
     } else if (width && n > values) {
         uint64_t value = interesting(state);
         size_t index = fuzz_random(state, (n - values) / width);
         memcpy(key + values + index * width, &value, width);
-    } else if (n > values + 8) { /* texts: a byte of one */
+    } else if (n > values + 8) { /* string: flip a bit of one byte */
         key[values + fuzz_random(state, n - values)] ^= (uint8_t)(1 << fuzz_random(state, 7));
     }
 }
@@ -170,7 +171,8 @@ static void change_tensor(uint8_t *tensor, uint64_t *state) {
     }
 }
 
-/* The architecture, which is the beginning of most names: its length, or 0. */
+/* Finds the value of general.architecture, which begins most key names. Returns its length, or 0
+ * when it is missing. */
 static size_t architecture(const File *f, const uint8_t **name) {
     static const char key[] = "general.architecture";
     for (size_t i = 0; i < f->n_keys; i++) {
@@ -184,7 +186,9 @@ static size_t architecture(const File *f, const uint8_t **name) {
     return 0;
 }
 
-/* Takes a key or a tensor over, under this file's architecture. `room` must live as long. */
+/* Copies a random key or tensor entry from `donor` into `f`, with the key's architecture prefix
+ * replaced by this file's own. A rewritten key is stored in `room`, which must live as long as
+ * `f`. */
 static void take_over(File *f, const File *donor, uint8_t *room, size_t room_bytes,
                       uint64_t *state) {
     const uint8_t *own, *theirs;
@@ -204,7 +208,7 @@ static void take_over(File *f, const File *donor, uint8_t *room, size_t room_byt
         memcpy(room + 8 + n, item.bytes + 8 + m, item.n - 8 - m);
         item = (Item){room, item.n - m + n};
     }
-    /* The first of two has its say, so it goes in front of what the file says itself. */
+    /* Readers use the first of two equal keys, so the copied key goes to the front. */
     memmove(f->keys + 1, f->keys, f->n_keys++ * sizeof *f->keys);
     f->keys[0] = item;
 }
@@ -215,7 +219,8 @@ static size_t put(uint8_t *out, size_t at, size_t max_size, const void *bytes, s
     return at + n;
 }
 
-/* Writes the file with one item dropped, doubled or changed; 0: it got too long. */
+/* Writes the file with one entry dropped, doubled or changed. Returns its size; 0: it got too
+ * long. */
 static size_t write_changed(const File *f, const uint8_t *head, uint8_t *out, size_t max_size,
                             uint64_t *state) {
     size_t n = f->n_keys + f->n_tensors, chosen = n ? fuzz_random(state, n) : 0, at;

@@ -1,4 +1,5 @@
-/* llama2.c checkpoints: any bytes are a model or an Error. */
+/* Fuzz target: converts the input as a llama2.c checkpoint; the result must be a model or an
+ * Error. */
 #include "fuzz_source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,6 @@
-/* model.bin files. Checksums are set right first, so that what they protect is reached; a file that
- * its header says is longer gets some data behind it. One size in eight is taken as it is. */
+/* Fuzz target: opens, verifies and reads the input as a model.bin file. Its checksums are repaired
+ * first, so that parsing gets past them, and data is appended up to the file size that the header
+ * states. One input size in eight is taken as it is. */
 #include <stdio.h>
 #include <xxhash.h>
 
@@ -25,7 +26,8 @@ static void repair(uint8_t *bytes, size_t size) {
     header->checksum = XXH3_64bits(bytes, end);
 }
 
-/* The sum keeps the reads. */
+/* Reads the first and last row of every tensor. The returned sum keeps the compiler from removing
+ * the reads. */
 static float read_everything(const ModelFile *file) {
     float *row = NULL, seen = 0.0f;
     for (size_t i = 0; i < modelfile_n_tensors(file); i++) {
@@ -47,7 +49,7 @@ static float read_everything(const ModelFile *file) {
     return seen;
 }
 
-/* Asks for what the header of a file says of its weights. */
+/* Reads every field of the configuration and every metadata entry. */
 static void ask(const ModelFile *file) {
     const ConfigField *field;
     char text[4096];
@@ -99,8 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-/* Most of the time one number of the metadata or of the directory becomes another, or one of the
- * bytes. */
+/* Mostly replaces one number of the metadata or of the tensor directory by an interesting value;
+ * else changes arbitrary bytes. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
     static const uint64_t values[] = {0,
                                       1,

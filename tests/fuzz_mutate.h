@@ -1,5 +1,5 @@
-/* Structure-aware mutation for the fuzz targets: plain bytes seldom get past a format's counts,
- * or past JSON's commas, to what the reader does with the values. */
+/* Structure-aware mutation for the fuzz targets. Random changes of bytes seldom survive a format's
+ * counts or JSON's syntax; changing whole values reaches the code that uses them. */
 #ifndef FUZZ_MUTATE_H
 #define FUZZ_MUTATE_H
 
@@ -13,7 +13,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *data1, size_t size1, const uint8_t *data2,
                                  size_t size2, uint8_t *out, size_t max_size, unsigned seed);
 
-/* SplitMix64; below > 0. */
+/* Returns a random number less than `below` (> 0), by SplitMix64. */
 static inline size_t fuzz_random(uint64_t *state, size_t below) {
     uint64_t z = (*state += 0x9E3779B97F4A7C15);
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
@@ -23,10 +23,11 @@ static inline size_t fuzz_random(uint64_t *state, size_t below) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Where a value stands: container[key], or container[index]. */
+/* The place of a value in its container: container[key] of an object, or container[index] of an
+ * array. */
 typedef struct FuzzSlot {
     json_t *container, *value;
-    const char *key; /* NULL: an array */
+    const char *key; /* NULL: the container is an array */
     size_t index;
 } FuzzSlot;
 
@@ -63,7 +64,8 @@ static inline json_t *fuzz_interesting_json(uint64_t *state) {
                       NULL);
 }
 
-/* The value, changed a little; NULL: it has to be another. */
+/* Returns a slightly changed copy of a value; NULL: the caller should replace it by a different
+ * value. */
 static inline json_t *fuzz_tweak(const json_t *value, uint64_t *state) {
     uint8_t bytes[256];
     json_int_t number = json_integer_value(value);
@@ -112,7 +114,8 @@ static inline void fuzz_remove(const FuzzSlot *slot) {
     }
 }
 
-/* One change to a document with at least one value; `donor` may be the document. */
+/* Makes one random change to a document that has at least one value. `donor` may be the document
+ * itself. */
 static inline void fuzz_change(const FuzzSlots *own, const FuzzSlots *donor, uint64_t *state) {
     const FuzzSlot *slot = &own->items[fuzz_random(state, own->n)];
     const FuzzSlot *other = &donor->items[fuzz_random(state, donor->n)];
@@ -122,7 +125,7 @@ static inline void fuzz_change(const FuzzSlots *own, const FuzzSlots *donor, uin
         return;
     }
     switch (fuzz_random(state, donor == own ? 5 : 2)) {
-    case 0: /* beside this, under its own name */
+    case 0: /* add a copy of the other value, under its own key, to this container */
         value = json_deep_copy(other->value);
         if (!json_is_object(slot->container)) {
             json_array_append_new(slot->container, value);
@@ -148,8 +151,9 @@ static inline void fuzz_change(const FuzzSlots *own, const FuzzSlots *donor, uin
     fuzz_put(slot, value ? value : fuzz_interesting_json(state));
 }
 
-/* `text` with a few values changed, removed, doubled or taken from `donor` (any JSON; may be
- * empty). Returns the size of what was written to `out`; 0: it is no JSON, or got too long. */
+/* Writes the JSON document `text` to `out` with a few values changed, removed, doubled or taken
+ * from `donor` (any JSON; may be empty). Returns the size; 0: `text` is not JSON, or the result is
+ * longer than max_size. */
 static inline size_t fuzz_json(const void *text, size_t size, const void *donor, size_t donor_size,
                                uint8_t *out, size_t max_size, uint64_t *state) {
     json_t *document = json_loadb(text, size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
@@ -175,10 +179,10 @@ static inline size_t fuzz_json(const void *text, size_t size, const void *donor,
     return written;
 }
 
-/* ---- Parts ----------------------------------------------------------------------------------- */
+/* ---- Inputs of several parts ----------------------------------------------------------------- */
 
-/* Of the parts that `separator` ends, one that holds '{', by chance: where its JSON begins, and
- * how long it is. */
+/* The input consists of parts that end with `separator`. Picks a random part that contains '{' and
+ * returns where its JSON begins, with its length; NULL: none has any. */
 static inline const uint8_t *fuzz_part(const uint8_t *data, size_t size, uint8_t separator,
                                        size_t *length, uint64_t *state) {
     const uint8_t *found = NULL, *end = data + size;
@@ -196,7 +200,8 @@ static inline const uint8_t *fuzz_part(const uint8_t *data, size_t size, uint8_t
     return found;
 }
 
-/* Changes one part's JSON, with values of `donor` when there is one; or bytes. */
+/* Changes the JSON of one part, using values of `donor` if there is one; one time in four, or when
+ * there is no JSON, changes bytes instead. Returns the new size. */
 static inline size_t fuzz_mutate_parts(uint8_t *data, size_t size, size_t max_size,
                                        const uint8_t *donor, size_t donor_size, uint8_t separator,
                                        unsigned seed) {
@@ -221,7 +226,7 @@ static inline size_t fuzz_mutate_parts(uint8_t *data, size_t size, size_t max_si
     return size;
 }
 
-/* For a target whose input is parts of JSON. */
+/* Defines libFuzzer's mutator and crossover for a target whose input consists of JSON parts. */
 #define FUZZ_MUTATE_PARTS(separator)                                                               \
     size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {   \
         return fuzz_mutate_parts(data, size, max_size, NULL, 0, separator, seed);                  \

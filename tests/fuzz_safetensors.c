@@ -1,7 +1,7 @@
-/* Hugging Face directories. The input is files, each its letter and its content, with a zero byte
- * behind it: letter_name says which. 'm', the last, is model.safetensors,
- * to the end of the input; 'M' is its header alone: its length stands before it and some data
- * behind it, so that tensors have something to lie in. */
+/* Fuzz target: converts the input as a Hugging Face directory. The input is a list of files, each
+ * one letter (letter_name: its file name), the content and a zero byte. 'm' is model.safetensors
+ * and takes all the rest of the input. 'M' is only the JSON header of model.safetensors ('N': of
+ * another file): the target puts its length before it and appends tensor data. */
 #include "fuzz_mutate.h"
 #include "fuzz_source.h"
 

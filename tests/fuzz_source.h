@@ -1,4 +1,4 @@
-/* For the fuzz targets of the readers: sources whose files are bytes in memory. */
+/* Builds a Source for the fuzz targets of the readers: its files are bytes in memory. */
 #ifndef FUZZ_SOURCE_H
 #define FUZZ_SOURCE_H
 
@@ -12,7 +12,7 @@
 #include "inspect/modelfile_verify.h"
 #include "modelfile.h"
 
-/* A file in memory, or -1. */
+/* Returns the descriptor of a memory file with these bytes, or -1. */
 static inline int fuzz_memory_file(const void *data, size_t size) {
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     if (fd >= 0 && write(fd, data, size) != (ssize_t)size) {
@@ -33,7 +33,7 @@ static inline bool fuzz_add_file(Source *source, const char *path, const void *d
     return true;
 }
 
-/* Data that no type's values are all zeros of, or huge. */
+/* Fills tensor data with bytes that give values neither all zero nor huge, in every type. */
 static inline void fuzz_fill(uint8_t *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)(i * 37 % 61);
 }
@@ -47,8 +47,9 @@ static inline Source *fuzz_source(SourceKind kind, const char *path) {
     return source;
 }
 
-/* Whether the tensors, which may all be the same few bytes, are soon converted. q4m looks for the
- * best scales. */
+/* Returns true when converting the tensors takes little time. Several tensors may share the same
+ * few bytes, so the input's size is no limit. q4m searches for the best scales, so its limit is
+ * lower. */
 static inline bool fuzz_is_small(const Source *source, const char *type) {
     size_t n = 0;
     for (size_t i = 0; i < source->n_tensors; i++)
@@ -56,7 +57,7 @@ static inline bool fuzz_is_small(const Source *source, const char *type) {
     return n < (type && strcmp(type, "q4m") == 0 ? 1 << 14 : 1 << 18);
 }
 
-/* Parses and converts; whatever converts must then open and verify. */
+/* Parses and converts the source, then closes it. A successful conversion must open and verify. */
 static inline void fuzz_convert(Source *source, const char *type) {
     Error error = {{0}};
     ConvertOptions options = {.n_threads = 1, .type = type};

@@ -1,5 +1,6 @@
-/* Sections: whatever bytes one holds, opening, encoding and decoding stay inside it. The first two
- * bytes say how long the text at the end of the input is. */
+/* Fuzz target: opens the input as a tokenizer section, then encodes and decodes a text; no access
+ * may leave the section. The first two bytes are the length of the text, which is the end of the
+ * input. */
 #include "tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Error error;
     TokenList ids = {0};
     memcpy(section, data + 2, n);
-    if (n >= 16) memcpy((char *)section + 8, &(uint64_t){n}, 8); /* its size is what it is */
+    if (n >= 16) memcpy((char *)section + 8, &(uint64_t){n}, 8); /* the true size */
     if (tokenizer_open(&t, section, n, &error) == STATUS_OK) {
         uint8_t *from_template = calloc(n_text + 1, 1);
         for (size_t i = 0; i < n_text; i++) from_template[i] = text[i] & 1;

@@ -1,9 +1,9 @@
-/* Imports the tokenizer of a GGUF file whose keys are well formed and hold anything: plain bytes
- * mostly stop at GGUF's own counts and lengths (fuzz_gguf.c). What is accepted must encode and
- * decode.
+/* Fuzz target: imports the tokenizer of a GGUF file whose keys are well formed but hold arbitrary
+ * values (fuzz_gguf.c covers malformed keys; its inputs rarely get past the counts and lengths). An
+ * accepted tokenizer must encode and decode.
  *
- * Bytes: the model and the pre-tokenizer by number, switches, then tokens and after a token of type
- * 255 merges, each as its type, its length and so many bytes. */
+ * Input: the numbers of the model and of the pre-tokenizer, flags, special ids, then a list of
+ * tokens (type, length, bytes). An entry of type 255 and all later entries are merges. */
 #include "formats/tokenizer_import.h"
 #include "tokenizer.h"
 #include <stdlib.h>

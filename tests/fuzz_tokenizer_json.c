@@ -1,6 +1,7 @@
-/* Imports tokenizer.json of any bytes, and after a zero byte tokenizer_config.json; or, behind an
- * 'S', vocab.json, merges.txt, added_tokens.json and tokenizer_config.json, with a zero byte
- * between them. What is accepted must encode and decode. */
+/* Fuzz target: imports the input as tokenizer.json, followed by a zero byte and
+ * tokenizer_config.json. An input that begins with 'S' holds vocab.json, merges.txt,
+ * added_tokens.json and tokenizer_config.json, separated by zero bytes. An accepted tokenizer must
+ * encode and decode. */
 #include "formats/tokenizer_import.h"
 #include "fuzz_mutate.h"
 #include "tokenizer.h"
@@ -8,7 +9,8 @@
 
 FUZZ_MUTATE_PARTS('\0')
 
-/* The bytes up to the next zero byte or the end. */
+/* Returns the next file, which ends at a zero byte or at the end of the input, and moves past
+ * it. */
 static const char *next_file(const uint8_t **data, size_t *size, size_t *n) {
     const char *file = (const char *)*data;
     const uint8_t *stop = *size ? memchr(*data, 0, *size) : NULL;

@@ -1,4 +1,5 @@
-/* Imports llama2.c's tokenizer.bin of any bytes; what is accepted must encode and decode. */
+/* Fuzz target: imports the input as llama2.c's tokenizer.bin; an accepted tokenizer must encode and
+ * decode. */
 #include "formats/tokenizer_import.h"
 #include "tokenizer.h"
 #include <stdlib.h>

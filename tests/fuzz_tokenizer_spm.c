@@ -1,4 +1,5 @@
-/* Imports SentencePiece's .model of any bytes; what is accepted must encode and decode. */
+/* Fuzz target: imports the input as a SentencePiece .model; an accepted tokenizer must encode and
+ * decode. */
 #include "formats/tokenizer_import.h"
 #include "tokenizer.h"
 #include <stdlib.h>

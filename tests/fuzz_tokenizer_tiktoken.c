@@ -1,4 +1,5 @@
-/* Imports .tiktoken files of any bytes; what is accepted must encode and decode. */
+/* Fuzz target: imports the input as a .tiktoken file; an accepted tokenizer must encode and
+ * decode. */
 #include "formats/tokenizer_import.h"
 #include "tokenizer.h"
 #include <stdlib.h>

@@ -1,8 +1,7 @@
-/* Writes seeds for the fuzz targets out of the tests' fixtures: models with everything but the
- * weights, which the targets add (fuzz_gguf.c, fuzz_safetensors.c, fuzz_modelfile.c), tokenizers
- * and chat templates.
+/* Writes seeds for the fuzz targets from the tests' fixtures: models without weight data
+ * (fuzz_gguf.c, fuzz_safetensors.c and fuzz_modelfile.c append it), tokenizers and chat templates.
  *
- *     seed_fixtures DIRECTORY      into DIRECTORY/NAME for the target fuzz_NAME */
+ *     seed_fixtures DIRECTORY      writes DIRECTORY/NAME/* for the target fuzz_NAME */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +23,7 @@
 #include "tests/process.h"
 #include "tests/tokenizer_sources.h"
 
-/* DIRECTORY/KIND/NAME, to free. */
+/* Creates DIRECTORY/KIND and returns the path DIRECTORY/KIND/NAME; the caller frees it. */
 static char *seed_path(const char *directory, const char *kind, const char *name) {
     char *parent = fixture_path(directory, kind), *path = fixture_path(parent, name);
     mkdir(directory, 0777);
@@ -33,7 +32,8 @@ static char *seed_path(const char *directory, const char *kind, const char *name
     return path;
 }
 
-/* What else a directory may hold, a few files by turns; each ends with a zero byte. */
+/* The contents of the other files of a model directory. put_other_files adds a few of them to each
+ * seed, chosen by turn, each followed by a zero byte. */
 #define ADDED                                                                                      \
     "\"added_tokens_decoder\": {\"0\": {\"content\": \"<unk>\", \"special\": true}, "              \
     "\"70\": {\"content\": \"<x>\", \"special\": false, \"lstrip\": true}}"
@@ -97,7 +97,8 @@ static void safetensors_seed(const char *directory, const char *name, size_t tur
     fixture_free(&f);
 }
 
-/* tokenizer.json beside tokenizer_config.json, and the files of a slow tokenizer. */
+/* Writes seeds for fuzz_tokenizer_json: tokenizer.json with tokenizer_config.json, and the files of
+ * a slow tokenizer (vocab.json, merges.txt, ...). */
 static void tokenizer_json_seeds(const char *directory) {
     size_t n;
     char *json = source_read("tests/seeds/tokenizer_json/model_plain", &n);
@@ -116,7 +117,7 @@ static void tokenizer_json_seeds(const char *directory) {
     free(path);
 }
 
-/* The same model as a model.bin, in each type by turns. */
+/* Writes a fixture's model as a model.bin seed without data; the type changes with `number`. */
 static void modelfile_seed(const char *directory, const char *name, size_t number) {
     static const char *const types[] = {NULL, "f16", "q8", "q4", "q4m", "q6", "q5"};
     const char *type = types[number % (sizeof types / sizeof *types)];
@@ -130,7 +131,7 @@ static void modelfile_seed(const char *directory, const char *name, size_t numbe
     if (source_open(&source, source_path, NULL, &error) != STATUS_OK ||
         source_parse(source, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    /* What cannot be in that type stays as it was. */
+    /* A model that cannot be converted to this type is written losslessly. */
     if (convert_description(source, type, fd, &error) != STATUS_OK &&
         (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0 ||
          convert_description(source, NULL, fd, &error) != STATUS_OK))
@@ -148,7 +149,7 @@ static void modelfile_seed(const char *directory, const char *name, size_t numbe
     fixture_free(&f);
 }
 
-/* Cuts the file off where its data begins. */
+/* Truncates the GGUF file at path where its tensor data begins. */
 static void cut_data(const char *path) {
     InputFile file;
     Gguf gguf;
@@ -176,7 +177,8 @@ static void gguf_seed(const char *directory, const char *name) {
     json_decref(fixture);
 }
 
-/* The templates of chat_template_cases.jsonl: [TEMPLATE, RESULT], behind a line of variables. */
+/* Writes seeds for fuzz_chat_template from chat_template_cases.jsonl, which holds lines [TEMPLATE,
+ * RESULT] after a line of variables. */
 static void template_seeds(const char *directory) {
     FILE *file = fopen("tests/fixtures/chat_template_cases.jsonl", "r");
     char *line = NULL, name[32];
@@ -197,7 +199,8 @@ static void template_seeds(const char *directory) {
     fclose(file);
 }
 
-/* Sections of the tokenizers that tests/seeds has as `kind`, with a text behind. */
+/* Imports each tokenizer in tests/seeds/tokenizer_KIND and writes its section, followed by a text,
+ * as a seed for fuzz_tokenizer. */
 static void section_seeds(const char *directory, const char *kind) {
     static const char text[] = "Hello <s> w\xC3\xB6rld 123  don't";
     char *seeds = fixture_path("tests/seeds/tokenizer", kind), name[300];
