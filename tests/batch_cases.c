@@ -15,8 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- Requests ----------------------------------------------------------------------------------
- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 static unsigned draw(uint64_t *seed, unsigned below) {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
@@ -71,8 +70,7 @@ void batch_write_cases(const char *path, size_t n) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* ---- One at a time ------------------------------------------------------------------------------
- */
+/* ---- One at a time --------------------------------------------------------------------------- */
 
 char *batch_case_alone(const char *model, size_t i, size_t *length) {
     static const struct {
@@ -166,8 +164,7 @@ void batch_check_results(const char *model, const char *output, size_t n) {
     free(seen);
 }
 
-/* ---- Batches ------------------------------------------------------------------------------------
- */
+/* ---- Batches --------------------------------------------------------------------------------- */
 
 static void command(const char **argv, const char *model, const char *input, const char *output,
                     const char *const *more) {
@@ -240,7 +237,7 @@ char *batch_sorted_lines(const char *path) {
         at = stpcpy(at, lines[i]);
         *at++ = '\n';
     }
-    sorted[length] = '\0'; /* the empty line after the last newline is sorted to the front */
+    sorted[length] = '\0'; /* the file's last newline leaves an empty line, which sorts first */
     free(lines);
     free(bytes);
     return sorted;

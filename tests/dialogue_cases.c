@@ -63,7 +63,6 @@ const char *dialogue_last(const Dialogue *d) {
     return conversation_content(&d->conversation, conversation_length(&d->conversation) - 1);
 }
 
-/* Compares cache and logits with those of a fresh conversation before its answer. */
 void dialogue_assert_as_fresh(Opened *o, Dialogue *d) {
     Error error;
     char *text;
@@ -80,7 +79,7 @@ void dialogue_assert_as_fresh(Opened *o, Dialogue *d) {
     assert_string_equal(dialogue_last(&fresh), dialogue_last(d));
     assert_int_equal(fresh.cached.length, d->cached.length);
     assert_memory_equal(fresh.cached.ids, d->cached.ids, d->cached.length * sizeof(int32_t));
-    /* One more token from both caches: the same bits. */
+    /* One more token on both caches must give the same bits. */
     size_t vocab = model_config(o->tiny.model)->vocab_size;
     float *a = malloc(vocab * sizeof *a), *b = malloc(vocab * sizeof *b);
     Row row = {.position = kvcache_next(d->cache, 0) - 1, .token = 65, .wants_logits = true};
@@ -96,7 +95,7 @@ void dialogue_assert_as_fresh(Opened *o, Dialogue *d) {
     dialogue_close(&fresh);
 }
 
-/* ---- Mixes ----------------------------------------------------------------------------------- */
+/* ---- Random conversations -------------------------------------------------------------------- */
 
 static uint32_t next_random(uint32_t *seed) {
     *seed = *seed * 1664525u + 1013904223u;
@@ -179,7 +178,7 @@ void dialogue_mix(Opened *o, const char *path, uint32_t seed, int steps) {
             continue;
         }
         if (!retracted) continue;
-        if (what == 0) { /* an interrupted answer, which a fresh conversation would not give */
+        if (what == 0) { /* interrupt this answer: a fresh one would differ */
             const AnswerWatcher watcher = {interrupt, NULL, o};
             AnswerStats stats;
             if (dialogue_answer(&d, &watcher, &stats, &error) != STATUS_OK)

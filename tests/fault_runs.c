@@ -20,7 +20,7 @@
 #include "tests/process.h"
 #include "tests/small_model.h"
 
-/* clang's address sanitizer stands in the program itself, before any library. */
+/* clang links the address sanitizer into the program itself, ahead of any LD_PRELOAD library. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SHIM_POSSIBLE 0
@@ -39,7 +39,7 @@ static const char *const results[] = {"export.bin", "text", "session", "results"
 
 typedef struct Outcome {
     int status;
-    char said[4096]; /* on stderr */
+    char said[4096]; /* beginning of stderr */
 } Outcome;
 
 static void child(const FaultRuns *r, FaultMode mode, const char *result, int err) {
@@ -57,18 +57,18 @@ static void child(const FaultRuns *r, FaultMode mode, const char *result, int er
     const char *argv[20];
     size_t n = 0;
     for (; arguments[mode][n]; n++) argv[n] = arguments[mode][n];
-    if (mode == FAULT_CHAT) n -= 2; /* without a template: roles and text */
+    if (mode == FAULT_CHAT) n -= 2; /* without a template: plain roles and text */
     argv[n] = NULL;
     snprintf(fd, sizeof fd, "%d", r->fd);
     setenv("VERBATIM_FAULTS", fd, 1);
     setenv("LD_PRELOAD", r->shim, 1);
-    /* The status of a report, and of a leak, is none of the programs' own. */
+    /* Sanitizer reports and leaks exit with 99, a status that the programs never return. */
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0:exitcode=99", 1);
     setenv("XDG_STATE_HOME", r->directory, 1);
     dup2(input, 0);
     dup2(open("/dev/null", O_WRONLY), 1);
     dup2(err, 2);
-    alarm(20); /* stays over exec */
+    alarm(20); /* survives execv */
     execv(program, (char *const *)argv);
     _exit(127);
 }
@@ -106,7 +106,7 @@ static void remove_results(const FaultRuns *r) {
     closedir(dir);
 }
 
-/* Files that should have gone with a program that ended by itself. */
+/* Returns true when a temporary file was left behind by a program that ended by itself. */
 static bool left_something(const FaultRuns *r) {
     bool left = false;
     DIR *dir = opendir(r->directory);
@@ -117,7 +117,8 @@ static bool left_something(const FaultRuns *r) {
     return left;
 }
 
-/* A batch's results and a conversation name the time and chance ids; their lines count. */
+/* Returns true when the file holds the result of a run without a fault. The results of a batch and
+ * a conversation contain times and random ids, so only their numbers of lines are compared. */
 static bool is_whole(const FaultRuns *r, FaultMode mode, const char *path) {
     size_t length, lines = 0, wanted = 0;
     char *bytes = file_read(path, &length);
@@ -191,7 +192,7 @@ void fault_runs_try(FaultRuns *r, FaultMode mode, FaultKind kind, long step, boo
     if (bad) fail_msg("%u faults were not stood", bad);
 }
 
-/* ---- The scene ------------------------------------------------------------------------------- */
+/* ---- Setting up ------------------------------------------------------------------------------ */
 
 FaultRuns *fault_runs_new(void) {
     char *shim = build_path("tests/faults.so");

@@ -1,4 +1,4 @@
-/* Short runs of the programs in which one call fails (tests/faults). */
+/* Runs the programs briefly with one failing system call or allocation each (tests/faults). */
 #ifndef FAULT_RUNS_H
 #define FAULT_RUNS_H
 
@@ -18,24 +18,25 @@ typedef enum FaultMode {
 typedef struct FaultRuns {
     char *directory, *model, *source, *tokenizer, *shim;
     char *requests;
-    long calls[FAULT_MODES][FAULT_KINDS]; /* that a run without a fault makes */
-    char *wanted[FAULT_MODES];            /* what a run without a fault gives */
+    long calls[FAULT_MODES][FAULT_KINDS]; /* calls made by a run without a fault */
+    char *wanted[FAULT_MODES];            /* result file of a run without a fault */
     size_t wanted_length[FAULT_MODES];
     int fd;
     Faults *faults;
-    unsigned long injected, refused; /* runs with a fault; those that ended in an error */
+    unsigned long injected, refused; /* runs with a fault; of them, runs that failed */
 } FaultRuns;
 
-/* Fails on the spot (cmocka). NULL where a shim cannot stand before the allocator: under
- * clang's sanitizers and emulators. */
+/* Sets up the files and counts the calls of runs without faults; fails the test (cmocka) on any
+ * error. Returns NULL where the shim cannot intercept the allocator: under clang's sanitizers and
+ * under emulators. */
 FaultRuns *fault_runs_new(void);
 void fault_runs_free(FaultRuns *runs);
 
-/* Runs `mode` with the n-th call of `kind` failing, for n = 1, 1 + step, ... until a run makes
- * fewer calls. Each run must end in success, with the very result that it has without a fault,
- * or in an error that says something; never in a signal, in more than 20 seconds, or with a
- * damaged file; and the same command without a fault must then work. `goes_on`: every
- * call from the n-th on fails. */
+/* Runs the program in `mode` with the n-th call of `kind` failing, for n = 1, 1 + step, ... until a
+ * run makes fewer calls than n. With `goes_on`, every later call of that kind fails as well. Each
+ * run must either succeed with the result of a run without a fault, or end with an error and a
+ * message on stderr. A run must never end by a signal, take more than 20 seconds or leave a damaged
+ * file, and the same command without a fault must work afterwards. */
 void fault_runs_try(FaultRuns *runs, FaultMode mode, FaultKind kind, long step, bool goes_on);
 
 #endif

@@ -113,7 +113,8 @@ static size_t element_count(const json_t *shape) {
     return n;
 }
 
-/* MXFP4's codes and powers of two, whose recipes give whole numbers below 256. */
+/* Returns true for the tensors of MXFP4 codes and exponents, whose recipes give whole numbers below
+ * 256: they are stored as bytes. */
 static bool is_bytes(const char *name) {
     const char *end = strrchr(name, '_');
     return end && (strcmp(end, "_blocks") == 0 || strcmp(end, "_scales") == 0);

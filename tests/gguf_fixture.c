@@ -46,7 +46,7 @@ json_t *gguf_fixture_load(const char *name) {
     return json;
 }
 
-/* ---- Bytes ---- */
+/* ---- Output buffer ---- */
 
 typedef struct Out {
     uint8_t *bytes;
@@ -96,7 +96,8 @@ static void put_scalar(Out *o, const char *kind, const json_t *value) {
     }
 }
 
-/* [name, kind, value]; an array's kind ends with "[]". */
+/* Writes one metadata entry from [name, kind, value]; "[]" at the end of the kind means an
+ * array. */
 static void put_key(Out *o, const json_t *pair) {
     static const struct {
         const char *name;
@@ -136,7 +137,7 @@ static size_t integer(const json_t *list, size_t i) {
     return (size_t)json_integer_value(json_array_get(list, i));
 }
 
-/* The hashed weights of a tensor of the source; free. */
+/* Makes the hashed weights of a tensor of the source fixture, *n values; the caller frees them. */
 static float *source_tensor(const json_t *recipes, const char *name, size_t *n) {
     const json_t *recipe = json_object_get(recipes, name);
     if (!recipe) fail_msg("the source has no tensor %s", name);
@@ -148,7 +149,9 @@ static float *source_tensor(const json_t *recipes, const char *name, size_t *n) 
     return values;
 }
 
-/* Rows of `width` elements: [source, stride of the elements, [[start, step, rows], ...]]. */
+/* Copies rows of `width` elements out of a source tensor, as described by `piece`: [source,
+ * stride between elements, [[first element, step between rows, rows], ...]]. Returns the number
+ * of rows. */
 static size_t copy_piece(const json_t *piece, const json_t *recipes, size_t width, float *out) {
     size_t n, stride = integer(piece, 1), rows = 0;
     float *values = source_tensor(recipes, json_string_value(json_array_get(piece, 0)), &n);
@@ -167,7 +170,8 @@ static size_t copy_piece(const json_t *piece, const json_t *recipes, size_t widt
     return rows;
 }
 
-/* A vector whose elements changed places is described element by element: rows of 1. */
+/* Returns the number of elements in a row of the description: n / rows. The description of a
+ * permuted vector has one row for each element. */
 static size_t row_width(const json_t *tensor, size_t n) {
     size_t rows = 0, pieces = json_array_size(json_object_get(tensor, "from"));
     for (size_t i = 0; i < pieces; i++) {
@@ -197,7 +201,8 @@ static float *tensor_values(const json_t *tensor, const json_t *recipes, size_t 
     return values;
 }
 
-/* Q8_0: of 32 elements the scale in f16, then each divided by it and rounded. */
+/* Writes Q8_0 blocks of 32 elements: the scale as f16, then each element divided by the scale and
+ * rounded. `widened`: writes the rounded values as F32. */
 static void put_q8(Out *o, const float *values, size_t n, bool widened) {
     for (size_t i = 0; i < n; i += 32) {
         float largest = 0.0f, wide[32];
@@ -220,8 +225,9 @@ static void put_q8(Out *o, const float *values, size_t n, bool widened) {
     }
 }
 
-/* MXFP4: of 32 elements a power of two, then the nearest of 16 floats of 4 bits; byte i holds
- * element i in its low half and element i + 16 in its high one. */
+/* Writes MXFP4 blocks of 32 elements: an exponent byte, then for each element the nearest of 16
+ * 4-bit floats. Byte i holds element i in its low nibble and element i + 16 in its high nibble.
+ * `widened`: writes the rounded values as F32. */
 static void put_mxfp4(Out *o, const float *values, size_t n, bool widened) {
     static const float levels[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                                      -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
@@ -230,7 +236,7 @@ static void put_mxfp4(Out *o, const float *values, size_t n, bool widened) {
         uint8_t codes[32], block[17];
         int exponent = 0;
         for (size_t k = 0; k < 32; k++) largest = fmaxf(largest, fabsf(values[i + k]));
-        frexpf(largest, &exponent); /* largest is below 2^exponent: 6 is the largest level */
+        frexpf(largest, &exponent); /* largest < 2^exponent, and the largest level is 6 */
         exponent -= 3;
         for (size_t k = 0; k < 32; k++) {
             float x = ldexpf(values[i + k], -exponent);

@@ -1,6 +1,6 @@
-/* GGUF files as llama.cpp's converter makes them of the fixtures' models: tests/fixtures/gguf says
- * where each element comes from. A test that uses these fails on the spot (cmocka) when something
- * is missing. */
+/* Writes GGUF files like those that llama.cpp's converter makes of the fixtures' models; the JSON
+ * files in tests/fixtures/gguf say where each element comes from. Every function fails the test
+ * (cmocka) when something is missing. */
 #ifndef GGUF_FIXTURE_H
 #define GGUF_FIXTURE_H
 
@@ -8,16 +8,17 @@
 
 #include "formats/stored.h"
 
-/* All names, sorted, NULL-terminated; free the array and each name. */
+/* Lists the names of all GGUF fixtures, sorted and NULL-terminated; the caller frees the array and
+ * each name. */
 char **gguf_fixture_names(void);
 
-/* The fixture's JSON; "source" is the name of the fixture in tests/fixtures/logits whose logits
- * the model has. json_decref. */
+/* Loads the JSON of a fixture; the caller calls json_decref. Its "source" names the fixture in
+ * tests/fixtures/logits with the logits of the same model. */
 json_t *gguf_fixture_load(const char *name);
 
-/* Writes the file to `path`: matrices in `type` (STORED_F32, F16, Q8_0, MXFP4 for experts alone;
- * the last two where a row is whole blocks). With `widened`, their values are rounded to `type`,
- * but stored as F32. */
+/* Writes the fixture's GGUF file to `path` with its matrices in `type`: STORED_F32, F16, Q8_0 or
+ * MXFP4. MXFP4 applies to experts only; Q8_0 and MXFP4 only where a row consists of whole blocks.
+ * With `widened`, the values are rounded to `type` but stored as F32. */
 void gguf_fixture_write(const json_t *fixture, const char *path, StoredType type, bool widened);
 
 #endif

@@ -65,7 +65,7 @@ void file_write(const char *path, const void *bytes, size_t length) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Takes what fd has into *text; closes it at its end. */
+/* Appends what can be read from fd to *text; closes fd at end of file. */
 static void take(struct pollfd *fd, char **text, size_t *length) {
     char part[65536];
     ssize_t n = read(fd->fd, part, sizeof part);
@@ -81,7 +81,7 @@ static void take(struct pollfd *fd, char **text, size_t *length) {
     (*text)[*length] = '\0';
 }
 
-/* Gives the input and takes both outputs until they end. */
+/* Writes the input to the process and reads both of its outputs until they end. */
 static void talk(int in, int out, int err, const char *input, size_t input_length, Process *p) {
     struct pollfd fds[] = {{in, POLLOUT, 0}, {out, POLLIN, 0}, {err, POLLIN, 0}};
     while (fds[1].fd >= 0 || fds[2].fd >= 0) {
@@ -93,10 +93,10 @@ static void talk(int in, int out, int err, const char *input, size_t input_lengt
         if (ready < 0 && errno == EINTR) continue;
         if (ready <= 0) fail_msg("the program hangs");
         if (fds[0].fd >= 0 && fds[0].revents) {
-            /* POLLOUT promises room for this much: more could wait for a program that waits for us.
-             */
+            /* POLLOUT guarantees room for this much. A larger write could block while the program
+             * waits for us to read its output. */
             ssize_t n = write(fds[0].fd, input, input_length < 4096 ? input_length : 4096);
-            if (n < 0) n = (ssize_t)input_length; /* it does not read: fine */
+            if (n < 0) n = (ssize_t)input_length; /* the program closed its stdin: allowed */
             input += n;
             input_length -= (size_t)n;
         }
@@ -106,8 +106,8 @@ static void talk(int in, int out, int err, const char *input, size_t input_lengt
     if (fds[0].fd >= 0) close(fds[0].fd);
 }
 
-/* The command line as it is run: a program of ours by its path, under the emulator where the
- * tests run under one. The first *n_owned strings are malloc'ed. */
+/* Builds the real command line: the path of a built program, preceded by the emulator's command
+ * when VERBATIM_RUNNER is set. The first *n_owned strings are malloc'ed. */
 static void expand(const char *const *argv, char **out, size_t *n_owned) {
     const char *runner = getenv("VERBATIM_RUNNER");
     size_t n = 0;

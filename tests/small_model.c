@@ -15,7 +15,8 @@
 
 enum { VOCABULARY = 300 };
 
-/* llama2.c's format: the longest token's length, then score, length and bytes of each. */
+/* Writes a tokenizer in llama2.c's format: the longest token's length, then each token's score,
+ * length and bytes. */
 static void write_tokenizer(const char *path) {
     static const char *const words[] = {
         " ",  "t",  "e",   "a",   "o",    "i",     "n",  "s",  "h",  "r",  "th", "he", "in", "er",

@@ -1,6 +1,5 @@
-/* Batches at full size: a thousand requests against a thousand single runs, fifty kills, a disk
- * that fills up, a hundred thousand requests in constant memory. Minutes, not seconds: `make
- * soak`. */
+/* Batches at full size: a thousand requests compared with a thousand single runs, fifty kills, a
+ * full disk, a hundred thousand requests in constant memory. Takes minutes (`make soak`). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -153,7 +152,7 @@ static void a_disk_that_fills_up_loses_nothing(void **state) {
     free(disk);
 }
 
-/* Peak memory in MiB by --stats. */
+/* Returns the peak memory in MiB of a batch, as --stats reports it. */
 static double memory_of(const Place *p, const char *input, size_t length, const char *const *more) {
     const char *argv[16] = {"run", p->model, "--batch", "-", "--stats", "--kv-memory", "4M"};
     for (size_t i = 0; more[i]; i++) argv[7 + i] = more[i];
@@ -183,7 +182,7 @@ static void memory_does_not_grow_with_the_number_of_requests(void **state) {
     print_message("peak memory: %.1f MiB for 1,000 requests, %.1f for 100,000, %.1f ordered\n", few,
                   many, ordered);
     assert_true(many < few + 2.0);
-    assert_true(ordered < few + 16.0); /* results that wait for earlier ones */
+    assert_true(ordered < few + 16.0); /* results that wait for their turn */
     free(input);
 }
 

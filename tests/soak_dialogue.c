@@ -1,5 +1,5 @@
 /* Hundreds of conversations with trained models, each turn compared bit for bit with a fresh
- * conversation. Takes minutes (`make soak`); test_dialogue has a sample. */
+ * conversation. Takes minutes (`make soak`); test_dialogue runs a sample. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

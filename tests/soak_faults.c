@@ -1,4 +1,5 @@
-/* The same as tests/test_faults.c, for the number of every call that a run makes. */
+/* Makes every single call of each run fail in turn; tests/test_faults.c runs a sample of this.
+ * Takes minutes (`make soak`). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-/* Memory over a long time: a batch and a chat beside it that go on for SOAK_MINUTES (20), and a
- * thousand sessions saved and loaded. What a program holds after the first fifth it may not exceed
- * by more than a little later.
+/* Checks for memory growth: a batch and a chat run side by side for SOAK_MINUTES (20), and a
+ * thousand sessions are saved and loaded. Memory may exceed its peak of the first fifth of the time
+ * by only a little.
  *
- * Under AddressSanitizer (`make soak BUILD=build/asan` behind `make asan`) freed memory is reused
- * soon, so that growth is what is not freed. */
+ * Under AddressSanitizer (`make soak BUILD=build/asan` after `make asan`) the quarantine of freed
+ * memory is kept small, so that only leaks show as growth. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,8 +26,8 @@
 
 enum { SLACK_KILOBYTES = 4096 };
 
-/* The address sanitizer keeps what is freed for a while, by default 256 MiB of it, which looks like
- * growth. For this program, and in fed_start for those that it runs. */
+/* AddressSanitizer keeps freed memory in a quarantine, 256 MiB by default, which looks like growth.
+ * These options apply to this program; fed_start sets them for the programs that it runs. */
 #define SANITIZER_OPTIONS "quarantine_size_mb=1"
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
@@ -40,7 +40,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* What a process holds for itself alone, in KiB. */
+/* Returns a process's private (anonymous) resident memory in KiB. */
 static long private_memory(pid_t pid) {
     char path[64], line[256];
     long kilobytes = -1;
@@ -52,7 +52,7 @@ static long private_memory(pid_t pid) {
     return kilobytes;
 }
 
-/* The most seen in the first fifth, and the most seen at all. */
+/* A process's peak memory in KiB: in the first fifth of the time, and overall. */
 typedef struct Memory {
     long early, most;
 } Memory;
@@ -69,16 +69,16 @@ static void assert_flat(const Memory *m, const char *what) {
     if (m->most > m->early + SLACK_KILOBYTES) fail_msg("%s: grows", what);
 }
 
-/* ---- Programs that are fed as they go -------------------------------------------------------- */
+/* ---- Programs fed line by line --------------------------------------------------------------- */
 
 typedef struct Fed {
     const char *name;
-    char *(*line)(size_t i); /* the next thing to say, malloc'ed with its newline */
+    char *(*line)(size_t i); /* makes input line i, malloc'ed with its newline */
     pid_t pid;
     int in, out;
-    char *pending; /* what is still to be written */
+    char *pending; /* input not yet written */
     size_t at;
-    size_t said, heard; /* lines; lines heard back */
+    size_t said, heard; /* lines written; lines read back */
     Memory memory;
 } Fed;
 
@@ -124,7 +124,7 @@ static void fed_read(Fed *fed) {
     for (ssize_t i = 0; i < n; i++) fed->heard += bytes[i] == '\n';
 }
 
-/* Ends what it is told, reads the rest, and wants success. */
+/* Closes the program's input, reads the rest of its output and expects exit status 0. */
 static void fed_finish(Fed *fed) {
     int status;
     struct pollfd p = {.fd = fed->out, .events = POLLIN};
@@ -149,7 +149,8 @@ static char *batch_line(size_t i) {
     return line;
 }
 
-/* The context is full after some turns; a conversation has many times as much. */
+/* Makes line i of the chat: a question, or after 300 lines /reset. Each conversation overflows the
+ * context many times. */
 static char *chat_line(size_t i) {
     char *line = NULL;
     assert_true((i % 300 == 299 ? asprintf(&line, "/reset\n")
@@ -225,7 +226,7 @@ static void a_thousand_sessions_saved_and_loaded_in_flat_memory(void **state) {
 }
 
 int main(void) {
-    /* What AddressSanitizer keeps of freed memory would look like growth. */
+    /* AddressSanitizer's quarantine of freed memory would look like growth: keep it small. */
     setenv("ASAN_OPTIONS", "quarantine_size_mb=4:malloc_context_size=4", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_sessions_saved_and_loaded_in_flat_memory),

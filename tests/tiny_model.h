@@ -1,5 +1,5 @@
-/* Small models for tests: converted from a source into a temporary file, opened, and run over
- * texts in whatever calls the test asks for. Everything fails on the spot (cmocka). */
+/* Small models for tests: converts a source into a temporary file, opens it and runs texts through
+ * it in calls of any size. Every function fails the test (cmocka) on an error. */
 #ifndef TINY_MODEL_H
 #define TINY_MODEL_H
 
@@ -8,12 +8,12 @@
 typedef struct TinyModel {
     ModelFile *file;
     Model *model;
-    KvCache *cache; /* of 8 sequences */
+    KvCache *cache; /* for 8 sequences */
     size_t vocab_size;
 } TinyModel;
 
-/* Converts `source` (a path, or "random:SHAPE") with matrices of `type` (NULL: lossless) and
- * opens it. options and kv_type as model.h has them. */
+/* Converts `source` (a path, or "random:SHAPE") with its matrices in `type` (NULL: lossless) and
+ * opens it. model.h describes the options and kv_type. */
 TinyModel tiny_model_open(const char *source, const char *type, const ModelOptions *options,
                           KvType kv_type);
 void tiny_model_close(TinyModel *tiny);
@@ -21,15 +21,17 @@ void tiny_model_close(TinyModel *tiny);
 /* Opens a model.bin that exists already. */
 TinyModel tiny_model_map(const char *path, const ModelOptions *options, KvType kv_type);
 
-/* Continues `sequence` with ids[n] in calls of `chunk` rows: logits[n][vocab_size] of all. */
+/* Appends ids[n] to `sequence` in calls of `chunk` rows and writes the logits of every row:
+ * logits[n][vocab_size]. */
 void tiny_model_continue(TinyModel *tiny, int32_t sequence, const int32_t *ids, size_t n,
                          size_t chunk, float *logits);
 
-/* The same from an emptied cache, the first id at position `start`; the logits to free. */
+/* Empties the KV cache of `sequence` and runs ids[n] as tiny_model_continue does, the first at
+ * position `start`. Returns the logits, which the caller frees. */
 float *tiny_model_run(TinyModel *tiny, int32_t sequence, int32_t start, const int32_t *ids,
                       size_t n, size_t chunk);
 
-/* The lowest index among the largest. */
+/* Returns the index of the largest logit, the lowest index in a tie. */
 int32_t tiny_model_argmax(const float *logits, size_t n);
 
 #endif

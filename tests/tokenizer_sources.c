@@ -32,7 +32,7 @@ const char *shared_path(const char *name) {
     return NULL;
 }
 
-/* ---- A small GGUF reader ---- */
+/* ---- A minimal GGUF reader ---- */
 
 typedef struct Cursor {
     const char *p, *end;
@@ -151,7 +151,7 @@ static Status import_gguf(const char *bytes, size_t size, TokenizerBlob *blob, E
     return status;
 }
 
-/* llama2.c's file does not say how many tokens it holds; counts them. */
+/* Counts the tokens in llama2.c's tokenizer file, which does not store their number. */
 static size_t llama2c_count(const char *bytes, size_t size) {
     size_t n = 0;
     for (size_t at = 4; at + 8 <= size; n++) {

@@ -1,8 +1,8 @@
-/* A library for LD_PRELOAD that makes a chosen call of the program fail: the n-th allocation, read,
- * write and so on, as shim.h says. Calls that the C library makes within itself are not seen, and
- * those of the OpenMP runtime get through: without memory it aborts, or worse, on its own.
- * A call that does not fail goes to the next library that has the function: the C library, or the
- * address sanitizer's before it. */
+/* A library for LD_PRELOAD that makes one chosen call of the program fail: the n-th allocation,
+ * read, write and so on (shim.h). It cannot intercept calls that the C library makes internally,
+ * and it lets calls of the OpenMP runtime pass, because that runtime aborts (or worse) when it gets
+ * no memory. A call that does not fail is forwarded to the next library that defines the function:
+ * the C library, or before it the address sanitizer. */
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -20,12 +20,12 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The function of this name after this library. Looked up anew each time: allocations come before
- * the constructor, and from several threads. */
+/* The next definition of a function after this library's. It is looked up on every call, because
+ * allocations happen before the constructor runs and on several threads. */
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 static Faults *faults;
-static uintptr_t runtime, runtime_end; /* where the OpenMP runtime's code lies */
+static uintptr_t runtime, runtime_end; /* address range of the OpenMP runtime's code */
 
 static int find_runtime(struct dl_phdr_info *library, size_t size, void *context) {
     (void)size, (void)context;
@@ -41,7 +41,7 @@ static int find_runtime(struct dl_phdr_info *library, size_t size, void *context
 
 __attribute__((constructor)) static void begin(void) {
     const char *fd = getenv("VERBATIM_FAULTS");
-    /* Through a variadic function each argument must be as wide as the kernel takes it. */
+    /* syscall is variadic: each argument must have the width that the kernel expects. */
     long at = fd ? syscall(SYS_mmap, NULL, sizeof *faults, (long)(PROT_READ | PROT_WRITE),
                            (long)MAP_SHARED, atol(fd), 0L)
                  : -1;
@@ -91,7 +91,7 @@ EXPORT ssize_t pread(int fd, void *to, size_t n, off_t at) {
     return fails(FAULT_READ, EIO) ? -1 : NEXT(pread)(fd, to, part(n), at);
 }
 EXPORT ssize_t write(int fd, const void *from, size_t n) {
-    /* What is said to people gets through, for the test to see. */
+    /* Writes to stderr always succeed, so that the test sees the messages. */
     if (fd == STDERR_FILENO) return NEXT(write)(fd, from, n);
     return fails(FAULT_WRITE, ENOSPC) ? -1 : NEXT(write)(fd, from, part(n));
 }

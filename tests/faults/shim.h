@@ -1,5 +1,5 @@
-/* What a test and the shim in the program under test share: a file without a name, mapped by
- * both, whose descriptor stands in VERBATIM_FAULTS. */
+/* Memory shared by a test and by the shim inside the program under test: an anonymous file that
+ * both map. The environment variable VERBATIM_FAULTS holds its descriptor. */
 #ifndef FAULTS_SHIM_H
 #define FAULTS_SHIM_H
 
@@ -12,15 +12,15 @@ typedef enum FaultKind {
     FAULT_WRITE,  /* write, pwrite, fallocate: ENOSPC */
     FAULT_SYNC,   /* fsync, fdatasync: EIO */
     FAULT_RENAME, /* rename, linkat: EIO */
-    FAULT_SHORT,  /* read and write, of half the bytes */
+    FAULT_SHORT,  /* read, write: only half the bytes are transferred */
     FAULT_KINDS
 } FaultKind;
 
 typedef struct Faults {
-    atomic_long calls[FAULT_KINDS]; /* so far */
-    long fails[FAULT_KINDS];        /* the number of the call that fails, from 1; 0: none */
-    long goes_on;                   /* all later calls of the kind fail as well */
-    atomic_long failed;             /* how many did */
+    atomic_long calls[FAULT_KINDS]; /* calls made so far */
+    long fails[FAULT_KINDS];        /* which call fails, counted from 1; 0: none */
+    long goes_on;                   /* nonzero: all later calls of the kind fail as well */
+    atomic_long failed;             /* calls that failed */
 } Faults;
 
 #endif
