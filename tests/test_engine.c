@@ -1,4 +1,4 @@
-/* Continuous batching: many texts at once, each as if it were alone. */
+/* Continuous batching: many texts run at once, each with the bits that it has when run alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,14 +17,14 @@
 
 enum { MOST_TASKS = 48 };
 
-/* What one text asks for, and what came of it. */
+/* One text: its task, its lengths, and what came of it. */
 typedef struct Text {
     EngineTask task;
     size_t n_prompt, n_new;
     size_t vocab;
-    uint64_t logits_hash; /* of every row of logits that it was given, in order */
+    uint64_t logits_hash; /* hash of all rows of logits given to `next`, in order */
     bool ended;
-    Error error; /* empty: ended by its own will */
+    Error error; /* empty: the text ended without an error */
 } Text;
 
 typedef struct Setup {
@@ -59,9 +59,10 @@ static Model *new_model(const Setup *setup, uint32_t max_rows, int n_threads) {
     return model;
 }
 
-/* ---- Texts ---------------------------------------------------------------------------------- */
+/* ---- Texts ----------------------------------------------------------------------------------- */
 
-/* The likeliest token most of the time, else one that the logits' bits choose. */
+/* Chooses the most likely token most of the time, otherwise a token derived from the bits of the
+ * logits. */
 static int32_t choose(Text *text, const float *logits) {
     XXH64_hash_t hash =
         XXH3_64bits_withSeed(logits, text->vocab * sizeof *logits, text->logits_hash);
@@ -86,7 +87,8 @@ static void done(EngineTask *task, const Error *error) {
     if (error) text->error = *error;
 }
 
-/* Prompts of 1 to 200 tokens, some with a beginning that others have as well. */
+/* Makes the i-th text: a prompt of 1 to 200 tokens. Two in three prompts share a prefix with
+ * others. */
 static void make_text(Text *text, size_t i, size_t vocab) {
     uint64_t seed = i * 7919 + 13;
     *text = (Text){.vocab = vocab, .n_new = 1 + i * 37 % 90};
@@ -101,7 +103,7 @@ static void make_text(Text *text, size_t i, size_t vocab) {
     text->n_prompt = text->task.n_tokens;
 }
 
-/* The definition: one row at a time, one sequence, nothing else in the cache. */
+/* Computes the expected result: the text alone in a new KV cache, one row at a time. */
 static void run_alone(Model *model, Text *text) {
     KvCache *cache;
     Error error;
@@ -150,7 +152,7 @@ static void submit(Engine *engine, Text *text) {
     if (engine_submit(engine, &text->task, &error) != STATUS_OK) fail_msg("%s", error.text);
 }
 
-/* A Drafter that knows how the text goes on, and is wrong at every fifth position. */
+/* A Drafter that knows how the text continues, but is wrong at every fifth position. */
 typedef struct Oracle {
     Drafter drafter;
     const Text *alone;
@@ -174,8 +176,8 @@ static void oracle_learn(Drafter *drafter, size_t n, size_t accepted) {
     oracle->rejected += n - accepted;
 }
 
-/* All texts in an engine of that size, compared with `alone`; the stats are returned. `oracles`,
- * [MOST_TASKS] or NULL, draft for them. */
+/* Runs all texts in an engine with max_tasks tasks, compares them with `alone` and returns the
+ * engine's statistics. `oracles` ([MOST_TASKS] or NULL) draft for them. */
 static EngineStats run_drafted(const Setup *setup, const Text *alone, size_t max_tasks,
                                size_t pages, uint32_t max_rows, int n_threads, Oracle *oracles) {
     Model *model = new_model(setup, max_rows, n_threads);
@@ -189,7 +191,7 @@ static EngineStats run_drafted(const Setup *setup, const Text *alone, size_t max
             texts[i].task.drafter = &oracles[i].drafter;
         }
         submit(engine, &texts[i]);
-        /* Some arrive while others run. */
+        /* Some texts are submitted while others run. */
         Error error;
         if (i % 5 == 4) assert_int_equal(engine_step(engine, &error), STATUS_OK);
     }
@@ -230,7 +232,7 @@ static void drafts_change_no_logits_of_a_batch(void **state) {
             accepted += oracles[i].accepted;
             rejected += oracles[i].rejected;
         }
-        /* At 16 tasks there is no row to spare until the first have ended. */
+        /* With 16 tasks no row is left for drafts until the first tasks have ended. */
         assert_true(accepted > 0 && rejected > 0);
         assert_true(stats.decode_rows > accepted + rejected);
     }
@@ -315,19 +317,19 @@ static void a_text_ends_where_the_context_ends(void **state) {
     text.n_new = 100000;
     submit(engine, &text);
     step_until_done(engine);
-    /* The last token is chosen, but never looked at. */
+    /* The last token is sampled but never fed back to the model. */
     assert_int_equal(text.task.n_tokens, model_context(model) + 1);
     free(text.task.tokens);
     engine_free(engine);
     model_close(model);
 }
 
-/* A copy of the model whose token 77 is no number. */
+/* Writes a copy of the model in which the embedding of token 77 is NaN, and returns its path. */
 static char *poisoned_copy(const Setup *setup) {
     char *path = fixture_path(setup->directory, "poisoned.bin");
     const FileTensor *embedding = modelfile_find(setup->file, "token_embedding");
     assert_int_equal(embedding->type, TENSOR_F32);
-    /* Panels of 16 rows, 64 bytes for each input. */
+    /* A panel holds 16 rows: 64 bytes (16 floats) for each column. */
     size_t panel = embedding->offset + 77 / 16 * embedding->cols * 64, row = 77 % 16;
     size_t length;
     char *bytes = source_read(setup->path, &length);

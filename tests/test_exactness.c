@@ -1,5 +1,5 @@
-/* The first promise: the bits of a logit depend on the model, the tokens before it and the
- * cache's type, and on nothing else. Every comparison is memcmp. */
+/* Bit-exactness: the bits of a logit depend only on the model, the tokens before it and the type of
+ * the KV cache. Every comparison is memcmp. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,8 +14,9 @@
 #include "tests/hashed_weights.h"
 #include "tests/tiny_model.h"
 
-/* Odd in every size: 203 is no multiple of 16, 120 and 152 none of 32; three query heads share
- * a key/value head. `wide` has enough work in one row for several threads to be used. */
+/* Model shapes with awkward sizes: 203 is not a multiple of 16, 120 and 152 are not multiples of
+ * 32, and three query heads share a key/value head. WIDE has enough work in one row to use several
+ * threads. */
 #define NARROW                                                                                     \
     "random:dim=120,n_layers=2,n_heads=6,n_kv_heads=2,head_dim=20,ffn_dim=152,"                    \
     "vocab_size=203,context=2048"
@@ -26,7 +27,8 @@
 static const char *const types[] = {"f32", "f16", "bf16", "q8", "q4"};
 enum { TYPES = sizeof types / sizeof *types };
 
-/* What the tests run: NARROW in every type of weights, and models of other builds. */
+/* A model that the tests run: NARROW in each type of weights, and fixtures of other
+ * architectures. */
 typedef struct Subject {
     const char *fixture, *type; /* fixture NULL: NARROW */
 } Subject;
@@ -75,7 +77,8 @@ static void assert_same(const char *type, const char *what, long value, const fl
     }
 }
 
-/* The logits of a text, whole in one call, with the given isa and threads. */
+/* Returns the logits of a text run in calls of `chunk` rows, with the given instruction set and
+ * number of threads. */
 static float *run_once(const char *source, const char *type, const Isa *isa, int n_threads,
                        KvType kv_type, const int32_t *ids, size_t n, size_t chunk) {
     ModelOptions options = {.isa = isa, .n_threads = n_threads};
@@ -109,7 +112,7 @@ static void any_prefill_chunk_gives_the_same_bits(void **state) {
     static const size_t chunks[] = {1, 7, 64};
     int32_t *ids = text("chunks", 1100, TOKENS);
     for (size_t i = 0; i < SUBJECTS; i++) {
-        /* Past a segment of attention, which is 1024 positions, where that is cheap. */
+        /* Where it is cheap, the text is longer than one attention segment (1024 positions). */
         size_t n = subjects[i].fixture ? 150 : 1100;
         ModelOptions options = {.n_threads = 2, .context = 2048};
         TinyModel tiny = open_subject(&subjects[i], &options, i % 2 ? KV_F16 : KV_F32);
@@ -126,8 +129,8 @@ static void any_prefill_chunk_gives_the_same_bits(void **state) {
     free(ids);
 }
 
-/* Sequence 0 goes on by one token a call while three others start, prefill and decode in rows
- * before and behind it. */
+/* Sequence 0 decodes one token per call while three other sequences start, prefill and decode in
+ * rows before and after its row. */
 static void a_batch_gives_the_same_bits_as_a_sequence_alone(void **state) {
     (void)state;
     enum { N = 60, OTHERS = 3, MAX_ROWS = 64 };
@@ -147,7 +150,7 @@ static void a_batch_gives_the_same_bits_as_a_sequence_alone(void **state) {
             size_t n = 0, mine = 0, n_logits = 0;
             for (int32_t sequence = 0; sequence < 1 + OTHERS; sequence++) {
                 size_t other = (size_t)(sequence + OTHERS - 1) % (1 + OTHERS);
-                bool is_mine = other == OTHERS; /* second in the order of the rows */
+                bool is_mine = other == OTHERS; /* its row is the second */
                 if (!is_mine && step < starts[other]) continue;
                 size_t count = is_mine ? 1 : strides[other];
                 int32_t position = kvcache_next(tiny.cache, sequence);
@@ -183,15 +186,15 @@ static void a_reused_cache_gives_the_same_bits(void **state) {
         const char *name = name_of(&subjects[s]);
         size_t vocab_size = tiny.vocab_size;
         float *whole = tiny_model_run(&tiny, 0, 0, ids, N, N);
-        float *rest = tiny_model_run(&tiny, 1, 0, others, N, N); /* sized for all */
-        /* Truncated after a text went another way. */
+        float *rest = tiny_model_run(&tiny, 1, 0, others, N, N); /* has room for all logits */
+        /* The sequence is truncated after a different continuation was stored. */
         free(tiny_model_run(&tiny, 2, 0, ids, KEPT, KEPT));
         tiny_model_continue(&tiny, 2, others, N - KEPT, N, rest);
         kvcache_truncate(tiny.cache, 2, KEPT);
         tiny_model_continue(&tiny, 2, ids + KEPT, N - KEPT, N, rest);
         assert_same(name, "truncated at", KEPT, whole + KEPT * vocab_size, rest,
                     (N - KEPT) * vocab_size);
-        /* Shared with a sequence that goes on. */
+        /* The sequence is forked from another one, which shares its pages. */
         if (kvcache_fork(tiny.cache, 0, KEPT, 3, &error) != STATUS_OK) fail_msg("%s", error.text);
         tiny_model_continue(&tiny, 3, ids + KEPT, N - KEPT, 3, rest);
         assert_same(name, "forked at", KEPT, whole + KEPT * vocab_size, rest,
@@ -252,13 +255,14 @@ static void a_later_token_never_changes_an_earlier_position(void **state) {
     free(ids);
 }
 
-/* Logits that every compiler, optimization level and instruction set must give. */
+/* A hash of the logits that every compiler, optimization level and instruction set must produce. */
 typedef struct KnownBits {
     const char *source, *type;
     uint64_t xxh3;
 } KnownBits;
 
-/* Prints what differs, so that one run shows every new hash. */
+/* Compares the hash with the known one. Prints a difference instead of failing at once, so that one
+ * run shows every new hash. */
 static bool has_known_bits(const KnownBits *known) {
     enum { N = 100 };
     bool same = true;
@@ -310,7 +314,7 @@ static void a_trained_model_has_the_known_bits(void **state) {
     assert_known_bits(known, sizeof known / sizeof *known);
 }
 
-/* test_exactness [PATTERN]: the tests whose names match. */
+/* test_exactness [PATTERN] runs the tests whose names match. */
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {

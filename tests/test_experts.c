@@ -1,4 +1,4 @@
-/* Where tokens go in a mixture of experts. */
+/* Routing in a mixture of experts: which experts a token is sent to, and with what weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,8 @@ static void shares_of_the_chosen_add_up_to_one(void **state) {
     assert_float_equal(parts[0] / parts[1], shares[0] / shares[1], 1e-5f);
 }
 
-/* Only experts within twice the jitter of the largest count into the softmax. */
+/* ROUTER_SPARSE_MIXER: only experts whose logit is within twice the jitter of the largest count in
+ * the softmax. */
 static void the_sparse_mixer_leaves_out_the_far(void **state) {
     (void)state;
     float logits[] = {10, 9.9f, 5, 4.95f};
@@ -57,7 +58,7 @@ static void the_sparse_mixer_leaves_out_the_far(void **state) {
     assert_int_equal(chosen[0], 0);
     assert_int_equal(chosen[1], 1);
     assert_float_equal(shares[0], 1 / (1 + expf(9.9f - 10)), 1e-6f);
-    assert_float_equal(shares[1], 1, 1e-6f); /* once the first is gone, nothing is near */
+    assert_float_equal(shares[1], 1, 1e-6f); /* without the first, none is near */
 }
 
 int main(void) {

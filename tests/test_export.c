@@ -1,4 +1,4 @@
-/* What a user of `export` sees: the target is whole or not there, messages, exit statuses. */
+/* What a user of `export` sees: a target that is complete or absent, messages, exit statuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 #include "fixture.h"
 #include "process.h"
 
-/* A directory with nothing in it, and a target's name in it. */
+/* An empty temporary directory and the path of a target in it. */
 typedef struct Place {
     char *directory, *target;
 } Place;
@@ -46,7 +46,7 @@ static size_t files_in(const char *directory) {
     return n;
 }
 
-/* One line on stderr that holds `message`, nothing on stdout. */
+/* Expects this exit status, one line on stderr that contains `message`, and nothing on stdout. */
 static void assert_fails(Process p, int status, const char *message) {
     if (p.status != status || !strstr(p.err, message))
         print_message("status %d, stderr: %s", p.status, p.err);
@@ -134,7 +134,8 @@ static void the_file_is_the_same_on_any_thread_count(void **state) {
     }
 }
 
-/* Starts `export` on its own, limited in what it may write when `limit` is not 0. */
+/* Starts `export` without waiting for it. `limit`, when not 0, is the largest file that it may
+ * write. */
 static pid_t start_export(const char *target, rlim_t limit) {
     char *command = program_command("export");
     pid_t pid = fork();
@@ -213,7 +214,8 @@ static void a_conversion_takes_little_memory(void **state) {
     place_free(&p);
 }
 
-/* Stands in for the sandbox, which cannot be left again. */
+/* Replaces entering the sandbox, which this process could not leave again: counts the call and
+ * returns an error. */
 static Status refuse(void *context, Error *error) {
     (*(int *)context)++;
     return error_set(error, "the sandbox says no");

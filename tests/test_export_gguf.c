@@ -1,5 +1,6 @@
-/* A llama as a GGUF file gives the reference's logits: names, the order of rows of queries and
- * keys, split files, frequencies. The files are written here, out of the fixtures' weights. */
+/* Llama models as GGUF files give the reference's logits: tensor names, the row order of queries
+ * and keys, split files, RoPE frequency divisors. The files are written here from the fixtures'
+ * weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,15 +66,15 @@ static void put_float(Out *o, const char *key, float value) {
     put(o, &value, sizeof value);
 }
 
-/* The family's key; good until the next call. */
+/* Returns "FAMILY.name" in a static buffer that the next call overwrites. */
 static const char *key(const char *name, const Config *c) {
     static char text[128];
     snprintf(text, sizeof text, "%s.%s", c->family, name);
     return text;
 }
 
-/* The metadata, as many pairs as the result says. The keys begin with the family's name, which
- * is the architecture's. */
+/* Writes the metadata and returns the number of key/value pairs. The keys begin with the family's
+ * name, which is also GGUF's architecture. */
 static uint32_t put_metadata(Out *o, const Config *c) {
     put_text(o, "general.architecture");
     put_u32(o, KV_TEXT);
@@ -96,11 +97,11 @@ typedef struct GgufTensor {
     char name[64];
     size_t rows, cols; /* rows 0: one dimension */
     float *values;
-    uint32_t type; /* ggml_type; 0: F32, else `values` holds so many bytes of blocks */
+    uint32_t type; /* ggml_type; 0: F32, else `values` points at `bytes` bytes of blocks */
     size_t bytes;
 } GgufTensor;
 
-/* A file with tensors[from, to) and, when it is the first of `parts`, the metadata. */
+/* Writes file number `part` of `parts` with tensors[from, to). Part 0 also holds the metadata. */
 static void write_gguf(const char *path, const Config *c, const GgufTensor *tensors, size_t from,
                        size_t to, uint32_t part, uint32_t parts) {
     Out pairs = {0}, infos = {0}, data = {0}, file = {0};
@@ -142,7 +143,8 @@ static void write_gguf(const char *path, const Config *c, const GgufTensor *tens
 
 /* ---- From a Hugging Face directory ---- */
 
-/* Half i of pair p of a head stands at row i * head_dim / 2 + p there, at 2p + i in GGUF. */
+/* Reorders the rows of wq or wk for GGUF, in each head: row i * head_dim / 2 + p moves to row 2p +
+ * i (half i of rotated pair p). */
 static void pair_rows(const SourceTensor *t, size_t head_dim, float *values) {
     float *from = malloc(t->rows * t->cols * sizeof *from);
     assert_non_null(from);
@@ -187,7 +189,8 @@ static bool gguf_name(const char *name, char *out, size_t size) {
     return false;
 }
 
-/* The fixture's tensors under GGUF's names; `rope_freqs`: with the divisors of frequencies. */
+/* Reads a source's tensors, renames them for GGUF and permutes wq and wk. rope.freqs becomes
+ * rope_freqs.weight, GGUF's divisors of the RoPE frequencies. Returns their number. */
 static size_t read_tensors(const Source *source, GgufTensor *tensors) {
     size_t n = 0;
     Error error;
@@ -219,7 +222,8 @@ static size_t read_tensors(const Source *source, GgufTensor *tensors) {
     return n;
 }
 
-/* The fixture called `name` as a GGUF file of `parts`, against the reference's logits. */
+/* Writes the fixture as a GGUF model of `parts` files and compares its logits with the
+ * reference's. */
 static void assert_reference_logits(const char *name, uint32_t parts) {
     Fixture fixture = fixture_load(name);
     char *directory = fixture_source(&fixture);
@@ -305,8 +309,8 @@ static void parts_that_do_not_fit_are_refused(void **state) {
     fixture_remove_directory(directory);
 }
 
-/* Fills the matrices with random blocks of another type; those of f16 scales at the places that
- * `scale` names (-1: none) are made small. */
+/* Fills the matrices with random blocks of another type. `scale` holds up to two byte offsets of
+ * f16 scales in a block (-1: none); these scales are made small. */
 static void make_blocks(GgufTensor *tensors, size_t n, StoredType type, uint32_t number,
                         const int *scale) {
     const StoredTypeInfo *info = stored_type_info(type);
@@ -327,7 +331,8 @@ static void make_blocks(GgufTensor *tensors, size_t n, StoredType type, uint32_t
     }
 }
 
-/* A file of such a type is converted, and what that cost is said: by export, and by run once. */
+/* Converts a file of such a type and expects `note` (NULL: no note) about the loss: from export,
+ * and from run only on the first of two runs. */
 static void assert_note(const char *path, const char *directory, const char *note) {
     char *target = fixture_path(directory, "m.bin"), *cache = fixture_path(directory, "cache");
     Process p = RUN("export", path, target);

@@ -1,4 +1,4 @@
-/* The readers of sources: values come through unchanged, and nothing in a file is trusted. The
+/* The readers of model sources: values are read unchanged, and malformed files are refused. The
  * small models are the seeds of the fuzz targets (tests/fixtures/make_seeds.py). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static ModelFile *convert_to_memory(const Source *source, const char *type) {
     return file;
 }
 
-/* The Error of converting `path`; "" when it can be converted. */
+/* Converts `path` in memory; returns the error's text, or "" on success. */
 static const char *converting(const char *path) {
     static Error error;
     error.text[0] = '\0';
@@ -54,7 +54,7 @@ static void assert_refused(const char *path, const char *message) {
 enum { ROWS = 37, COLS = 96 };
 
 static uint16_t random_half(uint64_t hash) {
-    /* Finite, of both signs, down to denormals. */
+    /* Finite f16 values of both signs, including denormals. */
     return (uint16_t)((hash & 0x83FF) | (hash >> 16 & 15) << 10);
 }
 
@@ -62,7 +62,7 @@ static double half_value(uint16_t h) {
     return half_to_float(h);
 }
 
-/* Element i of a block as the format's definition in GGUF says. */
+/* Decodes element i of a GGUF block by the format's definition. */
 static double block_value(StoredType type, const uint8_t *b, size_t i) {
     uint16_t d, m;
     memcpy(&d, b, 2);
@@ -89,7 +89,7 @@ static double block_value(StoredType type, const uint8_t *b, size_t i) {
     }
 }
 
-/* A source with one matrix 'x' of the stored bytes. */
+/* Makes a source with one matrix 'x' from these stored bytes. */
 static Source *one_matrix(StoredType type, const void *bytes, size_t size) {
     Error error;
     Source *source;
@@ -213,7 +213,7 @@ static double squared_error(TensorType type, const float *x, size_t n, bool plai
     quantize_row(type, n, x, NULL, codes, scales, tensor_type_info(type)->has_min ? minima : NULL);
     for (size_t i = 0; i < n; i++) {
         double scale = half_to_float(scales[i / group]), value = 0.0;
-        if (plain) { /* the largest weight of the group at the end of the codes */
+        if (plain) { /* plain rounding: the largest weight of the group gets the largest code */
             double most = 0.0, end = type == TENSOR_Q4 ? 7.0 : 127.0;
             for (size_t k = i / group * group; k < i / group * group + group; k++)
                 if (fabs((double)x[k]) > most) most = fabs((double)x[k]);
@@ -233,7 +233,7 @@ static double squared_error(TensorType type, const float *x, size_t n, bool plai
 static void searching_the_scale_beats_taking_the_extreme(void **state) {
     (void)state;
     float x[4096];
-    for (size_t i = 0; i < 4096; i++) { /* the sum of 6 uniform numbers: nearly normal */
+    for (size_t i = 0; i < 4096; i++) { /* a sum of 6 uniform numbers is nearly normal */
         x[i] = 0.0f;
         for (size_t k = 0; k < 6; k++) x[i] += hashed_weight(7, 6 * i + k, 20, 0.02, 0.0);
     }
@@ -265,7 +265,7 @@ static void strange_groups_are_quantized_to_numbers(void **state) {
     }
 }
 
-/* ---- Files that are wrong ---- */
+/* ---- Malformed files ---- */
 
 static const char *const whole_files[] = {"llama2c/legacy", "llama2c/v1", "llama2c/v2",
                                           "gguf/type0",     "gguf/type7", "gguf/type8",
@@ -305,8 +305,8 @@ static void a_source_cut_anywhere_is_refused(void **state) {
     fixture_remove_directory(directory);
 }
 
-/* The seed's three parts (fuzz_safetensors.c: a letter, then the file) as a directory; `cut` bytes
- * of the part with that name. */
+/* Writes the three files of a seed (a letter and the content each, see fuzz_safetensors.c) to a new
+ * directory. The file whose letter is `cut_name` is truncated to `cut` bytes. */
 static char *safetensors_directory(const char *seed, const char *cut_name, size_t cut) {
     static const char *const names[] = {"config.json", "generation_config.json",
                                         "model.safetensors"};
@@ -345,7 +345,8 @@ static void a_directory_with_a_cut_file_is_refused(void **state) {
     }
 }
 
-/* Puts `to` in place of `from`, of the same length, in a seed. */
+/* Replaces the n bytes `from` by `to` in a seed and expects the conversion to fail with this
+ * error. */
 static void assert_change_refused(const char *seed, const char *from, size_t n, const char *to,
                                   const char *message) {
     size_t size;
@@ -367,7 +368,8 @@ static void gguf_that_cannot_be_read_is_refused_by_name(void **state) {
     assert_change_refused("gguf/type8", "GGUF\3\0\0\0", 8, "GGUF\1\0\0\0", "version 1 of GGUF");
     assert_change_refused("gguf/type8", "GGUF\3\0\0\0", 8, "GGUF\4\0\0\0", "version 4 of GGUF");
     assert_change_refused("gguf/type8", "llama\15", 5, "other", "architecture 'other'");
-    /* The type's number follows the name, two dimensions of 32, and their count. */
+    /* In a tensor's entry, the name and the number of dimensions (2) are followed by the dimensions
+     * (32, 32) and the number of the type. */
     char from[64], to[64];
     memcpy(from, "blk.0.ffn_up.weight\2\0\0\0 \0\0\0\0\0\0\0 \0\0\0\0\0\0\0\10", 40);
     memcpy(to, from, 40);
@@ -375,7 +377,7 @@ static void gguf_that_cannot_be_read_is_refused_by_name(void **state) {
     assert_change_refused("gguf/type8", from, 40, to, "'layers.0.w_up': 32 x 32 values of Q4_K");
     to[39] = 18;
     assert_change_refused("gguf/type8", from, 40, to, "w_up': 32 x 32 values of IQ3_XXS");
-    to[39] = 15; /* what llama.cpp makes of activations */
+    to[39] = 15; /* llama.cpp's type for activations */
     assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type Q8_K");
     to[39] = 40;
     assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type NVFP4");

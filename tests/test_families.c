@@ -1,4 +1,5 @@
-/* What is not known is refused by its name, and every field of Config matters. */
+/* Model families: unknown settings and tensors are refused by name, and every field of Config
+ * changes the logits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 
 /* ---- Refusals ---- */
 
-/* The Error of converting the fixture's directory. */
+/* Converts the fixture's directory, which must fail, and returns its Error. */
 static void refusal(const Fixture *f, Error *error) {
     char *source = fixture_source(f);
     ConvertOptions options = {.n_threads = 1};
@@ -26,7 +27,8 @@ static void refusal(const Fixture *f, Error *error) {
     if (status == STATUS_OK) fail_msg("%s is not refused", f->name);
 }
 
-/* Sets config.json's `key` to the JSON `value`; the Error must hold every one of the texts. */
+/* Sets config.json's `key` to the JSON `value` and expects a refusal whose Error contains each of
+ * the texts. */
 static void assert_refused(const char *fixture, const char *key, const char *value,
                            const char *first, const char *second) {
     Fixture f = fixture_load(fixture);
@@ -70,7 +72,8 @@ static void a_shape_that_does_not_fit_names_the_tensor(void **state) {
     assert_refused("gpt_oss", "num_local_experts", "6", "mlp.router.weight", "6 x 60");
 }
 
-/* A bias that no rule of llama's layers takes would be left out of the computation. */
+/* A tensor that the rules for llama's layers do not know would be ignored in the computation, so it
+ * is refused. */
 static void a_tensor_without_a_place_is_refused(void **state) {
     (void)state;
     Fixture f = fixture_load("llama-mha");
@@ -83,7 +86,7 @@ static void a_tensor_without_a_place_is_refused(void **state) {
     fixture_free(&f);
 }
 
-/* MXFP4's codes without powers of two that fit them. */
+/* MXFP4 codes are refused when their scales (exponents) are missing or have the wrong shape. */
 static void codes_without_their_scales_are_refused(void **state) {
     (void)state;
     static const char *const scales[] = {"[i, f, f, [i, i]]", "[i, f, f, [i, i, i]]", NULL};
@@ -105,7 +108,7 @@ static void codes_without_their_scales_are_refused(void **state) {
     }
 }
 
-/* The hub's GPT-2 was saved without the prefix of its names, and with its causal masks. */
+/* The hub's GPT-2 was saved without the prefix of tensor names and with its causal masks. */
 static void gpt2_is_read_without_its_prefix(void **state) {
     (void)state;
     Fixture f = fixture_load("gpt2");
@@ -137,13 +140,13 @@ static void gpt2_is_read_without_its_prefix(void **state) {
     fixture_free(&f);
 }
 
-/* A damaged or hostile configuration ends in an Error, whatever value a key has. */
+/* No value of any configuration key may crash the converter: it must succeed or give an Error. */
 static void no_value_of_a_key_crashes(void **state) {
     (void)state;
     static const char *const values[] = {"null", "-1", "0", "4294967297", "\"x\"", "[null]"};
     char **names = fixture_names();
     for (size_t i = 0; names[i]; i++) {
-        /* One fixture a family. */
+        /* One fixture of each family. */
         Fixture f = fixture_load(names[i]);
         json_t *config = json_object_get(f.json, "config"), *original = json_copy(config), *value;
         bool seen = i > 0 && strncmp(names[i], names[i - 1], strcspn(names[i], "-")) == 0;
@@ -174,9 +177,10 @@ static void no_value_of_a_key_crashes(void **state) {
     free(names);
 }
 
-/* ---- By equivalence ---- */
+/* ---- Families that equal a llama ---- */
 
-/* InternLM 2 is a llama whose layers hold q, k and v together, key/value head by key/value head. */
+/* Renames a llama's tensors to InternLM 2's names. InternLM 2 is a llama whose layers store q, k
+ * and v in one matrix, interleaved by key/value head (fuse_in_file). */
 static json_t *internlm2_names(json_t *tensors) {
     static const char *const names[][2] = {{"self_attn.o_proj", "attention.wo"},
                                            {"mlp.gate_proj", "feed_forward.w1"},
@@ -204,7 +208,7 @@ static json_t *internlm2_names(json_t *tensors) {
     return renamed;
 }
 
-/* Overwrites each wqkv in the directory's weights with the llama's three matrices. */
+/* Writes the llama's q, k and v matrices over each wqkv in the directory's model.safetensors. */
 static void fuse_in_file(const char *directory, const Fixture *llama, size_t n_kv_heads) {
     char *path = fixture_path(directory, "model.safetensors"), *file;
     uint64_t length;
@@ -302,7 +306,8 @@ typedef struct Flip {
     double value;
 } Flip;
 
-/* Opens the fixture's model with one field of its Config changed, and runs the text. */
+/* Opens the fixture's model with one field of its Config changed and returns the logits of its
+ * text. */
 static float *run_with(const Fixture *f, const char *source, const char *field, double value) {
     Error error;
     ConvertOptions convert = {.type = "f32", .n_threads = 1};

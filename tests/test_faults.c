@@ -1,5 +1,5 @@
-/* A call that fails, chosen by number, ends a run in an error or does it no harm: a sample of the
- * numbers. `make soak` takes all of them. */
+/* Makes single calls (allocations, reads, writes ...) of the programs fail, chosen by number. Each
+ * run must end with an error or be unharmed. This is a sample; `make soak` tries every call. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,8 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* Every number of a kind of call of which there are few, else some thirty. */
+/* Lets calls of every kind fail, one in each run: every call when there are fewer than 70, else
+ * about thirty of them. */
 static void stands(FaultMode mode) {
     if (!runs) skip();
     for (FaultKind kind = 0; kind < FAULT_KINDS; kind++) {

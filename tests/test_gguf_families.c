@@ -1,9 +1,10 @@
-/* GGUF files as llama.cpp's converter makes them give the logits of transformers for the model
- * that they were made of: names, keys, permutations, offsets, stacked experts.
+/* GGUF files as llama.cpp's converter makes them have the logits that transformers computes for the
+ * original model. This covers tensor names, keys, permutations, offsets and stacked experts.
  *
- *     test_gguf_families [PART]      fixtures whose names contain PART
+ *     test_gguf_families [PART]      only fixtures whose names contain PART
  *
- * With VERBATIM_FAMILIES set to a file, the table of docs/families.md is written there. */
+ * With the environment variable VERBATIM_FAMILIES, writes the table of docs/families.md to that
+ * file. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,12 +19,13 @@
 #include "tests/gguf_fixture.h"
 #include "tests/tiny_model.h"
 
-/* Largest absolute difference of a logit, in standard deviations of the logits. */
+/* Largest allowed difference of a logit, in standard deviations of the logits. */
 static const double TOLERANCE = 1e-4;
 
 static FILE *table;
 
-/* The logits of the fixture's text; the matrices become `to` (NULL: what holds them exactly). */
+/* Writes the GGUF file, converts it with matrices of type `to` (NULL: lossless) and returns the
+ * logits of the fixture's text. *equal: number of greedy tokens that agree with the reference. */
 static float *logits_of(const json_t *gguf, const Fixture *f, StoredType type, bool widened,
                         const char *to, char *family, size_t *equal) {
     char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
@@ -48,7 +50,7 @@ static float *logits_of(const json_t *gguf, const Fixture *f, StoredType type, b
     return logits;
 }
 
-/* Values that a narrow type rounded give the same bits from that type and from F32. */
+/* Matrices stored in a narrow type give the same bits as the same rounded values stored as F32. */
 static void assert_narrow_is_exact(const json_t *gguf, const Fixture *f, StoredType type) {
     float *narrow = logits_of(gguf, f, type, false, "f32", NULL, NULL);
     float *wide = logits_of(gguf, f, type, true, "f32", NULL, NULL);
@@ -95,7 +97,7 @@ static void logits_are_those_of_the_source(void **state) {
     json_decref(gguf);
 }
 
-/* ---- What is refused ---- */
+/* ---- Refused files ---- */
 
 static void set_key(json_t *gguf, const char *key, json_t *value, const char *kind) {
     json_t *keys = json_object_get(gguf, "keys");
@@ -105,7 +107,7 @@ static void set_key(json_t *gguf, const char *key, json_t *value, const char *ki
     json_array_append_new(keys, json_pack("[s, s, o]", key, kind, value));
 }
 
-/* The fixture with one key changed is refused with a message that holds `expected`. */
+/* Sets one key of the fixture and expects a refusal whose message contains `expected`. */
 static void assert_refused(const char *name, const char *key, json_t *value, const char *kind,
                            const char *expected) {
     char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");

@@ -1,4 +1,4 @@
-/* The tests' weights are those of the scripts that made the fixtures. */
+/* hashed_tensor makes the same weights as the Python scripts that made the fixtures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The views into a model: what a user sees of attention, scores, the cache and overrides. */
+/* The inspection features as a user sees them: attention, token scores, position pictures, --info,
+ * overrides. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@
 
 static char *scratch;
 
-/* Generated models: each kind of attention. */
+/* Generated models, one for each kind of attention. */
 static const struct {
     const char *name, *shape;
 } kinds[] = {
@@ -66,7 +67,7 @@ static void assert_done(const Process *p) {
     assert_int_equal(p->status, 0);
 }
 
-/* The JSON that the program writes to a file. */
+/* Runs the program with --attention on the text and returns the JSON file that it writes. */
 static json_t *attention_of(const char *model, const char *text) {
     char path[512];
     snprintf(path, sizeof path, "%s.json", scratch);
@@ -113,7 +114,7 @@ static void rows_add_up_to_one_and_see_no_future(void **state) {
     }
 }
 
-/* Heads that share a key/value head are told so. */
+/* The report names the key/value head of every head, also when heads share one. */
 static void grouped_heads_name_their_keys(void **state) {
     (void)state;
     static const int expected[3][4] = {{0, 1, 2, 3}, {0, 0, 1, 1}, {0, 0, 0, 0}};
@@ -129,7 +130,7 @@ static void grouped_heads_name_their_keys(void **state) {
     }
 }
 
-/* A picture is one well-formed element, and a stranger's text cannot leave its place. */
+/* A picture is a single well-formed XML element, and untrusted text in it is escaped. */
 static void pictures_and_pages_escape_what_they_show(void **state) {
     (void)state;
     static const char *const ends[] = {".svg", ".html", ".json"};
@@ -170,7 +171,8 @@ static void the_terminal_and_the_files_are_the_same_on_any_thread_count(void **s
     process_free(&two);
 }
 
-/* Each factor of the chain rule; their sum is what --eval's perplexity is made of. */
+/* Each token's score is its log-probability after the tokens before it; --eval's perplexity is made
+ * from the sum of the scores. */
 static void scores_are_the_chain_rule(void **state) {
     (void)state;
     char path[512];
@@ -265,7 +267,7 @@ static void overrides_change_the_model_and_say_so(void **state) {
     unlink(path);
 }
 
-/* A model whose scores are not scaled attends more sharply: the entropy falls. */
+/* Without scaling of the attention scores, attention is sharper: its entropy falls. */
 static void sharper_scores_have_less_entropy(void **state) {
     (void)state;
     char path[512];
@@ -305,7 +307,8 @@ static void every_position_code_has_a_picture(void **state) {
     }
 }
 
-/* TinyLlama's shape: 32 heads on 4, 22 layers, heads of 64, f16, 2,048 positions. */
+/* The shape of TinyLlama: 32 heads on 4 key/value heads, 22 layers, head size 64, f16, 2,048
+ * positions. */
 static void info_tells_what_grouping_saves(void **state) {
     (void)state;
     char *path = build_path("tests/inside-cache.bin");
@@ -328,7 +331,7 @@ static void info_tells_what_grouping_saves(void **state) {
     free(path);
 }
 
-/* ---- In the model itself ---- */
+/* ---- Observing the model ---- */
 
 typedef struct Watch {
     size_t n_rows, n_heads;
@@ -347,7 +350,8 @@ static void watch(void *context, size_t layer, size_t row, size_t head, int32_t 
     w->seen++;
 }
 
-/* Watching changes no bit; a sink takes its part of the weights, and nothing else does. */
+/* Observing attention changes no bit of the logits. Only with attention sinks do the weights sum to
+ * less than 1. */
 static void watching_changes_no_bit_and_sinks_take_weight(void **state) {
     (void)state;
     static const char *const names[] = {"llama-gqa", "mistral-window", "bloom", "gemma2",
@@ -380,7 +384,7 @@ static void watching_changes_no_bit_and_sinks_take_weight(void **state) {
     }
 }
 
-/* Kilobytes of the mapping of `path` that this process has touched. */
+/* Returns how many KiB of the mapping of `path` are resident in this process. */
 static size_t touched(const char *path) {
     char line[1024];
     size_t total = 0, now;
@@ -395,8 +399,8 @@ static size_t touched(const char *path) {
     return total;
 }
 
-/* A token touches the bytes of its own experts alone, and a text those of the experts that some
- * token of it chose: a mapped file larger than memory still runs. */
+/* A token reads only the weights of the experts that it is routed to, and a text those of the
+ * experts that its tokens are routed to. This lets a mapped file larger than memory run. */
 static void only_the_chosen_experts_are_read(void **state) {
     (void)state;
     enum { LAYERS = 4, EXPERTS = 8, DIM = 256, FFN = 1024 };
@@ -419,11 +423,11 @@ static void only_the_chosen_experts_are_read(void **state) {
     logits = tiny_model_run(&tiny, 0, 0, ids, 1, 1);
     print_message("experts %.0f KiB, active %.0f KiB; opening touched %zu KiB, a token %zu KiB\n",
                   all, one * LAYERS * 2, before, after);
-    /* What is not an expert is below 6 MiB here; around a page that is touched the kernel maps
-     * those that it has at hand, 64 KiB or a whole folio. */
+    /* Weights outside the experts take less than 6 MiB here. Around a touched page the kernel also
+     * maps cached neighbours: 64 KiB, or a whole folio. */
     assert_true((double)before < 0.1 * all);
     if (after) assert_true((double)after < one * LAYERS * 2 * 1.5 + 6144);
-    /* The same token again: nothing more, but for pages that the kernel had under its hands. */
+    /* Repeating the token touches nothing more, except for pages that the kernel maps along. */
     assert_true((double)touched("inside-large.bin") < (double)after + one / 4);
     free(logits);
     tiny_model_close(&tiny);

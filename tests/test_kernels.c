@@ -19,14 +19,15 @@ static uint32_t hash(uint32_t i) {
     return i ^ i >> 16;
 }
 
-/* In (-1, 1), with some large and some zero. */
+/* Returns pseudo-random number i: mostly in (-1, 1), some large, some zero. */
 static float value_of(uint32_t i) {
     uint32_t h = hash(i);
     float v = (float)((int32_t)(h & 0xFFFF) - 0x8000) / 0x8000;
     return (h >> 28) == 0 ? 16 * v : (h >> 28) == 1 ? 0.0f : v;
 }
 
-/* The same for the types of records.h. Bytes of a panel past its rows and columns are zero. */
+/* Like the function above for the types of records.h. Bytes of a panel past its rows and columns
+ * are zero. */
 static void fill_records(TensorType type, size_t rows, size_t cols, uint32_t seed, uint8_t *data) {
     size_t padded = tensor_padded_cols(type, cols), groups = padded / type_group(type), panel;
     assert_true(tensor_panel_bytes(type, cols, &panel));
@@ -60,7 +61,8 @@ static void fill_records(TensorType type, size_t rows, size_t cols, uint32_t see
     free(parts.sub_minima);
 }
 
-/* A matrix of hashed weights; free(matrix->data) is the caller's. Codes take every value. */
+/* Makes a matrix of pseudo-random weights whose codes take every value. The caller frees
+ * matrix->data. */
 static Matrix matrix_new(TensorType type, size_t rows, size_t cols, uint32_t seed) {
     const TensorTypeInfo *info = tensor_type_info(type);
     size_t padded = tensor_padded_cols(type, cols), panel_bytes, bytes;
@@ -109,7 +111,7 @@ static float *input_new(size_t n_rows, size_t n_inputs, uint32_t seed) {
     return x;
 }
 
-enum { GUARD = 3 }; /* columns after each row of output that must stay as they are */
+enum { GUARD = 3 }; /* columns after each row of output that must not be written */
 
 static float *output_new(size_t n_rows, size_t stride) {
     float *out = malloc(n_rows * stride * sizeof *out);
@@ -152,8 +154,8 @@ static void check(const Kernels *kernels, const Matrix *w, size_t n_rows, int n_
 extern const Kernels kernels_amx_emulated; /* amx_emulated.c */
 #endif
 
-/* Calls `body` for each kernel set that this machine has but the reference; where it has
- * AVX-512, for AMX on emulated tiles as well. */
+/* Calls `body` for each kernel set of this machine except the reference. On a machine with AVX-512
+ * this includes AMX with emulated tiles. */
 static void each_kernel_set(void (*body)(const Kernels *kernels)) {
 #if defined(__x86_64__)
     Error error;
@@ -210,7 +212,8 @@ static void bits_are_the_reference_s_for_many_rows_and_long_sums(void **state) {
     each_kernel_set(many_rows);
 }
 
-/* Products of all types at once, as many threads as never divide them evenly. */
+/* Multiplies matrices of all types in one call, with 3 threads, which never divide the rows
+ * evenly. */
 static void mixed_products(const Kernels *kernels) {
     enum { COUNT = TENSOR_TYPES - 1 };
     static const size_t rows[] = {1, 7, 40};
@@ -241,7 +244,7 @@ static void products_share_an_input_and_any_number_of_threads(void **state) {
     each_kernel_set(mixed_products);
 }
 
-/* Activations at the ends of their range: huge, tiny, zero, all of one size. */
+/* Activations at the limits of their range: huge, tiny, zero, and all of the same size. */
 static void extreme_inputs(const Kernels *kernels) {
     static const float sizes[] = {0.0f, 1e-38f, 9e-31f, 2e-30f, 1e-10f, 1e10f, 3e38f};
     size_t count = sizeof sizes / sizeof *sizes, n = 3 * count, cols = 128;
@@ -293,7 +296,7 @@ static void a_non_finite_activation_reaches_its_row_s_output_and_no_other(void *
     each_kernel_set(non_finite_inputs);
 }
 
-/* The reference against the weights' values in double precision. */
+/* Compares the reference kernels with products computed in double precision from matrix_row. */
 static void the_reference_multiplies_the_matrix_that_matrix_row_shows(void **state) {
     (void)state;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {

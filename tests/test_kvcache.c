@@ -14,7 +14,7 @@ enum { LAYERS = 2, KV_HEADS = 3, HEAD_DIM = 5, WIDTH = KV_HEADS * HEAD_DIM };
 
 static const KvShape shape = {LAYERS, KV_HEADS, HEAD_DIM, KV_F32};
 
-/* What position p of layer l stores: distinct everywhere. */
+/* Returns element i of the key that a token stores in a layer: distinct everywhere. */
 static float key_of(int32_t token, size_t layer, size_t i) {
     return (float)(token * 1000 + (int)layer * 100 + (int)i);
 }
@@ -95,7 +95,7 @@ static void eight_bits_round_each_group_of_a_key_and_each_value(void **state) {
     float k[2 * DIM], v[2 * DIM];
     for (size_t i = 0; i < 2 * DIM; i++) {
         k[i] = (float)(i % DIM < 32 ? 1 : 100) * (float)((int)(i * 37 % 19) - 9) / 9.0f;
-        v[i] = (float)((int)(i * 53 % 23) - 11) / 11.0f * (i < DIM ? 1 : 50); /* the heads differ */
+        v[i] = (float)((int)(i * 53 % 23) - 11) / 11.0f * (i < DIM ? 1 : 50); /* larger in head 1 */
     }
     assert_int_equal(kvcache_position_bytes(&q8), 2 * (40 + 2 * 4 + 48 + 4));
     assert_int_equal(kvcache_new(&cache, &q8, 1, 0, &error), STATUS_OK);
@@ -119,7 +119,7 @@ static void eight_bits_round_each_group_of_a_key_and_each_value(void **state) {
                               v[head * DIM + d]) <= 0.5001f * value_scale);
         }
     }
-    k[33] = INFINITY, v[5] = NAN; /* reach their own group, and value, alone */
+    k[33] = INFINITY, v[5] = NAN; /* may affect only their own group of keys, or value */
     kvcache_store(cache, 0, POSITION, 0, k, v);
     const int8_t *keys = kvcache_keys(cache, 0, 1, 0, 0),
                  *values = kvcache_values(cache, 0, 1, 0, 0);
@@ -140,11 +140,11 @@ static void a_fork_shares_pages_until_it_diverges(void **state) {
     assert_int_equal(kvcache_fork(cache, 0, 90, 1, &error), STATUS_OK);
     assert_int_equal(kvcache_pages_used(cache), 2);
     append(cache, 1, 7000);
-    assert_int_equal(kvcache_pages_used(cache), 3); /* only the torn page was copied */
+    assert_int_equal(kvcache_pages_used(cache), 3); /* only the partly shared page was copied */
     for (int32_t i = 0; i < 100; i++) assert_holds(cache, 0, i, i);
     for (int32_t i = 0; i < 90; i++) assert_holds(cache, 1, i, i);
     assert_holds(cache, 1, 90, 7000);
-    kvcache_reset(cache, 0, 0); /* the other keeps what it shares */
+    kvcache_reset(cache, 0, 0); /* sequence 1 keeps the pages that it shares */
     for (int32_t i = 0; i < 90; i++) assert_holds(cache, 1, i, i);
     kvcache_reset(cache, 1, 0);
     assert_int_equal(kvcache_pages_used(cache), 0);
@@ -158,7 +158,7 @@ static void writing_after_a_fork_never_reaches_the_other_reader(void **state) {
     kvcache_reset(cache, 0, 0);
     for (int32_t i = 0; i < 70; i++) append(cache, 0, i);
     assert_int_equal(kvcache_fork(cache, 0, 70, 1, &error), STATUS_OK);
-    append(cache, 0, 4000); /* the one that was forked from writes first */
+    append(cache, 0, 4000); /* the original sequence writes first */
     append(cache, 1, 5000);
     assert_holds(cache, 0, 70, 4000);
     assert_holds(cache, 1, 70, 5000);
@@ -193,7 +193,7 @@ static void a_full_cache_refuses_and_stays_as_it_was(void **state) {
     assert_int_equal(kvcache_next(cache, 0), 64);
     assert_int_equal(kvcache_reserve(cache, 0, 2 * KV_PAGE, &error), STATUS_OK);
     assert_int_equal(kvcache_pages_free(cache), 0);
-    kvcache_truncate(cache, 0, 64); /* gives back what was reserved */
+    kvcache_truncate(cache, 0, 64); /* frees the reserved pages too */
     assert_int_equal(kvcache_pages_free(cache), 2);
     kvcache_free(cache);
 }

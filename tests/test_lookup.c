@@ -1,4 +1,4 @@
-/* Drafted tokens change when a row is computed, never what comes out. */
+/* Prompt lookup: drafts change how many tokens a pass computes, never the logits or the text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,8 @@ enum { PROMPT = 20, CONTEXT = 192 };
 
 static const ModelOptions machine = {.n_threads = 2, .context = CONTEXT};
 
-/* A text that repeats itself, breaks off in the middle of a repetition, and runs on in a circle. */
+/* Writes a text that repeats itself, breaks off a repetition in the middle, and ends in an endless
+ * cycle. */
 static void write_text(int32_t ids[CONTEXT]) {
     for (int i = 0; i < CONTEXT; i++) ids[i] = 3 + i * i % 61;
     for (int i = 40; i < 70; i++) ids[i] = ids[i - 25];
@@ -27,8 +28,8 @@ static void write_text(int32_t ids[CONTEXT]) {
     for (int i = 140; i < CONTEXT; i++) ids[i] = 10 + i % 3;
 }
 
-/* Goes through ids[PROMPT ... n - 1] with drafts and compares the logits after each with those
- * of the text computed plainly. */
+/* Decodes ids[PROMPT ... n - 1] with up to `most` drafts a pass and compares each row of logits
+ * with `expected`, computed without drafts. Returns the statistics. */
 static SpeculationStats follow(TinyModel *tiny, const int32_t *ids, size_t n, size_t most,
                                const float *expected) {
     Error error;
@@ -43,7 +44,7 @@ static SpeculationStats follow(TinyModel *tiny, const int32_t *ids, size_t n, si
     for (size_t i = PROMPT; i < n; i++) {
         assert_int_equal(decoding_next(&decoding, ids[i], &next, &error), STATUS_OK);
         assert_memory_equal(next, expected + i * tiny->vocab_size, tiny->vocab_size * sizeof *next);
-        /* The caller's sampler writes over them. */
+        /* Samplers overwrite the logits, so the decoder must not depend on them. */
         memset(next, 0xFF, tiny->vocab_size * sizeof *next);
     }
     decoding_end(&decoding);
@@ -68,7 +69,7 @@ static void drafts_change_no_bit(void **state) {
             for (size_t i = 0; i < 5; i++) {
                 SpeculationStats stats = follow(&tiny, ids, CONTEXT, counts[i], expected);
                 if (counts[i] == 0) assert_int_equal(stats.drafted, 0);
-                /* Two in three tokens stand in a repetition or in the circle. */
+                /* Two in three tokens are in a repetition or in the cycle. */
                 if (counts[i] >= 3) assert_true(stats.passes < (CONTEXT - PROMPT) * 2 / 3);
             }
             free(expected);
@@ -103,7 +104,7 @@ static void a_text_broken_off_at_any_place_goes_on_as_if_never_drafted(void **st
 static void wrong_drafts_become_rare(void **state) {
     int32_t ids[CONTEXT];
     (void)state;
-    /* Each pair of tokens has stood before, and never goes on as it did. */
+    /* Each pair of tokens has occurred before, but the token after it always differs. */
     for (int i = 0; i < CONTEXT; i++) ids[i] = i % 3 == 2 ? 20 + i : 5 + i % 3;
     TinyModel tiny = tiny_model_open("random:tiny", "q8", &machine, KV_F16);
     float *expected = tiny_model_run(&tiny, 1, 0, ids, CONTEXT, 50);
@@ -125,7 +126,8 @@ static void a_draft_that_cannot_be_computed_is_no_error(void **state) {
     ids[PROMPT] = 7, ids[PROMPT + 1] = 8;
     float *expected = tiny_model_run(&tiny, 1, 0, ids, PROMPT + 2, 50);
     float *logits = tiny_model_run(&tiny, 0, 0, ids, PROMPT, 50);
-    /* What it has been told of the text leads to a token outside the vocabulary. */
+    /* The lookup drafts from this copy of the text, which contains a token outside the
+     * vocabulary. */
     ids[4] = (int32_t)tiny.vocab_size;
     assert_int_equal(decoding_init(&decoding, tiny.model, tiny.cache, lookup, ids, PROMPT, &error),
                      STATUS_OK);
@@ -135,7 +137,7 @@ static void a_draft_that_cannot_be_computed_is_no_error(void **state) {
     }
     assert_int_equal(decoding.speculation.stats.drafted, 3);
     assert_int_equal(kvcache_next(tiny.cache, 0), PROMPT + 2);
-    /* One outside the vocabulary that is no guess is an error. */
+    /* A sampled token (not a draft) outside the vocabulary is an error. */
     assert_int_equal(decoding_next(&decoding, (int32_t)tiny.vocab_size, &next, &error),
                      STATUS_FAILED);
     decoding_free(&decoding);
@@ -149,7 +151,9 @@ static void a_draft_that_cannot_be_computed_is_no_error(void **state) {
 
 static char *directory, *model;
 
-/* Of few tokens, so that texts repeat themselves. */
+/* Runs the program with and without --lookup and expects the same text. The arguments in `more`
+ * leave the model few tokens, so that texts repeat themselves. `guesses`: --stats must report
+ * drafts. */
 static void same_text(const char *const *more, bool guesses) {
     const char *argv[2][24];
     Process p[2];
@@ -176,7 +180,7 @@ static void same_text(const char *const *more, bool guesses) {
 static void the_program_writes_the_same_text(void **state) {
     (void)state;
     SAME_TEXT(true, "-n", "60", "-t", "0", "--logit-bias", "40=1000");
-    SAME_TEXT(true, "-n", "0", "-t", "0", "--logit-bias", "40=1000"); /* to the context's end */
+    SAME_TEXT(true, "-n", "0", "-t", "0", "--logit-bias", "40=1000"); /* to the context's limit */
     SAME_TEXT(true, "-n", "100", "--logit-bias", "40=30", "--logit-bias", "41=30");
     SAME_TEXT(false, "-n", "100", "--repetition-penalty", "1.3", "--frequency-penalty", "0.5");
     SAME_TEXT(false, "-n", "100", "--top-k", "2", "--stop", "e");

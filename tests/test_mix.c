@@ -1,4 +1,4 @@
-/* What --type and --keep mean for each matrix. */
+/* The types that --type and --keep give to each matrix. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* A model.bin is a stranger's data: what is right opens, what is not gives one Error. */
+/* Opening model.bin files: valid files open, damaged or hostile files are refused with an Error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static FileTensor *tensor_of(Bytes b, const char *name) {
     return NULL;
 }
 
-/* Sets checksums right, as a forger would. */
+/* Recomputes all checksums, as an attacker would after changing the file. */
 static void sign(Bytes b) {
     FileHeader *h = header_of(b);
     FileSection *s = (FileSection *)(h + 1);
@@ -73,7 +73,8 @@ static void sign(Bytes b) {
     h->checksum = XXH3_64bits(h, sizeof *h + h->n_sections * sizeof *s);
 }
 
-/* Opens the bytes; "" when they are a model, else the Error's text. */
+/* Opens the bytes as a model.bin and, if asked, verifies them; returns the Error's text, or "" on
+ * success. */
 static const char *opening(Bytes b, bool verifies) {
     static Error error;
     ModelFile *file;
@@ -127,7 +128,7 @@ static void what_was_written_is_what_is_read(void **state) {
     assert_true(modelfile_meta_uint(file, "source.parameters", 0, &parameters));
     assert_false(modelfile_meta_uint(file, "source.parameters", 1, &parameters));
     assert_false(modelfile_meta_uint(file, "no such key", 0, &parameters));
-    /* A tied output head is the embedding's own bytes. */
+    /* A tied output head uses the embedding's bytes. */
     const FileTensor *embedding = modelfile_find(file, "token_embedding");
     const FileTensor *output = modelfile_find(file, "output");
     assert_non_null(embedding);
@@ -167,7 +168,7 @@ static void a_flipped_bit_is_found(void **state) {
     for (size_t at = 0; at < b.size; at += at < 256 ? 1 : 61) {
         b.data[at] ^= 16;
         const char *text = opening(b, true);
-        bool between_sections = at < data->offset; /* filling is not covered */
+        bool between_sections = at < data->offset; /* padding has no checksum */
         if (!between_sections || at < sizeof(FileHeader)) assert_true(strlen(text) > 0);
         b.data[at] ^= 16;
     }
@@ -213,7 +214,7 @@ static void lies_about_places_and_sizes_are_refused(void **state) {
     free(b.data);
 }
 
-/* The values of the entry called `key`, in the file's bytes. */
+/* Finds the values of the metadata entry `key` in the file's bytes. */
 static uint8_t *metadata_values(Bytes b, const char *key) {
     FileSection *s = section_of(b, SECTION_METADATA);
     uint8_t *found = memmem(b.data + s->offset, s->bytes, key, strlen(key));
@@ -250,7 +251,7 @@ static void weights_that_are_no_numbers_are_found(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Bytes b = make_model("random:tiny", cases[i].type);
         FileTensor *t = tensor_of(b, "layers.1.wk");
-        /* Line 3 of the second panel: row 16 and its neighbours. */
+        /* Line 3 of the second panel, which begins with row 16. */
         memcpy(b.data + t->offset + t->bytes / 2 + 3 * LINE_BYTES, cases[i].bytes,
                cases[i].element);
         sign(b);

@@ -1,4 +1,5 @@
-/* The scalar functions that positions depend on are the mathematical ones to the last bits. */
+/* power and sin_cos, which RoPE depends on, agree with the C library's functions to the last
+ * bits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@ static void powers_are_the_library_s_to_1e_14(void **state) {
             worst = fmax(worst, fabs(power(bases[i], exponent) / expected - 1.0));
         }
     print_message("at most %.1e\n", worst);
-    /* The exponent's rounding error is magnified by its size, here at most 200. */
+    /* The error grows with the size of the exponent, here at most 200. */
     assert_true(worst < 1e-13);
     assert_true(power(1.0, 123.0) == 1.0);
     assert_true(power(2.0, 10.0) / 1024.0 - 1.0 < 1e-15);
@@ -36,7 +37,8 @@ static void sines_are_the_library_s_rounded_once(void **state) {
         sin_cos(x, &sine, &cosine);
         different += sine != (float)sin((double)x) || cosine != (float)cos((double)x);
     }
-    /* Where a value lies next to the middle of two floats, a last bit of the double decides. */
+    /* Where the exact result lies next to the midpoint of two floats, the last bit of the double
+     * decides the rounding. */
     assert_true(n > 10000 && different <= 2);
 }
 

@@ -9,7 +9,7 @@
 
 #include "modes.h"
 
-/* Parses the words of a command line, "run" first. */
+/* Parses a command line, whose first word is "run". */
 static Status parse(Options *options, Error *error, char **argv) {
     int argc = 0;
     while (argv[argc]) argc++;
@@ -20,7 +20,7 @@ static Status parse(Options *options, Error *error, char **argv) {
 }
 #define PARSE(...) parse(&o, &error, (char *[]){"run", __VA_ARGS__, NULL})
 
-/* Refuses the command line with exactly this line. */
+/* Expects the command line to be refused with exactly this message. */
 #define REFUSES(message, ...)                                                                      \
     do {                                                                                           \
         assert_int_equal(PARSE(__VA_ARGS__), STATUS_USAGE);                                        \
@@ -120,7 +120,7 @@ static void what_does_not_fit_together_is_refused(void **state) {
     Options o;
     Error error;
     assert_int_equal(PARSE("-n", "5"), STATUS_OK);
-    assert_null(o.model); /* the one that comes with the program */
+    assert_null(o.model); /* NULL: the model that comes with the program */
     REFUSES("one model at a time, but 'Once upon' stands beside 'm.bin'; a prompt goes after -i: "
             "run m.bin -i 'Once upon'",
             "m.bin", "Once upon");
@@ -152,8 +152,8 @@ static char *help(bool all) {
     return text;
 }
 
-/* Lines of at most 80 columns, and how many. What an option does begins in column 29, an option
- * that reaches into it has a line of its own. */
+/* Checks the layout of the help and returns its number of lines. Lines have at most 80 columns, and
+ * descriptions begin in column 29; an option too long for that has a line of its own. */
 static size_t lines_of(char *text) {
     size_t lines = 0;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
@@ -194,7 +194,7 @@ static void help_takes_all_and_no_other_word(void **state) {
 
 typedef struct Page {
     const char *name;
-    const char *form; /* how the page writes --NAME */
+    const char *form; /* printf format of an option --NAME in this page */
     char *text;
 } Page;
 
@@ -215,14 +215,14 @@ static void find_option(const OptionRow *row, const Page *page) {
     snprintf(spelled, sizeof spelled, page->form, name);
     if (!strstr(page->text, spelled)) print_message("%s: no %s\n", page->name, spelled);
     assert_non_null(strstr(page->text, spelled));
-    if (value && strchr(value, '|') && page->form[0] == '-') { /* completions have "a b c" */
+    if (value && strchr(value, '|') && page->form[0] == '-') { /* completions write "a b c" */
         snprintf(choices, sizeof choices, "%s", value);
         for (char *bar; (bar = strchr(choices, '|'));) *bar = ' ';
         if (!strstr(page->text, choices)) print_message("%s: no %s\n", page->name, choices);
         assert_non_null(strstr(page->text, choices));
     }
     if (!letter || page->form[0] == '-') return;
-    snprintf(spelled, sizeof spelled, ".It Fl %c", letter); /* the letter stands first there */
+    snprintf(spelled, sizeof spelled, ".It Fl %c", letter); /* the short form comes first */
     if (!strstr(page->text, spelled)) print_message("%s: no %s\n", page->name, spelled);
     assert_non_null(strstr(page->text, spelled));
 }
@@ -244,7 +244,7 @@ static void the_manual_and_the_completions_know_every_option(void **state) {
     }
 }
 
-/* What the manual describes is there: no option is left behind in it. */
+/* Every option in the manual exists: none was removed from the program only. */
 static void the_manual_names_no_other_option(void **state) {
     (void)state;
     Options o;

@@ -1,5 +1,5 @@
-/* What others leave where a file is to be written, and inputs that never end: links and pipes are
- * not followed, what is written is the user's alone, and whoever waits can stop it. */
+/* Hostile output files and inputs. Links and pipes planted where the program writes a file are not
+ * followed, files are private to the user, and an input that never ends can be interrupted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

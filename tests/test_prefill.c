@@ -1,4 +1,4 @@
-/* prefill(): a text in chunks of any size gives the same logits, and stops where it is told to. */
+/* prefill() gives the same logits for any size of chunks, and stops when it is interrupted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ enum { LENGTH = 23, SEQUENCE = 3 };
 typedef struct Seen {
     float *logits; /* [LENGTH][vocab_size] */
     size_t vocab_size, n_logits, n_chunks, done;
-    size_t stop_after; /* chunks; 0: never */
+    size_t stop_after; /* number of chunks; 0: never */
     sig_atomic_t interrupted;
     size_t interrupt_after;
 } Seen;
@@ -35,7 +35,8 @@ static Status see(void *context, const PrefillChunk *chunk, Error *error) {
     return seen->n_chunks == seen->stop_after ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
-/* A prefill of LENGTH tokens in chunks of max_rows into an emptied cache. */
+/* Prefills LENGTH tokens in chunks of max_rows into an emptied cache. `seen` collects the logits
+ * from row first_wanted on. */
 static Status run(TinyModel *tiny, Seen *seen, const int32_t *ids, size_t max_rows,
                   size_t first_wanted) {
     Error error;
@@ -106,7 +107,7 @@ static void an_interruption_stops_between_two_chunks_and_not_after_the_last(void
     Seen middle = {.interrupt_after = 2}, last = {.interrupt_after = 5};
     assert_int_equal(run(&s->tiny, &middle, s->ids, 5, 0), STATUS_INTERRUPTED);
     assert_int_equal(middle.n_chunks, 2);
-    assert_int_equal(kvcache_next(s->tiny.cache, SEQUENCE), 10); /* what has run stays */
+    assert_int_equal(kvcache_next(s->tiny.cache, SEQUENCE), 10); /* finished chunks stay */
     assert_int_equal(run(&s->tiny, &last, s->ids, 5, 0), STATUS_OK);
     assert_int_equal(last.n_chunks, 5);
     free(middle.logits);

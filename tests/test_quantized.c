@@ -1,4 +1,5 @@
-/* What quantizing a real model may cost: nothing that decides a word. */
+/* Quantizing a real model to 8 bits does not change the most likely token where it clearly
+ * leads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@ static double deviation(const float *x, size_t n) {
     return sqrt(square);
 }
 
-/* How far the largest logit is above the second. */
+/* Returns the difference between the largest logit and the second. */
 static double lead(const float *x, size_t n, int32_t top) {
     float second = -INFINITY;
     for (size_t i = 0; i < n; i++)
@@ -44,7 +45,7 @@ static void eight_bits_choose_the_same_word_wherever_one_is_clearly_ahead(void *
     float *logits = malloc(vocab * sizeof *logits);
     int32_t ids[N + 1] = {1};
     kvcache_reset(exact.cache, 0, 0);
-    for (size_t i = 0; i < N; i++) { /* what the float32 model says, greedily */
+    for (size_t i = 0; i < N; i++) { /* the float32 model's greedy text */
         tiny_model_continue(&exact, 0, &ids[i], 1, 1, logits);
         ids[i + 1] = tiny_model_argmax(logits, vocab);
     }

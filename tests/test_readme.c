@@ -1,5 +1,5 @@
-/* What the README shows is what happens: its session is run line by line; links lead
- * to files. */
+/* The README's example session is run line by line and must print what it shows; links must lead to
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "process.h"
 
-/* `text` with every `from` replaced; malloc'ed. */
+/* Returns `text` with every `from` replaced; malloc'ed. */
 static char *replaced(const char *text, const char *from, const char *to) {
     char *out = NULL;
     size_t size = 0;
@@ -25,7 +25,7 @@ static char *replaced(const char *text, const char *from, const char *to) {
     return out;
 }
 
-/* Runs one command as the README's reader would, and holds what it prints against `expected`. */
+/* Runs one command of the README and compares what it prints with `expected`. */
 static void check_command(const char *line, const char *expected) {
     char *program = program_command("run"), *command = replaced(line, "./run", program);
     char *both = NULL;
@@ -54,7 +54,7 @@ static void the_session_is_what_its_commands_print(void **state) {
         assert_true(strncmp(at, "$ ", 2) == 0);
         char *line = at + 2, *output = strchr(line, '\n') + 1, *next = strstr(output, "\n$ ");
         output[-1] = '\0';
-        /* What a command prints ends where the next one begins, or the block does. */
+        /* The expected output ends at the next command or at the end of the block. */
         char *stop = strncmp(output, "$ ", 2) == 0 ? output : next ? next + 1 : end;
         char kept = *stop;
         *stop = '\0';
@@ -67,7 +67,7 @@ static void the_session_is_what_its_commands_print(void **state) {
     free(readme);
 }
 
-/* Every link of `page` to a file beside it; `directory` is where the page lies. */
+/* Checks that every link of `page` to another file exists; `directory` is the page's directory. */
 static void check_links(const char *page, const char *directory) {
     size_t length;
     char *text = file_read(page, &length);

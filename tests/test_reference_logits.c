@@ -1,10 +1,11 @@
-/* The forward pass against the reference implementation: each fixture of tests/fixtures/logits
- * becomes a Hugging Face directory, goes through the converter, and must give transformers'
- * logits. This is the one place where a tolerance appears.
+/* The forward pass compared with the reference implementation. Each fixture of
+ * tests/fixtures/logits becomes a Hugging Face directory, is converted, and must give the logits of
+ * transformers. Only comparisons with the reference use a tolerance.
  *
- *     test_reference_logits [PART]      fixtures whose names contain PART
+ *     test_reference_logits [PART]      only fixtures whose names contain PART
  *
- * With VERBATIM_FAMILIES set to a file, the table of docs/families.md is written there:
+ * With the environment variable VERBATIM_FAMILIES, writes the table of docs/families.md to that
+ * file:
  *     VERBATIM_FAMILIES=table build/tests/test_reference_logits && scripts/families.sh table */
 #include <math.h>
 #include <setjmp.h>
@@ -18,7 +19,7 @@
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
 
-/* Largest absolute difference of a logit, in standard deviations of the logits. */
+/* Largest allowed difference of a logit, in standard deviations of the logits. */
 static const double TOLERANCE = 1e-4;
 
 static FILE *table;
@@ -30,7 +31,7 @@ static void assert_same_bits(const char *what, const float *a, const float *b, s
     fail_msg("%s: logit %zu is %.9g, expected %.9g", what, i, (double)b[i], (double)a[i]);
 }
 
-/* The largest difference over the deviation. */
+/* Returns the largest difference from the reference's logits, in standard deviations. */
 static double worst_ratio(const Fixture *f, const FixturePass *pass, const float *logits) {
     double worst = 0;
     size_t n = (f->n_ids - pass->first) * f->vocab_size;
@@ -42,7 +43,8 @@ static double worst_ratio(const Fixture *f, const FixturePass *pass, const float
     return worst / pass->std;
 }
 
-/* Runs one pass; the same bits must come in one call, token by token and seven at a time. */
+/* Runs one pass in one call, token by token, and seven tokens at a time, which must give the same
+ * bits. Returns the worst difference from the reference. */
 static double check_pass(TinyModel *tiny, const Fixture *f, const FixturePass *pass) {
     size_t n = f->n_ids * f->vocab_size;
     float *steps = tiny_model_run(tiny, 1, pass->start, f->ids, f->n_ids, 1);
@@ -94,7 +96,7 @@ static void check_fixture(const Fixture *f, const char *type) {
     assert_int_equal(equal, f->n_greedy);
 }
 
-/* Every instruction set gives the bits of the first, plain C. */
+/* Checks that every instruction set gives the bits of the first, which is plain C. */
 static void check_instruction_sets(const Fixture *f, const char *type) {
     char *source = fixture_source(f);
     float *expected = NULL;

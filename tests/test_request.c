@@ -151,8 +151,7 @@ static void ids_are_told_apart_by_type_and_value(void **state) {
     }
 }
 
-/* ---- Results ------------------------------------------------------------------------------------
- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 static const ResultMaker maker = {.model = "m", .fingerprint = "fp_0123456789abcdef"};
 
@@ -266,8 +265,7 @@ static void logprobs_are_those_of_the_whole_distribution(void **state) {
     assert_true(fabs((double)top[2].logprob - log(3.0 / 14.0)) < 1e-6);
 }
 
-/* ---- Sizes and lines
- * ------------------------------------------------------------------------------ */
+/* ---- Sizes and lines ------------------------------------------------------------------------- */
 
 static void sizes_are_read_as_people_write_them(void **state) {
     (void)state;

@@ -12,7 +12,7 @@
 
 enum { VOCAB = 1000 };
 
-/* Logits with a wide spread and many ties, the same on every machine. */
+/* Makes logits with a wide spread and many ties, the same on every machine. */
 static void fill(float *logits, size_t n, uint32_t seed) {
     for (size_t i = 0; i < n; i++) {
         uint32_t x = ((uint32_t)i + seed * 7919u) * 2654435761u;
@@ -41,7 +41,7 @@ static int32_t one(SamplerOptions options, const float *logits, size_t n, uint64
     return token;
 }
 
-/* How often each token comes in n draws. */
+/* Draws n tokens and counts how often each occurs. */
 static void draw_many(SamplerOptions options, const float *logits, size_t vocab, size_t n,
                       size_t *counts) {
     Sampler *sampler = sampler_of(options, vocab);
@@ -56,9 +56,9 @@ static void draw_many(SamplerOptions options, const float *logits, size_t vocab,
 
 static void random_numbers_are_philox(void **state) {
     (void)state;
-    /* The known answers of Random123's kat_vectors: 6627e8d5 e169c58d for zeros. */
+    /* Known answers from Random123's kat_vectors: 6627e8d5 e169c58d for all zeros. */
     assert_true(sampler_random(0, 0, 0) == (double)(0xe169c58d6627e8d5u >> 11) * 0x1p-53);
-    /* 408f276d 41c83b0e for ones everywhere. */
+    /* 408f276d 41c83b0e for all ones. */
     assert_true(sampler_random(UINT64_MAX, UINT64_MAX, UINT64_MAX) ==
                 (double)(0x41c83b0e408f276du >> 11) * 0x1p-53);
 }
@@ -86,7 +86,8 @@ static void one_likeliest_token_is_the_first_of_the_largest(void **state) {
     }
 }
 
-/* Sorted by value, then by index: what every rule below means. */
+/* A token's value and index. The filters below are defined on tokens sorted by value, then by
+ * index. */
 typedef struct Ranked {
     float value;
     size_t index;
@@ -103,7 +104,8 @@ static void rank(const float *values, size_t n, Ranked *ranked) {
     qsort(ranked, n, sizeof *ranked, by_rank);
 }
 
-/* Draws nearly uniformly (a huge temperature) see every token that is kept, and no other. */
+/* Expects exactly the first `kept` of the ranked tokens to be drawn, each at least once. The
+ * options must make draws nearly uniform (a very high temperature). */
 static void assert_keeps(SamplerOptions options, const float *logits, size_t vocab,
                          const Ranked *ranked, size_t kept) {
     static size_t counts[VOCAB];
@@ -124,7 +126,7 @@ static void top_k_keeps_the_k_first_by_value_then_index(void **state) {
     static const uint32_t ks[] = {1, 2, 3, 7, 16, 40, 257, 999};
     for (uint32_t seed = 0; seed < 3; seed++) {
         fill(logits, VOCAB, seed);
-        logits[5] = 0.0f, logits[17] = -0.0f; /* both zeros are one value */
+        logits[5] = 0.0f, logits[17] = -0.0f; /* -0 and 0 must tie */
         rank(logits, VOCAB, ranked);
         for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
             SamplerOptions options = sampler_options_default();
@@ -142,7 +144,7 @@ static void top_p_keeps_the_fewest_that_reach_it(void **state) {
     static const float tops[] = {0.05f, 0.3f, 0.5f, 0.9f, 0.99f};
     for (uint32_t seed = 0; seed < 3; seed++) {
         fill(logits, VOCAB, seed);
-        /* A flat distribution: every token that is kept is drawn often enough to be seen. */
+        /* Flatten the distribution, so that every kept token is drawn often enough to be seen. */
         for (size_t i = 0; i < VOCAB; i++) logits[i] /= 8.0f, p[i] = expf(logits[i]);
         rank(p, VOCAB, ranked);
         double sum = 0.0;
@@ -183,7 +185,7 @@ static void draws_follow_the_distribution(void **state) {
         double expected = p[i] * (double)n, off = (double)counts[i] - expected;
         chi_squared += off * off / expected;
     }
-    assert_true(chi_squared < 18.5); /* 4 degrees of freedom: one in a thousand */
+    assert_true(chi_squared < 18.5); /* 4 degrees of freedom: 0.1% by chance */
 }
 
 static void samples_and_seeds_draw_independently(void **state) {
@@ -225,18 +227,19 @@ static void penalties_follow_their_formulas(void **state) {
     (void)state;
     SamplerOptions options = sampler_options_default();
     options.temperature = 0.0f;
-    /* The repetition penalty divides what is positive and multiplies what is negative, of the
-     * prompt's tokens too. */
+    /* The repetition penalty divides positive logits and multiplies negative ones, of the prompt's
+     * tokens too. */
     options.repetition_penalty = 2.0f;
     Sampler *sampler = sampler_of(options, 3);
     sampler_see_prompt(sampler, (const int32_t[]){0}, 1);
     float positive[] = {3.0f, 1.6f, 1.4f}, negative[] = {-1.0f, -1.9f, -3.0f};
-    assert_int_equal(sampler_next(sampler, positive, 1), 1); /* 1.5, 1.6, 1.4 */
+    assert_int_equal(sampler_next(sampler, positive, 1), 1); /* after the penalty: 1.5, 1.6, 1.4 */
     float again[] = {3.0f, 1.6f, 1.4f};
     assert_int_equal(sampler_next(sampler, again, 2), 0);    /* 1.5, 0.8, 1.4 */
-    assert_int_equal(sampler_next(sampler, negative, 3), 0); /* -2, -3.8, -3: not -1, -1.9, -3 */
+    assert_int_equal(sampler_next(sampler, negative, 3), 0); /* -2, -3.8, -3; not -1, -1.9, -3 */
     sampler_free(sampler);
-    /* Presence counts once, frequency each time; the prompt not at all. */
+    /* The presence penalty is applied once, the frequency penalty for each occurrence; the prompt
+     * does not count. */
     options.repetition_penalty = 1.0f;
     options.presence_penalty = 1.0f;
     options.frequency_penalty = 0.25f;
@@ -244,7 +247,7 @@ static void penalties_follow_their_formulas(void **state) {
     sampler_see_prompt(sampler, (const int32_t[]){0, 0, 0, 0}, 4);
     static const int32_t expected[] = {0, 0, 0, 1, 0};
     for (uint64_t i = 0; i < 5; i++) {
-        float logits[] = {3.0f, 1.4f}; /* 3, 1.75, 1.5, 1.25 < 1.4, then 1.25 > 0.15 */
+        float logits[] = {3.0f, 1.4f}; /* token 0: 3, 1.75, 1.5, 1.25 < 1.4; then token 1: 0.15 */
         assert_int_equal(sampler_next(sampler, logits, i), expected[i]);
     }
     sampler_free(sampler);
@@ -311,7 +314,7 @@ static void every_instruction_set_draws_the_same(void **state) {
     }
 }
 
-/* The tokens of a fixed run: whoever changes one of these changes everybody's texts. */
+/* The tokens of a fixed run. Changing any of them would change the texts of all users. */
 static void drawn_tokens_are_these(void **state) {
     (void)state;
     static const int32_t expected[] = {496, 281, 680, 609, 849, 169, 755, 394};
@@ -333,7 +336,8 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A bound far above the truth, for slow and busy machines; the figure itself is printed. */
+/* The time limit is far above the usual time, for slow and busy machines; the test prints the
+ * measured time. */
 static void a_large_vocabulary_is_no_burden(void **state) {
     (void)state;
     enum { LARGE = 128256, TIMES = 20 };

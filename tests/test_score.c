@@ -1,4 +1,4 @@
-/* Perplexity and divergence, against the formulas written out. */
+/* --eval's perplexity and divergence, compared with their formulas written out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -44,7 +44,7 @@ static int remove_models(void **state) {
     return 0;
 }
 
-/* The number after `label` in what was printed. */
+/* Returns the number that the program printed after `label`. */
 static double number(const Process *p, const char *label) {
     const char *at = strstr(p->out, label);
     if (!at) print_message("stdout: %s stderr: %s", p->out, p->err);
@@ -52,7 +52,8 @@ static double number(const Process *p, const char *label) {
     return strtod(at + strlen(label), NULL);
 }
 
-/* Log-probabilities [n][vocab] of what follows each of ids[n] in one window. */
+/* Returns log-probabilities [n][vocab]: row i for the token after ids[0 ... i], all in one
+ * window. */
 static double *log_probabilities(const char *path, const int32_t *ids, size_t n, size_t *vocab) {
     ModelFile *file;
     Model *model;
@@ -87,7 +88,8 @@ typedef struct Sums {
     size_t n;
 } Sums;
 
-/* The windows as score.h describes them, with one row at a time. The tokens are bytes. */
+/* Computes the expected sums one row at a time over the windows that score.h defines. A token of
+ * the text is a byte. */
 static Sums expected_sums(void) {
     Sums sums = {0};
     size_t window = CONTEXT - 1, scored = 0, vocab;
@@ -115,7 +117,7 @@ static void perplexity_and_divergence_follow_their_formulas(void **state) {
     Sums sums = expected_sums();
     Process p = RUN("run", rounded, "--eval", text_path, "--against", exact, "-c", "48");
     double n = (double)sums.n;
-    assert_int_equal(sums.n, LENGTH); /* the first token, too: after the bos */
+    assert_int_equal(sums.n, LENGTH); /* includes the first token, which follows the bos */
     assert_true(number(&p, "tokens") == n);
     double perplexity = exp(sums.loss / n), other = exp(sums.other_loss / n);
     assert_true(fabs(number(&p, "perplexity") / perplexity - 1.0) < 1e-4);

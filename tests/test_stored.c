@@ -1,5 +1,5 @@
-/* Weights out of GGUF blocks are those of its reference implementation, value for value, and so
- * are those of the panels that take the blocks over. */
+/* Weights decoded from GGUF blocks have exactly the values that the gguf package computes, directly
+ * and after repacking into panels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static StoredType type_of(const char *name) {
     return STORED_TYPES;
 }
 
-/* Calls `check` for each type of the fixture. */
+/* Calls `check` for each type in the fixture file. */
 static void each_case(void (*check)(StoredType type, const Case *c)) {
     FILE *file = fopen("tests/fixtures/gguf_blocks.bin", "rb");
     assert_non_null(file);
@@ -74,7 +74,7 @@ static void values_are_those_of_the_gguf_package(void **state) {
     each_case(check_floats);
 }
 
-/* Memory for 16 rows. */
+/* Allocates RecordCodes for 16 rows; codes_free. */
 static RecordCodes codes_new(size_t padded, size_t groups) {
     return (RecordCodes){calloc(PANEL_ROWS, padded), calloc(PANEL_ROWS * groups, 2),
                          calloc(PANEL_ROWS * groups, 2), calloc(PANEL_ROWS, groups),
@@ -94,7 +94,8 @@ static void codes_free(RecordCodes *c) {
     free(c->sub_minima);
 }
 
-/* The blocks as rows of `cols` values in one panel, which matrix_row reads again. */
+/* Packs the blocks as rows of `cols` values into one panel and compares what matrix_row reads
+ * back. */
 static void check_panel(StoredType stored, const Case *c, size_t cols) {
     const StoredTypeInfo *info = stored_type_info(stored);
     TensorType type = info->lossless;
@@ -135,7 +136,7 @@ static void panels_hold_every_weight_of_the_blocks_unchanged(void **state) {
     each_case(check_panels);
 }
 
-/* At most 3% more than the source: the promise for matrices of whole blocks of 256. */
+/* Promise: for matrices of whole blocks of 256, panels are at most 3% larger than the source. */
 static void panels_are_hardly_larger_than_the_blocks(void **state) {
     (void)state;
     static const StoredType types[] = {STORED_Q4_K, STORED_Q5_K, STORED_Q6_K, STORED_IQ4_NL,
@@ -160,7 +161,7 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
         uint8_t *panel = aligned_alloc(64, bytes);
         panel_pack_records(type, cols, &codes, panel);
         assert_int_equal(records_bad_row(type, cols, panel), PANEL_ROWS);
-        /* Of row 5, in the second record: scale, or a minimum. */
+        /* Spoil a scale, then a minimum, of row 5 in the second record. */
         bool by_group = !record_has_parts(type);
         size_t at = 5 * groups + (by_group ? 8 : 1);
         codes.scales[at] = 0x7C00;
@@ -180,7 +181,8 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
 
 /* ---- Types of 1 to 3 bits ---- */
 
-/* Where make_gguf_blocks.py makes scales finite: the upper byte of the f16. */
+/* Returns the offset in a block of the upper byte of the f16 scale, which make_gguf_blocks.py makes
+ * finite. */
 static size_t upper_byte(StoredType type) {
     return type == STORED_IQ1_M ? 55 : type == STORED_TQ1_0 ? 53 : type == STORED_TQ2_0 ? 65 : 1;
 }
@@ -198,7 +200,8 @@ static uint8_t *generated_blocks(StoredType type, uint64_t state, size_t n_value
     return blocks;
 }
 
-/* Calls `check` for each type of the file, with random blocks of it and their hash. */
+/* Calls `check` for each type in the file of hashes, with random blocks of the type and their
+ * expected hash. */
 static void each_hashed(void (*check)(StoredType type, const uint8_t *blocks, size_t n,
                                       uint64_t hash)) {
     char name[32];
@@ -230,8 +233,8 @@ static void values_of_few_bits_are_those_of_the_gguf_package(void **state) {
     each_hashed(check_hash);
 }
 
-/* What a type's panels make of its blocks without quantizing: all of it; for IQ3_S but for the
- * rounding of the minima; for IQ3_XXS but for its largest level, which is taken for 60/62 of it. */
+/* Repacks the blocks into panels and checks the error. Most types are exact. IQ3_S rounds its
+ * minima; IQ3_XXS replaces its largest level by 60/62 of it. */
 static void check_few_bits(StoredType type, const uint8_t *blocks, size_t n, uint64_t hash) {
     enum { COLS = 256 };
     const StoredTypeInfo *info = stored_type_info(type);
@@ -249,7 +252,8 @@ static void check_few_bits(StoredType type, const uint8_t *blocks, size_t n, uin
          at += PANEL_ROWS * COLS, blocks += PANEL_ROWS * info->block_bytes) {
         if (is_record_type(info->lossless)) {
             stored_to_records(type, blocks, PANEL_ROWS * COLS, &records);
-            /* One scale and minimum a row, which here are one behind another. */
+            /* These types have one scale and minimum per row, stored contiguously; spread them to 8
+             * groups per row. */
             RecordCodes spread = codes_new(COLS, COLS / 32);
             for (size_t r = 0; r < PANEL_ROWS; r++) {
                 spread.scales[r * 8] = records.scales[r];
@@ -286,7 +290,8 @@ static void panels_of_few_bits_lose_no_more_than_they_must(void **state) {
 
 /* ---- Quantizing ---- */
 
-/* Mean square error over mean square, of `rows` times 512 values from a rough bell curve. */
+/* Quantizes 16 rows of `cols` values times `size`, drawn from a roughly normal (`heavy`: a
+ * heavy-tailed) distribution. Returns the mean square error over the mean square. */
 static double error_of_quantizing(TensorType type, size_t cols, float size, bool heavy) {
     size_t padded = tensor_padded_cols(type, cols), groups = padded / type_group(type), bytes;
     float *x = calloc(PANEL_ROWS * padded, sizeof *x), *row = malloc(cols * sizeof *row);
@@ -324,7 +329,7 @@ static double error_of_quantizing(TensorType type, size_t cols, float size, bool
     return square > 0 ? error / square : error;
 }
 
-/* Bounds a little above what is reached. */
+/* The bounds are slightly above the errors reached today. */
 static void quantizing_loses_no_more_than_it_must(void **state) {
     (void)state;
     static const struct {

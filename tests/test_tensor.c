@@ -64,7 +64,7 @@ static void sizes_that_overflow_are_refused(void **state) {
     }
 }
 
-/* 16 rows of `cols` floats in a panel of `type`. */
+/* Packs 16 rows of `cols` floats into a panel of `type` and reads them back. */
 static void check_float_type(TensorType type, size_t cols) {
     float *x = malloc(PANEL_ROWS * cols * sizeof *x), *row = malloc(cols * sizeof *row);
     size_t bytes;

@@ -343,7 +343,8 @@ static void put_llama2c(char **p, float score, const char *text) {
     put_bytes(p, text, (size_t)n);
 }
 
-/* The space is prefixed, the best score merges first, unknown characters become bytes. */
+/* A space is prefixed, the pair with the best score merges first, and unknown characters become
+ * bytes. */
 static void llama2c_encodes_and_decodes_as_its_run_c(void **state) {
     (void)state;
     char file[8192], *p = file, name[8];

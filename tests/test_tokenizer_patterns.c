@@ -45,7 +45,7 @@ static void close_opened(Opened *o) {
     tokenizer_blob_free(&o->blob);
 }
 
-/* ---- What was rewritten cuts as before ----------------------------------------------------- */
+/* ---- What was rewritten cuts as before ------------------------------------------------------- */
 
 /* A vocabulary of characters, from whose ids the words can be read: with continuing_subword_prefix
  * the first character of a word has an even id and the others have odd ids. */
@@ -157,7 +157,7 @@ static void patterns_made_linear_cut_as_they_did(void **state) {
     }
 }
 
-/* ---- No name of a GGUF file is slow -------------------------------------------------------- */
+/* ---- No name of a GGUF file is slow ---------------------------------------------------------- */
 
 /* GGUF's names of pre-tokenizers: one for each set of patterns. */
 static const char *const names[] = {
@@ -201,7 +201,7 @@ static void a_megabyte_of_anything_takes_under_a_second_for_every_gguf_name(void
         open_gguf(&o, names[i]);
         for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
             size_t length = 0, width = strlen(units[u]);
-            /* The sanitizers' builds look at one in four. */
+            /* Sanitizer builds run only one text in four. */
             if (PATIENCE > 1 && (u + i) % 4) continue;
             while (length < n) memcpy(text + length, units[u], width), length += width;
             const char *end = ends[(u + i) % 6];
