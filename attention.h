@@ -78,7 +78,7 @@ typedef struct AttentionJob {
 } AttentionJob;
 
 typedef struct AttentionKernel {
-    /* Fills the partial result of every query. */
+    /* Computes attention over one segment of the cache: the partial result of every query. */
     void (*segment)(const AttentionParams *params, const AttentionJob *job);
     /* Adds the partial result of a later segment to that of earlier ones. */
     void (*join)(float *partial, const float *later, size_t head_dim);

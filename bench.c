@@ -304,7 +304,7 @@ static Status measure_all(Bench *b, Error *error) {
     return status == STATUS_OK ? measure_batches(b, 4, error) : status;
 }
 
-/* What the command line names. */
+/* Measures only what the command line asks for: --decode, --prefill, --batch. */
 static Status measure_named(Bench *b, Error *error) {
     const Arguments *a = b->arguments;
     Status status = STATUS_OK;

@@ -86,7 +86,7 @@ Status generation_init(Generation *generation, const GenerationOptions *options,
                        Error *error);
 void generation_free(Generation *generation);
 
-/* The tokens before the text, for the penalties. */
+/* Tells the sampler the prompt's tokens, which the repetition penalty counts. */
 void generation_prompt(Generation *generation, const int32_t *ids, size_t n);
 
 /* Chooses the token that stands at `position` from logits[vocab_size], which it overwrites,

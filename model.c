@@ -189,7 +189,8 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
     wait_for_all_threads(pass);
 }
 
-/* y = attention of `in` over the cache, without the bias of the output projection. */
+/* Computes the attention block of layer l: projections of `in` to q, k and v, attention over the KV
+ * cache, and the output projection without its bias into y. */
 static void attention_block(ForwardPass *pass, size_t l, const float *in, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
@@ -398,7 +399,8 @@ static void block(ForwardPass *pass, size_t l) {
 
 /* ---- Output ---- */
 
-/* Logits of the rows that want them, whose x is first copied to the front of m->normed. */
+/* Computes the logits of the rows with wants_logits, whose x is first copied to the front of
+ * m->normed. */
 static void output_head(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;

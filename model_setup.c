@@ -93,7 +93,7 @@ static Status allocate(Model *m, Error *error) {
 
 /* ---- RoPE tables of the context ---- */
 
-/* Replaces the first RoPE table by plain RoPE's, base^(-2i / rotary_dim). */
+/* Sets the first RoPE table to plain RoPE's frequencies, base^(-2i / rotary_dim). */
 static Status make_frequencies(Model *m, float base, Error *error) {
     const Config *c = m->config;
     size_t n = c->rotary_dim / 2;

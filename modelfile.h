@@ -107,7 +107,8 @@ bool modelfile_meta_float(const ModelFile *file, const char *key, size_t index, 
 bool modelfile_meta_uint(const ModelFile *file, const char *key, size_t index, uint64_t *value);
 bool modelfile_meta_text(const ModelFile *file, const char *key, const char **text, size_t *bytes);
 
-/* Every entry, Config's fields included, in the order of the file: for --info. */
+/* One metadata entry, as --info lists them: all entries in the order of the file, Config's fields
+ * included. */
 typedef struct MetaEntry {
     const char *key; /* not NUL-terminated */
     size_t key_bytes;

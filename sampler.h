@@ -38,12 +38,13 @@ SamplerOptions sampler_options_default(void);
 
 typedef struct Sampler Sampler;
 
-/* For logits[vocab_size]. Fails when memory is short or a bias names no token. */
+/* Creates a sampler for logits[vocab_size]. Fails when there is no memory or a bias names a token
+ * that does not exist. */
 Status sampler_new(Sampler **out, const SamplerOptions *options, size_t vocab_size,
                    const Numeric *numeric, Error *error);
 void sampler_free(Sampler *sampler);
 
-/* The prompt's tokens count for the repetition penalty. */
+/* Tells the sampler the prompt's tokens, which the repetition penalty counts. */
 void sampler_see_prompt(Sampler *sampler, const int32_t *tokens, size_t n);
 
 /* The token that stands at `position`, and remembers it. Overwrites the logits, which must

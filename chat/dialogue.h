@@ -39,7 +39,8 @@ typedef struct AnswerStats {
     Finish finish; /* FINISH_NOT: interrupted */
 } AnswerStats;
 
-/* Who watches an answer being made. Each may be NULL. */
+/* Callbacks that watch an answer being made. `text` gets its text. `left_out` is called when more
+ * old messages had to be left out of the context than for the last answer. Each may be NULL. */
 typedef struct AnswerWatcher {
     void (*text)(void *context, const char *text, size_t length);
     void (*left_out)(void *context, size_t messages); /* more than for the last answer */

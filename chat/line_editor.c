@@ -398,8 +398,8 @@ static LineResult edit_message(LineEditor *editor, const char *prompt, Message *
     sigaction(SIGWINCH, &before, NULL);
     if (result != LINE_TEXT) return result;
     remember(editor, message->text);
-    /* A Ctrl-C right after Enter, pressed before the terminal makes a signal of it, is meant for
-     * the answer. */
+    /* A Ctrl-C typed right after Enter may have arrived as a character, before the terminal turned
+     * it into a signal again. It is meant to stop the answer, so raise the signal. */
     terminal_keys_take_ahead(&editor->keys, STDIN_FILENO);
     if (terminal_keys_take_interrupt(&editor->keys)) raise(SIGINT);
     return result;

@@ -114,7 +114,8 @@ static bool takes_mark(TerminalKeys *keys, int fd, const char *mark) {
     return true;
 }
 
-/* Reads a whole paste, while the terminal is still in the mode that preserves it. */
+/* Reads ahead to the end of a paste before any of it is decoded, while the terminal is still in the
+ * mode that passes the text unchanged. */
 static void take_paste(TerminalKeys *keys, int fd) {
     size_t seen = keys->start;
     while (!memmem(keys->bytes + seen, keys->end - seen, paste_ends, strlen(paste_ends))) {

@@ -195,7 +195,8 @@ static Status open_cached(ConversionSlot *slot, const char *name,
             if (slot->fd < 0) status = cannot_keep(slot, error);
         }
     }
-    /* Another process made it meanwhile. Later, without rights, the lock could not go. */
+    /* Another process finished the conversion while this one waited. Remove the lock now: after
+     * entering the sandbox it could not be removed. */
     if (slot->found && slot->lock_fd >= 0) unlock(slot, lock_path);
     free(base);
     free(lock_path);

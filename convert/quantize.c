@@ -78,7 +78,7 @@ static inline void best_line(const Group *g, const float *q, float *scale, float
     *minimum = (s.wq * s.wxq - s.wqq * s.wx) / determinant;
 }
 
-/* Searches scale and minimum of codes from zero on. */
+/* Searches for the scale and minimum that fit a group best, with codes from 0 to g->high. */
 FOR_EACH_ISA static void search_line(const Group *g, int steps, Best *best) {
     float low = 0.0f, high = 0.0f, q[MAX_GROUP];
     for (size_t i = 0; i < g->n; i++) {

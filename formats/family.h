@@ -56,7 +56,8 @@ Status family_configure(const Family *family, const json_t *json, Config *config
 Status family_windows(const json_t *json, Config *config, double absent, uint32_t first,
                       uint32_t pattern, Error *error);
 
-/* Reads sliding_window_pattern: every *pattern-th layer sees the whole text. */
+/* Reads sliding_window_pattern (`absent` where the key is absent): every *pattern-th layer has full
+ * attention, without a window. */
 Status family_pattern(const json_t *json, uint32_t absent, uint32_t *pattern, Error *error);
 
 /* Sets rotary_dim to the part of each head that is rotated: partial_rotary_factor of

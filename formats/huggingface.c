@@ -80,7 +80,7 @@ static Status read_shard(Directory *d, const char *name, const char *said_by) {
     return safetensors_read(file, (size_t)(file - d->source->files), &d->table, d->error);
 }
 
-/* Reads each file that the index names, once. */
+/* Reads the header of each safetensors file that the index names, each file once. */
 static Status read_shards(Directory *d) {
     const char *name, *shard;
     json_t *value, *seen = json_object();

@@ -8,7 +8,7 @@ static bool is_bytes(const RawTensor *raw) {
     return raw && strcmp(raw->type_name, "U8") == 0;
 }
 
-/* Whether blocks are [...][n][16] and scales [...][n]. */
+/* Returns true when the shapes fit each other: blocks [...][n][16], scales [...][n]. */
 static bool shapes_agree(const RawTensor *blocks, const RawTensor *scales) {
     if (blocks->n_dims < 3 || blocks->dims[blocks->n_dims - 1] != 16 ||
         scales->n_dims != blocks->n_dims - 1)

@@ -100,7 +100,7 @@ Status source_add_values(Source *source, const char *name, size_t rows, size_t c
 Status source_add_shared(Source *source, const char *name, const char *shares, size_t rows,
                          size_t cols, Error *error);
 
-/* Copies the chat template. */
+/* Stores a copy of text[bytes] as the source's chat template. */
 Status source_set_template(Source *source, const char *text, size_t bytes, Error *error);
 
 /* Refuses a tensor that does not lie inside its file, or whose rows do not exist in the stored

@@ -6,7 +6,8 @@
 #include "formats/stored_type.h"
 #include "kernels/records.h"
 
-/* Takes one block apart; `to` points at its elements. Not for Q2_K, which no record type holds. */
+/* Splits one block into codes, scales and minima at `to`. Not for Q2_K, which no record type can
+ * hold. */
 void stored_k_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
 
 /* Converts n elements (whole blocks) to float32. */

@@ -18,7 +18,7 @@ static inline uint32_t stored_u32(const uint8_t *p) {
     return value;
 }
 
-/* Number i of 4-bit codes, the low half of each byte first. */
+/* Returns the i-th 4-bit code; the low nibble of each byte comes first. */
 static inline int stored_nibble(const uint8_t *p, size_t i) {
     return p[i / 2] >> (i % 2 ? 4 : 0) & 15;
 }

@@ -25,12 +25,12 @@
 #define NORM(to, from) NORM_OF(to, from, N_DIM)
 #define OPTIONAL_NORM(to, from, n)                                                                 \
     OPTIONAL(to, from ".weight", N_ONE, n), OPTIONAL(to ".bias", from ".bias", N_ONE, n)
-/* q, k and v one after another, each with all its heads. */
+/* Rules for one matrix with q, k and v one after another, each with all its heads. */
 #define FUSED_QKV(from, flags)                                                                     \
     PART("wq", from, N_Q, N_DIM, flags, {N_NONE}, {N_Q, N_KV, N_KV}),                              \
         PART("wk", from, N_KV, N_DIM, flags, {N_Q}, {N_Q, N_KV, N_KV}),                            \
         PART("wv", from, N_KV, N_DIM, flags, {N_Q, N_KV}, {N_Q, N_KV, N_KV})
-/* For each key/value head its queries, its key, its value. */
+/* Rules for one matrix that holds, for each key/value head, its queries, its key and its value. */
 #define GROUPED_QKV(from)                                                                          \
     PART("wq", from, N_Q, N_DIM, RULE_GROUPED, {N_NONE}, {N_Q, N_KV, N_KV}),                       \
         PART("wk", from, N_KV, N_DIM, RULE_GROUPED, {N_GROUP}, {N_Q, N_KV, N_KV}),                 \

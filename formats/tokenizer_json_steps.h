@@ -13,7 +13,8 @@ Status json_import_steps_after(JsonImport *im, const json_t *root);
 /* Adds GPT-2's splits and decoder, which vocab.json and merges.txt go with. */
 Status json_import_gpt2_steps(JsonImport *im, bool prefix_space);
 
-/* Puts ids before the *n ids that begin every text already; does nothing when there is no room. */
+/* Prepends more[n_more] to ids[*n], the ids that begin every text; does nothing when there is no
+ * room. */
 void json_import_put_before(int32_t *ids, size_t *n, const int32_t *more, size_t n_more);
 
 #endif

@@ -34,7 +34,8 @@ typedef struct Scratch {
     float sums[ROW_TILES][STRIPE][TILE_ROWS][PANEL_ROWS];
 } Scratch;
 
-/* One run of inputs: all tiles of 16 rows by the panels of a stripe. */
+/* A run: a range of inputs (groups), multiplied for all row tiles of 16 rows by the panels of a
+ * stripe. */
 typedef struct Run {
     const uint8_t *input; /* packed activations of the run's first group, first tile of rows */
     size_t tile_bytes;    /* from one tile of rows to the next */
@@ -53,9 +54,8 @@ typedef struct Job {
     size_t row_tile, panel;
 } Job;
 
-/* The order of jobs: two row tiles by one panel, whose weights are then in the first-level cache,
- * then the same by the next panel. */
-
+/* Returns the job after `job`: two row tiles by one panel, whose weights are then in the
+ * first-level cache, then the same two by the next panel. */
 INLINE Job next_job(const Run *run, Job job) {
     if (job.row_tile % 2 == 0 && job.row_tile + 1 < run->row_tiles) {
         job.row_tile++;

@@ -349,7 +349,7 @@ typedef struct Values {
     size_t head_dim, begin, end;
 } Values;
 
-/* Adds elements d ... of the values, `width` registers of them, to n outputs. */
+/* Adds the weighted values' elements from d on (`width` registers of them) to the n outputs. */
 LANES_INLINE void output_tile(const PageOutput *outputs, size_t n, size_t width,
                               const float (*weights)[Q8_PAGE], Values v, size_t d) {
     const size_t step = values_step(v.head_dim);

@@ -133,7 +133,7 @@ TILE_KERNEL(all_f32, TENSOR_F32, PANELS)
 TILE_KERNEL(all_f16, TENSOR_F16, PANELS)
 TILE_KERNEL(all_bf16, TENSOR_BF16, PANELS)
 
-/* [0] for one panel, [1] for PANELS panels. */
+/* Tile kernels by number of panels ([0]: one, [1]: PANELS) and type. */
 static TileKernel *const tile_kernels[2][TENSOR_BF16 + 1] = {
     {[TENSOR_F32] = one_f32, [TENSOR_F16] = one_f16, [TENSOR_BF16] = one_bf16},
     {[TENSOR_F32] = all_f32, [TENSOR_F16] = all_f16, [TENSOR_BF16] = all_bf16},

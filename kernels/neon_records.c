@@ -3,7 +3,7 @@
 #include "kernels/neon_steps.h"
 #include "kernels/records.h"
 
-/* How many bytes ahead to prefetch. */
+/* Prefetch distance in bytes. */
 enum { AHEAD = 4096 };
 
 /* The levels of the type's table, for a byte look-up. */
@@ -31,7 +31,7 @@ INLINE float32x4_t load_4_halves(const uint8_t *p) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
 }
 
-/* Four bytes as 32-bit numbers. */
+/* Loads four bytes as four 32-bit numbers. */
 INLINE uint32x4_t load_4_bytes(const uint8_t *p) {
     uint32_t word;
     memcpy(&word, p, sizeof word);

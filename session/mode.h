@@ -28,9 +28,9 @@ typedef struct Mode {
     void (*close)(void *state); /* called even when open failed; state may be NULL. NULL: nothing */
 } Mode;
 
-/* Checks the options by every mode (modes ends with NULL) and finds the one that they ask for: the
- * last of those that may stand beside others, NULL for none. STATUS_USAGE when two exclude each
- * other. */
+/* Lets every mode check the options (`modes` ends with NULL) and chooses the mode that they ask
+ * for; NULL: none. STATUS_USAGE when they ask for two modes that have names. A mode without a name
+ * may be asked for as well; then the last of the modes is chosen. */
 Status mode_choose(const Mode *const *modes, Options *options, const Mode **chosen, Error *error);
 
 #endif

@@ -86,7 +86,7 @@ static int64_t slice_bound(Machine *m, Value v, int64_t count, int64_t low, int6
     return i < low ? low : i > high ? high : i;
 }
 
-/* The items start, start + step ... of a sequence: `n` of them, before `stop`. */
+/* A Python slice with its bounds resolved: the n items start, start + step, ... of a sequence. */
 typedef struct Slice {
     int64_t start, stop, step, n;
 } Slice;

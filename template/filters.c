@@ -88,7 +88,8 @@ static BUILTIN(filter_center) {
     return value_like(m, s, text_center(m, *s.as.text, text_c(m, " "), int_or(m, a[0], 80)));
 }
 
-/* Lines end as for str.splitlines(); every line end becomes \n. */
+/* Indents the lines of a text. Lines are split where str.splitlines() splits them, and each is
+ * written with \n as its end. */
 static BUILTIN(filter_indent) {
     if (self.type == V_UNDEFINED) fail_undefined(m, self);
     if (self.type != V_STRING) fail(m, "indent: not a string");

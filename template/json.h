@@ -4,7 +4,8 @@
 
 #include "template/value.h"
 
-/* `indent` is None, a number of spaces or a string; `separators` None or a pair of strings. */
+/* Returns the JSON text of a value. `ascii` escapes all characters past ASCII. `indent` is None, a
+ * number of spaces or a string; `separators` is None or a pair of strings. */
 Text to_json(Machine *m, Value v, bool ascii, Value indent, Value separators, bool sort_keys);
 
 #endif

@@ -247,7 +247,7 @@ BUILTIN(filter_unique) {
     return v;
 }
 
-/* Lists of `size` items each; the last one is filled up with `fill`, if it is given. */
+/* Splits the items into lists of `size`; the last list is filled up with `fill`, if it is given. */
 static List batches(Machine *m, List items, int64_t size, Value fill) {
     size_t each = size < 1 ? items.count + 1 : (size_t)size, n = 0;
     Value *lists = NEW_ARRAY(m, items.count / each + 2, Value);
@@ -263,8 +263,8 @@ static List batches(Machine *m, List items, int64_t size, Value fill) {
     return (List){lists, n};
 }
 
-/* `wanted` lists of nearly equal length, and `fill`, if it is given, at the end of each list after
- * the longest ones. */
+/* Splits the items into `wanted` lists of nearly equal length; lists shorter than the longest get
+ * `fill`, if it is given. */
 static List slices(Machine *m, List items, int64_t wanted, Value fill) {
     if (wanted == 0) fail(m, "integer division or modulo by zero");
     size_t n = wanted < 0 ? 0 : (size_t)wanted, offset = 0;
@@ -311,7 +311,8 @@ BUILTIN(filter_slice) {
 
 /* ---- order ---- */
 
-/* What to sort an item by: the list of the attributes that "a,b.c" names, or one attribute. */
+/* Returns the value to sort an item by: the item's attribute, or for names like "a,b.c" the list of
+ * these attributes. */
 static Value sort_key(Machine *m, Value item, Value attribute, bool case_sensitive) {
     if (attribute.type != V_STRING) {
         return fold_case(m, by_path(m, item, attribute, none), case_sensitive);
