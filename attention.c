@@ -35,7 +35,8 @@ typedef struct Workspace {
     float *scores;             /* [n_positions], of an observed query; else NULL */
 } Workspace;
 
-/* Keys or values of a page as floats and one register beyond, or the queries in codes. */
+/* Size of the scratch in floats: room for the keys or values of a page as floats and one register
+ * beyond, or for the queries as 8-bit codes. */
 static size_t scratch_floats(size_t head_dim) {
     size_t page = round_up(KV_PAGE * head_dim + 16, 16);
     size_t codes = ATTENTION_QUERIES * q8_groups(head_dim) * sizeof(Q8Group) / sizeof(float);
@@ -121,8 +122,8 @@ static size_t run_end(const AttentionCall *call, size_t row) {
     return end;
 }
 
-/* Items by number. The later rows of a prompt see the most positions and come first, so that no
- * thread ends on a long item. */
+/* Returns work item `number`. The later rows of a prompt see the most positions and come first, so
+ * that no thread ends on a long item. */
 static Item item_at(const AttentionCall *call, size_t number) {
     size_t group = call->params->n_heads / call->params->n_kv_heads;
     size_t chunks = call->head_chunks, n_kv = call->params->n_kv_heads;

@@ -17,7 +17,7 @@
 
 enum { ATTENTION_SEGMENT = 1024 };
 
-/* What one layer's attention does to its scores. */
+/* How one layer computes and modifies its attention scores. */
 typedef struct AttentionParams {
     size_t layer;
     uint32_t n_heads, n_kv_heads, head_dim;

@@ -53,14 +53,15 @@ LANES_INLINE void prefetch_next(Elements e, size_t at, size_t n) {
         __builtin_prefetch(line + bytes, 0, 2);
 }
 
-/* The same with the type known to the compiler. */
+/* Copies the elements with their type (`half`) known to the compiler. */
 LANES_INLINE Elements with_type(const Elements *elements, bool half) {
     Elements e = *elements;
     e.half = half;
     return e;
 }
 
-/* For many queries float16 is widened once for all of them, into the job's scratch. */
+/* Widens float16 elements once into the job's scratch when there are many queries; otherwise
+ * returns them unchanged. */
 static Elements widened_for(const AttentionJob *job, Elements e) {
     if (!e.half || (DIRECT && job->n_queries <= TILE_QUERIES)) return e;
     float *out = job->scratch;
@@ -124,7 +125,7 @@ typedef struct Range {
     size_t begin, end;
 } Range;
 
-/* What the query sees of the block that starts at position `first`. */
+/* The positions that the query sees of the block that starts at position `first`. */
 static Range visible(const AttentionQuery *query, size_t first) {
     size_t begin = query->begin > first ? query->begin - first : 0;
     size_t end = query->end > first ? query->end - first : 0;
@@ -276,8 +277,8 @@ static void add_values(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n,
 
 /* ---- A segment ---- */
 
-/* One block of the segment: a page, and the distance in bytes to the next block's page. That
- * distance is the same for keys and values. */
+/* Computes one block of the segment: a page, with the distance in bytes to the next block's page.
+ * That distance is the same for keys and values. */
 static void run_block(const AttentionParams *params, const AttentionJob *job, size_t page,
                       ptrdiff_t next, const AttentionQ8 *q8, lanes *sums) {
     size_t n = job->n_queries, head_dim = params->head_dim, first = page * KV_PAGE;

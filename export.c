@@ -104,7 +104,7 @@ static Status choose_files(Export *e, Error *error) {
     return length < (int)sizeof e->source ? STATUS_OK : usage(error, "SOURCE is too long", "");
 }
 
-/* TYPE,NAME=TYPE,... of --type and all --keep. */
+/* Joins --type and all --keep into "TYPE,NAME=TYPE,...". */
 static Status choose_types(Export *e, Error *error) {
     const Arguments *a = e->arguments;
     Error why;
@@ -126,7 +126,7 @@ static Status choose_types(Export *e, Error *error) {
 
 /* ---- Rights ---- */
 
-/* From here on the process reaches the target's directory alone. */
+/* Enters the sandbox, in which the process can reach only the target's directory. */
 static Status give_up_rights(void *context, Error *error) {
     const Export *e = context;
     char directory[4096];

@@ -58,8 +58,9 @@ typedef struct GenerationStep {
     size_t length;
 } GenerationStep;
 
-/* What the model's file recommends (its generation configuration), else the defaults; every token
- * that ends a text by the Config or the tokenizer (may be NULL). max_tokens and the seed are 0. */
+/* Returns the options that the model's file recommends (its generation configuration), else the
+ * defaults, and as end tokens all that the Config or the tokenizer (may be NULL) names. max_tokens
+ * and the seed are 0. */
 GenerationOptions generation_defaults(const ModelFile *file, const Tokenizer *tokenizer);
 
 /* A random seed of 32 bits. Fails when the system gives none. */
@@ -68,7 +69,7 @@ Status generation_draw_seed(uint64_t *seed, Error *error);
 /* Whether the token that begins a text is put before it; AUTO: as the model wants. */
 typedef enum BosChoice { BOS_AUTO, BOS_NO, BOS_YES } BosChoice;
 
-/* A text to go on with. */
+/* A prompt: a text that generation continues. */
 typedef struct GenerationText {
     const char *text; /* [length], UTF-8 */
     size_t length;

@@ -83,15 +83,15 @@ const FileHeader *modelfile_header(const ModelFile *file);
 /* The header's checksum, which covers those of all sections: it tells one model from another. */
 uint64_t modelfile_checksum(const ModelFile *file);
 const Config *modelfile_config(const ModelFile *file); /* read and validated */
-/* The same, writable before a model is opened on the file: --override. */
+/* The Config, writable before a model is opened on the file: --override. */
 Config *modelfile_config_to_change(ModelFile *file);
 
-/* Bytes of a section, inside the mapping; NULL and *bytes = 0 when it is absent. */
+/* Returns a section's bytes in the mapping; NULL and *bytes = 0 when it is absent. */
 const void *modelfile_section(const ModelFile *file, SectionKind kind, size_t *bytes);
 
 const char *modelfile_section_name(uint32_t kind);
 
-/* The directory; entries are checked. */
+/* The tensors of the file's directory, whose entries have been checked. */
 size_t modelfile_n_tensors(const ModelFile *file);
 const FileTensor *modelfile_tensor(const ModelFile *file, size_t i);
 const FileTensor *modelfile_find(const ModelFile *file, const char *name); /* NULL: none */
@@ -117,7 +117,7 @@ typedef struct MetaEntry {
     const void *values; /* aligned to 8 bytes; text: count bytes */
 } MetaEntry;
 
-/* The same as modelfile_meta_float, of an entry. */
+/* Like modelfile_meta_float, for an entry. */
 bool modelfile_entry_float(const MetaEntry *entry, size_t index, double *value);
 
 const MetaEntry *modelfile_meta(const ModelFile *file, size_t i); /* NULL past the end */

@@ -57,7 +57,7 @@ static Status open_text(TextInput *input, const char *path, Error *error) {
     return input->fd < 0 ? error_set(error, "%s: %s", path, strerror(errno)) : STATUS_OK;
 }
 
-/* The text to go on with or, for --eval, to judge. */
+/* Opens the text to continue or, for --eval, to score. */
 static Status open_prompt(TextInput *input, const Options *o, Error *error) {
     const char *path = o->eval ? o->eval : o->prompt_file;
     bool filters = (o->tokenize || o->detokenize) && !o->prompt; /* stdin to stdout */
@@ -70,7 +70,7 @@ static Status open_prompt(TextInput *input, const Options *o, Error *error) {
     return STATUS_OK;
 }
 
-/* Files that get their name when they are whole need their directory until then. */
+/* Enters the sandbox. Directories in which complete files will be renamed stay writable. */
 static Status give_up_rights(Opened *opened, SandboxRules *rules, Error *error) {
     char directory[4096];
     const Options *o = opened->session.options;

@@ -47,8 +47,8 @@ void sampler_free(Sampler *sampler);
 /* Tells the sampler the prompt's tokens, which the repetition penalty counts. */
 void sampler_see_prompt(Sampler *sampler, const int32_t *tokens, size_t n);
 
-/* The token that stands at `position`, and remembers it. Overwrites the logits, which must
- * be finite. */
+/* Chooses the token at `position` and counts it for the penalties. Overwrites the logits, which
+ * must be finite. */
 int32_t sampler_next(Sampler *sampler, float *logits, uint64_t position);
 
 /* Uniform in [0, 1), a function of its arguments alone: Philox4x32-10 (Salmon and others,

@@ -178,9 +178,9 @@ static uint64_t heap_pop(Heap *heap) {
     return top;
 }
 
-/* The same for a long word, in n log n steps. A heap entry is stale when its symbol is gone or has
- * another merge by now. Each merge pushes two entries, so room[3n] holds all that are ever pushed.
- */
+/* Does the same for a long word in n log n steps, with a heap of possible merges. An entry is stale
+ * when its symbol is gone or has another merge by now. Each merge pushes two entries, so room[3n]
+ * holds all that are ever pushed. */
 static void merge_long(const Tokenizer *t, Word *word, uint64_t *room) {
     Heap heap = {room, 0};
     for (uint32_t i = 0; i < word->n; i++) heap_push(&heap, word, i);

@@ -64,7 +64,7 @@ static const char *check_header(const SectionHeader *h) {
     return NULL;
 }
 
-/* The parts whose size follows from the header. */
+/* Checks the sizes of the parts whose size follows from the header. */
 static const char *check_sizes(const SectionHeader *h) {
     bool needs_bytes = h->flags & (SECTION_BYTE_LEVEL | SECTION_BYTE_FALLBACK);
     const struct {
@@ -88,7 +88,8 @@ static const char *check_sizes(const SectionHeader *h) {
     return NULL;
 }
 
-/* A hash table's length is a power of two of items, or zero. */
+/* Checks the length of a hash table, which must be a power of two of items or zero, and sets *mask
+ * for look-ups. */
 static bool open_table(const Tokenizer *t, int part, size_t item, uint32_t *mask) {
     uint64_t length = t->header->parts[part].length, n = length / item;
     *mask = (uint32_t)(n - 1);

@@ -1,12 +1,12 @@
-/* What to say of an option that does not exist: the nearest that does, also by the names that other
- * programs give the same thing. */
+/* Suggests an option in place of one that does not exist: the nearest by spelling, or the one that
+ * other programs call by this name. */
 #ifndef ADVICE_OPTIONS_H
 #define ADVICE_OPTIONS_H
 
 #include "system/command_line.h"
 
-/* "; did you mean --temperature X?" in error->text, or an empty text when nothing is near. As
- * CommandLine.advise wants it. */
+/* Sets error->text to "; did you mean --temperature X?", or to an empty text when no option is
+ * near. Meant for CommandLine.advise. */
 void advice_option(const CommandLine *line, const char *name, Error *error);
 
 #endif

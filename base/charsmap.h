@@ -14,7 +14,8 @@ typedef struct Charsmap {
     size_t strings_size;
 } Charsmap;
 
-/* Borrows bytes[size]. False where the double array does not fit into it. */
+/* Opens the map in bytes[size], which it borrows. Returns false when the double array does not fit
+ * into it. */
 bool charsmap_open(Charsmap *map, const void *bytes, size_t size);
 
 /* The length of the longest (or shortest) key that text[n] begins with, and its replacement

@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/* Installs the handler. Called once by a program's main, before any file is mapped. */
+/* Installs the handler of SIGBUS. Called once by a program's main, before any file is mapped. */
 void mapped_watch(void);
 
 /* Tells the handler that bytes[length] is a mapping of the file `path`, which is borrowed until

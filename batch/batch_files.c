@@ -242,7 +242,8 @@ static bool keep(ResultFile *file, const ResultLine *line) {
     return keyset_add(&file->keys, line->key, KEY_DONE | (line->failed ? KEY_FAILED : 0));
 }
 
-/* A power cut may leave zeros where blocks were allocated and never written. */
+/* True for a line of zeros, which a power cut can leave where blocks were allocated and never
+ * written. */
 static bool all_zero(const char *line, size_t length) {
     for (size_t i = 0; i < length; i++)
         if (line[i] != '\0') return false;

@@ -28,7 +28,8 @@ static bool asked(const Options *options) {
     return options->batch != NULL;
 }
 
-/* Also called without --batch, which the options of batches need. */
+/* Checks the options of batches. It is called without --batch as well, to refuse options that need
+ * it. */
 static Status check(Options *o, Error *error) {
     bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
                       o->kv_memory || o->max_concurrent;

@@ -180,13 +180,15 @@ static void retain(Engine *e, EngineTask *task) {
     e->retained[e->n_retained++] = (Retained){tokens, task->n_computed, task->sequence, e->clock++};
 }
 
-/* How much of the task another may have computed: at least the last token is left, for its
- * logits, and those that are still to be seen. */
+/* The longest prefix that the task can take over from another one. At least its last token must be
+ * computed, for the logits, and so must the prompt tokens whose logits are wanted (n_seen ...
+ * n_to_see). */
 static size_t prefix_limit(const EngineTask *task) {
     return task->n_seen < task->n_to_see ? task->n_seen : task->n_tokens - 1;
 }
 
-/* Where the task's first tokens are cached or will be: the longest prefix wins. */
+/* Finds the longest prefix of the task that is cached or that another running task will compute,
+ * and shares its pages or waits for that task (`following`). */
 static void find_prefix(Engine *e, EngineTask *task) {
     size_t best = 0, limit = prefix_limit(task);
     Retained *kept = NULL;
@@ -221,7 +223,7 @@ static void find_prefix(Engine *e, EngineTask *task) {
     e->stats.shared_rows += task->n_computed;
 }
 
-/* A task that follows takes the prefix as soon as its leader has computed it. */
+/* Shares the pages of the prefix as soon as the task that is being followed has computed it. */
 static void catch_up(Engine *e, EngineTask *task) {
     EngineTask *leader = task->following;
     if (!leader) return;
@@ -235,7 +237,7 @@ static void catch_up(Engine *e, EngineTask *task) {
     e->stats.shared_rows += n;
 }
 
-/* Whoever followed a task that leaves looks for another prefix. */
+/* Stops other tasks from following a task that leaves. */
 static void leave(Engine *e, const EngineTask *task) {
     for (size_t i = 0; i < e->n_running; i++)
         if (e->running[i]->following == task) e->running[i]->following = NULL;
@@ -277,7 +279,7 @@ static void remove_running(Engine *e, size_t i) {
     memmove(e->running + i, e->running + i + 1, (e->n_running - i) * sizeof *e->running);
 }
 
-/* The youngest task gives its pages back and waits in front. */
+/* Frees the pages of the youngest running task and puts it at the front of the waiting tasks. */
 static bool set_aside_youngest(Engine *e) {
     if (!make_room(e)) return false;
     size_t youngest = e->n_running - 1;
@@ -302,8 +304,8 @@ static void finish(Engine *e, size_t i, const Error *error) {
     task->done(task, error);
 }
 
-/* Pages for the task's next n tokens; others give theirs up, the youngest first. False when
- * this task itself had to go. */
+/* Reserves pages for the task's next n tokens. When there are too few, first the retained texts and
+ * then the youngest tasks give theirs up. Returns false when this task itself had to leave. */
 static bool reserve(Engine *e, EngineTask *task, size_t n, Error *error) {
     while (kvcache_reserve(e->cache, task->sequence, n, error) != STATUS_OK) {
         if (drop_oldest(e)) continue;

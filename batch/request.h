@@ -65,7 +65,7 @@ typedef struct Request {
 Status request_parse(Request *request, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error);
 
-/* The same for --batch-text, where the whole line is the prompt. */
+/* Like request_parse for --batch-text, where the whole line is the prompt. */
 Status request_plain(Request *request, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error);
 

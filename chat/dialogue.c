@@ -84,14 +84,16 @@ static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error 
     return status;
 }
 
-/* The message after the oldest exchange that is still rendered: the next one of the user. */
+/* Index of the user's message that begins the next exchange after the one at `first`; n when there
+ * is none. */
 static size_t next_exchange(const Dialogue *d, size_t first, size_t n) {
     size_t i = first + 1;
     while (i < n && strcmp(conversation_role(&d->conversation, i), "user") != 0) i++;
     return i;
 }
 
-/* What n messages leave out, given what one fewer left out. */
+/* Finds the first message to render for n messages; `first` is that for n - 1 messages. When they
+ * take more than three quarters of the context, leaves out old exchanges until they take half. */
 static Status find_first(Dialogue *d, size_t first, size_t n, size_t *result, TokenList *ids,
                          Error *error) {
     size_t context = model_context(d->session->model), limit = context - context / 4;
@@ -107,7 +109,8 @@ static Status find_first(Dialogue *d, size_t first, size_t n, size_t *result, To
     return STATUS_OK;
 }
 
-/* Extends firsts to n messages. Only what a user said is answered, so only there it counts. */
+/* Extends d->firsts (the first rendered message for each number of messages) to n messages. It can
+ * change only at a user's message, because only these are answered. */
 static Status extend_firsts(Dialogue *d, size_t n, TokenList *ids, Error *error) {
     size_t start = has_system(d) ? 1 : 0;
     if (d->n_firsts > n + 1) d->n_firsts = n + 1;
@@ -153,8 +156,9 @@ Status dialogue_tokens(Dialogue *d, TokenList *ids, Error *error) {
 
 /* ---- Answering --------------------------------------------------------------------------- */
 
-/* Brings the cache to hold ids[n - 1 at most] and computes the rest; d->logits are the last
- * token's. */
+/* Makes the KV cache hold all of `ids` and sets d->logits to the last token's. Keeps the prefix
+ * that the cache (at first, the file of pages) has in common with `ids`, *n_cached tokens and never
+ * the last, and computes the rest. */
 static Status catch_up(Dialogue *d, const TokenList *ids, size_t *n_cached, Error *error) {
     size_t most = ids->length - 1, common = 0;
     if (d->cached.length == 0 && d->conversation.kv) {

@@ -47,8 +47,8 @@ typedef struct AnswerWatcher {
     void *context;
 } AnswerWatcher;
 
-/* `path`: the conversation's file, NULL for none. `note` says what a person should know (a damaged
- * file, no template); empty when nothing. */
+/* Opens a dialogue on the conversation in the file `path`; NULL: it is not saved. `note` says what
+ * a person should know (a damaged file, no template) and is empty when there is nothing. */
 Status dialogue_open(Dialogue *dialogue, const Session *session, const char *path, Error *note,
                      Error *error);
 void dialogue_close(Dialogue *dialogue);

@@ -12,8 +12,8 @@
 
 typedef struct KvFile KvFile;
 
-/* Takes over `fd`, open for reading and writing. The file is emptied when it is not of this model
- * and shape; *begun tells. `path` is for messages. */
+/* Opens the file of KV cache pages on `fd`, which it takes over (open for reading and writing). A
+ * file of another model or shape is emptied; *begun tells. `path` is for messages. */
 Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
                    const KvShape *shape, bool *begun, Error *error);
 void kvfile_close(KvFile *file);

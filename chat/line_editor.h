@@ -15,10 +15,10 @@ typedef enum LineResult {
     LINE_FAILED       /* errno says why: EMSGSIZE for a message of more than 256 MiB */
 } LineResult;
 
-/* Tab completes `words` (NULL-terminated, borrowed) at the start of a line. The history is kept in
- * $XDG_STATE_HOME/verbatim/history, or ~/.local/state/verbatim/history, where that can be written.
- * *interrupted is set by the program's signal handlers (stop_signals.h). Returns NULL when memory
- * is short. */
+/* Creates a line editor. Tab completes `words` (NULL-terminated, borrowed) at the start of a line.
+ * The history is kept in $XDG_STATE_HOME/verbatim/history, or ~/.local/state/verbatim/history,
+ * where that can be written. *interrupted is set by the program's signal handlers (stop_signals.h).
+ * Returns NULL when memory is short. */
 LineEditor *line_editor_new(const char *const *words, const volatile sig_atomic_t *interrupted);
 void line_editor_free(LineEditor *editor);
 

@@ -282,7 +282,7 @@ static size_t plan_tensor(const Conversion *c, size_t i, Job *jobs) {
     size_t units = is_vector ? rows : (rows + PANEL_ROWS - 1) / PANEL_ROWS;
     size_t unit_bytes = (size_t)t->bytes / units;
     size_t most = unit_bytes < JOB_BYTES ? JOB_BYTES / unit_bytes : 1;
-    /* A job must begin at a multiple of 64 bytes; 16 rows of floats are one. */
+    /* Every job must begin at a multiple of 64 bytes, which is 16 floats of a vector. */
     if (is_vector) most = round_up(most, 16);
     size_t n = 0;
     for (size_t first = 0; first < units; first += most, n++) {
@@ -301,7 +301,7 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* Raises the needs of working memory to those of the job. */
+/* Raises the required sizes of working memory to what the job needs. */
 static void measure(Conversion *c, const Job *job) {
     const SourceTensor *t = &c->source->tensors[job->tensor];
     TensorType type = (TensorType)c->layout->tensors[job->tensor].type;

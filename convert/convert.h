@@ -46,7 +46,7 @@ typedef struct ConvertOptions {
  * writing). The file is complete only if the result is STATUS_OK. */
 Status convert_source(const char *source, const ConvertOptions *options, int out_fd, Error *error);
 
-/* The same for a source that is open and parsed. */
+/* Like the function above, for a source that is open and parsed. */
 Status convert_parsed(const Source *source, const ConvertOptions *options, int out_fd,
                       Error *error);
 

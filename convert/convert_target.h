@@ -7,7 +7,8 @@
 /* Creates a file without a name in `directory`, for reading and writing; -1 with errno when that
  * fails. */
 int convert_unlinked(const char *directory);
-/* The same in the first directory where it works: `first` (NULL: none), $TMPDIR, /var/tmp, /tmp. */
+/* Like the function above, in the first directory where it works: `first` (NULL: none), $TMPDIR,
+ * /var/tmp, /tmp. */
 int convert_unlinked_anywhere(const char *first);
 
 /* Converts into an unlinked temporary file, which vanishes with its last descriptor *fd: for

@@ -17,7 +17,8 @@
 void quantize_row(TensorType type, size_t padded_cols, const float *x, const float *importance,
                   uint8_t *codes, uint16_t *scales, uint16_t *minima);
 
-/* The same for the types of records.h; `row` points at the row's elements. (quantize_records.c) */
+/* Like quantize_row for the types of records.h; `row` points at the row's elements.
+ * (quantize_records.c) */
 void quantize_records(TensorType type, size_t padded_cols, const float *x, const float *importance,
                       const RecordCodes *row);
 

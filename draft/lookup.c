@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* A suffix of fewer than MATCH_LEAST tokens is no match; of more, MATCH_MOST are compared. */
+/* Shortest suffix that counts as a match, and the longest that is compared. */
 enum { MATCH_LEAST = 2, MATCH_MOST = 16 };
 
 /* Initial draft length; longest back-off after misses; match length that overrides it. */

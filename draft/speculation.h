@@ -51,18 +51,18 @@ typedef struct Decoding {
     Speculation speculation;
 } Decoding;
 
-/* For the text that begins with ids[n]; `drafter` (NULL: none) is borrowed. Fails when there is no
- * memory. decoding_free in any case. */
+/* Prepares the decoding of a text that begins with ids[n]; `drafter` (NULL: none) is borrowed.
+ * Fails when there is no memory. The caller calls decoding_free in any case. */
 Status decoding_init(Decoding *decoding, Model *model, KvCache *cache, Drafter *drafter,
                      const int32_t *ids, size_t n, Error *error);
 void decoding_free(Decoding *decoding);
 
-/* The text goes on with `token`, which the cache does not hold yet: *logits, [vocab_size], are
- * those of the token after it, owned by the Decoding and free to be overwritten. Fails as
+/* Continues the text with `token`, which the cache does not hold yet, and gives the logits for the
+ * token after it: *logits, [vocab_size], owned by the Decoding and free to be overwritten. Fails as
  * model_forward does for that one row. */
 Status decoding_next(Decoding *decoding, int32_t token, float **logits, Error *error);
 
-/* Takes drafts that were never accepted out of the cache: it holds the text and nothing else. */
+/* Removes drafts that were not accepted from the cache, which then holds exactly the text. */
 void decoding_end(Decoding *decoding);
 
 #endif

@@ -271,7 +271,8 @@ static const TensorRule mpt_tensors[] = {
         LINEAR("w_up", at "layers.%u.fc1", N_FFN, N_DIM),                                          \
         LINEAR("w_down", at "layers.%u.fc2", N_DIM, N_FFN)
 
-/* opt_more adds the embeddings, which may be narrower than the model. */
+/* The rules for OPT, without the embeddings: they may be narrower than the model, and opt_more adds
+ * them. */
 static const TensorRule opt_tensors[] = {
     GPT_POSITIONS("model.decoder.embed_positions"),
     FAIRSEQ_LAYER("model.decoder."),

@@ -106,7 +106,7 @@ static Status read_shards(Directory *d) {
     return status;
 }
 
-/* Says why the directory has no weights, as far as it tells. */
+/* Sets the error of a directory without safetensors: which other weight files it has, if any. */
 static Status no_weights(const Directory *d) {
     static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
                                          "pytorch_model-00001-of-00002.bin", "tf_model.h5",
@@ -154,8 +154,8 @@ static Status read_weights(Directory *d) {
 
 /* ---- Tensors ---- */
 
-/* The prefix of the text model's tensors in this source: "model." in most, nothing where only the
- * base model was saved. NULL: as the rules have it. */
+/* Finds the prefix of the text model's tensors in this source: "model." in most, empty where only
+ * the base model was saved. NULL: the rules' own. */
 static const char *find_prefix(const Directory *d, const TensorRule *rules) {
     static const char *const prefixes[] = {
         "model.",       "",         "language_model.model.", "model.language_model.",

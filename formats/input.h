@@ -19,7 +19,8 @@ typedef struct InputFile {
 
 /* Opens a regular file that is not empty. The Error begins with the path. */
 Status input_open(InputFile *file, const char *path, Error *error);
-/* The same for a file that is already open; takes ownership of `fd`, even when it fails. */
+/* Like the function above, for a file that is already open; takes ownership of `fd`, even when it
+ * fails. */
 Status input_adopt(InputFile *file, const char *path, int fd, Error *error);
 void input_close(InputFile *file);
 

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Elements [first, first + n) of the tensor. */
+/* Makes elements [first, first + n) of the tensor. */
 void random_values(const char *name, float center, float spread, uint64_t first, size_t n,
                    float *out);
 

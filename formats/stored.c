@@ -7,7 +7,7 @@
 #include "formats/stored_k.h"
 #include "formats/stored_parts.h"
 
-/* The 32 codes of one block of 32, as panel_pack_codes takes them. */
+/* Unpacks the 32 codes of one block, as panel_pack_codes takes them. */
 static void block_codes(StoredType type, const uint8_t *block, uint8_t *codes) {
     const uint8_t *nibbles;
     uint32_t fifth = 0;

@@ -13,8 +13,9 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
 void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
                      uint16_t *scales, uint16_t *minima);
 
-/* The same for the types whose `lossless` type is one of records.h. `row` points at the row's
- * elements; a scale (and minimum) belongs to a record or to a group, as the type has it. */
+/* Like the function above, for the types whose `lossless` type is one of records.h. `row` points
+ * at the row's elements; a scale (and minimum) belongs to a record or to a group, as the type
+ * has it. */
 void stored_to_records(StoredType type, const void *stored, size_t n, const RecordCodes *row);
 
 #endif

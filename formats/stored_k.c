@@ -27,8 +27,8 @@ static void sub_scales_k4(const uint8_t *p, uint8_t *scales, uint8_t *minima) {
     }
 }
 
-/* Inputs i and i + 32 of each 64 share a byte of nibbles. The fifth bit of input i of group g is
- * bit g of byte i. */
+/* Unpacks 4-bit or 5-bit codes. Inputs i and i + 32 of each 64 share a byte of nibbles; the fifth
+ * bit of input i of group g is bit g of byte i. */
 static void codes_k4(const uint8_t *nibbles, const uint8_t *fifth, uint8_t *codes) {
     for (size_t i = 0; i < 256; i++) {
         size_t g = i / 32;
@@ -37,7 +37,7 @@ static void codes_k4(const uint8_t *nibbles, const uint8_t *fifth, uint8_t *code
     }
 }
 
-/* In each 128 inputs the nibbles of i and i + 64 share a byte. */
+/* Unpacks Q6_K's 6-bit codes: in each 128 inputs the nibbles of i and i + 64 share a byte. */
 static void codes_q6_k(const uint8_t *block, uint8_t *codes) {
     for (size_t i = 0; i < 256; i++) {
         size_t half = i / 128, in = i % 128;

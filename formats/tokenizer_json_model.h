@@ -7,7 +7,7 @@
 
 Status json_import_model(JsonImport *im, const json_t *model);
 
-/* vocab.json and the text of merges.txt. */
+/* Imports the BPE model in vocab.json and the text of merges.txt. */
 Status json_import_slow_model(JsonImport *im, json_t *vocab, const char *merges, size_t size);
 
 /* The id of the token in the vocabulary, or -1. */

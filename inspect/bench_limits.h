@@ -12,9 +12,9 @@ size_t bench_cache_bytes(void);
  * within seconds, so bench measures it again, with bench_reading_pass, before each few steps. */
 typedef struct Reading Reading;
 
-/* Will read `data`, which is borrowed and should be much larger than the last cache; when it is
- * NULL, a mapped temporary file of at least four times that cache. Tries several ways to read with
- * n_threads threads and keeps the fastest. */
+/* Prepares to measure how fast `data`, which is borrowed, can be read; it should be much larger
+ * than the last cache. NULL: a mapped temporary file of at least four times that cache. Tries
+ * several ways to read with n_threads threads and keeps the fastest. */
 Status bench_reading_open(Reading **out, const void *data, size_t bytes, int n_threads,
                           Error *error);
 void bench_reading_close(Reading *reading);

@@ -12,7 +12,7 @@
 void panel_pack_codes(TensorType type, size_t cols, const uint8_t *codes, const uint16_t *scales,
                       const uint16_t *minima, uint8_t *panel);
 
-/* The same for the float types: x[16][cols] is rounded to the type, to nearest even. */
+/* Packs x[16][cols] into a panel of a float type, rounded to nearest even. */
 void panel_pack_floats(TensorType type, size_t cols, const float *x, uint8_t *panel);
 
 /* The first row of a panel that holds a weight, scale or minimum which is not finite; PANEL_ROWS

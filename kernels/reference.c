@@ -20,7 +20,7 @@ static void float_output(const Product *product, size_t i, const float *x, size_
     }
 }
 
-/* The same for quantized weights, one group after another. */
+/* Like float_output for quantized weights, one group after another. */
 static void quantized_output(const Product *product, size_t i, const uint8_t *input,
                              size_t n_rows) {
     const Matrix *w = product->w;

@@ -5,8 +5,9 @@
 #include "generation.h"
 #include "session/session.h"
 
-/* An option that was given wins over what the model's file recommends, which wins over the default.
- * STATUS_USAGE when --logit-bias is wrong. The stop strings are borrowed from the options. */
+/* Fills in the options of generation. An option that was given wins over what the model's file
+ * recommends, which wins over the default. STATUS_USAGE when --logit-bias is wrong. The stop
+ * strings are borrowed from the options. */
 Status session_generation_options(const Session *session, GenerationOptions *out, Error *error);
 
 #endif

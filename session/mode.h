@@ -5,7 +5,7 @@
 
 #include "session/session.h"
 
-/* What of a model a mode can do without. */
+/* The parts of a model that a mode does not need. */
 typedef enum ModeTraits {
     MODE_WITHOUT_TOKENIZER = 1, /* a model that has none will do */
     MODE_WITHOUT_WEIGHTS = 2,   /* session->model stays NULL */

@@ -70,7 +70,7 @@ typedef struct Options {
     const OptionRow *tables[OPTIONS_MOST_TABLES + 1];
 } Options;
 
-/* What the full program's command line has beyond the core's. */
+/* The options that only the full program has, not the core. */
 typedef struct MoreOptions {
     const OptionRow *const
         *tables; /* NULL, or ends with NULL; between the core's and the one of --help */

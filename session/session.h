@@ -36,13 +36,13 @@ struct Session {
     int n_threads;
 };
 
-/* What --threads, --isa, -c and --chunk ask of a model. */
+/* The model options that --threads, --isa, -c and --chunk ask for. */
 ModelOptions session_model_options(const Session *session);
 
 /* The type of the cache that --kv-type asks for. */
 KvType session_kv_type(const Model *model, KvChoice choice);
 
-/* *drafter as new_drafter gives it, NULL without one. */
+/* Makes *drafter with the session's new_drafter; NULL when it has none. */
 Status session_drafter(const Session *session, Drafter **drafter, Error *error);
 
 /* "done of total" on one line of the terminal, drawn over itself; total 0 wipes it. Nothing

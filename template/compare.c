@@ -184,7 +184,7 @@ bool hashable(Value key) {
     return key.type != V_LIST && key.type != V_DICT && key.type != V_VIEW;
 }
 
-/* Fails where Python's hash() does. */
+/* Hash of a dict's key; fails for values that Python's hash() refuses. */
 static uint64_t hash_key(Machine *m, Value key) {
     switch (key.type) {
     case V_STRING:

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* jinja2's soft_str: filters of text take any value. */
+/* Converts any value to a string, as jinja2's soft_str does for filters of text. */
 static Value soft(Machine *m, Value v) {
     return v.type == V_STRING ? v : value_text(m, to_text(m, v));
 }

@@ -256,7 +256,7 @@ static void bind_captured(Binder b, Node *node) {
     bind((Binder){b.m, node->frame, false, false}, node->second);
 }
 
-/* The parts that every node may have. */
+/* Binds the names in the parts that every node may have. */
 static void bind_parts(Binder b, Node *node) {
     bind(b, node->first);
     bind(b, node->second);

@@ -69,7 +69,7 @@ struct Node {
         *builtin; /* N_FILTER, N_TEST; NULL: the name is unknown, an error if it runs */
 };
 
-/* The first value of a variable when its scope begins. */
+/* Where a variable gets its first value from when its scope begins. */
 typedef enum Load {
     LOAD_PARAMETER, /* set by the statement that opens the scope: loop targets, macro parameters */
     LOAD_INPUT,     /* from the template's input variables and global functions */
