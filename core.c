@@ -81,7 +81,7 @@ static Status read_arguments(Arguments *a, char **argv, Error *error) {
 
 /* ---- From the file to the text ---- */
 
-/* What is open while a text is made. */
+/* Everything that is open while a text is generated. */
 typedef struct Core {
     ModelFile *file;
     Tokenizer *tokenizer;

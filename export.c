@@ -24,7 +24,7 @@
 
 enum { MIX_BYTES = 2048, MOST_THREADS = 4096 };
 
-/* What the command line says; texts are borrowed from argv. */
+/* The command line's arguments; texts are borrowed from argv. */
 typedef struct Arguments {
     const char *operands[2]; /* SOURCE and TARGET, or TARGET alone after --random */
     size_t n_operands;
@@ -34,7 +34,7 @@ typedef struct Arguments {
     bool quiet, no_sandbox, help;
 } Arguments;
 
-/* What they come to. */
+/* The arguments after checking. */
 typedef struct Export {
     const Arguments *arguments;
     char source[4096];

@@ -30,11 +30,11 @@
 
 typedef struct Tokenizer Tokenizer;
 
-/* Borrows `section` (aligned to 8 bytes, as modelfile maps it) until tokenizer_close.
- * Takes milliseconds whatever the vocabulary's size. */
+/* Opens a tokenizer on `section`, which it borrows until tokenizer_close (aligned to 8 bytes, as
+ * modelfile maps it). Takes milliseconds whatever the vocabulary's size. */
 Status tokenizer_open(Tokenizer **out, const void *section, size_t size, Error *error);
-/* The same for the tokenizer of a model of vocab_size tokens (tokenizer_fits); errors name the file
- * `path`. */
+/* Like tokenizer_open, for the tokenizer of a model of vocab_size tokens (tokenizer_fits); errors
+ * name the file `path`. */
 Status tokenizer_open_for(Tokenizer **out, const char *path, const void *section, size_t size,
                           size_t vocab_size, Error *error);
 void tokenizer_close(Tokenizer *tokenizer);

@@ -8,7 +8,8 @@
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
-/* Where no template marks the end of an answer, the next speaker's name does. */
+/* Opens the chat prompt and sets `note` when the model has no template. Without a template the next
+ * speaker's name ends an answer, as a stop string. */
 static Status open_prompt(Dialogue *d, Error *note, Error *error) {
     if (chat_prompt_open(&d->prompt, d->session, error) != STATUS_OK) return STATUS_FAILED;
     localtime_r(&d->conversation.started, &d->prompt.now);

@@ -31,7 +31,7 @@ typedef struct Dialogue {
     size_t *firsts, n_firsts, firsts_capacity;
 } Dialogue;
 
-/* What an answer cost. */
+/* The token counts and times of one answer. */
 typedef struct AnswerStats {
     size_t n_prompt, n_cached, n_generated; /* tokens rendered; found in the cache; generated */
     size_t left_out;                        /* messages that did not fit */

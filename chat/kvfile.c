@@ -27,7 +27,7 @@ typedef struct Record {
     int32_t tokens[KV_PAGE];
 } Record;
 
-/* Where a record of the file lies, and its head. */
+/* A record of the file that is known: its offset and its head. */
 typedef struct Known {
     off_t offset;
     Record record;

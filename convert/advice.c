@@ -12,7 +12,7 @@ static bool ends_in(const char *path, const char *suffix) {
     return length > n && strcasecmp(path + length - n, suffix) == 0;
 }
 
-/* For a name that no file has: a prompt, or a model that was not downloaded. */
+/* Advice for a name that no file has: it is a prompt, or a model that was not downloaded. */
 static Status not_there(const char *path, Error *error) {
     const char *slash = strchr(path, '/');
     const char *quote = strchr(path, '\'') ? "\"" : "'";
@@ -29,7 +29,7 @@ static Status not_there(const char *path, Error *error) {
     return STATUS_FAILED;
 }
 
-/* For a directory without config.json that holds files which are models themselves. */
+/* Advice for a directory without config.json: it holds files that are models themselves. */
 static Status directory(const char *path, Error *error) {
     DIR *dir = opendir(path);
     struct dirent *entry;

@@ -11,7 +11,7 @@ enum {
     PRIOR = 16    /* weight of importance 1 against the measured one, in tokens */
 };
 
-/* What is known of the inputs of one matrix. */
+/* Statistics of the inputs of one matrix. */
 typedef struct Inputs {
     const void *data; /* its weights: their address identifies the matrix in the forward pass */
     size_t tensor, cols;

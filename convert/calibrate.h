@@ -18,8 +18,8 @@ typedef struct Calibration Calibration;
  * `done` counts tokens in options->progress. Free with calibration_free. */
 Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text,
                  const ConvertOptions *options, Error *error);
-/* The same for a parsed source: converts it losslessly into *fd (an empty file, of which it takes
- * ownership: -1 afterwards) and runs the result. */
+/* Like calibrate, for a parsed source: converts it losslessly into *fd (an empty file, of which it
+ * takes ownership: -1 afterwards) and runs the result. */
 Status calibrate_source(Calibration **out, const Source *source, const InputFile *text, int *fd,
                         const ConvertOptions *options, Error *error);
 void calibration_free(Calibration *calibration);

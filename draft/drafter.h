@@ -23,7 +23,8 @@ struct Drafter {
     size_t (*propose)(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
                       size_t most);
 
-    /* Of the n tokens proposed last, n > 0, the text took the first `accepted`. */
+    /* Tells the drafter that the text took the first `accepted` of the n tokens (n > 0) that it
+     * proposed last. */
     void (*learn)(Drafter *drafter, size_t n, size_t accepted);
 
     void (*free)(Drafter *drafter);

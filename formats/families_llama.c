@@ -211,7 +211,7 @@ static Status mistral_finish(const json_t *json, Config *config, Error *error) {
     return family_windows(json, config, 4096, 0, 0, error);
 }
 
-/* sliding_window counts only where use_sliding_window is true. */
+/* Qwen: windows apply only when use_sliding_window is true, from layer max_window_layers on. */
 static Status qwen_finish(const json_t *json, Config *config, Error *error) {
     if (!json_flag(json, "use_sliding_window", false)) return STATUS_OK;
     double first = json_number(json, "max_window_layers", 28);
@@ -262,7 +262,7 @@ static void exaone4_preset(Config *config) {
     config->qk_norm = QK_NORM_HEAD;
 }
 
-/* Where some layers have windows, the others have no RoPE. */
+/* EXAONE 4: when some layers have windows, the layers without one have no RoPE. */
 static Status exaone4_finish(const json_t *json, Config *config, Error *error) {
     const json_t *pattern = json_value(json, "sliding_window_pattern"); /* 4, or "LLLG" */
     double every = pattern ? json_is_string(pattern) ? (double)json_string_length(pattern)
@@ -323,7 +323,7 @@ static void cohere2_preset(Config *config) {
     config->rope_theta = 10000.0f;
 }
 
-/* Only layers with windows have RoPE. */
+/* Cohere 2: only layers with windows have RoPE. */
 static Status cohere2_finish(const json_t *json, Config *config, Error *error) {
     uint32_t pattern;
     if (family_pattern(json, 4, &pattern, error) != STATUS_OK ||

@@ -27,7 +27,7 @@ void input_close(InputFile *file);
 /* Reads exactly `bytes` bytes from `offset` into `out`. */
 Status input_read(const InputFile *file, uint64_t offset, void *out, size_t bytes, Error *error);
 
-/* For names of files and tensors. */
+/* True when `text`, the name of a file or tensor, ends with `end`. */
 static inline bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), m = strlen(end);
     return n >= m && memcmp(text + n - m, end, m) == 0;

@@ -96,7 +96,7 @@ INLINE void add_dots(bool with_minima, __m512 *acc, int32_t (*dots)[PANEL_ROWS],
     }
 }
 
-/* What the compiler knows about a type. */
+/* Properties of a type, as constants in the functions made for it. */
 typedef struct Kind {
     size_t group;
     bool with_minima, is_unsigned;

@@ -31,8 +31,8 @@ LANES_INLINE sums sums_join(sums a, sums b) {
 LANES_INLINE sums sums_add_weighted(sums a, const int8_t *bytes, int32_t x) {
     return _mm512_dpbusd_epi32(a, _mm512_set1_epi32(x), _mm512_loadu_si512(bytes));
 }
-/* The same with signed x: sums_load adds 128 to the bytes to make them unsigned, and sums_start
- * subtracts what that adds to the sum: `offset` is -128 times the sum of all x. */
+/* Like sums_add_weighted, with signed x. sums_load adds 128 to the bytes to make them unsigned;
+ * sums_start begins with `offset`, which is -128 times the sum of all x and cancels this. */
 typedef __m512i sums_bytes;
 LANES_INLINE sums sums_start(int32_t offset) {
     return _mm512_set1_epi32(offset);

@@ -85,7 +85,7 @@ TYPE_INLINE size_t record_upper_bits(TensorType type) {
     return weight_types[type].bits - 4u;
 }
 
-/* Where those bits are in a code's byte. */
+/* Mask of the upper bits in a code's byte. */
 TYPE_INLINE char record_upper_mask(TensorType type) {
     return (char)(((1u << record_upper_bits(type)) - 1) << 4);
 }

@@ -19,7 +19,7 @@ typedef struct SandboxRules {
     const char *writable[SANDBOX_MAX_DIRS + 1];
 } SandboxRules;
 
-/* What is in force. */
+/* The parts of the sandbox that the kernel has put in force. */
 typedef struct SandboxReport {
     bool files;        /* Landlock closes the file system */
     bool system_calls; /* seccomp lets only harmless calls through */

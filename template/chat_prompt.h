@@ -21,7 +21,7 @@ typedef struct ChatPrompt {
     struct tm now; /* what strftime_now() tells the template */
 } ChatPrompt;
 
-/* What a template can read: JSON values, each NULL where not given. */
+/* The variables of the chat template: JSON values, each NULL where not given. */
 typedef struct ChatPromptInput {
     const json_t *messages, *tools;
     const json_t *variables; /* an object of further variables; they replace the defaults */

@@ -26,7 +26,7 @@
 
 typedef struct ChatTemplate ChatTemplate;
 
-/* What a template can read. */
+/* The input variables of a template. */
 typedef struct ChatTemplateInput {
     /* An object: "messages", "add_generation_prompt", "tools", "documents", "bos_token",
      * "eos_token" and whatever else the template reads. As with transformers, the caller leaves
