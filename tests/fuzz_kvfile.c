@@ -13,7 +13,7 @@
 
 enum { N_TOKENS = 3 * KV_PAGE + 5 };
 
-enum { HEAD_DIM = 5, N_QUERIES = 9, PADDED = 16 };
+enum { HEAD_DIM = 5, N_QUERIES = 9 };
 
 /* The layout of kvfile.c's records: checksum, checksum of the tokens before, page, n, tokens, data.
  */
@@ -51,42 +51,38 @@ static void check_copy(const KvCache *cache, const int32_t *tokens, size_t n) {
     kvcache_free(other);
 }
 
-/* Queries that see parts of what was loaded, of one segment: result[N_QUERIES][HEAD_DIM]. */
-static void attend(const AttentionKernel *kernel, const KvCache *cache, size_t n, float *scratch,
-                   float (*result)[HEAD_DIM]) {
-    AttentionParams params = {.n_heads = 1, .n_kv_heads = 1, .head_dim = HEAD_DIM, .scale = 0.4f};
-    AttentionQuery queries[N_QUERIES];
-    float q[N_QUERIES][HEAD_DIM], out[N_QUERIES][PADDED], max[N_QUERIES], sum[N_QUERIES];
-    for (size_t i = 0; i < N_QUERIES; i++) {
+/* Computes the attention of the last n_rows positions of what was loaded, with a window and ALiBi:
+ * result[n_rows][HEAD_DIM]. */
+static void attend(const AttentionKernel *kernel, AttentionMemory *memory, const KvCache *cache,
+                   size_t n, size_t n_rows, float (*result)[HEAD_DIM]) {
+    static const float slope = 0.05f;
+    const AttentionParams params = {.n_heads = 1,
+                                    .n_kv_heads = 1,
+                                    .head_dim = HEAD_DIM,
+                                    .scale = 0.4f,
+                                    .window = n > 40 ? (uint32_t)n - 30 : 0,
+                                    .alibi_slopes = &slope};
+    AttentionRow rows[N_QUERIES];
+    float q[N_QUERIES][HEAD_DIM];
+    for (size_t i = 0; i < n_rows; i++) {
         for (size_t d = 0; d < HEAD_DIM; d++) q[i][d] = (float)(i * 7 % 5 + d * d) * 0.25f - 1.5f;
-        queries[i] = (AttentionQuery){.q = q[i],
-                                      .begin = n * i / (2 * N_QUERIES),
-                                      .end = n - i * n / (4 * N_QUERIES),
-                                      .position = n,
-                                      .slope = i % 2 ? 0.05f : 0.0f,
-                                      .out = out[i],
-                                      .max = &max[i],
-                                      .sum = &sum[i]};
+        rows[i] = (AttentionRow){.position = (int32_t)(n - n_rows + i)};
     }
-    AttentionJob job = {.cache = cache, .n_queries = N_QUERIES, .queries = queries};
-    job.scratch = scratch;
-    kernel->segment(&params, &job);
-    for (size_t i = 0; i < N_QUERIES; i++)
-        kernel->finish(result[i], max[i], sum[i], out[i], NULL, HEAD_DIM);
+    attention_forward(kernel, memory, &params, cache, rows, n_rows, q[0], result[0], NULL);
 }
 
 static void check_attention(const KvCache *cache, size_t n) {
-    size_t floats = round_up(attention_scratch_floats(HEAD_DIM), 16);
-    float *scratch = aligned_alloc(64, floats * sizeof *scratch);
+    AttentionMemory *memory = attention_memory_new(HEAD_DIM, n, 1);
     float expected[N_QUERIES][HEAD_DIM], result[N_QUERIES][HEAD_DIM];
-    for (size_t i = 0; scratch && isa_available(i); i++) {
-        attend(isa_available(i)->attention, cache, n, scratch, i ? result : expected);
-        for (size_t j = 0; i > 0 && j < N_QUERIES * HEAD_DIM; j++) {
+    size_t n_rows = n < N_QUERIES ? n : N_QUERIES;
+    for (size_t i = 0; memory && isa_available(i); i++) {
+        attend(isa_available(i)->attention, memory, cache, n, n_rows, i ? result : expected);
+        for (size_t j = 0; i > 0 && j < n_rows * HEAD_DIM; j++) {
             const float *a = &expected[0][0] + j, *b = &result[0][0] + j;
             if (memcmp(a, b, sizeof *a) != 0 && !(isnan(*a) && isnan(*b))) abort();
         }
     }
-    free(scratch);
+    attention_memory_free(memory);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
