@@ -1,7 +1,7 @@
 /* Writes seeds for the fuzz targets from the tests' fixtures: models without weight data
  * (fuzz_gguf.c, fuzz_safetensors.c and fuzz_modelfile.c append it), tokenizers and chat templates.
  *
- *     seed_fixtures DIRECTORY      writes DIRECTORY/NAME/ * for the target fuzz_NAME */
+ *     seed_fixtures DIRECTORY      writes the seeds of the target fuzz_NAME into DIRECTORY/NAME */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
