@@ -5,7 +5,7 @@
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
 # make coverage   the lines of each reader that the fuzz targets reach (clang, llvm)
 # make tsan       generation, a batch and a conversion under ThreadSanitizer (clang)
-# make format     clang-format in place              make lint   clang-format and cppcheck
+# make format     clang-format in place              make lint   includes, clang-format and cppcheck
 # make install    PREFIX=/usr/local DESTDIR=       make uninstall
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
 #
@@ -40,7 +40,6 @@ ALL_LIBS = $(LDFLAGS) $(PACKAGE_LIBS) -lm -lpthread
 
 PROGRAMS = run export bench
 MAINS = $(PROGRAMS:%=%.c) core.c
-HAVE_MAINS = $(PROGRAMS:%=%.c)
 
 # Instruction sets of each processor; kernels/isa_list.h has the same list for the compiler. NAME
 # stands for the kernels kernels/NAME.c and kernels/NAME_records.c, compiled with FLAGS_NAME.
@@ -78,11 +77,11 @@ TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 SOAKS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/soak_*.c))
 FUZZERS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
 
-all: $(HAVE_MAINS:%.c=%)
+all: $(PROGRAMS)
 $(PROGRAMS): %: $(BUILD)/%
 	@ln -sf $< $@
 
-# The library holds everything but the three main files; tests link against it as well.
+# The library holds everything but the main files; tests link against it as well.
 $(BUILD)/libverbatim.a: $(OBJECTS)
 	@rm -f $@
 	$(AR) rcs $@ $^
@@ -205,7 +204,7 @@ lint:
 		--suppress=missingIncludeSystem --suppress=invalidPointerCast \
 		--enable=warning,portability -I. $(wildcard *.c $(filter-out kernels/%,$(FOLDERS:%=%/*.c)))
 
-VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' options.h)
+VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/options.h)
 DATA = $(DESTDIR)$(PREFIX)/share
 # What `make install` makes, under PREFIX.
 INSTALLED = bin/verbatim bin/verbatim-export share/verbatim/stories.bin \
@@ -228,6 +227,7 @@ uninstall:
 	-rmdir $(DATA)/verbatim 2>/dev/null
 
 deb: all
+	@test -n "$(VERSION)"
 	BUILD=$(BUILD) MAKE="$(MAKE)" scripts/deb $(VERSION) dist
 
 clean:
@@ -236,5 +236,5 @@ clean:
 .PHONY: all core core-lines $(PROGRAMS) test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb clean
 .SECONDARY:
 
--include $(OBJECTS:.o=.d) $(HAVE_MAINS:%.c=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d) \
+-include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d) \
 	$(CORE_OBJECTS:.o=.d)

@@ -1,16 +1,19 @@
 /* The core as a program of its own (make core): continues one text of a model.bin, on plain C.
  *
- *     build/core/run MODEL [-i TEXT] [-n N] [-t X] [-p X] [-k N] [-s SEED] [-j N] [-c N] [-u N]
- * [-e]
+ *     build/core/run MODEL.bin [options]
  *
  * Read it first: it is the whole way from a file and a prompt to the text. run.c goes the same way
  * with everything around it, and prints the same bytes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mapped.h"
+#include "base/unicode.h"
 #include "generation.h"
 #include "prefill.h"
 
@@ -28,54 +31,67 @@ static const char usage[] = "usage: run MODEL.bin [options]\n"
 
 typedef struct Arguments {
     const char *model, *prompt;
-    bool echo;
+    bool echo, help;
     /* -n -t -p -k -s -j -c -u, and which of them were given */
     double n_tokens, temperature, top_p, top_k, seed, n_threads, context, chunk;
     bool given[128];
 } Arguments;
 
-static Status read_number(Arguments *a, char letter, const char *text, Error *error) {
+static Status wrong(Error *error, const char *word, const char *why) {
+    error_set(error, "%s: %s", word, why);
+    return STATUS_USAGE;
+}
+
+static Status read_number(Arguments *a, const char *word, const char *text, Error *error) {
     const struct {
         char letter;
+        bool whole;
         double *value, low, high;
-    } numbers[] = {{'n', &a->n_tokens, 0, 1e9}, {'t', &a->temperature, 0, 1e3},
-                   {'p', &a->top_p, 0, 1},      {'k', &a->top_k, 0, 1e9},
-                   {'s', &a->seed, 0, 1e15},    {'j', &a->n_threads, 1, 1024},
-                   {'c', &a->context, 1, 1e8},  {'u', &a->chunk, 1, 65536}};
+    } numbers[] = {{'n', true, &a->n_tokens, 0, 1e9}, {'t', false, &a->temperature, 0, 1e3},
+                   {'p', false, &a->top_p, 0, 1},     {'k', true, &a->top_k, 0, 1e9},
+                   {'s', true, &a->seed, 0, 1e15},    {'j', true, &a->n_threads, 1, 1024},
+                   {'c', true, &a->context, 1, 1e8},  {'u', true, &a->chunk, 1, 65536}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (numbers[i].letter != letter) continue;
+        if (numbers[i].letter != word[1]) continue;
         char *end;
         double number = text ? strtod(text, &end) : -1.0;
-        if (!text || end == text || *end ||
-            !(number >= numbers[i].low && number <= numbers[i].high))
-            return error_set(error, "-%c needs a number from %g to %g", letter, numbers[i].low,
-                             numbers[i].high);
+        if (!text || end == text || *end || !(number >= numbers[i].low) ||
+            number > numbers[i].high || (numbers[i].whole && number != floor(number))) {
+            error_set(error, "%s needs a %snumber from %g to %g", word,
+                      numbers[i].whole ? "whole " : "", numbers[i].low, numbers[i].high);
+            return STATUS_USAGE;
+        }
         *numbers[i].value = number;
-        a->given[(unsigned char)letter] = true;
+        a->given[(unsigned char)word[1]] = true;
         return STATUS_OK;
     }
-    return error_set(error, "no option -%c", letter);
+    return wrong(error, word, "no such option; -h lists them");
 }
 
 static Status read_arguments(Arguments *a, char **argv, Error *error) {
     Status status = STATUS_OK;
     for (char **word = argv + 1; *word && status == STATUS_OK; word++) {
         char letter = (*word)[0] == '-' ? (*word)[1] : '\0';
-        if (letter == 'e') {
+        if (letter && (*word)[2] && strcmp(*word, "--help") != 0) {
+            status = wrong(error, *word, "no such option; -h lists them");
+        } else if (letter == 'h' || letter == '-') {
+            a->help = true;
+        } else if (letter == 'e') {
             a->echo = true;
-        } else if (letter == 'i' && word[1]) {
+        } else if (letter == 'i') {
+            if (!word[1]) return wrong(error, *word, "the text is missing");
             a->prompt = *++word;
         } else if (letter) {
-            status = read_number(a, letter, word[1], error);
+            status = read_number(a, *word, word[1], error);
             word += status == STATUS_OK;
         } else if (a->model) {
-            status =
-                error_set(error, "one model at a time, and a prompt goes after -i: '%s'", *word);
+            status = wrong(error, *word, "one model at a time, and a prompt goes after -i");
         } else {
             a->model = *word;
         }
     }
-    if (status == STATUS_OK && !a->model) return error_set(error, "name a model.bin");
+    if (status == STATUS_OK && !a->model && !a->help)
+        return wrong(error, "MODEL.bin", "is missing");
     return status;
 }
 
@@ -110,6 +126,13 @@ static Status open_model(Core *core, const Arguments *a, Error *error) {
     return kvcache_new(&core->cache, &shape, 1, 0, error);
 }
 
+/* Prints text[length] at once. A reader that has closed the pipe had enough: no error. */
+static Status put(const char *text, size_t length, Error *error) {
+    fwrite(text, 1, length, stdout);
+    if (fflush(stdout) == 0 || errno == EPIPE) return STATUS_OK;
+    return error_set(error, "stdout: cannot be written: %s", strerror(errno));
+}
+
 static Status begin_text(Core *core, const Arguments *a, Error *error) {
     const char *prompt = a->prompt ? a->prompt : "";
     const GenerationText text = {.text = prompt, .length = strlen(prompt)};
@@ -123,6 +146,8 @@ static Status begin_text(Core *core, const Arguments *a, Error *error) {
     if (a->given['k']) s->top_k = (uint32_t)a->top_k;
     s->seed = (uint64_t)a->seed;
     if (!a->given['s'] && generation_draw_seed(&s->seed, error) != STATUS_OK) return STATUS_FAILED;
+    if (utf8_valid_prefix(prompt, text.length) < text.length)
+        return error_set(error, "the prompt is not UTF-8 text");
     core->logits = malloc(vocab_size * sizeof *core->logits);
     if (!core->logits) return error_set(error, "no memory for the logits");
     if (generation_prompt_ids(core->model, core->file, core->tokenizer, &text, &core->prompt,
@@ -131,8 +156,7 @@ static Status begin_text(Core *core, const Arguments *a, Error *error) {
                         model_isa(core->model)->numeric, error) != STATUS_OK)
         return STATUS_FAILED;
     generation_prompt(&core->text, core->prompt.ids, core->prompt.length);
-    if (a->echo) fputs(prompt, stdout);
-    return STATUS_OK;
+    return a->echo ? put(prompt, text.length, error) : STATUS_OK;
 }
 
 static Status write_text(Core *core, Error *error) {
@@ -146,9 +170,8 @@ static Status write_text(Core *core, Error *error) {
         if (position == context) core->text.options.max_tokens = core->text.n_tokens + 1;
         status = generation_next(&core->text, core->logits, position, &step, error);
         if (status != STATUS_OK) return status;
-        fwrite(step.text, 1, step.length, stdout);
-        if (fflush(stdout) != 0) return error_set(error, "stdout: %s", strerror(errno));
-        if (core->text.finish != FINISH_NOT) break;
+        if (put(step.text, step.length, error) != STATUS_OK) return STATUS_FAILED;
+        if (ferror(stdout) || core->text.finish != FINISH_NOT) break;
         const Row row = {.position = (int32_t)position, .token = step.token, .wants_logits = true};
         status = model_forward(core->model, core->cache, &row, 1, core->logits, error);
     }
@@ -165,19 +188,25 @@ static void close_core(Core *core) {
     modelfile_close(core->file);
 }
 
+static Status run(const Arguments *a, Core *core, Error *error) {
+    Status status = open_model(core, a, error);
+    if (status == STATUS_OK) status = begin_text(core, a, error);
+    if (status == STATUS_OK) status = write_text(core, error);
+    return status == STATUS_OK ? put("\n", 1, error) : status;
+}
+
 int main(int argc, char **argv) {
     Arguments arguments = {.n_tokens = 256};
     Core core = {0};
     Error error;
-    if (argc < 2 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0) {
-        fputs(usage, stdout);
-        return argc < 2 ? STATUS_USAGE : STATUS_OK;
-    }
+    (void)argc;
+    signal(SIGPIPE, SIG_IGN); /* a reader that closes the pipe shows in fflush */
+    mapped_watch();
     Status status = read_arguments(&arguments, argv, &error);
-    if (status == STATUS_OK) status = open_model(&core, &arguments, &error);
-    if (status == STATUS_OK) status = begin_text(&core, &arguments, &error);
-    if (status == STATUS_OK) status = write_text(&core, &error);
-    if (status == STATUS_OK) putchar('\n');
+    if (status == STATUS_OK && arguments.help)
+        status = put(usage, strlen(usage), &error);
+    else if (status == STATUS_OK)
+        status = run(&arguments, &core, &error);
     if (status != STATUS_OK) fprintf(stderr, "run: %s\n", error.text);
     close_core(&core);
     return status;

@@ -55,8 +55,7 @@ static const OptionRow rows[] = {
              "tokenizer.json, tokenizer.bin, .model or .tiktoken"),
     UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS, "[the physical cores]"),
     TEXT_ROW(USUAL, 0, "random", "SHAPE", FIELD(random),
-             "generated weights: tinyllama-1.1b, stories15m, tiny, or\n"
-             "                             dim=64,n_layers=2,... (fields that --info shows)"),
+             "generated weights: tinyllama-1.1b, tiny, dim=64,n_layers=2,..."),
     FLAG_ROW(USUAL, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),
     FLAG_ROW(USUAL, 'q', "quiet", FIELD(quiet), "no progress and no closing line"),
     FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),

@@ -65,9 +65,9 @@ static const OptionRow *nearest(const CommandLine *line, const char *name) {
 
 void advice_option(const CommandLine *line, const char *name, Error *error) {
     const OptionRow *row = nearest(line, name);
+    const char *shown = row && row->value && row->kind != OPTION_HELP ? row->value : "";
     if (strcmp(name, "model") == 0)
         error_set(error, ": the model stands alone, run MODEL [options]");
     else if (row)
-        error_set(error, "; did you mean --%s%s%s?", row->name, row->value ? " " : "",
-                  row->value ? row->value : "");
+        error_set(error, "; did you mean --%s%s%s?", row->name, shown[0] ? " " : "", shown);
 }

@@ -44,6 +44,10 @@ static Status clear(void *state, Session *session, Error *error) {
     return conversion_cache_clear(stdout, session->options->cache_dir, error);
 }
 
-const Mode cache_list_mode = {
-    .traits = MODE_WITHOUT_MODEL, .asked = list_asked, .check = check, .run = list};
-const Mode cache_clear_mode = {.traits = MODE_WITHOUT_MODEL, .asked = clear_asked, .run = clear};
+const Mode cache_list_mode = {.name = "--cache-list",
+                              .traits = MODE_WITHOUT_MODEL,
+                              .asked = list_asked,
+                              .check = check,
+                              .run = list};
+const Mode cache_clear_mode = {
+    .name = "--cache-clear", .traits = MODE_WITHOUT_MODEL, .asked = clear_asked, .run = clear};

@@ -1,4 +1,5 @@
-/* The vector loops of activations.h with AVX-512; the same bits. */
+/* The vector loops of activations.h with AVX-512; the same bits. Included by
+ * activations.h, which defines ACTIVATIONS_INLINE. */
 #ifndef ACTIVATIONS_AVX512_H
 #define ACTIVATIONS_AVX512_H
 

@@ -1,4 +1,5 @@
-/* Lanes in two AVX2 registers. lanes_reference.h says what each operation does. */
+/* Lanes in two AVX2 registers. lanes_reference.h says what each operation does; lanes.h
+ * includes this file and defines LANES and LANES_INLINE before it. */
 #ifndef LANES_AVX2_H
 #define LANES_AVX2_H
 

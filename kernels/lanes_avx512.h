@@ -1,4 +1,5 @@
-/* Lanes in one AVX-512 register. lanes_reference.h says what each operation does. */
+/* Lanes in one AVX-512 register. lanes_reference.h says what each operation does; lanes.h
+ * includes this file and defines LANES and LANES_INLINE before it. */
 #ifndef LANES_AVX512_H
 #define LANES_AVX512_H
 

@@ -1,5 +1,6 @@
 /* Lanes in plain C: the definition of every operation. The other lanes_*.h files give the same bits
- * with the registers of their instruction set. */
+ * with the registers of their instruction set. Included by lanes.h, which defines LANES and
+ * LANES_INLINE before it. */
 #ifndef LANES_REFERENCE_H
 #define LANES_REFERENCE_H
 

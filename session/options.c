@@ -15,7 +15,7 @@ static const OptionRow text_rows[] = {
     FLAG_ROW(RARE, 0, "ignore-eos", FIELD(ignore_eos), "go on after an end-of-text token"),
     FLAG_ROW(RARE, 0, "special", FIELD(special), "read and write special tokens as their text"),
     CHOICE_ROW(RARE, 0, "bos", "auto|no|yes", FIELD(bos), "yes",
-               "begin with a text's first token: auto, no, yes"),
+               "begin with the token that begins a text [auto]"),
     TEXT_ROW(USUAL, 'o', "output", "FILE", FIELD(output),
              "write the text to a file, whole or not at all"),
     FLAG_ROW(USUAL, 0, "echo", FIELD(echo), "write the prompt, too"),
@@ -54,8 +54,8 @@ static const OptionRow machine_rows[] = {
 
 static const OptionRow help_rows[] = {
     HEADING_ROW("Help"),
-    CHOICE_ROW(USUAL, 'h', "help", "no|usual|all", FIELD(help), "usual",
-               "this page; --help all: every option"),
+    {OPTION_HELP, 'h', "help", "usual|all", FIELD(help), 0, 0,
+     "this page; --help all: every option", USUAL, "usual"},
     FLAG_ROW(USUAL, 0, "version", FIELD(version), "versions of the program and its libraries"),
     END_ROW,
 };

@@ -51,7 +51,7 @@ bool command_line_given(const CommandLine *line, const void *field) {
 /* "-i, --prompt TEXT" */
 static int row_text(const OptionRow *row, char *text, size_t size) {
     char letter[8] = "    ";
-    bool has_value = row->value && !row->alone;
+    bool has_value = row->value && row->kind != OPTION_HELP;
     if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
     return snprintf(text, size, "%s--%s%s%s", letter, row->name, has_value ? " " : "",
                     has_value ? row->value : "");
@@ -82,13 +82,16 @@ static Status parse_uint(const OptionRow *row, const char *spelled, const char *
     char *end;
     errno = 0;
     unsigned long long number = strtoull(text, &end, 10);
+    unsigned long long high = row->high < 1e19 ? (unsigned long long)row->high : ULLONG_MAX;
     bool digits = text[0] >= '0' && text[0] <= '9' && *end == '\0';
     if (text[0] == '-' && strspn(text + 1, "0123456789") == strlen(text + 1) && text[1])
         digits = true, number = 0, errno = ERANGE;
-    if (!digits) return usage(error, "%s: '%s' is not a whole number", spelled, text);
+    if (!digits)
+        return usage(error, "%s: '%s' is not a whole number from %.0f to %llu", spelled, text,
+                     row->low, high);
     if (errno == ERANGE || (double)number < row->low || (double)number > row->high)
         return usage(error, "%s: %s is out of range, it must be from %.0f to %llu", spelled, text,
-                     row->low, row->high < 1e19 ? (unsigned long long)row->high : ULLONG_MAX);
+                     row->low, high);
     *value = number;
     return STATUS_OK;
 }
@@ -130,9 +133,13 @@ static Status set(void *field, const OptionRow *row, const char *spelled, const 
         return parse_uint(row, spelled, value, field, error);
     case OPTION_FLOAT:
         return parse_float(row, spelled, value, field, error);
+    case OPTION_HELP:
     case OPTION_CHOICE:
         *(unsigned *)field = word_index(row->value, value);
-        if (*(unsigned *)field != UINT_MAX) return STATUS_OK;
+        if (*(unsigned *)field != UINT_MAX) {
+            *(unsigned *)field += row->kind == OPTION_HELP; /* 0: no help */
+            return STATUS_OK;
+        }
         return usage(error, "%s: '%s' is none of %s", spelled, value, row->value);
     case OPTION_LIST:
         if (list->n == OPTION_LIST_MOST)
@@ -167,11 +174,21 @@ static const OptionRow *find_option(const CommandLine *line, const char *word, s
     return row;
 }
 
+/* Whether --help leaves options out that --help all shows. */
+static bool has_rare(const CommandLine *line) {
+    const OptionRow *row;
+    for (size_t i = 0; (row = command_line_row(line, i)); i++)
+        if (row->kind != OPTION_HEADING && !row->usual) return true;
+    return false;
+}
+
 static Status unknown_option(const CommandLine *line, const char *word, Error *error) {
     Error advice = {.text = ""};
     if (line->advise) line->advise(line, word + 1 + (word[1] == '-'), &advice);
     return usage(error, "no option %s%s", word,
-                 advice.text[0] ? advice.text : "; --help all lists them all");
+                 advice.text[0]   ? advice.text
+                 : has_rare(line) ? "; --help all lists them all"
+                                  : "; --help lists them");
 }
 
 static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Error *error) {
@@ -183,11 +200,12 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
     snprintf(spelled, sizeof spelled, "%.*s", (int)strcspn(word, "="), word);
     if (word[1] != '-') spelled[2] = '\0';
     if (row->kind == OPTION_FLAG && value) return usage(error, "%s takes no value", spelled);
-    if (row->alone && !value && (!next || word_index(row->value, next) == UINT_MAX))
-        value = row->alone;
+    bool lone = !next || find_option(line, next, &unused, &ignored);
+    if (row->kind == OPTION_HELP) lone = !next || word_index(row->value, next) == UINT_MAX;
+    if (row->alone && !value && lone) value = row->alone;
     if (row->kind != OPTION_FLAG && !value) {
         /* A value that reads as an option is one forgotten before it. */
-        if (!next || find_option(line, next, &unused, &ignored))
+        if (lone)
             return usage(error, "%s needs a value: %s %s (%s)", spelled, spelled, row->value,
                          row->help);
         value = argv[++*i];

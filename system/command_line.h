@@ -28,6 +28,7 @@ typedef enum OptionKind {
     OPTION_UINT,    /* uint64_t, from low to high */
     OPTION_FLOAT,   /* double, from low to high */
     OPTION_CHOICE,  /* an enum: the index of the word among `value`, "a|b|c" */
+    OPTION_HELP,    /* an enum, 0 for no help: one more than the index; `value` is not shown */
     OPTION_LIST     /* OptionList */
 } OptionKind;
 

@@ -42,16 +42,17 @@ static void wrong_arguments_are_named(void **state) {
     char *core = build_path("core/run");
     const struct {
         const char *argument, *value, *error;
-    } cases[] = {{"-t", "warm", "run: -t needs a number from 0 to 1000\n"},
-                 {"-j", "0", "run: -j needs a number from 1 to 1024\n"},
-                 {"-x", "1", "run: no option -x\n"},
-                 {"other.bin", "1",
-                  "run: one model at a time, and a prompt goes after -i: "
-                  "'other.bin'\n"}};
+    } cases[] = {
+        {"-t", "warm", "run: -t needs a number from 0 to 1000\n"},
+        {"-j", "0", "run: -j needs a whole number from 1 to 1024\n"},
+        {"-x", "1", "run: -x: no such option; -h lists them\n"},
+        {"other.bin", "1", "run: other.bin: one model at a time, and a prompt goes after -i\n"},
+        {"-n", "1.5", "run: -n needs a whole number from 0 to 1e+09\n"},
+        {"-t0", "0", "run: -t0: no such option; -h lists them\n"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Process p = RUN(core, model, cases[i].argument, cases[i].value);
-        assert_int_equal(p.status, 1);
+        assert_int_equal(p.status, 2);
         assert_string_equal(p.err, cases[i].error);
         assert_string_equal(p.out, "");
         process_free(&p);

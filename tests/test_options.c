@@ -106,8 +106,8 @@ static void numbers_out_of_range_are_refused(void **state) {
     REFUSES("-p: 1.5 is out of range, it must be from 0 to 1", "m", "-p", "1.5");
     REFUSES("-t: 'nan' is not a number", "m", "-t", "nan");
     REFUSES("-t: 'warm' is not a number", "m", "-t", "warm");
-    REFUSES("-n: '1e3' is not a whole number", "m", "-n", "1e3");
-    REFUSES("-n: '' is not a whole number", "m", "-n", "");
+    REFUSES("-n: '1e3' is not a whole number from 0 to 1000000000", "m", "-n", "1e3");
+    REFUSES("-n: '' is not a whole number from 0 to 1000000000", "m", "-n", "");
     REFUSES("--kv-type: 'q4' is none of auto|f32|f16|q8", "m", "--kv-type", "q4");
     assert_int_equal(PARSE("m", "-s", "18446744073709551615"), STATUS_OK);
     assert_true(o.seed == UINT64_MAX);
@@ -126,15 +126,20 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "m.bin", "Once upon");
     REFUSES("-i and -f both give the prompt: use one of them", "m", "-i", "a", "-f", "b");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
-            "--positions, --no-cache at a time",
+            "--positions, --no-cache, --cache-list, --cache-clear at a time",
             "m", "--score", "table", "--attention", "-");
     REFUSES("--score, --attention, --positions and --no-cache look at one text: not with -m chat",
             "m", "-m", "chat", "--no-cache");
     REFUSES("--attention and --positions name their own file: no -o", "m", "--positions", "a.svg",
             "-o", "b.svg");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
-            "--positions, --no-cache at a time",
+            "--positions, --no-cache, --cache-list, --cache-clear at a time",
             "m", "--info", "--verify");
+    REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
+            "--positions, --no-cache, --cache-list, --cache-clear at a time",
+            "--cache-list", "--cache-clear");
+    REFUSES("--bos: 'maybe' is none of auto|no|yes", "m", "--bos", "maybe");
+    REFUSES("--help: 'no' is none of usual|all", "--help=no");
     REFUSES("--against MODEL compares on a text: --eval FILE", "m", "--against", "n");
     REFUSES("--stop: an empty text is everywhere", "m", "--stop", "");
 }
@@ -187,7 +192,7 @@ static void help_takes_all_and_no_other_word(void **state) {
     assert_int_equal(PARSE("--help", "m.bin"), STATUS_OK);
     assert_int_equal(o.help, HELP_USUAL);
     assert_string_equal(o.model, "m.bin");
-    REFUSES("--help: 'some' is none of no|usual|all", "--help=some");
+    REFUSES("--help: 'some' is none of usual|all", "--help=some");
 }
 
 /* ---- The manual and the completions ---------------------------------------------------------- */
@@ -210,7 +215,7 @@ static char *read_page(const char *path) {
 }
 
 static void find_option(const OptionRow *row, const Page *page) {
-    const char *name = row->name, *value = row->alone ? NULL : row->value;
+    const char *name = row->name, *value = row->kind == OPTION_HELP ? NULL : row->value;
     char letter = row->letter, spelled[80], choices[80];
     snprintf(spelled, sizeof spelled, page->form, name);
     if (!strstr(page->text, spelled)) print_message("%s: no %s\n", page->name, spelled);
