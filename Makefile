@@ -128,7 +128,7 @@ core-lines: $(BUILD)/core/run
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
 # Helpers of the tests: tests/*.c that are no program of their own.
-TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c,$(wildcard tests/*.c)))
+TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c,$(wildcard tests/*.c)))
 $(BUILD)/tests/%.o: ALL_CFLAGS += $(CMOCKA_CFLAGS)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
@@ -175,6 +175,10 @@ fuzz:
 			-artifact_prefix=build/fuzz/ -print_final_stats=1 -verbosity=0 \
 			build/fuzz/corpus/$$name $$seeds || exit 1; done
 fuzzers: $(FUZZERS) $(BUILD)/seeds
+
+# For scripts that compare with a reference implementation.
+$(BUILD)/tests/print_%: $(BUILD)/tests/print_%.o $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
 
 # Seeds of a family each are made of the fixtures, not committed.
 $(BUILD)/tests/seed_%: $(BUILD)/tests/seed_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
