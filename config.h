@@ -23,6 +23,7 @@ typedef enum NormPlace {
     NORM_AFTER,  /* norm(x + f(x))             the original transformer, GPT-1 */
     NORM_OUTPUT, /* x + norm(f(x))             OLMo 2, EXAONE 4 */
     NORM_AROUND, /* x + norm2(f(norm(x)))      Gemma 2 and 3, GLM-4 */
+    NORM_STREAM, /* norm(x) + f(norm(x))       BLOOM with its switch for it */
     NORM_PLACES
 } NormPlace;
 
@@ -85,9 +86,10 @@ typedef struct Config {
 
     PositionKind position;
     RopePairing rope_pairing;
-    uint32_t rotary_dim;         /* rotated elements of a head, even; the rest pass */
-    float rope_attention_factor; /* multiplies sine and cosine: YaRN, LongRoPE; else 1 */
-    float rope_theta;            /* the base; for people, the table is a tensor */
+    uint32_t rotary_dim;               /* rotated elements of a head, even; the rest pass */
+    float rope_attention_factor;       /* multiplies sine and cosine: YaRN, LongRoPE; else 1 */
+    float rope_local_attention_factor; /* the same for layers with rope_table 1 */
+    float rope_theta;                  /* the base; for people, the table is a tensor */
     /* LongRoPE: contexts up to this use the table rope.freqs.short. Dynamic scaling: longer
      * ones stretch the base by this factor. 0 = none. */
     uint32_t rope_original_context;

@@ -76,10 +76,12 @@ static void position_angles(Model *m, size_t row, int32_t position) {
         const float *freqs = m->weights.rope_freqs[table];
         if (!freqs) continue;
         float *cosine = m->cosine[table] + row * n_pairs, *sine = m->sine[table] + row * n_pairs;
+        float factor =
+            table == 0 ? m->config->rope_attention_factor : m->config->rope_local_attention_factor;
         for (size_t i = 0; i < n_pairs; i++) {
             sin_cos((float)position * freqs[i], &sine[i], &cosine[i]);
-            sine[i] *= m->config->rope_attention_factor;
-            cosine[i] *= m->config->rope_attention_factor;
+            sine[i] *= factor;
+            cosine[i] *= factor;
         }
     }
 }
@@ -96,7 +98,8 @@ static void add_sinusoid(const Model *m, float *x, int32_t position) {
 }
 
 static bool norm_before(const Config *c) {
-    return c->norm_place == NORM_BEFORE || c->norm_place == NORM_AROUND;
+    return c->norm_place == NORM_BEFORE || c->norm_place == NORM_AROUND ||
+           c->norm_place == NORM_STREAM;
 }
 
 /* Pre-norm for layer l's attention (and for its FFN in a parallel block). */
@@ -105,6 +108,7 @@ static void pre_norm(const Model *m, size_t l, size_t row) {
     size_t dim = m->config->dim, at = row * dim;
     if (!norm_before(m->config)) return;
     normalize(m, &w->attention_norm, m->normed + at, m->x + at, dim);
+    if (m->config->norm_place == NORM_STREAM) memcpy(m->x + at, m->normed + at, dim * sizeof *m->x);
     if (m->config->parallel_block && w->ffn_norm.present)
         normalize(m, &w->ffn_norm, m->normed2 + at, m->x + at, dim);
 }
@@ -383,6 +387,8 @@ static void block(ForwardPass *pass, size_t l) {
             size_t at = i * c->dim;
             add_to_residual(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
             if (norm_before(c)) normalize(m, &w->ffn_norm, m->normed + at, m->x + at, c->dim);
+            if (c->norm_place == NORM_STREAM)
+                memcpy(m->x + at, m->normed + at, c->dim * sizeof *m->x);
         }
         wait_for_all_threads(pass);
         ffn_block(pass, l, in, ffn_out);
