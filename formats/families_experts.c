@@ -4,24 +4,76 @@
 
 /* ---- Keys ---- */
 
-#define MOE_KEYS(kv_heads, epsilon)                                                                \
-    SIZE_KEYS, {"num_key_value_heads", "n_kv_heads", kv_heads}, {"head_dim", "head_dim", 0},       \
-        {"max_position_embeddings", "context", 4096}, {"rms_norm_eps", "norm_eps", epsilon},       \
-        {"hidden_act", "activation", ACTIVATION_SILU},                                             \
-        {"num_local_experts|num_experts", "n_experts", REQUIRED},                                  \
-        {"num_experts_per_tok|experts_per_token", "n_experts_used", REQUIRED}, {                   \
-        "moe_intermediate_size|intermediate_size", "expert_ffn_dim", REQUIRED                      \
+#define MOE_KEYS(kv_heads, width, positions, epsilon)                                              \
+    KV_HEADS(kv_heads), HEAD_DIM(width), CONTEXT(positions),                                       \
+        {"rms_norm_eps", "norm_eps", epsilon}, {                                                   \
+        "hidden_act", "activation", ACTIVATION_SILU                                                \
     }
+#define EXPERT_KEYS(experts, n, n_used, key, width)                                                \
+    {experts, "n_experts", n}, {"num_experts_per_tok", "n_experts_used", n_used}, {                \
+        key, "expert_ffn_dim", width                                                               \
+    }
+/* Families whose class knows the experts' number by both names. */
+#define BOTH_NAMES "num_local_experts|num_experts"
 
-static const ConfigRule mixtral_config[] = {MOE_KEYS(8, 1e-5), {0}};
-static const ConfigRule qwen_config[] = {
-    MOE_KEYS(0, 1e-6), {"shared_expert_intermediate_size", "shared_ffn_dim", 0}, {0}};
-static const ConfigRule olmoe_config[] = {MOE_KEYS(0, 1e-5), {"clip_qkv", "qkv_clip", 0}, {0}};
+static const ConfigRule mixtral_config[] = {
+    SIZE_KEYS(32000, 4096, 14336, 32, 32),
+    MOE_KEYS(8, 0, 131072, 1e-5),
+    EXPERT_KEYS(BOTH_NAMES, 8, 2, "intermediate_size", 14336),
+    {0},
+};
+static const ConfigRule qwen2_config[] = {
+    SIZE_KEYS(151936, 2048, 5632, 24, 16),
+    MOE_KEYS(16, 0, 32768, 1e-6),
+    EXPERT_KEYS("num_experts", 60, 4, "moe_intermediate_size", 1408),
+    {"shared_expert_intermediate_size", "shared_ffn_dim", 5632},
+    {0},
+};
+static const ConfigRule qwen3_config[] = {
+    SIZE_KEYS(151936, 2048, 6144, 24, 32),
+    MOE_KEYS(4, 0, 32768, 1e-6),
+    EXPERT_KEYS(BOTH_NAMES, 128, 8, "moe_intermediate_size", 768),
+    {0},
+};
+static const ConfigRule olmoe_config[] = {
+    SIZE_KEYS(50304, 2048, 2048, 16, 16),
+    MOE_KEYS(0, 0, 4096, 1e-5),
+    EXPERT_KEYS(BOTH_NAMES, 64, 8, "intermediate_size", 2048),
+    {"clip_qkv", "qkv_clip", 0},
+    {0},
+};
 static const ConfigRule phimoe_config[] = {
-    MOE_KEYS(8, 1e-5), {"router_jitter_noise", "router_jitter", 0.01}, {0}};
-static const ConfigRule granitemoe_config[] = {MOE_KEYS(0, 1e-6), GRANITE_KEYS, {0}};
+    SIZE_KEYS(32064, 4096, 6400, 32, 32),
+    MOE_KEYS(8, 0, 131072, 1e-5),
+    EXPERT_KEYS("num_local_experts", 16, 2, "intermediate_size", 6400),
+    {"router_jitter_noise", "router_jitter", 0.01},
+    {0},
+};
+static const ConfigRule granitemoe_config[] = {
+    SIZE_KEYS(32000, 4096, 11008, 32, 32),
+    MOE_KEYS(0, 0, 2048, 1e-6),
+    EXPERT_KEYS("num_local_experts", 8, 2, "intermediate_size", 11008),
+    GRANITE_KEYS,
+    {0},
+};
 static const ConfigRule gpt_oss_config[] = {
-    MOE_KEYS(8, 1e-5), {"swiglu_limit", "swiglu_limit", 7}, {0}};
+    SIZE_KEYS(201088, 2880, 2880, 36, 64),
+    MOE_KEYS(8, 64, 131072, 1e-5),
+    EXPERT_KEYS(BOTH_NAMES, 128, 4, "intermediate_size", 2880),
+    {"swiglu_limit", "swiglu_limit", 7},
+    {0},
+};
+/* The gate is QuickGELU, which has this alpha. */
+static const FixedKey gpt_oss_fixed[] = {{"swiglu_alpha", "1.702"}, {0}};
+
+/* ---- Biases ---- */
+
+static const BiasRule attention_biases[] = {{QKVO, "attention_bias", false}, {0}};
+static const BiasRule qwen2_biases[] = {{QKV, "qkv_bias", true}, {0}};
+static const BiasRule phimoe_biases[] = {
+    {QKVO, "attention_bias", false}, {" output ", "lm_head_bias", false}, {0}};
+static const BiasRule gpt_oss_biases[] = {
+    {QKVO, "attention_bias", true}, {" router ", NULL, true}, {0}};
 
 /* ---- Tensors ---- */
 
@@ -138,14 +190,42 @@ static void chosen_preset(Config *config) {
 }
 
 static Status window_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, config, 0, 0, 0, error);
+    return family_windows(json, NULL, config, 0, 0, 0, error);
 }
 
 /* With norm_topk_prob the weights of the chosen experts add up to 1, which is the softmax over the
  * chosen. */
-static Status normalized_shares(const json_t *json, Config *config, Error *error) {
+static void normalize_shares(const json_t *json, Config *config) {
     if (json_flag(json, "norm_topk_prob", false)) config->router = ROUTER_SOFTMAX_CHOSEN;
-    return family_refuse(json, "use_sliding_window", false, error);
+}
+
+/* With use_sliding_window every 2nd layer has a window, up to max_window_layers. */
+static Status qwen2_finish(const json_t *json, Config *config, Error *error) {
+    normalize_shares(json, config);
+    if (!json_flag(json, "use_sliding_window", false)) return family_no_windows(json, error);
+    const json_t *types = json_value(json, "layer_types");
+    double end = json_number(json, "max_window_layers", 28);
+    if (family_windows(json, types, config, 4096, 0, 2, error) != STATUS_OK) return STATUS_FAILED;
+    for (uint32_t i = 0; !types && i < config->n_layers; i++)
+        if (i >= end) config->window[i] = 0;
+    return STATUS_OK;
+}
+
+static Status qwen3_finish(const json_t *json, Config *config, Error *error) {
+    normalize_shares(json, config);
+    if (!json_flag(json, "use_sliding_window", false)) return STATUS_OK;
+    return family_windows(json, NULL, config, 4096, 0, 0, error);
+}
+
+static Status olmoe_finish(const json_t *json, Config *config, Error *error) {
+    normalize_shares(json, config);
+    return family_refuse_zero(json, "clip_qkv", error);
+}
+
+/* The sparse mixer always takes two experts, whatever num_experts_per_tok says. */
+static Status phimoe_finish(const json_t *json, Config *config, Error *error) {
+    config->n_experts_used = 2;
+    return window_finish(json, config, error);
 }
 
 static void qwen3_preset(Config *config) {
@@ -173,23 +253,29 @@ static void gpt_oss_preset(Config *config) {
 
 static Status gpt_oss_finish(const json_t *json, Config *config, Error *error) {
     config->activation = ACTIVATION_GELU_QUICK;
-    return family_windows(json, config, 128, 0, 2, error);
+    return family_windows(json, json_value(json, "layer_types"), config, 128, 0, 2, error);
 }
+
+/* GPT-OSS's RoPE where config.json has no parameters. */
+#define GPT_OSS_ROPE                                                                               \
+    "{\"rope_type\": \"yarn\", \"factor\": 32.0, \"beta_fast\": 32.0, \"beta_slow\": 1.0, "        \
+    "\"truncate\": false, \"original_max_position_embeddings\": 4096}"
 
 const Family families_experts[] = {
     {"mixtral", mixtral_config, mixtral_tensors, chosen_preset, window_finish, .bos_id = 1,
      .eos_id = 2},
-    {"qwen2_moe", qwen_config, qwen2_tensors, .finish = normalized_shares, .bos_id = -1,
-     .eos_id = -1},
-    {"qwen3_moe", qwen_config, qwen3_tensors, qwen3_preset, normalized_shares, .bos_id = -1,
-     .eos_id = -1},
-    {"olmoe", olmoe_config, olmoe_tensors, olmoe_preset, normalized_shares, .bos_id = -1,
-     .eos_id = 50279},
-    {"granitemoe", granitemoe_config, granitemoe_tensors, granitemoe_preset, family_divide_logits,
-     .bos_id = 1, .eos_id = 2},
-    {"phimoe", phimoe_config, mixtral_tensors, phimoe_preset, window_finish, .bos_id = 1,
-     .eos_id = 2},
-    {"gpt_oss", gpt_oss_config, gpt_oss_tensors, gpt_oss_preset, gpt_oss_finish, .bos_id = -1,
-     .eos_id = 200002},
+    {"qwen2_moe", qwen2_config, qwen2_tensors, .finish = qwen2_finish, .biases = qwen2_biases,
+     .bos_id = -1, .eos_id = -1},
+    {"qwen3_moe", qwen3_config, qwen3_tensors, qwen3_preset, qwen3_finish,
+     .biases = attention_biases, .bos_id = -1, .eos_id = -1},
+    {"olmoe", olmoe_config, olmoe_tensors, olmoe_preset, olmoe_finish, .biases = attention_biases,
+     .bos_id = -1, .eos_id = 50279},
+    {"granitemoe", granitemoe_config, granitemoe_tensors, granitemoe_preset, family_granite,
+     .biases = attention_biases, .bos_id = 1, .eos_id = 2},
+    {"phimoe", phimoe_config, mixtral_tensors, phimoe_preset, phimoe_finish,
+     .biases = phimoe_biases, .rope = {.has_mscales = true}, .bos_id = 1, .eos_id = 2},
+    {"gpt_oss", gpt_oss_config, gpt_oss_tensors, gpt_oss_preset, gpt_oss_finish,
+     .biases = gpt_oss_biases, .fixed = gpt_oss_fixed, .rope = {.absent = GPT_OSS_ROPE},
+     .bos_id = -1, .eos_id = -1},
     {0},
 };

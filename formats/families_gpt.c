@@ -9,114 +9,129 @@
 
 /* ---- Keys ---- */
 
-#define GPT_KEYS(activation)                                                                       \
-    {"vocab_size", "vocab_size", REQUIRED}, {"n_embd|hidden_size", "dim", REQUIRED},               \
-        {"n_layer|num_hidden_layers", "n_layers", REQUIRED},                                       \
-        {"n_head|num_attention_heads", "n_heads", REQUIRED}, {"n_inner", "ffn_dim", 0},            \
-        {"n_positions|max_position_embeddings", "context", 1024},                                  \
-        {"layer_norm_epsilon", "norm_eps", 1e-5}, {                                                \
-        "activation_function|afn", "activation", activation                                        \
+#define GPT_SIZES(vocab, dim, layers, heads, positions)                                            \
+    {"vocab_size", "vocab_size", vocab}, {"n_embd|hidden_size", "dim", dim},                       \
+        {"n_layer|num_hidden_layers", "n_layers", layers},                                         \
+        {"n_head|num_attention_heads", "n_heads", heads}, {                                        \
+        "n_positions|max_position_embeddings", "context", positions                                \
     }
+#define GPT_EPSILON(eps)                                                                           \
+    { "layer_norm_epsilon", "norm_eps", eps }
+#define GPT_ACTIVATION(absent)                                                                     \
+    { "activation_function", "activation", absent }
+#define INNER(key)                                                                                 \
+    { key, "ffn_dim", 0 }
 
-static const ConfigRule gpt2_config[] = {GPT_KEYS(ACTIVATION_GELU_TANH), {0}};
-static const ConfigRule gptj_config[] = {
-    GPT_KEYS(ACTIVATION_GELU_TANH), {"rotary_dim", "rotary_dim", 64}, {0}};
+static const ConfigRule openai_gpt_config[] = {GPT_SIZES(40478, 768, 12, 12, 512),
+                                               GPT_EPSILON(1e-5),
+                                               {"afn", "activation", ACTIVATION_GELU_TANH},
+                                               {0}};
+static const ConfigRule gpt2_config[] = {GPT_SIZES(50257, 768, 12, 12, 1024),
+                                         INNER("n_inner"),
+                                         GPT_EPSILON(1e-5),
+                                         GPT_ACTIVATION(ACTIVATION_GELU_TANH),
+                                         {0}};
+static const ConfigRule gptj_config[] = {GPT_SIZES(50400, 4096, 28, 16, 2048),
+                                         INNER("n_inner"),
+                                         GPT_EPSILON(1e-5),
+                                         GPT_ACTIVATION(ACTIVATION_GELU_TANH),
+                                         {"rotary_dim", "rotary_dim", 64},
+                                         {0}};
+/* The epsilon of its blocks' norms is fixed, and the last norm must have the same. */
 static const ConfigRule ctrl_config[] = {
-    {"vocab_size", "vocab_size", REQUIRED},
-    {"n_embd|hidden_size", "dim", REQUIRED},
-    {"n_layer|num_hidden_layers", "n_layers", REQUIRED},
-    {"n_head|num_attention_heads", "n_heads", REQUIRED},
-    {"dff", "ffn_dim", REQUIRED},
-    {"n_positions|max_position_embeddings", "context", 256},
-    {"layer_norm_epsilon", "norm_eps", 1e-6},
-    {0},
-};
+    GPT_SIZES(246534, 1280, 48, 16, 256), {"dff", "ffn_dim", 8192}, {0}};
+static const FixedKey ctrl_fixed[] = {{"layer_norm_epsilon", "1e-6"}, {0}};
 static const ConfigRule gpt_neo_config[] = {
-    {"vocab_size", "vocab_size", REQUIRED},
-    {"hidden_size", "dim", REQUIRED},
-    {"num_layers|num_hidden_layers", "n_layers", REQUIRED},
-    {"num_heads|num_attention_heads", "n_heads", REQUIRED},
-    {"intermediate_size", "ffn_dim", 0},
-    {"max_position_embeddings", "context", 2048},
-    {"layer_norm_epsilon", "norm_eps", 1e-5},
-    {"activation_function", "activation", ACTIVATION_GELU_TANH},
+    {"vocab_size", "vocab_size", 50257},
+    {"hidden_size", "dim", 2048},
+    {"num_layers|num_hidden_layers", "n_layers", 24},
+    {"num_heads|num_attention_heads", "n_heads", 16},
+    INNER("intermediate_size"),
+    CONTEXT(2048),
+    GPT_EPSILON(1e-5),
+    GPT_ACTIVATION(ACTIVATION_GELU_TANH),
     {0},
 };
 static const ConfigRule gpt_neox_config[] = {
-    SIZE_KEYS,
-    {"max_position_embeddings", "context", 2048},
-    {"layer_norm_eps", "norm_eps", 1e-5},
-    {"hidden_act", "activation", ACTIVATION_GELU},
-    {"use_parallel_residual", "parallel_block", 1},
-    {"rotary_emb_base", "rope_theta", 10000},
-    {0},
+    SIZE_KEYS(50432, 6144, 24576, 44, 64),          CONTEXT(2048),
+    {"layer_norm_eps", "norm_eps", 1e-5},           {"hidden_act", "activation", ACTIVATION_GELU},
+    {"use_parallel_residual", "parallel_block", 1}, {0},
 };
 static const ConfigRule phi_config[] = {
-    SIZE_KEYS,
-    {"num_key_value_heads", "n_kv_heads", 0},
-    {"max_position_embeddings", "context", 2048},
+    SIZE_KEYS(51200, 2048, 8192, 24, 32),
+    KV_HEADS(0),
+    CONTEXT(2048),
     {"layer_norm_eps", "norm_eps", 1e-5},
     {"hidden_act", "activation", ACTIVATION_GELU_TANH},
     {0},
 };
 static const ConfigRule starcoder2_config[] = {
-    SIZE_KEYS,
-    {"num_key_value_heads", "n_kv_heads", 2},
-    {"max_position_embeddings", "context", 4096},
+    SIZE_KEYS(49152, 3072, 12288, 30, 24),
+    KV_HEADS(2),
+    CONTEXT(4096),
     {"norm_epsilon", "norm_eps", 1e-5},
     {"hidden_act", "activation", ACTIVATION_GELU_TANH},
     {0},
 };
 static const ConfigRule falcon_config[] = {
-    {"vocab_size", "vocab_size", REQUIRED},
-    {"hidden_size", "dim", REQUIRED},
-    {"num_hidden_layers|n_layer", "n_layers", REQUIRED},
-    {"num_attention_heads|n_head", "n_heads", REQUIRED},
-    {"num_kv_heads|n_head_kv", "n_kv_heads", 0},
-    {"ffn_hidden_size", "ffn_dim", 0},
-    {"max_position_embeddings", "context", 2048},
-    {"layer_norm_epsilon", "norm_eps", 1e-5},
+    {"vocab_size", "vocab_size", 65024},
+    {"n_embed|hidden_size", "dim", 4544},
+    {"num_hidden_layers", "n_layers", 32},
+    {"num_attention_heads", "n_heads", 71},
+    {"num_kv_heads", "n_kv_heads", 0},
+    INNER("ffn_hidden_size"),
+    CONTEXT(2048),
+    GPT_EPSILON(1e-5),
     {"activation", "activation", ACTIVATION_GELU},
     {0},
 };
 static const ConfigRule mpt_config[] = {
-    {"vocab_size", "vocab_size", REQUIRED},
-    {"d_model|hidden_size", "dim", REQUIRED},
-    {"n_layers|num_hidden_layers", "n_layers", REQUIRED},
-    {"n_heads|num_attention_heads", "n_heads", REQUIRED},
+    {"vocab_size", "vocab_size", 50368},
+    {"d_model|hidden_size", "dim", 2048},
+    {"n_layers|num_hidden_layers", "n_layers", 24},
+    {"n_heads|num_attention_heads", "n_heads", 16},
     {"max_seq_len", "context", 2048},
-    {"layer_norm_epsilon", "norm_eps", 1e-5},
+    GPT_EPSILON(1e-5),
     {0},
 };
 static const ConfigRule bloom_config[] = {
-    {"vocab_size", "vocab_size", REQUIRED},
-    {"hidden_size|n_embed", "dim", REQUIRED},
-    {"n_layer|num_hidden_layers", "n_layers", REQUIRED},
-    {"n_head|num_attention_heads", "n_heads", REQUIRED},
+    {"vocab_size", "vocab_size", 250880},
+    {"n_embed|hidden_size", "dim", 64},
+    {"n_layer|num_hidden_layers", "n_layers", 2},
+    {"n_head|num_attention_heads", "n_heads", 8},
     {"seq_length", "context", 2048},
-    {"layer_norm_epsilon", "norm_eps", 1e-5},
+    GPT_EPSILON(1e-5),
     {0},
 };
 static const ConfigRule opt_config[] = {
-    {"vocab_size", "vocab_size", REQUIRED},
-    {"hidden_size", "dim", REQUIRED},
-    {"num_hidden_layers", "n_layers", REQUIRED},
-    {"num_attention_heads", "n_heads", REQUIRED},
-    {"ffn_dim", "ffn_dim", REQUIRED},
-    {"max_position_embeddings", "context", 2048},
-    {"activation_function", "activation", ACTIVATION_RELU},
-    {0},
+    {"vocab_size", "vocab_size", 50272},   {"hidden_size", "dim", 768},
+    {"num_hidden_layers", "n_layers", 12}, {"num_attention_heads", "n_heads", 12},
+    {"ffn_dim", "ffn_dim", 3072},          CONTEXT(2048),
+    GPT_ACTIVATION(ACTIVATION_RELU),       {0},
 };
 static const ConfigRule xglm_config[] = {
-    {"vocab_size", "vocab_size", REQUIRED},
-    {"d_model|hidden_size", "dim", REQUIRED},
-    {"num_layers|num_hidden_layers", "n_layers", REQUIRED},
-    {"attention_heads|num_attention_heads", "n_heads", REQUIRED},
-    {"ffn_dim", "ffn_dim", REQUIRED},
-    {"max_position_embeddings", "context", 2048},
-    {"activation_function", "activation", ACTIVATION_GELU},
+    {"vocab_size", "vocab_size", 256008},
+    {"d_model|hidden_size", "dim", 1024},
+    {"num_layers|num_hidden_layers", "n_layers", 24},
+    {"attention_heads|num_attention_heads", "n_heads", 16},
+    {"ffn_dim", "ffn_dim", 4096},
+    CONTEXT(2048),
+    GPT_ACTIVATION(ACTIVATION_GELU),
     {0},
 };
+static const FixedKey no_cross_attention[] = {{"add_cross_attention", "false"}, {0}};
+
+/* ---- Biases ---- */
+
+static const BiasRule all_biases[] = {{QKVO UP_DOWN, NULL, true}, {0}};
+static const BiasRule all_and_output_biases[] = {{QKVO UP_DOWN "output ", NULL, true}, {0}};
+static const BiasRule gpt_neo_biases[] = {{" wo " UP_DOWN, NULL, true}, {0}};
+static const BiasRule gptj_biases[] = {{UP_DOWN "output ", NULL, true}, {0}};
+static const BiasRule gpt_neox_biases[] = {
+    {QKVO, "attention_bias", true}, {UP_DOWN, NULL, true}, {0}};
+static const BiasRule starcoder2_biases[] = {{QKVO UP_DOWN, "use_bias", true}, {0}};
+static const BiasRule falcon_biases[] = {{QKVO UP_DOWN, "bias", false}, {0}};
+static const BiasRule opt_biases[] = {{QKVO UP_DOWN, "enable_bias", true}, {0}};
 
 /* ---- Tensors ---- */
 
@@ -263,29 +278,32 @@ static const TensorRule mpt_tensors[] = {
     {0},
 };
 
-#define FAIRSEQ_LAYER(at)                                                                          \
+#define FAIRSEQ_NORMS(at)                                                                          \
     NORM("attention_norm", at "layers.%u.self_attn_layer_norm"),                                   \
-        SEPARATE_QKV(at "layers.%u.self_attn."),                                                   \
+        NORM("ffn_norm", at "layers.%u.final_layer_norm")
+#define FAIRSEQ_LAYER(at)                                                                          \
+    SEPARATE_QKV(at "layers.%u.self_attn."),                                                       \
         LINEAR("wo", at "layers.%u.self_attn.out_proj", N_DIM, N_Q),                               \
-        NORM("ffn_norm", at "layers.%u.final_layer_norm"),                                         \
         LINEAR("w_up", at "layers.%u.fc1", N_FFN, N_DIM),                                          \
         LINEAR("w_down", at "layers.%u.fc2", N_DIM, N_FFN)
 
-/* The rules for OPT, without the embeddings: they may be narrower than the model, and opt_more adds
- * them. */
+/* opt_more adds the norms, which may have no weights, and the embeddings, which may be narrower
+ * than the model. */
 static const TensorRule opt_tensors[] = {
     GPT_POSITIONS("model.decoder.embed_positions"),
     FAIRSEQ_LAYER("model.decoder."),
+    {0},
+};
+static const TensorRule opt_norms[] = {
+    FAIRSEQ_NORMS("model.decoder."),
     OPTIONAL_NORM("final_norm", "model.decoder.final_layer_norm", N_DIM),
     {0},
 };
 static const TensorRule opt_embeddings[] = {
     EMBEDDING("model.decoder.embed_tokens"), OUTPUT("lm_head"), {0}};
-static const TensorRule xglm_tensors[] = {EMBEDDING("model.embed_tokens"),
-                                          FAIRSEQ_LAYER("model."),
-                                          NORM("final_norm", "model.layer_norm"),
-                                          OUTPUT("lm_head"),
-                                          {0}};
+static const TensorRule xglm_tensors[] = {
+    EMBEDDING("model.embed_tokens"),        FAIRSEQ_NORMS("model."), FAIRSEQ_LAYER("model."),
+    NORM("final_norm", "model.layer_norm"), OUTPUT("lm_head"),       {0}};
 
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
@@ -309,7 +327,6 @@ static void gpt2_preset(Config *config) {
 }
 
 static Status gpt2_finish(const json_t *json, Config *config, Error *error) {
-    if (family_refuse(json, "add_cross_attention", false, error) != STATUS_OK) return STATUS_FAILED;
     config->attention_scale_falls = json_flag(json, "scale_attn_by_inverse_layer_idx", false);
     if (!json_flag(json, "scale_attn_weights", true)) config->attention_scale = 1.0f;
     return wide_ffn(json, config, error);
@@ -369,6 +386,7 @@ static void gptj_preset(Config *config) {
 
 static void ctrl_preset(Config *config) {
     layer_norms(config);
+    config->norm_eps = 1e-6f;
     config->position = POSITION_SINUSOIDAL;
     config->sinusoid_layout = SINUSOID_HALVES;
     config->activation = ACTIVATION_RELU;
@@ -381,22 +399,19 @@ static Status scale_embeddings(const json_t *json, Config *config, Error *error)
     return STATUS_OK;
 }
 
-static Status gpt_neox_finish(const json_t *json, Config *config, Error *error) {
-    return family_rotary_part(json, config, "rotary_pct", 0.25, error);
-}
-
 static void phi_preset(Config *config) {
     layer_norms(config);
     config->parallel_block = true;
 }
 
 static Status phi_finish(const json_t *json, Config *config, Error *error) {
+    (void)error;
     if (json_flag(json, "qk_layernorm", false)) config->qk_norm = QK_NORM_HEAD;
-    return family_rotary_part(json, config, "partial_rotary_factor", 0.5, error);
+    return STATUS_OK;
 }
 
 static Status starcoder2_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, config, 0, 0, 0, error);
+    return family_windows(json, NULL, config, 0, 0, 0, error);
 }
 
 static Status falcon_finish(const json_t *json, Config *config, Error *error) {
@@ -415,11 +430,11 @@ static void alibi_preset(Config *config) {
 
 static Status mpt_finish(const json_t *json, Config *config, Error *error) {
     const json_t *attention = json_value(json, "attn_config");
-    if (family_refuse(attention, "alibi", true, error) != STATUS_OK ||
-        family_refuse(attention, "qk_ln", false, error) != STATUS_OK ||
-        family_refuse(attention, "prefix_lm", false, error) != STATUS_OK)
+    /* transformers ignores these switches, but not so the models that have them. */
+    if (family_refuse(attention, "alibi", "true", error) != STATUS_OK ||
+        family_refuse(attention, "qk_ln", "false", error) != STATUS_OK ||
+        family_refuse(attention, "prefix_lm", "false", error) != STATUS_OK)
         return STATUS_FAILED;
-    config->alibi_max_bias = (float)json_number(attention, "alibi_bias_max", 8);
     config->qkv_clip = (float)json_number(attention, "clip_qkv", 0);
     config->attention_scale =
         (float)json_number(attention, "softmax_scale", (double)config->attention_scale);
@@ -432,8 +447,8 @@ static void bloom_preset(Config *config) {
 }
 
 static Status bloom_finish(const json_t *json, Config *config, Error *error) {
-    if (family_refuse(json, "apply_residual_connection_post_layernorm", false, error) != STATUS_OK)
-        return STATUS_FAILED;
+    if (json_flag(json, "apply_residual_connection_post_layernorm", false))
+        config->norm_place = NORM_STREAM;
     return wide_ffn(json, config, error);
 }
 
@@ -444,12 +459,22 @@ static void opt_preset(Config *config) {
 }
 
 static Status opt_finish(const json_t *json, Config *config, Error *error) {
-    if (family_refuse(json, "_remove_final_layer_norm", false, error) != STATUS_OK)
-        return STATUS_FAILED;
-    if (json_flag(json, "do_layer_norm_before", true)) return STATUS_OK;
-    config->norm_place = NORM_AFTER;
-    config->final_norm = false;
+    (void)error;
+    bool before = json_flag(json, "do_layer_norm_before", true);
+    if (!before) config->norm_place = NORM_AFTER;
+    config->final_norm = before && !json_flag(json, "_remove_final_layer_norm", false);
     return STATUS_OK;
+}
+
+/* The row pad_token_id of XGLM's table of sinusoids is zero, which is that of position pad - 2. */
+static Status xglm_finish(const json_t *json, Config *config, Error *error) {
+    double pad = json_number(json, "pad_token_id", 1);
+    if (pad >= 2)
+        return error_set(error,
+                         "config.json: pad_token_id is %g, which this program cannot compute "
+                         "(only 0 and 1)",
+                         pad);
+    return scale_embeddings(json, config, error);
 }
 
 static void xglm_preset(Config *config) {
@@ -487,60 +512,73 @@ static Status multiply(Source *source, const char *name, const float *a, const f
     return STATUS_OK;
 }
 
-/* Adds the embeddings. Those of OPT 350m are narrower than the model, with a projection into it and
- * one out of it; each is multiplied with the embeddings here, once. */
+/* Adds the norms and the embeddings. The embeddings of OPT 350m are narrower than the model, with a
+ * projection into it and one out of it. The embeddings are multiplied with the first here, and the
+ * output head with the second, once. */
 static Status opt_more(const RuleContext *c, const json_t *json, Error *error) {
     Source *source = c->source;
     size_t dim = source->config.dim, vocab = source->config.vocab_size;
+    if (json_flag(json, "layer_norm_elementwise_affine", true) &&
+        rules_apply(c, opt_norms, error) != STATUS_OK)
+        return STATUS_FAILED;
     double width = json_number(json, "word_embed_proj_dim", (double)dim);
     if (width == (double)dim) return rules_apply(c, opt_embeddings, error);
-    if (!(width >= 1 && width <= 1 << 18) || !c->tied)
-        return error_set(error, "config.json: word_embed_proj_dim is %g%s", width,
-                         c->tied ? "" : " and the embeddings are not tied");
+    if (!(width >= 1 && width <= 1 << 18))
+        return error_set(error, "config.json: word_embed_proj_dim is %g", width);
     size_t inner = (size_t)width;
-    float *embeddings = NULL, *in = NULL, *out = NULL;
+    bool has_head = raw_table_find(c->table, "lm_head.weight") || !c->tied;
+    float *embeddings = NULL, *in = NULL, *out = NULL, *head = NULL;
     Status status =
         rules_read(c, "model.decoder.embed_tokens.weight", vocab, inner, &embeddings, error);
     if (status == STATUS_OK)
         status = rules_read(c, "model.decoder.project_in.weight", dim, inner, &in, error);
     if (status == STATUS_OK)
         status = rules_read(c, "model.decoder.project_out.weight", inner, dim, &out, error);
+    if (status == STATUS_OK && has_head)
+        status = rules_read(c, "lm_head.weight", vocab, inner, &head, error);
     if (status == STATUS_OK)
         status = multiply(source, "token_embedding", embeddings, in, inner, 1, inner, error);
     if (status == STATUS_OK)
-        status = multiply(source, "output", embeddings, out, inner, dim, 1, error);
+        status = multiply(source, "output", head ? head : embeddings, out, inner, dim, 1, error);
     free(embeddings);
     free(in);
     free(out);
+    free(head);
     return status;
 }
 
 const Family families_gpt[] = {
-    {"openai-gpt", gpt2_config, openai_gpt_tensors, openai_gpt_preset, openai_gpt_finish,
-     .tied = true, .bos_id = -1, .eos_id = -1},
-    {"gpt2", gpt2_config, gpt2_tensors, gpt2_preset, gpt2_finish, .tied = true, .bos_id = 50256,
+    {"openai-gpt", openai_gpt_config, openai_gpt_tensors, openai_gpt_preset, openai_gpt_finish,
+     .biases = all_biases, .tied = true, .bos_id = -1, .eos_id = -1},
+    {"gpt2", gpt2_config, gpt2_tensors, gpt2_preset, gpt2_finish, .biases = all_biases,
+     .fixed = no_cross_attention, .tied = true, .bos_id = 50256, .eos_id = 50256},
+    {"ctrl", ctrl_config, ctrl_tensors, ctrl_preset, scale_embeddings,
+     .biases = all_and_output_biases, .fixed = ctrl_fixed, .tied = true, .bos_id = -1,
+     .eos_id = -1},
+    {"gpt_neo", gpt_neo_config, gpt_neo_tensors, gpt2_preset, gpt_neo_finish,
+     .biases = gpt_neo_biases, .tied = true, .bos_id = 50256, .eos_id = 50256},
+    {"gptj", gptj_config, gptj_tensors, gptj_preset, wide_ffn, .biases = gptj_biases,
+     .rope = {.none = true}, .bos_id = 50256, .eos_id = 50256},
+    {"gpt_neox", gpt_neox_config, gpt_neox_tensors, layer_norms, .biases = gpt_neox_biases,
+     .rope = {.theta = "rotary_emb_base", .part = "rotary_pct", .part_absent = 0.25}, .bos_id = 0,
+     .eos_id = 2},
+    {"gpt_bigcode", gpt2_config, gpt_bigcode_tensors, gpt2_preset, gpt_bigcode_finish,
+     .biases = all_biases, .fixed = no_cross_attention, .tied = true, .bos_id = 50256,
      .eos_id = 50256},
-    {"ctrl", ctrl_config, ctrl_tensors, ctrl_preset, scale_embeddings, .tied = true, .bos_id = -1,
-     .eos_id = -1},
-    {"gpt_neo", gpt_neo_config, gpt_neo_tensors, gpt2_preset, gpt_neo_finish, .tied = true,
-     .bos_id = 50256, .eos_id = 50256},
-    {"gptj", gptj_config, gptj_tensors, gptj_preset, wide_ffn, .bos_id = 50256, .eos_id = 50256},
-    {"gpt_neox", gpt_neox_config, gpt_neox_tensors, layer_norms, gpt_neox_finish, .bos_id = 0,
-     .eos_id = 2},
-    {"gpt_bigcode", gpt2_config, gpt_bigcode_tensors, gpt2_preset, gpt_bigcode_finish, .tied = true,
-     .bos_id = 50256, .eos_id = 50256},
     {"starcoder2", starcoder2_config, starcoder2_tensors, layer_norms, starcoder2_finish,
-     .tied = true, .bos_id = 50256, .eos_id = 50256},
-    {"phi", phi_config, phi_tensors, phi_preset, phi_finish, .bos_id = 1, .eos_id = 2},
-    {"falcon", falcon_config, falcon_tensors, layer_norms, falcon_finish, .tied = true,
-     .bos_id = 11, .eos_id = 11, .alibi_is_scaled = true},
-    {"mpt", mpt_config, mpt_tensors, alibi_preset, mpt_finish, .tied = true, .bos_id = -1,
-     .eos_id = -1},
-    {"bloom", bloom_config, bloom_tensors, bloom_preset, bloom_finish, .tied = true, .bos_id = 1,
-     .eos_id = 2},
-    {"opt", opt_config, opt_tensors, opt_preset, opt_finish, opt_more, .tied = true, .bos_id = 2,
-     .eos_id = 2},
-    {"xglm", xglm_config, xglm_tensors, xglm_preset, scale_embeddings, .tied = true, .bos_id = 0,
-     .eos_id = 2, .sinusoid_ends_at_base = true},
+     .biases = starcoder2_biases, .tied = true, .bos_id = 50256, .eos_id = 50256},
+    {"phi", phi_config, phi_tensors, phi_preset, phi_finish, .biases = all_and_output_biases,
+     .rope = {.part = "partial_rotary_factor", .part_absent = 0.5}, .bos_id = 1, .eos_id = 2},
+    {"falcon", falcon_config, falcon_tensors, layer_norms, falcon_finish, .biases = falcon_biases,
+     .tied = true, .bos_id = 11, .eos_id = 11, .alibi_is_scaled = true},
+    {"mpt", mpt_config, mpt_tensors, alibi_preset, mpt_finish, .norms_have_no_bias = true,
+     .tied = true, .bos_id = -1, .eos_id = -1},
+    {"bloom", bloom_config, bloom_tensors, bloom_preset, bloom_finish, .biases = all_biases,
+     .tied = true, .bos_id = 1, .eos_id = 2},
+    {"opt", opt_config, opt_tensors, opt_preset, opt_finish, opt_more, .biases = opt_biases,
+     .tied = true, .bos_id = 2, .eos_id = 2},
+    {"xglm", xglm_config, xglm_tensors, xglm_preset, xglm_finish, .biases = all_biases,
+     .fixed = no_cross_attention, .tied = true, .bos_id = 0, .eos_id = 2,
+     .sinusoid_ends_at_base = true},
     {0},
 };

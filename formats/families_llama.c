@@ -7,54 +7,99 @@
 
 /* ---- Keys ---- */
 
-#define LLAMA_KEYS(kv_heads, positions, epsilon)                                                   \
-    SIZE_KEYS, {"num_key_value_heads", "n_kv_heads", kv_heads}, {"head_dim", "head_dim", 0},       \
-        {"max_position_embeddings", "context", positions},                                         \
-        {"rms_norm_eps|layer_norm_eps|norm_epsilon|layer_norm_epsilon", "norm_eps", epsilon}, {    \
+/* `epsilon` is the name of the norms' epsilon. */
+#define LLAMA_KEYS(kv_heads, width, positions, epsilon, eps)                                       \
+    KV_HEADS(kv_heads), HEAD_DIM(width), CONTEXT(positions), {epsilon, "norm_eps", eps}, {         \
         "hidden_act", "activation", ACTIVATION_SILU                                                \
     }
 
-static const ConfigRule llama_config[] = {LLAMA_KEYS(0, 2048, 1e-6), {0}};
-static const ConfigRule mistral_config[] = {LLAMA_KEYS(8, 131072, 1e-6), {0}};
-static const ConfigRule qwen_config[] = {LLAMA_KEYS(0, 32768, 1e-6), {0}};
+static const ConfigRule llama_config[] = {
+    SIZE_KEYS(32000, 4096, 11008, 32, 32), LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-6), {0}};
+static const ConfigRule mistral_config[] = {
+    SIZE_KEYS(32000, 4096, 14336, 32, 32), LLAMA_KEYS(8, 0, 131072, "rms_norm_eps", 1e-6), {0}};
+static const ConfigRule qwen2_config[] = {
+    SIZE_KEYS(151936, 4096, 22016, 32, 32), LLAMA_KEYS(32, 0, 32768, "rms_norm_eps", 1e-6), {0}};
+static const ConfigRule qwen3_config[] = {
+    SIZE_KEYS(151936, 4096, 22016, 32, 32), LLAMA_KEYS(32, 128, 32768, "rms_norm_eps", 1e-6), {0}};
+static const ConfigRule smollm3_config[] = {
+    SIZE_KEYS(128256, 2048, 11008, 36, 16), LLAMA_KEYS(4, 0, 32768, "rms_norm_eps", 1e-6), {0}};
+/* OLMo's epsilon is fixed. */
 static const ConfigRule olmo_config[] = {
-    LLAMA_KEYS(0, 2048, 1e-5), {"clip_qkv", "qkv_clip", 0}, {0}};
+    SIZE_KEYS(50304, 4096, 11008, 32, 32),
+    KV_HEADS(0),
+    HEAD_DIM(0),
+    CONTEXT(2048),
+    {"hidden_act", "activation", ACTIVATION_SILU},
+    {"clip_qkv", "qkv_clip", 0},
+    {0},
+};
+static const ConfigRule olmo2_config[] = {
+    SIZE_KEYS(50304, 4096, 11008, 32, 32), LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-5), {0}};
 static const ConfigRule granite_config[] = {
-    LLAMA_KEYS(0, 2048, 1e-6),
+    SIZE_KEYS(32000, 4096, 11008, 32, 32),
+    LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-6),
     GRANITE_KEYS,
     {0},
 };
-static const ConfigRule exaone4_config[] = {LLAMA_KEYS(0, 2048, 1e-5), {0}};
-static const ConfigRule glm4_config[] = {LLAMA_KEYS(2, 131072, 1.5625e-7), {0}};
-/* Families whose heads are 128 wide where the file does not say. */
-#define WIDE_HEADS                                                                                 \
-    { "head_dim", "head_dim", 128 }
-static const ConfigRule glm_config[] = {LLAMA_KEYS(2, 131072, 1.5625e-7), WIDE_HEADS, {0}};
-static const ConfigRule ernie_config[] = {LLAMA_KEYS(2, 131072, 1e-5), WIDE_HEADS, {0}};
-static const ConfigRule helium_config[] = {LLAMA_KEYS(20, 4096, 1e-8), WIDE_HEADS, {0}};
-static const ConfigRule seed_config[] = {LLAMA_KEYS(8, 524288, 1e-6), WIDE_HEADS, {0}};
-static const ConfigRule phi3_config[] = {LLAMA_KEYS(0, 4096, 1e-5), {0}};
-static const ConfigRule stablelm_config[] = {LLAMA_KEYS(0, 4096, 1e-5), {0}};
+static const ConfigRule exaone4_config[] = {
+    SIZE_KEYS(102400, 4096, 16384, 32, 32), LLAMA_KEYS(32, 0, 2048, "rms_norm_eps", 1e-5), {0}};
+static const ConfigRule glm_config[] = {SIZE_KEYS(151552, 4096, 13696, 40, 32),
+                                        LLAMA_KEYS(2, 128, 131072, "rms_norm_eps", 1.5625e-7),
+                                        {0}};
+static const ConfigRule ernie_config[] = {
+    SIZE_KEYS(103424, 1024, 3072, 18, 16), LLAMA_KEYS(2, 128, 131072, "rms_norm_eps", 1e-5), {0}};
+static const ConfigRule helium_config[] = {
+    SIZE_KEYS(48000, 2560, 7040, 24, 20), LLAMA_KEYS(20, 128, 4096, "rms_norm_eps", 1e-8), {0}};
+static const ConfigRule seed_config[] = {
+    SIZE_KEYS(155136, 4096, 27648, 64, 80), LLAMA_KEYS(8, 128, 524288, "rms_norm_eps", 1e-6), {0}};
+static const ConfigRule phi3_config[] = {
+    SIZE_KEYS(32064, 3072, 8192, 32, 32), LLAMA_KEYS(0, 0, 4096, "rms_norm_eps", 1e-5), {0}};
+static const ConfigRule stablelm_config[] = {
+    SIZE_KEYS(50304, 2560, 6912, 32, 32), LLAMA_KEYS(32, 0, 4096, "layer_norm_eps", 1e-5), {0}};
 static const ConfigRule cohere_config[] = {
-    LLAMA_KEYS(0, 8192, 1e-5), {"logit_scale", "logit_scale", 0.0625}, {0}};
+    SIZE_KEYS(256000, 8192, 22528, 40, 64),
+    LLAMA_KEYS(0, 0, 8192, "layer_norm_eps", 1e-5),
+    {"logit_scale", "logit_scale", 0.0625},
+    {0},
+};
 
-/* The activation is preset: "gelu" in Gemma's first files means the tanh approximation. */
-#define GEMMA_KEYS                                                                                 \
-    SIZE_KEYS, {"num_key_value_heads", "n_kv_heads", 0}, {"head_dim", "head_dim", 256}, {          \
-        "rms_norm_eps", "norm_eps", 1e-6                                                           \
+#define GEMMA_KEYS(kv_heads, positions, activation)                                                \
+    KV_HEADS(kv_heads), HEAD_DIM(256), CONTEXT(positions), {"rms_norm_eps", "norm_eps", 1e-6}, {   \
+        activation, "activation", ACTIVATION_GELU_TANH                                             \
     }
 static const ConfigRule gemma_config[] = {
-    GEMMA_KEYS, {"max_position_embeddings", "context", 8192}, {0}};
+    SIZE_KEYS(256000, 3072, 24576, 28, 16), GEMMA_KEYS(16, 8192, "hidden_act"), {0}};
+static const ConfigRule gemma2_config[] = {
+    SIZE_KEYS(256000, 2304, 9216, 26, 8), GEMMA_KEYS(4, 8192, "hidden_activation"), {0}};
 static const ConfigRule gemma3_config[] = {
-    GEMMA_KEYS, {"max_position_embeddings", "context", 131072}, {0}};
+    SIZE_KEYS(262208, 2304, 9216, 26, 8), GEMMA_KEYS(4, 131072, "hidden_activation"), {0}};
+static const FixedKey gemma_fixed[] = {{"use_bidirectional_attention", "false"}, {0}};
 
 static const ConfigRule guide_config[] = {
-    SIZE_KEYS,
-    {"num_key_value_heads", "n_kv_heads", 0},
-    {"max_position_embeddings", "context", REQUIRED},
+    SIZE_KEYS(REQUIRED, REQUIRED, REQUIRED, REQUIRED, REQUIRED),
+    KV_HEADS(0),
+    CONTEXT(REQUIRED),
     {"layer_norm_eps", "norm_eps", 1e-5},
     {0},
 };
+
+/* ---- Biases ---- */
+
+static const BiasRule llama_biases[] = {
+    {QKVO, "attention_bias", false}, {GATED, "mlp_bias", false}, {0}};
+static const BiasRule attention_biases[] = {{QKVO, "attention_bias", false}, {0}};
+static const BiasRule internlm2_biases[] = {{QKVO, "bias", true}, {0}};
+static const BiasRule qwen2_biases[] = {{QKV, NULL, true}, {0}};
+static const BiasRule glm_biases[] = {{QKV, "attention_bias", true}, {0}};
+static const BiasRule ernie_biases[] = {{QKVO GATED, "use_bias", false}, {0}};
+static const BiasRule helium_biases[] = {
+    {QKV, "attention_bias", false}, {GATED, "mlp_bias", false}, {0}};
+static const BiasRule seed_biases[] = {{QKV, "attention_bias", true},
+                                       {" wo ", "attention_out_bias", false},
+                                       {GATED, "mlp_bias", false},
+                                       {0}};
+static const BiasRule stablelm_biases[] = {{QKV, "use_qkv_bias", false}, {0}};
+static const BiasRule guide_biases[] = {{QKVO UP_DOWN "output ", NULL, true}, {0}};
 
 /* ---- Tensors ---- */
 
@@ -208,14 +253,15 @@ static const TensorRule guide_tensors[] = {
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
 static Status mistral_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, config, 4096, 0, 0, error);
+    return family_windows(json, json_value(json, "layer_types"), config, 4096, 0, 0, error);
 }
 
 /* Qwen: windows apply only when use_sliding_window is true, from layer max_window_layers on. */
 static Status qwen_finish(const json_t *json, Config *config, Error *error) {
-    if (!json_flag(json, "use_sliding_window", false)) return STATUS_OK;
+    if (!json_flag(json, "use_sliding_window", false)) return family_no_windows(json, error);
     double first = json_number(json, "max_window_layers", 28);
-    return family_windows(json, config, 4096, first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error);
+    return family_windows(json, json_value(json, "layer_types"), config, 4096,
+                          first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error);
 }
 
 static void qwen3_preset(Config *config) {
@@ -226,8 +272,9 @@ static void smollm3_preset(Config *config) {
     config->rope_theta = 2e6f;
 }
 
-/* Layers without RoPE are given by a list of 0 (without) and 1, or as every n-th layer. When some
- * layers have windows, those are the layers without RoPE. */
+/* Layers without RoPE are given by a list of 0 (without) and 1, or as every n-th layer. The layers
+ * with windows are those that layer_types names, whatever use_sliding_window says; without
+ * layer_types those without RoPE. */
 static Status smollm3_finish(const json_t *json, Config *config, Error *error) {
     const json_t *list = json_value(json, "no_rope_layers");
     double interval = json_number(json, "no_rope_layer_interval", 4);
@@ -241,15 +288,22 @@ static Status smollm3_finish(const json_t *json, Config *config, Error *error) {
                             : (i + 1) % (uint32_t)interval != 0;
         config->rope_table[i] = rotated ? 0 : 2;
     }
-    if (!json_flag(json, "use_sliding_window", false)) return STATUS_OK;
-    if (family_windows(json, config, 0, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
-    for (uint32_t i = 0; !json_value(json, "layer_types") && i < config->n_layers; i++)
+    const json_t *types = json_value(json, "layer_types");
+    if (!types && !json_flag(json, "use_sliding_window", false)) return STATUS_OK;
+    if (family_windows(json, types, config, 0, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
+    for (uint32_t i = 0; !types && i < config->n_layers; i++)
         if (config->rope_table[i] == 0) config->window[i] = 0;
     return STATUS_OK;
 }
 
 static void olmo_preset(Config *config) {
     config->norm = NORM_LAYER;
+    config->norm_eps = 1e-5f;
+}
+
+static Status olmo_finish(const json_t *json, Config *config, Error *error) {
+    (void)config;
+    return family_refuse_zero(json, "clip_qkv", error);
 }
 
 static void olmo2_preset(Config *config) {
@@ -270,7 +324,8 @@ static Status exaone4_finish(const json_t *json, Config *config, Error *error) {
                            : 4;
     if (!(every >= 0 && every < 1e6))
         return error_set(error, "config.json: sliding_window_pattern is %g", every);
-    if (family_windows(json, config, 4096, 0, (uint32_t)every, error) != STATUS_OK)
+    if (family_windows(json, json_value(json, "layer_types"), config, 4096, 0, (uint32_t)every,
+                       error) != STATUS_OK)
         return STATUS_FAILED;
     const json_t *window = json_object_get(json, "sliding_window");
     for (uint32_t i = 0; i < config->n_layers; i++)
@@ -282,17 +337,23 @@ static void interleaved_preset(Config *config) {
     config->rope_pairing = ROPE_INTERLEAVED;
 }
 
+static void ernie_preset(Config *config) {
+    interleaved_preset(config);
+    config->rope_theta = 500000.0f;
+}
+
+static void helium_preset(Config *config) {
+    interleaved_preset(config);
+    config->rope_theta = 100000.0f;
+}
+
 static void glm4_preset(Config *config) {
     config->norm_place = NORM_AROUND;
     config->rope_pairing = ROPE_INTERLEAVED;
 }
 
-static Status glm4_finish(const json_t *json, Config *config, Error *error) {
-    return family_rotary_part(json, config, "partial_rotary_factor", 0.5, error);
-}
-
 static Status phi3_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, config, 0, 0, 0, error);
+    return family_windows(json, NULL, config, 0, 0, 0, error);
 }
 
 static void stablelm_preset(Config *config) {
@@ -301,8 +362,9 @@ static void stablelm_preset(Config *config) {
 
 static Status stablelm_finish(const json_t *json, Config *config, Error *error) {
     config->parallel_block = json_flag(json, "use_parallel_residual", false);
+    (void)error;
     if (json_flag(json, "qk_layernorm", false)) config->qk_norm = QK_NORM_EACH;
-    return family_rotary_part(json, config, "partial_rotary_factor", 0.25, error);
+    return STATUS_OK;
 }
 
 static void cohere_preset(Config *config) {
@@ -327,21 +389,25 @@ static void cohere2_preset(Config *config) {
 static Status cohere2_finish(const json_t *json, Config *config, Error *error) {
     uint32_t pattern;
     if (family_pattern(json, 4, &pattern, error) != STATUS_OK ||
-        family_windows(json, config, 4096, 0, pattern, error) != STATUS_OK)
+        family_windows(json, json_value(json, "layer_types"), config, 4096, 0, pattern, error) !=
+            STATUS_OK)
         return STATUS_FAILED;
     for (uint32_t i = 0; i < config->n_layers; i++)
         config->rope_table[i] = config->window[i] ? 0 : 2;
     return STATUS_OK;
 }
 
-static void gemma_preset(Config *config) {
-    config->activation = ACTIVATION_GELU_TANH;
-}
-
-static Status gemma_finish(const json_t *json, Config *config, Error *error) {
+static Status scale_embeddings(const json_t *json, Config *config, Error *error) {
     (void)json, (void)error;
     config->embedding_scale = (float)sqrt((double)config->dim);
     return STATUS_OK;
+}
+
+static Status gemma_finish(const json_t *json, Config *config, Error *error) {
+    /* "gelu" in Gemma's first files means the tanh approximation. */
+    const char *name = json_text(json, "hidden_act");
+    if (name && strcmp(name, "gelu") == 0) config->activation = ACTIVATION_GELU_TANH;
+    return scale_embeddings(json, config, error);
 }
 
 /* The cap of the logits or scores that a key gives; null means none. */
@@ -351,7 +417,6 @@ static float cap(const json_t *json, const char *key, float absent) {
 }
 
 static void gemma2_preset(Config *config) {
-    gemma_preset(config);
     config->norm_place = NORM_AROUND;
 }
 
@@ -359,14 +424,17 @@ static Status gemma2_scales(const json_t *json, Config *config, Error *error) {
     double scalar = json_number(json, "query_pre_attn_scalar", 256);
     if (!(scalar > 0)) return error_set(error, "config.json: query_pre_attn_scalar is %g", scalar);
     config->attention_scale = (float)(1.0 / sqrt(scalar));
-    return gemma_finish(json, config, error);
+    return scale_embeddings(json, config, error);
 }
 
 static Status gemma2_finish(const json_t *json, Config *config, Error *error) {
     config->attention_softcap = cap(json, "attn_logit_softcapping", 50.0f);
     config->logit_softcap = cap(json, "final_logit_softcapping", 30.0f);
-    if (gemma2_scales(json, config, error) != STATUS_OK) return STATUS_FAILED;
-    return family_windows(json, config, 4096, 0, 2, error);
+    if (gemma2_scales(json, config, error) != STATUS_OK ||
+        family_refuse_zero(json, "attn_logit_softcapping", error) != STATUS_OK ||
+        family_refuse_zero(json, "final_logit_softcapping", error) != STATUS_OK)
+        return STATUS_FAILED;
+    return family_windows(json, json_value(json, "layer_types"), config, 4096, 0, 2, error);
 }
 
 static void gemma3_preset(Config *config) {
@@ -381,8 +449,9 @@ static Status gemma3_finish(const json_t *json, Config *config, Error *error) {
     uint32_t pattern;
     if (family_pattern(json, 6, &pattern, error) != STATUS_OK ||
         gemma2_scales(json, config, error) != STATUS_OK ||
-        family_refuse(json, "use_bidirectional_attention", false, error) != STATUS_OK ||
-        family_windows(json, config, 4096, 0, pattern, error) != STATUS_OK)
+        family_refuse_zero(json, "final_logit_softcapping", error) != STATUS_OK ||
+        family_windows(json, json_value(json, "layer_types"), config, 4096, 0, pattern, error) !=
+            STATUS_OK)
         return STATUS_FAILED;
     for (uint32_t i = 0; i < config->n_layers; i++)
         config->rope_table[i] = config->window[i] ? 1 : 0;
@@ -406,42 +475,62 @@ static void llama_sinusoidal_preset(Config *config) {
     config->sinusoid_layout = SINUSOID_INTERLEAVED;
 }
 
+#define PARTIAL_ROPE(absent)                                                                       \
+    { .part = "partial_rotary_factor", .part_absent = absent }
+
 const Family families_llama[] = {
-    {"llama", llama_config, llama_tensors, .bos_id = 1, .eos_id = 2},
-    {"llama_sinusoidal", llama_config, llama_tensors, llama_sinusoidal_preset, gemma_finish,
-     .bos_id = 1, .eos_id = 2},
-    {"internlm2", llama_config, internlm2_tensors, .bos_id = 1, .eos_id = 2},
-    {"mistral", mistral_config, llama_tensors, .finish = mistral_finish, .bos_id = 1, .eos_id = 2},
-    {"qwen2", qwen_config, llama_tensors, .finish = qwen_finish, .bos_id = -1, .eos_id = -1},
-    {"qwen3", qwen_config, qwen3_tensors, qwen3_preset, qwen_finish, .bos_id = -1, .eos_id = -1},
-    {"smollm3", qwen_config, llama_tensors, smollm3_preset, smollm3_finish, .tied = true,
-     .bos_id = -1, .eos_id = -1},
-    {"granite", granite_config, llama_tensors, .finish = family_divide_logits, .bos_id = 1,
+    {"llama", llama_config, llama_tensors, .biases = llama_biases, .bos_id = 1, .eos_id = 2},
+    {"llama_sinusoidal", llama_config, llama_tensors, llama_sinusoidal_preset, scale_embeddings,
+     .biases = llama_biases, .bos_id = 1, .eos_id = 2},
+    {"internlm2", llama_config, internlm2_tensors, .biases = internlm2_biases, .bos_id = 1,
      .eos_id = 2},
-    {"olmo", olmo_config, olmo_tensors, olmo_preset, .bos_id = -1, .eos_id = 50279},
-    {"olmo2", olmo_config, olmo2_tensors, olmo2_preset, .bos_id = -1, .eos_id = 50279},
+    {"mistral", mistral_config, llama_tensors, .finish = mistral_finish, .bos_id = 1, .eos_id = 2},
+    {"qwen2", qwen2_config, llama_tensors, .finish = qwen_finish, .biases = qwen2_biases,
+     .bos_id = -1, .eos_id = -1},
+    {"qwen3", qwen3_config, qwen3_tensors, qwen3_preset, qwen_finish, .biases = attention_biases,
+     .bos_id = -1, .eos_id = -1},
+    {"smollm3", smollm3_config, llama_tensors, smollm3_preset, smollm3_finish,
+     .biases = llama_biases, .tied = true, .bos_id = 128000, .eos_id = 128001},
+    {"granite", granite_config, llama_tensors, .finish = family_granite, .biases = llama_biases,
+     .bos_id = 1, .eos_id = 2},
+    {"olmo", olmo_config, olmo_tensors, olmo_preset, olmo_finish, .biases = attention_biases,
+     .bos_id = -1, .eos_id = 50279},
+    {"olmo2", olmo2_config, olmo2_tensors, olmo2_preset, .biases = attention_biases, .bos_id = -1,
+     .eos_id = 50279},
     {"exaone4", exaone4_config, exaone4_tensors, exaone4_preset, exaone4_finish, .bos_id = 0,
      .eos_id = 2},
-    {"glm4", glm4_config, glm4_tensors, glm4_preset, glm4_finish, .bos_id = -1, .eos_id = -1},
-    {"glm", glm_config, glm_tensors, interleaved_preset, glm4_finish, .bos_id = -1, .eos_id = -1},
-    {"ernie4_5", ernie_config, llama_tensors, interleaved_preset, .tied = true, .bos_id = 1,
+    {"glm4", glm_config, glm4_tensors, glm4_preset, .biases = glm_biases, .rope = PARTIAL_ROPE(0.5),
+     .bos_id = -1, .eos_id = 151329, .more_eos_ids = {151336, 151338}},
+    {"glm", glm_config, glm_tensors, interleaved_preset, .biases = glm_biases,
+     .rope = PARTIAL_ROPE(0.5), .bos_id = -1, .eos_id = 151329, .more_eos_ids = {151336, 151338}},
+    {"ernie4_5", ernie_config, llama_tensors, ernie_preset, .biases = ernie_biases, .tied = true,
+     .bos_id = 1, .eos_id = 2},
+    {"helium", helium_config, llama_tensors, helium_preset, .biases = helium_biases, .bos_id = 1,
      .eos_id = 2},
-    {"helium", helium_config, llama_tensors, interleaved_preset, .bos_id = 1, .eos_id = 2},
-    {"seed_oss", seed_config, llama_tensors, .bos_id = 0, .eos_id = 2},
-    {"phi3", phi3_config, phi3_tensors, .finish = phi3_finish, .bos_id = 1, .eos_id = 32000},
-    {"stablelm", stablelm_config, stablelm_tensors, stablelm_preset, stablelm_finish, .bos_id = 0,
-     .eos_id = 0},
-    {"cohere", cohere_config, cohere_tensors, cohere_preset, cohere_finish, .tied = true,
-     .bos_id = 5, .eos_id = 255001},
-    {"cohere2", cohere_config, cohere_tensors, cohere2_preset, cohere2_finish, .tied = true,
-     .bos_id = 5, .eos_id = 255001},
-    {"gemma", gemma_config, gemma_tensors, gemma_preset, gemma_finish, .tied = true, .bos_id = 2,
-     .eos_id = 1},
-    {"gemma2", gemma_config, gemma2_tensors, gemma2_preset, gemma2_finish, .tied = true,
+    {"seed_oss", seed_config, llama_tensors, .biases = seed_biases, .bos_id = 0, .eos_id = 2},
+    {"phi3", phi3_config, phi3_tensors, .finish = phi3_finish,
+     .rope = {.part = "partial_rotary_factor",
+              .part_absent = 1,
+              .original_context = 4096,
+              .yarn_is_longrope = true},
+     .bos_id = 1, .eos_id = 32000},
+    {"stablelm", stablelm_config, stablelm_tensors, stablelm_preset, stablelm_finish,
+     .biases = stablelm_biases, .rope = PARTIAL_ROPE(0.25), .bos_id = 0, .eos_id = 0},
+    {"cohere", cohere_config, cohere_tensors, cohere_preset, cohere_finish,
+     .biases = attention_biases, .norms_have_no_bias = true, .tied = true, .bos_id = 5,
+     .eos_id = 255001},
+    {"cohere2", cohere_config, cohere_tensors, cohere2_preset, cohere2_finish,
+     .biases = attention_biases, .norms_have_no_bias = true, .tied = true, .bos_id = 5,
+     .eos_id = 255001},
+    {"gemma", gemma_config, gemma_tensors, .finish = gemma_finish, .biases = attention_biases,
+     .fixed = gemma_fixed, .tied = true, .bos_id = 2, .eos_id = 1},
+    {"gemma2", gemma2_config, gemma2_tensors, gemma2_preset, gemma2_finish,
+     .biases = attention_biases, .fixed = gemma_fixed, .tied = true, .bos_id = 2, .eos_id = 1},
+    {"gemma3_text", gemma3_config, gemma3_tensors, gemma3_preset, gemma3_finish,
+     .biases = attention_biases, .fixed = gemma_fixed,
+     .rope = {.local_theta = 10000, .local_theta_key = "rope_local_base_freq"}, .tied = true,
      .bos_id = 2, .eos_id = 1},
-    {"gemma3_text", gemma3_config, gemma3_tensors, gemma3_preset, gemma3_finish, .tied = true,
-     .bos_id = 2, .eos_id = 1, .local_rope_theta = 10000},
-    {"guide_transformer", guide_config, guide_tensors, guide_preset, gemma_finish, .bos_id = -1,
-     .eos_id = -1},
+    {"guide_transformer", guide_config, guide_tensors, guide_preset, scale_embeddings,
+     .biases = guide_biases, .bos_id = -1, .eos_id = -1},
     {0},
 };

@@ -1,21 +1,25 @@
 #include "formats/family.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/json.h"
 
-/* The value of the first of `keys` that the object has; NULL: none. */
+/* The value of the first of `keys` that the object has, if possible one that is not null; NULL:
+ * none. */
 static const json_t *first_value(const json_t *json, const char *keys) {
+    const json_t *null = NULL;
     while (*keys) {
         char key[64];
         size_t n = strcspn(keys, "|");
         snprintf(key, sizeof key, "%.*s", (int)n, keys);
-        const json_t *value = json_value(json, key);
-        if (value) return value;
+        const json_t *value = json_object_get(json, key);
+        if (value && !json_is_null(value)) return value;
+        if (value) null = value;
         keys += n + (keys[n] == '|');
     }
-    return NULL;
+    return null;
 }
 
 static Status set_activation(Config *config, const json_t *value, Error *error) {
@@ -30,6 +34,8 @@ static Status set_activation(Config *config, const json_t *value, Error *error) 
         {"gelu_fast", ACTIVATION_GELU_TANH},
         {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
         {"gelu_python", ACTIVATION_GELU},
+        {"gelu_python_tanh", ACTIVATION_GELU_TANH},
+        {"gelu_accurate", ACTIVATION_GELU_TANH},
         {"relu", ACTIVATION_RELU},
         {"quick_gelu", ACTIVATION_GELU_QUICK},
     };
@@ -48,7 +54,8 @@ static Status set_field(Config *config, const ConfigRule *rule, const ConfigFiel
     void *out = (char *)config + field->offset;
     double number = value ? json_number_value(value) : rule->absent;
     if (value && json_is_boolean(value)) number = json_is_true(value);
-    if (value && !json_is_number(value) && !json_is_boolean(value))
+    if (value && json_is_null(value)) number = 0.0;
+    if (value && !json_is_number(value) && !json_is_boolean(value) && !json_is_null(value))
         return error_set(error, "config.json: %s is not a number", rule->keys);
     switch (field->kind) {
     case FIELD_UINT:
@@ -67,10 +74,19 @@ static Status set_field(Config *config, const ConfigRule *rule, const ConfigFiel
     }
 }
 
+static bool may_be_null(const ConfigRule *rule) {
+    static const char *const fields[] = {"n_kv_heads", "head_dim", "ffn_dim", "qkv_clip"};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (strcmp(fields[i], rule->field) == 0) return true;
+    return false;
+}
+
 static Status apply_rule(const ConfigRule *rule, const json_t *json, Config *config, Error *error) {
     const json_t *value = first_value(json, rule->keys);
     if (!value && isnan(rule->absent))
         return error_set(error, "config.json: %s is missing", rule->keys);
+    if (json_is_null(value) && !may_be_null(rule))
+        return error_set(error, "config.json: %s is null", rule->keys);
     if (strcmp(rule->field, "activation") == 0) {
         if (value) return set_activation(config, value, error);
         config->activation = (Activation)rule->absent;
@@ -97,16 +113,31 @@ Status family_configure(const Family *family, const json_t *json, Config *config
     if (config->head_dim == 0) return error_set(error, "config.json: heads without a width");
     if (config->attention_scale == 0.0f)
         config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
+    if (family_refuse(json, "per_layer_config", "null", error) != STATUS_OK) return STATUS_FAILED;
+    for (const FixedKey *fixed = family->fixed; fixed && fixed->key; fixed++)
+        if (family_refuse(json, fixed->key, fixed->value, error) != STATUS_OK) return STATUS_FAILED;
     return family->finish ? family->finish(json, config, error) : STATUS_OK;
+}
+
+void family_biases(const Family *family, const json_t *json, const Config *config,
+                   char out[FAMILY_BIASES_BYTES]) {
+    bool norms = config->norm == NORM_LAYER && !family->norms_have_no_bias;
+    size_t n = (size_t)snprintf(out, FAMILY_BIASES_BYTES, "%s", norms ? " norms " : "");
+    for (const BiasRule *rule = family->biases; rule && rule->matrices; rule++)
+        if (n < FAMILY_BIASES_BYTES && (!rule->key || json_flag(json, rule->key, rule->absent)))
+            n += (size_t)snprintf(out + n, FAMILY_BIASES_BYTES - n, "%s", rule->matrices);
 }
 
 /* ---- For `finish` functions ---- */
 
-Status family_windows(const json_t *json, Config *config, double absent, uint32_t first,
-                      uint32_t pattern, Error *error) {
+Status family_windows(const json_t *json, const json_t *types, Config *config, double absent,
+                      uint32_t first, uint32_t pattern, Error *error) {
     const json_t *window = json_object_get(json, "sliding_window");
-    const json_t *types = json_value(json, "layer_types");
-    double value = !window ? absent : json_is_number(window) ? json_number_value(window) : 0.0;
+    bool is_none = window ? json_is_null(window) : absent == 0.0;
+    double value = is_none ? 0.0 : window ? json_number_value(window) : absent;
+    if (json_is_null(types)) types = NULL;
+    if (window && !is_none && !json_is_number(window))
+        return error_set(error, "config.json: sliding_window is not a number");
     if (value < 0 || value > (1 << 28))
         return error_set(error, "config.json: sliding_window is %g", value);
     if (types && json_array_size(types) < config->n_layers)
@@ -121,7 +152,23 @@ Status family_windows(const json_t *json, Config *config, double absent, uint32_
                 return error_set(error, "config.json: layer type '%.40s' is not known",
                                  type ? type : "(no text)");
         }
+        if (slides && !is_none && value < 1)
+            return error_set(error, "config.json: sliding_window is %g", value);
         config->window[i] = slides ? (uint32_t)value : 0;
+    }
+    return STATUS_OK;
+}
+
+Status family_no_windows(const json_t *json, Error *error) {
+    const json_t *types = json_value(json, "layer_types"), *type;
+    size_t i;
+    json_array_foreach((json_t *)types, i, type) {
+        const char *text = json_string_value(type);
+        if (!text || strcmp(text, "full_attention") != 0)
+            return error_set(error,
+                             "config.json: layer_types has '%.40s' although "
+                             "use_sliding_window is false",
+                             text ? text : "(no text)");
     }
     return STATUS_OK;
 }
@@ -134,24 +181,32 @@ Status family_pattern(const json_t *json, uint32_t absent, uint32_t *pattern, Er
     return STATUS_OK;
 }
 
-Status family_rotary_part(const json_t *json, Config *config, const char *key, double absent,
-                          Error *error) {
-    const json_t *rope = json_value(json, "rope_parameters");
-    double part = json_number(rope, "partial_rotary_factor", json_number(json, key, absent));
-    if (!(part > 0 && part <= 1)) return error_set(error, "config.json: %s is %g", key, part);
-    config->rotary_dim = (uint32_t)(config->head_dim * part);
-    return STATUS_OK;
+Status family_refuse_zero(const json_t *json, const char *key, Error *error) {
+    const json_t *value = json_value(json, key);
+    if (!value || (json_is_number(value) && json_number_value(value) > 0.0)) return STATUS_OK;
+    return error_set(error, "config.json: %s is %g, which this program cannot compute", key,
+                     json_number_value(value));
 }
 
-Status family_divide_logits(const json_t *json, Config *config, Error *error) {
+Status family_granite(const json_t *json, Config *config, Error *error) {
     double divisor = json_number(json, "logits_scaling", 1);
     if (!(divisor > 0)) return error_set(error, "config.json: logits_scaling is %g", divisor);
     config->logit_scale = (float)(1.0 / divisor);
-    return STATUS_OK;
+    return family_refuse_zero(json, "attention_multiplier", error);
 }
 
-Status family_refuse(const json_t *json, const char *key, bool expected, Error *error) {
-    if (json_flag(json, key, expected) == expected) return STATUS_OK;
-    return error_set(error, "config.json: %s is %s, which this program cannot compute", key,
-                     expected ? "false" : "true");
+Status family_refuse(const json_t *json, const char *key, const char *value, Error *error) {
+    const json_t *given = json_value(json, key);
+    if (!given) return STATUS_OK;
+    json_t *accepted = json_loads(value, JSON_DECODE_ANY, NULL);
+    bool is_same = json_is_number(given) && json_is_number(accepted)
+                       ? json_number_value(given) == json_number_value(accepted)
+                       : json_equal(given, accepted);
+    json_decref(accepted);
+    if (is_same) return STATUS_OK;
+    char *text = json_dumps(given, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+    error_set(error, "config.json: %s is %.60s, which this program cannot compute (only %s)", key,
+              text ? text : "?", value);
+    free(text);
+    return STATUS_FAILED;
 }

@@ -11,17 +11,39 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "formats/rope.h"
 #include "formats/tensor_rules.h"
+
+/* What a family does not read, it ignores, as its class in transformers does: a key that only
+ * another family has means nothing here. So every key of the family's class stands in one of its
+ * rules, is read by `finish` or `more`, or is a FixedKey. tests/fixtures/random_configs.py checks
+ * that, and that absent keys mean what they mean in transformers. */
 
 /* Sets the field of Config called `field` to the value of the first of `keys` (separated by '|')
  * that config.json has, or to `absent` when it has none of them. NAN: one of the keys is required.
- * An activation is given by its name in transformers. */
+ * null is 0 in fields whose 0 means "as other fields say" or "none", and refused elsewhere. An
+ * activation is given by its name in transformers. */
 typedef struct ConfigRule {
     const char *keys, *field;
     double absent;
 } ConfigRule;
 
 #define REQUIRED NAN
+
+/* A key that must be absent, null or `value` (JSON), because this program cannot compute the
+ * others. */
+typedef struct FixedKey {
+    const char *key, *value;
+} FixedKey;
+
+/* The matrices (by their `to` in the TensorRules, between spaces) that have a bias where the switch
+ * `key` is true; `absent` is the switch where config.json lacks it. key NULL: they always have one.
+ * A bias that is missing from the file is zero, as in transformers; one that the model does not
+ * have is refused. */
+typedef struct BiasRule {
+    const char *matrices, *key;
+    bool absent;
+} BiasRule;
 
 typedef struct Family {
     const char *model_type;
@@ -33,9 +55,13 @@ typedef struct Family {
     Status (*finish)(const json_t *json, Config *config, Error *error);
     /* Adds tensors that a TensorRule cannot describe; may be NULL. */
     Status (*more)(const RuleContext *context, const json_t *json, Error *error);
+    const BiasRule *biases; /* ends with a rule whose `matrices` is NULL; NULL: no matrix has one */
+    const FixedKey *fixed;  /* ends with one whose `key` is NULL; may be NULL */
+    RopeKeys rope;
+    bool norms_have_no_bias;    /* although they are layer norms */
     bool tied;                  /* tie_word_embeddings where the key is absent */
     int32_t bos_id, eos_id;     /* where the keys are absent; -1: none */
-    double local_rope_theta;    /* RoPE base of the layers with rope_table 1 */
+    int32_t more_eos_ids[2];    /* beside eos_id; 0: none. With these, null means absent */
     bool sinusoid_ends_at_base; /* the last sinusoid's frequency is 1 / base: XGLM */
     bool alibi_is_scaled;       /* the slopes are multiplied by attention_scale: Falcon */
 } Family;
@@ -47,29 +73,36 @@ extern const Family families_llama[], families_gpt[], families_experts[];
 /* Fills config from json as the family says. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);
 
+enum { FAMILY_BIASES_BYTES = 256 };
+/* Writes RuleContext.biases for this config.json. */
+void family_biases(const Family *family, const json_t *json, const Config *config,
+                   char out[FAMILY_BIASES_BYTES]);
+
 /* ---- For `finish` functions ---- */
 
 /* Sets every layer's window to sliding_window (`absent` where the key is absent; null: no window)
- * or 0. The layers with a window are those that layer_types calls sliding; without layer_types
- * those from `first` on, except every pattern-th layer, counted from 1 (pattern 0: no exception).
+ * or 0. The layers with a window are those that `layer_types` (NULL: none) calls sliding; without
+ * it those from `first` on, except every pattern-th layer, counted from 1 (pattern 0: no
+ * exception).
  */
-Status family_windows(const json_t *json, Config *config, double absent, uint32_t first,
-                      uint32_t pattern, Error *error);
+Status family_windows(const json_t *json, const json_t *layer_types, Config *config, double absent,
+                      uint32_t first, uint32_t pattern, Error *error);
+
+/* Refuses layers that layer_types calls sliding: for models whose use_sliding_window is false. */
+Status family_no_windows(const json_t *json, Error *error);
 
 /* Reads sliding_window_pattern (`absent` where the key is absent): every *pattern-th layer has full
  * attention, without a window. */
 Status family_pattern(const json_t *json, uint32_t absent, uint32_t *pattern, Error *error);
 
-/* Sets rotary_dim to the part of each head that is rotated: partial_rotary_factor of
- * rope_parameters, or `key`, or `absent`. */
-Status family_rotary_part(const json_t *json, Config *config, const char *key, double absent,
-                          Error *error);
+/* Granite: the logits are divided by logits_scaling. Refuses an attention_multiplier of 0. */
+Status family_granite(const json_t *json, Config *config, Error *error);
 
-/* Granite: the logits are divided by logits_scaling. */
-Status family_divide_logits(const json_t *json, Config *config, Error *error);
+/* Refuses the key if it is 0 (or less), which means "none" in Config but not in transformers. */
+Status family_refuse_zero(const json_t *json, const char *key, Error *error);
 
-/* Refuses the model, naming the switch, unless the switch is `expected` or absent. */
-Status family_refuse(const json_t *json, const char *key, bool expected, Error *error);
+/* Refuses the object's key unless it is absent, null or `value` (JSON). */
+Status family_refuse(const json_t *json, const char *key, const char *value, Error *error);
 
 /* ---- Rules that most families since llama share ---- */
 
@@ -89,16 +122,31 @@ Status family_refuse(const json_t *json, const char *key, bool expected, Error *
 #define LLAMA_EMBEDDING EMBEDDING("model.embed_tokens")
 #define LLAMA_END NORM("final_norm", "model.norm"), OUTPUT("lm_head")
 
-#define SIZE_KEYS                                                                                  \
-    {"vocab_size", "vocab_size", REQUIRED}, {"hidden_size", "dim", REQUIRED},                      \
-        {"intermediate_size", "ffn_dim", REQUIRED}, {"num_hidden_layers", "n_layers", REQUIRED}, { \
-        "num_attention_heads", "n_heads", REQUIRED                                                 \
+/* The sizes are what transformers takes where the keys are absent. */
+#define SIZE_KEYS(vocab, dim, ffn, layers, heads)                                                  \
+    {"vocab_size", "vocab_size", vocab}, {"hidden_size", "dim", dim},                              \
+        {"intermediate_size", "ffn_dim", ffn}, {"num_hidden_layers", "n_layers", layers}, {        \
+        "num_attention_heads", "n_heads", heads                                                    \
     }
+/* n_kv_heads and head_dim: 0 and null mean n_heads and dim / n_heads. */
+#define KV_HEADS(absent)                                                                           \
+    { "num_key_value_heads", "n_kv_heads", absent }
+#define HEAD_DIM(absent)                                                                           \
+    { "head_dim", "head_dim", absent }
+#define CONTEXT(absent)                                                                            \
+    { "max_position_embeddings", "context", absent }
 /* Granite's multipliers of the embedding, the scores and the residual. */
 #define GRANITE_KEYS                                                                               \
     {"embedding_multiplier", "embedding_scale", 1},                                                \
         {"attention_multiplier", "attention_scale", 1}, {                                          \
         "residual_multiplier", "residual_scale", 1                                                 \
     }
+
+/* ---- For BiasRules ---- */
+
+#define QKV " wq wk wv "
+#define QKVO QKV "wo "
+#define UP_DOWN " w_up w_down "
+#define GATED UP_DOWN "w_gate "
 
 #endif

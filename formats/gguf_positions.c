@@ -130,7 +130,8 @@ static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
     if (!(local > 1.0) || !isfinite((float)local))
         return error_set(m->error, "%s: rope.freq_base_swa is %g", m->source->path, local);
     for (uint32_t i = 0; i < c->n_layers; i++) c->rope_table[i] = c->window[i] ? 1 : 0;
-    return rope_add_local(m->source, local, m->error);
+    Rope rope = rope_default(local, c->rotary_dim);
+    return rope_add_local(m->source, &rope, m->error);
 }
 
 Status gguf_add_positions(GgufModel *m, const GgufFamily *family) {

@@ -189,10 +189,13 @@ static Status check_leftovers(const RuleContext *context, const TensorRule *rule
 }
 
 static Status add_tensors(Directory *d, const Family *family) {
+    char biases[FAMILY_BIASES_BYTES];
+    family_biases(family, d->config, &d->source->config, biases);
     const RuleContext context = {.source = d->source,
                                  .table = &d->table,
                                  .prefix = find_prefix(d, family->tensors),
-                                 .tied = json_flag(d->config, "tie_word_embeddings", family->tied)};
+                                 .tied = json_flag(d->config, "tie_word_embeddings", family->tied),
+                                 .biases = biases};
     if (rules_apply(&context, family->tensors, d->error) != STATUS_OK) return STATUS_FAILED;
     if (family->more && family->more(&context, d->config, d->error) != STATUS_OK)
         return STATUS_FAILED;
@@ -210,21 +213,24 @@ static float *sinusoid_frequencies(const Config *config, bool ends_at_base) {
     return freqs;
 }
 
+/* Adds the table `local` for layers with rope_table 1, or the one of the others. */
+static Status add_rope_table(Directory *d, const Family *family, bool local) {
+    Source *s = d->source;
+    Rope rope;
+    Status status = rope_from_json(&rope, &family->rope, d->config, local, &s->config, d->error);
+    if (status == STATUS_OK)
+        status =
+            local ? rope_add_local(s, &rope, d->error) : rope_add(s, "rope.freqs", &rope, d->error);
+    rope_free(&rope);
+    return status;
+}
+
 static Status add_rope(Directory *d, const Family *family) {
     const Config *c = &d->source->config;
-    Rope rope;
-    Status status = rope_from_json(&rope, d->config, "full_attention", c, d->error);
-    if (status == STATUS_OK) status = rope_add(d->source, "rope.freqs", &rope, d->error);
-    rope_free(&rope);
     bool second = false;
     for (uint32_t i = 0; i < c->n_layers; i++) second = second || c->rope_table[i] == 1;
-    if (status != STATUS_OK || !second) return status;
-    const json_t *both = json_value(d->config, "rope_parameters");
-    double local = json_number(d->config, "rope_local_base_freq", family->local_rope_theta);
-    local = json_number(json_value(both, "sliding_attention"), "rope_theta", local);
-    if (!(local > 1.0) || !isfinite((float)local))
-        return error_set(d->error, "config.json: rope_local_base_freq is %g", local);
-    return rope_add_local(d->source, local, d->error);
+    if (add_rope_table(d, family, false) != STATUS_OK) return STATUS_FAILED;
+    return second ? add_rope_table(d, family, true) : STATUS_OK;
 }
 
 /* Adds the position tables. */
@@ -270,11 +276,15 @@ static void read_special_ids(const Directory *d, const Family *family) {
     c->n_eos = 0;
     const json_t *eos = json_value(d->generation, "eos_token_id");
     if (!eos) eos = json_object_get(d->config, "eos_token_id");
+    const int32_t absent[] = {family->eos_id, family->more_eos_ids[0], family->more_eos_ids[1]};
+    if (absent[1] && json_is_null(eos)) eos = NULL;
     if (eos) {
         read_eos(eos, c);
-    } else if (family->eos_id >= 0 && (uint32_t)family->eos_id < c->vocab_size) {
-        c->eos_id[c->n_eos++] = (uint32_t)family->eos_id;
+        return;
     }
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        if (absent[i] >= (i > 0) && (uint32_t)absent[i] < c->vocab_size)
+            c->eos_id[c->n_eos++] = (uint32_t)absent[i];
 }
 
 /* Copies every number and switch of generation_config.json into the metadata, as "generation.KEY".
@@ -324,12 +334,9 @@ static Status configure(Directory *d, const Family *family) {
     while (start > 0 && path[start - 1] != '/') start--;
     snprintf(c->name, sizeof c->name, "%.*s", (int)(n - start < 120 ? n - start : 120),
              path + start);
-    if (c->position == POSITION_ROPE && c->rotary_dim == 0) {
-        const json_t *rope = json_value(d->config, "rope_parameters");
-        double part = json_number(rope, "partial_rotary_factor",
-                                  json_number(d->config, "partial_rotary_factor", 1.0));
-        c->rotary_dim = part > 0.0 && part <= 1.0 ? (uint32_t)(c->head_dim * part) : c->head_dim;
-    }
+    if (c->position == POSITION_ROPE &&
+        rope_set_rotary_dim(&family->rope, d->config, c, d->error) != STATUS_OK)
+        return error_prefix(d->error, "%s", path);
     read_special_ids(d, family);
     if (config_validate(c, d->error) != STATUS_OK)
         return error_prefix(d->error, "%s: config.json", path);

@@ -16,7 +16,9 @@ Rope rope_default(double theta, size_t dim) {
                   .high_freq_factor = 4.0,
                   .beta_fast = 32.0,
                   .beta_slow = 1.0,
-                  .truncate = true};
+                  .truncate = true,
+                  .part = 1.0,
+                  .attention_factor = NAN};
 }
 
 float *rope_inverse_frequencies(double base, size_t dim) {
@@ -25,12 +27,17 @@ float *rope_inverse_frequencies(double base, size_t dim) {
     return rope_frequencies(&rope, &unused);
 }
 
+/* A part of a head that is odd has one frequency more than half of it. */
+static size_t n_frequencies(const Rope *rope) {
+    return (rope->dim + 1) / 2;
+}
+
 static void scale_llama3(const Rope *rope, float *freqs) {
     float pi2 = (float)(2.0 * M_PI), factor = (float)rope->factor;
     float low = (float)rope->low_freq_factor, high = (float)rope->high_freq_factor;
     float low_wavelength = (float)(rope->original_context / rope->low_freq_factor);
     float high_wavelength = (float)(rope->original_context / rope->high_freq_factor);
-    for (size_t i = 0; i < rope->dim / 2; i++) {
+    for (size_t i = 0; i < n_frequencies(rope); i++) {
         /* torch divides a number by a tensor as the number times the reciprocal. */
         float wavelength = 1.0f / freqs[i] * pi2;
         if (wavelength > low_wavelength) {
@@ -55,7 +62,7 @@ static void scale_yarn(const Rope *rope, const float *powers, float *freqs) {
     low = low < 0.0 ? 0.0 : low;
     high = high > (double)rope->dim - 1 ? (double)rope->dim - 1 : high;
     if (low == high) high += 0.001;
-    for (size_t i = 0; i < rope->dim / 2; i++) {
+    for (size_t i = 0; i < n_frequencies(rope); i++) {
         float ramp = ((float)i - (float)low) / (float)(high - low);
         ramp = ramp < 0.0f ? 0.0f : ramp > 1.0f ? 1.0f : ramp;
         float keep = 1.0f - ramp, interpolated = 1.0f / ((float)rope->factor * powers[i]);
@@ -68,7 +75,7 @@ static double yarn_mscale(double scale, double mscale) {
 }
 
 static double attention_factor_of(const Rope *rope) {
-    if (rope->attention_factor != 0.0) return rope->attention_factor;
+    if (!isnan(rope->attention_factor)) return rope->attention_factor;
     if (rope->scaling == ROPE_YARN) {
         if (rope->mscale != 0.0 && rope->mscale_all_dim != 0.0)
             return yarn_mscale(rope->factor, rope->mscale) /
@@ -81,17 +88,20 @@ static double attention_factor_of(const Rope *rope) {
 }
 
 float *rope_frequencies(const Rope *rope, float *attention_factor) {
-    size_t n = rope->dim / 2;
+    size_t n = n_frequencies(rope);
     float *freqs = malloc((n + 1) * sizeof *freqs), *powers = malloc((n + 1) * sizeof *powers);
     if (!freqs || !powers) {
         free(freqs);
         free(powers);
         return NULL;
     }
+    size_t n_rotated = (size_t)floor(rope->part * (double)rope->dim / 2.0);
     for (size_t i = 0; i < n; i++) {
         powers[i] = (float)pow((float)rope->theta, (float)(2 * i) / (float)rope->dim);
         freqs[i] = 1.0f / powers[i];
-        if (rope->scaling == ROPE_LINEAR) freqs[i] /= (float)rope->factor;
+        if (rope->scaling == ROPE_PROPORTIONAL && i >= n_rotated) freqs[i] = 0.0f;
+        if (rope->scaling == ROPE_LINEAR || rope->scaling == ROPE_PROPORTIONAL)
+            freqs[i] /= (float)rope->factor;
         if (rope->scaling == ROPE_LONGROPE && rope->factors)
             freqs[i] = 1.0f / (rope->factors[i] * powers[i]);
     }
@@ -111,13 +121,13 @@ void rope_free(Rope *rope) {
 /* Adds one tensor of frequencies, all of which must be finite. */
 static Status add_table(Source *source, const char *name, const Rope *rope, Error *error) {
     float *freqs = rope_frequencies(rope, &source->config.rope_attention_factor);
-    for (size_t i = 0; freqs && i < rope->dim / 2; i++) {
+    for (size_t i = 0; freqs && i < n_frequencies(rope); i++) {
         if (isfinite(freqs[i])) continue;
         free(freqs);
         return error_set(error, "%s: the RoPE parameters give frequencies that are not finite",
                          source->path);
     }
-    return source_add_values(source, name, 1, rope->dim / 2, freqs, error);
+    return source_add_values(source, name, 1, n_frequencies(rope), freqs, error);
 }
 
 Status rope_add(Source *source, const char *name, const Rope *rope, Error *error) {
@@ -137,11 +147,16 @@ Status rope_add(Source *source, const char *name, const Rope *rope, Error *error
     return add_table(source, name, rope, error);
 }
 
-Status rope_add_local(Source *source, double theta, Error *error) {
+Status rope_add_local(Source *source, const Rope *rope, Error *error) {
     Config *c = &source->config;
+    if (rope->scaling == ROPE_DYNAMIC || rope->scaling == ROPE_LONGROPE)
+        return error_set(error,
+                         "%s: RoPE scaling '%s' of the layers with windows cannot be computed by "
+                         "this program",
+                         source->path, rope->scaling == ROPE_DYNAMIC ? "dynamic" : "longrope");
     float first_theta = c->rope_theta, first_factor = c->rope_attention_factor;
-    Rope rope = rope_default(theta, c->rotary_dim);
-    Status status = rope_add(source, "rope.freqs.1", &rope, error);
+    Status status = rope_add(source, "rope.freqs.1", rope, error);
+    c->rope_local_attention_factor = c->rope_attention_factor;
     c->rope_theta = first_theta;
     c->rope_attention_factor = first_factor;
     return status;
@@ -159,7 +174,8 @@ static Status scaling_from_name(Rope *rope, const char *name, Error *error) {
                  {"yarn", ROPE_YARN},
                  {"longrope", ROPE_LONGROPE},
                  {"su", ROPE_LONGROPE}, /* its name in the first files of Phi 3 */
-                 {"dynamic", ROPE_DYNAMIC}};
+                 {"dynamic", ROPE_DYNAMIC},
+                 {"proportional", ROPE_PROPORTIONAL}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i].name, name) != 0) continue;
         rope->scaling = names[i].scaling;
@@ -186,14 +202,14 @@ static Status read_factors(float **factors, const json_t *parameters, const char
     return STATUS_OK;
 }
 
-static Status read_longrope(Rope *rope, const json_t *parameters, Error *error) {
-    size_t n = rope->dim / 2;
+static Status read_longrope(Rope *rope, const RopeKeys *keys, const json_t *parameters,
+                            Error *error) {
+    size_t n = n_frequencies(rope);
     if (!(rope->original_context < 1 << 28))
         return error_set(error, "config.json: RoPE scaling: original context %g",
                          rope->original_context);
-    /* Phi 3.5 MoE gives the attention factor twice, for long and for short texts. */
-    double of_long = json_number(parameters, "long_mscale", 0.0);
-    if (of_long != json_number(parameters, "short_mscale", 0.0))
+    double of_long = keys->has_mscales ? json_number(parameters, "long_mscale", 0.0) : 0.0;
+    if (keys->has_mscales && of_long != json_number(parameters, "short_mscale", 0.0))
         return error_set(error, "config.json: RoPE scaling: long_mscale is not short_mscale");
     if (of_long != 0.0) rope->attention_factor = of_long;
     if (read_factors(&rope->factors, parameters, "long_factor", n, error) != STATUS_OK)
@@ -201,46 +217,166 @@ static Status read_longrope(Rope *rope, const json_t *parameters, Error *error) 
     return read_factors(&rope->short_factors, parameters, "short_factor", n, error);
 }
 
-/* The object that holds the parameters; NULL: config.json has none. */
-static const json_t *rope_parameters(const json_t *json, const char *kind) {
-    const json_t *parameters = json_value(json, "rope_parameters");
-    if (kind && json_is_object(json_value(parameters, kind))) return json_value(parameters, kind);
-    if (!json_is_object(parameters)) parameters = json_value(json, "rope_scaling");
-    return json_is_object(parameters) ? parameters : NULL;
+/* A parameter. One that is null means the same as an absent one, for every parameter that is read
+ * with this. */
+static double parameter(const json_t *parameters, const char *key, double absent) {
+    return json_number(parameters, key, absent);
 }
 
-Status rope_from_json(Rope *rope, const json_t *json, const char *kind, const Config *config,
-                      Error *error) {
-    *rope = rope_default(10000.0, config->rotary_dim);
-    const json_t *parameters = rope_parameters(json, kind);
-    rope->theta = json_number(parameters, "rope_theta",
-                              json_number(json, "rope_theta", (double)config->rope_theta));
-    if (!(rope->theta > 1.0) || !isfinite((float)rope->theta))
-        return error_set(error, "config.json: rope_theta is %g", rope->theta);
+/* Like `parameter`, where 0 means the same as absent as well. */
+static double not_zero(const json_t *parameters, const char *key, double absent) {
+    double value = json_number(parameters, key, absent);
+    return value == 0.0 ? absent : value;
+}
+
+/* Finds the parameters of families whose kinds of layers have their own: *out is a copy. */
+static Status nested_parameters(const json_t *json, bool local, json_t **out, Error *error) {
+    const json_t *all = json_value(json, "rope_parameters"), *full = NULL, *sliding = NULL;
+    full = json_value(all, "full_attention");
+    sliding = json_value(all, "sliding_attention");
+    if (all && (!json_is_object(all) || (!full && !sliding && json_object_size(all) > 0)))
+        return error_set(error, "config.json: rope_parameters has neither full_attention nor "
+                                "sliding_attention");
+    const json_t *own = local ? sliding : full;
+    if (own && !json_is_object(own))
+        return error_set(error, "config.json: rope_parameters.%s is not an object",
+                         local ? "sliding_attention" : "full_attention");
+    *out = own ? json_copy((json_t *)own) : json_object();
+    const json_t *scaling = json_value(json, "rope_scaling");
+    if (!local && json_is_object(scaling)) json_object_update(*out, (json_t *)scaling);
+    /* transformers reads it from the object outside this one, where it never is. */
+    if (json_object_get(*out, "truncate") && !json_is_true(json_object_get(*out, "truncate")))
+        return error_set(error,
+                         "config.json: rope_parameters.%s.truncate is not true, which this "
+                         "program cannot compute",
+                         local ? "sliding_attention" : "full_attention");
+    return STATUS_OK;
+}
+
+/* Finds the parameters: *out is an object to free, or NULL where config.json has none. */
+static Status find_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
+                              Error *error) {
+    *out = NULL;
+    if (keys->none) return STATUS_OK;
+    if (keys->local_theta > 0.0) return nested_parameters(json, local, out, error);
+    const json_t *chosen = json_value(json, "rope_scaling"), *value;
+    if (!json_is_object(chosen) || json_object_size(chosen) == 0)
+        chosen = json_value(json, "rope_parameters");
+    if (!json_is_object(chosen)) {
+        *out = keys->absent ? json_loads(keys->absent, 0, NULL) : NULL;
+        return STATUS_OK;
+    }
+    const char *key;
+    json_object_foreach((json_t *)chosen, key, value) {
+        if (json_is_object(value))
+            return error_set(error,
+                             "config.json: RoPE parameters for '%.40s' alone are not known "
+                             "for this model_type",
+                             key);
+    }
+    *out = json_copy((json_t *)chosen);
+    return STATUS_OK;
+}
+
+static Status read_scaling_name(Rope *rope, const RopeKeys *keys, const json_t *parameters,
+                                Error *error) {
     const char *name = json_text(parameters, "rope_type");
     if (!name) name = json_text(parameters, "type");
-    if (!parameters || !name) return STATUS_OK;
+    if (!name) return STATUS_OK;
     if (scaling_from_name(rope, name, error) != STATUS_OK) return STATUS_FAILED;
-    double context = json_number(json, "max_position_embeddings", config->context);
-    rope->original_context =
-        json_number(json, "original_max_position_embeddings",
-                    json_number(parameters, "original_max_position_embeddings", context));
-    rope->factor = json_number(parameters, "factor", context / rope->original_context);
-    rope->low_freq_factor = json_number(parameters, "low_freq_factor", 1.0);
-    rope->high_freq_factor = json_number(parameters, "high_freq_factor", 4.0);
-    rope->beta_fast = json_number(parameters, "beta_fast", 32.0);
-    rope->beta_slow = json_number(parameters, "beta_slow", 1.0);
-    rope->mscale = json_number(parameters, "mscale", 0.0);
-    rope->mscale_all_dim = json_number(parameters, "mscale_all_dim", 0.0);
-    rope->attention_factor = json_number(parameters, "attention_factor", 0.0);
-    const json_t *truncate = json_value(parameters, "truncate");
-    rope->truncate = !truncate || !json_is_false(truncate);
+    if (keys->yarn_is_longrope && rope->scaling == ROPE_YARN) rope->scaling = ROPE_LONGROPE;
+    return STATUS_OK;
+}
+
+/* Reads the part of a head that is rotated. Families that rotate whole heads ignore it without a
+ * scaling; transformers cannot run them with a scaling and a part. */
+static Status read_part(const RopeKeys *keys, const json_t *json, const json_t *parameters,
+                        const Rope *rope, double *part, Error *error) {
+    const char *key = keys->part ? keys->part : "partial_rotary_factor";
+    const json_t *beside = json_object_get(json, key);
+    bool is_read = keys->part || rope->scaling != ROPE_DEFAULT;
+    *part = keys->part ? keys->part_absent : 1.0;
+    if (keys->none || !is_read) return STATUS_OK;
+    if (json_is_null(beside)) return error_set(error, "config.json: %s is null", key);
+    *part = parameter(parameters, "partial_rotary_factor", json_number(json, key, *part));
+    if (!(*part > 0.0 && *part <= 1.0))
+        return error_set(error, "config.json: %s is %g", key, *part);
+    if (!keys->part && *part != 1.0 && rope->scaling != ROPE_PROPORTIONAL)
+        return error_set(error, "config.json: %s is %g, but this model_type rotates whole heads",
+                         key, *part);
+    return STATUS_OK;
+}
+
+Status rope_set_rotary_dim(const RopeKeys *keys, const json_t *json, Config *config, Error *error) {
+    json_t *parameters;
+    Rope rope = rope_default(10000.0, 0);
+    double part = 1.0;
+    if (config->rotary_dim > 0) return STATUS_OK;
+    Status status = find_parameters(keys, json, false, &parameters, error);
+    if (status == STATUS_OK) status = read_scaling_name(&rope, keys, parameters, error);
+    if (status == STATUS_OK) status = read_part(keys, json, parameters, &rope, &part, error);
+    json_decref(parameters);
+    if (rope.scaling == ROPE_PROPORTIONAL) part = 1.0;
+    config->rotary_dim = (uint32_t)(config->head_dim * part);
+    config->rotary_dim += config->rotary_dim % 2; /* as transformers does */
+    return status;
+}
+
+static Status read_base(Rope *rope, const RopeKeys *keys, const json_t *json,
+                        const json_t *parameters, bool local, const Config *config, Error *error) {
+    const char *key = local ? keys->local_theta_key : keys->theta ? keys->theta : "rope_theta";
+    double absent = local ? keys->local_theta : (double)config->rope_theta;
+    if (!keys->none) absent = parameter(parameters, "rope_theta", json_number(json, key, absent));
+    rope->theta = absent;
+    if (rope->theta > 1.0 && isfinite((float)rope->theta)) return STATUS_OK;
+    return error_set(error, "config.json: %s is %g", key, rope->theta);
+}
+
+/* Reads what the scaling needs. */
+static Status read_scaling(Rope *rope, const RopeKeys *keys, const json_t *json,
+                           const json_t *parameters, const Config *config, Error *error) {
+    static const char original_key[] = "original_max_position_embeddings";
+    double context = config->context;
+    double original = parameter(parameters, original_key, context);
+    if (keys->original_context > 0.0) original = keys->original_context;
+    if (keys->local_theta == 0.0) original = json_number(json, original_key, original);
+    rope->original_context = original;
+    bool has_factor = rope->scaling == ROPE_YARN || rope->scaling == ROPE_LONGROPE;
+    rope->factor = parameter(parameters, "factor", has_factor ? context / original : 1.0);
+    rope->low_freq_factor = parameter(parameters, "low_freq_factor", 1.0);
+    rope->high_freq_factor = parameter(parameters, "high_freq_factor", 4.0);
+    rope->beta_fast = not_zero(parameters, "beta_fast", 32.0);
+    rope->beta_slow = not_zero(parameters, "beta_slow", 1.0);
+    rope->mscale = parameter(parameters, "mscale", 0.0);
+    rope->mscale_all_dim = parameter(parameters, "mscale_all_dim", 0.0);
+    rope->attention_factor = parameter(parameters, "attention_factor", NAN);
+    const json_t *truncate = json_object_get(parameters, "truncate");
+    rope->truncate = !truncate || json_is_true(truncate);
     if (!(rope->factor > 0.0) || !(rope->original_context > 0.0))
         return error_set(error,
                          "config.json: the RoPE scaling's factor is %g, its original "
                          "context %g",
                          rope->factor, rope->original_context);
     if (rope->scaling == ROPE_DYNAMIC) rope->original_context = config->context;
-    if (rope->scaling == ROPE_LONGROPE) return read_longrope(rope, parameters, error);
+    if (rope->scaling == ROPE_LONGROPE) return read_longrope(rope, keys, parameters, error);
     return STATUS_OK;
+}
+
+Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool local,
+                      const Config *config, Error *error) {
+    json_t *parameters;
+    double part = 1.0;
+    *rope = rope_default(10000.0, config->rotary_dim);
+    Status status = find_parameters(keys, json, local, &parameters, error);
+    if (status == STATUS_OK) status = read_base(rope, keys, json, parameters, local, config, error);
+    if (status == STATUS_OK) status = read_scaling_name(rope, keys, parameters, error);
+    if (status == STATUS_OK) status = read_part(keys, json, parameters, rope, &part, error);
+    if (rope->scaling == ROPE_PROPORTIONAL)
+        rope->part = part;
+    else if (keys->part)
+        rope->dim = (size_t)(config->head_dim * part);
+    if (status == STATUS_OK && rope->scaling != ROPE_DEFAULT)
+        status = read_scaling(rope, keys, json, parameters, config, error);
+    json_decref(parameters);
+    return status;
 }

@@ -9,25 +9,27 @@
 
 typedef enum RopeScaling {
     ROPE_DEFAULT,
-    ROPE_LINEAR,   /* all frequencies divided by the factor */
-    ROPE_LLAMA3,   /* low frequencies divided, high ones kept, a ramp between */
-    ROPE_YARN,     /* a ramp over dimensions, and an attention factor */
-    ROPE_DYNAMIC,  /* the base grows when the context exceeds the original one */
-    ROPE_LONGROPE, /* a factor for each frequency, and an attention factor */
+    ROPE_LINEAR,       /* all frequencies divided by the factor */
+    ROPE_LLAMA3,       /* low frequencies divided, high ones kept, a ramp between */
+    ROPE_YARN,         /* a ramp over dimensions, and an attention factor */
+    ROPE_DYNAMIC,      /* the base grows when the context exceeds the original one */
+    ROPE_LONGROPE,     /* a factor for each frequency, and an attention factor */
+    ROPE_PROPORTIONAL, /* the first frequencies are divided by the factor, the others are 0 */
     ROPE_SCALINGS
 } RopeScaling;
 
 typedef struct Rope {
     RopeScaling scaling;
     double theta;
-    size_t dim; /* rotated elements of a head */
+    size_t dim; /* rotated elements of a head; where it is odd, one more is rotated */
     double factor;
     double original_context;                  /* the context that the model was trained with */
     double low_freq_factor, high_freq_factor; /* llama3 */
     double beta_fast, beta_slow;              /* yarn */
     double mscale, mscale_all_dim;            /* yarn; 0: not given */
+    double part;             /* proportional: the part of the frequencies that is not 0 */
     bool truncate;           /* yarn: the ramp's ends are rounded to whole numbers */
-    double attention_factor; /* 0: the scaling's own formula gives it */
+    double attention_factor; /* NAN: the scaling's own formula gives it */
     float *factors;          /* longrope: [dim / 2], owned */
     float *short_factors;    /* for contexts up to the original one, owned */
 } Rope;
@@ -41,7 +43,7 @@ void rope_free(Rope *rope);
  * reciprocal. malloc'ed; NULL: no memory. */
 float *rope_inverse_frequencies(double base, size_t dim);
 
-/* The frequencies [dim / 2], malloc'ed (NULL: no memory); *attention_factor is what sines and
+/* The frequencies [(dim + 1) / 2], malloc'ed (NULL: no memory); *attention_factor is what sines and
  * cosines are multiplied by. */
 float *rope_frequencies(const Rope *rope, float *attention_factor);
 
@@ -49,15 +51,38 @@ float *rope_frequencies(const Rope *rope, float *attention_factor);
  * attention factor, theta and original context. */
 Status rope_add(Source *source, const char *name, const Rope *rope, Error *error);
 
-/* Adds the frequencies of layers with rope_table 1 as the tensor rope.freqs.1: base `theta`, no
- * scaling and attention factor 1; config's theta and factor stay those of the first table. */
-Status rope_add_local(Source *source, double theta, Error *error);
+/* Adds the frequencies of layers with rope_table 1 as the tensor rope.freqs.1 and sets config's
+ * local attention factor; config's theta and factor stay those of the first table. The scaling must
+ * not depend on the context. */
+Status rope_add_local(Source *source, const Rope *rope, Error *error);
 
-/* Reads the parameters in config.json: rope_theta (absent: config's) and rope_scaling (transformers
- * 4) or rope_parameters (5), of which `kind` chooses one where kinds of layers have their own.
- * rope->dim is config->rotary_dim. A scaling that is not known is refused by name. Call rope_free
- * whatever the result. */
-Status rope_from_json(Rope *rope, const json_t *json, const char *kind, const Config *config,
-                      Error *error);
+/* ---- config.json ---- */
+
+/* Where a family's config.json has its RoPE parameters. They are the members of the object
+ * rope_scaling (transformers 4), else of rope_parameters (5). */
+typedef struct RopeKeys {
+    bool none;               /* the family reads no keys: its base is 10000 */
+    const char *theta;       /* key of the base beside the parameters; NULL: rope_theta */
+    const char *part;        /* key, beside the parameters, of the part of a head that is rotated;
+                              * NULL: the family rotates whole heads */
+    double part_absent;      /* that part where no key gives it */
+    double original_context; /* original_max_position_embeddings where it is absent beside the
+                              * parameters, whatever they say; 0: they say it */
+    const char *absent;      /* the parameters where config.json has none, as JSON; NULL: none */
+    double local_theta;      /* base of the layers with rope_table 1; the parameters then hold an
+                              * object for each kind of layers. 0: all layers have the same */
+    const char *local_theta_key;
+    bool yarn_is_longrope; /* Phi 3's first files call it so */
+    bool has_mscales;      /* Phi 3.5 MoE: LongRoPE's attention factor is given twice, for long and
+                            * for short texts */
+} RopeKeys;
+
+/* Sets config's rotary_dim, if it is 0, from head_dim and the part that is rotated. */
+Status rope_set_rotary_dim(const RopeKeys *keys, const json_t *json, Config *config, Error *error);
+
+/* Reads the parameters of the layers with rope_table 1 (`local`) or 0. A parameter or a scaling
+ * that is not known is refused by name. Call rope_free whatever the result. */
+Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool local,
+                      const Config *config, Error *error);
 
 #endif

@@ -278,6 +278,63 @@ static Status join_heads(const RuleContext *c, const TensorRule *rule, const cha
     return status;
 }
 
+/* Whether the model has the rule's tensor, as far as RuleContext.biases says. */
+static bool may_have(const RuleContext *c, const TensorRule *rule) {
+    size_t n = strlen(rule->to);
+    if (!c->biases || !(rule->flags & RULE_OPTIONAL) || !ends_with(rule->to, ".bias")) return true;
+    char word[MODELFILE_NAME_BYTES];
+    n -= strlen(".bias");
+    bool is_norm = n >= 4 && memcmp(rule->to + n - 4, "norm", 4) == 0;
+    snprintf(word, sizeof word, " %.*s ", is_norm ? 5 : (int)n, is_norm ? "norms" : rule->to);
+    return strstr(c->biases, word) != NULL;
+}
+
+/* Whether both tensors hold the same values. */
+static Status compare_values(const Source *source, const SourceTensor *a, const SourceTensor *b,
+                             bool *equal, Error *error) {
+    size_t step = a->cols && a->cols < 1 << 18 ? (1 << 18) / a->cols : 1;
+    float *values = malloc(2 * step * a->cols * sizeof *values);
+    Status status = values ? STATUS_OK : error_set(error, "%s: no memory", source->path);
+    if (status == STATUS_OK) status = source_check_tensor(source, a, error);
+    if (status == STATUS_OK) status = source_check_tensor(source, b, error);
+    *equal = true;
+    for (size_t row = 0; status == STATUS_OK && *equal && row < a->rows; row += step) {
+        size_t n = a->rows - row < step ? a->rows - row : step;
+        status = source_read_floats(source, a, row, n, values, error);
+        if (status == STATUS_OK)
+            status = source_read_floats(source, b, row, n, values + n * a->cols, error);
+        if (status == STATUS_OK)
+            *equal = memcmp(values, values + n * a->cols, n * a->cols * sizeof *values) == 0;
+    }
+    free(values);
+    return status;
+}
+
+/* Adds the output head of a tied model. transformers ties it only where the file has no head of its
+ * own, or one with the embedding's values. */
+static Status tie(const RuleContext *c, const TensorRule *rule, const char *from, Error *error) {
+    Source *source = c->source;
+    RawTensor *own = raw_table_find(c->table, from);
+    const SourceTensor *embedding = NULL;
+    for (size_t i = 0; i < source->n_tensors; i++)
+        if (strcmp(source->tensors[i].name, "token_embedding") == 0)
+            embedding = &source->tensors[i];
+    bool equal = true;
+    if (own && embedding) {
+        SourceTensor first = *embedding; /* `take` may move it */
+        own->used = true;
+        if (take(c, rule, own, rule->to, error) != STATUS_OK ||
+            compare_values(source, &source->tensors[source->n_tensors - 1], &first, &equal,
+                           error) != STATUS_OK)
+            return STATUS_FAILED;
+        if (!equal) return STATUS_OK;
+        source->n_tensors--;
+    }
+    return source_add_shared(source, rule->to, "token_embedding",
+                             extent_of(rule->rows, &source->config),
+                             extent_of(rule->cols, &source->config), error);
+}
+
 /* Applies one rule; numbers[] are the layer and the expert. */
 static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t *numbers,
                     Error *error) {
@@ -292,15 +349,14 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
         snprintf(to, sizeof to, "%s", rule->to);
     }
     if (!fits) return error_set(error, "%s: a name is too long", c->source->path);
-    if ((rule->flags & RULE_TIED) && c->tied) {
-        RawTensor *copy = raw_table_find(c->table, from);
-        if (copy) copy->used = true;
-        return source_add_shared(c->source, rule->to, "token_embedding",
-                                 extent_of(rule->rows, &c->source->config),
-                                 extent_of(rule->cols, &c->source->config), error);
-    }
+    if ((rule->flags & RULE_TIED) && c->tied) return tie(c, rule, from, error);
     if (strstr(from, "%h")) return join_heads(c, rule, from, to, error);
     RawTensor *raw = raw_table_find(c->table, from);
+    if (raw && !may_have(c, rule))
+        return error_set(error,
+                         "%s: tensor '%.100s': with this config.json, a model of type '%s' has no "
+                         "such bias",
+                         c->source->path, from, c->source->config.family);
     if (raw) {
         RawTensor one = *raw;
         raw->used = true;

@@ -60,7 +60,7 @@ enum {
     RULE_VECTOR = 2,     /* stays float32 in plain order even though rows > 1 */
     RULE_TRANSPOSED = 4, /* stored as inputs x outputs */
     RULE_ADD_ONE = 8,    /* Gemma's norms: the file holds weight - 1 */
-    RULE_TIED = 16,      /* shares token_embedding where the model is tied */
+    RULE_TIED = 16,      /* may share token_embedding: RuleContext.tied */
     RULE_GROUPED = 32,   /* fused q, k, v lie together for each key/value head; `skip` counts rows
                           * within such a group */
     RULE_EVEN = 64,      /* the stored rows 0, 2, 4, ... */
@@ -88,7 +88,10 @@ typedef struct RuleContext {
     Source *source;
     RawTable *table;
     const char *prefix; /* replaces a leading "model." of every `from`; NULL: nothing does */
-    bool tied;
+    bool tied;          /* a RULE_TIED tensor shares the embedding unless the source has another */
+    const char *biases; /* the matrices that have a bias in this model, by their `to` between
+                         * spaces, and "norms" where norms have one; another bias is refused. NULL:
+                         * what the source has is taken */
 } RuleContext;
 
 /* Applies rules[], which ends with a rule whose `to` is NULL. */

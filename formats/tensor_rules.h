@@ -1,5 +1,6 @@
 /* Shorthands for the tables of TensorRules in the families' files: a matrix with its bias, a norm,
- * the parts of fused matrices. Biases are optional everywhere. */
+ * the parts of fused matrices. Biases are optional here; RuleContext.biases says which may exist.
+ */
 #ifndef FORMATS_TENSOR_RULES_H
 #define FORMATS_TENSOR_RULES_H
 

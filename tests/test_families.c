@@ -51,18 +51,187 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
     assert_refused("llama-mha", "quantization_config", "{\"quant_method\": \"gptq\"}",
                    "quantization_config", "gptq");
     assert_refused("gpt2", "add_cross_attention", "true", "add_cross_attention", "true");
-    assert_refused("bloom", "apply_residual_connection_post_layernorm", "true",
-                   "apply_residual_connection_post_layernorm", "true");
     assert_refused("mpt", "attn_config", "{\"alibi\": false}", "alibi", "false");
     assert_refused("gpt_neo", "attention_types", "[[[\"global\", \"round\"], 2]]", "attention type",
                    "round");
-    assert_refused("qwen2_moe", "use_sliding_window", "true", "use_sliding_window", "true");
     assert_refused("exaone4", "layer_types",
                    "[\"full_attention\", \"full_attention\", \"linear_attention\"]", "layer type",
                    "linear_attention");
     assert_refused("phi3-longrope", "rope_scaling",
                    "{\"type\": \"longrope\", \"short_factor\": [1, 1], \"long_factor\": [1, 1]}",
                    "long_factor", "6 numbers");
+}
+
+typedef struct KeyCase {
+    const char *fixture, *key, *value;
+} KeyCase;
+
+/* Values that this program cannot compute, or that mean something else here than in transformers.
+ */
+static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) {
+    (void)state;
+    static const KeyCase cases[] = {
+        {"llama-mha", "per_layer_config", "{\"1\": {\"rms_norm_eps\": 0.1}}"},
+        {"llama-mha", "hidden_act", "null"},
+        {"llama-rope-linear", "partial_rotary_factor", "0.5"},
+        {"gpt_oss", "swiglu_alpha", "1.0"},
+        {"granite", "attention_multiplier", "0.0"},
+        {"olmo", "clip_qkv", "0.0"},
+        {"olmoe", "clip_qkv", "0.0"},
+        {"gemma2", "attn_logit_softcapping", "0.0"},
+        {"gemma", "use_bidirectional_attention", "true"},
+        {"mistral-window", "sliding_window", "0"},
+        {"ctrl", "layer_norm_epsilon", "1e-5"},
+        {"xglm", "pad_token_id", "5"},
+        {"qwen2-tied", "layer_types",
+         "[\"full_attention\", \"sliding_attention\", \"full_attention\"]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
+    assert_refused("llama-mha", "rope_parameters",
+                   "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}", "RoPE",
+                   "full_attention");
+    assert_refused("gemma3", "rope_parameters", "{\"rope_type\": \"linear\", \"factor\": 2}",
+                   "rope_parameters", "full_attention");
+    assert_refused("gemma3", "rope_parameters",
+                   "{\"sliding_attention\": {\"rope_type\": \"dynamic\", \"factor\": 2}}", "RoPE",
+                   "dynamic");
+    assert_refused("gemma3", "rope_parameters",
+                   "{\"full_attention\": {\"rope_type\": \"yarn\", \"truncate\": false}}",
+                   "rope_parameters", "truncate");
+}
+
+/* Opens the fixture's directory with `key` set to `value` (NULL: taken away). */
+static Source *source_with(const char *fixture, const char *key, const char *value) {
+    Fixture f = fixture_load(fixture);
+    json_t *config = json_object_get(f.json, "config");
+    Error error;
+    Source *source;
+    if (key && !value) json_object_del(config, key);
+    if (value) json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL));
+    char *path = fixture_source(&f);
+    if (source_open(&source, path, NULL, &error) != STATUS_OK ||
+        source_parse(source, &error) != STATUS_OK)
+        fail_msg("%s with %s: %s", fixture, key, error.text);
+    memset(source->config.name, 0, sizeof source->config.name);
+    fixture_remove_directory(path);
+    fixture_free(&f);
+    return source;
+}
+
+/* Whether both make the same Config and the same tensors, as far as they are computed. */
+static bool same_source(const Source *a, const Source *b) {
+    if (memcmp(&a->config, &b->config, sizeof a->config) != 0) return false;
+    if (a->n_tensors != b->n_tensors) return false;
+    for (size_t i = 0; i < a->n_tensors; i++) {
+        const SourceTensor *x = &a->tensors[i], *y = &b->tensors[i];
+        if (strcmp(x->name, y->name) != 0 || !x->values != !y->values) return false;
+        if (x->values && memcmp(x->values, y->values, x->rows * x->cols * sizeof *x->values) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* A key of another family is not read. */
+static void what_the_class_of_transformers_ignores_changes_nothing(void **state) {
+    (void)state;
+    static const KeyCase cases[] = {
+        {"llama-mha", "partial_rotary_factor", "0.5"},
+        {"llama-mha", "layer_norm_eps", "0.1"},
+        {"llama-mha", "sliding_window", "3"},
+        {"llama-mha", "rotary_emb_base", "500.0"},
+        {"gptj", "rope_theta", "500.0"},
+        {"gptj", "rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 2.0}"},
+        {"gpt_neox", "rope_theta", "500.0"},
+        {"olmo", "rms_norm_eps", "0.1"},
+        {"olmo2", "clip_qkv", "0.5"},
+        {"starcoder2", "layer_types", "[\"full_attention\", \"full_attention\"]"},
+        {"phimoe", "num_experts_per_tok", "1"},
+        {"mpt", "alibi_bias_max", "4"},
+        {"gemma-gelu", "hidden_activation", "\"relu\""},
+        {"gpt2", "rope_theta", "500.0"},
+        {"cohere2", "use_qk_norm", "true"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Source *usual = source_with(cases[i].fixture, NULL, NULL);
+        Source *other = source_with(cases[i].fixture, cases[i].key, cases[i].value);
+        if (!same_source(usual, other)) fail_msg("%s reads %s", cases[i].fixture, cases[i].key);
+        source_close(usual);
+        source_close(other);
+    }
+}
+
+/* Each pair of values means the same. */
+static void absent_keys_have_the_defaults_of_transformers(void **state) {
+    (void)state;
+    static const struct {
+        const char *fixture, *key, *a, *b;
+    } cases[] = {
+        {"helium", "rope_theta", NULL, "100000.0"},
+        {"ernie4_5", "rope_theta", NULL, "500000.0"},
+        {"glm", "partial_rotary_factor", NULL, "0.5"},
+        {"gpt_neox", "rotary_pct", NULL, "0.25"},
+        {"mixtral", "max_position_embeddings", NULL, "131072"},
+        {"qwen3_moe", "max_position_embeddings", NULL, "32768"},
+        {"mixtral", "num_experts_per_tok", NULL, "2"},
+        {"llama-mha", "num_key_value_heads", NULL, "null"},
+        {"gpt2", "n_inner", NULL, "null"},
+        {"gpt_oss", "rope_scaling", NULL,
+         "{\"rope_type\": \"yarn\", \"factor\": 32.0, \"beta_fast\": 32.0, \"beta_slow\": 1.0, "
+         "\"truncate\": false, \"original_max_position_embeddings\": 4096}"},
+        {"llama-rope-yarn", "rope_parameters", NULL, "{\"rope_type\": \"default\"}"},
+        {"bloom", "hidden_act", NULL, "\"relu\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Source *absent = source_with(cases[i].fixture, cases[i].key, cases[i].a);
+        Source *written = source_with(cases[i].fixture, cases[i].key, cases[i].b);
+        if (!same_source(absent, written))
+            fail_msg("%s: %s is not %s where it is absent", cases[i].fixture, cases[i].key,
+                     cases[i].b);
+        source_close(absent);
+        source_close(written);
+    }
+}
+
+/* transformers leaves such a bias out of the computation. */
+static void a_bias_that_config_json_does_not_have_is_refused(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-mha");
+    Error error;
+    json_object_set_new(json_object_get(f.json, "tensors"), "model.layers.1.self_attn.q_proj.bias",
+                        json_pack("[i, f, f, [i]]", 20, 1.0, 0.0, 60));
+    refusal(&f, &error);
+    if (!strstr(error.text, "model.layers.1.self_attn.q_proj.bias") || !strstr(error.text, "bias"))
+        fail_msg("%s", error.text);
+    fixture_free(&f);
+    assert_refused("llama-bias", "mlp_bias", "false", "mlp.", "no such bias");
+    assert_refused("qwen2_moe", "qkv_bias", "false", "self_attn.q_proj.bias", "no such bias");
+}
+
+/* An output head of its own is used in a tied model too, unless it is the embedding again. */
+static void a_tied_model_uses_another_head_that_its_file_has(void **state) {
+    (void)state;
+    for (int is_copy = 0; is_copy < 2; is_copy++) {
+        Fixture f = fixture_load("llama-tied");
+        Error error;
+        Source *source;
+        json_t *tensors = json_object_get(f.json, "tensors");
+        json_t *recipe = json_deep_copy(json_object_get(tensors, "model.embed_tokens.weight"));
+        if (is_copy) json_array_append_new(recipe, json_string("model.embed_tokens.weight"));
+        json_object_set_new(tensors, "lm_head.weight", recipe);
+        char *path = fixture_source(&f);
+        if (source_open(&source, path, NULL, &error) != STATUS_OK ||
+            source_parse(source, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        const SourceTensor *output = NULL;
+        for (size_t i = 0; i < source->n_tensors; i++)
+            if (strcmp(source->tensors[i].name, "output") == 0) output = &source->tensors[i];
+        assert_non_null(output);
+        assert_int_equal(output->shares != NULL, is_copy);
+        source_close(source);
+        fixture_remove_directory(path);
+        fixture_free(&f);
+    }
 }
 
 static void a_shape_that_does_not_fit_names_the_tensor(void **state) {
@@ -349,6 +518,8 @@ static const Flip flips[] = {
     {"bloom", "position", POSITION_NONE},
     {"llama-mha", "rope_pairing", ROPE_INTERLEAVED},
     {"llama-rope-yarn", "rope_attention_factor", 1},
+    {"gemma3", "rope_local_attention_factor", 2},
+    {"bloom", "norm_place", NORM_STREAM},
     {"guide-mha", "sinusoid_layout", SINUSOID_HALVES},
     {"xglm", "position_offset", 0},
     {"llama-mha", "attention_scale", 1},
@@ -398,6 +569,11 @@ static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
+        cmocka_unit_test(a_value_that_cannot_be_computed_is_refused_by_its_key),
+        cmocka_unit_test(what_the_class_of_transformers_ignores_changes_nothing),
+        cmocka_unit_test(absent_keys_have_the_defaults_of_transformers),
+        cmocka_unit_test(a_bias_that_config_json_does_not_have_is_refused),
+        cmocka_unit_test(a_tied_model_uses_another_head_that_its_file_has),
         cmocka_unit_test(a_shape_that_does_not_fit_names_the_tensor),
         cmocka_unit_test(a_tensor_without_a_place_is_refused),
         cmocka_unit_test(codes_without_their_scales_are_refused),
