@@ -61,6 +61,15 @@ MoE. Such a file is computed as if the model did not have it.
 | GGUF files with `expert_gating_func` sigmoid, `expert_weights_scale`, `expert_group_count` | routing of DeepSeek 3 and its relatives |
 | `attention.causal` false | not a decoder |
 
+Some values of known keys cannot be computed and are refused by the key's name: GPT-OSS's
+`swiglu_alpha` other than 1.702, CTRL's `layer_norm_epsilon` other than 1e-6, XGLM's `pad_token_id` from
+2 on, `per_layer_config`, `add_cross_attention`, `use_bidirectional_attention`, MPT's `alibi` false,
+`qk_ln` and `prefix_lm`, RoPE scaling `dynamic` or `longrope` for Gemma 3's layers with windows, and a 0
+that would make scores or logits meaningless (`sliding_window`, `clip_qkv`, caps, multipliers). Other
+keys mean what they mean to the family's class in transformers, which ignores those that it does not
+know. `tests/fixtures/random_configs.py` compares random configurations of every family with
+transformers.
+
 A model_type, RoPE scaling, activation, layer type or switch that is not known here is refused by
 its name, and so is a tensor inside a layer that no rule of the family takes. Weights that are
 quantized in the source (`quantization_config`) are refused too, except MXFP4.
@@ -70,10 +79,16 @@ quantized in the source (`quantization_config`) are refused too, except MXFP4.
   that a text has reached, which would change the frequencies of what is cached already. So the
   logits of a text never depend on what comes later.
 - Falcon's ALiBi: the eager attention of transformers 5.23 adds it twice; this program agrees with
-  transformers' other implementations of attention. Their rounding of positions past 256 to bfloat16
-  is not imitated.
+  transformers' other implementations of attention. They round each key's bias to bfloat16. This
+  program rounds only the slopes, which is the same up to 8 heads and 256 tokens. With more heads
+  (falcon-rw-1b has 32) logits of tiny models moved by 0.007 standard deviations; converting such a
+  model says so.
 - Phi 3.5 MoE's LongRoPE: transformers 5.23 takes the short factors whatever the length; here the
   context decides, as in the model's own code.
+- MPT's `attn_config.alibi_bias_max` is ignored in config.json, as in transformers, where it is
+  always 8. A GGUF file's is read.
+- A bias that the model's config.json does not have (`attention_bias` false and a `q_proj.bias` in the
+  file) is refused; transformers leaves it out with a warning.
 - Gemma 3's `attn_logit_softcapping` is ignored. (transformers reads it and does not use it.)
 - GGUF: YaRN's ramp of GPT-OSS keeps the ends that the model's config.json asks for, where llama.cpp
   rounds them to whole dimensions. Phi 3's window is used, where llama.cpp ignores it. Phi 3.5 MoE is

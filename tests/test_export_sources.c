@@ -397,7 +397,10 @@ static void config_that_cannot_be_computed_is_refused_by_name(void **state) {
         {"[1]", "not a JSON object"},
         {"{\"model_type\":\"llama\",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
          "quantized by 'gptq'"},
-        {"{\"model_type\":\"llama\"}", "vocab_size is missing"},
+        {"{\"model_type\":\"guide_transformer\"}", "vocab_size is missing"},
+        /* transformers' default. */
+        {"{\"model_type\":\"llama\"}",
+         "tensor 'model.embed_tokens.weight' is 5 x 32, expected 32000 x 4096"},
         {"{\"model_type\":\"llama\",\"vocab_size\":1e99,\"hidden_size\":1}", "vocab_size is 1e+99"},
         {"{\"model_type\":\"llama\",\"vocab_size\":5,\"hidden_size\":32,\"intermediate_size\":32,"
          "\"num_hidden_layers\":1,\"num_attention_heads\":0}",
