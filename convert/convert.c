@@ -435,6 +435,8 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
         run_workers(&c);
         status = c.status;
         if (status == STATUS_OK && options->note) note_errors(&c);
+        if (status == STATUS_OK && options->note && source->note)
+            options->note(source->note, options->progress_context);
     }
     if (status == STATUS_OK &&
         layout_write(&layout, XXH3_64bits_digest(c.checksum), out_fd, error) != STATUS_OK)

@@ -250,6 +250,10 @@ static Status add_tables(Directory *d, const Family *family) {
         /* Falcon rounds the slopes to bfloat16 and scales them like the scores. */
         for (uint32_t i = 0; slopes && family->alibi_is_scaled && i < c->n_heads; i++)
             slopes[i] = bfloat_to_float(float_to_bfloat(slopes[i])) * c->attention_scale;
+        if (family->alibi_is_scaled && c->n_heads > 8)
+            source->note =
+                "ALiBi with more than 8 heads: transformers rounds the bias of each "
+                "position to bfloat16, this program does not; the logits differ a little";
         return source_add_values(source, "alibi.slopes", 1, c->n_heads, slopes, d->error);
     default:
         return STATUS_OK;

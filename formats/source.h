@@ -75,6 +75,7 @@ typedef struct Source {
     char *chat_template;     /* NULL: none; owned */
     size_t chat_template_bytes;
     Metadata metadata; /* beside Config's fields */
+    const char *note;  /* how the result will differ from the reference's; NULL: not at all */
 
     InputFile tokenizer_file; /* given by the user (path NULL: none) */
 } Source;
