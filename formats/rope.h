@@ -66,6 +66,7 @@ typedef struct RopeKeys {
     const char *part;        /* key, beside the parameters, of the part of a head that is rotated;
                               * NULL: the family rotates whole heads */
     double part_absent;      /* that part where no key gives it */
+    bool part_is_even;       /* the class cannot rotate an odd number of elements */
     double original_context; /* original_max_position_embeddings where it is absent beside the
                               * parameters, whatever they say; 0: they say it */
     const char *absent;      /* the parameters where config.json has none, as JSON; NULL: none */
