@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "system/descriptor.h"
 #include "system/replace_file.h"
 
@@ -85,19 +86,56 @@ static Status do_read(const char *path, char **text, size_t *length, Error *erro
     return status;
 }
 
-static Status do_write(const char *path, const char *text, size_t length, Error *error) {
-    char *temporary;
+/* The files that this process has written, which alone it may replace. */
+typedef struct Written {
+    struct WrittenFile {
+        dev_t device;
+        ino_t inode;
+    } * files;
+    size_t n, capacity;
+} Written;
+
+static bool was_written(const Written *written, const struct stat *info) {
+    for (size_t i = 0; i < written->n; i++)
+        if (written->files[i].device == info->st_dev && written->files[i].inode == info->st_ino)
+            return true;
+    return false;
+}
+
+static bool remember(Written *written, int fd) {
     struct stat info;
-    /* Without this root could replace /dev/null with a file. */
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return error_set(error, "%s: not a regular file", path);
+    if (fstat(fd, &info) != 0 ||
+        !array_reserve(&written->files, &written->capacity, written->n + 1, sizeof *written->files))
+        return false;
+    written->files[written->n++] = (struct WrittenFile){info.st_dev, info.st_ino};
+    return true;
+}
+
+/* Whether `path` names a file that this process wrote. Fails for any other thing of this name. */
+static Status find_target(const Written *written, const char *path, bool *ours, Error *error) {
+    struct stat info;
+    *ours = false;
+    if (lstat(path, &info) != 0) return STATUS_OK;
+    if (!S_ISREG(info.st_mode)) return error_set(error, "%s: not a regular file", path);
+    *ours = was_written(written, &info);
+    if (*ours) return STATUS_OK;
+    return error_set(error, "%s: exists already; name another file, or remove it first", path);
+}
+
+static Status do_write(Written *written, const char *path, const char *text, size_t length,
+                       Error *error) {
+    char *temporary;
+    bool ours;
+    if (find_target(written, path, &ours, error) != STATUS_OK) return STATUS_FAILED;
     int fd = replace_file_begin(path, NULL, 0, &temporary, error);
     if (fd < 0) return STATUS_FAILED;
-    Status status = STATUS_OK;
-    if (!transfer(fd, (char *)text, length, true))
+    Status status = remember(written, fd) ? STATUS_OK : error_set(error, "%s: no memory", path);
+    if (status == STATUS_OK && !transfer(fd, (char *)text, length, true))
         status = error_set(error, "%s: %s", path, strerror(errno));
     if (status == STATUS_OK) status = replace_file_sync(fd, path, error);
-    if (status == STATUS_OK) status = replace_file_rename(&temporary, path, error);
+    if (status == STATUS_OK)
+        status = ours ? replace_file_rename(&temporary, path, error)
+                      : replace_file_rename_new(&temporary, path, error);
     replace_file_discard(&temporary);
     close(fd);
     return status;
@@ -134,11 +172,12 @@ static void serve(int from, int to) {
     uint32_t errand;
     char *path, *text;
     size_t length;
+    Written written = {0};
     while (receive_message(from, &errand, &path, &text, &length)) {
         Error error = {""};
         char *result = NULL;
         size_t result_length = 0;
-        Status status = errand == ERRAND_WRITE ? do_write(path, text, length, &error)
+        Status status = errand == ERRAND_WRITE ? do_write(&written, path, text, length, &error)
                         : errand == ERRAND_READ
                             ? do_read(path, &result, &result_length, &error)
                             : do_edit(text, length, &result, &result_length, &error);
@@ -148,8 +187,9 @@ static void serve(int from, int to) {
         free(result);
         free(path);
         free(text);
-        if (!sent) return;
+        if (!sent) break;
     }
+    free(written.files);
 }
 
 /* ---- In the program ------------------------------------------------------------------------ */

@@ -1,7 +1,8 @@
 /* A helper process that touches files for a program in the sandbox.
  *
  * It is started before the sandbox closes and does three errands, each only when the user asks for
- * it: write a text to a file (replaced atomically), read a file, run the user's editor on a text.
+ * it: write a text to a file, read a file, run the user's editor on a text. A file that exists is
+ * replaced (atomically) only when this process wrote it.
  * It ends when the program does. */
 #ifndef COURIER_H
 #define COURIER_H

@@ -44,6 +44,22 @@ Status replace_file_rename(char **temporary, const char *path, Error *error) {
     return STATUS_OK;
 }
 
+Status replace_file_rename_new(char **temporary, const char *path, Error *error) {
+    int result = renameat2(AT_FDCWD, *temporary, AT_FDCWD, path, RENAME_NOREPLACE);
+    /* File systems without this flag have links, which do not replace a file either. */
+    if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
+        result = link(*temporary, path);
+        if (result == 0) unlink(*temporary);
+    }
+    if (result != 0)
+        return errno == EEXIST ? error_set(error, "%s: exists already; name another file", path)
+                               : not_written(path, error);
+    free(*temporary);
+    *temporary = NULL;
+    replace_file_sync_directory(path);
+    return STATUS_OK;
+}
+
 void replace_file_discard(char **temporary) {
     if (*temporary) unlink(*temporary);
     free(*temporary);

@@ -25,6 +25,9 @@ Status replace_file_sync(int fd, const char *path, Error *error);
 /* Renames the temporary file to `path`, syncs the directory, and frees *temporary. */
 Status replace_file_rename(char **temporary, const char *path, Error *error);
 
+/* Like replace_file_rename, but fails when `path` exists already. */
+Status replace_file_rename_new(char **temporary, const char *path, Error *error);
+
 /* Removes the temporary file and frees its name, unless *temporary is NULL. */
 void replace_file_discard(char **temporary);
 

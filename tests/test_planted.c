@@ -55,6 +55,12 @@ static void assert_refused(Process p, const char *why) {
     assert_unharmed();
 }
 
+static void assert_refused_by_name(Process p, const char *why) {
+    if (p.status != 0 || !strstr(p.err, why)) fail_msg("%d: %s", p.status, p.err);
+    process_free(&p);
+    assert_unharmed();
+}
+
 static Process talk(const char *session) {
     const char *const argv[] = {"run", model, "-m", "chat", "-n", "3", "--session", session, NULL};
     return process_run(argv, "hello\n", 6);
@@ -142,6 +148,29 @@ static void saving_replaces_no_pipe_or_device(void **state) {
     unlink(planted);
 }
 
+/* What the chat says to these commands on stderr. */
+static Process chat_commands(const char *commands) {
+    const char *const argv[] = {"run", model, "-m", "chat", "-n", "3", NULL};
+    return process_run(argv, commands, strlen(commands));
+}
+
+static void saving_replaces_only_what_the_chat_saved(void **state) {
+    (void)state;
+    char commands[1200];
+    file_write(victim, "precious", 8);
+    snprintf(commands, sizeof commands, "/system be kind\n/save %s\n", victim);
+    assert_refused_by_name(chat_commands(commands), "victim: exists already");
+    snprintf(commands, sizeof commands, "/system a\n/save %s\n/system b\n/save %s\n", planted,
+             planted);
+    Process p = chat_commands(commands);
+    size_t length;
+    char *saved = file_read(planted, &length);
+    if (strstr(p.err, "exists already") || !strstr(saved, "\"b\"")) fail_msg("%s", p.err);
+    process_free(&p);
+    free(saved);
+    unlink(planted), unlink(victim);
+}
+
 static void inputs_that_never_end_can_be_stopped(void **state) {
     (void)state;
     int status;
@@ -169,6 +198,7 @@ int main(void) {
         cmocka_unit_test(a_text_in_the_place_of_a_link_is_the_users_alone),
         cmocka_unit_test(a_link_in_the_place_of_what_a_retry_writes_is_not_followed),
         cmocka_unit_test(saving_replaces_no_pipe_or_device),
+        cmocka_unit_test(saving_replaces_only_what_the_chat_saved),
         cmocka_unit_test(inputs_that_never_end_can_be_stopped),
         cmocka_unit_test(a_prompt_that_never_ends_can_be_stopped),
     };
