@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/unicode.h"
+#include "batch/request_messages.h"
 #include "session/generate.h"
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
@@ -208,16 +209,9 @@ static Status set_prompt(Request *r, const Field *field, const json_t *value, Er
 }
 
 static Status set_messages(Request *r, const Field *field, const json_t *value, Error *error) {
-    size_t i;
-    json_t *message;
-    if (!json_is_array(value) || json_array_size(value) == 0)
-        return wrong(field, "a list of messages", error);
-    json_array_foreach((json_t *)value, i, message) {
-        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
-            return error_set(error, "'messages': number %zu is not an object with a 'role'", i + 1);
-    }
+    (void)field;
     r->messages = value;
-    return STATUS_OK;
+    return request_messages_are_list(value, error);
 }
 
 static Status set_tools(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -521,7 +515,9 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
                                    .tools = r->tools,
                                    .variables = r->template_variables,
                                    .reasoning_effort = r->reasoning_effort};
-    if (add_stops(r, chat, error) != STATUS_OK) return STATUS_FAILED;
+    if (request_messages_are_read(r->messages, chat, error) != STATUS_OK ||
+        add_stops(r, chat, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (chat_prompt_encode(chat, &input, &r->prompts[0], NULL, error) != STATUS_OK)
         return STATUS_FAILED;
     size_t n = r->prompts[0].length;

@@ -29,6 +29,8 @@ Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
         }
         bytes = strlen(text);
     }
+    p->text = text;
+    p->text_length = bytes;
     p->template = chat_template_compile(text, bytes, error);
     return p->template ? STATUS_OK : STATUS_FAILED;
 }

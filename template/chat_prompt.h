@@ -9,6 +9,8 @@
 typedef struct ChatPrompt {
     const Session *session;
     ChatTemplate *template;
+    const char *text; /* the template's source, borrowed, not NUL-terminated */
+    size_t text_length;
     /* Where the model has no template and its vocabulary belongs to a family (chat_family.h): the
      * family's name and the token that ends a turn. Otherwise NULL and -1. */
     const char *family;

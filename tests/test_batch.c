@@ -278,6 +278,45 @@ static void a_bad_line_gets_an_error_and_the_run_goes_on(void **state) {
     }
 }
 
+#define ASKED(id, parts)                                                                           \
+    "{\"id\": \"" id "\", \"max_tokens\": 2, \"messages\": [{\"role\": \"user\", " parts "}]}\n"
+
+static void nothing_in_a_message_is_left_out_silently(void **state) {
+    const Place *p = *state;
+    static const char *const why[] = {"",
+                                      "number 1 has a part of type 'image_url'",
+                                      "number 1 has a part of type 'input_audio'",
+                                      "number 1 has 'images'",
+                                      "'contnet' is not read",
+                                      "'cache_control' is not read",
+                                      "'text' has no 'text'",
+                                      "",
+                                      ""};
+    input_is(
+        p,
+        ASKED("a", "\"content\": [{\"type\": \"text\", \"text\": \"hi\"}], \"audio\": null") ASKED(
+            "b", "\"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"x\"}}]")
+            ASKED("c", "\"content\": [{\"type\": \"input_audio\", \"input_audio\": {}}]") ASKED(
+                "d", "\"content\": \"what is it?\", \"images\": [\"x\"]")
+                ASKED("e", "\"content\": \"hi\", \"contnet\": \"x\"") ASKED(
+                    "f",
+                    "\"content\": [{\"type\": \"text\", \"text\": \"hi\", \"cache_control\": 1}]")
+                    ASKED("g", "\"content\": [{\"type\": \"text\"}]")
+                        ASKED("h", "\"content\": \"hi\", \"name\": \"Ann\", \"annotations\": []")
+                            ASKED("i", "\"content\": \"hi\", \"mood\": \"gay\""));
+    static const char reads[] = "{{ messages[0].content }}{{ messages[0].mood }}";
+    file_write(p->other, reads, strlen(reads));
+    expect(p, 3, MORE("--ordered", "--chat-template", p->other), "6 of 9 lines failed");
+    unlink(p->other);
+    for (size_t i = 0; i < sizeof why / sizeof *why; i++) {
+        json_t *json = result_at(p->output, i);
+        const char *message = text_at(json, "error", "message");
+        if (!*why[i] != !*message || !strstr(message, why[i]))
+            fail_msg("line %zu: %s", i + 1, message);
+        json_decref(json);
+    }
+}
+
 static void strict_stops_at_the_first_bad_line(void **state) {
     const Place *p = *state;
     input_is(p, bad_lines);
@@ -488,6 +527,7 @@ int main(void) {
         TEST(stdin_and_stdout_serve_as_well),
         TEST(plain_text_is_a_prompt_a_line),
         TEST(a_bad_line_gets_an_error_and_the_run_goes_on),
+        TEST(nothing_in_a_message_is_left_out_silently),
         TEST(strict_stops_at_the_first_bad_line),
         TEST(failed_lines_stay_unless_they_are_retried),
         TEST(existing_results_are_never_overwritten),

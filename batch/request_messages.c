@@ -1,0 +1,98 @@
+#include "batch/request_messages.h"
+
+#include <string.h>
+
+/* Keys that every chat template is taken to know, though some leave them out. */
+static const char *const known[] = {
+    "role",         "content",           "name",      "tool_calls",
+    "tool_call_id", "reasoning_content", "reasoning", "thinking",
+};
+
+/* What only models of several modalities can take, whatever a template says of it. */
+static const char *const media[] = {
+    "image",     "images", "image_url", "input_image", "pixel_values", "audio", "audios",
+    "audio_url", "video",  "videos",    "video_url",   "input_audio",  "file",  "files",
+};
+
+#define LENGTH(list) (sizeof(list) / sizeof *(list))
+
+static bool is_one_of(const char *word, const char *const *list, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(word, list[i]) == 0) return true;
+    return false;
+}
+
+/* Whether the template's text holds the word. */
+static bool mentions(const ChatPrompt *chat, const char *word) {
+    return *word && chat->text && memmem(chat->text, chat->text_length, word, strlen(word));
+}
+
+/* A value that says nothing: OpenAI's answers hold such keys, and come back as messages. */
+static bool is_empty(const json_t *value) {
+    return json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
+}
+
+static Status check_keys(const json_t *object, const char *const *own, size_t n_own,
+                         const char *where, const ChatPrompt *chat, Error *error) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        if (is_empty(value) || is_one_of(key, own, n_own)) continue;
+        if (is_one_of(key, media, LENGTH(media)))
+            return error_set(error, "%s has '%s', but this program reads only text", where, key);
+        if (!mentions(chat, key))
+            return error_set(error, "%s: the key '%.80s' is not read by the chat template", where,
+                             key);
+    }
+    return STATUS_OK;
+}
+
+/* An element of a content that is a list, like {"type": "text", "text": "..."}. */
+static Status check_part(const json_t *part, const char *where, const ChatPrompt *chat,
+                         Error *error) {
+    static const char *const own[] = {"type", "text"};
+    const char *type = json_string_value(json_object_get(part, "type"));
+    if (json_is_string(part)) return STATUS_OK;
+    if (!type)
+        return error_set(error, "%s: a part of its content is not an object with a 'type'", where);
+    if (strcmp(type, "text") == 0) {
+        if (!json_is_string(json_object_get(part, "text")))
+            return error_set(error, "%s: a part of type 'text' has no 'text'", where);
+    } else if (is_one_of(type, media, LENGTH(media))) {
+        return error_set(error, "%s has a part of type '%.80s', but this program reads only text",
+                         where, type);
+    } else if (!mentions(chat, type)) {
+        return error_set(error, "%s: a part of type '%.80s' is not read by the chat template",
+                         where, type);
+    }
+    return check_keys(part, own, LENGTH(own), where, chat, error);
+}
+
+Status request_messages_are_list(const json_t *messages, Error *error) {
+    size_t i;
+    json_t *message;
+    if (!json_is_array(messages) || json_array_size(messages) == 0)
+        return error_set(error, "'messages' must be a list of messages");
+    json_array_foreach((json_t *)messages, i, message) {
+        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
+            return error_set(error, "'messages': number %zu is not an object with a 'role'", i + 1);
+    }
+    return STATUS_OK;
+}
+
+Status request_messages_are_read(const json_t *messages, const ChatPrompt *chat, Error *error) {
+    size_t i, j;
+    json_t *message, *part;
+    json_array_foreach((json_t *)messages, i, message) {
+        char where[64];
+        const json_t *content = json_object_get(message, "content");
+        snprintf(where, sizeof where, "'messages': number %zu", i + 1);
+        if (check_keys(message, known, LENGTH(known), where, chat, error) != STATUS_OK)
+            return STATUS_FAILED;
+        if (!json_is_array(content)) continue;
+        json_array_foreach((json_t *)content, j, part) {
+            if (check_part(part, where, chat, error) != STATUS_OK) return STATUS_FAILED;
+        }
+    }
+    return STATUS_OK;
+}
