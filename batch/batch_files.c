@@ -13,7 +13,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "system/descriptor.h"
-#include "system/output.h"
+#include "system/own_file.h"
 #include "system/replace_file.h"
 
 /* ---- Input ---------------------------------------------------------------------------------- */
@@ -200,17 +200,18 @@ Status result_file_open(ResultFile *file, const char *path, bool resume, bool re
         file->fd = -1;
         return error_set(error, "%s: the path is too long", path);
     }
-    if (output_is_planted(path)) {
+    if (own_file_is_planted(path)) {
         file->fd = -1;
-        return error_set(error, OUTPUT_PLANTED, path);
+        return error_set(error, OWN_FILE_PLANTED, path);
     }
-    file->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    int reason = errno;
-    if (file->fd < 0 && !resume) { /* a pipe or a device */
-        file->fd = open(path, O_WRONLY | O_CLOEXEC);
-        if (errno == ENOENT) errno = reason; /* why none could be made */
+    file->fd = own_file_open(path, O_RDWR | O_CREAT | O_APPEND, error);
+    if (file->fd < 0 && !resume && errno != EPERM) { /* perhaps a pipe or a device */
+        Error other;
+        file->fd = own_file_open(path, O_WRONLY, &other);
+        if (file->fd < 0 && errno != ENOENT) *error = other;
     }
-    if (file->fd < 0 || fstat(file->fd, &info) != 0) return failed(file, "written", error);
+    if (file->fd < 0) return STATUS_FAILED;
+    if (fstat(file->fd, &info) != 0) return failed(file, "written", error);
     file->regular = S_ISREG(info.st_mode);
     if (!file->regular)
         return resume ? error_set(error, "%s: only a file can be resumed", path) : STATUS_OK;

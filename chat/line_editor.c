@@ -17,7 +17,7 @@
 #include <locale.h>
 
 #include "chat/terminal_keys.h"
-#include "system/output.h"
+#include "system/own_file.h"
 #endif
 
 enum {
@@ -137,7 +137,7 @@ static bool is_own(char *path) {
     *slash = '\0';
     bool is_own = stat(path, &info) == 0 && (info.st_uid == geteuid() || info.st_uid == 0);
     *slash = '/';
-    return is_own && !output_is_planted(path);
+    return is_own && !own_file_is_planted(path);
 }
 
 /* Finds the history's file and creates its directories where they are missing. An empty path means

@@ -7,17 +7,12 @@
 #include <unistd.h>
 
 #include "system/descriptor.h"
+#include "system/own_file.h"
 #include "system/replace_file.h"
 #include "system/terminal.h"
 
 static const char *name_of(const Output *output) {
     return output->path ? output->path : "stdout";
-}
-
-bool output_is_planted(const char *path) {
-    struct stat info;
-    if (lstat(path, &info) != 0 || !(S_ISLNK(info.st_mode) || S_ISFIFO(info.st_mode))) return false;
-    return info.st_uid != geteuid() && info.st_uid != 0;
 }
 
 Status output_open(Output *output, const char *path, Error *error) {
@@ -28,13 +23,14 @@ Status output_open(Output *output, const char *path, Error *error) {
         return STATUS_OK;
     }
     output->fd = -1;
-    if (output_is_planted(path)) return error_set(error, OUTPUT_PLANTED, path);
+    if (own_file_is_planted(path)) return error_set(error, OWN_FILE_PLANTED, path);
     bool exists = stat(path, &stat_now) == 0;
     if (exists && !S_ISREG(stat_now.st_mode)) {
-        output->fd = open(path, O_WRONLY | O_CLOEXEC);
-        output->terminal = output->fd >= 0 && isatty(output->fd);
-        if (output->fd >= 0) return STATUS_OK;
-        return error_set(error, "%s: cannot be written: %s", path, strerror(errno));
+        output->fd = own_file_open(path, O_WRONLY, error);
+        if (output->fd < 0) return STATUS_FAILED;
+        output->terminal = isatty(output->fd);
+        if (fstat(output->fd, &stat_now) == 0 && !S_ISREG(stat_now.st_mode)) return STATUS_OK;
+        return error_set(error, "%s: changed while it was opened", path);
     }
     output->fd = replace_file_begin(path, NULL, 0, &output->temporary, error);
     if (output->fd < 0) return STATUS_FAILED;

@@ -13,12 +13,6 @@ typedef struct Output {
     char *temporary; /* the file being written, which output_finish renames to `path`; NULL: none */
 } Output;
 
-/* Whether `path` is a link or a named pipe that a user other than this one or root made: in a
- * directory that all users can write to it may be a trap. OUTPUT_PLANTED is the format of the
- * Error, given the path. */
-bool output_is_planted(const char *path);
-#define OUTPUT_PLANTED "%s: a link or a pipe of another user, which is not written to"
-
 /* Opens `path`, or stdout when it is NULL. A regular file is written under a temporary name (see
  * replace_file.h), with the permissions of the user's own file that it replaces, else 0600. A
  * device or pipe is written directly. */

@@ -10,8 +10,10 @@
 #include <cmocka.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "batch/batch_files.h"
 #include "tests/batch_cases.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
@@ -91,6 +93,63 @@ static void what_another_user_left_is_not_written_to(void **state) {
     assert_refused(talk(planted), "belongs to another user");
     unlink(planted);
     unlink(victim);
+}
+
+/* Another user puts a link in the place of the results, and takes it away, as fast as it goes. */
+static pid_t start_planting(void) {
+    pid_t process = fork();
+    if (process != 0) return process;
+    if (setgid(SOMEBODY) != 0 || setuid(SOMEBODY) != 0) _exit(1);
+    for (;;) {
+        if (symlink(victim, planted) != 0) unlink(planted);
+        unlink(planted);
+    }
+}
+
+static void a_link_that_appears_while_results_are_opened_is_not_followed(void **state) {
+    (void)state;
+    struct stat victims, opened;
+    ResultFile file;
+    Error error;
+    if (geteuid() != 0) {
+        print_message("only root can leave things in another's name: skipped\n");
+        skip();
+    }
+    file_write(victim, "", 0); /* results are appended to empty files only */
+    assert_int_equal(stat(victim, &victims), 0);
+    assert_int_equal(chmod(directory, 0777), 0);
+    pid_t planter = start_planting();
+    int followed = 0, made = 0;
+    for (int i = 0; i < 2000; i++) {
+        if (result_file_open(&file, planted, false, false, &error) == STATUS_OK) {
+            assert_int_equal(fstat(file.fd, &opened), 0);
+            followed += opened.st_ino == victims.st_ino;
+            made++;
+        }
+        result_file_close(&file);
+        unlink(planted);
+    }
+    kill(planter, SIGKILL);
+    waitpid(planter, NULL, 0);
+    assert_int_equal(chmod(directory, 0700), 0);
+    print_message("of 2,000 tries %d made a file\n", made);
+    assert_int_equal(followed, 0);
+    unlink(planted), unlink(victim);
+}
+
+static void results_are_not_added_to_a_file_of_another_user(void **state) {
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("only root can leave things in another's name: skipped\n");
+        skip();
+    }
+    file_write(planted, "", 0);
+    assert_int_equal(chmod(planted, 0666) | chown(planted, SOMEBODY, SOMEBODY), 0);
+    Process p = RUN("run", model, "--batch", requests, "-o", planted);
+    if (p.status != 1 || !strstr(p.err, "belongs to another user"))
+        fail_msg("%d: %s", p.status, p.err);
+    process_free(&p);
+    unlink(planted);
 }
 
 static void a_text_in_the_place_of_a_link_is_the_users_alone(void **state) {
@@ -195,6 +254,8 @@ static void a_prompt_that_never_ends_can_be_stopped(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_another_user_left_is_not_written_to),
+        cmocka_unit_test(a_link_that_appears_while_results_are_opened_is_not_followed),
+        cmocka_unit_test(results_are_not_added_to_a_file_of_another_user),
         cmocka_unit_test(a_text_in_the_place_of_a_link_is_the_users_alone),
         cmocka_unit_test(a_link_in_the_place_of_what_a_retry_writes_is_not_followed),
         cmocka_unit_test(saving_replaces_no_pipe_or_device),
