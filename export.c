@@ -1,5 +1,6 @@
 /* export: a model in somebody else's format in, a model.bin out. */
 #include <errno.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -215,10 +216,12 @@ static Status run(int argc, char **argv, const volatile sig_atomic_t *stopped, E
 
 int main(int argc, char **argv) {
     Error error = {{0}};
+    standard_streams_only(argv);
     Status status = standard_streams_fill(&error);
     const volatile sig_atomic_t *stopped = stop_signals_catch(false);
     mapped_watch();
     json_memory_guard();
+    json_object_seed(0); /* from /dev/urandom, which the sandbox closes */
     if (status == STATUS_OK) status = run(argc, argv, stopped, &error);
     if (status != STATUS_OK) terminal_say("%s", error.text);
     return (int)status;

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,12 +269,14 @@ int main(int argc, char **argv) {
     Options options = {0};
     Error error = {.text = ""};
     const Mode *mode = NULL;
+    standard_streams_only(argv);
     Status status = standard_streams_fill(&error);
     if (status == STATUS_OK) status = options_parse(&options, &modes_options, argc, argv, &error);
     if (status == STATUS_OK) status = mode_choose(modes, &options, &mode, &error);
     volatile sig_atomic_t *interrupted = stop_signals_catch(options.mode == MODE_CHAT);
     mapped_watch();
     json_memory_guard();
+    json_object_seed(0); /* from /dev/urandom, which the sandbox closes */
     if (status == STATUS_OK && options.help) {
         options_print_help(stdout, &options, program_invocation_short_name,
                            options.help == HELP_ALL);

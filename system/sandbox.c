@@ -32,8 +32,10 @@ const char *sandbox_text(const SandboxReport *report) {
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -144,8 +146,10 @@ static const int on_memory[] = {
     SYS_madvise, SYS_mincore, SYS_brk,      SYS_membarrier,
 };
 static const int on_threads[] = {
-    SYS_set_robust_list,   SYS_set_tid_address,   SYS_sched_yield,
-    SYS_sched_getaffinity, SYS_sched_setaffinity,
+    SYS_set_robust_list,
+    SYS_set_tid_address,
+    SYS_sched_yield,
+    SYS_sched_getaffinity,
 };
 static const int on_signals[] = {
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_restart_syscall,
@@ -219,6 +223,41 @@ static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned 
     load(f, offsetof(struct seccomp_data, nr));
 }
 
+/* Refuses a system call whose argument shares a bit with `value`. */
+static void refuse_if(Filter *f, int call, int argument, uint32_t value) {
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)call);
+    load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
+    emit(f, BPF_JMP | BPF_JSET | BPF_K, 0, 1, value);
+    give(f, SECCOMP_RET_ERRNO | EPERM);
+    load(f, offsetof(struct seccomp_data, nr));
+}
+
+/* Modes of files may be anything but set-user-ID and set-group-ID. */
+static void allow_paths(Filter *f) {
+    const uint32_t set_id = S_ISUID | S_ISGID;
+    refuse_if(f, SYS_fchmod, 1, set_id);
+    refuse_if(f, SYS_openat, 3, set_id);
+#if defined(SYS_open)
+    refuse_if(f, SYS_open, 2, set_id);
+#endif
+    ALLOW_ALL(f, on_paths);
+}
+
+/* A process may choose its own processors. The OpenMP runtime also chooses those of the threads
+ * that it starts, whose numbers a filter cannot know, when the user asks for it by one of these
+ * variables; then those of other processes are within reach, too. */
+static void allow_affinity(Filter *f) {
+    static const char *const variables[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
+                                            "KMP_AFFINITY"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        if (!getenv(variables[i])) continue;
+        allow(f, SYS_sched_setaffinity);
+        return;
+    }
+    allow_if(f, SYS_sched_setaffinity, 0, BPF_JEQ, 0);
+    allow_if(f, SYS_sched_setaffinity, 0, BPF_JEQ, (unsigned long)getpid());
+}
+
 static void write_filter(Filter *f, bool paths) {
     load(f, offsetof(struct seccomp_data, arch));
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MACHINE);
@@ -231,7 +270,8 @@ static void write_filter(Filter *f, bool paths) {
     ALLOW_ALL(f, on_signals);
     ALLOW_ALL(f, on_process);
     ALLOW_ALL(f, on_time);
-    if (paths) ALLOW_ALL(f, on_paths);
+    if (paths) allow_paths(f);
+    allow_affinity(f);
     for (size_t i = 0; i < sizeof terminal_requests / sizeof *terminal_requests; i++)
         allow_if(f, SYS_ioctl, 1, BPF_JEQ, terminal_requests[i]);
     for (size_t i = 0; i < sizeof descriptor_requests / sizeof *descriptor_requests; i++)

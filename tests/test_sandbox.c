@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <omp.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "system/sandbox.h"
+#include "system/standard_streams.h"
 
 /* Each function tries something forbidden and returns true when it succeeded. */
 static bool opens_a_file(void) {
@@ -61,6 +63,12 @@ static bool removes_a_file(void) {
 static bool changes_directory(void) {
     return chdir("/") == 0;
 }
+static pid_t tests; /* this program's process; inside the sandbox nobody may ask for it */
+static bool moves_another_process(void) {
+    cpu_set_t processors;
+    return sched_getaffinity(tests, sizeof processors, &processors) == 0 &&
+           sched_setaffinity(tests, sizeof processors, &processors) == 0;
+}
 
 typedef struct Attempt {
     const char *name;
@@ -79,6 +87,7 @@ static const Attempt attempts[] = {
     {"has others signalled", has_others_signalled},
     {"removes a file", removes_a_file},
     {"changes directory", changes_directory},
+    {"moves another process", moves_another_process},
 };
 
 /* Runs `body` in a child process, because a process cannot leave the sandbox; returns its exit
@@ -155,6 +164,9 @@ static int write_below(const SandboxRules *rules) {
     snprintf(other, sizeof other, "%s/renamed", rules->writable[0]);
     int fd = open(path, O_CREAT | O_RDWR, 0600);
     if (fd < 0 || write(fd, "x", 1) != 1 || fsync(fd) != 0) return 2;
+    if (fchmod(fd, 0600) != 0) return 5;
+    if (fchmod(fd, 04755) == 0 || fchmod(fd, 02755) == 0) return 6;
+    if (open(other, O_CREAT | O_RDWR, 04755) >= 0) return 7;
     if (rename(path, other) != 0 || unlink(other) != 0) return 3;
     return opens_a_file() || makes_a_file() || has_a_socket() ? 4 : 0;
 }
@@ -203,12 +215,30 @@ static void only_the_named_directory_is_writable(void **state) {
     assert_int_equal(result, 0);
 }
 
+static int keep_only(const SandboxRules *rules) {
+    char *words[] = {"run", "--chat-template=/dev/fd/11", "/proc/self/fd/13", NULL};
+    (void)rules;
+    for (int fd = 9; fd < 15; fd++)
+        if (dup2(STDIN_FILENO, fd) != fd) return 2;
+    standard_streams_only(words);
+    for (int fd = 0; fd < 64; fd++)
+        if ((fcntl(fd, F_GETFD) != -1) != (fd < 3 || fd == 11 || fd == 13)) return 100 + fd;
+    return 0;
+}
+
+static void descriptors_of_the_parent_are_closed_unless_they_are_named(void **state) {
+    (void)state;
+    assert_int_equal(in_child(keep_only, &nothing), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
+    tests = getpid();
+    const struct CMUnitTest all[] = {
         cmocka_unit_test(nothing_forbidden_succeeds_in_the_main_thread),
         cmocka_unit_test(nothing_forbidden_succeeds_in_a_worker),
         cmocka_unit_test(arithmetic_threads_memory_and_open_files_still_work),
         cmocka_unit_test(only_the_named_directory_is_writable),
+        cmocka_unit_test(descriptors_of_the_parent_are_closed_unless_they_are_named),
     };
-    return cmocka_run_group_tests_name("sandbox", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("sandbox", all, NULL, NULL);
 }
