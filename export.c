@@ -1,5 +1,6 @@
 /* export: a model in somebody else's format in, a model.bin out. */
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stddef.h>
@@ -17,7 +18,6 @@
 #include "formats/json_memory.h"
 #include "modelfile.h"
 #include "system/command_line.h"
-#include "system/replace_file.h"
 #include "system/sandbox.h"
 #include "system/standard_streams.h"
 #include "system/stop_signals.h"
@@ -40,6 +40,7 @@ typedef struct Export {
     const Arguments *arguments;
     char source[4096];
     const char *target;
+    double started;
     char mix[2 * MIX_BYTES]; /* --type and all --keep */
 } Export;
 
@@ -126,14 +127,11 @@ static Status choose_types(Export *e, Error *error) {
 
 /* ---- Rights ---- */
 
-/* Enters the sandbox, in which the process can reach only the target's directory. */
+/* Enters the sandbox. The target is named by a process that was started before (errand.h). */
 static Status give_up_rights(void *context, Error *error) {
     const Export *e = context;
-    char directory[4096];
-    SandboxRules rules = {.writable = {directory}};
+    const SandboxRules rules = {.writable = {NULL}};
     SandboxReport report;
-    if (!replace_file_directory(e->target, directory, sizeof directory))
-        return error_set(error, "%s: the path is too long", e->target);
     return e->arguments->no_sandbox ? STATUS_OK : sandbox_enter(&rules, &report, error);
 }
 
@@ -164,14 +162,19 @@ static void show_note(const char *line, void *context) {
     fprintf(stderr, "%s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
 }
 
-static Status report(const Export *e, double seconds, Error *error) {
+/* Opens the finished file as `run` would, and says what it is. */
+static Status report(void *context, int fd, Error *error) {
+    const Export *e = context;
     ModelFile *file;
-    if (modelfile_open(&file, e->target, -1, error) != STATUS_OK) return STATUS_FAILED;
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* which modelfile_open takes over */
+    if (own < 0) return error_set(error, "%s: %s", e->target, strerror(errno));
+    if (modelfile_open(&file, e->target, own, error) != STATUS_OK) return STATUS_FAILED;
     uint64_t parameters = 0;
     modelfile_meta_uint(file, "source.parameters", 0, &parameters);
     if (!e->arguments->quiet)
         terminal_line(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s", e->target,
-                      (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6, seconds);
+                      (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6,
+                      clock_seconds() - e->started);
     modelfile_close(file);
     return STATUS_OK;
 }
@@ -181,6 +184,7 @@ static Status report(const Export *e, double seconds, Error *error) {
 static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Error *error) {
     const Arguments *a = e->arguments;
     Meter meter = {.started = clock_seconds()};
+    e->started = meter.started;
     bool shows_progress = !a->quiet && isatty(STDERR_FILENO);
     const ConvertOptions options = {
         .type = a->type ? e->mix : NULL,
@@ -189,6 +193,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
         .cancel = stopped,
         .ready = give_up_rights,
+        .written = report,
         .ready_context = e,
         .note = a->quiet ? NULL : show_note,
         .progress = shows_progress ? show_progress : NULL,
@@ -196,7 +201,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
     };
     Status status = convert_to_path(e->source, &options, e->target, error);
     if (shows_progress) fputs("\r\033[K", stderr);
-    return status == STATUS_OK ? report(e, clock_seconds() - meter.started, error) : status;
+    return status;
 }
 
 static Status run(int argc, char **argv, const volatile sig_atomic_t *stopped, Error *error) {

@@ -21,7 +21,6 @@
 #include "modes.h"
 #include "session/generate.h"
 #include "system/descriptor.h"
-#include "system/replace_file.h"
 #include "system/sandbox.h"
 #include "system/standard_streams.h"
 #include "system/stop_signals.h"
@@ -71,19 +70,6 @@ static Status open_prompt(TextInput *input, const Options *o, Error *error) {
     return STATUS_OK;
 }
 
-/* Enters the sandbox. Directories in which complete files will be renamed stay writable. */
-static Status give_up_rights(Opened *opened, SandboxRules *rules, Error *error) {
-    char directory[4096];
-    const Options *o = opened->session.options;
-    if (opened->output.temporary) {
-        if (!replace_file_directory(opened->output.path, directory, sizeof directory))
-            return error_set(error, "%s: the path is too long", opened->output.path);
-        sandbox_allow_writing(rules, directory);
-    }
-    sandbox_allow_writing(rules, modelopen_writes_in(&opened->model));
-    return o->no_sandbox ? STATUS_OK : sandbox_enter(rules, &opened->session.sandbox, error);
-}
-
 static Status open_everything(Opened *opened, Error *error) {
     Session *session = &opened->session;
     const Options *o = session->options;
@@ -102,7 +88,8 @@ static Status open_everything(Opened *opened, Error *error) {
         status = output_open(&opened->output, o->output, error);
     if (status == STATUS_OK && mode && mode->open)
         status = mode->open(&opened->state, session, &rules, error);
-    return status == STATUS_OK ? give_up_rights(opened, &rules, error) : status;
+    if (status != STATUS_OK || o->no_sandbox) return status;
+    return sandbox_enter(&rules, &session->sandbox, error);
 }
 
 /* ---- Afterwards: what they hold is parsed ---- */

@@ -87,7 +87,7 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
     if (!b) return error_set(error, "no memory for a batch");
     *out = b;
     b->options = o;
-    b->results.fd = -1;
+    b->results.fd = b->results.retry_fd = -1;
     Status status = batch_memory(o->kv_memory, &b->kv_bytes, error);
     if (status != STATUS_OK) return status;
     bool standard = strcmp(o->batch, "-") == 0;
@@ -96,10 +96,6 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
     line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch);
     b->input_open = true;
     return result_file_open(&b->results, o->output, o->resume, o->retry_failed, error);
-}
-
-const char *batch_writable(const Batch *b) {
-    return b->options->retry_failed ? b->results.directory : NULL;
 }
 
 /* ---- Jobs -------------------------------------------------------------------------------------

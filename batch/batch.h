@@ -14,9 +14,6 @@ typedef struct Batch Batch;
 Status batch_open(Batch **out, const Options *options, Error *error);
 void batch_close(Batch *batch); /* NULL is fine */
 
-/* The directory in which the batch will replace a file, or NULL. */
-const char *batch_writable(const Batch *batch);
-
 /* Answers every line. STATUS_LINES_FAILED when some lines failed: their results say why. After
  * STATUS_INTERRUPTED all finished results are in the file, and a message on stderr has said how to
  * resume. */

@@ -192,14 +192,17 @@ static Status lock(const ResultFile *file, int fd, Error *error) {
     return failed(file, "locked", error);
 }
 
+/* Creates FILE.retry while the program may still create files. */
+static Status begin_retry(ResultFile *file, Error *error) {
+    file->retry_fd = replace_file_begin(file->path, ".retry", O_APPEND, &file->retry_path, error);
+    if (file->retry_fd < 0) return STATUS_FAILED;
+    return errand_start_rename(&file->errand, file->retry_path, file->path, error);
+}
+
 Status result_file_open(ResultFile *file, const char *path, bool resume, bool retry, Error *error) {
     struct stat info;
-    *file = (ResultFile){.fd = STDOUT_FILENO, .path = path, .retries = retry};
+    *file = (ResultFile){.fd = STDOUT_FILENO, .path = path, .retries = retry, .retry_fd = -1};
     if (!path) return STATUS_OK;
-    if (!replace_file_directory(path, file->directory, sizeof file->directory)) {
-        file->fd = -1;
-        return error_set(error, "%s: the path is too long", path);
-    }
     if (own_file_is_planted(path)) {
         file->fd = -1;
         return error_set(error, OWN_FILE_PLANTED, path);
@@ -222,10 +225,19 @@ Status result_file_open(ResultFile *file, const char *path, bool resume, bool re
         return error_set(
             error, "%s: exists already; --resume goes on with it, or name another file", path);
     replace_file_sync_directory(path); /* the name of a file that was just created */
-    return STATUS_OK;
+    return retry ? begin_retry(file, error) : STATUS_OK;
+}
+
+/* Removes FILE.retry if it was not used. */
+static void end_retry(ResultFile *file) {
+    errand_drop(&file->errand);
+    replace_file_discard(&file->retry_path); /* when there is no errand */
+    if (file->retry_fd >= 0) close(file->retry_fd);
+    file->retry_fd = -1;
 }
 
 void result_file_close(ResultFile *file) {
+    end_retry(file);
     if (file->path && file->fd >= 0) close(file->fd);
     file->fd = -1;
     text_free(&file->buffer);
@@ -320,27 +332,23 @@ static Status read_from_start(ResultFile *file, const char *fingerprint, bool or
 
 /* Replaces the file with one that holds only the lines to keep. */
 static Status rewrite(ResultFile *file, const char *fingerprint, Error *error) {
-    char *temporary;
     off_t cut;
     bool drops;
-    ResultFile kept = {.path = file->path, .regular = true};
-    kept.fd = replace_file_begin(file->path, ".retry", O_APPEND, &temporary, error);
-    if (kept.fd < 0) return STATUS_FAILED;
+    ResultFile kept = {.path = file->path, .regular = true, .fd = file->retry_fd};
     Status status = lock(&kept, kept.fd, error);
     forget(file);
     if (status == STATUS_OK)
         status = read_from_start(file, fingerprint, false, &kept, &cut, &drops, error);
     if (status == STATUS_OK) status = result_file_flush(&kept, true, error);
-    if (status == STATUS_OK) status = replace_file_rename(&temporary, file->path, error);
-    if (status != STATUS_OK) {
-        replace_file_discard(&temporary);
-        result_file_close(&kept);
-        return status;
-    }
-    close(file->fd);
-    file->fd = kept.fd;
-    file->whole = kept.whole;
+    if (status == STATUS_OK) status = errand_finish(&file->errand, error);
     text_free(&kept.buffer);
+    if (status != STATUS_OK) return status;
+    close(file->fd);
+    file->fd = file->retry_fd;
+    file->retry_fd = -1;
+    free(file->retry_path);
+    file->retry_path = NULL;
+    file->whole = kept.whole;
     return STATUS_OK;
 }
 
@@ -349,7 +357,9 @@ Status result_file_resume(ResultFile *file, const char *fingerprint, bool ordere
     bool drops = false;
     if (read_from_start(file, fingerprint, ordered, NULL, &cut, &drops, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (drops && !ordered) return rewrite(file, fingerprint, error);
+    Status status = drops && !ordered ? rewrite(file, fingerprint, error) : STATUS_OK;
+    end_retry(file);
+    if (status != STATUS_OK || (drops && !ordered)) return status;
     if (cut < file->whole && ftruncate(file->fd, cut) != 0) return failed(file, "cut", error);
     file->whole = cut;
     return STATUS_OK;

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "batch/result.h"
+#include "system/errand.h"
 
 /* ---- Input ---------------------------------------------------------------------------------- */
 
@@ -72,15 +73,17 @@ void keyset_free(KeySet *set);
 
 typedef struct ResultFile {
     int fd;
-    const char *path; /* NULL: stdout; borrowed */
-    bool regular;     /* a regular file */
-    bool closed;      /* the reader has closed the pipe: writing has no effect and is no error */
-    bool retries;     /* failed lines of an earlier run are answered again */
-    char directory[4096]; /* of the path */
-    TextBuffer buffer;    /* lines that are not written yet */
-    off_t whole;          /* bytes of whole lines in the file */
-    double synced;        /* the time of the last sync, by clock_seconds */
-    bool dirty;           /* lines were written after it */
+    const char *path;  /* NULL: stdout; borrowed */
+    bool regular;      /* a regular file */
+    bool closed;       /* the reader has closed the pipe: writing has no effect and is no error */
+    bool retries;      /* failed lines of an earlier run are answered again */
+    int retry_fd;      /* FILE.retry, which replaces the file if lines are to be removed; or -1 */
+    char *retry_path;  /* its name while it has one */
+    Errand errand;     /* that renames or removes it */
+    TextBuffer buffer; /* lines that are not written yet */
+    off_t whole;       /* bytes of whole lines in the file */
+    double synced;     /* the time of the last sync, by clock_seconds */
+    bool dirty;        /* lines were written after it */
 
     /* The results of an earlier run, read by result_file_resume. */
     KeySet keys;       /* KEY_DONE, KEY_FAILED; batch.c adds KEY_SEEN for each id that it reads */

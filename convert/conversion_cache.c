@@ -178,6 +178,36 @@ static bool open_complete(ConversionSlot *slot) {
     return slot->found;
 }
 
+/* What the errand of a conversion needs. */
+typedef struct Names {
+    ConversionSlot *slot;
+    const char *lock_path;
+} Names;
+
+static Status name_conversion(void *context, Error *error) {
+    Names *names = context;
+    ConversionSlot *slot = names->slot;
+    if (replace_file_rename(&slot->partial, slot->path, error) != STATUS_OK) return STATUS_FAILED;
+    unlink(names->lock_path);
+    return STATUS_OK;
+}
+
+/* While this process lives it holds the lock: no other uses the temporary name. */
+static void drop_conversion(void *context) {
+    Names *names = context;
+    replace_file_discard(&names->slot->partial);
+    unlink(names->lock_path);
+}
+
+static Status begin_conversion(ConversionSlot *slot, const char *base, const char *lock_path,
+                               Error *error) {
+    slot->fd = replace_file_begin(base, ".tmp", 0, &slot->partial, error);
+    if (slot->fd < 0) return cannot_keep(slot, error);
+    Names names = {slot, lock_path};
+    const ErrandJob job = {name_conversion, drop_conversion, &names, {slot->lock_fd, -1}};
+    return errand_start(&slot->errand, &job, error);
+}
+
 static Status open_cached(ConversionSlot *slot, const char *name,
                           const volatile sig_atomic_t *cancel, Error *error) {
     char *base = NULL, *lock_path = NULL;
@@ -190,10 +220,8 @@ static Status open_cached(ConversionSlot *slot, const char *name,
     if (!open_complete(slot)) {
         delete_leftovers(slot->directory);
         status = lock(slot, lock_path, cancel, error);
-        if (status == STATUS_OK && !open_complete(slot)) {
-            slot->fd = replace_file_begin(base, ".tmp", 0, &slot->partial, error);
-            if (slot->fd < 0) status = cannot_keep(slot, error);
-        }
+        if (status == STATUS_OK && !open_complete(slot))
+            status = begin_conversion(slot, base, lock_path, error);
     }
     /* Another process finished the conversion while this one waited. Remove the lock now: after
      * entering the sandbox it could not be removed. */
@@ -244,11 +272,15 @@ Status conversion_cache_find(ConversionSlot *slot, const Source *source, const c
 Status conversion_cache_finish(ConversionSlot *slot, Error *error) {
     if (!slot->partial) return STATUS_OK;
     if (replace_file_sync(slot->fd, slot->path, error) != STATUS_OK) return STATUS_FAILED;
-    return replace_file_rename(&slot->partial, slot->path, error);
+    if (errand_finish(&slot->errand, error) != STATUS_OK) return STATUS_FAILED;
+    free(slot->partial);
+    slot->partial = NULL;
+    return STATUS_OK;
 }
 
 void conversion_cache_close(ConversionSlot *slot) {
     if (slot->fd >= 0) close(slot->fd);
+    errand_drop(&slot->errand);
     replace_file_discard(&slot->partial);
     if (slot->lock_fd >= 0) {
         /* NAME.bin -> NAME.lock */

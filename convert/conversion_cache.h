@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include "formats/source.h"
+#include "system/errand.h"
 
 typedef struct ConversionSlot {
     int fd;          /* of the model.bin; -1 once the caller has taken it */
@@ -23,6 +24,7 @@ typedef struct ConversionSlot {
     char *directory; /* of the cache; NULL: a temporary file */
     char *path;      /* of the conversion */
     char *partial;   /* of the file that is being written; NULL after conversion_cache_finish */
+    Errand errand;   /* that names or removes it, and removes the lock */
     int lock_fd;     /* held while this process converts; -1: not held */
 } ConversionSlot;
 

@@ -31,10 +31,12 @@ typedef struct ConvertOptions {
     /* Called from time to time, never by two threads at once. May be NULL. */
     void (*progress)(ConvertStep step, uint64_t done, uint64_t total, void *context);
     void *progress_context;
-    /* Called when every file is open and before a byte of the source is parsed: the moment to give
-     * up rights. convert_to_path still links and renames in its target's directory. May be NULL. */
+    /* For convert_to_path. Called when every file is open and before a byte of the source is
+     * parsed: the moment to give up all rights. May be NULL. */
     Status (*ready)(void *context, Error *error);
-    void *ready_context;
+    /* Called when the target has its name, with a descriptor of it. May be NULL. */
+    Status (*written)(void *context, int fd, Error *error);
+    void *ready_context; /* of both */
     /* Called at the end for each type of the source that none of the runner's types holds without
      * loss, with a line that names the type it became and the error. `context` is
      * progress_context. May be NULL. */

@@ -11,6 +11,7 @@
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
 #include "formats/source_open.h"
+#include "system/errand.h"
 #include "system/replace_file.h"
 
 enum { PATH_BYTES = 4096 };
@@ -156,34 +157,62 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
     return status;
 }
 
-static Status convert_opened(Source *source, const ConvertOptions *options, const char *path,
-                             Error *error) {
+/* What the errand of a target needs. */
+typedef struct Target {
+    const char *path;
+    char *temporary; /* NULL: the file has no name yet */
+    int fd;
+} Target;
+
+/* linkat cannot replace a file, as rename does: a nameless file gets a temporary name first. */
+static Status name_target(void *context, Error *error) {
+    Target *target = context;
+    if (!target->temporary && take_name(target->fd, target->path, &target->temporary) < 0)
+        return error_set(error, "%s: %s", target->path, strerror(errno));
+    return replace_file_rename(&target->temporary, target->path, error);
+}
+
+static void drop_target(void *context) {
+    replace_file_discard(&((Target *)context)->temporary);
+}
+
+/* Fails when `path` is not a place for the target. */
+static Status check_target(const Source *source, const char *path, Error *error) {
     struct stat info;
-    ConvertOptions named = *options;
-    named.target = path;
     bool exists = stat(path, &info) == 0;
     if (!exists && errno != ENOENT) return error_set(error, "%s: %s", path, strerror(errno));
     if (exists && !S_ISREG(info.st_mode))
         return error_set(error, "%s: exists and is not a regular file", path);
     if (exists && is_read_from(source, &info))
         return error_set(error, "%s: belongs to the source; name another target", path);
-    char *temporary;
-    int fd = open_beside(path, &temporary);
-    if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
+static Status convert_opened(Source *source, const ConvertOptions *options, const char *path,
+                             Error *error) {
+    ConvertOptions named = *options;
+    named.target = path;
+    Errand errand = {0};
+    Target target = {.path = path};
+    if (check_target(source, path, error) != STATUS_OK) return STATUS_FAILED;
+    target.fd = open_beside(path, &target.temporary);
+    if (target.fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    const ErrandJob job = {name_target, drop_target, &target, {target.fd, -1}};
     CalibrationFiles files = {.fd = -1, .text = {.fd = -1}};
-    Status status = STATUS_OK;
-    if (options->calibrate) status = open_calibration(&files, options->calibrate, path, error);
+    Status status = errand_start(&errand, &job, error);
+    if (status == STATUS_OK && options->calibrate)
+        status = open_calibration(&files, options->calibrate, path, error);
     if (status == STATUS_OK && options->ready)
         status = options->ready(options->ready_context, error);
-    if (status == STATUS_OK) status = parse_and_convert(source, &named, &files, fd, error);
+    if (status == STATUS_OK) status = parse_and_convert(source, &named, &files, target.fd, error);
     close_calibration(&files);
-    if (status == STATUS_OK) status = replace_file_sync(fd, path, error);
-    /* linkat cannot replace a file, as rename does: a nameless file gets a temporary name first. */
-    if (status == STATUS_OK && !temporary && take_name(fd, path, &temporary) < 0)
-        status = error_set(error, "%s: %s", path, strerror(errno));
-    if (status == STATUS_OK) status = replace_file_rename(&temporary, path, error);
-    replace_file_discard(&temporary);
-    close(fd);
+    if (status == STATUS_OK) status = replace_file_sync(target.fd, path, error);
+    if (status == STATUS_OK) status = errand_finish(&errand, error);
+    if (status == STATUS_OK && options->written)
+        status = options->written(options->ready_context, target.fd, error);
+    errand_drop(&errand);
+    drop_target(&target); /* where no errand could be started */
+    close(target.fd);
     return status;
 }
 

@@ -48,10 +48,6 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     return tokenizer ? input_open(&opening->tokenizer, tokenizer, error) : STATUS_OK;
 }
 
-const char *modelopen_writes_in(const ModelOpening *opening) {
-    return opening->conversion.partial ? opening->conversion.directory : NULL;
-}
-
 Status modelopen_blame(const ModelOpening *opening, Error *error) {
     if (!opening->kept) return STATUS_FAILED;
     size_t n = strlen(opening->path);

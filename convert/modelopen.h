@@ -29,9 +29,6 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
                        const Options *options, const volatile sig_atomic_t *interrupted,
                        Error *error);
 
-/* The directory in which modelopen_finish will still create and rename files; NULL: none. */
-const char *modelopen_writes_in(const ModelOpening *opening);
-
 /* Converts if necessary, with progress on stderr, and maps the model.bin. */
 Status modelopen_finish(ModelOpening *opening, const Session *session, int n_threads,
                         ModelFile **file, Error *error);

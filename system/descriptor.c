@@ -1,6 +1,7 @@
 #include "system/descriptor.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,4 +55,22 @@ size_t descriptor_write(int fd, const char *bytes, size_t n) {
         }
     }
     return done;
+}
+
+static void close_all(int first, int last) {
+    long most = sysconf(_SC_OPEN_MAX);
+    if (first > last || close_range((unsigned)first, (unsigned)last, 0) == 0) return;
+    /* A kernel before 5.9. */
+    for (long fd = first; fd <= last && fd < most; fd++) close((int)fd);
+}
+
+void descriptors_close_except(int first, const int *kept, size_t n) {
+    for (;;) {
+        int next = INT_MAX;
+        for (size_t i = 0; i < n; i++)
+            if (kept[i] >= first && kept[i] < next) next = kept[i];
+        close_all(first, next == INT_MAX ? next : next - 1);
+        if (next == INT_MAX) return;
+        first = next + 1;
+    }
 }

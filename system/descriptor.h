@@ -1,4 +1,4 @@
-/* Reading a descriptor to its end, and writing all of a text to one. */
+/* Reading a descriptor to its end, writing all of a text to one, closing many. */
 #ifndef DESCRIPTOR_H
 #define DESCRIPTOR_H
 
@@ -17,5 +17,9 @@ Status descriptor_read(int fd, const char *name, size_t most,
 /* Writes bytes[n], waiting where `fd` does not block. Returns n, or after an error how many bytes
  * were written, and errno. */
 size_t descriptor_write(int fd, const char *bytes, size_t n);
+
+/* Closes all descriptors from `first` on, except kept[n] (in any order; negative ones count for
+ * nothing). */
+void descriptors_close_except(int first, const int *kept, size_t n);
 
 #endif

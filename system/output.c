@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ Status output_open(Output *output, const char *path, Error *error) {
     bool is_own =
         lstat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode) && stat_now.st_uid == geteuid();
     if (is_own) fchmod(output->fd, stat_now.st_mode & 0777);
-    return STATUS_OK;
+    return errand_start_rename(&output->errand, output->temporary, path, error);
 }
 
 static Status write_bytes(Output *output, const char *bytes, size_t length, Error *error) {
@@ -61,11 +62,15 @@ Status output_write(Output *output, const char *bytes, size_t length, Error *err
 Status output_finish(Output *output, Error *error) {
     if (!output->temporary) return STATUS_OK;
     if (replace_file_sync(output->fd, output->path, error) != STATUS_OK) return STATUS_FAILED;
-    return replace_file_rename(&output->temporary, output->path, error);
+    if (errand_finish(&output->errand, error) != STATUS_OK) return STATUS_FAILED;
+    free(output->temporary);
+    output->temporary = NULL;
+    return STATUS_OK;
 }
 
 void output_close(Output *output) {
-    replace_file_discard(&output->temporary);
+    errand_drop(&output->errand);
+    replace_file_discard(&output->temporary); /* which the sandbox refuses */
     if (output->path && output->fd >= 0) close(output->fd);
     output->fd = -1;
 }

@@ -3,13 +3,14 @@
 #ifndef OUTPUT_H
 #define OUTPUT_H
 
-#include "base/status.h"
+#include "system/errand.h"
 
 typedef struct Output {
     int fd;
     bool terminal;    /* control characters are shown, not sent (terminal.h) */
     bool closed;      /* the reader has closed the pipe: writing has no effect and is no error */
     const char *path; /* NULL: stdout; borrowed */
+    Errand errand;    /* that renames it */
     char *temporary; /* the file being written, which output_finish renames to `path`; NULL: none */
 } Output;
 

@@ -2,11 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "system/descriptor.h"
 
 /* The files that a program opens at least: a model, its source, an output, and one of the OpenMP
  * runtime, which calls abort() when it cannot open it. */
@@ -33,34 +34,22 @@ Status standard_streams_fill(Error *error) {
     return STATUS_OK;
 }
 
-/* Closes the descriptors from `first` to `last`. */
-static void close_all(unsigned first, unsigned last) {
-    long most = sysconf(_SC_OPEN_MAX);
-    if (first > last || close_range(first, last, 0) == 0) return;
-    /* A kernel before 5.9. */
-    for (long fd = first; fd <= (long)last && fd < most; fd++) close((int)fd);
-}
+enum { MOST_NAMED = 64 };
 
-/* The smallest descriptor from `first` that a word names by its path; UINT_MAX: none. */
-static unsigned next_named(char **words, unsigned first) {
+/* Adds the descriptors that a word names by their paths to named[*n]. */
+static void find_named(const char *word, int named[MOST_NAMED], size_t *n) {
     static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
-    unsigned next = UINT_MAX;
-    for (; *words; words++) {
-        for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-            const char *at = strstr(*words, folders[i]);
-            unsigned long fd = at ? strtoul(at + strlen(folders[i]), NULL, 10) : UINT_MAX;
-            if (fd >= first && fd < next) next = (unsigned)fd;
-        }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const char *at = strstr(word, folders[i]);
+        if (at && *n < MOST_NAMED) named[(*n)++] = atoi(at + strlen(folders[i]));
     }
-    return next;
 }
 
 void standard_streams_only(char **words) {
-    for (unsigned first = STDERR_FILENO + 1, named;; first = named + 1) {
-        named = next_named(words, first);
-        close_all(first, named == UINT_MAX ? UINT_MAX : named - 1);
-        if (named == UINT_MAX) return;
-    }
+    int named[MOST_NAMED];
+    size_t n = 0;
+    for (; *words; words++) find_named(*words, named, &n);
+    descriptors_close_except(STDERR_FILENO + 1, named, n);
 }
 
 Status standard_streams_finish(Error *error) {

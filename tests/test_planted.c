@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -251,6 +252,43 @@ static void a_prompt_that_never_ends_can_be_stopped(void **state) {
     free(program);
 }
 
+static size_t files_here(void) {
+    size_t n = 0;
+    DIR *dir = opendir(directory);
+    for (struct dirent *entry; (entry = readdir(dir));) n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+/* timeout(1) sends SIGTERM and, a second later, SIGKILL. */
+static void a_long_step_ends_within_a_second_of_the_first_signal(void **state) {
+    (void)state;
+    enum { BYTES = 64 << 20 };
+    char *program = build_path("run"), *text = malloc(BYTES);
+    assert_non_null(text);
+    for (size_t i = 0; i < BYTES; i++) text[i] = "the cat sat on the mat. "[i % 24];
+    file_write(victim, text, BYTES);
+    Process p = RUN("/usr/bin/timeout", "--preserve-status", "-k", "1", "0.8", program, model,
+                    "--tokenize", "-f", victim);
+    if (p.status != 130 || !strstr(p.err, "interrupted")) fail_msg("%d: %s", p.status, p.err);
+    process_free(&p);
+    unlink(victim);
+    free(program), free(text);
+}
+
+static void a_kill_leaves_no_unfinished_file(void **state) {
+    (void)state;
+    char *program = build_path("run"), *output = fixture_path(directory, "output");
+    size_t before = files_here();
+    Process p = RUN("/usr/bin/timeout", "-s", "KILL", "0.5", program, model, "-o", output, "-n",
+                    "0", "--ignore-eos", "-f", "/dev/zero");
+    assert_int_equal(p.status, 137);
+    process_free(&p);
+    for (int i = 0; i < 100 && files_here() > before; i++) usleep(20 * 1000);
+    assert_int_equal(files_here(), before);
+    free(program), free(output);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_another_user_left_is_not_written_to),
@@ -262,6 +300,8 @@ int main(void) {
         cmocka_unit_test(saving_replaces_only_what_the_chat_saved),
         cmocka_unit_test(inputs_that_never_end_can_be_stopped),
         cmocka_unit_test(a_prompt_that_never_ends_can_be_stopped),
+        cmocka_unit_test(a_long_step_ends_within_a_second_of_the_first_signal),
+        cmocka_unit_test(a_kill_leaves_no_unfinished_file),
     };
     return cmocka_run_group_tests_name("planted", tests, set_up, tear_down);
 }
