@@ -9,6 +9,9 @@
  * before that; SIGTERM and SIGHUP replace SIGINT. The program looks at the flag between two steps
  * and may set it to 0 again.
  *
+ * A process that still runs 0.7 s after the first signal, because a long step does not look at the
+ * flag, ends at once with STATUS_INTERRUPTED; Ctrl-C with `ctrl_c_repeats` excepted.
+ *
  * A second Ctrl-C kills the process, unless `ctrl_c_repeats` (in a chat each one stops an answer).
  * SIGTERM and SIGHUP always stop cleanly, even repeated, because timeout(1) signals twice. A SIGHUP
  * that the parent chose to ignore (nohup) stays ignored. SIGPIPE and SIGXFSZ (a limit on file
