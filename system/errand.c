@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,9 @@ static size_t tell(Errand *errand, char word, char *text, size_t size) {
         n = read(errand->from, text + length, size - length);
         if (n < 0 && errno != EINTR) break;
         if (n > 0) length += (size_t)n;
+    }
+    struct pollfd end = {.fd = errand->from}; /* POLLHUP: the process has ended */
+    while (poll(&end, 1, -1) < 0 && errno == EINTR) {
     }
     close(errand->from);
     waitpid(errand->process, NULL, 0); /* refused, and not needed, in the sandbox */
