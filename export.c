@@ -19,6 +19,7 @@
 #include "modelfile.h"
 #include "system/command_line.h"
 #include "system/sandbox.h"
+#include "system/stack.h"
 #include "system/standard_streams.h"
 #include "system/stop_signals.h"
 #include "system/terminal.h"
@@ -219,7 +220,8 @@ static Status run(int argc, char **argv, const volatile sig_atomic_t *stopped, E
     return status == STATUS_OK ? export_model(&e, stopped, error) : status;
 }
 
-int main(int argc, char **argv) {
+/* Not inlined: its variables would be on the stack before main has looked at the limit. */
+__attribute__((noinline)) static int start(int argc, char **argv) {
     Error error = {{0}};
     standard_streams_only(argv);
     Status status = standard_streams_fill(&error);
@@ -230,4 +232,8 @@ int main(int argc, char **argv) {
     if (status == STATUS_OK) status = run(argc, argv, stopped, &error);
     if (status != STATUS_OK) terminal_say("%s", error.text);
     return (int)status;
+}
+
+int main(int argc, char **argv) {
+    return stack_suffices() ? start(argc, argv) : STATUS_FAILED;
 }

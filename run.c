@@ -23,6 +23,7 @@
 #include "system/descriptor.h"
 #include "system/sandbox.h"
 #include "system/standard_streams.h"
+#include "system/stack.h"
 #include "system/stop_signals.h"
 #include "system/terminal.h"
 
@@ -252,7 +253,8 @@ static void print_version(void) {
     printf("\n");
 }
 
-int main(int argc, char **argv) {
+/* Not inlined: its variables would be on the stack before main has looked at the limit. */
+__attribute__((noinline)) static int start(int argc, char **argv) {
     Options options = {0};
     Error error = {.text = ""};
     const Mode *mode = NULL;
@@ -282,4 +284,8 @@ int main(int argc, char **argv) {
         terminal_say("%s", error.text);
     }
     return status;
+}
+
+int main(int argc, char **argv) {
+    return stack_suffices() ? start(argc, argv) : STATUS_FAILED;
 }

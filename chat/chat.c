@@ -531,5 +531,8 @@ Status chat_run(Chat *chat, Session *session, Error *error) {
     status = begin(chat, error);
     if (status != STATUS_FAILED && chat->lost)
         return error_set(error, "stdout: cannot be written: %s", strerror(chat->lost));
+    if (status == STATUS_OK && chat->dialogue.conversation.unsaved)
+        return error_set(error, "%s: not all of the conversation could be saved",
+                         chat->dialogue.conversation.path);
     return status;
 }

@@ -77,6 +77,7 @@ static Status write_messages(const Conversation *c, int fd, const char *path, Er
 static Status replace_file(Conversation *c, Error *error) {
     char *temporary;
     int fd = replace_file_begin(c->path, NULL, O_APPEND, &temporary, error);
+    c->unsaved = c->unsaved || fd < 0;
     if (fd < 0) return STATUS_FAILED;
     Status status = write_messages(c, fd, c->path, error);
     if (status == STATUS_OK && flock(fd, LOCK_EX | LOCK_NB) != 0)
@@ -84,6 +85,7 @@ static Status replace_file(Conversation *c, Error *error) {
     if (status == STATUS_OK) status = replace_file_rename(&temporary, c->path, error);
     replace_file_discard(&temporary);
     close(status == STATUS_OK ? c->fd : fd);
+    c->unsaved = c->unsaved || status != STATUS_OK;
     if (status == STATUS_OK) c->fd = fd;
     return status;
 }
@@ -292,6 +294,7 @@ Status conversation_append(Conversation *c, const char *role, const char *conten
         if (status == STATUS_OK && fdatasync(c->fd) != 0 && errno != EINVAL)
             status = error_set(error, "%s: cannot sync: %s", c->path, strerror(errno));
         if (status != STATUS_OK) {
+            c->unsaved = true;
             /* Removes what was written of the line; the next line must not follow half a line. */
             if (end >= 0 && ftruncate(c->fd, end) != 0) errno = 0;
             json_decref(message);

@@ -15,6 +15,7 @@
 #include "chat/kvfile.h"
 
 typedef struct Conversation {
+    bool unsaved;         /* a message or a change could not be written to the file */
     char *path;           /* NULL: the conversation is not saved */
     json_t *messages;     /* an array of {"role", "content"}; owned */
     time_t started;       /* the time that the chat template sees */

@@ -91,12 +91,27 @@ static bool is_named(int fd, int dir_fd, const char *name) {
            held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-/* Locks the file at `path`. Whoever held the lock before may have removed the file, so after
- * locking it is checked that the file still has that name. */
+/* Whether the lock, open or not, belongs to another user, who could hold it for ever: the cache is
+ * not used then, with a line on stderr that says whose it is. */
+static bool is_anothers(const ConversionSlot *slot, const char *path) {
+    struct stat info;
+    int failed = slot->lock_fd >= 0 ? fstat(slot->lock_fd, &info) : lstat(path, &info);
+    if (failed != 0 || info.st_uid == geteuid() || info.st_uid == 0) return false;
+    terminal_say("%s: belongs to user %ld, who may be converting it: this conversion is not kept",
+                 path, (long)info.st_uid);
+    return true;
+}
+
+/* Locks the file at `path`; *anothers: it belongs to another user. Whoever held the lock before may
+ * have removed the file, so after locking it is checked that the file still has that name. */
 static Status lock(ConversionSlot *slot, const char *path, const volatile sig_atomic_t *cancel,
-                   Error *error) {
+                   bool *anothers, Error *error) {
     for (bool told = false;;) {
         slot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        int reason = errno;
+        *anothers = is_anothers(slot, path);
+        if (*anothers) return STATUS_OK;
+        errno = reason;
         if (slot->lock_fd < 0) return cannot_keep(slot, error);
         if (flock(slot->lock_fd, LOCK_EX | LOCK_NB) != 0) {
             if (!told) terminal_say("waiting for another process that converts it");
@@ -208,6 +223,16 @@ static Status begin_conversion(ConversionSlot *slot, const char *base, const cha
     return errand_start(&slot->errand, &job, error);
 }
 
+/* Converts into a temporary file instead. */
+static Status leave_cache(ConversionSlot *slot, Error *error) {
+    if (slot->lock_fd >= 0) close(slot->lock_fd);
+    slot->lock_fd = -1;
+    free(slot->path);
+    free(slot->directory);
+    slot->path = slot->directory = NULL;
+    return temporary(slot, error);
+}
+
 static Status open_cached(ConversionSlot *slot, const char *name,
                           const volatile sig_atomic_t *cancel, Error *error) {
     char *base = NULL, *lock_path = NULL;
@@ -217,10 +242,13 @@ static Status open_cached(ConversionSlot *slot, const char *name,
         return error_set(error, "no memory");
     }
     Status status = STATUS_OK;
+    bool anothers = false;
     if (!open_complete(slot)) {
         delete_leftovers(slot->directory);
-        status = lock(slot, lock_path, cancel, error);
-        if (status == STATUS_OK && !open_complete(slot))
+        status = lock(slot, lock_path, cancel, &anothers, error);
+        if (status == STATUS_OK && anothers)
+            status = leave_cache(slot, error);
+        else if (status == STATUS_OK && !open_complete(slot))
             status = begin_conversion(slot, base, lock_path, error);
     }
     /* Another process finished the conversion while this one waited. Remove the lock now: after

@@ -8,7 +8,8 @@
  * wait.
  *
  * The cache lies in --cache-dir, else where cache_directory.h says. Where that cannot be written,
- * the conversion goes to an unlinked temporary file and is gone afterwards. */
+ * or the conversion's lock belongs to another user, the conversion goes to an unlinked temporary
+ * file and is gone afterwards. */
 #ifndef CONVERSION_CACHE_H
 #define CONVERSION_CACHE_H
 

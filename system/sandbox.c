@@ -152,8 +152,8 @@ static const int on_threads[] = {
     SYS_sched_getaffinity,
 };
 static const int on_signals[] = {
-    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_restart_syscall,
-    SYS_setitimer, /* stop_signals.h */
+    SYS_rt_sigaction, SYS_rt_sigprocmask,  SYS_rt_sigreturn,
+    SYS_sigaltstack,  SYS_restart_syscall, SYS_setitimer, /* stop_signals.h */
 };
 static const int on_process[] = {
     SYS_getpid,  SYS_gettid, SYS_getuid, SYS_geteuid, SYS_getcpu, SYS_getrusage,  SYS_getrandom,

@@ -33,12 +33,20 @@ static bool is_control(const unsigned char *c, size_t n) {
            (n == 2 && c[0] == 0xC2 && c[1] < 0xA0);
 }
 
+/* The code point of a control of writing directions, which could show a text in an order other than
+ * its own: embeddings and overrides (U+202A to U+202E) and isolates (U+2066 to U+2069). Else 0. */
+static unsigned direction_control(const unsigned char *c, size_t n) {
+    if (n != 3 || c[0] != 0xE2) return 0;
+    unsigned code = 0x2000 | (c[1] & 0x3Fu) << 6 | (c[2] & 0x3Fu);
+    return (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) ? code : 0;
+}
+
 size_t terminal_show(const char *text, size_t length, char *shown, size_t size, size_t *used) {
     size_t at = 0, out = 0;
     while (at < length) {
         const unsigned char *c = (const unsigned char *)text + at;
         const char *bytes = text + at;
-        char caret[8];
+        char caret[16];
         size_t n = character_bytes(c, length - at), n_out = n;
         if (n == 0) { /* some terminals read a stray byte as a C1 control */
             bytes = "\xEF\xBF\xBD";
@@ -46,6 +54,9 @@ size_t terminal_show(const char *text, size_t length, char *shown, size_t size, 
         } else if (is_control(c, n)) {
             unsigned char letter = c[n - 1] == 0x7F ? '?' : (c[n - 1] & 0x1F) + 64;
             n_out = (size_t)snprintf(caret, sizeof caret, n == 1 ? "^%c" : "^[%c", letter);
+            bytes = caret;
+        } else if (direction_control(c, n)) {
+            n_out = (size_t)snprintf(caret, sizeof caret, "<U+%X>", direction_control(c, n));
             bytes = caret;
         }
         if (out + n_out > size) break;

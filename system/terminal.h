@@ -15,9 +15,9 @@
 void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total);
 
 /* Makes text[length] (UTF-8) safe for a terminal: control characters other than newline and tab
- * become caret notation ("^[" for Escape), bytes that are not UTF-8 become U+FFFD. Fills
- * shown[size] (size >= 8) with as many whole characters as fit and returns their bytes; *used
- * receives the bytes of `text` that were converted. */
+ * become caret notation ("^[" for Escape), those of writing directions "<U+202E>", bytes that are
+ * not UTF-8 become U+FFFD. Fills shown[size] (size >= 8) with as many whole characters as fit and
+ * returns their bytes; *used receives the bytes of `text` that were converted. */
 size_t terminal_show(const char *text, size_t length, char *shown, size_t size, size_t *used);
 
 /* Writes text[length] (UTF-8), through terminal_show when `fd` is a terminal. Returns false with

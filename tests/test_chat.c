@@ -635,6 +635,21 @@ static void a_conversation_is_saved_and_loaded(void **state) {
     free(saved);
 }
 
+static void a_session_that_cannot_be_saved_is_an_error(void **state) {
+    (void)state;
+    char *program = program_command("run"), *session = inside("short"), *command = NULL;
+    /* A file may hold 1 KiB. */
+    assert_true(asprintf(&command,
+                         "ulimit -f 1; printf '%%3000d\\n/tokens\\n' 7 | "
+                         "%s %s -m chat -n 3 --session %s",
+                         program, model, session) > 0);
+    Process p = RUN("/bin/bash", "-c", command);
+    if (p.status != 1 || !strstr(p.err, "short: not all of the conversation could be saved"))
+        fail_msg("%d: %s", p.status, p.err);
+    process_free(&p);
+    free(program), free(session), free(command);
+}
+
 static void a_session_of_another_model_is_refused(void **state) {
     (void)state;
     char *session = inside("other"), *other = inside("other.bin");
@@ -759,6 +774,7 @@ int main(void) {
         cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),
         cmocka_unit_test(unknown_commands_and_bad_settings_are_told_and_change_nothing),
         cmocka_unit_test(a_conversation_is_saved_and_loaded),
+        cmocka_unit_test(a_session_that_cannot_be_saved_is_an_error),
         cmocka_unit_test(a_session_of_another_model_is_refused),
         cmocka_unit_test(a_damaged_session_keeps_what_can_be_read),
         cmocka_unit_test(what_is_no_conversation_stays_where_it_is),

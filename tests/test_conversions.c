@@ -393,6 +393,36 @@ static void what_a_kill_left_goes_with_the_next_conversion(void **state) {
     }
 }
 
+static void a_lock_of_another_user_does_not_block(void **state) {
+    (void)state;
+    struct stat info;
+    if (geteuid() != 0) {
+        print_message("only root can leave things in another's name: skipped\n");
+        skip();
+    }
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    converts(RUN(FROM_CHECKPOINT), NULL);
+    char *bin = sibling(".bin"), *locked = sibling(".lock"), *program = program_command("run");
+    char *command = NULL;
+    unlink(bin);
+    file_write(locked, "", 0);
+    assert_int_equal(chown(locked, 54321, 54321), 0);
+    int lock = open(locked, O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);
+    assert_true(asprintf(&command, "timeout 5 %s %s -z %s --cache-dir %s -n 5", program, checkpoint,
+                         tokenizer, cache) > 0);
+    p = RUN("/bin/sh", "-c", command);
+    if (p.status != 0 || !strstr(p.err, "lock: belongs to user 54321"))
+        fail_msg("%d: %s", p.status, p.err);
+    process_free(&p);
+    assert_int_equal(stat(locked, &info), 0);
+    assert_int_not_equal(stat(bin, &info), 0);
+    close(lock);
+    unlink(locked);
+    free(bin), free(locked), free(program), free(command);
+}
+
 static void who_gives_up_waiting_spoils_nothing(void **state) {
     (void)state;
     struct stat info;
@@ -544,6 +574,7 @@ int main(void) {
         cmocka_unit_test(a_source_is_no_target),
         cmocka_unit_test(a_damaged_conversion_is_not_the_sources_fault),
         cmocka_unit_test(what_a_kill_left_goes_with_the_next_conversion),
+        cmocka_unit_test(a_lock_of_another_user_does_not_block),
         cmocka_unit_test(who_gives_up_waiting_spoils_nothing),
         cmocka_unit_test(a_look_at_a_model_converts_nothing),
         cmocka_unit_test(a_vocabulary_alone_is_looked_at_but_not_run),

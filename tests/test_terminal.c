@@ -21,12 +21,14 @@
 #include "small_model.h"
 #include "system/terminal.h"
 
-/* An operating system command that sets the title, a colour, a C1 control, DEL. */
+/* An operating system command that sets the title, a colour, a C1 control, DEL, two controls of
+ * writing directions. */
 #define HOSTILE                                                                                    \
     "a\033]0;title\007b\033[31mc\xC2\x9B"                                                          \
     "d\x7F"                                                                                        \
-    "e"
-#define HARMLESS "a^[]0;title^Gb^[[31mc^[[d^?e"
+    "e\xE2\x80\xAE"                                                                                \
+    "f\xE2\x81\xA6"
+#define HARMLESS "a^[]0;title^Gb^[[31mc^[[d^?e<U+202E>f<U+2066>"
 
 static char *directory, *model;
 
