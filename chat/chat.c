@@ -13,7 +13,6 @@
 #include "chat/dialogue.h"
 #include "chat/line_editor.h"
 #include "system/descriptor.h"
-#include "system/replace_file.h"
 #include "system/terminal.h"
 
 /* Messages are C strings: a zero byte would cut one. */
@@ -36,7 +35,9 @@ struct Chat {
     bool thinking; /* the answer is between <think> and </think> */
     bool at_line_start;
     AnswerStats last;
-    char conversation_directory[4096], state_directory[4096];
+    SessionFile file; /* until the conversation takes it over */
+    Error file_note;
+    char state_directory[4096];
     const char *words[MAX_COMMANDS + 1]; /* the commands, which Tab completes */
 };
 
@@ -497,17 +498,16 @@ Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *i
     chat->interrupted = interrupted;
     tzset(); /* for the template's clock: the sandbox will not let it read /etc/localtime */
     chat->colours = has_colours(STDOUT_FILENO);
-    chat->dialogue.conversation.fd = -1;
+    chat->dialogue.conversation.file = chat->file = SESSION_FILE_NONE;
+    chat->courier = (Courier){-1, -1, -1};
     for (size_t i = 0; i < N_COMMANDS; i++) chat->words[i] = commands[i].name;
-    if (courier_start(&chat->courier, error) != STATUS_OK) return STATUS_FAILED;
+    const char *path = options->session;
+    if (path && session_file_open(&chat->file, path, &chat->file_note, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (courier_start(&chat->courier, path ? &chat->file : NULL, error) != STATUS_OK)
+        return STATUS_FAILED;
     chat->editor = line_editor_new(chat->words, interrupted);
     if (!chat->editor) return error_set(error, "no memory for a line editor");
-    if (options->session) {
-        if (!replace_file_directory(options->session, chat->conversation_directory,
-                                    sizeof chat->conversation_directory))
-            return error_set(error, "%s: the path is too long", options->session);
-        sandbox_allow_writing(rules, chat->conversation_directory);
-    }
     if (line_editor_directory(chat->editor, chat->state_directory, sizeof chat->state_directory))
         sandbox_allow_writing(rules, chat->state_directory);
     return STATUS_OK;
@@ -517,15 +517,17 @@ void chat_free(Chat *chat) {
     if (!chat) return;
     line_editor_free(chat->editor);
     dialogue_close(&chat->dialogue);
+    session_file_close(&chat->file);
     courier_end(&chat->courier);
     free(chat);
 }
 
 Status chat_run(Chat *chat, Session *session, Error *error) {
-    Error remark;
+    Error remark = chat->file_note;
     chat->session = session;
-    Status status =
-        dialogue_open(&chat->dialogue, session, session->options->session, &remark, error);
+    Status status = chat->file.path ? dialogue_open_file(&chat->dialogue, session, &chat->file,
+                                                         &chat->courier, &remark, error)
+                                    : dialogue_open(&chat->dialogue, session, NULL, &remark, error);
     if (status != STATUS_OK) return status;
     if (remark.text[0]) note("(%s)", remark.text);
     status = begin(chat, error);

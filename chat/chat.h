@@ -7,9 +7,9 @@
 
 typedef struct Chat Chat;
 
-/* Called before the program gives up its rights: opens the line editor and starts the process that
- * does /save, /load and /edit (courier.h). Adds to `rules` the directories of the conversation's
- * file and of the history. The caller calls chat_free also after a failure. */
+/* Called before the program gives up its rights: opens the conversation's file and the line editor,
+ * and starts the process that writes to the file and does /save, /load and /edit (courier.h). Adds
+ * to `rules` the directory of the history. The caller calls chat_free also after a failure. */
 Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *interrupted,
                     SandboxRules *rules, Error *error);
 void chat_free(Chat *chat);

@@ -1,18 +1,15 @@
 #include "chat/conversation.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "system/descriptor.h"
-#include "system/replace_file.h"
 
 enum { CONVERSATION_VERSION = 1, MAX_BYTES = 1 << 28 };
 
@@ -48,53 +45,37 @@ static bool is_message(const json_t *line) {
            json_is_string(json_object_get(line, "content"));
 }
 
-static Status write_line(int fd, const char *path, char *line, Error *error) {
-    if (!line) return error_set(error, "%s: no memory for a line", path);
-    Status status = STATUS_OK;
+/* ---- Files ------------------------------------------------------------------------------- */
+
+/* Adds a line, which it takes over; NULL means that memory was short. */
+static Status add_line(Conversation *c, char *line, Error *error) {
+    if (!line) return error_set(error, "%s: no memory for a line", c->path);
     size_t n = strlen(line);
     line[n] = '\n'; /* in place of the NUL, so that one write suffices and a line is seldom torn */
-    if (descriptor_write(fd, line, n + 1) <= n)
-        status = error_set(error, "%s: cannot be written: %s", path, strerror(errno));
+    Status status = c->courier ? courier_append(c->courier, c->path, line, n + 1, error)
+                               : session_file_append(&c->file, line, n + 1, error);
+    c->unsaved = c->unsaved || status != STATUS_OK;
     free(line);
     return status;
 }
 
-static Status write_messages(const Conversation *c, int fd, const char *path, Error *error) {
-    size_t i;
-    json_t *message;
-    if (write_line(fd, path, header_line(c), error) != STATUS_OK) return STATUS_FAILED;
-    json_array_foreach(c->messages, i, message) {
-        if (write_line(fd, path, json_dumps(message, JSON_COMPACT), error) != STATUS_OK)
-            return STATUS_FAILED;
-    }
-    return replace_file_sync(fd, path, error);
-}
-
-/* ---- Files ------------------------------------------------------------------------------- */
-
-/* Writes the conversation into a temporary file, which replaces the conversation's file; c->fd is
- * then the new file, locked as the old one was. */
+/* Replaces the file by one that holds the messages. */
 static Status replace_file(Conversation *c, Error *error) {
-    char *temporary;
-    int fd = replace_file_begin(c->path, NULL, O_APPEND, &temporary, error);
-    c->unsaved = c->unsaved || fd < 0;
-    if (fd < 0) return STATUS_FAILED;
-    Status status = write_messages(c, fd, c->path, error);
-    if (status == STATUS_OK && flock(fd, LOCK_EX | LOCK_NB) != 0)
-        status = error_set(error, "%s: cannot lock: %s", c->path, strerror(errno));
-    if (status == STATUS_OK) status = replace_file_rename(&temporary, c->path, error);
-    replace_file_discard(&temporary);
-    close(status == STATUS_OK ? c->fd : fd);
+    char *text;
+    size_t n;
+    if (conversation_text(c, &text, &n, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = c->courier ? courier_replace(c->courier, c->path, text, n, error)
+                               : session_file_replace(&c->file, text, n, error);
     c->unsaved = c->unsaved || status != STATUS_OK;
-    if (status == STATUS_OK) c->fd = fd;
+    free(text);
     return status;
 }
 
 static Status read_file(const Conversation *c, char **text, size_t *length, Error *error) {
     struct stat info;
-    if (fstat(c->fd, &info) != 0) return error_set(error, "%s: %s", c->path, strerror(errno));
+    if (fstat(c->file.fd, &info) != 0) return error_set(error, "%s: %s", c->path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return error_set(error, "%s: not a regular file", c->path);
-    return descriptor_read(c->fd, c->path, MAX_BYTES, NULL, text, length, error);
+    return descriptor_read(c->file.fd, c->path, MAX_BYTES, NULL, text, length, error);
 }
 
 /* The parsed lines of a conversation's file. */
@@ -133,7 +114,8 @@ static Contents parse_lines(const char *text, size_t length) {
 }
 
 Status conversation_new(Conversation *c, const char *model, uint64_t fingerprint, Error *error) {
-    *c = (Conversation){.fd = -1, .started = time(NULL), .fingerprint = fingerprint};
+    *c = (Conversation){
+        .file = SESSION_FILE_NONE, .started = time(NULL), .fingerprint = fingerprint};
     c->messages = json_array();
     c->model = strdup(model);
     if (c->messages && c->model) return STATUS_OK;
@@ -143,11 +125,11 @@ Status conversation_new(Conversation *c, const char *model, uint64_t fingerprint
 
 void conversation_close(Conversation *c) {
     kvfile_close(c->kv);
-    if (c->fd >= 0) close(c->fd);
+    session_file_close(&c->file);
     json_decref(c->messages);
     free(c->model);
     free(c->path);
-    *c = (Conversation){.fd = -1};
+    *c = (Conversation){.file = SESSION_FILE_NONE};
 }
 
 /* Takes over the parsed lines. *whole: nothing of them was damaged. */
@@ -175,13 +157,9 @@ static Status adopt(Conversation *c, Contents *contents, bool *whole, Error *err
  * the messages that could be read to a new file. */
 static Status repair(Conversation *c, size_t bad_line, Error *note, Error *error) {
     char aside[PATH_MAX];
-    struct stat info;
-    int n = snprintf(aside, sizeof aside, "%s.damaged", c->path);
-    for (int i = 2; n < (int)sizeof aside && i < 1000 && lstat(aside, &info) == 0; i++)
-        n = snprintf(aside, sizeof aside, "%s.damaged.%d", c->path, i);
-    if (n >= (int)sizeof aside) return error_set(error, "%s: the path is too long", c->path);
-    if (rename(c->path, aside) != 0)
-        return error_set(error, "%s: cannot keep a copy: %s", aside, strerror(errno));
+    Status status = c->courier ? courier_set_aside(c->courier, c->path, aside, error)
+                               : session_file_set_aside(&c->file, aside, error);
+    if (status != STATUS_OK) return status;
     if (replace_file(c, error) != STATUS_OK) return STATUS_FAILED;
     error_set(note,
               "%s: line %zu is damaged; the %zu messages before it are kept, the file as it "
@@ -196,7 +174,7 @@ static Status load_or_begin(Conversation *c, Error *note, Error *error) {
     if (read_file(c, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
     if (length == 0) {
         free(text);
-        return write_messages(c, c->fd, c->path, error);
+        return add_line(c, header_line(c), error);
     }
     /* After a power cut a file may begin with zeros. Any other file was named by mistake. */
     if (text[0] != '{' && text[0] != '\0') {
@@ -213,54 +191,44 @@ static Status load_or_begin(Conversation *c, Error *note, Error *error) {
     return status;
 }
 
-/* Whether the file belongs to a user other than this one or root, who could then read it: it may
- * lie in a directory that all users can write to. */
-static bool is_foreign(int fd) {
-    struct stat info;
-    return fstat(fd, &info) == 0 && info.st_uid != geteuid() && info.st_uid != 0;
-}
-
-/* Opens or creates PATH.kv. A failure costs time only, and `note` says so. */
+/* Opens the cache of keys and values. A failure costs time only, and `note` says so. */
 static void open_kv(Conversation *c, const KvShape *shape, Error *note) {
     char path[PATH_MAX];
     Error reason;
     bool begun;
-    if (snprintf(path, sizeof path, "%s.kv", c->path) >= (int)sizeof path) return;
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || is_foreign(fd)) {
-        if (note && !note->text[0])
-            error_set(note, "%s: %s", path, fd < 0 ? strerror(errno) : "belongs to another user");
-        if (fd >= 0) close(fd);
-        return;
-    }
+    int fd = c->file.kv_fd;
+    c->file.kv_fd = -1; /* kvfile_open takes it over */
+    if (fd < 0) return;
+    snprintf(path, sizeof path, "%s.kv", c->path);
     if (kvfile_open(&c->kv, path, fd, c->fingerprint, shape, &begun, &reason) != STATUS_OK) {
         c->kv = NULL;
-        if (note && !note->text[0]) error_set(note, "%s", reason.text);
+        if (!note->text[0]) error_set(note, "%s", reason.text);
     }
+}
+
+Status conversation_open_file(Conversation *c, SessionFile *file, Courier *courier,
+                              const char *model, uint64_t fingerprint, const KvShape *shape,
+                              Error *note, Error *error) {
+    if (conversation_new(c, model, fingerprint, error) != STATUS_OK) return STATUS_FAILED;
+    c->path = strdup(file->path);
+    c->file = *file;
+    c->courier = courier;
+    *file = SESSION_FILE_NONE;
+    Status status =
+        c->path ? load_or_begin(c, note, error) : error_set(error, "no memory for a path");
+    if (status == STATUS_OK && shape) open_kv(c, shape, note);
+    if (status != STATUS_OK) conversation_close(c);
+    return status;
 }
 
 Status conversation_open(Conversation *c, const char *path, const char *model, uint64_t fingerprint,
                          const KvShape *shape, Error *note, Error *error) {
-    if (note) note->text[0] = '\0';
-    if (conversation_new(c, model, fingerprint, error) != STATUS_OK) return STATUS_FAILED;
-    c->path = strdup(path);
-    c->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    Status status = STATUS_OK;
-    if (!c->path) {
-        status = error_set(error, "no memory for a path");
-    } else if (c->fd < 0) {
-        status = error_set(error, "%s: cannot open: %s", path,
-                           errno == ELOOP ? "it is a symbolic link" : strerror(errno));
-    } else if (is_foreign(c->fd)) {
-        status = error_set(error, "%s: belongs to another user", path);
-    } else if (flock(c->fd, LOCK_EX | LOCK_NB) != 0) {
-        status = error_set(error, "%s: another process has this conversation open", path);
-    } else {
-        status = load_or_begin(c, note, error);
-    }
-    if (status == STATUS_OK && shape) open_kv(c, shape, note);
-    if (status != STATUS_OK) conversation_close(c);
-    return status;
+    SessionFile file;
+    Error unread;
+    *c = (Conversation){.file = SESSION_FILE_NONE};
+    if (!note) note = &unread;
+    if (session_file_open(&file, path, note, error) != STATUS_OK) return STATUS_FAILED;
+    return conversation_open_file(c, &file, NULL, model, fingerprint, shape, note, error);
 }
 
 /* ---- Changes ----------------------------------------------------------------------------- */
@@ -288,18 +256,9 @@ Status conversation_append(Conversation *c, const char *role, const char *conten
                            Error *error) {
     json_t *message = new_message(role, content, length);
     if (!message) return error_set(error, "a message that is not UTF-8, or no memory for it");
-    if (c->fd >= 0) {
-        off_t end = lseek(c->fd, 0, SEEK_END);
-        Status status = write_line(c->fd, c->path, json_dumps(message, JSON_COMPACT), error);
-        if (status == STATUS_OK && fdatasync(c->fd) != 0 && errno != EINVAL)
-            status = error_set(error, "%s: cannot sync: %s", c->path, strerror(errno));
-        if (status != STATUS_OK) {
-            c->unsaved = true;
-            /* Removes what was written of the line; the next line must not follow half a line. */
-            if (end >= 0 && ftruncate(c->fd, end) != 0) errno = 0;
-            json_decref(message);
-            return status;
-        }
+    if (c->path && add_line(c, json_dumps(message, JSON_COMPACT), error) != STATUS_OK) {
+        json_decref(message);
+        return STATUS_FAILED;
     }
     if (json_array_append_new(c->messages, message) != 0)
         return error_set(error, "no memory for a message");
@@ -312,7 +271,7 @@ static Status replace_messages(Conversation *c, json_t *messages, Error *error) 
     json_t *before = c->messages;
     if (!messages) return error_set(error, "no memory for the messages");
     c->messages = messages;
-    if (c->fd >= 0 && replace_file(c, error) != STATUS_OK) {
+    if (c->path && replace_file(c, error) != STATUS_OK) {
         c->messages = before;
         json_decref(messages);
         return STATUS_FAILED;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "chat/courier.h"
 #include "chat/kvfile.h"
 
 typedef struct Conversation {
@@ -21,7 +22,8 @@ typedef struct Conversation {
     time_t started;       /* the time that the chat template sees */
     char *model;          /* the model's name */
     uint64_t fingerprint; /* of the model */
-    int fd;               /* of the file, which stays locked; -1: not saved */
+    SessionFile file;     /* stays locked; not used where there is a courier */
+    Courier *courier;     /* that writes to it; NULL: this process does */
     KvFile *kv;           /* NULL: no cache is saved */
 } Conversation;
 
@@ -35,6 +37,11 @@ Status conversation_new(Conversation *conversation, const char *model, uint64_t 
  * (which may be NULL) says so. Without such a remark `note` is empty. */
 Status conversation_open(Conversation *conversation, const char *path, const char *model,
                          uint64_t fingerprint, const KvShape *shape, Error *note, Error *error);
+/* The same with files that are open, which it takes over, and `courier` (NULL: none), which was
+ * started with them. `note` keeps what it says where there is nothing else to say. */
+Status conversation_open_file(Conversation *conversation, SessionFile *file, Courier *courier,
+                              const char *model, uint64_t fingerprint, const KvShape *shape,
+                              Error *note, Error *error);
 void conversation_close(Conversation *conversation);
 
 /* Adds a message and syncs it to the file. The text must be UTF-8. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -21,12 +22,19 @@ extern char **environ;
 
 enum { MAX_BYTES = 1 << 28 };
 
-typedef enum Errand { ERRAND_WRITE, ERRAND_READ, ERRAND_EDIT } Errand;
+typedef enum Task {
+    TASK_WRITE,
+    TASK_READ,
+    TASK_EDIT,
+    TASK_APPEND, /* this and the rest: to the session's file */
+    TASK_REPLACE,
+    TASK_SET_ASIDE
+} Task;
 
 /* The head of a message in the pipes, which path and text follow, each with its NUL. In a reply the
- * path is empty, and `errand` is 0 for success or 1 for an error whose message is the text. */
+ * path is empty, and `task` is 0 for success or 1 for an error whose message is the text. */
 typedef struct Message {
-    uint32_t errand, path_bytes;
+    uint32_t task, path_bytes;
     uint64_t text_bytes;
 } Message;
 
@@ -41,15 +49,14 @@ static bool transfer(int fd, void *bytes, size_t n, bool sending) {
     return true;
 }
 
-static bool send_message(int fd, uint32_t errand, const char *path, const char *text,
-                         size_t length) {
-    Message message = {errand, (uint32_t)strlen(path) + 1, length + 1};
+static bool send_message(int fd, uint32_t task, const char *path, const char *text, size_t length) {
+    Message message = {task, (uint32_t)strlen(path) + 1, length + 1};
     return transfer(fd, &message, sizeof message, true) &&
            transfer(fd, (char *)path, message.path_bytes, true) &&
            transfer(fd, (char *)text, length, true) && transfer(fd, "", 1, true);
 }
 
-static bool receive_message(int fd, uint32_t *errand, char **path, char **text, size_t *length) {
+static bool receive_message(int fd, uint32_t *task, char **path, char **text, size_t *length) {
     Message message;
     *path = *text = NULL;
     if (!transfer(fd, &message, sizeof message, false)) return false;
@@ -58,7 +65,7 @@ static bool receive_message(int fd, uint32_t *errand, char **path, char **text, 
         return false;
     *path = malloc(message.path_bytes);
     *text = malloc(message.text_bytes);
-    *errand = message.errand;
+    *task = message.task;
     *length = (size_t)message.text_bytes - 1;
     if (*path && *text && transfer(fd, *path, message.path_bytes, false) &&
         transfer(fd, *text, message.text_bytes, false)) {
@@ -168,19 +175,37 @@ static Status do_edit(const char *text, size_t length, char **edited, size_t *ed
     return status;
 }
 
-static void serve(int from, int to) {
-    uint32_t errand;
+static Status do_set_aside(const SessionFile *session, char **result, size_t *length,
+                           Error *error) {
+    char aside[PATH_MAX];
+    if (session_file_set_aside(session, aside, error) != STATUS_OK) return STATUS_FAILED;
+    *result = strdup(aside);
+    *length = strlen(aside);
+    return *result ? STATUS_OK : error_set(error, "no memory for a name");
+}
+
+static void serve(int from, int to, SessionFile session) {
+    uint32_t task;
     char *path, *text;
     size_t length;
     Written written = {0};
-    while (receive_message(from, &errand, &path, &text, &length)) {
-        Error error = {""};
+    while (receive_message(from, &task, &path, &text, &length)) {
+        Error error = {"there is no session"};
         char *result = NULL;
         size_t result_length = 0;
-        Status status = errand == ERRAND_WRITE ? do_write(&written, path, text, length, &error)
-                        : errand == ERRAND_READ
-                            ? do_read(path, &result, &result_length, &error)
-                            : do_edit(text, length, &result, &result_length, &error);
+        Status status = STATUS_FAILED;
+        if (task == TASK_WRITE)
+            status = do_write(&written, path, text, length, &error);
+        else if (task == TASK_READ)
+            status = do_read(path, &result, &result_length, &error);
+        else if (task == TASK_EDIT)
+            status = do_edit(text, length, &result, &result_length, &error);
+        else if (session.path && task == TASK_APPEND)
+            status = session_file_append(&session, text, length, &error);
+        else if (session.path && task == TASK_REPLACE)
+            status = session_file_replace(&session, text, length, &error);
+        else if (session.path && task == TASK_SET_ASIDE)
+            status = do_set_aside(&session, &result, &result_length, &error);
         bool ok = status == STATUS_OK;
         bool sent = send_message(to, !ok, "", ok ? (result ? result : "") : error.text,
                                  ok ? result_length : strlen(error.text));
@@ -190,11 +215,12 @@ static void serve(int from, int to) {
         if (!sent) break;
     }
     free(written.files);
+    session_file_close(&session); /* before the pipe, which tells that it is free */
 }
 
 /* ---- In the program ------------------------------------------------------------------------ */
 
-Status courier_start(Courier *courier, Error *error) {
+Status courier_start(Courier *courier, const SessionFile *session, Error *error) {
     int there[2], back[2];
     *courier = (Courier){-1, -1, -1};
     if (pipe2(there, O_CLOEXEC) != 0) return error_set(error, "no pipe: %s", strerror(errno));
@@ -209,7 +235,7 @@ Status courier_start(Courier *courier, Error *error) {
         signal(SIGINT, SIG_IGN);
         close(there[1]);
         close(back[0]);
-        serve(there[0], back[1]);
+        serve(there[0], back[1], session ? *session : (SessionFile){NULL, -1, -1});
         _exit(0);
     }
     close(there[0]);
@@ -221,21 +247,26 @@ Status courier_start(Courier *courier, Error *error) {
 }
 
 void courier_end(Courier *courier) {
+    struct pollfd end = {.fd = courier->from}; /* POLLHUP: it has ended */
     if (courier->to >= 0) close(courier->to);
+    while (courier->process > 0 && poll(&end, 1, -1) < 0 && errno == EINTR) {
+    }
     if (courier->from >= 0) close(courier->from);
     *courier = (Courier){-1, -1, -1};
 }
 
-static Status ask(Courier *courier, Errand errand, const char *path, const char *text,
-                  size_t length, char **result, size_t *result_length, Error *error) {
+static Status ask(Courier *courier, Task task, const char *path, const char *text, size_t length,
+                  char **result, size_t *result_length, Error *error) {
     uint32_t failed;
     char *empty, *reply;
     size_t reply_length;
-    if (courier->to < 0 || strlen(path) > PATH_MAX || length >= MAX_BYTES)
+    if (strlen(path) > PATH_MAX || length >= MAX_BYTES)
         return error_set(error, "%s: too long for the process that touches files", path);
-    if (!send_message(courier->to, (uint32_t)errand, path, text, length) ||
-        !receive_message(courier->from, &failed, &empty, &reply, &reply_length))
+    if (courier->to < 0 || !send_message(courier->to, (uint32_t)task, path, text, length) ||
+        !receive_message(courier->from, &failed, &empty, &reply, &reply_length)) {
+        courier_end(courier); /* what is left in the pipes is no reply to the next message */
         return error_set(error, "%s: the process that touches files has ended", path);
+    }
     free(empty);
     if (failed || !result) {
         Status status = failed ? error_set(error, "%s", reply) : STATUS_OK;
@@ -249,14 +280,34 @@ static Status ask(Courier *courier, Errand errand, const char *path, const char 
 
 Status courier_write(Courier *courier, const char *path, const char *text, size_t length,
                      Error *error) {
-    return ask(courier, ERRAND_WRITE, path, text, length, NULL, NULL, error);
+    return ask(courier, TASK_WRITE, path, text, length, NULL, NULL, error);
 }
 
 Status courier_read(Courier *courier, const char *path, char **text, size_t *length, Error *error) {
-    return ask(courier, ERRAND_READ, path, "", 0, text, length, error);
+    return ask(courier, TASK_READ, path, "", 0, text, length, error);
 }
 
 Status courier_edit(Courier *courier, const char *text, char **edited, size_t *length,
                     Error *error) {
-    return ask(courier, ERRAND_EDIT, "", text, strlen(text), edited, length, error);
+    return ask(courier, TASK_EDIT, "", text, strlen(text), edited, length, error);
+}
+
+Status courier_append(Courier *courier, const char *path, const char *text, size_t length,
+                      Error *error) {
+    return ask(courier, TASK_APPEND, path, text, length, NULL, NULL, error);
+}
+
+Status courier_replace(Courier *courier, const char *path, const char *text, size_t length,
+                       Error *error) {
+    return ask(courier, TASK_REPLACE, path, text, length, NULL, NULL, error);
+}
+
+Status courier_set_aside(Courier *courier, const char *path, char aside[PATH_MAX], Error *error) {
+    char *name = NULL;
+    size_t length;
+    if (ask(courier, TASK_SET_ASIDE, path, "", 0, &name, &length, error) != STATUS_OK)
+        return STATUS_FAILED;
+    snprintf(aside, PATH_MAX, "%s", name);
+    free(name);
+    return STATUS_OK;
 }

@@ -1,23 +1,33 @@
 /* A helper process that touches files for a program in the sandbox.
  *
- * It is started before the sandbox closes and does three errands, each only when the user asks for
- * it: write a text to a file, read a file, run the user's editor on a text. A file that exists is
- * replaced (atomically) only when this process wrote it.
- * It ends when the program does. */
+ * It is started before the sandbox closes, writes the session's file, and does three things more,
+ * each only when the user asks for it: write a text to a file, read a file, run the user's editor
+ * on a text. A file that exists is replaced (atomically) only when this process wrote it. It ends
+ * when the program does. */
 #ifndef COURIER_H
 #define COURIER_H
 
 #include <sys/types.h>
 
-#include "base/status.h"
+#include "chat/session_file.h"
 
 typedef struct Courier {
     pid_t process;
     int to, from; /* pipes */
 } Courier;
 
-Status courier_start(Courier *courier, Error *error);
+/* `session` (NULL: none) is the only file that the session's errands below touch. */
+Status courier_start(Courier *courier, const SessionFile *session, Error *error);
+/* Waits until the process has let the session's file go. */
 void courier_end(Courier *courier);
+
+/* session_file_append, session_file_replace and session_file_set_aside, there. `path` is for
+ * errors alone. */
+Status courier_append(Courier *courier, const char *path, const char *text, size_t length,
+                      Error *error);
+Status courier_replace(Courier *courier, const char *path, const char *text, size_t length,
+                       Error *error);
+Status courier_set_aside(Courier *courier, const char *path, char aside[PATH_MAX], Error *error);
 
 Status courier_write(Courier *courier, const char *path, const char *text, size_t length,
                      Error *error);

@@ -29,24 +29,48 @@ static Status open_prompt(Dialogue *d, Error *note, Error *error) {
     return STATUS_OK;
 }
 
-Status dialogue_open(Dialogue *d, const Session *session, const char *path, Error *note,
-                     Error *error) {
-    const Config *config = model_config(session->model);
+/* What is needed before the conversation is opened. */
+static Status begin_opening(Dialogue *d, const Session *session, Error *error) {
+    *d = (Dialogue){.session = session, .conversation.file = SESSION_FILE_NONE};
+    return session_generation_options(session, &d->options, error);
+}
+
+/* And afterwards, unless `status` says that it failed. */
+static Status finish_opening(Dialogue *d, Status status, Error *note, Error *error) {
+    const Session *session = d->session;
     KvShape shape = model_kv_shape(session->model, session->kv_type);
-    uint64_t fingerprint = modelfile_checksum(session->file);
-    *d = (Dialogue){.session = session, .conversation.fd = -1};
-    note->text[0] = '\0';
-    Status status = session_generation_options(session, &d->options, error);
-    if (status == STATUS_OK)
-        status = path ? conversation_open(&d->conversation, path, config->name, fingerprint, &shape,
-                                          note, error)
-                      : conversation_new(&d->conversation, config->name, fingerprint, error);
+    size_t vocab_size = model_config(session->model)->vocab_size;
     if (status == STATUS_OK) status = open_prompt(d, note, error);
     if (status == STATUS_OK) status = kvcache_new(&d->cache, &shape, 1, 0, error);
-    if (status == STATUS_OK && !(d->logits = malloc(config->vocab_size * sizeof *d->logits)))
+    if (status == STATUS_OK && !(d->logits = malloc(vocab_size * sizeof *d->logits)))
         status = error_set(error, "no memory for the logits");
     if (status != STATUS_OK) dialogue_close(d);
     return status;
+}
+
+Status dialogue_open_file(Dialogue *d, const Session *session, SessionFile *file, Courier *courier,
+                          Error *note, Error *error) {
+    KvShape shape = model_kv_shape(session->model, session->kv_type);
+    Status status = begin_opening(d, session, error);
+    if (status == STATUS_OK)
+        status = conversation_open_file(&d->conversation, file, courier,
+                                        model_config(session->model)->name,
+                                        modelfile_checksum(session->file), &shape, note, error);
+    return finish_opening(d, status, note, error);
+}
+
+Status dialogue_open(Dialogue *d, const Session *session, const char *path, Error *note,
+                     Error *error) {
+    SessionFile file;
+    note->text[0] = '\0';
+    if (path && session_file_open(&file, path, note, error) == STATUS_OK)
+        return dialogue_open_file(d, session, &file, NULL, note, error);
+    Status status = path ? STATUS_FAILED : begin_opening(d, session, error);
+    if (path) *d = (Dialogue){.session = session, .conversation.file = SESSION_FILE_NONE};
+    if (status == STATUS_OK)
+        status = conversation_new(&d->conversation, model_config(session->model)->name,
+                                  modelfile_checksum(session->file), error);
+    return finish_opening(d, status, note, error);
 }
 
 void dialogue_close(Dialogue *d) {
@@ -56,7 +80,7 @@ void dialogue_close(Dialogue *d) {
     token_list_free(&d->cached);
     free(d->logits);
     free(d->firsts);
-    *d = (Dialogue){.conversation.fd = -1};
+    *d = (Dialogue){.conversation.file = SESSION_FILE_NONE};
 }
 
 /* ---- Messages to tokens ------------------------------------------------------------------ */
