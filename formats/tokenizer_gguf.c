@@ -51,7 +51,8 @@
 enum {
     PRE_IGNORE_MERGES = 1,
     PRE_ADD_BOS = 2,
-    PRE_PLAIN = 4 /* not byte-level: tokens hold U+2581 for a space and <0xNN> for a byte */
+    PRE_PLAIN = 4, /* not byte-level: tokens hold U+2581 for a space and <0xNN> for a byte */
+    PRE_NFC = 8    /* its tokenizer.json normalizes text to NFC, of which GGUF has no key */
 };
 
 /* A pre-tokenizer: the patterns that split a text, one after the other. */
@@ -67,16 +68,16 @@ static const Pre pres[] = {
      "roberta-bpe a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling",
      0,
      {PATTERN_GPT2}},
-    {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
-     0,
-     {"\\p{N}", PATTERN_GPT2}},
+    {"starcoder refact smollm codeshell exaone minerva-7b mellum2", 0, {"\\p{N}", PATTERN_GPT2}},
+    {"command-r", PRE_NFC, {"\\p{N}", PATTERN_GPT2}},
     {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
      PRE_IGNORE_MERGES | PRE_ADD_BOS,
      {PATTERN_LLAMA3}},
     {"dbrx smaug-bpe glm4 chatglm-bpe", 0, {PATTERN_LLAMA3}},
-    {"qwen2 deepseek-r1-qwen kormo f2llmv2 stablelm2 hunyuan solar-open megrez grok-2", 0, {QWEN2}},
+    {"qwen2", PRE_NFC, {QWEN2}},
+    {"deepseek-r1-qwen kormo f2llmv2 stablelm2 hunyuan solar-open megrez grok-2", 0, {QWEN2}},
     {"qwen35",
-     0,
+     PRE_NFC,
      {PATTERN_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
                            " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" PATTERN_SPACES}},
     {"ufakzeka", 0, {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" PATTERN_PUNCTUATION PATTERN_SPACES}},
@@ -304,6 +305,8 @@ static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
         return error_set(error, "tokenizer.ggml.pre: '%.*s' is not known", (int)g->pre.length,
                          g->pre.bytes);
     bool plain = pre->flags & PRE_PLAIN;
+    const TextRange none = {0, 0};
+    if (pre->flags & PRE_NFC) builder_normalizer(b, NORMALIZE_NFC, 0, none, none);
     for (size_t i = 0; i < 7 && pre->patterns[i]; i++) {
         if (regex_split(b, pre->patterns[i], strlen(pre->patterns[i]), REGEX_ONIGURUMA,
                         SPLIT_ISOLATED, error) != STATUS_OK)

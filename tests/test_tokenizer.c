@@ -504,6 +504,39 @@ static void gguf_names_of_patterns_are_all_taken(void **state) {
     assert_non_null(strstr(error.text, "no-such-name"));
 }
 
+/* Qwen's and Command R's tokenizer.json normalize text to NFC, which no key of GGUF says. */
+static void gguf_names_stand_for_the_normalizer_of_their_tokenizer(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        bool composes;
+    } cases[] = {{"qwen2", true},
+                 {"qwen35", true},
+                 {"command-r", true},
+                 {"llama-bpe", false},
+                 {"starcoder", false}};
+    /* e, the two bytes of U+0301, the two of U+00E9, and all of that as ByteLevel writes it */
+    static const TokenizerString tokens[] = {
+        {"e", 1}, {"\xC3\x8C", 2}, {"\xC4\xA3", 2}, {"\xC3\x83", 2}, {"\xC2\xA9", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        TokenizerGguf g = TOKENIZER_GGUF_NONE;
+        TokenizerBlob blob;
+        Error error = {""};
+        g.model = (TokenizerString){"gpt2", 4};
+        g.pre = (TokenizerString){cases[i].name, strlen(cases[i].name)};
+        g.tokens = tokens;
+        g.n_tokens = 5;
+        assert_int_equal(tokenizer_import_gguf(&g, &blob, &error), STATUS_OK);
+        Tokenizer *t = open_blob(&blob);
+        if (cases[i].composes)
+            assert_ids(t, "e\xCC\x81", 3, NULL, 0, (int32_t[]){3, 4}, 2);
+        else
+            assert_ids(t, "e\xCC\x81", 3, NULL, 0, (int32_t[]){0, 1, 2}, 3);
+        tokenizer_close(t);
+        tokenizer_blob_free(&blob);
+    }
+}
+
 static void what_cannot_be_done_is_refused_by_name(void **state) {
     (void)state;
     static const struct {
@@ -638,6 +671,7 @@ int main(void) {
         cmocka_unit_test(llama2c_encodes_and_decodes_as_its_run_c),
         cmocka_unit_test(tiktoken_merges_by_rank),
         cmocka_unit_test(gguf_names_of_patterns_are_all_taken),
+        cmocka_unit_test(gguf_names_stand_for_the_normalizer_of_their_tokenizer),
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
         cmocka_unit_test(threads_share_a_tokenizer),
         cmocka_unit_test(a_damaged_section_is_refused_or_used_without_harm),
