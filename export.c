@@ -30,7 +30,7 @@ enum { MIX_BYTES = 2048, MOST_THREADS = 4096 };
 typedef struct Arguments {
     const char *operands[2]; /* SOURCE and TARGET, or TARGET alone after --random */
     size_t n_operands;
-    const char *type, *calibrate, *tokenizer, *random;
+    const char *type, *calibrate, *tokenizer, *split_pattern, *random;
     OptionList keep;
     uint64_t n_threads;
     bool quiet, no_sandbox, help;
@@ -56,6 +56,8 @@ static const OptionRow rows[] = {
              "run this text, and quantize its largest inputs best"),
     TEXT_ROW(USUAL, 'z', "tokenizer", "FILE", FIELD(tokenizer),
              "tokenizer.json, tokenizer.bin, .model or .tiktoken"),
+    TEXT_ROW(USUAL, 0, "split-pattern", "REGEX", FIELD(split_pattern),
+             "how -z FILE splits text: for unknown .tiktoken lists"),
     UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS, "[the physical cores]"),
     TEXT_ROW(USUAL, 0, "random", "SHAPE", FIELD(random),
              "generated weights: tinyllama-1.1b, tiny, dim=64,n_layers=2,..."),
@@ -191,6 +193,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .type = a->type ? e->mix : NULL,
         .calibrate = a->calibrate,
         .tokenizer = a->tokenizer,
+        .split_pattern = a->split_pattern,
         .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
         .cancel = stopped,
         .ready = give_up_rights,

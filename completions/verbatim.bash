@@ -16,10 +16,11 @@ _verbatim() {
             --top-p | --min-p | --repetition-penalty | --presence-penalty | --frequency-penalty | \
             --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --lookup | --kv-memory | \
             --max-concurrent | --override) return ;;
+        --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
-            --special --bos --tokenizer --output --echo --temperature --top-k --top-p --min-p
+            --special --bos --tokenizer --split-pattern --output --echo --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
             --chat-template --threads --isa --context --chunk --lookup --kv-type --stats --no-sandbox --batch --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
@@ -39,9 +40,10 @@ _verbatim_export() {
         -t | --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
         --random) COMPREPLY=($(compgen -W "tinyllama-1.1b stories15m tiny" -- "$cur")); return ;;
         -j | --threads | --keep) return ;;
+        --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
     if [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "--type --keep --calibrate --tokenizer --threads --random --no-sandbox --quiet
+        COMPREPLY=($(compgen -W "--type --keep --calibrate --tokenizer --split-pattern --threads --random --no-sandbox --quiet
             --help" -- "$cur"))
         return
     fi

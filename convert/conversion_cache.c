@@ -38,14 +38,16 @@ static void hash_file(XXH3_state_t *state, const InputFile *file) {
 static bool conversion_name(const Source *source, const char *type, char *name, size_t size) {
     XXH3_state_t *state = XXH3_createState();
     if (!state) return false;
-    const uint32_t version = MODELFILE_VERSION;
+    const uint32_t version[] = {MODELFILE_VERSION, TOKENIZER_IMPORT_REVISION};
     XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, &version, sizeof version);
+    XXH3_128bits_update(state, version, sizeof version);
     XXH3_128bits_update(state, type ? type : "", type ? strlen(type) + 1 : 1);
     for (size_t i = 0; i < source->n_files; i++) hash_file(state, &source->files[i]);
     if (source->tokenizer_file.path) {
         XXH3_128bits_update(state, "tokenizer", sizeof "tokenizer");
         hash_file(state, &source->tokenizer_file);
+        const char *pattern = source->split_pattern ? source->split_pattern : "";
+        XXH3_128bits_update(state, pattern, strlen(pattern) + 1);
     }
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);

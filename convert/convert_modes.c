@@ -12,6 +12,8 @@ const OptionRow convert_options[] = {
              "weights: f32 f16 bf16 q8 q6 q5 q4m q4 [as they are]"),
     TEXT_ROW(RARE, 'z', "tokenizer", "FILE", FIELD(tokenizer),
              "use this tokenizer, not the model's"),
+    TEXT_ROW(RARE, 0, "split-pattern", "REGEX", FIELD(split_pattern),
+             "how -z FILE, a .tiktoken list, splits text"),
     TEXT_ROW(RARE, 0, "cache-dir", "DIR", FIELD(cache_dir),
              "where conversions are kept [~/.cache/verbatim]"),
     FLAG_ROW(USUAL, 0, "cache-list", FIELD(cache_list), "name them"),
@@ -27,8 +29,12 @@ static bool clear_asked(const Options *options) {
     return options->cache_clear;
 }
 
-/* Called whatever the mode: --cache-dir concerns all of them. */
+/* Called whatever the mode: these options concern all of them. */
 static Status check(Options *o, Error *error) {
+    if (o->split_pattern && !o->tokenizer) {
+        error_set(error, "--split-pattern says how the tokenizer of -z splits text: give -z FILE");
+        return STATUS_USAGE;
+    }
     if (!o->cache_dir || o->cache_dir[0] != '\0') return STATUS_OK;
     error_set(error, "--cache-dir: the directory's name is empty");
     return STATUS_USAGE;

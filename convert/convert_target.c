@@ -221,6 +221,7 @@ Status convert_to_path(const char *path_of_source, const ConvertOptions *options
     Source *source;
     if (source_open(&source, path_of_source, options->tokenizer, error) != STATUS_OK)
         return STATUS_FAILED;
+    source->split_pattern = options->split_pattern;
     Status status = convert_opened(source, options, path, error);
     source_close(source);
     return status;

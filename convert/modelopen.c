@@ -23,6 +23,7 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     *opening = MODELOPEN_NONE;
     opening->path = path;
     opening->type = options->type;
+    opening->split_pattern = path == options->model ? options->split_pattern : NULL;
     if (source_detect(path, &kind, error) != STATUS_OK)
         return path == options->model ? advice_add(path, error) : STATUS_FAILED;
     opening->describes = options->info || options->tokenize || options->detokenize;
@@ -30,6 +31,7 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     if (kind != SOURCE_MODELFILE) {
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
+        opening->source->split_pattern = opening->split_pattern;
         if (opening->describes)
             return conversion_cache_find(&opening->conversion, opening->source, options->type,
                                          options->cache_dir, error);
@@ -161,8 +163,8 @@ Status modelopen_tokenizer(ModelOpening *opening, const ModelFile *file, Tokeniz
     const char *path = opening->path;
     if (opening->tokenizer.fd >= 0) {
         path = opening->tokenizer.path;
-        if (tokenizer_from_file(&opening->tokenizer, vocab_size, &opening->section, error) !=
-            STATUS_OK)
+        if (tokenizer_from_file(&opening->tokenizer, opening->split_pattern, vocab_size,
+                                &opening->section, error) != STATUS_OK)
             return STATUS_FAILED;
         section = opening->section.bytes;
         bytes = opening->section.size;

@@ -15,6 +15,7 @@ typedef struct ModelOpening {
     bool describes;            /* the mode does not read the weights */
     bool needs_tokenizer;      /* the mode cannot do without a tokenizer */
     InputFile tokenizer;       /* given beside a model.bin */
+    const char *split_pattern; /* of the given tokenizer; borrowed; NULL: none */
     char *kept;                /* path of the conversion that was found in the cache and mapped */
     TokenizerBlob section;     /* made from `tokenizer` */
 } ModelOpening;

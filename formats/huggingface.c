@@ -14,6 +14,7 @@
 #include "formats/mxfp4_join.h"
 #include "formats/rope.h"
 #include "formats/safetensors.h"
+#include "formats/tokenizer_file.h"
 #include "tokenizer.h"
 
 /* ---- Opening ---- */
@@ -375,8 +376,7 @@ static Status read_tokenizer(Directory *d) {
                                        bytes_of(merges), text_of(added), bytes_of(added),
                                        text_of(config), bytes_of(config), &s->tokenizer, d->error);
     } else if (spm) {
-        status =
-            tokenizer_import_sentencepiece(text_of(spm), bytes_of(spm), &s->tokenizer, d->error);
+        status = tokenizer_from_file(spm, NULL, s->config.vocab_size, &s->tokenizer, d->error);
     }
     if (status != STATUS_OK && strncmp(d->error->text, file->path, strlen(file->path)) != 0)
         error_prefix(d->error, "%s", file->path);

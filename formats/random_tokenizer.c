@@ -49,7 +49,7 @@ Status random_tokenizer(Source *source, Error *error) {
     for (uint32_t id = FIRST_WORD; id < config->vocab_size; id++)
         print_line(out, text, word(id, text), id);
     bool whole = fclose(out) == 0;
-    Status status = whole ? tokenizer_import_tiktoken(list, bytes, NULL, specials, 2, BOS, EOS,
+    Status status = whole ? tokenizer_import_tiktoken(list, bytes, "llama3", specials, 2, BOS, EOS,
                                                       &source->tokenizer, error)
                           : error_set(error, "random: no memory for a tokenizer");
     free(list);

@@ -77,7 +77,8 @@ typedef struct Source {
     Metadata metadata; /* beside Config's fields */
     const char *note;  /* how the result will differ from the reference's; NULL: not at all */
 
-    InputFile tokenizer_file; /* given by the user (path NULL: none) */
+    InputFile tokenizer_file;  /* given by the user (path NULL: none) */
+    const char *split_pattern; /* of tokenizer_file, as in tokenizer_from_file; borrowed */
 } Source;
 
 /* Frees everything and closes the files. */

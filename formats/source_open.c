@@ -215,8 +215,8 @@ static Status parse_format(Source *source, Error *error) {
 static Status replace_tokenizer(Source *source, Error *error) {
     if (!source->tokenizer_file.path) return STATUS_OK;
     tokenizer_blob_free(&source->tokenizer);
-    return tokenizer_from_file(&source->tokenizer_file, source->config.vocab_size,
-                               &source->tokenizer, error);
+    return tokenizer_from_file(&source->tokenizer_file, source->split_pattern,
+                               source->config.vocab_size, &source->tokenizer, error);
 }
 
 Status source_parse(Source *source, Error *error) {

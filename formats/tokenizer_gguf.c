@@ -9,17 +9,10 @@
 #include "formats/tokenizer_regex.h"
 #include "formats/tokenizer_write.h"
 
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define FIRST "[^\\r\\n\\p{L}\\p{N}]?"
-#define CASED(tail) FIRST UPPER "*" LOWER "+" tail "|" FIRST UPPER "+" LOWER "*" tail
 #define UPPER_NOT_HAN "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 #define LOWER_NOT_HAN "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 
-#define QWEN2 PATTERN_WORDS "\\p{N}" PATTERN_PUNCTUATION PATTERN_SPACES
-#define TEKKEN CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PATTERN_SPACES
-#define GPT4O                                                                                      \
-    CASED(PATTERN_CONTRACTIONS "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PATTERN_SPACES
 #define DEEPSEEK_WORDS                                                                             \
     "[!\"#$%&'()*+,\\-./"                                                                          \
     ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"              \
@@ -74,21 +67,23 @@ static const Pre pres[] = {
      PRE_IGNORE_MERGES | PRE_ADD_BOS,
      {PATTERN_LLAMA3}},
     {"dbrx smaug-bpe glm4 chatglm-bpe", 0, {PATTERN_LLAMA3}},
-    {"qwen2", PRE_NFC, {QWEN2}},
-    {"deepseek-r1-qwen kormo f2llmv2 stablelm2 hunyuan solar-open megrez grok-2", 0, {QWEN2}},
+    {"qwen2", PRE_NFC, {PATTERN_QWEN2}},
+    {"deepseek-r1-qwen kormo f2llmv2 stablelm2 hunyuan solar-open megrez grok-2",
+     0,
+     {PATTERN_QWEN2}},
     {"qwen35",
      PRE_NFC,
      {PATTERN_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
                            " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" PATTERN_SPACES}},
     {"ufakzeka", 0, {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" PATTERN_PUNCTUATION PATTERN_SPACES}},
-    {"laguna", 0, {"[^\\n]+|[\\n]+", QWEN2}},
+    {"laguna", 0, {"[^\\n]+|[\\n]+", PATTERN_QWEN2}},
     {"minicpm5",
      PRE_IGNORE_MERGES,
      {"\\p{N}{1,3}", PATTERN_WORDS "\\p{N}+" PATTERN_PUNCTUATION PATTERN_SPACES}},
-    {"tekken", PRE_IGNORE_MERGES | PRE_ADD_BOS, {TEKKEN}},
-    {"gpt-4o llama4 kanana2 talkie minimax-m2", 0, {GPT4O}},
-    {"granite-embed-multi-97m", PRE_IGNORE_MERGES, {GPT4O}},
-    {"tiny_aya cohere2moe", 0, {"\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O}},
+    {"tekken", PRE_IGNORE_MERGES | PRE_ADD_BOS, {PATTERN_TEKKEN}},
+    {"gpt-4o llama4 kanana2 talkie minimax-m2", 0, {PATTERN_GPT4O}},
+    {"granite-embed-multi-97m", PRE_IGNORE_MERGES, {PATTERN_GPT4O}},
+    {"tiny_aya cohere2moe", 0, {"\\d{1,3}(?=(?:\\d{3})*\\b)", PATTERN_GPT4O}},
     {"kimi-k2",
      0,
      {"[\\p{Han}]+|" FIRST UPPER_NOT_HAN "*" LOWER_NOT_HAN "+" PATTERN_CONTRACTIONS
@@ -100,7 +95,8 @@ static const Pre pres[] = {
       "ゟ゠-"
       "ヿ]"
       "+",
-      CASED(PATTERN_CONTRACTIONS "?") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PATTERN_SPACES}},
+      PATTERN_CASED(PATTERN_CONTRACTIONS
+                    "?") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PATTERN_SPACES}},
     {"deepseek-llm",
      0,
      {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$",

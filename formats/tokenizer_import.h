@@ -15,6 +15,10 @@
 
 #include "base/status.h"
 
+/* Raised when an importer gives another section for the same file: conversions that were kept
+ * before are then made again. */
+enum { TOKENIZER_IMPORT_REVISION = 2 };
+
 /* A finished section. Free with tokenizer_blob_free. */
 typedef struct TokenizerBlob {
     void *bytes;
@@ -95,8 +99,11 @@ typedef struct TokenizerSpecial {
     int32_t id;
 } TokenizerSpecial;
 
-/* Imports a .tiktoken file ("base64 rank" lines) with its split pattern (NULL: Llama 3's, which is
- * cl100k's in another spelling). bos_id and eos_id may be -1. */
+/* Imports a .tiktoken file ("base64 rank" lines), which holds neither its split pattern nor its
+ * special tokens. `pattern` is the pattern, as tiktoken takes it, or the name of a public list that
+ * has the same one (tiktoken_lists.h). NULL: the file must be a public list, which is told by its
+ * hash; the special tokens and ids are then those of the list, and the arguments are ignored.
+ * bos_id and eos_id may be -1. */
 Status tokenizer_import_tiktoken(const char *bytes, size_t size, const char *pattern,
                                  const TokenizerSpecial *specials, size_t n_specials,
                                  int32_t bos_id, int32_t eos_id, TokenizerBlob *out, Error *error);

@@ -11,6 +11,19 @@
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define PATTERN_LLAMA3 PATTERN_WORDS "\\p{N}{1,3}" PATTERN_PUNCTUATION PATTERN_SPACES
 
+#define PATTERN_QWEN2 PATTERN_WORDS "\\p{N}" PATTERN_PUNCTUATION PATTERN_SPACES
+
+/* A word begins with its upper-case letters; `tail` may follow its end. */
+#define PATTERN_CASED(tail)                                                                        \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"                                  \
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" tail                                                          \
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"                                 \
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" tail
+#define PATTERN_GPT4O                                                                              \
+    PATTERN_CASED(PATTERN_CONTRACTIONS "?")                                                        \
+    "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PATTERN_SPACES
+#define PATTERN_TEKKEN PATTERN_CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PATTERN_SPACES
+
 /* Jais 2: spaces in powers of two. */
 #define PATTERN_JAIS2_WORDS PATTERN_WORDS "\\p{N}{1,3}" PATTERN_PUNCTUATION
 #define PATTERN_JAIS2_SPACES                                                                       \

@@ -4,7 +4,7 @@
 
 #include "base/unicode.h"
 #include "formats/base64.h"
-#include "formats/tokenizer_patterns.h"
+#include "formats/tiktoken_lists.h"
 #include "formats/tokenizer_regex.h"
 #include "formats/tokenizer_write.h"
 
@@ -24,6 +24,8 @@ static Status tiktoken_line(Builder *b, const char *line, size_t n, size_t numbe
         bits = bits << 6 | (uint32_t)digit;
         if ((held += 6) >= 8) key[length++] = (char)(bits >> (held -= 8));
     }
+    if (n > 1 && line[0] == '=' && at == 1)
+        return STATUS_OK; /* Whisper's list has one empty token */
     if (length == 0 || at + 1 >= n) return error_set(error, "tiktoken: line %zu", number);
     for (at++; at < n; at++) {
         if (line[at] < '0' || line[at] > '9' || rank > 1 << 21)
@@ -33,15 +35,8 @@ static Status tiktoken_line(Builder *b, const char *line, size_t n, size_t numbe
     return builder_token(b, rank, key, length, -(double)rank, BUILD_IN_MODEL, error);
 }
 
-static Status import_tiktoken(Builder *b, const char *bytes, size_t size, const char *pattern,
-                              const TokenizerSpecial *specials, size_t n_specials, int32_t bos_id,
-                              int32_t eos_id, Error *error) {
-    TextRange split;
+static Status tiktoken_tokens(Builder *b, const char *bytes, size_t size, Error *error) {
     size_t number = 1;
-    if (!pattern) pattern = PATTERN_LLAMA3;
-    if (regex_translate(b, pattern, strlen(pattern), REGEX_RUST, &split, error) != STATUS_OK)
-        return STATUS_FAILED;
-    builder_split(b, SPLIT_PATTERN, SPLIT_ISOLATED, split);
     for (size_t at = 0; at < size; number++) {
         const char *newline = memchr(bytes + at, '\n', size - at);
         size_t n = newline ? (size_t)(newline - bytes) - at : size - at, end = at + n + 1;
@@ -58,16 +53,72 @@ static Status import_tiktoken(Builder *b, const char *bytes, size_t size, const 
         if (b->bytes[byte] == TOKENIZER_NONE)
             return error_set(error, "tiktoken: byte %u has no token", byte);
     builder_merges_by_score(b);
+    return STATUS_OK;
+}
+
+static Status tiktoken_special(Builder *b, const char *text, size_t n, int32_t id, Error *error) {
+    if (builder_token(b, id, text, n, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
+    builder_added(b, (uint32_t)id, ADDED_SPECIAL, text, n);
+    return STATUS_OK;
+}
+
+static void tiktoken_begin(Builder *b, int32_t bos_id) {
+    if (bos_id < 0 || bos_id >= (int64_t)b->header.n_tokens) return;
+    b->header.bos_id = bos_id;
+    builder_prefix(b, bos_id);
+}
+
+/* Adds the split; `drops`: text between the matches has no token, as in tiktoken. (The patterns of
+ * the public lists match all of a text.) */
+static Status tiktoken_split(Builder *b, const char *pattern, bool drops, Error *error) {
+    TextRange split;
+    if (regex_translate(b, pattern, strlen(pattern), REGEX_RUST, &split, error) != STATUS_OK)
+        return STATUS_FAILED;
+    builder_split(b, SPLIT_PATTERN, drops ? SPLIT_REMOVED | SPLIT_INVERT : SPLIT_ISOLATED, split);
+    return STATUS_OK;
+}
+
+/* A public list, with all that belongs to it. */
+static Status import_public(Builder *b, const char *bytes, size_t size, const TiktokenList *list,
+                            Error *error) {
+    const TextRange none = {0, 0};
+    if (list->nfc) builder_normalizer(b, NORMALIZE_NFC, 0, none, none);
+    if (tiktoken_split(b, list->pattern, false, error) != STATUS_OK ||
+        tiktoken_tokens(b, bytes, size, error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (size_t i = 0; i < TIKTOKEN_MOST_SPECIALS && list->specials[i].text; i++) {
+        const char *text = list->specials[i].text;
+        int32_t id = list->specials[i].id;
+        if (tiktoken_special(b, text, strlen(text), id, error) != STATUS_OK) return STATUS_FAILED;
+        if (list->specials[i].ends) builder_eos(b, id);
+    }
+    tiktoken_begin(b, list->bos_id);
+    return STATUS_OK;
+}
+
+static Status import_tiktoken(Builder *b, const char *bytes, size_t size, const char *pattern,
+                              const TokenizerSpecial *specials, size_t n_specials, int32_t bos_id,
+                              int32_t eos_id, Error *error) {
+    const TiktokenList *list =
+        pattern ? tiktoken_list_named(pattern) : tiktoken_list_of(bytes, size);
+    if (!pattern && !list) {
+        char names[200];
+        tiktoken_list_names(names, sizeof names);
+        return error_set(error,
+                         "a tiktoken list does not say how text is split, and this one is none of "
+                         "%s: give --split-pattern, a pattern or one of these names",
+                         names);
+    }
+    if (!pattern) return import_public(b, bytes, size, list, error);
+    if (tiktoken_split(b, list ? list->pattern : pattern, !list, error) != STATUS_OK ||
+        tiktoken_tokens(b, bytes, size, error) != STATUS_OK)
+        return STATUS_FAILED;
     for (size_t i = 0; i < n_specials; i++) {
         TokenizerString text = specials[i].text;
-        if (builder_token(b, specials[i].id, text.bytes, text.length, 0, 0, error) != STATUS_OK)
+        if (tiktoken_special(b, text.bytes, text.length, specials[i].id, error) != STATUS_OK)
             return STATUS_FAILED;
-        builder_added(b, (uint32_t)specials[i].id, ADDED_SPECIAL, text.bytes, text.length);
     }
-    if (bos_id >= 0 && bos_id < (int64_t)b->header.n_tokens) {
-        b->header.bos_id = bos_id;
-        builder_prefix(b, bos_id);
-    }
+    tiktoken_begin(b, bos_id);
     builder_eos(b, eos_id);
     return STATUS_OK;
 }

@@ -28,7 +28,7 @@ typedef struct Options {
     bool echo, special, ignore_eos;
     OptionList stop;
     BosChoice bos;
-    const char *tokenizer;
+    const char *tokenizer, *split_pattern;
 
     /* The choice of words. Those not given may come from the model: options_given. */
     double temperature, top_p, min_p;

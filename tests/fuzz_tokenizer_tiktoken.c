@@ -10,8 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     TokenizerBlob blob;
     Error error;
     Tokenizer *t;
-    if (tokenizer_import_tiktoken((const char *)data, size, NULL, NULL, 0, -1, -1, &blob, &error) !=
-        STATUS_OK)
+    if (tokenizer_import_tiktoken((const char *)data, size, "llama3", NULL, 0, -1, -1, &blob,
+                                  &error) != STATUS_OK)
         return 0;
     if (tokenizer_open(&t, blob.bytes, blob.size, &error) != STATUS_OK) abort();
     TokenList ids = {0};

@@ -435,6 +435,9 @@ static void refuse_tokenizer(const char *file, const void *bytes, size_t n) {
     char name[300];
     file_write(path, bytes, n);
     snprintf(name, sizeof name, "%s: %.250s", file, (const char *)bytes);
+    if (strstr(file, ".tiktoken"))
+        assert_refused(name, COST("", "run", model, "-z", path, "--split-pattern", "llama3",
+                                  "--tokenize", "-i", "abc"));
     assert_refused(name, COST("", "run", model, "-z", path, "--tokenize", "-i", "abc"));
     unlink(path);
     free(path);

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "base/unicode.h"
+#include "formats/sha256.h"
+#include "formats/tiktoken_lists.h"
 #include "tokenizer_section.h"
 #include "tokenizer_sources.h"
 #include <jansson.h>
@@ -383,18 +385,23 @@ static void llama2c_encodes_and_decodes_as_its_run_c(void **state) {
     tokenizer_blob_free(&blob);
 }
 
-static void tiktoken_merges_by_rank(void **state) {
-    (void)state;
+/* Writes the lines of 256 bytes and returns their end. */
+static char *tiktoken_bytes(char *p) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char file[8192], *p = file;
     for (int b = 0; b < 256; b++)
         p += sprintf(p, "%c%c== %d\n", digits[b >> 2], digits[(b & 3) << 4], b);
+    return p;
+}
+
+static void tiktoken_merges_by_rank(void **state) {
+    (void)state;
+    char file[8192], *p = tiktoken_bytes(file);
     p += sprintf(p, "YWI= 256\nYmE= 257\nYWJhYg== 258\n"); /* ab, ba, abab */
     TokenizerSpecial special = {{"<|end|>", 7}, 259};
     TokenizerBlob blob;
     Error error = {""};
-    assert_int_equal(tokenizer_import_tiktoken(file, (size_t)(p - file), NULL, &special, 1, -1, 259,
-                                               &blob, &error),
+    assert_int_equal(tokenizer_import_tiktoken(file, (size_t)(p - file), "llama3", &special, 1, -1,
+                                               259, &blob, &error),
                      STATUS_OK);
     Tokenizer *t = open_blob(&blob);
     assert_ids(t, "ababa", 5, NULL, 0, (int32_t[]){258, 'a'}, 2);
@@ -405,6 +412,75 @@ static void tiktoken_merges_by_rank(void **state) {
     assert_int_equal(n, 1);
     tokenizer_close(t);
     tokenizer_blob_free(&blob);
+}
+
+/* "it's" is two words for cl100k's pattern and one for o200k's; "12" is one word, but two for
+ * Qwen's. */
+static void a_tiktoken_list_is_split_as_its_pattern_says(void **state) {
+    (void)state;
+    static const struct {
+        const char *pattern;
+        int32_t its[4], n_its, twelve[2], n_twelve;
+    } cases[] = {{"llama3", {257, 258}, 2, {259}, 1},
+                 {"cl100k_base", {257, 258}, 2, {259}, 1},
+                 {"r50k_base", {257, 258}, 2, {259}, 1},
+                 {"llama4", {256}, 1, {259}, 1},
+                 {"o200k_base", {256}, 1, {259}, 1},
+                 {"qwen", {257, 258}, 2, {'1', '2'}, 2},
+                 {"[a-z']+|\\d", {256}, 1, {'1', '2'}, 2},
+                 /* as in tiktoken, what no match covers has no token */
+                 {"[a-z]+|1", {257, 's'}, 2, {'1'}, 1}};
+    char file[8192], *p = tiktoken_bytes(file);
+    p += sprintf(p, "aXQncw== 256\naXQ= 257\nJ3M= 258\nMTI= 259\n"); /* it's, it, 's, 12 */
+    TokenizerBlob blob;
+    Error error = {""};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(tokenizer_import_tiktoken(file, (size_t)(p - file), cases[i].pattern, NULL,
+                                                   0, -1, -1, &blob, &error),
+                         STATUS_OK);
+        Tokenizer *t = open_blob(&blob);
+        assert_ids(t, "it's", 4, NULL, 0, cases[i].its, (size_t)cases[i].n_its);
+        assert_ids(t, "12", 2, NULL, 0, cases[i].twelve, (size_t)cases[i].n_twelve);
+        tokenizer_close(t);
+        tokenizer_blob_free(&blob);
+    }
+    assert_int_equal(
+        tokenizer_import_tiktoken(file, (size_t)(p - file), NULL, NULL, 0, -1, -1, &blob, &error),
+        STATUS_FAILED);
+    assert_non_null(strstr(error.text, "--split-pattern"));
+    assert_non_null(strstr(error.text, "o200k_base"));
+    assert_int_equal(
+        tokenizer_import_tiktoken(file, (size_t)(p - file), "(", NULL, 0, -1, -1, &blob, &error),
+        STATUS_FAILED);
+    assert_true(tiktoken_list_begins(file, (size_t)(p - file)));
+    static const char *const others[] = {"{}", "\n\x05\n\x03", "\x08", "IQ== x\n",
+                                         "",   "IQ==",         "IQ== "};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(tiktoken_list_begins(others[i], strlen(others[i])));
+}
+
+static void sha256_is_that_of_the_standard(void **state) {
+    (void)state;
+    char text[120], hex[65];
+    memset(text, 'a', sizeof text);
+    sha256_hex("abc", 3, hex);
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    static const struct {
+        size_t n;
+        const char *hex;
+    } cases[] = {
+        {0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {55, "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318"},
+        {56, "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a"},
+        {63, "7d3e74a05d7db15bce4ad9ec0658ea98e3f06eeecf16b4c6fff2da457ddc2f34"},
+        {64, "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb"},
+        {119, "31eba51c313a5c08226adf18d4a359cfdfd8d2e816b13f4af952f7ea6584dcfb"},
+        {120, "2f3d335432c70b580af0e8e1b3674a7c020d683aa5f73aaaedfdc55af904c21c"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sha256_hex(text, cases[i].n, hex);
+        assert_string_equal(hex, cases[i].hex);
+    }
 }
 
 static void gguf_names_of_patterns_are_all_taken(void **state) {
@@ -670,6 +746,8 @@ int main(void) {
         cmocka_unit_test(a_stream_never_cuts_a_character),
         cmocka_unit_test(llama2c_encodes_and_decodes_as_its_run_c),
         cmocka_unit_test(tiktoken_merges_by_rank),
+        cmocka_unit_test(a_tiktoken_list_is_split_as_its_pattern_says),
+        cmocka_unit_test(sha256_is_that_of_the_standard),
         cmocka_unit_test(gguf_names_of_patterns_are_all_taken),
         cmocka_unit_test(gguf_names_stand_for_the_normalizer_of_their_tokenizer),
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "formats/tokenizer_file.h"
 #include "tokenizer_sources.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,37 @@ static void ids_of_phi_3_are_as_expected(void **state) {
 }
 static void ids_of_refact_are_as_expected(void **state) {
     (void)state, check_pair("refact");
+}
+
+/* Meta calls its list tokenizer.model: the name says nothing, the content does. */
+static void a_public_list_has_the_tokens_of_its_model(void **state) {
+    (void)state;
+    const char *path = shared_path("tokenizers/llama3.tiktoken");
+    static const char text[] = "<|begin_of_text|>it's 12345";
+    static const int32_t expected[] = {128000, 275, 596, 220, 4513, 1774};
+    Error error = {""};
+    TokenList ids = {0};
+    Loaded l;
+    if (!path) {
+        print_message("llama3.tiktoken is absent: skipped\n");
+        skip();
+    }
+    InputFile file;
+    assert_int_equal(input_open(&file, path, &error), STATUS_OK);
+    free(file.path);
+    file.path = strdup("tokenizer.model");
+    if (tokenizer_from_file(&file, NULL, 0, &l.blob, &error) != STATUS_OK ||
+        tokenizer_open(&l.tokenizer, l.blob.bytes, l.blob.size, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    input_close(&file);
+    assert_int_equal(tokenizer_encode(l.tokenizer, text, sizeof text - 1, NULL,
+                                      TOKENIZE_PARSE_SPECIAL, &ids, &error),
+                     STATUS_OK);
+    assert_int_equal(ids.length, 6);
+    assert_memory_equal(ids.ids, expected, sizeof expected);
+    assert_int_equal(tokenizer_bos(l.tokenizer), 128000);
+    token_list_free(&ids);
+    unload(&l);
 }
 
 /* ---- Time ---- */
@@ -290,6 +322,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ids_of_mpt_are_as_expected),
         cmocka_unit_test(ids_of_phi_3_are_as_expected),
         cmocka_unit_test(ids_of_refact_are_as_expected),
+        cmocka_unit_test(a_public_list_has_the_tokens_of_its_model),
         cmocka_unit_test(texts_decode_to_themselves),
         cmocka_unit_test(a_large_vocabulary_is_ready_in_10_ms),
         cmocka_unit_test(a_megabyte_of_one_letter_or_of_spaces_takes_under_a_second),
