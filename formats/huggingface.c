@@ -26,6 +26,7 @@ static bool is_wanted(const char *name) {
         "vocab.json",         "tokenizer_config.json",   "merges.txt",
         "added_tokens.json",  "tokenizer.model",         "chat_template.jinja",
         "chat_template.json", "special_tokens_map.json", "model.safetensors.index.json",
+        "tekken.json",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
@@ -364,10 +365,11 @@ static Status read_tokenizer(Directory *d) {
     const InputFile *json = source_file(s, "tokenizer.json"), *vocab = source_file(s, "vocab.json");
     const InputFile *merges = source_file(s, "merges.txt"),
                     *spm = source_file(s, "tokenizer.model");
+    const InputFile *tekken = source_file(s, "tekken.json"), *other = spm ? spm : tekken;
     const InputFile *added = source_file(s, "added_tokens.json");
     if (s->tokenizer_file.path) return STATUS_OK; /* the user's own is used */
     Status status = STATUS_OK;
-    const InputFile *file = json ? json : vocab && merges ? vocab : spm;
+    const InputFile *file = json ? json : vocab && merges ? vocab : other;
     if (json) {
         status = tokenizer_import_json(text_of(json), bytes_of(json), text_of(config),
                                        bytes_of(config), &s->tokenizer, d->error);
@@ -375,8 +377,8 @@ static Status read_tokenizer(Directory *d) {
         status = tokenizer_import_slow(text_of(vocab), bytes_of(vocab), text_of(merges),
                                        bytes_of(merges), text_of(added), bytes_of(added),
                                        text_of(config), bytes_of(config), &s->tokenizer, d->error);
-    } else if (spm) {
-        status = tokenizer_from_file(spm, NULL, s->config.vocab_size, &s->tokenizer, d->error);
+    } else if (other) {
+        status = tokenizer_from_file(other, NULL, s->config.vocab_size, &s->tokenizer, d->error);
     }
     if (status != STATUS_OK && strncmp(d->error->text, file->path, strlen(file->path)) != 0)
         error_prefix(d->error, "%s", file->path);

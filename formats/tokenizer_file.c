@@ -15,6 +15,8 @@ static Status import(const InputFile *file, const char *pattern, size_t vocab_si
         return tokenizer_import_tiktoken(bytes, size, pattern, NULL, 0, -1, -1, out, error);
     if (pattern)
         return error_set(error, "--split-pattern is for tiktoken lists, and this file is none");
+    if (bytes[0] == '{' && tokenizer_is_tekken(bytes, size))
+        return tokenizer_import_tekken(bytes, size, out, error);
     if (bytes[0] == '{') return tokenizer_import_json(bytes, size, NULL, 0, out, error);
     /* SentencePiece begins with field 1 of a protobuf and its length, llama2.c with an int32 below
      * 256. */

@@ -5,10 +5,10 @@
 #include "formats/input.h"
 #include "formats/tokenizer_import.h"
 
-/* Imports the tokenizer; tells its format (tokenizer.json, tiktoken, SentencePiece, llama2.c) by
- * what the file holds. `pattern` (NULL: not given) is for tiktoken lists that are not public, as in
- * tokenizer_import_tiktoken. `vocab_size` is the model's: llama2.c's format does not say. Free with
- * tokenizer_blob_free. */
+/* Imports the tokenizer; tells its format (tokenizer.json, tekken.json, tiktoken, SentencePiece,
+ * llama2.c) by what the file holds. `pattern` (NULL: not given) is for tiktoken lists that are not
+ * public, as in tokenizer_import_tiktoken. `vocab_size` is the model's: llama2.c's format does not
+ * say. Free with tokenizer_blob_free. */
 Status tokenizer_from_file(const InputFile *file, const char *pattern, size_t vocab_size,
                            TokenizerBlob *out, Error *error);
 

@@ -5,7 +5,8 @@
  * runner could not do exactly as the reference does is refused by name, never approximated
  * silently. docs/tokenizer-section.md specifies the section.
  *
- * The importers are in tokenizer_json.c, tokenizer_gguf.c, tokenizer_spm.c and tokenizer_plain.c.
+ * The importers are in tokenizer_json.c, tokenizer_gguf.c, tokenizer_spm.c, tokenizer_tekken.c and
+ * tokenizer_plain.c.
  */
 #ifndef TOKENIZER_IMPORT_H
 #define TOKENIZER_IMPORT_H
@@ -107,6 +108,11 @@ typedef struct TokenizerSpecial {
 Status tokenizer_import_tiktoken(const char *bytes, size_t size, const char *pattern,
                                  const TokenizerSpecial *specials, size_t n_specials,
                                  int32_t bos_id, int32_t eos_id, TokenizerBlob *out, Error *error);
+
+/* Imports Mistral's tekken.json. */
+Status tokenizer_import_tekken(const char *bytes, size_t size, TokenizerBlob *out, Error *error);
+/* Whether a JSON text is a tekken.json, and not a tokenizer.json. */
+bool tokenizer_is_tekken(const char *bytes, size_t size);
 
 /* Imports llama2.c's tokenizer.bin, which does not say how many tokens it holds: vocab_size does.
  * The section encodes as llama2.c's `encode` does; id 1 begins, id 2 ends a text. */

@@ -1,38 +1,29 @@
 /* Imports the two formats that are mere lists of tokens: .tiktoken and llama2.c's tokenizer.bin. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/unicode.h"
-#include "formats/base64.h"
 #include "formats/tiktoken_lists.h"
-#include "formats/tokenizer_regex.h"
+#include "formats/tokenizer_ranks.h"
 #include "formats/tokenizer_write.h"
 
 /* ---- tiktoken: lines "base64 rank"; bytes merge in the order of the rank of the result ---- */
 
 /* Adds the token of a line "base64 rank". */
 static Status tiktoken_line(Builder *b, const char *line, size_t n, size_t number, Error *error) {
-    char key[SECTION_MAX_PIECE];
-    size_t length = 0, at = 0;
-    uint32_t bits = 0, held = 0;
+    const char *space = memchr(line, ' ', n);
+    size_t length = space ? (size_t)(space - line) : n;
+    char where[64];
     int64_t rank = 0;
-    for (; at < n && line[at] != ' '; at++) {
-        int digit = base64_value(line[at]);
-        if (line[at] == '=') continue;
-        if (digit < 0 || length == sizeof key)
-            return error_set(error, "tiktoken: line %zu: not base64", number);
-        bits = bits << 6 | (uint32_t)digit;
-        if ((held += 6) >= 8) key[length++] = (char)(bits >> (held -= 8));
-    }
-    if (n > 1 && line[0] == '=' && at == 1)
-        return STATUS_OK; /* Whisper's list has one empty token */
-    if (length == 0 || at + 1 >= n) return error_set(error, "tiktoken: line %zu", number);
-    for (at++; at < n; at++) {
+    snprintf(where, sizeof where, "tiktoken: line %zu", number);
+    if (length + 1 >= n) return error_set(error, "%s: not a token and a rank", where);
+    for (size_t at = length + 1; at < n; at++) {
         if (line[at] < '0' || line[at] > '9' || rank > 1 << 21)
-            return error_set(error, "tiktoken: line %zu: not a rank", number);
+            return error_set(error, "%s: not a rank", where);
         rank = rank * 10 + (line[at] - '0');
     }
-    return builder_token(b, rank, key, length, -(double)rank, BUILD_IN_MODEL, error);
+    if (length == 1 && line[0] == '=') return STATUS_OK; /* Whisper's list has one empty token */
+    return ranks_token(b, rank, rank, line, length, where, error);
 }
 
 static Status tiktoken_tokens(Builder *b, const char *bytes, size_t size, Error *error) {
@@ -45,37 +36,7 @@ static Status tiktoken_tokens(Builder *b, const char *bytes, size_t size, Error 
             return STATUS_FAILED;
         at = end;
     }
-    b->header.model = MODEL_BPE;
-    b->header.flags = SECTION_BYTE_LEVEL | SECTION_IGNORE_MERGES;
-    builder_index(b);
-    builder_byte_symbols(b);
-    for (unsigned byte = 0; byte < 256; byte++)
-        if (b->bytes[byte] == TOKENIZER_NONE)
-            return error_set(error, "tiktoken: byte %u has no token", byte);
-    builder_merges_by_score(b);
-    return STATUS_OK;
-}
-
-static Status tiktoken_special(Builder *b, const char *text, size_t n, int32_t id, Error *error) {
-    if (builder_token(b, id, text, n, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
-    builder_added(b, (uint32_t)id, ADDED_SPECIAL, text, n);
-    return STATUS_OK;
-}
-
-static void tiktoken_begin(Builder *b, int32_t bos_id) {
-    if (bos_id < 0 || bos_id >= (int64_t)b->header.n_tokens) return;
-    b->header.bos_id = bos_id;
-    builder_prefix(b, bos_id);
-}
-
-/* Adds the split; `drops`: text between the matches has no token, as in tiktoken. (The patterns of
- * the public lists match all of a text.) */
-static Status tiktoken_split(Builder *b, const char *pattern, bool drops, Error *error) {
-    TextRange split;
-    if (regex_translate(b, pattern, strlen(pattern), REGEX_RUST, &split, error) != STATUS_OK)
-        return STATUS_FAILED;
-    builder_split(b, SPLIT_PATTERN, drops ? SPLIT_REMOVED | SPLIT_INVERT : SPLIT_ISOLATED, split);
-    return STATUS_OK;
+    return ranks_finish(b, "tiktoken", error);
 }
 
 /* A public list, with all that belongs to it. */
@@ -83,16 +44,16 @@ static Status import_public(Builder *b, const char *bytes, size_t size, const Ti
                             Error *error) {
     const TextRange none = {0, 0};
     if (list->nfc) builder_normalizer(b, NORMALIZE_NFC, 0, none, none);
-    if (tiktoken_split(b, list->pattern, false, error) != STATUS_OK ||
+    if (ranks_split(b, list->pattern, strlen(list->pattern), error) != STATUS_OK ||
         tiktoken_tokens(b, bytes, size, error) != STATUS_OK)
         return STATUS_FAILED;
     for (size_t i = 0; i < TIKTOKEN_MOST_SPECIALS && list->specials[i].text; i++) {
         const char *text = list->specials[i].text;
         int32_t id = list->specials[i].id;
-        if (tiktoken_special(b, text, strlen(text), id, error) != STATUS_OK) return STATUS_FAILED;
+        if (ranks_special(b, id, text, strlen(text), error) != STATUS_OK) return STATUS_FAILED;
         if (list->specials[i].ends) builder_eos(b, id);
     }
-    tiktoken_begin(b, list->bos_id);
+    ranks_begin(b, list->bos_id);
     return STATUS_OK;
 }
 
@@ -110,15 +71,16 @@ static Status import_tiktoken(Builder *b, const char *bytes, size_t size, const 
                          names);
     }
     if (!pattern) return import_public(b, bytes, size, list, error);
-    if (tiktoken_split(b, list ? list->pattern : pattern, !list, error) != STATUS_OK ||
+    if (list) pattern = list->pattern;
+    if (ranks_split(b, pattern, strlen(pattern), error) != STATUS_OK ||
         tiktoken_tokens(b, bytes, size, error) != STATUS_OK)
         return STATUS_FAILED;
     for (size_t i = 0; i < n_specials; i++) {
         TokenizerString text = specials[i].text;
-        if (tiktoken_special(b, text.bytes, text.length, specials[i].id, error) != STATUS_OK)
+        if (ranks_special(b, specials[i].id, text.bytes, text.length, error) != STATUS_OK)
             return STATUS_FAILED;
     }
-    tiktoken_begin(b, bos_id);
+    ranks_begin(b, bos_id);
     builder_eos(b, eos_id);
     return STATUS_OK;
 }

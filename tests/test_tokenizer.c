@@ -459,6 +459,87 @@ static void a_tiktoken_list_is_split_as_its_pattern_says(void **state) {
         assert_false(tiktoken_list_begins(others[i], strlen(others[i])));
 }
 
+/* A tekken.json with 256 bytes and "ab" at rank 256; `tail` follows the vocabulary. */
+static void tekken_text(char *out, const char *config, const char *tail) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *p = out + sprintf(out, "{\"config\":{%s},\"vocab\":[", config);
+    for (int b = 0; b < 256; b++)
+        p += sprintf(p, "{\"rank\":%d,\"token_bytes\":\"%c%c==\",\"token_str\":null},", b,
+                     digits[b >> 2], digits[(b & 3) << 4]);
+    p += sprintf(p,
+                 "{\"rank\":256,\"token_bytes\":\"YWI=\"},{\"rank\":257,\"token_bytes\":\"YmE=\"}");
+    sprintf(p, "]%s}", tail);
+}
+
+#define TEKKEN_SIZES "\"default_vocab_size\":267,\"default_num_special_tokens\":10"
+#define TEKKEN_PATTERN "\"pattern\":\"\\\\p{L}+|\\\\P{L}\""
+
+static void tekken_puts_special_tokens_first(void **state) {
+    (void)state;
+    static const char config[] = TEKKEN_PATTERN "," TEKKEN_SIZES ",\"version\":\"v11\"";
+    static const char specials[] =
+        ",\"special_tokens\":[{\"rank\":0,\"token_str\":\"<unk>\",\"is_control\":true},"
+        "{\"rank\":1,\"token_str\":\"<s>\",\"is_control\":true},"
+        "{\"rank\":2,\"token_str\":\"</s>\",\"is_control\":true}]";
+    char text[16384];
+    TokenizerBlob blob;
+    Error error = {""};
+    size_t n;
+    tekken_text(text, config, specials);
+    assert_true(tokenizer_is_tekken(text, strlen(text)));
+    if (tokenizer_import_tekken(text, strlen(text), &blob, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    Tokenizer *t = open_blob(&blob);
+    /* Of "ab" and "ba" the latter is beyond the vocabulary's size. */
+    assert_ids(t, "abba 1", 6, NULL, 0, (int32_t[]){266, 10 + 'b', 10 + 'a', 10 + ' ', 10 + '1'},
+               5);
+    assert_ids(t, "<s>", 3, NULL, TOKENIZE_PARSE_SPECIAL, (int32_t[]){1}, 1);
+    assert_ids(t, "<s>", 3, NULL, 0, (int32_t[]){10 + '<', 10 + 's', 10 + '>'}, 3);
+    assert_ids(t, "<SPECIAL_9>", 11, NULL, TOKENIZE_PARSE_SPECIAL, (int32_t[]){9}, 1);
+    assert_int_equal(tokenizer_vocab_size(t), 267);
+    assert_int_equal(tokenizer_bos(t), 1);
+    assert_int_equal(*tokenizer_eos(t, &n), 2);
+    tokenizer_close(t);
+    tokenizer_blob_free(&blob);
+    assert_false(tokenizer_is_tekken("{\"model\":{\"vocab\":{\"token_bytes\" : 5}}}", 42));
+}
+
+static void a_tekken_that_lies_is_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *tail, *says;
+    } wrong[] = {
+        {TEKKEN_SIZES ",\"version\":\"v3\"", "", "pattern"},
+        {TEKKEN_PATTERN ",\"default_vocab_size\":267", "", "default_num_special_tokens"},
+        {TEKKEN_PATTERN ",\"default_vocab_size\":5,\"default_num_special_tokens\":10", "",
+         "default_vocab_size"},
+        {TEKKEN_PATTERN ",\"default_vocab_size\":1000,\"default_num_special_tokens\":10", "",
+         "config asks for 990"},
+        {TEKKEN_PATTERN ",\"default_vocab_size\":1e9,\"default_num_special_tokens\":10", "",
+         "default_vocab_size"},
+        {TEKKEN_PATTERN
+         ",\"default_vocab_size\":267,\"default_num_special_tokens\":20,\"version\":\"v11\"",
+         "", "'v11' without special_tokens"},
+        {TEKKEN_PATTERN "," TEKKEN_SIZES ",\"version\":\"v3\"", "", "20 special tokens"},
+        {TEKKEN_PATTERN "," TEKKEN_SIZES, ",\"special_tokens\":{}", "not a list"},
+        {TEKKEN_PATTERN "," TEKKEN_SIZES, ",\"special_tokens\":[{\"rank\":10,\"token_str\":\"x\"}]",
+         "special_tokens[0]"},
+        {TEKKEN_PATTERN "," TEKKEN_SIZES,
+         ",\"special_tokens\":[{\"rank\":1,\"token_str\":\"x\"},{\"rank\":1,\"token_str\":\"y\"}]",
+         "stands for 'x' and for 'y'"},
+        {TEKKEN_PATTERN ",\"default_vocab_size\":20,\"default_num_special_tokens\":10",
+         ",\"special_tokens\":[]", "byte 10 has no token"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[16384];
+        TokenizerBlob blob;
+        Error error = {""};
+        tekken_text(text, wrong[i].config, wrong[i].tail);
+        assert_int_equal(tokenizer_import_tekken(text, strlen(text), &blob, &error), STATUS_FAILED);
+        if (!strstr(error.text, wrong[i].says)) fail_msg("'%s': %s", wrong[i].says, error.text);
+    }
+}
+
 static void sha256_is_that_of_the_standard(void **state) {
     (void)state;
     char text[120], hex[65];
@@ -747,6 +828,8 @@ int main(void) {
         cmocka_unit_test(llama2c_encodes_and_decodes_as_its_run_c),
         cmocka_unit_test(tiktoken_merges_by_rank),
         cmocka_unit_test(a_tiktoken_list_is_split_as_its_pattern_says),
+        cmocka_unit_test(tekken_puts_special_tokens_first),
+        cmocka_unit_test(a_tekken_that_lies_is_refused_by_name),
         cmocka_unit_test(sha256_is_that_of_the_standard),
         cmocka_unit_test(gguf_names_of_patterns_are_all_taken),
         cmocka_unit_test(gguf_names_stand_for_the_normalizer_of_their_tokenizer),

@@ -191,6 +191,8 @@ Status source_import(const char *kind, const char *path, TokenizerBlob *blob, Er
         status = import_gguf(bytes, size, blob, error);
     else if (!strcmp(kind, "spm"))
         status = tokenizer_import_sentencepiece(bytes, size, blob, error);
+    else if (!strcmp(kind, "tekken"))
+        status = tokenizer_import_tekken(bytes, size, blob, error);
     else if (!strcmp(kind, "tiktoken")) {
         const char *pattern = size > 1 << 18 ? NULL : "llama3"; /* a seed of the fuzzer is short */
         if (getenv("SPLIT_PATTERN")) pattern = getenv("SPLIT_PATTERN");
