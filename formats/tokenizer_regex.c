@@ -5,6 +5,7 @@
  *     ^ and $ match at every line (Oniguruma) or only at the ends of the text (regex)
  *     classes may be nested and intersected
  *     names of scripts and properties
+ *     characters after Unicode 14.0, which PCRE2 10.42 does not know (formats/unicode_new.h)
  *     {n,m}+ repeats the repetition (Ruby) instead of being possessive */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "formats/tokenizer_regex.h"
@@ -16,6 +17,7 @@
 
 #include "base/unicode.h"
 #include "formats/tokenizer_patterns.h"
+#include "formats/unicode_new.h"
 
 /* White_Space, as class items. PCRE2's own \s also holds U+180E. */
 #define SPACE                                                                                      \
@@ -26,10 +28,11 @@
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"                 \
     "\\x{3001}-\\x{10ffff}"
 /* Alphabetic, with the marks that became alphabetic after Unicode 14.0 and that Oniguruma knows. */
-#define ALPHA                                                                                      \
+#define OLD_ALPHA                                                                                  \
     "\\p{Alphabetic}\\x{363}-\\x{36f}\\x{c04}\\x{f82}\\x{f83}\\x{1dd3}-\\x{1de6}\\x{11080}\\x{"    \
     "11081}"
-#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define ALPHA OLD_ALPHA NEW_ALPHABETIC
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}" NEW_WORD
 #define RUST_WORD WORD "\\x{200c}\\x{200d}"
 /* Outside brackets Oniguruma's \w uses an older table for Latin-1, which has the superscripts and
  * fractions in it. */
@@ -66,39 +69,71 @@ static const char *named_class(const char *name, size_t n, const char *word) {
     } classes[] = {
         {"alpha", ALPHA},
         {"alphabetic", ALPHA},
-        {"digit", "\\p{Nd}"},
-        {"alnum", ALPHA "\\p{Nd}"},
-        {"upper", "\\p{Uppercase}"},
-        {"lower", "\\p{Lowercase}"},
+        {"digit", "\\p{Nd}" NEW_ND},
+        {"alnum", OLD_ALPHA "\\p{Nd}" NEW_ALNUM},
+        {"upper", "\\p{Uppercase}" NEW_UPPERCASE},
+        {"lower", "\\p{Lowercase}" NEW_LOWERCASE},
         {"space", SPACE},
         {"white_space", SPACE},
         {"blank", "\\p{Zs}\\t"},
         {"cntrl", "\\p{Cc}"},
-        {"punct", "\\p{P}"},
+        {"punct", "\\p{P}" NEW_P},
         {"xdigit", "0-9A-Fa-f"},
         {"word", NULL},
         {"ascii", "\\x00-\\x7f"},
         {"any", "\\x{0}-\\x{10ffff}"},
-        {"letter", "\\p{L}"},
-        {"mark", "\\p{M}"},
-        {"number", "\\p{N}"},
-        {"punctuation", "\\p{P}"},
-        {"symbol", "\\p{S}"},
+        {"l", "\\p{L}" NEW_L},
+        {"letter", "\\p{L}" NEW_L},
+        {"m", "\\p{M}" NEW_M},
+        {"mark", "\\p{M}" NEW_M},
+        {"n", "\\p{N}" NEW_N},
+        {"number", "\\p{N}" NEW_N},
+        {"p", "\\p{P}" NEW_P},
+        {"punctuation", "\\p{P}" NEW_P},
+        {"s", "\\p{S}" NEW_S},
+        {"symbol", "\\p{S}" NEW_S},
+        {"z", "\\p{Z}"},
         {"separator", "\\p{Z}"},
-        {"other", "\\p{C}"},
-        {"uppercase_letter", "\\p{Lu}"},
-        {"lowercase_letter", "\\p{Ll}"},
+        {"lu", "\\p{Lu}" NEW_LU},
+        {"uppercase_letter", "\\p{Lu}" NEW_LU},
+        {"ll", "\\p{Ll}" NEW_LL},
+        {"lowercase_letter", "\\p{Ll}" NEW_LL},
+        {"lt", "\\p{Lt}"},
         {"titlecase_letter", "\\p{Lt}"},
-        {"modifier_letter", "\\p{Lm}"},
-        {"other_letter", "\\p{Lo}"},
-        {"decimal_number", "\\p{Nd}"},
-        {"letter_number", "\\p{Nl}"},
-        {"other_number", "\\p{No}"},
-        {"nonspacing_mark", "\\p{Mn}"},
-        {"spacing_mark", "\\p{Mc}"},
+        {"lm", "\\p{Lm}" NEW_LM},
+        {"modifier_letter", "\\p{Lm}" NEW_LM},
+        {"lo", "\\p{Lo}" NEW_LO},
+        {"other_letter", "\\p{Lo}" NEW_LO},
+        {"mn", "\\p{Mn}" NEW_MN},
+        {"nonspacing_mark", "\\p{Mn}" NEW_MN},
+        {"mc", "\\p{Mc}" NEW_MC},
+        {"spacing_mark", "\\p{Mc}" NEW_MC},
+        {"me", "\\p{Me}"},
         {"enclosing_mark", "\\p{Me}"},
+        {"nd", "\\p{Nd}" NEW_ND},
+        {"decimal_number", "\\p{Nd}" NEW_ND},
+        {"nl", "\\p{Nl}"},
+        {"letter_number", "\\p{Nl}"},
+        {"no", "\\p{No}" NEW_NO},
+        {"other_number", "\\p{No}" NEW_NO},
+        {"pd", "\\p{Pd}" NEW_PD},
+        {"dash_punctuation", "\\p{Pd}" NEW_PD},
+        {"po", "\\p{Po}" NEW_PO},
+        {"other_punctuation", "\\p{Po}" NEW_PO},
+        {"sm", "\\p{Sm}" NEW_SM},
+        {"math_symbol", "\\p{Sm}" NEW_SM},
+        {"so", "\\p{So}" NEW_SO},
+        {"other_symbol", "\\p{So}" NEW_SO},
+        {"cc", "\\p{Cc}"},
         {"control", "\\p{Cc}"},
-        {"format", "\\p{Cf}"},
+        {"cf", "\\p{Cf}" NEW_CF},
+        {"format", "\\p{Cf}" NEW_CF},
+        {"han", "\\p{sc:Han}" NEW_HAN},
+        {"hiragana", "\\p{sc:Hiragana}" NEW_HIRAGANA},
+        {"katakana", "\\p{sc:Katakana}" NEW_KATAKANA},
+        {"latin", "\\p{sc:Latin}" NEW_LATIN},
+        {"cyrillic", "\\p{sc:Cyrillic}" NEW_CYRILLIC},
+        {"arabic", "\\p{sc:Arabic}" NEW_ARABIC},
     };
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (strlen(classes[i].name) == n && strncasecmp(classes[i].name, name, n) == 0)
@@ -160,7 +195,18 @@ static bool property(Regex *r, Class *c, bool negated) {
     const char *equals = memchr(name, '=', n);
     if (equals) n -= (size_t)(equals + 1 - name), name = equals + 1;
     const char *items = named_class(name, n, word_items(r));
-    if (items) {
+    bool other = (n == 1 && (*name | 32) == 'c') || (n == 5 && strncasecmp(name, "other", 5) == 0);
+    if (other || (n == 2 && strncasecmp(name, "cn", 2) == 0)) {
+        /* Of what PCRE2 takes for unassigned, these are not. */
+        static const char any[] = "(?![" NEW_NOT_OTHER "])\\p{C}";
+        static const char unassigned[] = "(?![" NEW_NOT_OTHER NEW_CF "])\\p{Cn}";
+        if (negated)
+            class_other_than(c, other ? "\\p{C}" : "\\p{Cn}");
+        else
+            class_other(c, other ? any : unassigned,
+                        other ? sizeof any - 1 : sizeof unassigned - 1);
+        if (negated) class_add(c, other ? NEW_NOT_OTHER : NEW_NOT_OTHER NEW_CF);
+    } else if (items) {
         if (!negated) {
             class_add(c, items);
         } else if (items == named_class("space", 5, NULL)) {
@@ -168,12 +214,11 @@ static bool property(Regex *r, Class *c, bool negated) {
         } else {
             class_other_than(c, items);
         }
-        return true;
+    } else { /* One or two letters are a general category; anything else is a script. */
+        snprintf(text, sizeof text, "\\%c{%s%.*s}", negated ? 'P' : 'p',
+                 n <= 2 ? "" : "sc:", (int)n, name);
+        class_add(c, text);
     }
-    /* One or two letters are a general category; anything else is a script. */
-    snprintf(text, sizeof text, "\\%c{%s%.*s}", negated ? 'P' : 'p', n <= 2 ? "" : "sc:", (int)n,
-             name);
-    class_add(c, text);
     return true;
 }
 
@@ -242,10 +287,10 @@ static bool escaped_class(Regex *r, Class *c) {
         class_add(c, NOT_SPACE);
         return true;
     case 'd':
-        class_add(c, "\\p{Nd}");
+        class_add(c, "\\p{Nd}" NEW_ND);
         return true;
     case 'D':
-        class_add(c, "\\P{Nd}");
+        class_other_than(c, "\\p{Nd}" NEW_ND);
         return true;
     case 'w':
         class_add(c, word);
@@ -298,7 +343,7 @@ static bool posix_class(Regex *r, Class *c) {
     if (close + 1 >= r->end || close < name) return refuse(r, "[:");
     size_t n = (size_t)(close - name);
     const char *items = named_class(name, n, WORD);
-    if (n == 5 && memcmp(name, "punct", 5) == 0) items = "\\p{P}\\p{S}";
+    if (n == 5 && memcmp(name, "punct", 5) == 0) items = "\\p{P}\\p{S}" NEW_P NEW_S;
     if (!items || r->flavour == REGEX_RUST) return refuse(r, "a POSIX class");
     r->p = close + 2;
     if (negated) {
@@ -474,11 +519,12 @@ static bool escape(Regex *r) {
     char c = *r->p;
     const char *word = r->flavour == REGEX_RUST ? "[" RUST_WORD "]" : "[" ONIGURUMA_WORD "]";
     if (c == 'b' || c == 'B') {
-        char text[320];
-        snprintf(text, sizeof text,
-                 c == 'b' ? "(?:(?<=%s)(?!%s)|(?<!%s)(?=%s))" : "(?:(?<=%s)(?=%s)|(?<!%s)(?!%s))",
-                 word, word, word, word);
-        emit(r, text);
+        const char *const parts[2][5] = {{"(?:(?<=", ")(?!", ")|(?<!", ")(?=", "))"},
+                                         {"(?:(?<=", ")(?=", ")|(?<!", ")(?!", "))"}};
+        for (int i = 0; i < 5; i++) {
+            emit(r, parts[c == 'B'][i]);
+            if (i < 4) emit(r, word);
+        }
         r->p++;
         return true;
     }

@@ -459,6 +459,47 @@ static void a_tiktoken_list_is_split_as_its_pattern_says(void **state) {
         assert_false(tiktoken_list_begins(others[i], strlen(others[i])));
 }
 
+/* PCRE2 10.42 takes characters after Unicode 14.0 for unassigned; the libraries know 16.0. */
+static void characters_after_unicode_14_have_their_categories(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *classes[4], *others[3];
+    } cases[] = {
+        {"\xE1\xB2\x89",
+         {"\\p{Lu}", "\\p{L}", "\\w", "[^\\s\\p{N}]"},
+         {"\\p{Ll}", "\\W", "\\P{L}"}},
+        {"\xE1\xB2\x8A", {"\\p{Ll}", "\\p{L}", "\\w"}, {"\\p{Lu}", "\\p{C}", "\\p{Cn}"}},
+        {"\xF0\x90\xB5\x80", {"\\p{Nd}", "\\d", "\\p{N}", "\\P{L}"}, {"\\p{L}", "\\D", "\\p{C}"}},
+        {"\xE0\xA2\x97", {"\\p{Mn}", "\\p{M}", "\\w"}, {"\\p{L}", "\\P{M}", "[^\\w]"}},
+        {"\xE1\xAD\x8E", {"\\p{Po}", "\\p{P}", "[^\\s\\p{L}]"}, {"\\w", "\\p{S}", "\\p{C}"}},
+        {"\xF0\x9C\xB0\x80", {"\\p{So}", "\\p{S}", "\\P{C}"}, {"\\p{P}", "\\p{L}", "\\P{S}"}},
+        {"\xF0\xB1\x8D\x90", {"\\p{Lo}", "\\p{Han}", "[\\p{L}\\p{M}]"}, {"\\p{Lu}", "\\P{Han}"}},
+        /* assigned by 14.0, and by none */
+        {"\xC3\xA9", {"\\p{Ll}", "\\w", "\\P{C}"}, {"\\p{Lu}", "\\P{L}", "\\p{C}"}},
+        {"\xF3\xA0\x82\x80", {"\\p{Cn}", "\\p{C}", "\\P{L}"}, {"\\w", "\\P{C}", "\\p{So}"}},
+    };
+    char file[8192], *end = tiktoken_bytes(file);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t k = 0; k < 7; k++) {
+            const char *pattern = k < 4 ? cases[i].classes[k] : cases[i].others[k - 4];
+            TokenizerBlob blob;
+            Error error = {""};
+            TokenList ids = {0};
+            if (!pattern) continue;
+            if (tokenizer_import_tiktoken(file, (size_t)(end - file), pattern, NULL, 0, -1, -1,
+                                          &blob, &error) != STATUS_OK)
+                fail_msg("%s: %s", pattern, error.text);
+            Tokenizer *t = open_blob(&blob);
+            size_t n = strlen(cases[i].text);
+            assert_int_equal(tokenizer_encode(t, cases[i].text, n, NULL, 0, &ids, &error),
+                             STATUS_OK);
+            if (ids.length != (k < 4 ? n : 0)) fail_msg("text %zu, %s", i, pattern);
+            token_list_free(&ids);
+            tokenizer_close(t);
+            tokenizer_blob_free(&blob);
+        }
+}
+
 /* A tekken.json with 256 bytes and "ab" at rank 256; `tail` follows the vocabulary. */
 static void tekken_text(char *out, const char *config, const char *tail) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -828,6 +869,7 @@ int main(void) {
         cmocka_unit_test(llama2c_encodes_and_decodes_as_its_run_c),
         cmocka_unit_test(tiktoken_merges_by_rank),
         cmocka_unit_test(a_tiktoken_list_is_split_as_its_pattern_says),
+        cmocka_unit_test(characters_after_unicode_14_have_their_categories),
         cmocka_unit_test(tekken_puts_special_tokens_first),
         cmocka_unit_test(a_tekken_that_lies_is_refused_by_name),
         cmocka_unit_test(sha256_is_that_of_the_standard),
