@@ -76,7 +76,7 @@ static Status uniform_uint(const GgufModel *r, const char *rest, uint32_t *value
     const GgufValue *found = gguf_model_find(r, rest);
     double first, other;
     if (!gguf_element(found, 0, &first)) return STATUS_OK;
-    for (uint64_t i = 1; i < found->count; i++)
+    for (uint64_t i = 1; i < found->count && r->table.n > 0; i++) /* else nothing is computed */
         if (!gguf_element(found, i, &other) || other != first)
             return error_set(r->error, "%s: %s.%s differs from layer to layer", r->source->path,
                              r->architecture, rest);
@@ -102,7 +102,7 @@ static Status read_sizes(GgufModel *r) {
     gguf_model_uint(r, "attention.key_length", &c->head_dim);
     uint32_t value_length = c->head_dim;
     gguf_model_uint(r, "attention.value_length", &value_length);
-    if (value_length != c->head_dim)
+    if (value_length != c->head_dim && r->table.n > 0)
         return error_set(r->error,
                          "%s: heads with keys of %u and values of %u elements are not "
                          "known to this program",
@@ -139,7 +139,7 @@ static Status read_widths(GgufModel *r) {
     /* Some converters wrote 4 * dim whatever the width was. */
     const uint64_t *down = shape_in_layers(r, "ffn_down", 2);
     if (down) c->ffn_dim = (uint32_t)down[1];
-    gguf_model_uint(r, "expert_count", &c->n_experts);
+    if (r->table.n > 0) gguf_model_uint(r, "expert_count", &c->n_experts);
     if (c->n_experts == 0) return STATUS_OK;
     gguf_model_uint(r, "expert_used_count", &c->n_experts_used);
     const uint64_t *stacked = shape_in_layers(r, "ffn_up_exps", 3);
@@ -389,6 +389,10 @@ static void complete_vocabulary_only(GgufModel *r) {
         if (*sizes[i] == 0) *sizes[i] = 1;
     c->position = POSITION_NONE;
     c->rotary_dim = 0;
+    /* Of sizes that differ from layer to layer only the first was read: they need not fit. */
+    Error ignored;
+    if (config_validate(c, &ignored) != STATUS_OK)
+        for (size_t i = 0; i < 6; i++) *sizes[i] = 1;
     metadata_add_bool(&r->source->metadata, "general.vocabulary_only", true);
 }
 
