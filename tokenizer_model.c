@@ -19,11 +19,11 @@ static Status push_unknown(Encoding *e, const char *bytes, size_t n, bool fuse) 
     const Tokenizer *t = e->tokenizer;
     if (t->header->flags & SECTION_BYTE_FALLBACK && all_bytes_known(t, bytes, n)) {
         for (size_t i = 0; i < n; i++)
-            if (push_id(e, t->bytes[(uint8_t)bytes[i]]) != STATUS_OK) return STATUS_FAILED;
+            if (push_text_id(e, t->bytes[(uint8_t)bytes[i]]) != STATUS_OK) return STATUS_FAILED;
         return STATUS_OK;
     }
-    if (t->header->unk_id < 0 || (fuse && t->header->flags & SECTION_FUSE_UNK)) return STATUS_OK;
-    return push_id(e, (uint32_t)t->header->unk_id);
+    if (t->unknown < 0 || (fuse && t->header->flags & SECTION_FUSE_UNK)) return STATUS_OK;
+    return push_text_id(e, (uint32_t)t->unknown);
 }
 
 /* ---- BPE: the first symbols ---- */
@@ -52,8 +52,7 @@ static void add_symbol(Word *word, uint32_t id, size_t start, size_t end) {
 /* Adds the unknown token that hold_unknown keeps back. The tokenizers library adds it only before
  * the next known character, so that byte tokens in between come first. */
 static void release_unknown(const Tokenizer *t, Word *word, size_t end) {
-    if (word->holds_unknown)
-        add_symbol(word, (uint32_t)t->header->unk_id, word->unknown_start, end);
+    if (word->holds_unknown) add_symbol(word, (uint32_t)t->unknown, word->unknown_start, end);
     word->holds_unknown = false;
 }
 
@@ -108,7 +107,7 @@ static void first_symbols(Encoding *e, Word *word) {
         } else if (byte_fallback && all_bytes_known(t, key.bytes, key.length)) {
             for (size_t i = 0; i < key.length; i++)
                 add_symbol(word, t->bytes[(uint8_t)key.bytes[i]], at, at + length);
-        } else if (t->header->unk_id >= 0) {
+        } else if (t->unknown >= 0) {
             hold_unknown(t, word, at);
         }
     }
@@ -201,7 +200,7 @@ static Status encode_bpe(Encoding *e, const char *bytes, size_t length) {
     Scratch *s = e->scratch;
     if (t->header->flags & SECTION_IGNORE_MERGES) {
         uint32_t id = vocab_find(t, bytes, length);
-        if (id < t->header->n_tokens) return push_id(e, id);
+        if (id < t->header->n_tokens) return push_text_id(e, id);
     }
     /* At most one symbol a byte, and byte tokens of the affixes on top. */
     size_t most = length + 1;
@@ -228,11 +227,11 @@ static Status encode_bpe(Encoding *e, const char *bytes, size_t length) {
     for (uint32_t i = 0; i != TOKENIZER_NONE; i = word.symbols[i].next) {
         const Symbol *symbol = &word.symbols[i];
         bool token = symbol->id < t->header->n_tokens; /* or a character that only merges know */
-        Status status = token ? push_id(e, symbol->id)
+        Status status = token ? push_text_id(e, symbol->id)
                               : push_unknown(e, bytes + symbol->start, symbol->end - symbol->start,
                                              after_unknown);
         if (status != STATUS_OK) return status;
-        after_unknown = !token || (int32_t)symbol->id == t->header->unk_id;
+        after_unknown = !token || (int32_t)symbol->id == t->unknown;
     }
     return STATUS_OK;
 }
@@ -344,12 +343,12 @@ static bool trace_best_path(const Tokenizer *t, Best *best, size_t length) {
 
 static Status push_piece(Encoding *e, const char *bytes, size_t n, uint32_t id) {
     const Tokenizer *t = e->tokenizer;
-    if (id != TOKENIZER_NONE && (int32_t)id != t->header->unk_id) return push_id(e, id);
+    if (id != TOKENIZER_NONE && (int32_t)id != t->header->unk_id) return push_text_id(e, id);
     /* The tokenizers library looks joined unknown pieces up again: together they may be a piece. */
     bool joined = !(t->header->flags & SECTION_SENTENCEPIECE);
     uint32_t whole = joined ? vocab_find(t, bytes, n) : TOKENIZER_NONE;
-    if (whole < t->header->n_tokens) return push_id(e, whole);
-    if (t->header->unk_id < 0 && !(t->header->flags & SECTION_BYTE_FALLBACK))
+    if (whole < t->header->n_tokens) return push_text_id(e, whole);
+    if (t->unknown < 0 && !(t->header->flags & SECTION_BYTE_FALLBACK))
         return error_set(e->error,
                          "tokenizer: a character is not in the vocabulary and there is no "
                          "unknown token");
@@ -380,8 +379,8 @@ Status encode_word(Encoding *e, const char *word, size_t length) {
     if (t->header->model == MODEL_BPE)
         return t->cuts ? encode_bpe_cut(e, word, length) : encode_bpe_cached(e, word, length);
     uint32_t id = vocab_find(t, word, length);
-    if (id >= t->header->n_tokens) id = (uint32_t)t->header->unk_id;
-    if (id < t->header->n_tokens) return push_id(e, id);
+    if (id >= t->header->n_tokens) id = (uint32_t)t->unknown;
+    if (id < t->header->n_tokens) return push_text_id(e, id);
     return error_set(e->error,
                      "tokenizer: a word is not in the vocabulary and there is no unknown token");
 }

@@ -59,6 +59,7 @@ typedef struct Tokenizer {
     const double *scores;
     Charsmap charsmap;
     uint32_t ascii[128]; /* the symbol of each ASCII character */
+    int32_t unknown;     /* the token that unknown text becomes, or -1 */
     size_t n_usable;     /* ids from here on are an error */
     bool holds_text;     /* some decoder step needs the whole text */
     pthread_mutex_t lock;
@@ -176,6 +177,10 @@ uint32_t vocab_find(const Tokenizer *t, const char *key, size_t length);
 
 /* Appends an id to the encoding's output. */
 Status push_id(Encoding *e, uint32_t id);
+
+/* The same for a token that the model makes of text, or of bytes that are not UTF-8. Drops special
+ * tokens but t->unknown, whatever the section's tables say: only a recognized added token is one. */
+Status push_text_id(Encoding *e, uint32_t id);
 
 Status no_memory(Error *error);
 

@@ -2,6 +2,7 @@
 #include "tokenizer_parts.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* ---- Look-ups ---- */
 
@@ -111,8 +112,12 @@ static bool open_trie(const Tokenizer *t, int part, Trie *trie) {
 static bool open_added(Tokenizer *t) {
     t->added = section_part(t, PART_ADDED);
     t->n_added = section_count(t, PART_ADDED, sizeof *t->added);
-    for (size_t i = 0; i < t->n_added; i++)
-        if (t->added[i].id >= t->header->n_tokens) return false;
+    for (size_t i = 0; i < t->n_added; i++) {
+        uint32_t id = t->added[i].id;
+        if (id >= t->header->n_tokens) return false;
+        if (t->tokens[id].flags & TOKEN_SPECIAL && !(t->added[i].flags & ADDED_SPECIAL))
+            return false;
+    }
     return t->header->parts[PART_ADDED].length % sizeof *t->added == 0 &&
            t->n_added <= t->header->n_tokens && open_trie(t, PART_ADDED_RAW, &t->added_raw) &&
            open_trie(t, PART_ADDED_NORM, &t->added_norm);
@@ -124,6 +129,27 @@ static bool ids_fit(const Tokenizer *t, int part) {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= t->header->n_tokens) return false;
     return t->header->parts[part].length % sizeof *ids == 0 && n <= 1024;
+}
+
+static bool ids_hold(const Tokenizer *t, int part, int32_t id) {
+    const int32_t *ids = section_part(t, part);
+    for (size_t i = 0; i < section_count(t, part, sizeof *ids); i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+/* The token for unknown text: unk_id, unless that token is special and is not there for this. Some
+ * vocabularies name the token that ends a text, which a user's text must not become. */
+static int32_t find_unknown(const Tokenizer *t) {
+    int32_t id = t->header->unk_id;
+    if (id < 0 || !(t->tokens[id].flags & TOKEN_SPECIAL)) return id;
+    size_t n;
+    const char *name = section_text(t, t->tokens[id].text, &n);
+    bool named = false;
+    for (size_t i = 0; i + 3 <= n && !named; i++) named = strncasecmp(name + i, "unk", 3) == 0;
+    bool other = id == t->header->bos_id || ids_hold(t, PART_EOS, id) ||
+                 ids_hold(t, PART_PREFIX, id) || ids_hold(t, PART_SUFFIX, id);
+    return named && !other ? id : -1;
 }
 
 const char *table_open(Tokenizer *t) {
@@ -140,6 +166,7 @@ const char *table_open(Tokenizer *t) {
         return "vocabulary";
     if (!ids_fit(t, PART_PREFIX) || !ids_fit(t, PART_SUFFIX) || !ids_fit(t, PART_EOS))
         return "special ids";
+    t->unknown = find_unknown(t);
     if (!open_added(t)) return "added tokens";
     if (!open_pairs(t, PART_PAIRS, &t->pairs)) return "merges";
     if (!open_pairs(t, PART_PIECES, &t->pieces)) return "pieces";
@@ -159,6 +186,13 @@ Status no_memory(Error *error) {
 Status push_id(Encoding *e, uint32_t id) {
     if (token_list_push(e->out, (int32_t)id)) return STATUS_OK;
     return error_set(e->error, "tokenizer: no memory for %zu ids", e->out->length + 1);
+}
+
+Status push_text_id(Encoding *e, uint32_t id) {
+    const Tokenizer *t = e->tokenizer;
+    if (id >= t->header->n_tokens) return STATUS_OK;
+    bool special = t->tokens[id].flags & TOKEN_SPECIAL && (int32_t)id != t->unknown;
+    return special ? STATUS_OK : push_id(e, id);
 }
 
 Scratch *scratch_new(void) {

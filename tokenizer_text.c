@@ -211,7 +211,7 @@ static Status encode_bad_bytes(Encoding *e, const char *bytes, size_t n) {
         return encode_between(e, (TextSpan){UTF8_REPLACEMENT, NULL, 3, false, true}, false);
     for (size_t i = 0; i < n; i++) {
         uint32_t id = t->bytes[(uint8_t)bytes[i]];
-        if (id < t->header->n_tokens && push_id(e, id) != STATUS_OK) return STATUS_FAILED;
+        if (id < t->header->n_tokens && push_text_id(e, id) != STATUS_OK) return STATUS_FAILED;
     }
     return STATUS_OK;
 }

@@ -324,7 +324,10 @@ static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
     }
     if (read_merges(b, g, !plain, error) != STATUS_OK) return STATUS_FAILED;
     read_added(b, g);
-    return read_ids(b, g, (pre->flags & PRE_ADD_BOS) || gemma4, error);
+    if (read_ids(b, g, (pre->flags & PRE_ADD_BOS) || gemma4, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!plain) b->header.unk_id = -1; /* llama.cpp drops bytes without a token */
+    return STATUS_OK;
 }
 
 Status tokenizer_import_gguf(const TokenizerGguf *g, TokenizerBlob *out, Error *error) {

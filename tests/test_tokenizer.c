@@ -735,6 +735,72 @@ static void gguf_names_stand_for_the_normalizer_of_their_tokenizer(void **state)
     }
 }
 
+/* Byte 0xF1 and <|endoftext|> stand for what StarCoder's GGUF vocabulary does to them: the byte has
+ * no token, and the unknown token is the one that ends a text. */
+static void unknown_bytes_never_become_a_special_token(void **state) {
+    (void)state;
+    static const TokenizerString tokens[] = {
+        {"<|endoftext|>", 13}, {"a", 1}, {"\xC4\xA2", 2} /* byte 0x80 */, {"<0x62>", 6}};
+    static const int32_t types[] = {3, 1, 1, 3};
+    static const char text[] = "a\xF1\x80\x80\x80"
+                               "ab";
+    for (int plain = 0; plain < 2; plain++) {
+        TokenizerGguf g = TOKENIZER_GGUF_NONE;
+        TokenizerBlob blob;
+        Error error = {""};
+        g.model = (TokenizerString){"gpt2", 4};
+        g.pre = plain ? (TokenizerString){"whitespace", 10} : (TokenizerString){"starcoder", 9};
+        g.tokens = tokens;
+        g.token_types = types;
+        g.n_tokens = 4;
+        g.unk_id = g.bos_id = g.eos_id = 0;
+        if (tokenizer_import_gguf(&g, &blob, &error) != STATUS_OK) fail_msg("%s", error.text);
+        Tokenizer *t = open_blob(&blob);
+        /* "b" has a byte token (plain) that the file calls a control token. */
+        if (plain)
+            assert_ids(t, text, sizeof text - 1, NULL, 0, (int32_t[]){1, 1}, 2);
+        else
+            assert_ids(t, text, sizeof text - 1, NULL, 0, (int32_t[]){1, 2, 2, 2, 1}, 5);
+        tokenizer_close(t);
+        tokenizer_blob_free(&blob);
+    }
+}
+
+/* The unknown token of these models is special, and unknown text becomes it only where it is no
+ * part of a text's structure. */
+static void only_a_true_unknown_token_stands_for_unknown_text(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        bool stands;
+    } cases[] = {{"<unk>", true}, {"[UNK]", true}, {"</s>", false}, {"<|im_start|>", false}};
+    static const char *const models[] = {
+        "{\"type\":\"BPE\",\"unk_token\":\"%s\",\"vocab\":{\"%s\":0,\"a\":1},\"merges\":[]}",
+        "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"%.0s%s\",0],[\"a\",-1]]}",
+        "{\"type\":\"WordLevel\",\"unk_token\":\"%s\",\"vocab\":{\"%s\":0,\"a\":1}}"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t m = 0; m < 3; m++) {
+            char model[300], text[600];
+            Error error = {""};
+            TokenizerBlob blob;
+            snprintf(model, sizeof model, models[m], cases[i].name, cases[i].name);
+            snprintf(text, sizeof text,
+                     "{\"added_tokens\":[{\"id\":0,\"content\":\"%s\",\"special\":true}],"
+                     "\"model\":%s}",
+                     cases[i].name, model);
+            if (tokenizer_import_json(text, strlen(text), NULL, 0, &blob, &error) != STATUS_OK)
+                fail_msg("%s: %s", text, error.text);
+            Tokenizer *t = open_blob(&blob);
+            TokenList ids = {0};
+            tokenizer_encode(t, "z", 1, NULL, 0, &ids, &error);
+            assert_int_equal(ids.length, cases[i].stands ? 1 : 0);
+            token_list_free(&ids);
+            tokenizer_close(t);
+            tokenizer_blob_free(&blob);
+        }
+    }
+}
+
 static void what_cannot_be_done_is_refused_by_name(void **state) {
     (void)state;
     static const struct {
@@ -875,6 +941,8 @@ int main(void) {
         cmocka_unit_test(sha256_is_that_of_the_standard),
         cmocka_unit_test(gguf_names_of_patterns_are_all_taken),
         cmocka_unit_test(gguf_names_stand_for_the_normalizer_of_their_tokenizer),
+        cmocka_unit_test(unknown_bytes_never_become_a_special_token),
+        cmocka_unit_test(only_a_true_unknown_token_stands_for_unknown_text),
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
         cmocka_unit_test(threads_share_a_tokenizer),
         cmocka_unit_test(a_damaged_section_is_refused_or_used_without_harm),

@@ -223,6 +223,24 @@ static void a_large_vocabulary_is_ready_in_10_ms(void **state) {
     unload(&l);
 }
 
+/* Refact's vocabulary has no token for byte 0xF1, and its unknown token is <|endoftext|>. */
+static void characters_of_refact_without_a_token_do_not_end_the_text(void **state) {
+    (void)state;
+    Loaded l;
+    Error error = {""};
+    TokenList ids = {0};
+    const char *path = shared_path("tokenizers/refact.gguf");
+    if (!path) skip();
+    load(&l, "gguf", path);
+    assert_int_equal(tokenizer_encode(l.tokenizer, "\xF1\x80\x80\x80", 4, NULL, 0, &ids, &error),
+                     STATUS_OK);
+    assert_int_equal(ids.length, 3);
+    for (size_t i = 0; i < ids.length; i++)
+        assert_false(tokenizer_is_special(l.tokenizer, ids.ids[i]));
+    token_list_free(&ids);
+    unload(&l);
+}
+
 static void texts_decode_to_themselves(void **state) {
     (void)state;
     Error error = {""};
@@ -323,6 +341,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ids_of_phi_3_are_as_expected),
         cmocka_unit_test(ids_of_refact_are_as_expected),
         cmocka_unit_test(a_public_list_has_the_tokens_of_its_model),
+        cmocka_unit_test(characters_of_refact_without_a_token_do_not_end_the_text),
         cmocka_unit_test(texts_decode_to_themselves),
         cmocka_unit_test(a_large_vocabulary_is_ready_in_10_ms),
         cmocka_unit_test(a_megabyte_of_one_letter_or_of_spaces_takes_under_a_second),
