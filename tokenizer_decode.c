@@ -107,10 +107,10 @@ static void strip_text(TokenDecoder *d, const StepRecord *step) {
     d->text.length = to - from;
 }
 
-/* DECODE_REPLACE_PATTERN, step i. */
-static Status replace_in_text(TokenDecoder *d, size_t i, Error *error) {
+/* DECODE_REPLACE_PATTERN, step i, which may make a text of `limit` bytes at the most. */
+static Status replace_in_text(TokenDecoder *d, size_t i, size_t limit, Error *error) {
     const StepList *decoders = &d->tokenizer->decoders;
-    TextBuffer valid = {0}, out = {0};
+    TextBuffer valid = {0}, out = {.limit = limit};
     size_t n;
     const char *by = section_text(d->tokenizer, decoders->steps[i].b, &n);
     Scratch *scratch = scratch_new();
@@ -121,8 +121,11 @@ static Status replace_in_text(TokenDecoder *d, size_t i, Error *error) {
                         ? replace_matches(&matches, scratch, &out, by, n, error)
                         : no_memory(error);
     if (scratch) scratch_free(scratch);
+    if (status == STATUS_OK && out.failed)
+        status = error_set(error, "tokenizer: decoder step %zu makes too long a text", i + 1);
     text_free(&valid);
     text_free(&d->text);
+    out.limit = 0;
     d->text = out;
     return status;
 }
@@ -132,11 +135,12 @@ Status token_decoder_flush(TokenDecoder *d, const char **bytes, size_t *length, 
     *bytes = "";
     *length = 0;
     if (d->held_id >= 0) decode_token(d, d->held_id, true);
+    size_t limit = ((size_t)1 << 20) + 64 * d->text.length;
     size_t n_steps = d->tokenizer->holds_text && d->text.length ? decoders->n : 0;
     for (size_t i = 0; i < n_steps; i++)
         if (decoders->steps[i].op == DECODE_STRIP)
             strip_text(d, &decoders->steps[i]);
-        else if (replace_in_text(d, i, error) != STATUS_OK)
+        else if (replace_in_text(d, i, limit, error) != STATUS_OK)
             return STATUS_FAILED;
     Status status = give(d, d->text.length, bytes, length, error);
     restart(d);

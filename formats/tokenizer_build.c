@@ -86,11 +86,14 @@ Status builder_token(Builder *b, int64_t id, const char *text, size_t n, double 
 static void index_put(Builder *b, uint32_t symbol) {
     TextRange key = b->tokens[symbol].key;
     const char *bytes = builder_bytes(b, key);
-    size_t at = section_hash(bytes, key.length) & b->index_mask;
+    size_t at = section_hash(bytes, key.length) & b->index_mask, probes = 0;
     for (; b->index[at] != TOKENIZER_NONE; at = (at + 1) & b->index_mask) {
         TextRange other = b->tokens[b->index[at]].key;
         if (other.length == key.length && memcmp(builder_bytes(b, other), bytes, key.length) == 0)
             return; /* of two equal keys the first one counts */
+        /* A quarter of the table is taken: only keys made for it share so many slots. */
+        if (++probes > 1000) b->alike = true;
+        if (b->alike) return;
     }
     b->index[at] = symbol;
 }

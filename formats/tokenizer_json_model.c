@@ -13,6 +13,10 @@ static Status read_vocab(JsonImport *im) {
     json_object_foreach(im->vocab, token, id) {
         if (!json_is_integer(id))
             return error_set(im->error, "tokenizer.json: vocab: '%s' has no id", token);
+        if ((size_t)json_integer_value(id) > 65536 + 64 * json_object_size(im->vocab))
+            return error_set(im->error,
+                             "tokenizer.json: vocab: '%.100s' has id %lld among %zu tokens", token,
+                             (long long)json_integer_value(id), json_object_size(im->vocab));
         if (builder_token(&im->b, json_integer_value(id), token, strlen(token), 0, BUILD_IN_MODEL,
                           im->error) != STATUS_OK)
             return STATUS_FAILED;

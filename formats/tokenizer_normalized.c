@@ -7,7 +7,10 @@ Status tokenizer_normalize(Tokenizer *t, const char *text, size_t length, char *
                            size_t *out_length, Error *error) {
     Scratch *scratch = scratch_borrow(t);
     if (!scratch) return no_memory(error);
-    Encoding e = {.tokenizer = t, .scratch = scratch, .error = error};
+    Encoding e = {.tokenizer = t,
+                  .scratch = scratch,
+                  .error = error,
+                  .limit = ((size_t)1 << 16) + 16 * length};
     TextSpan span = {text, NULL, utf8_valid_prefix(text, length), true, false};
     TextBuffer copy = {0};
     Status status = normalize(&e, &span);

@@ -17,7 +17,7 @@ typedef struct PairMap {
     PairSlot *slots;
     size_t size; /* a power of two */
     size_t n;
-    bool failed;
+    bool failed, alike; /* alike: more than PAIR_PROBES pairs share their hash */
 } PairMap;
 
 static bool map_alloc(PairMap *map, size_t size) {
@@ -40,8 +40,14 @@ static PairSlot *map_slot(PairMap *map, uint32_t a, uint32_t b) {
     return NULL;
 }
 
+/* The most slots of a hash table of n keys. Keys whose hashes were chosen to be equal would else
+ * make a small file's table as large as memory; others need 4 slots each at the most. */
+static size_t most_slots(size_t n) {
+    return n < 64 ? 1024 : 16 * n;
+}
+
 static bool map_grow(PairMap *map) {
-    for (size_t size = map->size ? map->size * 2 : 64; size <= (size_t)1 << 28; size *= 2) {
+    for (size_t size = map->size ? map->size * 2 : 64; size <= most_slots(map->n); size *= 2) {
         PairMap grown = {0};
         bool fits = map_alloc(&grown, size);
         for (size_t i = 0; fits && i < map->size; i++) {
@@ -58,6 +64,7 @@ static bool map_grow(PairMap *map) {
         bool short_of_memory = !grown.slots;
         free(grown.slots);
         if (short_of_memory) break;
+        map->alike = size * 2 > most_slots(map->n);
     }
     map->failed = true;
     return false;
@@ -161,7 +168,12 @@ typedef struct Evaluator {
     pcre2_match_data *match;
     TextBuffer texts[2];
     size_t fuse; /* decoders before this one see single tokens, the others the joined text */
+    size_t room; /* how many bytes all steps together may still add to tokens */
 } Evaluator;
+
+static const char *const decoder_names[] = {"ByteLevel",    "BPEDecoder", "Metaspace",
+                                            "ByteFallback", "Fuse",       "Strip",
+                                            "Replace",      "Replace",    "(none)"};
 
 /* Appends in[n], the text of one token, as decoder i leaves it. `first` and `last`: the token
  * begins or ends the text. */
@@ -201,14 +213,30 @@ static void decode_step(Evaluator *e, size_t i, TextBuffer *out, const char *in,
     text_put(out, in, n, 0);
 }
 
-/* The bytes that a token adds to a text; valid until the next call. */
-static const TextBuffer *decode_text(Evaluator *e, TextRange text, bool first, bool last) {
+/* The bytes that token `id`, whose text is `text`, adds to a text; valid until the next call. NULL
+ * where steps add more than e->room: a few that each turn a letter into many would take all memory.
+ */
+static const TextBuffer *decode_text(Evaluator *e, uint32_t id, TextRange text, bool first,
+                                     bool last, Error *error) {
     TextBuffer *in = &e->texts[0], *out = &e->texts[1];
     in->length = 0;
+    in->limit = 0;
     text_put(in, builder_bytes(e->b, text), text.length, 0);
     for (size_t i = 0; i < e->fuse; i++) {
+        size_t most = in->length + e->room;
         out->length = 0;
+        out->limit = most + 1;
         decode_step(e, i, out, in->bytes, in->length, first, last);
+        if (out->failed || out->length > most) {
+            int shown = text.length < 100 ? (int)text.length : 100;
+            error_set(
+                error,
+                "tokenizer: token %u '%.*s': decoder %zu (%s) makes too long a text of it (or "
+                "memory is short)",
+                id, shown, builder_bytes(e->b, text), i + 1, decoder_names[e->b->decoders[i].op]);
+            return NULL;
+        }
+        if (out->length > in->length) e->room -= out->length - in->length;
         TextBuffer *swap = in;
         in = out;
         out = swap;
@@ -219,6 +247,7 @@ static const TextBuffer *decode_text(Evaluator *e, TextRange text, bool first, b
 /* Compiles the decoders' patterns and finds where the tokens are joined. */
 static Status evaluator_open(Evaluator *e, const Builder *b, Error *error) {
     *e = (Evaluator){.b = b, .match = pcre2_match_data_create(1, NULL)};
+    e->room = ((size_t)1 << 20) + 16 * b->pool_length;
     bool fused = false;
     for (size_t i = 0; i < b->n_decoders; i++) {
         const BuildDecoder *d = &b->decoders[i];
@@ -254,6 +283,7 @@ typedef struct Writer {
     size_t length, capacity;
     TextBuffer pool;
     bool failed;
+    bool alike; /* keys were chosen so that their hashes are equal */
 } Writer;
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
@@ -325,7 +355,8 @@ static void fill_tokens(Writer *w, TokenRecord *tokens, TextRange *match) {
 }
 
 /* Writes the tokens, and what each decodes to in every variant. */
-static void write_token_tables(Writer *w, Evaluator *e) {
+static Status write_token_tables(Writer *w, Evaluator *e, Error *error) {
+    Status status = STATUS_OK;
     Builder *b = w->b;
     uint32_t n = b->header.n_tokens, variants = b->header.decode_variants;
     TokenRecord *tokens = calloc((size_t)b->header.n_symbols + 1, sizeof *tokens);
@@ -333,11 +364,15 @@ static void write_token_tables(Writer *w, Evaluator *e) {
     TextRange *match = calloc((size_t)n + 1, sizeof *match);
     if (!tokens || !decode || !match) w->failed = true;
     if (!w->failed) fill_tokens(w, tokens, match);
-    for (uint32_t v = 0; v < variants && !w->failed; v++)
-        for (uint32_t i = 0; i < n; i++)
-            if (b->tokens[i].flags & BUILD_PRESENT)
-                decode[(size_t)v * n + i] =
-                    put_near(w, tokens[i].text, decode_text(e, match[i], v & 1, v & 2));
+    for (size_t k = 0; k < (size_t)n * variants && !w->failed && status == STATUS_OK; k++) {
+        uint32_t i = (uint32_t)(k % n), v = (uint32_t)(k / n);
+        if (!(b->tokens[i].flags & BUILD_PRESENT)) continue;
+        const TextBuffer *text = decode_text(e, i, match[i], v & 1, v & 2, error);
+        if (text)
+            decode[k] = put_near(w, tokens[i].text, text);
+        else
+            status = STATUS_FAILED;
+    }
     if (e->texts[0].failed || e->texts[1].failed) w->failed = true;
     if (!w->failed) {
         write_part(w, PART_TOKENS, tokens, b->header.n_symbols * sizeof *tokens);
@@ -346,6 +381,7 @@ static void write_token_tables(Writer *w, Evaluator *e) {
     free(tokens);
     free(decode);
     free(match);
+    return status;
 }
 
 /* A decoder that sees the joined text, as a step of the section. (Metaspace and BPEDecoder then see
@@ -372,7 +408,7 @@ static Status write_tokens(Writer *w, Error *error) {
     Evaluator e;
     Status status = evaluator_open(&e, b, error);
     b->header.decode_variants = count_variants(&e);
-    if (status == STATUS_OK) write_token_tables(w, &e);
+    if (status == STATUS_OK) status = write_token_tables(w, &e, error);
     StepRecord steps[SECTION_MAX_STEPS];
     size_t n_steps = 0;
     for (size_t i = e.fuse; i < b->n_decoders; i++)
@@ -384,6 +420,7 @@ static Status write_tokens(Writer *w, Error *error) {
 
 static void write_vocab(Writer *w) {
     Builder *b = w->b;
+    size_t most = most_slots(b->header.n_symbols);
     size_t size = 64;
     while (size < (size_t)b->header.n_symbols * 2) size *= 2;
 retry:;
@@ -401,10 +438,12 @@ retry:;
         uint32_t at = (uint32_t)section_hash(builder_bytes(b, key), key.length);
         int probe = 0;
         while (probe < PAIR_PROBES && slots[at & (size - 1)] != TOKENIZER_NONE) at++, probe++;
-        if (probe == PAIR_PROBES && size < (size_t)1 << 30) {
+        if (probe == PAIR_PROBES) {
             free(slots);
             size *= 2;
-            goto retry;
+            if (size <= most) goto retry;
+            w->alike = true;
+            return;
         }
         slots[at & (size - 1)] = i;
     }
@@ -413,6 +452,7 @@ retry:;
 }
 
 static void write_map(Writer *w, int which, PairMap *map) {
+    if (map->alike) w->alike = true;
     if (map->failed) w->failed = true;
     write_part(w, which, map->n ? map->slots : NULL, map->n ? map->size * sizeof *map->slots : 0);
     free(map->slots);
@@ -541,7 +581,9 @@ static Status write_section(Builder *b, TokenizerBlob *out, Error *error) {
         memcpy(header.parts, b->header.parts, sizeof header.parts);
         write_bytes(&w, "\0\0\0\0\0\0\0", (8 - w.length % 8) % 8);
         header.size = w.length;
-        if (w.pool.failed || b->failed || w.failed)
+        if (w.alike)
+            status = error_set(error, "tokenizer: too many keys or merges share one hash");
+        else if (w.pool.failed || b->failed || w.failed)
             status = error_set(error, "tokenizer: out of memory");
         else
             memcpy(w.bytes, &header, sizeof header);
@@ -587,8 +629,13 @@ static Status normalize_added(Builder *b, Error *error) {
         status = tokenizer_normalize(tokenizer, builder_bytes(b, b->added[i].text),
                                      b->added[i].text.length, &text, &n, error);
         if (status != STATUS_OK) break;
-        b->added_match[i] = builder_text(b, text, n);
+        b->added_match[i] = builder_text(b, text, n < SECTION_MAX_ADDED ? n : SECTION_MAX_ADDED);
         free(text);
+        if (n > SECTION_MAX_ADDED)
+            status = error_set(error,
+                               "tokenizer: added token %u is %zu bytes long after the normalizers "
+                               "(%d at most)",
+                               b->added[i].id, n, SECTION_MAX_ADDED);
     }
     tokenizer_close(tokenizer);
     tokenizer_blob_free(&blob);
@@ -600,6 +647,11 @@ Status builder_finish(Builder *b, TokenizerBlob *out, Error *error) {
     *out = (TokenizerBlob){0};
     if (b->failed) return error_set(error, "tokenizer: out of memory");
     if (b->header.n_tokens == 0) return error_set(error, "tokenizer: no tokens");
+    size_t present = 0;
+    for (uint32_t i = 0; i < b->header.n_tokens; i++) present += b->tokens[i].flags & BUILD_PRESENT;
+    if (b->header.n_tokens > 65536 + 64 * present)
+        return error_set(error, "tokenizer: ids run to %u, but there are only %zu tokens",
+                         b->header.n_tokens - 1, present);
     /* The model must not produce special tokens: only recognizing their text may. */
     for (uint32_t i = 0; i < b->header.n_tokens; i++)
         if (b->tokens[i].flags & BUILD_SPECIAL)
@@ -609,6 +661,7 @@ Status builder_finish(Builder *b, TokenizerBlob *out, Error *error) {
         if (!(b->tokens[b->merges[i].into].flags & BUILD_SPECIAL)) b->merges[kept++] = b->merges[i];
     b->n_merges = kept;
     if (!b->index) builder_index(b);
+    if (b->alike) return error_set(error, "tokenizer: too many tokens share one hash");
     if (normalize_added(b, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t i = 0; i < b->n_added; i++)
         if (b->added_match[i].length > SECTION_MAX_ADDED)

@@ -499,6 +499,38 @@ static void tokenizers_that_lie_are_refused(void **state) {
     }
 }
 
+/* Five decoders that each turn "a" into 1,000 of them: 10^15 bytes, of a file of 5 KB. */
+static void decoders_that_multiply_a_token_are_refused(void **state) {
+    (void)state;
+    char text[8192], many[901] = "";
+    memset(many, 'a', sizeof many - 1);
+    for (int fused = 0; fused < 2; fused++) {
+        int n = snprintf(text, sizeof text,
+                         "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]},"
+                         "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"%s\"}",
+                         fused ? "Fuse" : "ByteFallback");
+        for (int i = 0; i < 5; i++)
+            n += snprintf(text + n, sizeof text - (size_t)n,
+                          ",{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},"
+                          "\"content\":\"%s\"}",
+                          many);
+        snprintf(text + n, sizeof text - (size_t)n, "]}}");
+        if (!fused) {
+            refuse_tokenizer("tokenizer.json", text, strlen(text));
+            continue;
+        }
+        /* Joined texts are multiplied only when there is one. */
+        char *path = fixture_path(directory, "tokenizer.json");
+        file_write(path, text, strlen(text));
+        assert_refused("fused", COST("", "run", model, "-z", path, "--detokenize", "-i", "0"));
+        unlink(path);
+        free(path);
+    }
+    static const char sparse[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2097151},\"merges\":[]}}";
+    refuse_tokenizer("tokenizer.json", sparse, sizeof sparse - 1);
+}
+
 /* ---- Well formed, but hostile ---------------------------------------------------------------- */
 
 /* Writes a copy of the model.bin to `path`, with `word` in place of every `every`-th 32-bit word of
@@ -629,6 +661,7 @@ int main(void) {
         cmocka_unit_test(dimensions_of_config_json_out_of_range_are_refused),
         cmocka_unit_test(headers_of_llama2c_out_of_range_are_refused),
         cmocka_unit_test(tokenizers_that_lie_are_refused),
+        cmocka_unit_test(decoders_that_multiply_a_token_are_refused),
         cmocka_unit_test(weights_that_are_no_numbers_end_in_text_or_an_error),
         cmocka_unit_test(extreme_fields_end_in_text_or_an_error),
         cmocka_unit_test(little_stack_and_few_files_are_enough_or_a_clear_error),
