@@ -96,12 +96,9 @@ const char *dialogue_system(const Dialogue *d) {
 
 /* The tokens of the first n messages without those before `first`, ready for an answer. */
 static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error *error) {
-    json_t *messages = json_array(), *message;
-    size_t i;
-    json_array_foreach(d->conversation.messages, i, message) {
-        if (i < n && (i >= first || (i == 0 && has_system(d))))
-            json_array_append(messages, message);
-    }
+    json_t *messages = json_array(), *all = d->conversation.messages;
+    if (first > 0 && n > 0 && has_system(d)) json_array_append(messages, json_array_get(all, 0));
+    for (size_t i = first; i < n; i++) json_array_append(messages, json_array_get(all, i));
     const ChatPromptInput input = {.messages = messages};
     ids->length = 0;
     Status status = chat_prompt_encode(&d->prompt, &input, ids, &d->opens_thinking, error);

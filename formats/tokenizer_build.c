@@ -21,6 +21,7 @@ void builder_free(Builder *b) {
     free(b->merges);
     free(b->added);
     free(b->added_match);
+    free(b->added_index);
     free(b->index);
     *b = (Builder){0};
 }
@@ -75,7 +76,7 @@ Status builder_token(Builder *b, int64_t id, const char *text, size_t n, double 
                          (long long)id, (int)token->text.length, builder_bytes(b, token->text),
                          (int)(n < 100 ? n : 100), text);
     TextRange range = builder_text(b, text, n);
-    b->tokens[id] = (BuildToken){range, range, score, flags | BUILD_PRESENT};
+    b->tokens[id] = (BuildToken){range, range, score, flags | BUILD_PRESENT, 0};
     if ((uint32_t)id >= b->header.n_tokens) b->header.n_tokens = (uint32_t)id + 1;
     b->header.n_symbols = b->header.n_tokens;
     return STATUS_OK;
@@ -263,9 +264,48 @@ bool builder_decoder(Builder *b, DecoderOp op, TextRange a, TextRange b_text, ui
     return true;
 }
 
+/* Where the added token with that text stands in added_index, or the empty slot for it. */
+static size_t added_slot(const Builder *b, const char *text, size_t n) {
+    size_t at = section_hash(text, n), probes = 0;
+    for (;; at++) {
+        at &= b->added_index_size - 1;
+        if (b->added_index[at] == TOKENIZER_NONE || ++probes > 1000) return at;
+        TextRange other = b->added[b->added_index[at]].text;
+        if (other.length == n && memcmp(builder_bytes(b, other), text, n) == 0) return at;
+    }
+}
+
+/* Makes room in added_index for one more. */
+static void grow_added_index(Builder *b) {
+    if (b->n_added * 4 < b->added_index_size || b->failed) return;
+    free(b->added_index);
+    b->added_index_size = b->added_index_size ? b->added_index_size * 2 : 64;
+    b->added_index = malloc(b->added_index_size * sizeof *b->added_index);
+    if (!b->added_index) {
+        b->added_index_size = 0;
+        b->failed = true;
+        return;
+    }
+    memset(b->added_index, 0xFF, b->added_index_size * sizeof *b->added_index);
+    for (size_t i = 0; i < b->n_added; i++) {
+        TextRange text = b->added[i].text;
+        size_t at = added_slot(b, builder_bytes(b, text), text.length);
+        if (b->added_index[at] == TOKENIZER_NONE) b->added_index[at] = (uint32_t)i;
+    }
+}
+
+int64_t builder_added_id(const Builder *b, const char *text, size_t n) {
+    if (!b->added_index_size) return -1;
+    uint32_t i = b->added_index[added_slot(b, text, n)];
+    if (i == TOKENIZER_NONE) return -1;
+    TextRange found = b->added[i].text;
+    bool same = found.length == n && memcmp(builder_bytes(b, found), text, n) == 0;
+    return same ? (int64_t)b->added[i].id : -1;
+}
+
 void builder_added(Builder *b, uint32_t id, uint32_t flags, const char *text, size_t n) {
-    size_t at = 0;
-    while (at < b->n_added && b->added[at].id != id) at++;
+    size_t at = b->tokens[id].added ? b->tokens[id].added - 1 : b->n_added;
+    grow_added_index(b);
     if (at == b->n_added) {
         if (!reserve(b, &b->added_match, &b->added_match_capacity, at + 1,
                      sizeof *b->added_match) ||
@@ -276,6 +316,9 @@ void builder_added(Builder *b, uint32_t id, uint32_t flags, const char *text, si
     b->added[at] = (AddedRecord){id, flags, builder_text(b, text, n)};
     b->added_match[at] = b->added[at].text;
     if (b->failed) return;
+    b->tokens[id].added = (uint32_t)at + 1;
+    size_t slot = added_slot(b, builder_bytes(b, b->added[at].text), n);
+    if (b->added_index[slot] == TOKENIZER_NONE) b->added_index[slot] = (uint32_t)at;
     b->tokens[id].flags &= ~(uint32_t)BUILD_SPECIAL;
     if (flags & ADDED_SPECIAL) b->tokens[id].flags |= BUILD_SPECIAL;
 }

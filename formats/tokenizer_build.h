@@ -14,6 +14,7 @@ typedef struct BuildToken {
     TextRange key;  /* the bytes that the model looks up; differs from text if byte-level */
     double score;
     uint32_t flags; /* BUILD_* */
+    uint32_t added; /* 1 + its index in Builder.added, or 0 */
 } BuildToken;
 
 enum {
@@ -58,6 +59,8 @@ typedef struct Builder {
     AddedRecord *added;
     TextRange *added_match; /* [n_added] the text that is searched for */
     size_t n_added, added_capacity, added_match_capacity;
+    uint32_t *added_index; /* hash table of the added tokens' texts */
+    size_t added_index_size;
     StepRecord normalizers[SECTION_MAX_STEPS], splits[SECTION_MAX_STEPS];
     size_t n_normalizers, n_splits;
     BuildDecoder decoders[SECTION_MAX_STEPS];
@@ -119,6 +122,9 @@ bool builder_decoder(Builder *b, DecoderOp op, TextRange a, TextRange b_text, ui
 /* Adds an added token; a second one with the same id replaces the first. With ADDED_NORMALIZED its
  * normalized form, which builder_finish computes, is searched for in the text. */
 void builder_added(Builder *b, uint32_t id, uint32_t flags, const char *text, size_t n);
+
+/* The id of the added token with that text, or -1. */
+int64_t builder_added_id(const Builder *b, const char *text, size_t n);
 
 /* Adds an id that ends a text, that begins every text, that is put after every text. Ids beyond the
  * vocabulary are ignored. */

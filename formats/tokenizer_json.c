@@ -16,10 +16,7 @@ static Status add_token(JsonImport *im, const char *text, size_t n, int64_t decl
     Builder *b = &im->b;
     int64_t id = json_import_id(im, text, n);
     if (n == 0) return STATUS_OK;
-    for (size_t i = 0; i < b->n_added && id < 0; i++)
-        if (b->added[i].text.length == n &&
-            memcmp(builder_bytes(b, b->added[i].text), text, n) == 0)
-            id = b->added[i].id;
+    if (id < 0) id = builder_added_id(b, text, n);
     if (id < 0) {
         id = (*next)++;
         bool taken = id < b->header.n_tokens && b->tokens[id].flags & BUILD_PRESENT;
@@ -54,17 +51,13 @@ static Status read_added(JsonImport *im, const json_t *list, int64_t *next) {
 
 /* The id of the token that config[key] names, as "text" or {"content": "text"}; -1: none. */
 static int64_t named_token(const JsonImport *im, const json_t *config, const char *key) {
-    const Builder *b = &im->b;
     const json_t *name = json_object_get(config, key);
     if (json_is_object(name)) name = json_object_get(name, "content");
     if (!json_is_string(name)) return -1;
     const char *text = json_string_value(name);
     size_t n = json_string_length(name);
-    for (size_t i = 0; i < b->n_added; i++)
-        if (b->added[i].text.length == n &&
-            memcmp(builder_bytes(b, b->added[i].text), text, n) == 0)
-            return b->added[i].id;
-    return json_import_id(im, text, n);
+    int64_t id = builder_added_id(&im->b, text, n);
+    return id >= 0 ? id : json_import_id(im, text, n);
 }
 
 /* Reads tokenizer_config.json: the added tokens that tokenizer.json lacks, bos and eos. */
@@ -75,12 +68,8 @@ static Status read_config(JsonImport *im, const json_t *config, int64_t *next) {
     json_t *decoder_tokens = json_object_get(config, "added_tokens_decoder");
     json_object_foreach(decoder_tokens, key, token) {
         const json_t *text = json_object_get(token, "content");
-        bool known = false;
         if (!json_is_string(text)) continue;
-        for (size_t i = 0; i < b->n_added && !known; i++)
-            known = b->added[i].text.length == json_string_length(text) &&
-                    memcmp(builder_bytes(b, b->added[i].text), json_string_value(text),
-                           b->added[i].text.length) == 0;
+        bool known = builder_added_id(b, json_string_value(text), json_string_length(text)) >= 0;
         if (!known &&
             add_token(im, json_string_value(text), json_string_length(text), strtoll(key, NULL, 10),
                       added_flags(token, json_flag(token, "special", false)), next) != STATUS_OK)

@@ -531,6 +531,25 @@ static void decoders_that_multiply_a_token_are_refused(void **state) {
     refuse_tokenizer("tokenizer.json", sparse, sizeof sparse - 1);
 }
 
+/* Looking each added token up among those before it took 4 s. */
+static void fifty_thousand_added_tokens_are_no_work(void **state) {
+    (void)state;
+    char *path = fixture_path(directory, "tokenizer.json");
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    fprintf(out, "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]},"
+                 "\"added_tokens\":[");
+    for (int i = 1; i <= 50000; i++)
+        fprintf(out, "%s{\"id\":%d,\"content\":\"<%d>\"}", i > 1 ? "," : "", i, i);
+    fprintf(out, "]}");
+    assert_int_equal(fclose(out), 0);
+    Cost cost = COST("", "run", model, "-z", path, "--tokenize", "-i", "a<4711>");
+    if (cost.status != 0 || cost.seconds > 1.0 * SLOWER)
+        fail_msg("%d, %.2f s: %s", cost.status, cost.seconds, cost.said);
+    unlink(path);
+    free(path);
+}
+
 /* ---- Well formed, but hostile ---------------------------------------------------------------- */
 
 /* Writes a copy of the model.bin to `path`, with `word` in place of every `every`-th 32-bit word of
@@ -662,6 +681,7 @@ int main(void) {
         cmocka_unit_test(headers_of_llama2c_out_of_range_are_refused),
         cmocka_unit_test(tokenizers_that_lie_are_refused),
         cmocka_unit_test(decoders_that_multiply_a_token_are_refused),
+        cmocka_unit_test(fifty_thousand_added_tokens_are_no_work),
         cmocka_unit_test(weights_that_are_no_numbers_end_in_text_or_an_error),
         cmocka_unit_test(extreme_fields_end_in_text_or_an_error),
         cmocka_unit_test(little_stack_and_few_files_are_enough_or_a_clear_error),
