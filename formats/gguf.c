@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/extents.h"
+
 enum {
     GGUF_UINT8,
     GGUF_INT8,
@@ -142,7 +144,12 @@ static Status take_tensor(Cursor *c, const InputFile *file, size_t index, RawTab
 static Status resolve_offsets(const Gguf *gguf, const Cursor *c, RawTable *table, size_t first,
                               Error *error) {
     uint64_t alignment = 32, used = (uint64_t)(c->at - gguf->file->map);
-    gguf_uint(gguf, "general.alignment", &alignment);
+    const GgufValue *given = gguf_find(gguf, "general.alignment");
+    bool whole = !given || (given->type != GGUF_FLOAT32 && given->type != GGUF_FLOAT64 &&
+                            given->type != GGUF_BOOL);
+    if (given && (!whole || !gguf_uint(gguf, "general.alignment", &alignment)))
+        return error_set(error, "%s: general.alignment is not a whole number of bytes",
+                         gguf->file->path);
     if (alignment == 0 || alignment > 1 << 20 || (alignment & (alignment - 1)) != 0)
         return error_set(error, "%s: general.alignment is %llu", gguf->file->path,
                          (unsigned long long)alignment);
@@ -154,7 +161,14 @@ static Status resolve_offsets(const Gguf *gguf, const Cursor *c, RawTable *table
         for (uint32_t k = 0; k < raw->n_dims; k++)
             if (__builtin_mul_overflow(elements, raw->dims[k], &elements)) elements = UINT64_MAX;
         bool fits = raw->type == STORED_TYPES || stored_bytes(raw->type, elements, &bytes);
+        if (raw->offset % alignment != 0)
+            return error_set(error,
+                             "%s: tensor '%.100s': its offset %llu is not a multiple of "
+                             "general.alignment %llu",
+                             gguf->file->path, raw->name, (unsigned long long)raw->offset,
+                             (unsigned long long)alignment);
         fits = fits && !__builtin_add_overflow(raw->offset, data, &raw->offset);
+        raw->bytes = bytes;
         if (!fits || __builtin_add_overflow(raw->offset, bytes, &end) || end > gguf->file->bytes)
             return error_set(error,
                              "%s: tensor '%.100s': its %llu values of %s do not lie inside "
@@ -162,7 +176,7 @@ static Status resolve_offsets(const Gguf *gguf, const Cursor *c, RawTable *table
                              gguf->file->path, raw->name, (unsigned long long)elements,
                              raw->type_name, (unsigned long long)gguf->file->bytes);
     }
-    return STATUS_OK;
+    return extents_check(table, first, gguf->file, false, used, error);
 }
 
 Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *table, Error *error) {

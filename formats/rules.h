@@ -18,6 +18,7 @@ typedef struct RawTensor {
     uint64_t dims[RAW_MAX_DIMS]; /* outermost first */
     size_t file;                 /* index into Source.files */
     uint64_t offset;             /* from that file's start */
+    uint64_t bytes;              /* in that file; GGUF: 0 for types that cannot be read */
     SeparateScales scales;
     bool used; /* some rule took it */
 } RawTensor;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "formats/extents.h"
 #include "formats/json.h"
 
 /* The format's own limit. */
@@ -61,6 +62,7 @@ static Status read_tensor(const InputFile *file, size_t index, uint64_t data, co
     read_dtype(raw, dtype, &element_bytes);
     raw->file = index;
     raw->offset = data + begin;
+    raw->bytes = end - begin;
     size_t n_dims = json_array_size(shape);
     bool fits = true;
     for (size_t i = 0; i < n_dims; i++) {
@@ -96,10 +98,17 @@ Status safetensors_read(const InputFile *file, size_t index, RawTable *table, Er
                          "the file %llu",
                          file->path, (unsigned long long)header_bytes,
                          (unsigned long long)file->bytes);
-    json_t *header;
-    if (json_parse(&header, file->path, file->map + sizeof header_bytes, (size_t)header_bytes,
-                   error) != STATUS_OK)
-        return STATUS_FAILED;
+    /* Without JSON_ALLOW_NUL: no name of a tensor or type may end early for some readers. */
+    json_error_t where;
+    json_t *header = json_loadb((const char *)file->map + sizeof header_bytes, (size_t)header_bytes,
+                                JSON_REJECT_DUPLICATES, &where);
+    if (!header)
+        return error_set(error, "%s: header: line %d: %s", file->path, where.line, where.text);
+    if (!json_is_object(header)) {
+        json_decref(header);
+        return error_set(error, "%s: header: not a JSON object", file->path);
+    }
+    size_t first = table->n;
     Status status = STATUS_OK;
     const char *name;
     json_t *entry;
@@ -110,5 +119,6 @@ Status safetensors_read(const InputFile *file, size_t index, RawTable *table, Er
         if (status != STATUS_OK) break;
     }
     json_decref(header);
-    return status;
+    if (status != STATUS_OK) return status;
+    return extents_check(table, first, file, true, header_bytes + sizeof header_bytes, error);
 }

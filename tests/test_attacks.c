@@ -391,6 +391,73 @@ static void safetensors_that_lie_are_refused(void **state) {
     refuse_directory("nesting", CONFIG "}", bytes, sizeof bytes);
 }
 
+/* Each byte of the data belongs to one tensor, and each name stands for one. */
+static void safetensors_whose_tensors_share_or_leave_bytes_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *header, *says;
+        size_t bytes;
+    } cases[] = {
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+         "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+         "overlaps", 12},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "belong to no", 12},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", "belong to no", 12},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+         "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}",
+         "duplicate", 12},
+        {"{\"a\":{\"dtype\":\"F32\\u0000X\",\"shape\":[2],\"data_offsets\":[0,8]}}", "NUL", 8}};
+    char *at = fixture_path(directory, "hf"), command[700];
+    snprintf(command, sizeof command, "mkdir -p '%s'", at);
+    assert_int_equal(system(command), 0);
+    char *path = fixture_path(at, "config.json"), *data = fixture_path(at, "model.safetensors");
+    file_write(path, CONFIG "}", strlen(CONFIG "}"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char bytes[512] = {0};
+        uint64_t length = strlen(cases[i].header);
+        memcpy(bytes, &length, 8);
+        memcpy(bytes + 8, cases[i].header, length);
+        file_write(data, bytes, 8 + length + cases[i].bytes);
+        Cost cost = COST("", "export", at, target, "-q");
+        assert_refused(cases[i].header, cost);
+        if (!strstr(cost.said, cases[i].says)) fail_msg("%s: %s", cases[i].header, cost.said);
+    }
+    unlink(path), unlink(data), rmdir(at);
+    free(path), free(data), free(at);
+}
+
+/* general.alignment must be a whole number, and tensors must obey it and not overlap. */
+static void gguf_with_a_wrong_alignment_or_overlaps_is_refused(void **state) {
+    (void)state;
+    static const double floats[] = {32.0, -32.0, 0.0 / 0.0, 9007199254740992.0};
+    for (size_t i = 0; i < 7; i++) {
+        Gguf g = begin(2, 2);
+        key_text(&g, "general.architecture", "llama");
+        put_text(&g, "general.alignment");
+        if (i < 4) {
+            put32(&g, 12), put(&g, &floats[i], 8);
+        } else if (i == 4) {
+            put32(&g, G_TEXT), put_text(&g, "32");
+        } else {
+            put32(&g, G_U32), put32(&g, i == 5 ? 64 : 32);
+        }
+        for (uint64_t k = 0; k < 2; k++) {
+            put_text(&g, k ? "output.weight" : "token_embd.weight");
+            put32(&g, 2), put64(&g, 32), put64(&g, 2), put32(&g, 0),
+                put64(&g, k * (i == 5 ? 288 : 32));
+        }
+        g.size += 1024;
+        char *path = fixture_path(directory, "attack.gguf");
+        file_write(path, g.bytes, g.size);
+        Cost cost = COST("", "export", path, target, "-q");
+        assert_refused("alignment", cost);
+        const char *says = i < 5 ? "alignment is not" : i == 5 ? "not a multiple" : "overlaps";
+        if (!strstr(cost.said, says)) fail_msg("case %zu: %s", i, cost.said);
+        unlink(path);
+        free(path);
+    }
+}
+
 static void dimensions_of_config_json_out_of_range_are_refused(void **state) {
     (void)state;
     static const char *const fields[] = {
@@ -677,6 +744,8 @@ int main(void) {
         cmocka_unit_test(limits_and_alignments_of_gguf_are_held),
         cmocka_unit_test(keys_of_gguf_of_another_type_are_refused),
         cmocka_unit_test(safetensors_that_lie_are_refused),
+        cmocka_unit_test(safetensors_whose_tensors_share_or_leave_bytes_are_refused),
+        cmocka_unit_test(gguf_with_a_wrong_alignment_or_overlaps_is_refused),
         cmocka_unit_test(dimensions_of_config_json_out_of_range_are_refused),
         cmocka_unit_test(headers_of_llama2c_out_of_range_are_refused),
         cmocka_unit_test(tokenizers_that_lie_are_refused),
