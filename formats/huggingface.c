@@ -37,6 +37,29 @@ static int by_path(const void *a, const void *b) {
     return strcmp(((const InputFile *)a)->path, ((const InputFile *)b)->path);
 }
 
+/* Refuses a link that leads out of the model's directory, so that no file of the user's ends up in
+ * a model.bin. Hugging Face's cache links from NAME/snapshots/REVISION to NAME/blobs; there the
+ * tree is NAME. */
+static Status check_link(const char *directory, const char *path, Error *error) {
+    char *root = realpath(directory, NULL), *target = realpath(path, NULL);
+    Status status = STATUS_OK;
+    if (!root || !target) status = error_set(error, "%s: %s", path, strerror(errno));
+    if (status == STATUS_OK) {
+        char *name = strrchr(root, '/');
+        size_t n = name ? (size_t)(name - root) : 0, m = strlen("/snapshots");
+        if (n > m && memcmp(root + n - m, "/snapshots", m) == 0) root[n - m] = '\0';
+        n = strlen(root);
+        bool inside =
+            memcmp(root, "/", 2) == 0 || (strncmp(target, root, n) == 0 && target[n] == '/');
+        if (!inside)
+            status =
+                error_set(error, "%s: a link to %s, outside the model's directory", path, target);
+    }
+    free(root);
+    free(target);
+    return status;
+}
+
 Status huggingface_open(Source *source, Error *error) {
     DIR *directory = opendir(source->path);
     if (!directory) return error_set(error, "%s: %s", source->path, strerror(errno));
@@ -51,7 +74,8 @@ Status huggingface_open(Source *source, Error *error) {
         if (length < 0 || (size_t)length >= sizeof path) {
             status = error_set(error, "%s: name too long", source->path);
         } else {
-            status = source_add_file(source, path, error);
+            status = check_link(source->path, path, error);
+            if (status == STATUS_OK) status = source_add_file(source, path, error);
         }
     }
     closedir(directory);
@@ -95,7 +119,7 @@ static Status read_shards(Directory *d) {
     Status status = STATUS_OK;
     json_object_foreach(map, name, value) {
         shard = json_string_value(value);
-        if (!shard) {
+        if (!shard || strlen(shard) != json_string_length(value)) {
             status = error_set(d->error, "%s: model.safetensors.index.json: '%.100s' has no file",
                                d->source->path, name);
         } else if (!json_object_get(seen, shard)) {

@@ -426,6 +426,35 @@ static void safetensors_whose_tensors_share_or_leave_bytes_are_refused(void **st
     free(path), free(data), free(at);
 }
 
+/* A link out of a model's directory would carry a file of the user's into the model.bin; links
+ * within Hugging Face's cache are how its models are stored. */
+static void links_out_of_a_models_directory_are_refused(void **state) {
+    (void)state;
+    char command[2000];
+    static const char *const snapshots[] = {"m/elsewhere/1", "m/snapshots/1"};
+    for (int i = 0; i < 2; i++) {
+        char *at = fixture_path(directory, snapshots[i]);
+        snprintf(
+            command, sizeof command,
+            "cd '%s' && mkdir -p m/blobs '%s' && echo '{}' >m/blobs/c && echo secret >secret &&"
+            "ln -s ../../blobs/c '%s/config.json'",
+            directory, snapshots[i], snapshots[i]);
+        assert_int_equal(system(command), 0);
+        Cost cost = COST("", "export", at, target, "-q");
+        assert_refused(snapshots[i], cost);
+        /* The second one gets as far as the missing weights. */
+        assert_int_equal(strstr(cost.said, "outside the model's directory") != NULL, i == 0);
+        snprintf(command, sizeof command, "ln -s ../../../secret '%s/chat_template.jinja'", at);
+        assert_int_equal(system(command), 0);
+        cost = COST("", "export", at, target, "-q");
+        assert_refused(snapshots[i], cost);
+        assert_non_null(strstr(cost.said, "outside the model's directory"));
+        free(at);
+    }
+    snprintf(command, sizeof command, "cd '%s' && rm -r m secret", directory);
+    assert_int_equal(system(command), 0);
+}
+
 /* general.alignment must be a whole number, and tensors must obey it and not overlap. */
 static void gguf_with_a_wrong_alignment_or_overlaps_is_refused(void **state) {
     (void)state;
@@ -745,6 +774,7 @@ int main(void) {
         cmocka_unit_test(keys_of_gguf_of_another_type_are_refused),
         cmocka_unit_test(safetensors_that_lie_are_refused),
         cmocka_unit_test(safetensors_whose_tensors_share_or_leave_bytes_are_refused),
+        cmocka_unit_test(links_out_of_a_models_directory_are_refused),
         cmocka_unit_test(gguf_with_a_wrong_alignment_or_overlaps_is_refused),
         cmocka_unit_test(dimensions_of_config_json_out_of_range_are_refused),
         cmocka_unit_test(headers_of_llama2c_out_of_range_are_refused),
