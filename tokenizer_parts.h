@@ -179,7 +179,8 @@ uint32_t vocab_find(const Tokenizer *t, const char *key, size_t length);
 Status push_id(Encoding *e, uint32_t id);
 
 /* The same for a token that the model makes of text, or of bytes that are not UTF-8. Drops special
- * tokens but t->unknown, whatever the section's tables say: only a recognized added token is one. */
+ * tokens but t->unknown, whatever the section's tables say: only a recognized added token is one.
+ */
 Status push_text_id(Encoding *e, uint32_t id);
 
 Status no_memory(Error *error);
