@@ -542,7 +542,8 @@ static void tekken_puts_special_tokens_first(void **state) {
     assert_int_equal(*tokenizer_eos(t, &n), 2);
     tokenizer_close(t);
     tokenizer_blob_free(&blob);
-    assert_false(tokenizer_is_tekken("{\"model\":{\"vocab\":{\"token_bytes\" : 5}}}", 42));
+    static const char words[] = "{\"model\":{\"vocab\":{\"token_bytes\" : 5}}}";
+    assert_false(tokenizer_is_tekken(words, sizeof words - 1));
 }
 
 static void a_tekken_that_lies_is_refused_by_name(void **state) {
