@@ -316,15 +316,16 @@ Status rope_set_rotary_dim(const RopeKeys *keys, const json_t *json, Config *con
     if (status == STATUS_OK) status = read_scaling_name(&rope, keys, parameters, error);
     if (status == STATUS_OK) status = read_part(keys, json, parameters, &rope, &part, error);
     json_decref(parameters);
+    if (status != STATUS_OK) return status;
     if (rope.scaling == ROPE_PROPORTIONAL) part = 1.0;
     config->rotary_dim = (uint32_t)(config->head_dim * part);
-    if (status == STATUS_OK && keys->part_is_even && config->rotary_dim % 2)
+    if (keys->part_is_even && config->rotary_dim % 2)
         return error_set(error,
                          "config.json: %s is %g, which rotates %u elements of a head, but "
                          "must rotate an even number",
                          keys->part, part, config->rotary_dim);
     config->rotary_dim += config->rotary_dim % 2; /* as transformers does */
-    return status;
+    return STATUS_OK;
 }
 
 static Status read_base(Rope *rope, const RopeKeys *keys, const json_t *json,
