@@ -236,9 +236,9 @@ static const float *head_sink(const AttentionCall *call, size_t head) {
 static void finish_query(const AttentionCall *call, const Item *item, size_t query,
                          const float *partial) {
     size_t row = query_row(item, query), head = query_head(item, query);
-    size_t head_dim = call->params->head_dim;
-    call->kernel->finish(call->out + (row * call->params->n_heads + head) * head_dim, partial,
-                         head_sink(call, head), head_dim);
+    size_t value_dim = call->params->value_dim;
+    call->kernel->finish(call->out + (row * call->params->n_heads + head) * value_dim, partial,
+                         head_sink(call, head), value_dim);
 }
 
 /* Passes the observer the weights of the item's only query, made from its scores in place. */
@@ -265,7 +265,7 @@ static void run_item(const AttentionCall *call, const Item *item, const Workspac
         run_segment(call, item, s, w, w->next);
         for (size_t i = 0; i < n; i++)
             call->kernel->join(w->running + i * stride, w->next + i * stride,
-                               call->params->head_dim);
+                               call->params->value_dim);
     }
     for (size_t i = 0; i < n; i++) finish_query(call, item, i, w->running + i * stride);
     if (w->scores) show_weights(call, item, w->running, w->scores);
@@ -292,7 +292,7 @@ static void run_split(const AttentionCall *call, const Workspace *w) {
             clear_partial(call, w->running);
             for (size_t s = first_segment(call, &item); s < end_segment(call, &item); s++)
                 call->kernel->join(w->running, partials + s * segment_floats + query * stride,
-                                   call->params->head_dim);
+                                   call->params->value_dim);
             finish_query(call, &item, query, w->running);
         }
     }

@@ -19,8 +19,11 @@ enum { ATTENTION_SEGMENT = 1024 };
 
 /* How one layer computes and modifies its attention scores. */
 typedef struct AttentionParams {
-    size_t layer;
-    uint32_t n_heads, n_kv_heads, head_dim;
+    size_t layer;       /* for the observer */
+    size_t cache_layer; /* the layer whose keys and values are read: `layer`, or an earlier one */
+    uint32_t n_heads, n_kv_heads;
+    uint32_t head_dim;         /* of queries and keys */
+    uint32_t value_dim;        /* of values and outputs */
     float scale;               /* scores = scale * (q . k) */
     float softcap;             /* then softcap * tanh(score / softcap); 0: none */
     uint32_t window;           /* a query sees this many positions, itself included; 0: all */
@@ -50,7 +53,7 @@ void attention_memory_free(AttentionMemory *memory);
 
 /* ---- What is built once for each instruction set ---- */
 
-/* The result of one query for some of its positions, PARTIAL_OUT + head_dim floats, padded to a
+/* The result of one query for some of its positions, PARTIAL_OUT + value_dim floats, padded to a
  * multiple of 16. partial[PARTIAL_MAX]: the largest score; partial[PARTIAL_SUM]: the sum of
  * exp(score - max); from partial[PARTIAL_OUT] on: the sum of exp(score - max) * value. */
 enum { PARTIAL_MAX, PARTIAL_SUM, PARTIAL_OUT = 16 };
@@ -81,13 +84,13 @@ typedef struct AttentionKernel {
     /* Computes attention over one segment of the cache: the partial result of every query. */
     void (*segment)(const AttentionParams *params, const AttentionJob *job);
     /* Adds the partial result of a later segment to that of earlier ones. */
-    void (*join)(float *partial, const float *later, size_t head_dim);
-    /* result[head_dim] = the output of a partial result for all positions: divided by the sum,
+    void (*join)(float *partial, const float *later, size_t value_dim);
+    /* result[value_dim] = the output of a partial result for all positions: divided by the sum,
      * which counts the attention sink's weight (NULL: none). */
-    void (*finish)(float *result, const float *partial, const float *sink, size_t head_dim);
+    void (*finish)(float *result, const float *partial, const float *sink, size_t value_dim);
 } AttentionKernel;
 
-/* out[row][n_heads * head_dim] = attention of q[row][n_heads * head_dim], whose keys and values
+/* out[row][n_heads * value_dim] = attention of q[row][n_heads * head_dim], whose keys and values
  * are already stored. Called by all threads of a parallel region; returns when all are done.
  * observer: NULL, or what receives the weights. */
 void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,

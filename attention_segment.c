@@ -281,13 +281,15 @@ static void add_values(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n,
  * That distance is the same for keys and values. */
 static void run_block(const AttentionParams *params, const AttentionJob *job, size_t page,
                       ptrdiff_t next, const AttentionQ8 *q8, lanes *sums) {
-    size_t n = job->n_queries, head_dim = params->head_dim, first = page * KV_PAGE;
+    size_t n = job->n_queries, first = page * KV_PAGE;
     const KvType type = kvcache_shape(job->cache)->type;
-    Elements keys = {.head_dim = head_dim, .half = type == KV_F16, .next = next}, values = keys;
-    keys.data = kvcache_keys(job->cache, job->sequence, page, params->layer, job->kv_head);
-    values.data = kvcache_values(job->cache, job->sequence, page, params->layer, job->kv_head);
+    Elements keys = {.head_dim = params->head_dim, .half = type == KV_F16, .next = next};
+    Elements values = {.head_dim = params->value_dim, .half = type == KV_F16, .next = next};
+    keys.data = kvcache_keys(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
+    values.data =
+        kvcache_values(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
     if (q8) {
-        q8->scores(job->scratch, n, keys.data, next, head_dim, job->weights);
+        q8->scores(job->scratch, n, keys.data, next, params->head_dim, job->weights);
     } else {
         score_queries(job->queries, n, widened_for(job, keys), job->weights);
     }
@@ -300,10 +302,14 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
             outputs[i].factor = weigh_block(params, query, first, seen, job->weights[i], &sums[i]);
     }
     if (q8) {
-        q8->add_values(outputs, n, job->weights, values.data, next, head_dim);
+        q8->add_values(outputs, n, job->weights, values.data, next, params->value_dim);
     } else {
         add_values(outputs, job->weights, n, widened_for(job, values));
     }
+}
+
+static const char *layer_keys(const AttentionParams *params, const AttentionJob *job, size_t page) {
+    return kvcache_keys(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
 }
 
 static void segment(const AttentionParams *params, const AttentionJob *job) {
@@ -317,33 +323,33 @@ static void segment(const AttentionParams *params, const AttentionJob *job) {
         if (query->begin < query->end && query->end > end) end = query->end;
         query->partial[PARTIAL_MAX] = -INFINITY;
         sums[i] = lanes_zero();
-        memset(query->partial + PARTIAL_OUT, 0, padded(head_dim) * sizeof(float));
+        memset(query->partial + PARTIAL_OUT, 0, padded(params->value_dim) * sizeof(float));
         if (q8) q8->quantize(query->q, head_dim, (Q8Group *)job->scratch + i * q8_groups(head_dim));
     }
     for (size_t page = begin / KV_PAGE; page * KV_PAGE < end; page++) {
         bool is_last = (page + 1) * KV_PAGE >= end;
-        const char *keys = kvcache_page_data(job->cache, job->sequence, page);
-        const char *next = kvcache_page_data(job->cache, job->sequence, page + !is_last);
+        const char *keys = layer_keys(params, job, page);
+        const char *next = layer_keys(params, job, page + !is_last);
         run_block(params, job, page, next - keys, q8, sums);
     }
     for (size_t i = 0; i < job->n_queries; i++)
         job->queries[i].partial[PARTIAL_SUM] = lanes_sum(sums[i]);
 }
 
-static void join(float *partial, const float *later, size_t head_dim) {
+static void join(float *partial, const float *later, size_t value_dim) {
     float *max = &partial[PARTIAL_MAX], *sum = &partial[PARTIAL_SUM];
     float top = later[PARTIAL_MAX] > *max ? later[PARTIAL_MAX] : *max;
     if (top == -INFINITY) return; /* neither has seen a position */
     float a = scalar_exp(*max - top), b = scalar_exp(later[PARTIAL_MAX] - top);
     *sum = fmaf(*sum, a, later[PARTIAL_SUM] * b);
     *max = top;
-    for (size_t d = PARTIAL_OUT; d < PARTIAL_OUT + head_dim; d += LANES) {
+    for (size_t d = PARTIAL_OUT; d < PARTIAL_OUT + value_dim; d += LANES) {
         lanes scaled = lanes_mul(lanes_load(later + d), lanes_set(b));
         lanes_store(partial + d, lanes_fma(lanes_load(partial + d), lanes_set(a), scaled));
     }
 }
 
-static void finish(float *result, const float *partial, const float *sink, size_t head_dim) {
+static void finish(float *result, const float *partial, const float *sink, size_t value_dim) {
     float max = partial[PARTIAL_MAX], sum = partial[PARTIAL_SUM], factor = 1.0f;
     if (sink) {
         float top = *sink > max ? *sink : max;
@@ -351,7 +357,7 @@ static void finish(float *result, const float *partial, const float *sink, size_
         sum = fmaf(sum, factor, scalar_exp(*sink - top));
     }
     factor = factor / sum;
-    for (size_t d = 0; d < head_dim; d++) result[d] = partial[PARTIAL_OUT + d] * factor;
+    for (size_t d = 0; d < value_dim; d++) result[d] = partial[PARTIAL_OUT + d] * factor;
 }
 
 const AttentionKernel FOR_ISA(attention) = {segment, join, finish};

@@ -1,6 +1,8 @@
 /* The table of Config's fields, the defaults, and the checks. */
 #include "config.h"
 
+#include "layer_kind.h"
+
 #include <math.h>
 #include <stddef.h>
 
@@ -23,6 +25,7 @@ static const ConfigField fields[] = {
     UINT(n_heads, 1, 1 << 12),
     UINT(n_kv_heads, 1, 1 << 12),
     UINT(head_dim, 1, 1 << 12),
+    UINT(value_dim, 0, 1 << 12),
     UINT(ffn_dim, 1, 1 << 20),
     UINT(vocab_size, 1, 1 << 24),
     UINT(context, 1, 1 << 28),
@@ -34,6 +37,7 @@ static const ConfigField fields[] = {
     ENUM(position, "none", "rope", "sinusoidal", "learned", "alibi"),
     ENUM(rope_pairing, "halves", "interleaved"),
     UINT(rotary_dim, 0, 1 << 12),
+    UINT(rope_local_rotary_dim, 0, 1 << 12),
     FLOAT(rope_attention_factor),
     FLOAT(rope_local_attention_factor),
     FLOAT(rope_theta),
@@ -48,7 +52,7 @@ static const ConfigField fields[] = {
     AMOUNT(qkv_clip),
     ENUM(qk_norm, "none", "head", "all", "each"),
     FLOAT(alibi_max_bias),
-    ENUM(activation, "silu", "gelu", "gelu_tanh", "relu", "gelu_quick"),
+    ENUM(activation, "silu", "gelu", "gelu_tanh", "relu", "gelu_quick", "sigmoid"),
     BOOL(gated),
     AMOUNT(swiglu_limit),
     UINT(n_experts, 0, CONFIG_MAX_EXPERTS),
@@ -63,6 +67,12 @@ static const ConfigField fields[] = {
     AMOUNT(logit_softcap),
     FIELD(window, FIELD_PER_LAYER, .most = UINT32_MAX),
     FIELD(rope_table, FIELD_PER_LAYER, .most = 2),
+    FIELD(layer_kind, FIELD_PER_LAYER, .most = LAYER_KINDS - 1),
+    FIELD(layer_n_heads, FIELD_PER_LAYER, .most = 1 << 12),
+    FIELD(layer_n_kv_heads, FIELD_PER_LAYER, .most = 1 << 12),
+    FIELD(layer_head_dim, FIELD_PER_LAYER, .most = 1 << 12),
+    FIELD(layer_ffn_dim, FIELD_PER_LAYER, .most = 1 << 20),
+    FIELD(kv_distance, FIELD_PER_LAYER, .most = CONFIG_MAX_LAYERS - 1),
     {.name = "bos_id", .kind = FIELD_INT, .offset = offsetof(Config, bos_id)},
     BOOL(add_bos),
     FIELD(eos_id, FIELD_LIST, .capacity = sizeof(((Config *)0)->eos_id) / sizeof(uint32_t),
@@ -70,7 +80,25 @@ static const ConfigField fields[] = {
 };
 
 const ConfigField *config_field(size_t i) {
-    return i < sizeof fields / sizeof *fields ? &fields[i] : NULL;
+    size_t n = sizeof fields / sizeof *fields;
+    return i < n ? &fields[i] : layer_kind_field(i - n);
+}
+
+HeadShape config_heads(const Config *c, size_t l) {
+    HeadShape heads = {
+        .n_heads = c->layer_n_heads[l] ? c->layer_n_heads[l] : c->n_heads,
+        .n_kv_heads = c->layer_n_kv_heads[l] ? c->layer_n_kv_heads[l] : c->n_kv_heads,
+        .head_dim = c->layer_head_dim[l] ? c->layer_head_dim[l] : c->head_dim,
+        .rotary_dim = c->rotary_dim,
+    };
+    heads.value_dim = c->value_dim ? c->value_dim : heads.head_dim;
+    if (c->rope_table[l] == 1 && c->rope_local_rotary_dim)
+        heads.rotary_dim = c->rope_local_rotary_dim;
+    return heads;
+}
+
+uint32_t config_ffn_dim(const Config *c, size_t l) {
+    return c->layer_ffn_dim[l] ? c->layer_ffn_dim[l] : c->ffn_dim;
 }
 
 Config config_default(void) {
@@ -117,11 +145,45 @@ static Status check_field(const Config *c, const ConfigField *field, Error *erro
     return STATUS_OK;
 }
 
+/* Checks the heads of a layer that attends. */
+static Status check_heads(const Config *c, uint32_t l, Error *error) {
+    const HeadShape h = config_heads(c, l);
+    bool rotates = c->position == POSITION_ROPE && c->rope_table[l] < 2;
+    if (h.n_heads % h.n_kv_heads != 0)
+        return error_set(error, "layer %u: n_heads (%u) is not a multiple of n_kv_heads (%u)", l,
+                         h.n_heads, h.n_kv_heads);
+    if ((uint64_t)h.n_heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim) > 1 << 20)
+        return error_set(error, "layer %u: %u heads of %u elements are too many", l, h.n_heads,
+                         h.head_dim);
+    if (rotates && (h.rotary_dim == 0 || h.rotary_dim % 2 != 0 || h.rotary_dim > h.head_dim))
+        return error_set(error,
+                         "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
+                         l, h.rotary_dim, h.head_dim);
+    uint32_t distance = c->kv_distance[l];
+    if (distance == 0) return STATUS_OK;
+    if (distance > l || c->layer_kind[l - distance] != LAYER_ATTENTION ||
+        c->kv_distance[l - distance] != 0)
+        return error_set(error, "layer %u: kv_distance %u leads to no layer with keys", l,
+                         distance);
+    const HeadShape other = config_heads(c, l - distance);
+    if (other.n_kv_heads != h.n_kv_heads || other.head_dim != h.head_dim ||
+        other.value_dim != h.value_dim)
+        return error_set(error, "layer %u reads the keys of layer %u, which have another shape", l,
+                         l - distance);
+    return STATUS_OK;
+}
+
+static Status check_layers(const Config *c, Error *error) {
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        Status status = c->layer_kind[l] == LAYER_ATTENTION ? check_heads(c, l, error)
+                                                            : layer_kind_validate(c, l, error);
+        if (status != STATUS_OK) return status;
+    }
+    return STATUS_OK;
+}
+
 static Status check_positions(const Config *c, Error *error) {
-    bool is_rope = c->position == POSITION_ROPE, is_sinusoidal = c->position == POSITION_SINUSOIDAL;
-    if (is_rope && (c->rotary_dim == 0 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->head_dim))
-        return error_set(error, "rotary_dim is %u, but must be even and at most head_dim (%u)",
-                         c->rotary_dim, c->head_dim);
+    bool is_sinusoidal = c->position == POSITION_SINUSOIDAL;
     if (c->rope_dynamic_factor != 0.0f &&
         (c->rope_dynamic_factor < 1.0f || c->rope_original_context == 0 || c->rotary_dim <= 2 ||
          !(c->rope_theta > 1.0f)))
@@ -162,25 +224,27 @@ static Status check_special_tokens(const Config *c, Error *error) {
 Status config_validate(const Config *c, Error *error) {
     for (size_t i = 0; config_field(i); i++)
         if (check_field(c, config_field(i), error) != STATUS_OK) return STATUS_FAILED;
-    if (c->n_heads % c->n_kv_heads != 0)
-        return error_set(error, "n_heads (%u) is not a multiple of n_kv_heads (%u)", c->n_heads,
-                         c->n_kv_heads);
-    if ((uint64_t)c->n_heads * c->head_dim > 1 << 20)
-        return error_set(error, "n_heads * head_dim is %u, more than %d", c->n_heads * c->head_dim,
-                         1 << 20);
     if (c->swiglu_limit > 0.0f && !c->gated)
         return error_set(error, "swiglu_limit needs a gated feed-forward");
     if (c->parallel_block && c->norm_place != NORM_BEFORE)
         return error_set(error, "parallel_block needs norm_place 'before'");
+    if (check_layers(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_positions(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_experts(c, error) != STATUS_OK) return STATUS_FAILED;
     return check_special_tokens(c, error);
 }
 
 double config_work(const Config *c, double n_rows, double n_logits) {
-    double q_dim = (double)c->n_heads * c->head_dim, kv_dim = (double)c->n_kv_heads * c->head_dim;
-    double width = c->ffn_dim;
-    if (c->n_experts > 0) width = (double)c->n_experts_used * c->expert_ffn_dim + c->shared_ffn_dim;
-    double layer = c->dim * (2 * q_dim + 2 * kv_dim + (c->gated ? 3.0 : 2.0) * width);
-    return n_rows * layer * c->n_layers + n_logits * c->dim * c->vocab_size;
+    double layers = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const HeadShape h = config_heads(c, l);
+        double width = config_ffn_dim(c, l), each = (double)h.head_dim + h.value_dim;
+        if (c->n_experts > 0)
+            width = (double)c->n_experts_used * c->expert_ffn_dim + c->shared_ffn_dim;
+        layers += c->dim * (c->gated ? 3.0 : 2.0) * width;
+        layers += c->layer_kind[l] == LAYER_ATTENTION
+                      ? c->dim * each * ((double)h.n_heads + h.n_kv_heads)
+                      : layer_kind_work(c, l);
+    }
+    return n_rows * layers + n_logits * c->dim * c->vocab_size;
 }

@@ -65,6 +65,18 @@ typedef enum RouterKind {
     ROUTER_KINDS
 } RouterKind;
 
+/* What a layer does where others attend over keys and values. Kinds other than attention live in
+ * layers/ (layer_kind.h); the core build refuses them. */
+typedef enum LayerKindNumber {
+    LAYER_ATTENTION,
+    LAYER_LATENT,      /* latent attention (MLA): DeepSeek V2 and V3 */
+    LAYER_DELTA,       /* gated DeltaNet: Qwen 3.5, Qwen3-Next */
+    LAYER_CONVOLUTION, /* short convolution: LFM2 */
+    LAYER_MAMBA2,      /* Granite 4, Nemotron-H, Falcon-H1 */
+    LAYER_MAMBA,       /* Jamba */
+    LAYER_KINDS
+} LayerKindNumber;
+
 typedef struct Config {
     char family[32]; /* transformers' model_type, for people */
     char name[128];  /* what the source calls itself, may be empty */
@@ -74,6 +86,7 @@ typedef struct Config {
     uint32_t n_heads;    /* query heads */
     uint32_t n_kv_heads; /* key/value heads; divides n_heads */
     uint32_t head_dim;   /* width of one head; may differ from dim / n_heads */
+    uint32_t value_dim;  /* width of one head's value; 0 = head_dim */
     uint32_t ffn_dim;    /* width inside the feed-forward block */
     uint32_t vocab_size; /* rows of the embedding */
     uint32_t context;    /* positions that the model was made for */
@@ -87,6 +100,7 @@ typedef struct Config {
     PositionKind position;
     RopePairing rope_pairing;
     uint32_t rotary_dim;               /* rotated elements of a head, even; the rest pass */
+    uint32_t rope_local_rotary_dim;    /* the same for layers with rope_table 1; 0 = rotary_dim */
     float rope_attention_factor;       /* multiplies sine and cosine: YaRN, LongRoPE; else 1 */
     float rope_local_attention_factor; /* the same for layers with rope_table 1 */
     float rope_theta;                  /* the base; for people, the table is a tensor */
@@ -127,12 +141,31 @@ typedef struct Config {
     /* Per layer. */
     uint32_t window[CONFIG_MAX_LAYERS];     /* sees this many positions, itself included; 0 = all */
     uint32_t rope_table[CONFIG_MAX_LAYERS]; /* 0: rope.freqs, 1: rope.freqs.1; 2: not rotated */
+    uint32_t layer_kind[CONFIG_MAX_LAYERS]; /* LayerKindNumber */
+    /* Where layers differ: 0 = the model's field of the same name. config_heads answers for both.
+     */
+    uint32_t layer_n_heads[CONFIG_MAX_LAYERS];
+    uint32_t layer_n_kv_heads[CONFIG_MAX_LAYERS];
+    uint32_t layer_head_dim[CONFIG_MAX_LAYERS];
+    uint32_t layer_ffn_dim[CONFIG_MAX_LAYERS];
+    /* Reads the keys and values of the layer so many layers before it, and has none of its own:
+     * Gemma 3n and 4. 0 = its own. */
+    uint32_t kv_distance[CONFIG_MAX_LAYERS];
 
     int32_t bos_id; /* -1: none. Put before the text when add_bos */
     bool add_bos;
     uint32_t n_eos;
     uint32_t eos_id[16]; /* every one of them ends the text */
 } Config;
+
+/* The heads of one layer: queries [n_heads][head_dim], keys [n_kv_heads][head_dim], values
+ * [n_kv_heads][value_dim]. rotary_dim elements of a head are rotated. */
+typedef struct HeadShape {
+    uint32_t n_heads, n_kv_heads, head_dim, value_dim, rotary_dim;
+} HeadShape;
+HeadShape config_heads(const Config *config, size_t layer);
+/* Width inside the feed-forward block of the layer. */
+uint32_t config_ffn_dim(const Config *config, size_t layer);
 
 /* The defaults of a llama: the exporter starts from these. */
 Config config_default(void);
@@ -151,7 +184,7 @@ typedef enum FieldKind {
     FIELD_BOOL,
     FIELD_ENUM,
     FIELD_TEXT,
-    FIELD_PER_LAYER, /* uint32_t[CONFIG_MAX_LAYERS] */
+    FIELD_PER_LAYER, /* uint32_t[CONFIG_MAX_LAYERS]; not written when all are 0 */
     FIELD_LIST       /* uint32_t[capacity] and a count */
 } FieldKind;
 

@@ -25,10 +25,15 @@ typedef struct Sequence {
     int32_t next;  /* position after the last */
 } Sequence;
 
+/* Where a layer's data lie in a page. */
+typedef struct LayerPlace {
+    size_t offset;                 /* of the layer's first head in Page.data */
+    size_t keys_bytes, head_bytes; /* of one head's keys, and of its keys and values */
+} LayerPlace;
+
 struct KvCache {
     KvShape shape;
-    size_t keys_bytes, values_bytes; /* of one head in a page */
-    size_t layer_bytes;              /* of all heads in a page */
+    LayerPlace places[KV_MAX_LAYERS];
     size_t page_bytes;
     size_t max_pages, n_pages;
     size_t n_sequences;
@@ -40,18 +45,36 @@ const char *kv_type_name(KvType type) {
     return names[type];
 }
 
-/* Bytes of one head's key, or value, at one position. */
-static size_t key_bytes(const KvShape *shape) {
-    if (shape->type == KV_Q8) return q8_key_bytes(shape->head_dim);
-    return shape->head_dim * (shape->type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+KvShape kvcache_uniform_shape(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim,
+                              KvType type) {
+    KvShape shape = {.type = type, .n_layers = n_layers};
+    for (uint32_t l = 0; l < n_layers; l++)
+        shape.layers[l] = (KvLayer){n_kv_heads, head_dim, head_dim};
+    return shape;
 }
 
-static size_t value_bytes(const KvShape *shape) {
-    return shape->type == KV_Q8 ? q8_value_bytes(shape->head_dim) : key_bytes(shape);
+static size_t element_bytes(KvType type) {
+    return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* Bytes of one head's key, or value, at one position. */
+static size_t key_bytes(KvType type, const KvLayer *layer) {
+    return type == KV_Q8 ? q8_key_bytes(layer->key_dim) : layer->key_dim * element_bytes(type);
+}
+
+static size_t value_bytes(KvType type, const KvLayer *layer) {
+    return type == KV_Q8 ? q8_value_bytes(layer->value_dim)
+                         : layer->value_dim * element_bytes(type);
 }
 
 size_t kvcache_position_bytes(const KvShape *shape) {
-    return (size_t)shape->n_layers * shape->n_kv_heads * (key_bytes(shape) + value_bytes(shape));
+    size_t bytes = 0;
+    for (uint32_t l = 0; l < shape->n_layers; l++) {
+        const KvLayer *layer = &shape->layers[l];
+        bytes +=
+            layer->n_kv_heads * (key_bytes(shape->type, layer) + value_bytes(shape->type, layer));
+    }
+    return bytes;
 }
 
 size_t kvcache_data_bytes(const KvShape *shape) {
@@ -73,9 +96,14 @@ Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, si
     KvCache *cache = calloc(1, bytes);
     if (!cache) return error_set(error, "no memory for a cache of %zu sequences", max_sequences);
     cache->shape = *shape;
-    cache->keys_bytes = KV_PAGE * key_bytes(shape);
-    cache->values_bytes = KV_PAGE * value_bytes(shape);
-    cache->layer_bytes = (cache->keys_bytes + cache->values_bytes) * shape->n_kv_heads;
+    size_t offset = 0;
+    for (uint32_t l = 0; l < shape->n_layers; l++) {
+        const KvLayer *layer = &shape->layers[l];
+        size_t keys = KV_PAGE * key_bytes(shape->type, layer);
+        size_t head = keys + KV_PAGE * value_bytes(shape->type, layer);
+        cache->places[l] = (LayerPlace){offset, keys, head};
+        offset += layer->n_kv_heads * head;
+    }
     cache->page_bytes = kvcache_page_bytes(shape);
     cache->max_pages = max_bytes ? max_bytes / cache->page_bytes : SIZE_MAX;
     cache->n_sequences = max_sequences;
@@ -214,37 +242,39 @@ void *kvcache_page_data(const KvCache *cache, int32_t id, size_t page) {
     return cache->sequences[id].pages[page]->data;
 }
 
-static unsigned char *page_layer(const KvCache *cache, int32_t id, size_t page, size_t layer) {
-    return cache->sequences[id].pages[page]->data + layer * cache->layer_bytes;
-}
-
 void *kvcache_keys(const KvCache *cache, int32_t id, size_t page, size_t layer, size_t kv_head) {
-    return page_layer(cache, id, page, layer) + kv_head * (cache->keys_bytes + cache->values_bytes);
+    const LayerPlace *place = &cache->places[layer];
+    return cache->sequences[id].pages[page]->data + place->offset + kv_head * place->head_bytes;
 }
 
 void *kvcache_values(const KvCache *cache, int32_t id, size_t page, size_t layer, size_t kv_head) {
-    return (unsigned char *)kvcache_keys(cache, id, page, layer, kv_head) + cache->keys_bytes;
+    return (unsigned char *)kvcache_keys(cache, id, page, layer, kv_head) +
+           cache->places[layer].keys_bytes;
 }
 
-void kvcache_store(KvCache *cache, int32_t id, int32_t position, size_t layer, const float *k,
-                   const float *v) {
-    size_t index = (size_t)(position - cache->sequences[id].start), slot = index % KV_PAGE;
-    size_t head_dim = cache->shape.head_dim;
-    for (size_t head = 0; head < cache->shape.n_kv_heads; head++) {
-        void *keys = kvcache_keys(cache, id, index / KV_PAGE, layer, head);
-        void *values = kvcache_values(cache, id, index / KV_PAGE, layer, head);
-        const float *key = k + head * head_dim, *value = v + head * head_dim;
-        if (cache->shape.type == KV_Q8) {
-            q8->store_key(keys, head_dim, slot, key);
-            q8->store_value(values, head_dim, slot, value);
-        } else if (cache->shape.type == KV_F32) {
-            for (size_t i = 0; i < head_dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
-            memcpy((float *)values + slot * head_dim, value, head_dim * sizeof *value);
-        } else {
-            for (size_t i = 0; i < head_dim; i++) {
-                ((uint16_t *)keys)[i * KV_PAGE + slot] = float_to_half(key[i]);
-                ((uint16_t *)values)[slot * head_dim + i] = float_to_half(value[i]);
-            }
-        }
+/* Stores one head's key and value at position `slot` of a page. */
+static void store_head(KvType type, const KvLayer *layer, void *keys, void *values, size_t slot,
+                       const float *key, const float *value) {
+    size_t key_dim = layer->key_dim, value_dim = layer->value_dim;
+    if (type == KV_Q8) {
+        q8->store_key(keys, key_dim, slot, key);
+        q8->store_value(values, value_dim, slot, value);
+    } else if (type == KV_F32) {
+        for (size_t i = 0; i < key_dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
+        memcpy((float *)values + slot * value_dim, value, value_dim * sizeof *value);
+    } else {
+        uint16_t *half_keys = keys, *half_values = (uint16_t *)values + slot * value_dim;
+        for (size_t i = 0; i < key_dim; i++) half_keys[i * KV_PAGE + slot] = float_to_half(key[i]);
+        for (size_t i = 0; i < value_dim; i++) half_values[i] = float_to_half(value[i]);
     }
+}
+
+void kvcache_store(KvCache *cache, int32_t id, int32_t position, size_t l, const float *k,
+                   const float *v) {
+    const KvLayer *layer = &cache->shape.layers[l];
+    size_t index = (size_t)(position - cache->sequences[id].start);
+    for (size_t head = 0; head < layer->n_kv_heads; head++)
+        store_head(cache->shape.type, layer, kvcache_keys(cache, id, index / KV_PAGE, l, head),
+                   kvcache_values(cache, id, index / KV_PAGE, l, head), index % KV_PAGE,
+                   k + head * layer->key_dim, v + head * layer->value_dim);
 }

@@ -4,8 +4,8 @@
  * when they are first needed. They are reference-counted, so that sequences that begin with the
  * same tokens share pages; a shared page is copied before it is written.
  *
- * Within a page each layer and key/value head has its keys as [head_dim][KV_PAGE], because scores
- * are computed for 16 neighbouring positions at once, and then its values as [KV_PAGE][head_dim],
+ * Within a page each layer and key/value head has its keys as [key_dim][KV_PAGE], because scores
+ * are computed for 16 neighbouring positions at once, and then its values as [KV_PAGE][value_dim],
  * because outputs are computed for 16 neighbouring elements at once. kernels/attention_q8.h has
  * the layout of KV_Q8.
  *
@@ -23,10 +23,24 @@ enum { KV_PAGE = 64 };
 typedef enum KvType { KV_F32, KV_F16, KV_Q8, KV_TYPES } KvType;
 const char *kv_type_name(KvType type); /* as --kv-type has it */
 
+/* What one layer stores of every position. n_kv_heads is 0 for a layer that stores nothing, because
+ * it reads an earlier layer's keys and values or does not attend. */
+typedef struct KvLayer {
+    uint32_t n_kv_heads;
+    uint32_t key_dim, value_dim; /* widths of one head's key and value */
+} KvLayer;
+
+enum { KV_MAX_LAYERS = 512 };
+
 typedef struct KvShape {
-    uint32_t n_layers, n_kv_heads, head_dim;
     KvType type;
+    uint32_t n_layers;
+    KvLayer layers[KV_MAX_LAYERS];
 } KvShape;
+
+/* The shape of a model whose layers are all alike; n_layers <= KV_MAX_LAYERS. */
+KvShape kvcache_uniform_shape(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim,
+                              KvType type);
 
 typedef struct KvCache KvCache;
 
@@ -71,7 +85,8 @@ void *kvcache_values(const KvCache *cache, int32_t sequence, size_t page, size_t
 size_t kvcache_data_bytes(const KvShape *shape);
 void *kvcache_page_data(const KvCache *cache, int32_t sequence, size_t page);
 
-/* Stores the key and value of all heads at one reserved position: k and v[n_kv_heads][head_dim]. */
+/* Stores the key and value of all heads at one reserved position: k[n_kv_heads][key_dim] and
+ * v[n_kv_heads][value_dim]. */
 void kvcache_store(KvCache *cache, int32_t sequence, int32_t position, size_t layer, const float *k,
                    const float *v);
 

@@ -1,13 +1,9 @@
 /* The forward pass, in the order of the data: embed; for each layer `block`, which is
- * attention_block and ffn_block; output_head. At the end, model_forward. Opening and closing a
- * model: model_setup.c.
- *
- * All threads run the same functions. Loops over rows are divided among them by `omp for` and end
- * in wait_for_all_threads; matmul and attention_forward divide their own work. */
-#include "model_internal.h"
+ * attention_block (or what a layer of another kind does, layer_kind.h) and ffn_block; output_head.
+ * At the end, model_forward. Steps that are used in many places: forward_pass.c. Opening and
+ * closing a model: model_setup.c. */
+#include "forward_pass.h"
 
-#include <omp.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -17,63 +13,14 @@
 /* With fewer multiply-adds one thread is done before a second one has woken up. */
 static const double SOLO_WORK = 2e6;
 
-/* ---- A call and its threads ---- */
-
-/* One call of model_forward, shared by its threads. */
-typedef struct ForwardPass {
-    Model *model;
-    KvCache *cache;
-    const Row *rows;
-    size_t n;
-    float *logits;
-    atomic_int bad_layer; /* the first one with a non-finite value; n_layers: the logits */
-    double last_time;     /* of the first thread's last add_time */
-} ForwardPass;
-
-/* Adds the time since the last call to the seconds of `part`. */
-static void add_time(ForwardPass *pass, ModelPart part) {
-    if (!pass->model->seconds || omp_get_thread_num() != 0) return;
-    double now = clock_seconds();
-    pass->model->seconds[part] += now - pass->last_time;
-    pass->last_time = now;
-}
-
-static void wait_for_all_threads(const ForwardPass *pass) {
-    barrier_wait(&pass->model->barrier);
-}
-
-/* ---- Shared steps ---- */
-
-/* Multiplies in[n][inputs] with each matrix of the list, as every step of the model does. */
-static void multiply(Model *m, const float *in, size_t n, const Product *products,
-                     size_t n_products) {
-    for (size_t i = 0; m->input_observer && i < n_products; i++)
-        m->input_observer->inputs(m->input_observer->context, products[i].w, in, n);
-    matmul(m->isa->kernels, m->matmul, in, n, products->w->cols, products, n_products);
-}
-
-static void normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
-    const Numeric *numeric = m->isa->numeric;
-    if (m->config->norm == NORM_RMS) {
-        numeric->rms_norm(out, x, norm->weight, n, m->config->norm_eps);
-        if (norm->bias) numeric->add_scaled(out, norm->bias, 1.0f, n);
-    } else {
-        numeric->layer_norm(out, x, norm->weight, norm->bias, n, m->config->norm_eps);
-    }
-}
-
-static void add_bias(const Model *m, const Linear *linear, float *out) {
-    if (linear->bias) m->isa->numeric->add_scaled(out, linear->bias, 1.0f, linear->w.rows);
-}
-
 /* ---- Embedding ---- */
 
 /* Computes the sines and cosines that rotate the row's heads, for each frequency table. The angle
  * is the float32 product, as in transformers. */
 static void position_angles(Model *m, size_t row, int32_t position) {
-    size_t n_pairs = m->config->rotary_dim / 2;
     for (int table = 0; table < 2; table++) {
         const float *freqs = m->weights.rope_freqs[table];
+        size_t n_pairs = m->n_pairs[table];
         if (!freqs) continue;
         float *cosine = m->cosine[table] + row * n_pairs, *sine = m->sine[table] + row * n_pairs;
         float factor =
@@ -107,10 +54,10 @@ static void pre_norm(const Model *m, size_t l, size_t row) {
     const LayerWeights *w = &m->weights.layers[l];
     size_t dim = m->config->dim, at = row * dim;
     if (!norm_before(m->config)) return;
-    normalize(m, &w->attention_norm, m->normed + at, m->x + at, dim);
+    forward_normalize(m, &w->attention_norm, m->normed + at, m->x + at, dim);
     if (m->config->norm_place == NORM_STREAM) memcpy(m->x + at, m->normed + at, dim * sizeof *m->x);
     if (m->config->parallel_block && w->ffn_norm.present)
-        normalize(m, &w->ffn_norm, m->normed2 + at, m->x + at, dim);
+        forward_normalize(m, &w->ffn_norm, m->normed2 + at, m->x + at, dim);
 }
 
 /* x = the embedding of each row's token, scaled, plus its position where the model adds positions.
@@ -131,11 +78,11 @@ static void embed(ForwardPass *pass) {
         if (c->position == POSITION_SINUSOIDAL) add_sinusoid(m, x, position);
         if (c->position == POSITION_ROPE) position_angles(m, i, row->position);
         if (m->weights.embedding_norm.present)
-            normalize(m, &m->weights.embedding_norm, x, x, c->dim);
+            forward_normalize(m, &m->weights.embedding_norm, x, x, c->dim);
         m->attention_rows[i] = (AttentionRow){row->sequence, row->position};
         pre_norm(m, 0, i);
     }
-    wait_for_all_threads(pass);
+    forward_wait(pass);
 }
 
 /* ---- Attention ---- */
@@ -144,32 +91,26 @@ static void clip(float *x, size_t n, float limit) {
     for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
 }
 
-static void normalize_head(const Model *m, const Norm *norm, size_t head, float *x) {
-    size_t own = m->config->qk_norm == QK_NORM_EACH ? head * m->config->head_dim : 0;
+static void normalize_head(const Model *m, const Norm *norm, size_t head, size_t head_dim,
+                           float *x) {
+    size_t own = m->config->qk_norm == QK_NORM_EACH ? head * head_dim : 0;
     const Norm of_head = {.weight = norm->weight ? norm->weight + own : NULL,
                           .bias = norm->bias ? norm->bias + own : NULL};
-    normalize(m, &of_head, x, x, m->config->head_dim);
-}
-
-static void rotate_head(const Model *m, size_t layer, size_t row, float *x) {
-    const Config *c = m->config;
-    size_t n_pairs = c->rotary_dim / 2, table = c->rope_table[layer], at = row * n_pairs;
-    if (c->position != POSITION_ROPE || table > 1) return;
-    m->isa->numeric->rotate(x, m->cosine[table] + at, m->sine[table] + at, n_pairs,
-                            c->rope_pairing == ROPE_INTERLEAVED);
+    forward_normalize(m, &of_head, x, x, head_dim);
 }
 
 /* Normalizes, clips and rotates the heads of one row's queries or keys. */
 static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t row, float *heads,
                         size_t n_heads) {
     const Config *c = m->config;
+    size_t head_dim = config_heads(c, layer).head_dim;
     bool norms_all = norm->present && c->qk_norm == QK_NORM_ALL;
-    if (norms_all) normalize(m, norm, heads, heads, n_heads * c->head_dim);
-    if (c->qkv_clip > 0.0f) clip(heads, n_heads * c->head_dim, c->qkv_clip);
+    if (norms_all) forward_normalize(m, norm, heads, heads, n_heads * head_dim);
+    if (c->qkv_clip > 0.0f) clip(heads, n_heads * head_dim, c->qkv_clip);
     for (size_t head = 0; head < n_heads; head++) {
-        float *x = heads + head * c->head_dim;
-        if (norm->present && !norms_all) normalize_head(m, norm, head, x);
-        rotate_head(m, layer, row, x);
+        float *x = heads + head * head_dim;
+        if (norm->present && !norms_all) normalize_head(m, norm, head, head_dim, x);
+        forward_rotate(m, layer, row, x);
     }
 }
 
@@ -178,19 +119,37 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
     Model *m = pass->model;
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
-    size_t q_dim = w->wq.w.rows, kv_dim = w->wk.w.rows;
+    const HeadShape h = config_heads(c, l);
+    size_t q_dim = w->wq.w.rows, k_dim = w->wk.w.rows, v_dim = w->wv.w.rows;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *q = m->q + i * q_dim, *k = m->k + i * kv_dim, *v = m->v + i * kv_dim;
-        add_bias(m, &w->wq, q);
-        add_bias(m, &w->wk, k);
-        add_bias(m, &w->wv, v);
-        if (c->qkv_clip > 0.0f) clip(v, kv_dim, c->qkv_clip);
-        shape_heads(m, &w->q_norm, l, i, q, c->n_heads);
-        shape_heads(m, &w->k_norm, l, i, k, c->n_kv_heads);
+        float *q = m->q + i * q_dim, *k = m->k + i * k_dim, *v = m->v + i * v_dim;
+        forward_add_bias(m, &w->wq, q);
+        shape_heads(m, &w->q_norm, l, i, q, h.n_heads);
+        if (c->kv_distance[l] > 0) continue;
+        forward_add_bias(m, &w->wk, k);
+        forward_add_bias(m, &w->wv, v);
+        if (c->qkv_clip > 0.0f) clip(v, v_dim, c->qkv_clip);
+        shape_heads(m, &w->k_norm, l, i, k, h.n_kv_heads);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, k, v);
     }
-    wait_for_all_threads(pass);
+    forward_wait(pass);
+}
+
+/* Multiplies each head's output by the sigmoid of its gate, or of its elements' gates. */
+static void gate_heads(ForwardPass *pass, const HeadShape *h, size_t n_gates) {
+    Model *m = pass->model;
+    const Numeric *numeric = m->isa->numeric;
+    size_t width = (size_t)h->n_heads * h->value_dim;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *gate = m->attention_gate + i * n_gates, *out = m->attended + i * width;
+        numeric->activate(ACTIVATION_SIGMOID, gate, n_gates == width ? out : NULL, n_gates);
+        if (n_gates == width) memcpy(out, gate, width * sizeof *out);
+        for (size_t head = 0; n_gates != width && head < h->n_heads; head++)
+            numeric->scale(out + head * h->value_dim, gate[head], h->value_dim);
+    }
+    forward_wait(pass);
 }
 
 /* Computes the attention block of layer l: projections of `in` to q, k and v, attention over the KV
@@ -199,14 +158,17 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
     Model *m = pass->model;
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
+    const HeadShape h = config_heads(c, l);
     const Product qkv[] = {{&w->wq.w, m->q, w->wq.w.rows},
                            {&w->wk.w, m->k, w->wk.w.rows},
                            {&w->wv.w, m->v, w->wv.w.rows}};
     const AttentionParams params = {
         .layer = l,
-        .n_heads = c->n_heads,
-        .n_kv_heads = c->n_kv_heads,
-        .head_dim = c->head_dim,
+        .cache_layer = l - c->kv_distance[l],
+        .n_heads = h.n_heads,
+        .n_kv_heads = h.n_kv_heads,
+        .head_dim = h.head_dim,
+        .value_dim = h.value_dim,
         .scale = c->attention_scale / (c->attention_scale_falls ? (float)(l + 1) : 1.0f),
         .softcap = c->attention_softcap,
         .window = c->window[l],
@@ -214,15 +176,20 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
         .sinks = w->sinks,
     };
     const Product out = {&w->wo.w, y, c->dim};
-    add_time(pass, PART_REST);
-    multiply(m, in, pass->n, qkv, 3);
-    add_time(pass, PART_PROJECTIONS);
+    forward_add_time(pass, PART_REST);
+    forward_multiply(m, in, pass->n, qkv, c->kv_distance[l] > 0 ? 1 : 3);
+    if (w->attention_gate.data) {
+        const Product gate = {&w->attention_gate, m->attention_gate, w->attention_gate.rows};
+        forward_multiply(m, in, pass->n, &gate, 1);
+    }
+    forward_add_time(pass, PART_PROJECTIONS);
     prepare_heads(pass, l);
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
                       pass->n, m->q, m->attended, m->observer);
-    add_time(pass, PART_ATTENTION);
-    multiply(m, m->attended, pass->n, &out, 1);
-    add_time(pass, PART_PROJECTIONS);
+    if (w->attention_gate.data) gate_heads(pass, &h, w->attention_gate.rows);
+    forward_add_time(pass, PART_ATTENTION);
+    forward_multiply(m, m->attended, pass->n, &out, 1);
+    forward_add_time(pass, PART_PROJECTIONS);
 }
 
 /* ---- Feed-forward ---- */
@@ -240,20 +207,20 @@ static void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, cons
     Model *m = pass->model;
     const Config *c = m->config;
     const Product inner[] = {{&f->up.w, m->up, f->width}, {&f->gate.w, m->gate, f->width}};
-    multiply(m, in, n, inner, c->gated ? 2 : 1);
+    forward_multiply(m, in, n, inner, c->gated ? 2 : 1);
     float *hidden = c->gated ? m->gate : m->up;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *up = m->up + i * f->width, *gate = m->gate + i * f->width;
-        add_bias(m, &f->up, up);
-        if (c->gated) add_bias(m, &f->gate, gate);
+        forward_add_bias(m, &f->up, up);
+        if (c->gated) forward_add_bias(m, &f->gate, gate);
         if (c->swiglu_limit > 0.0f) limit_gate(gate, up, f->width, c->swiglu_limit);
         m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
                                   f->width);
     }
-    wait_for_all_threads(pass);
+    forward_wait(pass);
     const Product out = {&f->down.w, y, c->dim};
-    multiply(m, hidden, n, &out, 1);
+    forward_multiply(m, hidden, n, &out, 1);
 }
 
 /* ---- Mixture of experts ---- */
@@ -264,18 +231,18 @@ static void route(ForwardPass *pass, const LayerWeights *w, const float *in) {
     const Config *c = m->config;
     size_t used = c->n_experts_used;
     const Product router = {&w->router.w, m->routing, c->n_experts};
-    multiply(m, in, pass->n, &router, 1);
+    forward_multiply(m, in, pass->n, &router, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *logits = m->routing + i * c->n_experts;
-        add_bias(m, &w->router, logits);
+        forward_add_bias(m, &w->router, logits);
         experts_route(m->isa->numeric, c->router, c->router_jitter, logits, c->n_experts, used,
                       m->chosen + i * used, m->shares + i * used);
     }
-    wait_for_all_threads(pass);
+    forward_wait(pass);
 #pragma omp single nowait
     experts_sort(m->chosen, pass->n * used, c->n_experts, m->expert_first, m->expert_slots);
-    wait_for_all_threads(pass);
+    forward_wait(pass);
 }
 
 /* y += the outputs of expert e for the rows that chose it, each times its share. */
@@ -289,15 +256,15 @@ static void run_expert(ForwardPass *pass, const FeedForward *expert, size_t e, c
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++)
         memcpy(m->expert_in + i * dim, in + slots[i] / used * dim, dim * sizeof *in);
-    wait_for_all_threads(pass);
+    forward_wait(pass);
     feed_forward(pass, expert, n, m->expert_in, m->expert_out);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *out = m->expert_out + i * dim;
-        add_bias(m, &expert->down, out);
+        forward_add_bias(m, &expert->down, out);
         m->isa->numeric->add_scaled(y + slots[i] / used * dim, out, m->shares[slots[i]], dim);
     }
-    wait_for_all_threads(pass);
+    forward_wait(pass);
 }
 
 /* y += sigmoid(shared_gate(in)) * shared(in), the expert that every token uses. */
@@ -307,7 +274,7 @@ static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const fl
     feed_forward(pass, &w->shared, pass->n, in, m->expert_out);
     if (w->shared_gate.data) {
         const Product gate = {&w->shared_gate, m->routing, 1};
-        multiply(m, in, pass->n, &gate, 1);
+        forward_multiply(m, in, pass->n, &gate, 1);
     }
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
@@ -317,10 +284,10 @@ static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const fl
             m->isa->numeric->softmax_sum(&exponential, 0.0f, 1);
             share = 1.0f / (1.0f + exponential);
         }
-        add_bias(m, &w->shared.down, m->expert_out + i * c->dim);
+        forward_add_bias(m, &w->shared.down, m->expert_out + i * c->dim);
         m->isa->numeric->add_scaled(y + i * c->dim, m->expert_out + i * c->dim, share, c->dim);
     }
-    wait_for_all_threads(pass);
+    forward_wait(pass);
 }
 
 /* y = the sum of each row's experts, in the order of their numbers. */
@@ -338,13 +305,13 @@ static void mixture(ForwardPass *pass, const LayerWeights *w, const float *in, f
 /* y = the layer's feed-forward or mixture of experts, without the bias of the last projection. */
 static void ffn_block(ForwardPass *pass, size_t l, const float *in, float *y) {
     const LayerWeights *w = &pass->model->weights.layers[l];
-    add_time(pass, PART_REST);
+    forward_add_time(pass, PART_REST);
     if (w->router.w.data) {
         mixture(pass, w, in, y);
     } else {
         feed_forward(pass, &w->ffn, pass->n, in, y);
     }
-    add_time(pass, PART_FEED_FORWARD);
+    forward_add_time(pass, PART_FEED_FORWARD);
 }
 
 /* Records the layer if x[n] holds a non-finite value and no earlier layer is recorded. */
@@ -363,10 +330,10 @@ static void add_to_residual(ForwardPass *pass, size_t l, size_t row, const Linea
     Model *m = pass->model;
     const Config *c = m->config;
     float *x_row = m->x + row * c->dim, *y_row = y + row * c->dim;
-    add_bias(m, last, y_row);
-    if (post->present) normalize(m, post, y_row, y_row, c->dim);
+    forward_add_bias(m, last, y_row);
+    if (post->present) forward_normalize(m, post, y_row, y_row, c->dim);
     m->isa->numeric->add_scaled(x_row, y_row, c->residual_scale, c->dim);
-    if (c->norm_place == NORM_AFTER) normalize(m, after, x_row, x_row, c->dim);
+    if (c->norm_place == NORM_AFTER) forward_normalize(m, after, x_row, x_row, c->dim);
     check_finite(pass, (int)l, x_row, c->dim);
 }
 
@@ -378,7 +345,11 @@ static void block(ForwardPass *pass, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const float *in = norm_before(c) ? m->normed : m->x;
     float *ffn_out = c->parallel_block ? m->z : m->y;
-    attention_block(pass, l, in, m->y);
+    if (c->layer_kind[l] == LAYER_ATTENTION) {
+        attention_block(pass, l, in, m->y);
+    } else {
+        layer_kind(c->layer_kind[l])->forward(pass, l, in, m->y);
+    }
     if (c->parallel_block) {
         ffn_block(pass, l, w->ffn_norm.present ? m->normed2 : in, ffn_out);
     } else {
@@ -386,11 +357,12 @@ static void block(ForwardPass *pass, size_t l) {
         for (size_t i = 0; i < pass->n; i++) {
             size_t at = i * c->dim;
             add_to_residual(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
-            if (norm_before(c)) normalize(m, &w->ffn_norm, m->normed + at, m->x + at, c->dim);
+            if (norm_before(c))
+                forward_normalize(m, &w->ffn_norm, m->normed + at, m->x + at, c->dim);
             if (c->norm_place == NORM_STREAM)
                 memcpy(m->x + at, m->normed + at, c->dim * sizeof *m->x);
         }
-        wait_for_all_threads(pass);
+        forward_wait(pass);
         ffn_block(pass, l, in, ffn_out);
     }
 #pragma omp for schedule(static) nowait
@@ -400,7 +372,7 @@ static void block(ForwardPass *pass, size_t l) {
         add_to_residual(pass, l, i, &w->ffn.down, &w->post_ffn_norm, &w->ffn_norm, ffn_out);
         if (l + 1 < c->n_layers) pre_norm(m, l + 1, i);
     }
-    wait_for_all_threads(pass);
+    forward_wait(pass);
 }
 
 /* ---- Output ---- */
@@ -417,35 +389,35 @@ static void output_head(ForwardPass *pass) {
     for (size_t i = 0, k = 0; i < pass->n; i++)
         if (pass->rows[i].wants_logits)
             memcpy(m->normed + k++ * c->dim, m->x + i * c->dim, c->dim * sizeof(float));
-    wait_for_all_threads(pass);
+    forward_wait(pass);
     if (c->final_norm) {
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < n; i++)
-            normalize(m, &m->weights.final_norm, m->normed + i * c->dim, m->normed + i * c->dim,
-                      c->dim);
-        wait_for_all_threads(pass);
+            forward_normalize(m, &m->weights.final_norm, m->normed + i * c->dim,
+                              m->normed + i * c->dim, c->dim);
+        forward_wait(pass);
     }
     const Product out = {&m->weights.output.w, pass->logits, c->vocab_size};
-    multiply(m, m->normed, n, &out, 1);
+    forward_multiply(m, m->normed, n, &out, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *logits = pass->logits + i * c->vocab_size;
-        add_bias(m, &m->weights.output, logits);
+        forward_add_bias(m, &m->weights.output, logits);
         if (c->logit_scale != 1.0f) m->isa->numeric->scale(logits, c->logit_scale, c->vocab_size);
         if (c->logit_softcap > 0.0f)
             m->isa->numeric->softcap(logits, c->logit_softcap, c->vocab_size);
         check_finite(pass, (int)c->n_layers, logits, c->vocab_size);
     }
-    wait_for_all_threads(pass);
+    forward_wait(pass);
 }
 
 static void forward(ForwardPass *pass) {
     const Config *c = pass->model->config;
     embed(pass);
     for (size_t l = 0; l < c->n_layers; l++) block(pass, l);
-    add_time(pass, PART_REST);
+    forward_add_time(pass, PART_REST);
     output_head(pass);
-    add_time(pass, PART_OUTPUT);
+    forward_add_time(pass, PART_OUTPUT);
 }
 
 /* ---- A call: checks, room in the cache, errors ---- */

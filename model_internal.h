@@ -2,6 +2,7 @@
 #ifndef MODEL_INTERNAL_H
 #define MODEL_INTERNAL_H
 
+#include "layer_kind.h"
 #include "model.h"
 #include "weights.h"
 
@@ -24,10 +25,12 @@ struct Model {
     float *x;                     /* [n][dim]  the residual stream */
     float *normed, *normed2;      /* [n][dim]  inputs of attention and of a parallel block's FFN */
     float *y, *z;                 /* [n][dim]  their outputs */
-    float *q, *attended;          /* [n][n_heads * head_dim] */
-    float *k, *v;                 /* [n][n_kv_heads * head_dim] */
+    float *q, *attended;          /* [n][n_heads * head_dim], [n][n_heads * value_dim] */
+    float *k, *v;                 /* [n][n_kv_heads * head_dim], [n][n_kv_heads * value_dim] */
+    float *attention_gate;        /* [n][n_heads * value_dim] where a layer has a gate */
     float *gate, *up;             /* [n][widest feed-forward] */
-    float *cosine[2], *sine[2];   /* [n][rotary_dim / 2], of each RoPE table */
+    float *cosine[2], *sine[2];   /* [n][n_pairs], of each RoPE table */
+    size_t n_pairs[2];            /* half the table's rotary_dim; 0: no such table */
     AttentionRow *attention_rows; /* [n] */
     /* Mixtures of experts, k = n_experts_used. */
     float *routing;         /* [n][n_experts]  the router's logits */
@@ -36,6 +39,10 @@ struct Model {
     uint32_t *expert_first; /* [n_experts + 1] where each expert's part of expert_slots begins */
     uint32_t *expert_slots; /* [n * k]         indices into chosen, sorted by expert */
     float *expert_in, *expert_out; /* [n][dim]  the rows of one expert */
+    /* Layers of other kinds (layer_kind.h): what their row_floats and thread_floats ask for. */
+    float *layer_rows;    /* [n][layer_row_floats] */
+    float *layer_threads; /* [n_threads][layer_thread_floats], each 64-byte aligned */
+    size_t layer_row_floats, layer_thread_floats;
     float *scaled_freqs; /* [rotary_dim / 2], a RoPE table made for this context; or NULL */
 };
 

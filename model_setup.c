@@ -13,9 +13,38 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-static size_t widest_ffn(const Config *c) {
+/* The widest of all layers: what working memory must hold. */
+typedef struct Widths {
+    size_t q, k, v, attended, head, ffn;
+} Widths;
+
+static Widths widest(const Config *c) {
     size_t of_experts = larger(c->expert_ffn_dim, c->shared_ffn_dim);
-    return larger(c->ffn_dim, c->n_experts > 0 ? of_experts : 0);
+    Widths w = {.ffn = c->n_experts > 0 ? of_experts : 0};
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const HeadShape h = config_heads(c, l);
+        w.ffn = larger(w.ffn, config_ffn_dim(c, l));
+        if (c->layer_kind[l] != LAYER_ATTENTION) continue;
+        w.q = larger(w.q, (size_t)h.n_heads * h.head_dim);
+        w.k = larger(w.k, (size_t)h.n_kv_heads * h.head_dim);
+        w.v = larger(w.v, (size_t)h.n_kv_heads * h.value_dim);
+        w.attended = larger(w.attended, (size_t)h.n_heads * h.value_dim);
+        w.head = larger(w.head, larger(h.head_dim, h.value_dim));
+    }
+    return w;
+}
+
+/* The most that any layer's kind asks for. */
+static void find_layer_memory(Model *m) {
+    const Config *c = m->config;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        if (c->layer_kind[l] == LAYER_ATTENTION) continue;
+        const LayerKind *kind = layer_kind(c->layer_kind[l]);
+        size_t row = kind->row_floats ? kind->row_floats(c) : 0;
+        size_t thread = kind->thread_floats ? round_up(kind->thread_floats(c), 16) : 0;
+        m->layer_row_floats = larger(m->layer_row_floats, row);
+        m->layer_thread_floats = larger(m->layer_thread_floats, thread);
+    }
 }
 
 /* A buffer of the model: n rows of `width` numbers of 4 bytes. */
@@ -28,12 +57,12 @@ enum { MAX_BUFFERS = 32 };
 /* Lists all buffers of model_internal.h. Returns their number. */
 static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
     const Config *c = m->config;
-    size_t n = m->max_rows, used = c->n_experts_used, ffn = widest_ffn(c), dim = c->dim;
-    size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
+    const Widths w = widest(c);
+    size_t n = m->max_rows, used = c->n_experts_used, dim = c->dim;
     size_t n_parallel = c->parallel_block ? n : 0, n_mixed = c->n_experts > 0 ? n : 0;
-    size_t n_pairs[2];
-    for (int table = 0; table < 2; table++)
-        n_pairs[table] = m->weights.rope_freqs[table] ? c->rotary_dim / 2 : 0;
+    bool is_gated = false;
+    for (uint32_t l = 0; m->weights.layers && l < c->n_layers; l++)
+        is_gated = is_gated || m->weights.layers[l].attention_gate.data;
 #define BUFFER(name, n, width)                                                                     \
     { (void **)&m->name, n, width }
     const Buffer all[] = {
@@ -42,16 +71,17 @@ static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
         BUFFER(normed2, n_parallel, dim),
         BUFFER(y, n, dim),
         BUFFER(z, n_parallel, dim),
-        BUFFER(q, n, q_dim),
-        BUFFER(attended, n, q_dim),
-        BUFFER(k, n, kv_dim),
-        BUFFER(v, n, kv_dim),
-        BUFFER(gate, n, ffn),
-        BUFFER(up, n, ffn),
-        BUFFER(cosine[0], n, n_pairs[0]),
-        BUFFER(cosine[1], n, n_pairs[1]),
-        BUFFER(sine[0], n, n_pairs[0]),
-        BUFFER(sine[1], n, n_pairs[1]),
+        BUFFER(q, n, w.q),
+        BUFFER(attended, n, w.attended),
+        BUFFER(k, n, w.k),
+        BUFFER(v, n, w.v),
+        BUFFER(attention_gate, is_gated ? n : 0, w.attended),
+        BUFFER(gate, n, w.ffn),
+        BUFFER(up, n, w.ffn),
+        BUFFER(cosine[0], n, m->n_pairs[0]),
+        BUFFER(cosine[1], n, m->n_pairs[1]),
+        BUFFER(sine[0], n, m->n_pairs[0]),
+        BUFFER(sine[1], n, m->n_pairs[1]),
         BUFFER(attention_rows, n, sizeof(AttentionRow) / 4),
         BUFFER(routing, n_mixed, c->n_experts),
         BUFFER(shares, n_mixed, used),
@@ -60,6 +90,8 @@ static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
         BUFFER(expert_slots, n_mixed, used),
         BUFFER(expert_in, n_mixed, dim),
         BUFFER(expert_out, n_mixed, dim),
+        BUFFER(layer_rows, n, m->layer_row_floats),
+        BUFFER(layer_threads, (size_t)m->n_threads, m->layer_thread_floats),
     };
 #undef BUFFER
     _Static_assert(sizeof all / sizeof *all <= MAX_BUFFERS, "the list has room for all");
@@ -79,12 +111,19 @@ static bool allocate_buffer(const Buffer *buffer) {
 
 static Status allocate(Model *m, Error *error) {
     const Config *c = m->config;
-    size_t widest_input = larger(larger(c->dim, widest_ffn(c)), (size_t)c->n_heads * c->head_dim);
+    const Widths w = widest(c);
+    for (int table = 0; table < 2; table++)
+        if (m->weights.rope_freqs[table])
+            m->n_pairs[table] = (table == 1 && c->rope_local_rotary_dim ? c->rope_local_rotary_dim
+                                                                        : c->rotary_dim) /
+                                2;
+    find_layer_memory(m);
+    size_t widest_input = larger(larger(c->dim, w.ffn), larger(w.attended, m->layer_row_floats));
     Buffer buffers[MAX_BUFFERS];
     size_t n = list_buffers(m, buffers), n_allocated = 0;
     while (n_allocated < n && allocate_buffer(&buffers[n_allocated])) n_allocated++;
     m->matmul = matmul_memory_new(m->isa->kernels, m->max_rows, widest_input, m->n_threads);
-    m->attention = attention_memory_new(c->head_dim, m->context, m->n_threads);
+    m->attention = attention_memory_new((uint32_t)larger(w.head, 1), m->context, m->n_threads);
     if (n_allocated == n && m->matmul && m->attention) return STATUS_OK;
     return error_set(error,
                      "%s: no memory for the activations of %u rows (a smaller --chunk needs less)",
@@ -180,11 +219,22 @@ int model_threads(const Model *m) {
 
 KvShape model_kv_shape(const Model *m, KvType type) {
     const Config *c = m->config;
-    return (KvShape){c->n_layers, c->n_kv_heads, c->head_dim, type};
+    KvShape shape = {.type = type, .n_layers = c->n_layers};
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const HeadShape h = config_heads(c, l);
+        if (c->layer_kind[l] != LAYER_ATTENTION) {
+            shape.layers[l] = layer_kind(c->layer_kind[l])->cached(c, l);
+        } else if (c->kv_distance[l] == 0) {
+            shape.layers[l] = (KvLayer){h.n_kv_heads, h.head_dim, h.value_dim};
+        }
+    }
+    return shape;
 }
 
 KvType model_kv_type(const Model *m) {
-    return m->weights.layers[0].wq.w.type == TENSOR_F32 ? KV_F32 : KV_F16;
+    const Matrix *first = &m->weights.layers[0].wq.w;
+    if (!first->data) first = &m->weights.output.w;
+    return first->type == TENSOR_F32 ? KV_F32 : KV_F16;
 }
 
 void model_set_attention_observer(Model *m, const AttentionObserver *observer) {

@@ -106,6 +106,8 @@ static inline lanes activated(Activation kind, lanes x) {
     }
     case ACTIVATION_GELU_QUICK:
         return lanes_mul(x, sigmoid(lanes_mul(x, lanes_set(1.702f))));
+    case ACTIVATION_SIGMOID:
+        return sigmoid(x);
     default:
         return lanes_max(lanes_zero(), x); /* in this order NaN stays NaN */
     }

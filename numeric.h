@@ -23,6 +23,7 @@ typedef enum Activation {
     ACTIVATION_GELU_TANH, /* GPT-2's approximation */
     ACTIVATION_RELU,
     ACTIVATION_GELU_QUICK, /* x * sigmoid(1.702 x) */
+    ACTIVATION_SIGMOID,    /* of gates, not of feed-forwards */
     ACTIVATIONS
 } Activation;
 

@@ -1,16 +1,9 @@
-#include "weights.h"
+#include "weights_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A run of look-ups. After the first failure the rest do nothing. */
-typedef struct Finder {
-    const ModelFile *file;
-    const Config *config;
-    Error *error;
-    Status status;
-    char prefix[48]; /* of the tensors' names: "", "layers.3.", "layers.3.experts.5." */
-} Finder;
+#include "layer_kind.h"
 
 /* Finds a tensor and checks its shape and whether it is a vector or a matrix. NULL when it is
  * absent, which is a failure if it is required. */
@@ -18,8 +11,8 @@ static const FileTensor *find(Finder *f, const char *name, bool is_vector, size_
                               bool required) {
     char full[MODELFILE_NAME_BYTES];
     if (f->status != STATUS_OK) return NULL;
-    snprintf(full, sizeof full, "%s%s", f->prefix, name);
-    const FileTensor *tensor = modelfile_find(f->file, full);
+    int length = snprintf(full, sizeof full, "%s%s", f->prefix, name);
+    const FileTensor *tensor = length < (int)sizeof full ? modelfile_find(f->file, full) : NULL;
     if (!tensor && !required) return NULL;
     if (!tensor) {
         f->status = error_set(f->error, "tensor '%s' is missing", full);
@@ -33,7 +26,7 @@ static const FileTensor *find(Finder *f, const char *name, bool is_vector, size_
     return f->status == STATUS_OK ? tensor : NULL;
 }
 
-static const float *vector(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
+const float *weights_vector(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
     const FileTensor *tensor = find(f, name, true, rows, cols, required);
     return tensor ? modelfile_data(f->file, tensor) : NULL;
 }
@@ -42,42 +35,51 @@ static const float *vector(Finder *f, const char *name, size_t rows, size_t cols
 static const float *bias(Finder *f, const char *name, size_t n) {
     char full[MODELFILE_NAME_BYTES];
     snprintf(full, sizeof full, "%s.bias", name);
-    return vector(f, full, 1, n, false);
+    return weights_vector(f, full, 1, n, false);
 }
 
-static Matrix matrix(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
+Matrix weights_matrix(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
     const FileTensor *tensor = find(f, name, false, rows, cols, required);
     return tensor ? modelfile_matrix(f->file, tensor, 0) : (Matrix){0};
 }
 
-static Linear linear(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
-    Linear l = {.w = matrix(f, name, rows, cols, required)};
+Linear weights_linear(Finder *f, const char *name, size_t rows, size_t cols, bool required) {
+    Linear l = {.w = weights_matrix(f, name, rows, cols, required)};
     if (l.w.data) l.bias = bias(f, name, rows);
     return l;
 }
 
-/* `applied`: the norm is applied even when the file holds no weights for it. */
-static Norm norm(Finder *f, const char *name, size_t n, bool applied) {
-    Norm found = {.weight = vector(f, name, 1, n, false), .bias = bias(f, name, n)};
+Norm weights_norm(Finder *f, const char *name, size_t n, bool applied) {
+    Norm found = {.weight = weights_vector(f, name, 1, n, false), .bias = bias(f, name, n)};
     found.present = applied || found.weight || found.bias;
     return found;
+}
+
+/* The optional matrix "attention_gate" of `wide` or `narrow` rows. */
+static Matrix weights_gate(Finder *f, size_t wide, size_t narrow) {
+    char full[MODELFILE_NAME_BYTES];
+    snprintf(full, sizeof full, "%.48sattention_gate", f->prefix);
+    const FileTensor *tensor = modelfile_find(f->file, full);
+    bool is_narrow = tensor && tensor->rows == narrow;
+    return weights_matrix(f, "attention_gate", is_narrow ? narrow : wide, f->config->dim, false);
 }
 
 static FeedForward feed_forward(Finder *f, size_t width) {
     FeedForward found = {.width = width};
     size_t dim = f->config->dim;
-    if (f->config->gated) found.gate = linear(f, "w_gate", width, dim, true);
-    found.up = linear(f, "w_up", width, dim, true);
-    found.down = linear(f, "w_down", dim, width, true);
+    if (f->config->gated) found.gate = weights_linear(f, "w_gate", width, dim, true);
+    found.up = weights_linear(f, "w_up", width, dim, true);
+    found.down = weights_linear(f, "w_down", dim, width, true);
     return found;
 }
 
 /* Finds the layer's router and experts. A layer without a router has no experts. */
 static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
-    layer->router = linear(f, "router", c->n_experts, c->dim, false);
+    layer->router = weights_linear(f, "router", c->n_experts, c->dim, false);
     if (!layer->router.w.data) return;
-    if (c->shared_ffn_dim > 0) layer->shared_gate = matrix(f, "shared.router", 1, c->dim, false);
+    if (c->shared_ffn_dim > 0)
+        layer->shared_gate = weights_matrix(f, "shared.router", 1, c->dim, false);
     for (uint32_t i = 0; i < c->n_experts; i++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", l, i);
         layer->experts[i] = feed_forward(f, c->expert_ffn_dim);
@@ -86,28 +88,42 @@ static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     if (c->shared_ffn_dim > 0) layer->shared = feed_forward(f, c->shared_ffn_dim);
 }
 
+static void find_attention(Finder *f, uint32_t l, LayerWeights *layer) {
+    const Config *c = f->config;
+    const HeadShape h = config_heads(c, l);
+    size_t q_dim = (size_t)h.n_heads * h.head_dim, k_dim = (size_t)h.n_kv_heads * h.head_dim;
+    size_t v_dim = (size_t)h.n_kv_heads * h.value_dim, out_dim = (size_t)h.n_heads * h.value_dim;
+    bool has_keys = c->kv_distance[l] == 0;
+    bool head = c->qk_norm == QK_NORM_HEAD; /* one set of weights for all heads */
+    layer->wq = weights_linear(f, "wq", q_dim, c->dim, true);
+    if (has_keys) layer->wk = weights_linear(f, "wk", k_dim, c->dim, true);
+    if (has_keys) layer->wv = weights_linear(f, "wv", v_dim, c->dim, true);
+    layer->wo = weights_linear(f, "wo", c->dim, out_dim, true);
+    if (c->qk_norm != QK_NORM_NONE)
+        layer->q_norm = weights_norm(f, "q_norm", head ? h.head_dim : q_dim, true);
+    if (c->qk_norm != QK_NORM_NONE && has_keys)
+        layer->k_norm = weights_norm(f, "k_norm", head ? h.head_dim : k_dim, true);
+    layer->sinks = weights_vector(f, "sinks", 1, h.n_heads, false);
+    /* The gate is as wide as the output, or has one row for each head. */
+    layer->attention_gate = weights_gate(f, out_dim, h.n_heads);
+}
+
 static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
-    size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
     bool at_start = c->norm_place != NORM_OUTPUT;
     bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;
-    layer->attention_norm = norm(f, "attention_norm", c->dim, at_start);
-    layer->wq = linear(f, "wq", q_dim, c->dim, true);
-    layer->wk = linear(f, "wk", kv_dim, c->dim, true);
-    layer->wv = linear(f, "wv", kv_dim, c->dim, true);
-    layer->wo = linear(f, "wo", c->dim, q_dim, true);
-    if (c->qk_norm != QK_NORM_NONE) {
-        bool head = c->qk_norm == QK_NORM_HEAD; /* one set of weights for all heads */
-        layer->q_norm = norm(f, "q_norm", head ? c->head_dim : q_dim, true);
-        layer->k_norm = norm(f, "k_norm", head ? c->head_dim : kv_dim, true);
+    layer->attention_norm = weights_norm(f, "attention_norm", c->dim, at_start);
+    if (c->layer_kind[l] == LAYER_ATTENTION) {
+        find_attention(f, l, layer);
+    } else {
+        layer->own = layer_kind(c->layer_kind[l])->find(f, l);
     }
-    layer->post_attention_norm = norm(f, "post_attention_norm", c->dim, at_end);
-    layer->ffn_norm = norm(f, "ffn_norm", c->dim, at_start && !c->parallel_block);
-    layer->post_ffn_norm = norm(f, "post_ffn_norm", c->dim, at_end);
-    layer->sinks = vector(f, "sinks", 1, c->n_heads, false);
+    layer->post_attention_norm = weights_norm(f, "post_attention_norm", c->dim, at_end);
+    layer->ffn_norm = weights_norm(f, "ffn_norm", c->dim, at_start && !c->parallel_block);
+    layer->post_ffn_norm = weights_norm(f, "post_ffn_norm", c->dim, at_end);
     if (c->n_experts > 0) find_experts(f, l, layer);
-    if (!layer->router.w.data) layer->ffn = feed_forward(f, c->ffn_dim);
+    if (!layer->router.w.data) layer->ffn = feed_forward(f, config_ffn_dim(c, l));
 }
 
 static void find_positions(Finder *f, Weights *weights) {
@@ -115,20 +131,22 @@ static void find_positions(Finder *f, Weights *weights) {
     if (c->position == POSITION_LEARNED) {
         weights->n_positions = (size_t)c->context + c->position_offset;
         weights->position_embedding =
-            vector(f, "position_embedding", weights->n_positions, c->dim, true);
+            weights_vector(f, "position_embedding", weights->n_positions, c->dim, true);
     }
     if (c->position == POSITION_SINUSOIDAL)
-        weights->sinusoid_freqs = vector(f, "sinusoid.freqs", 1, c->dim / 2, true);
+        weights->sinusoid_freqs = weights_vector(f, "sinusoid.freqs", 1, c->dim / 2, true);
     if (c->position == POSITION_ALIBI)
-        weights->alibi_slopes = vector(f, "alibi.slopes", 1, c->n_heads, true);
+        weights->alibi_slopes = weights_vector(f, "alibi.slopes", 1, c->n_heads, true);
     if (c->position == POSITION_ROPE) {
         bool second = false;
         for (size_t i = 0; i < c->n_layers; i++) second = second || c->rope_table[i] == 1;
-        weights->rope_freqs[0] = vector(f, "rope.freqs", 1, c->rotary_dim / 2, true);
+        weights->rope_freqs[0] = weights_vector(f, "rope.freqs", 1, c->rotary_dim / 2, true);
         weights->rope_freqs_short =
-            vector(f, "rope.freqs.short", 1, c->rotary_dim / 2,
-                   c->rope_original_context > 0 && c->rope_dynamic_factor == 0.0f);
-        weights->rope_freqs[1] = vector(f, "rope.freqs.1", 1, c->rotary_dim / 2, second);
+            weights_vector(f, "rope.freqs.short", 1, c->rotary_dim / 2,
+                           c->rope_original_context > 0 && c->rope_dynamic_factor == 0.0f);
+        weights->rope_freqs[1] = weights_vector(
+            f, "rope.freqs.1", 1,
+            (c->rope_local_rotary_dim ? c->rope_local_rotary_dim : c->rotary_dim) / 2, second);
     }
 }
 
@@ -142,6 +160,7 @@ Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
                          modelfile_path(file));
     weights->layers = calloc(c->n_layers, sizeof *weights->layers);
     if (!weights->layers) return error_set(error, "no memory for %u layers", c->n_layers);
+    weights->n_layers = c->n_layers;
     if (c->n_experts > 0) {
         /* At most 512 x 1024, by the limits of Config. */
         weights->experts = calloc((size_t)c->n_layers * c->n_experts, sizeof *weights->experts);
@@ -149,16 +168,18 @@ Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
         for (uint32_t l = 0; l < c->n_layers; l++)
             weights->layers[l].experts = weights->experts + (size_t)l * c->n_experts;
     }
-    weights->token_embedding = matrix(&f, "token_embedding", c->vocab_size, c->dim, true);
+    weights->token_embedding = weights_matrix(&f, "token_embedding", c->vocab_size, c->dim, true);
     find_positions(&f, weights);
-    weights->embedding_norm = norm(&f, "embedding_norm", c->dim, false);
-    if (c->final_norm) weights->final_norm = norm(&f, "final_norm", c->dim, true);
-    weights->output = linear(&f, "output", c->vocab_size, c->dim, true);
+    weights->embedding_norm = weights_norm(&f, "embedding_norm", c->dim, false);
+    if (c->final_norm) weights->final_norm = weights_norm(&f, "final_norm", c->dim, true);
+    weights->output = weights_linear(&f, "output", c->vocab_size, c->dim, true);
     for (uint32_t l = 0; l < c->n_layers; l++) find_layer(&f, l, &weights->layers[l]);
     return f.status == STATUS_OK ? STATUS_OK : error_prefix(error, "%s", modelfile_path(file));
 }
 
 void weights_free(Weights *weights) {
+    for (uint32_t l = 0; weights->layers && l < weights->n_layers; l++)
+        free(weights->layers[l].own);
     free(weights->layers);
     free(weights->experts);
     weights->experts = NULL;

@@ -28,6 +28,8 @@ typedef struct LayerWeights {
     Norm attention_norm;   /* before attention; after it for NORM_AFTER */
     Linear wq, wk, wv, wo; /* q: n_heads * head_dim; k, v: n_kv_heads * head_dim */
     Norm q_norm, k_norm;
+    Matrix
+        attention_gate; /* [n_heads * value_dim or n_heads] x dim: sigmoid of it times the heads */
     Norm post_attention_norm; /* NORM_OUTPUT, NORM_AROUND */
     Norm ffn_norm;            /* absent in a parallel block that shares attention_norm */
     FeedForward ffn;
@@ -38,6 +40,7 @@ typedef struct LayerWeights {
     FeedForward *experts; /* [n_experts] */
     FeedForward shared;   /* the expert that every token uses */
     Matrix shared_gate;   /* 1 x dim, gives the shared expert's share before the sigmoid */
+    void *own;            /* weights of a layer of another kind (layer_kind.h), owned */
 } LayerWeights;
 
 typedef struct Weights {
@@ -51,6 +54,7 @@ typedef struct Weights {
     Norm embedding_norm, final_norm;
     Linear output;        /* vocab_size x dim */
     LayerWeights *layers; /* [n_layers], owned */
+    uint32_t n_layers;
     FeedForward *experts; /* [n_layers][n_experts], owned; NULL when there are none */
 } Weights;
 

@@ -10,12 +10,13 @@
 #include "base/array.h"
 #include "numeric.h"
 
-static const char magic[8] = "vbtm-kv1";
+static const char magic[8] = "vbtm-kv2";
 
 typedef struct FileStart {
     char magic[8];
     uint64_t fingerprint; /* of the model, plus NUMERIC_REVISION */
-    uint32_t n_layers, n_kv_heads, head_dim, type;
+    uint64_t shape;       /* checksum of the cache's shape by layer */
+    uint32_t n_layers, type;
     uint64_t checksum; /* of the fields above */
 } FileStart;
 
@@ -123,9 +124,8 @@ Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
     file->data_bytes = kvcache_data_bytes(shape);
     memcpy(file->start.magic, magic, sizeof magic);
     file->start.fingerprint = fingerprint + NUMERIC_REVISION;
+    file->start.shape = XXH3_64bits(shape->layers, shape->n_layers * sizeof *shape->layers);
     file->start.n_layers = shape->n_layers;
-    file->start.n_kv_heads = shape->n_kv_heads;
-    file->start.head_dim = shape->head_dim;
     file->start.type = shape->type;
     file->start.checksum = XXH3_64bits(&file->start, offsetof(FileStart, checksum));
     *begun =

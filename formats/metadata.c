@@ -67,6 +67,12 @@ static void add_list(Metadata *metadata, const char *key, const uint32_t *values
     metadata_add_uint(metadata, key, wide, n);
 }
 
+static bool is_zero(const uint32_t *values, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (values[i] != 0) return false;
+    return true;
+}
+
 void metadata_add_config(Metadata *metadata, const Config *config) {
     const ConfigField *field;
     for (size_t i = 0; (field = config_field(i)); i++) {
@@ -93,6 +99,7 @@ void metadata_add_config(Metadata *metadata, const Config *config) {
             metadata_add_text(metadata, field->name, value, strlen(value));
             break;
         case FIELD_PER_LAYER:
+            if (is_zero(value, config->n_layers)) break;
             add_list(metadata, field->name, value, config->n_layers);
             break;
         case FIELD_LIST:

@@ -43,7 +43,8 @@ void raw_table_free(RawTable *table) {
 
 /* ---- Rules ---- */
 
-size_t extent_of(Extent extent, const Config *c) {
+size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
+    const HeadShape heads = config_heads(c, layer);
     switch (extent) {
     case N_ONE:
         return 1;
@@ -52,15 +53,19 @@ size_t extent_of(Extent extent, const Config *c) {
     case N_VOCAB:
         return c->vocab_size;
     case N_FFN:
-        return c->ffn_dim;
+        return config_ffn_dim(c, layer);
     case N_Q:
-        return (size_t)c->n_heads * c->head_dim;
+        return (size_t)heads.n_heads * heads.head_dim;
     case N_KV:
-        return (size_t)c->n_kv_heads * c->head_dim;
+        return (size_t)heads.n_kv_heads * heads.head_dim;
     case N_HEAD:
-        return c->head_dim;
+        return heads.head_dim;
+    case N_V:
+        return (size_t)heads.n_kv_heads * heads.value_dim;
+    case N_OUT:
+        return (size_t)heads.n_heads * heads.value_dim;
     case N_HEADS:
-        return c->n_heads;
+        return heads.n_heads;
     case N_POSITIONS:
         return (size_t)c->context + c->position_offset;
     case N_EXPERTS:
@@ -70,7 +75,7 @@ size_t extent_of(Extent extent, const Config *c) {
     case N_SHARED_FFN:
         return c->shared_ffn_dim;
     case N_GROUP:
-        return (size_t)(c->n_heads / c->n_kv_heads) * c->head_dim;
+        return (size_t)(heads.n_heads / heads.n_kv_heads) * heads.head_dim;
     default:
         return 0;
     }
@@ -154,11 +159,13 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
 }
 
 /* Which stored rows become the tensor's rows. */
-static RowMap map_of(const TensorRule *rule, const Config *config, size_t rows) {
-    RowMap map = {.first = extent_of(rule->skip[0], config) + extent_of(rule->skip[1], config)};
+static RowMap map_of(const TensorRule *rule, const Config *config, uint32_t layer, size_t rows) {
+    RowMap map = {.first = extent_of(rule->skip[0], config, layer) +
+                           extent_of(rule->skip[1], config, layer)};
     if (rule->flags & RULE_GROUPED) {
-        map.chunk = rows / config->n_kv_heads;
-        map.stride = extent_of(N_GROUP, config) + 2 * (size_t)config->head_dim;
+        const HeadShape heads = config_heads(config, layer);
+        map.chunk = rows / heads.n_kv_heads;
+        map.stride = extent_of(N_GROUP, config, layer) + heads.head_dim + heads.value_dim;
     } else if (rule->flags & (RULE_EVEN | RULE_ODD)) {
         map = (RowMap){rule->flags & RULE_ODD ? 1 : 0, 1, 2};
     }
@@ -177,11 +184,12 @@ static bool has_shape(const RawTensor *raw, size_t rows, size_t cols) {
 
 /* Adds the tensor `to` that the rule makes of `raw`, after checking shape and type. */
 static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor *raw,
-                   const char *to, Error *error) {
+                   uint32_t layer, const char *to, Error *error) {
     const Config *config = &c->source->config;
-    size_t rows = extent_of(rule->rows, config), cols = extent_of(rule->cols, config), fused = 0;
+    size_t rows = extent_of(rule->rows, config, layer), cols = extent_of(rule->cols, config, layer);
+    size_t fused = 0;
     for (size_t i = 0; i < sizeof rule->fused / sizeof *rule->fused; i++)
-        fused += extent_of(rule->fused[i], config);
+        fused += extent_of(rule->fused[i], config, layer);
     bool is_vector =
         rule->flags & RULE_VECTOR || (rule->rows == N_ONE && !(rule->flags & RULE_MATRIX));
     /* MXFP4's blocks run along the inputs, so those tensors are outputs x inputs already. */
@@ -206,7 +214,7 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     tensor->stored_cols = stored_cols;
     tensor->transposed = transposed;
     tensor->add = rule->flags & RULE_ADD_ONE ? 1.0f : 0.0f;
-    tensor->map = map_of(rule, config, rows);
+    tensor->map = map_of(rule, config, layer, rows);
     return STATUS_OK;
 }
 
@@ -219,10 +227,10 @@ static bool with_prefix(const RuleContext *c, const char *from, char *out, size_
 
 /* Reads the values that the rule makes of `raw`, through a tensor that is added to the source and
  * removed again. */
-static Status read_values(const RuleContext *c, const TensorRule *rule, RawTensor *raw, float *out,
-                          Error *error) {
+static Status read_values(const RuleContext *c, const TensorRule *rule, RawTensor *raw,
+                          uint32_t layer, float *out, Error *error) {
     Source *source = c->source;
-    if (take(c, rule, raw, "values", error) != STATUS_OK) return STATUS_FAILED;
+    if (take(c, rule, raw, layer, "values", error) != STATUS_OK) return STATUS_FAILED;
     SourceTensor tensor = source->tensors[--source->n_tensors];
     raw->used = true;
     return source_read_floats(source, &tensor, 0, tensor.rows, out, error);
@@ -254,9 +262,9 @@ Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t co
 /* Adds one vector that joins the tensors of all heads, whose names are `from` with its "%h"
  * replaced by the head's number. */
 static Status join_heads(const RuleContext *c, const TensorRule *rule, const char *from,
-                         const char *to, Error *error) {
-    size_t head_dim = c->source->config.head_dim;
-    size_t n = extent_of(rule->cols, &c->source->config) / head_dim;
+                         uint32_t layer, const char *to, Error *error) {
+    size_t head_dim = extent_of(N_HEAD, &c->source->config, layer);
+    size_t n = extent_of(rule->cols, &c->source->config, layer) / head_dim;
     const TensorRule one = {.to = "head", .from = from, .rows = N_ONE, .cols = N_HEAD};
     const char *rest = strstr(from, "%h");
     float *values = malloc(n * head_dim * sizeof *values);
@@ -269,7 +277,7 @@ static Status join_heads(const RuleContext *c, const TensorRule *rule, const cha
             free(values);
             return STATUS_OK;
         }
-        status = raw ? read_values(c, &one, raw, values + i * head_dim, error)
+        status = raw ? read_values(c, &one, raw, layer, values + i * head_dim, error)
                      : error_set(error, "%s: tensor '%s' is missing", c->source->path, name);
     }
     if (status == STATUS_OK)
@@ -323,7 +331,7 @@ static Status tie(const RuleContext *c, const TensorRule *rule, const char *from
     if (own && embedding) {
         SourceTensor first = *embedding; /* `take` may move it */
         own->used = true;
-        if (take(c, rule, own, rule->to, error) != STATUS_OK ||
+        if (take(c, rule, own, 0, rule->to, error) != STATUS_OK ||
             compare_values(source, &source->tensors[source->n_tensors - 1], &first, &equal,
                            error) != STATUS_OK)
             return STATUS_FAILED;
@@ -331,8 +339,8 @@ static Status tie(const RuleContext *c, const TensorRule *rule, const char *from
         source->n_tensors--;
     }
     return source_add_shared(source, rule->to, "token_embedding",
-                             extent_of(rule->rows, &source->config),
-                             extent_of(rule->cols, &source->config), error);
+                             extent_of(rule->rows, &source->config, 0),
+                             extent_of(rule->cols, &source->config, 0), error);
 }
 
 /* Applies one rule; numbers[] are the layer and the expert. */
@@ -350,7 +358,7 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
     }
     if (!fits) return error_set(error, "%s: a name is too long", c->source->path);
     if ((rule->flags & RULE_TIED) && c->tied) return tie(c, rule, from, error);
-    if (strstr(from, "%h")) return join_heads(c, rule, from, to, error);
+    if (strstr(from, "%h")) return join_heads(c, rule, from, numbers[0], to, error);
     RawTensor *raw = raw_table_find(c->table, from);
     if (raw && !may_have(c, rule))
         return error_set(error,
@@ -363,7 +371,7 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
         if (names_expert(rule) && count_numbers(rule->from) == 1 &&
             unstack(c, raw, numbers[1], &one, error) != STATUS_OK)
             return STATUS_FAILED;
-        return take(c, rule, &one, to, error);
+        return take(c, rule, &one, numbers[0], to, error);
     }
     if (rule->flags & RULE_OPTIONAL) return STATUS_OK;
     return error_set(error, "%s: tensor '%s' is missing", c->source->path, from);

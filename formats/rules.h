@@ -35,7 +35,7 @@ Status raw_table_sort(RawTable *table, Error *error);
 RawTensor *raw_table_find(const RawTable *table, const char *name);
 void raw_table_free(RawTable *table);
 
-/* A length that the Config gives. */
+/* A length that the Config gives, in some layer. */
 typedef enum Extent {
     N_NONE,
     N_ONE,
@@ -45,6 +45,8 @@ typedef enum Extent {
     N_Q,         /* n_heads * head_dim */
     N_KV,        /* n_kv_heads * head_dim */
     N_HEAD,      /* head_dim */
+    N_V,         /* n_kv_heads * value_dim */
+    N_OUT,       /* n_heads * value_dim */
     N_HEADS,     /* n_heads */
     N_POSITIONS, /* context + position_offset */
     N_EXPERTS,
@@ -54,7 +56,7 @@ typedef enum Extent {
     EXTENTS
 } Extent;
 
-size_t extent_of(Extent extent, const Config *config);
+size_t extent_of(Extent extent, const Config *config, uint32_t layer);
 
 enum {
     RULE_OPTIONAL = 1,   /* the source may lack the tensor */

@@ -129,15 +129,17 @@ static Status print_heads(Session *session, Error *error) {
     const Config *c = model_config(session->model);
     const struct {
         const char *name;
-        uint32_t heads;
-    } kinds[] = {{"multi-head", c->n_heads}, {"as it is", c->n_kv_heads}, {"multi-query", 1}};
+        uint32_t heads; /* 0: as it is */
+    } kinds[] = {{"multi-head", c->n_heads}, {"as it is", 0}, {"multi-query", 1}};
     char line[256] = "", size[32];
     for (size_t i = 0; i < 3; i++) {
         KvShape shape = model_kv_shape(session->model, session->kv_type);
-        shape.n_kv_heads = kinds[i].heads;
+        for (uint32_t l = 0; kinds[i].heads && l < shape.n_layers; l++)
+            if (shape.layers[l].n_kv_heads > 0)
+                shape.layers[l].n_kv_heads = kinds[i].heads == 1 ? 1 : config_heads(c, l).n_heads;
         size_t at = strlen(line);
         snprintf(line + at, sizeof line - at, "%s%s (%u) %s", i ? ", " : "", kinds[i].name,
-                 kinds[i].heads,
+                 kinds[i].heads ? kinds[i].heads : c->n_kv_heads,
                  size_text((double)kvcache_position_bytes(&shape) * model_context(session->model),
                            size, sizeof size));
     }

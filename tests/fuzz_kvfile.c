@@ -93,10 +93,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool begun;
     int32_t tokens[N_TOKENS];
     size_t loaded = 0;
-    const KvShape shape = {.n_layers = 1,
-                           .n_kv_heads = 1,
-                           .head_dim = HEAD_DIM,
-                           .type = size ? (data[size - 1] >> 1) % KV_TYPES : KV_F16};
+    const KvType type = size ? (KvType)((data[size - 1] >> 1) % KV_TYPES) : KV_F16;
+    const KvShape shape = kvcache_uniform_shape(1, 1, HEAD_DIM, type);
     if (fd < 0 || kvcache_new(&cache, &shape, 1, 0, &error) != STATUS_OK) return 0;
     /* Zeros but for one, so that the input's records can be of these tokens. */
     for (size_t i = 0; i < N_TOKENS; i++) tokens[i] = 0;

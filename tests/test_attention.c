@@ -63,8 +63,9 @@ typedef struct Problem {
 } Problem;
 
 static Problem problem_new(AttentionParams params, KvType type, size_t n, size_t n_rows) {
+    params.value_dim = params.head_dim;
     Problem p = {.params = params, .type = type, .n = n, .n_rows = n_rows};
-    KvShape shape = {1, params.n_kv_heads, params.head_dim, type};
+    KvShape shape = kvcache_uniform_shape(1, params.n_kv_heads, params.head_dim, type);
     Error error;
     size_t kv_dim = params.n_kv_heads * params.head_dim, q_dim = params.n_heads * params.head_dim;
     assert_int_equal(kvcache_new(&p.cache, &shape, 1, 0, &error), STATUS_OK);
@@ -252,7 +253,8 @@ static void the_bits_are_the_same_on_any_kernel_threads_and_chunks(void **state)
 /* Values at masked positions must not reach any output, not even as NaN times zero. */
 static void a_masked_position_contributes_exactly_nothing(void **state) {
     const KvType type = *(const KvType *)*state;
-    AttentionParams params = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .scale = 0.3f};
+    AttentionParams params = {
+        .n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .value_dim = 16, .scale = 0.3f};
     params.window = 20;
     Problem p = problem_new(params, type, 100, 100);
     size_t width = 64, bytes = 60 * width * sizeof(float);
@@ -302,7 +304,8 @@ static void see(void *context, size_t layer, size_t row, size_t head, int32_t fi
 
 static void an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future(void **state) {
     (void)state;
-    AttentionParams params = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .scale = 0.3f};
+    AttentionParams params = {
+        .n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .value_dim = 16, .scale = 0.3f};
     params.window = 30;
     Problem p = problem_new(params, KV_F16, 100, 100);
     float *plain = malloc(100 * 64 * sizeof *plain), *watched = malloc(100 * 64 * sizeof *watched);

@@ -12,7 +12,10 @@
 
 enum { LAYERS = 2, KV_HEADS = 3, HEAD_DIM = 5, WIDTH = KV_HEADS * HEAD_DIM };
 
-static const KvShape shape = {LAYERS, KV_HEADS, HEAD_DIM, KV_F32};
+static const KvShape shape = {
+    .type = KV_F32,
+    .n_layers = LAYERS,
+    .layers = {{KV_HEADS, HEAD_DIM, HEAD_DIM}, {KV_HEADS, HEAD_DIM, HEAD_DIM}}};
 
 /* Returns element i of the key that a token stores in a layer: distinct everywhere. */
 static float key_of(int32_t token, size_t layer, size_t i) {
@@ -69,7 +72,7 @@ static void what_is_stored_is_read_back_from_any_start(void **state) {
 
 static void float16_rounds_to_nearest_even(void **state) {
     (void)state;
-    KvShape half = {1, 1, 2, KV_F16};
+    KvShape half = kvcache_uniform_shape(1, 1, 2, KV_F16);
     KvCache *cache;
     Error error;
     assert_int_equal(kvcache_new(&cache, &half, 1, 0, &error), STATUS_OK);
@@ -89,7 +92,7 @@ static void float16_rounds_to_nearest_even(void **state) {
 static void eight_bits_round_each_group_of_a_key_and_each_value(void **state) {
     (void)state;
     enum { DIM = 37, POSITION = 70 };
-    KvShape q8 = {1, 2, DIM, KV_Q8};
+    KvShape q8 = kvcache_uniform_shape(1, 2, DIM, KV_Q8);
     KvCache *cache;
     Error error;
     float k[2 * DIM], v[2 * DIM];

@@ -12,7 +12,7 @@
 
 enum { N = 200, MODEL = 0x1234 };
 
-static const KvShape shape = {2, 1, 8, KV_F16};
+static const KvShape shape = {.type = KV_F16, .n_layers = 2, .layers = {{1, 8, 8}, {1, 8, 8}}};
 static int32_t tokens[N];
 
 static void append(KvCache *cache, int32_t token) {

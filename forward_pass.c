@@ -1,0 +1,46 @@
+#include "forward_pass.h"
+
+#include <omp.h>
+
+#include "base/clock.h"
+
+void forward_wait(const ForwardPass *pass) {
+    barrier_wait(&pass->model->barrier);
+}
+
+void forward_add_time(ForwardPass *pass, ModelPart part) {
+    if (!pass->model->seconds || omp_get_thread_num() != 0) return;
+    double now = clock_seconds();
+    pass->model->seconds[part] += now - pass->last_time;
+    pass->last_time = now;
+}
+
+void forward_multiply(Model *m, const float *in, size_t n, const Product *products,
+                      size_t n_products) {
+    for (size_t i = 0; m->input_observer && i < n_products; i++)
+        m->input_observer->inputs(m->input_observer->context, products[i].w, in, n);
+    matmul(m->isa->kernels, m->matmul, in, n, products->w->cols, products, n_products);
+}
+
+void forward_normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
+    const Numeric *numeric = m->isa->numeric;
+    if (m->config->norm == NORM_RMS) {
+        numeric->rms_norm(out, x, norm->weight, n, m->config->norm_eps);
+        if (norm->bias) numeric->add_scaled(out, norm->bias, 1.0f, n);
+    } else {
+        numeric->layer_norm(out, x, norm->weight, norm->bias, n, m->config->norm_eps);
+    }
+}
+
+void forward_add_bias(const Model *m, const Linear *linear, float *out) {
+    if (linear->bias) m->isa->numeric->add_scaled(out, linear->bias, 1.0f, linear->w.rows);
+}
+
+void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
+    const Config *c = m->config;
+    size_t table = c->rope_table[layer];
+    if (c->position != POSITION_ROPE || table > 1) return;
+    size_t n_pairs = config_heads(c, layer).rotary_dim / 2, at = row * n_pairs;
+    m->isa->numeric->rotate(x, m->cosine[table] + at, m->sine[table] + at, n_pairs,
+                            c->rope_pairing == ROPE_INTERLEAVED);
+}

@@ -1,0 +1,43 @@
+/* A call of model_forward as its steps see it, and the steps that model.c and the kinds of layers
+ * in layers/ share. All threads of a call run the same functions: loops over rows are divided among
+ * them by `omp for nowait` and end in forward_wait; matmul and attention_forward divide their own
+ * work. */
+#ifndef FORWARD_PASS_H
+#define FORWARD_PASS_H
+
+#include <stdatomic.h>
+
+#include "model_internal.h"
+
+/* One call of model_forward, shared by its threads. */
+typedef struct ForwardPass {
+    Model *model;
+    KvCache *cache;
+    const Row *rows;
+    size_t n;
+    float *logits;
+    atomic_int bad_layer; /* the first one with a non-finite value; n_layers: the logits */
+    double last_time;     /* of the first thread's last forward_add_time */
+} ForwardPass;
+
+/* Waits until all threads of the call are here. */
+void forward_wait(const ForwardPass *pass);
+
+/* Adds the time since the last call to the seconds of `part`. */
+void forward_add_time(ForwardPass *pass, ModelPart part);
+
+/* Multiplies in[n][inputs] with each matrix of the list. */
+void forward_multiply(Model *model, const float *in, size_t n, const Product *products,
+                      size_t n_products);
+
+/* out[n] = the norm of x[n]; out may be x. */
+void forward_normalize(const Model *model, const Norm *norm, float *out, const float *x, size_t n);
+
+/* Adds the bias, if there is one, to out[outputs]. */
+void forward_add_bias(const Model *model, const Linear *linear, float *out);
+
+/* x[rotary_dim of the layer] of one head, rotated by the angles of row `row`; unchanged in layers
+ * that rotate nothing. */
+void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
+
+#endif

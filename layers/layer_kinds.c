@@ -1,0 +1,8 @@
+/* The table of the kinds of layers (layer_kind.h). */
+#include "layer_kind.h"
+
+static const LayerKind *const kinds[LAYER_KINDS] = {NULL};
+
+const LayerKind *layer_kind(uint32_t number) {
+    return number < LAYER_KINDS ? kinds[number] : NULL;
+}
