@@ -1,8 +1,8 @@
 /* The configuration of a model: every variant of the decoder stack is a field of Config.
  *
  * A model.bin's metadata holds the fields under their own names (an enum as the name of its value,
- * a per-layer field as an array). One table in config.c ties name, kind and limits of each field
- * together: the exporter writes through it, `run` reads through it, --info prints through it.
+ * a per-layer field as an array). One table in config_fields.c ties name, kind and limits of each
+ * field together: the exporter writes through it, `run` reads through it, --info prints through it.
  * The fields alone decide how the blocks are computed. Which optional weights exist (biases, norms
  * of queries and keys, ...) follows from the tensors of the file. */
 #ifndef CONFIG_H
@@ -170,13 +170,7 @@ uint32_t config_ffn_dim(const Config *config, size_t layer);
 /* The defaults of a llama: the exporter starts from these. */
 Config config_default(void);
 
-/* Checks every field and their relations; the Error names the field. */
-Status config_validate(const Config *config, Error *error);
-
-/* Multiply-adds of the matrix products of n_rows tokens, of which n_logits want logits. */
-double config_work(const Config *config, double n_rows, double n_logits);
-
-/* The table of fields, in the order in which they are written and printed. */
+/* One row of the table of fields (config_fields.h). */
 typedef enum FieldKind {
     FIELD_UINT,
     FIELD_INT,
@@ -198,7 +192,5 @@ typedef struct ConfigField {
     size_t capacity;          /* FIELD_TEXT: bytes; FIELD_LIST: most elements */
     size_t count_offset;      /* FIELD_LIST: of the uint32_t count in Config */
 } ConfigField;
-
-const ConfigField *config_field(size_t i); /* NULL past the end */
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-#include "model_internal.h"
+#include "model_state.h"
 
 /* One call of model_forward, shared by its threads. */
 typedef struct ForwardPass {

@@ -2,13 +2,14 @@
  * attention_block (or what a layer of another kind does, layer_kind.h) and ffn_block; output_head.
  * At the end, model_forward. Steps that are used in many places: forward_pass.c. Opening and
  * closing a model: model_setup.c. */
-#include "forward_pass.h"
+#include "model.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/numbers.h"
 #include "experts.h"
+#include "forward_pass.h"
 
 /* With fewer multiply-adds one thread is done before a second one has woken up. */
 static const double SOLO_WORK = 2e6;

@@ -9,15 +9,8 @@
 #include "base/threads.h"
 #include "isa.h"
 #include "kvcache.h"
+#include "model_row.h"
 #include "modelfile.h"
-
-/* One token at one position of one sequence. */
-typedef struct Row {
-    int32_t sequence;
-    int32_t position;
-    int32_t token;
-    bool wants_logits;
-} Row;
 
 typedef struct ModelOptions {
     const Isa *isa;   /* NULL: the best of this machine */
@@ -26,8 +19,6 @@ typedef struct ModelOptions {
     float rope_theta; /* base of a plain RoPE that replaces the file's table; 0: the file's table */
     uint32_t max_rows; /* the most rows of one model_forward; 0: 512 */
 } ModelOptions;
-
-typedef struct Model Model;
 
 /* Finds and checks every tensor that the configuration needs, and allocates the working memory:
  * model_forward allocates nothing but pages of the cache. `file` must outlive the model. */
@@ -55,16 +46,6 @@ KvType model_kv_type(const Model *model);
 Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error);
 
-/* Where the time of a forward pass goes. */
-typedef enum ModelPart {
-    PART_PROJECTIONS,  /* queries, keys, values, output */
-    PART_ATTENTION,    /* with RoPE and the writing of the cache */
-    PART_FEED_FORWARD, /* or the mixture of experts */
-    PART_OUTPUT,       /* the final norm and the output head */
-    PART_REST,         /* embeddings, norms, sums */
-    MODEL_PARTS
-} ModelPart;
-
 /* From the next model_forward on, adds the time of each part to seconds[MODEL_PARTS]; NULL stops
  * that. */
 void model_set_clock(Model *model, double *seconds);
@@ -72,14 +53,6 @@ void model_set_clock(Model *model, double *seconds);
 /* From the next model_forward on, passes every softmax weight to the observer; NULL stops that. The
  * bits of the logits do not change. */
 void model_set_attention_observer(Model *model, const AttentionObserver *observer);
-
-/* Receives the inputs of each matrix product before it is computed: in[n][w->cols] is about to be
- * multiplied by w. All threads of the forward pass call it at once and must share its loops by
- * `#pragma omp for`. Which n rows come together depends on the calls of model_forward alone. */
-typedef struct InputObserver {
-    void (*inputs)(void *context, const Matrix *w, const float *in, size_t n);
-    void *context;
-} InputObserver;
 
 /* From the next model_forward on, passes the inputs of every product to the observer; NULL stops
  * that. */

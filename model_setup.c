@@ -1,11 +1,15 @@
 /* Opening and closing a model: its working memory, the RoPE tables that depend on the context, and
  * small questions about the model. The forward pass: model.c. */
-#include "model_internal.h"
+#include "model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/numbers.h"
+#include "config_fields.h"
+#include "model_state.h"
+#include "weights_internal.h"
 
 /* ---- Working memory ---- */
 
@@ -54,7 +58,7 @@ typedef struct Buffer {
 } Buffer;
 enum { MAX_BUFFERS = 32 };
 
-/* Lists all buffers of model_internal.h. Returns their number. */
+/* Lists all buffers of model_state.h. Returns their number. */
 static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
     const Config *c = m->config;
     const Widths w = widest(c);
@@ -162,6 +166,20 @@ static Status choose_frequencies(Model *m, float theta, Error *error) {
                             error);
 }
 
+/* ---- Layers of other kinds ---- */
+
+static Status find_own_weights(Model *m, Error *error) {
+    const Config *c = m->config;
+    Finder finder = {.file = m->file, .config = c, .error = error};
+    for (uint32_t l = 0; l < c->n_layers && finder.status == STATUS_OK; l++) {
+        if (c->layer_kind[l] == LAYER_ATTENTION) continue;
+        snprintf(finder.prefix, sizeof finder.prefix, "layers.%u.", l);
+        m->weights.layers[l].own = layer_kind(c->layer_kind[l])->find(&finder, l);
+    }
+    return finder.status == STATUS_OK ? STATUS_OK
+                                      : error_prefix(error, "%s", modelfile_path(m->file));
+}
+
 /* ---- Opening and closing ---- */
 
 Status model_open(Model **out, const ModelFile *file, const ModelOptions *options, Error *error) {
@@ -177,6 +195,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
     m->row_work = config_work(m->config, 1, 1);
     Status status = weights_find(&m->weights, file, error);
+    if (status == STATUS_OK) status = find_own_weights(m, error);
     if (status == STATUS_OK) status = allocate(m, error);
     if (status == STATUS_OK) status = choose_frequencies(m, options->rope_theta, error);
     if (status != STATUS_OK) {

@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/mapped.h"
+#include "config_fields.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file's structures are mapped");
 _Static_assert(sizeof(FileHeader) == 32 && sizeof(FileSection) == 32 && sizeof(FileTensor) == 128 &&

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "layer_kind.h"
-
 /* Finds a tensor and checks its shape and whether it is a vector or a matrix. NULL when it is
  * absent, which is a failure if it is required. */
 static const FileTensor *find(Finder *f, const char *name, bool is_vector, size_t rows, size_t cols,
@@ -114,11 +112,7 @@ static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     bool at_start = c->norm_place != NORM_OUTPUT;
     bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;
     layer->attention_norm = weights_norm(f, "attention_norm", c->dim, at_start);
-    if (c->layer_kind[l] == LAYER_ATTENTION) {
-        find_attention(f, l, layer);
-    } else {
-        layer->own = layer_kind(c->layer_kind[l])->find(f, l);
-    }
+    if (c->layer_kind[l] == LAYER_ATTENTION) find_attention(f, l, layer);
     layer->post_attention_norm = weights_norm(f, "post_attention_norm", c->dim, at_end);
     layer->ffn_norm = weights_norm(f, "ffn_norm", c->dim, at_start && !c->parallel_block);
     layer->post_ffn_norm = weights_norm(f, "post_ffn_norm", c->dim, at_end);

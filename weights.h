@@ -59,7 +59,8 @@ typedef struct Weights {
 } Weights;
 
 /* Finds every tensor that the file's Config asks for and checks its shape; the Error names the
- * tensor that is missing or wrong. The caller must call weights_free even after a failure. */
+ * tensor that is missing or wrong. LayerWeights.own stays NULL: the caller fills it in. The caller
+ * must call weights_free even after a failure. */
 Status weights_find(Weights *weights, const ModelFile *file, Error *error);
 void weights_free(Weights *weights);
 

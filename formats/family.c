@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config_fields.h"
 #include "formats/json.h"
 
 /* The value of the first of `keys` that the object has, if possible one that is not null; NULL:

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config_fields.h"
 #include "formats/gguf_families.h"
 #include "formats/gguf_positions.h"
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/numbers.h"
+#include "config_fields.h"
 #include "formats/alibi.h"
 #include "formats/families.h"
 #include "formats/json.h"

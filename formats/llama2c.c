@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config_fields.h"
 #include "formats/rope.h"
 
 enum { HEADER_BYTES = 256 };

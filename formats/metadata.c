@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "config_fields.h"
 
 void metadata_free(Metadata *metadata) {
     free(metadata->bytes);

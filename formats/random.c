@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config_fields.h"
 #include "formats/alibi.h"
 #include "formats/random_tokenizer.h"
 #include "formats/rope.h"

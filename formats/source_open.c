@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config_fields.h"
 #include "formats/gguf_reader.h"
 #include "formats/huggingface.h"
 #include "formats/llama2c.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config_fields.h"
 #include "inspect/config_text.h"
 #include "inspect/modelfile_verify.h"
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config_fields.h"
 #include "inspect/config_text.h"
 
 static const char *const allowed[] = {"attention_scale", "attention_softcap",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "config_fields.h"
 #include "session/generate.h"
 #include "session/logprobs.h"
 

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "fuzz_mutate.h"
+#include "config_fields.h"
 #include "fuzz_source.h"
 #include "inspect/config_text.h"
 #include "inspect/modelfile_verify.h"

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "convert/convert_target.h"
+#include "config_fields.h"
 #include "inspect/config_text.h"
 #include "model.h"
 

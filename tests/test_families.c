@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "convert/convert_target.h"
+#include "config_fields.h"
 #include "formats/source_open.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"

@@ -1,9 +1,12 @@
 /* The model's state, shared by model.c (the forward pass) and model_setup.c (opening, closing). */
-#ifndef MODEL_INTERNAL_H
-#define MODEL_INTERNAL_H
+#ifndef MODEL_STATE_H
+#define MODEL_STATE_H
 
 #include "layer_kind.h"
-#include "model.h"
+#include "attention.h"
+#include "base/threads.h"
+#include "isa.h"
+#include "model_row.h"
 #include "weights.h"
 
 struct Model {
