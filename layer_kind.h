@@ -6,6 +6,7 @@
 #ifndef LAYER_KIND_H
 #define LAYER_KIND_H
 
+#include "base/outside_core.h"
 #include "config.h"
 #include "kvcache.h"
 
@@ -26,30 +27,21 @@ typedef struct LayerKind {
     void (*forward)(struct ForwardPass *pass, size_t layer, const float *in, float *y);
 } LayerKind;
 
-#ifdef VERBATIM_CORE
-#define LAYER_KIND_OUTSIDE_CORE(declaration, absent)                                               \
-    static inline declaration {                                                                    \
-        absent                                                                                     \
-    }
-#else
-#define LAYER_KIND_OUTSIDE_CORE(declaration, absent) declaration;
-#endif
-
 /* The kind of a layer whose Config.layer_kind is not LAYER_ATTENTION. Its Config was validated, so
  * that it is never NULL. */
-LAYER_KIND_OUTSIDE_CORE(const LayerKind *layer_kind(uint32_t number), (void)number; return NULL;)
+OUTSIDE_CORE(const LayerKind *layer_kind(uint32_t number), (void)number; return NULL;)
 
 /* The fields of Config that only these kinds read; NULL past the end. */
-LAYER_KIND_OUTSIDE_CORE(const ConfigField *layer_kind_field(size_t i), (void)i; return NULL;)
+OUTSIDE_CORE(const ConfigField *layer_kind_field(size_t i), (void)i; return NULL;)
 
 /* Checks what the layer's kind reads of the configuration. */
-LAYER_KIND_OUTSIDE_CORE(
-    Status layer_kind_validate(const Config *config, uint32_t layer, Error *error),
-    return error_set(error, "layer %u is of a kind that this build leaves out (layer_kind %u)",
-                     layer, config->layer_kind[layer]);)
+OUTSIDE_CORE(Status layer_kind_validate(const Config *config, uint32_t layer, Error *error),
+             return error_set(error,
+                              "layer %u is of a kind that this build leaves out (layer_kind %u)",
+                              layer, config->layer_kind[layer]);)
 
 /* Multiply-adds of the layer's matrix products for one row. */
-LAYER_KIND_OUTSIDE_CORE(double layer_kind_work(const Config *config, uint32_t layer), (void)config;
-                        (void)layer; return 0;)
+OUTSIDE_CORE(double layer_kind_work(const Config *config, uint32_t layer), (void)config;
+             (void)layer; return 0;)
 
 #endif

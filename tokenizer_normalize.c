@@ -7,7 +7,6 @@
 #include <utf8proc.h>
 
 #include "base/unicode.h"
-#include "base/unicode_ages.h"
 
 /* ---- Patterns ---- */
 
@@ -102,160 +101,6 @@ Status replace_matches(Matches *m, Scratch *scratch, TextBuffer *out, const char
     return found < 0 ? STATUS_FAILED : STATUS_OK;
 }
 
-/* ---- Added tokens ---- */
-
-size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at, bool any,
-                  uint32_t *index) {
-    const Tokenizer *t = e->tokenizer;
-    size_t longest = 0, end = span.length;
-    uint32_t node = 0;
-    bool special_counts = true;
-    if (utf8_continues(span.bytes[at])) return 0;
-    if (end - at > t->header->max_added) end = at + t->header->max_added;
-    for (size_t i = at; i < end; i++) {
-        const PairSlot *slot = pair_find(&trie->table, node, (uint8_t)span.bytes[i]);
-        if (!slot) break;
-        node = slot->x;
-        special_counts =
-            special_counts && (e->parse_special || (span.from_template && span.from_template[i]));
-        bool cuts_character = i + 1 < span.length && utf8_continues(span.bytes[i + 1]);
-        if (cuts_character || slot->y >= t->n_added) continue;
-        uint32_t flags = t->added[slot->y].flags;
-        if (!any && (flags & ADDED_IN_MODEL || (flags & ADDED_SPECIAL && !special_counts)))
-            continue;
-        longest = i + 1 - at;
-        *index = slot->y;
-    }
-    return longest;
-}
-
-/* ---- Character by character ---- */
-
-/* True for combining marks: general category M, or only Mn. The code points named here changed
- * their category after the Unicode versions of the library's tables. */
-static bool is_accent(uint32_t c, bool nonspacing_only) {
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
-    bool nonspacing = category == UTF8PROC_CATEGORY_MN && c != 0x111C9;
-    bool spacing = category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
-    if (nonspacing_only)
-        return c == 0x1734 || (nonspacing && !unicode_newer_than_8(c) && c != 0x1885 &&
-                               c != 0x1886 && c != 0xA9BD);
-    return c == 0x1CF2 || c == 0x1CF3 || ((nonspacing || spacing) && !unicode_newer_than_9(c));
-}
-
-/* True for the characters that BertNormalizer's clean_text drops. */
-static bool is_control(uint32_t c) {
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
-    bool other = category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
-                 category == UTF8PROC_CATEGORY_CO;
-    if (c == '\t' || c == '\n' || c == '\r') return false;
-    return c == 0 || c == 0xFFFD || (other && !unicode_newer_than_8(c));
-}
-
-static bool is_chinese(uint32_t c) {
-    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
-           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
-           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
-           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
-}
-
-static bool nmt_drops(uint32_t c) {
-    return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
-           c == 0x9F;
-}
-
-static bool nmt_is_space(uint32_t c) {
-    return c == 9 || c == 10 || c == 12 || c == 13 || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
-           c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
-}
-
-/* Appends c as a step that works character by character changes it, or nothing. */
-static void put_normalized(TextBuffer *out, const StepRecord *step, uint32_t c,
-                           uint8_t from_template) {
-    bool spaced = step->op == NORMALIZE_BERT_CHINESE && is_chinese(c), dropped = false;
-    if (step->op == NORMALIZE_LOWERCASE) {
-        if (c == 0x130) utf8_put(out, 'i', from_template); /* the one that becomes two */
-        c = c == 0x130 ? 0x307 : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
-    } else if (step->op == NORMALIZE_STRIP_ACCENTS) {
-        dropped = is_accent(c, step->flags & 1);
-    } else if (step->op == NORMALIZE_BERT_CLEAN) {
-        dropped = is_control(c);
-        if (unicode_is_space(c)) c = ' ';
-    } else if (step->op == NORMALIZE_NMT) {
-        dropped = nmt_drops(c);
-        if (nmt_is_space(c)) c = ' ';
-    }
-    if (spaced) text_put(out, " ", 1, from_template);
-    if (!dropped) utf8_put(out, c, from_template);
-    if (spaced) text_put(out, " ", 1, from_template);
-}
-
-static void normalize_characters(TextBuffer *out, TextSpan *in, const StepRecord *step) {
-    for (size_t at = 0, end; at < in->length && !out->failed; at = end) {
-        uint32_t code;
-        end = at + utf8_next(in->bytes + at, in->length - at, &code);
-        put_normalized(out, step, code, text_all_from_template(in->from_template, at, end));
-        if (at == 0 && out->length == 0) in->first = false;
-    }
-}
-
-/* ---- Whole texts ---- */
-
-static void strip(TextBuffer *out, TextSpan *in, bool left, bool right) {
-    size_t from = 0, to = in->length;
-    uint32_t code;
-    while (left && from < to) {
-        size_t length = utf8_next(in->bytes + from, to - from, &code);
-        if (!unicode_is_space(code)) break;
-        from += length;
-        in->first = false;
-    }
-    while (right && to > from) {
-        size_t last = utf8_previous(in->bytes, to);
-        utf8_next(in->bytes + last, to - last, &code);
-        if (last < from || !unicode_is_space(code)) break;
-        to = last;
-    }
-    text_copy(out, in->bytes, in->from_template, from, to);
-}
-
-/* The end of the grapheme cluster that starts at `at`. */
-static size_t cluster_end(TextSpan in, size_t at) {
-    uint32_t code, next;
-    utf8proc_int32_t state = 0;
-    size_t end = at + utf8_next(in.bytes + at, in.length - at, &code);
-    for (; end < in.length; code = next) {
-        size_t length = utf8_next(in.bytes + end, in.length - end, &next);
-        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)code, (utf8proc_int32_t)next,
-                                             &state))
-            break;
-        end += length;
-    }
-    return end;
-}
-
-/* Applies a character map as the tokenizers library does: a grapheme cluster of less than 6 bytes
- * is replaced as a whole if any key is a prefix of it (the shortest one counts); otherwise each of
- * its characters is looked up. */
-static void apply_charsmap(const Charsmap *map, TextBuffer *out, TextSpan in) {
-    for (size_t at = 0; at < in.length && !out->failed;) {
-        size_t cluster = cluster_end(in, at), n;
-        const char *to = in.bytes + at;
-        if (cluster - at < 6 && charsmap_find(map, to, cluster - at, true, &to, &n)) {
-            text_put(out, to, n, text_all_from_template(in.from_template, at, cluster));
-            at = cluster;
-        }
-        for (size_t end; at < cluster; at = end) {
-            uint32_t code;
-            to = in.bytes + at;
-            n = utf8_next(to, cluster - at, &code);
-            end = at + n;
-            charsmap_find(map, to, n, true, &to, &n);
-            text_put(out, to, n, text_all_from_template(in.from_template, at, end));
-        }
-    }
-}
-
 /* Normalizes as SentencePiece's normalizer.cc does: keeps added tokens, replaces the longest prefix
  * that the character map knows, drops extra spaces, escapes the others, and puts one before or
  * behind the text. */
@@ -272,7 +117,7 @@ static void sentencepiece_normalize(const Encoding *e, TextBuffer *out, TextSpan
         bool may_start = t->added_norm.starts[(uint8_t)*to];
         size_t n = length = may_start ? added_find(e, &t->added_norm, in, at, true, &code) : 0;
         if (!length && flags & SPM_CHARSMAP)
-            length = charsmap_find(&t->charsmap, to, in.length - at, false, &to, &n);
+            length = charsmap_replacement(t, to, in.length - at, &to, &n);
         if (!length) length = n = utf8_next(to, in.length - at, &code);
         uint8_t from_template = text_all_from_template(in.from_template, at, at + length);
         if (one_space && !begun && n == 1 && *to == ' ') continue;
@@ -293,6 +138,8 @@ static void sentencepiece_normalize(const Encoding *e, TextBuffer *out, TextSpan
         text_put(out, space, space_length, 0);
 }
 
+/* ---- Steps ---- */
+
 /* Appends what step i makes of *in; clears in->first where the first character goes. */
 static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *in) {
     const Tokenizer *t = e->tokenizer;
@@ -302,19 +149,6 @@ static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *i
     Matches matches = {*in, t->normalizers.patterns[i], a, a_length, 0, 0, false};
     Status status;
     switch (step->op) {
-    case NORMALIZE_NFC:
-    case NORMALIZE_NFD:
-    case NORMALIZE_NFKC:
-    case NORMALIZE_NFKD:
-        unicode_normalize(out, in->bytes, in->length, in->from_template,
-                          (UnicodeForm)(step->op - NORMALIZE_NFC));
-        return STATUS_OK;
-    case NORMALIZE_STRIP:
-        strip(out, in, step->flags & 1, step->flags & 2);
-        return STATUS_OK;
-    case NORMALIZE_CHARSMAP:
-        apply_charsmap(&t->charsmap, out, *in);
-        return STATUS_OK;
     case NORMALIZE_SENTENCEPIECE:
         sentencepiece_normalize(e, out, *in, step->flags);
         return STATUS_OK;
@@ -332,8 +166,7 @@ static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *i
         in->first = matches.span.first;
         return status;
     default:
-        normalize_characters(out, in, step);
-        return STATUS_OK;
+        return normalize_characters(e, step, out, in);
     }
 }
 

@@ -3,8 +3,9 @@
  *     tokenizer.c             the functions of tokenizer.h but the decoder's
  *     tokenizer_decode.c      the decoder: ids to text
  *     tokenizer_text.c        a text to ids: added tokens, splits
- *     tokenizer_model.c       a word to ids: BPE, Unigram, WordLevel
- *     tokenizer_normalize.c   patterns, replacement, normalization
+ *     tokenizer_model.c       a word to ids: BPE, WordLevel (Unigram: tokenizers/unigram.c)
+ *     tokenizer_normalize.c   patterns, replacement, normalization (of characters by their
+ *                             properties: tokenizers/characters.c)
  *     tokenizer_table.c       look-ups in the section, its checks, scratch areas
  */
 #ifndef TOKENIZER_PARTS_H
@@ -14,7 +15,7 @@
 #include <pcre2.h>
 #include <pthread.h>
 
-#include "base/charsmap.h"
+#include "base/outside_core.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "token_list.h"
@@ -57,7 +58,8 @@ typedef struct Tokenizer {
     StepList normalizers, splits, decoders;
     pcre2_code *word_character; /* for ADDED_SINGLE_WORD; NULL where no token has the flag */
     const double *scores;
-    Charsmap charsmap;
+    const void *charsmap; /* [charsmap_bytes], SentencePiece's table of characters; or NULL */
+    size_t charsmap_bytes;
     uint32_t ascii[128]; /* the symbol of each ASCII character */
     int32_t unknown;     /* the token that unknown text becomes, or -1 */
     size_t n_usable;     /* ids from here on are an error */
@@ -119,6 +121,27 @@ Status encode_text(Encoding *e, const char *text, size_t length, const uint8_t *
 /* Appends the ids of one word (never empty; well-formed UTF-8 unless SECTION_BYTE_LEVEL). */
 Status encode_word(Encoding *e, const char *word, size_t length);
 
+/* ---- tokenizers/, which the core leaves out ---- */
+
+/* Appends the ids of one word of a Unigram model. */
+OUTSIDE_CORE(Status encode_unigram(Encoding *e, const char *bytes, size_t length), (void)bytes;
+             (void)length; return error_set(e->error, "tokenizer: this build has no Unigram");)
+
+/* Appends what a step that knows properties of characters makes of *in. */
+OUTSIDE_CORE(Status normalize_characters(Encoding *e, const StepRecord *step, TextBuffer *out,
+                                         TextSpan *in),
+             (void)out;
+             (void)in; return error_set(e->error, "tokenizer: this build has no normalizer step %u",
+                                        (unsigned)step->op);)
+
+/* The length of the longest prefix of text[n] that the character map replaces, and by what. */
+OUTSIDE_CORE(size_t charsmap_replacement(const Tokenizer *t, const char *text, size_t n,
+                                         const char **to, size_t *to_length),
+             (void)t;
+             (void)text; (void)n; (void)to; (void)to_length; return 0;)
+OUTSIDE_CORE(bool charsmap_is_sound(const void *bytes, size_t n), (void)bytes; (void)n;
+             return true;)
+
 /* ---- tokenizer_normalize.c ---- */
 
 /* Compiles pattern[length] of the section, which may be anything, for pcre2_code_free. */
@@ -143,12 +166,6 @@ int matches_next(Matches *m, Scratch *scratch, size_t *from, size_t *to, Error *
  * removes the character that the text begins with. */
 Status replace_matches(Matches *m, Scratch *scratch, TextBuffer *out, const char *to,
                        size_t to_length, Error *error);
-
-/* The length of the longest added token that `span` holds at `at`, or 0. Callers look at
- * trie->starts first, which is quicker. *index is its place in t->added. Special tokens count only
- * where this encoding allows them, ADDED_IN_MODEL ones do not count; with `any` all tokens do. */
-size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at, bool any,
-                  uint32_t *index);
 
 /* Replaces *span by its normalized text, which lives until the next call. */
 Status normalize(Encoding *e, TextSpan *span);
@@ -182,6 +199,19 @@ Status push_id(Encoding *e, uint32_t id);
  * tokens but t->unknown, whatever the section's tables say: only a recognized added token is one.
  */
 Status push_text_id(Encoding *e, uint32_t id);
+
+/* The length of the longest added token that `span` holds at `at`, or 0. Callers look at
+ * trie->starts first, which is quicker. *index is its place in t->added. Special tokens count only
+ * where this encoding allows them, ADDED_IN_MODEL ones do not count; with `any` all tokens do. */
+size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at, bool any,
+                  uint32_t *index);
+
+/* Encodes bytes[n] that are not in the vocabulary: as byte tokens, or as the unknown token, or as
+ * nothing where the vocabulary has neither. `fuse`: the unknown token was appended just before, and
+ * stands for these bytes too if the vocabulary fuses unknown characters. */
+Status push_unknown(Encoding *e, const char *bytes, size_t n, bool fuse);
+/* True when the vocabulary has a symbol for each byte. */
+bool all_bytes_known(const Tokenizer *t, const char *bytes, size_t n);
 
 Status no_memory(Error *error);
 

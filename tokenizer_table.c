@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/unicode.h"
+
 /* ---- Look-ups ---- */
 
 const void *section_part(const Tokenizer *t, int part) {
@@ -171,8 +173,9 @@ const char *table_open(Tokenizer *t) {
     if (!open_pairs(t, PART_PAIRS, &t->pairs)) return "merges";
     if (!open_pairs(t, PART_PIECES, &t->pieces)) return "pieces";
     const void *charsmap = section_part(t, PART_CHARSMAP);
-    if (charsmap && !charsmap_open(&t->charsmap, charsmap, t->header->parts[PART_CHARSMAP].length))
-        return "character map";
+    t->charsmap = charsmap;
+    t->charsmap_bytes = t->header->parts[PART_CHARSMAP].length;
+    if (charsmap && !charsmap_is_sound(charsmap, t->charsmap_bytes)) return "character map";
     for (int c = 0; c < 128; c++) t->ascii[c] = vocab_find(t, &(char){(char)c}, 1);
     return NULL;
 }
@@ -239,4 +242,46 @@ void scratch_return(Tokenizer *t, Scratch *s) {
     s->next = t->pool;
     t->pool = s;
     pthread_mutex_unlock(&t->lock);
+}
+
+bool all_bytes_known(const Tokenizer *t, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (t->bytes[(uint8_t)bytes[i]] >= t->header->n_symbols) return false;
+    return true;
+}
+
+Status push_unknown(Encoding *e, const char *bytes, size_t n, bool fuse) {
+    const Tokenizer *t = e->tokenizer;
+    if (t->header->flags & SECTION_BYTE_FALLBACK && all_bytes_known(t, bytes, n)) {
+        for (size_t i = 0; i < n; i++)
+            if (push_text_id(e, t->bytes[(uint8_t)bytes[i]]) != STATUS_OK) return STATUS_FAILED;
+        return STATUS_OK;
+    }
+    if (t->unknown < 0 || (fuse && t->header->flags & SECTION_FUSE_UNK)) return STATUS_OK;
+    return push_text_id(e, (uint32_t)t->unknown);
+}
+
+size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at, bool any,
+                  uint32_t *index) {
+    const Tokenizer *t = e->tokenizer;
+    size_t longest = 0, end = span.length;
+    uint32_t node = 0;
+    bool special_counts = true;
+    if (utf8_continues(span.bytes[at])) return 0;
+    if (end - at > t->header->max_added) end = at + t->header->max_added;
+    for (size_t i = at; i < end; i++) {
+        const PairSlot *slot = pair_find(&trie->table, node, (uint8_t)span.bytes[i]);
+        if (!slot) break;
+        node = slot->x;
+        special_counts =
+            special_counts && (e->parse_special || (span.from_template && span.from_template[i]));
+        bool cuts_character = i + 1 < span.length && utf8_continues(span.bytes[i + 1]);
+        if (cuts_character || slot->y >= t->n_added) continue;
+        uint32_t flags = t->added[slot->y].flags;
+        if (!any && (flags & ADDED_IN_MODEL || (flags & ADDED_SPECIAL && !special_counts)))
+            continue;
+        longest = i + 1 - at;
+        *index = slot->y;
+    }
+    return longest;
 }

@@ -52,10 +52,4 @@ void bytelevel_map(TextBuffer *out, const char *bytes, size_t n, const uint8_t *
 /* The byte that a character of that alphabet stands for, or -1. */
 int bytelevel_byte(uint32_t code);
 
-/* Appends a normalization form of in[n] (well-formed UTF-8; from_template as in text_copy).
- * Characters newer than Unicode 9.0 stay as they are (base/unicode_ages.h). */
-typedef enum UnicodeForm { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD } UnicodeForm;
-void unicode_normalize(TextBuffer *out, const char *in, size_t n, const uint8_t *from_template,
-                       UnicodeForm form);
-
 #endif

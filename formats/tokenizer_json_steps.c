@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/charsmap.h"
+#include "tokenizers/charsmap.h"
 #include "base/unicode.h"
 #include "formats/base64.h"
 #include "formats/tokenizer_patterns.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/charsmap.h"
+#include "tokenizers/charsmap.h"
 #include "base/unicode.h"
 #include "formats/tokenizer_write.h"
 

@@ -1,6 +1,6 @@
 /* From Unicode's DerivedAge.txt, up to version 14.0. A range may span code points that are still
  * unassigned, or new ones that no normalization changes; ranges of only such are left out. */
-#include "base/unicode_ages.h"
+#include "tokenizers/unicode_ages.h"
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "base/charsmap.h"
+#include "tokenizers/charsmap.h"
 
 #include <stdint.h>
 #include <string.h>
