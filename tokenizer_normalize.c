@@ -4,7 +4,6 @@
 #include "tokenizer_parts.h"
 
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/unicode.h"
 

@@ -1,4 +1,4 @@
-/* UTF-8, white space, ByteLevel's alphabet, and the normalization forms (over utf8proc). */
+/* UTF-8, white space, and ByteLevel's alphabet. */
 #ifndef UNICODE_H
 #define UNICODE_H
 
