@@ -62,6 +62,12 @@ typedef enum RouterKind {
     ROUTER_SOFTMAX,        /* softmax over all experts: Qwen 2 MoE, OLMoE */
     ROUTER_SOFTMAX_CHOSEN, /* softmax over the chosen experts: Mixtral, GPT-OSS, Granite */
     ROUTER_SPARSE_MIXER,   /* chosen one by one, softmax over those near each: Phi 3.5 MoE */
+    /* Every expert has a score. The best by score plus correction are chosen, from the best groups
+     * where there are groups. A share is the score times router_scale. */
+    ROUTER_SIGMOID_SCORES, /* score = sigmoid(logit), a group's rank is the sum of its best two:
+                            * DeepSeek V3, GLM-4.5, MiniMax M2 */
+    ROUTER_SOFTMAX_SCORES, /* score = softmax(logits), a group's rank is that of its best: DeepSeek
+                            * V2, ERNIE 4.5 */
     ROUTER_KINDS
 } RouterKind;
 
@@ -132,6 +138,14 @@ typedef struct Config {
     uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
     RouterKind router;
     float router_jitter; /* of the sparse mixer */
+    /* Routers with scores. */
+    uint32_t router_groups;      /* experts lie in this many groups of equal size; 0 or 1: none */
+    uint32_t router_groups_used; /* by each token */
+    bool router_normalize;       /* shares are divided by the sum of the chosen scores */
+    float router_sum_min;        /* which counts as at least this */
+    float router_scale;
+    float router_softcap; /* cap * tanh(logit / cap) before the score: Laguna; 0 = none */
+    float shared_scale;   /* of the shared expert's output: Cohere's average of both; 1 = none */
 
     float embedding_scale; /* sqrt(dim) in Gemma; 1 = none */
     float residual_scale;  /* each f(x) before it is added: Granite; 1 = none */

@@ -58,8 +58,19 @@ static const ConfigField fields[] = {
     UINT(n_experts_used, 0, 64),
     UINT(expert_ffn_dim, 0, 1 << 20),
     UINT(shared_ffn_dim, 0, 1 << 20),
-    ENUM(router, "softmax", "softmax_chosen", "sparse_mixer"),
+#ifdef VERBATIM_CORE
+    ENUM(router, "softmax", "softmax_chosen"),
+#else
+    ENUM(router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores", "softmax_scores"),
+#endif
     AMOUNT(router_jitter),
+    UINT(router_groups, 0, CONFIG_MAX_EXPERTS),
+    UINT(router_groups_used, 0, CONFIG_MAX_EXPERTS),
+    BOOL(router_normalize),
+    AMOUNT(router_sum_min),
+    FLOAT(router_scale),
+    AMOUNT(router_softcap),
+    FLOAT(shared_scale),
     FLOAT(embedding_scale),
     FLOAT(residual_scale),
     FLOAT(logit_scale),
@@ -166,6 +177,11 @@ static Status check_experts(const Config *c, Error *error) {
         return error_set(error, "n_experts_used is %u of n_experts %u", c->n_experts_used,
                          c->n_experts);
     if (c->expert_ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
+    uint32_t groups = c->router_groups, used = c->router_groups_used;
+    if (groups > 1 && (c->n_experts % groups != 0 || c->n_experts / groups < 2 || used == 0 ||
+                       used > groups || c->n_experts / groups * used < c->n_experts_used))
+        return error_set(error, "router_groups_used is %u of router_groups %u, with n_experts %u",
+                         used, groups, c->n_experts);
     return STATUS_OK;
 }
 

@@ -7,13 +7,15 @@
 #include "config.h"
 #include "numeric.h"
 
-/* chosen[n_used] = the experts with the largest logits[n_experts], largest first, ties to the
- * lowest index; shares[n_used] = what each one's output is multiplied by. `jitter` is the sparse
- * mixer's (arXiv:2409.12136, as at inference): only experts whose logits are within a relative
- * distance of 2 * jitter from the largest take part in the softmax.
- * n_used <= n_experts <= CONFIG_MAX_EXPERTS. Overwrites logits. */
-void experts_route(const Numeric *numeric, RouterKind kind, float jitter, float *logits,
-                   size_t n_experts, size_t n_used, uint32_t *chosen, float *shares);
+/* chosen[n_experts_used] = the experts with the largest of the router's logits[n_experts], largest
+ * first, ties to the lowest index; shares[n_experts_used] = what each one's output is multiplied
+ * by: a softmax over all experts or over the chosen. Overwrites logits. */
+void experts_route(const Numeric *numeric, const Config *config, float *logits, uint32_t *chosen,
+                   float *shares);
+
+/* chosen[n_chosen] = the indices of the largest of rank[n], largest first, ties to the lowest
+ * index. n_chosen <= n. Never the same index twice, even where ranks are NaN. */
+void experts_choose(const float *rank, size_t n, size_t n_chosen, uint32_t *chosen);
 
 /* Sorts the choices of many rows by expert. chosen[n] holds the experts of all rows, row after row;
  * afterwards slots[first[e] ... first[e + 1] - 1] are the indices i with chosen[i] == e, in rising

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/numbers.h"
 #include "experts.h"
+#include "router_kind.h"
 #include "forward_pass.h"
 
 /* With fewer multiply-adds one thread is done before a second one has woken up. */
@@ -237,8 +238,12 @@ static void route(ForwardPass *pass, const LayerWeights *w, const float *in) {
     for (size_t i = 0; i < pass->n; i++) {
         float *logits = m->routing + i * c->n_experts;
         forward_add_bias(m, &w->router, logits);
-        experts_route(m->isa->numeric, c->router, c->router_jitter, logits, c->n_experts, used,
-                      m->chosen + i * used, m->shares + i * used);
+        uint32_t *chosen = m->chosen + i * used;
+        float *shares = m->shares + i * used;
+        if (c->router <= ROUTER_SOFTMAX_CHOSEN)
+            experts_route(m->isa->numeric, c, logits, chosen, shares);
+        else
+            router_kind_route(m->isa->numeric, c, w->router_correction, logits, chosen, shares);
     }
     forward_wait(pass);
 #pragma omp single nowait
@@ -268,7 +273,7 @@ static void run_expert(ForwardPass *pass, const FeedForward *expert, size_t e, c
     forward_wait(pass);
 }
 
-/* y += sigmoid(shared_gate(in)) * shared(in), the expert that every token uses. */
+/* y += shared_scale * sigmoid(shared_gate(in)) * shared(in), the expert that every token uses. */
 static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const float *in, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
@@ -279,11 +284,11 @@ static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const fl
     }
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float share = 1.0f;
+        float share = c->shared_scale;
         if (w->shared_gate.data) {
             float exponential = -m->routing[i]; /* becomes exp(-x) */
             m->isa->numeric->softmax_sum(&exponential, 0.0f, 1);
-            share = 1.0f / (1.0f + exponential);
+            share = share / (1.0f + exponential);
         }
         forward_add_bias(m, &w->shared.down, m->expert_out + i * c->dim);
         m->isa->numeric->add_scaled(y + i * c->dim, m->expert_out + i * c->dim, share, c->dim);

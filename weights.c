@@ -76,6 +76,7 @@ static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
     layer->router = weights_linear(f, "router", c->n_experts, c->dim, false);
     if (!layer->router.w.data) return;
+    layer->router_correction = weights_vector(f, "router.correction", 1, c->n_experts, false);
     if (c->shared_ffn_dim > 0)
         layer->shared_gate = weights_matrix(f, "shared.router", 1, c->dim, false);
     for (uint32_t i = 0; i < c->n_experts; i++) {

@@ -36,11 +36,12 @@ typedef struct LayerWeights {
     Norm post_ffn_norm;
     const float *sinks; /* [n_heads], attention scores that take weight but have no value */
     /* A layer whose router has data is a mixture of experts and has no ffn. */
-    Linear router;        /* n_experts x dim */
-    FeedForward *experts; /* [n_experts] */
-    FeedForward shared;   /* the expert that every token uses */
-    Matrix shared_gate;   /* 1 x dim, gives the shared expert's share before the sigmoid */
-    void *own;            /* weights of a layer of another kind (layer_kind.h), owned */
+    Linear router;                  /* n_experts x dim */
+    const float *router_correction; /* [n_experts], added to scores where experts are ranked */
+    FeedForward *experts;           /* [n_experts] */
+    FeedForward shared;             /* the expert that every token uses */
+    Matrix shared_gate; /* 1 x dim, gives the shared expert's share before the sigmoid */
+    void *own;          /* weights of a layer of another kind (layer_kind.h), owned */
 } LayerWeights;
 
 typedef struct Weights {

@@ -1,0 +1,84 @@
+#include "router_kind.h"
+
+#include "experts.h"
+
+/* ---- The sparse mixer ---- */
+
+/* The share of the last of chosen[n_chosen]. */
+static float mixer_share(const Numeric *numeric, float jitter, const float *logits, size_t n,
+                         const uint32_t *chosen, size_t n_chosen) {
+    float near[CONFIG_MAX_EXPERTS], max = logits[chosen[n_chosen - 1]];
+    for (size_t i = 0; i < n; i++) {
+        float size = fabsf(logits[i]) > max ? fabsf(logits[i]) : max;
+        near[i] = (max - logits[i]) / size > 2.0f * jitter ? -INFINITY : logits[i];
+    }
+    for (size_t k = 0; k + 1 < n_chosen; k++) near[chosen[k]] = -INFINITY;
+    return 1.0f / numeric->softmax_sum(near, max, n);
+}
+
+static void route_sparse_mixer(const Numeric *numeric, const Config *c, const float *logits,
+                               uint32_t *chosen, float *shares) {
+    experts_choose(logits, c->n_experts, c->n_experts_used, chosen);
+    for (size_t k = 0; k < c->n_experts_used; k++)
+        shares[k] = mixer_share(numeric, c->router_jitter, logits, c->n_experts, chosen, k + 1);
+}
+
+/* ---- Routers with scores ---- */
+
+/* Turns logits into scores. */
+static void make_scores(const Numeric *numeric, const Config *c, float *logits) {
+    size_t n = c->n_experts;
+    if (c->router_softcap > 0.0f) numeric->softcap(logits, c->router_softcap, n);
+    if (c->router == ROUTER_SIGMOID_SCORES) {
+        for (size_t i = 0; i < n; i++) logits[i] = -logits[i];
+        numeric->softmax_sum(logits, 0.0f, n); /* becomes exp(-logit) */
+        for (size_t i = 0; i < n; i++) logits[i] = 1.0f / (1.0f + logits[i]);
+    } else {
+        float sum = numeric->softmax_sum(logits, numeric->maximum(logits, n), n);
+        for (size_t i = 0; i < n; i++) logits[i] = logits[i] / sum;
+    }
+}
+
+/* Sets the ranks of all experts outside the best groups to minus infinity. */
+static void keep_best_groups(const Config *c, float *rank) {
+    size_t n_groups = c->router_groups, size = c->n_experts / n_groups;
+    float of_group[CONFIG_MAX_EXPERTS];
+    uint32_t best[CONFIG_MAX_EXPERTS];
+    bool kept[CONFIG_MAX_EXPERTS] = {false};
+    for (size_t g = 0; g < n_groups; g++) {
+        const float *in_group = rank + g * size;
+        experts_choose(in_group, size, 2, best);
+        of_group[g] = in_group[best[0]];
+        if (c->router == ROUTER_SIGMOID_SCORES) of_group[g] += in_group[best[1]];
+    }
+    experts_choose(of_group, n_groups, c->router_groups_used, best);
+    for (size_t i = 0; i < c->router_groups_used; i++) kept[best[i]] = true;
+    for (size_t i = 0; i < c->n_experts; i++)
+        if (!kept[i / size]) rank[i] = -INFINITY;
+}
+
+static void route_by_scores(const Numeric *numeric, const Config *c, const float *correction,
+                            float *logits, uint32_t *chosen, float *shares) {
+    float rank[CONFIG_MAX_EXPERTS], sum = 0.0f;
+    make_scores(numeric, c, logits);
+    for (size_t i = 0; i < c->n_experts; i++)
+        rank[i] = correction ? logits[i] + correction[i] : logits[i];
+    if (c->router_groups > 1) keep_best_groups(c, rank);
+    experts_choose(rank, c->n_experts, c->n_experts_used, chosen);
+    for (size_t k = 0; k < c->n_experts_used; k++) sum += logits[chosen[k]];
+    if (sum < c->router_sum_min) sum = c->router_sum_min;
+    if (!c->router_normalize) sum = 1.0f;
+    for (size_t k = 0; k < c->n_experts_used; k++)
+        shares[k] = logits[chosen[k]] / sum * c->router_scale;
+}
+
+/* ---- Both ---- */
+
+void router_kind_route(const Numeric *numeric, const Config *c, const float *correction,
+                       float *logits, uint32_t *chosen, float *shares) {
+    if (c->router == ROUTER_SPARSE_MIXER) {
+        route_sparse_mixer(numeric, c, logits, chosen, shares);
+    } else {
+        route_by_scores(numeric, c, correction, logits, chosen, shares);
+    }
+}

@@ -1,0 +1,27 @@
+/* Routers of mixtures of experts other than a plain softmax, from ROUTER_SPARSE_MIXER on:
+ * layers/routing.c. The core build has none and does not know their names (config_fields.c). */
+#ifndef ROUTER_KIND_H
+#define ROUTER_KIND_H
+
+#include "config.h"
+
+/* Chooses experts as experts_route does (experts.h), by Config.router:
+ *
+ * sparse_mixer   the largest logits; each share is a softmax over the experts that are not chosen
+ *                before and within a relative distance of 2 * router_jitter (arXiv:2409.12136, as
+ *                at inference)
+ * ..._scores     the largest scores plus correction[n_experts] (NULL: none) among the best groups;
+ *                the scores without it are the shares (arXiv:2405.04434 for groups ranked by their
+ *                best expert, arXiv:2412.19437 for sigmoid, correction and the best two) */
+#ifndef VERBATIM_CORE
+void router_kind_route(const Numeric *numeric, const Config *config, const float *correction,
+                       float *logits, uint32_t *chosen, float *shares);
+#else
+static inline void router_kind_route(const Numeric *numeric, const Config *config,
+                                     const float *correction, float *logits, uint32_t *chosen,
+                                     float *shares) {
+    (void)numeric, (void)config, (void)correction, (void)logits, (void)chosen, (void)shares;
+}
+#endif
+
+#endif
