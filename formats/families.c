@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const Family *const tables[] = {families_llama, families_gpt, families_experts};
+static const Family *const tables[] = {families_llama, families_gpt, families_experts,
+                                       families_routed};
 enum { TABLES = sizeof tables / sizeof *tables };
 
 const Family *family_find(const char *model_type) {

@@ -3,8 +3,9 @@
  * values the fields have that no key gives, and the rules for its tensors in a Hugging Face
  * directory.
  *
- * The entries are in families_llama.c, families_gpt.c and families_experts.c; families.h finds one.
- * What all families have in common (end-of-text ids, position tables, ...) is in huggingface.c. */
+ * The entries are in families_llama.c, families_gpt.c, families_experts.c and families_routed.c;
+ * families.h finds one. What all families have in common (end-of-text ids, position tables, ...) is
+ * in huggingface.c. */
 #ifndef FORMATS_FAMILY_H
 #define FORMATS_FAMILY_H
 
@@ -67,8 +68,8 @@ typedef struct Family {
 } Family;
 
 /* The tables, each in the file of its name: llama and its relatives, the GPTs and their time,
- * mixtures of experts. Each ends with an entry without a model_type. */
-extern const Family families_llama[], families_gpt[], families_experts[];
+ * mixtures of experts by a softmax, and by scores. Each ends with an entry without a model_type. */
+extern const Family families_llama[], families_gpt[], families_experts[], families_routed[];
 
 /* Fills config from json as the family says. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);

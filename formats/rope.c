@@ -291,13 +291,15 @@ static Status read_scaling_name(Rope *rope, const RopeKeys *keys, const json_t *
 /* Reads the part of a head that is rotated. Families that rotate whole heads ignore it without a
  * scaling; transformers cannot run them with a scaling and a part. */
 static Status read_part(const RopeKeys *keys, const json_t *json, const json_t *parameters,
-                        const Rope *rope, double *part, Error *error) {
+                        const Rope *rope, const Config *config, double *part, Error *error) {
     const char *key = keys->part ? keys->part : "partial_rotary_factor";
     const json_t *beside = json_object_get(json, key);
     bool is_read = keys->part || rope->scaling != ROPE_DEFAULT;
     *part = keys->part ? keys->part_absent : 1.0;
     if (keys->none || !is_read) return STATUS_OK;
     if (json_is_null(beside)) return error_set(error, "config.json: %s is null", key);
+    if (keys->count && json_value(json, keys->count))
+        *part = json_number(json, keys->count, 0.0) / config->head_dim;
     *part = parameter(parameters, "partial_rotary_factor", json_number(json, key, *part));
     if (!(*part > 0.0 && *part <= 1.0))
         return error_set(error, "config.json: %s is %g", key, *part);
@@ -314,7 +316,8 @@ Status rope_set_rotary_dim(const RopeKeys *keys, const json_t *json, Config *con
     if (config->rotary_dim > 0) return STATUS_OK;
     Status status = find_parameters(keys, json, false, &parameters, error);
     if (status == STATUS_OK) status = read_scaling_name(&rope, keys, parameters, error);
-    if (status == STATUS_OK) status = read_part(keys, json, parameters, &rope, &part, error);
+    if (status == STATUS_OK)
+        status = read_part(keys, json, parameters, &rope, config, &part, error);
     json_decref(parameters);
     if (status != STATUS_OK) return status;
     if (rope.scaling == ROPE_PROPORTIONAL) part = 1.0;
@@ -376,7 +379,7 @@ Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool
     Status status = find_parameters(keys, json, local, &parameters, error);
     if (status == STATUS_OK) status = read_base(rope, keys, json, parameters, local, config, error);
     if (status == STATUS_OK) status = read_scaling_name(rope, keys, parameters, error);
-    if (status == STATUS_OK) status = read_part(keys, json, parameters, rope, &part, error);
+    if (status == STATUS_OK) status = read_part(keys, json, parameters, rope, config, &part, error);
     if (rope->scaling == ROPE_PROPORTIONAL)
         rope->part = part;
     else if (keys->part)

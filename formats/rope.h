@@ -66,6 +66,8 @@ typedef struct RopeKeys {
     const char *part;        /* key, beside the parameters, of the part of a head that is rotated;
                               * NULL: the family rotates whole heads */
     double part_absent;      /* that part where no key gives it */
+    const char *count;       /* key, beside the parameters, of the number of elements of a head that
+                              * are rotated, where no key gives the part; NULL: none */
     bool part_is_even;       /* the class cannot rotate an odd number of elements */
     double original_context; /* original_max_position_embeddings where it is absent beside the
                               * parameters, whatever they say; 0: they say it */

@@ -1,0 +1,292 @@
+/* Mixtures of experts whose routers rank by scores: sigmoid or softmax, a learned correction,
+ * groups, a scale. The first layers often are dense, and an expert without a gate is shared. */
+#include "formats/expert_rules.h"
+#include "formats/json.h"
+
+/* ---- Keys ---- */
+
+#define ROUTED_SIZES(vocab, dim, layers, heads)                                                    \
+    {"vocab_size", "vocab_size", vocab}, {"hidden_size", "dim", dim},                              \
+        {"num_hidden_layers", "n_layers", layers}, {                                               \
+        "num_attention_heads", "n_heads", heads                                                    \
+    }
+#define GROUP_KEYS(normalize, scale)                                                               \
+    {"n_group", "router_groups", 1}, {"topk_group", "router_groups_used", 1},                      \
+        {"norm_topk_prob", "router_normalize", normalize}, {                                       \
+        "routed_scaling_factor", "router_scale", scale                                             \
+    }
+#define ROUTED_EXPERTS "n_routed_experts|num_local_experts"
+
+static const ConfigRule glm4_moe_config[] = {
+    SIZE_KEYS(151552, 4096, 10944, 46, 96),
+    MOE_KEYS(8, 0, 131072, 1e-5),
+    EXPERT_KEYS(ROUTED_EXPERTS, 128, 8, "moe_intermediate_size", 1408),
+    GROUP_KEYS(1, 1),
+    {0},
+};
+/* Every layer is a mixture; intermediate_size is not read. */
+static const ConfigRule solar_open_config[] = {
+    ROUTED_SIZES(196608, 4096, 48, 64),
+    MOE_KEYS(8, 128, 131072, 1e-5),
+    EXPERT_KEYS(ROUTED_EXPERTS, 128, 8, "moe_intermediate_size", 1280),
+    {"moe_intermediate_size", "ffn_dim", 1280},
+    GROUP_KEYS(1, 1),
+    {0},
+};
+static const ConfigRule dots1_config[] = {
+    SIZE_KEYS(152064, 4608, 10944, 62, 32),
+    MOE_KEYS(32, 0, 2048, 1e-6),
+    EXPERT_KEYS(ROUTED_EXPERTS, REQUIRED, REQUIRED, "moe_intermediate_size", 1408),
+    GROUP_KEYS(0, 1),
+    {0},
+};
+static const ConfigRule ernie_config[] = {
+    SIZE_KEYS(103424, 2560, 12288, 28, 20),
+    MOE_KEYS(4, 0, 131072, 1e-5),
+    {"moe_num_experts|num_experts", "n_experts", 64},
+    {"moe_k|num_experts_per_tok", "n_experts_used", 6},
+    {"moe_intermediate_size", "expert_ffn_dim", 1536},
+    {"moe_norm_min", "router_sum_min", 1e-12},
+    {0},
+};
+static const ConfigRule minimax_m2_config[] = {
+    SIZE_KEYS(200064, 3072, 1536, 62, 48),
+    MOE_KEYS(8, 128, 196608, 1e-6),
+    EXPERT_KEYS(BOTH_NAMES, 256, 8, "intermediate_size", 1536),
+    {0},
+};
+static const ConfigRule exaone_moe_config[] = {
+    SIZE_KEYS(102400, 4096, 16384, 32, 32),
+    MOE_KEYS(32, 0, 2048, 1e-5),
+    EXPERT_KEYS("num_experts", 64, 8, "moe_intermediate_size", 1024),
+    GROUP_KEYS(1, 2.5),
+    {0},
+};
+static const ConfigRule hy_v3_config[] = {
+    SIZE_KEYS(120832, 4096, 13312, 80, 64),
+    MOE_KEYS(8, 128, 131072, 1e-5),
+    EXPERT_KEYS("num_experts|num_local_experts", 192, 8, "moe_intermediate_size", 1536),
+    {"router_scaling_factor", "router_scale", 2.826},
+    {0},
+};
+
+/* ---- Biases ---- */
+
+/* Dense layers and the shared expert have biases, the other experts do not. */
+#define DENSE_AND_SHARED GATED "shared.w_up shared.w_down shared.w_gate "
+
+static const BiasRule qkv_biases[] = {{QKV, "attention_bias", false}, {0}};
+static const BiasRule qkvo_biases[] = {{QKVO, "attention_bias", false}, {0}};
+static const BiasRule ernie_biases[] = {{QKVO DENSE_AND_SHARED "output ", "use_bias", false}, {0}};
+static const BiasRule hy_v3_biases[] = {
+    {QKVO, "attention_bias", false}, {DENSE_AND_SHARED, "mlp_bias", false}, {0}};
+
+/* ---- Tensors ---- */
+
+#define CORRECTION(from) OPTIONAL("router.correction", FROM_LAYER from, N_ONE, N_EXPERTS)
+#define MAYBE_LINEAR(to, from, rows, cols) OPTIONAL_LINEAR(to, FROM_LAYER from, rows, cols)
+#define SHARED(from)                                                                               \
+    MAYBE_LINEAR("shared.w_gate", from "gate_proj", N_SHARED_FFN, N_DIM),                          \
+        MAYBE_LINEAR("shared.w_up", from "up_proj", N_SHARED_FFN, N_DIM),                          \
+        MAYBE_LINEAR("shared.w_down", from "down_proj", N_DIM, N_SHARED_FFN)
+#define DENSE_BIASES                                                                               \
+    OPTIONAL("w_gate.bias", FROM_LAYER "mlp.gate_proj.bias", N_ONE, N_FFN),                        \
+        OPTIONAL("w_up.bias", FROM_LAYER "mlp.up_proj.bias", N_ONE, N_FFN),                        \
+        OPTIONAL("w_down.bias", FROM_LAYER "mlp.down_proj.bias", N_ONE, N_DIM)
+#define HEAD_NORMS                                                                                 \
+    NORM_OF("q_norm", FROM_LAYER "self_attn.q_norm", N_HEAD),                                      \
+        NORM_OF("k_norm", FROM_LAYER "self_attn.k_norm", N_HEAD)
+
+static const TensorRule glm4_moe_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    OPTIONAL_NORM("q_norm", FROM_LAYER "self_attn.q_norm", N_HEAD),
+    OPTIONAL_NORM("k_norm", FROM_LAYER "self_attn.k_norm", N_HEAD),
+    DENSE_OR_EXPERTS,
+    CORRECTION("mlp.gate.e_score_correction_bias"),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+static const TensorRule solar_open_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    DENSE_OR_EXPERTS,
+    CORRECTION("mlp.gate.e_score_correction_bias"),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+static const TensorRule dots1_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    HEAD_NORMS,
+    DENSE_OR_EXPERTS,
+    CORRECTION("mlp.gate.e_score_correction_bias"),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+static const TensorRule ernie_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    DENSE_OR_EXPERTS,
+    DENSE_BIASES,
+    CORRECTION("mlp.moe_statics.e_score_correction_bias"),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+static const TensorRule minimax_m2_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    NORM_OF("q_norm", FROM_LAYER "self_attn.q_norm", N_Q),
+    NORM_OF("k_norm", FROM_LAYER "self_attn.k_norm", N_KV),
+    LINEAR("router", FROM_LAYER "block_sparse_moe.gate", N_EXPERTS, N_DIM),
+    CORRECTION("block_sparse_moe.e_score_correction_bias"),
+    LINEAR("experts.%u.w_gate", FROM_LAYER "block_sparse_moe.experts.%u.w1", N_EXPERT_FFN, N_DIM),
+    LINEAR("experts.%u.w_up", FROM_LAYER "block_sparse_moe.experts.%u.w3", N_EXPERT_FFN, N_DIM),
+    LINEAR("experts.%u.w_down", FROM_LAYER "block_sparse_moe.experts.%u.w2", N_DIM, N_EXPERT_FFN),
+    LLAMA_END,
+    {0},
+};
+static const TensorRule exaone_moe_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    HEAD_NORMS,
+    DENSE_OR_EXPERTS,
+    CORRECTION("mlp.e_score_correction_bias"),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+static const TensorRule hy_v3_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    HEAD_NORMS,
+    DENSE_OR_EXPERTS,
+    DENSE_BIASES,
+    MAYBE("router", "mlp.router.gate", N_EXPERTS, N_DIM),
+    CORRECTION("mlp.expert_bias"),
+    SHARED("mlp.shared_mlp."),
+    LLAMA_END,
+    {0},
+};
+
+/* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
+
+/* The width of the shared expert, which is given as a number of experts. */
+static Status set_shared_width(const json_t *json, const char *key, double absent, Config *config,
+                               Error *error) {
+    double n = json_number(json, key, absent), width = n * config->expert_ffn_dim;
+    if (!(n >= 0 && n == floor(n) && width <= 1 << 20))
+        return error_set(error, "config.json: %s is %g", key, n);
+    config->shared_ffn_dim = (uint32_t)width;
+    return STATUS_OK;
+}
+
+static void sigmoid_preset(Config *config) {
+    config->router = ROUTER_SIGMOID_SCORES;
+}
+
+static Status glm4_moe_finish(const json_t *json, Config *config, Error *error) {
+    if (json_flag(json, "use_qk_norm", false)) config->qk_norm = QK_NORM_HEAD;
+    return set_shared_width(json, "n_shared_experts", 1, config, error);
+}
+
+static void solar_open_preset(Config *config) {
+    sigmoid_preset(config);
+    config->rope_theta = 1e6f;
+}
+
+static Status solar_open_finish(const json_t *json, Config *config, Error *error) {
+    return set_shared_width(json, "n_shared_experts", 1, config, error);
+}
+
+static void head_norms_preset(Config *config) {
+    sigmoid_preset(config);
+    config->qk_norm = QK_NORM_HEAD;
+}
+
+/* Layers from max_window_layers on have windows. */
+static Status dots1_finish(const json_t *json, Config *config, Error *error) {
+    double first = json_number(json, "max_window_layers", 62);
+    if (family_windows(json, json_value(json, "layer_types"), config, 4096,
+                       first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return set_shared_width(json, "n_shared_experts", 0, config, error);
+}
+
+static void ernie_preset(Config *config) {
+    config->router = ROUTER_SOFTMAX_SCORES;
+    config->router_normalize = true;
+    config->rope_pairing = ROPE_INTERLEAVED;
+    config->rope_theta = 500000.0f;
+}
+
+static Status ernie_finish(const json_t *json, Config *config, Error *error) {
+    return set_shared_width(json, "moe_num_shared_experts", 2, config, error);
+}
+
+static void minimax_m2_preset(Config *config) {
+    sigmoid_preset(config);
+    config->router_normalize = true;
+    config->qk_norm = QK_NORM_ALL;
+    config->rope_theta = 5e6f;
+}
+
+/* Where some layers have windows, the others have no RoPE. */
+static Status exaone_moe_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *pattern = json_value(json, "sliding_window_pattern"); /* 4, or "LLLG" */
+    const json_t *window = json_object_get(json, "sliding_window");
+    double every = pattern ? json_is_string(pattern) ? (double)json_string_length(pattern)
+                                                     : json_number_value(pattern)
+                           : 4;
+    if (!(every >= 0 && every < 1e6))
+        return error_set(error, "config.json: sliding_window_pattern is %g", every);
+    if (family_windows(json, json_value(json, "layer_types"), config, 4096, 0, (uint32_t)every,
+                       error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (uint32_t i = 0; i < config->n_layers; i++)
+        config->rope_table[i] = config->window[i] == 0 && !json_is_null(window) ? 2 : 0;
+    return set_shared_width(json, "num_shared_experts", 1, config, error);
+}
+
+static void hy_v3_preset(Config *config) {
+    head_norms_preset(config);
+    config->router_normalize = true;
+    config->rope_theta = 11158840.0f;
+}
+
+static Status hy_v3_finish(const json_t *json, Config *config, Error *error) {
+    return set_shared_width(json, "num_shared_experts", 1, config, error);
+}
+
+#define PARTIAL_ROPE(absent)                                                                       \
+    { .part = "partial_rotary_factor", .part_absent = absent }
+
+const Family families_routed[] = {
+    {"glm4_moe", glm4_moe_config, glm4_moe_tensors, sigmoid_preset, glm4_moe_finish,
+     .biases = qkv_biases, .rope = PARTIAL_ROPE(0.5), .bos_id = -1, .eos_id = -1},
+    {"solar_open", solar_open_config, solar_open_tensors, solar_open_preset, solar_open_finish,
+     .biases = qkv_biases, .rope = PARTIAL_ROPE(1), .bos_id = -1, .eos_id = -1},
+    {"dots1", dots1_config, dots1_tensors, head_norms_preset, dots1_finish, .biases = qkvo_biases,
+     .bos_id = -1, .eos_id = -1},
+    {"ernie4_5_moe", ernie_config, ernie_tensors, ernie_preset, ernie_finish,
+     .biases = ernie_biases, .tied = true, .bos_id = 1, .eos_id = 2},
+    {"minimax_m2", minimax_m2_config, minimax_m2_tensors, minimax_m2_preset,
+     .rope = {.part = "partial_rotary_factor", .part_absent = 1, .count = "rotary_dim"},
+     .bos_id = 200034, .eos_id = 200020},
+    {"exaone_moe", exaone_moe_config, exaone_moe_tensors, head_norms_preset, exaone_moe_finish,
+     .bos_id = 1, .eos_id = 53},
+    {"hy_v3", hy_v3_config, hy_v3_tensors, hy_v3_preset, hy_v3_finish, .biases = hy_v3_biases,
+     .bos_id = -1, .eos_id = -1},
+    {0},
+};
