@@ -139,6 +139,7 @@ Status tokenizer_encode(Tokenizer *t, const char *text, size_t length, const uin
     if (!scratch) return no_memory(error);
     Encoding e = {t, scratch, out, error, flags & TOKENIZE_PARSE_SPECIAL, (size_t)1 << 20};
     if (length < SIZE_MAX / 64 - e.limit) e.limit += 64 * length;
+    pattern_allow(scratch, pattern_steps(length));
     size_t before = out->length;
     Status status = flags & TOKENIZE_ADD_BOS ? push_part(&e, PART_PREFIX) : STATUS_OK;
     if (status == STATUS_OK) status = encode_text(&e, text, length, from_template);

@@ -117,6 +117,8 @@ static Status replace_in_text(TokenDecoder *d, size_t i, size_t limit, Error *er
     utf8_put_repaired(&valid, d->text.bytes, d->text.length);
     Matches matches = {.span = {.bytes = valid.bytes, .length = valid.length},
                        .code = decoders->patterns[i]};
+    matches.string = section_text(d->tokenizer, decoders->steps[i].a, &matches.string_length);
+    if (scratch) pattern_allow(scratch, pattern_steps(valid.length));
     Status status = scratch && !valid.failed
                         ? replace_matches(&matches, scratch, &out, by, n, error)
                         : no_memory(error);

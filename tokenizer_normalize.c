@@ -1,4 +1,4 @@
-/* Patterns, replacement, and the normalizer steps of a section. Steps are named and behave as in
+/* Replacement, and the normalizer steps of a section. Steps are named and behave as in
  * the tokenizers library (https://github.com/huggingface/tokenizers) unless their comment says
  * otherwise. */
 #include "tokenizer_parts.h"
@@ -7,80 +7,7 @@
 
 #include "base/unicode.h"
 
-/* ---- Patterns ---- */
-
-/* A pattern may not contain \C or begin with a verb such as (*LIMIT_MATCH=). No callout is set. */
-Status pattern_compile(const char *pattern, size_t length, pcre2_code **out, Error *error) {
-    size_t offset = 0;
-    int code = 0, shown = length < 200 ? (int)length : 200;
-    if (length >= 2 && memcmp(pattern, "(*", 2) == 0)
-        return error_set(error, "tokenizer: pattern '%.*s' begins with a verb", shown, pattern);
-    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-    if (!context) return no_memory(error);
-    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    pcre2_set_parens_nest_limit(context, 100);
-    *out = pcre2_compile((PCRE2_SPTR)pattern, length,
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, context);
-    pcre2_compile_context_free(context);
-    if (!*out) {
-        char why[128];
-        pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-        return error_set(error, "tokenizer: pattern '%.*s': at %zu: %s", shown, pattern, offset,
-                         why);
-    }
-    pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without JIT the interpreter does it */
-    return STATUS_OK;
-}
-
-/* Finds the next match at or after m->at, which may be empty. Where the stack of PCRE2's JIT is too
- * small its interpreter tries again. */
-static int pattern_next(const Matches *m, Scratch *s, size_t *from, size_t *to, Error *error) {
-    PCRE2_SPTR text = (PCRE2_SPTR)m->span.bytes;
-    uint32_t options = PCRE2_NO_UTF_CHECK;
-    int found = pcre2_match(m->code, text, m->span.length, m->at, options, s->match, s->context);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(m->code, text, m->span.length, m->at, options | PCRE2_NO_JIT, s->match,
-                            s->context);
-    if (found == PCRE2_ERROR_NOMATCH) return 0;
-    if (found < 0) {
-        char why[128];
-        pcre2_get_error_message(found, (PCRE2_UCHAR *)why, sizeof why);
-        error_set(error, "tokenizer: a pattern of the model failed on this text: %s", why);
-        return -1;
-    }
-    const size_t *bounds = pcre2_get_ovector_pointer(s->match);
-    *from = bounds[0];
-    *to = bounds[1] < bounds[0] ? bounds[0] : bounds[1];
-    return 1;
-}
-
-static int string_next(Matches *m, size_t *from, size_t *to) {
-    const char *hit = m->string_length ? memmem(m->span.bytes + m->at, m->span.length - m->at,
-                                                m->string, m->string_length)
-                                       : NULL;
-    if (!hit) return 0;
-    *from = (size_t)(hit - m->span.bytes);
-    m->at = *to = *from + m->string_length;
-    return 1;
-}
-
-int matches_next(Matches *m, Scratch *scratch, size_t *from, size_t *to, Error *error) {
-    if (!m->code) return string_next(m, from, to);
-    while (m->at <= m->span.length) {
-        int found = pattern_next(m, scratch, from, to, error);
-        if (found <= 0) return found;
-        bool empty = *from == *to, skip = empty && m->any && *to == m->last_end;
-        uint32_t code;
-        m->at = m->last_end = *to;
-        if (empty)
-            m->at += *to < m->span.length
-                         ? utf8_next(m->span.bytes + *to, m->span.length - *to, &code)
-                         : 1;
-        m->any = true;
-        if (!skip) return 1;
-    }
-    return 0;
-}
+/* ---- Replacement ---- */
 
 Status replace_matches(Matches *m, Scratch *scratch, TextBuffer *out, const char *to,
                        size_t to_length, Error *error) {

@@ -4,8 +4,9 @@
  *     tokenizer_decode.c      the decoder: ids to text
  *     tokenizer_text.c        a text to ids: added tokens, splits
  *     tokenizer_model.c       a word to ids: BPE, WordLevel (Unigram: tokenizers/unigram.c)
- *     tokenizer_normalize.c   patterns, replacement, normalization (of characters by their
- *                             properties: tokenizers/characters.c)
+ *     tokenizer_normalize.c   replacement, normalization (of characters by their properties:
+ *                             tokenizers/characters.c)
+ *     tokenizer_pattern.c     patterns
  *     tokenizer_table.c       look-ups in the section, its checks, scratch areas
  */
 #ifndef TOKENIZER_PARTS_H
@@ -90,6 +91,8 @@ struct Scratch {
     pcre2_match_data *match;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
+    size_t steps, steps_left; /* the steps that patterns may take (pattern_allow); still left */
+    size_t step_at;           /* the place in the text of the last step */
 };
 
 /* One call of tokenizer_encode. */
@@ -142,14 +145,26 @@ OUTSIDE_CORE(size_t charsmap_replacement(const Tokenizer *t, const char *text, s
 OUTSIDE_CORE(bool charsmap_is_sound(const void *bytes, size_t n), (void)bytes; (void)n;
              return true;)
 
-/* ---- tokenizer_normalize.c ---- */
+/* ---- tokenizer_pattern.c ---- */
 
 /* Compiles pattern[length] of the section, which may be anything, for pcre2_code_free. */
 Status pattern_compile(const char *pattern, size_t length, pcre2_code **out, Error *error);
 
+/* Names a pattern in the list of those whose steps need no counting. */
+uint64_t pattern_hash(const char *pattern, size_t length);
+
+/* The steps that all patterns together may take for a text of that length: 2^25, and 256 for each
+ * byte. A step is one item of a pattern that is tried, or one byte by which the matcher moves
+ * between two items, so their number does not depend on the machine. */
+size_t pattern_steps(size_t length);
+
+/* Gives that many steps to the patterns that are matched with this scratch area from now on. */
+void pattern_allow(Scratch *s, size_t steps);
+
 /* Iterates over the matches of a pattern, or of a string where `code` is NULL. As with Oniguruma's
  * find_iter an empty match right after a match does not count, and after an empty match the search
- * goes on one character later. Set the first four fields and zero the others. */
+ * goes on one character later. Set the first four fields and zero the others. `string` is the
+ * pattern's text where `code` is not NULL. */
 typedef struct Matches {
     TextSpan span;
     const pcre2_code *code;
@@ -159,8 +174,11 @@ typedef struct Matches {
     bool any;
 } Matches;
 
-/* 1 with the bounds of the next match, 0 when there is none, -1 on error. */
+/* 1 with the bounds of the next match, 0 when there is none, -1 on error, also where the pattern
+ * needs more steps than are left. */
 int matches_next(Matches *m, Scratch *scratch, size_t *from, size_t *to, Error *error);
+
+/* ---- tokenizer_normalize.c ---- */
 
 /* Appends m->span with every match replaced by to[to_length], and clears m->span.first where that
  * removes the character that the text begins with. */

@@ -204,13 +204,13 @@ Scratch *scratch_new(void) {
     s->cache = calloc(CACHE_SLOTS, sizeof *s->cache);
     s->match = pcre2_match_data_create(1, NULL);
     s->context = pcre2_match_context_create(NULL);
-    s->stack = pcre2_jit_stack_create(32 << 10, 128 << 20, NULL); /* taken as it is needed */
+    s->stack = pcre2_jit_stack_create(32 << 10, 64 << 20, NULL); /* taken as it is needed */
     if (!s->cache || !s->match || !s->context) {
         scratch_free(s);
         return NULL;
     }
-    pcre2_set_match_limit(s->context, 20u << 20);
-    pcre2_set_heap_limit(s->context, 1u << 20); /* KiB */
+    pcre2_set_match_limit(s->context, UINT32_MAX); /* pattern_allow sets one */
+    pcre2_set_heap_limit(s->context, 1u << 20);    /* KiB */
     if (s->stack) pcre2_jit_stack_assign(s->context, NULL, s->stack);
     return s;
 }

@@ -81,6 +81,7 @@ static Status split_by_pattern(Encoding *e, size_t level, TextSpan span) {
     bool invert = flags & SPLIT_INVERT;
     Splitter s = {.e = e, .level = level, .span = span, .behaviour = flags & 7};
     Matches matches = {.span = span, .code = splits->patterns[level]};
+    matches.string = section_text(e->tokenizer, splits->steps[level].a, &matches.string_length);
     size_t done = 0, from, to;
     int found;
     while ((found = matches_next(&matches, e->scratch, &from, &to, e->error)) > 0) {

@@ -1,7 +1,5 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "formats/tokenizer_write.h"
 
-#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +8,7 @@
 #include "formats/tokenizer_normalized.h"
 #include "formats/tokenizer_regex.h"
 #include "tokenizer.h"
+#include "tokenizer_parts.h"
 
 /* ---- Hash tables ---- */
 
@@ -113,26 +112,6 @@ static void replace_all(TextBuffer *out, const char *in, size_t n, const char *f
     }
 }
 
-static void replace_pattern(TextBuffer *out, const char *in, size_t n, const pcre2_code *code,
-                            pcre2_match_data *match, const char *to, size_t to_length) {
-    size_t done = 0, at = 0;
-    while (at <= n && pcre2_match(code, (PCRE2_SPTR)in, n, at, 0, match, NULL) > 0) {
-        const size_t *bounds = pcre2_get_ovector_pointer(match);
-        if (bounds[1] < bounds[0]) break;
-        bool skip = bounds[0] == bounds[1] && done > 0 && bounds[0] == done;
-        if (!skip) {
-            text_put(out, in + done, bounds[0] - done, 0);
-            text_put(out, to, to_length, 0);
-            done = bounds[1];
-        }
-        at = bounds[1];
-        if (bounds[0] == bounds[1]) do
-                at++;
-            while (at < n && ((uint8_t)in[at] & 0xC0) == 0x80);
-    }
-    text_put(out, in + done, n - done, 0);
-}
-
 static void strip(TextBuffer *out, const char *in, size_t n, const char *character, size_t length,
                   uint32_t left, uint32_t right) {
     size_t from = 0, to = n;
@@ -165,7 +144,7 @@ static void unmap(TextBuffer *out, const char *in, size_t n) {
 typedef struct Evaluator {
     const Builder *b;
     pcre2_code *codes[SECTION_MAX_STEPS];
-    pcre2_match_data *match;
+    Scratch *scratch; /* for the patterns; all tokens share its steps */
     TextBuffer texts[2];
     size_t fuse; /* decoders before this one see single tokens, the others the joined text */
     size_t room; /* how many bytes all steps together may still add to tokens */
@@ -175,8 +154,26 @@ static const char *const decoder_names[] = {"ByteLevel",    "BPEDecoder", "Metas
                                             "ByteFallback", "Fuse",       "Strip",
                                             "Replace",      "Replace",    "(none)"};
 
-/* Appends in[n], the text of one token, as decoder i leaves it. `first` and `last`: the token
- * begins or ends the text. */
+/* Appends in[n] with the matches of decoder i's pattern replaced. Patterns match UTF-8 only. */
+static Status replace_pattern(Evaluator *e, size_t i, TextBuffer *out, const char *in, size_t n,
+                              Error *error) {
+    const BuildDecoder *d = &e->b->decoders[i];
+    Matches matches = {{.bytes = in, .length = n},
+                       e->codes[i],
+                       builder_bytes(e->b, d->a),
+                       d->a.length,
+                       0,
+                       0,
+                       false};
+    if (utf8_valid_prefix(in, n) == n)
+        return replace_matches(&matches, e->scratch, out, builder_bytes(e->b, d->b), d->b.length,
+                               error);
+    text_put(out, in, n, 0);
+    return STATUS_OK;
+}
+
+/* Appends in[n], the text of one token, as decoder i leaves it; not for DECODER_REPLACE. `first`
+ * and `last`: the token begins or ends the text. */
 static void decode_step(Evaluator *e, size_t i, TextBuffer *out, const char *in, size_t n,
                         bool first, bool last) {
     const BuildDecoder *d = &e->b->decoders[i];
@@ -198,15 +195,13 @@ static void decode_step(Evaluator *e, size_t i, TextBuffer *out, const char *in,
     case DECODER_STRIP:
         strip(out, in, n, a, d->a.length, d->n, d->m);
         return;
-    case DECODER_REPLACE:
-        replace_pattern(out, in, n, e->codes[i], e->match, to, d->b.length);
-        return;
     case DECODER_REPLACE_STRING:
         replace_all(out, in, n, a, d->a.length, to, d->b.length);
         return;
     case DECODER_JOIN:
         text_put(out, " ", first ? 0 : 1, 0);
         break;
+    case DECODER_REPLACE:
     case DECODER_FUSE:
         break;
     }
@@ -226,7 +221,10 @@ static const TextBuffer *decode_text(Evaluator *e, uint32_t id, TextRange text, 
         size_t most = in->length + e->room;
         out->length = 0;
         out->limit = most + 1;
-        decode_step(e, i, out, in->bytes, in->length, first, last);
+        if (e->b->decoders[i].op != DECODER_REPLACE)
+            decode_step(e, i, out, in->bytes, in->length, first, last);
+        else if (replace_pattern(e, i, out, in->bytes, in->length, error) != STATUS_OK)
+            return NULL;
         if (out->failed || out->length > most) {
             int shown = text.length < 100 ? (int)text.length : 100;
             error_set(
@@ -246,31 +244,28 @@ static const TextBuffer *decode_text(Evaluator *e, uint32_t id, TextRange text, 
 
 /* Compiles the decoders' patterns and finds where the tokens are joined. */
 static Status evaluator_open(Evaluator *e, const Builder *b, Error *error) {
-    *e = (Evaluator){.b = b, .match = pcre2_match_data_create(1, NULL)};
+    *e = (Evaluator){.b = b, .scratch = scratch_new()};
+    if (!e->scratch) return error_set(error, "tokenizer: out of memory");
+    pattern_allow(e->scratch, pattern_steps(b->pool_length));
     e->room = ((size_t)1 << 20) + 16 * b->pool_length;
     bool fused = false;
     for (size_t i = 0; i < b->n_decoders; i++) {
         const BuildDecoder *d = &b->decoders[i];
-        int code;
-        size_t offset;
         if (fused && (d->op == DECODER_BYTE_LEVEL || d->op == DECODER_BYTE_FALLBACK))
             return error_set(error, "tokenizer: decoder %s after the tokens are joined",
                              d->op == DECODER_BYTE_LEVEL ? "ByteLevel" : "ByteFallback");
-        if (d->op == DECODER_REPLACE) {
-            e->codes[i] = pcre2_compile((PCRE2_SPTR)builder_bytes(b, d->a), d->a.length,
-                                        PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code,
-                                        &offset, NULL);
-            if (!e->codes[i]) return error_set(error, "tokenizer: decoder Replace: bad pattern");
-        }
+        if (d->op == DECODER_REPLACE &&
+            pattern_compile(builder_bytes(b, d->a), d->a.length, &e->codes[i], error) != STATUS_OK)
+            return STATUS_FAILED;
         if (!fused) e->fuse = i + 1;
         fused = fused || d->op == DECODER_FUSE || d->op == DECODER_BYTE_LEVEL;
     }
-    return e->match ? STATUS_OK : error_set(error, "tokenizer: out of memory");
+    return STATUS_OK;
 }
 
 static void evaluator_close(Evaluator *e) {
     for (size_t i = 0; i < SECTION_MAX_STEPS; i++) pcre2_code_free(e->codes[i]);
-    pcre2_match_data_free(e->match);
+    if (e->scratch) scratch_free(e->scratch);
     text_free(&e->texts[0]);
     text_free(&e->texts[1]);
 }
@@ -622,12 +617,13 @@ static Status normalize_added(Builder *b, Error *error) {
     builder_free(&bare);
     if (status != STATUS_OK) return status;
     status = tokenizer_open(&tokenizer, blob.bytes, blob.size, error);
+    size_t steps = pattern_steps(b->pool_length);
     for (size_t i = 0; i < b->n_added && status == STATUS_OK; i++) {
         char *text;
         size_t n;
         if (!(b->added[i].flags & ADDED_NORMALIZED)) continue;
         status = tokenizer_normalize(tokenizer, builder_bytes(b, b->added[i].text),
-                                     b->added[i].text.length, &text, &n, error);
+                                     b->added[i].text.length, &steps, &text, &n, error);
         if (status != STATUS_OK) break;
         b->added_match[i] = builder_text(b, text, n < SECTION_MAX_ADDED ? n : SECTION_MAX_ADDED);
         free(text);

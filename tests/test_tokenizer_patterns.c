@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include "formats/tokenizer_import.h"
 #include "tokenizer.h"
+#include "tokenizer_parts.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,8 +224,160 @@ static void a_megabyte_of_anything_takes_under_a_second_for_every_gguf_name(void
     free(text);
 }
 
+/* ---- Steps are counted for other patterns ---------------------------------------------------- */
+
+static bool is_counted(const pcre2_code *code) {
+    uint32_t options;
+    pcre2_pattern_info(code, PCRE2_INFO_ALLOPTIONS, &options);
+    return options & PCRE2_AUTO_CALLOUT;
+}
+
+static void patterns_of_gguf_names_cost_nothing_to_bound(void **state) {
+    (void)state;
+    bool all_known = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Opened o;
+        open_gguf(&o, names[i]);
+        const StepList *splits = &o.tokenizer->splits;
+        for (size_t k = 0; k < splits->n; k++) {
+            size_t n;
+            const char *pattern = section_text(o.tokenizer, splits->steps[k].a, &n);
+            if (!splits->patterns[k] || !is_counted(splits->patterns[k])) continue;
+            print_message("%s, split %zu: add 0x%016llx to linear_patterns\n", names[i], k,
+                          (unsigned long long)pattern_hash(pattern, n));
+            all_known = false;
+        }
+        close_opened(&o);
+    }
+    assert_true(all_known);
+}
+
+/* What encoding a text of n bytes, `unit` again and again, says when a tokenizer splits by a
+ * pattern; "" without an error. */
+static void encode_with(const char *pattern, bool with_jit, const char *unit, size_t n,
+                        Error *error) {
+    Opened o;
+    char *text = malloc(n + 8);
+    TokenList ids = {0};
+    for (size_t i = 0; i < n; i += strlen(unit)) memcpy(text + i, unit, strlen(unit));
+    json_t *splits = json_array();
+    json_array_append_new(splits, split_by(pattern, "Isolated", false));
+    open_splits(&o, splits);
+    pcre2_code **code = &o.tokenizer->splits.patterns[0];
+    assert_true(is_counted(*code));
+    if (!with_jit) { /* a copy of a pattern is without JIT's code */
+        pcre2_code *copy = pcre2_code_copy(*code);
+        pcre2_code_free(*code);
+        *code = copy;
+    }
+    error->text[0] = '\0';
+    (void)tokenizer_encode(o.tokenizer, text, n, NULL, 0, &ids, error);
+    token_list_free(&ids);
+    free(text);
+    close_opened(&o);
+}
+
+static void a_slow_pattern_is_refused_with_its_name_by_either_matcher(void **state) {
+    (void)state;
+    static const struct {
+        const char *pattern, *unit;
+        size_t length;
+    } attacks[] = {{"(?:.|..){1,22}\\x41|.", "a", 1000},
+                   {"(a|aa)+$", "aa1", 62000},
+                   {"(a|aa)+1$", "a", 62000},
+                   {"a+b|.", "a", 1 << 20},
+                   {"(?>a+)b|.", "a", 1 << 20},
+                   {"(?=(a*))\\1b|.", "a", 1 << 20}};
+    for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
+        Error error[2];
+        double start = now();
+        for (int jit = 0; jit < 2; jit++)
+            encode_with(attacks[i].pattern, jit, attacks[i].unit, attacks[i].length, &error[jit]);
+        assert_true(now() - start < 8 * PATIENCE);
+        assert_string_equal(error[0].text, error[1].text);
+        if (strcmp(attacks[i].unit, "aa1") == 0) {
+            assert_string_equal(error[0].text, "");
+        } else {
+            assert_non_null(strstr(error[0].text, "more than "));
+            assert_non_null(strstr(error[0].text, "tokenizer: pattern '"));
+        }
+    }
+}
+
+static void slow_normalizers_and_decoders_are_refused(void **state) {
+    (void)state;
+    char word[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    json_t *replace = json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "Regex",
+                                "(a|aa)+b", "content", "");
+    json_t *model =
+        json_pack("{s:s, s:{s:i, s:i}, s:[]}", "type", "BPE", "vocab", "a", 0, word, 1, "merges");
+    for (int decodes = 0; decodes < 2; decodes++) {
+        TokenizerBlob blob;
+        Tokenizer *t;
+        TokenList ids = {0};
+        Error error = {""};
+        json_t *root =
+            json_pack("{s:O, s:O}", "model", model, decodes ? "decoder" : "normalizer", replace);
+        char *text = json_dumps(root, 0);
+        /* A decoder is run over the vocabulary when it is imported. */
+        Status status = tokenizer_import_json(text, strlen(text), NULL, 0, &blob, &error);
+        if (!decodes) {
+            assert_int_equal(status, STATUS_OK);
+            assert_int_equal(tokenizer_open(&t, blob.bytes, blob.size, &error), STATUS_OK);
+            status = tokenizer_encode(t, word, strlen(word), NULL, 0, &ids, &error);
+            tokenizer_close(t);
+            tokenizer_blob_free(&blob);
+        }
+        assert_int_equal(status, STATUS_FAILED);
+        assert_non_null(strstr(error.text, "pattern '(a|aa)+b' failed on this text: more than"));
+        free(text);
+        json_decref(root);
+    }
+    json_decref(replace);
+    json_decref(model);
+}
+
+/* Both matchers take the same steps: the least budget that suffices is the same for both. */
+static void steps_are_the_same_with_and_without_jit(void **state) {
+    (void)state;
+    static const char *const patterns[] = {
+        "a+1|.",         "(a|1)*?\\.|\\s",      "(?:a?a?a?)+1|\\S+", "(?i:A|'1)+|[^a]{2,}",
+        "\\s+(?!\\S)|a", "(?<=a)1|(?<!1)a+|'.", "(a+)\\1?+.",        "(?>a|a1)+\\n|\\r?\\n"};
+    unsigned seed = 7;
+    for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
+        pcre2_code *code;
+        Error error;
+        Scratch *scratch = scratch_new();
+        if (pattern_compile(patterns[p], strlen(patterns[p]), &code, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        pcre2_code *interpreted = pcre2_code_copy(code);
+        for (int i = 0; i < 200; i++) {
+            char text[16384];
+            size_t n = random_text(&seed, text), from, to, left[2];
+            for (int jit = 0; jit < 2; jit++) {
+                Matches matches = {.span = {.bytes = text, .length = n},
+                                   .code = jit ? code : interpreted,
+                                   .string = patterns[p],
+                                   .string_length = strlen(patterns[p])};
+                pattern_allow(scratch, pattern_steps(n));
+                while (matches_next(&matches, scratch, &from, &to, &error) > 0) {
+                }
+                left[jit] = scratch->steps_left;
+            }
+            assert_int_equal(left[0], left[1]);
+        }
+        pcre2_code_free(code);
+        pcre2_code_free(interpreted);
+        scratch_free(scratch);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_of_gguf_names_cost_nothing_to_bound),
+        cmocka_unit_test(a_slow_pattern_is_refused_with_its_name_by_either_matcher),
+        cmocka_unit_test(slow_normalizers_and_decoders_are_refused),
+        cmocka_unit_test(steps_are_the_same_with_and_without_jit),
         cmocka_unit_test(patterns_made_linear_cut_as_they_did),
         cmocka_unit_test(a_megabyte_of_anything_takes_under_a_second_for_every_gguf_name),
     };
