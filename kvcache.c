@@ -23,18 +23,20 @@ typedef struct Sequence {
     size_t n_pages, capacity;
     int32_t start; /* position of the first cached token */
     int32_t next;  /* position after the last */
+    float *states; /* of all layers; NULL before the first reservation, or where no layer has one */
 } Sequence;
 
 /* Where a layer's data lie in a page. */
 typedef struct LayerPlace {
     size_t offset;                 /* of the layer's first head in Page.data */
     size_t keys_bytes, head_bytes; /* of one head's keys, and of its keys and values */
+    size_t state;                  /* index of the layer's state in Sequence.states */
 } LayerPlace;
 
 struct KvCache {
     KvShape shape;
     LayerPlace places[KV_MAX_LAYERS];
-    size_t page_bytes;
+    size_t page_bytes, state_floats;
     size_t max_pages, n_pages;
     size_t n_sequences;
     Sequence sequences[];
@@ -49,7 +51,8 @@ KvShape kvcache_uniform_shape(uint32_t n_layers, uint32_t n_kv_heads, uint32_t h
                               KvType type) {
     KvShape shape = {.type = type, .n_layers = n_layers};
     for (uint32_t l = 0; l < n_layers; l++)
-        shape.layers[l] = (KvLayer){n_kv_heads, head_dim, head_dim};
+        shape.layers[l] =
+            (KvLayer){.n_kv_heads = n_kv_heads, .key_dim = head_dim, .value_dim = head_dim};
     return shape;
 }
 
@@ -101,8 +104,9 @@ Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, si
         const KvLayer *layer = &shape->layers[l];
         size_t keys = KV_PAGE * key_bytes(shape->type, layer);
         size_t head = keys + KV_PAGE * value_bytes(shape->type, layer);
-        cache->places[l] = (LayerPlace){offset, keys, head};
+        cache->places[l] = (LayerPlace){offset, keys, head, cache->state_floats};
         offset += layer->n_kv_heads * head;
+        cache->state_floats += round_up(layer->state_floats, 16);
     }
     cache->page_bytes = kvcache_page_bytes(shape);
     cache->max_pages = max_bytes ? max_bytes / cache->page_bytes : SIZE_MAX;
@@ -127,6 +131,7 @@ void kvcache_free(KvCache *cache) {
     for (size_t i = 0; i < cache->n_sequences; i++) {
         release_from(cache, &cache->sequences[i], 0);
         free(cache->sequences[i].pages);
+        free(cache->sequences[i].states);
     }
     free(cache);
 }
@@ -145,6 +150,7 @@ void kvcache_reset(KvCache *cache, int32_t id, int32_t start) {
     Sequence *sequence = &cache->sequences[id];
     release_from(cache, sequence, 0);
     sequence->start = sequence->next = start;
+    if (sequence->states) memset(sequence->states, 0, cache->state_floats * sizeof(float));
 }
 
 int32_t kvcache_next(const KvCache *cache, int32_t id) {
@@ -184,11 +190,22 @@ static Status grow_table(Sequence *sequence, size_t n_pages, Error *error) {
     return error_set(error, "no memory for a cache's page table");
 }
 
+static Status make_states(const KvCache *cache, Sequence *sequence, Error *error) {
+    size_t bytes = cache->state_floats * sizeof(float);
+    if (sequence->states || bytes == 0) return STATUS_OK;
+    sequence->states = aligned_alloc(64, bytes);
+    if (!sequence->states) return error_set(error, "no memory for a state of %zu bytes", bytes);
+    memset(sequence->states, 0, bytes);
+    return STATUS_OK;
+}
+
 Status kvcache_reserve(KvCache *cache, int32_t id, size_t n, Error *error) {
     Sequence *sequence = &cache->sequences[id];
     size_t used = (size_t)(sequence->next - sequence->start), before = sequence->n_pages;
     size_t need = pages_for(used + n);
-    if (grow_table(sequence, need, error) != STATUS_OK) return STATUS_FAILED;
+    if (grow_table(sequence, need, error) != STATUS_OK ||
+        make_states(cache, sequence, error) != STATUS_OK)
+        return STATUS_FAILED;
     /* The last page is about to be written: copy it if other sequences share it. */
     if (used % KV_PAGE != 0 && n > 0) {
         Page *shared = sequence->pages[used / KV_PAGE];
@@ -219,6 +236,10 @@ void kvcache_truncate(KvCache *cache, int32_t id, int32_t position) {
     Sequence *sequence = &cache->sequences[id];
     if (position > sequence->next) return;
     if (position < sequence->start) position = sequence->start;
+    if (sequence->states && position < sequence->next) {
+        kvcache_reset(cache, id, sequence->start);
+        return;
+    }
     sequence->next = position;
     release_from(cache, sequence, pages_for((size_t)(position - sequence->start)));
 }
@@ -227,8 +248,11 @@ Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t t
                     Error *error) {
     Sequence *from = &cache->sequences[from_id], *to = &cache->sequences[to_id];
     size_t n = pages_for((size_t)(position - from->start));
-    if (grow_table(to, n, error) != STATUS_OK) return STATUS_FAILED;
+    if (grow_table(to, n, error) != STATUS_OK || make_states(cache, to, error) != STATUS_OK)
+        return STATUS_FAILED;
     kvcache_reset(cache, to_id, from->start);
+    if (from->states && position < from->next) return STATUS_OK;
+    if (from->states) memcpy(to->states, from->states, cache->state_floats * sizeof(float));
     for (size_t i = 0; i < n; i++) {
         from->pages[i]->readers++;
         to->pages[i] = from->pages[i];
@@ -236,6 +260,10 @@ Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t t
     to->n_pages = n;
     to->next = position;
     return STATUS_OK;
+}
+
+float *kvcache_state(KvCache *cache, int32_t id, size_t layer) {
+    return cache->sequences[id].states + cache->places[layer].state;
 }
 
 void *kvcache_page_data(const KvCache *cache, int32_t id, size_t page) {

@@ -28,6 +28,7 @@ const char *kv_type_name(KvType type); /* as --kv-type has it */
 typedef struct KvLayer {
     uint32_t n_kv_heads;
     uint32_t key_dim, value_dim; /* widths of one head's key and value */
+    size_t state_floats; /* of the state that the layer keeps of a sequence beside pages; 0: none */
 } KvLayer;
 
 enum { KV_MAX_LAYERS = 512 };
@@ -80,6 +81,11 @@ void *kvcache_keys(const KvCache *cache, int32_t sequence, size_t page, size_t l
                    size_t kv_head);
 void *kvcache_values(const KvCache *cache, int32_t sequence, size_t page, size_t layer,
                      size_t kv_head);
+
+/* The layer's state of the sequence, 64-byte aligned: zeros at the sequence's start, then what the
+ * forward pass last wrote. Valid once the sequence has reserved positions. A truncation that would
+ * need an earlier state empties the sequence: kvcache_next says which positions are left. */
+float *kvcache_state(KvCache *cache, int32_t sequence, size_t layer);
 
 /* All layers of a page as kvcache_data_bytes bytes, for saving and loading. */
 size_t kvcache_data_bytes(const KvShape *shape);

@@ -244,7 +244,8 @@ KvShape model_kv_shape(const Model *m, KvType type) {
         if (c->layer_kind[l] != LAYER_ATTENTION) {
             shape.layers[l] = layer_kind(c->layer_kind[l])->cached(c, l);
         } else if (c->kv_distance[l] == 0) {
-            shape.layers[l] = (KvLayer){h.n_kv_heads, h.head_dim, h.value_dim};
+            shape.layers[l] = (KvLayer){
+                .n_kv_heads = h.n_kv_heads, .key_dim = h.head_dim, .value_dim = h.value_dim};
         }
     }
     return shape;
