@@ -106,58 +106,125 @@ static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error 
     return status;
 }
 
-/* Index of the user's message that begins the next exchange after the one at `first`; n when there
- * is none. */
-static size_t next_exchange(const Dialogue *d, size_t first, size_t n) {
-    size_t i = first + 1;
-    while (i < n && strcmp(conversation_role(&d->conversation, i), "user") != 0) i++;
-    return i;
+/* Looks for the first index from `begin` on where something holds that holds at all later ones,
+ * too: `end` holds, what is before `begin` does not. Begins at a guess and doubles its steps until
+ * the index lies between two that were tried, then halves the distance. */
+typedef struct Search {
+    size_t begin, end, guess, step;
+    bool low, high; /* some index was tried where it does not hold; where it does */
+} Search;
+
+/* The index to try next; not once begin == end. */
+static size_t search_next(const Search *s) {
+    size_t at = s->low && s->high ? s->begin + (s->end - s->begin) / 2 : s->guess;
+    return at < s->begin ? s->begin : at >= s->end ? s->end - 1 : at;
 }
 
-/* Finds the first message to render for n messages; `first` is that for n - 1 messages. When they
- * take more than three quarters of the context, leaves out old exchanges until they take half. */
-static Status find_first(Dialogue *d, size_t first, size_t n, size_t *result, TokenList *ids,
-                         Error *error) {
-    size_t context = model_context(d->session->model), limit = context - context / 4;
-    while (true) {
-        if (render(d, first, n, ids, error) != STATUS_OK) return STATUS_FAILED;
-        if (ids->length <= limit) break;
-        size_t next = next_exchange(d, first, n);
-        if (next >= n) break; /* the last message alone: it stays, if the context can hold it */
-        first = next;
-        limit = context / 2;
+static void search_tried(Search *s, size_t at, bool holds) {
+    if (holds) {
+        s->end = at;
+        s->high = true;
+        s->guess = at > s->step ? at - s->step : 0;
+    } else {
+        s->begin = at + 1;
+        s->low = true;
+        s->guess = at + s->step;
     }
-    *result = first;
+    s->step *= 2;
+}
+
+/* The numbers of messages, above `first` and up to n, after which the user waits for an answer; the
+ * caller frees *asks. */
+static Status find_asks(const Dialogue *d, size_t first, size_t n, size_t **asks, size_t *n_asks,
+                        Error *error) {
+    size_t capacity = 0;
+    *asks = NULL;
+    *n_asks = 0;
+    for (size_t i = first + 1; i <= n; i++) {
+        if (strcmp(conversation_role(&d->conversation, i - 1), "user") != 0) continue;
+        if (!array_reserve(asks, &capacity, *n_asks + 1, sizeof **asks))
+            return error_set(error, "no memory for %zu messages", n);
+        (*asks)[(*n_asks)++] = i;
+    }
+    return STATUS_OK;
+}
+
+/* Finds the first question for which the messages from `first` on take more than three quarters of
+ * the context. */
+static Status find_full(Dialogue *d, size_t first, const size_t *asks, Search *s, TokenList *ids,
+                        Error *error) {
+    size_t context = model_context(d->session->model);
+    while (s->begin < s->end) {
+        size_t at = search_next(s);
+        if (render(d, first, asks[at], ids, error) != STATUS_OK) return STATUS_FAILED;
+        search_tried(s, at, ids->length > context - context / 4);
+    }
+    return STATUS_OK;
+}
+
+/* Finds the first question from which on the messages before n take at most half of the context. */
+static Status find_half(Dialogue *d, size_t n, const size_t *asks, Search *s, TokenList *ids,
+                        Error *error) {
+    size_t context = model_context(d->session->model);
+    while (s->begin < s->end) {
+        size_t at = search_next(s);
+        if (render(d, asks[at] - 1, n, ids, error) != STATUS_OK) return STATUS_FAILED;
+        search_tried(s, at, ids->length <= context / 2);
+    }
+    return STATUS_OK;
+}
+
+/* True when the messages are so short that they may all fit into the context. */
+static bool may_all_fit(const Dialogue *d, size_t n) {
+    size_t bytes = 0, most = 65536 + 16 * (size_t)model_context(d->session->model);
+    for (size_t i = 0; i < n && bytes <= most; i++)
+        bytes += 8 + strlen(conversation_content(&d->conversation, i));
+    return bytes <= most;
+}
+
+/* Fills d->firsts up to n; asks[n_asks] are the questions after the first message that was rendered
+ * last. When the messages before a question's answer take more than three quarters of the context,
+ * whole exchanges (a question and what follows it) are left out, the oldest first, until they take
+ * half; the last question alone stays. Searches for these questions, because a conversation may
+ * have 100,000 of them. In most conversations everything fits, which one rendering tells. */
+static Status fill_firsts(Dialogue *d, size_t n, const size_t *asks, size_t n_asks, TokenList *ids,
+                          Error *error) {
+    size_t first = d->firsts[d->n_firsts - 1], begin = 0, oldest = 0;
+    size_t fitted = may_all_fit(d, n) ? n_asks : 1, left_out = 1;
+    while (begin < n_asks && asks[begin] < d->n_firsts) begin++;
+    while (d->n_firsts <= n) {
+        Search full = {.begin = begin, .end = n_asks, .guess = begin + fitted - 1, .step = 1};
+        if (find_full(d, first, asks, &full, ids, error) != STATUS_OK) return STATUS_FAILED;
+        size_t stop = full.end < n_asks ? asks[full.end] : n + 1;
+        while (d->n_firsts < stop) d->firsts[d->n_firsts++] = first;
+        if (full.end == n_asks) break;
+        while (oldest < full.end && asks[oldest] - 1 <= first) oldest++;
+        Search half = {.begin = oldest, .end = full.end, .guess = oldest + left_out - 1, .step = 1};
+        if (find_half(d, stop, asks, &half, ids, error) != STATUS_OK) return STATUS_FAILED;
+        fitted = full.end - begin + 1;
+        left_out = half.end - oldest + 1;
+        oldest = half.end;
+        d->firsts[d->n_firsts++] = first = asks[half.end] - 1;
+        begin = full.end + 1;
+    }
     return STATUS_OK;
 }
 
 /* Extends d->firsts (the first rendered message for each number of messages) to n messages. It can
  * change only at a user's message, because only these are answered. */
 static Status extend_firsts(Dialogue *d, size_t n, TokenList *ids, Error *error) {
-    size_t start = has_system(d) ? 1 : 0;
-    if (d->n_firsts > n + 1) d->n_firsts = n + 1;
+    size_t *asks, n_asks;
+    if (d->n_firsts > n) {
+        d->n_firsts = n + 1;
+        return STATUS_OK;
+    }
     if (!array_reserve(&d->firsts, &d->firsts_capacity, n + 1, sizeof *d->firsts))
         return error_set(error, "no memory for %zu messages", n);
-    size_t *firsts = d->firsts;
-    if (d->n_firsts == 0) {
-        /* In most conversations everything fits: one rendering tells. */
-        if (render(d, start, n, ids, error) != STATUS_OK) return STATUS_FAILED;
-        size_t context = model_context(d->session->model);
-        if (ids->length <= context - context / 4) {
-            for (size_t i = 0; i <= n; i++) firsts[i] = start;
-            d->n_firsts = n + 1;
-            return STATUS_OK;
-        }
-        firsts[d->n_firsts++] = start;
-    }
-    for (; d->n_firsts <= n; d->n_firsts++) {
-        size_t i = d->n_firsts;
-        firsts[i] = firsts[i - 1];
-        bool asks = i > start && strcmp(conversation_role(&d->conversation, i - 1), "user") == 0;
-        if (asks && find_first(d, firsts[i - 1], i, &firsts[i], ids, error) != STATUS_OK)
-            return STATUS_FAILED;
-    }
-    return STATUS_OK;
+    if (d->n_firsts == 0) d->firsts[d->n_firsts++] = has_system(d) ? 1 : 0;
+    Status status = find_asks(d, d->firsts[d->n_firsts - 1], n, &asks, &n_asks, error);
+    if (status == STATUS_OK) status = fill_firsts(d, n, asks, n_asks, ids, error);
+    free(asks);
+    return status;
 }
 
 static Status prompt_tokens(Dialogue *d, TokenList *ids, size_t *left_out, Error *error) {

@@ -91,6 +91,42 @@ static void a_full_context_leaves_out_whole_oldest_exchanges(void **state) {
     opened_close(&o);
 }
 
+/* What a long conversation leaves out is what it would have left out as it grew, and finding that
+ * renders no more messages at once than about what the context holds: this template's memory does
+ * not suffice for all of them. */
+static const char greedy_template[] =
+    "{%- set all = namespace(text='') %}{%- for m in messages %}"
+    "{%- set all.text = all.text ~ '[' ~ m.role ~ ']' ~ m.content ~ '\\n' %}{% endfor %}"
+    "{{ all.text }}{%- if add_generation_prompt %}[assistant]{% endif %}";
+
+static void a_long_conversation_is_opened_soon(void **state) {
+    (void)state;
+    enum { N = 60000, SHOWN = 400 };
+    Opened o;
+    Error error = {""};
+    TokenList ids = {0};
+    opened_open(&o, "random:tiny,context=2048", greedy_template, 0, 4);
+    Dialogue grown = dialogue_of(&o, NULL), d = dialogue_of(&o, NULL);
+    for (int i = 0; i < N; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%.*s", 1 + i * 7 % 13, "message of any length");
+        const char *role = i % 2 ? "assistant" : "user";
+        assert_int_equal(conversation_append(&d.conversation, role, text, strlen(text), &error),
+                         STATUS_OK);
+        if (i >= SHOWN) continue;
+        assert_int_equal(conversation_append(&grown.conversation, role, text, strlen(text), &error),
+                         STATUS_OK);
+        assert_int_equal(dialogue_tokens(&grown, &ids, &error), STATUS_OK);
+    }
+    assert_int_equal(dialogue_tokens(&d, &ids, &error), STATUS_OK);
+    for (size_t n = 0; n <= SHOWN; n++) assert_int_equal(d.firsts[n], grown.firsts[n]);
+    assert_true(grown.firsts[SHOWN] > SHOWN / 2);
+    token_list_free(&ids);
+    dialogue_close(&grown);
+    dialogue_close(&d);
+    opened_close(&o);
+}
+
 static void a_message_that_cannot_fit_is_an_error_and_can_be_undone(void **state) {
     (void)state;
     Opened o;
@@ -235,6 +271,7 @@ int main(void) {
         cmocka_unit_test(a_second_turn_computes_only_what_is_new),
         cmocka_unit_test(an_answer_can_be_had_again_and_taken_back),
         cmocka_unit_test(a_full_context_leaves_out_whole_oldest_exchanges),
+        cmocka_unit_test(a_long_conversation_is_opened_soon),
         cmocka_unit_test(a_message_that_cannot_fit_is_an_error_and_can_be_undone),
         cmocka_unit_test(any_mix_of_turns_equals_a_fresh_conversation),
         cmocka_unit_test(a_models_own_template_makes_no_difference_to_that),
