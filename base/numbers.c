@@ -91,7 +91,7 @@ void sin_cos(float x, float *sine, float *cosine) {
     b = fma(b, s, 1.0 / 24.0);
     b = fma(b, s, -0.5);
     b = fma(b, s, 1.0);
-    switch ((int64_t)n & 3) {
+    switch (fabs(n) < 0x1p62 ? (int64_t)n & 3 : 0) { /* beyond, r means nothing */
     case 0:
         *sine = (float)a, *cosine = (float)b;
         break;

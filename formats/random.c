@@ -44,7 +44,8 @@ static Status set_field(Config *config, const ConfigField *field, const char *va
     char *end;
     double number = strtod(value, &end);
     bool proper = end != value && *end == '\0' && isfinite(number);
-    bool whole = proper && number == floor(number) && number >= -1 && number <= UINT32_MAX;
+    bool whole = proper && number == floor(number) && number >= -1 &&
+                 number <= (field->kind == FIELD_INT ? INT32_MAX : UINT32_MAX);
     if (field->kind == FIELD_FLOAT ? !proper : !whole)
         return error_set(error, "random: %s cannot be '%s'", field->name, value);
     if (field->kind == FIELD_FLOAT) *(float *)out = (float)number;

@@ -380,9 +380,9 @@ Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool
     if (status == STATUS_OK) status = read_base(rope, keys, json, parameters, local, config, error);
     if (status == STATUS_OK) status = read_scaling_name(rope, keys, parameters, error);
     if (status == STATUS_OK) status = read_part(keys, json, parameters, rope, config, &part, error);
-    if (rope->scaling == ROPE_PROPORTIONAL)
+    if (status == STATUS_OK && rope->scaling == ROPE_PROPORTIONAL)
         rope->part = part;
-    else if (keys->part)
+    else if (status == STATUS_OK && keys->part)
         rope->dim = (size_t)(config->head_dim * part);
     if (status == STATUS_OK && rope->scaling != ROPE_DEFAULT)
         status = read_scaling(rope, keys, json, parameters, config, error);

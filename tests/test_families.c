@@ -75,6 +75,7 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"llama-mha", "per_layer_config", "{\"1\": {\"rms_norm_eps\": 0.1}}"},
         {"llama-mha", "hidden_act", "null"},
         {"llama-rope-linear", "partial_rotary_factor", "0.5"},
+        {"glm", "partial_rotary_factor", "-1e300"}, /* checked before it becomes an integer */
         {"gpt_oss", "swiglu_alpha", "1.0"},
         {"granite", "attention_multiplier", "0.0"},
         {"olmo", "clip_qkv", "0.0"},
