@@ -32,6 +32,7 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
         opening->source->split_pattern = opening->split_pattern;
+        opening->source->only_vocabulary = options->tokenize || options->detokenize;
         if (opening->describes)
             return conversion_cache_find(&opening->conversion, opening->source, options->type,
                                          options->cache_dir, error);

@@ -71,13 +71,18 @@ static Status read_files(GgufModel *r) {
     return STATUS_OK;
 }
 
+/* False where only the vocabulary is there, or wanted: then sizes need not make sense. */
+static bool computes(const GgufModel *r) {
+    return r->table.n > 0 && !r->source->only_vocabulary;
+}
+
 /* Reads a number that holds for all layers: a scalar, or an array with the same number for each
  * layer. An absent key leaves *value as it is. */
 static Status uniform_uint(const GgufModel *r, const char *rest, uint32_t *value) {
     const GgufValue *found = gguf_model_find(r, rest);
     double first, other;
     if (!gguf_element(found, 0, &first)) return STATUS_OK;
-    for (uint64_t i = 1; i < found->count && r->table.n > 0; i++) /* else nothing is computed */
+    for (uint64_t i = 1; i < found->count && computes(r); i++)
         if (!gguf_element(found, i, &other) || other != first)
             return error_set(r->error, "%s: %s.%s differs from layer to layer", r->source->path,
                              r->architecture, rest);
@@ -103,7 +108,7 @@ static Status read_sizes(GgufModel *r) {
     gguf_model_uint(r, "attention.key_length", &c->head_dim);
     uint32_t value_length = c->head_dim;
     gguf_model_uint(r, "attention.value_length", &value_length);
-    if (value_length != c->head_dim && r->table.n > 0)
+    if (value_length != c->head_dim && computes(r))
         return error_set(r->error,
                          "%s: heads with keys of %u and values of %u elements are not "
                          "known to this program",
@@ -140,7 +145,7 @@ static Status read_widths(GgufModel *r) {
     /* Some converters wrote 4 * dim whatever the width was. */
     const uint64_t *down = shape_in_layers(r, "ffn_down", 2);
     if (down) c->ffn_dim = (uint32_t)down[1];
-    if (r->table.n > 0) gguf_model_uint(r, "expert_count", &c->n_experts);
+    if (computes(r)) gguf_model_uint(r, "expert_count", &c->n_experts);
     if (c->n_experts == 0) return STATUS_OK;
     gguf_model_uint(r, "expert_used_count", &c->n_experts_used);
     const uint64_t *stacked = shape_in_layers(r, "ffn_up_exps", 3);
@@ -408,7 +413,7 @@ static Status parse(GgufModel *r) {
         read_template(r) != STATUS_OK)
         return STATUS_FAILED;
     copy_general(r);
-    if (r->table.n > 0) return read_tensors(r);
+    if (computes(r)) return read_tensors(r);
     complete_vocabulary_only(r);
     return STATUS_OK;
 }

@@ -498,14 +498,15 @@ static void put_key(FILE *out, const char *key, uint32_t type) {
     fwrite(&type, sizeof type, 1, out);
 }
 
-/* Writes a GGUF file (version 3) with "general.architecture", a tokenizer of 259 tokens and no
- * tensors. `per_layer`: its sizes differ from layer to layer, as gemma-4's do. */
-static void write_vocabulary(const char *path, bool per_layer) {
+/* Writes a GGUF file (version 3) with "general.architecture" and a tokenizer of 259 tokens.
+ * `per_layer`: its sizes differ from layer to layer, as gemma-4's do. `weights`: it has a tensor.
+ */
+static void write_vocabulary(const char *path, bool per_layer, bool weights) {
     enum { UINT32 = 4, INT32 = 5, FLOAT32 = 6, TEXT = 8, ARRAY = 9 };
     FILE *out = fopen(path, "wb");
     assert_non_null(out);
     fwrite("GGUF\3\0\0", 1, 8, out);
-    const uint64_t counts[] = {0, per_layer ? 8 : 5}, n = VOCAB;
+    const uint64_t counts[] = {weights, per_layer ? 8 : 5}, n = VOCAB;
     fwrite(counts, sizeof counts, 1, out);
     put_key(out, "general.architecture", TEXT);
     put_text(out, per_layer ? "gemma4" : "llama");
@@ -540,13 +541,20 @@ static void write_vocabulary(const char *path, bool per_layer) {
             if (k == 2) fwrite(&type, sizeof type, 1, out);
         }
     }
+    if (weights) {
+        const uint32_t two = 2, words[] = {DIM, 0, VOCAB, 0, 0, 0, 0}; /* dims, f32, offset 0 */
+        put_text(out, "token_embd.weight");
+        fwrite(&two, sizeof two, 1, out);
+        fwrite(words, sizeof words, 1, out);
+    }
     for (long at = ftell(out); at % 32; at++) fputc(0, out);
+    for (size_t i = 0; weights && i < 4 * DIM * VOCAB; i++) fputc(0, out);
     assert_int_equal(fclose(out), 0);
 }
 
 static void assert_only_looked_at(bool per_layer) {
     char *path = build_path("tests/conversions-vocabulary.gguf");
-    write_vocabulary(path, per_layer);
+    write_vocabulary(path, per_layer, false);
     const char *const argv[] = {"run", path, "--cache-dir", cache, "--tokenize", NULL};
     Process p = process_run(argv, "Hi", 2);
     assert_int_equal(p.status, 0);
@@ -572,6 +580,27 @@ static void a_vocabulary_alone_is_looked_at_but_not_run(void **state) {
     assert_only_looked_at(true);
 }
 
+static void a_model_that_cannot_run_tokenizes(void **state) {
+    (void)state;
+    char *path = build_path("tests/conversions-weights.gguf");
+    write_vocabulary(path, true, true);
+    const char *const argv[] = {"run", path, "--cache-dir", cache, "--tokenize", NULL};
+    Process p = process_run(argv, "Hi", 2);
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.err, "");
+    assert_non_null(strstr(p.out, "75 108\n"));
+    process_free(&p);
+    p = RUN("run", path, "--cache-dir", cache, "--detokenize", "-i", "75 108");
+    assert_string_equal(p.out, "Hi");
+    process_free(&p);
+    p = RUN("run", path, "--cache-dir", cache, "-i", "Hi");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "differs from layer to layer"));
+    process_free(&p);
+    unlink(path);
+    free(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_converted_once),
@@ -590,6 +619,7 @@ int main(void) {
         cmocka_unit_test(who_gives_up_waiting_spoils_nothing),
         cmocka_unit_test(a_look_at_a_model_converts_nothing),
         cmocka_unit_test(a_vocabulary_alone_is_looked_at_but_not_run),
+        cmocka_unit_test(a_model_that_cannot_run_tokenizes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
