@@ -276,6 +276,55 @@ static void a_long_step_ends_within_a_second_of_the_first_signal(void **state) {
     free(program), free(text);
 }
 
+/* Runs a program for half a second, sends it one signal, and a second later SIGKILL. */
+static void assert_ends_at_one(const char *signal, const char *const *words) {
+    const char *argv[PROCESS_MAX_ARGUMENTS] = {
+        "/usr/bin/timeout", "--preserve-status", "-s", signal, "-k", "1", "0.5"};
+    char *program = build_path(words[0]);
+    size_t n = 7;
+    argv[n++] = program;
+    for (size_t i = 1; words[i]; i++) argv[n++] = words[i];
+    Process p = process_run(argv, NULL, 0);
+    if (p.status != 130 || !strstr(p.err, "interrupted"))
+        fail_msg("%s, SIG%s: %d: %s", words[0], signal, p.status, p.err);
+    process_free(&p);
+    free(program);
+}
+
+static void a_conversion_ends_within_a_second_of_the_first_signal(void **state) {
+    (void)state;
+    char *output = fixture_path(directory, "output"), *cache = fixture_path(directory, "cache");
+    size_t before = files_here();
+    assert_ends_at_one("TERM", (const char *const[]){"export", "--random", "tinyllama-1.1b",
+                                                     "--type", "f32", output, NULL});
+    for (int i = 0; i < 100 && files_here() > before; i++) usleep(20 * 1000);
+    assert_int_equal(files_here(), before);
+    assert_int_equal(mkdir(cache, 0700), 0);
+    assert_ends_at_one("HUP", (const char *const[]){"run", "random:tinyllama-1.1b", "--cache-dir",
+                                                    cache, "-i", "a", NULL});
+    fixture_remove_directory(cache);
+    free(output);
+}
+
+/* The pattern takes a time that is quadratic in the text, which is long enough for minutes. */
+static void a_slow_pattern_ends_within_a_second_of_the_first_signal(void **state) {
+    (void)state;
+    enum { BYTES = 64 << 20 };
+    static const char json[] =
+        "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}},"
+        "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a+b|.\"},"
+        "\"behavior\":\"Isolated\",\"invert\":false}}";
+    char *tokenizer = fixture_path(directory, "tokenizer.json"), *text = malloc(BYTES);
+    assert_non_null(text);
+    memset(text, 'a', BYTES);
+    file_write(victim, text, BYTES);
+    file_write(tokenizer, json, sizeof json - 1);
+    assert_ends_at_one("TERM", (const char *const[]){"run", model, "-z", tokenizer, "--tokenize",
+                                                     "-f", victim, NULL});
+    unlink(victim), unlink(tokenizer);
+    free(text), free(tokenizer);
+}
+
 static void a_kill_leaves_no_unfinished_file(void **state) {
     (void)state;
     char *program = build_path("run"), *output = fixture_path(directory, "output");
@@ -301,6 +350,8 @@ int main(void) {
         cmocka_unit_test(inputs_that_never_end_can_be_stopped),
         cmocka_unit_test(a_prompt_that_never_ends_can_be_stopped),
         cmocka_unit_test(a_long_step_ends_within_a_second_of_the_first_signal),
+        cmocka_unit_test(a_conversion_ends_within_a_second_of_the_first_signal),
+        cmocka_unit_test(a_slow_pattern_ends_within_a_second_of_the_first_signal),
         cmocka_unit_test(a_kill_leaves_no_unfinished_file),
     };
     return cmocka_run_group_tests_name("planted", tests, set_up, tear_down);
