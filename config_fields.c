@@ -48,6 +48,7 @@ static const ConfigField fields[] = {
     FLOAT(attention_scale),
     BOOL(attention_scale_falls),
     AMOUNT(attention_softcap),
+    FLOAT(value_scale),
     AMOUNT(qkv_clip),
     ENUM(qk_norm, "none", "head", "all", "each"),
     FLOAT(alibi_max_bias),

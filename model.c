@@ -132,6 +132,7 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
         forward_add_bias(m, &w->wk, k);
         forward_add_bias(m, &w->wv, v);
         if (c->qkv_clip > 0.0f) clip(v, v_dim, c->qkv_clip);
+        if (c->value_scale != 1.0f) m->isa->numeric->scale(v, c->value_scale, v_dim);
         shape_heads(m, &w->k_norm, l, i, k, h.n_kv_heads);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, k, v);
     }

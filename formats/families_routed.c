@@ -3,6 +3,8 @@
 #include "formats/expert_rules.h"
 #include "formats/json.h"
 
+#include <string.h>
+
 /* ---- Keys ---- */
 
 #define ROUTED_SIZES(vocab, dim, layers, heads)                                                    \
@@ -67,6 +69,34 @@ static const ConfigRule hy_v3_config[] = {
     MOE_KEYS(8, 128, 131072, 1e-5),
     EXPERT_KEYS("num_experts|num_local_experts", 192, 8, "moe_intermediate_size", 1536),
     {"router_scaling_factor", "router_scale", 2.826},
+    {0},
+};
+static const ConfigRule afmoe_config[] = {
+    SIZE_KEYS(200192, 2048, 6144, 32, 16),
+    MOE_KEYS(0, 128, 16384, 1e-5),
+    EXPERT_KEYS("num_experts|num_local_experts", 64, 6, "moe_intermediate_size", 1408),
+    {"route_scale", "router_scale", 1},
+    {0},
+};
+static const ConfigRule cohere2_moe_config[] = {
+    SIZE_KEYS(256000, 8192, 22528, 40, 64),
+    KV_HEADS(0),
+    HEAD_DIM(128),
+    CONTEXT(8192),
+    {"layer_norm_eps", "norm_eps", 1e-5},
+    {"hidden_act", "activation", ACTIVATION_SILU},
+    {"logit_scale", "logit_scale", 0.0625},
+    EXPERT_KEYS("num_experts", 8, 2, "intermediate_size", 22528),
+    {0},
+};
+static const ConfigRule mimo_v2_flash_config[] = {
+    SIZE_KEYS(152576, 4096, 16384, 48, 64),
+    MOE_KEYS(4, 192, 131072, 1e-5),
+    {"v_head_dim", "value_dim", 128},
+    EXPERT_KEYS(ROUTED_EXPERTS, 256, 8, "moe_intermediate_size", 2048),
+    {"n_group", "router_groups", 1},
+    {"topk_group", "router_groups_used", 1},
+    {"norm_topk_prob", "router_normalize", 1},
     {0},
 };
 
@@ -179,6 +209,45 @@ static const TensorRule hy_v3_tensors[] = {
     LLAMA_END,
     {0},
 };
+/* The attention's output is multiplied by the sigmoid of a gate for each element. */
+static const TensorRule afmoe_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM("attention_norm", FROM_LAYER "input_layernorm"),
+    NORM("post_attention_norm", FROM_LAYER "post_attention_layernorm"),
+    NORM("ffn_norm", FROM_LAYER "pre_mlp_layernorm"),
+    NORM("post_ffn_norm", FROM_LAYER "post_mlp_layernorm"),
+    LLAMA_ATTENTION,
+    HEAD_NORMS,
+    {"attention_gate", FROM_LAYER "self_attn.gate_proj.weight", N_OUT, N_DIM, 0, {0}, {0}},
+    DENSE_OR_EXPERTS,
+    MAYBE("router", "mlp.router.gate", N_EXPERTS, N_DIM),
+    CORRECTION("mlp.expert_bias"),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+static const TensorRule cohere2_moe_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM("attention_norm", FROM_LAYER "input_layernorm"),
+    LLAMA_ATTENTION,
+    DENSE_OR_EXPERTS,
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+static const TensorRule mimo_v2_flash_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LINEAR("wq", FROM_LAYER "self_attn.q_proj", N_Q, N_DIM),
+    LINEAR("wk", FROM_LAYER "self_attn.k_proj", N_KV, N_DIM),
+    LINEAR("wv", FROM_LAYER "self_attn.v_proj", N_V, N_DIM),
+    LINEAR("wo", FROM_LAYER "self_attn.o_proj", N_DIM, N_OUT),
+    OPTIONAL("sinks", FROM_LAYER "self_attn.attention_sink_bias", N_ONE, N_HEADS),
+    DENSE_OR_EXPERTS,
+    CORRECTION("mlp.gate.e_score_correction_bias"),
+    LLAMA_END,
+    {0},
+};
 
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
@@ -269,6 +338,129 @@ static Status hy_v3_finish(const json_t *json, Config *config, Error *error) {
     return set_shared_width(json, "num_shared_experts", 1, config, error);
 }
 
+static void afmoe_preset(Config *config) {
+    head_norms_preset(config);
+    config->router_normalize = true;
+    config->norm_place = NORM_AROUND;
+}
+
+/* Only layers with windows have RoPE. */
+static Status afmoe_finish(const json_t *json, Config *config, Error *error) {
+    double every = json_number(json, "global_attn_every_n_layers", 4);
+    if (!(every >= 1 && every < 1e6))
+        return error_set(error, "config.json: global_attn_every_n_layers is %g", every);
+    if (family_windows(json, json_value(json, "layer_types"), config, 1024, 0, (uint32_t)every,
+                       error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (uint32_t i = 0; i < config->n_layers; i++)
+        config->rope_table[i] = config->window[i] ? 0 : 2;
+    if (json_flag(json, "mup_enabled", false))
+        config->embedding_scale = (float)sqrt((double)config->dim);
+    return set_shared_width(json, "num_shared_experts", 2, config, error);
+}
+
+static void cohere2_moe_preset(Config *config) {
+    config->norm = NORM_LAYER;
+    config->parallel_block = true;
+    config->rope_pairing = ROPE_INTERLEAVED;
+}
+
+/* Whether layer i has one feed-forward instead of experts. */
+static bool is_dense(const json_t *json, uint32_t i, double n_first) {
+    const json_t *types = json_value(json, "mlp_layer_types");
+    const char *type = json_string_value(json_array_get(types, i));
+    return types ? type && strcmp(type, "dense") == 0 : i < n_first;
+}
+
+/* Every n-th layer has no window and no RoPE, counted anew after the first dense ones, which have a
+ * pattern of their own. A pattern of 1 gives dense layers RoPE without windows. */
+static Status cohere2_moe_windows(const json_t *json, Config *config, Error *error) {
+    double n_dense = json_number(json, "first_k_dense_replace", 0);
+    double dense_every = json_number(json, "prefix_dense_sliding_window_pattern", 1);
+    const json_t *types = json_value(json, "layer_types");
+    uint32_t every;
+    if (family_pattern(json, 4, &every, error) != STATUS_OK ||
+        family_windows(json, types, config, 4096, 0, 0, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!(dense_every >= 1 && dense_every < 1e6))
+        return error_set(error, "config.json: prefix_dense_sliding_window_pattern is %g",
+                         dense_every);
+    if (!(n_dense >= 0 && n_dense <= config->n_layers))
+        return error_set(error, "config.json: first_k_dense_replace is %g", n_dense);
+    uint32_t first = (uint32_t)n_dense;
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        uint32_t place = i < first ? i + 1 : i + 1 - first;
+        uint32_t pattern = i < first ? (uint32_t)dense_every : every;
+        if (!types && place % pattern == 0) config->window[i] = 0;
+        bool rotated = config->window[i] || (dense_every == 1 && is_dense(json, i, n_dense));
+        config->rope_table[i] = rotated ? 0 : 2;
+    }
+    return STATUS_OK;
+}
+
+/* A softmax over the chosen experts is one over all of them whose shares are normalized. */
+static Status cohere2_moe_router(const json_t *json, Config *config, Error *error) {
+    const char *kind = json_text(json, "expert_selection_fn");
+    if (kind && strcmp(kind, "softmax") != 0 && strcmp(kind, "sigmoid") != 0)
+        return error_set(error, "config.json: expert_selection_fn '%.40s' is not known", kind);
+    bool is_sigmoid = kind && strcmp(kind, "sigmoid") == 0;
+    config->router = is_sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
+    config->router_normalize = !is_sigmoid || json_flag(json, "norm_topk_prob", true);
+    return STATUS_OK;
+}
+
+static Status cohere2_moe_finish(const json_t *json, Config *config, Error *error) {
+    const char *strategy = json_text(json, "shared_expert_combination_strategy");
+    double eps = json_number(json, "rms_norm_eps", -1);
+    double width = json_number(json, "prefix_dense_intermediate_size", config->ffn_dim);
+    if (strategy && strcmp(strategy, "average") != 0 && strcmp(strategy, "sum") != 0)
+        return error_set(error,
+                         "config.json: shared_expert_combination_strategy '%.40s' is not known",
+                         strategy);
+    if (eps >= 0) {
+        config->norm = NORM_RMS;
+        config->norm_eps = (float)eps;
+    }
+    if (!(width >= 1 && width <= 1 << 20 && width == floor(width)))
+        return error_set(error, "config.json: prefix_dense_intermediate_size is %g", width);
+    config->ffn_dim = (uint32_t)width;
+    if (set_shared_width(json, "num_shared_experts", 0, config, error) != STATUS_OK ||
+        cohere2_moe_router(json, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    /* The average of the chosen experts' output and the shared one's. */
+    if (config->shared_ffn_dim > 0 && (!strategy || strcmp(strategy, "average") == 0))
+        config->router_scale = config->shared_scale = 0.5f;
+    return cohere2_moe_windows(json, config, error);
+}
+
+static void mimo_v2_flash_preset(Config *config) {
+    sigmoid_preset(config);
+    config->rope_theta = 5e6f;
+}
+
+/* Layers with windows have twice the key/value heads and RoPE of their own. Without layer_types the
+ * first layer and every 6th have none. */
+static Status mimo_v2_flash_finish(const json_t *json, Config *config, Error *error) {
+    double before = json_number(json, "sliding_window_size", 0);
+    if (family_windows(json, json_value(json, "layer_types"), config, 129, 1, 6, error) !=
+        STATUS_OK)
+        return STATUS_FAILED;
+    if (!(before >= 0 && before < 1 << 28))
+        return error_set(error, "config.json: sliding_window_size is %g", before);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool slides = config->window[i] > 0;
+        if (slides && before > 0) config->window[i] = (uint32_t)before + 1;
+        config->rope_table[i] = slides ? 1 : 0;
+        config->layer_n_kv_heads[i] = slides ? 2 * config->n_kv_heads : 0;
+    }
+    config->router_scale = (float)json_number(json, "routed_scaling_factor", 1);
+    const json_t *scale = json_object_get(json, "attention_value_scale");
+    config->value_scale = json_is_null(scale) ? 1.0f
+                          : scale             ? (float)json_number_value(scale)
+                                              : 0.707f;
+    return STATUS_OK;
+}
+
 #define PARTIAL_ROPE(absent)                                                                       \
     { .part = "partial_rotary_factor", .part_absent = absent }
 
@@ -288,5 +480,18 @@ const Family families_routed[] = {
      .bos_id = 1, .eos_id = 53},
     {"hy_v3", hy_v3_config, hy_v3_tensors, hy_v3_preset, hy_v3_finish, .biases = hy_v3_biases,
      .bos_id = -1, .eos_id = -1},
+    {"afmoe", afmoe_config, afmoe_tensors, afmoe_preset, afmoe_finish, .biases = qkvo_biases,
+     .bos_id = -1, .eos_id = -1},
+    {"cohere2_moe", cohere2_moe_config, cohere2_moe_tensors, cohere2_moe_preset, cohere2_moe_finish,
+     .biases = qkvo_biases, .norms_have_no_bias = true, .tied = true, .bos_id = 5,
+     .eos_id = 255001},
+    {"mimo_v2_flash", mimo_v2_flash_config, mimo_v2_flash_tensors, mimo_v2_flash_preset,
+     mimo_v2_flash_finish, .biases = qkv_biases,
+     .rope = {.theta = "rope_parameters.rope_theta",
+              .part = "rope_parameters.partial_rotary_factor",
+              .part_absent = 0.334,
+              .local_theta = 10000,
+              .local_theta_key = "rope_parameters.rope_theta"},
+     .bos_id = 1, .eos_id = -1},
     {0},
 };

@@ -1,5 +1,7 @@
 #include "router_kind.h"
 
+#include <string.h>
+
 #include "experts.h"
 
 /* ---- The sparse mixer ---- */
@@ -60,10 +62,13 @@ static void keep_best_groups(const Config *c, float *rank) {
 static void route_by_scores(const Numeric *numeric, const Config *c, const float *correction,
                             float *logits, uint32_t *chosen, float *shares) {
     float rank[CONFIG_MAX_EXPERTS], sum = 0.0f;
+    memcpy(rank, logits, c->n_experts * sizeof *rank);
     make_scores(numeric, c, logits);
-    for (size_t i = 0; i < c->n_experts; i++)
-        rank[i] = correction ? logits[i] + correction[i] : logits[i];
-    if (c->router_groups > 1) keep_best_groups(c, rank);
+    for (size_t i = 0; correction && i < c->n_experts; i++) rank[i] = logits[i] + correction[i];
+    if (c->router_groups > 1) {
+        if (!correction) memcpy(rank, logits, c->n_experts * sizeof *rank);
+        keep_best_groups(c, rank);
+    }
     experts_choose(rank, c->n_experts, c->n_experts_used, chosen);
     for (size_t k = 0; k < c->n_experts_used; k++) sum += logits[chosen[k]];
     if (sum < c->router_sum_min) sum = c->router_sum_min;

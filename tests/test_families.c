@@ -192,6 +192,12 @@ static void absent_keys_have_the_defaults_of_transformers(void **state) {
         {"exaone_moe", "routed_scaling_factor", NULL, "2.5"},
         {"hy_v3", "rope_theta", NULL, "11158840.0"},
         {"ernie4_5_moe", "moe_norm_min", NULL, "1e-12"},
+        {"afmoe", "global_attn_every_n_layers", NULL, "4"},
+        {"cohere2_moe", "expert_selection_fn", NULL, "\"softmax\""},
+        {"cohere2_moe", "shared_expert_combination_strategy", NULL, "\"average\""},
+        {"cohere2_moe", "prefix_dense_sliding_window_pattern", NULL, "1"},
+        {"mimo_v2_flash", "attention_value_scale", NULL, "0.707"},
+        {"mimo_v2_flash", "sliding_window", NULL, "129"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Source *absent = source_with(cases[i].fixture, cases[i].key, cases[i].a);
@@ -554,7 +560,8 @@ static const Flip flips[] = {
     {"glm4_moe-groups", "router_groups_used", 3},
     {"glm4_moe-groups", "router_softcap", 0.5},
     {"ernie4_5_moe-bias", "router_sum_min", 0.001},
-    {"glm4_moe", "shared_scale", 0.5},
+    {"cohere2_moe", "shared_scale", 1},
+    {"mimo_v2_flash", "value_scale", 1},
     {"gemma", "embedding_scale", 1},
     {"granite", "residual_scale", 1},
     {"cohere", "logit_scale", 1},
