@@ -48,9 +48,9 @@
         OPTIONAL_LINEAR("w_down", "blk.%u.ffn_down", N_DIM, N_FFN)
 /* A layer's experts are stacked in one tensor each for gate, up and down, or gate and up are fused
  * as well; the first files have a tensor for each expert. */
-#define EXPERTS                                                                                    \
-    LINEAR("router", "blk.%u.ffn_gate_inp", N_EXPERTS, N_DIM),                                     \
-        OPTIONAL_LINEAR("experts.%u.w_gate", "blk.%u.ffn_gate_exps", N_EXPERT_FFN, N_DIM),         \
+#define EXPERTS LINEAR("router", "blk.%u.ffn_gate_inp", N_EXPERTS, N_DIM), EXPERT_MATRICES
+#define EXPERT_MATRICES                                                                            \
+    OPTIONAL_LINEAR("experts.%u.w_gate", "blk.%u.ffn_gate_exps", N_EXPERT_FFN, N_DIM),             \
         OPTIONAL_LINEAR("experts.%u.w_up", "blk.%u.ffn_up_exps", N_EXPERT_FFN, N_DIM),             \
         OPTIONAL_LINEAR("experts.%u.w_down", "blk.%u.ffn_down_exps", N_DIM, N_EXPERT_FFN),         \
         PART("experts.%u.w_gate", "blk.%u.ffn_gate_up_exps", N_EXPERT_FFN, N_DIM, RULE_OPTIONAL,   \
@@ -68,6 +68,14 @@
             0                                                                                      \
         }                                                                                          \
     }
+/* Routed by scores: layers are dense or mixtures, and the shared expert has no gate. */
+#define ROUTED                                                                                     \
+    OPTIONAL_GATED, OPTIONAL_LINEAR("router", "blk.%u.ffn_gate_inp", N_EXPERTS, N_DIM),            \
+        OPTIONAL("router.correction", "blk.%u.exp_probs_b.bias", N_ONE, N_EXPERTS),                \
+        OPTIONAL("router.correction", "blk.%u.exp_probs_b", N_ONE, N_EXPERTS), EXPERT_MATRICES,    \
+        OPTIONAL_LINEAR("shared.w_gate", "blk.%u.ffn_gate_shexp", N_SHARED_FFN, N_DIM),            \
+        OPTIONAL_LINEAR("shared.w_up", "blk.%u.ffn_up_shexp", N_SHARED_FFN, N_DIM),                \
+        OPTIONAL_LINEAR("shared.w_down", "blk.%u.ffn_down_shexp", N_DIM, N_SHARED_FFN)
 #define HEAD OUTPUT("output")
 #define END NORM("final_norm", "output_norm"), HEAD
 #define TABLE(name, ...) static const TensorRule name[] = {TOKENS, __VA_ARGS__, {0}}
@@ -107,6 +115,17 @@ TABLE(gpt_oss_tensors, ATTENTION_NORM, ATTENTION,
       NORM("ffn_norm", "blk.%u.post_attention_norm"), EXPERTS, END);
 TABLE(seed_tensors, ATTENTION_NORM, ATTENTION, NORM("ffn_norm", "blk.%u.post_attention_norm"),
       GATED, END);
+TABLE(glm4moe_tensors, ATTENTION_NORM, ATTENTION,
+      OPTIONAL_NORM("q_norm", "blk.%u.attn_q_norm", N_HEAD),
+      OPTIONAL_NORM("k_norm", "blk.%u.attn_k_norm", N_HEAD),
+      NORM("ffn_norm", "blk.%u.post_attention_norm"), ROUTED, END);
+TABLE(ernie4_5_moe_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, ROUTED, END);
+TABLE(dots1_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, ROUTED, END);
+TABLE(minimax_m2_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_Q, N_KV), FFN_NORM, ROUTED, END);
+TABLE(afmoe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD),
+      {"attention_gate", "blk.%u.attn_gate.weight", N_OUT, N_DIM, 0, {0}, {0}}, FFN_NORM, ROUTED,
+      OUTPUT_NORMS, END);
+TABLE(cohere2moe_tensors, ATTENTION_NORM, ATTENTION, ROUTED, END);
 
 /* ---- Fields that no key gives ---- */
 
@@ -300,6 +319,48 @@ static Status gpt_oss_finish(const GgufModel *m, Config *c) {
     c->swiglu_limit = 7.0f;
     return STATUS_OK;
 }
+static Status sigmoid_scores(const GgufModel *m, Config *c) {
+    (void)m;
+    c->router = ROUTER_SIGMOID_SCORES;
+    c->router_normalize = true;
+    return STATUS_OK;
+}
+
+static Status glm4moe_finish(const GgufModel *m, Config *c) {
+    if (has_tensor(m, "blk.0.attn_q_norm.weight")) c->qk_norm = QK_NORM_HEAD;
+    return sigmoid_scores(m, c);
+}
+
+static Status head_norms_and_scores(const GgufModel *m, Config *c) {
+    c->qk_norm = QK_NORM_HEAD;
+    return sigmoid_scores(m, c);
+}
+
+static Status ernie4_5_moe_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->router = ROUTER_SOFTMAX_SCORES;
+    c->router_normalize = true;
+    c->router_sum_min = 1e-12f;
+    return STATUS_OK;
+}
+
+static Status minimax_m2_finish(const GgufModel *m, Config *c) {
+    c->qk_norm = QK_NORM_ALL;
+    return sigmoid_scores(m, c);
+}
+
+static Status afmoe_finish(const GgufModel *m, Config *c) {
+    c->norm_place = NORM_AROUND;
+    c->embedding_scale = (float)sqrt((double)c->dim);
+    return head_norms_and_scores(m, c);
+}
+
+/* The converter takes only models that average the chosen experts with the shared one. */
+static Status cohere2moe_finish(const GgufModel *m, Config *c) {
+    if (sigmoid_scores(m, c) != STATUS_OK || cohere_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    if (c->shared_ffn_dim > 0) c->router_scale = c->shared_scale = 0.5f;
+    return STATUS_OK;
+}
 
 /* ---- The table ---- */
 
@@ -348,6 +409,19 @@ static const GgufFamily families[] = {
     {"chatglm", "glm", phi3_tensors, ROPE_INTERLEAVED, .finish = NULL},
     {"ernie4_5", "ernie4_5", llama_tensors, ROPE_INTERLEAVED, .finish = NULL},
     {"seed_oss", "seed_oss", seed_tensors, ROPE_HALVES, .finish = NULL},
+    {"glm4moe", "glm4_moe", glm4moe_tensors, ROPE_HALVES, .finish = glm4moe_finish},
+    {"dots1", "dots1", dots1_tensors, ROPE_HALVES, .finish = head_norms_and_scores,
+     .full_every = 1},
+    {"ernie4_5-moe", "ernie4_5_moe", ernie4_5_moe_tensors, ROPE_INTERLEAVED,
+     .finish = ernie4_5_moe_finish},
+    {"minimax-m2", "minimax_m2", minimax_m2_tensors, ROPE_HALVES, .finish = minimax_m2_finish},
+    {"exaone-moe", "exaone_moe", dots1_tensors, ROPE_HALVES, .finish = head_norms_and_scores,
+     .full_every = 4, .full_are_not_rotated = true},
+    {"hy_v3", "hy_v3", dots1_tensors, ROPE_HALVES, .finish = head_norms_and_scores},
+    {"afmoe", "afmoe", afmoe_tensors, ROPE_HALVES, .finish = afmoe_finish, .full_every = 4,
+     .full_are_not_rotated = true},
+    {"cohere2moe", "cohere2_moe", cohere2moe_tensors, ROPE_INTERLEAVED, .finish = cohere2moe_finish,
+     .full_every = 4, .full_are_not_rotated = true, .dense_are_rotated = true},
     {"gpt-oss", "gpt_oss", gpt_oss_tensors, ROPE_HALVES, .finish = gpt_oss_finish, .full_every = 2,
      .yarn_keeps_ends = true},
 };

@@ -29,6 +29,7 @@ typedef struct GgufFamily {
                          * 0: as in the other layers */
     bool
         full_are_not_rotated; /* layers without a window have no RoPE, where others have a window */
+    bool dense_are_rotated;   /* the leading dense layers have RoPE all the same */
     bool yarn_keeps_ends;     /* the ends of YaRN's ramp are not rounded to whole dimensions */
 } GgufFamily;
 

@@ -97,7 +97,11 @@ static Status read_sizes(GgufModel *r) {
     Config *c = &r->source->config;
     gguf_model_uint(r, "context_length", &c->context);
     gguf_model_uint(r, "embedding_length", &c->dim);
+    /* The last blocks predict further tokens; they are no layers of the model. */
+    uint32_t n_further = 0;
     gguf_model_uint(r, "block_count", &c->n_layers);
+    gguf_model_uint(r, "nextn_predict_layers", &n_further);
+    if (n_further < c->n_layers) c->n_layers -= n_further;
     if (uniform_uint(r, "feed_forward_length", &c->ffn_dim) != STATUS_OK ||
         uniform_uint(r, "attention.head_count", &c->n_heads) != STATUS_OK)
         return STATUS_FAILED;
@@ -152,36 +156,45 @@ static Status read_widths(GgufModel *r) {
     const uint64_t *shared = shape_in_layers(r, "ffn_up_shexp", 2);
     c->expert_ffn_dim = stacked ? (uint32_t)stacked[1] : c->ffn_dim;
     if (shared) c->shared_ffn_dim = (uint32_t)shared[0];
-    double scale = 1.0;
-    uint32_t gating = 1, groups = 1;
-    gguf_model_float(r, "expert_weights_scale", &scale);
-    gguf_model_uint(r, "expert_gating_func", &gating);
-    gguf_model_uint(r, "expert_group_count", &groups);
-    if ((scale != 1.0 && scale != 0.0) || (gating != 0 && gating != 1 && gating != 3) || groups > 1)
-        return error_set(r->error,
-                         "%s: experts with expert_weights_scale %g, expert_gating_func %u and "
-                         "expert_group_count %u are not known to this program",
-                         r->source->path, scale, gating, groups);
     return STATUS_OK;
 }
 
-/* Reads expert_weights_norm and expert_gating_func, which override the family's router. */
-static void read_router(const GgufModel *r) {
+/* Reads what overrides the family's router: expert_gating_func (0: the family's; 1: softmax; 2:
+ * sigmoid; 3: softmax over the chosen), expert_weights_norm, expert_weights_scale (0: 1) and
+ * groups. */
+static Status read_router(const GgufModel *r) {
     Config *c = &r->source->config;
-    bool sums_to_one;
+    bool by_scores = c->router >= ROUTER_SIGMOID_SCORES, sums_to_one = c->router_normalize;
+    double scale = 1.0;
     uint32_t gating = 0;
-    if (c->n_experts == 0 || c->router == ROUTER_SPARSE_MIXER) return;
-    if (gguf_model_bool(r, "expert_weights_norm", &sums_to_one))
-        c->router = sums_to_one ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;
-    if (gguf_model_uint(r, "expert_gating_func", &gating) && gating == 3)
-        c->router = ROUTER_SOFTMAX_CHOSEN;
+    if (c->n_experts == 0 || c->router == ROUTER_SPARSE_MIXER) return STATUS_OK;
+    gguf_model_float(r, "expert_weights_scale", &scale);
+    gguf_model_uint(r, "expert_gating_func", &gating);
+    gguf_model_uint(r, "expert_group_count", &c->router_groups);
+    gguf_model_uint(r, "expert_group_used_count", &c->router_groups_used);
+    bool plain = (scale == 1.0 || scale == 0.0) && c->router_groups <= 1 && gating != 2;
+    if (gating > 3 || (by_scores && gating == 3) || (!by_scores && !plain))
+        return error_set(r->error,
+                         "%s: experts with expert_weights_scale %g, expert_gating_func %u and "
+                         "expert_group_count %u are not known to this program",
+                         r->source->path, scale, gating, c->router_groups);
+    bool given = gguf_model_bool(r, "expert_weights_norm", &sums_to_one);
+    if (by_scores) {
+        c->router_normalize = sums_to_one;
+        if (gating) c->router = gating == 1 ? ROUTER_SOFTMAX_SCORES : ROUTER_SIGMOID_SCORES;
+        if (scale != 0.0) c->router_scale *= (float)scale;
+    } else if (given || gating == 3) {
+        c->router = sums_to_one || gating == 3 ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;
+    }
+    return STATUS_OK;
 }
 
 /* Sets the window of each layer. attention.sliding_window_pattern is a number n (every n-th layer
  * has no window) or a list of whether each layer has one. */
 static Status read_windows(const GgufModel *r, const GgufFamily *family) {
     Config *c = &r->source->config;
-    uint32_t window = family->window, full_every = family->full_every;
+    uint32_t window = family->window, full_every = family->full_every, n_dense = 0;
+    gguf_model_uint(r, "leading_dense_block_count", &n_dense);
     gguf_model_uint(r, "attention.sliding_window", &window);
     if (window == 0) return STATUS_OK;
     if (full_every == 0 || window > 1 << 28)
@@ -205,7 +218,8 @@ static Status read_windows(const GgufModel *r, const GgufFamily *family) {
                              "%s: attention.sliding_window_pattern does not hold true or false",
                              r->source->path);
         c->window[i] = slides != 0.0 ? window : 0;
-        if (family->full_are_not_rotated) c->rope_table[i] = c->window[i] ? 0 : 2;
+        bool rotated = c->window[i] || (family->dense_are_rotated && i < n_dense);
+        if (family->full_are_not_rotated) c->rope_table[i] = rotated ? 0 : 2;
     }
     return STATUS_OK;
 }
@@ -371,8 +385,7 @@ static Status read_tensors(GgufModel *r) {
     c->rope_pairing = family->pairing;
     if (family->finish && family->finish(r, c) != STATUS_OK) return STATUS_FAILED;
     if (c->position != POSITION_ROPE) c->rotary_dim = 0;
-    read_router(r);
-    if (read_windows(r, family) != STATUS_OK) return STATUS_FAILED;
+    if (read_router(r) != STATUS_OK || read_windows(r, family) != STATUS_OK) return STATUS_FAILED;
     if (config_validate(c, r->error) != STATUS_OK)
         return error_prefix(r->error, "%s", r->source->path);
     const RuleContext context = {.source = r->source,
