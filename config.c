@@ -29,6 +29,7 @@ Config config_default(void) {
         .rope_local_attention_factor = 1.0f,
         .rope_theta = 10000.0f,
         .sinusoid_base = 10000.0f,
+        .gate_activation = ACTIVATION_SIGMOID,
         .value_scale = 1.0f,
         .alibi_max_bias = 8.0f,
         .activation = ACTIVATION_SILU,

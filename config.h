@@ -121,6 +121,7 @@ typedef struct Config {
     float attention_scale;      /* 1 / sqrt(head_dim) in most models */
     bool attention_scale_falls; /* layer i divides scores by i + 1 as well: GPT-2 of Mistral */
     float attention_softcap;    /* cap * tanh(score / cap): Gemma 2; 0 = none */
+    Activation gate_activation; /* of gates of the attention's output: sigmoid, Laguna's softplus */
     float value_scale;          /* of values: MiMo V2 Flash; 1 = none */
     float qkv_clip;             /* q, k, v clamped to +- this: MPT, OLMo; 0 = none */
     QkNorm qk_norm;

@@ -14,6 +14,8 @@
 #define ENUM(field, ...) FIELD(field, FIELD_ENUM, .names = (const char *const[]){__VA_ARGS__, NULL})
 #define TEXT(field) FIELD(field, FIELD_TEXT, .capacity = sizeof(((Config *)0)->field))
 
+#define ACTIVATION_NAMES "silu", "gelu", "gelu_tanh", "relu", "gelu_quick", "sigmoid", "softplus"
+
 /* FLOAT may be negative, AMOUNT may not. No real model comes near the limits of UINT, which keep
  * every product of sizes in range. */
 static const ConfigField fields[] = {
@@ -48,11 +50,12 @@ static const ConfigField fields[] = {
     FLOAT(attention_scale),
     BOOL(attention_scale_falls),
     AMOUNT(attention_softcap),
+    ENUM(gate_activation, ACTIVATION_NAMES),
     FLOAT(value_scale),
     AMOUNT(qkv_clip),
     ENUM(qk_norm, "none", "head", "all", "each"),
     FLOAT(alibi_max_bias),
-    ENUM(activation, "silu", "gelu", "gelu_tanh", "relu", "gelu_quick", "sigmoid"),
+    ENUM(activation, ACTIVATION_NAMES),
     BOOL(gated),
     AMOUNT(swiglu_limit),
     UINT(n_experts, 0, CONFIG_MAX_EXPERTS),

@@ -139,7 +139,7 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
     forward_wait(pass);
 }
 
-/* Multiplies each head's output by the sigmoid of its gate, or of its elements' gates. */
+/* Multiplies each head's output by its activated gate, or each element by its own. */
 static void gate_heads(ForwardPass *pass, const HeadShape *h, size_t n_gates) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
@@ -147,7 +147,8 @@ static void gate_heads(ForwardPass *pass, const HeadShape *h, size_t n_gates) {
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *gate = m->attention_gate + i * n_gates, *out = m->attended + i * width;
-        numeric->activate(ACTIVATION_SIGMOID, gate, n_gates == width ? out : NULL, n_gates);
+        numeric->activate(pass->model->config->gate_activation, gate, n_gates == width ? out : NULL,
+                          n_gates);
         if (n_gates == width) memcpy(out, gate, width * sizeof *out);
         for (size_t head = 0; n_gates != width && head < h->n_heads; head++)
             numeric->scale(out + head * h->value_dim, gate[head], h->value_dim);

@@ -93,6 +93,16 @@ static inline lanes normal_distribution(lanes x) {
     return lanes_select(lanes_less(x, lanes_zero()), half, lanes_sub(lanes_set(1.0f), half));
 }
 
+/* log(1 + exp(x)) = max(x, 0) + log(1 + u), u = exp(-|x|), and log(1 + u) = 2 artanh(u / (2 + u))
+ * by its series, which ends when its terms are below 1e-8. In this order of max NaN stays NaN. */
+static inline lanes softplus(lanes x) {
+    lanes u = lanes_exp(lanes_sub(lanes_zero(), lanes_abs(x)));
+    lanes s = lanes_div(u, lanes_add(u, lanes_set(2.0f))), square = lanes_mul(s, s);
+    lanes p = lanes_set(1.0f / 15.0f);
+    for (int k = 13; k > 0; k -= 2) p = lanes_fma(p, square, lanes_set(1.0f / (float)k));
+    return lanes_fma(lanes_add(s, s), p, lanes_max(lanes_zero(), x));
+}
+
 static inline lanes activated(Activation kind, lanes x) {
     switch (kind) {
     case ACTIVATION_SILU:
@@ -108,6 +118,8 @@ static inline lanes activated(Activation kind, lanes x) {
         return lanes_mul(x, sigmoid(lanes_mul(x, lanes_set(1.702f))));
     case ACTIVATION_SIGMOID:
         return sigmoid(x);
+    case ACTIVATION_SOFTPLUS:
+        return softplus(x);
     default:
         return lanes_max(lanes_zero(), x); /* in this order NaN stays NaN */
     }

@@ -24,6 +24,7 @@ typedef enum Activation {
     ACTIVATION_RELU,
     ACTIVATION_GELU_QUICK, /* x * sigmoid(1.702 x) */
     ACTIVATION_SIGMOID,    /* of gates, not of feed-forwards */
+    ACTIVATION_SOFTPLUS,   /* log(1 + exp(x)): gates of attention */
     ACTIVATIONS
 } Activation;
 

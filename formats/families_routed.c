@@ -99,6 +99,16 @@ static const ConfigRule mimo_v2_flash_config[] = {
     {"norm_topk_prob", "router_normalize", 1},
     {0},
 };
+static const ConfigRule laguna_config[] = {
+    SIZE_KEYS(100352, 2048, 8192, 40, 48),
+    MOE_KEYS(8, 128, 131072, 1e-6),
+    EXPERT_KEYS("num_experts", 256, 8, "moe_intermediate_size", 512),
+    {"shared_expert_intermediate_size", "shared_ffn_dim", 512},
+    {"moe_routed_scaling_factor", "router_scale", 1},
+    {"moe_router_logit_softcapping", "router_softcap", 0},
+    {0},
+};
+static const FixedKey laguna_fixed[] = {{"moe_apply_router_weight_on_input", "false"}, {0}};
 
 /* ---- Biases ---- */
 
@@ -248,6 +258,26 @@ static const TensorRule mimo_v2_flash_tensors[] = {
     LLAMA_END,
     {0},
 };
+static const TensorRule laguna_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    HEAD_NORMS,
+    DENSE_OR_EXPERTS,
+    CORRECTION("mlp.experts.e_score_correction_bias"),
+    SHARED("mlp.shared_expert."),
+    LLAMA_END,
+    {0},
+};
+/* A gate for each head, or for each element of its output. */
+#define GATE(rows)                                                                                 \
+    {                                                                                              \
+        "attention_gate", FROM_LAYER "self_attn.g_proj.weight", rows, N_DIM, RULE_MATRIX, {0}, {   \
+            0                                                                                      \
+        }                                                                                          \
+    }
+static const TensorRule gates_of_heads[] = {GATE(N_HEADS), {0}};
+static const TensorRule gates_of_elements[] = {GATE(N_OUT), {0}};
 
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
@@ -461,6 +491,45 @@ static Status mimo_v2_flash_finish(const json_t *json, Config *config, Error *er
     return STATUS_OK;
 }
 
+static void laguna_preset(Config *config) {
+    head_norms_preset(config);
+    config->router_normalize = true;
+    config->gate_activation = ACTIVATION_SOFTPLUS;
+    config->rope_theta = 500000.0f;
+}
+
+/* Sets the number of query heads of each layer from a list; the key may be absent. */
+static Status set_layer_heads(const json_t *json, const char *key, Config *config, Error *error) {
+    const json_t *list = json_value(json, key);
+    if (list && json_array_size(list) != config->n_layers)
+        return error_set(error, "config.json: %s is not a list of %u layers", key,
+                         config->n_layers);
+    for (uint32_t i = 0; list && i < config->n_layers; i++) {
+        double n = json_number_value(json_array_get(list, i));
+        if (!(n >= 1 && n <= 1 << 12 && n == floor(n)))
+            return error_set(error, "config.json: %s holds %g", key, n);
+        config->layer_n_heads[i] = n == config->n_heads ? 0 : (uint32_t)n;
+    }
+    return STATUS_OK;
+}
+
+/* Layers with windows have a RoPE of their own. */
+static Status laguna_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "layer_types");
+    if (types && family_windows(json, types, config, 512, 0, 0, error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (uint32_t i = 0; i < config->n_layers; i++)
+        config->rope_table[i] = config->window[i] ? 1 : 0;
+    return set_layer_heads(json, "num_attention_heads_per_layer", config, error);
+}
+
+static Status laguna_more(const RuleContext *context, const json_t *json, Error *error) {
+    const json_t *gating = json_value(json, "gating");
+    const char *text = json_string_value(gating);
+    bool of_heads = text ? strcmp(text, "per-head") == 0 : !gating || json_is_true(gating);
+    return rules_apply(context, of_heads ? gates_of_heads : gates_of_elements, error);
+}
+
 #define PARTIAL_ROPE(absent)                                                                       \
     { .part = "partial_rotary_factor", .part_absent = absent }
 
@@ -493,5 +562,14 @@ const Family families_routed[] = {
               .local_theta = 10000,
               .local_theta_key = "rope_parameters.rope_theta"},
      .bos_id = 1, .eos_id = -1},
+    {"laguna", laguna_config, laguna_tensors, laguna_preset, laguna_finish, laguna_more,
+     .biases = qkvo_biases, .fixed = laguna_fixed,
+     .rope = {.theta = "rope_parameters.rope_theta",
+              .part = "rope_parameters.partial_rotary_factor",
+              .part_absent = 1,
+              .absent = "{\"partial_rotary_factor\": 0.5}",
+              .local_theta = 10000,
+              .local_theta_key = "rope_parameters.rope_theta"},
+     .bos_id = -1, .eos_id = -1},
     {0},
 };

@@ -156,9 +156,6 @@ Status rope_add_local(Source *source, const Rope *rope, Error *error) {
                          source->path, rope->scaling == ROPE_DYNAMIC ? "dynamic" : "longrope");
     float first_theta = c->rope_theta, first_factor = c->rope_attention_factor;
     size_t rotated = 2 * n_frequencies(rope);
-    if (rotated > c->head_dim)
-        return error_set(error, "%s: %zu rotated elements of heads of %u", source->path, rotated,
-                         c->head_dim);
     if (rotated != c->rotary_dim) c->rope_local_rotary_dim = (uint32_t)rotated;
     Status status = rope_add(source, "rope.freqs.1", rope, error);
     c->rope_local_attention_factor = c->rope_attention_factor;

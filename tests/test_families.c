@@ -562,6 +562,8 @@ static const Flip flips[] = {
     {"ernie4_5_moe-bias", "router_sum_min", 0.001},
     {"cohere2_moe", "shared_scale", 1},
     {"mimo_v2_flash", "value_scale", 1},
+    {"laguna", "gate_activation", ACTIVATION_SIGMOID},
+    {"laguna-elements", "router_softcap", 0},
     {"gemma", "embedding_scale", 1},
     {"granite", "residual_scale", 1},
     {"cohere", "logit_scale", 1},
