@@ -110,7 +110,8 @@ static size_t cached_index(const AttentionCall *call, size_t row) {
 /* The first cached position that the row sees. */
 static size_t first_seen(const AttentionCall *call, size_t row) {
     size_t end = cached_index(call, row) + 1, window = call->params->window;
-    return window && end > window ? end - window : 0;
+    size_t chunk = call->params->chunk, first = chunk ? (end - 1) / chunk * chunk : 0;
+    return window && end > first + window ? end - window : first;
 }
 
 /* The end of the run of rows of one sequence that starts at `row`, at most rows_per_item rows. */

@@ -22,11 +22,12 @@ typedef struct AttentionParams {
     size_t layer;       /* for the observer */
     size_t cache_layer; /* the layer whose keys and values are read: `layer`, or an earlier one */
     uint32_t n_heads, n_kv_heads;
-    uint32_t head_dim;         /* of queries and keys */
-    uint32_t value_dim;        /* of values and outputs */
-    float scale;               /* scores = scale * (q . k) */
-    float softcap;             /* then softcap * tanh(score / softcap); 0: none */
-    uint32_t window;           /* a query sees this many positions, itself included; 0: all */
+    uint32_t head_dim;  /* of queries and keys */
+    uint32_t value_dim; /* of values and outputs */
+    float scale;        /* scores = scale * (q . k) */
+    float softcap;      /* then softcap * tanh(score / softcap); 0: none */
+    uint32_t window;    /* a query sees this many positions, itself included; 0: all */
+    uint32_t chunk;     /* a query sees no position before the last multiple of this; 0: all */
     const float *alibi_slopes; /* [n_heads], times -(distance); NULL: none */
     const float *sinks; /* [n_heads], scores that take weight but have no value; NULL: none */
 } AttentionParams;

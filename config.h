@@ -125,6 +125,14 @@ typedef struct Config {
     float value_scale;          /* of values: MiMo V2 Flash; 1 = none */
     float qkv_clip;             /* q, k, v clamped to +- this: MPT, OLMo; 0 = none */
     QkNorm qk_norm;
+    /* The heads' norms come after the rotation, and layers without one have no norms: HunYuan,
+     * Llama 4. */
+    bool qk_norm_after_rope;
+    /* Queries are multiplied by 1 + query_scaling * log(1 + floor(position / query_scaling_floor)):
+     * Ministral 3; 0 = none. Llama 4: only in layers without RoPE, positions counted from 1. */
+    float query_scaling;
+    uint32_t query_scaling_floor;
+    bool query_scaling_unrotated;
     float alibi_max_bias; /* 8; for people, the slopes are a tensor */
 
     Activation activation;
@@ -139,6 +147,7 @@ typedef struct Config {
     uint32_t expert_ffn_dim;
     uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
     RouterKind router;
+    bool share_on_input; /* shares multiply the experts' inputs, not their outputs: Llama 4 */
     float router_jitter; /* of the sparse mixer */
     /* Routers with scores. */
     uint32_t router_groups;      /* experts lie in this many groups of equal size; 0 or 1: none */
@@ -157,6 +166,7 @@ typedef struct Config {
     /* Per layer. */
     uint32_t window[CONFIG_MAX_LAYERS];     /* sees this many positions, itself included; 0 = all */
     uint32_t rope_table[CONFIG_MAX_LAYERS]; /* 0: rope.freqs, 1: rope.freqs.1; 2: not rotated */
+    uint32_t chunk[CONFIG_MAX_LAYERS];      /* sees its chunk of this many positions: Llama 4 */
     uint32_t layer_kind[CONFIG_MAX_LAYERS]; /* LayerKindNumber */
     /* Where layers differ: 0 = the model's field of the same name. config_heads answers for both.
      */

@@ -14,7 +14,8 @@
 #define ENUM(field, ...) FIELD(field, FIELD_ENUM, .names = (const char *const[]){__VA_ARGS__, NULL})
 #define TEXT(field) FIELD(field, FIELD_TEXT, .capacity = sizeof(((Config *)0)->field))
 
-#define ACTIVATION_NAMES "silu", "gelu", "gelu_tanh", "relu", "gelu_quick", "sigmoid", "softplus"
+#define ACTIVATION_NAMES                                                                           \
+    "silu", "gelu", "gelu_tanh", "relu", "gelu_quick", "sigmoid", "softplus", "relu2", "xielu"
 
 /* FLOAT may be negative, AMOUNT may not. No real model comes near the limits of UINT, which keep
  * every product of sizes in range. */
@@ -54,6 +55,10 @@ static const ConfigField fields[] = {
     FLOAT(value_scale),
     AMOUNT(qkv_clip),
     ENUM(qk_norm, "none", "head", "all", "each"),
+    BOOL(qk_norm_after_rope),
+    FLOAT(query_scaling),
+    UINT(query_scaling_floor, 0, 1 << 28),
+    BOOL(query_scaling_unrotated),
     FLOAT(alibi_max_bias),
     ENUM(activation, ACTIVATION_NAMES),
     BOOL(gated),
@@ -67,6 +72,7 @@ static const ConfigField fields[] = {
 #else
     ENUM(router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores", "softmax_scores"),
 #endif
+    BOOL(share_on_input),
     AMOUNT(router_jitter),
     UINT(router_groups, 0, CONFIG_MAX_EXPERTS),
     UINT(router_groups_used, 0, CONFIG_MAX_EXPERTS),
@@ -81,6 +87,7 @@ static const ConfigField fields[] = {
     AMOUNT(logit_softcap),
     FIELD(window, FIELD_PER_LAYER, .most = UINT32_MAX),
     FIELD(rope_table, FIELD_PER_LAYER, .most = 2),
+    FIELD(chunk, FIELD_PER_LAYER, .most = UINT32_MAX),
     FIELD(layer_kind, FIELD_PER_LAYER, .most = LAYER_KINDS - 1),
     FIELD(layer_n_heads, FIELD_PER_LAYER, .most = 1 << 12),
     FIELD(layer_n_kv_heads, FIELD_PER_LAYER, .most = 1 << 12),
@@ -175,6 +182,16 @@ static Status check_positions(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+static Status check_operations(const Config *c, Error *error) {
+    if (c->query_scaling != 0.0f && c->query_scaling_floor == 0)
+        return error_set(error, "query_scaling is set, but query_scaling_floor is 0");
+    if (c->qk_norm_after_rope && c->qk_norm != QK_NORM_NONE && c->qk_norm != QK_NORM_HEAD)
+        return error_set(error, "qk_norm_after_rope is set, but qk_norm is not 'head'");
+    if (c->activation == ACTIVATION_XIELU && (c->gated || c->n_experts > 0))
+        return error_set(error, "activation 'xielu' with a gate or experts");
+    return STATUS_OK;
+}
+
 static Status check_experts(const Config *c, Error *error) {
     if (c->n_experts == 0) return STATUS_OK;
     if (c->n_experts_used == 0 || c->n_experts_used > c->n_experts)
@@ -211,6 +228,7 @@ Status config_validate(const Config *c, Error *error) {
         return error_set(error, "parallel_block needs norm_place 'before'");
     if (check_layers(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_positions(c, error) != STATUS_OK) return STATUS_FAILED;
+    if (check_operations(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_experts(c, error) != STATUS_OK) return STATUS_FAILED;
     return check_special_tokens(c, error);
 }

@@ -89,6 +89,14 @@ static void embed(ForwardPass *pass) {
 
 /* ---- Attention ---- */
 
+/* Normalizes x[pass->n][width] in place. */
+static void normalize_rows(ForwardPass *pass, const Norm *norm, float *x, size_t width) {
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++)
+        forward_normalize(pass->model, norm, x + i * width, x + i * width, width);
+    forward_wait(pass);
+}
+
 static void clip(float *x, size_t n, float limit) {
     for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
 }
@@ -101,6 +109,14 @@ static void normalize_head(const Model *m, const Norm *norm, size_t head, size_t
     forward_normalize(m, &of_head, x, x, head_dim);
 }
 
+/* What a row's queries are multiplied by at its position. */
+static float query_scale(const Config *c, size_t layer, int32_t position) {
+    uint32_t from_one = c->query_scaling_unrotated;
+    if (c->query_scaling == 0.0f || (from_one && c->rope_table[layer] != 2)) return 1.0f;
+    uint32_t steps = ((uint32_t)position + from_one) / c->query_scaling_floor;
+    return 1.0f + c->query_scaling * (float)logarithm(1.0 + steps);
+}
+
 /* Normalizes, clips and rotates the heads of one row's queries or keys. */
 static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t row, float *heads,
                         size_t n_heads) {
@@ -111,8 +127,11 @@ static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t r
     if (c->qkv_clip > 0.0f) clip(heads, n_heads * head_dim, c->qkv_clip);
     for (size_t head = 0; head < n_heads; head++) {
         float *x = heads + head * head_dim;
-        if (norm->present && !norms_all) normalize_head(m, norm, head, head_dim, x);
+        bool is_normed = norm->present && !norms_all, after = c->qk_norm_after_rope;
+        if (is_normed && !after) normalize_head(m, norm, head, head_dim, x);
         forward_rotate(m, layer, row, x);
+        if (is_normed && after && c->rope_table[layer] != 2)
+            normalize_head(m, norm, head, head_dim, x);
     }
 }
 
@@ -128,6 +147,8 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
         float *q = m->q + i * q_dim, *k = m->k + i * k_dim, *v = m->v + i * v_dim;
         forward_add_bias(m, &w->wq, q);
         shape_heads(m, &w->q_norm, l, i, q, h.n_heads);
+        float scale = query_scale(c, l, pass->rows[i].position);
+        if (scale != 1.0f) m->isa->numeric->scale(q, scale, q_dim);
         if (c->kv_distance[l] > 0) continue;
         forward_add_bias(m, &w->wk, k);
         forward_add_bias(m, &w->wv, v);
@@ -176,6 +197,7 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
         .scale = c->attention_scale / (c->attention_scale_falls ? (float)(l + 1) : 1.0f),
         .softcap = c->attention_softcap,
         .window = c->window[l],
+        .chunk = c->chunk[l],
         .alibi_slopes = m->weights.alibi_slopes,
         .sinks = w->sinks,
     };
@@ -191,6 +213,7 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
                       pass->n, m->q, m->attended, m->observer);
     if (w->attention_gate.data) gate_heads(pass, &h, w->attention_gate.rows);
+    if (w->inner_norm.present) normalize_rows(pass, &w->inner_norm, m->attended, w->wo.w.cols);
     forward_add_time(pass, PART_ATTENTION);
     forward_multiply(m, m->attended, pass->n, &out, 1);
     forward_add_time(pass, PART_PROJECTIONS);
@@ -219,8 +242,13 @@ static void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, cons
         forward_add_bias(m, &f->up, up);
         if (c->gated) forward_add_bias(m, &f->gate, gate);
         if (c->swiglu_limit > 0.0f) limit_gate(gate, up, f->width, c->swiglu_limit);
-        m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
-                                  f->width);
+        if (c->activation == ACTIVATION_XIELU)
+            m->isa->numeric->xielu(up, f->xielu, f->width);
+        else
+            m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
+                                      f->width);
+        float *row = hidden + i * f->width;
+        if (f->inner_norm.present) forward_normalize(m, &f->inner_norm, row, row, f->width);
     }
     forward_wait(pass);
     const Product out = {&f->down.w, y, c->dim};
@@ -253,24 +281,29 @@ static void route(ForwardPass *pass, const LayerWeights *w, const float *in) {
     forward_wait(pass);
 }
 
-/* y += the outputs of expert e for the rows that chose it, each times its share. */
+/* y += the outputs of expert e for the rows that chose it. The output, or in Llama 4 the input, is
+ * multiplied by the expert's share. */
 static void run_expert(ForwardPass *pass, const FeedForward *expert, size_t e, const float *in,
                        float *y) {
     Model *m = pass->model;
     size_t dim = m->config->dim, used = m->config->n_experts_used;
     const uint32_t *slots = m->expert_slots + m->expert_first[e];
     size_t n = m->expert_first[e + 1] - m->expert_first[e];
+    bool on_input = m->config->share_on_input;
     if (n == 0) return;
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         memcpy(m->expert_in + i * dim, in + slots[i] / used * dim, dim * sizeof *in);
+        if (on_input) m->isa->numeric->scale(m->expert_in + i * dim, m->shares[slots[i]], dim);
+    }
     forward_wait(pass);
     feed_forward(pass, expert, n, m->expert_in, m->expert_out);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *out = m->expert_out + i * dim;
         forward_add_bias(m, &expert->down, out);
-        m->isa->numeric->add_scaled(y + slots[i] / used * dim, out, m->shares[slots[i]], dim);
+        m->isa->numeric->add_scaled(y + slots[i] / used * dim, out,
+                                    on_input ? 1.0f : m->shares[slots[i]], dim);
     }
     forward_wait(pass);
 }

@@ -144,7 +144,10 @@ static Status make_frequencies(Model *m, float base, Error *error) {
     if (!m->scaled_freqs) return error_set(error, "no memory for RoPE frequencies");
     for (size_t i = 0; i < n; i++)
         m->scaled_freqs[i] =
-            1.0f / (float)power((double)base, (double)((float)(2 * i) / (float)c->rotary_dim));
+            copysignf(/* NanoChat rotates the other way */
+                      1.0f / (float)power((double)base,
+                                          (double)((float)(2 * i) / (float)c->rotary_dim)),
+                      m->weights.rope_freqs[0][i]);
     m->weights.rope_freqs[0] = m->scaled_freqs;
     return STATUS_OK;
 }

@@ -120,6 +120,9 @@ static inline lanes activated(Activation kind, lanes x) {
         return sigmoid(x);
     case ACTIVATION_SOFTPLUS:
         return softplus(x);
+    case ACTIVATION_RELU2:
+        x = lanes_max(lanes_zero(), x);
+        return lanes_mul(x, x);
     default:
         return lanes_max(lanes_zero(), x); /* in this order NaN stays NaN */
     }
@@ -130,6 +133,17 @@ static void activate(Activation kind, float *x, const float *up, size_t n) {
         lanes v = activated(kind, load_upto(x + i, n - i, 0.0f));
         if (up) v = lanes_mul(v, load_upto(up + i, n - i, 0.0f));
         store_upto(x + i, v, n - i);
+    }
+}
+
+static void xielu(float *x, const float p[4], size_t n) {
+    EACH_LANES(i, n) {
+        lanes v = load_upto(x + i, n - i, 0.0f), one = lanes_set(1.0f);
+        lanes linear = lanes_mul(v, lanes_set(p[2]));
+        lanes above = lanes_fma(lanes_mul(v, lanes_set(p[0])), v, linear);
+        lanes curve = lanes_sub(lanes_exp(lanes_min(v, lanes_set(p[3]))), one);
+        lanes below = lanes_fma(lanes_sub(curve, v), lanes_set(p[1]), linear);
+        store_upto(x + i, lanes_select(lanes_less(lanes_zero(), v), above, below), n - i);
     }
 }
 
@@ -195,6 +209,7 @@ const Numeric FOR_ISA(numeric) = {
     .rms_norm = rms_norm,
     .layer_norm = layer_norm,
     .activate = activate,
+    .xielu = xielu,
     .add_scaled = add_scaled,
     .scale = scale,
     .softcap = softcap,

@@ -25,6 +25,8 @@ typedef enum Activation {
     ACTIVATION_GELU_QUICK, /* x * sigmoid(1.702 x) */
     ACTIVATION_SIGMOID,    /* of gates, not of feed-forwards */
     ACTIVATION_SOFTPLUS,   /* log(1 + exp(x)): gates of attention */
+    ACTIVATION_RELU2,      /* max(x, 0)^2: Nemotron */
+    ACTIVATION_XIELU,      /* with parameters of each layer: Apertus */
     ACTIVATIONS
 } Activation;
 
@@ -39,6 +41,9 @@ typedef struct Numeric {
                        float eps);
     /* x[i] = activation(x[i]), times up[i] when up is not NULL. */
     void (*activate)(Activation kind, float *x, const float *up, size_t n);
+    /* x[i] = p[0] x^2 + p[2] x where x > 0, else p[1] (exp(min(x, p[3])) - 1 - x) + p[2] x: xIELU
+     * (arXiv:2411.13010). */
+    void (*xielu)(float *x, const float p[4], size_t n);
     /* x[i] = x[i] + y[i] * scale */
     void (*add_scaled)(float *x, const float *y, float scale, size_t n);
     /* x[i] = x[i] * scale */

@@ -68,6 +68,8 @@ static FeedForward feed_forward(Finder *f, size_t width) {
     if (f->config->gated) found.gate = weights_linear(f, "w_gate", width, dim, true);
     found.up = weights_linear(f, "w_up", width, dim, true);
     found.down = weights_linear(f, "w_down", dim, width, true);
+    found.inner_norm = weights_norm(f, "ffn_inner_norm", width, false);
+    found.xielu = weights_vector(f, "xielu", 1, 4, f->config->activation == ACTIVATION_XIELU);
     return found;
 }
 
@@ -102,6 +104,7 @@ static void find_attention(Finder *f, uint32_t l, LayerWeights *layer) {
         layer->q_norm = weights_norm(f, "q_norm", head ? h.head_dim : q_dim, true);
     if (c->qk_norm != QK_NORM_NONE && has_keys)
         layer->k_norm = weights_norm(f, "k_norm", head ? h.head_dim : k_dim, true);
+    layer->inner_norm = weights_norm(f, "attention_inner_norm", out_dim, false);
     layer->sinks = weights_vector(f, "sinks", 1, h.n_heads, false);
     /* The gate is as wide as the output, or has one row for each head. */
     layer->attention_gate = weights_gate(f, out_dim, h.n_heads);

@@ -19,9 +19,11 @@ typedef struct Linear {
 
 /* down(activation(gate(x)) * up(x)), or down(activation(up(x))). */
 typedef struct FeedForward {
-    size_t width;    /* ffn_dim, expert_ffn_dim or shared_ffn_dim */
-    Linear gate, up; /* width x dim */
-    Linear down;     /* dim x width */
+    size_t width;       /* ffn_dim, expert_ffn_dim or shared_ffn_dim */
+    Linear gate, up;    /* width x dim */
+    Linear down;        /* dim x width */
+    Norm inner_norm;    /* before down: BitNet */
+    const float *xielu; /* [4], Numeric.xielu's parameters: Apertus */
 } FeedForward;
 
 typedef struct LayerWeights {
@@ -30,6 +32,7 @@ typedef struct LayerWeights {
     Norm q_norm, k_norm;
     Matrix
         attention_gate; /* [n_heads * value_dim or n_heads] x dim: sigmoid of it times the heads */
+    Norm inner_norm;    /* before wo: BitNet */
     Norm post_attention_norm; /* NORM_OUTPUT, NORM_AROUND */
     Norm ffn_norm;            /* absent in a parallel block that shares attention_norm */
     FeedForward ffn;

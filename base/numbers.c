@@ -39,7 +39,7 @@ static double double_from_bits(uint64_t u) {
 
 /* log(x) = k log(2) + log(m) for x = 2^k * m with m in [sqrt(1/2), sqrt(2)). The series of
  * log(m) = 2 artanh((m - 1) / (m + 1)) ends where its terms fall below 1e-19. */
-static double logarithm(double x) {
+double logarithm(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     int64_t k = (int64_t)(bits >> 52) - 1023;

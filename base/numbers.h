@@ -30,6 +30,10 @@ uint16_t float_to_bfloat(float x);
 /* Sine and cosine of a float32 angle, |x| <= 2^30, computed in double and rounded once. */
 void sin_cos(float x, float *sine, float *cosine);
 
+/* The natural logarithm of a positive normal number, with the same bits everywhere; relative error
+ * about 1e-15. */
+double logarithm(double x);
+
 /* base^exponent in double, with the same bits everywhere; relative error about 1e-15. `base` must
  * be positive and normal. */
 double power(double base, double exponent);
