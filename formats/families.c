@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const Family *const tables[] = {families_llama, families_gpt, families_experts,
-                                       families_routed};
+static const Family *const tables[] = {
+    families_llama,  families_gpt,    families_experts,  families_routed,
+    families_recent, families_vision, families_mixtures,
+};
 enum { TABLES = sizeof tables / sizeof *tables };
 
 const Family *family_find(const char *model_type) {

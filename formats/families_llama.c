@@ -2,16 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/family.h"
+#include "formats/family_rules.h"
 #include "formats/json.h"
 
 /* ---- Keys ---- */
-
-/* `epsilon` is the name of the norms' epsilon. */
-#define LLAMA_KEYS(kv_heads, width, positions, epsilon, eps)                                       \
-    KV_HEADS(kv_heads), HEAD_DIM(width), CONTEXT(positions), {epsilon, "norm_eps", eps}, {         \
-        "hidden_act", "activation", ACTIVATION_SILU                                                \
-    }
 
 static const ConfigRule llama_config[] = {
     SIZE_KEYS(32000, 4096, 11008, 32, 32), LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-6), {0}};
@@ -63,10 +57,6 @@ static const ConfigRule cohere_config[] = {
     {0},
 };
 
-#define GEMMA_KEYS(kv_heads, positions, activation)                                                \
-    KV_HEADS(kv_heads), HEAD_DIM(256), CONTEXT(positions), {"rms_norm_eps", "norm_eps", 1e-6}, {   \
-        activation, "activation", ACTIVATION_GELU_TANH                                             \
-    }
 static const ConfigRule gemma_config[] = {
     SIZE_KEYS(256000, 3072, 24576, 28, 16), GEMMA_KEYS(16, 8192, "hidden_act"), {0}};
 static const ConfigRule gemma2_config[] = {
@@ -121,10 +111,6 @@ static const TensorRule internlm2_tensors[] = {
     {0},
 };
 
-#define QK_NORMS(n_q, n_k)                                                                         \
-    NORM_OF("q_norm", "model.layers.%u.self_attn.q_norm", n_q),                                    \
-        NORM_OF("k_norm", "model.layers.%u.self_attn.k_norm", n_k)
-
 static const TensorRule qwen3_tensors[] = {
     LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, QK_NORMS(N_HEAD, N_HEAD), LLAMA_FFN,
     LLAMA_END,       {0}};
@@ -132,10 +118,6 @@ static const TensorRule qwen3_tensors[] = {
 /* OLMo: its norms have no weights, so the file has no tensors for them. */
 static const TensorRule olmo_tensors[] = {
     LLAMA_EMBEDDING, LLAMA_ATTENTION, LLAMA_FFN, OUTPUT("lm_head"), {0}};
-
-#define OUTPUT_NORMS                                                                               \
-    NORM("post_attention_norm", "model.layers.%u.post_attention_layernorm"),                       \
-        NORM("post_ffn_norm", "model.layers.%u.post_feedforward_layernorm")
 
 static const TensorRule olmo2_tensors[] = {
     LLAMA_EMBEDDING, OUTPUT_NORMS, LLAMA_ATTENTION, QK_NORMS(N_Q, N_KV), LLAMA_FFN, LLAMA_END, {0}};
@@ -199,14 +181,6 @@ static const TensorRule cohere_tensors[] = {
     LLAMA_END,
     {0},
 };
-
-#define NORM_PLUS_ONE(to, from, n)                                                                 \
-    {                                                                                              \
-        to, from ".weight", N_ONE, n, RULE_ADD_ONE, {0}, {                                         \
-            0                                                                                      \
-        }                                                                                          \
-    }
-#define GEMMA_END NORM_PLUS_ONE("final_norm", "model.norm", N_DIM), OUTPUT("lm_head")
 
 static const TensorRule gemma_tensors[] = {
     LLAMA_EMBEDDING,
@@ -272,22 +246,10 @@ static void smollm3_preset(Config *config) {
     config->rope_theta = 2e6f;
 }
 
-/* Layers without RoPE are given by a list of 0 (without) and 1, or as every n-th layer. The layers
- * with windows are those that layer_types names, whatever use_sliding_window says; without
- * layer_types those without RoPE. */
+/* The layers with windows are those that layer_types names, whatever use_sliding_window says;
+ * without layer_types those without RoPE. */
 static Status smollm3_finish(const json_t *json, Config *config, Error *error) {
-    const json_t *list = json_value(json, "no_rope_layers");
-    double interval = json_number(json, "no_rope_layer_interval", 4);
-    if (!(interval >= 1 && interval <= 1e6))
-        return error_set(error, "config.json: no_rope_layer_interval is %g", interval);
-    if (list && json_array_size(list) < config->n_layers)
-        return error_set(error, "config.json: no_rope_layers is not a list of %u layers",
-                         config->n_layers);
-    for (uint32_t i = 0; i < config->n_layers; i++) {
-        bool rotated = list ? json_number_value(json_array_get(list, i)) != 0.0
-                            : (i + 1) % (uint32_t)interval != 0;
-        config->rope_table[i] = rotated ? 0 : 2;
-    }
+    if (family_no_rope_layers(json, config, error) != STATUS_OK) return STATUS_FAILED;
     const json_t *types = json_value(json, "layer_types");
     if (!types && !json_flag(json, "use_sliding_window", false)) return STATUS_OK;
     if (family_windows(json, types, config, 0, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
@@ -474,9 +436,6 @@ static void llama_sinusoidal_preset(Config *config) {
     config->position = POSITION_SINUSOIDAL;
     config->sinusoid_layout = SINUSOID_INTERLEAVED;
 }
-
-#define PARTIAL_ROPE(absent)                                                                       \
-    { .part = "partial_rotary_factor", .part_absent = absent }
 
 const Family families_llama[] = {
     {"llama", llama_config, llama_tensors, .biases = llama_biases, .bos_id = 1, .eos_id = 2},

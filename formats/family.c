@@ -39,6 +39,8 @@ static Status set_activation(Config *config, const json_t *value, Error *error) 
         {"gelu_accurate", ACTIVATION_GELU_TANH},
         {"relu", ACTIVATION_RELU},
         {"quick_gelu", ACTIVATION_GELU_QUICK},
+        {"relu2", ACTIVATION_RELU2},
+        {"xielu", ACTIVATION_XIELU},
     };
     const char *name = json_string_value(value);
     for (size_t i = 0; name && i < sizeof names / sizeof *names; i++) {
@@ -180,6 +182,64 @@ Status family_pattern(const json_t *json, uint32_t absent, uint32_t *pattern, Er
         return error_set(error, "config.json: sliding_window_pattern is %g", every);
     *pattern = (uint32_t)every;
     return STATUS_OK;
+}
+
+void family_local_tables(const json_t *types, Config *config) {
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        config->rope_table[i] = type && strcmp(type, "sliding_attention") == 0 ? 1 : 0;
+    }
+}
+
+Status family_no_rope_layers(const json_t *json, Config *config, Error *error) {
+    const json_t *list = json_value(json, "no_rope_layers");
+    double interval = json_number(json, "no_rope_layer_interval", 4);
+    if (json_is_array(list) && json_array_size(list) == 0) list = NULL;
+    if (!(interval >= 1 && interval <= 1e6))
+        return error_set(error, "config.json: no_rope_layer_interval is %g", interval);
+    if (list && json_array_size(list) < config->n_layers)
+        return error_set(error, "config.json: no_rope_layers is not a list of %u layers",
+                         config->n_layers);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool rotated = list ? json_number_value(json_array_get(list, i)) != 0.0
+                            : (i + 1) % (uint32_t)interval != 0;
+        config->rope_table[i] = rotated ? 0 : 2;
+    }
+    return STATUS_OK;
+}
+
+Status family_query_scaling(const json_t *json, const RopeKeys *keys, Config *config,
+                            Error *error) {
+    double beta, context;
+    if (rope_parameter(keys, json, "llama_4_scaling_beta", 0, &beta, error) != STATUS_OK ||
+        rope_parameter(keys, json, "original_max_position_embeddings", 0, &context, error) !=
+            STATUS_OK)
+        return STATUS_FAILED;
+    if (beta == 0.0) return STATUS_OK;
+    if (!(context >= 1 && context <= 1 << 28 && context == floor(context)))
+        return error_set(error, "config.json: original_max_position_embeddings is %g", context);
+    config->query_scaling = (float)beta;
+    config->query_scaling_floor = (uint32_t)context;
+    return STATUS_OK;
+}
+
+Status family_granite_windows(const json_t *json, Config *config, Error *error) {
+    json_t *types = json_incref((json_t *)json_value(json, "layer_types"));
+    if (!types) {
+        types = json_array();
+        for (uint32_t i = 0; i < config->n_layers; i++)
+            json_array_append_new(types,
+                                  json_string(i % 4 ? "sliding_attention" : "full_attention"));
+    }
+    Status status = family_windows(json, types, config, 128, 0, 0, error);
+    json_decref(types);
+    return status == STATUS_OK ? rope_layer_tables(json, config, error) : status;
+}
+
+Status family_add_ones(const RuleContext *c, const char *name, size_t n, Error *error) {
+    float *ones = malloc(n * sizeof *ones);
+    for (size_t i = 0; ones && i < n; i++) ones[i] = 1.0f;
+    return source_add_values(c->source, name, 1, n, ones, error);
 }
 
 Status family_refuse_zero(const json_t *json, const char *key, Error *error) {

@@ -3,9 +3,8 @@
  * values the fields have that no key gives, and the rules for its tensors in a Hugging Face
  * directory.
  *
- * The entries are in families_llama.c, families_gpt.c, families_experts.c and families_routed.c;
- * families.h finds one. What all families have in common (end-of-text ids, position tables, ...) is
- * in huggingface.c. */
+ * The entries are in families_*.c; families.h finds one. What all families have in common
+ * (end-of-text ids, position tables, ...) is in huggingface.c. */
 #ifndef FORMATS_FAMILY_H
 #define FORMATS_FAMILY_H
 
@@ -59,6 +58,7 @@ typedef struct Family {
     const BiasRule *biases; /* ends with a rule whose `matrices` is NULL; NULL: no matrix has one */
     const FixedKey *fixed;  /* ends with one whose `key` is NULL; may be NULL */
     RopeKeys rope;
+    bool reads_text_alone;      /* parts for images or sound are left out, which a note says */
     bool norms_have_no_bias;    /* although they are layer norms */
     bool tied;                  /* tie_word_embeddings where the key is absent */
     int32_t bos_id, eos_id;     /* where the keys are absent; -1: none */
@@ -68,8 +68,10 @@ typedef struct Family {
 } Family;
 
 /* The tables, each in the file of its name: llama and its relatives, the GPTs and their time,
- * mixtures of experts by a softmax, and by scores. Each ends with an entry without a model_type. */
+ * mixtures of experts by a softmax, and by scores; relatives of llama since 2025, the text half of
+ * models of images and sound, mixtures since 2024. Each ends with an entry without a model_type. */
 extern const Family families_llama[], families_gpt[], families_experts[], families_routed[];
+extern const Family families_recent[], families_vision[], families_mixtures[];
 
 /* Fills config from json as the family says. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);
@@ -98,6 +100,22 @@ Status family_pattern(const json_t *json, uint32_t absent, uint32_t *pattern, Er
 
 /* Granite: the logits are divided by logits_scaling. Refuses an attention_multiplier of 0. */
 Status family_granite(const json_t *json, Config *config, Error *error);
+
+/* Sets rope_table of the layers that layer_types calls sliding to 1, of the others to 0. */
+void family_local_tables(const json_t *layer_types, Config *config);
+
+/* Sets rope_table to 2 for the layers without RoPE: those with 0 in the list no_rope_layers, or
+ * without the list every no_rope_layer_interval-th (4 where the key is absent). */
+Status family_no_rope_layers(const json_t *json, Config *config, Error *error);
+
+/* Reads how queries grow with the position from the RoPE parameter llama_4_scaling_beta. */
+Status family_query_scaling(const json_t *json, const RopeKeys *keys, Config *config, Error *error);
+
+/* Granite with windows: three of four layers have one, and layers may have a RoPE base each. */
+Status family_granite_windows(const json_t *json, Config *config, Error *error);
+
+/* Adds a vector of n ones, for a norm that is applied without weights. */
+Status family_add_ones(const RuleContext *context, const char *name, size_t n, Error *error);
 
 /* Refuses the key if it is 0 (or less), which means "none" in Config but not in transformers. */
 Status family_refuse_zero(const json_t *json, const char *key, Error *error);

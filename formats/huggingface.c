@@ -12,6 +12,7 @@
 #include "formats/alibi.h"
 #include "formats/families.h"
 #include "formats/json.h"
+#include "formats/multimodal.h"
 #include "formats/mxfp4_join.h"
 #include "formats/rope.h"
 #include "formats/safetensors.h"
@@ -90,6 +91,7 @@ Status huggingface_open(Source *source, Error *error) {
 typedef struct Directory {
     Source *source;
     json_t *config, *generation, *tokenizer_config, *index;
+    bool is_part; /* the text model of a model of images or sound */
     RawTable table;
     Error *error;
 } Directory;
@@ -197,7 +199,7 @@ static const char *find_prefix(const Directory *d, const TensorRule *rules) {
 }
 
 /* Refuses tensors of layers that no rule took, except tables in old checkpoints that can be
- * computed. */
+ * computed, and Phi 4's adapters for images and sound. */
 static Status check_leftovers(const RuleContext *context, const TensorRule *rules, Error *error) {
     static const char *const harmless[] = {".inv_freq",
                                            ".masked_bias",
@@ -205,6 +207,10 @@ static Status check_leftovers(const RuleContext *context, const TensorRule *rule
                                            ".attention.bias",
                                            ".rotary_emb.cos_cached",
                                            ".rotary_emb.sin_cached",
+                                           ".lora_A.vision.weight",
+                                           ".lora_B.vision.weight",
+                                           ".lora_A.speech.weight",
+                                           ".lora_B.speech.weight",
                                            NULL};
     char layers[64];
     while (!strstr(rules->from, "%u")) rules++;
@@ -465,6 +471,8 @@ static Status parse(Directory *d) {
         parse_optional(d, "tokenizer_config.json", &d->tokenizer_config) != STATUS_OK ||
         parse_optional(d, "model.safetensors.index.json", &d->index) != STATUS_OK)
         return STATUS_FAILED;
+    if (multimodal_text_config(&d->config, &d->is_part, d->error) != STATUS_OK)
+        return error_prefix(d->error, "%s", d->source->path);
     if (check_supported(d, &family) != STATUS_OK || configure(d, family) != STATUS_OK ||
         read_weights(d) != STATUS_OK || add_tensors(d, family) != STATUS_OK ||
         add_tables(d, family) != STATUS_OK || read_tokenizer(d) != STATUS_OK ||
@@ -472,6 +480,8 @@ static Status parse(Directory *d) {
         return STATUS_FAILED;
     add_generation(d);
     add_special_tokens(d);
+    if (d->is_part || family->reads_text_alone)
+        d->source->note = "the model's parts for images or sound are left out: it reads text alone";
     return STATUS_OK;
 }
 

@@ -107,6 +107,7 @@ float *rope_frequencies(const Rope *rope, float *attention_factor) {
     }
     if (rope->scaling == ROPE_LLAMA3) scale_llama3(rope, freqs);
     if (rope->scaling == ROPE_YARN) scale_yarn(rope, powers, freqs);
+    for (size_t i = 0; rope->reversed && i < n; i++) freqs[i] = -freqs[i];
     free(powers);
     *attention_factor = (float)attention_factor_of(rope);
     return freqs;
@@ -285,6 +286,7 @@ static Status read_scaling_name(Rope *rope, const RopeKeys *keys, const json_t *
     const char *name = json_text(parameters, "rope_type");
     if (!name) name = json_text(parameters, "type");
     if (!name) return STATUS_OK;
+    if (keys->has_sections && strcmp(name, "mrope") == 0) name = "default";
     if (scaling_from_name(rope, name, error) != STATUS_OK) return STATUS_FAILED;
     if (keys->yarn_is_longrope && rope->scaling == ROPE_YARN) rope->scaling = ROPE_LONGROPE;
     return STATUS_OK;
@@ -333,14 +335,56 @@ Status rope_set_rotary_dim(const RopeKeys *keys, const json_t *json, Config *con
     return STATUS_OK;
 }
 
+/* The first base of the list layer_rope_theta that is not 0, or the second one that differs from it
+ * (`second`). 0: there is none. */
+static double layer_theta(const json_t *json, bool second) {
+    const json_t *list = json_value(json, "layer_rope_theta");
+    double first = 0.0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        double theta = json_number_value(json_array_get(list, i));
+        if (first == 0.0) first = theta;
+        if (second && theta != 0.0 && theta != first) return theta;
+    }
+    return second ? 0.0 : first;
+}
+
+Status rope_layer_tables(const json_t *json, Config *config, Error *error) {
+    const json_t *list = json_value(json, "layer_rope_theta");
+    if (!list) return STATUS_OK;
+    if (json_array_size(list) < config->n_layers)
+        return error_set(error, "config.json: layer_rope_theta is not a list of %u layers",
+                         config->n_layers);
+    double first = layer_theta(json, false), second = layer_theta(json, true);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        double theta = json_number_value(json_array_get(list, i));
+        if (theta != 0.0 && theta != first && theta != second)
+            return error_set(error,
+                             "config.json: layer_rope_theta has more than two bases, which this "
+                             "program cannot compute");
+        config->rope_table[i] = theta == 0.0 ? 2 : theta == first ? 0 : 1;
+    }
+    return STATUS_OK;
+}
+
 static Status read_base(Rope *rope, const RopeKeys *keys, const json_t *json,
                         const json_t *parameters, bool local, const Config *config, Error *error) {
     const char *key = local ? keys->local_theta_key : keys->theta ? keys->theta : "rope_theta";
     double absent = local ? keys->local_theta : (double)config->rope_theta;
     if (!keys->none) absent = parameter(parameters, "rope_theta", json_number(json, key, absent));
-    rope->theta = absent;
+    double of_layers = keys->layer_thetas ? layer_theta(json, local) : 0.0;
+    rope->theta = of_layers != 0.0 ? of_layers : absent;
     if (rope->theta > 1.0 && isfinite((float)rope->theta)) return STATUS_OK;
     return error_set(error, "config.json: %s is %g", key, rope->theta);
+}
+
+/* HunYuan's dynamic scaling with an alpha: plain RoPE with a larger base. */
+static Status use_alpha(Rope *rope, const RopeKeys *keys, const json_t *parameters, Error *error) {
+    double alpha = keys->has_alpha ? parameter(parameters, "alpha", 0.0) : 0.0;
+    if (rope->scaling != ROPE_DYNAMIC || !(alpha > 0.0) || rope->dim <= 2) return STATUS_OK;
+    rope->theta *= pow(alpha, (double)rope->dim / ((double)rope->dim - 2.0));
+    rope->scaling = ROPE_DEFAULT;
+    if (rope->theta > 1.0 && isfinite((float)rope->theta)) return STATUS_OK;
+    return error_set(error, "config.json: RoPE scaling: alpha is %g", alpha);
 }
 
 /* Reads what the scaling needs. */
@@ -373,11 +417,21 @@ static Status read_scaling(Rope *rope, const RopeKeys *keys, const json_t *json,
     return STATUS_OK;
 }
 
+Status rope_parameter(const RopeKeys *keys, const json_t *json, const char *key, double absent,
+                      double *out, Error *error) {
+    json_t *parameters;
+    Status status = find_parameters(keys, json, false, &parameters, error);
+    *out = parameter(parameters, key, absent);
+    json_decref(parameters);
+    return status;
+}
+
 Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool local,
                       const Config *config, Error *error) {
     json_t *parameters;
     double part = 1.0;
     *rope = rope_default(10000.0, config->rotary_dim);
+    rope->reversed = keys->reversed;
     Status status = find_parameters(keys, json, local, &parameters, error);
     if (status == STATUS_OK) status = read_base(rope, keys, json, parameters, local, config, error);
     if (status == STATUS_OK) status = read_scaling_name(rope, keys, parameters, error);
@@ -386,6 +440,7 @@ Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool
         rope->part = part;
     else if (status == STATUS_OK && keys->part)
         rope->dim = (size_t)(config->head_dim * part);
+    if (status == STATUS_OK) status = use_alpha(rope, keys, parameters, error);
     if (status == STATUS_OK && rope->scaling != ROPE_DEFAULT)
         status = read_scaling(rope, keys, json, parameters, config, error);
     json_decref(parameters);

@@ -28,6 +28,7 @@ typedef struct Rope {
     double beta_fast, beta_slow;              /* yarn */
     double mscale, mscale_all_dim;            /* yarn; 0: not given */
     double part;             /* proportional: the part of the frequencies that is not 0 */
+    bool reversed;           /* the frequencies are negative */
     bool truncate;           /* yarn: the ramp's ends are rounded to whole numbers */
     double attention_factor; /* NAN: the scaling's own formula gives it */
     float *factors;          /* longrope: [dim / 2], owned */
@@ -78,7 +79,21 @@ typedef struct RopeKeys {
     bool yarn_is_longrope; /* Phi 3's first files call it so */
     bool has_mscales;      /* Phi 3.5 MoE: LongRoPE's attention factor is given twice, for long and
                             * for short texts */
+    bool has_sections; /* its scaling 'mrope' is none: the three positions of M-RoPE are equal in
+                        * a text */
+    bool has_alpha;    /* HunYuan: dynamic scaling with an alpha stretches the base by it, for
+                        * any context */
+    bool layer_thetas; /* the list layer_rope_theta gives each layer its base */
+    bool reversed;     /* rotates the other way: NanoChat */
 } RopeKeys;
+
+/* Reads one number of the parameters of the layers with rope_table 0. */
+Status rope_parameter(const RopeKeys *keys, const json_t *json, const char *key, double absent,
+                      double *out, Error *error);
+
+/* Sets rope_table from the list layer_rope_theta: 0 for the layers with its first base, 1 for those
+ * with another, 2 where the base is 0: not rotated. Refuses a third base. */
+Status rope_layer_tables(const json_t *json, Config *config, Error *error);
 
 /* Sets config's rotary_dim, if it is 0, from head_dim and the part that is rotated. */
 Status rope_set_rotary_dim(const RopeKeys *keys, const json_t *json, Config *config, Error *error);

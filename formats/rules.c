@@ -131,18 +131,23 @@ static size_t count_numbers(const char *pattern) {
     return n;
 }
 
-/* Describes one expert's part of a tensor that stacks all experts. */
+/* Describes one expert's part of a tensor that stacks all experts, in a dimension of its own or, in
+ * a matrix, in its rows. */
 static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t expert,
                       RawTensor *one, Error *error) {
     uint64_t n = 1;
     size_t bytes;
     *one = *stacked;
-    if (stacked->n_dims < 2 || stacked->dims[0] != c->source->config.n_experts)
+    uint32_t n_experts = c->source->config.n_experts;
+    bool in_rows = stacked->n_dims == 2 && stacked->dims[0] > n_experts && n_experts > 0 &&
+                   stacked->dims[0] % n_experts == 0;
+    if (!in_rows && (stacked->n_dims < 2 || stacked->dims[0] != n_experts))
         return error_set(error, "%s: tensor '%.100s' does not hold %u experts", c->source->path,
                          stacked->name, c->source->config.n_experts);
-    one->n_dims = stacked->n_dims - 1;
+    one->n_dims = stacked->n_dims - !in_rows;
     for (uint32_t i = 0; i < one->n_dims; i++) {
-        one->dims[i] = stacked->dims[i + 1];
+        one->dims[i] = stacked->dims[i + !in_rows];
+        if (in_rows && i == 0) one->dims[i] /= n_experts;
         if (__builtin_mul_overflow(n, one->dims[i], &n)) n = UINT64_MAX;
     }
     if (stacked->type == STORED_TYPES) return STATUS_OK; /* `take` refuses the type */
@@ -178,7 +183,7 @@ static bool has_shape(const RawTensor *raw, size_t rows, size_t cols) {
     uint64_t product = 1;
     for (uint32_t i = 0; i < raw->n_dims; i++)
         if (__builtin_mul_overflow(product, raw->dims[i], &product)) return false;
-    if (rows == 1) return raw->n_dims > 0 && product == cols;
+    if (rows == 1) return (raw->n_dims > 0 || cols == 1) && product == cols;
     return raw->n_dims == 2 && raw->dims[0] == rows && raw->dims[1] == cols;
 }
 
@@ -193,7 +198,9 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     bool is_vector =
         rule->flags & RULE_VECTOR || (rule->rows == N_ONE && !(rule->flags & RULE_MATRIX));
     /* MXFP4's blocks run along the inputs, so those tensors are outputs x inputs already. */
-    bool transposed = (rule->flags & RULE_TRANSPOSED) && !is_vector && !raw->scales.present;
+    bool turned = rule->flags & RULE_EITHER_WAY && !has_shape(raw, fused ? fused : rows, cols);
+    bool transposed =
+        (turned || rule->flags & RULE_TRANSPOSED) && !is_vector && !raw->scales.present;
     if (rule->rows == N_ONE && fused) rows = cols, cols = 1;
     size_t stored_rows = fused ? fused : rows, stored_cols = cols;
     if (transposed) stored_rows = cols, stored_cols = fused ? fused : rows;
@@ -236,12 +243,15 @@ static Status read_values(const RuleContext *c, const TensorRule *rule, RawTenso
     return source_read_floats(source, &tensor, 0, tensor.rows, out, error);
 }
 
+RawTensor *rules_find(const RuleContext *c, const char *from) {
+    char name[256];
+    return with_prefix(c, from, name, sizeof name) ? raw_table_find(c->table, name) : NULL;
+}
+
 Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t cols, float **out,
                   Error *error) {
-    char name[256];
     size_t n;
-    RawTensor *raw =
-        with_prefix(c, from, name, sizeof name) ? raw_table_find(c->table, name) : NULL;
+    RawTensor *raw = rules_find(c, from);
     if (!raw) return error_set(error, "%s: tensor '%s' is missing", c->source->path, from);
     if (!has_shape(raw, rows, cols)) return wrong_shape(c, raw, rows, cols, error);
     *out = size_mul(rows, cols, &n) && n < SIZE_MAX / 8 ? malloc((n + 1) * sizeof **out) : NULL;
@@ -343,6 +353,18 @@ static Status tie(const RuleContext *c, const TensorRule *rule, const char *from
                              extent_of(rule->cols, &source->config, 0), error);
 }
 
+/* Puts "language_model." before the name of a tensor beside the model proper (the output head)
+ * where the source has it there. false: too long. */
+static bool below_language_model(const RuleContext *c, char *name, size_t size) {
+    static const char outer[] = "language_model.";
+    char longer[256];
+    if (!c->prefix || strncmp(c->prefix, outer, sizeof outer - 1) != 0 ||
+        strncmp(name, outer, sizeof outer - 1) == 0 || raw_table_find(c->table, name))
+        return true;
+    if (snprintf(longer, sizeof longer, "%s%s", outer, name) >= (int)sizeof longer) return false;
+    return !raw_table_find(c->table, longer) || snprintf(name, size, "%s", longer) < (int)size;
+}
+
 /* Applies one rule; numbers[] are the layer and the expert. */
 static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t *numbers,
                     Error *error) {
@@ -357,6 +379,8 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
         snprintf(to, sizeof to, "%s", rule->to);
     }
     if (!fits) return error_set(error, "%s: a name is too long", c->source->path);
+    if (!below_language_model(c, from, sizeof from))
+        return error_set(error, "%s: a name is too long", c->source->path);
     if ((rule->flags & RULE_TIED) && c->tied) return tie(c, rule, from, error);
     if (strstr(from, "%h")) return join_heads(c, rule, from, numbers[0], to, error);
     RawTensor *raw = raw_table_find(c->table, from);

@@ -59,16 +59,17 @@ typedef enum Extent {
 size_t extent_of(Extent extent, const Config *config, uint32_t layer);
 
 enum {
-    RULE_OPTIONAL = 1,   /* the source may lack the tensor */
-    RULE_VECTOR = 2,     /* stays float32 in plain order even though rows > 1 */
-    RULE_TRANSPOSED = 4, /* stored as inputs x outputs */
-    RULE_ADD_ONE = 8,    /* Gemma's norms: the file holds weight - 1 */
-    RULE_TIED = 16,      /* may share token_embedding: RuleContext.tied */
-    RULE_GROUPED = 32,   /* fused q, k, v lie together for each key/value head; `skip` counts rows
-                          * within such a group */
-    RULE_EVEN = 64,      /* the stored rows 0, 2, 4, ... */
-    RULE_ODD = 128,      /* the stored rows 1, 3, 5, ... */
-    RULE_MATRIX = 256    /* a matrix even though rows is 1 */
+    RULE_OPTIONAL = 1,     /* the source may lack the tensor */
+    RULE_VECTOR = 2,       /* stays float32 in plain order even though rows > 1 */
+    RULE_TRANSPOSED = 4,   /* stored as inputs x outputs */
+    RULE_ADD_ONE = 8,      /* Gemma's norms: the file holds weight - 1 */
+    RULE_TIED = 16,        /* may share token_embedding: RuleContext.tied */
+    RULE_GROUPED = 32,     /* fused q, k, v lie together for each key/value head; `skip` counts rows
+                            * within such a group */
+    RULE_EVEN = 64,        /* the stored rows 0, 2, 4, ... */
+    RULE_ODD = 128,        /* the stored rows 1, 3, 5, ... */
+    RULE_EITHER_WAY = 512, /* stored as outputs x inputs or, where that does not fit, transposed */
+    RULE_MATRIX = 256      /* a matrix even though rows is 1 */
 };
 
 /* Makes the runner's tensor `to` of the source's tensor `from`.
@@ -99,6 +100,9 @@ typedef struct RuleContext {
 
 /* Applies rules[], which ends with a rule whose `to` is NULL. */
 Status rules_apply(const RuleContext *context, const TensorRule *rules, Error *error);
+
+/* The source's tensor `from`; NULL: the source lacks it. */
+RawTensor *rules_find(const RuleContext *context, const char *from);
 
 /* Reads one stored tensor as float32 into *out[rows][cols], malloc'ed: for what a rule cannot
  * describe. */

@@ -54,7 +54,8 @@ Fixture fixture_load(const char *name) {
     f.name = json_string_value(json_object_get(f.json, "name"));
     f.features = json_string_value(json_object_get(f.json, "features"));
     f.family = json_string_value(json_object_get(config, "model_type"));
-    f.vocab_size = (size_t)json_integer_value(json_object_get(config, "vocab_size"));
+    json_t *text = json_object_get(config, "text_config"); /* of a model of images */
+    f.vocab_size = (size_t)json_integer_value(json_object_get(text ? text : config, "vocab_size"));
     f.context = (uint32_t)json_integer_value(json_object_get(f.json, "context"));
     f.ids = id_list(f.json, "ids", &f.n_ids);
     f.greedy = id_list(f.json, "greedy", &f.n_greedy);

@@ -87,6 +87,15 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"xglm", "pad_token_id", "5"},
         {"qwen2-tied", "layer_types",
          "[\"full_attention\", \"sliding_attention\", \"full_attention\"]"},
+        {"iquestcoder", "clip_qkv", "2.0"},
+        {"internlm3-bias", "bias", "false"},
+        {"nanochat", "final_logit_softcapping", "0.0"},
+        {"granite_swa", "layer_rope_theta", "[1e4, 2e4, 3e4, 0, 0]"},
+        {"llama4", "floor_scale", "0.5"},
+        {"llama4", "attention_chunk_size", "null"},
+        {"llama4", "no_rope_layers", "[1, 0]"},
+        {"hunyuan_v1_moe", "moe_topk", "[2, 3, 2]"},
+        {"mistral3", "text_config", "null"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
@@ -572,6 +581,16 @@ static const Flip flips[] = {
     {"gemma2", "window", 0},
     {"gemma3", "rope_table", 0},
     {"smollm3", "rope_table", 0},
+    {"hunyuan_v1_dense", "qk_norm_after_rope", 0},
+    {"ministral3", "query_scaling", 0},
+    {"ministral3", "query_scaling_floor", 3},
+    {"llama4", "query_scaling_unrotated", 0},
+    {"llama4", "chunk", 0},
+    {"llama4", "router", ROUTER_SOFTMAX_CHOSEN},
+    {"llama4", "share_on_input", 0},
+    {"arcee", "activation", ACTIVATION_RELU},
+    {"apertus", "activation", ACTIVATION_SILU},
+    {"olmo3", "rope_table", 0},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {

@@ -1,0 +1,106 @@
+/* The text half of models that also read images or sound. Their other tensors are left out, and
+ * the positions of M-RoPE are plain positions, because its three are equal in a text. */
+#include "formats/family_rules.h"
+#include "formats/json.h"
+
+/* ---- Keys ---- */
+
+/* The heads are as wide as hidden_size allows: these classes read no head_dim. */
+#define NARROW_KEYS(kv_heads, positions, eps)                                                      \
+    KV_HEADS(kv_heads), CONTEXT(positions), {"rms_norm_eps", "norm_eps", eps}, {                   \
+        "hidden_act", "activation", ACTIVATION_SILU                                                \
+    }
+static const ConfigRule qwen2_config[] = {
+    SIZE_KEYS(152064, 8192, 29568, 80, 64), NARROW_KEYS(8, 32768, 1e-5), {0}};
+static const ConfigRule qwen3_config[] = {
+    SIZE_KEYS(151936, 4096, 22016, 32, 32), LLAMA_KEYS(32, 128, 128000, "rms_norm_eps", 1e-6), {0}};
+static const ConfigRule glm4v_config[] = {
+    SIZE_KEYS(151552, 4096, 13696, 40, 32), NARROW_KEYS(2, 32768, 1e-5), {0}};
+static const ConfigRule phi4_config[] = {
+    SIZE_KEYS(200064, 3072, 8192, 32, 32), LLAMA_KEYS(8, 0, 131072, "rms_norm_eps", 1e-5), {0}};
+
+/* ---- Biases ---- */
+
+static const BiasRule qkv_biases[] = {{QKV, NULL, true}, {0}};
+static const BiasRule attention_biases[] = {{QKVO, "attention_bias", false}, {0}};
+
+/* ---- Tensors ---- */
+
+static const TensorRule llama_tensors[] = {LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION,
+                                           LLAMA_FFN,       LLAMA_END,   {0}};
+static const TensorRule qwen3_tensors[] = {
+    LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, QK_NORMS(N_HEAD, N_HEAD), LLAMA_FFN,
+    LLAMA_END,       {0}};
+static const TensorRule glm4v_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    NORM("post_attention_norm", FROM_LAYER "post_self_attn_layernorm"),
+    FUSED_GATE_UP(FROM_LAYER "mlp.gate_up_proj"),
+    LINEAR("w_down", FROM_LAYER "mlp.down_proj", N_DIM, N_FFN),
+    NORM("post_ffn_norm", FROM_LAYER "post_mlp_layernorm"),
+    LLAMA_END,
+    {0},
+};
+/* `base` stands between a matrix's name and ".weight": where adapters for images and sound lie
+ * beside it, the matrix that a text uses is called base_layer. */
+#define PHI4(base)                                                                                 \
+    {                                                                                              \
+        LLAMA_EMBEDDING, LLAMA_NORMS, FUSED_QKV(FROM_LAYER "self_attn.qkv_proj" base, 0),          \
+            LINEAR("wo", FROM_LAYER "self_attn.o_proj" base, N_DIM, N_Q),                          \
+            FUSED_GATE_UP(FROM_LAYER "mlp.gate_up_proj" base),                                     \
+            LINEAR("w_down", FROM_LAYER "mlp.down_proj" base, N_DIM, N_FFN), LLAMA_END, {          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+static const TensorRule phi4_tensors[] = PHI4(""), phi4mm_tensors[] = PHI4(".base_layer");
+
+/* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
+
+static void qwen2_preset(Config *config) {
+    config->rope_theta = 1e6f;
+}
+
+static Status qwen2_finish(const json_t *json, Config *config, Error *error) {
+    if (!json_flag(json, "use_sliding_window", false)) return family_no_windows(json, error);
+    double first = json_number(json, "max_window_layers", 80);
+    return family_windows(json, json_value(json, "layer_types"), config, 4096,
+                          first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error);
+}
+
+static void qwen3_preset(Config *config) {
+    config->qk_norm = QK_NORM_HEAD;
+    config->rope_theta = 500000.0f;
+}
+
+static void glm4v_preset(Config *config) {
+    config->norm_place = NORM_AROUND;
+    config->rope_pairing = ROPE_INTERLEAVED;
+}
+
+static Status phi4_finish(const json_t *json, Config *config, Error *error) {
+    return family_windows(json, NULL, config, 0, 0, 0, error);
+}
+
+#define PHI4_ROPE                                                                                  \
+    {                                                                                              \
+        .part = "partial_rotary_factor", .part_absent = 1, .original_context = 4096,               \
+        .yarn_is_longrope = true                                                                   \
+    }
+
+const Family families_vision[] = {
+    {"qwen2_vl_text", qwen2_config, llama_tensors, qwen2_preset, qwen2_finish, .biases = qkv_biases,
+     .rope = {.has_sections = true}, .bos_id = 151643, .eos_id = 151645},
+    {"qwen2_5_vl_text", qwen2_config, llama_tensors, qwen2_preset, qwen2_finish,
+     .biases = qkv_biases, .rope = {.has_sections = true}, .bos_id = 151643, .eos_id = 151645},
+    {"qwen3_vl_text", qwen3_config, qwen3_tensors, qwen3_preset, .biases = attention_biases,
+     .rope = {.has_sections = true}, .bos_id = -1, .eos_id = -1},
+    {"glm4v_text", glm4v_config, glm4v_tensors, glm4v_preset, .biases = qkv_biases,
+     .rope = {.part = "partial_rotary_factor", .part_absent = 1, .has_sections = true},
+     .bos_id = -1, .eos_id = -1},
+    {"phi4_multimodal", phi4_config, phi4_tensors, .finish = phi4_finish, .rope = PHI4_ROPE,
+     .reads_text_alone = true, .bos_id = 199999, .eos_id = 199999, .more_eos_ids = {200020}},
+    {"phi4mm", phi4_config, phi4mm_tensors, .finish = phi4_finish, .rope = PHI4_ROPE,
+     .reads_text_alone = true, .bos_id = 199999, .eos_id = 199999, .more_eos_ids = {200020}},
+    {0},
+};

@@ -1,0 +1,75 @@
+#include "formats/multimodal.h"
+
+#include <string.h>
+
+#include "formats/json.h"
+
+typedef struct Wrapper {
+    const char *model_type, *text_type;
+    bool text_varies; /* text_config's own model_type decides; text_type is for its absence */
+    bool may_be_flat; /* older files have the text model's keys beside vision_config */
+    bool tied;        /* tie_word_embeddings where the key is absent */
+} Wrapper;
+
+static const Wrapper wrappers[] = {
+    {"mistral3", "mistral", .text_varies = true, .tied = true},
+    {"gemma3", "gemma3_text", .tied = true},
+    {"llama4", "llama4_text", .tied = false},
+    {"qwen2_vl", "qwen2_vl_text", .may_be_flat = true},
+    {"qwen2_5_vl", "qwen2_5_vl_text", .may_be_flat = true},
+    {"qwen3_vl", "qwen3_vl_text", .tied = false},
+    {"qwen3_vl_moe", "qwen3_vl_moe_text", .tied = false},
+    {"glm4v", "glm4v_text", .tied = false},
+    {"exaone4_5", "exaone4", .text_varies = true},
+};
+enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };
+
+const char *multimodal_type(size_t i) {
+    return i < WRAPPERS ? wrappers[i].model_type : NULL;
+}
+
+/* transformers renames a text model whose first files had a name of their own. */
+static const char *current_name(const char *type) {
+    return strcmp(type, "exaone4_5_text") == 0 ? "exaone4" : type;
+}
+
+/* Copies the member `key` of `from` where `to` lacks it. */
+static void inherit(json_t *to, const json_t *from, const char *key) {
+    json_t *value = json_object_get(from, key);
+    if (value && !json_value(to, key)) json_object_set(to, key, value);
+}
+
+Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
+    const Wrapper *wrapper = NULL;
+    const char *type = json_text(*config, "model_type");
+    for (size_t i = 0; type && i < WRAPPERS; i++)
+        if (strcmp(wrappers[i].model_type, type) == 0) wrapper = &wrappers[i];
+    *is_part = wrapper != NULL;
+    if (!wrapper) return STATUS_OK;
+    const json_t *own = json_value(*config, "text_config");
+    if (!own && wrapper->may_be_flat) own = *config;
+    if (!json_is_object(own))
+        return error_set(error,
+                         "config.json: text_config is missing, which a model of type '%s' "
+                         "must have",
+                         wrapper->model_type);
+    json_t *text = json_copy((json_t *)own);
+    if (!text) return error_set(error, "config.json: no memory");
+    const char *text_type = own == *config ? NULL : json_text(own, "model_type");
+    if (!text_type || !wrapper->text_varies) text_type = wrapper->text_type;
+    json_object_set_new(text, "model_type", json_string(current_name(text_type)));
+    const json_t *tied = json_value(*config, "tie_word_embeddings");
+    bool ties = tied ? json_is_true(tied) : wrapper->tied;
+    if (strcmp(wrapper->model_type, "llama4") == 0) ties = false;
+    json_object_set_new(text, "tie_word_embeddings",
+                        json_boolean(ties || json_flag(own, "tie_word_embeddings", false)));
+    /* transformers caps no logits in Gemma 3's class for images. */
+    if (strcmp(wrapper->model_type, "gemma3") == 0)
+        json_object_set_new(text, "final_logit_softcapping", json_null());
+    inherit(text, *config, "quantization_config");
+    inherit(text, *config, "bos_token_id");
+    inherit(text, *config, "eos_token_id");
+    json_decref(*config);
+    *config = text;
+    return STATUS_OK;
+}
