@@ -36,10 +36,11 @@ typedef struct Workspace {
 } Workspace;
 
 /* Size of the scratch in floats: room for the keys or values of a page as floats and one register
- * beyond, or for the queries as 8-bit codes. */
+ * beyond, or for the queries as 8-bit codes and the codes of a page's values. */
 static size_t scratch_floats(size_t head_dim) {
     size_t page = round_up(KV_PAGE * head_dim + 16, 16);
-    size_t codes = ATTENTION_QUERIES * q8_groups(head_dim) * sizeof(Q8Group) / sizeof(float);
+    size_t codes = ATTENTION_QUERIES * q8_groups(head_dim) * sizeof(Q8Group) / sizeof(float) +
+                   q8_scratch_bytes(head_dim) / sizeof(float);
     return round_up(codes > page ? codes : page, 16);
 }
 

@@ -73,6 +73,22 @@ static Elements widened_for(const AttentionJob *job, Elements e) {
     return (Elements){.data = out, .head_dim = e.head_dim};
 }
 
+/* Copies values that are the first value_dim elements of the keys into the job's scratch, as
+ * [KV_PAGE][value_dim]. */
+static Elements values_of_keys(const AttentionJob *job, Elements keys, size_t value_dim) {
+    float *out = job->scratch;
+    for (size_t d = 0; d < value_dim; d += LANES) {
+        float block[LANES][KV_PAGE];
+        size_t n = value_dim - d < LANES ? value_dim - d : LANES;
+        for (size_t i = 0; i < n; i++)
+            for (size_t p = 0; p < KV_PAGE; p += LANES)
+                lanes_store(block[i] + p, load(keys, (d + i) * KV_PAGE + p));
+        for (size_t p = 0; p < KV_PAGE; p++)
+            for (size_t i = 0; i < n; i++) out[p * value_dim + d + i] = block[i][p];
+    }
+    return (Elements){.data = out, .head_dim = value_dim};
+}
+
 /* ---- Scores ---- */
 
 /* scores[i][all positions] = q_i . k for n queries, `width` registers of positions at a time. */
@@ -283,6 +299,7 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
                       ptrdiff_t next, const AttentionQ8 *q8, lanes *sums) {
     size_t n = job->n_queries, first = page * KV_PAGE;
     const KvType type = kvcache_shape(job->cache)->type;
+    bool in_keys = kvcache_shape(job->cache)->layers[params->cache_layer].values_in_keys;
     Elements keys = {.head_dim = params->head_dim, .half = type == KV_F16, .next = next};
     Elements values = {.head_dim = params->value_dim, .half = type == KV_F16, .next = next};
     keys.data = kvcache_keys(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
@@ -301,10 +318,16 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
         if (seen.begin < seen.end)
             outputs[i].factor = weigh_block(params, query, first, seen, job->weights[i], &sums[i]);
     }
-    if (q8) {
+    if (q8 && in_keys) {
+        int8_t *scratch = (int8_t *)((Q8Group *)job->scratch + n * q8_groups(params->head_dim));
+        q8->add_key_values(outputs, n, job->weights, keys.data, params->head_dim, params->value_dim,
+                           scratch);
+    } else if (q8) {
         q8->add_values(outputs, n, job->weights, values.data, next, params->value_dim);
     } else {
-        add_values(outputs, job->weights, n, widened_for(job, values));
+        add_values(outputs, job->weights, n,
+                   in_keys ? values_of_keys(job, keys, params->value_dim)
+                           : widened_for(job, values));
     }
 }
 

@@ -66,6 +66,7 @@ static size_t key_bytes(KvType type, const KvLayer *layer) {
 }
 
 static size_t value_bytes(KvType type, const KvLayer *layer) {
+    if (layer->values_in_keys) return 0;
     return type == KV_Q8 ? q8_value_bytes(layer->value_dim)
                          : layer->value_dim * element_bytes(type);
 }
@@ -283,10 +284,10 @@ void *kvcache_values(const KvCache *cache, int32_t id, size_t page, size_t layer
 /* Stores one head's key and value at position `slot` of a page. */
 static void store_head(KvType type, const KvLayer *layer, void *keys, void *values, size_t slot,
                        const float *key, const float *value) {
-    size_t key_dim = layer->key_dim, value_dim = layer->value_dim;
+    size_t key_dim = layer->key_dim, value_dim = layer->values_in_keys ? 0 : layer->value_dim;
     if (type == KV_Q8) {
         q8->store_key(keys, key_dim, slot, key);
-        q8->store_value(values, value_dim, slot, value);
+        if (value_dim > 0) q8->store_value(values, value_dim, slot, value);
     } else if (type == KV_F32) {
         for (size_t i = 0; i < key_dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
         memcpy((float *)values + slot * value_dim, value, value_dim * sizeof *value);

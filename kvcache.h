@@ -7,7 +7,7 @@
  * Within a page each layer and key/value head has its keys as [key_dim][KV_PAGE], because scores
  * are computed for 16 neighbouring positions at once, and then its values as [KV_PAGE][value_dim],
  * because outputs are computed for 16 neighbouring elements at once. kernels/attention_q8.h has
- * the layout of KV_Q8.
+ * the layout of KV_Q8. Layers with values_in_keys have keys alone.
  *
  * Positions count from a sequence's `start`, which is 0 unless the caller says otherwise: a
  * sequence may begin at any position, with nothing cached before it. */
@@ -29,6 +29,8 @@ typedef struct KvLayer {
     uint32_t n_kv_heads;
     uint32_t key_dim, value_dim; /* widths of one head's key and value */
     size_t state_floats; /* of the state that the layer keeps of a sequence beside pages; 0: none */
+    bool values_in_keys;         /* the value is the first value_dim elements of the key: latent
+                                  * attention. Nothing else is stored of it. */
 } KvLayer;
 
 enum { KV_MAX_LAYERS = 512 };
@@ -92,7 +94,7 @@ size_t kvcache_data_bytes(const KvShape *shape);
 void *kvcache_page_data(const KvCache *cache, int32_t sequence, size_t page);
 
 /* Stores the key and value of all heads at one reserved position: k[n_kv_heads][key_dim] and
- * v[n_kv_heads][value_dim]. */
+ * v[n_kv_heads][value_dim], which is not read where values lie in keys. */
 void kvcache_store(KvCache *cache, int32_t sequence, int32_t position, size_t layer, const float *k,
                    const float *v);
 

@@ -410,5 +410,67 @@ static void add_values(const PageOutput *outputs, size_t n, float (*all_weights)
     }
 }
 
-const AttentionQ8 FOR_ISA(attention_q8) = {store_key, store_value, quantize, score_queries,
-                                           add_values};
+/* ---- Outputs of values that lie in keys ---- */
+
+/* Copies the codes of a page's keys, which have `known` elements, to the order of values:
+ * out[Q8_PAGE / 4][width][4], zeros for further elements. Both numbers are multiples of 4. */
+static void turn_codes(const int8_t *codes, size_t known, size_t width, int8_t *out) {
+    for (size_t p = 0; p < Q8_PAGE; p += 4) {
+        for (size_t d = 0; d < width; d += 4, out += 16) {
+            const int8_t *from = codes + (d / 4 * Q8_PAGE + p) * 4; /* [4 positions][4 elements] */
+            if (d >= known) {
+                memset(out, 0, 16);
+                continue;
+            }
+#ifdef __SSSE3__
+            const __m128i order =
+                _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            __m128i block = _mm_loadu_si128((const __m128i *)(const void *)from);
+            _mm_storeu_si128((__m128i *)(void *)out, _mm_shuffle_epi8(block, order));
+#else
+            for (size_t i = 0; i < 16; i++) out[i] = from[i % 4 * 4 + i / 4];
+#endif
+        }
+    }
+}
+
+/* Adds elements d ... end - 1, which have one scale, to n outputs, which fit a tile. */
+#define GROUP_CASE(n, width)                                                                       \
+    case n:                                                                                        \
+        for (; (width) > 1 && d + 2 * LANES <= end; d += 2 * LANES)                                \
+            output_tile(outputs, n, (width) > 1 ? 2 : 1, weights, v, d);                           \
+        for (; d < end; d += LANES) output_tile(outputs, n, 1, weights, v, d);                     \
+        break;
+static void add_group(const PageOutput *outputs, size_t n, const float (*weights)[Q8_PAGE],
+                      Values v, size_t d, size_t end) {
+    switch (n) { EACH_TILE(GROUP_CASE) }
+}
+
+/* An element of a value has the scale of its group of the key, so the weights are quantized anew
+ * for each group. */
+static void add_key_values(const PageOutput *outputs, size_t n, float (*weights)[Q8_PAGE],
+                           const void *keys, size_t key_dim, size_t value_dim, int8_t *scratch) {
+    const size_t width = round_up(value_dim, LANES), known = round_up(key_dim, 4);
+    const float *scales = (const float *)(const void *)((const int8_t *)keys + known * Q8_PAGE);
+    Values v = {scratch, 0, value_dim, Q8_PAGE, 0};
+    turn_codes(keys, known, width, scratch);
+    for (size_t i = 0; i < n; i++) {
+        if (outputs[i].begin >= outputs[i].end) continue;
+        v.begin = outputs[i].begin < v.begin ? outputs[i].begin : v.begin;
+        v.end = outputs[i].end > v.end ? outputs[i].end : v.end;
+    }
+    for (size_t d = 0; d < value_dim; d += Q8_GROUP, scales += Q8_PAGE) {
+        size_t end = d + Q8_GROUP < width ? d + Q8_GROUP : width;
+        for (size_t first = 0, tile; first < n; first += tile) {
+            float own[TILE_QUERIES][Q8_PAGE];
+            tile = tile_queries(n - first);
+            memcpy(own, weights + first, tile * sizeof *own);
+            for (size_t i = 0; i < tile; i++)
+                quantize_weights(own[i], scales, outputs[first + i].begin, outputs[first + i].end);
+            add_group(outputs + first, tile, (const float(*)[Q8_PAGE])own, v, d, end);
+        }
+    }
+}
+
+const AttentionQ8 FOR_ISA(attention_q8) = {store_key,     store_value, quantize,
+                                           score_queries, add_values,  add_key_values};

@@ -12,6 +12,9 @@
  * A key has one scale for each group of Q8_GROUP elements; a value has one scale. An element is
  * scale * code, rounded as activations are.
  *
+ * Where the values are the first elements of the keys (latent attention), a page has keys alone,
+ * and both products read their codes.
+ *
  * Both products are sums of integers. Queries are quantized as keys are. The weights of a page's
  * positions, each multiplied by its value's scale, are rounded to 14 bits of the largest and split
  * into two halves of 7 bits.
@@ -39,6 +42,10 @@ static inline size_t q8_key_bytes(size_t head_dim) {
 }
 static inline size_t q8_value_bytes(size_t head_dim) {
     return round_up(head_dim, 16) + sizeof(float);
+}
+
+static inline size_t q8_scratch_bytes(size_t value_dim) {
+    return round_up(value_dim, 16) * Q8_PAGE;
 }
 
 /* One group of a query's elements; the last group is padded with zeros. */
@@ -70,6 +77,10 @@ typedef struct AttentionQ8 {
     /* Adds the page's values to outputs[n], weight[i][p] times value p. Overwrites the weights. */
     void (*add_values)(const PageOutput *outputs, size_t n, float (*weights)[Q8_PAGE],
                        const void *values, ptrdiff_t next, size_t head_dim);
+    /* The same where value p is the first value_dim elements of key p. Keeps the weights. scratch:
+     * q8_scratch_bytes(value_dim). */
+    void (*add_key_values)(const PageOutput *outputs, size_t n, float (*weights)[Q8_PAGE],
+                           const void *keys, size_t key_dim, size_t value_dim, int8_t *scratch);
 } AttentionQ8;
 
 #define DECLARE_ATTENTION_Q8(name, lanes) extern const AttentionQ8 attention_q8_##lanes;

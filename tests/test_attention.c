@@ -53,7 +53,8 @@ static void round_groups_to_8_bits(float *x, size_t n) {
         round_to_8_bits(x + i, n - i < Q8_GROUP ? n - i : Q8_GROUP);
 }
 
-/* An attention problem: a sequence of n positions, with queries for the last n_rows of them. */
+/* An attention problem: a sequence of n positions, with queries for the last n_rows of them. With a
+ * value_dim other than head_dim, the values are the first elements of the keys. */
 typedef struct Problem {
     AttentionParams params;
     KvType type;
@@ -63,9 +64,12 @@ typedef struct Problem {
 } Problem;
 
 static Problem problem_new(AttentionParams params, KvType type, size_t n, size_t n_rows) {
-    params.value_dim = params.head_dim;
+    bool in_keys = params.value_dim > 0 && params.value_dim != params.head_dim;
+    if (!in_keys) params.value_dim = params.head_dim;
     Problem p = {.params = params, .type = type, .n = n, .n_rows = n_rows};
     KvShape shape = kvcache_uniform_shape(1, params.n_kv_heads, params.head_dim, type);
+    shape.layers[0].value_dim = params.value_dim;
+    shape.layers[0].values_in_keys = in_keys;
     Error error;
     size_t kv_dim = params.n_kv_heads * params.head_dim, q_dim = params.n_heads * params.head_dim;
     assert_int_equal(kvcache_new(&p.cache, &shape, 1, 0, &error), STATUS_OK);
@@ -89,6 +93,7 @@ static Problem problem_new(AttentionParams params, KvType type, size_t n, size_t
         round_groups_to_8_bits(p.k + i, params.head_dim);
         round_to_8_bits(p.v + i, params.head_dim);
     }
+    if (in_keys) memcpy(p.v, p.k, n * kv_dim * sizeof(float));
     kvcache_commit(p.cache, 0, n);
     return p;
 }
@@ -135,13 +140,14 @@ static double oracle(const Problem *p, size_t row, size_t head, size_t d) {
 static void run(const Problem *p, const AttentionKernel *kernel, int threads, size_t first,
                 size_t n, float *out) {
     size_t q_dim = p->params.n_heads * p->params.head_dim;
+    size_t out_dim = p->params.n_heads * p->params.value_dim;
     AttentionMemory *memory = attention_memory_new(p->params.head_dim, p->n, threads);
     AttentionRow *rows = malloc(n * sizeof *rows);
     for (size_t i = 0; i < n; i++)
         rows[i] = (AttentionRow){0, (int32_t)(p->n - p->n_rows + first + i)};
 #pragma omp parallel num_threads(threads)
     attention_forward(kernel, memory, &p->params, p->cache, rows, n, p->q + first * q_dim,
-                      out + first * q_dim, NULL);
+                      out + first * out_dim, NULL);
     free(rows);
     attention_memory_free(memory);
 }
@@ -196,6 +202,32 @@ static const struct {
      80},
     {{.n_heads = 71, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_Q8, 66, 9},
     {{.n_heads = 135, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_Q8, 66, 9},
+    /* Values in keys: latent attention. */
+    {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 29, .value_dim = 21, .scale = 0.2f},
+     KV_F32,
+     150,
+     77},
+    {{.n_heads = 20, .n_kv_heads = 1, .head_dim = 80, .value_dim = 64, .scale = 0.1f},
+     KV_F16,
+     1200,
+     3},
+    {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 40, .value_dim = 32, .scale = 0.2f, .window = 9},
+     KV_F16,
+     99,
+     99},
+    {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 29, .value_dim = 21, .scale = 0.2f},
+     KV_Q8,
+     150,
+     77},
+    {{.n_heads = 5, .n_kv_heads = 1, .head_dim = 26, .value_dim = 24, .scale = 0.2f}, KV_Q8, 70, 9},
+    {{.n_heads = 20, .n_kv_heads = 1, .head_dim = 96, .value_dim = 72, .scale = 0.1f},
+     KV_Q8,
+     1200,
+     3},
+    {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 40, .value_dim = 32, .scale = 0.2f, .window = 9},
+     KV_Q8,
+     99,
+     99},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -203,17 +235,18 @@ static void attention_is_the_textbook_formula(void **state) {
     (void)state;
     for (size_t c = 0; c < N_CASES; c++) {
         Problem p = problem_new(cases[c].params, cases[c].type, cases[c].n, cases[c].n_rows);
-        size_t width = p.params.n_heads * p.params.head_dim;
+        size_t width = p.params.n_heads * p.params.value_dim;
         float *out = malloc(p.n_rows * width * sizeof *out);
         double worst = 0;
         run(&p, &attention_reference, 1, 0, p.n_rows, out);
         for (size_t i = 0; i < p.n_rows * width; i += 7) {
-            size_t row = i / width, head = i % width / p.params.head_dim;
-            double d = fabs(out[i] - oracle(&p, row, head, i % p.params.head_dim));
+            size_t row = i / width, head = i % width / p.params.value_dim;
+            double d = fabs(out[i] - oracle(&p, row, head, i % p.params.value_dim));
             if (d > worst) worst = d;
         }
         /* The bound for 14-bit weights: 64 errors of half a unit that all have the same sign. */
-        double most = cases[c].type == KV_Q8 ? 64 * 0.5 / 16383 : 5e-6;
+        double largest = p.params.value_dim < p.params.head_dim ? 2 : 1; /* of the values */
+        double most = largest * (cases[c].type == KV_Q8 ? 64 * 0.5 / 16383 : 5e-6);
         if (worst > most) fail_msg("case %zu: off by %g", c, worst);
         free(out);
         problem_free(&p);
@@ -226,7 +259,7 @@ static void the_bits_are_the_same_on_any_kernel_threads_and_chunks(void **state)
     static const size_t chunks[] = {1, 7, 512};
     for (size_t c = 0; c < N_CASES; c++) {
         Problem p = problem_new(cases[c].params, cases[c].type, cases[c].n, cases[c].n_rows);
-        size_t bytes = p.n_rows * p.params.n_heads * p.params.head_dim * sizeof(float);
+        size_t bytes = p.n_rows * p.params.n_heads * p.params.value_dim * sizeof(float);
         float *want = malloc(bytes), *got = malloc(bytes);
         run(&p, &attention_reference, 1, 0, p.n_rows, want);
         for (size_t k = 0; k < n_kernels(); k++) {
