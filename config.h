@@ -178,6 +178,13 @@ typedef struct Config {
      * Gemma 3n and 4. 0 = its own. */
     uint32_t kv_distance[CONFIG_MAX_LAYERS];
 
+    /* Latent attention (layers/latent.c). A query and a key are head_dim wide, of which the last
+     * rotary_dim elements are rotated and shared by all heads of a key. */
+    uint32_t latent_dim;   /* of what a position stores for the rest of all keys and values */
+    uint32_t latent_q_dim; /* of what queries are made from; 0 = of the layer's input */
+    float latent_norm_eps; /* of the norms of both */
+    float latent_scale;    /* times the normed latent: LongCat; 0 = 1 */
+
     int32_t bos_id; /* -1: none. Put before the text when add_bos */
     bool add_bos;
     uint32_t n_eos;

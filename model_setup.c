@@ -28,7 +28,10 @@ static Widths widest(const Config *c) {
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
         w.ffn = larger(w.ffn, config_ffn_dim(c, l));
-        if (c->layer_kind[l] != LAYER_ATTENTION) continue;
+        if (c->layer_kind[l] != LAYER_ATTENTION) {
+            w.head = larger(w.head, layer_kind(c->layer_kind[l])->cached(c, l).key_dim);
+            continue;
+        }
         w.q = larger(w.q, (size_t)h.n_heads * h.head_dim);
         w.k = larger(w.k, (size_t)h.n_kv_heads * h.head_dim);
         w.v = larger(w.v, (size_t)h.n_kv_heads * h.value_dim);

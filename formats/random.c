@@ -14,7 +14,7 @@
 
 typedef struct Shape {
     Config config;
-    uint32_t tied, bias, window;
+    uint32_t tied, bias, window, dense;
 } Shape;
 
 static const struct {
@@ -26,6 +26,15 @@ static const struct {
                    "context=256,tied=1"},
     {"moe-8x2", "dim=1024,n_layers=12,n_heads=16,n_kv_heads=4,n_experts=8,n_experts_used=2,"
                 "expert_ffn_dim=3584,vocab_size=32000,context=2048,router=softmax_chosen"},
+    /* The proportions of DeepSeek-V2-Lite and of GLM-4.7-Flash. */
+    {"mla-16b", "dim=2048,n_layers=27,n_heads=16,head_dim=192,rotary_dim=64,value_dim=128,"
+                "latent_dim=512,ffn_dim=10944,n_experts=64,n_experts_used=6,expert_ffn_dim=1408,"
+                "shared_ffn_dim=2816,dense=1,vocab_size=102400,context=32768,"
+                "rope_pairing=interleaved"},
+    {"mla-30b", "dim=2048,n_layers=47,n_heads=20,head_dim=256,rotary_dim=64,value_dim=256,"
+                "latent_dim=512,latent_q_dim=768,ffn_dim=10240,n_experts=64,n_experts_used=4,"
+                "expert_ffn_dim=1536,shared_ffn_dim=1536,dense=1,vocab_size=154880,context=32768,"
+                "rope_pairing=interleaved"},
     {"tiny", "dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=96,vocab_size=300,context=128"},
 };
 
@@ -61,7 +70,10 @@ static Status set(Shape *shape, const char *key, const char *value, Error *error
     const struct {
         const char *name;
         uint32_t *value;
-    } extras[] = {{"tied", &shape->tied}, {"bias", &shape->bias}, {"window", &shape->window}};
+    } extras[] = {{"tied", &shape->tied},
+                  {"bias", &shape->bias},
+                  {"window", &shape->window},
+                  {"dense", &shape->dense}};
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
         if (strcmp(extras[i].name, key) != 0) continue;
         *extras[i].value = (uint32_t)strtoul(value, NULL, 10);
@@ -90,7 +102,7 @@ static Status apply(Shape *shape, const char *settings, Error *error) {
         status = i < n ? apply(shape, named[i].settings, error)
                        : error_set(error,
                                    "random: no shape is called '%s' (tinyllama-1.1b, "
-                                   "stories15m, moe-8x2, tiny, or key=value,...)",
+                                   "stories15m, moe-8x2, mla-16b, mla-30b, tiny, or key=value,...)",
                                    part);
     }
     free(copy);
@@ -110,6 +122,9 @@ static void complete(Shape *shape) {
     if (c->attention_scale == 0.0f)
         c->attention_scale = 1.0f / sqrtf((float)(c->head_dim ? c->head_dim : 1));
     for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->window[i] = shape->window;
+    if (c->latent_dim == 0) return;
+    if (c->latent_norm_eps == 0.0f) c->latent_norm_eps = 1e-6f;
+    for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->layer_kind[i] = LAYER_LATENT;
 }
 
 /* ---- Tensors ---- */
@@ -179,11 +194,31 @@ static void add_experts(Generator *g) {
     add_matrix(g, "shared.router", 1, c->dim, 1.2f);
 }
 
-static void add_layer(Generator *g) {
-    const Config *c = &g->shape->config;
+/* The weights of latent attention (layers/latent.h). */
+static void add_latent(Generator *g, const Config *c) {
+    const HeadShape h = config_heads(c, 0);
+    size_t q_dim = (size_t)h.n_heads * h.head_dim;
+    if (c->latent_q_dim > 0) {
+        add_matrix(g, "wq_a", c->latent_q_dim, c->dim, 1.2f);
+        add_norm(g, "q_norm", c->latent_q_dim);
+        add_matrix(g, "wq_b", q_dim, c->latent_q_dim, 1.6f);
+    } else {
+        add_matrix(g, "wq", q_dim, c->dim, 1.6f);
+    }
+    add_matrix(g, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, 1.2f);
+    add_norm(g, "kv_norm", c->latent_dim);
+    for (uint32_t i = 0; i < h.n_heads && !g->failed; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "k_b.%u", i);
+        add_matrix(g, name, c->latent_dim, h.head_dim - h.rotary_dim, 1.0f);
+        snprintf(name, sizeof name, "v_b.%u", i);
+        add_matrix(g, name, h.value_dim, c->latent_dim, 1.2f);
+    }
+    add_matrix(g, "wo", c->dim, (size_t)h.n_heads * h.value_dim, 1.2f);
+}
+
+static void add_attention(Generator *g, const Config *c) {
     size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
-    bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;
-    if (c->norm_place != NORM_OUTPUT) add_norm(g, "attention_norm", c->dim);
     add_matrix(g, "wq", q_dim, c->dim, 1.6f);
     add_matrix(g, "wk", kv_dim, c->dim, 1.6f);
     add_matrix(g, "wv", kv_dim, c->dim, 1.2f);
@@ -192,9 +227,20 @@ static void add_layer(Generator *g) {
         add_norm(g, "q_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : q_dim);
         add_norm(g, "k_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : kv_dim);
     }
+}
+
+static void add_layer(Generator *g) {
+    const Config *c = &g->shape->config;
+    bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;
+    if (c->norm_place != NORM_OUTPUT) add_norm(g, "attention_norm", c->dim);
+    if (c->layer_kind[g->layer] == LAYER_LATENT) {
+        add_latent(g, c);
+    } else {
+        add_attention(g, c);
+    }
     if (at_end) add_norm(g, "post_attention_norm", c->dim);
     if (c->norm_place != NORM_OUTPUT && !c->parallel_block) add_norm(g, "ffn_norm", c->dim);
-    if (c->n_experts > 0) {
+    if (c->n_experts > 0 && g->layer >= (int)g->shape->dense) {
         add_experts(g);
     } else {
         add_feed_forward(g, "", c->ffn_dim);

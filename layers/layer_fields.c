@@ -1,17 +1,32 @@
 /* What the kinds of layers read of the configuration: their fields, their checks, and the size of
  * their matrix products. It stands apart from layer_kinds.c because config.c calls it, and the
  * kinds' own files need modules that need config.c. */
-#include "layers/layer_fields.h"
+#include "layers/fields.h"
+
+#include <stddef.h>
 
 #include "layer_kind.h"
+#include "layers/latent_fields.h"
 
 /* One row for each kind, in the order of LayerKindNumber. */
-static const LayerFields *const kinds[LAYER_KINDS] = {NULL};
+static const LayerFields *const kinds[LAYER_KINDS] = {
+    [LAYER_LATENT] = &latent_fields,
+};
 
-static const ConfigField fields[] = {{.name = NULL}};
+#define UINT(field, most_)                                                                         \
+    { .name = #field, .kind = FIELD_UINT, .offset = offsetof(Config, field), .most = most_ }
+#define AMOUNT(field)                                                                              \
+    { .name = #field, .kind = FIELD_FLOAT, .offset = offsetof(Config, field), .not_negative = true }
+
+static const ConfigField fields[] = {
+    UINT(latent_dim, 1 << 12),
+    UINT(latent_q_dim, 1 << 16),
+    AMOUNT(latent_norm_eps),
+    AMOUNT(latent_scale),
+};
 
 const ConfigField *layer_kind_field(size_t i) {
-    return i + 1 < sizeof fields / sizeof *fields ? &fields[i] : NULL;
+    return i < sizeof fields / sizeof *fields ? &fields[i] : NULL;
 }
 
 Status layer_kind_validate(const Config *c, uint32_t layer, Error *error) {

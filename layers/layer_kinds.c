@@ -1,7 +1,11 @@
 /* The table of the kinds of layers (layer_kind.h). */
 #include "layer_kind.h"
 
-static const LayerKind *const kinds[LAYER_KINDS] = {NULL};
+#include "layers/latent.h"
+
+static const LayerKind *const kinds[LAYER_KINDS] = {
+    [LAYER_LATENT] = &latent_kind,
+};
 
 const LayerKind *layer_kind(uint32_t number) {
     return number < LAYER_KINDS ? kinds[number] : NULL;

@@ -1,6 +1,6 @@
 /* What config.c needs to know of a kind of layers; see layer_kind.h. */
-#ifndef LAYERS_LAYER_FIELDS_H
-#define LAYERS_LAYER_FIELDS_H
+#ifndef LAYERS_FIELDS_H
+#define LAYERS_FIELDS_H
 
 #include "config.h"
 

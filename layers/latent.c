@@ -1,0 +1,275 @@
+#include "layers/latent.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward_pass.h"
+#include "weights_internal.h"
+
+/* ---- Weights ---- */
+
+typedef struct Latent {
+    Matrix wq;   /* n_heads * head_dim from dim, or from latent_q_dim (wq_b) */
+    Linear wq_a; /* latent_q_dim x dim; absent: queries are made from the input */
+    Norm q_norm;
+    Linear wkv_a; /* latent_dim + rotary_dim x dim */
+    Norm kv_norm;
+    Linear wo;     /* dim x n_heads * value_dim */
+    Matrix *k_b;   /* [n_heads], latent_dim x head_dim - rotary_dim each */
+    Matrix *v_b;   /* [n_heads], value_dim x latent_dim each */
+    Matrix list[]; /* both */
+} Latent;
+
+static Norm latent_norm(Finder *f, const char *name, size_t n) {
+    return (Norm){.weight = weights_vector(f, name, 1, n, true), .present = true};
+}
+
+static void *find(Finder *f, uint32_t l) {
+    const Config *c = f->config;
+    const HeadShape h = config_heads(c, l);
+    Latent *w = calloc(1, sizeof *w + 2 * (size_t)h.n_heads * sizeof *w->list);
+    if (!w) {
+        f->status = error_set(f->error, "no memory for %u heads", h.n_heads);
+        return NULL;
+    }
+    size_t q_dim = (size_t)h.n_heads * h.head_dim;
+    w->k_b = w->list;
+    w->v_b = w->list + h.n_heads;
+    if (c->latent_q_dim > 0) {
+        w->wq_a = weights_linear(f, "wq_a", c->latent_q_dim, c->dim, true);
+        w->q_norm = latent_norm(f, "q_norm", c->latent_q_dim);
+        w->wq = weights_matrix(f, "wq_b", q_dim, c->latent_q_dim, true);
+    } else {
+        w->wq = weights_matrix(f, "wq", q_dim, c->dim, true);
+    }
+    w->wkv_a = weights_linear(f, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, true);
+    w->kv_norm = latent_norm(f, "kv_norm", c->latent_dim);
+    w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
+    for (uint32_t i = 0; i < h.n_heads; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "k_b.%u", i);
+        w->k_b[i] = weights_matrix(f, name, c->latent_dim, h.head_dim - h.rotary_dim, true);
+        snprintf(name, sizeof name, "v_b.%u", i);
+        w->v_b[i] = weights_matrix(f, name, h.value_dim, c->latent_dim, true);
+    }
+    return w;
+}
+
+/* ---- Sizes ---- */
+
+static KvLayer cached(const Config *c, uint32_t l) {
+    return (KvLayer){.n_kv_heads = 1,
+                     .key_dim = c->latent_dim + config_heads(c, l).rotary_dim,
+                     .value_dim = c->latent_dim,
+                     .values_in_keys = true};
+}
+
+/* Widths of the parts of layer_rows, each an array of [n][width]. */
+typedef struct Parts {
+    size_t q;        /* n_heads * head_dim; later the heads' outputs, n_heads * value_dim */
+    size_t q_latent; /* latent_q_dim */
+    size_t kv;       /* latent_dim + rotary_dim: what is stored */
+    size_t queries;  /* n_heads * (latent_dim + rotary_dim) */
+    size_t attended; /* n_heads * latent_dim */
+} Parts;
+
+static Parts parts_of(const Config *c, uint32_t l) {
+    const HeadShape h = config_heads(c, l);
+    size_t heads = h.n_heads, key = c->latent_dim + h.rotary_dim;
+    return (Parts){heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim), c->latent_q_dim,
+                   key, heads * key, heads * c->latent_dim};
+}
+
+/* Every part begins at a multiple of 64 bytes. */
+static size_t padded(size_t width) {
+    return round_up(width, 16);
+}
+
+static size_t row_floats(const Config *c) {
+    size_t most = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        if (c->layer_kind[l] != LAYER_LATENT) continue;
+        const Parts p = parts_of(c, l);
+        size_t n = padded(p.q) + padded(p.q_latent) + padded(p.kv) + padded(p.queries) +
+                   padded(p.attended);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* The rows of one head that are multiplied at once. */
+enum { TILE_ROWS = 64 };
+
+/* A thread's memory for products of single heads: TILE_ROWS rows of one head, and their packed
+ * form, which takes at most 8 bytes for each padded input. The kernels' scratch follows. */
+static size_t rows_floats(size_t cols) {
+    return TILE_ROWS * padded(cols);
+}
+
+static size_t packed_floats(size_t cols) {
+    return 2 * (padded(cols) + 64) * (TILE_ROWS + 64);
+}
+
+static size_t thread_floats(const Config *c) {
+    size_t widest = c->latent_dim, scratch = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        size_t head_dim = config_heads(c, l).head_dim;
+        widest = head_dim > widest ? head_dim : widest;
+    }
+    for (size_t i = 0; isa_available(i); i++) {
+        size_t bytes = isa_available(i)->kernels->scratch_bytes;
+        scratch = bytes > scratch ? bytes : scratch;
+    }
+    return rows_floats(widest) + packed_floats(widest) + round_up(scratch, 64) / sizeof(float);
+}
+
+/* ---- Products of single heads ---- */
+
+/* Vectors of all heads of all rows: head h of row i is at data + i * stride + h * width. */
+typedef struct Heads {
+    float *data;
+    size_t width, stride;
+} Heads;
+
+/* Panels [begin, end) of out[row][head] = w in[row][head], for n rows from `row` on. */
+static void multiply_head(const Model *m, const Matrix *w, const Heads *in, const Heads *out,
+                          size_t head, size_t row, size_t n, size_t begin, size_t end) {
+    const Kernels *kernels = m->isa->kernels;
+    size_t group = tensor_type_info(w->type)->group;
+    float *rows = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
+    float *packed = rows + rows_floats(w->cols);
+    const void *input = rows;
+    for (size_t i = 0; i < n; i++)
+        memcpy(rows + i * w->cols, in->data + (row + i) * in->stride + head * in->width,
+               w->cols * sizeof *rows);
+    if (kernels->input_bytes(group, n, w->cols) > 0) {
+        size_t tasks = kernels->pack_tasks(group, n);
+        for (size_t task = 0; task < tasks; task++)
+            kernels->pack(group, rows, n, w->cols, task, packed);
+        input = packed;
+    }
+    const Product product = {w, out->data + row * out->stride + head * out->width, out->stride};
+    kernels->multiply(&product, input, n, begin, end, packed + packed_floats(w->cols));
+}
+
+/* out[row][head] = w[head] in[row][head]. The threads share heads, tiles of rows and, where there
+ * are few of these, stripes of panels; the caller waits. */
+static void multiply_heads(ForwardPass *pass, const Matrix *w, size_t n_heads, const Heads *in,
+                           const Heads *out) {
+    const Model *m = pass->model;
+    size_t tiles = (pass->n + TILE_ROWS - 1) / TILE_ROWS, stripe = m->isa->kernels->stripe;
+    size_t panels = matrix_panels(w), units = (panels + stripe - 1) / stripe;
+    size_t parts = 8 * (size_t)omp_get_num_threads() / (n_heads * tiles) + 1;
+    if (omp_get_num_threads() == 1) parts = 1;
+    if (parts > units) parts = units;
+#pragma omp for schedule(dynamic, 1) nowait
+    for (size_t i = 0; i < n_heads * tiles * parts; i++) {
+        size_t part = i % parts, head = i / parts % n_heads, row = i / parts / n_heads * TILE_ROWS;
+        size_t n = pass->n - row < TILE_ROWS ? pass->n - row : TILE_ROWS;
+        size_t begin = units * part / parts * stripe, end = units * (part + 1) / parts * stripe;
+        multiply_head(m, &w[head], in, out, head, row, n, begin, end < panels ? end : panels);
+    }
+}
+
+/* ---- The layer ---- */
+
+/* x[n] = norm(x) * scale (0: 1), after adding the bias of `linear` to all of its outputs. */
+static void normalize(const Model *m, const Linear *linear, const Norm *norm, float scale, float *x,
+                      size_t n) {
+    forward_add_bias(m, linear, x);
+    m->isa->numeric->rms_norm(x, x, norm->weight, n, m->config->latent_norm_eps);
+    if (scale != 0.0f) m->isa->numeric->scale(x, scale, n);
+}
+
+/* Gives queries' and keys' latents their final form, and stores the keys. */
+static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, float *q_latent,
+                            float *kv) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    size_t key = w->wkv_a.w.rows;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *stored = kv + i * key;
+        if (c->latent_q_dim > 0)
+            normalize(m, &w->wq_a, &w->q_norm, 0.0f, q_latent + i * c->latent_q_dim,
+                      c->latent_q_dim);
+        normalize(m, &w->wkv_a, &w->kv_norm, c->latent_scale, stored, c->latent_dim);
+        forward_rotate(m, l, i, stored + c->latent_dim);
+        kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, stored,
+                      stored);
+    }
+    forward_wait(pass);
+}
+
+/* The queries' rotated parts: from the end of each head of q to the end of each query. */
+static void rotate_queries(ForwardPass *pass, size_t l, const Heads *q, const Heads *queries) {
+    Model *m = pass->model;
+    const HeadShape h = config_heads(m->config, l);
+    size_t rest = h.head_dim - h.rotary_dim;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        for (size_t head = 0; head < h.n_heads; head++) {
+            float *out =
+                queries->data + i * queries->stride + head * queries->width + m->config->latent_dim;
+            memcpy(out, q->data + i * q->stride + head * q->width + rest,
+                   h.rotary_dim * sizeof *out);
+            forward_rotate(m, l, i, out);
+        }
+    }
+}
+
+static void add_output_bias(ForwardPass *pass, const Linear *wo, float *y) {
+    if (!wo->bias) return;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) forward_add_bias(pass->model, wo, y + i * wo->w.rows);
+    forward_wait(pass);
+}
+
+static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const Latent *w = m->weights.layers[l].own;
+    const HeadShape h = config_heads(c, l);
+    const Parts p = parts_of(c, (uint32_t)l);
+    size_t n_heads = h.n_heads, n = m->max_rows, key = c->latent_dim + h.rotary_dim;
+    float *q_rows = m->layer_rows, *q_latent = q_rows + n * padded(p.q);
+    float *kv = q_latent + n * padded(p.q_latent), *queries_at = kv + n * padded(p.kv);
+    const Heads q = {q_rows, h.head_dim, n_heads * h.head_dim};
+    const Heads queries = {queries_at, key, n_heads * key};
+    const Heads attended = {queries_at + n * padded(p.queries), c->latent_dim,
+                            n_heads * c->latent_dim};
+    const Heads out = {q_rows, h.value_dim, n_heads * h.value_dim};
+    const Matrix *first = c->latent_q_dim > 0 ? &w->wq_a.w : &w->wq;
+    const Product projections[] = {{first, c->latent_q_dim > 0 ? q_latent : q_rows, first->rows},
+                                   {&w->wkv_a.w, kv, key}};
+    const Product from_latent = {&w->wq, q_rows, q.stride}, last = {&w->wo.w, y, c->dim};
+    const AttentionParams params = {.layer = l,
+                                    .cache_layer = l,
+                                    .n_heads = h.n_heads,
+                                    .n_kv_heads = 1,
+                                    .head_dim = (uint32_t)key,
+                                    .value_dim = c->latent_dim,
+                                    .scale = c->attention_scale,
+                                    .softcap = c->attention_softcap,
+                                    .window = c->window[l]};
+    forward_add_time(pass, PART_REST);
+    forward_multiply(m, in, pass->n, projections, 2);
+    prepare_latents(pass, l, w, q_latent, kv);
+    if (c->latent_q_dim > 0) forward_multiply(m, q_latent, pass->n, &from_latent, 1);
+    rotate_queries(pass, l, &q, &queries);
+    multiply_heads(pass, w->k_b, n_heads, &q, &queries);
+    forward_wait(pass);
+    forward_add_time(pass, PART_PROJECTIONS);
+    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
+                      pass->n, queries.data, attended.data, m->observer);
+    forward_add_time(pass, PART_ATTENTION);
+    multiply_heads(pass, w->v_b, n_heads, &attended, &out);
+    forward_wait(pass);
+    forward_multiply(m, out.data, pass->n, &last, 1);
+    add_output_bias(pass, &w->wo, y);
+    forward_add_time(pass, PART_PROJECTIONS);
+}
+
+const LayerKind latent_kind = {find, row_floats, thread_floats, cached, forward};

@@ -1,0 +1,22 @@
+/* Latent attention (MLA): DeepSeek V2 and V3 (arXiv 2405.04434, 2412.19437), and what follows them.
+ *
+ * A position stores one vector for all heads: the latent, from which the keys and values of all
+ * heads could be made, and a rotated part that all keys share. They are never made. The matrices
+ * that would make them are multiplied with the queries and with the outputs instead, so that all
+ * heads attend to the latent itself, as if it were one key/value head ("absorbed"):
+ *
+ *     q[head]       = wq x, or wq_b norm(wq_a x)                       head_dim elements
+ *     latent, r     = norm(first latent_dim of wkv_a x), rotate(rest)  stored as one key
+ *     query[head]   = k_b[head] (q[head] without its rotated part), rotate(rotated part)
+ *     out[head]     = v_b[head] attention(query[head], keys; values are the keys' latents)
+ *     y             = wo out
+ *
+ * Prompts and single tokens are computed in the same way, hence with the same bits. */
+#ifndef LAYERS_LATENT_H
+#define LAYERS_LATENT_H
+
+#include "layer_kind.h"
+
+extern const LayerKind latent_kind;
+
+#endif

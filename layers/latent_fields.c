@@ -1,0 +1,34 @@
+#include "layers/latent_fields.h"
+
+static Status validate(const Config *c, uint32_t l, Error *error) {
+    const HeadShape h = config_heads(c, l);
+    uint64_t key = (uint64_t)c->latent_dim + h.rotary_dim;
+    uint64_t widest = key > h.head_dim ? key : h.head_dim;
+    if (h.value_dim > widest) widest = h.value_dim;
+    if (c->latent_dim == 0) return error_set(error, "layer %u: latent_dim is 0", l);
+    if (h.rotary_dim % 2 != 0 || h.rotary_dim >= h.head_dim)
+        return error_set(error,
+                         "layer %u: rotary_dim is %u, but must be even and below head_dim (%u)", l,
+                         h.rotary_dim, h.head_dim);
+    if (c->position == POSITION_ROPE && c->rope_table[l] < 2 && h.rotary_dim == 0)
+        return error_set(error, "layer %u: rotary_dim is 0", l);
+    if (widest * h.n_heads > 1 << 20)
+        return error_set(error, "layer %u: %u heads of %llu elements are too many", l, h.n_heads,
+                         (unsigned long long)widest);
+    if (c->kv_distance[l] > 0)
+        return error_set(error,
+                         "layer %u: kv_distance is %u, but a layer with latent attention "
+                         "has its own keys",
+                         l, c->kv_distance[l]);
+    return STATUS_OK;
+}
+
+static double work(const Config *c, uint32_t l) {
+    const HeadShape h = config_heads(c, l);
+    double heads = h.n_heads, q = heads * h.head_dim, rest = h.head_dim - h.rotary_dim;
+    double queries = c->latent_q_dim ? c->latent_q_dim * (c->dim + q) : c->dim * q;
+    return queries + (double)c->dim * (c->latent_dim + h.rotary_dim) +
+           heads * c->latent_dim * (rest + h.value_dim) + (double)c->dim * heads * h.value_dim;
+}
+
+const LayerFields latent_fields = {validate, work};
