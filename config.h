@@ -184,6 +184,13 @@ typedef struct Config {
     uint32_t latent_q_dim; /* of what queries are made from; 0 = of the layer's input */
     float latent_norm_eps; /* of the norms of both */
     float latent_scale;    /* times the normed latent: LongCat; 0 = 1 */
+    /* Layers that keep a state (layers/state_fields.c): gated DeltaNet, Mamba, short convolutions.
+     */
+    uint32_t state_heads; /* heads, each with a state [state_key_dim][state_value_dim] */
+    uint32_t
+        state_key_heads; /* heads of q and k (Mamba 2: groups of C and B); divides the former */
+    uint32_t state_key_dim, state_value_dim;
+    uint32_t state_kernel; /* taps of the causal convolution */
 
     int32_t bos_id; /* -1: none. Put before the text when add_bos */
     bool add_bos;

@@ -5,7 +5,7 @@
 
 static const Family *const tables[] = {
     families_llama,  families_gpt,    families_experts,  families_routed,
-    families_recent, families_vision, families_mixtures,
+    families_recent, families_vision, families_mixtures, families_state,
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 

@@ -76,6 +76,19 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return c->shared_ffn_dim;
     case N_GROUP:
         return (size_t)(heads.n_heads / heads.n_kv_heads) * heads.head_dim;
+    case N_STATE_HEADS:
+        return c->state_heads;
+    case N_STATE_KEYS:
+        return (size_t)c->state_key_heads * c->state_key_dim;
+    case N_STATE_OUT:
+        return (size_t)c->state_heads * c->state_value_dim;
+    case N_STATE_VALUE:
+        return c->state_value_dim;
+    case N_STATE_MIXED:
+        return 2 * (size_t)c->state_key_heads * c->state_key_dim +
+               (size_t)c->state_heads * c->state_value_dim;
+    case N_STATE_TAPS:
+        return c->state_kernel;
     default:
         return 0;
     }
@@ -163,6 +176,14 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
     return STATUS_OK;
 }
 
+/* Rows of the whole fused matrix; 0: not fused. */
+static size_t fused_rows(const TensorRule *rule, const Config *config, uint32_t layer) {
+    size_t fused = 0;
+    for (size_t i = 0; i < sizeof rule->fused / sizeof *rule->fused; i++)
+        fused += extent_of(rule->fused[i], config, layer);
+    return fused;
+}
+
 /* Which stored rows become the tensor's rows. */
 static RowMap map_of(const TensorRule *rule, const Config *config, uint32_t layer, size_t rows) {
     RowMap map = {.first = extent_of(rule->skip[0], config, layer) +
@@ -171,19 +192,25 @@ static RowMap map_of(const TensorRule *rule, const Config *config, uint32_t laye
         const HeadShape heads = config_heads(config, layer);
         map.chunk = rows / heads.n_kv_heads;
         map.stride = extent_of(N_GROUP, config, layer) + heads.head_dim + heads.value_dim;
+    } else if (rule->flags & (RULE_BY_HEAD | RULE_BY_STATE_KEY)) {
+        bool by_head = rule->flags & RULE_BY_HEAD;
+        size_t n = by_head ? config_heads(config, layer).n_heads : config->state_key_heads;
+        if (n == 0) n = 1; /* the shape check has failed already */
+        map = (RowMap){map.first / n, rows / n, fused_rows(rule, config, layer) / n};
     } else if (rule->flags & (RULE_EVEN | RULE_ODD)) {
         map = (RowMap){rule->flags & RULE_ODD ? 1 : 0, 1, 2};
     }
     return map;
 }
 
-/* Whether the tensor is rows x cols. A vector (rows 1) may have any dimensions of 1 beside its own.
- */
+/* Whether the tensor is rows x cols. A vector (rows 1) may have any dimensions of 1 beside its own,
+ * a matrix one between its own, as a convolution's weights have. */
 static bool has_shape(const RawTensor *raw, size_t rows, size_t cols) {
     uint64_t product = 1;
     for (uint32_t i = 0; i < raw->n_dims; i++)
         if (__builtin_mul_overflow(product, raw->dims[i], &product)) return false;
     if (rows == 1) return (raw->n_dims > 0 || cols == 1) && product == cols;
+    if (raw->n_dims == 3 && raw->dims[1] == 1) return raw->dims[0] == rows && raw->dims[2] == cols;
     return raw->n_dims == 2 && raw->dims[0] == rows && raw->dims[1] == cols;
 }
 
@@ -192,15 +219,13 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
                    uint32_t layer, const char *to, Error *error) {
     const Config *config = &c->source->config;
     size_t rows = extent_of(rule->rows, config, layer), cols = extent_of(rule->cols, config, layer);
-    size_t fused = 0;
-    for (size_t i = 0; i < sizeof rule->fused / sizeof *rule->fused; i++)
-        fused += extent_of(rule->fused[i], config, layer);
+    size_t fused = fused_rows(rule, config, layer);
     bool is_vector =
         rule->flags & RULE_VECTOR || (rule->rows == N_ONE && !(rule->flags & RULE_MATRIX));
     /* MXFP4's blocks run along the inputs, so those tensors are outputs x inputs already. */
     bool turned = rule->flags & RULE_EITHER_WAY && !has_shape(raw, fused ? fused : rows, cols);
     bool transposed =
-        (turned || rule->flags & RULE_TRANSPOSED) && !is_vector && !raw->scales.present;
+        (turned || rule->flags & RULE_TRANSPOSED) && rule->rows != N_ONE && !raw->scales.present;
     if (rule->rows == N_ONE && fused) rows = cols, cols = 1;
     size_t stored_rows = fused ? fused : rows, stored_cols = cols;
     if (transposed) stored_rows = cols, stored_cols = fused ? fused : rows;
@@ -221,6 +246,7 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     tensor->stored_cols = stored_cols;
     tensor->transposed = transposed;
     tensor->add = rule->flags & RULE_ADD_ONE ? 1.0f : 0.0f;
+    tensor->minus_exp = rule->flags & RULE_MINUS_EXP;
     tensor->map = map_of(rule, config, layer, rows);
     return STATUS_OK;
 }

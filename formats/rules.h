@@ -53,6 +53,13 @@ typedef enum Extent {
     N_EXPERT_FFN,
     N_SHARED_FFN,
     N_GROUP, /* head_dim times the query heads that share a key/value head */
+    /* Of layers that keep a state. */
+    N_STATE_HEADS, /* state_heads */
+    N_STATE_KEYS,  /* state_key_heads * state_key_dim */
+    N_STATE_OUT,   /* state_heads * state_value_dim */
+    N_STATE_VALUE, /* state_value_dim */
+    N_STATE_MIXED, /* 2 * N_STATE_KEYS + N_STATE_OUT: what the convolution takes */
+    N_STATE_TAPS,  /* state_kernel */
     EXTENTS
 } Extent;
 
@@ -68,8 +75,12 @@ enum {
                             * within such a group */
     RULE_EVEN = 64,        /* the stored rows 0, 2, 4, ... */
     RULE_ODD = 128,        /* the stored rows 1, 3, 5, ... */
+    RULE_MATRIX = 256,     /* a matrix even though rows is 1 */
     RULE_EITHER_WAY = 512, /* stored as outputs x inputs or, where that does not fit, transposed */
-    RULE_MATRIX = 256      /* a matrix even though rows is 1 */
+    RULE_BY_HEAD = 1 << 12,      /* fused: the parts lie together for each query head, */
+    RULE_BY_STATE_KEY = 1 << 13, /* or for each of state_key_heads; `skip` and `fused` count the
+                                  * rows of all heads */
+    RULE_MINUS_EXP = 1 << 14     /* the file holds log(-x) */
 };
 
 /* Makes the runner's tensor `to` of the source's tensor `from`.

@@ -1,11 +1,13 @@
 #include "formats/source.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/numbers.h"
 #include "formats/random_values.h"
 #include "formats/stored.h"
 
@@ -285,6 +287,11 @@ static Status read_plain(const Source *source, const SourceTensor *t, size_t fir
     return STATUS_OK;
 }
 
+static float minus_exp(float x) {
+    if (!(x < 89.0f)) return x >= 89.0f ? -INFINITY : NAN;
+    return -(float)power(2.71828182845904523536, (double)x);
+}
+
 Status source_read_floats(const Source *source, const SourceTensor *t, size_t first, size_t n,
                           float *out, Error *error) {
     Status status = STATUS_OK;
@@ -301,5 +308,7 @@ Status source_read_floats(const Source *source, const SourceTensor *t, size_t fi
     }
     if (status == STATUS_OK && t->add != 0.0f)
         for (size_t i = 0; i < n * t->cols; i++) out[i] += t->add;
+    for (size_t i = 0; status == STATUS_OK && t->minus_exp && i < n * t->cols; i++)
+        out[i] = minus_exp(out[i]);
     return status;
 }

@@ -55,6 +55,7 @@ typedef struct SourceTensor {
     RowMap map;
     bool transposed;      /* stored as inputs x outputs: GPT-2's Conv1D */
     float add;            /* added to every value: 1 for Gemma's norms */
+    bool minus_exp;       /* every value x becomes -exp(x): decays of layers with a state */
     uint32_t group;       /* STORED_LLAMA2C_Q8: elements that share a scale */
     float spread, center; /* STORED_RANDOM: values lie within center +- spread */
     const char *shares;   /* NULL, or the name of an earlier tensor that has the same data, as tied

@@ -7,10 +7,12 @@
 
 #include "layer_kind.h"
 #include "layers/latent_fields.h"
+#include "layers/state_fields.h"
 
 /* One row for each kind, in the order of LayerKindNumber. */
 static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_LATENT] = &latent_fields,
+    [LAYER_DELTA] = &delta_fields,
 };
 
 #define UINT(field, most_)                                                                         \
@@ -23,6 +25,11 @@ static const ConfigField fields[] = {
     UINT(latent_q_dim, 1 << 16),
     AMOUNT(latent_norm_eps),
     AMOUNT(latent_scale),
+    UINT(state_heads, 1 << 12),
+    UINT(state_key_heads, 1 << 12),
+    UINT(state_key_dim, 1 << 12),
+    UINT(state_value_dim, 1 << 12),
+    UINT(state_kernel, 16),
 };
 
 const ConfigField *layer_kind_field(size_t i) {

@@ -1,0 +1,186 @@
+#include "layers/delta.h"
+
+#include <stdlib.h>
+
+#include "layers/state_fields.h"
+#include "layers/state_steps.h"
+#include "weights_internal.h"
+
+/* A layer's weights: q, k, v and the gate z of the output; a, from which the decay follows, and b,
+ * from which the rate of learning follows, have a row for each head. */
+typedef struct Delta {
+    Matrix q, k, v, z, a, b, out;
+    Convolution convolution; /* of q, k and v side by side */
+    const float *decay;      /* [heads], -exp(A_log) */
+    const float *step_bias;  /* [heads] */
+    Norm norm;               /* [value_dim] */
+} Delta;
+
+/* The working memory of a call: arrays of n rows each. */
+typedef struct DeltaRows {
+    float *mixed; /* [channels]  q, k, v; v becomes the output */
+    float *z;     /* [values] */
+    float *a, *b; /* [heads]     become the decay and the rate */
+} DeltaRows;
+
+static size_t row_floats(const Config *c) {
+    const StateSizes sizes = state_sizes(c);
+    return sizes.channels + sizes.values + 2 * (size_t)c->state_heads;
+}
+
+static DeltaRows rows_of(const Model *m) {
+    const StateSizes sizes = state_sizes(m->config);
+    DeltaRows rows = {.mixed = m->layer_rows};
+    rows.z = rows.mixed + m->max_rows * sizes.channels;
+    rows.a = rows.z + m->max_rows * sizes.values;
+    rows.b = rows.a + m->max_rows * m->config->state_heads;
+    return rows;
+}
+
+static void *find(Finder *f, uint32_t layer) {
+    const Config *c = f->config;
+    const StateSizes sizes = state_sizes(c);
+    Delta *d = calloc(1, sizeof *d);
+    (void)layer;
+    if (!d) {
+        f->status = error_set(f->error, "no memory for a layer");
+        return NULL;
+    }
+    d->q = weights_matrix(f, "delta.q", sizes.keys, c->dim, true);
+    d->k = weights_matrix(f, "delta.k", sizes.keys, c->dim, true);
+    d->v = weights_matrix(f, "delta.v", sizes.values, c->dim, true);
+    d->z = weights_matrix(f, "delta.z", sizes.values, c->dim, true);
+    d->a = weights_matrix(f, "delta.a", c->state_heads, c->dim, true);
+    d->b = weights_matrix(f, "delta.b", c->state_heads, c->dim, true);
+    d->out = weights_matrix(f, "delta.out", c->dim, sizes.values, true);
+    d->convolution = (Convolution){
+        .weight = weights_vector(f, "delta.convolution", c->state_kernel, sizes.channels, true),
+        .channels = sizes.channels,
+        .kernel = c->state_kernel,
+        .silu = true};
+    d->decay = weights_vector(f, "delta.decay", 1, c->state_heads, true);
+    d->step_bias = weights_vector(f, "delta.step_bias", 1, c->state_heads, true);
+    d->norm = weights_norm(f, "delta.norm", c->state_value_dim, true);
+    return d;
+}
+
+static KvLayer cached(const Config *c, uint32_t layer) {
+    (void)layer;
+    return (KvLayer){.state_floats =
+                         state_convolution_floats(c->state_kernel, state_sizes(c).channels) +
+                         c->state_heads * state_head_floats(c->state_key_dim, c->state_value_dim)};
+}
+
+/* Makes q and k of each head unit vectors (q is divided by sqrt(key_dim) as well), and of a and b
+ * the decay and the rate of learning. */
+static void prepare(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
+    const Model *m = pass->model;
+    const Config *c = m->config;
+    const Recurrence *recurrence = recurrence_of(m);
+    const StateSizes sizes = state_sizes(c);
+    float scale = 1.0f / sqrtf((float)c->state_key_dim);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *q = rows->mixed + i * sizes.channels, *k = q + sizes.keys;
+        float *a = rows->a + i * c->state_heads, *b = rows->b + i * c->state_heads;
+        for (size_t at = 0; at < sizes.keys; at += c->state_key_dim) {
+            recurrence->unit(q + at, c->state_key_dim, 1e-6f, scale);
+            recurrence->unit(k + at, c->state_key_dim, 1e-6f, 1.0f);
+        }
+        recurrence->softplus(a, d->step_bias, 0.0f, INFINITY, c->state_heads);
+        recurrence->decay(a, d->decay, a, c->state_heads);
+        m->isa->numeric->activate(ACTIVATION_SIGMOID, b, NULL, c->state_heads);
+    }
+    forward_wait(pass);
+}
+
+/* Takes the rows of one sequence into its states. The threads share heads and blocks of columns. */
+static void run_sequence(ForwardPass *pass, size_t layer, const DeltaRows *rows, size_t first,
+                         size_t end) {
+    const Model *m = pass->model;
+    const Config *c = m->config;
+    const Recurrence *recurrence = recurrence_of(m);
+    const StateSizes sizes = state_sizes(c);
+    size_t pieces = (c->state_value_dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
+    size_t shared = c->state_heads / c->state_key_heads, heads = c->state_heads;
+    size_t head_floats = state_head_floats(c->state_key_dim, c->state_value_dim);
+    float *states = kvcache_state(pass->cache, pass->rows[first].sequence, layer) +
+                    state_convolution_floats(c->state_kernel, sizes.channels);
+#pragma omp for schedule(static) nowait
+    for (size_t item = 0; item < heads * pieces; item++) {
+        size_t head = item / pieces, column = item % pieces * RECURRENT_COLUMNS;
+        size_t left = c->state_value_dim - column;
+        float *q = rows->mixed + first * sizes.channels + head / shared * c->state_key_dim;
+        float *v = rows->mixed + first * sizes.channels + 2 * sizes.keys +
+                   head * c->state_value_dim + column;
+        const RecurrentHead piece = {
+            .state = states + head * head_floats + column * c->state_key_dim,
+            .key_dim = c->state_key_dim,
+            .n_columns = left < RECURRENT_COLUMNS ? left : RECURRENT_COLUMNS,
+            .n_rows = end - first,
+            .q = q,
+            .k = q + sizes.keys,
+            .qk_stride = sizes.channels,
+            .v = v,
+            .v_stride = sizes.channels,
+            .decay = rows->a + first * heads + head,
+            .decay_stride = heads,
+            .beta = rows->b + first * heads + head,
+            .beta_stride = heads,
+            .out = v,
+            .out_stride = sizes.channels,
+            .delta = true,
+        };
+        recurrence->linear(&piece);
+    }
+}
+
+/* z = silu(z) * norm(output), head by head. */
+static void gate(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
+    const Model *m = pass->model;
+    const Config *c = m->config;
+    const StateSizes sizes = state_sizes(c);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *out = rows->mixed + i * sizes.channels + 2 * sizes.keys;
+        for (size_t at = 0; at < sizes.values; at += c->state_value_dim)
+            m->isa->numeric->rms_norm(out + at, out + at, d->norm.weight, c->state_value_dim,
+                                      c->norm_eps);
+        m->isa->numeric->activate(ACTIVATION_SILU, rows->z + i * sizes.values, out, sizes.values);
+    }
+    forward_wait(pass);
+}
+
+static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const Delta *d = m->weights.layers[layer].own;
+    const StateSizes sizes = state_sizes(c);
+    const DeltaRows rows = rows_of(m);
+    const Product inputs[] = {
+        {&d->q, rows.mixed, sizes.channels},
+        {&d->k, rows.mixed + sizes.keys, sizes.channels},
+        {&d->v, rows.mixed + 2 * sizes.keys, sizes.channels},
+        {&d->z, rows.z, sizes.values},
+        {&d->a, rows.a, c->state_heads},
+        {&d->b, rows.b, c->state_heads},
+    };
+    const Product out = {&d->out, y, c->dim};
+    forward_add_time(pass, PART_REST);
+    forward_multiply(m, in, pass->n, inputs, sizeof inputs / sizeof *inputs);
+    forward_add_time(pass, PART_PROJECTIONS);
+    state_convolve(pass, layer, &d->convolution, rows.mixed, sizes.channels);
+    prepare(pass, d, &rows);
+    for (size_t first = 0, end; first < pass->n; first = end) {
+        end = state_run_end(pass, first);
+        run_sequence(pass, layer, &rows, first, end);
+    }
+    forward_wait(pass);
+    gate(pass, d, &rows);
+    forward_add_time(pass, PART_ATTENTION);
+    forward_multiply(m, rows.z, pass->n, &out, 1);
+    forward_add_time(pass, PART_PROJECTIONS);
+}
+
+const LayerKind delta_layer = {
+    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};

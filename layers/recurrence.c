@@ -1,0 +1,235 @@
+#include "layers/recurrence.h"
+
+#include "kernels/lanes.h"
+
+static inline lanes load_upto(const float *p, size_t n, float fill) {
+    return n >= LANES ? lanes_load(p) : lanes_load_part(p, n, fill);
+}
+
+static inline void store_upto(float *p, lanes a, size_t n) {
+    if (n >= LANES) {
+        lanes_store(p, a);
+    } else {
+        lanes_store_part(p, a, n);
+    }
+}
+
+static inline lanes sigmoid(lanes x) {
+    lanes one = lanes_set(1.0f);
+    return lanes_div(one, lanes_add(one, lanes_exp(lanes_sub(lanes_zero(), x))));
+}
+
+/* ---- Convolution ---- */
+
+/* Convolves the n <= 16 channels from `at` on. The window holds the inputs before the row. */
+static void convolve_block(const Convolution *c, float *state, float *x, size_t stride,
+                           size_t n_rows, size_t at, size_t n) {
+    lanes window[CONVOLUTION_MAX_KERNEL], weight[CONVOLUTION_MAX_KERNEL];
+    size_t before = c->kernel - 1;
+    for (size_t j = 0; j < c->kernel; j++)
+        weight[j] = load_upto(c->weight + j * c->channels + at, n, 0.0f);
+    for (size_t j = 0; j < before; j++)
+        window[j] = load_upto(state + j * c->channels + at, n, 0.0f);
+    lanes bias = c->bias ? load_upto(c->bias + at, n, 0.0f) : lanes_zero();
+    for (size_t row = 0; row < n_rows; row++) {
+        float *p = x + row * stride + at;
+        lanes y = bias;
+        window[before] = load_upto(p, n, 0.0f);
+        for (size_t j = 0; j < c->kernel; j++) y = lanes_fma(weight[j], window[j], y);
+        for (size_t j = 0; j < before; j++) window[j] = window[j + 1];
+        store_upto(p, c->silu ? lanes_mul(y, sigmoid(y)) : y, n);
+    }
+    for (size_t j = 0; j < before; j++) store_upto(state + j * c->channels + at, window[j], n);
+}
+
+static void convolve(const Convolution *c, float *state, float *x, size_t stride, size_t n_rows,
+                     size_t begin, size_t end) {
+    for (size_t at = begin; at < end; at += LANES)
+        convolve_block(c, state, x, stride, n_rows, at, end - at < LANES ? end - at : LANES);
+}
+
+/* ---- Linear recurrence ---- */
+
+/* The decay of element i of the keys in a row. */
+LANES_INLINE lanes decay_of(const RecurrentHead *h, const float *decay, size_t i, bool by_key) {
+    (void)h;
+    return lanes_set(decay[by_key ? i : 0]);
+}
+
+/* sums[b] = k (S * decay) of each block of columns. */
+LANES_INLINE void recall(const RecurrentHead *h, size_t n_blocks, size_t row, bool by_key,
+                         lanes *sums) {
+    const float *k = h->k + row * h->qk_stride, *decay = h->decay + row * h->decay_stride;
+    for (size_t b = 0; b < n_blocks; b++) sums[b] = lanes_zero();
+    for (size_t i = 0; i < h->key_dim; i++) {
+        lanes key = lanes_set(k[i]), factor = decay_of(h, decay, i, by_key);
+        for (size_t b = 0; b < n_blocks; b++) {
+            lanes s = lanes_mul(lanes_load(h->state + (b * h->key_dim + i) * LANES), factor);
+            sums[b] = lanes_fma(s, key, sums[b]);
+        }
+    }
+}
+
+/* Takes one row into the state: what[b] is u of each block, which becomes the output. Where there
+ * is a next row, sums[b] becomes what `recall` would give for it, while the state is at hand. */
+LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, bool by_key,
+                           bool next, lanes *what, lanes *sums) {
+    const float *q = h->q + row * h->qk_stride, *k = h->k + row * h->qk_stride;
+    const float *decay = h->decay + row * h->decay_stride;
+    const float *next_k = k + (next ? h->qk_stride : 0);
+    const float *next_decay = decay + (next ? h->decay_stride : 0);
+    lanes outs[RECURRENT_COLUMNS / LANES];
+    for (size_t b = 0; b < n_blocks; b++) outs[b] = sums[b] = lanes_zero();
+    for (size_t i = 0; i < h->key_dim; i++) {
+        lanes key = lanes_set(k[i]), query = lanes_set(q[i]);
+        lanes factor = decay_of(h, decay, i, by_key);
+        for (size_t b = 0; b < n_blocks; b++) {
+            float *p = h->state + (b * h->key_dim + i) * LANES;
+            lanes s = lanes_fma(key, what[b], lanes_mul(lanes_load(p), factor));
+            outs[b] = lanes_fma(s, query, outs[b]);
+            lanes_store(p, s);
+            if (next)
+                sums[b] = lanes_fma(lanes_mul(s, decay_of(h, next_decay, i, by_key)),
+                                    lanes_set(next_k[i]), sums[b]);
+        }
+    }
+    for (size_t b = 0; b < n_blocks; b++) what[b] = outs[b];
+}
+
+/* All rows of a head, with the number of blocks and the kind known to the compiler. */
+LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, bool by_key) {
+    lanes sums[RECURRENT_COLUMNS / LANES], what[RECURRENT_COLUMNS / LANES];
+    lanes values[RECURRENT_COLUMNS / LANES];
+    if (delta) recall(h, n_blocks, 0, by_key, sums);
+    for (size_t row = 0; row < h->n_rows; row++) {
+        lanes beta = lanes_set(h->beta[row * h->beta_stride]);
+        for (size_t b = 0; b < n_blocks; b++) {
+            size_t left = h->n_columns - b * LANES;
+            values[b] = load_upto(h->v + row * h->v_stride + b * LANES, left, 0.0f);
+            what[b] = lanes_mul(delta ? lanes_sub(values[b], sums[b]) : values[b], beta);
+        }
+        if (delta && row + 1 < h->n_rows) {
+            take_row(h, n_blocks, row, by_key, true, what, sums);
+        } else {
+            take_row(h, n_blocks, row, by_key, false, what, sums);
+        }
+        for (size_t b = 0; b < n_blocks; b++) {
+            if (h->skip) what[b] = lanes_fma(values[b], lanes_set(*h->skip), what[b]);
+            store_upto(h->out + row * h->out_stride + b * LANES, what[b], h->n_columns - b * LANES);
+        }
+    }
+}
+
+LANES_INLINE void run_kind(const RecurrentHead *h, size_t n_blocks) {
+    if (h->delta && h->decay_by_key) {
+        run_rows(h, n_blocks, true, true);
+    } else if (h->delta) {
+        run_rows(h, n_blocks, true, false);
+    } else {
+        run_rows(h, n_blocks, false, false);
+    }
+}
+
+static void linear(const RecurrentHead *h) {
+    if (h->n_rows == 0) return;
+    switch ((h->n_columns + LANES - 1) / LANES) {
+    case 1:
+        run_kind(h, 1);
+        break;
+    case 2:
+        run_kind(h, 2);
+        break;
+    case 3:
+        run_kind(h, 3);
+        break;
+    default:
+        run_kind(h, 4);
+    }
+}
+
+/* ---- Selective scan ---- */
+
+static void scan_block(const SelectiveScan *s, size_t at, size_t n) {
+    float *state = s->state + at * s->n;
+    lanes skip = load_upto(s->skip + at, n, 0.0f);
+    for (size_t row = 0; row < s->n_rows; row++) {
+        float *px = s->x + row * s->x_stride + at;
+        const float *b = s->b + row * s->b_stride, *c = s->c + row * s->c_stride;
+        lanes step = load_upto(s->step + row * s->step_stride + at, n, 0.0f);
+        lanes x = load_upto(px, n, 0.0f), in = lanes_mul(step, x), y = lanes_zero();
+        for (size_t i = 0; i < s->n; i++) {
+            lanes a = load_upto(s->a + i * s->channels + at, n, 0.0f);
+            lanes old = lanes_mul(lanes_load(state + i * LANES), lanes_exp(lanes_mul(step, a)));
+            old = lanes_fma(in, lanes_set(b[i]), old);
+            lanes_store(state + i * LANES, old);
+            y = lanes_fma(old, lanes_set(c[i]), y);
+        }
+        store_upto(px, lanes_fma(x, skip, y), n);
+    }
+}
+
+static void scan(const SelectiveScan *s, size_t begin, size_t end) {
+    for (size_t at = begin; at < end; at += LANES)
+        scan_block(s, at, end - at < LANES ? end - at : LANES);
+}
+
+/* ---- Single numbers ---- */
+
+static void unit(float *x, size_t n, float eps, float scale) {
+    lanes squares = lanes_zero();
+    for (size_t i = 0; i < n; i += LANES) {
+        lanes v = load_upto(x + i, n - i, 0.0f);
+        squares = lanes_fma(v, v, squares);
+    }
+    lanes inverse = lanes_set(1.0f / sqrtf(lanes_sum(squares) + eps)), factor = lanes_set(scale);
+    for (size_t i = 0; i < n; i += LANES) {
+        lanes v = lanes_mul(load_upto(x + i, n - i, 0.0f), inverse);
+        store_upto(x + i, lanes_mul(v, factor), n - i);
+    }
+}
+
+/* log(1 + u) for 0 <= u <= 1: twice the inverse hyperbolic tangent of s = u / (2 + u), by its
+ * series up to s^15. */
+static inline lanes log_one_plus(lanes u) {
+    lanes s = lanes_div(u, lanes_add(u, lanes_set(2.0f))), square = lanes_mul(s, s);
+    lanes p = lanes_set(1.0f / 15);
+    for (int i = 13; i >= 1; i -= 2) p = lanes_fma(p, square, lanes_set(1.0f / (float)i));
+    return lanes_mul(lanes_add(s, s), p);
+}
+
+static void softplus(float *x, const float *bias, float low, float high, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) {
+        lanes v = load_upto(x + i, n - i, 0.0f);
+        if (bias) v = lanes_add(v, load_upto(bias + i, n - i, 0.0f));
+        lanes u = lanes_exp(lanes_sub(lanes_zero(), lanes_abs(v)));
+        /* In this order NaN stays NaN. */
+        lanes y = lanes_add(lanes_max(lanes_zero(), v), log_one_plus(u));
+        y = lanes_select(lanes_less(lanes_set(20.0f), v), v, y);
+        y = lanes_min(lanes_set(high), lanes_max(lanes_set(low), y));
+        store_upto(x + i, y, n - i);
+    }
+}
+
+static void decay(float *out, const float *a, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) {
+        lanes v = load_upto(x + i, n - i, 0.0f);
+        if (a) v = lanes_mul(load_upto(a + i, n - i, 0.0f), v);
+        store_upto(out + i, lanes_exp(v), n - i);
+    }
+}
+
+static void multiply(float *x, const float *y, size_t n) {
+    for (size_t i = 0; i < n; i += LANES)
+        store_upto(x + i, lanes_mul(load_upto(x + i, n - i, 0.0f), load_upto(y + i, n - i, 0.0f)),
+                   n - i);
+}
+
+const Recurrence FOR_ISA(recurrence) = {
+    .convolve = convolve,
+    .linear = linear,
+    .scan = scan,
+    .unit = unit,
+    .softplus = softplus,
+    .decay = decay,
+    .multiply = multiply,
+};

@@ -1,0 +1,37 @@
+#include "layers/state_fields.h"
+
+StateSizes state_sizes(const Config *c) {
+    StateSizes sizes = {.keys = (size_t)c->state_key_heads * c->state_key_dim,
+                        .values = (size_t)c->state_heads * c->state_value_dim};
+    sizes.channels = 2 * sizes.keys + sizes.values;
+    return sizes;
+}
+
+/* Checks the heads of a state and its convolution. */
+static Status check_heads(const Config *c, uint32_t layer, Error *error) {
+    if (c->state_heads == 0 || c->state_key_heads == 0 || c->state_key_dim == 0 ||
+        c->state_value_dim == 0 || c->state_kernel == 0)
+        return error_set(error,
+                         "layer %u: state_heads %u, state_key_heads %u, state_key_dim %u, "
+                         "state_value_dim %u, state_kernel %u: none of them may be 0",
+                         layer, c->state_heads, c->state_key_heads, c->state_key_dim,
+                         c->state_value_dim, c->state_kernel);
+    if (c->state_heads % c->state_key_heads != 0)
+        return error_set(error,
+                         "layer %u: state_heads (%u) is not a multiple of state_key_heads (%u)",
+                         layer, c->state_heads, c->state_key_heads);
+    const StateSizes sizes = state_sizes(c);
+    if (sizes.channels > 1 << 20 || sizes.values * c->state_key_dim > 1 << 26)
+        return error_set(error, "layer %u: a state of %u heads, %u x %u each, is too large", layer,
+                         c->state_heads, c->state_key_dim, c->state_value_dim);
+    return STATUS_OK;
+}
+
+static double delta_work(const Config *c, uint32_t layer) {
+    const StateSizes sizes = state_sizes(c);
+    (void)layer;
+    return (double)c->dim * (double)(sizes.channels + 2 * sizes.values + 2 * c->state_heads) +
+           3.0 * (double)sizes.values * c->state_key_dim;
+}
+
+const LayerFields delta_fields = {.validate = check_heads, .work = delta_work};
