@@ -68,6 +68,7 @@ typedef enum RouterKind {
                             * DeepSeek V3, GLM-4.5, MiniMax M2 */
     ROUTER_SOFTMAX_SCORES, /* score = softmax(logits), a group's rank is that of its best: DeepSeek
                             * V2, ERNIE 4.5 */
+    ROUTER_SCALED,         /* as softmax_chosen, times a scale of each expert: Gemma 4 */
     ROUTER_KINDS
 } RouterKind;
 
@@ -82,6 +83,15 @@ typedef enum LayerKindNumber {
     LAYER_MAMBA,       /* Jamba */
     LAYER_KINDS
 } LayerKindNumber;
+
+/* What the layers are part of, where that is more than a residual stream. Kinds other than plain
+ * live in layers/ (stack_kind.h); the core build refuses them. */
+typedef enum StackNumber {
+    STACK_PLAIN,
+    STACK_GEMMA4, /* inputs of each layer's own, a dense FFN beside experts, scaled outputs */
+    STACK_ALTUP,  /* several residual streams, one of which a layer computes: Gemma 3n */
+    STACKS
+} StackNumber;
 
 typedef struct Config {
     char family[32]; /* transformers' model_type, for people */
@@ -133,6 +143,7 @@ typedef struct Config {
     float query_scaling;
     uint32_t query_scaling_floor;
     bool query_scaling_unrotated;
+    bool value_norm;      /* each head's value is normalized, without weights: Gemma 3n and 4 */
     float alibi_max_bias; /* 8; for people, the slopes are a tensor */
 
     Activation activation;
@@ -162,6 +173,15 @@ typedef struct Config {
     float residual_scale;  /* each f(x) before it is added: Granite; 1 = none */
     float logit_scale;     /* logits times this: Cohere, Granite; 1 = none */
     float logit_softcap;   /* Gemma 2; 0 = none */
+
+    StackNumber stack;
+    /* Stacks other than plain. */
+    uint32_t per_layer_dim;   /* width of a layer's own input; 0 = none */
+    uint32_t per_layer_vocab; /* rows of its embedding; other tokens have row 0 */
+    uint32_t altup_streams;   /* residual streams */
+    uint32_t altup_active;    /* the stream that layers compute */
+    bool altup_scales;        /* the active stream is scaled before it gates the layer's input */
+    uint32_t laurel_rank;     /* of the low-rank map beside attention */
 
     /* Per layer. */
     uint32_t window[CONFIG_MAX_LAYERS];     /* sees this many positions, itself included; 0 = all */

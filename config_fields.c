@@ -1,6 +1,7 @@
 #include "config_fields.h"
 
 #include "layer_kind.h"
+#include "stack_kind.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -59,6 +60,7 @@ static const ConfigField fields[] = {
     FLOAT(query_scaling),
     UINT(query_scaling_floor, 0, 1 << 28),
     BOOL(query_scaling_unrotated),
+    BOOL(value_norm),
     FLOAT(alibi_max_bias),
     ENUM(activation, ACTIVATION_NAMES),
     BOOL(gated),
@@ -70,7 +72,8 @@ static const ConfigField fields[] = {
 #ifdef VERBATIM_CORE
     ENUM(router, "softmax", "softmax_chosen"),
 #else
-    ENUM(router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores", "softmax_scores"),
+    ENUM(router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores", "softmax_scores",
+         "scaled"),
 #endif
     BOOL(share_on_input),
     AMOUNT(router_jitter),
@@ -85,6 +88,7 @@ static const ConfigField fields[] = {
     FLOAT(residual_scale),
     FLOAT(logit_scale),
     AMOUNT(logit_softcap),
+    ENUM(stack, "plain", "gemma4", "altup"),
     FIELD(window, FIELD_PER_LAYER, .most = UINT32_MAX),
     FIELD(rope_table, FIELD_PER_LAYER, .most = 2),
     FIELD(chunk, FIELD_PER_LAYER, .most = UINT32_MAX),
@@ -227,6 +231,7 @@ Status config_validate(const Config *c, Error *error) {
     if (c->parallel_block && c->norm_place != NORM_BEFORE)
         return error_set(error, "parallel_block needs norm_place 'before'");
     if (check_layers(c, error) != STATUS_OK) return STATUS_FAILED;
+    if (c->stack != STACK_PLAIN && stack_kind_validate(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_positions(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_operations(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_experts(c, error) != STATUS_OK) return STATUS_FAILED;
@@ -234,7 +239,7 @@ Status config_validate(const Config *c, Error *error) {
 }
 
 double config_work(const Config *c, double n_rows, double n_logits) {
-    double layers = 0;
+    double layers = c->stack == STACK_PLAIN ? 0 : stack_kind_work(c);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
         double width = config_ffn_dim(c, l), each = (double)h.head_dim + h.value_dim;

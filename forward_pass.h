@@ -9,6 +9,23 @@
 
 #include "model_state.h"
 
+struct ForwardPass;
+
+/* Steps of model.c, for the stacks of layers/ (stack_kind.h), which compute blocks of their own. */
+typedef struct ForwardSteps {
+    /* y[n][dim] = the layer's attention, without the bias of the output projection. */
+    void (*attention)(struct ForwardPass *pass, size_t layer, const float *in, float *y);
+    /* y[n][dim] = the feed-forward of in[n][dim], without the bias of its last projection. */
+    void (*feed_forward)(struct ForwardPass *pass, const FeedForward *ffn, size_t n,
+                         const float *in, float *y);
+    /* y[n][dim] = the experts' sum for in[n][dim], chosen by the router for routed[n][dim]. */
+    void (*mixture)(struct ForwardPass *pass, const LayerWeights *weights, const float *routed,
+                    const float *in, float *y);
+    /* Adds row `row` of y, with the bias and the post-norm, to the residual stream Model.x. */
+    void (*add)(struct ForwardPass *pass, size_t layer, size_t row, const Linear *last,
+                const Norm *post, const Norm *after, float *y);
+} ForwardSteps;
+
 /* One call of model_forward, shared by its threads. */
 typedef struct ForwardPass {
     Model *model;
@@ -16,6 +33,7 @@ typedef struct ForwardPass {
     const Row *rows;
     size_t n;
     float *logits;
+    const ForwardSteps *steps;
     atomic_int bad_layer; /* the first one with a non-finite value; n_layers: the logits */
     double last_time;     /* of the first thread's last forward_add_time */
 } ForwardPass;

@@ -11,6 +11,7 @@
 #include "experts.h"
 #include "router_kind.h"
 #include "forward_pass.h"
+#include "stack_kind.h"
 
 /* With fewer multiply-adds one thread is done before a second one has woken up. */
 static const double SOLO_WORK = 2e6;
@@ -141,7 +142,7 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
     const HeadShape h = config_heads(c, l);
-    size_t q_dim = w->wq.w.rows, k_dim = w->wk.w.rows, v_dim = w->wv.w.rows;
+    size_t q_dim = w->wq.w.rows, k_dim = w->wk.w.rows, v_dim = (size_t)h.n_kv_heads * h.value_dim;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *q = m->q + i * q_dim, *k = m->k + i * k_dim, *v = m->v + i * v_dim;
@@ -151,9 +152,13 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
         if (scale != 1.0f) m->isa->numeric->scale(q, scale, q_dim);
         if (c->kv_distance[l] > 0) continue;
         forward_add_bias(m, &w->wk, k);
+        if (!w->wv.w.data) memcpy(v, k, v_dim * sizeof *v);
         forward_add_bias(m, &w->wv, v);
         if (c->qkv_clip > 0.0f) clip(v, v_dim, c->qkv_clip);
         if (c->value_scale != 1.0f) m->isa->numeric->scale(v, c->value_scale, v_dim);
+        for (size_t head = 0; c->value_norm && head < h.n_kv_heads; head++)
+            forward_normalize(m, &(Norm){0}, v + head * h.value_dim, v + head * h.value_dim,
+                              h.value_dim);
         shape_heads(m, &w->k_norm, l, i, k, h.n_kv_heads);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, k, v);
     }
@@ -203,7 +208,7 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
     };
     const Product out = {&w->wo.w, y, c->dim};
     forward_add_time(pass, PART_REST);
-    forward_multiply(m, in, pass->n, qkv, c->kv_distance[l] > 0 ? 1 : 3);
+    forward_multiply(m, in, pass->n, qkv, c->kv_distance[l] > 0 ? 1 : w->wv.w.data ? 3 : 2);
     if (w->attention_gate.data) {
         const Product gate = {&w->attention_gate, m->attention_gate, w->attention_gate.rows};
         forward_multiply(m, in, pass->n, &gate, 1);
@@ -331,12 +336,13 @@ static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const fl
     forward_wait(pass);
 }
 
-/* y = the sum of each row's experts, in the order of their numbers. */
-static void mixture(ForwardPass *pass, const LayerWeights *w, const float *in, float *y) {
+/* y = the sum of each row's experts, in the order of their numbers; `routed` chooses them. */
+static void mixture(ForwardPass *pass, const LayerWeights *w, const float *routed, const float *in,
+                    float *y) {
     const Config *c = pass->model->config;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) memset(y + i * c->dim, 0, c->dim * sizeof *y);
-    route(pass, w, in); /* ends in a wait, so that y is zero for all threads */
+    route(pass, w, routed); /* ends in a wait, so that y is zero for all threads */
     for (uint32_t e = 0; e < c->n_experts; e++) run_expert(pass, &w->experts[e], e, in, y);
     if (c->shared_ffn_dim > 0) run_shared_expert(pass, w, in, y);
 }
@@ -348,7 +354,7 @@ static void ffn_block(ForwardPass *pass, size_t l, const float *in, float *y) {
     const LayerWeights *w = &pass->model->weights.layers[l];
     forward_add_time(pass, PART_REST);
     if (w->router.w.data) {
-        mixture(pass, w, in, y);
+        mixture(pass, w, in, in, y);
     } else {
         feed_forward(pass, &w->ffn, pass->n, in, y);
     }
@@ -455,7 +461,11 @@ static void output_head(ForwardPass *pass) {
 static void forward(ForwardPass *pass) {
     const Config *c = pass->model->config;
     embed(pass);
-    for (size_t l = 0; l < c->n_layers; l++) block(pass, l);
+    if (c->stack == STACK_PLAIN) {
+        for (size_t l = 0; l < c->n_layers; l++) block(pass, l);
+    } else {
+        stack_kind(c->stack)->forward(pass);
+    }
     forward_add_time(pass, PART_REST);
     output_head(pass);
     forward_add_time(pass, PART_OUTPUT);
@@ -514,7 +524,9 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
     for (size_t i = 0; i < n; i++)
         if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
     if (reserve_pages(cache, rows, n, error) != STATUS_OK) return STATUS_FAILED;
-    ForwardPass pass = {.model = m, .cache = cache, .rows = rows, .n = n, .logits = logits};
+    static const ForwardSteps steps = {attention_block, feed_forward, mixture, add_to_residual};
+    ForwardPass pass = {
+        .model = m, .cache = cache, .rows = rows, .n = n, .logits = logits, .steps = &steps};
     atomic_init(&pass.bad_layer, INT32_MAX);
     if (m->seconds) pass.last_time = clock_seconds();
     int n_threads = m->row_work * (double)n < SOLO_WORK ? 1 : m->n_threads;

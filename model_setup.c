@@ -9,6 +9,7 @@
 #include "base/numbers.h"
 #include "config_fields.h"
 #include "model_state.h"
+#include "stack_kind.h"
 #include "weights_internal.h"
 
 /* ---- Working memory ---- */
@@ -44,6 +45,10 @@ static Widths widest(const Config *c) {
 /* The most that any layer's kind asks for. */
 static void find_layer_memory(Model *m) {
     const Config *c = m->config;
+    if (c->stack != STACK_PLAIN) {
+        m->layer_row_floats = stack_kind(c->stack)->row_floats(c);
+        m->layer_thread_floats = round_up(stack_kind(c->stack)->thread_floats(c), 16);
+    }
     for (uint32_t l = 0; l < c->n_layers; l++) {
         if (c->layer_kind[l] == LAYER_ATTENTION) continue;
         const LayerKind *kind = layer_kind(c->layer_kind[l]);
@@ -177,6 +182,7 @@ static Status choose_frequencies(Model *m, float theta, Error *error) {
 static Status find_own_weights(Model *m, Error *error) {
     const Config *c = m->config;
     Finder finder = {.file = m->file, .config = c, .error = error};
+    if (c->stack != STACK_PLAIN) stack_kind(c->stack)->find(&finder, &m->weights);
     for (uint32_t l = 0; l < c->n_layers && finder.status == STATUS_OK; l++) {
         if (c->layer_kind[l] == LAYER_ATTENTION) continue;
         snprintf(finder.prefix, sizeof finder.prefix, "layers.%u.", l);

@@ -7,6 +7,7 @@
 
 /* Chooses experts as experts_route does (experts.h), by Config.router:
  *
+ * scaled         a softmax over the chosen times correction[n_experts] (NULL: 1)
  * sparse_mixer   the largest logits; each share is a softmax over the experts that are not chosen
  *                before and within a relative distance of 2 * router_jitter (arXiv:2409.12136, as
  *                at inference)

@@ -98,7 +98,9 @@ static void find_attention(Finder *f, uint32_t l, LayerWeights *layer) {
     bool head = c->qk_norm == QK_NORM_HEAD; /* one set of weights for all heads */
     layer->wq = weights_linear(f, "wq", q_dim, c->dim, true);
     if (has_keys) layer->wk = weights_linear(f, "wk", k_dim, c->dim, true);
-    if (has_keys) layer->wv = weights_linear(f, "wv", v_dim, c->dim, true);
+    /* Keys may be values as well, before the norms of both. */
+    bool is_own = !c->value_norm || h.value_dim != h.head_dim;
+    if (has_keys) layer->wv = weights_linear(f, "wv", v_dim, c->dim, is_own);
     layer->wo = weights_linear(f, "wo", c->dim, out_dim, true);
     if (c->qk_norm != QK_NORM_NONE)
         layer->q_norm = weights_norm(f, "q_norm", head ? h.head_dim : q_dim, true);
@@ -121,7 +123,10 @@ static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     layer->ffn_norm = weights_norm(f, "ffn_norm", c->dim, at_start && !c->parallel_block);
     layer->post_ffn_norm = weights_norm(f, "post_ffn_norm", c->dim, at_end);
     if (c->n_experts > 0) find_experts(f, l, layer);
-    if (!layer->router.w.data) layer->ffn = feed_forward(f, config_ffn_dim(c, l));
+    if (!layer->router.w.data || c->stack == STACK_GEMMA4) {
+        snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
+        layer->ffn = feed_forward(f, config_ffn_dim(c, l));
+    }
 }
 
 static void find_positions(Finder *f, Weights *weights) {
@@ -180,6 +185,8 @@ void weights_free(Weights *weights) {
         free(weights->layers[l].own);
     free(weights->layers);
     free(weights->experts);
+    free(weights->stack);
+    weights->stack = NULL;
     weights->experts = NULL;
     weights->layers = NULL;
 }

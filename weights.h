@@ -44,7 +44,7 @@ typedef struct LayerWeights {
     FeedForward *experts;           /* [n_experts] */
     FeedForward shared;             /* the expert that every token uses */
     Matrix shared_gate; /* 1 x dim, gives the shared expert's share before the sigmoid */
-    void *own;          /* weights of a layer of another kind (layer_kind.h), owned */
+    void *own; /* weights of a layer of another kind (layer_kind.h) or of the stack, owned */
 } LayerWeights;
 
 typedef struct Weights {
@@ -60,10 +60,12 @@ typedef struct Weights {
     LayerWeights *layers; /* [n_layers], owned */
     uint32_t n_layers;
     FeedForward *experts; /* [n_layers][n_experts], owned; NULL when there are none */
+    void *stack;          /* what no layer has of the stack's own weights (stack_kind.h), owned */
 } Weights;
 
 /* Finds every tensor that the file's Config asks for and checks its shape; the Error names the
- * tensor that is missing or wrong. LayerWeights.own stays NULL: the caller fills it in. The caller
+ * tensor that is missing or wrong. LayerWeights.own and Weights.stack stay NULL: the
+ * caller fills them in. The caller
  * must call weights_free even after a failure. */
 Status weights_find(Weights *weights, const ModelFile *file, Error *error);
 void weights_free(Weights *weights);

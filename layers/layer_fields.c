@@ -30,6 +30,12 @@ static const ConfigField fields[] = {
     UINT(state_key_dim, 1 << 12),
     UINT(state_value_dim, 1 << 12),
     UINT(state_kernel, 16),
+    UINT(per_layer_dim, 1 << 12),
+    UINT(per_layer_vocab, 1 << 24),
+    UINT(altup_streams, 16),
+    UINT(altup_active, 15),
+    {.name = "altup_scales", .kind = FIELD_BOOL, .offset = offsetof(Config, altup_scales)},
+    UINT(laurel_rank, 1 << 12),
 };
 
 const ConfigField *layer_kind_field(size_t i) {

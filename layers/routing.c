@@ -81,7 +81,11 @@ static void route_by_scores(const Numeric *numeric, const Config *c, const float
 
 void router_kind_route(const Numeric *numeric, const Config *c, const float *correction,
                        float *logits, uint32_t *chosen, float *shares) {
-    if (c->router == ROUTER_SPARSE_MIXER) {
+    if (c->router == ROUTER_SCALED) {
+        experts_route(numeric, c, logits, chosen, shares);
+        for (size_t k = 0; correction && k < c->n_experts_used; k++)
+            shares[k] *= correction[chosen[k]];
+    } else if (c->router == ROUTER_SPARSE_MIXER) {
         route_sparse_mixer(numeric, c, logits, chosen, shares);
     } else {
         route_by_scores(numeric, c, correction, logits, chosen, shares);

@@ -1,0 +1,40 @@
+/* Inputs of each layer's own, "per-layer embeddings": Gemma 3n and 4.
+ *
+ * A second embedding has for each token a vector of p = per_layer_dim elements for every layer. It
+ * is joined with a projection of the token's ordinary embedding before the first layer. At a
+ * layer's end, what the layer makes of the residual stream gates its input, and a projection of
+ * that is added to the residual stream. */
+#ifndef LAYERS_PER_LAYER_H
+#define LAYERS_PER_LAYER_H
+
+#include "forward_pass.h"
+#include "weights_internal.h"
+
+typedef struct PerLayerTable {
+    Matrix embedding;  /* per_layer_vocab x (n_layers * p) */
+    Matrix projection; /* (n_layers * p) x dim */
+    Norm norm;         /* [p] */
+} PerLayerTable;
+
+typedef struct PerLayerGate {
+    Matrix gate;       /* p x dim */
+    Matrix projection; /* dim x p */
+    Norm norm;         /* [dim] */
+} PerLayerGate;
+
+void per_layer_find_table(Finder *finder, PerLayerTable *table);
+void per_layer_find_gate(Finder *finder, PerLayerGate *gate);
+
+/* Floats of working memory that per_layer_inputs needs for each thread. */
+size_t per_layer_thread_floats(const Config *config);
+
+/* inputs[n][n_layers * p] = (norm(projection(x) / sqrt(dim)) + embedding[token] * sqrt(p)) /
+ * sqrt(2), the norm over each layer's p elements. x is Model.x, the rows' embeddings. */
+void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table, float *inputs);
+
+/* y[n][dim] = norm(projection(activation(gate(in[n][dim])) * the layer's inputs)). `gated` holds
+ * n * p floats. */
+void per_layer_output(ForwardPass *pass, const PerLayerGate *gate, size_t layer,
+                      const float *inputs, const float *in, float *gated, float *y);
+
+#endif

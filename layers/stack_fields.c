@@ -1,0 +1,37 @@
+/* What the kinds of stacks read of the configuration. It stands apart from stack_kinds.c because
+ * config_fields.c calls it, as layer_fields.c does. */
+#include "stack_kind.h"
+
+static Status validate_altup(const Config *c, Error *error) {
+    if (c->altup_streams == 0 || c->altup_active >= c->altup_streams)
+        return error_set(error, "altup_active is %u of altup_streams %u", c->altup_active,
+                         c->altup_streams);
+    if (c->laurel_rank == 0 || c->per_layer_dim == 0)
+        return error_set(error, "laurel_rank is %u, per_layer_dim %u: neither may be 0",
+                         c->laurel_rank, c->per_layer_dim);
+    if (c->n_experts > 0) return error_set(error, "stack 'altup' has no experts");
+    return STATUS_OK;
+}
+
+Status stack_kind_validate(const Config *c, Error *error) {
+    if (c->norm != NORM_RMS || c->norm_place != NORM_AROUND || c->parallel_block)
+        return error_set(error, "this stack needs norm 'rms' and norm_place 'around'");
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->layer_kind[l] != LAYER_ATTENTION)
+            return error_set(error, "layer %u: every layer of this stack must attend", l);
+    if ((uint64_t)c->n_layers * c->per_layer_dim > 1 << 20 ||
+        (c->per_layer_dim > 0 && c->per_layer_vocab == 0))
+        return error_set(error, "per_layer_dim is %u, per_layer_vocab %u, n_layers %u",
+                         c->per_layer_dim, c->per_layer_vocab, c->n_layers);
+    return c->stack == STACK_ALTUP ? validate_altup(c, error) : STATUS_OK;
+}
+
+double stack_kind_work(const Config *c) {
+    double dim = c->dim, layers = c->n_layers, streams = c->altup_streams;
+    double work = layers * dim * 3.0 * c->per_layer_dim;
+    if (c->stack == STACK_ALTUP)
+        work += layers * dim * 2.0 * (streams + c->laurel_rank) + 2.0 * (streams - 1.0) * dim * dim;
+    for (uint32_t l = 0; c->n_experts > 0 && l < c->n_layers; l++)
+        work += dim * (c->gated ? 3.0 : 2.0) * config_ffn_dim(c, l); /* beside the experts */
+    return work;
+}

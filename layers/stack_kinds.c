@@ -1,0 +1,11 @@
+/* The table of the kinds of stacks (stack_kind.h). */
+#include "layers/stacks.h"
+
+static const StackKind *const kinds[STACKS] = {
+    [STACK_GEMMA4] = &stack_gemma4,
+    [STACK_ALTUP] = &stack_altup,
+};
+
+const StackKind *stack_kind(StackNumber number) {
+    return kinds[number];
+}

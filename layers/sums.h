@@ -1,0 +1,35 @@
+/* Means over a vector, in the order of docs/numerics.md: 16 partial sums, element i in sum i % 16,
+ * which a fixed tree joins. The product is rounded before it is added, so that any compiler's code
+ * for any instruction set gives the same bits. */
+#ifndef LAYERS_SUMS_H
+#define LAYERS_SUMS_H
+
+#include <math.h>
+#include <stddef.h>
+
+enum { SUMS = 16 };
+
+static inline float sums_join(float sums[SUMS]) {
+    for (int half = SUMS / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) sums[i] += sums[i + half];
+    return sums[0];
+}
+
+/* The mean of x[n]. */
+static inline float sums_mean(const float *x, size_t n) {
+    float sums[SUMS] = {0.0f};
+    for (size_t i = 0; i < n; i++) sums[i % SUMS] += x[i];
+    return sums_join(sums) / (float)n;
+}
+
+/* The mean of (x[i] - center)^2. */
+static inline float sums_mean_square(const float *x, float center, size_t n) {
+    float sums[SUMS] = {0.0f};
+    for (size_t i = 0; i < n; i++) {
+        float d = x[i] - center;
+        sums[i % SUMS] += d * d;
+    }
+    return sums_join(sums) / (float)n;
+}
+
+#endif
