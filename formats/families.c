@@ -3,10 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* clang-format off */
 static const Family *const tables[] = {
-    families_llama,  families_gpt,    families_experts,  families_routed,
-    families_recent, families_vision, families_mixtures, families_state,
+    families_llama,
+    families_gpt,
+    families_experts,
+    families_routed,
+    families_recent,
+    families_vision,
+    families_mixtures,
+    families_state,
+    families_gemma,
 };
+/* clang-format on */
 enum { TABLES = sizeof tables / sizeof *tables };
 
 const Family *family_find(const char *model_type) {

@@ -116,7 +116,9 @@ Status family_configure(const Family *family, const json_t *json, Config *config
     if (config->head_dim == 0) return error_set(error, "config.json: heads without a width");
     if (config->attention_scale == 0.0f)
         config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
-    if (family_refuse(json, "per_layer_config", "null", error) != STATUS_OK) return STATUS_FAILED;
+    if (!family->has_layer_config &&
+        family_refuse(json, "per_layer_config", "null", error) != STATUS_OK)
+        return STATUS_FAILED;
     for (const FixedKey *fixed = family->fixed; fixed && fixed->key; fixed++)
         if (family_refuse(json, fixed->key, fixed->value, error) != STATUS_OK) return STATUS_FAILED;
     return family->finish ? family->finish(json, config, error) : STATUS_OK;

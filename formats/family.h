@@ -60,6 +60,7 @@ typedef struct Family {
     RopeKeys rope;
     bool reads_text_alone;      /* parts for images or sound are left out, which a note says */
     bool norms_have_no_bias;    /* although they are layer norms */
+    bool has_layer_config;      /* `finish` reads per_layer_config */
     bool tied;                  /* tie_word_embeddings where the key is absent */
     int32_t bos_id, eos_id;     /* where the keys are absent; -1: none */
     int32_t more_eos_ids[2];    /* beside eos_id; 0: none. With these, null means absent */
@@ -69,11 +70,11 @@ typedef struct Family {
 
 /* The tables, each in the file of its name: llama and its relatives, the GPTs and their time,
  * mixtures of experts by a softmax, and by scores; relatives of llama since 2025, the text half of
- * models of images and sound, mixtures since 2024; layers with a state. Each ends with an entry
- * without a model_type. */
+ * models of images and sound, mixtures since 2024; layers with a state; Gemma 3n and 4. Each ends
+ * with an entry without a model_type. */
 extern const Family families_llama[], families_gpt[], families_experts[], families_routed[];
 extern const Family families_recent[], families_vision[], families_mixtures[];
-extern const Family families_state[];
+extern const Family families_state[], families_gemma[];
 
 /* Fills config from json as the family says. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);

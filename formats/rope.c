@@ -233,7 +233,8 @@ static double not_zero(const json_t *parameters, const char *key, double absent)
 }
 
 /* Finds the parameters of families whose kinds of layers have their own: *out is a copy. */
-static Status nested_parameters(const json_t *json, bool local, json_t **out, Error *error) {
+static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
+                                Error *error) {
     const json_t *all = json_value(json, "rope_parameters"), *full = NULL, *sliding = NULL;
     full = json_value(all, "full_attention");
     sliding = json_value(all, "sliding_attention");
@@ -244,7 +245,10 @@ static Status nested_parameters(const json_t *json, bool local, json_t **out, Er
     if (own && !json_is_object(own))
         return error_set(error, "config.json: rope_parameters.%s is not an object",
                          local ? "sliding_attention" : "full_attention");
-    *out = own ? json_copy((json_t *)own) : json_object();
+    bool is_absent = !all && !local && keys->absent;
+    *out = own         ? json_copy((json_t *)own)
+           : is_absent ? json_loads(keys->absent, 0, NULL)
+                       : json_object();
     const json_t *scaling = json_value(json, "rope_scaling");
     if (!local && json_is_object(scaling)) json_object_update(*out, (json_t *)scaling);
     /* transformers reads it from the object outside this one, where it never is. */
@@ -261,7 +265,7 @@ static Status find_parameters(const RopeKeys *keys, const json_t *json, bool loc
                               Error *error) {
     *out = NULL;
     if (keys->none) return STATUS_OK;
-    if (keys->local_theta > 0.0) return nested_parameters(json, local, out, error);
+    if (keys->local_theta > 0.0) return nested_parameters(keys, json, local, out, error);
     const json_t *chosen = json_value(json, "rope_scaling"), *value;
     if (!json_is_object(chosen) || json_object_size(chosen) == 0)
         chosen = json_value(json, "rope_parameters");
@@ -430,7 +434,9 @@ Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool
                       const Config *config, Error *error) {
     json_t *parameters;
     double part = 1.0;
-    *rope = rope_default(10000.0, config->rotary_dim);
+    *rope =
+        rope_default(10000.0, local && config->rope_local_rotary_dim ? config->rope_local_rotary_dim
+                                                                     : config->rotary_dim);
     rope->reversed = keys->reversed;
     Status status = find_parameters(keys, json, local, &parameters, error);
     if (status == STATUS_OK) status = read_base(rope, keys, json, parameters, local, config, error);

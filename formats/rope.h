@@ -72,7 +72,8 @@ typedef struct RopeKeys {
     bool part_is_even;       /* the class cannot rotate an odd number of elements */
     double original_context; /* original_max_position_embeddings where it is absent beside the
                               * parameters, whatever they say; 0: they say it */
-    const char *absent;      /* the parameters where config.json has none, as JSON; NULL: none */
+    const char *absent;      /* the parameters where config.json has none, as JSON; NULL: none.
+                              * With local_theta: those of the layers with rope_table 0 */
     double local_theta;      /* base of the layers with rope_table 1; the parameters then hold an
                               * object for each kind of layers. 0: all layers have the same */
     const char *local_theta_key;

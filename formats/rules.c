@@ -89,6 +89,18 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
                (size_t)c->state_heads * c->state_value_dim;
     case N_STATE_TAPS:
         return c->state_kernel;
+    case N_PER_LAYER:
+        return c->per_layer_dim;
+    case N_PER_LAYERS:
+        return (size_t)c->n_layers * c->per_layer_dim;
+    case N_PER_LAYER_VOCAB:
+        return c->per_layer_vocab;
+    case N_STREAMS:
+        return c->altup_streams;
+    case N_STREAM_PAIRS:
+        return (size_t)c->altup_streams * c->altup_streams;
+    case N_LAUREL:
+        return c->laurel_rank;
     default:
         return 0;
     }
@@ -410,6 +422,10 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
     if ((rule->flags & RULE_TIED) && c->tied) return tie(c, rule, from, error);
     if (strstr(from, "%h")) return join_heads(c, rule, from, numbers[0], to, error);
     RawTensor *raw = raw_table_find(c->table, from);
+    if ((rule->flags & RULE_OWN_KEYS) && c->source->config.kv_distance[numbers[0]] > 0) {
+        if (raw) raw->used = true;
+        return STATUS_OK;
+    }
     if (raw && !may_have(c, rule))
         return error_set(error,
                          "%s: tensor '%.100s': with this config.json, a model of type '%s' has no "

@@ -60,6 +60,13 @@ typedef enum Extent {
     N_STATE_VALUE, /* state_value_dim */
     N_STATE_MIXED, /* 2 * N_STATE_KEYS + N_STATE_OUT: what the convolution takes */
     N_STATE_TAPS,  /* state_kernel */
+    /* Of Gemma 3n and 4. */
+    N_PER_LAYER,       /* per_layer_dim */
+    N_PER_LAYERS,      /* n_layers * per_layer_dim */
+    N_PER_LAYER_VOCAB, /* per_layer_vocab */
+    N_STREAMS,         /* altup_streams */
+    N_STREAM_PAIRS,    /* altup_streams squared */
+    N_LAUREL,          /* laurel_rank */
     EXTENTS
 } Extent;
 
@@ -80,7 +87,8 @@ enum {
     RULE_BY_HEAD = 1 << 12,      /* fused: the parts lie together for each query head, */
     RULE_BY_STATE_KEY = 1 << 13, /* or for each of state_key_heads; `skip` and `fused` count the
                                   * rows of all heads */
-    RULE_MINUS_EXP = 1 << 14     /* the file holds log(-x) */
+    RULE_MINUS_EXP = 1 << 14,    /* the file holds log(-x) */
+    RULE_OWN_KEYS = 1024         /* left out in layers that read the keys of an earlier one */
 };
 
 /* Makes the runner's tensor `to` of the source's tensor `from`.

@@ -12,7 +12,7 @@
 
 typedef struct Gemma4Layer {
     PerLayerGate gate;
-    const float *scale; /* [1], of the block's output */
+    const float *scale; /* [1], of the block's output; NULL: none */
     /* Mixtures. */
     const float *router_scale; /* [dim], after the router's norm, which has no weights */
     Norm expert_norm, post_expert_norm, post_dense_norm; /* [dim] */
@@ -45,7 +45,7 @@ static Gemma4Layer *find_layer(Finder *f, uint32_t l) {
     if (!layer) return NULL;
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
     if (c->per_layer_dim > 0) per_layer_find_gate(f, &layer->gate);
-    layer->scale = weights_vector(f, "output_scale", 1, 1, true);
+    layer->scale = weights_vector(f, "output_scale", 1, 1, false);
     if (c->n_experts == 0) return layer;
     layer->router_scale = weights_vector(f, "router_scale", 1, c->dim, true);
     layer->expert_norm = weights_norm(f, "expert_norm", c->dim, true);
@@ -123,7 +123,7 @@ static void block(ForwardPass *pass, size_t l, const Sections *s) {
     for (size_t i = 0; i < pass->n; i++) {
         float *x = m->x + i * dim;
         if (c->per_layer_dim > 0) m->isa->numeric->add_scaled(x, m->y + i * dim, 1.0f, dim);
-        m->isa->numeric->scale(x, *own->scale, dim);
+        if (own->scale) m->isa->numeric->scale(x, *own->scale, dim);
         if (l + 1 < c->n_layers)
             forward_normalize(m, &next->attention_norm, m->normed + i * dim, x, dim);
     }
