@@ -15,11 +15,17 @@ void forward_add_time(ForwardPass *pass, ModelPart part) {
     pass->last_time = now;
 }
 
+void forward_multiply_sets(Model *m, const ProductSet *sets, size_t n_sets) {
+    const InputObserver *observer = m->input_observer;
+    for (size_t s = 0; observer && s < n_sets; s++)
+        for (size_t i = 0; i < sets[s].n_products; i++)
+            observer->inputs(observer->context, sets[s].products[i].w, sets[s].x, sets[s].n_rows);
+    matmul_sets(m->isa->kernels, m->matmul, sets->products->w->cols, sets, n_sets);
+}
+
 void forward_multiply(Model *m, const float *in, size_t n, const Product *products,
                       size_t n_products) {
-    for (size_t i = 0; m->input_observer && i < n_products; i++)
-        m->input_observer->inputs(m->input_observer->context, products[i].w, in, n);
-    matmul(m->isa->kernels, m->matmul, in, n, products->w->cols, products, n_products);
+    forward_multiply_sets(m, &(ProductSet){in, n, products, n_products}, 1);
 }
 
 void forward_normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {

@@ -48,6 +48,10 @@ void forward_add_time(ForwardPass *pass, ModelPart part);
 void forward_multiply(Model *model, const float *in, size_t n, const Product *products,
                       size_t n_products);
 
+/* Multiplies the input of each set, all of one width, with the set's matrices: one list of work
+ * for the threads. n_sets is not 0. */
+void forward_multiply_sets(Model *model, const ProductSet *sets, size_t n_sets);
+
 /* out[n] = the norm of x[n]; out may be x. */
 void forward_normalize(const Model *model, const Norm *norm, float *out, const float *x, size_t n);
 

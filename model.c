@@ -4,6 +4,7 @@
  * closing a model: model_setup.c. */
 #include "model.h"
 
+#include <omp.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -233,31 +234,59 @@ static void limit_gate(float *gate, float *up, size_t n, float limit) {
     for (size_t i = 0; i < n; i++) up[i] += 1.0f;
 }
 
+/* Some rows of a call to feed_forwards, and the network that they go through. */
+typedef struct FeedForwardRows {
+    const FeedForward *network;
+    size_t first, n;
+} FeedForwardRows;
+enum { MAX_PARTS = 64 };
+
+/* y[rows] = feed-forwards of in[rows], without the bias of their last projections. All are equally
+ * wide; their rows follow each other. One list of work for gate and up, and one for down. */
+static void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
+                          const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    size_t width = parts->network->width, dim = c->dim;
+    float *hidden = c->gated ? m->gate : m->up;
+    Product inner[MAX_PARTS][2], outer[MAX_PARTS];
+    ProductSet sets[MAX_PARTS];
+    for (size_t p = 0; p < n_parts; p++) {
+        const FeedForward *f = parts[p].network;
+        size_t at = parts[p].first * width;
+        inner[p][0] = (Product){&f->up.w, m->up + at, width};
+        inner[p][1] = (Product){&f->gate.w, m->gate + at, width};
+        outer[p] = (Product){&f->down.w, y + parts[p].first * dim, dim};
+        sets[p] = (ProductSet){in + parts[p].first * dim, parts[p].n, inner[p], c->gated ? 2 : 1};
+    }
+    forward_multiply_sets(m, sets, n_parts);
+    size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n, p = 0;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < n; i++) {
+        while (i >= parts[p].first + parts[p].n) p++; /* a thread's rows are in rising order */
+        const FeedForward *f = parts[p].network;
+        float *up = m->up + i * width, *gate = m->gate + i * width;
+        forward_add_bias(m, &f->up, up);
+        if (c->gated) forward_add_bias(m, &f->gate, gate);
+        if (c->swiglu_limit > 0.0f) limit_gate(gate, up, width, c->swiglu_limit);
+        if (c->activation == ACTIVATION_XIELU)
+            m->isa->numeric->xielu(up, f->xielu, width);
+        else
+            m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
+                                      width);
+        float *row = hidden + i * width;
+        if (f->inner_norm.present) forward_normalize(m, &f->inner_norm, row, row, width);
+    }
+    forward_wait(pass);
+    for (size_t k = 0; k < n_parts; k++)
+        sets[k] = (ProductSet){hidden + parts[k].first * width, parts[k].n, &outer[k], 1};
+    forward_multiply_sets(m, sets, n_parts);
+}
+
 /* y[n] = feed-forward of in[n], without the bias of its last projection. */
 static void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float *in,
                          float *y) {
-    Model *m = pass->model;
-    const Config *c = m->config;
-    const Product inner[] = {{&f->up.w, m->up, f->width}, {&f->gate.w, m->gate, f->width}};
-    forward_multiply(m, in, n, inner, c->gated ? 2 : 1);
-    float *hidden = c->gated ? m->gate : m->up;
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < n; i++) {
-        float *up = m->up + i * f->width, *gate = m->gate + i * f->width;
-        forward_add_bias(m, &f->up, up);
-        if (c->gated) forward_add_bias(m, &f->gate, gate);
-        if (c->swiglu_limit > 0.0f) limit_gate(gate, up, f->width, c->swiglu_limit);
-        if (c->activation == ACTIVATION_XIELU)
-            m->isa->numeric->xielu(up, f->xielu, f->width);
-        else
-            m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
-                                      f->width);
-        float *row = hidden + i * f->width;
-        if (f->inner_norm.present) forward_normalize(m, &f->inner_norm, row, row, f->width);
-    }
-    forward_wait(pass);
-    const Product out = {&f->down.w, y, c->dim};
-    forward_multiply(m, hidden, n, &out, 1);
+    feed_forwards(pass, &(FeedForwardRows){f, 0, n}, 1, in, y);
 }
 
 /* ---- Mixture of experts ---- */
@@ -286,31 +315,56 @@ static void route(ForwardPass *pass, const LayerWeights *w, const float *in) {
     forward_wait(pass);
 }
 
-/* y += the outputs of expert e for the rows that chose it. The output, or in Llama 4 the input, is
- * multiplied by the expert's share. */
-static void run_expert(ForwardPass *pass, const FeedForward *expert, size_t e, const float *in,
-                       float *y) {
+/* y += the outputs of some experts for the rows that chose them. The outputs, or in Llama 4 the
+ * inputs, are multiplied by the shares. slots: the choices of all their rows, expert after expert.
+ * Each thread adds up columns of its own, so that a row takes its experts in the order of their
+ * numbers. */
+static void run_experts(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
+                        const uint32_t *slots, const float *in, float *y) {
     Model *m = pass->model;
+    const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim, used = m->config->n_experts_used;
-    const uint32_t *slots = m->expert_slots + m->expert_first[e];
-    size_t n = m->expert_first[e + 1] - m->expert_first[e];
+    size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n;
+    size_t width = round_up((dim - 1) / (size_t)omp_get_num_threads() + 1, 16);
     bool on_input = m->config->share_on_input;
-    if (n == 0) return;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         memcpy(m->expert_in + i * dim, in + slots[i] / used * dim, dim * sizeof *in);
-        if (on_input) m->isa->numeric->scale(m->expert_in + i * dim, m->shares[slots[i]], dim);
+        if (on_input) numeric->scale(m->expert_in + i * dim, m->shares[slots[i]], dim);
     }
     forward_wait(pass);
-    feed_forward(pass, expert, n, m->expert_in, m->expert_out);
+    feed_forwards(pass, parts, n_parts, m->expert_in, m->expert_out);
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < n; i++) {
-        float *out = m->expert_out + i * dim;
-        forward_add_bias(m, &expert->down, out);
-        m->isa->numeric->add_scaled(y + slots[i] / used * dim, out,
-                                    on_input ? 1.0f : m->shares[slots[i]], dim);
+    for (size_t at = 0; at < dim; at += width) {
+        size_t columns = dim - at < width ? dim - at : width, p = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (i >= parts[p].first + parts[p].n) p++;
+            const float *bias = parts[p].network->down.bias;
+            float *out = m->expert_out + i * dim + at;
+            if (bias) numeric->add_scaled(out, bias + at, 1.0f, columns);
+            float share = on_input ? 1.0f : m->shares[slots[i]];
+            numeric->add_scaled(y + slots[i] / used * dim + at, out, share, columns);
+        }
     }
     forward_wait(pass);
+}
+
+/* Runs experts from number `first` on, as many as there is room for; returns the next number. */
+static uint32_t run_some_experts(ForwardPass *pass, const LayerWeights *w, uint32_t first,
+                                 const float *in, float *y) {
+    const Model *m = pass->model;
+    const uint32_t *begin = m->expert_first;
+    FeedForwardRows parts[MAX_PARTS];
+    size_t n_parts = 0, n = 0;
+    uint32_t e = first;
+    for (; e < m->config->n_experts && n_parts < MAX_PARTS; e++) {
+        size_t rows = begin[e + 1] - begin[e];
+        if (n + rows > m->ffn_rows) break;
+        if (rows > 0) parts[n_parts++] = (FeedForwardRows){&w->experts[e], n, rows};
+        n += rows;
+    }
+    if (n_parts > 0) run_experts(pass, parts, n_parts, m->expert_slots + begin[first], in, y);
+    return e;
 }
 
 /* y += shared_scale * sigmoid(shared_gate(in)) * shared(in), the expert that every token uses. */
@@ -343,7 +397,7 @@ static void mixture(ForwardPass *pass, const LayerWeights *w, const float *route
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) memset(y + i * c->dim, 0, c->dim * sizeof *y);
     route(pass, w, routed); /* ends in a wait, so that y is zero for all threads */
-    for (uint32_t e = 0; e < c->n_experts; e++) run_expert(pass, &w->experts[e], e, in, y);
+    for (uint32_t e = 0; e < c->n_experts;) e = run_some_experts(pass, w, e, in, y);
     if (c->shared_ffn_dim > 0) run_shared_expert(pass, w, in, y);
 }
 

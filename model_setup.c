@@ -88,8 +88,8 @@ static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
         BUFFER(k, n, w.k),
         BUFFER(v, n, w.v),
         BUFFER(attention_gate, is_gated ? n : 0, w.attended),
-        BUFFER(gate, n, w.ffn),
-        BUFFER(up, n, w.ffn),
+        BUFFER(gate, m->ffn_rows, w.ffn),
+        BUFFER(up, m->ffn_rows, w.ffn),
         BUFFER(cosine[0], n, m->n_pairs[0]),
         BUFFER(cosine[1], n, m->n_pairs[1]),
         BUFFER(sine[0], n, m->n_pairs[0]),
@@ -100,8 +100,8 @@ static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
         BUFFER(chosen, n_mixed, used),
         BUFFER(expert_first, 1, c->n_experts + 1),
         BUFFER(expert_slots, n_mixed, used),
-        BUFFER(expert_in, n_mixed, dim),
-        BUFFER(expert_out, n_mixed, dim),
+        BUFFER(expert_in, n_mixed ? m->ffn_rows : 0, dim),
+        BUFFER(expert_out, n_mixed ? m->ffn_rows : 0, dim),
         BUFFER(layer_rows, n, m->layer_row_floats),
         BUFFER(layer_threads, (size_t)m->n_threads, m->layer_thread_floats),
     };
@@ -134,7 +134,7 @@ static Status allocate(Model *m, Error *error) {
     Buffer buffers[MAX_BUFFERS];
     size_t n = list_buffers(m, buffers), n_allocated = 0;
     while (n_allocated < n && allocate_buffer(&buffers[n_allocated])) n_allocated++;
-    m->matmul = matmul_memory_new(m->isa->kernels, m->max_rows, widest_input, m->n_threads);
+    m->matmul = matmul_memory_new(m->isa->kernels, m->ffn_rows, widest_input, m->n_threads);
     m->attention = attention_memory_new((uint32_t)larger(w.head, 1), m->context, m->n_threads);
     if (n_allocated == n && m->matmul && m->attention) return STATUS_OK;
     return error_set(error,
@@ -205,6 +205,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     m->max_rows = options->max_rows ? options->max_rows : MATMUL_MAX_ROWS;
     if (m->max_rows > MATMUL_MAX_ROWS) m->max_rows = MATMUL_MAX_ROWS;
     if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
+    m->ffn_rows = larger(m->max_rows, m->config->n_experts_used);
     m->row_work = config_work(m->config, 1, 1);
     Status status = weights_find(&m->weights, file, error);
     if (status == STATUS_OK) status = find_own_weights(m, error);

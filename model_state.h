@@ -16,6 +16,7 @@ struct Model {
     const Isa *isa;
     int n_threads;
     uint32_t context, max_rows;
+    size_t ffn_rows; /* of feed-forwards in one call: max_rows, and room for a token's experts */
     double row_work; /* multiply-adds of the matrix products of one row */
     const AttentionObserver *observer;
     const InputObserver *input_observer;
@@ -31,7 +32,7 @@ struct Model {
     float *q, *attended;          /* [n][n_heads * head_dim], [n][n_heads * value_dim] */
     float *k, *v;                 /* [n][n_kv_heads * head_dim], [n][n_kv_heads * value_dim] */
     float *attention_gate;        /* [n][n_heads * value_dim] where a layer has a gate */
-    float *gate, *up;             /* [n][widest feed-forward] */
+    float *gate, *up;             /* [ffn_rows][widest feed-forward] */
     float *cosine[2], *sine[2];   /* [n][n_pairs], of each RoPE table */
     size_t n_pairs[2];            /* half the table's rotary_dim; 0: no such table */
     AttentionRow *attention_rows; /* [n] */
@@ -41,7 +42,7 @@ struct Model {
     uint32_t *chosen;       /* [n][k]          the experts of each row */
     uint32_t *expert_first; /* [n_experts + 1] where each expert's part of expert_slots begins */
     uint32_t *expert_slots; /* [n * k]         indices into chosen, sorted by expert */
-    float *expert_in, *expert_out; /* [n][dim]  the rows of one expert */
+    float *expert_in, *expert_out; /* [ffn_rows][dim]  the rows of some experts */
     /* Layers of other kinds (layer_kind.h): what their row_floats and thread_floats ask for. */
     float *layer_rows;    /* [n][layer_row_floats] */
     float *layer_threads; /* [n_threads][layer_thread_floats], each 64-byte aligned */

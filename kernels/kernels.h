@@ -66,9 +66,21 @@ MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_
                                 int n_threads);
 void matmul_memory_free(MatmulMemory *memory);
 
-/* Computes every product from the same x[n_rows][n_inputs] (rows contiguous). Called by all
- * threads of an OpenMP parallel region, or outside of one; the threads share the work, and a
+/* Products of one input x[n_rows][n_inputs], rows contiguous. At most 192 of them. */
+typedef struct ProductSet {
+    const float *x;
+    size_t n_rows; /* 0: nothing is computed */
+    const Product *products;
+    size_t n_products;
+} ProductSet;
+
+/* Computes the products of all sets, whose inputs have the same width. Called by all threads of an
+ * OpenMP parallel region, or outside of one; the threads share the work of all sets together, and a
  * barrier ends the call. The products may have different types. */
+void matmul_sets(const Kernels *kernels, MatmulMemory *memory, size_t n_inputs,
+                 const ProductSet *sets, size_t n_sets);
+
+/* matmul_sets of one set. */
 void matmul(const Kernels *kernels, MatmulMemory *memory, const float *x, size_t n_rows,
             size_t n_inputs, const Product *products, size_t n_products);
 
