@@ -4,6 +4,7 @@
 
 #include "formats/family_rules.h"
 #include "formats/json.h"
+#include "formats/xielu.h"
 
 /* ---- Keys ---- */
 
@@ -243,10 +244,6 @@ static void apertus_preset(Config *config) {
                   "\"high_freq_factor\": 4.0}"                                                     \
     }
 
-static double softplus(double x) {
-    return x > 20.0 ? x : log1p(exp(x));
-}
-
 /* Reads one number of layer's xIELU; `absent` where the file lacks it. */
 static Status read_parameter(const RuleContext *c, uint32_t layer, const char *name, double absent,
                              double *out, Error *error) {
@@ -261,27 +258,17 @@ static Status read_parameter(const RuleContext *c, uint32_t layer, const char *n
     return STATUS_OK;
 }
 
-/* Adds the parameters of each layer's xIELU. The file holds alpha before its softplus. */
+/* Adds the parameters of each layer's xIELU. */
 static Status apertus_more(const RuleContext *c, const json_t *json, Error *error) {
     (void)json;
     const Config *config = &c->source->config;
     for (uint32_t i = 0; config->activation == ACTIVATION_XIELU && i < config->n_layers; i++) {
-        double positive, negative, beta, eps;
-        char to[64];
-        if (read_parameter(c, i, "alpha_p", NAN, &positive, error) != STATUS_OK ||
-            read_parameter(c, i, "alpha_n", NAN, &negative, error) != STATUS_OK ||
-            read_parameter(c, i, "beta", 0.5, &beta, error) != STATUS_OK ||
-            read_parameter(c, i, "eps", -1e-6, &eps, error) != STATUS_OK)
-            return STATUS_FAILED;
-        float *parameters = malloc(4 * sizeof *parameters);
-        if (parameters) {
-            parameters[0] = (float)softplus(positive);
-            parameters[1] = (float)(beta + softplus(negative));
-            parameters[2] = (float)beta;
-            parameters[3] = (float)eps;
-        }
-        snprintf(to, sizeof to, "layers.%u.xielu", i);
-        if (source_add_values(c->source, to, 1, 4, parameters, error) != STATUS_OK)
+        Xielu xielu;
+        if (read_parameter(c, i, "alpha_p", NAN, &xielu.alpha_p, error) != STATUS_OK ||
+            read_parameter(c, i, "alpha_n", NAN, &xielu.alpha_n, error) != STATUS_OK ||
+            read_parameter(c, i, "beta", 0.5, &xielu.beta, error) != STATUS_OK ||
+            read_parameter(c, i, "eps", -1e-6, &xielu.eps, error) != STATUS_OK ||
+            xielu_add(c->source, i, &xielu, error) != STATUS_OK)
             return STATUS_FAILED;
     }
     return STATUS_OK;

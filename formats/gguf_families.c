@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "formats/tensor_rules.h"
+#include "formats/xielu.h"
 
 /* ---- Tensors ---- */
 
@@ -28,6 +29,9 @@
         LINEAR("wo", "blk.%u.attn_output", N_DIM, N_Q)
 #define QK_NORMS(n_q, n_k)                                                                         \
     NORM_OF("q_norm", "blk.%u.attn_q_norm", n_q), NORM_OF("k_norm", "blk.%u.attn_k_norm", n_k)
+#define QK_HEAD_NORMS                                                                              \
+    OPTIONAL_NORM("q_norm", "blk.%u.attn_q_norm", N_HEAD),                                         \
+        OPTIONAL_NORM("k_norm", "blk.%u.attn_k_norm", N_HEAD)
 #define OPTIONAL_QK_NORMS                                                                          \
     OPTIONAL("q_norm", "blk.%u.attn_q_norm.weight", N_ONE, N_Q),                                   \
         OPTIONAL("k_norm", "blk.%u.attn_k_norm.weight", N_ONE, N_KV)
@@ -82,6 +86,7 @@
 
 TABLE(llama_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, GATED, END);
 TABLE(mixtral_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, EXPERTS, END);
+TABLE(routed_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, ROUTED, END);
 TABLE(qwen2moe_tensors, ATTENTION_NORM, ATTENTION, FFN_NORM, EXPERTS, SHARED_EXPERT, END);
 TABLE(qwen3_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, GATED, END);
 TABLE(qwen3moe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM,
@@ -126,6 +131,13 @@ TABLE(afmoe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD),
       {"attention_gate", "blk.%u.attn_gate.weight", N_OUT, N_DIM, 0, {0}, {0}}, FFN_NORM, ROUTED,
       OUTPUT_NORMS, END);
 TABLE(cohere2moe_tensors, ATTENTION_NORM, ATTENTION, ROUTED, END);
+TABLE(ungated_tensors, ATTENTION_NORM, ATTENTION, QK_HEAD_NORMS, FFN_NORM, UNGATED, END);
+TABLE(hunyuan_moe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, ROUTED,
+      END);
+TABLE(granite_swa_tensors, ATTENTION_NORM, ATTENTION,
+      {"sinks", "blk.%u.attn_sinks.weight", N_ONE, N_HEADS, 0, {0}, {0}}, FFN_NORM, ROUTED, END);
+TABLE(dbrx_tensors, ATTENTION_NORM, ATTENTION, NORM("ffn_norm", "blk.%u.attn_output_norm"), EXPERTS,
+      END);
 
 /* ---- Fields that no key gives ---- */
 
@@ -362,6 +374,104 @@ static Status cohere2moe_finish(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
+/* The RoPE of a text in a model of images; there the converter leaves q and k as they are. */
+static Status glm4v_or_glm4_finish(const GgufModel *m, Config *c) {
+    if (gguf_model_find(m, "rope.dimension_sections")) c->rope_pairing = ROPE_HALVES;
+    return glm4_finish(m, c);
+}
+
+/* Queries grow with the position by attention.temperature_scale. */
+static Status mistral3_finish(const GgufModel *m, Config *c) {
+    double scale = 0.0;
+    gguf_model_float(m, "attention.temperature_scale", &scale);
+    if (scale == 0.0) return STATUS_OK;
+    c->query_scaling = (float)scale;
+    c->query_scaling_floor = c->context;
+    gguf_model_uint(m, "rope.scaling.original_context_length", &c->query_scaling_floor);
+    return STATUS_OK;
+}
+
+/* No key gives Llama 4's chunks, its layers without RoPE and how their queries grow. A window of 0
+ * means that there are none of them. Maverick, which has 128 experts, norms no heads. */
+static Status llama4_finish(const GgufModel *m, Config *c) {
+    uint32_t window = 1;
+    gguf_model_uint(m, "attention.sliding_window", &window);
+    c->router = ROUTER_SIGMOID_SCORES;
+    c->share_on_input = true;
+    c->qk_norm = c->n_experts == 128 ? QK_NORM_NONE : QK_NORM_HEAD;
+    c->qk_norm_after_rope = true;
+    if (window == 0) return STATUS_OK;
+    c->query_scaling = 0.1f;
+    c->query_scaling_floor = 8192;
+    c->query_scaling_unrotated = true;
+    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
+        c->rope_table[i] = (i + 1) % 4 ? 0 : 2;
+        c->chunk[i] = (i + 1) % 4 ? 8192 : 0;
+    }
+    return STATUS_OK;
+}
+
+static Status hunyuan_finish(const GgufModel *m, Config *c) {
+    c->qk_norm_after_rope = true;
+    c->router = ROUTER_SOFTMAX_CHOSEN;
+    return qk_norm_head(m, c);
+}
+
+static Status relu2_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->gated = false;
+    c->activation = ACTIVATION_RELU2;
+    return STATUS_OK;
+}
+
+static Status nemotron_finish(const GgufModel *m, Config *c) {
+    c->norm = NORM_LAYER;
+    return relu2_finish(m, c);
+}
+
+static Status apertus_finish(const GgufModel *m, Config *c) {
+    c->gated = false;
+    c->activation = ACTIVATION_XIELU;
+    return qk_norm_head(m, c);
+}
+
+/* The element of layer i, or the number that holds for all layers. */
+static bool number_of_layer(const GgufModel *m, const char *key, uint32_t i, double *value) {
+    const GgufValue *found = gguf_find(&m->gguf, key);
+    return found && gguf_element(found, found->is_array ? i : 0, value);
+}
+
+static Status apertus_more(const GgufModel *m) {
+    for (uint32_t i = 0; i < m->source->config.n_layers; i++) {
+        Xielu xielu;
+        if (!number_of_layer(m, "xielu.alpha_p", i, &xielu.alpha_p) ||
+            !number_of_layer(m, "xielu.alpha_n", i, &xielu.alpha_n) ||
+            !number_of_layer(m, "xielu.beta", i, &xielu.beta) ||
+            !number_of_layer(m, "xielu.eps", i, &xielu.eps))
+            return error_set(m->error, "%s: xielu.* does not give 4 numbers for layer %u",
+                             m->source->path, i);
+        if (xielu_add(m->source, i, &xielu, m->error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* attention.rope_pattern says which layers rotate. */
+static Status granite_swa_finish(const GgufModel *m, Config *c) {
+    const GgufValue *pattern = gguf_model_find(m, "attention.rope_pattern");
+    double rotates;
+    if (pattern && (!pattern->is_array || pattern->count < c->n_layers))
+        return error_set(m->error, "%s: attention.rope_pattern is not a list of %u layers",
+                         m->source->path, c->n_layers);
+    for (uint32_t i = 0; pattern && i < c->n_layers && i < CONFIG_MAX_LAYERS; i++)
+        c->rope_table[i] = gguf_element(pattern, i, &rotates) && rotates == 0.0 ? 2 : 0;
+    return granite_finish(m, c);
+}
+
+static Status dbrx_finish(const GgufModel *m, Config *c) {
+    c->norm = NORM_LAYER;
+    return chosen_experts(m, c);
+}
+
 /* ---- The table ---- */
 
 static const GgufFamily families[] = {
@@ -372,13 +482,14 @@ static const GgufFamily families[] = {
     {"baichuan", "baichuan", llama_tensors, ROPE_INTERLEAVED, .finish = baichuan_finish},
     {"smollm3", "smollm3", llama_tensors, ROPE_INTERLEAVED, .finish = smollm3_finish},
     {"granite", "granite", llama_tensors, ROPE_INTERLEAVED, .finish = granite_finish},
-    {"granitemoe", "granitemoe", mixtral_tensors, ROPE_INTERLEAVED, .finish = granite_finish},
-    {"glm4", "glm4", glm4_tensors, ROPE_INTERLEAVED, .finish = glm4_finish},
+    {"granitemoe", "granitemoe", routed_tensors, ROPE_INTERLEAVED, .finish = granite_finish},
+    {"glm4", "glm4", glm4_tensors, ROPE_INTERLEAVED, .finish = glm4v_or_glm4_finish},
     {"command-r", "cohere", cohere_tensors, ROPE_INTERLEAVED, .finish = cohere_finish},
     {"cohere2", "cohere2", cohere_tensors, ROPE_INTERLEAVED, .finish = cohere_finish,
      .full_every = 4, .full_are_not_rotated = true},
     {"olmo", "olmo", olmo_tensors, ROPE_INTERLEAVED, .finish = olmo_finish},
-    {"olmo2", "olmo2", olmo2_tensors, ROPE_HALVES, .finish = olmo2_finish},
+    {"olmo2", "olmo2", olmo2_tensors, ROPE_HALVES, .finish = olmo2_finish, .full_every = 4,
+     .local_theta = -1},
     {"olmoe", "olmoe", olmoe_tensors, ROPE_HALVES, .finish = olmoe_finish},
     {"exaone", "exaone", llama_tensors, ROPE_HALVES, .finish = NULL},
     {"exaone4", "exaone4", exaone4_tensors, ROPE_HALVES, .finish = exaone4_finish, .full_every = 4,
@@ -422,6 +533,23 @@ static const GgufFamily families[] = {
      .full_are_not_rotated = true},
     {"cohere2moe", "cohere2_moe", cohere2moe_tensors, ROPE_INTERLEAVED, .finish = cohere2moe_finish,
      .full_every = 4, .full_are_not_rotated = true, .dense_are_rotated = true},
+    {"mistral3", "ministral3", llama_tensors, ROPE_INTERLEAVED, .finish = mistral3_finish},
+    {"qwen2vl", "qwen2_vl_text", llama_tensors, ROPE_HALVES, .finish = NULL},
+    {"qwen3vl", "qwen3_vl_text", qwen3_tensors, ROPE_HALVES, .finish = qk_norm_head},
+    {"qwen3vlmoe", "qwen3_vl_moe_text", qwen3moe_tensors, ROPE_HALVES, .finish = qwen3moe_finish},
+    {"llama4", "llama4_text", routed_tensors, ROPE_INTERLEAVED, .finish = llama4_finish},
+    {"hunyuan-dense", "hunyuan_v1_dense", qwen3_tensors, ROPE_HALVES, .finish = hunyuan_finish},
+    {"hunyuan-moe", "hunyuan_v1_moe", hunyuan_moe_tensors, ROPE_HALVES, .finish = hunyuan_finish},
+    {"granite_swa", "granite_swa", granite_swa_tensors, ROPE_INTERLEAVED,
+     .finish = granite_swa_finish, .full_every = 4},
+    {"apertus", "apertus", ungated_tensors, ROPE_HALVES, .finish = apertus_finish,
+     .more = apertus_more},
+    {"arcee", "arcee", ungated_tensors, ROPE_INTERLEAVED, .finish = relu2_finish},
+    {"nemotron", "nemotron", ungated_tensors, ROPE_HALVES, .finish = nemotron_finish},
+    {"jais2", "jais2", ungated_tensors, ROPE_HALVES, .finish = nemotron_finish},
+    {"dbrx", "dbrx", dbrx_tensors, ROPE_HALVES, .finish = dbrx_finish},
+    {"mellum", "mellum", qwen3moe_tensors, ROPE_HALVES, .finish = qwen3moe_finish, .full_every = 4,
+     .local_theta = -1},
     {"gpt-oss", "gpt_oss", gpt_oss_tensors, ROPE_HALVES, .finish = gpt_oss_finish, .full_every = 2,
      .yarn_keeps_ends = true},
 };

@@ -17,6 +17,8 @@ typedef struct GgufFamily {
     /* Sets the fields that no key gives, and reads the keys that only this family has. NULL: none.
      */
     Status (*finish)(const GgufModel *model, Config *config);
+    /* Adds tensors that are none in the file. NULL: none. */
+    Status (*more)(const GgufModel *model);
     /* Which layers have the window of attention.sliding_window, unless
      * attention.sliding_window_pattern says otherwise: all but every full_every-th; 1: all;
      * 0: the family has no windows, and the key is refused. */
@@ -26,7 +28,7 @@ typedef struct GgufFamily {
      */
     const char *needs_tensor;
     double local_theta; /* RoPE base of layers with a window, where rope.freq_base_swa is absent;
-                         * 0: as in the other layers */
+                         * 0: as in the other layers; below 0: the same base without the scaling */
     bool
         full_are_not_rotated; /* layers without a window have no RoPE, where others have a window */
     bool dense_are_rotated;   /* the leading dense layers have RoPE all the same */

@@ -40,6 +40,9 @@ static void read_attention_factor(const GgufModel *m, Rope *rope) {
             rope->attention_factor =
                 factor * (rope->factor > 1.0 ? 0.1 * log(rope->factor) + 1.0 : 1.0);
         gguf_model_float(m, "rope.scaling.yarn_attn_factor", &rope->attention_factor);
+        /* The multiplier of mscale_all_dim; mscale itself is 1. */
+        if (gguf_model_float(m, "rope.scaling.yarn_log_multiplier", &rope->mscale_all_dim))
+            rope->mscale = 1.0;
     }
 }
 
@@ -120,6 +123,7 @@ static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
     for (uint32_t i = 0; i < c->n_layers; i++) has_windows = has_windows || c->window[i];
     double all = 10000.0, local = family->local_theta;
     gguf_model_float(m, "rope.freq_base", &all);
+    if (local < 0.0) local = all;
     bool is_given = gguf_model_float(m, "rope.freq_base_swa", &local);
     if (family->local_theta == 0.0) {
         if (!is_given || local == all || !has_windows) return STATUS_OK;

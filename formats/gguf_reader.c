@@ -392,7 +392,8 @@ static Status read_tensors(GgufModel *r) {
                                  .table = &r->table,
                                  .tied = !raw_table_find(&r->table, "output.weight")};
     if (rules_apply(&context, family->tensors, r->error) != STATUS_OK ||
-        gguf_add_positions(r, family) != STATUS_OK)
+        gguf_add_positions(r, family) != STATUS_OK ||
+        (family->more && family->more(r) != STATUS_OK))
         return STATUS_FAILED;
     static const char *const harmless[] = {".attn_rot_embd.weight", NULL};
     return rules_check_leftovers(&context, "blk.", harmless, r->architecture, r->error);

@@ -151,8 +151,8 @@ static void what_cannot_be_computed_is_refused_by_name(void **state) {
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_refused("llama-mha", "general.architecture", json_string(unknown[i]), "string",
                        unknown[i]);
-    assert_refused("olmo2", "olmo2.attention.sliding_window", json_integer(9), "uint32",
-                   "attention.sliding_window 9 is not known for the architecture 'olmo2'");
+    assert_refused("qwen3_moe", "qwen3moe.attention.sliding_window", json_integer(9), "uint32",
+                   "attention.sliding_window 9 is not known for the architecture 'qwen3moe'");
     assert_refused("qwen3_moe", "qwen3moe.expert_gating_func", json_integer(2), "uint32",
                    "expert_gating_func 2");
     assert_refused("qwen3_moe", "qwen3moe.expert_weights_scale", json_real(2.5), "float32",
