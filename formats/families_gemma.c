@@ -10,14 +10,18 @@
 /* ---- Keys ---- */
 
 #define GEMMA_KEYS(kv_heads, positions)                                                            \
-    KV_HEADS(kv_heads), HEAD_DIM(256), CONTEXT(positions), {"rms_norm_eps", "norm_eps", 1e-6},     \
-        {"hidden_activation", "activation", ACTIVATION_GELU_TANH},                                 \
-        {"hidden_size_per_layer_input", "per_layer_dim", 256}, {                                   \
+    KV_HEADS(kv_heads), HEAD_DIM(256), CONTEXT(positions), {"rms_norm_eps", "norm_eps", 1e-6}, {   \
+        "hidden_activation", "activation", ACTIVATION_GELU_TANH                                    \
+    }
+#define PER_LAYER_KEYS                                                                             \
+    {"hidden_size_per_layer_input", "per_layer_dim", 256}, {                                       \
         "vocab_size_per_layer_input", "per_layer_vocab", 262144                                    \
     }
 
 static const ConfigRule gemma4_config[] = {
-    SIZE_KEYS(262144, 2304, 9216, 30, 8), GEMMA_KEYS(4, 131072), {0}};
+    SIZE_KEYS(262144, 2304, 9216, 30, 8), GEMMA_KEYS(4, 131072), PER_LAYER_KEYS, {0}};
+static const ConfigRule unified_config[] = {
+    SIZE_KEYS(262144, 2304, 9216, 30, 8), GEMMA_KEYS(4, 262144), {0}};
 
 /* intermediate_size may be a list. */
 static const ConfigRule gemma3n_config[] = {
@@ -26,6 +30,7 @@ static const ConfigRule gemma3n_config[] = {
     {"num_hidden_layers", "n_layers", 35},
     {"num_attention_heads", "n_heads", 8},
     GEMMA_KEYS(2, 32768),
+    PER_LAYER_KEYS,
     {"altup_num_inputs", "altup_streams", 4},
     {"altup_active_idx", "altup_active", 0},
     {"altup_correct_scale", "altup_scales", 1},
@@ -148,11 +153,12 @@ static Status read_uint(const json_t *json, const char *key, uint32_t absent, ui
 }
 
 /* Sets the windows and what follows from them: the second RoPE table. */
-static Status read_windows(const json_t *json, Config *c, uint32_t pattern, Error *error) {
+static Status read_windows(const json_t *json, Config *c, double absent, uint32_t pattern,
+                           Error *error) {
     const json_t *window = json_object_get(json, "sliding_window");
     if (c->n_layers == 0) return error_set(error, "config.json: no layers");
     if (json_is_null(window)) return error_set(error, "config.json: sliding_window is null");
-    if (family_windows(json, json_value(json, "layer_types"), c, 512, 0, pattern, error) !=
+    if (family_windows(json, json_value(json, "layer_types"), c, absent, 0, pattern, error) !=
         STATUS_OK)
         return STATUS_FAILED;
     for (uint32_t l = 0; l < c->n_layers; l++) c->rope_table[l] = c->window[l] ? 1 : 0;
@@ -260,21 +266,33 @@ static Status read_experts(const json_t *json, Config *c, Error *error) {
     return error_set(error, "config.json: enable_moe_block is true, but num_experts is missing");
 }
 
-static Status gemma4_finish(const json_t *json, Config *c, Error *error) {
+static Status configure_gemma4(const json_t *json, Config *c, double window, Error *error) {
     const char *both_ways = json_text(json, "use_bidirectional_attention");
     if (both_ways && strcmp(both_ways, "vision") != 0)
         return error_set(
             error, "config.json: use_bidirectional_attention is '%.40s': not a decoder", both_ways);
-    if (read_windows(json, c, 6, error) != STATUS_OK) return STATUS_FAILED;
+    if (read_windows(json, c, window, 6, error) != STATUS_OK) return STATUS_FAILED;
     /* The class makes the last layer a full one, whatever layer_types says. */
     c->window[c->n_layers - 1] = c->rope_table[c->n_layers - 1] = 0;
     if (share_keys(json, c, 0, error) != STATUS_OK ||
         read_global_heads(json, c, error) != STATUS_OK ||
-        read_experts(json, c, error) != STATUS_OK || gemma_scales(json, c, 0, error) != STATUS_OK)
+        gemma_scales(json, c, 0, error) != STATUS_OK)
         return STATUS_FAILED;
     bool doubles = json_flag(json, "use_double_wide_mlp", false);
     for (uint32_t l = 0; doubles && l < c->n_layers; l++)
         if (c->kv_distance[l] > 0) c->layer_ffn_dim[l] = 2 * c->ffn_dim;
+    return STATUS_OK;
+}
+
+/* The model of 12B: plain layers, with a window of another width where the key is absent. */
+static Status unified_finish(const json_t *json, Config *c, Error *error) {
+    return configure_gemma4(json, c, 1024, error);
+}
+
+static Status gemma4_finish(const json_t *json, Config *c, Error *error) {
+    if (configure_gemma4(json, c, 512, error) != STATUS_OK ||
+        read_experts(json, c, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (c->per_layer_dim == 0 || c->per_layer_vocab >= c->vocab_size) return STATUS_OK;
     return error_set(error, "config.json: vocab_size_per_layer_input is %u, but vocab_size %u",
                      c->per_layer_vocab, c->vocab_size);
@@ -331,7 +349,8 @@ static Status read_widths(const json_t *json, Config *c, Error *error) {
 }
 
 static Status gemma3n_finish(const json_t *json, Config *c, Error *error) {
-    if (read_windows(json, c, 5, error) != STATUS_OK || share_keys(json, c, 15, error) != STATUS_OK)
+    if (read_windows(json, c, 512, 5, error) != STATUS_OK ||
+        share_keys(json, c, 15, error) != STATUS_OK)
         return STATUS_FAILED;
     if (read_widths(json, c, error) != STATUS_OK) return STATUS_FAILED;
     return gemma_scales(json, c, 30, error);
@@ -388,6 +407,12 @@ const Family families_gemma[] = {
      .bos_id = 2, .eos_id = 1},
     {"gemma4_text", gemma4_config, gemma4_tensors, gemma4_preset, gemma4_finish, gemma4_more,
      .biases = attention_biases, .fixed = gemma4_fixed,
+     .rope = {.local_theta = 10000,
+              .local_theta_key = "rope_local_base_freq",
+              .absent = GLOBAL_ROPE},
+     .has_layer_config = true, .tied = true, .bos_id = 2, .eos_id = 1},
+    {"gemma4_unified_text", unified_config, gemma4_tensors, gemma4_preset, unified_finish,
+     check_values, .biases = attention_biases, .fixed = gemma4_fixed,
      .rope = {.local_theta = 10000,
               .local_theta_key = "rope_local_base_freq",
               .absent = GLOBAL_ROPE},

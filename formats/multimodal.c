@@ -14,6 +14,9 @@ typedef struct Wrapper {
 static const Wrapper wrappers[] = {
     {"mistral3", "mistral", .text_varies = true, .tied = true},
     {"gemma3", "gemma3_text", .tied = true},
+    {"gemma3n", "gemma3n_text", .tied = true},
+    {"gemma4", "gemma4_text", .tied = true},
+    {"gemma4_unified", "gemma4_unified_text", .tied = true},
     {"llama4", "llama4_text", .tied = false},
     {"qwen2_vl", "qwen2_vl_text", .may_be_flat = true},
     {"qwen2_5_vl", "qwen2_5_vl_text", .may_be_flat = true},
