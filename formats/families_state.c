@@ -41,6 +41,66 @@ static const ConfigRule qwen3_5_moe_config[] = {
  * reach the gate of the heads. */
 static const FixedKey qwen_fixed[] = {{"hidden_act", "\"silu\""}, {"attention_bias", "false"}, {0}};
 
+static const ConfigRule lfm2_config[] = {
+    SIZE_KEYS(65536, 2560, 12288, 32, 32),
+    {"block_ff_dim|intermediate_size", "ffn_dim", 12288},
+    KV_HEADS(8),
+    CONTEXT(128000),
+    {"norm_eps", "norm_eps", 1e-5},
+    {"conv_L_cache", "state_kernel", 3},
+    {0},
+};
+static const ConfigRule lfm2_moe_config[] = {
+    SIZE_KEYS(65536, 2048, 7168, 32, 32),
+    KV_HEADS(8),
+    CONTEXT(128000),
+    EXPERT_KEYS("num_experts", 32, 4, "moe_intermediate_size", 1792),
+    {"norm_topk_prob", "router_normalize", 1},
+    {"routed_scaling_factor", "router_scale", 1},
+    {"norm_eps", "norm_eps", 1e-5},
+    {"conv_L_cache", "state_kernel", 3},
+    {0},
+};
+
+#define MAMBA2_KEYS                                                                                \
+    {"mamba_n_heads", "state_heads", 128}, {"mamba_n_groups", "state_key_heads", 1},               \
+        {"mamba_d_state", "state_key_dim", 256}, {                                                 \
+        "mamba_d_conv", "state_kernel", 4                                                          \
+    }
+static const ConfigRule granitemoehybrid_config[] = {
+    SIZE_KEYS(32000, 4096, 11008, 32, 32),
+    MOE_KEYS(0, 0, 2048, 1e-6),
+    EXPERT_KEYS("num_local_experts", 8, 2, "intermediate_size", 11008),
+    {"shared_intermediate_size", "shared_ffn_dim", 1024},
+    GRANITE_KEYS,
+    MAMBA2_KEYS,
+    {0},
+};
+static const ConfigRule bamba_config[] = {
+    SIZE_KEYS(128000, 4096, 14336, 32, 32), KV_HEADS(8), HEAD_DIM(0), CONTEXT(262144),
+    {"rms_norm_eps", "norm_eps", 1e-5},     MAMBA2_KEYS, {0},
+};
+/* The activation of the feed-forward is that of the convolution as well. */
+static const FixedKey granite_fixed[] = {{"hidden_act", "\"silu\""}, {0}};
+/* transformers rotates half of a head whatever the key says. */
+static const FixedKey bamba_fixed[] = {
+    {"hidden_act", "\"silu\""}, {"partial_rotary_factor", "0.5"}, {0}};
+
+/* ---- Biases ---- */
+
+#define MAMBA_IN " mamba.z mamba.x mamba.b mamba.c mamba.step mamba.out "
+#define MAMBA_BIASES                                                                               \
+    {MAMBA_IN, "mamba_proj_bias", false}, {                                                        \
+        " mamba.taps ", "mamba_conv_bias", true                                                    \
+    }
+static const BiasRule granite_biases[] = {{QKVO, "attention_bias", false}, MAMBA_BIASES, {0}};
+static const BiasRule bamba_biases[] = {
+    {QKVO, "attention_bias", false}, {GATED, "mlp_bias", false}, MAMBA_BIASES, {0}};
+static const BiasRule lfm2_biases[] = {
+    {" convolution.b convolution.c convolution.x convolution.out convolution.taps ", "conv_bias",
+     false},
+    {0}};
+
 /* ---- Tensors ---- */
 
 /* One tensor that only some layers have; opening the converted model fails when one is missing. */
@@ -127,6 +187,114 @@ static const TensorRule qwen3_5_moe_tensors[] = {
     STACKED_EXPERTS, SHARED_EXPERT,  PLUS_ONE_END,    {0},
 };
 
+/* A matrix and its bias, or a part of both. */
+#define SOME_LINEAR(to, from, rows, cols) SOME_PART(to, from, rows, cols, {0}, {0})
+#define SOME_PART(to, from, rows, cols, ...)                                                       \
+    PART(to, FROM_LAYER from, rows, cols, RULE_OPTIONAL, __VA_ARGS__)
+#define SOME_QKV                                                                                   \
+    SOME_LINEAR("wq", "self_attn.q_proj", N_Q, N_DIM),                                             \
+        SOME_LINEAR("wk", "self_attn.k_proj", N_KV, N_DIM),                                        \
+        SOME_LINEAR("wv", "self_attn.v_proj", N_V, N_DIM)
+
+#define LFM2_NORMS                                                                                 \
+    NORM("attention_norm", FROM_LAYER "operator_norm"), NORM("ffn_norm", FROM_LAYER "ffn_norm")
+#define LFM2_ATTENTION                                                                             \
+    SOME_QKV, SOME_LINEAR("wo", "self_attn.out_proj", N_DIM, N_OUT),                               \
+        SOME_VECTOR("q_norm", "self_attn.q_layernorm.weight", N_HEAD),                             \
+        SOME_VECTOR("k_norm", "self_attn.k_layernorm.weight", N_HEAD)
+#define LFM2_CONVOLUTION                                                                           \
+    SOME_PART("convolution.b", "conv.in_proj", N_DIM, N_DIM, {N_NONE}, {N_DIM, N_DIM, N_DIM}),     \
+        SOME_PART("convolution.c", "conv.in_proj", N_DIM, N_DIM, {N_DIM}, {N_DIM, N_DIM, N_DIM}),  \
+        SOME_PART("convolution.x", "conv.in_proj", N_DIM, N_DIM, {N_DIM, N_DIM},                   \
+                  {N_DIM, N_DIM, N_DIM}),                                                          \
+        SOME_LINEAR("convolution.out", "conv.out_proj", N_DIM, N_DIM),                             \
+        SOME("convolution.taps", "conv.conv.weight", N_STATE_TAPS, N_DIM,                          \
+             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
+        SOME_VECTOR("convolution.taps.bias", "conv.conv.bias", N_DIM)
+#define LFM2_FFN                                                                                   \
+    SOME_MATRIX("w_gate", "feed_forward.w1", N_FFN, N_DIM),                                        \
+        SOME_MATRIX("w_up", "feed_forward.w3", N_FFN, N_DIM),                                      \
+        SOME_MATRIX("w_down", "feed_forward.w2", N_DIM, N_FFN)
+#define LFM2_END NORM("final_norm", "model.embedding_norm"), OUTPUT("lm_head")
+
+static const TensorRule lfm2_tensors[] = {
+    LLAMA_EMBEDDING, LFM2_NORMS, LFM2_ATTENTION, LFM2_CONVOLUTION, LFM2_FFN, LFM2_END, {0},
+};
+static const TensorRule lfm2_moe_tensors[] = {
+    LLAMA_EMBEDDING,
+    LFM2_NORMS,
+    LFM2_ATTENTION,
+    LFM2_CONVOLUTION,
+    LFM2_FFN,
+    SOME_MATRIX("router", "feed_forward.gate", N_EXPERTS, N_DIM),
+    SOME_VECTOR("router.correction", "feed_forward.expert_bias", N_EXPERTS),
+    SOME_MATRIX("experts.%u.w_gate", "feed_forward.experts.%u.w1", N_EXPERT_FFN, N_DIM),
+    SOME_MATRIX("experts.%u.w_up", "feed_forward.experts.%u.w3", N_EXPERT_FFN, N_DIM),
+    SOME_MATRIX("experts.%u.w_down", "feed_forward.experts.%u.w2", N_DIM, N_EXPERT_FFN),
+    LFM2_END,
+    {0},
+};
+
+/* in_proj holds z, x, B, C and the steps one after another. */
+#define MAMBA_ALL                                                                                  \
+    { N_STATE_OUT, N_STATE_MIXED, N_STATE_HEADS }
+#define MAMBA2(at)                                                                                 \
+    SOME_PART("mamba.z", at "in_proj", N_STATE_OUT, N_DIM, {N_NONE}, MAMBA_ALL),                   \
+        SOME_PART("mamba.x", at "in_proj", N_STATE_OUT, N_DIM, {N_STATE_OUT}, MAMBA_ALL),          \
+        SOME_PART("mamba.b", at "in_proj", N_STATE_KEYS, N_DIM, {N_STATE_OUT, N_STATE_OUT},        \
+                  MAMBA_ALL),                                                                      \
+        SOME_PART("mamba.c", at "in_proj", N_STATE_KEYS, N_DIM, {N_STATE_OUTS, N_STATE_KEYS},      \
+                  MAMBA_ALL),                                                                      \
+        SOME_PART("mamba.step", at "in_proj", N_STATE_HEADS, N_DIM, {N_STATE_OUT, N_STATE_MIXED},  \
+                  MAMBA_ALL),                                                                      \
+        SOME_LINEAR("mamba.out", at "out_proj", N_DIM, N_STATE_OUT),                               \
+        SOME("mamba.taps", at "conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,                        \
+             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
+        SOME_VECTOR("mamba.taps.bias", at "conv1d.bias", N_STATE_MIXED),                           \
+        SOME("mamba.decay", at "A_log", N_ONE, N_STATE_HEADS, RULE_MINUS_EXP, {0}, {0}),           \
+        SOME_VECTOR("mamba.step_bias", at "dt_bias", N_STATE_HEADS),                               \
+        SOME_VECTOR("mamba.skip", at "D", N_STATE_HEADS),                                          \
+        SOME_VECTOR("mamba.norm", at "norm.weight", N_STATE_OUT)
+
+#define SOME_GATE_UP(to, n)                                                                        \
+    SOME_PART(to "w_gate", "shared_mlp.input_linear", n, N_DIM, {N_NONE}, {n, n}),                 \
+        SOME_PART(to "w_up", "shared_mlp.input_linear", n, N_DIM, {n}, {n, n}),                    \
+        SOME_LINEAR(to "w_down", "shared_mlp.output_linear", N_DIM, n)
+static const TensorRule granitemoehybrid_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    SOME_QKV,
+    SOME_LINEAR("wo", "self_attn.o_proj", N_DIM, N_OUT),
+    MAMBA2("mamba."),
+    SOME_MATRIX("router", "block_sparse_moe.router.layer", N_EXPERTS, N_DIM),
+    SOME("experts.%u.w_gate", "block_sparse_moe.input_linear.weight", N_EXPERT_FFN, N_DIM, 0,
+         {N_NONE}, {N_EXPERT_FFN, N_EXPERT_FFN}),
+    SOME("experts.%u.w_up", "block_sparse_moe.input_linear.weight", N_EXPERT_FFN, N_DIM, 0,
+         {N_EXPERT_FFN}, {N_EXPERT_FFN, N_EXPERT_FFN}),
+    SOME("experts.%u.w_down", "block_sparse_moe.output_linear.weight", N_DIM, N_EXPERT_FFN, 0, {0},
+         {0}),
+    LLAMA_END,
+    {0},
+};
+/* Beside experts the dense feed-forward is a shared expert. */
+static const TensorRule granite_dense[] = {SOME_GATE_UP("", N_FFN), {0}};
+static const TensorRule granite_shared[] = {SOME_GATE_UP("shared.", N_SHARED_FFN), {0}};
+
+static const TensorRule bamba_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM("attention_norm", FROM_LAYER "input_layernorm"),
+    NORM("ffn_norm", FROM_LAYER "pre_ff_layernorm"),
+    SOME_QKV,
+    SOME_LINEAR("wo", "self_attn.o_proj", N_DIM, N_OUT),
+    MAMBA2("mamba."),
+    LINEAR("w_gate", FROM_LAYER "feed_forward.gate_proj", N_FFN, N_DIM),
+    LINEAR("w_up", FROM_LAYER "feed_forward.up_proj", N_FFN, N_DIM),
+    LINEAR("w_down", FROM_LAYER "feed_forward.down_proj", N_DIM, N_FFN),
+    NORM("final_norm", "model.final_layernorm"),
+    OUTPUT("lm_head"),
+    {0},
+};
+
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
 /* What a name in layer_types means. */
@@ -180,6 +348,135 @@ static void qwen3_5_moe_preset(Config *config) {
     qwen_preset(config);
 }
 
+static void lfm2_preset(Config *config) {
+    config->qk_norm = QK_NORM_HEAD;
+    config->rope_theta = 1e6f;
+}
+
+static void lfm2_moe_preset(Config *config) {
+    config->router = ROUTER_SIGMOID_SCORES;
+    lfm2_preset(config);
+}
+
+static const KindName lfm2_kinds[] = {{"conv", LAYER_CONVOLUTION},
+                                      {"full_attention", LAYER_ATTENTION},
+                                      {"attention", LAYER_ATTENTION},
+                                      {0}};
+
+/* A number of config.json that must be whole and at least 1. */
+static Status read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
+                         Error *error) {
+    double value = json_number(json, key, absent);
+    if (!(value >= 1 && value <= 1 << 24 && value == floor(value)))
+        return error_set(error, "config.json: %s is %g", key, value);
+    *out = (uint32_t)value;
+    return STATUS_OK;
+}
+
+/* The width of the feed-forward is two thirds of the key's, then multiplied and rounded up. */
+static Status lfm2_ffn(const json_t *json, Config *config, Error *error) {
+    uint32_t multiple = 1;
+    double times = json_number(json, "block_ffn_dim_multiplier", 1.0);
+    if (!json_flag(json, "block_auto_adjust_ff_dim", true)) return STATUS_OK;
+    if (read_whole(json, "block_multiple_of", 256, &multiple, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!(times > 0 && times < 1e3))
+        return error_set(error, "config.json: block_ffn_dim_multiplier is %g", times);
+    double width = floor(2.0 * config->ffn_dim / 3.0);
+    const json_t *multiplier = json_object_get(json, "block_ffn_dim_multiplier");
+    if (!json_is_null(multiplier)) width = multiple * ceil(floor(times * width) / multiple);
+    if (!(width <= 1 << 20)) return error_set(error, "config.json: the feed-forward is too wide");
+    config->ffn_dim = (uint32_t)width;
+    return STATUS_OK;
+}
+
+/* Without layer_types the layers of full_attn_idxs attend; without both, all. */
+static Status lfm2_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "layer_types"), *item;
+    const json_t *attending = json_value(json, "full_attn_idxs");
+    size_t i;
+    if (lfm2_ffn(json, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (types) return read_kinds(types, lfm2_kinds, config, error);
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        config->layer_kind[l] = attending ? LAYER_CONVOLUTION : LAYER_ATTENTION;
+    json_array_foreach((json_t *)attending, i, item) {
+        json_int_t layer = json_integer_value(item);
+        if (layer >= 0 && layer < config->n_layers) config->layer_kind[layer] = LAYER_ATTENTION;
+    }
+    return STATUS_OK;
+}
+
+static Status lfm2_moe_finish(const json_t *json, Config *config, Error *error) {
+    config->activation = ACTIVATION_SILU;
+    return read_kinds(json_value(json, "layer_types"), lfm2_kinds, config, error);
+}
+
+/* Steps are not limited: transformers limits them in prompts, not in later tokens. */
+static Status no_step_limit(const json_t *json, Error *error) {
+    const json_t *limit = json_value(json, "time_step_limit");
+    const json_t *low = json_array_get(limit, 0), *high = json_array_get(limit, 1);
+    if (!limit || (json_is_number(low) && json_number_value(low) == 0.0 && !json_is_number(high)))
+        return STATUS_OK;
+    return error_set(error, "config.json: time_step_limit is not [0, Infinity], which this program "
+                            "cannot compute");
+}
+
+/* The width of a head of Mamba 2 is that of the key, or what heads share of expand * dim. */
+static Status read_mamba_width(const json_t *json, Config *config, Error *error) {
+    uint32_t expand = 1;
+    const json_t *width = json_value(json, "mamba_d_head");
+    if (no_step_limit(json, error) != STATUS_OK) return STATUS_FAILED;
+    if (json_is_number(width))
+        return read_whole(json, "mamba_d_head", 0, &config->state_value_dim, error);
+    if (read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK) return STATUS_FAILED;
+    if (config->state_heads == 0 || expand > 1024)
+        return error_set(error, "config.json: mamba_n_heads is %u, mamba_expand %u",
+                         config->state_heads, expand);
+    config->state_value_dim = (uint32_t)((uint64_t)expand * config->dim / config->state_heads);
+    return STATUS_OK;
+}
+
+/* Rotated only where position_embedding_type says so. Without experts the shared expert is the
+ * feed-forward. */
+static Status granitemoehybrid_finish(const json_t *json, Config *config, Error *error) {
+    static const KindName names[] = {{"mamba", LAYER_MAMBA2},
+                                     {"linear_attention", LAYER_MAMBA2},
+                                     {"attention", LAYER_ATTENTION},
+                                     {"full_attention", LAYER_ATTENTION},
+                                     {0}};
+    const char *position = json_text(json, "position_embedding_type");
+    const json_t *types = json_value(json, "layer_types");
+    if (!types) types = json_value(json, "layers_block_type");
+    if (family_granite(json, config, error) != STATUS_OK ||
+        read_mamba_width(json, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    config->position = position && strcmp(position, "rope") == 0 ? POSITION_ROPE : POSITION_NONE;
+    config->router = ROUTER_SOFTMAX_CHOSEN;
+    if (config->n_experts == 0) {
+        config->ffn_dim = config->shared_ffn_dim;
+        config->shared_ffn_dim = 0;
+    }
+    for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_MAMBA2;
+    return types ? read_kinds(types, names, config, error) : STATUS_OK;
+}
+
+static Status granitemoehybrid_more(const RuleContext *context, const json_t *json, Error *error) {
+    (void)json;
+    return rules_apply(context, context->source->config.n_experts ? granite_shared : granite_dense,
+                       error);
+}
+
+static Status bamba_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *attending = json_value(json, "attn_layer_indices"), *item;
+    size_t i;
+    for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_MAMBA2;
+    json_array_foreach((json_t *)attending, i, item) {
+        json_int_t layer = json_integer_value(item);
+        if (layer >= 0 && layer < config->n_layers) config->layer_kind[layer] = LAYER_ATTENTION;
+    }
+    return read_mamba_width(json, config, error);
+}
+
 #define QUARTER                                                                                    \
     { .part = "partial_rotary_factor", .part_absent = 0.25 }
 
@@ -190,5 +487,15 @@ const Family families_state[] = {
      .fixed = qwen_fixed, .rope = QUARTER, .bos_id = -1, .eos_id = -1},
     {"qwen3_5_moe_text", qwen3_5_moe_config, qwen3_5_moe_tensors, qwen3_5_moe_preset,
      qwen3_5_finish, .fixed = qwen_fixed, .rope = QUARTER, .bos_id = -1, .eos_id = -1},
+    {"lfm2", lfm2_config, lfm2_tensors, lfm2_preset, lfm2_finish, .biases = lfm2_biases,
+     .tied = true, .bos_id = 1, .eos_id = 2},
+    {"lfm2_moe", lfm2_moe_config, lfm2_moe_tensors, lfm2_moe_preset, lfm2_moe_finish,
+     .biases = lfm2_biases, .tied = true, .bos_id = 1, .eos_id = 2},
+    {"granitemoehybrid", granitemoehybrid_config, granitemoehybrid_tensors,
+     .finish = granitemoehybrid_finish, .more = granitemoehybrid_more, .biases = granite_biases,
+     .fixed = granite_fixed, .bos_id = 1, .eos_id = 2},
+    {"bamba", bamba_config, bamba_tensors, .finish = bamba_finish, .biases = bamba_biases,
+     .fixed = bamba_fixed, .rope = {.part = "partial_rotary_factor", .part_absent = 0.5},
+     .bos_id = 1, .eos_id = 2},
     {0},
 };

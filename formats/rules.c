@@ -82,6 +82,8 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return (size_t)c->state_key_heads * c->state_key_dim;
     case N_STATE_OUT:
         return (size_t)c->state_heads * c->state_value_dim;
+    case N_STATE_OUTS:
+        return 2 * (size_t)c->state_heads * c->state_value_dim;
     case N_STATE_VALUE:
         return c->state_value_dim;
     case N_STATE_MIXED:

@@ -57,6 +57,7 @@ typedef enum Extent {
     N_STATE_HEADS, /* state_heads */
     N_STATE_KEYS,  /* state_key_heads * state_key_dim */
     N_STATE_OUT,   /* state_heads * state_value_dim */
+    N_STATE_OUTS,  /* 2 * N_STATE_OUT */
     N_STATE_VALUE, /* state_value_dim */
     N_STATE_MIXED, /* 2 * N_STATE_KEYS + N_STATE_OUT: what the convolution takes */
     N_STATE_TAPS,  /* state_kernel */

@@ -9,7 +9,8 @@
 /* A layer's weights: q, k, v and the gate z of the output; a, from which the decay follows, and b,
  * from which the rate of learning follows, have a row for each head. */
 typedef struct Delta {
-    Matrix q, k, v, z, a, b, out;
+    Matrix q, k, v, z, a, b;
+    Linear out;
     Convolution convolution; /* of q, k and v side by side */
     const float *decay;      /* [heads], -exp(A_log) */
     const float *step_bias;  /* [heads] */
@@ -52,7 +53,7 @@ static void *find(Finder *f, uint32_t layer) {
     d->z = weights_matrix(f, "delta.z", sizes.values, c->dim, true);
     d->a = weights_matrix(f, "delta.a", c->state_heads, c->dim, true);
     d->b = weights_matrix(f, "delta.b", c->state_heads, c->dim, true);
-    d->out = weights_matrix(f, "delta.out", c->dim, sizes.values, true);
+    d->out = weights_linear(f, "delta.out", c->dim, sizes.values, true);
     d->convolution = (Convolution){
         .weight = weights_vector(f, "delta.convolution", c->state_kernel, sizes.channels, true),
         .channels = sizes.channels,
@@ -165,7 +166,6 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
         {&d->a, rows.a, c->state_heads},
         {&d->b, rows.b, c->state_heads},
     };
-    const Product out = {&d->out, y, c->dim};
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, inputs, sizeof inputs / sizeof *inputs);
     forward_add_time(pass, PART_PROJECTIONS);
@@ -178,8 +178,7 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     forward_wait(pass);
     gate(pass, d, &rows);
     forward_add_time(pass, PART_ATTENTION);
-    forward_multiply(m, rows.z, pass->n, &out, 1);
-    forward_add_time(pass, PART_PROJECTIONS);
+    state_project(pass, &d->out, rows.z, y);
 }
 
 const LayerKind delta_layer = {

@@ -13,28 +13,25 @@
 static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_LATENT] = &latent_fields,
     [LAYER_DELTA] = &delta_fields,
+    [LAYER_CONVOLUTION] = &convolution_fields,
+    [LAYER_MAMBA2] = &mamba2_fields,
 };
 
 #define UINT(field, most_)                                                                         \
     { .name = #field, .kind = FIELD_UINT, .offset = offsetof(Config, field), .most = most_ }
 #define AMOUNT(field)                                                                              \
     { .name = #field, .kind = FIELD_FLOAT, .offset = offsetof(Config, field), .not_negative = true }
+#define BOOL(field)                                                                                \
+    { .name = #field, .kind = FIELD_BOOL, .offset = offsetof(Config, field) }
 
 static const ConfigField fields[] = {
-    UINT(latent_dim, 1 << 12),
-    UINT(latent_q_dim, 1 << 16),
-    AMOUNT(latent_norm_eps),
-    AMOUNT(latent_scale),
-    UINT(state_heads, 1 << 12),
-    UINT(state_key_heads, 1 << 12),
-    UINT(state_key_dim, 1 << 12),
-    UINT(state_value_dim, 1 << 12),
-    UINT(state_kernel, 16),
-    UINT(per_layer_dim, 1 << 12),
-    UINT(per_layer_vocab, 1 << 24),
-    UINT(altup_streams, 16),
-    UINT(altup_active, 15),
-    {.name = "altup_scales", .kind = FIELD_BOOL, .offset = offsetof(Config, altup_scales)},
+    UINT(latent_dim, 1 << 12),      UINT(latent_q_dim, 1 << 16),
+    AMOUNT(latent_norm_eps),        AMOUNT(latent_scale),
+    UINT(state_heads, 1 << 12),     UINT(state_key_heads, 1 << 12),
+    UINT(state_key_dim, 1 << 12),   UINT(state_value_dim, 1 << 12),
+    UINT(state_kernel, 16),         UINT(per_layer_dim, 1 << 12),
+    UINT(per_layer_vocab, 1 << 24), UINT(altup_streams, 16),
+    UINT(altup_active, 15),         BOOL(altup_scales),
     UINT(laurel_rank, 1 << 12),
 };
 

@@ -1,12 +1,16 @@
 /* The table of the kinds of layers (layer_kind.h). */
 #include "layer_kind.h"
 
+#include "layers/convolution.h"
 #include "layers/delta.h"
 #include "layers/latent.h"
+#include "layers/mamba2.h"
 
 static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_LATENT] = &latent_kind,
     [LAYER_DELTA] = &delta_layer,
+    [LAYER_CONVOLUTION] = &convolution_layer,
+    [LAYER_MAMBA2] = &mamba2_layer,
 };
 
 const LayerKind *layer_kind(uint32_t number) {

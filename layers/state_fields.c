@@ -35,3 +35,24 @@ static double delta_work(const Config *c, uint32_t layer) {
 }
 
 const LayerFields delta_fields = {.validate = check_heads, .work = delta_work};
+
+static double mamba2_work(const Config *c, uint32_t layer) {
+    const StateSizes sizes = state_sizes(c);
+    (void)layer;
+    return (double)c->dim * (double)(sizes.channels + 2 * sizes.values + c->state_heads) +
+           2.0 * (double)sizes.values * c->state_key_dim;
+}
+
+const LayerFields mamba2_fields = {.validate = check_heads, .work = mamba2_work};
+
+static Status check_kernel(const Config *c, uint32_t layer, Error *error) {
+    if (c->state_kernel > 0) return STATUS_OK;
+    return error_set(error, "layer %u: state_kernel is 0", layer);
+}
+
+static double convolution_work(const Config *c, uint32_t layer) {
+    (void)layer;
+    return 4.0 * c->dim * c->dim;
+}
+
+const LayerFields convolution_fields = {.validate = check_kernel, .work = convolution_work};

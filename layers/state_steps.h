@@ -22,4 +22,7 @@ size_t state_run_end(const ForwardPass *pass, size_t first);
 void state_convolve(ForwardPass *pass, size_t layer, const Convolution *convolution, float *x,
                     size_t stride);
 
+/* y[n][dim] = the last projection of x[n], with its bias. */
+void state_project(ForwardPass *pass, const Linear *out, const float *x, float *y);
+
 #endif

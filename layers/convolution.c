@@ -1,0 +1,70 @@
+#include "layers/convolution.h"
+
+#include <stdlib.h>
+
+#include "layers/state_fields.h"
+#include "layers/state_steps.h"
+#include "weights_internal.h"
+
+typedef struct ShortConvolution {
+    Linear b, c, x, out; /* dim x dim */
+    Convolution convolution;
+} ShortConvolution;
+
+static size_t row_floats(const Config *c) {
+    return 3 * (size_t)c->dim;
+}
+
+static void *find(Finder *f, uint32_t layer) {
+    size_t dim = f->config->dim;
+    ShortConvolution *w = calloc(1, sizeof *w);
+    (void)layer;
+    if (!w) {
+        f->status = error_set(f->error, "no memory for a layer");
+        return NULL;
+    }
+    w->b = weights_linear(f, "convolution.b", dim, dim, true);
+    w->c = weights_linear(f, "convolution.c", dim, dim, true);
+    w->x = weights_linear(f, "convolution.x", dim, dim, true);
+    w->out = weights_linear(f, "convolution.out", dim, dim, true);
+    w->convolution = (Convolution){
+        .weight = weights_vector(f, "convolution.taps", f->config->state_kernel, dim, true),
+        .bias = weights_vector(f, "convolution.taps.bias", 1, dim, false),
+        .channels = dim,
+        .kernel = f->config->state_kernel};
+    return w;
+}
+
+static KvLayer cached(const Config *c, uint32_t layer) {
+    (void)layer;
+    return (KvLayer){.state_floats = state_convolution_floats(c->state_kernel, c->dim)};
+}
+
+static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+    Model *m = pass->model;
+    const Recurrence *recurrence = recurrence_of(m);
+    const ShortConvolution *w = m->weights.layers[layer].own;
+    size_t dim = m->config->dim;
+    float *b = m->layer_rows, *c = b + m->max_rows * dim, *x = c + m->max_rows * dim;
+    const Product inputs[] = {{&w->b.w, b, dim}, {&w->c.w, c, dim}, {&w->x.w, x, dim}};
+    forward_add_time(pass, PART_REST);
+    forward_multiply(m, in, pass->n, inputs, 3);
+    forward_add_time(pass, PART_PROJECTIONS);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        forward_add_bias(m, &w->b, b + i * dim);
+        forward_add_bias(m, &w->c, c + i * dim);
+        forward_add_bias(m, &w->x, x + i * dim);
+        recurrence->multiply(x + i * dim, b + i * dim, dim);
+    }
+    forward_wait(pass);
+    state_convolve(pass, layer, &w->convolution, x, dim);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) recurrence->multiply(x + i * dim, c + i * dim, dim);
+    forward_wait(pass);
+    forward_add_time(pass, PART_ATTENTION);
+    state_project(pass, &w->out, x, y);
+}
+
+const LayerKind convolution_layer = {
+    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
