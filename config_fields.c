@@ -66,24 +66,6 @@ static const ConfigField fields[] = {
     BOOL(gated),
     AMOUNT(swiglu_limit),
     UINT(n_experts, 0, CONFIG_MAX_EXPERTS),
-    UINT(n_experts_used, 0, 64),
-    UINT(expert_ffn_dim, 0, 1 << 20),
-    UINT(shared_ffn_dim, 0, 1 << 20),
-#ifdef VERBATIM_CORE
-    ENUM(router, "softmax", "softmax_chosen"),
-#else
-    ENUM(router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores", "softmax_scores",
-         "scaled"),
-#endif
-    BOOL(share_on_input),
-    AMOUNT(router_jitter),
-    UINT(router_groups, 0, CONFIG_MAX_EXPERTS),
-    UINT(router_groups_used, 0, CONFIG_MAX_EXPERTS),
-    BOOL(router_normalize),
-    AMOUNT(router_sum_min),
-    FLOAT(router_scale),
-    AMOUNT(router_softcap),
-    FLOAT(shared_scale),
     FLOAT(embedding_scale),
     FLOAT(residual_scale),
     FLOAT(logit_scale),
@@ -196,20 +178,6 @@ static Status check_operations(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
-static Status check_experts(const Config *c, Error *error) {
-    if (c->n_experts == 0) return STATUS_OK;
-    if (c->n_experts_used == 0 || c->n_experts_used > c->n_experts)
-        return error_set(error, "n_experts_used is %u of n_experts %u", c->n_experts_used,
-                         c->n_experts);
-    if (c->expert_ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
-    uint32_t groups = c->router_groups, used = c->router_groups_used;
-    if (groups > 1 && (c->n_experts % groups != 0 || c->n_experts / groups < 2 || used == 0 ||
-                       used > groups || c->n_experts / groups * used < c->n_experts_used))
-        return error_set(error, "router_groups_used is %u of router_groups %u, with n_experts %u",
-                         used, groups, c->n_experts);
-    return STATUS_OK;
-}
-
 static Status check_special_tokens(const Config *c, Error *error) {
     if (c->bos_id < -1 || (c->bos_id >= 0 && (uint32_t)c->bos_id >= c->vocab_size))
         return error_set(error, "bos_id is %d, but vocab_size is %u", c->bos_id, c->vocab_size);
@@ -234,7 +202,7 @@ Status config_validate(const Config *c, Error *error) {
     if (c->stack != STACK_PLAIN && stack_kind_validate(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_positions(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_operations(c, error) != STATUS_OK) return STATUS_FAILED;
-    if (check_experts(c, error) != STATUS_OK) return STATUS_FAILED;
+    if (c->n_experts > 0 && mixture_validate(c, error) != STATUS_OK) return STATUS_FAILED;
     return check_special_tokens(c, error);
 }
 

@@ -50,3 +50,7 @@ void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
     m->isa->numeric->rotate(x, m->cosine[table] + at, m->sine[table] + at, n_pairs,
                             c->rope_pairing == ROPE_INTERLEAVED);
 }
+
+void forward_clip(float *x, size_t n, float limit) {
+    for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}

@@ -15,12 +15,6 @@ struct ForwardPass;
 typedef struct ForwardSteps {
     /* y[n][dim] = the layer's attention, without the bias of the output projection. */
     void (*attention)(struct ForwardPass *pass, size_t layer, const float *in, float *y);
-    /* y[n][dim] = the feed-forward of in[n][dim], without the bias of its last projection. */
-    void (*feed_forward)(struct ForwardPass *pass, const FeedForward *ffn, size_t n,
-                         const float *in, float *y);
-    /* y[n][dim] = the experts' sum for in[n][dim], chosen by the router for routed[n][dim]. */
-    void (*mixture)(struct ForwardPass *pass, const LayerWeights *weights, const float *routed,
-                    const float *in, float *y);
     /* Adds row `row` of y, with the bias and the post-norm, to the residual stream Model.x. */
     void (*add)(struct ForwardPass *pass, size_t layer, size_t row, const Linear *last,
                 const Norm *post, const Norm *after, float *y);
@@ -57,6 +51,9 @@ void forward_normalize(const Model *model, const Norm *norm, float *out, const f
 
 /* Adds the bias, if there is one, to out[outputs]. */
 void forward_add_bias(const Model *model, const Linear *linear, float *out);
+
+/* x[n] clamped to +- limit. */
+void forward_clip(float *x, size_t n, float limit);
 
 /* x[rotary_dim of the layer] of one head, rotated by the angles of row `row`; unchanged in layers
  * that rotate nothing. */

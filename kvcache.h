@@ -29,8 +29,8 @@ typedef struct KvLayer {
     uint32_t n_kv_heads;
     uint32_t key_dim, value_dim; /* widths of one head's key and value */
     size_t state_floats; /* of the state that the layer keeps of a sequence beside pages; 0: none */
-    bool values_in_keys;         /* the value is the first value_dim elements of the key: latent
-                                  * attention. Nothing else is stored of it. */
+    bool values_in_keys; /* the value is the first value_dim elements of the key: latent
+                          * attention. Nothing else is stored of it. */
 } KvLayer;
 
 enum { KV_MAX_LAYERS = 512 };

@@ -44,4 +44,10 @@ OUTSIDE_CORE(Status layer_kind_validate(const Config *config, uint32_t layer, Er
 OUTSIDE_CORE(double layer_kind_work(const Config *config, uint32_t layer), (void)config;
              (void)layer; return 0;)
 
+/* Checks what a mixture of experts (mixture.h) reads of the configuration. */
+OUTSIDE_CORE(Status mixture_validate(const Config *config, Error *error),
+             return error_set(error,
+                              "n_experts is %u, but this build leaves out mixtures of experts",
+                              config->n_experts);)
+
 #endif

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/numbers.h"
-#include "experts.h"
-#include "router_kind.h"
+#include "feed_forward.h"
 #include "forward_pass.h"
+#include "mixture.h"
 #include "stack_kind.h"
 
 /* With fewer multiply-adds one thread is done before a second one has woken up. */
@@ -99,10 +99,6 @@ static void normalize_rows(ForwardPass *pass, const Norm *norm, float *x, size_t
     forward_wait(pass);
 }
 
-static void clip(float *x, size_t n, float limit) {
-    for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
-}
-
 static void normalize_head(const Model *m, const Norm *norm, size_t head, size_t head_dim,
                            float *x) {
     size_t own = m->config->qk_norm == QK_NORM_EACH ? head * head_dim : 0;
@@ -126,7 +122,7 @@ static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t r
     size_t head_dim = config_heads(c, layer).head_dim;
     bool norms_all = norm->present && c->qk_norm == QK_NORM_ALL;
     if (norms_all) forward_normalize(m, norm, heads, heads, n_heads * head_dim);
-    if (c->qkv_clip > 0.0f) clip(heads, n_heads * head_dim, c->qkv_clip);
+    if (c->qkv_clip > 0.0f) forward_clip(heads, n_heads * head_dim, c->qkv_clip);
     for (size_t head = 0; head < n_heads; head++) {
         float *x = heads + head * head_dim;
         bool is_normed = norm->present && !norms_all, after = c->qk_norm_after_rope;
@@ -155,7 +151,7 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
         forward_add_bias(m, &w->wk, k);
         if (!w->wv.w.data) memcpy(v, k, v_dim * sizeof *v);
         forward_add_bias(m, &w->wv, v);
-        if (c->qkv_clip > 0.0f) clip(v, v_dim, c->qkv_clip);
+        if (c->qkv_clip > 0.0f) forward_clip(v, v_dim, c->qkv_clip);
         if (c->value_scale != 1.0f) m->isa->numeric->scale(v, c->value_scale, v_dim);
         for (size_t head = 0; c->value_norm && head < h.n_kv_heads; head++)
             forward_normalize(m, &(Norm){0}, v + head * h.value_dim, v + head * h.value_dim,
@@ -225,182 +221,6 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
     forward_add_time(pass, PART_PROJECTIONS);
 }
 
-/* ---- Feed-forward ---- */
-
-/* GPT-OSS: gate at most `limit`, up within +- limit, and 1 added to it. */
-static void limit_gate(float *gate, float *up, size_t n, float limit) {
-    for (size_t i = 0; i < n; i++) gate[i] = gate[i] > limit ? limit : gate[i];
-    clip(up, n, limit);
-    for (size_t i = 0; i < n; i++) up[i] += 1.0f;
-}
-
-/* Some rows of a call to feed_forwards, and the network that they go through. */
-typedef struct FeedForwardRows {
-    const FeedForward *network;
-    size_t first, n;
-} FeedForwardRows;
-enum { MAX_PARTS = 64 };
-
-/* y[rows] = feed-forwards of in[rows], without the bias of their last projections. All are equally
- * wide; their rows follow each other. One list of work for gate and up, and one for down. */
-static void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
-                          const float *in, float *y) {
-    Model *m = pass->model;
-    const Config *c = m->config;
-    size_t width = parts->network->width, dim = c->dim;
-    float *hidden = c->gated ? m->gate : m->up;
-    Product inner[MAX_PARTS][2], outer[MAX_PARTS];
-    ProductSet sets[MAX_PARTS];
-    for (size_t p = 0; p < n_parts; p++) {
-        const FeedForward *f = parts[p].network;
-        size_t at = parts[p].first * width;
-        inner[p][0] = (Product){&f->up.w, m->up + at, width};
-        inner[p][1] = (Product){&f->gate.w, m->gate + at, width};
-        outer[p] = (Product){&f->down.w, y + parts[p].first * dim, dim};
-        sets[p] = (ProductSet){in + parts[p].first * dim, parts[p].n, inner[p], c->gated ? 2 : 1};
-    }
-    forward_multiply_sets(m, sets, n_parts);
-    size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n, p = 0;
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < n; i++) {
-        while (i >= parts[p].first + parts[p].n) p++; /* a thread's rows are in rising order */
-        const FeedForward *f = parts[p].network;
-        float *up = m->up + i * width, *gate = m->gate + i * width;
-        forward_add_bias(m, &f->up, up);
-        if (c->gated) forward_add_bias(m, &f->gate, gate);
-        if (c->swiglu_limit > 0.0f) limit_gate(gate, up, width, c->swiglu_limit);
-        if (c->activation == ACTIVATION_XIELU)
-            m->isa->numeric->xielu(up, f->xielu, width);
-        else
-            m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,
-                                      width);
-        float *row = hidden + i * width;
-        if (f->inner_norm.present) forward_normalize(m, &f->inner_norm, row, row, width);
-    }
-    forward_wait(pass);
-    for (size_t k = 0; k < n_parts; k++)
-        sets[k] = (ProductSet){hidden + parts[k].first * width, parts[k].n, &outer[k], 1};
-    forward_multiply_sets(m, sets, n_parts);
-}
-
-/* y[n] = feed-forward of in[n], without the bias of its last projection. */
-static void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float *in,
-                         float *y) {
-    feed_forwards(pass, &(FeedForwardRows){f, 0, n}, 1, in, y);
-}
-
-/* ---- Mixture of experts ---- */
-
-/* Routes each row of `in`: chosen, shares, and the choices of all rows sorted by expert. */
-static void route(ForwardPass *pass, const LayerWeights *w, const float *in) {
-    Model *m = pass->model;
-    const Config *c = m->config;
-    size_t used = c->n_experts_used;
-    const Product router = {&w->router.w, m->routing, c->n_experts};
-    forward_multiply(m, in, pass->n, &router, 1);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        float *logits = m->routing + i * c->n_experts;
-        forward_add_bias(m, &w->router, logits);
-        uint32_t *chosen = m->chosen + i * used;
-        float *shares = m->shares + i * used;
-        if (c->router <= ROUTER_SOFTMAX_CHOSEN)
-            experts_route(m->isa->numeric, c, logits, chosen, shares);
-        else
-            router_kind_route(m->isa->numeric, c, w->router_correction, logits, chosen, shares);
-    }
-    forward_wait(pass);
-#pragma omp single nowait
-    experts_sort(m->chosen, pass->n * used, c->n_experts, m->expert_first, m->expert_slots);
-    forward_wait(pass);
-}
-
-/* y += the outputs of some experts for the rows that chose them. The outputs, or in Llama 4 the
- * inputs, are multiplied by the shares. slots: the choices of all their rows, expert after expert.
- * Each thread adds up columns of its own, so that a row takes its experts in the order of their
- * numbers. */
-static void run_experts(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
-                        const uint32_t *slots, const float *in, float *y) {
-    Model *m = pass->model;
-    const Numeric *numeric = m->isa->numeric;
-    size_t dim = m->config->dim, used = m->config->n_experts_used;
-    size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n;
-    size_t width = round_up((dim - 1) / (size_t)omp_get_num_threads() + 1, 16);
-    bool on_input = m->config->share_on_input;
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < n; i++) {
-        memcpy(m->expert_in + i * dim, in + slots[i] / used * dim, dim * sizeof *in);
-        if (on_input) numeric->scale(m->expert_in + i * dim, m->shares[slots[i]], dim);
-    }
-    forward_wait(pass);
-    feed_forwards(pass, parts, n_parts, m->expert_in, m->expert_out);
-#pragma omp for schedule(static) nowait
-    for (size_t at = 0; at < dim; at += width) {
-        size_t columns = dim - at < width ? dim - at : width, p = 0;
-        for (size_t i = 0; i < n; i++) {
-            if (i >= parts[p].first + parts[p].n) p++;
-            const float *bias = parts[p].network->down.bias;
-            float *out = m->expert_out + i * dim + at;
-            if (bias) numeric->add_scaled(out, bias + at, 1.0f, columns);
-            float share = on_input ? 1.0f : m->shares[slots[i]];
-            numeric->add_scaled(y + slots[i] / used * dim + at, out, share, columns);
-        }
-    }
-    forward_wait(pass);
-}
-
-/* Runs experts from number `first` on, as many as there is room for; returns the next number. */
-static uint32_t run_some_experts(ForwardPass *pass, const LayerWeights *w, uint32_t first,
-                                 const float *in, float *y) {
-    const Model *m = pass->model;
-    const uint32_t *begin = m->expert_first;
-    FeedForwardRows parts[MAX_PARTS];
-    size_t n_parts = 0, n = 0;
-    uint32_t e = first;
-    for (; e < m->config->n_experts && n_parts < MAX_PARTS; e++) {
-        size_t rows = begin[e + 1] - begin[e];
-        if (n + rows > m->ffn_rows) break;
-        if (rows > 0) parts[n_parts++] = (FeedForwardRows){&w->experts[e], n, rows};
-        n += rows;
-    }
-    if (n_parts > 0) run_experts(pass, parts, n_parts, m->expert_slots + begin[first], in, y);
-    return e;
-}
-
-/* y += shared_scale * sigmoid(shared_gate(in)) * shared(in), the expert that every token uses. */
-static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const float *in, float *y) {
-    Model *m = pass->model;
-    const Config *c = m->config;
-    feed_forward(pass, &w->shared, pass->n, in, m->expert_out);
-    if (w->shared_gate.data) {
-        const Product gate = {&w->shared_gate, m->routing, 1};
-        forward_multiply(m, in, pass->n, &gate, 1);
-    }
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        float share = c->shared_scale;
-        if (w->shared_gate.data) {
-            float exponential = -m->routing[i]; /* becomes exp(-x) */
-            m->isa->numeric->softmax_sum(&exponential, 0.0f, 1);
-            share = share / (1.0f + exponential);
-        }
-        forward_add_bias(m, &w->shared.down, m->expert_out + i * c->dim);
-        m->isa->numeric->add_scaled(y + i * c->dim, m->expert_out + i * c->dim, share, c->dim);
-    }
-    forward_wait(pass);
-}
-
-/* y = the sum of each row's experts, in the order of their numbers; `routed` chooses them. */
-static void mixture(ForwardPass *pass, const LayerWeights *w, const float *routed, const float *in,
-                    float *y) {
-    const Config *c = pass->model->config;
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) memset(y + i * c->dim, 0, c->dim * sizeof *y);
-    route(pass, w, routed); /* ends in a wait, so that y is zero for all threads */
-    for (uint32_t e = 0; e < c->n_experts;) e = run_some_experts(pass, w, e, in, y);
-    if (c->shared_ffn_dim > 0) run_shared_expert(pass, w, in, y);
-}
-
 /* ---- The stack ---- */
 
 /* y = the layer's feed-forward or mixture of experts, without the bias of the last projection. */
@@ -408,7 +228,7 @@ static void ffn_block(ForwardPass *pass, size_t l, const float *in, float *y) {
     const LayerWeights *w = &pass->model->weights.layers[l];
     forward_add_time(pass, PART_REST);
     if (w->router.w.data) {
-        mixture(pass, w, in, in, y);
+        mixture_forward(pass, w, in, in, y);
     } else {
         feed_forward(pass, &w->ffn, pass->n, in, y);
     }
@@ -578,7 +398,7 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
     for (size_t i = 0; i < n; i++)
         if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
     if (reserve_pages(cache, rows, n, error) != STATUS_OK) return STATUS_FAILED;
-    static const ForwardSteps steps = {attention_block, feed_forward, mixture, add_to_residual};
+    static const ForwardSteps steps = {attention_block, add_to_residual};
     ForwardPass pass = {
         .model = m, .cache = cache, .rows = rows, .n = n, .logits = logits, .steps = &steps};
     atomic_init(&pass.bad_layer, INT32_MAX);

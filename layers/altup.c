@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "feed_forward.h"
 #include "layers/per_layer.h"
 #include "layers/stacks.h"
 #include "layers/sums.h"
@@ -250,7 +251,7 @@ static void block(ForwardPass *pass, size_t l, const Sections *s) {
     if (own->cutoff) {
         sparse_feed_forward(pass, &w->ffn, *own->cutoff, m->normed, m->y);
     } else {
-        pass->steps->feed_forward(pass, &w->ffn, pass->n, m->normed, m->y);
+        feed_forward(pass, &w->ffn, pass->n, m->normed, m->y);
     }
     forward_add_time(pass, PART_FEED_FORWARD);
 #pragma omp for schedule(static) nowait

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "feed_forward.h"
+#include "mixture.h"
 #include "layers/per_layer.h"
 #include "layers/stacks.h"
 
@@ -69,7 +71,7 @@ static void dense_and_experts(ForwardPass *pass, const LayerWeights *w, const Se
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim;
     float root = 1.0f / sqrtf((float)dim);
-    pass->steps->feed_forward(pass, &w->ffn, pass->n, m->normed, m->y);
+    feed_forward(pass, &w->ffn, pass->n, m->normed, m->y);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *x = m->x + i * dim, *y = m->y + i * dim, *routed = s->routed + i * dim;
@@ -80,7 +82,7 @@ static void dense_and_experts(ForwardPass *pass, const LayerWeights *w, const Se
         numeric->scale(routed, root, dim);
     }
     forward_wait(pass);
-    pass->steps->mixture(pass, w, s->routed, m->normed, s->mixed);
+    mixture_forward(pass, w, s->routed, m->normed, s->mixed);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *mixed = s->mixed + i * dim;
@@ -108,7 +110,7 @@ static void block(ForwardPass *pass, size_t l, const Sections *s) {
     if (w->router.w.data) {
         dense_and_experts(pass, w, s);
     } else {
-        pass->steps->feed_forward(pass, &w->ffn, pass->n, m->normed, m->y);
+        feed_forward(pass, &w->ffn, pass->n, m->normed, m->y);
     }
     forward_add_time(pass, PART_FEED_FORWARD);
     /* dense_and_experts has added the bias, before its norm. */

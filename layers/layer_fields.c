@@ -24,14 +24,45 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
 #define BOOL(field)                                                                                \
     { .name = #field, .kind = FIELD_BOOL, .offset = offsetof(Config, field) }
 
+#define FLOAT(field)                                                                               \
+    { .name = #field, .kind = FIELD_FLOAT, .offset = offsetof(Config, field) }
+#define ENUM(field, ...)                                                                           \
+    {                                                                                              \
+        .name = #field, .kind = FIELD_ENUM, .offset = offsetof(Config, field),                     \
+        .names = (const char *const[]) {                                                           \
+            __VA_ARGS__, NULL                                                                      \
+        }                                                                                          \
+    }
+
 static const ConfigField fields[] = {
-    UINT(latent_dim, 1 << 12),      UINT(latent_q_dim, 1 << 16),
-    AMOUNT(latent_norm_eps),        AMOUNT(latent_scale),
-    UINT(state_heads, 1 << 12),     UINT(state_key_heads, 1 << 12),
-    UINT(state_key_dim, 1 << 12),   UINT(state_value_dim, 1 << 12),
-    UINT(state_kernel, 16),         UINT(per_layer_dim, 1 << 12),
-    UINT(per_layer_vocab, 1 << 24), UINT(altup_streams, 16),
-    UINT(altup_active, 15),         BOOL(altup_scales),
+    UINT(n_experts_used, 64),
+    UINT(expert_ffn_dim, 1 << 20),
+    UINT(shared_ffn_dim, 1 << 20),
+    ENUM(router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores", "softmax_scores",
+         "scaled"),
+    BOOL(share_on_input),
+    AMOUNT(router_jitter),
+    UINT(router_groups, CONFIG_MAX_EXPERTS),
+    UINT(router_groups_used, CONFIG_MAX_EXPERTS),
+    BOOL(router_normalize),
+    AMOUNT(router_sum_min),
+    FLOAT(router_scale),
+    AMOUNT(router_softcap),
+    FLOAT(shared_scale),
+    UINT(latent_dim, 1 << 12),
+    UINT(latent_q_dim, 1 << 16),
+    AMOUNT(latent_norm_eps),
+    AMOUNT(latent_scale),
+    UINT(state_heads, 1 << 12),
+    UINT(state_key_heads, 1 << 12),
+    UINT(state_key_dim, 1 << 12),
+    UINT(state_value_dim, 1 << 12),
+    UINT(state_kernel, 16),
+    UINT(per_layer_dim, 1 << 12),
+    UINT(per_layer_vocab, 1 << 24),
+    UINT(altup_streams, 16),
+    UINT(altup_active, 15),
+    BOOL(altup_scales),
     UINT(laurel_rank, 1 << 12),
 };
 
@@ -49,4 +80,17 @@ Status layer_kind_validate(const Config *c, uint32_t layer, Error *error) {
 double layer_kind_work(const Config *c, uint32_t layer) {
     const LayerFields *kind = kinds[c->layer_kind[layer]];
     return kind ? kind->work(c, layer) : 0;
+}
+
+Status mixture_validate(const Config *c, Error *error) {
+    if (c->n_experts_used == 0 || c->n_experts_used > c->n_experts)
+        return error_set(error, "n_experts_used is %u of n_experts %u", c->n_experts_used,
+                         c->n_experts);
+    if (c->expert_ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
+    uint32_t groups = c->router_groups, used = c->router_groups_used;
+    if (groups > 1 && (c->n_experts % groups != 0 || c->n_experts / groups < 2 || used == 0 ||
+                       used > groups || c->n_experts / groups * used < c->n_experts_used))
+        return error_set(error, "router_groups_used is %u of router_groups %u, with n_experts %u",
+                         used, groups, c->n_experts);
+    return STATUS_OK;
 }

@@ -1,8 +1,8 @@
-#include "router_kind.h"
+#include "layers/routing.h"
 
 #include <string.h>
 
-#include "experts.h"
+#include "layers/experts.h"
 
 /* ---- The sparse mixer ---- */
 

@@ -1,7 +1,7 @@
 /* Routers of mixtures of experts other than a plain softmax, from ROUTER_SPARSE_MIXER on:
- * layers/routing.c. The core build has none and does not know their names (config_fields.c). */
-#ifndef ROUTER_KIND_H
-#define ROUTER_KIND_H
+ * layers/routing.c. */
+#ifndef LAYERS_ROUTING_H
+#define LAYERS_ROUTING_H
 
 #include "config.h"
 
@@ -14,11 +14,7 @@
  * ..._scores     the largest scores plus correction[n_experts] (NULL: none) among the best groups;
  *                the scores without it are the shares (arXiv:2405.04434 for groups ranked by their
  *                best expert, arXiv:2412.19437 for sigmoid, correction and the best two) */
-#ifndef VERBATIM_CORE
 void router_kind_route(const Numeric *numeric, const Config *config, const float *correction,
                        float *logits, uint32_t *chosen, float *shares);
-#else
-#define router_kind_route(numeric, config, correction, logits, chosen, shares) ((void)(correction))
-#endif
 
 #endif

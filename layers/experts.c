@@ -1,4 +1,4 @@
-#include "experts.h"
+#include "layers/experts.h"
 
 #include <string.h>
 
