@@ -60,12 +60,11 @@ static bool map_grow(PairMap *map) {
             *map = grown;
             return true;
         }
-        bool short_of_memory = !grown.slots;
+        map->failed = !grown.slots;
         free(grown.slots);
-        if (short_of_memory) break;
-        map->alike = size * 2 > most_slots(map->n);
+        if (map->failed) return false;
     }
-    map->failed = true;
+    map->failed = map->alike = true;
     return false;
 }
 

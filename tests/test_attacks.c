@@ -627,6 +627,22 @@ static void decoders_that_multiply_a_token_are_refused(void **state) {
     refuse_tokenizer("tokenizer.json", sparse, sizeof sparse - 1);
 }
 
+/* 80 merges whose slots in every table of up to 1,024 are one: a larger table would be more than 16
+ * slots for each. */
+static void merges_that_share_a_hash_are_refused(void **state) {
+    (void)state;
+    size_t length;
+    char *text = file_read("tests/seeds/tokenizer_json/alike_merges", &length);
+    char *path = fixture_path(directory, "tokenizer.json");
+    file_write(path, text, length);
+    Process p = RUN("run", model, "-z", path, "--tokenize", "-i", "a");
+    assert_int_equal(p.status, 1);
+    if (!strstr(p.err, "too many keys or merges share one hash")) fail_msg("%s", p.err);
+    process_free(&p);
+    unlink(path);
+    free(path), free(text);
+}
+
 /* Looking each added token up among those before it took 4 s. */
 static void fifty_thousand_added_tokens_are_no_work(void **state) {
     (void)state;
@@ -780,6 +796,7 @@ int main(void) {
         cmocka_unit_test(headers_of_llama2c_out_of_range_are_refused),
         cmocka_unit_test(tokenizers_that_lie_are_refused),
         cmocka_unit_test(decoders_that_multiply_a_token_are_refused),
+        cmocka_unit_test(merges_that_share_a_hash_are_refused),
         cmocka_unit_test(fifty_thousand_added_tokens_are_no_work),
         cmocka_unit_test(weights_that_are_no_numbers_end_in_text_or_an_error),
         cmocka_unit_test(extreme_fields_end_in_text_or_an_error),
