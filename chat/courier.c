@@ -16,6 +16,7 @@
 
 #include "base/array.h"
 #include "system/descriptor.h"
+#include "system/helper_process.h"
 #include "system/replace_file.h"
 
 extern char **environ;
@@ -221,29 +222,17 @@ static void serve(int from, int to, SessionFile session) {
 /* ---- In the program ------------------------------------------------------------------------ */
 
 Status courier_start(Courier *courier, const SessionFile *session, Error *error) {
-    int there[2], back[2];
+    HelperProcess helper;
     *courier = (Courier){-1, -1, -1};
-    if (pipe2(there, O_CLOEXEC) != 0) return error_set(error, "no pipe: %s", strerror(errno));
-    if (pipe2(back, O_CLOEXEC) != 0) {
-        close(there[0]);
-        close(there[1]);
-        return error_set(error, "no pipe: %s", strerror(errno));
-    }
-    pid_t process = fork();
-    if (process == 0) {
+    if (helper_process_start(&helper, "touches files", error) != STATUS_OK) return STATUS_FAILED;
+    if (helper.process == 0) {
         /* Ctrl-C stops the answer; the editor sets its own signals. */
         signal(SIGINT, SIG_IGN);
-        close(there[1]);
-        close(back[0]);
-        serve(there[0], back[1], session ? *session : (SessionFile){NULL, -1, -1});
+        serve(helper.from, helper.to, session ? *session : (SessionFile){NULL, -1, -1});
         _exit(0);
     }
-    close(there[0]);
-    close(back[1]);
-    *courier = (Courier){process, there[1], back[0]};
-    if (process > 0) return STATUS_OK;
-    courier_end(courier);
-    return error_set(error, "cannot start the process that touches files: %s", strerror(errno));
+    *courier = (Courier){helper.process, helper.to, helper.from};
+    return STATUS_OK;
 }
 
 void courier_end(Courier *courier) {

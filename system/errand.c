@@ -1,7 +1,6 @@
 #include "system/errand.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "system/descriptor.h"
+#include "system/helper_process.h"
 #include "system/replace_file.h"
 
 enum { FINISH = 'f', DROP = 'd' };
@@ -38,30 +38,15 @@ static void serve(const ErrandJob *job, int from, int to) {
 }
 
 Status errand_start(Errand *errand, const ErrandJob *job, Error *error) {
-    int there[2], back[2];
+    HelperProcess helper;
     *errand = (Errand){0};
-    if (pipe2(there, O_CLOEXEC) != 0) return error_set(error, "no pipe: %s", strerror(errno));
-    if (pipe2(back, O_CLOEXEC) != 0) {
-        close(there[0]);
-        close(there[1]);
-        return error_set(error, "no pipe: %s", strerror(errno));
-    }
-    pid_t process = fork();
-    if (process == 0) {
-        close(there[1]);
-        close(back[0]);
-        serve(job, there[0], back[1]);
+    if (helper_process_start(&helper, "names files", error) != STATUS_OK) return STATUS_FAILED;
+    if (helper.process == 0) {
+        serve(job, helper.from, helper.to);
         _exit(0);
     }
-    int reason = errno;
-    close(there[0]);
-    close(back[1]);
-    *errand = (Errand){process, there[1], back[0]};
-    if (process > 0) return STATUS_OK;
-    close(there[1]);
-    close(back[0]);
-    *errand = (Errand){0};
-    return error_set(error, "cannot start the process that names files: %s", strerror(reason));
+    *errand = (Errand){helper.process, helper.to, helper.from};
+    return STATUS_OK;
 }
 
 /* Gives the word and waits for the end of the reply, which is then in text[size]; the number of its
