@@ -137,16 +137,16 @@ static void score_queries(const AttentionQuery *queries, size_t n, Elements keys
 /* ---- Softmax weights ---- */
 
 /* Positions of a block. */
-typedef struct Range {
+typedef struct Slots {
     size_t begin, end;
-} Range;
+} Slots;
 
 /* The positions that the query sees of the block that starts at position `first`. */
-static Range visible(const AttentionQuery *query, size_t first) {
+static Slots visible(const AttentionQuery *query, size_t first) {
     size_t begin = query->begin > first ? query->begin - first : 0;
     size_t end = query->end > first ? query->end - first : 0;
     if (end > KV_PAGE) end = KV_PAGE;
-    return (Range){begin < end ? begin : end, end};
+    return (Slots){begin < end ? begin : end, end};
 }
 
 static float scalar_exp(float x) {
@@ -173,7 +173,7 @@ static lanes sloped(lanes x, float slope, size_t first, size_t position) {
 /* s = the scores of the block that starts at `first`, from the products q . k in scores[KV_PAGE]:
  * scaled, capped, sloped, -infinity where the query does not see. */
 LANES_INLINE void finish_scores(const AttentionParams *params, const AttentionQuery *query,
-                                size_t first, Range seen, float *scores, lanes *s) {
+                                size_t first, Slots seen, float *scores, lanes *s) {
     for (size_t j = 0; j < BLOCK_LANES; j++)
         s[j] = lanes_mul(lanes_load(scores + j * LANES), lanes_set(params->scale));
     if (params->softcap > 0.0f)
@@ -195,7 +195,7 @@ LANES_INLINE void finish_scores(const AttentionParams *params, const AttentionQu
  * moves the running maximum and the 16 running sums on. Returns exp(old max - new max), by which
  * the caller must multiply the query's output of earlier blocks. */
 static float weigh_block(const AttentionParams *params, const AttentionQuery *query, size_t first,
-                         Range seen, float *scores, lanes *sums) {
+                         Slots seen, float *scores, lanes *sums) {
     lanes s[BLOCK_LANES];
     finish_scores(params, query, first, seen, scores, s);
     lanes m = s[0];
@@ -219,7 +219,7 @@ static float weigh_block(const AttentionParams *params, const AttentionQuery *qu
 /* Adds the values of the positions `seen` to n outputs, in `width` registers of the head from
  * element d on. */
 LANES_INLINE void output_columns(const PageOutput *outputs, float (*weights)[KV_PAGE], size_t n,
-                                 size_t width, Elements values, Range seen, size_t d) {
+                                 size_t width, Elements values, Slots seen, size_t d) {
     lanes sum[TILE_QUERIES][TILE_LANES];
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < width; j++)
@@ -240,7 +240,7 @@ LANES_INLINE void output_columns(const PageOutput *outputs, float (*weights)[KV_
 }
 
 LANES_INLINE void output_tile(const PageOutput *outputs, float (*weights)[KV_PAGE], size_t n,
-                              size_t width, Elements values, Range seen) {
+                              size_t width, Elements values, Slots seen) {
     size_t d = 0;
     for (; d + width * LANES <= padded(values.head_dim); d += width * LANES)
         output_columns(outputs, weights, n, width, values, seen, d);
@@ -257,7 +257,7 @@ LANES_INLINE void output_tile(const PageOutput *outputs, float (*weights)[KV_PAG
             output_tile(outputs, weights, n, width, with_type(&values, false), seen);              \
         break;
 static void add_positions(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n, Elements values,
-                          Range seen) {
+                          Slots seen) {
     switch (n) { EACH_TILE(OUTPUT_CASE) }
     for (size_t i = 0; i < n; i++) outputs[i].factor = 1.0f;
 }
@@ -266,21 +266,21 @@ static void add_positions(PageOutput *outputs, float (*weights)[KV_PAGE], size_t
  * added for all at once; what an output sees before and after them is added for it alone. So each
  * output takes its positions in order and touches no masked one. */
 static void add_to_tile(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n, Elements values) {
-    Range common = {0, KV_PAGE};
+    Slots common = {0, KV_PAGE};
     for (size_t i = 0; i < n; i++) {
         if (outputs[i].begin > common.begin) common.begin = outputs[i].begin;
         if (outputs[i].end < common.end) common.end = outputs[i].end;
     }
-    if (common.begin >= common.end) common = (Range){KV_PAGE, KV_PAGE}; /* nothing in common */
+    if (common.begin >= common.end) common = (Slots){KV_PAGE, KV_PAGE}; /* nothing in common */
     for (size_t i = 0; i < n; i++) {
         size_t end = outputs[i].end < common.begin ? outputs[i].end : common.begin;
         if (outputs[i].begin < end)
-            add_positions(outputs + i, weights + i, 1, values, (Range){outputs[i].begin, end});
+            add_positions(outputs + i, weights + i, 1, values, (Slots){outputs[i].begin, end});
     }
     if (common.begin < common.end) add_positions(outputs, weights, n, values, common);
     for (size_t i = 0; i < n; i++)
         if (outputs[i].end > common.end)
-            add_positions(outputs + i, weights + i, 1, values, (Range){common.end, outputs[i].end});
+            add_positions(outputs + i, weights + i, 1, values, (Slots){common.end, outputs[i].end});
 }
 
 static void add_values(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n, Elements values) {
@@ -313,7 +313,7 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
     PageOutput outputs[ATTENTION_QUERIES];
     for (size_t i = 0; i < n; i++) {
         const AttentionQuery *query = &job->queries[i];
-        Range seen = visible(query, first);
+        Slots seen = visible(query, first);
         outputs[i] = (PageOutput){query->partial + PARTIAL_OUT, 1.0f, seen.begin, seen.end};
         if (seen.begin < seen.end)
             outputs[i].factor = weigh_block(params, query, first, seen, job->weights[i], &sums[i]);

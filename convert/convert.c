@@ -23,19 +23,19 @@
 /* A piece of the target that one thread makes at once: panels of a matrix, or rows of a vector. */
 enum { JOB_BYTES = 1 << 20 };
 
-typedef struct Job {
+typedef struct ConvertJob {
     size_t tensor;
     size_t first, n; /* panels, or rows of a vector */
     uint64_t offset; /* in the target */
     size_t bytes;    /* of values; zeros follow up to a multiple of 64 */
-} Job;
+} ConvertJob;
 
 typedef struct Conversion {
     const Source *source;
     const Layout *layout;
     const ConvertOptions *options;
     int fd;
-    Job *jobs;
+    ConvertJob *jobs;
     size_t n_jobs;
     size_t target_bytes, floats, codes, groups, stored_bytes; /* what the largest job needs */
     XXH3_state_t *checksum;
@@ -234,7 +234,7 @@ static bool same_blocks(const SourceTensor *t, TensorType type) {
     return info->same_blocks && info->lossless == type && !t->transposed && t->add == 0.0f;
 }
 
-static Status do_job(Conversion *c, const Job *job, Worker *w, Error *error) {
+static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *error) {
     const SourceTensor *t = &c->source->tensors[job->tensor];
     TensorType type = (TensorType)c->layout->tensors[job->tensor].type;
     Status status = STATUS_OK;
@@ -274,7 +274,7 @@ static Status do_job(Conversion *c, const Job *job, Worker *w, Error *error) {
 
 /* Fills jobs[] with the tensor's jobs, panels (or rows) of about JOB_BYTES together, and returns
  * how many. With jobs NULL only counts. */
-static size_t plan_tensor(const Conversion *c, size_t i, Job *jobs) {
+static size_t plan_tensor(const Conversion *c, size_t i, ConvertJob *jobs) {
     const FileTensor *t = &c->layout->tensors[i];
     if (c->source->tensors[i].shares) return 0;
     bool is_vector = t->type == TENSOR_VECTOR;
@@ -288,11 +288,11 @@ static size_t plan_tensor(const Conversion *c, size_t i, Job *jobs) {
     for (size_t first = 0; first < units; first += most, n++) {
         size_t now = units - first < most ? units - first : most;
         if (jobs)
-            jobs[n] = (Job){.tensor = i,
-                            .first = first,
-                            .n = now,
-                            .offset = t->offset + first * unit_bytes,
-                            .bytes = now * unit_bytes};
+            jobs[n] = (ConvertJob){.tensor = i,
+                                   .first = first,
+                                   .n = now,
+                                   .offset = t->offset + first * unit_bytes,
+                                   .bytes = now * unit_bytes};
     }
     return n;
 }
@@ -302,7 +302,7 @@ static size_t larger(size_t a, size_t b) {
 }
 
 /* Raises the required sizes of working memory to what the job needs. */
-static void measure(Conversion *c, const Job *job) {
+static void measure(Conversion *c, const ConvertJob *job) {
     const SourceTensor *t = &c->source->tensors[job->tensor];
     TensorType type = (TensorType)c->layout->tensors[job->tensor].type;
     size_t padded = tensor_padded_cols(type, t->cols), row_bytes = 0;
@@ -371,7 +371,7 @@ static void run_jobs(Conversion *c, Worker *w) {
     const ConvertOptions *options = c->options;
 #pragma omp for ordered schedule(dynamic, 1)
     for (size_t i = 0; i < c->n_jobs; i++) {
-        const Job *job = &c->jobs[i];
+        const ConvertJob *job = &c->jobs[i];
         Error error;
         if (options->cancel && *options->cancel && !atomic_load(&c->stopped)) {
             error_set(&error, "interrupted");

@@ -13,15 +13,15 @@
 
 enum { MAX_GROUP = 32, MAX_GROUPS = 16 };
 
-typedef struct Group {
+typedef struct SubScaleGroup {
     float x[MAX_GROUP], weight[MAX_GROUP], q[MAX_GROUP];
     float scale, minimum;         /* the best ones for the group by itself */
     float sub_scale, sub_minimum; /* whole numbers */
     float error;
-} Group;
+} SubScaleGroup;
 
 typedef struct Record {
-    Group groups[MAX_GROUPS];
+    SubScaleGroup groups[MAX_GROUPS];
     size_t n, group;   /* groups, and inputs of each */
     float low, high;   /* the smallest and the largest code */
     float least, most; /* the smallest and the largest sub-scale */
@@ -34,19 +34,21 @@ INLINE float as_half(float x) {
 }
 
 /* The nearest codes q for x ~ scale * q - minimum. */
-INLINE void encode(const Record *r, const Group *g, float scale, float minimum, float *q) {
+INLINE void encode(const Record *r, const SubScaleGroup *g, float scale, float minimum, float *q) {
     float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     if (!(fabsf(inverse) < 1e37f)) inverse = 0.0f;
     for (size_t i = 0; i < r->group; i++)
         q[i] = round_even(clamp((g->x[i] + minimum) * inverse, r->low, r->high));
 }
 
-INLINE float error_of(const Record *r, const Group *g, float scale, float minimum, const float *q) {
+INLINE float error_of(const Record *r, const SubScaleGroup *g, float scale, float minimum,
+                      const float *q) {
     return weighted_error(g->x, g->weight, r->group, scale, minimum, q);
 }
 
 /* The scale and minimum (0 where it would be negative) that suit fixed codes best. */
-INLINE void fit(const Record *r, const Group *g, const float *q, float *scale, float *minimum) {
+INLINE void fit(const Record *r, const SubScaleGroup *g, const float *q, float *scale,
+                float *minimum) {
     const LineSums s = line_sums(g->x, g->weight, r->group, q);
     float determinant = s.w * s.wqq - s.wq * s.wq;
     *minimum = 0.0f;
@@ -59,7 +61,7 @@ INLINE void fit(const Record *r, const Group *g, const float *q, float *scale, f
 }
 
 /* Codes the group with a scale, refines it, and keeps it when it is the best so far. */
-INLINE void try_group(const Record *r, Group *g, float scale, float minimum) {
+INLINE void try_group(const Record *r, SubScaleGroup *g, float scale, float minimum) {
     float q[MAX_GROUP];
     encode(r, g, scale, minimum, q);
     fit(r, g, q, &scale, &minimum);
@@ -71,7 +73,7 @@ INLINE void try_group(const Record *r, Group *g, float scale, float minimum) {
 }
 
 /* Searches the best scale (and minimum) of the group by itself. */
-FOR_EACH_ISA static void search_group(const Record *r, Group *g) {
+FOR_EACH_ISA static void search_group(const Record *r, SubScaleGroup *g) {
     enum { STEPS = 10 };
     float low = g->x[0], high = g->x[0], extreme = 0.0f;
     for (size_t i = 0; i < r->group; i++) {
@@ -96,7 +98,7 @@ FOR_EACH_ISA static void search_group(const Record *r, Group *g) {
 }
 
 /* Chooses the group's sub-scale (and sub-minimum): the nearest ones are tried. */
-FOR_EACH_ISA static void choose_parts(const Record *r, Group *g) {
+FOR_EACH_ISA static void choose_parts(const Record *r, SubScaleGroup *g) {
     float scale = r->scale != 0.0f ? round_even(clamp(g->scale / r->scale, r->least, r->most)) : 0;
     float minimum =
         r->minimum != 0.0f ? round_even(clamp(g->minimum / r->minimum, 0.0f, r->most)) : 0;
@@ -123,7 +125,7 @@ FOR_EACH_ISA static void choose_parts(const Record *r, Group *g) {
 FOR_EACH_ISA static void fit_record(Record *r) {
     double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
     for (size_t k = 0; k < r->n; k++) {
-        const Group *g = &r->groups[k];
+        const SubScaleGroup *g = &r->groups[k];
         for (size_t i = 0; i < r->group; i++) {
             double a = (double)(g->sub_scale * g->q[i]), b = -(double)g->sub_minimum;
             double w = (double)g->weight[i], x = (double)g->x[i];
@@ -177,7 +179,7 @@ static void quantize_record(Record *r) {
 /* Fills in a group's values and the weights of its errors, as in quantize.c. Without importance,
  * types of 4 bits, where every error is large, take the square root of those weights, so that small
  * values lose less. */
-static void fill_group(TensorType type, Group *g, const float *x, const float *importance,
+static void fill_group(TensorType type, SubScaleGroup *g, const float *x, const float *importance,
                        size_t group) {
     float unit = inverse_mean_square(x, group);
     for (size_t i = 0; i < group; i++) {
@@ -205,8 +207,8 @@ FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, float 
 }
 
 /* The error of the codes; *fitted is the scale that suits them best. */
-static float level_error(const int8_t *table, const Group *g, float scale, const uint8_t *codes,
-                         float *fitted) {
+static float level_error(const int8_t *table, const SubScaleGroup *g, float scale,
+                         const uint8_t *codes, float *fitted) {
     float error = 0.0f, wxq = 0.0f, wqq = 0.0f;
     for (size_t i = 0; i < 32; i++) {
         float q = (float)table[codes[i]], d = g->x[i] - scale * q;
@@ -219,7 +221,7 @@ static float level_error(const int8_t *table, const Group *g, float scale, const
 }
 
 /* Codes group k with a scale and stores it in `row` when it is the best so far. */
-static void try_levels(TensorType type, const Group *g, float scale, float *best,
+static void try_levels(TensorType type, const SubScaleGroup *g, float scale, float *best,
                        const RecordCodes *row, size_t k) {
     const int8_t *table = record_table(type);
     uint8_t codes[32] = {0};
@@ -237,7 +239,8 @@ static void try_levels(TensorType type, const Group *g, float scale, float *best
     if (record_scales(type) == SCALES_HALVES) row->scales[k] = float_to_half(scale);
 }
 
-static void quantize_levels(TensorType type, const Group *g, const RecordCodes *row, size_t k) {
+static void quantize_levels(TensorType type, const SubScaleGroup *g, const RecordCodes *row,
+                            size_t k) {
     float extreme = 0.0f, best = INFINITY;
     for (size_t i = 0; i < 32; i++)
         if (fabsf(g->x[i]) > fabsf(extreme)) extreme = g->x[i];
@@ -270,7 +273,7 @@ static void store_record(TensorType type, const Record *r, size_t first, const R
     if (r->with_minima) row->minima[s] = float_to_half(r->minimum);
     float zero = (float)weight_types[type].zero;
     for (size_t k = 0; k < r->n; k++) {
-        const Group *g = &r->groups[k];
+        const SubScaleGroup *g = &r->groups[k];
         row->sub_scales[first + k] = (uint8_t)(int)g->sub_scale;
         if (r->with_minima) row->sub_minima[first + k] = (uint8_t)(int)g->sub_minimum;
         for (size_t i = 0; i < r->group; i++)

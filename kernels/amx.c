@@ -26,13 +26,13 @@ enum {
     ROW_TILES = MATMUL_MAX_ROWS / TILE_ROWS
 };
 
-typedef struct Scratch {
+typedef struct AmxScratch {
     int32_t ring[4][TILE_ROWS][PANEL_ROWS];
     float scales[STRIPE][RUN_GROUPS][PANEL_ROWS];
     float minima[STRIPE][RUN_GROUPS][PANEL_ROWS];
     int8_t codes[STRIPE][RUN * PANEL_ROWS];
     float sums[ROW_TILES][STRIPE][TILE_ROWS][PANEL_ROWS];
-} Scratch;
+} AmxScratch;
 
 /* A run: a range of inputs (groups), multiplied for all row tiles of 16 rows by the panels of a
  * stripe. */
@@ -50,20 +50,20 @@ typedef struct Run {
 } Run;
 
 /* A tile of 16 rows by a panel, over one run. */
-typedef struct Job {
+typedef struct AmxJob {
     size_t row_tile, panel;
-} Job;
+} AmxJob;
 
 /* Returns the job after `job`: two row tiles by one panel, whose weights are then in the
  * first-level cache, then the same two by the next panel. */
-INLINE Job next_job(const Run *run, Job job) {
+INLINE AmxJob next_job(const Run *run, AmxJob job) {
     if (job.row_tile % 2 == 0 && job.row_tile + 1 < run->row_tiles) {
         job.row_tile++;
         return job;
     }
     size_t pair = job.row_tile / 2 * 2;
-    if (job.panel + 1 < run->panels) return (Job){pair, job.panel + 1};
-    return (Job){pair + 2, 0};
+    if (job.panel + 1 < run->panels) return (AmxJob){pair, job.panel + 1};
+    return (AmxJob){pair + 2, 0};
 }
 
 INLINE size_t input_step(size_t group) {
@@ -108,7 +108,7 @@ typedef struct Factors {
     const int8_t *w;
 } Factors;
 
-INLINE Factors factors(Kind kind, const Run *run, Job job, size_t g) {
+INLINE Factors factors(Kind kind, const Run *run, AmxJob job, size_t g) {
     return (Factors){run->input + job.row_tile * run->tile_bytes + g * input_step(kind.group),
                      run->weights + job.panel * run->panel_bytes + g * kind.group * PANEL_ROWS};
 }
@@ -145,7 +145,7 @@ INLINE void fetch_lines(const uint8_t *lines, size_t bytes) {
 /* Does one job, four groups a turn. Before and after each turn the dots of the next three groups
  * are in ring slots 0 to 2 and those of the fourth are in tile 3. At a job's end these are the
  * first four groups of the job `next`. */
-INLINE void run_job(Kind kind, const Run *run, Job job, Job next, Scratch *scratch) {
+INLINE void run_job(Kind kind, const Run *run, AmxJob job, AmxJob next, AmxScratch *scratch) {
     __m512 acc[TILE_ROWS];
     /* The jobs of the first row tile prefetch the next run of their panel. */
     const uint8_t *fetch = run->fetch + job.panel * run->fetch_panel_bytes;
@@ -168,8 +168,8 @@ INLINE void run_job(Kind kind, const Run *run, Job job, Job next, Scratch *scrat
 }
 
 /* Does all jobs of a run. */
-INLINE void run_jobs(Kind kind, const Run *run, Scratch *scratch) {
-    Job job = {0, 0};
+INLINE void run_jobs(Kind kind, const Run *run, AmxScratch *scratch) {
+    AmxJob job = {0, 0};
     Factors first = factors(kind, run, job, 0);
     TILE_SETTLE();
     MULTIPLY_TILE(0, 4, 6, first, 0);
@@ -180,7 +180,7 @@ INLINE void run_jobs(Kind kind, const Run *run, Scratch *scratch) {
     TILE_STORE(1, scratch->ring[1], LINE_BYTES);
     TILE_STORE(2, scratch->ring[2], LINE_BYTES);
     while (job.row_tile < run->row_tiles) {
-        Job next = next_job(run, job);
+        AmxJob next = next_job(run, job);
         bool last = next.row_tile >= run->row_tiles;
         run_job(kind, run, job, last ? job : next, scratch);
         job = next;
@@ -217,7 +217,7 @@ static void widen(const uint16_t *halves, size_t valid, size_t groups, float (*o
  * scratch, and points the run at the codes there. 8-bit lines that need no padding are used in
  * place. */
 static void unpack_run(const Matrix *w, size_t begin, size_t first, size_t valid, Run *run,
-                       Scratch *scratch) {
+                       AmxScratch *scratch) {
     const TensorType type = w->type;
     const bool records = is_record_type(type);
     const bool in_place = !records && !type_is_4_bit(type) && run->groups == valid;
@@ -247,7 +247,7 @@ static size_t padded_groups(size_t group, size_t n_inputs) {
 
 /* Stores the sums of all rows by the stripe to the output. */
 static void store_sums(const Product *product, size_t n_rows, size_t begin, size_t panels,
-                       const Scratch *scratch) {
+                       const AmxScratch *scratch) {
     for (size_t row = 0; row < n_rows; row++)
         for (size_t p = 0; p < panels; p++) {
             __mmask16 outputs =
@@ -259,7 +259,7 @@ static void store_sums(const Product *product, size_t n_rows, size_t begin, size
 }
 
 /* run_jobs with the kind known to the compiler. */
-static void run_jobs_of(TensorType type, const Run *run, Scratch *scratch) {
+static void run_jobs_of(TensorType type, const Run *run, AmxScratch *scratch) {
     const TensorTypeInfo *info = &weight_types[type];
     if (info->group == 64) {
         run_jobs((Kind){64, false, false}, run, scratch);
@@ -276,7 +276,7 @@ static void run_jobs_of(TensorType type, const Run *run, Scratch *scratch) {
 
 /* Multiplies `panels` panels, at most STRIPE, from `begin` on, by all rows. */
 static void multiply_stripe(const Product *product, const uint8_t *input, size_t n_rows,
-                            size_t begin, size_t panels, Scratch *scratch) {
+                            size_t begin, size_t panels, AmxScratch *scratch) {
     const Matrix *w = product->w;
     const TensorType type = w->type;
     const bool records = is_record_type(type);
@@ -395,7 +395,7 @@ extern const Kernels kernels_amx_emulated;
 const Kernels TABLE = {
     .name = NAME,
     .stripe = STRIPE,
-    .scratch_bytes = sizeof(Scratch) > SCRATCH_BYTES ? sizeof(Scratch) : SCRATCH_BYTES,
+    .scratch_bytes = sizeof(AmxScratch) > SCRATCH_BYTES ? sizeof(AmxScratch) : SCRATCH_BYTES,
     .input_bytes = input_bytes,
     .pack_tasks = pack_tasks,
     .pack = pack,

@@ -76,17 +76,17 @@ INLINE __m512 load_minima(TensorType type, const uint8_t *record, size_t g) {
 }
 
 /* A group of `panels` neighbouring panels, panel_bytes apart; pointers are into the first one. */
-typedef struct Group {
+typedef struct PanelGroup {
     const uint8_t *record;
     size_t number; /* in the record */
     const uint8_t *lines;
     const uint8_t *ahead; /* lines to prefetch */
     size_t panel_bytes;
-} Group;
+} PanelGroup;
 
 /* Adds up the integer products of a group with a block's codes. */
-INLINE void add_products(TensorType type, size_t panels, size_t rows, Group g, const uint8_t *codes,
-                         __m512i table, Dots *dots) {
+INLINE void add_products(TensorType type, size_t panels, size_t rows, PanelGroup g,
+                         const uint8_t *codes, __m512i table, Dots *dots) {
     const size_t group = type_group(type);
     const bool nibbles = is_nibbles(type), unshifted = upper_unshifted(nibbles, panels, rows);
 #pragma GCC unroll 4
@@ -107,8 +107,8 @@ INLINE void add_products(TensorType type, size_t panels, size_t rows, Group g, c
 }
 
 /* Adds one group's products with a group of a packed block to the float sums. */
-INLINE void add_group(TensorType type, size_t panels, size_t rows, Group g, const uint8_t *block,
-                      __m512i table, __m512 *acc) {
+INLINE void add_group(TensorType type, size_t panels, size_t rows, PanelGroup g,
+                      const uint8_t *block, __m512i table, __m512 *acc) {
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const uint32_t raised = type_has_table(type) ? 128 : weight_types[type].zero;
@@ -150,7 +150,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
                 _mm_prefetch(header + j * panel_bytes + at, _MM_HINT_T1);
         for (size_t g = 0; g < n; g++, lines += record_group_bytes(type)) {
             const uint8_t *ahead = lines + step < end ? lines + step : lines + step + turn;
-            add_group(type, panels, rows, (Group){record, g, lines, ahead, panel_bytes}, block,
+            add_group(type, panels, rows, (PanelGroup){record, g, lines, ahead, panel_bytes}, block,
                       table, acc);
             block += rows * activation_bytes(group);
         }

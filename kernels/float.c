@@ -22,11 +22,11 @@ enum { ROWS = 6, PANELS = 1 };
 enum { ROW_PANELS = 4, RUN = 256, AHEAD = 2048 };
 
 /* A thread's working memory: a run of widened weights, and the sums of all rows. */
-typedef struct Scratch {
+typedef struct FloatScratch {
     float weights[PANELS][RUN][LANES];
     float sums[MATMUL_MAX_ROWS][PANELS][LANES];
-} Scratch;
-_Static_assert(sizeof(Scratch) <= SCRATCH_BYTES, "scratch");
+} FloatScratch;
+_Static_assert(sizeof(FloatScratch) <= SCRATCH_BYTES, "scratch");
 
 /* What to prefetch while one run is multiplied: the weights of the next run. */
 typedef struct Fetch {
@@ -157,7 +157,7 @@ static void widen(TensorType type, const uint8_t *panel, size_t first, size_t n,
 /* The tile of the rows from `start` on by the panels from p on. Its sums are in scratch between
  * runs; after the last run whole panels go straight to the output. */
 static Tile tile_of(const Product *product, size_t start, size_t p, bool to_output,
-                    Scratch *scratch) {
+                    FloatScratch *scratch) {
     float *sums = scratch->sums[start][0];
     Tile tile = {sums, sums, PANELS * LANES, PANELS * LANES};
     if (to_output) {
@@ -169,7 +169,7 @@ static Tile tile_of(const Product *product, size_t start, size_t p, bool to_outp
 
 /* Multiplies `panels` panels (PANELS, or 1 at the end of the matrix) from p on by all rows. */
 static void multiply_stripe(const Product *product, const float *x, size_t n_rows, size_t p,
-                            size_t panels, Scratch *scratch) {
+                            size_t panels, FloatScratch *scratch) {
     const Matrix *w = product->w;
     const size_t blocks = block_count(n_rows, ROWS), line_bytes = input_line_bytes(w->type);
     const size_t outputs = (panels - 1) * LANES + matrix_panel_outputs(w, p + panels - 1);

@@ -4,17 +4,17 @@
 
 #include <stddef.h>
 
-typedef struct Range {
+typedef struct CodeRange {
     uint32_t first, last;
-} Range;
+} CodeRange;
 
-static const Range in_9_0[] = {
+static const CodeRange in_9_0[] = {
     {0x8D4, 0x8E2},     {0x1DFB, 0x1DFB},   {0xA8C5, 0xA8C5},
     {0x1123E, 0x1123E}, {0x11435, 0x11446}, {0x11C2F, 0x11CB6},
     {0x1E000, 0x1E02A}, {0x1E944, 0x1E94A}, {0x1F23B, 0x1F23B},
 };
 
-static const Range after_9_0[] = {
+static const CodeRange after_9_0[] = {
     {0x7FD, 0x7FD},     {0x890, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
     {0xAFA, 0xAFF},     {0xB55, 0xB55},     {0xC04, 0xC04},     {0xC3C, 0xC3C},
     {0xD00, 0xD00},     {0xD3B, 0xD3C},     {0xD81, 0xD81},     {0xEBA, 0xEBA},
@@ -28,7 +28,7 @@ static const Range after_9_0[] = {
     {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
 };
 
-static bool in_ranges(const Range *ranges, size_t n, uint32_t code) {
+static bool in_ranges(const CodeRange *ranges, size_t n, uint32_t code) {
     size_t low = 0;
     while (n > 0) { /* the last range that begins at or before `code` */
         size_t half = n / 2;
