@@ -92,8 +92,7 @@ size_t kvcache_page_bytes(const KvShape *shape) {
 Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, size_t max_bytes,
                    Error *error) {
     size_t bytes;
-    if (shape->type == KV_Q8 && !q8)
-        return error_set(error, "--kv-type q8: this build has no 8-bit cache");
+    if (shape->type == KV_Q8 && !q8) return error_set(error, "this build has no 8-bit KV cache");
     if (!size_mul(max_sequences, sizeof(Sequence), &bytes) ||
         !size_add(bytes, sizeof(KvCache), &bytes))
         return error_set(error, "too many sequences: %zu", max_sequences);

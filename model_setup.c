@@ -138,7 +138,7 @@ static Status allocate(Model *m, Error *error) {
     m->attention = attention_memory_new((uint32_t)larger(w.head, 1), m->context, m->n_threads);
     if (n_allocated == n && m->matmul && m->attention) return STATUS_OK;
     return error_set(error,
-                     "%s: no memory for the activations of %u rows (a smaller --chunk needs less)",
+                     "%s: no memory for the activations of %u rows (fewer at a time need less)",
                      modelfile_path(m->file), m->max_rows);
 }
 
