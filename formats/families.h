@@ -7,7 +7,8 @@
 /* NULL: not known. */
 const Family *family_find(const char *model_type);
 
-/* "llama, mistral, ...": for the message that refuses another. */
-void family_names(char *text, size_t size);
+/* Writes why a model of this model_type cannot run: that it is an encoder, or which model_type that
+ * runs is nearest by its name, and what config.json says the model has. */
+void family_explain(const char *model_type, const json_t *config, char *text, size_t size);
 
 #endif

@@ -353,10 +353,9 @@ static Status check_supported(const Directory *d, const Family **family) {
     }
     *family = family_find(type);
     if (*family) return STATUS_OK;
-    char known[600];
-    family_names(known, sizeof known);
-    return error_set(d->error, "%s: model_type '%.60s' is not known to this program (it knows %s)",
-                     path, type, known);
+    char why[400];
+    family_explain(type, d->config, why, sizeof why);
+    return error_set(d->error, "%s: model_type '%.60s' %s", path, type, why);
 }
 
 /* Fills Config: the family's fields, the name, the rotated part of a head, the special ids. */

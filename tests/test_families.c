@@ -46,6 +46,11 @@ static void assert_refused(const char *fixture, const char *key, const char *val
 static void what_is_not_known_is_refused_by_its_name(void **state) {
     (void)state;
     assert_refused("llama-mha", "model_type", "\"mamba\"", "model_type", "mamba");
+    assert_refused("llama-mha", "model_type", "\"bert\"", "bert", "this runs decoders only");
+    assert_refused("llama-mha", "model_type", "\"deberta-v2\"", "is an encoder", "decoders only");
+    assert_refused("llama-mha", "model_type", "\"t5\"", "has an encoder", "decoders only");
+    assert_refused("llama-mha", "model_type", "\"qwen9\"", "qwen9", "nearest that runs is 'qwen");
+    assert_refused("qwen3_moe", "model_type", "\"zebra\"", "zebra", "has routed experts");
     assert_refused("llama-mha", "hidden_act", "\"sparkle\"", "activation", "sparkle");
     assert_refused("llama-mha", "rope_scaling", "{\"rope_type\": \"spiral\", \"factor\": 2.0}",
                    "RoPE", "spiral");
