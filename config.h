@@ -158,6 +158,7 @@ typedef struct Config {
     uint32_t expert_ffn_dim;
     uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
     RouterKind router;
+    bool round_inputs;   /* what a norm gives is rounded to 8 bits by row: BitNet */
     bool share_on_input; /* shares multiply the experts' inputs, not their outputs: Llama 4 */
     float router_jitter; /* of the sparse mixer */
     /* Routers with scores. */

@@ -65,6 +65,7 @@ static const ConfigField fields[] = {
     ENUM(activation, ACTIVATION_NAMES),
     BOOL(gated),
     AMOUNT(swiglu_limit),
+    BOOL(round_inputs),
     UINT(n_experts, 0, CONFIG_MAX_EXPERTS),
     FLOAT(embedding_scale),
     FLOAT(residual_scale),

@@ -36,6 +36,7 @@ void forward_normalize(const Model *m, const Norm *norm, float *out, const float
     } else {
         numeric->layer_norm(out, x, norm->weight, norm->bias, n, m->config->norm_eps);
     }
+    if (norm->rounds) numeric->round_row(out, n);
 }
 
 void forward_add_bias(const Model *m, const Linear *linear, float *out) {

@@ -147,6 +147,13 @@ static void xielu(float *x, const float p[4], size_t n) {
     }
 }
 
+static void round_row(float *x, size_t n) {
+    float max = 1e-5f;
+    for (size_t i = 0; i < n; i++) max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+    float scale = 127.0f / max;
+    for (size_t i = 0; i < n; i++) x[i] = rintf(x[i] * scale) / scale;
+}
+
 static void add_scaled(float *x, const float *y, float factor, size_t n) {
     EACH_LANES(i, n) {
         lanes sum = lanes_fma(load_upto(y + i, n - i, 0.0f), lanes_set(factor),
@@ -210,6 +217,7 @@ const Numeric FOR_ISA(numeric) = {
     .layer_norm = layer_norm,
     .activate = activate,
     .xielu = xielu,
+    .round_row = round_row,
     .add_scaled = add_scaled,
     .scale = scale,
     .softcap = softcap,

@@ -44,6 +44,9 @@ typedef struct Numeric {
     /* x[i] = p[0] x^2 + p[2] x where x > 0, else p[1] (exp(min(x, p[3])) - 1 - x) + p[2] x: xIELU
      * (arXiv:2411.13010). */
     void (*xielu)(float *x, const float p[4], size_t n);
+    /* x[i] = round(x[i] * s) / s, s = 127 / max |x| (of a max of at least 1e-5): to even, within
+     * [-128, 127]. */
+    void (*round_row)(float *x, size_t n);
     /* x[i] = x[i] + y[i] * scale */
     void (*add_scaled)(float *x, const float *y, float scale, size_t n);
     /* x[i] = x[i] * scale */

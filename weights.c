@@ -50,6 +50,7 @@ Linear weights_linear(Finder *f, const char *name, size_t rows, size_t cols, boo
 Norm weights_norm(Finder *f, const char *name, size_t n, bool applied) {
     Norm found = {.weight = weights_vector(f, name, 1, n, false), .bias = bias(f, name, n)};
     found.present = applied || found.weight || found.bias;
+    found.rounds = f->config->round_inputs && f->prefix[0] != '\0';
     return found;
 }
 

@@ -71,6 +71,16 @@ static const ConfigRule persimmon_config[] = {
     {0},
 };
 
+static const ConfigRule bitnet_config[] = {
+    SIZE_KEYS(128256, 2560, 6912, 30, 20),
+    KV_HEADS(5),
+    HEAD_DIM(0),
+    CONTEXT(2048),
+    {"rms_norm_eps", "norm_eps", 1e-5},
+    {"hidden_act", "activation", ACTIVATION_RELU2},
+    {0},
+};
+
 static const FixedKey iquest_fixed[] = {{"clip_qkv", "null"}, {"use_sliding_window", "false"}, {0}};
 
 /* ---- Biases ---- */
@@ -159,6 +169,13 @@ static const TensorRule persimmon_tensors[] = {
     NORM("final_norm", "model.final_layernorm"),
     OUTPUT("lm_head"),
     {0},
+};
+
+static const TensorRule bitnet_tensors[] = {
+    LLAMA_EMBEDDING, LLAMA_NORMS,
+    LLAMA_ATTENTION, NORM_OF("attention_inner_norm", FROM_LAYER "self_attn.attn_sub_norm", N_Q),
+    LLAMA_FFN,       NORM_OF("ffn_inner_norm", FROM_LAYER "mlp.ffn_sub_norm", N_FFN),
+    LLAMA_END,       {0},
 };
 
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
@@ -302,7 +319,22 @@ static Status persimmon_finish(const json_t *json, Config *config, Error *error)
     return STATUS_OK;
 }
 
+static void bitnet_preset(Config *config) {
+    config->rope_theta = 500000.0f;
+}
+
+/* Quantized, the inputs of all products but the output head's are rounded to 8 bits. */
+static Status bitnet_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *quantization = json_value(json, "quantization_config");
+    config->round_inputs = quantization != NULL;
+    if (family_refuse(quantization, "quantization_mode", "\"offline\"", error) != STATUS_OK)
+        return STATUS_FAILED;
+    return family_refuse(quantization, "use_rms_norm", "false", error);
+}
+
 const Family families_recent[] = {
+    {"bitnet", bitnet_config, bitnet_tensors, bitnet_preset, bitnet_finish,
+     .biases = attention_biases, .bos_id = 128000, .eos_id = 128001},
     {"ministral", ministral_config, llama_tensors, .finish = ministral_finish, .bos_id = 1,
      .eos_id = 2},
     {"ministral3", ministral3_config, llama_tensors, .finish = ministral3_finish,

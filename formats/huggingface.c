@@ -16,6 +16,7 @@
 #include "formats/mxfp4_join.h"
 #include "formats/rope.h"
 #include "formats/safetensors.h"
+#include "formats/ternary_join.h"
 #include "formats/tokenizer_file.h"
 #include "tokenizer.h"
 
@@ -152,6 +153,17 @@ static Status no_weights(const Directory *d) {
     return error_set(d->error, "%s: model.safetensors is missing", d->source->path);
 }
 
+/* Joins BitNet's packed matrices with their scales, by which BitLinear divides and AutoBitLinear
+ * multiplies. */
+static Status join_ternary(Directory *d) {
+    const json_t *quantization = json_value(d->config, "quantization_config");
+    const char *method = json_text(quantization, "quant_method");
+    const char *linear = json_text(quantization, "linear_class");
+    if (!method || strcmp(method, "bitnet") != 0) return STATUS_OK;
+    return ternary_join(d->source, &d->table, !linear || strcmp(linear, "autobitlinear") != 0,
+                        d->error);
+}
+
 static Status read_weights(Directory *d) {
     Status status;
     if (d->index) {
@@ -176,7 +188,7 @@ static Status read_weights(Directory *d) {
     }
     if (status != STATUS_OK) return status;
     if (raw_table_sort(&d->table, d->error) != STATUS_OK ||
-        mxfp4_join(&d->table, d->error) != STATUS_OK)
+        mxfp4_join(&d->table, d->error) != STATUS_OK || join_ternary(d) != STATUS_OK)
         return error_prefix(d->error, "%s", d->source->path);
     return STATUS_OK;
 }
@@ -345,7 +357,8 @@ static Status check_supported(const Directory *d, const Family **family) {
     if (!type) return error_set(d->error, "%s: config.json: model_type is missing", path);
     const json_t *quantization = json_value(d->config, "quantization_config");
     const char *method = json_text(quantization, "quant_method");
-    if (quantization && (!method || strcmp(method, "mxfp4") != 0)) {
+    bool is_bitnet = method && strcmp(method, "bitnet") == 0 && strcmp(type, "bitnet") == 0;
+    if (quantization && !is_bitnet && (!method || strcmp(method, "mxfp4") != 0)) {
         return error_set(d->error,
                          "%s: quantization_config: weights quantized by '%.40s' cannot be "
                          "read; use the model in full precision or as GGUF",

@@ -256,6 +256,7 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     tensor->file = raw->file;
     tensor->offset = raw->offset;
     tensor->scales = raw->scales;
+    tensor->ternary_scale = raw->ternary_scale;
     tensor->stored_rows = stored_rows;
     tensor->stored_cols = stored_cols;
     tensor->transposed = transposed;
@@ -302,6 +303,7 @@ Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t co
                            .file = raw->file,
                            .offset = raw->offset,
                            .scales = raw->scales,
+                           .ternary_scale = raw->ternary_scale,
                            .stored_rows = rows,
                            .stored_cols = cols};
     if (raw->type == STORED_TYPES) return cannot_read(c, raw, error);

@@ -20,7 +20,8 @@ typedef struct RawTensor {
     uint64_t offset;             /* from that file's start */
     uint64_t bytes;              /* in that file; GGUF: 0 for types that cannot be read */
     SeparateScales scales;
-    bool used; /* some rule took it */
+    float ternary_scale; /* as SourceTensor has it */
+    bool used;           /* some rule took it */
 } RawTensor;
 
 typedef struct RawTable {

@@ -124,6 +124,10 @@ static bool lies_inside(const InputFile *file, uint64_t offset, size_t bytes) {
 /* Whether the whole stored tensor lies inside its file (and its scales inside theirs). */
 static bool is_in_file(const Source *source, const SourceTensor *t) {
     size_t bytes, scale_bytes, elements, group_bytes = 0;
+    if (t->ternary_scale != 0.0f)
+        return t->stored_rows % 4 == 0 && size_mul(t->stored_rows / 4, t->stored_cols, &bytes) &&
+               stored_bytes(t->stored, t->stored_cols, &elements) &&
+               lies_inside(&source->files[t->file], t->offset, bytes);
     if (!stored_size(t, t->stored_rows, t->stored_cols, &bytes, &scale_bytes)) return false;
     /* llama2.c's float32 scales follow the codes. */
     if (t->group && (!size_mul(t->stored_rows, t->stored_cols, &elements) ||
@@ -211,11 +215,51 @@ static Status read_rows(const Source *source, const SourceTensor *t, size_t row,
     return status;
 }
 
+/* Writes a row of weights, from the 2 bits at `shift` of each byte, as GGUF's blocks: 64 bytes, in
+ * which byte 32 i + j has weights 128 i + j, + 32, + 64 and + 96 from its lowest bits on, and the
+ * scale in 16 bits. */
+static void pack_tq2(const uint8_t *bytes, int shift, float scale, size_t n, uint8_t *out) {
+    uint16_t half = float_to_half(scale);
+    for (size_t block = 0; block < n / 256; block++, bytes += 256, out += 66) {
+        memset(out, 0, 64);
+        for (size_t i = 0; i < 256; i++)
+            out[i / 128 * 32 + i % 32] |= (uint8_t)((bytes[i] >> shift & 3) << 2 * (i % 128 / 32));
+        memcpy(out + 64, &half, sizeof half);
+    }
+}
+
+/* Reads n rows of a packed matrix as floats or as blocks. */
+static Status read_ternary(const Source *source, const SourceTensor *t, size_t first, size_t n,
+                           uint8_t *out, Error *error) {
+    size_t packed_rows = t->stored_rows / 4, row_bytes, stored_row;
+    uint8_t *bytes = malloc(t->cols);
+    if (!bytes || !stored_bytes(t->stored, t->cols, &row_bytes)) {
+        free(bytes);
+        return error_set(error, "%s: no memory", source->path);
+    }
+    Status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < n; i++, out += row_bytes) {
+        contiguous_rows(t, first + i, 1, &stored_row);
+        int shift = 2 * (int)(stored_row / packed_rows);
+        status = input_read(&source->files[t->file],
+                            t->offset + (uint64_t)(stored_row % packed_rows) * t->cols, bytes,
+                            t->cols, error);
+        if (t->stored == STORED_TQ2_0) pack_tq2(bytes, shift, t->ternary_scale, t->cols, out);
+        for (size_t c = 0; t->stored == STORED_F32 && c < t->cols; c++) {
+            float value = (float)((bytes[c] >> shift & 3) - 1) * t->ternary_scale;
+            memcpy(out + c * sizeof value, &value, sizeof value);
+        }
+    }
+    free(bytes);
+    return status;
+}
+
 Status source_read_blocks(const Source *source, const SourceTensor *t, size_t first, size_t n,
                           void *out, Error *error) {
     size_t data_bytes, scale_bytes, stored_row;
     stored_size(t, 1, t->cols, &data_bytes, &scale_bytes);
     size_t row_bytes = data_bytes + scale_bytes;
+    if (t->ternary_scale != 0.0f) return read_ternary(source, t, first, n, out, error);
     for (size_t done = 0; done < n;) {
         size_t run = contiguous_rows(t, first + done, n - done, &stored_row);
         if (read_rows(source, t, stored_row, run, data_bytes, scale_bytes,

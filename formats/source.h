@@ -53,6 +53,8 @@ typedef struct SourceTensor {
     size_t stored_cols;
     SeparateScales scales; /* STORED_MXFP4 only; `offset` is then the offset of the codes */
     RowMap map;
+    float ternary_scale;  /* not 0: packed as ternary_join.h says; `stored` is then the type as
+                           * which it is read, F32 or TQ2_0 */
     bool transposed;      /* stored as inputs x outputs: GPT-2's Conv1D */
     float add;            /* added to every value: 1 for Gemma's norms */
     bool minus_exp;       /* every value x becomes -exp(x): decays of layers with a state */

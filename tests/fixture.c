@@ -114,11 +114,14 @@ static size_t element_count(const json_t *shape) {
     return n;
 }
 
-/* Returns true for the tensors of MXFP4 codes and exponents, whose recipes give whole numbers below
- * 256: they are stored as bytes. */
-static bool is_bytes(const char *name) {
+/* Returns true for the tensors of MXFP4 codes and exponents and of BitNet's codes, whose recipes
+ * give whole numbers below 256: they are stored as bytes. */
+static bool is_bytes(const char *name, const json_t *recipe) {
     const char *end = strrchr(name, '_');
-    return end && (strcmp(end, "_blocks") == 0 || strcmp(end, "_scales") == 0);
+    return (end && (strcmp(end, "_blocks") == 0 || strcmp(end, "_scales") == 0)) ||
+           (json_integer_value(json_array_get(recipe, 0)) == 8 &&
+            json_number_value(json_array_get(recipe, 1)) == 128.0 &&
+            json_number_value(json_array_get(recipe, 2)) == 127.5);
 }
 
 char *fixture_header(json_t *tensors) {
@@ -127,11 +130,11 @@ char *fixture_header(json_t *tensors) {
     json_int_t at = 0;
     json_object_foreach(tensors, name, recipe) {
         json_t *shape = json_array_get(recipe, 3);
-        json_int_t bytes = (is_bytes(name) ? 1 : 4) * (json_int_t)element_count(shape);
+        json_int_t bytes = (is_bytes(name, recipe) ? 1 : 4) * (json_int_t)element_count(shape);
         json_object_set_new(header, name,
                             json_pack("{s:s, s:O, s:[I, I]}", "dtype",
-                                      is_bytes(name) ? "U8" : "F32", "shape", shape, "data_offsets",
-                                      at, at + bytes));
+                                      is_bytes(name, recipe) ? "U8" : "F32", "shape", shape,
+                                      "data_offsets", at, at + bytes));
         at += bytes;
     }
     char *text = json_dumps(header, JSON_COMPACT);
@@ -159,7 +162,7 @@ static void write_weights(json_t *tensors, const char *path) {
                       (unsigned)json_integer_value(json_array_get(recipe, 0)),
                       json_number_value(json_array_get(recipe, 1)),
                       json_number_value(json_array_get(recipe, 2)), values, n);
-        if (is_bytes(name)) {
+        if (is_bytes(name, recipe)) {
             for (size_t i = 0; i < n; i++) fputc((int)values[i], f);
         } else {
             fwrite(values, sizeof *values, n, f);

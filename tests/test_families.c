@@ -104,6 +104,9 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
+    assert_refused("bitnet", "quantization_config",
+                   "{\"quant_method\": \"bitnet\", \"quantization_mode\": \"online\"}",
+                   "quantization_mode", "online");
     assert_refused("llama-mha", "rope_parameters",
                    "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}", "RoPE",
                    "full_attention");
@@ -304,6 +307,23 @@ static void codes_without_their_scales_are_refused(void **state) {
         refusal(&f, &error);
         if (!strstr(error.text, "model.layers.1.mlp.experts.down_proj_blocks"))
             fail_msg("%s", error.text);
+        fixture_free(&f);
+    }
+}
+
+/* A packed matrix of BitNet needs its scale, which must be a positive number. */
+static void packed_weights_without_their_scale_are_refused(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        Fixture f = fixture_load("bitnet");
+        Error error;
+        json_t *tensors = json_object_get(f.json, "tensors");
+        const char *name = "model.layers.0.mlp.up_proj.weight_scale";
+        if (i == 0) json_object_del(tensors, name);
+        if (i == 1)
+            json_object_set_new(tensors, name, json_pack("[i, f, f, [i]]", 20, 0.25, -1.0, 1));
+        refusal(&f, &error);
+        if (!strstr(error.text, "mlp.up_proj.weight' is packed")) fail_msg("%s", error.text);
         fixture_free(&f);
     }
 }
@@ -596,6 +616,7 @@ static const Flip flips[] = {
     {"arcee", "activation", ACTIVATION_RELU},
     {"apertus", "activation", ACTIVATION_SILU},
     {"olmo3", "rope_table", 0},
+    {"bitnet", "round_inputs", 0},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
@@ -629,6 +650,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_shape_that_does_not_fit_names_the_tensor),
         cmocka_unit_test(a_tensor_without_a_place_is_refused),
         cmocka_unit_test(codes_without_their_scales_are_refused),
+        cmocka_unit_test(packed_weights_without_their_scale_are_refused),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(no_value_of_a_key_crashes),
         cmocka_unit_test(internlm2_is_a_llama_with_joined_projections),
