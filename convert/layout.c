@@ -13,6 +13,8 @@
 static TensorType choose_type(const SourceTensor *tensor, const Config *config, const char *mix) {
     if (tensor->is_vector) return TENSOR_VECTOR;
     if (mix) return mix_choose(mix, tensor->name, config);
+    /* Its blocks run along the outputs: they cannot be taken over. */
+    if (tensor->transposed && stored_type_info(tensor->stored)->block > 1) return TENSOR_F16;
     return tensor->add != 0.0f ? TENSOR_F32 : stored_type_info(tensor->stored)->lossless;
 }
 

@@ -17,6 +17,22 @@
     }
 /* Families whose class knows the experts' number by both names. */
 #define BOTH_NAMES "num_local_experts|num_experts"
+#define ROUTED_SIZES(vocab, dim, layers, heads)                                                    \
+    {"vocab_size", "vocab_size", vocab}, {"hidden_size", "dim", dim},                              \
+        {"num_hidden_layers", "n_layers", layers}, {                                               \
+        "num_attention_heads", "n_heads", heads                                                    \
+    }
+#define GROUP_KEYS(normalize, scale)                                                               \
+    {"n_group", "router_groups", 1}, {"topk_group", "router_groups_used", 1},                      \
+        {"norm_topk_prob", "router_normalize", normalize}, {                                       \
+        "routed_scaling_factor", "router_scale", scale                                             \
+    }
+#define ROUTED_EXPERTS "n_routed_experts|num_local_experts"
+
+/* ---- Biases ---- */
+
+/* Dense layers and the shared expert have biases, the other experts do not. */
+#define DENSE_AND_SHARED GATED "shared.w_up shared.w_down shared.w_gate "
 
 /* ---- Tensors ---- */
 
@@ -32,5 +48,17 @@
         MAYBE("experts.%u.w_gate", "mlp.experts.%u.gate_proj", N_EXPERT_FFN, N_DIM),               \
         MAYBE("experts.%u.w_up", "mlp.experts.%u.up_proj", N_EXPERT_FFN, N_DIM),                   \
         MAYBE("experts.%u.w_down", "mlp.experts.%u.down_proj", N_DIM, N_EXPERT_FFN)
+
+/* Score corrections, the shared expert, and biases of dense layers. */
+#define CORRECTION(from) OPTIONAL("router.correction", FROM_LAYER from, N_ONE, N_EXPERTS)
+#define MAYBE_LINEAR(to, from, rows, cols) OPTIONAL_LINEAR(to, FROM_LAYER from, rows, cols)
+#define SHARED(from)                                                                               \
+    MAYBE_LINEAR("shared.w_gate", from "gate_proj", N_SHARED_FFN, N_DIM),                          \
+        MAYBE_LINEAR("shared.w_up", from "up_proj", N_SHARED_FFN, N_DIM),                          \
+        MAYBE_LINEAR("shared.w_down", from "down_proj", N_DIM, N_SHARED_FFN)
+#define DENSE_BIASES                                                                               \
+    OPTIONAL("w_gate.bias", FROM_LAYER "mlp.gate_proj.bias", N_ONE, N_FFN),                        \
+        OPTIONAL("w_up.bias", FROM_LAYER "mlp.up_proj.bias", N_ONE, N_FFN),                        \
+        OPTIONAL("w_down.bias", FROM_LAYER "mlp.down_proj.bias", N_ONE, N_DIM)
 
 #endif

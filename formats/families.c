@@ -17,6 +17,7 @@ static const Family *const tables[] = {
     families_mixtures,
     families_state,
     families_gemma,
+    families_latent,
 };
 /* clang-format on */
 enum { TABLES = sizeof tables / sizeof *tables };

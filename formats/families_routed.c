@@ -7,18 +7,6 @@
 
 /* ---- Keys ---- */
 
-#define ROUTED_SIZES(vocab, dim, layers, heads)                                                    \
-    {"vocab_size", "vocab_size", vocab}, {"hidden_size", "dim", dim},                              \
-        {"num_hidden_layers", "n_layers", layers}, {                                               \
-        "num_attention_heads", "n_heads", heads                                                    \
-    }
-#define GROUP_KEYS(normalize, scale)                                                               \
-    {"n_group", "router_groups", 1}, {"topk_group", "router_groups_used", 1},                      \
-        {"norm_topk_prob", "router_normalize", normalize}, {                                       \
-        "routed_scaling_factor", "router_scale", scale                                             \
-    }
-#define ROUTED_EXPERTS "n_routed_experts|num_local_experts"
-
 static const ConfigRule glm4_moe_config[] = {
     SIZE_KEYS(151552, 4096, 10944, 46, 96),
     MOE_KEYS(8, 0, 131072, 1e-5),
@@ -112,9 +100,6 @@ static const FixedKey laguna_fixed[] = {{"moe_apply_router_weight_on_input", "fa
 
 /* ---- Biases ---- */
 
-/* Dense layers and the shared expert have biases, the other experts do not. */
-#define DENSE_AND_SHARED GATED "shared.w_up shared.w_down shared.w_gate "
-
 static const BiasRule qkv_biases[] = {{QKV, "attention_bias", false}, {0}};
 static const BiasRule qkvo_biases[] = {{QKVO, "attention_bias", false}, {0}};
 static const BiasRule ernie_biases[] = {{QKVO DENSE_AND_SHARED "output ", "use_bias", false}, {0}};
@@ -123,16 +108,6 @@ static const BiasRule hy_v3_biases[] = {
 
 /* ---- Tensors ---- */
 
-#define CORRECTION(from) OPTIONAL("router.correction", FROM_LAYER from, N_ONE, N_EXPERTS)
-#define MAYBE_LINEAR(to, from, rows, cols) OPTIONAL_LINEAR(to, FROM_LAYER from, rows, cols)
-#define SHARED(from)                                                                               \
-    MAYBE_LINEAR("shared.w_gate", from "gate_proj", N_SHARED_FFN, N_DIM),                          \
-        MAYBE_LINEAR("shared.w_up", from "up_proj", N_SHARED_FFN, N_DIM),                          \
-        MAYBE_LINEAR("shared.w_down", from "down_proj", N_DIM, N_SHARED_FFN)
-#define DENSE_BIASES                                                                               \
-    OPTIONAL("w_gate.bias", FROM_LAYER "mlp.gate_proj.bias", N_ONE, N_FFN),                        \
-        OPTIONAL("w_up.bias", FROM_LAYER "mlp.up_proj.bias", N_ONE, N_FFN),                        \
-        OPTIONAL("w_down.bias", FROM_LAYER "mlp.down_proj.bias", N_ONE, N_DIM)
 #define HEAD_NORMS                                                                                 \
     NORM_OF("q_norm", FROM_LAYER "self_attn.q_norm", N_HEAD),                                      \
         NORM_OF("k_norm", FROM_LAYER "self_attn.k_norm", N_HEAD)
@@ -281,23 +256,13 @@ static const TensorRule gates_of_elements[] = {GATE(N_OUT), {0}};
 
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
-/* The width of the shared expert, which is given as a number of experts. */
-static Status set_shared_width(const json_t *json, const char *key, double absent, Config *config,
-                               Error *error) {
-    double n = json_number(json, key, absent), width = n * config->expert_ffn_dim;
-    if (!(n >= 0 && n == floor(n) && width <= 1 << 20))
-        return error_set(error, "config.json: %s is %g", key, n);
-    config->shared_ffn_dim = (uint32_t)width;
-    return STATUS_OK;
-}
-
 static void sigmoid_preset(Config *config) {
     config->router = ROUTER_SIGMOID_SCORES;
 }
 
 static Status glm4_moe_finish(const json_t *json, Config *config, Error *error) {
     if (json_flag(json, "use_qk_norm", false)) config->qk_norm = QK_NORM_HEAD;
-    return set_shared_width(json, "n_shared_experts", 1, config, error);
+    return family_shared_width(json, "n_shared_experts", 1, config, error);
 }
 
 static void solar_open_preset(Config *config) {
@@ -306,7 +271,7 @@ static void solar_open_preset(Config *config) {
 }
 
 static Status solar_open_finish(const json_t *json, Config *config, Error *error) {
-    return set_shared_width(json, "n_shared_experts", 1, config, error);
+    return family_shared_width(json, "n_shared_experts", 1, config, error);
 }
 
 static void head_norms_preset(Config *config) {
@@ -320,7 +285,7 @@ static Status dots1_finish(const json_t *json, Config *config, Error *error) {
     if (family_windows(json, json_value(json, "layer_types"), config, 4096,
                        first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error) != STATUS_OK)
         return STATUS_FAILED;
-    return set_shared_width(json, "n_shared_experts", 0, config, error);
+    return family_shared_width(json, "n_shared_experts", 0, config, error);
 }
 
 static void ernie_preset(Config *config) {
@@ -331,7 +296,7 @@ static void ernie_preset(Config *config) {
 }
 
 static Status ernie_finish(const json_t *json, Config *config, Error *error) {
-    return set_shared_width(json, "moe_num_shared_experts", 2, config, error);
+    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
 }
 
 static void minimax_m2_preset(Config *config) {
@@ -355,7 +320,7 @@ static Status exaone_moe_finish(const json_t *json, Config *config, Error *error
         return STATUS_FAILED;
     for (uint32_t i = 0; i < config->n_layers; i++)
         config->rope_table[i] = config->window[i] == 0 && !json_is_null(window) ? 2 : 0;
-    return set_shared_width(json, "num_shared_experts", 1, config, error);
+    return family_shared_width(json, "num_shared_experts", 1, config, error);
 }
 
 static void hy_v3_preset(Config *config) {
@@ -365,7 +330,7 @@ static void hy_v3_preset(Config *config) {
 }
 
 static Status hy_v3_finish(const json_t *json, Config *config, Error *error) {
-    return set_shared_width(json, "num_shared_experts", 1, config, error);
+    return family_shared_width(json, "num_shared_experts", 1, config, error);
 }
 
 static void afmoe_preset(Config *config) {
@@ -386,7 +351,7 @@ static Status afmoe_finish(const json_t *json, Config *config, Error *error) {
         config->rope_table[i] = config->window[i] ? 0 : 2;
     if (json_flag(json, "mup_enabled", false))
         config->embedding_scale = (float)sqrt((double)config->dim);
-    return set_shared_width(json, "num_shared_experts", 2, config, error);
+    return family_shared_width(json, "num_shared_experts", 2, config, error);
 }
 
 static void cohere2_moe_preset(Config *config) {
@@ -454,7 +419,7 @@ static Status cohere2_moe_finish(const json_t *json, Config *config, Error *erro
     if (!(width >= 1 && width <= 1 << 20 && width == floor(width)))
         return error_set(error, "config.json: prefix_dense_intermediate_size is %g", width);
     config->ffn_dim = (uint32_t)width;
-    if (set_shared_width(json, "num_shared_experts", 0, config, error) != STATUS_OK ||
+    if (family_shared_width(json, "num_shared_experts", 0, config, error) != STATUS_OK ||
         cohere2_moe_router(json, config, error) != STATUS_OK)
         return STATUS_FAILED;
     /* The average of the chosen experts' output and the shared one's. */

@@ -78,7 +78,9 @@ static Status set_field(Config *config, const ConfigRule *rule, const ConfigFiel
 }
 
 static bool may_be_null(const ConfigRule *rule) {
-    static const char *const fields[] = {"n_kv_heads", "head_dim", "ffn_dim", "qkv_clip"};
+    static const char *const fields[] = {"n_kv_heads",         "head_dim",     "ffn_dim",
+                                         "qkv_clip",           "latent_q_dim", "router_groups",
+                                         "router_groups_used", "value_dim"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (strcmp(fields[i], rule->field) == 0) return true;
     return false;
@@ -242,6 +244,15 @@ Status family_add_ones(const RuleContext *c, const char *name, size_t n, Error *
     float *ones = malloc(n * sizeof *ones);
     for (size_t i = 0; ones && i < n; i++) ones[i] = 1.0f;
     return source_add_values(c->source, name, 1, n, ones, error);
+}
+
+Status family_shared_width(const json_t *json, const char *key, double absent, Config *config,
+                           Error *error) {
+    double n = json_number(json, key, absent), width = n * config->expert_ffn_dim;
+    if (!(n >= 0 && n == floor(n) && width <= 1 << 20))
+        return error_set(error, "config.json: %s is %g", key, n);
+    config->shared_ffn_dim = (uint32_t)width;
+    return STATUS_OK;
 }
 
 Status family_refuse_zero(const json_t *json, const char *key, Error *error) {

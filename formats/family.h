@@ -70,11 +70,11 @@ typedef struct Family {
 
 /* The tables, each in the file of its name: llama and its relatives, the GPTs and their time,
  * mixtures of experts by a softmax, and by scores; relatives of llama since 2025, the text half of
- * models of images and sound, mixtures since 2024; layers with a state; Gemma 3n and 4. Each ends
- * with an entry without a model_type. */
+ * models of images and sound, mixtures since 2024; layers with a state; Gemma 3n and 4; latent
+ * attention. Each ends with an entry without a model_type. */
 extern const Family families_llama[], families_gpt[], families_experts[], families_routed[];
 extern const Family families_recent[], families_vision[], families_mixtures[];
-extern const Family families_state[], families_gemma[];
+extern const Family families_state[], families_gemma[], families_latent[];
 
 /* Fills config from json as the family says. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);
@@ -119,6 +119,10 @@ Status family_granite_windows(const json_t *json, Config *config, Error *error);
 
 /* Adds a vector of n ones, for a norm that is applied without weights. */
 Status family_add_ones(const RuleContext *context, const char *name, size_t n, Error *error);
+
+/* Sets the width of the shared expert, which `key` gives as a number of experts. */
+Status family_shared_width(const json_t *json, const char *key, double absent, Config *config,
+                           Error *error);
 
 /* Refuses the key if it is 0 (or less), which means "none" in Config but not in transformers. */
 Status family_refuse_zero(const json_t *json, const char *key, Error *error);

@@ -2,9 +2,10 @@
  *
  * SHAPE is "NAME" or "key=value,..." or "NAME,key=value,...". The keys are the fields of Config
  * (dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_dim, vocab_size, context, ...) and `tied`,
- * `bias` (0 or 1), `window` and `dense` (layers before the first with experts). With latent_dim, all
- * layers have latent attention. The names are tinyllama-1.1b, stories15m, moe-8x2 (2 of 8 experts
- * active), mla-16b, mla-30b (latent attention, shared experts) and tiny. random_values.h says what the weights are. */
+ * `bias` (0 or 1), `window` and `dense` (layers before the first with experts). With latent_dim,
+ * all layers have latent attention. The names are tinyllama-1.1b, stories15m, moe-8x2 (2 of 8
+ * experts active), mla-16b, mla-30b (latent attention, shared experts) and tiny. random_values.h
+ * says what the weights are. */
 #ifndef FORMATS_RANDOM_H
 #define FORMATS_RANDOM_H
 

@@ -370,6 +370,21 @@ Status rope_layer_tables(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
+Status rope_score_factor(const RopeKeys *keys, const json_t *json, double *factor, Error *error) {
+    json_t *parameters;
+    Rope rope = rope_default(10000.0, 0);
+    *factor = 1.0;
+    Status status = find_parameters(keys, json, false, &parameters, error);
+    if (status == STATUS_OK) status = read_scaling_name(&rope, keys, parameters, error);
+    double mscale = parameter(parameters, "mscale_all_dim", 0.0);
+    if (status == STATUS_OK && rope.scaling != ROPE_DEFAULT && mscale != 0.0) {
+        double once = yarn_mscale(parameter(parameters, "factor", 1.0), mscale);
+        *factor = once * once;
+    }
+    json_decref(parameters);
+    return status;
+}
+
 static Status read_base(Rope *rope, const RopeKeys *keys, const json_t *json,
                         const json_t *parameters, bool local, const Config *config, Error *error) {
     const char *key = local ? keys->local_theta_key : keys->theta ? keys->theta : "rope_theta";

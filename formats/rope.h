@@ -99,6 +99,10 @@ Status rope_layer_tables(const json_t *json, Config *config, Error *error);
 /* Sets config's rotary_dim, if it is 0, from head_dim and the part that is rotated. */
 Status rope_set_rotary_dim(const RopeKeys *keys, const json_t *json, Config *config, Error *error);
 
+/* *factor = what the scores of latent attention are multiplied by: the square of YaRN's
+ * mscale_all_dim, as DeepSeek's models have it; 1 where config.json does not ask for it. */
+Status rope_score_factor(const RopeKeys *keys, const json_t *json, double *factor, Error *error);
+
 /* Reads the parameters of the layers with rope_table 1 (`local`) or 0. A parameter or a scaling
  * that is not known is refused by name. Call rope_free whatever the result. */
 Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool local,

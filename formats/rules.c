@@ -103,6 +103,16 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return (size_t)c->altup_streams * c->altup_streams;
     case N_LAUREL:
         return c->laurel_rank;
+    case N_VALUE:
+        return heads.value_dim;
+    case N_REST:
+        return heads.head_dim > heads.rotary_dim ? heads.head_dim - heads.rotary_dim : 0;
+    case N_LATENT:
+        return c->latent_dim;
+    case N_LATENT_Q:
+        return c->latent_q_dim;
+    case N_LATENT_KV:
+        return (size_t)c->latent_dim + heads.rotary_dim;
     default:
         return 0;
     }
@@ -196,6 +206,35 @@ static size_t fused_rows(const TensorRule *rule, const Config *config, uint32_t 
     for (size_t i = 0; i < sizeof rule->fused / sizeof *rule->fused; i++)
         fused += extent_of(rule->fused[i], config, layer);
     return fused;
+}
+
+/* Describes the part of one head that the rule takes from a tensor of all heads. The heads may be a
+ * dimension of their own. */
+static Status split_head(const RuleContext *c, const TensorRule *rule, const RawTensor *all,
+                         uint32_t layer, uint32_t head, RawTensor *one, Error *error) {
+    const Config *config = &c->source->config;
+    bool transposed = rule->flags & RULE_TRANSPOSED;
+    size_t rows = extent_of(transposed ? rule->cols : rule->rows, config, layer);
+    size_t cols = extent_of(transposed ? rule->rows : rule->cols, config, layer);
+    size_t of_head = fused_rows(rule, config, layer), row_bytes;
+    size_t n_heads = config_heads(config, layer).n_heads;
+    if (of_head == 0) of_head = rows;
+    bool stacked = all->n_dims == 3 && all->dims[0] == n_heads && all->dims[1] == of_head &&
+                   all->dims[2] == cols;
+    if (!stacked && (all->n_dims != 2 || all->dims[0] != n_heads * of_head || all->dims[1] != cols))
+        return wrong_shape(c, all, n_heads * of_head, cols, error);
+    *one = *all;
+    one->n_dims = 2;
+    one->dims[0] = rows;
+    one->dims[1] = cols;
+    if (all->type == STORED_TYPES) return STATUS_OK; /* `take` refuses the type */
+    uint64_t skip = head * of_head + extent_of(rule->skip[0], config, layer);
+    if (all->scales.present || !stored_bytes(all->type, cols, &row_bytes) ||
+        __builtin_mul_overflow(skip, (uint64_t)row_bytes, &skip) ||
+        __builtin_add_overflow(all->offset, skip, &one->offset))
+        return error_set(error, "%s: the heads of tensor '%.100s' cannot be told apart",
+                         c->source->path, all->name);
+    return STATUS_OK;
 }
 
 /* Which stored rows become the tensor's rows. */
@@ -438,6 +477,13 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
     if (raw) {
         RawTensor one = *raw;
         raw->used = true;
+        if (rule->flags & RULE_HEADS) {
+            const TensorRule part = {rule->to,    rule->from, rule->rows, rule->cols,
+                                     rule->flags, {0},        {0}};
+            if (split_head(c, rule, raw, numbers[0], numbers[1], &one, error) != STATUS_OK)
+                return STATUS_FAILED;
+            return take(c, &part, &one, numbers[0], to, error);
+        }
         if (names_expert(rule) && count_numbers(rule->from) == 1 &&
             unstack(c, raw, numbers[1], &one, error) != STATUS_OK)
             return STATUS_FAILED;
@@ -450,6 +496,7 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
 static Status apply_in_layer(const RuleContext *c, const TensorRule *rule, uint32_t layer,
                              Error *error) {
     uint32_t n = names_expert(rule) ? c->source->config.n_experts : 1;
+    if (rule->flags & RULE_HEADS) n = config_heads(&c->source->config, layer).n_heads;
     Status status = STATUS_OK;
     for (uint32_t i = 0; status == STATUS_OK && i < n; i++)
         status = apply(c, rule, (uint32_t[]){layer, i}, error);

@@ -69,6 +69,12 @@ typedef enum Extent {
     N_STREAMS,         /* altup_streams */
     N_STREAM_PAIRS,    /* altup_streams squared */
     N_LAUREL,          /* laurel_rank */
+    /* Of latent attention. */
+    N_VALUE,     /* value_dim of one head */
+    N_REST,      /* head_dim without the rotated elements: latent attention */
+    N_LATENT,    /* latent_dim */
+    N_LATENT_Q,  /* latent_q_dim */
+    N_LATENT_KV, /* latent_dim and the rotated elements */
     EXTENTS
 } Extent;
 
@@ -90,13 +96,16 @@ enum {
     RULE_BY_STATE_KEY = 1 << 13, /* or for each of state_key_heads; `skip` and `fused` count the
                                   * rows of all heads */
     RULE_MINUS_EXP = 1 << 14,    /* the file holds log(-x) */
-    RULE_OWN_KEYS = 1024         /* left out in layers that read the keys of an earlier one */
+    RULE_OWN_KEYS = 1024,        /* left out in layers that read the keys of an earlier one */
+    RULE_HEADS = 2048            /* one tensor for each query head, of the head's part of `from` */
 };
 
 /* Makes the runner's tensor `to` of the source's tensor `from`.
  *
  * A %u in `from` is the layer, and `to` is then the name within the layer; a second %u, in both, is
- * the expert. Where `to` names the expert and `from` does not, the experts' tensors are stacked in
+ * the expert, or with RULE_HEADS the head: `from` then holds all heads one after another, each of
+ * the rows `fused`, from which `skip` and rows (or columns, where transposed) choose. Where `to`
+ * names the expert and `from` does not, the experts' tensors are stacked in
  * one of one more dimension. "%h" in `from` is the head: the tensors of all heads are joined to one
  * vector. Neighbouring rules that name a layer are applied layer by layer.
  *

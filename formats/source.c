@@ -271,16 +271,23 @@ Status source_read_blocks(const Source *source, const SourceTensor *t, size_t fi
 }
 
 /* Reads rows of a matrix that is stored as inputs x outputs, where element (r, c) is in stored row
- * c. Such matrices are small, so they are read through the mapping. */
+ * c. Such matrices are small, so they are read through the mapping, a block at a time. */
 static void read_transposed(const Source *source, const SourceTensor *t, size_t first, size_t n,
                             float *out) {
-    size_t element = stored_type_info(t->stored)->block_bytes, stored_row;
+    enum { WIDEST_BLOCK = 256 };
+    const StoredTypeInfo *info = stored_type_info(t->stored);
+    size_t block = info->block, stored_row;
     const uint8_t *base = source->files[t->file].map + t->offset;
-    for (size_t i = 0; i < n; i++) {
-        contiguous_rows(t, first + i, 1, &stored_row);
-        for (size_t c = 0; c < t->cols; c++)
-            stored_to_floats(t->stored, base + (c * t->stored_cols + stored_row) * element, 1,
-                             out + i * t->cols + c);
+    for (size_t i = 0, now; i < n; i += now) {
+        now = contiguous_rows(t, first + i, n - i, &stored_row);
+        size_t in_block = stored_row % block;
+        if (now > block - in_block) now = block - in_block;
+        for (size_t c = 0; c < t->cols; c++) {
+            float values[WIDEST_BLOCK];
+            size_t at = c * (t->stored_cols / block) + stored_row / block;
+            stored_to_floats(t->stored, base + at * info->block_bytes, block, values);
+            for (size_t k = 0; k < now; k++) out[(i + k) * t->cols + c] = values[in_block + k];
+        }
     }
 }
 
