@@ -164,8 +164,10 @@ typedef struct Config {
     /* Routers with scores. */
     uint32_t router_groups;      /* experts lie in this many groups of equal size; 0 or 1: none */
     uint32_t router_groups_used; /* by each token */
-    bool router_normalize;       /* shares are divided by the sum of the chosen scores */
-    float router_sum_min;        /* which counts as at least this */
+    bool router_group_pairs; /* softmax groups are ranked by their best two, as others are: Mistral
+                                4 */
+    bool router_normalize;   /* shares are divided by the sum of the chosen scores */
+    float router_sum_min;    /* which counts as at least this */
     float router_scale;
     float router_softcap; /* cap * tanh(logit / cap) before the score: Laguna; 0 = none */
     float shared_scale;   /* of the shared expert's output: Cohere's average of both; 1 = none */

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include "base/clock.h"
+#include "base/numbers.h"
 
 void forward_wait(const ForwardPass *pass) {
     barrier_wait(&pass->model->barrier);
@@ -54,4 +55,11 @@ void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
 
 void forward_clip(float *x, size_t n, float limit) {
     for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}
+
+float forward_query_scale(const Config *c, size_t layer, int32_t position) {
+    uint32_t from_one = c->query_scaling_unrotated;
+    if (c->query_scaling == 0.0f || (from_one && c->rope_table[layer] != 2)) return 1.0f;
+    uint32_t steps = ((uint32_t)position + from_one) / c->query_scaling_floor;
+    return 1.0f + c->query_scaling * (float)logarithm(1.0 + steps);
 }

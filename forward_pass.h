@@ -59,4 +59,7 @@ void forward_clip(float *x, size_t n, float limit);
  * that rotate nothing. */
 void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
 
+/* What a row's queries are multiplied by at its position. */
+float forward_query_scale(const Config *config, size_t layer, int32_t position);
+
 #endif

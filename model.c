@@ -107,14 +107,6 @@ static void normalize_head(const Model *m, const Norm *norm, size_t head, size_t
     forward_normalize(m, &of_head, x, x, head_dim);
 }
 
-/* What a row's queries are multiplied by at its position. */
-static float query_scale(const Config *c, size_t layer, int32_t position) {
-    uint32_t from_one = c->query_scaling_unrotated;
-    if (c->query_scaling == 0.0f || (from_one && c->rope_table[layer] != 2)) return 1.0f;
-    uint32_t steps = ((uint32_t)position + from_one) / c->query_scaling_floor;
-    return 1.0f + c->query_scaling * (float)logarithm(1.0 + steps);
-}
-
 /* Normalizes, clips and rotates the heads of one row's queries or keys. */
 static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t row, float *heads,
                         size_t n_heads) {
@@ -145,7 +137,7 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
         float *q = m->q + i * q_dim, *k = m->k + i * k_dim, *v = m->v + i * v_dim;
         forward_add_bias(m, &w->wq, q);
         shape_heads(m, &w->q_norm, l, i, q, h.n_heads);
-        float scale = query_scale(c, l, pass->rows[i].position);
+        float scale = forward_query_scale(c, l, pass->rows[i].position);
         if (scale != 1.0f) m->isa->numeric->scale(q, scale, q_dim);
         if (c->kv_distance[l] > 0) continue;
         forward_add_bias(m, &w->wk, k);

@@ -46,6 +46,21 @@ static const ConfigRule glm4_moe_lite_config[] = {
     GROUP_KEYS(1, 1.8),
     {0},
 };
+static const ConfigRule mistral4_config[] = {
+    SIZE_KEYS(131072, 4096, 12288, 36, 32),
+    LATENT_KEYS(256, 1024, 64, 64, 128),
+    REST_KEYS(1048576, 1e-6),
+    EXPERT_KEYS(ROUTED_EXPERTS, 128, 4, "moe_intermediate_size", 2048),
+    GROUP_KEYS(1, 1),
+    {0},
+};
+/* Its RoPE where config.json has no parameters. */
+#define MISTRAL4_ROPE                                                                              \
+    {                                                                                              \
+        .absent = "{\"type\": \"yarn\", \"factor\": 128.0, \"beta_fast\": 32.0, "                  \
+                  "\"beta_slow\": 1.0, \"original_max_position_embeddings\": 8192, "               \
+                  "\"mscale\": 1.0, \"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}"       \
+    }
 static const ConfigRule youtu_config[] = {
     SIZE_KEYS(128256, 2048, 6144, 32, 16),
     LATENT_KEYS(512, 1536, 128, 64, 128),
@@ -83,11 +98,30 @@ static const BiasRule all_biases[] = {LATENT_BIASES, {DENSE_AND_SHARED, "mlp_bia
         {"v_b.%u", KV_B, N_VALUE, N_LATENT, RULE_HEADS, {N_REST}, {N_REST, N_VALUE}},              \
         LINEAR("wo", FROM_LAYER "self_attn.o_proj", N_DIM, N_OUT)
 
+/* Files of Mistral 4 stack the experts: gate and up of all in one tensor, down in another. */
+#define STACKED_EXPERTS                                                                            \
+    {"experts.%u.w_gate",                                                                          \
+     FROM_LAYER "mlp.experts.gate_up_proj",                                                        \
+     N_EXPERT_FFN,                                                                                 \
+     N_DIM,                                                                                        \
+     RULE_OPTIONAL,                                                                                \
+     {0},                                                                                          \
+     {N_EXPERT_FFN, N_EXPERT_FFN}},                                                                \
+        {"experts.%u.w_up",                                                                        \
+         FROM_LAYER "mlp.experts.gate_up_proj",                                                    \
+         N_EXPERT_FFN,                                                                             \
+         N_DIM,                                                                                    \
+         RULE_OPTIONAL,                                                                            \
+         {N_EXPERT_FFN},                                                                           \
+         {N_EXPERT_FFN, N_EXPERT_FFN}},                                                            \
+        OPTIONAL("experts.%u.w_down", FROM_LAYER "mlp.experts.down_proj", N_DIM, N_EXPERT_FFN)
+
 static const TensorRule experts_tensors[] = {
     LLAMA_EMBEDDING,
     LLAMA_NORMS,
     LATENT_ATTENTION,
     DENSE_OR_EXPERTS,
+    STACKED_EXPERTS,
     DENSE_BIASES,
     CORRECTION("mlp.gate.e_score_correction_bias"),
     SHARED("mlp.shared_experts."),
@@ -109,6 +143,11 @@ static void latent_preset(Config *config) {
 static void deepseek_v2_preset(Config *config) {
     latent_preset(config);
     config->router = ROUTER_SOFTMAX_SCORES;
+}
+
+static void mistral4_preset(Config *config) {
+    deepseek_v2_preset(config);
+    config->router_group_pairs = true;
 }
 
 static void minicpm3_preset(Config *config) {
@@ -163,6 +202,15 @@ static Status deepseek_v3_finish(const json_t *json, Config *config, Error *erro
     return interleave_finish(json, config, error);
 }
 
+static Status mistral4_finish(const json_t *json, Config *config, Error *error) {
+    static const RopeKeys rope = MISTRAL4_ROPE;
+    if (!json_flag(json, "rope_interleave", true)) config->rope_pairing = ROPE_HALVES;
+    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK ||
+        family_query_scaling(json, &rope, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return complete_heads(json, &rope, config, error);
+}
+
 static Status minicpm3_finish(const json_t *json, Config *config, Error *error) {
     double layers = config->n_layers, width = config->dim;
     const json_t *depth = json_object_get(json, "scale_depth");
@@ -182,6 +230,8 @@ const Family families_latent[] = {
      .biases = attention_biases, .bos_id = 0, .eos_id = 1},
     {"glm4_moe_lite", glm4_moe_lite_config, experts_tensors, latent_preset, deepseek_v3_finish,
      .biases = attention_biases, .bos_id = 0, .eos_id = 1},
+    {"mistral4", mistral4_config, experts_tensors, mistral4_preset, mistral4_finish,
+     .biases = attention_biases, .rope = MISTRAL4_ROPE, .bos_id = 1, .eos_id = 2},
     {"youtu", youtu_config, dense_tensors, latent_preset, interleave_finish,
      .biases = attention_biases, .tied = true, .bos_id = 128000, .eos_id = 128001},
     {"minicpm3", minicpm3_config, dense_tensors, minicpm3_preset, minicpm3_finish,

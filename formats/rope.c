@@ -311,7 +311,8 @@ static Status read_part(const RopeKeys *keys, const json_t *json, const json_t *
     *part = parameter(parameters, "partial_rotary_factor", json_number(json, key, *part));
     if (!(*part > 0.0 && *part <= 1.0))
         return error_set(error, "config.json: %s is %g", key, *part);
-    if (!keys->part && *part != 1.0 && rope->scaling != ROPE_PROPORTIONAL)
+    bool is_given = (uint32_t)(*part * config->head_dim) == config->rotary_dim;
+    if (!keys->part && *part != 1.0 && !is_given && rope->scaling != ROPE_PROPORTIONAL)
         return error_set(error, "config.json: %s is %g, but this model_type rotates whole heads",
                          key, *part);
     return STATUS_OK;

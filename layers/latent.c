@@ -203,6 +203,18 @@ static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, float 
     forward_wait(pass);
 }
 
+/* Multiplies the queries by what grows with their position, where the model has that. */
+static void scale_queries(ForwardPass *pass, size_t l, const Heads *q) {
+    Model *m = pass->model;
+    if (m->config->query_scaling == 0.0f) return;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float scale = forward_query_scale(m->config, l, pass->rows[i].position);
+        m->isa->numeric->scale(q->data + i * q->stride, scale, q->stride);
+    }
+    forward_wait(pass);
+}
+
 /* The queries' rotated parts: from the end of each head of q to the end of each query. */
 static void rotate_queries(ForwardPass *pass, size_t l, const Heads *q, const Heads *queries) {
     Model *m = pass->model;
@@ -258,6 +270,7 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     forward_multiply(m, in, pass->n, projections, 2);
     prepare_latents(pass, l, w, q_latent, kv);
     if (c->latent_q_dim > 0) forward_multiply(m, q_latent, pass->n, &from_latent, 1);
+    scale_queries(pass, l, &q);
     rotate_queries(pass, l, &q, &queries);
     multiply_heads(pass, w->k_b, n_heads, &q, &queries);
     forward_wait(pass);

@@ -33,6 +33,8 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
             __VA_ARGS__, NULL                                                                      \
         }                                                                                          \
     }
+#define BOOL(field)                                                                                \
+    { .name = #field, .kind = FIELD_BOOL, .offset = offsetof(Config, field) }
 
 static const ConfigField fields[] = {
     UINT(n_experts_used, 64),
@@ -64,6 +66,7 @@ static const ConfigField fields[] = {
     UINT(altup_active, 15),
     BOOL(altup_scales),
     UINT(laurel_rank, 1 << 12),
+    UINT(laurel_rank, 1 << 12),     BOOL(router_group_pairs),
 };
 
 const ConfigField *layer_kind_field(size_t i) {

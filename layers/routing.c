@@ -51,7 +51,8 @@ static void keep_best_groups(const Config *c, float *rank) {
         const float *in_group = rank + g * size;
         experts_choose(in_group, size, 2, best);
         of_group[g] = in_group[best[0]];
-        if (c->router == ROUTER_SIGMOID_SCORES) of_group[g] += in_group[best[1]];
+        if (c->router == ROUTER_SIGMOID_SCORES || c->router_group_pairs)
+            of_group[g] += in_group[best[1]];
     }
     experts_choose(of_group, n_groups, c->router_groups_used, best);
     for (size_t i = 0; i < c->router_groups_used; i++) kept[best[i]] = true;
