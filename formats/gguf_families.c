@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/gguf_gemma.h"
 #include "formats/tensor_rules.h"
 #include "formats/xielu.h"
 
@@ -441,7 +442,7 @@ static bool number_of_layer(const GgufModel *m, const char *key, uint32_t i, dou
     return found && gguf_element(found, found->is_array ? i : 0, value);
 }
 
-static Status apertus_more(const GgufModel *m) {
+static Status apertus_more(GgufModel *m) {
     for (uint32_t i = 0; i < m->source->config.n_layers; i++) {
         Xielu xielu;
         if (!number_of_layer(m, "xielu.alpha_p", i, &xielu.alpha_p) ||
@@ -550,6 +551,12 @@ static const GgufFamily families[] = {
     {"dbrx", "dbrx", dbrx_tensors, ROPE_HALVES, .finish = dbrx_finish},
     {"mellum", "mellum", qwen3moe_tensors, ROPE_HALVES, .finish = qwen3moe_finish, .full_every = 4,
      .local_theta = -1},
+    {"gemma3n", "gemma3n_text", gguf_gemma3n_tensors, ROPE_HALVES, .finish = gguf_gemma3n_finish,
+     .more = gguf_gemma3n_more, .by_layer = gguf_gemma_by_layer, .full_every = 5,
+     .local_theta = 10000.0},
+    {"gemma4", "gemma4_text", gguf_gemma4_tensors, ROPE_HALVES, .finish = gguf_gemma4_finish,
+     .more = gguf_gemma4_more, .by_layer = gguf_gemma_by_layer, .full_every = 6,
+     .local_theta = 10000.0},
     {"gpt-oss", "gpt_oss", gpt_oss_tensors, ROPE_HALVES, .finish = gpt_oss_finish, .full_every = 2,
      .yarn_keeps_ends = true},
 };

@@ -18,7 +18,9 @@ typedef struct GgufFamily {
      */
     Status (*finish)(const GgufModel *model, Config *config);
     /* Adds tensors that are none in the file. NULL: none. */
-    Status (*more)(const GgufModel *model);
+    Status (*more)(GgufModel *model);
+    /* Sets the fields of layers that depend on their windows. NULL: none. */
+    Status (*by_layer)(const GgufModel *model, Config *config);
     /* Which layers have the window of attention.sliding_window, unless
      * attention.sliding_window_pattern says otherwise: all but every full_every-th; 1: all;
      * 0: the family has no windows, and the key is refused. */

@@ -106,7 +106,8 @@ static Status divide_frequencies(GgufModel *m) {
     Status status = read_factors(m, "rope_freqs.weight", n, &divisors);
     float *freqs = (float *)m->source->tensors[m->source->n_tensors - 1].values;
     for (size_t i = 0; status == STATUS_OK && divisors && i < n; i++) {
-        freqs[i] /= divisors[i];
+        /* Gemma 4's files have 1e30 for elements that are not rotated. */
+        freqs[i] = divisors[i] >= 1e30f ? 0.0f : freqs[i] / divisors[i];
         if (!isfinite(freqs[i]))
             status = error_set(m->error, "%s: tensor 'rope_freqs.weight': element %zu is %g",
                                m->source->path, i, (double)divisors[i]);
@@ -134,7 +135,8 @@ static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
     if (!(local > 1.0) || !isfinite((float)local))
         return error_set(m->error, "%s: rope.freq_base_swa is %g", m->source->path, local);
     for (uint32_t i = 0; i < c->n_layers; i++) c->rope_table[i] = c->window[i] ? 1 : 0;
-    Rope rope = rope_default(local, c->rotary_dim);
+    Rope rope =
+        rope_default(local, c->rope_local_rotary_dim ? c->rope_local_rotary_dim : c->rotary_dim);
     return rope_add_local(m->source, &rope, m->error);
 }
 

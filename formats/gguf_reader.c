@@ -76,21 +76,24 @@ static bool computes(const GgufModel *r) {
     return r->table.n > 0 && !r->source->only_vocabulary;
 }
 
-/* Reads a number that holds for all layers: a scalar, or an array with the same number for each
- * layer. An absent key leaves *value as it is. */
-static Status uniform_uint(const GgufModel *r, const char *rest, uint32_t *value) {
+/* Reads a number of each layer: a scalar, or an array. *value becomes the first layer's, and
+ * layers[l] that of a layer with another one. An absent key leaves *value as it is. */
+static Status layer_uint(const GgufModel *r, const char *rest, uint32_t *value, uint32_t *layers) {
     const GgufValue *found = gguf_model_find(r, rest);
-    double first, other;
-    if (!gguf_element(found, 0, &first)) return STATUS_OK;
-    for (uint64_t i = 1; i < found->count && computes(r); i++)
-        if (!gguf_element(found, i, &other) || other != first)
-            return error_set(r->error, "%s: %s.%s differs from layer to layer", r->source->path,
-                             r->architecture, rest);
-    if (!(first >= 0.0) || first > UINT32_MAX)
-        return error_set(r->error, "%s: %s.%s is %g", r->source->path, r->architecture, rest,
-                         first);
-    *value = (uint32_t)first;
-    return STATUS_OK;
+    uint64_t n = found && computes(r) ? found->count : 1;
+    if (!found || found->count == 0) return STATUS_OK;
+    for (uint64_t i = 0; i < n && i < CONFIG_MAX_LAYERS; i++) {
+        double number;
+        if (!gguf_element(found, i, &number)) return STATUS_OK;
+        if (!(number >= 0.0) || number > UINT32_MAX || (i > 0 && number < 1.0))
+            return error_set(r->error, "%s: %s.%s is %g", r->source->path, r->architecture, rest,
+                             number);
+        if (i == 0) *value = (uint32_t)number;
+        layers[i] = (uint32_t)number == *value ? 0 : (uint32_t)number;
+    }
+    if (n == 1 || n >= r->source->config.n_layers) return STATUS_OK;
+    return error_set(r->error, "%s: %s.%s is not a list of %u layers", r->source->path,
+                     r->architecture, rest, r->source->config.n_layers);
 }
 
 static Status read_sizes(GgufModel *r) {
@@ -102,11 +105,11 @@ static Status read_sizes(GgufModel *r) {
     gguf_model_uint(r, "block_count", &c->n_layers);
     gguf_model_uint(r, "nextn_predict_layers", &n_further);
     if (n_further < c->n_layers) c->n_layers -= n_further;
-    if (uniform_uint(r, "feed_forward_length", &c->ffn_dim) != STATUS_OK ||
-        uniform_uint(r, "attention.head_count", &c->n_heads) != STATUS_OK)
+    if (layer_uint(r, "feed_forward_length", &c->ffn_dim, c->layer_ffn_dim) != STATUS_OK ||
+        layer_uint(r, "attention.head_count", &c->n_heads, c->layer_n_heads) != STATUS_OK)
         return STATUS_FAILED;
     c->n_kv_heads = c->n_heads;
-    if (uniform_uint(r, "attention.head_count_kv", &c->n_kv_heads) != STATUS_OK)
+    if (layer_uint(r, "attention.head_count_kv", &c->n_kv_heads, c->layer_n_kv_heads) != STATUS_OK)
         return STATUS_FAILED;
     c->head_dim = c->n_heads ? c->dim / c->n_heads : 0;
     gguf_model_uint(r, "attention.key_length", &c->head_dim);
@@ -154,7 +157,10 @@ static Status read_widths(GgufModel *r) {
     gguf_model_uint(r, "expert_used_count", &c->n_experts_used);
     const uint64_t *stacked = shape_in_layers(r, "ffn_up_exps", 3);
     const uint64_t *shared = shape_in_layers(r, "ffn_up_shexp", 2);
-    c->expert_ffn_dim = stacked ? (uint32_t)stacked[1] : c->ffn_dim;
+    const uint64_t *fused = shape_in_layers(r, "ffn_gate_up_exps", 3);
+    c->expert_ffn_dim = stacked ? (uint32_t)stacked[1]
+                        : fused ? (uint32_t)fused[1] / 2
+                                : c->ffn_dim;
     if (shared) c->shared_ffn_dim = (uint32_t)shared[0];
     return STATUS_OK;
 }
@@ -167,7 +173,8 @@ static Status read_router(const GgufModel *r) {
     bool by_scores = c->router >= ROUTER_SIGMOID_SCORES, sums_to_one = c->router_normalize;
     double scale = 1.0;
     uint32_t gating = 0;
-    if (c->n_experts == 0 || c->router == ROUTER_SPARSE_MIXER) return STATUS_OK;
+    if (c->n_experts == 0 || c->router == ROUTER_SPARSE_MIXER || c->router == ROUTER_SCALED)
+        return STATUS_OK;
     gguf_model_float(r, "expert_weights_scale", &scale);
     gguf_model_uint(r, "expert_gating_func", &gating);
     gguf_model_uint(r, "expert_group_count", &c->router_groups);
@@ -386,6 +393,7 @@ static Status read_tensors(GgufModel *r) {
     if (family->finish && family->finish(r, c) != STATUS_OK) return STATUS_FAILED;
     if (c->position != POSITION_ROPE) c->rotary_dim = 0;
     if (read_router(r) != STATUS_OK || read_windows(r, family) != STATUS_OK) return STATUS_FAILED;
+    if (family->by_layer && family->by_layer(r, c) != STATUS_OK) return STATUS_FAILED;
     if (config_validate(c, r->error) != STATUS_OK)
         return error_prefix(r->error, "%s", r->source->path);
     const RuleContext context = {.source = r->source,

@@ -84,7 +84,9 @@ static void put_align(Out *o) {
 
 static void put_scalar(Out *o, const char *kind, const json_t *value) {
     uint8_t flag = json_is_true(value);
-    float number = (float)json_number_value(value);
+    float number = json_is_string(value) && strcmp(json_string_value(value), "-inf") == 0
+                       ? -INFINITY
+                       : (float)json_number_value(value);
     if (strcmp(kind, "string") == 0) {
         put_text(o, json_string_value(value));
     } else if (strcmp(kind, "bool") == 0) {
