@@ -214,6 +214,7 @@ typedef struct Config {
         state_key_heads; /* heads of q and k (Mamba 2: groups of C and B); divides the former */
     uint32_t state_key_dim, state_value_dim;
     uint32_t state_kernel; /* taps of the causal convolution */
+    bool state_tiled;      /* head h reads q and k of head h % state_key_heads, not of its group */
     bool state_norm_first; /* Mamba 2: the output is normalized before it is gated: Falcon-H1 */
 
     int32_t bos_id; /* -1: none. Put before the text when add_bos */

@@ -567,6 +567,8 @@ const GgufFamily *gguf_family_find(const GgufModel *model) {
         if (strcmp(families[i].architecture, model->architecture) == 0 &&
             (!families[i].needs_tensor || has_tensor(model, families[i].needs_tensor)))
             return &families[i];
+    for (const GgufFamily *family = gguf_families_state; family->architecture; family++)
+        if (strcmp(family->architecture, model->architecture) == 0) return family;
     return NULL;
 }
 
@@ -577,4 +579,6 @@ void gguf_family_names(char *text, size_t size) {
         if (!families[i].needs_tensor)
             length += (size_t)snprintf(text + length, size - length, "%s%s", length ? ", " : "",
                                        families[i].architecture);
+    for (const GgufFamily *f = gguf_families_state; f->architecture && length < size; f++)
+        length += (size_t)snprintf(text + length, size - length, ", %s", f->architecture);
 }

@@ -37,6 +37,9 @@ typedef struct GgufFamily {
     bool yarn_keeps_ends;     /* the ends of YaRN's ramp are not rounded to whole dimensions */
 } GgufFamily;
 
+/* The entries for layers with a state (gguf_states.c); ends with one without an architecture. */
+extern const GgufFamily gguf_families_state[];
+
 /* The entry for this file; NULL: the architecture is not known. */
 const GgufFamily *gguf_family_find(const GgufModel *model);
 

@@ -76,19 +76,22 @@ static bool computes(const GgufModel *r) {
     return r->table.n > 0 && !r->source->only_vocabulary;
 }
 
-/* Reads a number of each layer: a scalar, or an array. *value becomes the first layer's, and
- * layers[l] that of a layer with another one. An absent key leaves *value as it is. */
+/* Reads a number of each layer: a scalar, or an array, which has 0 for layers that have no such
+ * thing. *value becomes the first number that is not 0, and layers[l] that of a layer with another
+ * one. An absent key leaves *value as it is. */
 static Status layer_uint(const GgufModel *r, const char *rest, uint32_t *value, uint32_t *layers) {
     const GgufValue *found = gguf_model_find(r, rest);
     uint64_t n = found && computes(r) ? found->count : 1;
+    bool is_set = false;
     if (!found || found->count == 0) return STATUS_OK;
     for (uint64_t i = 0; i < n && i < CONFIG_MAX_LAYERS; i++) {
         double number;
         if (!gguf_element(found, i, &number)) return STATUS_OK;
-        if (!(number >= 0.0) || number > UINT32_MAX || (i > 0 && number < 1.0))
+        if (!(number >= 0.0) || number > UINT32_MAX)
             return error_set(r->error, "%s: %s.%s is %g", r->source->path, r->architecture, rest,
                              number);
-        if (i == 0) *value = (uint32_t)number;
+        if (!is_set) *value = (uint32_t)number;
+        is_set = *value != 0;
         layers[i] = (uint32_t)number == *value ? 0 : (uint32_t)number;
     }
     if (n == 1 || n >= r->source->config.n_layers) return STATUS_OK;

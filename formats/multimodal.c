@@ -22,6 +22,9 @@ static const Wrapper wrappers[] = {
     {"qwen2_5_vl", "qwen2_5_vl_text", .may_be_flat = true},
     {"qwen3_vl", "qwen3_vl_text", .tied = false},
     {"qwen3_vl_moe", "qwen3_vl_moe_text", .tied = false},
+    {"qwen3_5", "qwen3_5_text", .tied = false},
+    {"qwen3_5_moe", "qwen3_5_moe_text", .tied = false},
+    {"lfm2_vl", "lfm2", .tied = true},
     {"glm4v", "glm4v_text", .tied = false},
     {"exaone4_5", "exaone4", .text_varies = true},
 };

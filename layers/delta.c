@@ -111,7 +111,8 @@ static void run_sequence(ForwardPass *pass, size_t layer, const DeltaRows *rows,
     for (size_t item = 0; item < heads * pieces; item++) {
         size_t head = item / pieces, column = item % pieces * RECURRENT_COLUMNS;
         size_t left = c->state_value_dim - column;
-        float *q = rows->mixed + first * sizes.channels + head / shared * c->state_key_dim;
+        size_t key_head = c->state_tiled ? head % c->state_key_heads : head / shared;
+        float *q = rows->mixed + first * sizes.channels + key_head * c->state_key_dim;
         float *v = rows->mixed + first * sizes.channels + 2 * sizes.keys +
                    head * c->state_value_dim + column;
         const RecurrentHead piece = {

@@ -67,6 +67,10 @@ static const ConfigField fields[] = {
     BOOL(altup_scales),
     UINT(laurel_rank, 1 << 12),
     UINT(laurel_rank, 1 << 12),     BOOL(router_group_pairs),
+    UINT(state_heads, 1 << 12),   UINT(state_key_heads, 1 << 12),
+    UINT(state_key_dim, 1 << 12), UINT(state_value_dim, 1 << 12),
+    UINT(state_kernel, 16),       BOOL(state_tiled),
+    BOOL(state_norm_first),       {.name = NULL},
 };
 
 const ConfigField *layer_kind_field(size_t i) {

@@ -1,0 +1,241 @@
+/* Architectures most of whose layers keep a state: gated DeltaNet, Mamba 2, short convolutions. */
+#include <math.h>
+
+#include "formats/gguf_families.h"
+#include "formats/tensor_rules.h"
+
+/* ---- Tensors ---- */
+
+/* Tensors that only some layers have; opening the converted model fails when one is missing. */
+#define SOME(to, from, rows, cols, flags, ...)                                                     \
+    { to, "blk.%u." from, rows, cols, RULE_OPTIONAL | (flags), __VA_ARGS__ }
+#define SOME_MATRIX(to, from, rows, cols) SOME(to, from ".weight", rows, cols, 0, {0}, {0})
+#define SOME_VECTOR(to, from, n) SOME(to, from, N_ONE, n, 0, {0}, {0})
+#define SOME_PART(to, from, rows, cols, ...)                                                       \
+    PART(to, "blk.%u." from, rows, cols, RULE_OPTIONAL, __VA_ARGS__)
+#define SOME_LINEAR(to, from, rows, cols) SOME_PART(to, from, rows, cols, {0}, {0})
+
+#define TOKENS EMBEDDING("token_embd")
+#define END NORM("final_norm", "output_norm"), OUTPUT("output")
+#define ATTENTION_NORM NORM("attention_norm", "blk.%u.attn_norm")
+#define FFN_NORM NORM("ffn_norm", "blk.%u.ffn_norm")
+#define SOME_ATTENTION                                                                             \
+    SOME_LINEAR("wq", "attn_q", N_Q, N_DIM), SOME_LINEAR("wk", "attn_k", N_KV, N_DIM),             \
+        SOME_LINEAR("wv", "attn_v", N_V, N_DIM), SOME_LINEAR("wo", "attn_output", N_DIM, N_OUT)
+#define SOME_QK_NORMS                                                                              \
+    SOME_VECTOR("q_norm", "attn_q_norm.weight", N_HEAD),                                           \
+        SOME_VECTOR("k_norm", "attn_k_norm.weight", N_HEAD)
+#define SOME_FFN                                                                                   \
+    SOME_MATRIX("w_gate", "ffn_gate", N_FFN, N_DIM), SOME_MATRIX("w_up", "ffn_up", N_FFN, N_DIM),  \
+        SOME_MATRIX("w_down", "ffn_down", N_DIM, N_FFN)
+#define SOME_EXPERTS                                                                               \
+    SOME_MATRIX("router", "ffn_gate_inp", N_EXPERTS, N_DIM),                                       \
+        SOME_MATRIX("experts.%u.w_gate", "ffn_gate_exps", N_EXPERT_FFN, N_DIM),                    \
+        SOME_MATRIX("experts.%u.w_up", "ffn_up_exps", N_EXPERT_FFN, N_DIM),                        \
+        SOME_MATRIX("experts.%u.w_down", "ffn_down_exps", N_DIM, N_EXPERT_FFN),                    \
+        SOME("experts.%u.w_gate", "ffn_gate_up_exps.weight", N_EXPERT_FFN, N_DIM, 0, {N_NONE},     \
+             {N_EXPERT_FFN, N_EXPERT_FFN}),                                                        \
+        SOME("experts.%u.w_up", "ffn_gate_up_exps.weight", N_EXPERT_FFN, N_DIM, 0, {N_EXPERT_FFN}, \
+             {N_EXPERT_FFN, N_EXPERT_FFN}),                                                        \
+        SOME_MATRIX("shared.w_gate", "ffn_gate_shexp", N_SHARED_FFN, N_DIM),                       \
+        SOME_MATRIX("shared.w_up", "ffn_up_shexp", N_SHARED_FFN, N_DIM),                           \
+        SOME_MATRIX("shared.w_down", "ffn_down_shexp", N_DIM, N_SHARED_FFN),                       \
+        SOME("shared.router", "ffn_gate_inp_shexp.weight", N_ONE, N_DIM, RULE_MATRIX, {0}, {0})
+
+/* attn_q holds, for each head, its query and the gate of its output. */
+#define GATED_ATTENTION                                                                            \
+    SOME("wq", "attn_q.weight", N_Q, N_DIM, RULE_BY_HEAD, {N_NONE}, {N_Q, N_OUT}),                 \
+        SOME("attention_gate", "attn_q.weight", N_OUT, N_DIM, RULE_BY_HEAD, {N_Q}, {N_Q, N_OUT}),  \
+        SOME_MATRIX("wk", "attn_k", N_KV, N_DIM), SOME_MATRIX("wv", "attn_v", N_V, N_DIM),         \
+        SOME_MATRIX("wo", "attn_output", N_DIM, N_OUT), SOME_QK_NORMS
+#define DELTA                                                                                      \
+    SOME("delta.q", "attn_qkv.weight", N_STATE_KEYS, N_DIM, 0, {N_NONE}, {N_STATE_MIXED}),         \
+        SOME("delta.k", "attn_qkv.weight", N_STATE_KEYS, N_DIM, 0, {N_STATE_KEYS},                 \
+             {N_STATE_MIXED}),                                                                     \
+        SOME("delta.v", "attn_qkv.weight", N_STATE_OUT, N_DIM, 0, {N_STATE_KEYS, N_STATE_KEYS},    \
+             {N_STATE_MIXED}),                                                                     \
+        SOME_MATRIX("delta.z", "attn_gate", N_STATE_OUT, N_DIM),                                   \
+        SOME_MATRIX("delta.out", "ssm_out", N_DIM, N_STATE_OUT),                                   \
+        SOME("delta.convolution", "ssm_conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,                \
+             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
+        SOME_VECTOR("delta.decay", "ssm_a", N_STATE_HEADS),                                        \
+        SOME_VECTOR("delta.step_bias", "ssm_dt.bias", N_STATE_HEADS),                              \
+        SOME_VECTOR("delta.norm", "ssm_norm.weight", N_STATE_VALUE)
+/* Qwen3-Next's b and a lie together for each key head; so do q, k, v and z in its first files. */
+#define NEXT_IN(to, rows, ...)                                                                     \
+    SOME(to, "ssm_in.weight", rows, N_DIM, RULE_BY_STATE_KEY, __VA_ARGS__,                         \
+         {N_STATE_MIXED, N_STATE_OUT})
+#define NEXT_DELTA                                                                                 \
+    DELTA, NEXT_IN("delta.q", N_STATE_KEYS, {N_NONE}),                                             \
+        NEXT_IN("delta.k", N_STATE_KEYS, {N_STATE_KEYS}),                                          \
+        SOME("delta.v", "ssm_in.weight", N_STATE_OUT, N_DIM, RULE_BY_STATE_KEY,                    \
+             {N_STATE_KEYS, N_STATE_KEYS}, {N_STATE_MIXED, N_STATE_OUT}),                          \
+        NEXT_IN("delta.z", N_STATE_OUT, {N_STATE_MIXED}),                                          \
+        SOME("delta.b", "ssm_ba.weight", N_STATE_HEADS, N_DIM, RULE_BY_STATE_KEY, {N_NONE},        \
+             {N_STATE_HEADS, N_STATE_HEADS}),                                                      \
+        SOME("delta.a", "ssm_ba.weight", N_STATE_HEADS, N_DIM, RULE_BY_STATE_KEY, {N_STATE_HEADS}, \
+             {N_STATE_HEADS, N_STATE_HEADS})
+#define QWEN_DELTA                                                                                 \
+    DELTA, SOME_MATRIX("delta.b", "ssm_beta", N_STATE_HEADS, N_DIM),                               \
+        SOME_MATRIX("delta.a", "ssm_alpha", N_STATE_HEADS, N_DIM)
+#define QWEN_NORMS ATTENTION_NORM, NORM("ffn_norm", "blk.%u.post_attention_norm")
+
+static const TensorRule qwen3next_tensors[] = {
+    TOKENS, QWEN_NORMS, GATED_ATTENTION, NEXT_DELTA, SOME_FFN, SOME_EXPERTS, END, {0},
+};
+static const TensorRule qwen35_tensors[] = {
+    TOKENS, QWEN_NORMS, GATED_ATTENTION, QWEN_DELTA, SOME_FFN, SOME_EXPERTS, END, {0},
+};
+
+#define THREE_DIMS                                                                                 \
+    { N_DIM, N_DIM, N_DIM }
+static const TensorRule lfm2_tensors[] = {
+    TOKENS,
+    ATTENTION_NORM,
+    FFN_NORM,
+    SOME_ATTENTION,
+    SOME_QK_NORMS,
+    SOME_PART("convolution.b", "shortconv.in_proj", N_DIM, N_DIM, {N_NONE}, THREE_DIMS),
+    SOME_PART("convolution.c", "shortconv.in_proj", N_DIM, N_DIM, {N_DIM}, THREE_DIMS),
+    SOME_PART("convolution.x", "shortconv.in_proj", N_DIM, N_DIM, {N_DIM, N_DIM}, THREE_DIMS),
+    SOME_LINEAR("convolution.out", "shortconv.out_proj", N_DIM, N_DIM),
+    SOME("convolution.taps", "shortconv.conv.weight", N_STATE_TAPS, N_DIM,
+         RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),
+    SOME_VECTOR("convolution.taps.bias", "shortconv.conv.bias", N_DIM),
+    SOME_FFN,
+    SOME_EXPERTS,
+    SOME_VECTOR("router.correction", "exp_probs_b.bias", N_EXPERTS),
+    NORM("final_norm", "token_embd_norm"),
+    OUTPUT("output"),
+    {0},
+};
+
+/* ssm_in holds z, x, B, C and the steps one after another. */
+#define MAMBA_ALL                                                                                  \
+    { N_STATE_OUT, N_STATE_MIXED, N_STATE_HEADS }
+#define MAMBA2                                                                                     \
+    SOME_PART("mamba.z", "ssm_in", N_STATE_OUT, N_DIM, {N_NONE}, MAMBA_ALL),                       \
+        SOME_PART("mamba.x", "ssm_in", N_STATE_OUT, N_DIM, {N_STATE_OUT}, MAMBA_ALL),              \
+        SOME_PART("mamba.b", "ssm_in", N_STATE_KEYS, N_DIM, {N_STATE_OUTS}, MAMBA_ALL),            \
+        SOME_PART("mamba.c", "ssm_in", N_STATE_KEYS, N_DIM, {N_STATE_OUTS, N_STATE_KEYS},          \
+                  MAMBA_ALL),                                                                      \
+        SOME_PART("mamba.step", "ssm_in", N_STATE_HEADS, N_DIM, {N_STATE_OUT, N_STATE_MIXED},      \
+                  MAMBA_ALL),                                                                      \
+        SOME_LINEAR("mamba.out", "ssm_out", N_DIM, N_STATE_OUT),                                   \
+        SOME("mamba.taps", "ssm_conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,                       \
+             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
+        SOME_VECTOR("mamba.taps.bias", "ssm_conv1d.bias", N_STATE_MIXED),                          \
+        SOME_VECTOR("mamba.decay", "ssm_a", N_STATE_HEADS),                                        \
+        SOME_VECTOR("mamba.step_bias", "ssm_dt.bias", N_STATE_HEADS),                              \
+        SOME_VECTOR("mamba.skip", "ssm_d", N_STATE_HEADS),                                         \
+        SOME_VECTOR("mamba.norm", "ssm_norm.weight", N_STATE_OUT)
+
+static const TensorRule granitehybrid_tensors[] = {
+    TOKENS, ATTENTION_NORM, FFN_NORM, SOME_ATTENTION, MAMBA2, SOME_FFN, SOME_EXPERTS, END, {0},
+};
+
+/* ---- Fields that no key gives ---- */
+
+/* Reads the sizes of the states. */
+static Status read_state(const GgufModel *m, Config *c) {
+    uint32_t inner = 0;
+    gguf_model_uint(m, "ssm.conv_kernel", &c->state_kernel);
+    gguf_model_uint(m, "ssm.state_size", &c->state_key_dim);
+    gguf_model_uint(m, "ssm.group_count", &c->state_key_heads);
+    gguf_model_uint(m, "ssm.time_step_rank", &c->state_heads);
+    gguf_model_uint(m, "ssm.inner_size", &inner);
+    if (c->state_heads == 0 || inner % c->state_heads != 0)
+        return error_set(m->error, "%s: ssm.inner_size %u does not fit ssm.time_step_rank %u",
+                         m->source->path, inner, c->state_heads);
+    c->state_value_dim = inner / c->state_heads;
+    return STATUS_OK;
+}
+
+/* The layers after the last that nextn_predict_layers counts predict further tokens; the model
+ * itself does not run them. */
+static Status leave_out_predictions(const GgufModel *m, Config *c) {
+    uint32_t n = 0;
+    gguf_model_uint(m, "nextn_predict_layers", &n);
+    if (n >= c->n_layers && n > 0)
+        return error_set(m->error, "%s: nextn_predict_layers is %u of %u layers", m->source->path,
+                         n, c->n_layers);
+    c->n_layers -= n;
+    return STATUS_OK;
+}
+
+static Status qwen3next_finish(const GgufModel *m, Config *c) {
+    const GgufValue *recurrent = gguf_model_find(m, "attention.recurrent_layers");
+    uint32_t interval = 4;
+    double is_recurrent;
+    gguf_model_uint(m, "full_attention_interval", &interval);
+    if (interval == 0)
+        return error_set(m->error, "%s: full_attention_interval is 0", m->source->path);
+    if (leave_out_predictions(m, c) != STATUS_OK) return STATUS_FAILED;
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        is_recurrent = (l + 1) % interval != 0;
+        if (recurrent && !gguf_element(recurrent, l, &is_recurrent))
+            return error_set(m->error, "%s: attention.recurrent_layers is not a list of %u layers",
+                             m->source->path, c->n_layers);
+        c->layer_kind[l] = is_recurrent != 0.0 ? LAYER_DELTA : LAYER_ATTENTION;
+    }
+    c->qk_norm = QK_NORM_HEAD;
+    c->router = ROUTER_SOFTMAX_CHOSEN;
+    if (c->n_experts > 0 && c->ffn_dim == 0) c->ffn_dim = c->expert_ffn_dim;
+    return read_state(m, c);
+}
+
+/* The converter reorders the heads of v, so that neighbours have different keys. */
+static Status qwen35_finish(const GgufModel *m, Config *c) {
+    c->state_tiled = true;
+    return qwen3next_finish(m, c);
+}
+
+/* Layers without key/value heads are of the other kind. */
+static Status kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber other) {
+    const GgufValue *heads = gguf_model_find(m, "attention.head_count_kv");
+    double n = 1.0;
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        if (heads && !gguf_element(heads, heads->is_array ? l : 0, &n))
+            return error_set(m->error, "%s: attention.head_count_kv is not a list of %u layers",
+                             m->source->path, c->n_layers);
+        c->layer_kind[l] = n == 0.0 ? other : LAYER_ATTENTION;
+    }
+    if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
+    return STATUS_OK;
+}
+
+static Status lfm2_finish(const GgufModel *m, Config *c) {
+    c->qk_norm = QK_NORM_HEAD;
+    gguf_model_uint(m, "shortconv.l_cache", &c->state_kernel);
+    return kinds_by_heads(m, c, LAYER_CONVOLUTION);
+}
+
+static Status granitehybrid_finish(const GgufModel *m, Config *c) {
+    double divisor = 1.0, embedding = 1.0, residual = 1.0;
+    bool rotated = true;
+    gguf_model_bool(m, "rope.scaling.finetuned", &rotated);
+    gguf_model_float(m, "logit_scale", &divisor);
+    gguf_model_float(m, "embedding_scale", &embedding);
+    gguf_model_float(m, "residual_scale", &residual);
+    if (!(divisor > 0.0))
+        return error_set(m->error, "%s: logit_scale is %g", m->source->path, divisor);
+    if (!rotated) c->position = POSITION_NONE;
+    c->logit_scale = (float)(1.0 / divisor);
+    c->embedding_scale = (float)embedding;
+    c->residual_scale = (float)residual;
+    c->router = ROUTER_SOFTMAX_CHOSEN;
+    if (c->n_experts > 0 && c->ffn_dim == 0) c->ffn_dim = c->expert_ffn_dim;
+    if (kinds_by_heads(m, c, LAYER_MAMBA2) != STATUS_OK) return STATUS_FAILED;
+    return read_state(m, c);
+}
+
+const GgufFamily gguf_families_state[] = {
+    {"qwen3next", "qwen3_next", qwen3next_tensors, ROPE_HALVES, .finish = qwen3next_finish},
+    {"qwen35", "qwen3_5_text", qwen35_tensors, ROPE_HALVES, .finish = qwen35_finish},
+    {"qwen35moe", "qwen3_5_moe_text", qwen35_tensors, ROPE_HALVES, .finish = qwen35_finish},
+    {"lfm2", "lfm2", lfm2_tensors, ROPE_HALVES, .finish = lfm2_finish},
+    {"lfm2moe", "lfm2_moe", lfm2_tensors, ROPE_HALVES, .finish = lfm2_finish},
+    {"granitehybrid", "granitemoehybrid", granitehybrid_tensors, ROPE_INTERLEAVED,
+     .finish = granitehybrid_finish},
+    {0},
+};
