@@ -206,6 +206,8 @@ static Status kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber othe
 
 static Status lfm2_finish(const GgufModel *m, Config *c) {
     c->qk_norm = QK_NORM_HEAD;
+    c->router = ROUTER_SIGMOID_SCORES;
+    c->router_normalize = true;
     gguf_model_uint(m, "shortconv.l_cache", &c->state_kernel);
     return kinds_by_heads(m, c, LAYER_CONVOLUTION);
 }

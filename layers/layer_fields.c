@@ -71,6 +71,15 @@ static const ConfigField fields[] = {
     UINT(state_key_dim, 1 << 12), UINT(state_value_dim, 1 << 12),
     UINT(state_kernel, 16),       BOOL(state_tiled),
     BOOL(state_norm_first),       {.name = NULL},
+    UINT(latent_dim, 1 << 12),      UINT(latent_q_dim, 1 << 16),
+    AMOUNT(latent_norm_eps),        AMOUNT(latent_scale),
+    UINT(state_heads, 1 << 12),     UINT(state_key_heads, 1 << 12),
+    UINT(state_key_dim, 1 << 12),   UINT(state_value_dim, 1 << 12),
+    UINT(state_kernel, 16),         UINT(per_layer_dim, 1 << 12),
+    UINT(per_layer_vocab, 1 << 24), UINT(altup_streams, 16),
+    UINT(altup_active, 15),         BOOL(altup_scales),
+    UINT(laurel_rank, 1 << 12),     BOOL(state_tiled),
+    BOOL(state_norm_first),
 };
 
 const ConfigField *layer_kind_field(size_t i) {
