@@ -450,9 +450,10 @@ static Status mimo_v2_flash_finish(const json_t *json, Config *config, Error *er
     }
     config->router_scale = (float)json_number(json, "routed_scaling_factor", 1);
     const json_t *scale = json_object_get(json, "attention_value_scale");
-    config->value_scale = json_is_null(scale) ? 1.0f
-                          : scale             ? (float)json_number_value(scale)
-                                              : 0.707f;
+    if (scale && !json_is_null(scale) && !json_is_number(scale))
+        return error_set(error, "config.json: attention_value_scale is not a number");
+    config->value_scale = 0.707f;
+    if (scale) config->value_scale = json_is_null(scale) ? 1.0f : (float)json_number_value(scale);
     return STATUS_OK;
 }
 

@@ -1,7 +1,7 @@
 /* Architectures most of whose layers keep a state: gated DeltaNet, Mamba 2, short convolutions. */
 #include <math.h>
 
-#include "formats/gguf_families.h"
+#include "formats/gguf_family.h"
 #include "formats/tensor_rules.h"
 
 /* ---- Tensors ---- */
