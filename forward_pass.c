@@ -21,7 +21,7 @@ void forward_multiply_sets(Model *m, const ProductSet *sets, size_t n_sets) {
     for (size_t s = 0; observer && s < n_sets; s++)
         for (size_t i = 0; i < sets[s].n_products; i++)
             observer->inputs(observer->context, sets[s].products[i].w, sets[s].x, sets[s].n_rows);
-    matmul_sets(m->isa->kernels, m->matmul, sets->products->w->cols, sets, n_sets);
+    matmul(m->isa->kernels, m->matmul, sets->products->w->cols, sets, n_sets);
 }
 
 void forward_multiply(Model *m, const float *in, size_t n, const Product *products,

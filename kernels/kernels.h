@@ -77,12 +77,8 @@ typedef struct ProductSet {
 /* Computes the products of all sets, whose inputs have the same width. Called by all threads of an
  * OpenMP parallel region, or outside of one; the threads share the work of all sets together, and a
  * barrier ends the call. The products may have different types. */
-void matmul_sets(const Kernels *kernels, MatmulMemory *memory, size_t n_inputs,
-                 const ProductSet *sets, size_t n_sets);
-
-/* matmul_sets of one set. */
-void matmul(const Kernels *kernels, MatmulMemory *memory, const float *x, size_t n_rows,
-            size_t n_inputs, const Product *products, size_t n_products);
+void matmul(const Kernels *kernels, MatmulMemory *memory, size_t n_inputs, const ProductSet *sets,
+            size_t n_sets);
 
 /* kernels_NAME and kernels_NAME_supported: the kernels of each instruction set, and whether this
  * machine has it and lets this process use it. */

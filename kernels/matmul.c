@@ -223,8 +223,8 @@ static size_t multiply_group(Work *work, const ProductSet *sets, size_t n_sets) 
     return n;
 }
 
-void matmul_sets(const Kernels *kernels, MatmulMemory *memory, size_t n_inputs,
-                 const ProductSet *sets, size_t n_sets) {
+void matmul(const Kernels *kernels, MatmulMemory *memory, size_t n_inputs, const ProductSet *sets,
+            size_t n_sets) {
     size_t team = (size_t)omp_get_num_threads();
     Work work; /* not cleared: its list is long, and most calls have one job */
     work.kernels = kernels;
@@ -236,9 +236,4 @@ void matmul_sets(const Kernels *kernels, MatmulMemory *memory, size_t n_inputs,
         work.group = group_sizes[i];
         for (size_t n = 0; n < n_sets;) n += multiply_group(&work, sets + n, n_sets - n);
     }
-}
-
-void matmul(const Kernels *kernels, MatmulMemory *memory, const float *x, size_t n_rows,
-            size_t n_inputs, const Product *products, size_t n_products) {
-    matmul_sets(kernels, memory, n_inputs, &(ProductSet){x, n_rows, products, n_products}, 1);
 }

@@ -119,17 +119,24 @@ static float *output_new(size_t n_rows, size_t stride) {
     return out;
 }
 
-static void run(const Kernels *kernels, const float *x, size_t n_rows, size_t n_inputs,
-                const Product *products, size_t n_products, int n_threads) {
-    MatmulMemory *memory = matmul_memory_new(kernels, n_rows, n_inputs, n_threads);
+/* Computes the sets in memory for inputs of `room` rows. */
+static void run_sets(const Kernels *kernels, size_t room, size_t n_inputs, const ProductSet *sets,
+                     size_t n_sets, int n_threads) {
+    MatmulMemory *memory = matmul_memory_new(kernels, room, n_inputs, n_threads);
     assert_non_null(memory);
     if (n_threads == 1) {
-        matmul(kernels, memory, x, n_rows, n_inputs, products, n_products);
+        matmul(kernels, memory, n_inputs, sets, n_sets);
     } else {
 #pragma omp parallel num_threads(n_threads)
-        matmul(kernels, memory, x, n_rows, n_inputs, products, n_products);
+        matmul(kernels, memory, n_inputs, sets, n_sets);
     }
     matmul_memory_free(memory);
+}
+
+static void run(const Kernels *kernels, const float *x, size_t n_rows, size_t n_inputs,
+                const Product *products, size_t n_products, int n_threads) {
+    run_sets(kernels, n_rows, n_inputs, &(ProductSet){x, n_rows, products, n_products}, 1,
+             n_threads);
 }
 
 static void check(const Kernels *kernels, const Matrix *w, size_t n_rows, int n_threads) {
@@ -244,6 +251,45 @@ static void products_share_an_input_and_any_number_of_threads(void **state) {
     each_kernel_set(mixed_products);
 }
 
+/* Many sets, as the experts of a mixture: with and without rows, of types of all groups, more
+ * products than one list of work holds, and more rows than the memory has room for at once. */
+static void many_sets(const Kernels *kernels) {
+    enum { COUNT = TENSOR_TYPES - 1, SETS = 150, COLS = 192, ROOM = 40 };
+    static Product got[SETS][2];
+    static ProductSet sets[SETS];
+    Matrix w[COUNT];
+    for (uint32_t t = 0; t < COUNT; t++)
+        w[t] = matrix_new((TensorType)(t + 1), 17 + 5 * t, COLS, t + 700);
+    for (size_t s = 0; s < SETS; s++) {
+        size_t rows = s % 7 == 3 ? 0 : s % 11 == 5 ? ROOM : 1 + s % 5;
+        sets[s] = (ProductSet){input_new(rows, COLS, (uint32_t)s), rows, got[s], 1 + s % 2};
+        for (size_t p = 0; p < 2; p++) {
+            const Matrix *matrix = &w[(s + 7 * p) % COUNT];
+            got[s][p] = (Product){matrix, output_new(rows, matrix->rows), matrix->rows};
+        }
+    }
+    run_sets(kernels, ROOM, COLS, sets, SETS, 3);
+    for (size_t s = 0; s < SETS; s++) {
+        for (size_t p = 0; p < 2; p++) {
+            Product want = got[s][p];
+            want.out = output_new(sets[s].n_rows, want.stride);
+            if (p < sets[s].n_products && sets[s].n_rows > 0)
+                run(&kernels_reference, sets[s].x, sets[s].n_rows, COLS, &want, 1, 1);
+            assert_memory_equal(got[s][p].out, want.out,
+                                sets[s].n_rows * want.stride * sizeof(float));
+            free(want.out);
+            free(got[s][p].out);
+        }
+        free((void *)sets[s].x);
+    }
+    for (uint32_t t = 0; t < COUNT; t++) free((void *)w[t].data);
+}
+static void many_sets_of_products_are_one_list_of_work(void **state) {
+    (void)state;
+    many_sets(&kernels_reference);
+    each_kernel_set(many_sets);
+}
+
 /* Activations at the limits of their range: huge, tiny, zero, and all of the same size. */
 static void extreme_inputs(const Kernels *kernels) {
     static const float sizes[] = {0.0f, 1e-38f, 9e-31f, 2e-30f, 1e-10f, 1e10f, 3e38f};
@@ -325,6 +371,7 @@ int main(void) {
         cmocka_unit_test(bits_are_the_reference_s_for_any_shape),
         cmocka_unit_test(bits_are_the_reference_s_for_many_rows_and_long_sums),
         cmocka_unit_test(products_share_an_input_and_any_number_of_threads),
+        cmocka_unit_test(many_sets_of_products_are_one_list_of_work),
         cmocka_unit_test(bits_are_the_reference_s_for_extreme_inputs),
         cmocka_unit_test(a_non_finite_activation_reaches_its_row_s_output_and_no_other),
     };
