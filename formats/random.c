@@ -14,7 +14,7 @@
 
 typedef struct Shape {
     Config config;
-    uint32_t tied, bias, window, dense;
+    uint32_t tied, bias, window, window_pattern, dense;
 } Shape;
 
 static const struct {
@@ -73,6 +73,7 @@ static Status set(Shape *shape, const char *key, const char *value, Error *error
     } extras[] = {{"tied", &shape->tied},
                   {"bias", &shape->bias},
                   {"window", &shape->window},
+                  {"window_pattern", &shape->window_pattern},
                   {"dense", &shape->dense}};
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
         if (strcmp(extras[i].name, key) != 0) continue;
@@ -121,7 +122,10 @@ static void complete(Shape *shape) {
     if (c->context == 0) c->context = 2048;
     if (c->attention_scale == 0.0f)
         c->attention_scale = 1.0f / sqrtf((float)(c->head_dim ? c->head_dim : 1));
-    for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->window[i] = shape->window;
+    for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) {
+        bool sees_all = shape->window_pattern > 0 && (i + 1) % shape->window_pattern == 0;
+        c->window[i] = sees_all ? 0 : shape->window;
+    }
     if (c->latent_dim == 0) return;
     if (c->latent_norm_eps == 0.0f) c->latent_norm_eps = 1e-6f;
     for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->layer_kind[i] = LAYER_LATENT;
