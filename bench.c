@@ -20,6 +20,7 @@
 #include "convert/convert_target.h"
 #include "formats/source_open.h"
 #include "inspect/bench_limits.h"
+#include "kvcache_sharing.h"
 #include "model.h"
 #include "prefill.h"
 #include "session/session.h"
@@ -218,12 +219,25 @@ static Status advance(Bench *b, int32_t sequence, size_t n, Error *error) {
     return status;
 }
 
+/* Bytes of the cache that a token at `position` reads or writes. */
+static double cache_traffic(const KvShape *shape, size_t position) {
+    double bytes = 0.0;
+    for (uint32_t l = 0; l < shape->n_layers; l++) {
+        const KvLayer *layer = &shape->layers[l];
+        const KvShape alone = {.type = shape->type, .n_layers = 1, .layers = {*layer}};
+        size_t seen = layer->window && layer->window < position ? layer->window : position;
+        bytes += (double)seen * (double)kvcache_position_bytes(&alone);
+        bytes += 2.0 * sizeof(float) * layer->state_floats;
+    }
+    return bytes;
+}
+
 /* Decodes `batch` sequences side by side, each from `position` on. Rounds of a few steps alternate
  * with reading, and each step is compared with the reading of its round. */
 static Status measure_decode(Bench *b, size_t batch, size_t position, Error *error) {
     double seconds[MAX_STEPS], shares[MAX_STEPS], sum = 0.0, bandwidth = b->bandwidth;
     double parts[MODEL_PARTS] = {0};
-    double cached = (double)kvcache_position_bytes(kvcache_shape(b->cache)) * (double)batch;
+    const KvShape *shape = kvcache_shape(b->cache);
     Row rows[MAX_SEQUENCES];
     size_t steps = 0, context = model_context(b->model);
     for (size_t s = 0; s < batch; s++) {
@@ -244,14 +258,14 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
         if (status != STATUS_OK) return status;
         seconds[steps] = clock_seconds() - start;
         sum += seconds[steps];
-        double bytes = b->step_bytes + cached * (double)(position + steps);
+        double bytes = b->step_bytes + (double)batch * cache_traffic(shape, position + steps);
         shares[steps] = bytes / seconds[steps] / bandwidth;
         steps++;
     }
     for (size_t s = 0; s < batch; s++) kvcache_reset(b->cache, (int32_t)s, 0);
     model_set_clock(b->model, NULL);
     double step = bench_median(seconds, steps);
-    double bytes = b->step_bytes + cached * ((double)position + (double)steps / 2);
+    double bytes = b->step_bytes + (double)batch * cache_traffic(shape, position + steps / 2);
     print_result(b, (Result){batch > 1 ? "batch" : "decode", b->n_threads, batch, position,
                              (double)batch / step, bytes / step, bench_median(shares, steps),
                              "GB/s", parts});

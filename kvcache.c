@@ -3,90 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/numbers.h"
 #include "kernels/attention_q8.h"
+#include "kvcache_pages.h"
 
 _Static_assert((int)KV_PAGE == (int)Q8_PAGE, "pages have one size whatever their type");
 
 /* Writes 8-bit pages; NULL in the core build. */
 static const AttentionQ8 *const q8 = ATTENTION_Q8(attention_q8_reference);
 
-/* An allocated page: this header, then for each layer and head the keys and the values. */
-typedef struct Page {
-    size_t readers; /* sequences that share this page */
-    _Alignas(64) unsigned char data[];
-} Page;
-
-typedef struct Sequence {
-    Page **pages;
-    size_t n_pages, capacity;
-    int32_t start; /* position of the first cached token */
-    int32_t next;  /* position after the last */
-    float *states; /* of all layers; NULL before the first reservation, or where no layer has one */
-} Sequence;
-
-/* Where a layer's data lie in a page. */
-typedef struct LayerPlace {
-    size_t offset;                 /* of the layer's first head in Page.data */
-    size_t keys_bytes, head_bytes; /* of one head's keys, and of its keys and values */
-    size_t state;                  /* index of the layer's state in Sequence.states */
-} LayerPlace;
-
-struct KvCache {
-    KvShape shape;
-    LayerPlace places[KV_MAX_LAYERS];
-    size_t page_bytes, state_floats;
-    size_t max_pages, n_pages;
-    size_t n_sequences;
-    Sequence sequences[];
-};
+static const KvSharing *const sharing = KV_SHARING;
 
 const char *kv_type_name(KvType type) {
     static const char *const names[KV_TYPES] = {"f32", "f16", "q8"};
     return names[type];
-}
-
-KvShape kvcache_uniform_shape(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim,
-                              KvType type) {
-    KvShape shape = {.type = type, .n_layers = n_layers};
-    for (uint32_t l = 0; l < n_layers; l++)
-        shape.layers[l] =
-            (KvLayer){.n_kv_heads = n_kv_heads, .key_dim = head_dim, .value_dim = head_dim};
-    return shape;
-}
-
-static size_t element_bytes(KvType type) {
-    return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-}
-
-/* Bytes of one head's key, or value, at one position. */
-static size_t key_bytes(KvType type, const KvLayer *layer) {
-    return type == KV_Q8 ? q8_key_bytes(layer->key_dim) : layer->key_dim * element_bytes(type);
-}
-
-static size_t value_bytes(KvType type, const KvLayer *layer) {
-    if (layer->values_in_keys) return 0;
-    return type == KV_Q8 ? q8_value_bytes(layer->value_dim)
-                         : layer->value_dim * element_bytes(type);
-}
-
-size_t kvcache_position_bytes(const KvShape *shape) {
-    size_t bytes = 0;
-    for (uint32_t l = 0; l < shape->n_layers; l++) {
-        const KvLayer *layer = &shape->layers[l];
-        bytes +=
-            layer->n_kv_heads * (key_bytes(shape->type, layer) + value_bytes(shape->type, layer));
-    }
-    return bytes;
-}
-
-size_t kvcache_data_bytes(const KvShape *shape) {
-    return KV_PAGE * kvcache_position_bytes(shape);
-}
-
-size_t kvcache_page_bytes(const KvShape *shape) {
-    return sizeof(Page) + kvcache_data_bytes(shape);
 }
 
 Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, size_t max_bytes,
@@ -99,39 +29,18 @@ Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, si
     KvCache *cache = calloc(1, bytes);
     if (!cache) return error_set(error, "no memory for a cache of %zu sequences", max_sequences);
     cache->shape = *shape;
-    size_t offset = 0;
-    for (uint32_t l = 0; l < shape->n_layers; l++) {
-        const KvLayer *layer = &shape->layers[l];
-        size_t keys = KV_PAGE * key_bytes(shape->type, layer);
-        size_t head = keys + KV_PAGE * value_bytes(shape->type, layer);
-        cache->places[l] = (LayerPlace){offset, keys, head, cache->state_floats};
-        offset += layer->n_kv_heads * head;
-        cache->state_floats += round_up(layer->state_floats, 16);
-    }
-    cache->page_bytes = kvcache_page_bytes(shape);
-    cache->max_pages = max_bytes ? max_bytes / cache->page_bytes : SIZE_MAX;
+    kvpages_layout(cache);
+    cache->max_bytes = max_bytes ? max_bytes : SIZE_MAX;
     cache->n_sequences = max_sequences;
     *out = cache;
     return STATUS_OK;
 }
 
-static void release_page(KvCache *cache, Page *page) {
-    if (--page->readers > 0) return;
-    free(page);
-    cache->n_pages--;
-}
-
-static void release_from(KvCache *cache, Sequence *sequence, size_t first_page) {
-    while (sequence->n_pages > first_page)
-        release_page(cache, sequence->pages[--sequence->n_pages]);
-}
-
 void kvcache_free(KvCache *cache) {
     if (!cache) return;
     for (size_t i = 0; i < cache->n_sequences; i++) {
-        release_from(cache, &cache->sequences[i], 0);
+        kvcache_reset(cache, (int32_t)i, 0);
         free(cache->sequences[i].pages);
-        free(cache->sequences[i].states);
     }
     free(cache);
 }
@@ -139,18 +48,17 @@ void kvcache_free(KvCache *cache) {
 const KvShape *kvcache_shape(const KvCache *cache) {
     return &cache->shape;
 }
-size_t kvcache_pages_used(const KvCache *cache) {
-    return cache->n_pages;
+size_t kvcache_bytes_used(const KvCache *cache) {
+    return cache->bytes;
 }
-size_t kvcache_pages_free(const KvCache *cache) {
-    return cache->max_pages - cache->n_pages;
-}
-
 void kvcache_reset(KvCache *cache, int32_t id, int32_t start) {
     Sequence *sequence = &cache->sequences[id];
-    release_from(cache, sequence, 0);
+    if (sharing) sharing->forget(cache, sequence);
+    kvpages_release_from(cache, sequence, 0);
+    kvpages_free_states(cache, sequence->states);
+    sequence->states = NULL;
+    memset(sequence->given_back, 0, sizeof sequence->given_back);
     sequence->start = sequence->next = start;
-    if (sequence->states) memset(sequence->states, 0, cache->state_floats * sizeof(float));
 }
 
 int32_t kvcache_next(const KvCache *cache, int32_t id) {
@@ -160,124 +68,88 @@ int32_t kvcache_start(const KvCache *cache, int32_t id) {
     return cache->sequences[id].start;
 }
 
-static size_t pages_for(size_t positions) {
-    return (positions + KV_PAGE - 1) / KV_PAGE;
-}
-
-static Page *new_page(KvCache *cache, Error *error) {
-    if (cache->n_pages >= cache->max_pages) {
-        error_set(error, "the KV cache is full: %zu pages of %d positions, %zu bytes each",
-                  cache->n_pages, KV_PAGE, cache->page_bytes);
-        return NULL;
-    }
-    /* One register more, because attention reads past the last row of values in whole registers. */
-    Page *page = aligned_alloc(64, round_up(cache->page_bytes, 64) + 64);
-    if (!page) {
-        error_set(error, "no memory for a KV cache page of %zu bytes (%zu in use)",
-                  cache->page_bytes, cache->n_pages);
-        return NULL;
-    }
-    page->readers = 1;
-    /* SIMD loads touch slots that are not yet written; zero them so that no lane holds NaN. */
-    memset(page->data, 0, round_up(cache->page_bytes, 64) + 64 - sizeof *page);
-    cache->n_pages++;
-    return page;
-}
-
-static Status grow_table(Sequence *sequence, size_t n_pages, Error *error) {
-    if (array_reserve(&sequence->pages, &sequence->capacity, n_pages, sizeof *sequence->pages))
-        return STATUS_OK;
-    return error_set(error, "no memory for a cache's page table");
-}
-
-static Status make_states(const KvCache *cache, Sequence *sequence, Error *error) {
-    size_t bytes = cache->state_floats * sizeof(float);
-    if (sequence->states || bytes == 0) return STATUS_OK;
-    sequence->states = aligned_alloc(64, bytes);
-    if (!sequence->states) return error_set(error, "no memory for a state of %zu bytes", bytes);
-    memset(sequence->states, 0, bytes);
+/* Appends a page for each group that stores something. */
+static Status add_pages(KvCache *cache, Sequence *sequence, Error *error) {
+    Page **row = &sequence->pages[sequence->n_pages++ * cache->n_groups];
+    for (size_t g = 0; g < cache->n_groups; g++) row[g] = NULL;
+    for (size_t g = 0; g < cache->n_groups; g++)
+        if (cache->groups[g].data_bytes > 0 && !(row[g] = kvpages_new(cache, g, error)))
+            return STATUS_FAILED;
     return STATUS_OK;
+}
+
+static Status begin_states(KvCache *cache, Sequence *sequence, Error *error) {
+    if (cache->state_floats == 0 || sequence->states) return STATUS_OK;
+    if (!(sequence->states = kvpages_new_states(cache, error))) return STATUS_FAILED;
+    memset(sequence->states, 0, cache->state_floats * sizeof(float));
+    return STATUS_OK;
+}
+
+static Status reserve(KvCache *cache, Sequence *sequence, size_t n, Error *error) {
+    size_t used = (size_t)(sequence->next - sequence->start), before = sequence->n_pages;
+    Status status = STATUS_OK;
+    if (!kvpages_grow(cache, sequence, kvpages_for(used + n)))
+        return error_set(error, "no memory for a cache's page table");
+    if (sharing && n > 0) status = sharing->own_page(cache, sequence, used, error);
+    while (status == STATUS_OK && sequence->n_pages < kvpages_for(used + n))
+        status = add_pages(cache, sequence, error);
+    if (status == STATUS_OK) status = begin_states(cache, sequence, error);
+    if (status != STATUS_OK) kvpages_release_from(cache, sequence, before);
+    return status;
 }
 
 Status kvcache_reserve(KvCache *cache, int32_t id, size_t n, Error *error) {
-    Sequence *sequence = &cache->sequences[id];
-    size_t used = (size_t)(sequence->next - sequence->start), before = sequence->n_pages;
-    size_t need = pages_for(used + n);
-    if (grow_table(sequence, need, error) != STATUS_OK ||
-        make_states(cache, sequence, error) != STATUS_OK)
-        return STATUS_FAILED;
-    /* The last page is about to be written: copy it if other sequences share it. */
-    if (used % KV_PAGE != 0 && n > 0) {
-        Page *shared = sequence->pages[used / KV_PAGE];
-        if (shared->readers > 1) {
-            Page *own = new_page(cache, error);
-            if (!own) return STATUS_FAILED;
-            memcpy(own->data, shared->data, cache->page_bytes - sizeof *own);
-            sequence->pages[used / KV_PAGE] = own;
-            release_page(cache, shared);
-        }
-    }
-    while (sequence->n_pages < need) {
-        Page *page = new_page(cache, error);
-        if (!page) {
-            release_from(cache, sequence, before);
-            return STATUS_FAILED;
-        }
-        sequence->pages[sequence->n_pages++] = page;
-    }
+    while (reserve(cache, &cache->sequences[id], n, error) != STATUS_OK)
+        if (!sharing || !sharing->shed(cache)) return STATUS_FAILED;
     return STATUS_OK;
+}
+
+/* Gives back the pages that no query sees any more, even if KV_SLACK positions are taken back. */
+static void give_back(KvCache *cache, Sequence *sequence) {
+    size_t used = (size_t)(sequence->next - sequence->start);
+    for (size_t g = 0; g < cache->n_groups; g++) {
+        size_t end = kvpages_first_seen(&cache->groups[g], used > KV_SLACK ? used - KV_SLACK : 0);
+        for (; sequence->given_back[g] < end; sequence->given_back[g]++) {
+            Page **page = &sequence->pages[sequence->given_back[g] * cache->n_groups + g];
+            kvpages_release(cache, *page);
+            *page = NULL;
+        }
+    }
 }
 
 void kvcache_commit(KvCache *cache, int32_t id, size_t n) {
-    cache->sequences[id].next += (int32_t)n;
-}
-
-void kvcache_truncate(KvCache *cache, int32_t id, int32_t position) {
     Sequence *sequence = &cache->sequences[id];
-    if (position > sequence->next) return;
-    if (position < sequence->start) position = sequence->start;
-    if (sequence->states && position < sequence->next) {
-        kvcache_reset(cache, id, sequence->start);
-        return;
-    }
-    sequence->next = position;
-    release_from(cache, sequence, pages_for((size_t)(position - sequence->start)));
+    sequence->next += (int32_t)n;
+    if (sharing) sharing->commit(cache, sequence, n);
+    give_back(cache, sequence);
 }
 
-Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t to_id,
-                    Error *error) {
-    Sequence *from = &cache->sequences[from_id], *to = &cache->sequences[to_id];
-    size_t n = pages_for((size_t)(position - from->start));
-    if (grow_table(to, n, error) != STATUS_OK || make_states(cache, to, error) != STATUS_OK)
-        return STATUS_FAILED;
-    kvcache_reset(cache, to_id, from->start);
-    if (from->states && position < from->next) return STATUS_OK;
-    if (from->states) memcpy(to->states, from->states, cache->state_floats * sizeof(float));
-    for (size_t i = 0; i < n; i++) {
-        from->pages[i]->readers++;
-        to->pages[i] = from->pages[i];
-    }
-    to->n_pages = n;
-    to->next = position;
-    return STATUS_OK;
+size_t kvcache_call_rows(const KvCache *cache, int32_t id, size_t left, size_t most) {
+    if (sharing) return sharing->call_rows(cache, &cache->sequences[id], left, most);
+    return left < most ? left : most;
 }
 
-float *kvcache_state(KvCache *cache, int32_t id, size_t layer) {
-    return cache->sequences[id].states + cache->places[layer].state;
-}
-
-void *kvcache_page_data(const KvCache *cache, int32_t id, size_t page) {
-    return cache->sequences[id].pages[page]->data;
+void kvcache_cancel(KvCache *cache, int32_t id, bool ran) {
+    Sequence *sequence = &cache->sequences[id];
+    kvpages_release_from(cache, sequence, kvpages_for((size_t)(sequence->next - sequence->start)));
+    if (sequence->next == sequence->start || (ran && cache->state_floats > 0))
+        if (!(sharing && sharing->restore(cache, sequence)))
+            kvcache_reset(cache, id, sequence->start);
 }
 
 void *kvcache_keys(const KvCache *cache, int32_t id, size_t page, size_t layer, size_t kv_head) {
     const LayerPlace *place = &cache->places[layer];
-    return cache->sequences[id].pages[page]->data + place->offset + kv_head * place->head_bytes;
+    Page *held = cache->sequences[id].pages[page * cache->n_groups + place->group];
+    return held->data + place->offset + kv_head * place->head_bytes;
 }
 
 void *kvcache_values(const KvCache *cache, int32_t id, size_t page, size_t layer, size_t kv_head) {
     return (unsigned char *)kvcache_keys(cache, id, page, layer, kv_head) +
            cache->places[layer].keys_bytes;
+}
+
+float *kvcache_state(KvCache *cache, int32_t id, size_t layer) {
+    return cache->sequences[id].states + cache->places[layer].state;
 }
 
 /* Stores one head's key and value at position `slot` of a page. */

@@ -359,17 +359,24 @@ static Status check_row(const Model *m, const KvCache *cache, const Row *rows, s
     return STATUS_OK;
 }
 
+/* The end of the run of rows of one sequence that begins at `first`. */
+static size_t sequence_end(const Row *rows, size_t n, size_t first) {
+    size_t end = first + 1;
+    while (end < n && rows[end].sequence == rows[first].sequence) end++;
+    return end;
+}
+
 /* Gives back what reserve_pages took for the rows. */
-static void release_pages(KvCache *cache, const Row *rows, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        kvcache_truncate(cache, rows[i].sequence, kvcache_next(cache, rows[i].sequence));
+static void release_pages(KvCache *cache, const Row *rows, size_t n, bool ran) {
+    for (size_t i = 0; i < n; i = sequence_end(rows, n, i))
+        kvcache_cancel(cache, rows[i].sequence, ran);
 }
 
 static Status reserve_pages(KvCache *cache, const Row *rows, size_t n, Error *error) {
     for (size_t first = 0, end; first < n; first = end) {
-        for (end = first + 1; end < n && rows[end].sequence == rows[first].sequence;) end++;
+        end = sequence_end(rows, n, first);
         if (kvcache_reserve(cache, rows[first].sequence, end - first, error) != STATUS_OK) {
-            release_pages(cache, rows, first);
+            release_pages(cache, rows, first, false);
             return STATUS_FAILED;
         }
     }
@@ -404,9 +411,12 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
     }
     int bad_layer = atomic_load(&pass.bad_layer);
     if (bad_layer != INT32_MAX) {
-        release_pages(cache, rows, n);
+        release_pages(cache, rows, n, true);
         return bad_value(m, bad_layer, error);
     }
-    for (size_t i = 0; i < n; i++) kvcache_commit(cache, rows[i].sequence, 1);
+    for (size_t first = 0, end; first < n; first = end) {
+        end = sequence_end(rows, n, first);
+        kvcache_commit(cache, rows[first].sequence, end - first);
+    }
     return STATUS_OK;
 }

@@ -42,7 +42,8 @@ KvType model_kv_type(const Model *model);
  *
  * On STATUS_OK the cache holds the rows. Fails, and leaves the cache as it was, when there is no
  * memory or no page left, when a token is outside the vocabulary or a position outside the context,
- * and when a value is not finite (the Error names the layer). */
+ * and when a value is not finite (the Error names the layer; sequences with states, which are
+ * updated in place, then go back as kvcache_truncate has it). */
 Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error);
 

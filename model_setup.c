@@ -249,6 +249,21 @@ int model_threads(const Model *m) {
     return m->n_threads;
 }
 
+/* How far back a layer's queries see: its window or, if that is all, its chunk; 0: to the start. */
+static uint32_t seen_by(const Config *c, uint32_t layer) {
+    uint32_t window = c->window[layer], chunk = c->chunk[layer];
+    return window == 0 || (chunk > 0 && chunk < window) ? chunk : window;
+}
+
+/* How far back a layer's keys are seen, also by later layers that read them. */
+static uint32_t widest_window(const Config *c, uint32_t layer) {
+    uint32_t window = seen_by(c, layer);
+    for (uint32_t l = layer + 1; l < c->n_layers && window > 0; l++)
+        if (c->kv_distance[l] == l - layer)
+            window = seen_by(c, l) == 0 || seen_by(c, l) > window ? seen_by(c, l) : window;
+    return window;
+}
+
 KvShape model_kv_shape(const Model *m, KvType type) {
     const Config *c = m->config;
     KvShape shape = {.type = type, .n_layers = c->n_layers};
@@ -257,8 +272,10 @@ KvShape model_kv_shape(const Model *m, KvType type) {
         if (c->layer_kind[l] != LAYER_ATTENTION) {
             shape.layers[l] = layer_kind(c->layer_kind[l])->cached(c, l);
         } else if (c->kv_distance[l] == 0) {
-            shape.layers[l] = (KvLayer){
-                .n_kv_heads = h.n_kv_heads, .key_dim = h.head_dim, .value_dim = h.value_dim};
+            shape.layers[l] = (KvLayer){.n_kv_heads = h.n_kv_heads,
+                                        .key_dim = h.head_dim,
+                                        .value_dim = h.value_dim,
+                                        .window = widest_window(c, l)};
         }
     }
     return shape;

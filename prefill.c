@@ -12,8 +12,8 @@ Status prefill(Model *model, KvCache *cache, const Prefill *p, Error *error) {
     Row *rows = calloc(smaller(p->n, most) + 1, sizeof *rows);
     Status status = rows ? STATUS_OK : error_set(error, "no memory for the rows of a prompt");
     for (size_t done = 0; status == STATUS_OK && done < p->n;) {
-        PrefillChunk chunk = {
-            .rows = rows, .n = smaller(p->n - done, most), .total = p->n, .logits = p->logits};
+        PrefillChunk chunk = {.rows = rows, .total = p->n, .logits = p->logits};
+        chunk.n = kvcache_call_rows(cache, p->sequence, p->n - done, most);
         for (size_t i = 0; i < chunk.n; i++, done++) {
             bool wants = done >= p->first_wanted;
             rows[i] = (Row){p->sequence, start + (int32_t)done, p->ids[done], wants};

@@ -16,6 +16,7 @@
 #include "batch/batch_fingerprint.h"
 #include "batch/batch_memory.h"
 #include "batch/engine.h"
+#include "kvcache_sharing.h"
 #include "session/generation_options.h"
 #include "system/terminal.h"
 
@@ -547,8 +548,6 @@ static void show_progress(Batch *b, bool last) {
 static void print_stats(const Batch *b) {
     EngineStats s = engine_stats(b->engine);
     double seconds = fmax(clock_seconds() - b->start, 1e-9);
-    const KvShape *shape = kvcache_shape(engine_cache(b->engine));
-    double page = (double)kvcache_page_bytes(shape) / (1 << 20);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     fprintf(stderr, "lines:   %zu answered, %zu by an earlier run, %zu failed\n",
@@ -562,7 +561,7 @@ static void print_stats(const Batch *b) {
     fprintf(stderr, "batch:   %zu texts at once at most, %zu times a text was set aside\n",
             s.most_tasks, s.set_aside);
     fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
-            (double)usage.ru_maxrss / 1024.0, (double)s.most_pages * page,
+            (double)usage.ru_maxrss / 1024.0, (double)s.most_bytes / (1 << 20),
             (double)b->kv_bytes / (1 << 20));
     fprintf(stderr, "sandbox: %s\n", sandbox_text(&b->session->sandbox));
     fprintf(stderr, "model:   %s\n", b->fingerprint);
@@ -592,9 +591,7 @@ static size_t choose_concurrency(const Batch *b, const KvShape *shape) {
     enum { MIDDLING = 512, MOST = 64 };
     size_t context = model_context(b->session->model);
     size_t positions = context < MIDDLING ? context : MIDDLING;
-    size_t pages = (positions + KV_PAGE - 1) / KV_PAGE;
-    size_t each = (pages > 0 ? pages : 1) * kvcache_page_bytes(shape);
-    size_t n = b->kv_bytes / each;
+    size_t n = b->kv_bytes / kvcache_sequence_bytes(shape, positions > 0 ? positions : 1);
     if (b->options->max_concurrent) return (size_t)b->options->max_concurrent;
     return n < 1 ? 1 : n > MOST ? MOST : n;
 }
@@ -614,14 +611,16 @@ static Status start(Batch *b, Session *session, Error *error) {
     b->maker = (ResultMaker){.tokenizer = session->tokenizer,
                              .model = config->name[0] ? config->name : "verbatim",
                              .fingerprint = b->fingerprint};
-    if (b->kv_bytes < 2 * kvcache_page_bytes(&shape))
+    size_t least = kvcache_sequence_bytes(&shape, KV_PAGE + 1);
+    if (b->kv_bytes < least)
         return error_set(error, "--kv-memory: %zu bytes are too few, at least %zu are needed",
-                         b->kv_bytes, 2 * kvcache_page_bytes(&shape));
+                         b->kv_bytes, least);
     if (o->resume &&
         result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
         return STATUS_FAILED;
     const EngineOptions options = {.max_tasks = choose_concurrency(b, &shape),
                                    .max_bytes = b->kv_bytes,
+                                   .snapshot_bytes = b->kv_bytes / 4,
                                    .kv_type = session->kv_type};
     if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
     b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "kvcache_sharing.h"
+#include "prefill.h"
 
 /* RETAINED sequences outlive their tasks, for the prefixes they hold. EXTRA_ROWS of a step may have
  * their logits computed beside each task's last row: rows that are seen, and drafts. Tasks draft
@@ -28,6 +30,8 @@ struct Engine {
     Model *model;
     KvCache *cache;
     size_t max_tasks;
+    bool forgets;         /* kvcache_forgets */
+    size_t next_bytes;    /* what a sequence needs to grow into new pages */
     EngineTask **running; /* in the order of their age */
     size_t n_running;
     EngineTask **waiting; /* likewise; a growing array, front at `first_waiting` */
@@ -69,6 +73,10 @@ Status engine_new(Engine **out, Model *model, const EngineOptions *options, Erro
         engine_free(e);
         return STATUS_FAILED;
     }
+    kvcache_limit_snapshots(e->cache, options->snapshot_bytes);
+    e->forgets = kvcache_forgets(&shape);
+    e->next_bytes =
+        kvcache_sequence_bytes(&shape, KV_PAGE + 1) - kvcache_sequence_bytes(&shape, KV_PAGE);
     *out = e;
     return STATUS_OK;
 }
@@ -132,7 +140,7 @@ Status engine_submit(Engine *e, EngineTask *task, Error *error) {
     if (!make_room(e)) return error_set(error, "no memory for a waiting text");
     task->following = NULL;
     task->speculation = (Speculation){.drafter = task->drafter};
-    task->n_computed = 0;
+    task->n_computed = task->n_again = task->mark_at = 0;
     task->n_to_see = task->seen ? task->n_tokens - 1 : 0;
     task->n_seen = 0;
     task->age = e->clock++;
@@ -168,6 +176,8 @@ static bool drop_oldest(Engine *e) {
 
 /* Keeps a finished task's pages for those that begin like it. */
 static void retain(Engine *e, EngineTask *task) {
+    size_t next = (size_t)kvcache_next(e->cache, task->sequence);
+    if (task->n_computed > next) task->n_computed = next;
     int32_t *tokens = malloc(task->n_computed * sizeof *tokens);
     if (e->n_retained == RETAINED) drop_oldest(e);
     if (!tokens || task->n_computed == 0) {
@@ -185,6 +195,22 @@ static void retain(Engine *e, EngineTask *task) {
  * n_to_see). */
 static size_t prefix_limit(const EngineTask *task) {
     return task->n_seen < task->n_to_see ? task->n_seen : task->n_tokens - 1;
+}
+
+/* Of two ends of shared prefixes, the one that the task comes to first. */
+static size_t sooner_mark(const EngineTask *task, size_t end) {
+    return task->mark_at > task->n_computed && task->mark_at < end ? task->mark_at : end;
+}
+
+/* Gives the task, of which nothing is cached, its first n tokens from another sequence. Where that
+ * cannot go back to n, the task gets fewer and marks the end of the shared prefix for those after
+ * it. */
+static void take_over(Engine *e, EngineTask *task, int32_t from, size_t n) {
+    Error ignored;
+    if (kvcache_fork(e->cache, from, (int32_t)n, task->sequence, &ignored) != STATUS_OK) return;
+    task->n_computed = (size_t)kvcache_next(e->cache, task->sequence);
+    if (task->n_computed < n) task->mark_at = n;
+    e->stats.shared_rows += task->n_computed;
 }
 
 /* Finds the longest prefix of the task that is cached or that another running task will compute,
@@ -206,21 +232,16 @@ static void find_prefix(Engine *e, EngineTask *task) {
         if (n > best && (n <= other->n_computed || n >= KV_PAGE))
             best = n, kept = NULL, leader = other;
     }
-    Error ignored;
     task->following = NULL;
     if (kept) {
         kept->last_use = e->clock++;
-        if (kvcache_fork(e->cache, kept->sequence, (int32_t)best, task->sequence, &ignored) ==
-            STATUS_OK)
-            task->n_computed = best;
+        take_over(e, task, kept->sequence, best);
     } else if (leader && best <= leader->n_computed) {
-        if (kvcache_fork(e->cache, leader->sequence, (int32_t)best, task->sequence, &ignored) ==
-            STATUS_OK)
-            task->n_computed = best;
+        take_over(e, task, leader->sequence, best);
     } else if (leader) {
         task->following = leader;
+        leader->mark_at = sooner_mark(leader, best);
     }
-    e->stats.shared_rows += task->n_computed;
 }
 
 /* Shares the pages of the prefix as soon as the task that is being followed has computed it. */
@@ -228,13 +249,10 @@ static void catch_up(Engine *e, EngineTask *task) {
     EngineTask *leader = task->following;
     if (!leader) return;
     size_t n = common_prefix(task->tokens, prefix_limit(task), leader->tokens, leader->n_tokens);
+    leader->mark_at = sooner_mark(leader, n);
     if (n > leader->n_computed) return;
-    Error ignored;
     task->following = NULL;
-    if (kvcache_fork(e->cache, leader->sequence, (int32_t)n, task->sequence, &ignored) != STATUS_OK)
-        return;
-    task->n_computed = n;
-    e->stats.shared_rows += n;
+    take_over(e, task, leader->sequence, n);
 }
 
 /* Stops other tasks from following a task that leaves. */
@@ -245,23 +263,25 @@ static void leave(Engine *e, const EngineTask *task) {
 
 /* ---- Who is in the cache ----------------------------------------------------------------- */
 
-static size_t pages_for(size_t positions) {
-    return (positions + KV_PAGE - 1) / KV_PAGE;
+/* Bytes that the cache can still give, also in place of snapshots. */
+static size_t free_bytes(const Engine *e) {
+    return kvcache_bytes_free(e->cache) + kvcache_snapshot_bytes(e->cache);
 }
 
 static void admit(Engine *e) {
     while (e->n_waiting > 0 && e->n_running < e->max_tasks) {
         EngineTask *task = e->waiting[e->first_waiting];
         /* Its prompt must fit now, beside a page for each of those that run. */
-        while (e->n_running > 0 &&
-               kvcache_pages_free(e->cache) < pages_for(task->n_tokens + 1) + e->n_running)
+        const KvShape *shape = kvcache_shape(e->cache);
+        size_t needed = kvcache_sequence_bytes(shape, task->n_tokens + 1);
+        while (e->n_running > 0 && free_bytes(e) < needed + e->n_running * e->next_bytes)
             if (!drop_oldest(e)) return;
         if (e->n_free == 0) drop_oldest(e);
         e->first_waiting++;
         e->n_waiting--;
         task->sequence = e->free_sequences[--e->n_free];
         kvcache_reset(e->cache, task->sequence, 0);
-        task->n_computed = 0;
+        task->n_computed = task->n_again = 0;
         find_prefix(e, task);
         size_t at = e->n_running++;
         while (at > 0 && e->running[at - 1]->age > task->age) {
@@ -330,8 +350,10 @@ static bool is_seen(const EngineTask *task, size_t position) {
  * logits; returns how many. */
 static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size_t most_seen,
                        size_t *n_logits) {
-    size_t left = task->n_tokens - task->n_computed, most = left < room ? left : room;
-    size_t n = 0, before = *n_logits;
+    size_t left = task->n_tokens - task->n_computed, n = 0, before = *n_logits;
+    if (e->forgets && task->mark_at > task->n_computed && task->mark_at < task->n_tokens)
+        left = task->mark_at - task->n_computed;
+    size_t most = kvcache_call_rows(e->cache, task->sequence, left, room);
     task->speculation.n_drafts = 0;
     for (; n < most && *n_logits <= before + most_seen; n++) {
         size_t position = task->n_computed + n;
@@ -345,19 +367,25 @@ static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size
     return n;
 }
 
-/* Adds the row of the task's last token and rows for drafts; returns how many. Drafts stay within
- * the page of the last token: no other task loses a page to them. */
+/* Adds the row of the task's last token, before it what rejected drafts took out of the cache, and
+ * rows for drafts; returns how many. Drafts stay within the page of the last token: no other task
+ * loses a page to them. */
 static size_t add_decode_rows(Engine *e, EngineTask *task, size_t at, size_t room,
                               size_t *n_logits) {
-    size_t n = task->n_tokens, most = CHEAP_ROWS / e->n_running;
+    size_t n = task->n_tokens, most = CHEAP_ROWS / e->n_running, own = n - task->n_computed;
     size_t end = round_up(n, KV_PAGE), context = model_context(e->model);
+    if (own > room) return 0;
     if (end > context) end = context;
     if (most > room) most = room;
-    if (most > end - n + 1) most = end - n + 1;
+    if (most > end - n + own) most = end - n + own;
     size_t n_rows = speculation_rows(&task->speculation, task->sequence, task->tokens, n,
-                                     most > 0 ? most - 1 : 0, e->rows + at);
-    for (size_t i = 0; i < n_rows; i++)
-        e->logits_rows[(*n_logits)++] = (LogitsRow){task, n - 1 + i};
+                                     task->n_computed, most > own ? most - own : 0, e->rows + at);
+    if (n_rows > own && !kvcache_hold(e->cache, task->sequence)) {
+        n_rows = own;
+        task->speculation.n_drafts = 0;
+    }
+    for (size_t i = own - 1; i < n_rows; i++)
+        e->logits_rows[(*n_logits)++] = (LogitsRow){task, task->n_computed + i};
     return n_rows;
 }
 
@@ -367,7 +395,8 @@ static size_t plan_part(Engine *e, bool decode, size_t n_rows, size_t *n_logits)
     for (size_t i = 0; i < e->n_running && n_rows < room; i++) {
         EngineTask *task = e->running[i];
         size_t left = task->n_tokens - task->n_computed, n;
-        if ((left == 1) != decode || task->following) continue;
+        bool decodes = left <= 1 + task->n_again;
+        if (decodes != decode || task->following) continue;
         size_t before = *n_logits;
         n = decode ? add_decode_rows(e, task, n_rows, room - n_rows, n_logits)
                    : add_rows(e, task, n_rows, room - n_rows, spare, n_logits);
@@ -414,14 +443,22 @@ static void take_logits(Engine *e, size_t k, size_t n_logits) {
 static void drop_rejected(Engine *e, EngineTask *task) {
     const Speculation *s = &task->speculation;
     if (s->n_accepted == s->n_drafts || task->n_computed < task->n_tokens) return;
-    task->n_computed = task->n_tokens - 1;
-    kvcache_truncate(e->cache, task->sequence, (int32_t)task->n_computed);
+    kvcache_truncate(e->cache, task->sequence, (int32_t)task->n_tokens - 1);
+    task->n_computed = (size_t)kvcache_next(e->cache, task->sequence);
+    task->n_again = task->n_tokens - 1 - task->n_computed;
+    if (task->n_again > SPECULATION_AGAIN || task->n_again >= model_max_rows(e->model))
+        task->n_again = 0; /* so many rows are run as a prompt's */
 }
 
 static void advance(Engine *e, size_t n_logits) {
     for (size_t i = 0; i < e->n_running; i++) e->running[i]->goes_on = true;
-    for (size_t i = 0; i < e->n_running; i++)
-        e->running[i]->n_computed = (size_t)kvcache_next(e->cache, e->running[i]->sequence);
+    for (size_t i = 0; i < e->n_running; i++) {
+        EngineTask *task = e->running[i];
+        task->n_computed = (size_t)kvcache_next(e->cache, task->sequence);
+        task->n_again = 0;
+        if (task->mark_at > 0 && task->n_computed == task->mark_at)
+            kvcache_mark(e->cache, task->sequence, (int32_t)task->mark_at);
+    }
 #pragma omp parallel for schedule(dynamic, 1) if (n_logits > 1) num_threads(model_threads(e->model))
     for (size_t k = 0; k < n_logits; k++)
         if (k == 0 || e->logits_rows[k - 1].task != e->logits_rows[k].task)
@@ -440,6 +477,15 @@ static size_t index_of_sequence(const Engine *e, int32_t sequence) {
     return i;
 }
 
+/* Runs the tokens before `position` that a failed pass took out of the cache. */
+static Status run_again(Engine *e, const EngineTask *task, int32_t position, Error *error) {
+    int32_t next = kvcache_next(e->cache, task->sequence);
+    size_t n = (size_t)(position - next);
+    const Prefill again = {
+        .sequence = task->sequence, .ids = task->tokens + next, .n = n, .first_wanted = n};
+    return n > 0 ? prefill(e->model, e->cache, &again, error) : STATUS_OK;
+}
+
 /* The rows together gave a value that is not a finite number. One text at a time, without its
  * drafts, shows whose fault it is: that text ends, the others get what they would have got. Returns
  * the number of rows with logits. */
@@ -453,8 +499,9 @@ static size_t one_by_one(Engine *e, size_t n_rows) {
         EngineTask *task = e->running[i];
         size_t n_own = n - task->speculation.n_drafts;
         task->speculation.n_drafts = 0;
-        if (model_forward(e->model, e->cache, rows, n_own, e->logits + n_logits * vocab, &error) !=
-            STATUS_OK) {
+        if (run_again(e, task, rows[0].position, &error) != STATUS_OK ||
+            model_forward(e->model, e->cache, rows, n_own, e->logits + n_logits * vocab, &error) !=
+                STATUS_OK) {
             finish(e, i, &error);
             continue;
         }
@@ -476,8 +523,8 @@ Status engine_step(Engine *e, Error *error) {
     secure_pages(e, &page_error);
     size_t n_logits = 0, n_rows = plan_part(e, true, 0, &n_logits);
     n_rows = plan_part(e, false, n_rows, &n_logits);
-    if (kvcache_pages_used(e->cache) > e->stats.most_pages)
-        e->stats.most_pages = kvcache_pages_used(e->cache);
+    if (kvcache_bytes_used(e->cache) > e->stats.most_bytes)
+        e->stats.most_bytes = kvcache_bytes_used(e->cache);
     if (n_rows == 0) return STATUS_OK;
     if (model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error) != STATUS_OK)
         n_logits = one_by_one(e, n_rows);

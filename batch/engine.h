@@ -3,8 +3,8 @@
  * A task is a run of tokens that grows at its end. The engine decides which tasks are in the
  * cache, computes what each still lacks (prompts in chunks mixed with the single rows of those
  * that already generate) and asks each task for its next token. Tasks that begin with the same
- * tokens share the pages of that prefix, computed once, also when one comes after the other has
- * ended. When pages run out the youngest task is set aside and computed again later.
+ * tokens share what the cache has of that prefix, computed once, also when one comes after the
+ * other has ended. When memory runs out the youngest task is set aside and computed again later.
  *
  * What a task gets is bit-identical to what it would get alone: scheduling decides when a row
  * is computed, never what comes out (docs/numerics.md). */
@@ -36,7 +36,9 @@ struct EngineTask {
 
     /* The engine's own. */
     EngineTask *following; /* waits for this task to compute the prefix that both share */
-    size_t n_computed;     /* tokens whose keys and values are cached */
+    size_t n_computed;     /* tokens that the cache holds */
+    size_t n_again;        /* tokens that rejected drafts took out of it, at most */
+    size_t mark_at;        /* the end of a prefix that other texts have too; 0: none is known */
     size_t n_to_see;       /* tokens whose logits `seen` gets ... */
     size_t n_seen;         /* ... and has got */
     size_t age;            /* order of arrival */
@@ -48,8 +50,9 @@ struct EngineTask {
 typedef struct Engine Engine;
 
 typedef struct EngineOptions {
-    size_t max_tasks; /* in the cache at once; 0: 64 */
-    size_t max_bytes; /* of the KV cache; 0: no limit */
+    size_t max_tasks;      /* in the cache at once; 0: 64 */
+    size_t max_bytes;      /* of the KV cache; 0: no limit */
+    size_t snapshot_bytes; /* kvcache_limit_snapshots */
     KvType kv_type;
 } EngineOptions;
 
@@ -57,7 +60,7 @@ typedef struct EngineStats {
     size_t prompt_rows, decode_rows; /* computed */
     size_t shared_rows;              /* taken from another task's pages instead */
     size_t set_aside;                /* times that a task lost its pages */
-    size_t most_tasks, most_pages;   /* at once */
+    size_t most_tasks, most_bytes;   /* at once; most_bytes: of the KV cache */
 } EngineStats;
 
 Status engine_new(Engine **out, Model *model, const EngineOptions *options, Error *error);

@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "kvcache_sharing.h"
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
@@ -245,30 +246,54 @@ Status dialogue_tokens(Dialogue *d, TokenList *ids, Error *error) {
 
 /* ---- Answering --------------------------------------------------------------------------- */
 
-/* Makes the KV cache hold all of `ids` and sets d->logits to the last token's. Keeps the prefix
- * that the cache (at first, the file of pages) has in common with `ids`, *n_cached tokens and never
- * the last, and computes the rest. */
-static Status catch_up(Dialogue *d, const TokenList *ids, size_t *n_cached, Error *error) {
-    size_t most = ids->length - 1, common = 0;
-    if (d->cached.length == 0 && d->conversation.kv) {
-        size_t loaded;
-        if (kvfile_load(d->conversation.kv, d->cache, 0, ids->ids, most, &loaded, error) !=
-            STATUS_OK)
-            return STATUS_FAILED;
-        for (size_t i = 0; i < loaded; i++)
-            if (!token_list_push(&d->cached, ids->ids[i])) return error_set(error, "no memory");
-    }
+/* Makes d->cached the tokens ids[0] ... of those that the cache holds. */
+static Status note_cached(Dialogue *d, const TokenList *ids, size_t from, Error *error) {
+    d->cached.length = from;
+    for (size_t i = from; i < (size_t)kvcache_next(d->cache, 0); i++)
+        if (!token_list_push(&d->cached, ids->ids[i])) return error_set(error, "no memory");
+    return STATUS_OK;
+}
+
+/* Keeps the prefix of ids[most] that the cache (or the session's file, where that has more of it)
+ * holds. */
+static Status keep_prefix(Dialogue *d, const TokenList *ids, size_t most, Error *error) {
+    size_t common = 0;
     while (common < most && common < d->cached.length && d->cached.ids[common] == ids->ids[common])
         common++;
     kvcache_truncate(d->cache, 0, (int32_t)common);
-    d->cached.length = common;
-    *n_cached = common;
-    Status status = generate_prefill(d->session, d->cache, ids->ids + common, ids->length - common,
-                                     d->logits, error);
+    size_t kept = (size_t)kvcache_next(d->cache, 0);
+    bool had_all = d->cached.length > 0 && kept == common;
+    if (!had_all && d->conversation.kv &&
+        kvfile_load(d->conversation.kv, d->cache, 0, ids->ids, most, &kept, error) != STATUS_OK)
+        return STATUS_FAILED;
+    kept = (size_t)kvcache_next(d->cache, 0);
+    return note_cached(d, ids, kept < common ? kept : common, error);
+}
+
+/* Makes the KV cache hold all of `ids` and sets d->logits to the last token's. Keeps what it can of
+ * the prefix, *n_cached tokens and never the last, and computes the rest. A mark before the last
+ * token lets the next attempt begin there. */
+static Status catch_up(Dialogue *d, const TokenList *ids, size_t *n_cached, Error *error) {
+    size_t most = ids->length - 1;
+    if (keep_prefix(d, ids, most, error) != STATUS_OK) {
+        d->cached.length = 0;
+        kvcache_reset(d->cache, 0, 0);
+        return STATUS_FAILED;
+    }
+    size_t kept = *n_cached = d->cached.length;
+    Status status = STATUS_OK;
+    if (kept < most && kvcache_has_states(kvcache_shape(d->cache)))
+        status =
+            generate_prefill(d->session, d->cache, ids->ids + kept, most - kept, d->logits, error);
+    kvcache_mark(d->cache, 0, (int32_t)most);
+    size_t next = (size_t)kvcache_next(d->cache, 0);
+    if (status == STATUS_OK)
+        status = generate_prefill(d->session, d->cache, ids->ids + next, ids->length - next,
+                                  d->logits, error);
+    kvcache_mark(d->cache, 0, (int32_t)most);
     /* Also after an interruption: what was computed stays. */
-    for (size_t i = common; i < (size_t)kvcache_next(d->cache, 0); i++)
-        if (!token_list_push(&d->cached, ids->ids[i])) return error_set(error, "no memory");
-    return status;
+    Status noted = note_cached(d, ids, kept, error);
+    return noted == STATUS_OK ? status : noted;
 }
 
 static Status generate_answer(Dialogue *d, Generation *g, Decoding *decoding,
@@ -292,6 +317,13 @@ static Status generate_answer(Dialogue *d, Generation *g, Decoding *decoding,
         if (decoding_next(decoding, step.token, &logits, error) != STATUS_OK) return STATUS_FAILED;
         if (!token_list_push(&d->cached, step.token)) return error_set(error, "no memory");
     }
+}
+
+/* The cache may have lost tokens behind the last one that it can go back to. */
+static void forget_lost(Dialogue *d) {
+    size_t next = (size_t)kvcache_next(d->cache, 0);
+    if (next < d->cached.length) d->cached.length = next;
+    kvcache_mark(d->cache, 0, (int32_t)next);
 }
 
 /* Whole UTF-8 characters of the text, which an interruption or odd tokens may have torn:
@@ -350,6 +382,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     if (status == STATUS_OK)
         status = generate_answer(d, &g, &decoding, watcher, &answer, &length, error);
     decoding_end(&decoding);
+    if (decoding.cache) forget_lost(d);
     if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
         char *text = answer ? answer : "";
         length = keep_valid(text, length);

@@ -8,9 +8,10 @@
 #include <xxhash.h>
 
 #include "base/array.h"
+#include "kvcache_sharing.h"
 #include "numeric.h"
 
-static const char magic[8] = "vbtm-kv2";
+static const char magic[8] = "vbtm-kv3";
 
 typedef struct FileStart {
     char magic[8];
@@ -20,17 +21,21 @@ typedef struct FileStart {
     uint64_t checksum; /* of the fields above */
 } FileStart;
 
-/* The head of a record, which the page's bytes follow. */
+/* The head of a record, which its part's bytes follow: a page of one group of layers, or all states
+ * behind the last of the n positions. */
 typedef struct Record {
-    uint64_t checksum; /* of the fields below and the page's bytes */
+    uint64_t checksum; /* of the fields below and the part's bytes */
     uint64_t before;   /* of all tokens of the pages before this one */
     uint32_t page, n;  /* the page's number; its filled positions */
+    uint32_t part;     /* the number of the group; KvLayout.n_groups: the states */
+    uint32_t zero;
     int32_t tokens[KV_PAGE];
 } Record;
 
 /* A record of the file that is known: its offset and its head. */
 typedef struct Known {
     off_t offset;
+    bool damaged; /* its checksum is wrong */
     Record record;
 } Known;
 
@@ -38,8 +43,7 @@ struct KvFile {
     char *path;
     int fd;
     FileStart start;
-    KvShape shape;
-    size_t data_bytes;
+    KvLayout layout;
     off_t end; /* behind the last whole record */
     Known *known;
     size_t n_known, capacity;
@@ -79,7 +83,7 @@ static uint64_t record_checksum(const Record *record, const void *data, size_t b
 static bool remember(KvFile *file, off_t offset, const Record *record) {
     if (!array_reserve(&file->known, &file->capacity, file->n_known + 1, sizeof *file->known))
         return false;
-    file->known[file->n_known++] = (Known){offset, *record};
+    file->known[file->n_known++] = (Known){offset, false, *record};
     return true;
 }
 
@@ -93,21 +97,40 @@ static Status begin_anew(KvFile *file, Error *error) {
     return STATUS_OK;
 }
 
-/* Reads the heads of all records; the checksums are compared when a page is loaded. */
+/* Bytes of a record's part; SIZE_MAX: there is no such part. */
+static size_t part_bytes(const KvFile *file, uint32_t part) {
+    if (part > file->layout.n_groups) return SIZE_MAX;
+    return part == file->layout.n_groups ? file->layout.state_bytes : file->layout.data_bytes[part];
+}
+
+/* Reads the heads of all records; the checksums are compared when a part is loaded. */
 static Status find_records(KvFile *file, Error *error) {
     struct stat status;
     if (fstat(file->fd, &status) != 0) return failed(file, "read", error);
-    off_t step = (off_t)(sizeof(Record) + file->data_bytes);
     file->end = sizeof file->start;
-    while (status.st_size - file->end >= step) {
+    while (status.st_size - file->end >= (off_t)sizeof(Record)) {
         Record record;
         if (!read_at(file->fd, &record, sizeof record, file->end))
             return failed(file, "read", error);
+        size_t bytes = part_bytes(file, record.part);
+        off_t left = status.st_size - file->end - (off_t)sizeof record;
+        if (bytes == SIZE_MAX || left < (off_t)bytes) break;
         if (record.n >= 1 && record.n <= KV_PAGE && !remember(file, file->end, &record))
             return error_set(error, "%s: no memory for its directory", file->path);
-        file->end += step;
+        file->end += (off_t)(sizeof record + bytes);
     }
     return STATUS_OK;
+}
+
+static uint64_t shape_checksum(const KvShape *shape) {
+    uint64_t checksum = 0;
+    for (uint32_t l = 0; l < shape->n_layers; l++) {
+        const KvLayer *layer = &shape->layers[l];
+        const uint64_t fields[] = {layer->n_kv_heads, layer->key_dim,      layer->value_dim,
+                                   layer->window,     layer->state_floats, layer->values_in_keys};
+        checksum = XXH3_64bits_withSeed(fields, sizeof fields, checksum);
+    }
+    return checksum;
 }
 
 Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
@@ -120,11 +143,10 @@ Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
         return error_set(error, "%s: no memory", path);
     }
     file->fd = fd;
-    file->shape = *shape;
-    file->data_bytes = kvcache_data_bytes(shape);
+    file->layout = kvcache_layout(shape);
     memcpy(file->start.magic, magic, sizeof magic);
     file->start.fingerprint = fingerprint + NUMERIC_REVISION;
-    file->start.shape = XXH3_64bits(shape->layers, shape->n_layers * sizeof *shape->layers);
+    file->start.shape = shape_checksum(shape);
     file->start.n_layers = shape->n_layers;
     file->start.type = shape->type;
     file->start.checksum = XXH3_64bits(&file->start, offsetof(FileStart, checksum));
@@ -151,18 +173,21 @@ static uint64_t tokens_checksum(const int32_t *tokens, size_t n) {
     return XXH3_64bits(tokens, n * sizeof *tokens);
 }
 
-/* The record of this page that shares the longest prefix with tokens[n], after the same tokens in
- * all earlier pages; NULL: none. *used receives the number of its positions that can be used. */
-static const Known *find_page(const KvFile *file, size_t page, const int32_t *tokens, size_t n,
-                              size_t *used) {
+/* The record of this part of page number `page` that shares the longest prefix with tokens[n],
+ * after the same tokens in all earlier pages; NULL: none. *used receives the number of its
+ * positions that can be used. States belong to their last position alone. */
+static Known *find_part(const KvFile *file, size_t part, size_t page, const int32_t *tokens,
+                        size_t n, size_t *used) {
     uint64_t before = tokens_checksum(tokens, page * KV_PAGE);
-    const Known *best = NULL;
+    Known *best = NULL;
     *used = 0;
     for (size_t i = file->n_known; i-- > 0;) {
         const Record *record = &file->known[i].record;
-        if (record->page != page || record->before != before) continue;
+        if (record->part != part || record->page != page || record->before != before) continue;
+        if (file->known[i].damaged) continue;
         size_t left = n - page * KV_PAGE, common = 0, most = record->n < left ? record->n : left;
         while (common < most && record->tokens[common] == tokens[page * KV_PAGE + common]) common++;
+        if (part == file->layout.n_groups && common < record->n) continue;
         if (common > *used) {
             best = &file->known[i];
             *used = common;
@@ -171,59 +196,187 @@ static const Known *find_page(const KvFile *file, size_t page, const int32_t *to
     return best;
 }
 
+static size_t pages_for(size_t positions) {
+    return (positions + KV_PAGE - 1) / KV_PAGE;
+}
+
+/* Which positions the file can restore. */
+typedef struct Reach {
+    const KvFile *file;
+    size_t n_pages;
+    uint8_t *used; /* [n_groups + 1][n_pages], positions of each page; 0: it is not there */
+} Reach;
+
+static size_t used_of(const Reach *reach, size_t part, size_t page) {
+    return reach->used[part * reach->n_pages + page];
+}
+
+/* Whether every page that a token at `position` needs is there. */
+static bool is_whole(const Reach *reach, size_t position) {
+    const KvLayout *layout = &reach->file->layout;
+    size_t last = pages_for(position) - 1;
+    for (size_t g = 0; g < layout->n_groups; g++) {
+        if (layout->data_bytes[g] == 0) continue;
+        for (size_t i = kvcache_first_page(layout->window[g], position); i <= last; i++)
+            if (used_of(reach, g, i) < (i < last ? KV_PAGE : position - last * KV_PAGE))
+                return false;
+    }
+    return true;
+}
+
+/* The last position of this page that can be restored; 0: none. */
+static size_t reach_in_page(const Reach *reach, size_t page) {
+    const KvLayout *layout = &reach->file->layout;
+    size_t n = layout->state_bytes ? used_of(reach, layout->n_groups, page) : KV_PAGE;
+    for (size_t g = 0; g < layout->n_groups; g++)
+        if (layout->data_bytes[g] > 0 && used_of(reach, g, page) < n) {
+            if (layout->state_bytes) return 0; /* the states are those of position n alone */
+            n = used_of(reach, g, page);
+        }
+    return n > 0 && is_whole(reach, page * KV_PAGE + n) ? page * KV_PAGE + n : 0;
+}
+
+/* The longest prefix of tokens[n] that the file can restore. */
+static Status find_reach(const KvFile *file, const int32_t *tokens, size_t n, size_t *position,
+                         Error *error) {
+    Reach reach = {.file = file, .n_pages = pages_for(n)};
+    *position = 0;
+    if (n == 0) return STATUS_OK;
+    reach.used = calloc(file->layout.n_groups + 1, reach.n_pages);
+    if (!reach.used) return error_set(error, "%s: no memory to read it", file->path);
+    for (size_t part = 0; part <= file->layout.n_groups; part++)
+        for (size_t page = 0; page < reach.n_pages; page++) {
+            size_t used;
+            find_part(file, part, page, tokens, n, &used);
+            reach.used[part * reach.n_pages + page] = (uint8_t)used;
+        }
+    for (size_t page = reach.n_pages; *position == 0 && page-- > 0;)
+        *position = reach_in_page(&reach, page);
+    free(reach.used);
+    return STATUS_OK;
+}
+
+/* Reads one part of the sequence that ends at `position`; false: its record is damaged. */
+static bool load_part(KvFile *file, void *data, size_t part, size_t page, const int32_t *tokens,
+                      size_t position) {
+    size_t used, bytes = part_bytes(file, (uint32_t)part);
+    Known *known = find_part(file, part, page, tokens, position, &used);
+    if (bytes == 0) return true;
+    if (!known || !read_at(file->fd, data, bytes, known->offset + (off_t)sizeof(Record)) ||
+        record_checksum(&known->record, data, bytes) != known->record.checksum) {
+        if (known) known->damaged = true;
+        return false;
+    }
+    return true;
+}
+
+/* Reads all that the sequence, which ends at `position`, needs; false: a record is damaged. */
+static bool load_parts(KvFile *file, KvCache *cache, int32_t sequence, const int32_t *tokens,
+                       size_t position) {
+    const KvLayout *layout = &file->layout;
+    for (size_t g = 0; g < layout->n_groups; g++)
+        for (size_t i = kvcache_first_page(layout->window[g], position); i < pages_for(position);
+             i++)
+            if (!load_part(file, kvcache_saved_page(cache, sequence, -1, g, i), g, i, tokens,
+                           position))
+                return false;
+    return load_part(file, kvcache_saved_states(cache, sequence, -1), layout->n_groups,
+                     pages_for(position) - 1, tokens, position);
+}
+
 Status kvfile_load(KvFile *file, KvCache *cache, int32_t sequence, const int32_t *tokens, size_t n,
                    size_t *loaded, Error *error) {
-    *loaded = 0;
-    kvcache_reset(cache, sequence, 0);
-    for (size_t page = 0; page * KV_PAGE < n; page++) {
-        size_t used;
-        const Known *known = find_page(file, page, tokens, n, &used);
-        if (!known) break;
-        if (kvcache_reserve(cache, sequence, used, error) != STATUS_OK) return STATUS_FAILED;
-        void *data = kvcache_page_data(cache, sequence, page);
-        if (!read_at(file->fd, data, file->data_bytes, known->offset + (off_t)sizeof(Record)) ||
-            record_checksum(&known->record, data, file->data_bytes) != known->record.checksum) {
-            kvcache_truncate(cache, sequence, (int32_t)*loaded); /* gives the page back */
+    size_t least = *loaded;
+    while (true) { /* each time around one more record is known to be damaged */
+        size_t position;
+        if (find_reach(file, tokens, n, &position, error) != STATUS_OK) return STATUS_FAILED;
+        if (position <= least) break;
+        *loaded = 0;
+        kvcache_reset(cache, sequence, 0);
+        if (kvcache_begin_at(cache, sequence, (int32_t)position, error) != STATUS_OK) {
+            kvcache_reset(cache, sequence, 0);
+            return STATUS_FAILED;
+        }
+        if (load_parts(file, cache, sequence, tokens, position)) {
+            *loaded = position;
             break;
         }
-        kvcache_commit(cache, sequence, used);
-        *loaded += used;
-        if (used < KV_PAGE) break;
+        kvcache_reset(cache, sequence, 0);
+        least = 0;
     }
     return STATUS_OK;
 }
 
-static Status append(KvFile *file, const KvCache *cache, int32_t sequence, size_t page,
+/* ---- Saving ---- */
+
+static Status append(KvFile *file, size_t part, size_t page, const void *data,
                      const int32_t *tokens, size_t n, Error *error) {
     Record record;
+    size_t bytes = part_bytes(file, (uint32_t)part);
     memset(&record, 0, sizeof record);
+    record.part = (uint32_t)part;
     record.page = (uint32_t)page;
     record.n = (uint32_t)(n - page * KV_PAGE < KV_PAGE ? n - page * KV_PAGE : KV_PAGE);
     record.before = tokens_checksum(tokens, page * KV_PAGE);
     memcpy(record.tokens, tokens + page * KV_PAGE, record.n * sizeof *tokens);
-    const void *data = kvcache_page_data(cache, sequence, page);
-    record.checksum = record_checksum(&record, data, file->data_bytes);
+    record.checksum = record_checksum(&record, data, bytes);
     if (!write_at(file->fd, &record, sizeof record, file->end) ||
-        !write_at(file->fd, data, file->data_bytes, file->end + (off_t)sizeof record))
+        !write_at(file->fd, data, bytes, file->end + (off_t)sizeof record))
         return failed(file, "write", error);
     if (!remember(file, file->end, &record))
         return error_set(error, "%s: no memory for its directory", file->path);
-    file->end += (off_t)(sizeof record + file->data_bytes);
+    file->end += (off_t)(sizeof record + bytes);
     return STATUS_OK;
+}
+
+/* Appends a part unless the file has it. */
+static Status save_part(KvFile *file, size_t part, size_t page, const void *data,
+                        const int32_t *tokens, size_t n, Error *error) {
+    size_t filled = n - page * KV_PAGE < KV_PAGE ? n - page * KV_PAGE : KV_PAGE, used;
+    if (!data || (find_part(file, part, page, tokens, n, &used) && used == filled))
+        return STATUS_OK;
+    return append(file, part, page, data, tokens, n, error);
+}
+
+/* Appends what a token behind the sequence (snapshot -1), or behind its snapshot, needs. Layers
+ * that see everything are saved with the sequence. */
+static Status save_position(KvFile *file, const KvCache *cache, int32_t sequence, int snapshot,
+                            const int32_t *tokens, Error *error) {
+    const KvLayout *layout = &file->layout;
+    size_t n = (size_t)kvcache_saved_position(cache, sequence, snapshot);
+    Status status = STATUS_OK;
+    for (size_t g = 0; g < layout->n_groups; g++) {
+        if (snapshot >= 0 && layout->window[g] == 0) continue;
+        for (size_t i = kvcache_first_page(layout->window[g], n);
+             i < pages_for(n) && status == STATUS_OK; i++)
+            status = save_part(file, g, i, kvcache_saved_page(cache, sequence, snapshot, g, i),
+                               tokens, n, error);
+    }
+    if (status != STATUS_OK || n == 0 || layout->state_bytes == 0) return status;
+    return save_part(file, layout->n_groups, pages_for(n) - 1,
+                     kvcache_saved_states(cache, sequence, snapshot), tokens, n, error);
+}
+
+/* Bytes of a new file for the sequence, roughly. */
+static size_t new_file_bytes(const KvFile *file, const KvCache *cache, int32_t sequence) {
+    const KvLayout *layout = &file->layout;
+    size_t bytes = 4096, n = (size_t)kvcache_next(cache, sequence);
+    for (size_t g = 0; g < layout->n_groups; g++)
+        bytes += pages_for(n) * (sizeof(Record) + layout->data_bytes[g]);
+    return bytes +
+           (1 + kvcache_n_snapshots(cache, sequence)) * (sizeof(Record) + layout->state_bytes);
 }
 
 Status kvfile_save(KvFile *file, const KvCache *cache, int32_t sequence, const int32_t *tokens,
                    Error *error) {
-    size_t n = (size_t)kvcache_next(cache, sequence), n_pages = (n + KV_PAGE - 1) / KV_PAGE;
-    if (file->n_known > 4 * n_pages + 16 && begin_anew(file, error) != STATUS_OK)
-        return STATUS_FAILED;
-    for (size_t page = 0; page < n_pages; page++) {
-        size_t filled = n - page * KV_PAGE < KV_PAGE ? n - page * KV_PAGE : KV_PAGE;
-        size_t used;
-        if (find_page(file, page, tokens, n, &used) && used == filled) continue;
-        if (append(file, cache, sequence, page, tokens, n, error) != STATUS_OK)
-            return STATUS_FAILED;
-    }
+    Status status = STATUS_OK;
+    if (file->end > (off_t)(4 * new_file_bytes(file, cache, sequence)))
+        status = begin_anew(file, error);
+    if (status == STATUS_OK) status = save_position(file, cache, sequence, -1, tokens, error);
+    for (int i = 0; status == STATUS_OK && i < (int)kvcache_n_snapshots(cache, sequence); i++)
+        if (kvcache_saved_mark(cache, sequence, i))
+            status = save_position(file, cache, sequence, i, tokens, error);
+    if (status != STATUS_OK) return status;
     if (fdatasync(file->fd) != 0 && errno != EINVAL) return failed(file, "sync", error);
     return STATUS_OK;
 }

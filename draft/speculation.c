@@ -2,21 +2,24 @@
 
 #include <stdlib.h>
 
+#include "kvcache_sharing.h"
+#include "prefill.h"
+
 size_t speculation_rows(Speculation *s, int32_t sequence, const int32_t *text, size_t n,
-                        size_t most_drafts, Row *rows) {
+                        size_t first, size_t most_drafts, Row *rows) {
     if (s->n_drafts > 0) s->drafter->learn(s->drafter, s->n_drafts, s->n_accepted);
     s->n_drafts = s->n_accepted = 0;
     if (s->drafter && most_drafts > s->drafter->most) most_drafts = s->drafter->most;
     if (s->drafter && most_drafts > 0)
         s->n_drafts = s->drafter->propose(s->drafter, text, n, s->drafts, most_drafts);
-    for (size_t i = 0; i <= s->n_drafts; i++)
-        rows[i] = (Row){.sequence = sequence,
-                        .position = (int32_t)(n - 1 + i),
-                        .token = i == 0 ? text[n - 1] : s->drafts[i - 1],
-                        .wants_logits = true};
+    for (size_t i = first; i < n + s->n_drafts; i++)
+        rows[i - first] = (Row){.sequence = sequence,
+                                .position = (int32_t)i,
+                                .token = i < n ? text[i] : s->drafts[i - n],
+                                .wants_logits = i + 1 >= n};
     s->stats.passes++;
     s->stats.drafted += s->n_drafts;
-    return 1 + s->n_drafts;
+    return n - first + s->n_drafts;
 }
 
 bool speculation_accepts(Speculation *s, int32_t token) {
@@ -48,8 +51,27 @@ void decoding_free(Decoding *d) {
     *d = (Decoding){0};
 }
 
+/* Runs the text's tokens that the cache does not hold, and at most `most_drafts` drafts. */
+static Status run_pass(Decoding *d, size_t most_drafts, Error *error) {
+    Row rows[SPECULATION_AGAIN + 1 + DRAFTS_MAX];
+    size_t n = d->text.length, most_rows = model_max_rows(d->model);
+    size_t next = (size_t)kvcache_next(d->cache, 0);
+    if (n - 1 - next > SPECULATION_AGAIN || n - next > most_rows) {
+        const Prefill again = {
+            .ids = d->text.ids + next, .n = n - 1 - next, .first_wanted = n - 1 - next};
+        if (prefill(d->model, d->cache, &again, error) != STATUS_OK) return STATUS_FAILED;
+        next = n - 1;
+    }
+    if (most_drafts > most_rows - (n - next)) most_drafts = most_rows - (n - next);
+    size_t n_rows = speculation_rows(&d->speculation, 0, d->text.ids, n, next, most_drafts, rows);
+    if (d->speculation.n_drafts > 0 && !kvcache_hold(d->cache, 0)) {
+        n_rows -= d->speculation.n_drafts;
+        d->speculation.n_drafts = 0;
+    }
+    return model_forward(d->model, d->cache, rows, n_rows, d->logits, error);
+}
+
 Status decoding_next(Decoding *d, int32_t token, float **logits, Error *error) {
-    Row rows[1 + DRAFTS_MAX];
     Speculation *s = &d->speculation;
     size_t position = d->text.length, context = model_context(d->model);
     if (!token_list_push(&d->text, token)) return error_set(error, "no memory for the text");
@@ -59,13 +81,11 @@ Status decoding_next(Decoding *d, int32_t token, float **logits, Error *error) {
     }
     kvcache_truncate(d->cache, 0, (int32_t)position);
     size_t room = position + 1 < context ? context - position - 1 : 0;
-    size_t n = speculation_rows(s, 0, d->text.ids, d->text.length,
-                                room < d->most_drafts ? room : d->most_drafts, rows);
     *logits = d->logits;
-    Status status = model_forward(d->model, d->cache, rows, n, d->logits, error);
-    if (status == STATUS_OK || n == 1) return status;
+    Status status = run_pass(d, room < d->most_drafts ? room : d->most_drafts, error);
+    if (status == STATUS_OK || s->n_drafts == 0) return status;
     s->n_drafts = 0; /* a wrong draft may give a NaN that the text never comes to: do without */
-    return model_forward(d->model, d->cache, rows, 1, d->logits, error);
+    return run_pass(d, 0, error);
 }
 
 void decoding_end(Decoding *d) {

@@ -6,16 +6,23 @@
  * row's logits, so the text is the same with any Drafter and with none. One text, dialogues and
  * batches all verify drafts here:
  *
- *     n = speculation_rows(&s, sequence, text, n_text, most, rows)
- *     ... model_forward(rows) gives logits[n]; the next token is chosen from logits[0] ...
+ *     n = speculation_rows(&s, sequence, text, n_text, first, most, rows)
+ *     ... model_forward(rows) gives logits; the next token is chosen from logits[0] ...
  *     while (speculation_accepts(&s, token)) choose the next token from logits[s.n_accepted]
- *     ... the cache is truncated to the text, and the next pass begins ... */
+ *     ... the cache is truncated to the text, and the next pass begins ...
+ *
+ * Rejected drafts cost no pass: layers with a window keep pages for them (KV_SLACK), and where
+ * layers have states, those before the pass are held (kvcache_hold) and the rows that the text took
+ * ride along in the next pass once more. */
 #ifndef SPECULATION_H
 #define SPECULATION_H
 
 #include "draft/drafter.h"
 #include "model.h"
 #include "tokenizer.h"
+
+/* Rows of accepted tokens that a pass may run once more beside its own. */
+enum { SPECULATION_AGAIN = DRAFTS_MAX + 1 };
 
 typedef struct SpeculationStats {
     size_t passes;   /* calls of speculation_rows */
@@ -31,11 +38,11 @@ typedef struct Speculation {
     SpeculationStats stats;
 } Speculation;
 
-/* Writes the rows of the next pass: rows[0] is the last token of text[n], n > 0, at position n - 1
- * of `sequence`; rows[1...] are drafts, at most `most_drafts`. All want logits. Returns how many.
- */
+/* Writes the rows of the next pass: the tokens of text[n] from `first` < n on, where the cache
+ * ends, then drafts, at most `most_drafts`. The text's last token and the drafts want logits.
+ * Returns how many rows there are, n - first + n_drafts. */
 size_t speculation_rows(Speculation *speculation, int32_t sequence, const int32_t *text, size_t n,
-                        size_t most_drafts, Row *rows);
+                        size_t first, size_t most_drafts, Row *rows);
 
 /* Takes the token that was chosen after the last row in use. True: it is the next draft, so its
  * row's logits, at index n_accepted of the pass, are computed already. False: a new pass. */

@@ -9,6 +9,7 @@
 #include "config_fields.h"
 #include "inspect/config_text.h"
 #include "inspect/modelfile_verify.h"
+#include "kvcache_sharing.h"
 
 Status inspect_print(const Session *session, Error *error, const char *format, ...) {
     char text[2048];

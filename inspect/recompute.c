@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "config_fields.h"
+#include "kvcache_sharing.h"
 #include "session/generate.h"
 #include "session/logprobs.h"
 
@@ -112,9 +113,11 @@ static Status time_step(const Comparison *r, KvCache *cache, size_t first, float
                         double *seconds, Error *error) {
     for (int repeat = 0; repeat < 3; repeat++) {
         kvcache_truncate(cache, 0, (int32_t)first);
+        size_t next = (size_t)kvcache_next(cache, 0);
+        kvcache_hold(cache, 0); /* for the next repeat */
         double start = clock_seconds();
-        Status status = generate_prefill(r->session, cache, r->ids.ids + first,
-                                         r->ids.length - first, logits, error);
+        Status status = generate_prefill(r->session, cache, r->ids.ids + next, r->ids.length - next,
+                                         logits, error);
         if (status != STATUS_OK) return status;
         double elapsed = clock_seconds() - start;
         if (repeat == 0 || elapsed < *seconds) *seconds = elapsed;

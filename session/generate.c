@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "kvcache_sharing.h"
 #include "prefill.h"
 
 typedef struct Timing {
@@ -89,9 +90,8 @@ static void print_stats(const Session *session, const Generation *g, const Decod
             model_threads(model), kv_type_name(session->kv_type));
     fprintf(stderr, "sandbox: %s\n", sandbox_text(&session->sandbox));
     const KvCache *cache = decoding->cache;
-    size_t pages = kvcache_pages_used(cache);
-    fprintf(stderr, "cache:   %zu pages of %d positions, %.2f MiB; %zu bytes a position\n", pages,
-            KV_PAGE, (double)pages * (double)kvcache_page_bytes(kvcache_shape(cache)) / 0x1p20,
+    fprintf(stderr, "cache:   %.2f MiB; %zu bytes a position that all layers see\n",
+            (double)kvcache_bytes_used(cache) / 0x1p20,
             kvcache_position_bytes(kvcache_shape(cache)));
     fprintf(stderr, "seed:    %llu\n", (unsigned long long)g->options.sampling.seed);
 }

@@ -1,5 +1,7 @@
 #include "tests/dialogue_cases.h"
 
+#include "kvcache_sharing.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

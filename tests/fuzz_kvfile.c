@@ -4,6 +4,7 @@
  * instruction set. */
 #include "chat/kvfile.h"
 #include "isa.h"
+#include "kvcache_sharing.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +16,15 @@ enum { N_TOKENS = 3 * KV_PAGE + 5 };
 
 enum { HEAD_DIM = 5, N_QUERIES = 9 };
 
-/* The layout of kvfile.c's records: checksum, checksum of the tokens before, page, n, tokens, data.
- */
+/* The layout of kvfile.c's records: checksum, checksum of the tokens before, page, n, part, zero,
+ * tokens, data. */
 static void repair(const KvShape *shape, uint8_t *bytes, size_t size, const int32_t *tokens) {
-    size_t head = 24 + 4 * KV_PAGE, data = kvcache_data_bytes(shape), at = 0;
+    size_t head = 32 + 4 * KV_PAGE, data = kvcache_layout(shape).data_bytes[0], at = 0;
     for (; size - at >= head + data; at += head + data) {
         uint32_t page;
         if (!(bytes[at] & 1)) continue;
         memcpy(&page, bytes + at + 16, 4);
+        memset(bytes + at + 24, 0, 4); /* of layers without a window */
         if (bytes[at] & 2 && page <= N_TOKENS / KV_PAGE) {
             uint64_t before = XXH3_64bits(tokens, page * KV_PAGE * sizeof *tokens);
             memcpy(bytes + at + 8, &before, 8);
@@ -40,7 +42,7 @@ static void check_copy(const KvCache *cache, const int32_t *tokens, size_t n) {
     KvCache *other;
     Error error;
     bool begun;
-    size_t loaded;
+    size_t loaded = 0;
     int fd = memfd_create("copy", 0);
     if (fd < 0 || kvcache_new(&other, shape, 1, 0, &error) != STATUS_OK) return;
     if (kvfile_open(&file, "copy", fd, 1, shape, &begun, &error) != STATUS_OK || !begun) abort();

@@ -11,6 +11,7 @@
 #include "attention.h"
 #include "base/numbers.h"
 #include "kernels/attention_q8.h"
+#include "kvcache_sharing.h"
 #include "numeric.h"
 
 static const AttentionKernel *const kernels[] = {

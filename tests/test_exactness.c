@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "kvcache_sharing.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 #include "tests/tiny_model.h"

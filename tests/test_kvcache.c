@@ -9,13 +9,15 @@
 
 #include "base/numbers.h"
 #include "kvcache.h"
+#include "kvcache_sharing.h"
 
 enum { LAYERS = 2, KV_HEADS = 3, HEAD_DIM = 5, WIDTH = KV_HEADS * HEAD_DIM };
 
 static const KvShape shape = {
     .type = KV_F32,
     .n_layers = LAYERS,
-    .layers = {{KV_HEADS, HEAD_DIM, HEAD_DIM}, {KV_HEADS, HEAD_DIM, HEAD_DIM}}};
+    .layers = {{.n_kv_heads = KV_HEADS, .key_dim = HEAD_DIM, .value_dim = HEAD_DIM},
+               {.n_kv_heads = KV_HEADS, .key_dim = HEAD_DIM, .value_dim = HEAD_DIM}}};
 
 /* Returns element i of the key that a token stores in a layer: distinct everywhere. */
 static float key_of(int32_t token, size_t layer, size_t i) {
@@ -51,9 +53,13 @@ static void assert_holds(const KvCache *cache, int32_t id, int32_t position, int
 static KvCache *cache_of(size_t sequences, size_t pages) {
     KvCache *cache;
     Error error;
-    size_t bytes = pages * kvcache_page_bytes(&shape);
+    size_t bytes = pages * kvcache_sequence_bytes(&shape, KV_PAGE);
     assert_int_equal(kvcache_new(&cache, &shape, sequences, bytes, &error), STATUS_OK);
     return cache;
+}
+
+static size_t pages_used(const KvCache *cache) {
+    return kvcache_bytes_used(cache) / kvcache_sequence_bytes(&shape, KV_PAGE);
 }
 
 static void what_is_stored_is_read_back_from_any_start(void **state) {
@@ -66,7 +72,7 @@ static void what_is_stored_is_read_back_from_any_start(void **state) {
         assert_holds(cache, 0, i, i);
         assert_holds(cache, 1, 100000 + i, i + 500);
     }
-    assert_int_equal(kvcache_pages_used(cache), 8);
+    assert_int_equal(pages_used(cache), 8);
     kvcache_free(cache);
 }
 
@@ -141,16 +147,16 @@ static void a_fork_shares_pages_until_it_diverges(void **state) {
     kvcache_reset(cache, 0, 0);
     for (int32_t i = 0; i < 100; i++) append(cache, 0, i);
     assert_int_equal(kvcache_fork(cache, 0, 90, 1, &error), STATUS_OK);
-    assert_int_equal(kvcache_pages_used(cache), 2);
+    assert_int_equal(pages_used(cache), 2);
     append(cache, 1, 7000);
-    assert_int_equal(kvcache_pages_used(cache), 3); /* only the partly shared page was copied */
+    assert_int_equal(pages_used(cache), 3); /* only the partly shared page was copied */
     for (int32_t i = 0; i < 100; i++) assert_holds(cache, 0, i, i);
     for (int32_t i = 0; i < 90; i++) assert_holds(cache, 1, i, i);
     assert_holds(cache, 1, 90, 7000);
     kvcache_reset(cache, 0, 0); /* sequence 1 keeps the pages that it shares */
     for (int32_t i = 0; i < 90; i++) assert_holds(cache, 1, i, i);
     kvcache_reset(cache, 1, 0);
-    assert_int_equal(kvcache_pages_used(cache), 0);
+    assert_int_equal(pages_used(cache), 0);
     kvcache_free(cache);
 }
 
@@ -175,12 +181,12 @@ static void truncation_forgets_and_gives_pages_back(void **state) {
     for (int32_t i = 0; i < 200; i++) append(cache, 0, i);
     kvcache_truncate(cache, 0, 65);
     assert_int_equal(kvcache_next(cache, 0), 65);
-    assert_int_equal(kvcache_pages_used(cache), 2);
+    assert_int_equal(pages_used(cache), 2);
     append(cache, 0, 9999);
     assert_holds(cache, 0, 64, 64);
     assert_holds(cache, 0, 65, 9999);
     kvcache_truncate(cache, 0, 0);
-    assert_int_equal(kvcache_pages_used(cache), 0);
+    assert_int_equal(pages_used(cache), 0);
     kvcache_free(cache);
 }
 
@@ -192,12 +198,12 @@ static void a_full_cache_refuses_and_stays_as_it_was(void **state) {
     for (int32_t i = 0; i < 64; i++) append(cache, 0, i);
     assert_int_equal(kvcache_reserve(cache, 0, 4 * KV_PAGE, &error), STATUS_FAILED);
     assert_non_null(strstr(error.text, "KV cache is full"));
-    assert_int_equal(kvcache_pages_used(cache), 1);
+    assert_int_equal(pages_used(cache), 1);
     assert_int_equal(kvcache_next(cache, 0), 64);
     assert_int_equal(kvcache_reserve(cache, 0, 2 * KV_PAGE, &error), STATUS_OK);
-    assert_int_equal(kvcache_pages_free(cache), 0);
+    assert_int_equal(kvcache_bytes_free(cache), 0);
     kvcache_truncate(cache, 0, 64); /* frees the reserved pages too */
-    assert_int_equal(kvcache_pages_free(cache), 2);
+    assert_int_equal(kvcache_bytes_free(cache), 2 * kvcache_sequence_bytes(&shape, KV_PAGE));
     kvcache_free(cache);
 }
 

@@ -12,7 +12,10 @@
 
 enum { N = 200, MODEL = 0x1234 };
 
-static const KvShape shape = {.type = KV_F16, .n_layers = 2, .layers = {{1, 8, 8}, {1, 8, 8}}};
+static const KvShape shape = {.type = KV_F16,
+                              .n_layers = 2,
+                              .layers = {{.n_kv_heads = 1, .key_dim = 8, .value_dim = 8},
+                                         {.n_kv_heads = 1, .key_dim = 8, .value_dim = 8}}};
 static int32_t tokens[N];
 
 static void append(KvCache *cache, int32_t token) {
@@ -73,7 +76,7 @@ static size_t load(int fd, size_t n) {
     Error error;
     KvCache *want = cache_with(n), *cache = cache_with(0);
     KvFile *file = open_file(fd, MODEL, false);
-    size_t loaded;
+    size_t loaded = 0;
     assert_int_equal(kvfile_load(file, cache, 0, tokens, n, &loaded, &error), STATUS_OK);
     assert_int_equal(kvcache_next(cache, 0), (int)loaded);
     for (size_t i = 0; i < loaded; i++) {

@@ -1,0 +1,34 @@
+/* What the key/value cache stores for each layer of a model. */
+#ifndef KV_SHAPE_H
+#define KV_SHAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Positions of a page, and how many positions a sequence can always go back. */
+enum { KV_PAGE = 64, KV_SLACK = 64 };
+
+typedef enum KvType { KV_F32, KV_F16, KV_Q8, KV_TYPES } KvType;
+const char *kv_type_name(KvType type); /* as --kv-type has it */
+
+/* What one layer stores of every position. n_kv_heads is 0 for a layer that stores nothing, because
+ * it reads an earlier layer's keys and values or does not attend. */
+typedef struct KvLayer {
+    uint32_t n_kv_heads;
+    uint32_t key_dim, value_dim; /* widths of one head's key and value */
+    uint32_t window;             /* positions that its queries see, their own included; 0: all */
+    size_t state_floats; /* of the state that the layer keeps of a sequence beside pages; 0: none */
+    bool values_in_keys; /* the value is the first value_dim elements of the key: latent attention.
+                          * Nothing else is stored of it. */
+} KvLayer;
+
+enum { KV_MAX_LAYERS = 512 };
+
+typedef struct KvShape {
+    KvType type;
+    uint32_t n_layers;
+    KvLayer layers[KV_MAX_LAYERS];
+} KvShape;
+
+#endif

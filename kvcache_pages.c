@@ -1,0 +1,104 @@
+#include "kvcache_pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/numbers.h"
+#include "kernels/attention_q8.h"
+
+static size_t element_bytes(KvType type) {
+    return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* Bytes of one head's key, or value, at one position. */
+static size_t key_bytes(KvType type, const KvLayer *layer) {
+    return type == KV_Q8 ? q8_key_bytes(layer->key_dim) : layer->key_dim * element_bytes(type);
+}
+
+static size_t value_bytes(KvType type, const KvLayer *layer) {
+    if (layer->values_in_keys) return 0;
+    return type == KV_Q8 ? q8_value_bytes(layer->value_dim)
+                         : layer->value_dim * element_bytes(type);
+}
+
+static size_t group_of(KvCache *cache, uint32_t window) {
+    size_t g = 0;
+    while (g < cache->n_groups && cache->groups[g].window != window) g++;
+    if (g == KV_GROUPS) return 0;
+    if (g == cache->n_groups) cache->groups[cache->n_groups++].window = window;
+    return g;
+}
+
+void kvpages_layout(KvCache *cache) {
+    const KvShape *shape = &cache->shape;
+    cache->n_groups = 1; /* that of layers without a window comes first, even if it is empty */
+    for (uint32_t l = 0; l < shape->n_layers; l++) {
+        const KvLayer *layer = &shape->layers[l];
+        Group *group = &cache->groups[group_of(cache, layer->n_kv_heads ? layer->window : 0)];
+        size_t keys = KV_PAGE * key_bytes(shape->type, layer);
+        size_t head = keys + KV_PAGE * value_bytes(shape->type, layer);
+        cache->places[l] = (LayerPlace){(size_t)(group - cache->groups), group->data_bytes, keys,
+                                        head, cache->state_floats};
+        group->data_bytes += layer->n_kv_heads * head;
+        cache->state_floats += round_up(layer->state_floats, 16);
+    }
+}
+
+size_t kvpages_bytes(const Group *group) {
+    if (group->data_bytes == 0) return 0;
+    /* One register more, because attention reads past the last row of values in whole registers. */
+    return sizeof(Page) + round_up(group->data_bytes, 64) + 64;
+}
+
+static void *allocate(KvCache *cache, size_t bytes, Error *error) {
+    void *memory = NULL;
+    if (bytes > cache->max_bytes - cache->bytes) {
+        error_set(error, "the KV cache is full: %zu of %zu bytes are in use, and %zu are needed",
+                  cache->bytes, cache->max_bytes, bytes);
+    } else if (!(memory = aligned_alloc(64, bytes))) {
+        error_set(error, "no memory for %zu bytes of the KV cache (%zu are in use)", bytes,
+                  cache->bytes);
+    } else {
+        cache->bytes += bytes;
+    }
+    return memory;
+}
+
+Page *kvpages_new(KvCache *cache, size_t group, Error *error) {
+    size_t bytes = kvpages_bytes(&cache->groups[group]);
+    Page *page = allocate(cache, bytes, error);
+    if (!page) return NULL;
+    /* SIMD loads touch slots that are not yet written; zero them so that no lane holds NaN. */
+    memset(page, 0, bytes);
+    page->readers = 1;
+    page->bytes = bytes;
+    return page;
+}
+
+void kvpages_release(KvCache *cache, Page *page) {
+    if (!page || --page->readers > 0) return;
+    cache->bytes -= page->bytes;
+    free(page);
+}
+
+float *kvpages_new_states(KvCache *cache, Error *error) {
+    return allocate(cache, cache->state_floats * sizeof(float), error);
+}
+
+void kvpages_free_states(KvCache *cache, float *states) {
+    if (states) cache->bytes -= cache->state_floats * sizeof(float);
+    free(states);
+}
+
+bool kvpages_grow(const KvCache *cache, Sequence *sequence, size_t n_pages) {
+    return array_reserve(&sequence->pages, &sequence->capacity, n_pages,
+                         cache->n_groups * sizeof *sequence->pages);
+}
+
+void kvpages_release_from(KvCache *cache, Sequence *sequence, size_t first) {
+    while (sequence->n_pages > first) {
+        Page **row = &sequence->pages[--sequence->n_pages * cache->n_groups];
+        for (size_t g = 0; g < cache->n_groups; g++) kvpages_release(cache, row[g]);
+    }
+}

@@ -1,0 +1,121 @@
+/* Inside the key/value cache: pages, page tables and states, shared by kvcache.c and by what keeps
+ * snapshots of sequences (layers/snapshots.c). Everybody else: kvcache.h.
+ *
+ * Layers whose queries see the same window form a group. A page holds KV_PAGE positions of one
+ * group's layers, so that the pages that have left a window can be given back while layers that see
+ * everything keep theirs. */
+#ifndef KVCACHE_PAGES_H
+#define KVCACHE_PAGES_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "kv_shape.h"
+
+typedef struct KvCache KvCache;
+
+/* Windows beyond the first ones that a model has keep all pages, as layers without a window do. */
+enum { KV_GROUPS = 4 };
+
+enum { KV_SNAPSHOTS = 16 }; /* that a sequence keeps at most */
+
+/* An allocated page: this header, then for each layer and head the keys and the values. */
+typedef struct Page {
+    size_t readers; /* sequences and snapshots that hold this page */
+    size_t keepers; /* the snapshots among them */
+    size_t bytes;   /* allocated */
+    _Alignas(64) unsigned char data[];
+} Page;
+
+struct KvSnapshot;
+
+typedef struct Sequence {
+    Page **pages; /* [n_pages][n_groups]; NULL: given back */
+    size_t n_pages, capacity;
+    size_t given_back[KV_GROUPS]; /* how many pages at the front are NULL */
+    int32_t start;                /* position of the first cached token */
+    int32_t next;                 /* position after the last */
+    float *states;                /* [state_floats] of all layers; NULL: nothing is cached */
+    struct KvSnapshot *snapshots[KV_SNAPSHOTS + 1]; /* in the order of their positions */
+    size_t n_snapshots;
+    struct KvSnapshot *held; /* kvcache_hold's, or NULL */
+} Sequence;
+
+typedef struct Group {
+    uint32_t window;   /* 0: its layers see all positions */
+    size_t data_bytes; /* of one page, without its header */
+} Group;
+
+/* Where a layer's data lie. */
+typedef struct LayerPlace {
+    size_t group;
+    size_t offset;                 /* of the layer's first head in Page.data */
+    size_t keys_bytes, head_bytes; /* of one head's keys, and of its keys and values */
+    size_t state;                  /* of its state in Sequence.states */
+} LayerPlace;
+
+struct KvCache {
+    KvShape shape;
+    LayerPlace places[KV_MAX_LAYERS];
+    Group groups[KV_GROUPS];
+    size_t n_groups, state_floats;
+    size_t max_bytes, bytes;      /* allowed; used by pages and states */
+    size_t snapshot_bytes;        /* what only snapshots hold may be so much */
+    struct KvSnapshot *snapshots; /* all of them, a list */
+    size_t n_sequences;
+    Sequence sequences[];
+};
+
+/* Sorts the layers of cache->shape into groups: fills places, groups and state_floats. */
+void kvpages_layout(KvCache *cache);
+
+size_t kvpages_bytes(const Group *group); /* of one page */
+/* Returns a page of zeros with one reader; NULL when memory or max_bytes runs out. */
+Page *kvpages_new(KvCache *cache, size_t group, Error *error);
+/* Takes a reader from the page, which may be NULL. */
+void kvpages_release(KvCache *cache, Page *page);
+
+/* States of all layers, not initialized; NULL as for kvpages_new. */
+float *kvpages_new_states(KvCache *cache, Error *error);
+void kvpages_free_states(KvCache *cache, float *states);
+
+static inline size_t kvpages_for(size_t positions) {
+    return (positions + KV_PAGE - 1) / KV_PAGE;
+}
+
+/* The first page that a query at position start + index needs, or any query after it. */
+static inline size_t kvpages_first_seen(const Group *group, size_t index) {
+    return group->window == 0 || index < group->window ? 0 : (index + 1 - group->window) / KV_PAGE;
+}
+
+/* Makes the sequence's page table at least n_pages long; false: no memory. */
+bool kvpages_grow(const KvCache *cache, Sequence *sequence, size_t n_pages);
+/* Releases the sequence's pages from page number `first` on. */
+void kvpages_release_from(KvCache *cache, Sequence *sequence, size_t first);
+
+/* What the full build adds: pages that several sequences or snapshots share (layers/snapshots.c).
+ */
+typedef struct KvSharing {
+    /* The page of position start + index is about to be written: replaces it by a copy if others
+     * read it. */
+    Status (*own_page)(KvCache *cache, Sequence *sequence, size_t index, Error *error);
+    /* The sequence has taken in n more positions; its pages are not given back yet. */
+    void (*commit)(KvCache *cache, Sequence *sequence, size_t n);
+    /* kvcache_call_rows */
+    size_t (*call_rows)(const KvCache *cache, const Sequence *sequence, size_t left, size_t most);
+    /* Drops all snapshots of the sequence. */
+    void (*forget)(KvCache *cache, Sequence *sequence);
+    /* Goes back to the newest snapshot; false: there is none. */
+    bool (*restore)(KvCache *cache, Sequence *sequence);
+    /* Drops the snapshot that is missed least; false: there was none. */
+    bool (*shed)(KvCache *cache);
+} KvSharing;
+
+#ifdef VERBATIM_CORE
+#define KV_SHARING NULL
+#else
+extern const KvSharing kv_sharing;
+#define KV_SHARING (&kv_sharing)
+#endif
+
+#endif

@@ -1,0 +1,46 @@
+/* Sequences that go back or begin as copies of others. */
+#include <string.h>
+
+#include "kvcache.h"
+#include "kvcache_sharing.h"
+#include "layers/snapshots.h"
+
+void kvcache_truncate(KvCache *cache, int32_t id, int32_t position) {
+    Sequence *sequence = &cache->sequences[id];
+    int32_t start = sequence->start;
+    if (position > sequence->next) return;
+    bool lost = (cache->state_floats > 0 && position != sequence->next) ||
+                (position > start && !snapshots_has_windows(cache, sequence, position));
+    snapshots_drop_behind(cache, sequence, position);
+    if (position <= start || (lost && !snapshots_restore(cache, sequence))) {
+        kvcache_reset(cache, id, start);
+    } else if (!lost) {
+        sequence->next = position;
+        kvpages_release_from(cache, sequence, kvpages_for((size_t)(position - start)));
+    }
+}
+
+Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t to_id,
+                    Error *error) {
+    const Sequence *from = &cache->sequences[from_id];
+    Sequence *to = &cache->sequences[to_id];
+    size_t n = kvpages_for((size_t)(from->next - from->start));
+    if (!kvpages_grow(cache, to, n)) return error_set(error, "no memory for a cache's page table");
+    kvcache_reset(cache, to_id, from->start);
+    if (position <= from->start) return STATUS_OK;
+    if (from->states) {
+        if (!(to->states = kvpages_new_states(cache, error))) return STATUS_FAILED;
+        memcpy(to->states, from->states, cache->state_floats * sizeof(float));
+    }
+    for (size_t i = 0; i < n * cache->n_groups; i++)
+        if ((to->pages[i] = from->pages[i])) to->pages[i]->readers++;
+    memcpy(to->given_back, from->given_back, sizeof to->given_back);
+    to->n_pages = n;
+    to->next = from->next;
+    for (size_t i = 0; i < from->n_snapshots; i++) {
+        to->snapshots[to->n_snapshots++] = from->snapshots[i];
+        from->snapshots[i]->readers++;
+    }
+    kvcache_truncate(cache, to_id, position);
+    return STATUS_OK;
+}
