@@ -1,0 +1,169 @@
+/* Windows that are given back, states, and snapshots of both: what memory they take, how far a
+ * sequence must go back, and that its bits are those of a new run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kvcache.h"
+#include "kvcache_sharing.h"
+#include "tests/sharing_cases.h"
+
+/* Reserves and commits n positions of sequence 0 in calls of `chunk`. */
+static void grow(KvCache *cache, size_t n, size_t chunk) {
+    Error error;
+    while (n > 0) {
+        size_t rows = kvcache_call_rows(cache, 0, n, chunk);
+        assert_true(rows > 0 && rows <= chunk && rows <= n);
+        if (kvcache_reserve(cache, 0, rows, &error) != STATUS_OK) fail_msg("%s", error.text);
+        kvcache_commit(cache, 0, rows);
+        n -= rows;
+    }
+}
+
+static KvCache *new_cache(const KvShape *shape, size_t snapshot_bytes) {
+    KvCache *cache;
+    Error error;
+    assert_int_equal(kvcache_new(&cache, shape, 2, 0, &error), STATUS_OK);
+    kvcache_limit_snapshots(cache, snapshot_bytes);
+    return cache;
+}
+
+static void layers_with_a_window_keep_only_that(void **state) {
+    (void)state;
+    enum { LAYERS = 12, WINDOW = 1024, N = 32768 }; /* Gemma 3's proportions */
+    KvShape shape = kvcache_uniform_shape(LAYERS, 1, 64, KV_F16);
+    for (uint32_t l = 0; l < LAYERS; l++) shape.layers[l].window = l % 6 == 5 ? 0 : WINDOW;
+    size_t layer = kvcache_position_bytes(&shape) / LAYERS;
+    size_t ideal = layer * (LAYERS / 6 * (size_t)N + LAYERS / 6 * 5 * (size_t)WINDOW);
+    KvCache *cache = new_cache(&shape, 0);
+    grow(cache, N, 512);
+    assert_true(kvcache_bytes_used(cache) >= ideal);
+    assert_true(kvcache_bytes_used(cache) <= ideal + ideal / 10);
+    assert_int_equal(kvcache_sequence_bytes(&shape, N), kvcache_bytes_used(cache));
+    kvcache_free(cache);
+}
+
+static void sizes_are_predicted_at_any_length(void **state) {
+    (void)state;
+    KvShape shape = kvcache_uniform_shape(4, 2, 8, KV_F32);
+    shape.layers[0].window = 1;
+    shape.layers[1].window = 100;
+    shape.layers[2] = (KvLayer){.state_floats = 1000};
+    for (size_t n = 0; n <= 600; n += 37) {
+        KvCache *cache = new_cache(&shape, 0);
+        grow(cache, n, 50);
+        assert_int_equal(kvcache_sequence_bytes(&shape, n), kvcache_bytes_used(cache));
+        kvcache_free(cache);
+    }
+}
+
+static void assert_short_ways_back(const KvShape *shape, size_t n, size_t chunk) {
+    KvCache *cache = new_cache(shape, SIZE_MAX);
+    Error error;
+    grow(cache, n, chunk);
+    assert_true(kvcache_n_snapshots(cache, 0) <= 16);
+    for (size_t d = 1; d <= n; d += d < 200 ? 1 : 37) {
+        size_t position = n - d;
+        assert_int_equal(kvcache_fork(cache, 0, (int32_t)position, 1, &error), STATUS_OK);
+        size_t again = position - (size_t)kvcache_next(cache, 1);
+        if (again > 64 + d / 2) fail_msg("%zu positions back of %zu: %zu again", d, n, again);
+    }
+    kvcache_free(cache);
+}
+
+static void an_edit_runs_little_of_the_text_again(void **state) {
+    (void)state;
+    KvShape windows = kvcache_uniform_shape(2, 1, 4, KV_F16), states = windows;
+    windows.layers[0].window = 100;
+    states.layers[0] = (KvLayer){.state_floats = 8};
+    for (size_t n = 4000; n <= 4200; n += 19) {
+        assert_short_ways_back(&windows, n, 512);
+        assert_short_ways_back(&windows, n, 1);
+        assert_short_ways_back(&states, n, 512);
+        assert_short_ways_back(&states, n, 1);
+    }
+}
+
+static void a_mark_stays_while_the_text_grows(void **state) {
+    (void)state;
+    KvShape shape = kvcache_uniform_shape(2, 1, 4, KV_F16);
+    shape.layers[1] = (KvLayer){.state_floats = 16};
+    shape.layers[0].window = 32;
+    KvCache *cache = new_cache(&shape, SIZE_MAX);
+    grow(cache, 777, 256);
+    kvcache_state(cache, 0, 1)[3] = 5.0f;
+    kvcache_mark(cache, 0, 777);
+    grow(cache, 3000, 256);
+    kvcache_state(cache, 0, 1)[3] = 6.0f;
+    kvcache_truncate(cache, 0, 777);
+    assert_int_equal(kvcache_next(cache, 0), 777);
+    assert_true(kvcache_state(cache, 0, 1)[3] == 5.0f);
+    kvcache_free(cache);
+}
+
+static void snapshots_obey_their_share_of_memory(void **state) {
+    (void)state;
+    enum { STATE = 4096, SHARE = 5 * STATE * 4 };
+    KvShape shape = kvcache_uniform_shape(2, 1, 4, KV_F16);
+    shape.layers[1] = (KvLayer){.state_floats = STATE};
+    KvCache *cache = new_cache(&shape, SHARE);
+    for (size_t i = 0; i < 40; i++) {
+        grow(cache, 100, 512);
+        kvcache_mark(cache, 0, kvcache_next(cache, 0));
+        assert_true(kvcache_snapshot_bytes(cache) <= SHARE);
+    }
+    assert_true(kvcache_n_snapshots(cache, 0) == 5);
+    assert_int_equal(kvcache_bytes_used(cache),
+                     kvcache_sequence_bytes(&shape, 4000) + kvcache_snapshot_bytes(cache));
+    kvcache_limit_snapshots(cache, 0);
+    assert_int_equal(kvcache_n_snapshots(cache, 0), 0);
+    kvcache_free(cache);
+}
+
+static void snapshots_make_room_for_sequences(void **state) {
+    (void)state;
+    enum { STATE = 4096 };
+    KvShape shape = kvcache_uniform_shape(2, 1, 4, KV_F16);
+    shape.layers[1] = (KvLayer){.state_floats = STATE};
+    KvCache *cache;
+    Error error;
+    size_t bytes = kvcache_sequence_bytes(&shape, 1000);
+    assert_int_equal(kvcache_new(&cache, &shape, 1, bytes, &error), STATUS_OK);
+    kvcache_limit_snapshots(cache, SIZE_MAX);
+    grow(cache, 1000, 64);
+    assert_int_equal(kvcache_reserve(cache, 0, 200, &error), STATUS_FAILED);
+    assert_non_null(strstr(error.text, "KV cache is full"));
+    assert_int_equal(kvcache_next(cache, 0), 1000);
+    kvcache_free(cache);
+}
+
+static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
+    (void)state;
+    static const char *const models[] = {
+        "random:tiny,n_layers=3,window=70,window_pattern=3",
+        "fixture:gemma3n", /* later layers read the keys of earlier ones */
+        "fixture:llama4",  /* chunks */
+        "fixture:qwen3_5", /* states */
+        "fixture:lfm2",
+    };
+    for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) sharing_mix(models[i], i, 40);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_with_a_window_keep_only_that),
+        cmocka_unit_test(sizes_are_predicted_at_any_length),
+        cmocka_unit_test(an_edit_runs_little_of_the_text_again),
+        cmocka_unit_test(a_mark_stays_while_the_text_grows),
+        cmocka_unit_test(snapshots_obey_their_share_of_memory),
+        cmocka_unit_test(snapshots_make_room_for_sequences),
+        cmocka_unit_test(any_mix_of_forks_and_truncations_equals_new_runs),
+    };
+    return cmocka_run_group_tests_name("snapshots", tests, NULL, NULL);
+}
