@@ -219,17 +219,9 @@ static Status advance(Bench *b, int32_t sequence, size_t n, Error *error) {
     return status;
 }
 
-/* Bytes of the cache that a token at `position` reads or writes. */
+/* Bytes of the cache that a token at `position` reads, and of the states that it writes. */
 static double cache_traffic(const KvShape *shape, size_t position) {
-    double bytes = 0.0;
-    for (uint32_t l = 0; l < shape->n_layers; l++) {
-        const KvLayer *layer = &shape->layers[l];
-        const KvShape alone = {.type = shape->type, .n_layers = 1, .layers = {*layer}};
-        size_t seen = layer->window && layer->window < position ? layer->window : position;
-        bytes += (double)seen * (double)kvcache_position_bytes(&alone);
-        bytes += 2.0 * sizeof(float) * layer->state_floats;
-    }
-    return bytes;
+    return (double)kvcache_seen_bytes(shape, position) + (double)kvcache_seen_bytes(shape, 0);
 }
 
 /* Decodes `batch` sequences side by side, each from `position` on. Rounds of a few steps alternate

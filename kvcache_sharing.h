@@ -62,8 +62,11 @@ KvShape kvcache_uniform_shape(uint32_t n_layers, uint32_t n_kv_heads, uint32_t h
 
 size_t kvcache_position_bytes(const KvShape *shape); /* one position of one sequence, all layers */
 
-/* What a sequence of n positions takes: everything of layers without a window, and of the others
- * what can still be seen. A call of many rows takes more while it runs. */
+/* The part of n positions that the token after them sees, and the states. */
+size_t kvcache_seen_bytes(const KvShape *shape, size_t n);
+
+/* What a sequence of n positions takes, in whole pages: everything of layers without a window, and
+ * of the others what can still be seen. A call of many rows takes more while it runs. */
 size_t kvcache_sequence_bytes(const KvShape *shape, size_t n);
 
 size_t kvcache_bytes_free(const KvCache *cache); /* that max_bytes still allows */

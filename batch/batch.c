@@ -620,7 +620,7 @@ static Status start(Batch *b, Session *session, Error *error) {
         return STATUS_FAILED;
     const EngineOptions options = {.max_tasks = choose_concurrency(b, &shape),
                                    .max_bytes = b->kv_bytes,
-                                   .snapshot_bytes = b->kv_bytes / 4,
+                                   .snapshot_bytes = b->kv_bytes / 100 * o->snapshots,
                                    .kv_type = session->kv_type};
     if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
     b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -36,6 +37,13 @@ static Status begin_opening(Dialogue *d, const Session *session, Error *error) {
     return session_generation_options(session, &d->options, error);
 }
 
+/* The share of the machine's memory that snapshots of the conversation may hold. */
+static size_t snapshot_bytes(const Options *options) {
+    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGE_SIZE);
+    if (pages <= 0 || bytes <= 0) return 0;
+    return (size_t)pages / 100 * (size_t)bytes * options->snapshots;
+}
+
 /* And afterwards, unless `status` says that it failed. */
 static Status finish_opening(Dialogue *d, Status status, Error *note, Error *error) {
     const Session *session = d->session;
@@ -43,6 +51,7 @@ static Status finish_opening(Dialogue *d, Status status, Error *note, Error *err
     size_t vocab_size = model_config(session->model)->vocab_size;
     if (status == STATUS_OK) status = open_prompt(d, note, error);
     if (status == STATUS_OK) status = kvcache_new(&d->cache, &shape, 1, 0, error);
+    if (status == STATUS_OK) kvcache_limit_snapshots(d->cache, snapshot_bytes(session->options));
     if (status == STATUS_OK && !(d->logits = malloc(vocab_size * sizeof *d->logits)))
         status = error_set(error, "no memory for the logits");
     if (status != STATUS_OK) dialogue_close(d);

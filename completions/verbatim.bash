@@ -14,7 +14,8 @@ _verbatim() {
         --cache-dir) compopt -o dirnames 2>/dev/null; COMPREPLY=($(compgen -d -- "$cur")); return ;;
         -i | --prompt | -y | --system | --stop | -n | --tokens | -t | --temperature | --top-k | -p | \
             --top-p | --min-p | --repetition-penalty | --presence-penalty | --frequency-penalty | \
-            --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --lookup | --kv-memory | \
+            --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --lookup | --snapshots | \
+            --kv-memory | \
             --max-concurrent | --override) return ;;
         --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
@@ -22,7 +23,7 @@ _verbatim() {
         COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
             --special --bos --tokenizer --split-pattern --output --echo --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
-            --chat-template --threads --isa --context --chunk --lookup --kv-type --stats --no-sandbox --batch --batch-text
+            --chat-template --threads --isa --context --chunk --lookup --kv-type --snapshots --stats --no-sandbox --batch --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
             --tokenize --detokenize --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --cache-list --cache-clear

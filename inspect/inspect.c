@@ -142,23 +142,42 @@ static Status print_heads(Session *session, Error *error) {
         size_t at = strlen(line);
         snprintf(line + at, sizeof line - at, "%s%s (%u) %s", i ? ", " : "", kinds[i].name,
                  kinds[i].heads ? kinds[i].heads : c->n_kv_heads,
-                 size_text((double)kvcache_position_bytes(&shape) * model_context(session->model),
-                           size, sizeof size));
+                 size_text((double)kvcache_seen_bytes(&shape, model_context(session->model)), size,
+                           sizeof size));
     }
     return inspect_print(session, error, "cache by heads      %s\n", line);
 }
 
-static Status print_needs(Session *session, Error *error) {
+/* What the cache of one sequence takes: a part for each token and, where layers have windows or
+ * states, a part that no longer grows. */
+static Status print_cache(Session *session, Error *error) {
     const Model *model = session->model;
     const KvShape shape = model_kv_shape(model, session->kv_type);
-    double position = (double)kvcache_position_bytes(&shape);
-    char one[32], all[32];
+    size_t context = model_context(model), most = (size_t)1 << 40;
+    size_t token = kvcache_seen_bytes(&shape, most + 1) - kvcache_seen_bytes(&shape, most);
+    size_t fixed = kvcache_seen_bytes(&shape, most) - most * token;
+    char one[32], rest[32], all[32];
+    size_text((double)token, one, sizeof one);
+    size_text((double)fixed, rest, sizeof rest);
+    if (kvcache_forgets(&shape)) {
+        size_text((double)kvcache_sequence_bytes(&shape, context), all, sizeof all);
+        return inspect_print(session, error,
+                             "cache               %s: %s a token and %s for windows and states, "
+                             "%s for the context of %zu\n",
+                             kv_type_name(shape.type), one, rest, all, context);
+    }
+    size_text((double)(token * context), all, sizeof all);
     return inspect_print(session, error,
-                         "cache               %s: %s a token, %s for the context of %u\n"
-                         "machine             %s, %d threads\n",
-                         kv_type_name(shape.type), size_text(position, one, sizeof one),
-                         size_text(position * model_context(model), all, sizeof all),
-                         model_context(model), model_isa(model)->name, model_threads(model));
+                         "cache               %s: %s a token, %s for the context of %zu\n",
+                         kv_type_name(shape.type), one, all, context);
+}
+
+static Status print_needs(Session *session, Error *error) {
+    const Model *model = session->model;
+    Status status = print_cache(session, error);
+    if (status != STATUS_OK) return status;
+    return inspect_print(session, error, "machine             %s, %d threads\n",
+                         model_isa(model)->name, model_threads(model));
 }
 
 static Status print_overridden(Session *session, Error *error) {

@@ -36,6 +36,16 @@ size_t kvcache_position_bytes(const KvShape *shape) {
     return bytes;
 }
 
+size_t kvcache_seen_bytes(const KvShape *shape, size_t n) {
+    const KvLayout layout = kvcache_layout(shape);
+    size_t bytes = layout.state_bytes;
+    for (size_t g = 0; g < layout.n_groups; g++) {
+        size_t window = layout.window[g];
+        bytes += layout.data_bytes[g] / KV_PAGE * (window > 0 && window < n ? window : n);
+    }
+    return bytes;
+}
+
 size_t kvcache_sequence_bytes(const KvShape *shape, size_t n) {
     KvCache cache = {.shape = *shape};
     kvpages_layout(&cache);

@@ -48,6 +48,8 @@ static const OptionRow machine_rows[] = {
     UINT_ROW(RARE, 0, "chunk", FIELD(chunk), 1, 65536, "tokens of the prompt at a time [512]"),
     CHOICE_ROW(RARE, 0, "kv-type", "auto|f32|f16|q8", FIELD(kv_type), NULL,
                "of the cache [f16; f32 for f32 models]"),
+    UINT_ROW(RARE, 0, "snapshots", FIELD(snapshots), 0, 100,
+             "percent of memory for places to go back to [25]"),
     FLAG_ROW(USUAL, 0, "stats", FIELD(stats), "speed, memory and seed, to stderr"),
     END_ROW,
 };
@@ -89,8 +91,11 @@ static Status check(const Options *o, Error *error) {
 Status options_parse(Options *options, const MoreOptions *more, int argc, char **argv,
                      Error *error) {
     size_t n = 0;
-    *options =
-        (Options){.n_tokens = 256, .temperature = 1.0, .top_p = 0.9, .repetition_penalty = 1.0};
+    *options = (Options){.n_tokens = 256,
+                         .temperature = 1.0,
+                         .top_p = 0.9,
+                         .repetition_penalty = 1.0,
+                         .snapshots = 25};
     options->tables[n++] = text_rows;
     options->tables[n++] = machine_rows;
     for (size_t i = 0; more && more->tables && more->tables[i] && n < OPTIONS_MOST_TABLES - 1; i++)

@@ -38,7 +38,8 @@ typedef struct Options {
 
     /* The machine. */
     uint64_t n_threads, context, chunk; /* 0: default */
-    uint64_t lookup;                    /* drafts at a time; unless given: lookup_default */
+    uint64_t snapshots; /* percent of the memory (of a batch: --kv-memory) that they may hold */
+    uint64_t lookup;    /* drafts at a time; unless given: lookup_default */
     const char *isa;
     KvChoice kv_type; /* AUTO: as the model's weights ask for */
     const char *type; /* of the weights, where MODEL is converted first */
