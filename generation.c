@@ -87,6 +87,7 @@ Status generation_init(Generation *g, const GenerationOptions *options, const To
                        size_t vocab_size, const Numeric *numeric, Error *error) {
     *g = (Generation){.options = *options};
     if (!g->options.sampling.bias) g->options.sampling.bias = g->options.bias;
+    g->options.sampling.restricted = options->rule != NULL;
     token_decoder_init(&g->decoder, tokenizer, options->decode_flags);
     return sampler_new(&g->sampler, &g->options.sampling, vocab_size, numeric, error);
 }
@@ -151,6 +152,11 @@ Status generation_next(Generation *g, float *logits, size_t position, Generation
                        Error *error) {
     const char *bytes;
     size_t length;
+    TokenRule *rule = g->options.rule;
+    const uint64_t *allowed = NULL;
+    bool complete = false;
+    if (rule && rule->allowed(rule, &allowed, error) != STATUS_OK) return STATUS_FAILED;
+    sampler_allow(g->sampler, allowed);
     step->token = sampler_next(g->sampler, logits, position);
     if (ends_text(g, step->token)) {
         g->finish = FINISH_EOS;
@@ -159,7 +165,10 @@ Status generation_next(Generation *g, float *logits, size_t position, Generation
     } else {
         if (token_decoder_push(&g->decoder, step->token, &bytes, &length, error) != STATUS_OK)
             return STATUS_FAILED;
+        if (rule && rule->take(rule, step->token, &complete, error) != STATUS_OK)
+            return STATUS_FAILED;
         if (++g->n_tokens == g->options.max_tokens) g->finish = FINISH_LENGTH;
+        if (complete) g->finish = FINISH_EOS;
     }
     if (add_text(g, bytes, length, error) != STATUS_OK) return STATUS_FAILED;
     if (g->finish != FINISH_NOT) {
@@ -167,6 +176,10 @@ Status generation_next(Generation *g, float *logits, size_t position, Generation
             add_text(g, bytes, length, error) != STATUS_OK)
             return STATUS_FAILED;
     }
+    if (g->finish == FINISH_LENGTH && rule && rule->close &&
+        (rule->close(rule, &bytes, &length, error) != STATUS_OK ||
+         add_text(g, bytes, length, error) != STATUS_OK))
+        return STATUS_FAILED;
     look_for_stop(g);
     g->given = g->finish != FINISH_NOT ? g->length : g->length - held_back(g);
     step->text = g->text ? g->text : "";

@@ -23,12 +23,28 @@
 
 typedef enum Finish {
     FINISH_NOT,   /* goes on */
-    FINISH_EOS,   /* a token that ends the text */
+    FINISH_EOS,   /* a token that ends the text, or nothing may follow by its rule */
     FINISH_STOP,  /* a stop string, which is not part of the text */
     FINISH_LENGTH /* max_tokens */
 } Finish;
 
 enum { GENERATION_MAX_EOS = 32, GENERATION_MAX_BIAS = 32 };
+
+/* What a text must hold to (constraint/matcher.h): asked before each token, told of each. */
+typedef struct TokenRule TokenRule;
+struct TokenRule {
+    /* Gives the bitset of the tokens that may come next (sampler_allow). Fails when none may. */
+    Status (*allowed)(TokenRule *rule, const uint64_t **allowed, Error *error);
+    /* Takes a token that does not end the text; *complete: nothing may follow it. */
+    Status (*take)(TokenRule *rule, int32_t token, bool *complete, Error *error);
+    /* Gives the bytes that end a text which has reached max_tokens; NULL: it is cut. */
+    Status (*close)(TokenRule *rule, const char **bytes, size_t *length, Error *error);
+    void (*free)(TokenRule *rule);
+};
+
+static inline void token_rule_free(TokenRule *rule) {
+    if (rule) rule->free(rule);
+}
 
 typedef struct GenerationOptions {
     SamplerOptions sampling;
@@ -39,6 +55,7 @@ typedef struct GenerationOptions {
     int32_t eos[GENERATION_MAX_EOS]; /* each ends the text */
     size_t n_eos;
     LogitBias bias[GENERATION_MAX_BIAS]; /* what sampling.bias points at */
+    TokenRule *rule;                     /* NULL: any token; borrowed */
 } GenerationOptions;
 
 typedef struct Generation {

@@ -9,7 +9,8 @@ struct Sampler {
     SamplerOptions options;
     const Numeric *numeric;
     size_t vocab_size;
-    int32_t *candidates; /* [top_k] the tokens that the first logits stand for */
+    int32_t *candidates;     /* [top_k, or vocab_size] the tokens that the first logits stand for */
+    const uint64_t *allowed; /* sampler_allow; NULL: all are */
     /* Only where a penalty asks for them: */
     bool *seen;          /* [vocab_size] in the prompt or the text */
     uint32_t *generated; /* [vocab_size] times in the text */
@@ -39,8 +40,8 @@ Status sampler_new(Sampler **out, const SamplerOptions *options, size_t vocab_si
     s->vocab_size = vocab_size;
     if (s->options.top_k >= vocab_size) s->options.top_k = 0;
     bool failed = false;
-    if (s->options.top_k > 0)
-        failed |= !(s->candidates = calloc(s->options.top_k, sizeof *s->candidates));
+    size_t most = options->restricted ? vocab_size : s->options.top_k;
+    if (most > 0) failed |= !(s->candidates = calloc(most, sizeof *s->candidates));
     if (has_penalty(options)) {
         failed |= !(s->seen = calloc(vocab_size, sizeof *s->seen));
         failed |= !(s->generated = calloc(vocab_size, sizeof *s->generated));
@@ -144,16 +145,32 @@ static size_t first_equal(const float *x, size_t n, float value) {
     return i;
 }
 
-/* Moves the top_k logits to the front, in the order of their indices; returns how many. */
-static size_t keep_top_k(Sampler *s, float *logits) {
-    Cut cut = cut_at(logits, s->vocab_size, true, s->options.top_k);
+void sampler_allow(Sampler *s, const uint64_t *allowed) {
+    s->allowed = allowed;
+}
+
+/* Moves the allowed logits to the front, in the order of their indices; returns how many. */
+static size_t keep_allowed(Sampler *s, float *logits) {
     size_t n = 0;
     for (size_t i = 0; i < s->vocab_size; i++) {
-        if (!cut_keeps(&cut, logits[i])) continue;
+        if (!(s->allowed[i / 64] >> (i % 64) & 1)) continue;
         s->candidates[n] = (int32_t)i;
         logits[n++] = logits[i];
     }
     return n;
+}
+
+/* Moves the top_k of n logits to the front, in the order of their indices; returns how many. */
+static size_t keep_top_k(Sampler *s, float *logits, size_t n) {
+    if (s->options.top_k == 0 || s->options.top_k >= n) return n;
+    Cut cut = cut_at(logits, n, true, s->options.top_k);
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!cut_keeps(&cut, logits[i])) continue;
+        s->candidates[kept] = s->allowed ? s->candidates[i] : (int32_t)i;
+        logits[kept++] = logits[i];
+    }
+    return kept;
 }
 
 /* The index of the element drawn from x[n], logits that have been penalized and cut. */
@@ -184,16 +201,14 @@ int32_t sampler_next(Sampler *s, float *logits, uint64_t position) {
     const SamplerOptions *o = &s->options;
     for (size_t i = 0; i < o->n_bias; i++) logits[o->bias[i].token] += o->bias[i].bias;
     if (s->seen) penalize(s, logits);
-    int32_t token;
+    size_t n = s->allowed ? keep_allowed(s, logits) : s->vocab_size, chosen;
     if (o->temperature == 0.0f) {
-        float max = s->numeric->maximum(logits, s->vocab_size);
-        token = (int32_t)first_equal(logits, s->vocab_size, max);
-    } else if (o->top_k > 0) {
-        size_t n = keep_top_k(s, logits);
-        token = s->candidates[draw(s, logits, n, position)];
+        chosen = first_equal(logits, n, s->numeric->maximum(logits, n));
     } else {
-        token = (int32_t)draw(s, logits, s->vocab_size, position);
+        n = keep_top_k(s, logits, n);
+        chosen = draw(s, logits, n, position);
     }
+    int32_t token = s->allowed || n < s->vocab_size ? s->candidates[chosen] : (int32_t)chosen;
     see(s, token);
     if (s->generated) s->generated[token]++;
     return token;

@@ -1,10 +1,11 @@
 /* Logits in, token out.
  *
- * In this order: logit bias, penalties, temperature, top-k, top-p, min-p (transformers' order);
- * then one draw. The same options, logits and position give the same token on every machine,
- * compiler and instruction set: exp is the project's own, sums run in index order, and the
- * random number is a function of (seed, sample, position), never of what was drawn before.
- * Ties go to the lowest index, in the greedy choice and at the edge of top-k and top-p alike.
+ * In this order: what is allowed at all, logit bias, penalties, temperature, top-k, top-p, min-p
+ * (transformers' order); then one draw. The same options, logits and position give the same token
+ * on every machine, compiler and instruction set: exp is the project's own, sums run in index
+ * order, and the random number is a function of (seed, sample, position), never of what was drawn
+ * before. Ties go to the lowest index, in the greedy choice and at the edge of top-k and top-p
+ * alike.
  *
  * No step sorts the vocabulary: the edge of top-k and top-p is found by its bits, eleven at a
  * time, so that a draw among 128,000 tokens takes well below a millisecond. */
@@ -31,6 +32,7 @@ typedef struct SamplerOptions {
     size_t n_bias;
     uint64_t seed;
     uint64_t sample; /* which of the texts that one request asks for */
+    bool restricted; /* sampler_allow will be called */
 } SamplerOptions;
 
 /* Draws from the whole distribution: temperature 1, nothing cut, no penalty. */
@@ -46,6 +48,11 @@ void sampler_free(Sampler *sampler);
 
 /* Tells the sampler the prompt's tokens, which the repetition penalty counts. */
 void sampler_see_prompt(Sampler *sampler, const int32_t *tokens, size_t n);
+
+/* For a `restricted` sampler: the next token is one of the set bits of allowed[] (token t is bit
+ * t % 64 of word t / 64), which is borrowed and not empty. The others take no part, as if the
+ * vocabulary did not have them. */
+void sampler_allow(Sampler *sampler, const uint64_t *allowed);
 
 /* Chooses the token at `position` and counts it for the penalties. Overwrites the logits, which
  * must be finite. */

@@ -1,0 +1,74 @@
+/* One answer that is held to a shape: which tokens may come next.
+ *
+ * A Shape is compiled once and serves any number of answers at a time, in any threads; a Matcher is
+ * one answer. What it allows depends on the shape and the bytes of the answer alone, never on what
+ * other answers did. Its state is a number, so it is copied and taken back for nothing.
+ *
+ * The shape is reached only through a lock, which is held while a mask is made. */
+#ifndef CONSTRAINT_MATCHER_H
+#define CONSTRAINT_MATCHER_H
+
+#include <pthread.h>
+
+#include "base/status.h"
+#include "constraint/acceptor.h"
+#include "constraint/vocabulary.h"
+#include "generation.h"
+
+typedef struct MaskCache MaskCache;
+
+typedef struct Shape {
+    Acceptor *acceptor; /* finished; owned */
+    const Vocabulary *vocabulary;
+    MaskCache *masks;
+    pthread_mutex_t lock;
+    size_t n_users; /* the maker's own */
+} Shape;
+
+/* Makes a shape of an acceptor, which it then owns (also when it fails). The vocabulary is
+ * borrowed.
+ */
+Status shape_new(Shape **out, Acceptor *acceptor, const Vocabulary *vocabulary, Error *error);
+void shape_free(Shape *shape);
+
+typedef struct Matcher {
+    TokenRule rule; /* what a Generation asks; first, so that &matcher->rule is the matcher */
+    Shape *shape;
+    AcceptorState state;
+    uint64_t epoch;
+    char *text; /* [length] the answer's bytes */
+    size_t length, capacity;
+    bool at_start; /* the next token is the first of a text that continues nothing */
+    int32_t eos[GENERATION_MAX_EOS];
+    size_t n_eos;
+    uint64_t *mask; /* [vocabulary words] */
+    char *closing;  /* what ends an answer at its limit of tokens */
+    /* Gives the shape back; NULL: it stays the maker's. */
+    void (*release)(void *owner, Shape *shape);
+    void *owner;
+} Matcher;
+
+/* Makes a matcher at the beginning of an answer. `options` are those of its Generation. */
+Status matcher_new(Matcher **out, Shape *shape, const GenerationOptions *options, Error *error);
+void matcher_free(Matcher *matcher);
+
+/* Makes an answer that reaches its limit of tokens end validly, by a short way. */
+void matcher_close_on_length(Matcher *matcher);
+
+/* Goes on with bytes[n]. False, and the state is ACCEPTOR_DEAD, when the shape forbids them;
+ * *refused (may be NULL) is then the index of the first that it forbids. */
+bool matcher_push(Matcher *matcher, const char *bytes, size_t n, size_t *refused);
+bool matcher_accepts(Matcher *matcher);
+/* True when the answer is complete: nothing may follow. */
+bool matcher_complete(Matcher *matcher);
+
+/* Takes the answer back to its first `length` bytes. */
+void matcher_rewind(Matcher *matcher, size_t length);
+
+/* The bytes that must come next whatever is chosen, at most `most`: out[n], n is returned. */
+size_t matcher_forced(Matcher *matcher, char *out, size_t most);
+
+/* A short way to the end of the answer: out[*n]. Fails when none was found within the limits. */
+Status matcher_closing(Matcher *matcher, char *out, size_t most, size_t *n, Error *error);
+
+#endif

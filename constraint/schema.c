@@ -1,0 +1,503 @@
+#include "constraint/schema.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "constraint/characters.h"
+#include "constraint/schema_parts.h"
+
+enum { MOST_GROUPS = 64 };
+
+/* ---- Sets ------------------------------------------------------------------------------------ */
+
+static int compare_schemas(const void *a, const void *b) {
+    uintptr_t x = (uintptr_t) * (const json_t *const *)a,
+              y = (uintptr_t) * (const json_t *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+static size_t hash_list(const SchemaList *list) {
+    uint64_t h = list->n;
+    for (size_t i = 0; i < list->n; i++) {
+        h = (h ^ (uint64_t)(uintptr_t)list->items[i]) * 0x9E3779B97F4A7C15u;
+        h ^= h >> 29;
+    }
+    return (size_t)h;
+}
+
+static bool grow_sets(SchemaCompiler *c) {
+    if (2 * (c->n_sets + 1) > c->set_table_size) {
+        size_t size = c->set_table_size ? 2 * c->set_table_size : 256;
+        uint32_t *table = calloc(size, sizeof *table);
+        if (!table) return false;
+        for (size_t i = 0; i < c->n_sets; i++) {
+            size_t at = hash_list(&c->sets[i].list) & (size - 1);
+            while (table[at]) at = (at + 1) & (size - 1);
+            table[at] = (uint32_t)i + 1;
+        }
+        free(c->set_table);
+        c->set_table = table;
+        c->set_table_size = size;
+    }
+    return array_reserve(&c->sets, &c->sets_capacity, c->n_sets + 1, sizeof *c->sets);
+}
+
+/* The node of a set, which is compiled later where it is new. Takes the list over. */
+static Status node_of(SchemaCompiler *c, SchemaList *list, AcceptorNode *node) {
+    size_t n = 0;
+    if (list->n > 1) qsort(list->items, list->n, sizeof *list->items, compare_schemas);
+    for (size_t i = 0; i < list->n; i++) {
+        bool empty = json_is_object(list->items[i]) && json_object_size(list->items[i]) == 0;
+        if (!empty && (n == 0 || list->items[i] != list->items[n - 1]))
+            list->items[n++] = list->items[i];
+    }
+    list->n = n;
+    if (!grow_sets(c)) {
+        free(list->items);
+        return error_set(c->error, "no memory for a schema");
+    }
+    size_t mask = c->set_table_size - 1, at = hash_list(list) & mask;
+    for (; c->set_table[at]; at = (at + 1) & mask) {
+        const SchemaSet *s = &c->sets[c->set_table[at] - 1];
+        if (s->list.n != n ||
+            (n > 0 && memcmp(s->list.items, list->items, n * sizeof *list->items) != 0))
+            continue;
+        *node = s->node;
+        free(list->items);
+        return schema_count(c, 1) ? STATUS_OK : STATUS_FAILED;
+    }
+    c->set_table[at] = (uint32_t)c->n_sets + 1;
+    *node = acceptor_forward(c->acceptor);
+    c->sets[c->n_sets++] = (SchemaSet){*list, *node};
+    return schema_count(c, 1) ? STATUS_OK : STATUS_FAILED;
+}
+
+/* ---- Objects --------------------------------------------------------------------------------- */
+
+/* An object that is being compiled. */
+typedef struct ObjectBuild {
+    const SchemaAlternative *a;
+    json_t *names;     /* { name: index in members } */
+    json_t *patterns;  /* { pattern: index in regexes } */
+    Regex *regexes;    /* of the patterns */
+    Regex names_regex; /* of propertyNames; REGEX_NONE: none */
+    ObjectMember *members;
+    size_t n, capacity;
+    ObjectDependency *dependencies;
+    size_t n_dependencies, dependencies_capacity;
+    uint32_t min, max;
+    bool *included; /* the patterns that the keys of a group match */
+    const char *name;
+} ObjectBuild;
+
+static void object_free(ObjectBuild *o) {
+    json_decref(o->names);
+    json_decref(o->patterns);
+    free(o->regexes);
+    free(o->members);
+    free(o->dependencies);
+    free(o->included);
+}
+
+static Status out_of_memory(SchemaCompiler *c) {
+    return error_set(c->error, "no memory for a schema");
+}
+
+static Status add_name(SchemaCompiler *c, ObjectBuild *o, const char *name) {
+    if (json_object_get(o->names, name)) return STATUS_OK;
+    if (!array_reserve(&o->members, &o->capacity, o->n + 1, sizeof *o->members) ||
+        json_object_set_new_nocheck(o->names, name, json_integer((json_int_t)o->n)) != 0)
+        return out_of_memory(c);
+    o->members[o->n++] = (ObjectMember){.value = ACCEPTOR_NO_NODE};
+    return schema_count(c, 1) ? STATUS_OK : STATUS_FAILED;
+}
+
+static size_t name_index(const ObjectBuild *o, const char *name) {
+    return (size_t)json_integer_value(json_object_get(o->names, name));
+}
+
+static Status add_dependencies(SchemaCompiler *c, ObjectBuild *o, const json_t *all) {
+    const char *name;
+    json_t *list, *item;
+    size_t i;
+    json_object_foreach((json_t *)all, name, list) {
+        if (!json_is_array(list) && !json_is_string(list)) continue;
+        size_t n = json_is_array(list) ? json_array_size(list) : 1;
+        for (i = 0; i < n; i++) {
+            item = json_is_array(list) ? json_array_get(list, i) : list;
+            if (!json_is_string(item))
+                return error_set(c->error, "'dependentRequired' must list names");
+            if (add_name(c, o, name) != STATUS_OK ||
+                add_name(c, o, json_string_value(item)) != STATUS_OK)
+                return STATUS_FAILED;
+            if (!array_reserve(&o->dependencies, &o->dependencies_capacity, o->n_dependencies + 1,
+                               sizeof *o->dependencies))
+                return out_of_memory(c);
+            o->dependencies[o->n_dependencies++] = (ObjectDependency){
+                (uint32_t)name_index(o, name), (uint32_t)name_index(o, json_string_value(item))};
+        }
+    }
+    return STATUS_OK;
+}
+
+static Status must_be_object(SchemaCompiler *c, const json_t *schema, const char *keyword) {
+    const json_t *value = json_object_get(schema, keyword);
+    if (!value || json_is_object(value)) return STATUS_OK;
+    return error_set(c->error, "'%s' must be an object", keyword);
+}
+
+/* Collects the names that one schema knows. */
+static Status read_object(SchemaCompiler *c, ObjectBuild *o, const json_t *s) {
+    static const char *const maps[] = {"properties", "patternProperties", "dependentRequired",
+                                       "dependencies", "dependentSchemas"};
+    const char *name;
+    json_t *value;
+    uint32_t size;
+    bool given;
+    size_t i;
+    for (i = 0; i < sizeof maps / sizeof *maps; i++)
+        if (must_be_object(c, s, maps[i]) != STATUS_OK) return STATUS_FAILED;
+    json_object_foreach(json_object_get(s, "properties"), name, value) {
+        if (add_name(c, o, name) != STATUS_OK) return STATUS_FAILED;
+    }
+    const json_t *required = json_object_get(s, "required");
+    if (required && !json_is_array(required))
+        return error_set(c->error, "'required' must be a list of names");
+    json_array_foreach((json_t *)required, i, value) {
+        if (!json_is_string(value))
+            return error_set(c->error, "'required' must be a list of names");
+        if (add_name(c, o, json_string_value(value)) != STATUS_OK) return STATUS_FAILED;
+        o->members[name_index(o, json_string_value(value))].required = true;
+    }
+    if (add_dependencies(c, o, json_object_get(s, "dependentRequired")) != STATUS_OK ||
+        add_dependencies(c, o, json_object_get(s, "dependencies")) != STATUS_OK)
+        return STATUS_FAILED;
+    json_object_foreach(json_object_get(s, "patternProperties"), name, value) {
+        if (json_object_get(o->patterns, name)) continue;
+        json_int_t n = (json_int_t)json_object_size(o->patterns);
+        if (json_object_set_new_nocheck(o->patterns, name, json_integer(n)) != 0)
+            return out_of_memory(c);
+    }
+    if (schema_size(c, s, "minProperties", &size, &given) != STATUS_OK) return STATUS_FAILED;
+    if (given && size > o->min) o->min = size;
+    if (schema_size(c, s, "maxProperties", &size, &given) != STATUS_OK) return STATUS_FAILED;
+    if (given && size < o->max) o->max = size;
+    return STATUS_OK;
+}
+
+/* Adds the strings of one alternative of a propertyNames to *context. */
+static Status collect_names(SchemaCompiler *c, const SchemaAlternative *a, void *context) {
+    Regex *all = context, own;
+    SchemaAlternative strings = *a;
+    strings.types &= TYPE_STRING;
+    if (schema_scalars(c, &strings, &own) != STATUS_OK) return STATUS_FAILED;
+    *all = regex_or2(c->regexes, *all, own);
+    return STATUS_OK;
+}
+
+/* Strings in their one form, with quotes, that propertyNames of all schemas allow. */
+static Status read_names(SchemaCompiler *c, ObjectBuild *o) {
+    o->names_regex = schema_quoted(c, c->canonical);
+    for (size_t i = 0; i < o->a->schemas.n; i++) {
+        const json_t *names = json_object_get(o->a->schemas.items[i], "propertyNames");
+        SchemaList set = {.items = &names, .n = 1};
+        Regex all = REGEX_NONE;
+        if (!names) continue;
+        if (schema_expand(c, &set, collect_names, &all) != STATUS_OK) return STATUS_FAILED;
+        o->names_regex = regex_and2(c->regexes, o->names_regex, all);
+    }
+    return STATUS_OK;
+}
+
+static Status compile_patterns(SchemaCompiler *c, ObjectBuild *o) {
+    const char *pattern;
+    json_t *index;
+    size_t n = json_object_size(o->patterns);
+    o->regexes = calloc(n + 1, sizeof *o->regexes);
+    o->included = calloc(n + 1, sizeof *o->included);
+    if (!o->regexes || !o->included) return out_of_memory(c);
+    json_object_foreach(o->patterns, pattern, index) {
+        Regex *to = &o->regexes[json_integer_value(index)];
+        if (schema_pattern(c, "patternProperties", pattern, strlen(pattern), to) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static Status name_matches(SchemaCompiler *c, void *context, const char *pattern, bool *is) {
+    const ObjectBuild *o = context;
+    Regex regex = o->regexes[json_integer_value(json_object_get(o->patterns, pattern))];
+    *is = schema_string_matches(c, regex, o->name, strlen(o->name));
+    return STATUS_OK;
+}
+
+static Status group_matches(SchemaCompiler *c, void *context, const char *pattern, bool *is) {
+    const ObjectBuild *o = context;
+    (void)c;
+    *is = o->included[json_integer_value(json_object_get(o->patterns, pattern))];
+    return STATUS_OK;
+}
+
+static Status named_members(SchemaCompiler *c, ObjectBuild *o, bool restricts_names) {
+    const char *name;
+    json_t *index;
+    json_object_foreach(o->names, name, index) {
+        ObjectMember *member = &o->members[json_integer_value(index)];
+        SchemaList set = {0};
+        bool possible = true;
+        o->name = name;
+        member->key = schema_quoted(c, schema_string(c, name, strlen(name)));
+        if (schema_of_key(c, o->a, name, strlen(name), name_matches, o, &set, &possible) !=
+            STATUS_OK) {
+            free(set.items);
+            return STATUS_FAILED;
+        }
+        if (restricts_names)
+            possible &= regex_live(c->regexes, regex_and2(c->regexes, o->names_regex, member->key));
+        if (!possible) {
+            free(set.items);
+        } else if (node_of(c, &set, &member->value) != STATUS_OK) {
+            return STATUS_FAILED;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Adds a member for the keys of `key` that match the patterns `included` before pattern i, and
+ * those from i on in any combination. */
+static Status add_groups(SchemaCompiler *c, ObjectBuild *o, Regex key, size_t i) {
+    if (!regex_live(c->regexes, key)) return STATUS_OK;
+    if (i < json_object_size(o->patterns)) {
+        Regex own = schema_quoted(c, o->regexes[i]);
+        o->included[i] = true;
+        Status status = add_groups(c, o, regex_and2(c->regexes, key, own), i + 1);
+        o->included[i] = false;
+        if (status != STATUS_OK) return status;
+        return add_groups(c, o, regex_and2(c->regexes, key, regex_not(c->regexes, own)), i + 1);
+    }
+    SchemaList set = {0};
+    bool possible = true;
+    AcceptorNode value = ACCEPTOR_NO_NODE;
+    Status status = schema_of_key(c, o->a, NULL, 0, group_matches, o, &set, &possible);
+    if (status != STATUS_OK || !possible) {
+        free(set.items);
+        return status;
+    }
+    if (node_of(c, &set, &value) != STATUS_OK) return STATUS_FAILED;
+    if (o->n >= json_object_size(o->names) + MOST_GROUPS)
+        return error_set(c->error, "'patternProperties' overlap in too many ways");
+    if (!array_reserve(&o->members, &o->capacity, o->n + 1, sizeof *o->members))
+        return out_of_memory(c);
+    o->members[o->n++] = (ObjectMember){.key = key, .value = value, .many = true};
+    return STATUS_OK;
+}
+
+static Status other_members(SchemaCompiler *c, ObjectBuild *o) {
+    size_t n = json_object_size(o->names), i = 0;
+    Regex *keys = calloc(n + 1, sizeof *keys), key = o->names_regex;
+    if (!keys) return out_of_memory(c);
+    for (; i < n; i++) keys[i] = o->members[i].key;
+    if (n > 0) {
+        Regex named = regex_or(c->regexes, keys, n);
+        key = regex_and2(c->regexes, key, regex_not(c->regexes, named));
+    }
+    free(keys);
+    return add_groups(c, o, key, 0);
+}
+
+/* A member whose dependency is impossible is impossible itself. */
+static void spread_impossible(ObjectBuild *o) {
+    bool changed = true;
+    while (changed) {
+        changed = false;
+        for (size_t i = 0; i < o->n_dependencies; i++) {
+            const ObjectDependency *d = &o->dependencies[i];
+            if (o->members[d->then_member].value != ACCEPTOR_NO_NODE ||
+                o->members[d->if_member].value == ACCEPTOR_NO_NODE)
+                continue;
+            o->members[d->if_member].value = ACCEPTOR_NO_NODE;
+            changed = true;
+        }
+    }
+}
+
+static Status build_object(SchemaCompiler *c, ObjectBuild *o, AcceptorNode *node) {
+    bool restricts_names = false;
+    for (size_t i = 0; i < o->a->schemas.n; i++) {
+        if (read_object(c, o, o->a->schemas.items[i]) != STATUS_OK) return STATUS_FAILED;
+        restricts_names |= json_object_get(o->a->schemas.items[i], "propertyNames") != NULL;
+    }
+    if (o->n_dependencies > 0 && o->max != ACCEPTOR_NO_LIMIT)
+        return error_set(c->error, "'maxProperties' beside 'dependentRequired' cannot be enforced");
+    if (read_names(c, o) != STATUS_OK || compile_patterns(c, o) != STATUS_OK ||
+        named_members(c, o, restricts_names) != STATUS_OK || other_members(c, o) != STATUS_OK)
+        return STATUS_FAILED;
+    spread_impossible(o);
+    *node = acceptor_object(c->acceptor, o->members, o->n, o->dependencies, o->n_dependencies,
+                            o->min, o->max);
+    return STATUS_OK;
+}
+
+static Status compile_object(SchemaCompiler *c, const SchemaAlternative *a, AcceptorNode *node) {
+    ObjectBuild o = {
+        .a = a, .names = json_object(), .patterns = json_object(), .max = ACCEPTOR_NO_LIMIT};
+    Status status = o.names && o.patterns ? build_object(c, &o, node) : out_of_memory(c);
+    object_free(&o);
+    return status;
+}
+
+/* ---- Arrays ---------------------------------------------------------------------------------- */
+
+static Status read_array(SchemaCompiler *c, const json_t *s, uint32_t *min, uint32_t *max,
+                         size_t *n_first, bool *unique) {
+    uint32_t size;
+    bool given;
+    const json_t *items = json_object_get(s, "items"), *first = json_object_get(s, "prefixItems");
+    if (schema_size(c, s, "minItems", &size, &given) != STATUS_OK) return STATUS_FAILED;
+    if (given && size > *min) *min = size;
+    if (schema_size(c, s, "maxItems", &size, &given) != STATUS_OK) return STATUS_FAILED;
+    if (given && size < *max) *max = size;
+    if (first && !json_is_array(first))
+        return error_set(c->error, "'prefixItems' must be a list of schemas");
+    if (json_is_array(items)) first = items;
+    if (json_array_size(first) > *n_first) *n_first = json_array_size(first);
+    *unique |= json_is_true(json_object_get(s, "uniqueItems"));
+    if (!json_object_get(s, "contains")) return STATUS_OK;
+    if (schema_size(c, s, "minContains", &size, &given) != STATUS_OK) return STATUS_FAILED;
+    if (given && size == 0 && !json_object_get(s, "maxContains")) return STATUS_OK;
+    return error_set(c->error, "'contains' cannot be enforced");
+}
+
+static Status item_node(SchemaCompiler *c, const SchemaAlternative *a, size_t i,
+                        AcceptorNode *node) {
+    SchemaList set = {0};
+    bool possible = true;
+    *node = ACCEPTOR_NO_NODE;
+    Status status = schema_of_item(c, a, i, &set, &possible);
+    if (status == STATUS_OK && possible) return node_of(c, &set, node);
+    free(set.items);
+    return status;
+}
+
+static Status compile_array(SchemaCompiler *c, const SchemaAlternative *a, AcceptorNode *node) {
+    uint32_t min = 0, max = ACCEPTOR_NO_LIMIT;
+    size_t n_first = 0;
+    bool unique = false;
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < a->schemas.n; i++)
+        if (read_array(c, a->schemas.items[i], &min, &max, &n_first, &unique) != STATUS_OK)
+            return STATUS_FAILED;
+    if (unique && max > 1) return error_set(c->error, "'uniqueItems' cannot be enforced");
+    AcceptorNode *first = calloc(n_first + 1, sizeof *first), rest = ACCEPTOR_NO_NODE;
+    if (!first) return out_of_memory(c);
+    for (size_t i = 0; i < n_first && status == STATUS_OK; i++)
+        status = item_node(c, a, i, &first[i]);
+    if (status == STATUS_OK) status = item_node(c, a, n_first, &rest);
+    if (status == STATUS_OK) *node = acceptor_array(c->acceptor, first, n_first, rest, min, max);
+    free(first);
+    return status;
+}
+
+/* ---- A set ----------------------------------------------------------------------------------- */
+
+/* What the alternatives of a set have given so far. */
+typedef struct SetBuild {
+    Regex scalars;
+    AcceptorNode *nodes;
+    size_t n, capacity;
+} SetBuild;
+
+static Status add_node(SchemaCompiler *c, SetBuild *b, AcceptorNode node) {
+    if (!array_reserve(&b->nodes, &b->capacity, b->n + 1, sizeof *b->nodes))
+        return out_of_memory(c);
+    b->nodes[b->n++] = node;
+    return STATUS_OK;
+}
+
+static Status compile_alternative(SchemaCompiler *c, const SchemaAlternative *a, void *context) {
+    SetBuild *b = context;
+    Regex scalars;
+    AcceptorNode node = ACCEPTOR_NO_NODE;
+    if (schema_scalars(c, a, &scalars) != STATUS_OK) return STATUS_FAILED;
+    b->scalars = regex_or2(c->regexes, b->scalars, scalars);
+    if (a->types & TYPE_OBJECT) {
+        if (compile_object(c, a, &node) != STATUS_OK || add_node(c, b, node) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    if (a->types & TYPE_ARRAY) {
+        if (compile_array(c, a, &node) != STATUS_OK || add_node(c, b, node) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static Status compile_set(SchemaCompiler *c, size_t i) {
+    SetBuild b = {.scalars = REGEX_NONE};
+    SchemaList list = c->sets[i].list;
+    AcceptorNode node = c->sets[i].node;
+    Status status = schema_expand(c, &list, compile_alternative, &b);
+    if (status == STATUS_OK) status = add_node(c, &b, acceptor_term(c->acceptor, b.scalars));
+    if (status == STATUS_OK)
+        acceptor_define(c->acceptor, node, acceptor_choice(c->acceptor, b.nodes, b.n));
+    free(b.nodes);
+    return status;
+}
+
+/* ---- A schema -------------------------------------------------------------------------------- */
+
+/* Whether `$schema` names a draft in which nothing counts beside a $ref. */
+static bool refs_stand_alone(const json_t *schema) {
+    const char *draft = json_string_value(json_object_get(schema, "$schema"));
+    return draft &&
+           (strstr(draft, "draft-03") || strstr(draft, "draft-04") || strstr(draft, "draft-05") ||
+            strstr(draft, "draft-06") || strstr(draft, "draft-07"));
+}
+
+static void compiler_free(SchemaCompiler *c) {
+    for (size_t i = 0; i < c->n_sets; i++) free(c->sets[i].list.items);
+    free(c->sets);
+    free(c->set_table);
+    free(c->places);
+    free(c->place_table);
+    json_decref(c->negations);
+    json_decref(c->made);
+    json_decref(c->nothing);
+    json_decref(c->by_uri);
+    json_decref(c->bases);
+}
+
+static void prepare(SchemaCompiler *c, Acceptor *acceptor) {
+    RegexArena *r = c->regexes = acceptor_regexes(acceptor);
+    c->acceptor = acceptor;
+    c->made = json_array();
+    c->nothing = json_object();
+    c->negations = json_object();
+    c->any_char = regex_any_char(r, WRITING_JSON);
+    c->canonical = regex_repeat(r, c->any_char, 0, REGEX_MANY);
+    c->any_string = regex_any_json_char(r);
+}
+
+Status schema_compile(Acceptor *acceptor, const json_t *schema, AcceptorNode *node, Error *error) {
+    SchemaCompiler c = {.error = error, .root = schema, .refs_alone = refs_stand_alone(schema)};
+    SchemaList list = {0};
+    prepare(&c, acceptor);
+    Status status = c.made && c.nothing && c.negations ? schema_index(&c) : out_of_memory(&c);
+    if (status == STATUS_OK && !schema_list_push(&c, &list, schema)) status = out_of_memory(&c);
+    if (status == STATUS_OK) status = node_of(&c, &list, node);
+    while (status == STATUS_OK && c.n_compiled < c.n_sets) {
+        status = compile_set(&c, c.n_compiled++);
+        if (c.regexes->failed)
+            status = error_set(error, "the schema cannot be enforced: %s", c.regexes->failed);
+    }
+    compiler_free(&c);
+    return status;
+}
+
+Status schema_any_object(Acceptor *acceptor, AcceptorNode *node, Error *error) {
+    json_t *schema = json_pack("{s:s}", "type", "object");
+    Status status = schema ? schema_compile(acceptor, schema, node, error)
+                           : error_set(error, "no memory for a schema");
+    json_decref(schema);
+    return status;
+}

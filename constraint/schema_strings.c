@@ -1,0 +1,316 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/unicode.h"
+#include "constraint/characters.h"
+#include "constraint/pattern.h"
+#include "constraint/schema_parts.h"
+
+/* ---- Formats --------------------------------------------------------------------------------- */
+
+/* Of RFC 3339, 3986 and their kin, in the dialect of pattern.h. */
+#define DATE                                                                                       \
+    "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)" \
+    "|02-(?:0[1-9]|1\\d|2[0-8]))"                                                                  \
+    "|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
+#define TIME                                                                                       \
+    "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?"                                          \
+    "(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)|23:59:60(?:\\.\\d+)?[Zz])"
+#define DAYS "(?:\\d+D|\\d+M(?:\\d+D)?|\\d+Y(?:\\d+M(?:\\d+D)?)?)"
+#define HOURS "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
+#define ATOM "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+#define IPV4 OCTET "(?:\\." OCTET "){3}"
+#define H16 "[0-9A-Fa-f]{1,4}"
+#define LS32 "(?:" H16 ":" H16 "|" IPV4 ")"
+#define IPV6                                                                                       \
+    "(?:(?:" H16 ":){6}" LS32 "|::(?:" H16 ":){5}" LS32 "|(?:" H16 ")?::(?:" H16 ":){4}" LS32      \
+    "|(?:(?:" H16 ":){0,1}" H16 ")?::(?:" H16 ":){3}" LS32 "|(?:(?:" H16 ":){0,2}" H16             \
+    ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16 ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16       \
+    ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 "|(?:(?:" H16 ":){0,6}" H16   \
+    ")?::)"
+#define PERCENT "%[0-9A-Fa-f]{2}"
+#define UNRESERVED "A-Za-z0-9._~!$&'()*+,;=\\-"
+#define BEYOND "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{EFFFD}"
+/* For URIs (x empty) and IRIs (x BEYOND). */
+#define PCHAR(x) "(?:[" UNRESERVED ":@" x "]|" PERCENT ")"
+#define TAIL(x)                                                                                    \
+    "(?:\\?(?:[" UNRESERVED ":@/?" x "]|" PERCENT ")*)?(?:#(?:[" UNRESERVED ":@/?" x "]|" PERCENT  \
+    ")*)?"
+#define AUTHORITY(x)                                                                               \
+    "(?:(?:[" UNRESERVED ":" x "]|" PERCENT ")*@)?(?:\\[" IPV6 "\\]|(?:[" UNRESERVED x             \
+    "]|" PERCENT ")*)(?::\\d*)?"
+#define HIER(x)                                                                                    \
+    "(?://" AUTHORITY(x) "(?:/" PCHAR(x) "*)*|/(?:" PCHAR(x) "+(?:/" PCHAR(x) "*)*)?|" PCHAR(      \
+        x) "+(?:/" PCHAR(x) "*)*|)"
+#define URI(x) "[A-Za-z][A-Za-z0-9+.-]*:" HIER(x) TAIL(x)
+#define RELATIVE(x)                                                                                \
+    "(?://" AUTHORITY(x) "(?:/" PCHAR(x) "*)*|/(?:" PCHAR(x) "+(?:/" PCHAR(                        \
+        x) "*)*)?|(?:[" UNRESERVED "@" x "]|" PERCENT ")+(?:/" PCHAR(x) "*)*|)" TAIL(x)
+#define POINTER "(?:/(?:[^~/]|~[01])*)*"
+
+static const struct {
+    const char *name, *pattern;
+    uint32_t most; /* characters */
+} formats[] = {
+    {"date", DATE, 0},
+    {"time", TIME, 0},
+    {"date-time", DATE "[Tt]" TIME, 0},
+    {"duration", "P(?:\\d+W|" DAYS "(?:" HOURS ")?|" HOURS ")", 0},
+    {"email",
+     "(?:" ATOM "(?:\\." ATOM ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])+\")@(?:" LABEL "(?:\\." LABEL
+     ")*|\\[" IPV4 "\\]|\\[IPv6:" IPV6 "\\])",
+     0},
+    {"hostname", LABEL "(?:\\." LABEL ")*", 253},
+    {"ipv4", IPV4, 0},
+    {"ipv6", IPV6, 0},
+    {"uri", URI(""), 0},
+    {"uri-reference", "(?:" URI("") "|" RELATIVE("") ")", 0},
+    {"iri", URI(BEYOND), 0},
+    {"iri-reference", "(?:" URI(BEYOND) "|" RELATIVE(BEYOND) ")", 0},
+    {"uuid", "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", 0},
+    {"json-pointer", POINTER, 0},
+    {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|" POINTER ")", 0},
+};
+
+static Status format_regex(SchemaCompiler *c, const char *name, Regex *out) {
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        if (strcmp(formats[i].name, name) != 0) continue;
+        if (pattern_compile_regex(c->regexes, formats[i].pattern, strlen(formats[i].pattern),
+                                  PATTERN_WHOLE, WRITING_JSON, out, c->error) != STATUS_OK)
+            return error_prefix(c->error, "'format': '%s'", name);
+        Regex most = regex_repeat(c->regexes, c->any_char, 0, formats[i].most);
+        if (formats[i].most > 0) *out = regex_and2(c->regexes, *out, most);
+        return STATUS_OK;
+    }
+    return error_set(c->error, "'format': '%.60s' cannot be enforced", name);
+}
+
+/* ---- Texts ----------------------------------------------------------------------------------- */
+
+Regex schema_quoted(SchemaCompiler *c, Regex content) {
+    Regex quote = regex_byte(c->regexes, '"');
+    return regex_concat(c->regexes, quote, regex_concat(c->regexes, content, quote));
+}
+
+Regex schema_string(SchemaCompiler *c, const char *text, size_t n) {
+    return regex_string(c->regexes, text, n, WRITING_JSON);
+}
+
+void schema_escape(TextBuffer *out, const char *text, size_t n) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < n; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        const char *letter = byte && byte < 0x20 ? strchr("\bb\ff\nn\rr\tt", byte) : NULL;
+        char escaped[] = {'\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 15]};
+        if (byte >= 0x20 && byte != '"' && byte != '\\') {
+            text_put(out, text + i, 1, 0);
+        } else if (byte >= 0x20 || letter) {
+            escaped[1] = letter ? letter[1] : (char)byte;
+            text_put(out, escaped, 2, 0);
+        } else {
+            text_put(out, escaped, sizeof escaped, 0);
+        }
+    }
+}
+
+static bool matches_bytes(SchemaCompiler *c, Regex regex, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n && regex != REGEX_NONE; i++)
+        regex = regex_derive(c->regexes, regex, (unsigned char)bytes[i]);
+    return regex != REGEX_NONE && regex_nullable(c->regexes, regex);
+}
+
+bool schema_string_matches(SchemaCompiler *c, Regex content, const char *text, size_t n) {
+    TextBuffer escaped = {0};
+    schema_escape(&escaped, text, n);
+    bool matches = !escaped.failed && matches_bytes(c, content, escaped.bytes, escaped.length);
+    text_free(&escaped);
+    return matches;
+}
+
+Regex schema_scalar(SchemaCompiler *c, const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_NULL:
+        return regex_text(c->regexes, "null", 4);
+    case JSON_TRUE:
+        return regex_text(c->regexes, "true", 4);
+    case JSON_FALSE:
+        return regex_text(c->regexes, "false", 5);
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return schema_number(c, value);
+    case JSON_STRING:
+        return schema_quoted(c,
+                             schema_string(c, json_string_value(value), json_string_length(value)));
+    default:
+        return REGEX_NONE;
+    }
+}
+
+Status schema_pattern(SchemaCompiler *c, const char *keyword, const char *pattern, size_t length,
+                      Regex *out) {
+    if (pattern_compile_regex(c->regexes, pattern, length, PATTERN_PART, WRITING_JSON, out,
+                              c->error) != STATUS_OK)
+        return error_prefix(c->error, "'%s': '%.*s'", keyword, (int)(length < 100 ? length : 100),
+                            pattern);
+    return STATUS_OK;
+}
+
+static Status text_of(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                      const json_t **value) {
+    *value = json_object_get(schema, keyword);
+    if (!*value || json_is_string(*value)) return STATUS_OK;
+    return error_set(c->error, "'%s' must be a text", keyword[0] == 1 ? keyword + 1 : keyword);
+}
+
+/* Narrows *content by the keywords of one schema but its lengths. */
+static Status narrow(SchemaCompiler *c, const json_t *schema, Regex *content) {
+    static const char *const keywords[] = {"pattern", SCHEMA_NO_PATTERN, "format",
+                                           SCHEMA_NO_FORMAT};
+    for (int i = 0; i < 4; i++) {
+        const json_t *value;
+        Regex own = REGEX_NONE;
+        if (text_of(c, schema, keywords[i], &value) != STATUS_OK) return STATUS_FAILED;
+        if (!value) continue;
+        Status status = i < 2 ? schema_pattern(c, "pattern", json_string_value(value),
+                                               json_string_length(value), &own)
+                              : format_regex(c, json_string_value(value), &own);
+        if (status != STATUS_OK) return status;
+        if (i % 2 == 1) own = regex_not(c->regexes, own);
+        *content = *content ? regex_and2(c->regexes, *content, own) : own;
+    }
+    return STATUS_OK;
+}
+
+Status schema_strings(SchemaCompiler *c, const SchemaList *schemas, Regex *out) {
+    Regex content = REGEX_NONE; /* nothing was narrowed yet */
+    uint32_t min = 0, max = REGEX_MANY;
+    bool canonical = false;
+    for (size_t i = 0; i < schemas->n; i++) {
+        const json_t *s = schemas->items[i];
+        uint32_t size;
+        bool given;
+        Regex before = content;
+        if (narrow(c, s, &content) != STATUS_OK) return STATUS_FAILED;
+        if (before && !content) goto none;
+        if (schema_size(c, s, "minLength", &size, &given) != STATUS_OK) return STATUS_FAILED;
+        if (given && size > min) min = size;
+        if (schema_size(c, s, "maxLength", &size, &given) != STATUS_OK) return STATUS_FAILED;
+        if (given && size < max) max = size;
+        canonical |= json_object_get(s, "enum") || json_object_get(s, "const") ||
+                     json_object_get(s, SCHEMA_NONE_OF) || json_object_get(s, "pattern") ||
+                     json_object_get(s, SCHEMA_NO_PATTERN) || json_object_get(s, "format");
+    }
+    if (min > max) goto none;
+    if (canonical && !content) content = c->canonical;
+    /* Where nothing but the length counts, a character may have any of its forms. */
+    Regex one = canonical || content ? c->any_char : c->any_string;
+    Regex sized = regex_repeat(c->regexes, one, min, max);
+    bool limited = min > 0 || max != REGEX_MANY;
+    *out = !content ? sized : limited ? regex_and2(c->regexes, content, sized) : content;
+    return STATUS_OK;
+none:
+    *out = REGEX_NONE;
+    return STATUS_OK;
+}
+
+/* ---- Scalars --------------------------------------------------------------------------------- */
+
+/* The text of a scalar of an enum, in the form that schema_numbers and schema_strings know. */
+static void scalar_text(TextBuffer *out, const json_t *value) {
+    if (json_is_string(value)) {
+        text_put(out, "\"", 1, 0);
+        schema_escape(out, json_string_value(value), json_string_length(value));
+        text_put(out, "\"", 1, 0);
+        return;
+    }
+    char number[SCHEMA_DECIMAL_SIZE] = "";
+    const char *text = json_is_null(value)    ? "null"
+                       : json_is_true(value)  ? "true"
+                       : json_is_false(value) ? "false"
+                                              : number;
+    if (json_is_number(value)) schema_decimal(value, number);
+    text_put(out, text, strlen(text), 0);
+}
+
+/* Whether two scalars are the same value of JSON. */
+static bool same_value(const json_t *x, const json_t *y) {
+    if (json_is_number(x) && json_is_number(y)) {
+        if (json_is_integer(x) && json_is_integer(y))
+            return json_integer_value(x) == json_integer_value(y);
+        return json_number_value(x) == json_number_value(y);
+    }
+    return json_equal(x, y);
+}
+
+static bool is_among(const json_t *list, const json_t *value) {
+    size_t i;
+    json_t *item;
+    json_array_foreach((json_t *)list, i, item) if (same_value(item, value)) return true;
+    return false;
+}
+
+static bool by_other_lists(const SchemaAlternative *a, const json_t *value) {
+    for (size_t i = 0; i < a->schemas.n; i++) {
+        const json_t *s = a->schemas.items[i], *constant = json_object_get(s, "const");
+        const json_t *list = json_object_get(s, "enum"), *none = json_object_get(s, SCHEMA_NONE_OF);
+        if ((constant && !same_value(constant, value)) || (list && !is_among(list, value)) ||
+            is_among(none, value))
+            return false;
+    }
+    return true;
+}
+
+/* Those values of the first enum or const that everything else allows. */
+static Status listed(SchemaCompiler *c, const SchemaAlternative *a, const json_t *list, Regex all,
+                     Regex *out) {
+    size_t i, n = 0;
+    json_t *value;
+    Regex *items = calloc(json_array_size(list) + 1, sizeof *items);
+    if (!items) return error_set(c->error, "no memory for a schema");
+    json_array_foreach((json_t *)list, i, value) {
+        TextBuffer text = {0};
+        if (!schema_is_scalar(value) || !by_other_lists(a, value)) continue;
+        scalar_text(&text, value);
+        if (!text.failed && matches_bytes(c, all, text.bytes, text.length))
+            items[n++] = schema_scalar(c, value);
+        text_free(&text);
+    }
+    *out = regex_or(c->regexes, items, n);
+    free(items);
+    return schema_count(c, json_array_size(list)) ? STATUS_OK : STATUS_FAILED;
+}
+
+Status schema_scalars(SchemaCompiler *c, const SchemaAlternative *a, Regex *out) {
+    RegexArena *r = c->regexes;
+    Regex kinds[5] = {REGEX_NONE}, all;
+    if (a->types & TYPE_NULL) kinds[0] = regex_text(r, "null", 4);
+    if (a->types & TYPE_BOOLEAN)
+        kinds[1] = regex_or2(r, regex_text(r, "true", 4), regex_text(r, "false", 5));
+    if (a->types & TYPE_NUMBER &&
+        schema_numbers(c, &a->schemas, a->types & TYPE_NUMBER, &kinds[2]) != STATUS_OK)
+        return STATUS_FAILED;
+    if (a->types & TYPE_STRING) {
+        if (schema_strings(c, &a->schemas, &kinds[3]) != STATUS_OK) return STATUS_FAILED;
+        if (kinds[3] != REGEX_NONE) kinds[3] = schema_quoted(c, kinds[3]);
+    }
+    all = regex_or(r, kinds, 5);
+    *out = REGEX_NONE;
+    for (size_t i = 0; i < a->schemas.n; i++) {
+        const json_t *s = a->schemas.items[i], *constant = json_object_get(s, "const");
+        const json_t *list = json_object_get(s, "enum");
+        if (!constant && !list) continue;
+        const json_t *one = constant ? schema_own(c, json_pack("[O]", constant)) : list;
+        return one ? listed(c, a, one, all, out) : STATUS_FAILED;
+    }
+    for (size_t i = 0; i < a->schemas.n; i++) {
+        size_t k;
+        json_t *value;
+        json_array_foreach(json_object_get(a->schemas.items[i], SCHEMA_NONE_OF), k, value) all =
+            regex_and2(r, all, regex_not(r, schema_scalar(c, value)));
+    }
+    *out = all;
+    return STATUS_OK;
+}

@@ -1,0 +1,104 @@
+#include "constraint/shape_source.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "base/unicode.h"
+#include "constraint/characters.h"
+#include "constraint/grammar.h"
+#include "constraint/pattern.h"
+#include "constraint/schema.h"
+
+enum { MOST_TEXT = 16 << 20 };
+
+static Status parse_json(const ShapeSource *source, json_t **out, Error *error) {
+    json_error_t where;
+    size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
+    *out = json_loadb(source->text, source->length, flags, &where);
+    /* Integers of more than 64 bits are read as the nearest number. */
+    if (!*out && json_error_code(&where) == json_error_numeric_overflow)
+        *out = json_loadb(source->text, source->length, flags | JSON_DECODE_INT_AS_REAL, &where);
+    if (*out) return STATUS_OK;
+    return error_set(error, "line %d, column %d: %s", where.line, where.column, where.text);
+}
+
+static Status compile_schema(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
+                             Error *error) {
+    json_t *schema;
+    if (parse_json(source, &schema, error) != STATUS_OK)
+        return error_prefix(error, "the JSON schema is not JSON");
+    Status status = json_is_object(schema) || json_is_boolean(schema)
+                        ? schema_compile(acceptor, schema, node, error)
+                        : error_set(error, "it must be an object, true or false");
+    json_decref(schema);
+    return status == STATUS_OK ? status : error_prefix(error, "the JSON schema");
+}
+
+static Status compile_choice(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
+                             Error *error) {
+    json_t *list, *item;
+    size_t i;
+    RegexArena *r = acceptor_regexes(acceptor);
+    Regex all = REGEX_NONE;
+    if (parse_json(source, &list, error) != STATUS_OK) return error_prefix(error, "the choice");
+    Status status = json_is_array(list) && json_array_size(list) > 0
+                        ? STATUS_OK
+                        : error_set(error, "the choice must be a list of texts");
+    json_array_foreach(list, i, item) {
+        if (status != STATUS_OK) break;
+        if (!json_is_string(item) || json_string_length(item) == 0)
+            status = error_set(error, "the choice must be of texts that are not empty");
+        else
+            all =
+                regex_or2(r, all, regex_text(r, json_string_value(item), json_string_length(item)));
+    }
+    json_decref(list);
+    *node = acceptor_term(acceptor, all);
+    return status;
+}
+
+static Status compile_regex(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
+                            Error *error) {
+    Regex regex;
+    if (pattern_compile_regex(acceptor_regexes(acceptor), source->text, source->length,
+                              PATTERN_WHOLE, WRITING_PLAIN, &regex, error) != STATUS_OK)
+        return error_prefix(error, "the regular expression");
+    *node = acceptor_term(acceptor, regex);
+    return STATUS_OK;
+}
+
+static Status compile(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
+                      Error *error) {
+    if (source->length > MOST_TEXT)
+        return error_set(error, "the shape is longer than %d MiB", MOST_TEXT >> 20);
+    switch (source->kind) {
+    case SHAPE_JSON_OBJECT:
+        return schema_any_object(acceptor, node, error);
+    case SHAPE_JSON_SCHEMA:
+        return compile_schema(source, acceptor, node, error);
+    case SHAPE_REGEX:
+        return compile_regex(source, acceptor, node, error);
+    case SHAPE_CHOICE:
+        return compile_choice(source, acceptor, node, error);
+    case SHAPE_GRAMMAR:
+        return grammar_compile(acceptor, source->text, source->length, node, error);
+    case SHAPE_NONE:
+        break;
+    }
+    return error_set(error, "no shape is given");
+}
+
+Status shape_source_compile(const ShapeSource *source, Acceptor **acceptor, Error *error) {
+    AcceptorLimits limits = acceptor_limits_default();
+    AcceptorNode node = ACCEPTOR_NO_NODE;
+    Acceptor *m = acceptor_new(&limits);
+    *acceptor = NULL;
+    if (!m) return error_set(error, "no memory for a shape");
+    Status status = compile(source, m, &node, error);
+    if (status == STATUS_OK) status = acceptor_finish(m, node, error);
+    if (status == STATUS_OK)
+        *acceptor = m;
+    else
+        acceptor_free(m);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* Shapes as people write them: JSON Schema, regular expressions, grammars, choices.
+ * docs/shapes.md describes each. */
+#ifndef CONSTRAINT_SHAPE_SOURCE_H
+#define CONSTRAINT_SHAPE_SOURCE_H
+
+#include "base/status.h"
+#include "constraint/acceptor.h"
+
+typedef enum ShapeKind {
+    SHAPE_NONE,
+    SHAPE_JSON_OBJECT, /* any JSON object */
+    SHAPE_JSON_SCHEMA,
+    SHAPE_REGEX, /* all of the text */
+    SHAPE_GRAMMAR,
+    SHAPE_CHOICE /* a JSON array of texts, one of which the answer is */
+} ShapeKind;
+
+typedef struct ShapeSource {
+    ShapeKind kind;
+    const char *text; /* [length]; not used by SHAPE_JSON_OBJECT */
+    size_t length;
+} ShapeSource;
+
+/* Compiles a shape. The untrusted text takes bounded time and memory; the error says what cannot be
+ * enforced, and where. acceptor_free frees the acceptor. */
+Status shape_source_compile(const ShapeSource *source, Acceptor **acceptor, Error *error);
+
+#endif

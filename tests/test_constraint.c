@@ -1,0 +1,308 @@
+/* Shapes of answers: what each front end accepts, refuses and cannot enforce, and that masks allow
+ * exactly the tokens that the text may go on with. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "constraint/matcher.h"
+#include "constraint/shape_source.h"
+#include "modelfile.h"
+
+static const GenerationOptions options = {.decode_flags = TOKEN_DECODER_CONTINUE};
+static const Vocabulary no_vocabulary;
+
+static Shape *shape_of(ShapeKind kind, const char *text, const Vocabulary *vocabulary) {
+    const ShapeSource source = {kind, text, strlen(text)};
+    Acceptor *acceptor;
+    Shape *shape;
+    Error error = {""};
+    if (shape_source_compile(&source, &acceptor, &error) != STATUS_OK ||
+        shape_new(&shape, acceptor, vocabulary, &error) != STATUS_OK)
+        fail_msg("%s: %s", text, error.text);
+    return shape;
+}
+
+static bool has(Shape *shape, const char *text) {
+    Matcher *m;
+    Error error;
+    if (matcher_new(&m, shape, &options, &error) != STATUS_OK) fail_msg("%s", error.text);
+    bool accepted = matcher_push(m, text, strlen(text), NULL) && matcher_accepts(m);
+    matcher_free(m);
+    return accepted;
+}
+
+/* Expects each of the texts (the list ends with NULL) to have the shape, or not to. */
+static void expect(ShapeKind kind, const char *source, bool accepted, const char *const *texts) {
+    Shape *shape = shape_of(kind, source, &no_vocabulary);
+    for (; *texts; texts++)
+        if (has(shape, *texts) != accepted)
+            fail_msg("%s: '%s' is %s", source, *texts, accepted ? "refused" : "accepted");
+    shape_free(shape);
+}
+
+#define ACCEPTS(kind, source, ...)                                                                 \
+    expect(kind, source, true, (const char *const[]){__VA_ARGS__, NULL})
+#define REFUSES(kind, source, ...)                                                                 \
+    expect(kind, source, false, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Expects the source to be refused with an error that has `part` in it. */
+static void cannot(ShapeKind kind, const char *text, const char *part) {
+    const ShapeSource source = {kind, text, strlen(text)};
+    Acceptor *acceptor = NULL;
+    Error error = {""};
+    assert_int_equal(shape_source_compile(&source, &acceptor, &error), STATUS_FAILED);
+    assert_null(acceptor);
+    if (!strstr(error.text, part)) fail_msg("%s: %s", text, error.text);
+}
+
+/* ---- Regular expressions --------------------------------------------------------------------- */
+
+static void a_regex_is_matched_by_all_of_the_text(void **state) {
+    (void)state;
+    ACCEPTS(SHAPE_REGEX, "a(b|c)*d{2,3}", "add", "abcbddd");
+    REFUSES(SHAPE_REGEX, "a(b|c)*d{2,3}", "ad", "abdddd", "", "xadd");
+    ACCEPTS(SHAPE_REGEX, "^[^a-c\\d]+$", "xyz", "\xC3\xA9", "\xF0\x9F\x98\x80");
+    REFUSES(SHAPE_REGEX, "^[^a-c\\d]+$", "a", "x1", "\xC3", "\xED\xA0\x80");
+    ACCEPTS(SHAPE_REGEX, "\\p{Lu}\\p{Ll}*", "\xC3\x89t\xC3\xA9");
+    ACCEPTS(SHAPE_REGEX, "(?!bad)(?=.*\\d)\\w+", "good1");
+    REFUSES(SHAPE_REGEX, "(?!bad)(?=.*\\d)\\w+", "bad1", "good");
+    ACCEPTS(SHAPE_REGEX, "(a$|^b|c)?", "a", "b", "c", "");
+    ACCEPTS(SHAPE_REGEX, "[\\u00e9-\\u{1F600}]", "\xC3\xA9", "\xF0\x9F\x98\x80");
+    cannot(SHAPE_REGEX, "a\\bc", "word boundaries");
+    cannot(SHAPE_REGEX, "(a)\\1", "references to groups");
+    cannot(SHAPE_REGEX, "(?<=a)b", "lookbehinds");
+    cannot(SHAPE_REGEX, "a{1,200000}", "beyond 100000");
+    cannot(SHAPE_REGEX, "(a", "( has no )");
+    cannot(SHAPE_REGEX, "a(?!)", "no text has this shape");
+}
+
+static void a_regex_that_explodes_is_refused_in_time(void **state) {
+    (void)state;
+    cannot(SHAPE_REGEX, "(?=((a|b)*a(a|b){40}c))(?=((a|b)*b(a|b){41}c))((a|b)*a(a|b){42}d)", "");
+    ACCEPTS(SHAPE_REGEX, "(a?){1000}a{3}", "aaaaa");
+}
+
+/* ---- Choices and grammars -------------------------------------------------------------------- */
+
+static void a_choice_is_one_of_its_texts(void **state) {
+    (void)state;
+    ACCEPTS(SHAPE_CHOICE, "[\"yes\", \"no\", \"not at all\"]", "yes", "no", "not at all");
+    REFUSES(SHAPE_CHOICE, "[\"yes\", \"no\", \"not at all\"]", "not", "nono", "");
+    cannot(SHAPE_CHOICE, "[]", "list of texts");
+}
+
+static void a_grammar_derives_its_texts(void **state) {
+    static const char arithmetic[] = "# sums\n"
+                                     "root  ::= (expr \"=\" ws term \"\\n\")+\n"
+                                     "expr  ::= term ([-+*/] term)*\n"
+                                     "term  ::= ident | num | \"(\" ws expr \")\" ws\n"
+                                     "ident ::= [a-z] [a-z0-9_]* ws\n"
+                                     "num   ::= [0-9]+ ws\n"
+                                     "ws    ::= [ \\t\\n]*\n";
+    (void)state;
+    ACCEPTS(SHAPE_GRAMMAR, arithmetic, "x +( 1 -y)=2\n", "a=b\n((c)) *2=d\n");
+    REFUSES(SHAPE_GRAMMAR, arithmetic, "x +=2\n", "(a=b\n", "a=b");
+    ACCEPTS(SHAPE_GRAMMAR, "root ::= \"(\" root \")\" |\n  [a-z]{2,3}", "((ab))", "abc");
+    cannot(SHAPE_GRAMMAR, "root ::= root \"a\" | \"b\"", "left recursion");
+    cannot(SHAPE_GRAMMAR, "root ::= x root \"a\" | \"b\"\nx ::= \"c\"?", "left recursion");
+    cannot(SHAPE_GRAMMAR, "root ::= a", "no rule 'a'");
+    cannot(SHAPE_GRAMMAR, "a ::= \"x\"", "no rule 'root'");
+    cannot(SHAPE_GRAMMAR, "root ::= <think>", "tokens");
+    cannot(SHAPE_GRAMMAR, "root ::= \"a\" root", "no text has this shape");
+}
+
+/* ---- JSON Schema ----------------------------------------------------------------------------- */
+
+static void members_come_in_any_order_and_once(void **state) {
+    static const char schema[] =
+        "{\"properties\": {\"a\": {\"type\": \"integer\", \"minimum\": -3, \"maximum\": 120},"
+        "\"b\": {\"type\": \"string\", \"maxLength\": 3}}, \"required\": [\"a\"],"
+        "\"type\": \"object\", \"additionalProperties\": false}";
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, schema, "{\"a\":1}", "{\"b\": \"x\", \"a\": 120}",
+            "{\n  \"a\": -3\n}", "{\"a\": 0, \"b\": \"\xC3\xA9\\u00e9\\\"\"}");
+    REFUSES(SHAPE_JSON_SCHEMA, schema, "{}", "{\"a\": 121}", "{\"a\": -4}", "{\"a\": 1.5}",
+            "{\"a\":1, \"a\":2}", "{\"a\": 1, \"b\": \"four\"}", "{\"a\": 1, \"c\": 2}",
+            "{\"a\" : 1}", "{\"a\": 01}", "[1]");
+}
+
+static void numbers_are_compared_as_decimals(void **state) {
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"number\",\"exclusiveMinimum\":0.5,\"maximum\":12}",
+            "0.51", "1", "12", "12.0", "9.99");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":\"number\",\"exclusiveMinimum\":0.5,\"maximum\":12}",
+            "0.5", "0.50", "12.01", "0", "-1", "13", "100");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"number\",\"minimum\":0}", "1e-7", "0", "3.5E2");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"number\",\"multipleOf\":0.25}", "0.75", "-1.5", "2",
+            "0");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":\"number\",\"multipleOf\":0.25}", "0.7", "0.125");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":10}", "14",
+            "700");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":10}", "7", "15");
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"type\":\"integer\",\"exclusiveMinimum\":3,\"exclusiveMaximum\":4}",
+           "no text has this shape");
+}
+
+static void schemas_are_combined(void **state) {
+    static const char tree[] = "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\","
+                               "\"properties\":{\"v\":{\"type\":\"integer\"},\"kids\":{\"type\":"
+                               "\"array\",\"items\":{\"$ref\":\"#/$defs/n\"},\"maxItems\":2}},"
+                               "\"required\":[\"v\"],\"additionalProperties\":false}}}";
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, tree, "{\"v\":1}",
+            "{\"kids\": [{\"v\":2}, {\"v\":3, \"kids\":[]}], \"v\":1}");
+    REFUSES(SHAPE_JSON_SCHEMA, tree, "{\"kids\": [{}], \"v\":1}",
+            "{\"v\":1,\"kids\":[{\"v\":1},{\"v\":1},{\"v\":1}]}");
+    static const char all[] =
+        "{\"allOf\":[{\"properties\":{\"a\":{\"minLength\":2}}},{\"properties\":"
+        "{\"a\":{\"type\":\"string\",\"maxLength\":2}}}],\"type\":\"object\","
+        "\"required\":[\"a\"]}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, all, "{\"a\":\"xy\",\"b\":null}");
+    REFUSES(SHAPE_JSON_SCHEMA, all, "{\"a\":\"x\"}", "{\"a\":\"xyz\"}");
+    static const char one[] = "{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}],"
+                              "\"type\":\"object\"}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, one, "{\"a\":1}", "{\"b\":1}");
+    REFUSES(SHAPE_JSON_SCHEMA, one, "{}", "{\"a\":1,\"b\":2}");
+    static const char conditional[] =
+        "{\"if\":{\"properties\":{\"k\":{\"const\":1}},\"required\":[\"k\"]},\"then\":{"
+        "\"required\":"
+        "[\"x\"]},\"else\":{\"required\":[\"y\"]},\"type\":\"object\"}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, conditional, "{\"k\":1,\"x\":0}", "{\"k\":2,\"y\":0}", "{\"y\":0}");
+    REFUSES(SHAPE_JSON_SCHEMA, conditional, "{\"k\":1,\"y\":0}", "{\"x\":0}");
+    static const char patterns[] =
+        "{\"type\":\"object\",\"patternProperties\":{\"^s_\":{\"type\":\"string\"},\"_n$\":"
+        "{\"maxLength\":1}},\"additionalProperties\":{\"type\":\"integer\"}}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, patterns, "{\"s_a\":\"long\",\"s_n\":\"x\",\"b\":1,\"_n\":[]}");
+    REFUSES(SHAPE_JSON_SCHEMA, patterns, "{\"s_n\":\"long\"}", "{\"s_a\":1}", "{\"b\":\"x\"}");
+}
+
+static void strings_keep_their_formats(void **state) {
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"string\",\"format\":\"date-time\"}",
+            "\"2024-02-29T23:59:59.5Z\"", "\"1999-12-31T00:00:00+01:00\"");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":\"string\",\"format\":\"date-time\"}",
+            "\"2023-02-29T23:59:59Z\"", "\"2024-02-29 23:59:59Z\"");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"format\":\"ipv6\"}", "\"::1\"", "\"2001:db8::8a2e:370:7334\"",
+            "7");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"format\":\"ipv6\"}", "\"12345::\"", "\"1::2::3\"");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"format\":\"uri\"}", "\"https://a.b/c?d=e#f\"", "\"urn:x:y\"");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"format\":\"uri\"}", "\"//a.b\"", "\"a b:c\"");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"pattern\":\"^a.*\\\"$\"}", "\"ab\\\"\"", "\"a\\\\\\\"\"");
+}
+
+static void what_cannot_be_enforced_is_refused_by_name(void **state) {
+    (void)state;
+    cannot(SHAPE_JSON_SCHEMA, "{\"uniqueItems\":true}", "'uniqueItems'");
+    cannot(SHAPE_JSON_SCHEMA, "{\"contains\":{\"type\":\"null\"}}", "'contains'");
+    cannot(SHAPE_JSON_SCHEMA, "{\"format\":\"idn-hostname\"}", "'idn-hostname'");
+    cannot(SHAPE_JSON_SCHEMA, "{\"$ref\":\"https://elsewhere.org/x\"}", "leads to no schema");
+    cannot(SHAPE_JSON_SCHEMA, "{\"$ref\":\"#\"}", "without end");
+    cannot(SHAPE_JSON_SCHEMA, "{\"not\":{\"items\":{\"type\":\"null\"}}}", "'items'");
+    cannot(SHAPE_JSON_SCHEMA, "{\"type\":\"text\"}", "'type'");
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":false}}",
+           "no text has this shape");
+    cannot(SHAPE_JSON_SCHEMA, "[", "not JSON");
+}
+
+/* ---- Masks ----------------------------------------------------------------------------------- */
+
+/* The vocabulary of the model that comes with the program. */
+static int open_vocabulary(void **state) {
+    static const char path[] = "models/stories.bin";
+    ModelFile *file;
+    Tokenizer *tokenizer;
+    Vocabulary *vocabulary;
+    Error error;
+    const void *section;
+    size_t bytes;
+    if (modelfile_open(&file, path, open(path, O_RDONLY), &error) != STATUS_OK ||
+        !(section = modelfile_section(file, SECTION_TOKENIZER, &bytes)) ||
+        tokenizer_open(&tokenizer, section, bytes, &error) != STATUS_OK ||
+        vocabulary_new(&vocabulary, tokenizer, modelfile_config(file)->vocab_size, &error) !=
+            STATUS_OK)
+        return -1;
+    tokenizer_close(tokenizer);
+    modelfile_close(file);
+    *state = vocabulary;
+    return 0;
+}
+
+static int close_vocabulary(void **state) {
+    vocabulary_free(*state);
+    return 0;
+}
+
+/* At each byte of the text: the mask has exactly the tokens that the matcher takes. */
+static void check_masks(ShapeKind kind, const char *source, const char *text,
+                        const Vocabulary *vocabulary) {
+    Shape *shape = shape_of(kind, source, vocabulary);
+    Matcher *m;
+    Error error = {""};
+    assert_int_equal(matcher_new(&m, shape, &options, &error), STATUS_OK);
+    for (size_t at = 0; at < strlen(text); at++) {
+        const uint64_t *mask;
+        if (m->rule.allowed(&m->rule, &mask, &error) != STATUS_OK) fail_msg("%s", error.text);
+        for (size_t token = 0; token < vocabulary->size; token++) {
+            size_t n;
+            const char *bytes = vocabulary_bytes(vocabulary, (int32_t)token, false, &n);
+            bool taken = n > 0 && matcher_push(m, bytes, n, NULL);
+            if (taken != (mask[token / 64] >> (token % 64) & 1))
+                fail_msg("%s at byte %zu: token %zu '%.*s'", source, at, token, (int)n, bytes);
+            matcher_rewind(m, at);
+        }
+        assert_true(matcher_push(m, text + at, 1, NULL));
+    }
+    assert_true(matcher_accepts(m));
+    matcher_free(m);
+    shape_free(shape);
+}
+
+static void masks_have_exactly_the_tokens_that_may_follow(void **state) {
+    check_masks(SHAPE_JSON_OBJECT, "", "{\"a b\": [1, true]}", *state);
+    check_masks(
+        SHAPE_JSON_SCHEMA,
+        "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":9}}}",
+        "{\"name\": \"Once\"}", *state);
+    check_masks(SHAPE_REGEX, "[A-Z][a-z ]{5,20}\\.", "Once upon a time.", *state);
+    check_masks(SHAPE_GRAMMAR, "root ::= \"(\" root \")\" | [^()]+", "((a))", *state);
+}
+
+static void forced_bytes_are_known(void **state) {
+    Shape *shape = shape_of(SHAPE_JSON_SCHEMA,
+                            "{\"type\":\"object\",\"properties\":{\"name\":{\"enum\":[\"Lily\"]}},"
+                            "\"required\":[\"name\"],\"additionalProperties\":false}",
+                            *state);
+    Matcher *m;
+    Error error;
+    char forced[64];
+    assert_int_equal(matcher_new(&m, shape, &options, &error), STATUS_OK);
+    assert_int_equal(matcher_forced(m, forced, sizeof forced), 1); /* then perhaps a space */
+    assert_true(matcher_push(m, "{\"n", 3, NULL));
+    assert_int_equal(matcher_forced(m, forced, sizeof forced), 5);
+    assert_memory_equal(forced, "ame\":", 5);
+    matcher_free(m);
+    shape_free(shape);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_regex_is_matched_by_all_of_the_text),
+        cmocka_unit_test(a_regex_that_explodes_is_refused_in_time),
+        cmocka_unit_test(a_choice_is_one_of_its_texts),
+        cmocka_unit_test(a_grammar_derives_its_texts),
+        cmocka_unit_test(members_come_in_any_order_and_once),
+        cmocka_unit_test(numbers_are_compared_as_decimals),
+        cmocka_unit_test(schemas_are_combined),
+        cmocka_unit_test(strings_keep_their_formats),
+        cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
+        cmocka_unit_test(masks_have_exactly_the_tokens_that_may_follow),
+        cmocka_unit_test(forced_bytes_are_known),
+    };
+    return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);
+}
