@@ -8,14 +8,13 @@
 #include "convert/convert_modes.h"
 #include "draft/drafter.h"
 #include "inspect/inspect_modes.h"
+#include "inspect/shape_test.h"
 
 /* A mode that stands later wins: the conversation of -m chat can be looked at, too. */
 const Mode *const modes[] = {
-    &chat_mode,        &batch_mode,    &info_mode,
-    &verify_mode,      &tokenize_mode, &detokenize_mode,
-    &eval_mode,        &score_mode,    &attention_mode,
-    &positions_mode,   &no_cache_mode, &cache_list_mode,
-    &cache_clear_mode, NULL,
+    &chat_mode,       &batch_mode,      &info_mode,        &verify_mode,     &tokenize_mode,
+    &detokenize_mode, &eval_mode,       &score_mode,       &attention_mode,  &positions_mode,
+    &no_cache_mode,   &cache_list_mode, &cache_clear_mode, &shape_test_mode, NULL,
 };
 
 #define FIELD(name) offsetof(Options, name)
@@ -28,8 +27,25 @@ static const OptionRow more_machine_rows[] = {
     END_ROW,
 };
 
+static const OptionRow shape_rows[] = {
+    HEADING_ROW("The shape of the answer (docs/shapes.md)"),
+    TEXT_ROW(USUAL, 0, "json-schema", "TEXT", FIELD(json_schema),
+             "JSON that is valid by a schema; @FILE reads it"),
+    FLAG_ROW(RARE, 0, "json", FIELD(json_object), "any JSON object"),
+    TEXT_ROW(RARE, 0, "regex", "TEXT", FIELD(regex),
+             "a text that the expression matches; or @FILE"),
+    TEXT_ROW(RARE, 0, "grammar", "TEXT", FIELD(grammar), "a text of a GBNF grammar; or @FILE"),
+    LIST_ROW(RARE, "choice", "TEXT", FIELD(choice), "one of the texts so given; repeated"),
+    CHOICE_ROW(RARE, 0, "on-length", "cut|close", FIELD(on_length), NULL,
+               "what -n does to it: cut it, or end it validly [cut]"),
+    TEXT_ROW(RARE, 0, "shape-test", "FILE", FIELD(shape_test),
+             "say of each line whether it has the shape"),
+    END_ROW,
+};
+
 static const OptionRow *const tables[] = {
-    more_machine_rows, chat_options, batch_options, inspect_options, convert_options, NULL,
+    shape_rows,      more_machine_rows, chat_options, batch_options,
+    inspect_options, convert_options,   NULL,
 };
 
 const MoreOptions modes_options = {.tables = tables, .advise = advice_option};

@@ -20,6 +20,7 @@
 #include "inspect/overrides.h"
 #include "modes.h"
 #include "session/generate.h"
+#include "session/shape.h"
 #include "system/descriptor.h"
 #include "system/sandbox.h"
 #include "system/standard_streams.h"
@@ -46,6 +47,7 @@ typedef struct Opened {
     const Mode *mode; /* NULL: continue a text */
     void *state;      /* the mode's */
     TextInput prompt, chat_template;
+    SessionShape shape;
     double begin_seconds; /* time to find the model's files */
 } Opened;
 
@@ -85,6 +87,7 @@ static Status open_everything(Opened *opened, Error *error) {
     opened->begin_seconds = clock_seconds() - start;
     if (status == STATUS_OK) status = open_prompt(&opened->prompt, o, error);
     if (status == STATUS_OK) status = open_text(&opened->chat_template, o->chat_template, error);
+    if (status == STATUS_OK) status = session_shape_open(&opened->shape, o, error);
     if (status == STATUS_OK && !(mode && mode->traits & MODE_OWN_OUTPUT))
         status = output_open(&opened->output, o->output, error);
     if (status == STATUS_OK && mode && mode->open)
@@ -164,6 +167,11 @@ static Status parse_model(Opened *opened, Error *error) {
         return error_set(error, "%s: has no tokenizer: give one with -z FILE",
                          session->options->model);
     if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(session, error);
+    if (status == STATUS_OK && session->tokenizer && session->model) {
+        session->shapes =
+            shape_store_new(session->tokenizer, model_config(session->model)->vocab_size);
+        if (!session->shapes) return error_set(error, "no memory for the shapes of answers");
+    }
     session->load_seconds = opened->begin_seconds + clock_seconds() - start;
     return status;
 }
@@ -181,6 +189,8 @@ static Status new_drafter(const Session *session, Drafter **drafter, Error *erro
 static void close_everything(Opened *opened) {
     Session *session = &opened->session;
     if (opened->mode && opened->mode->close) opened->mode->close(opened->state);
+    shape_store_free(session->shapes);
+    session_shape_close(&opened->shape);
     model_close(session->model);
     tokenizer_close(session->tokenizer);
     modelfile_close(session->file);
@@ -203,8 +213,11 @@ static Status run_mode(Opened *opened, Error *error) {
 
 static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *interrupted,
                   Error *error) {
-    Opened opened = {
-        .mode = mode, .output.fd = STDOUT_FILENO, .prompt.fd = -1, .chat_template.fd = -1};
+    Opened opened = {.mode = mode,
+                     .output.fd = STDOUT_FILENO,
+                     .prompt.fd = -1,
+                     .chat_template.fd = -1,
+                     .shape.fd = -1};
     opened.session = (Session){.options = o,
                                .output = &opened.output,
                                .shows_progress = isatty(STDERR_FILENO),
@@ -215,6 +228,8 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
     if (status == STATUS_OK) status = read_prompt(&opened, error);
     if (status == STATUS_OK) status = read_text(&opened.chat_template, interrupted, error);
     opened.session.chat_template = opened.chat_template.text;
+    if (status == STATUS_OK) status = session_shape_read(&opened.shape, o, interrupted, error);
+    opened.session.shape = &opened.shape.source;
     if (status == STATUS_OK) status = parse_model(&opened, error);
     if (status == STATUS_OK) status = run_mode(&opened, error);
     if (status == STATUS_OK) status = output_finish(&opened.output, error);

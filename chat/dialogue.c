@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "kvcache_sharing.h"
+#include "session/shape.h"
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
@@ -377,6 +378,8 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
         watcher->left_out(watcher->context, stats->left_out);
     d->shown_left_out = stats->left_out;
     if (status == STATUS_OK)
+        status = session_rule(d->session, d->session->shape, &d->options, &d->options.rule, error);
+    if (status == STATUS_OK)
         status = generation_init(&g, &d->options, d->session->tokenizer,
                                  model_config(model)->vocab_size, model_isa(model)->numeric, error);
     if (status == STATUS_OK) {
@@ -409,6 +412,8 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     decoding_free(&decoding);
     drafter_free(drafter);
     generation_free(&g);
+    token_rule_free(d->options.rule);
+    d->options.rule = NULL;
     token_list_free(&ids);
     return status;
 }

@@ -7,6 +7,7 @@ _verbatim() {
         -m | --mode) COMPREPLY=($(compgen -W "generate chat" -- "$cur")); return ;;
         --bos) COMPREPLY=($(compgen -W "auto no yes" -- "$cur")); return ;;
         --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 q8" -- "$cur")); return ;;
+        --on-length) COMPREPLY=($(compgen -W "cut close" -- "$cur")); return ;;
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
         --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;
@@ -14,14 +15,15 @@ _verbatim() {
         --cache-dir) compopt -o dirnames 2>/dev/null; COMPREPLY=($(compgen -d -- "$cur")); return ;;
         -i | --prompt | -y | --system | --stop | -n | --tokens | -t | --temperature | --top-k | -p | \
             --top-p | --min-p | --repetition-penalty | --presence-penalty | --frequency-penalty | \
-            --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --lookup | --snapshots | \
+            --json-schema | --regex | --grammar | --choice | --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --lookup | --snapshots | \
             --kv-memory | \
             --max-concurrent | --override) return ;;
         --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
-            --special --bos --tokenizer --split-pattern --output --echo --temperature --top-k --top-p --min-p
+            --special --bos --tokenizer --split-pattern --output --echo --json-schema --json --regex
+            --grammar --choice --on-length --shape-test --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
             --chat-template --threads --isa --context --chunk --lookup --kv-type --snapshots --stats --no-sandbox --batch --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "kvcache_sharing.h"
 #include "prefill.h"
+#include "session/shape.h"
 
 typedef struct Timing {
     double start, prefilled, end;
@@ -107,9 +108,12 @@ Status generate_run(Session *session, Error *error) {
     Decoding decoding = {0};
     float *logits = NULL;
     Status status = session_generation_options(session, &options, error);
+    options.rule = NULL;
     if (status != STATUS_OK) return status;
     if (session->prompt_length > 0) options.decode_flags |= TOKEN_DECODER_CONTINUE;
     status = generate_prompt_ids(session, &ids, error);
+    if (status == STATUS_OK)
+        status = session_rule(session, session->shape, &options, &options.rule, error);
     if (status == STATUS_OK) status = kvcache_new(&cache, &shape, 1, 0, error);
     if (status == STATUS_OK) status = session_drafter(session, &drafter, error);
     if (status == STATUS_OK)
@@ -137,6 +141,7 @@ Status generate_run(Session *session, Error *error) {
     decoding_free(&decoding);
     drafter_free(drafter);
     generation_free(&g);
+    token_rule_free(options.rule);
     kvcache_free(cache);
     token_list_free(&ids);
     return status;

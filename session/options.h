@@ -14,6 +14,7 @@ enum { OPTIONS_MOST_TABLES = 15 };
 typedef enum TextMode { MODE_GENERATE, MODE_CHAT } TextMode;
 typedef enum KvChoice { KV_CHOICE_AUTO, KV_CHOICE_F32, KV_CHOICE_F16, KV_CHOICE_Q8 } KvChoice;
 typedef enum ScoreChoice { SCORE_NO, SCORE_TABLE, SCORE_JSON } ScoreChoice;
+typedef enum LengthChoice { LENGTH_CUT, LENGTH_CLOSE } LengthChoice;
 typedef enum HelpChoice { HELP_NO, HELP_USUAL, HELP_ALL } HelpChoice;
 
 /* What the command line says, for all modes. Texts are borrowed from argv; NULL: not given. */
@@ -35,6 +36,13 @@ typedef struct Options {
     uint64_t top_k, seed;
     double repetition_penalty, presence_penalty, frequency_penalty;
     OptionList logit_bias;
+
+    /* The shape of the answer: a text, or @FILE. */
+    const char *json_schema, *regex, *grammar;
+    bool json_object;
+    OptionList choice;
+    LengthChoice on_length;
+    const char *shape_test;
 
     /* The machine. */
     uint64_t n_threads, context, chunk; /* 0: default */

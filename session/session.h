@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include "constraint/shape_store.h"
 #include "draft/drafter.h"
 #include "model.h"
 #include "session/options.h"
@@ -28,7 +29,9 @@ struct Session {
     /* Makes a Drafter for one text, freed by drafter_free; returns STATUS_OK and NULL where none
      * pays. NULL: this program has no drafters. */
     Status (*new_drafter)(const Session *session, Drafter **drafter, Error *error);
-    bool shows_progress; /* stderr is a terminal */
+    ShapeStore *shapes;       /* of this model; NULL: it has no tokenizer */
+    const ShapeSource *shape; /* what the command line asks for; NULL: nothing */
+    bool shows_progress;      /* stderr is a terminal */
     double load_seconds;
     SandboxReport sandbox;              /* what is in force */
     volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */

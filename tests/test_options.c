@@ -126,17 +126,17 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "m.bin", "Once upon");
     REFUSES("-i and -f both give the prompt: use one of them", "m", "-i", "a", "-f", "b");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
-            "--positions, --no-cache, --cache-list, --cache-clear at a time",
+            "--positions, --no-cache, --cache-list, --cache-clear, --shape-test at a time",
             "m", "--score", "table", "--attention", "-");
     REFUSES("--score, --attention, --positions and --no-cache look at one text: not with -m chat",
             "m", "-m", "chat", "--no-cache");
     REFUSES("--attention and --positions name their own file: no -o", "m", "--positions", "a.svg",
             "-o", "b.svg");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
-            "--positions, --no-cache, --cache-list, --cache-clear at a time",
+            "--positions, --no-cache, --cache-list, --cache-clear, --shape-test at a time",
             "m", "--info", "--verify");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
-            "--positions, --no-cache, --cache-list, --cache-clear at a time",
+            "--positions, --no-cache, --cache-list, --cache-clear, --shape-test at a time",
             "--cache-list", "--cache-clear");
     REFUSES("--bos: 'maybe' is none of auto|no|yes", "m", "--bos", "maybe");
     REFUSES("--help: 'no' is none of usual|all", "--help=no");

@@ -1,0 +1,126 @@
+#include "inspect/shape_test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/shape.h"
+
+/* What a shape needs of a vocabulary where no token is asked for: nothing. */
+static const Vocabulary no_vocabulary;
+
+static bool asked(const Options *options) {
+    return options->shape_test != NULL;
+}
+
+static Status check(Options *o, Error *error) {
+    bool any = o->json_schema || o->json_object || o->regex || o->grammar || o->choice.n > 0;
+    if (any || !(o->shape_test || o->on_length == LENGTH_CLOSE)) return STATUS_OK;
+    error_set(error, "%s needs a shape: --json-schema, --json, --regex, --grammar or --choice",
+              o->shape_test ? "--shape-test" : "--on-length");
+    return STATUS_USAGE;
+}
+
+/* Writes the bytes of a set: "a" to "z" as a-z, others by their numbers. */
+static void print_bytes(FILE *out, const ByteSet *set) {
+    const char *between = " ";
+    for (unsigned b = 0; b < 256; b++) {
+        unsigned to = b;
+        if (!byteset_has(set, b)) continue;
+        while (to < 255 && byteset_has(set, to + 1)) to++;
+        for (unsigned i = b;; i = to) {
+            if (i > 0x20 && i < 0x7F)
+                fprintf(out, "%s%c", i == b ? between : "", (int)i);
+            else
+                fprintf(out, "%s\\x%02x", i == b ? between : "", i);
+            if (i == to) break;
+            fputc('-', out);
+        }
+        b = to;
+    }
+}
+
+static void print_refused(FILE *out, Matcher *m, size_t line, size_t at, const char *text,
+                          size_t length) {
+    Acceptor *acceptor = m->shape->acceptor;
+    AcceptorState state = acceptor_start(acceptor);
+    for (size_t i = 0; i < m->length; i++)
+        state = acceptor_step(acceptor, state, (unsigned char)m->text[i]);
+    ByteSet bytes = acceptor_bytes(acceptor, state);
+    bool ends = acceptor_accepts(acceptor, state);
+    fprintf(out, "%zu: refused at byte %zu", line, at);
+    if (at < length)
+        fprintf(out, " (%.*s)", (int)(length - at < 20 ? length - at : 20), text + at);
+    else
+        fprintf(out, " (its end)");
+    bool any = bytes.bits[0] | bytes.bits[1] | bytes.bits[2] | bytes.bits[3];
+    fprintf(out, any ? "; what may stand there:" : "; nothing may stand there");
+    print_bytes(out, &bytes);
+    fprintf(out, "%s\n", any && ends ? ", or the end" : "");
+}
+
+static Status test_line(Shape *shape, size_t line, const char *text, size_t length, bool *accepted,
+                        Error *error) {
+    static const GenerationOptions options = {.decode_flags = TOKEN_DECODER_CONTINUE};
+    Matcher *m;
+    size_t at = 0;
+    if (matcher_new(&m, shape, &options, error) != STATUS_OK) return STATUS_FAILED;
+    *accepted = matcher_push(m, text, length, &at) && matcher_accepts(m);
+    const char *why = acceptor_failed(shape->acceptor);
+    if (why) {
+        matcher_free(m);
+        return error_set(error, "line %zu: %s", line, why);
+    }
+    if (*accepted)
+        printf("%zu: accepted\n", line);
+    else
+        print_refused(stdout, m, line, at, text, length);
+    matcher_free(m);
+    return STATUS_OK;
+}
+
+static Status test_file(Shape *shape, const char *path, Error *error) {
+    bool is_stdin = strcmp(path, "-") == 0, all = true;
+    FILE *file = is_stdin ? stdin : fopen(path, "re");
+    char *text = NULL;
+    size_t capacity = 0, line = 0;
+    Status status = STATUS_OK;
+    ssize_t n;
+    if (!file) return error_set(error, "%s: %s", path, strerror(errno));
+    while (status == STATUS_OK && (n = getline(&text, &capacity, file)) >= 0) {
+        bool accepted = true;
+        if (n > 0 && text[n - 1] == '\n') n--;
+        status = test_line(shape, ++line, text, (size_t)n, &accepted, error);
+        all &= accepted;
+    }
+    free(text);
+    if (!is_stdin) fclose(file);
+    if (status == STATUS_OK && !all) {
+        error_set(error, "%s: not all lines have the shape", path);
+        return STATUS_FAILED;
+    }
+    return status;
+}
+
+static Status run(void *state, Session *session, Error *error) {
+    SessionShape source = {.fd = -1};
+    Acceptor *acceptor;
+    Shape *shape = NULL;
+    (void)state;
+    Status status = session_shape_open(&source, session->options, error);
+    if (status == STATUS_OK)
+        status = session_shape_read(&source, session->options, session->interrupted, error);
+    if (status == STATUS_OK) status = shape_source_compile(&source.source, &acceptor, error);
+    if (status == STATUS_OK) status = shape_new(&shape, acceptor, &no_vocabulary, error);
+    if (status == STATUS_OK) status = test_file(shape, session->options->shape_test, error);
+    shape_free(shape);
+    session_shape_close(&source);
+    return status;
+}
+
+const Mode shape_test_mode = {.name = "--shape-test",
+                              .traits = MODE_WITHOUT_MODEL,
+                              .asked = asked,
+                              .check = check,
+                              .run = run};

@@ -1,0 +1,29 @@
+/* The shape that the command line asks for: --json-schema, --json, --regex, --grammar, --choice. */
+#ifndef SESSION_SHAPE_H
+#define SESSION_SHAPE_H
+
+#include "constraint/shape_store.h"
+#include "session/session.h"
+
+/* What session->shape points at. Zero-initialize but for fd, which is -1. */
+typedef struct SessionShape {
+    ShapeSource source; /* kind SHAPE_NONE: none is asked for */
+    const char *name;   /* for errors */
+    int fd;             /* of @FILE; -1: none */
+    char *text;         /* owned; what source.text points at */
+} SessionShape;
+
+/* Opens what the options name, while files may be opened. STATUS_USAGE when they name two shapes.
+ */
+Status session_shape_open(SessionShape *shape, const Options *options, Error *error);
+/* Reads it, afterwards. */
+Status session_shape_read(SessionShape *shape, const Options *options,
+                          const volatile sig_atomic_t *interrupted, Error *error);
+void session_shape_close(SessionShape *shape);
+
+/* Makes the rule of one text that has the shape `source` (NULL, or of kind SHAPE_NONE: none, and
+ * *rule is NULL). `options` are those of its Generation. token_rule_free frees it. */
+Status session_rule(const Session *session, const ShapeSource *source,
+                    const GenerationOptions *options, TokenRule **rule, Error *error);
+
+#endif
