@@ -18,6 +18,7 @@
 #include "batch/engine.h"
 #include "kvcache_sharing.h"
 #include "session/generation_options.h"
+#include "session/shape.h"
 #include "system/terminal.h"
 
 enum {
@@ -35,7 +36,8 @@ typedef struct Sample {
     size_t index;
     bool begun;
     Generation generation;
-    float *scratch; /* [2][vocab_size], only for logprobs */
+    TokenRule *rule; /* of the generation; NULL: none */
+    float *scratch;  /* [2][vocab_size], only for logprobs */
     Error error;
     bool failed;
 } Sample;
@@ -47,6 +49,7 @@ struct Job {
     Choice *choices;               /* [n] */
     Sample *samples;               /* [n] */
     size_t n, n_submitted, n_left; /* texts: all, handed to the engine, not yet done */
+    Shape *shape;                  /* of its texts; NULL: none */
     char *line;                    /* the result; NULL: not yet finished */
     Job *next;                     /* the next line of the input */
 };
@@ -104,6 +107,8 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
 
 static void sample_end(Sample *sample) {
     if (sample->begun) generation_free(&sample->generation);
+    token_rule_free(sample->rule);
+    sample->rule = NULL;
     sample->begun = false;
     free(sample->scratch);
     sample->scratch = NULL;
@@ -124,6 +129,8 @@ static void job_shrink(Job *job) {
     free(job->choices);
     job->samples = NULL;
     job->choices = NULL;
+    shape_store_release(job->batch->session->shapes, job->shape);
+    job->shape = NULL;
     request_free(&job->request);
 }
 
@@ -213,6 +220,11 @@ static void finish_job(Batch *b, Job *job) {
 /* ---- One text ----------------------------------------------------------------------------------
  */
 
+/* The shape that a request's texts must have, its own or the command line's. */
+static const ShapeSource *shape_source(const Batch *b, const Request *r) {
+    return r->shape.given ? &r->shape.source : b->session->shape;
+}
+
 static Status sample_begin(Sample *sample) {
     const Batch *b = sample->job->batch;
     const Request *r = &sample->job->request;
@@ -221,6 +233,10 @@ static Status sample_begin(Sample *sample) {
     size_t vocab = model_config(model)->vocab_size;
     GenerationOptions options = r->options;
     options.sampling.sample = sample->index % r->n;
+    if (session_rule(b->session, shape_source(b, r), &options, &sample->rule, &sample->error) !=
+        STATUS_OK)
+        return STATUS_FAILED;
+    options.rule = sample->rule;
     if (generation_init(&sample->generation, &options, b->session->tokenizer, vocab,
                         model_isa(model)->numeric, &sample->error) != STATUS_OK)
         return STATUS_FAILED;
@@ -351,6 +367,10 @@ static Job *new_job(Batch *b) {
 
 static Status prepare(Batch *b, Job *job, Error *error) {
     if (request_encode(&job->request, b->session, &b->chat, error) != STATUS_OK)
+        return STATUS_FAILED;
+    const ShapeSource *shape = shape_source(b, &job->request);
+    if (shape && shape->kind != SHAPE_NONE &&
+        shape_store_get(b->session->shapes, shape, &job->shape, error) != STATUS_OK)
         return STATUS_FAILED;
     size_t n = job->request.n_prompts * job->request.n;
     job->choices = calloc(n, sizeof *job->choices);

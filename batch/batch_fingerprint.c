@@ -4,6 +4,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "constraint/shape_source.h"
 #include "numeric.h"
 
 static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
@@ -54,5 +55,11 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
         const char *token = tokenizer_token_text(session->tokenizer, (int32_t)i, &length);
         hash = mix(hash, token, length);
     }
+    const ShapeSource *shape = session->shape;
+    if (shape && shape->kind != SHAPE_NONE) {
+        hash = mix_number(hash, shape->kind);
+        hash = mix(hash, shape->text, shape->length);
+    }
+    if (o->on_length != LENGTH_CUT) hash = mix_number(hash, o->on_length);
     snprintf(text, BATCH_FINGERPRINT_BYTES, "fp_%016llx", (unsigned long long)hash);
 }

@@ -242,6 +242,20 @@ static Status set_effort(Request *r, const Field *field, const json_t *value, Er
     return STATUS_OK;
 }
 
+static Status set_format(Request *r, const Field *field, const json_t *value, Error *error) {
+    (void)field;
+    return request_shape_format(&r->shape, value, error);
+}
+
+static Status set_structured(Request *r, const Field *field, const json_t *value, Error *error) {
+    (void)field;
+    return request_shape_structured(&r->shape, value, error);
+}
+
+static Status set_shape(Request *r, const Field *field, const json_t *value, Error *error) {
+    return request_shape_option(&r->shape, field->name, value, error);
+}
+
 /* ---- Fields with one supported value, or without effect ------------------------------------- */
 
 static Status set_model(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -253,13 +267,6 @@ static Status set_model(Request *r, const Field *field, const json_t *value, Err
 static Status must_be_false(Request *r, const Field *field, const json_t *value, Error *error) {
     (void)r;
     return json_is_false(value) ? STATUS_OK : wrong(field, "false in a batch", error);
-}
-
-static Status must_be_text(Request *r, const Field *field, const json_t *value, Error *error) {
-    const char *type = json_string_value(json_object_get(value, "type"));
-    (void)r;
-    if (type && strcmp(type, "text") == 0) return STATUS_OK;
-    return error_set(error, "'%s': only {\"type\": \"text\"} is supported", field->name);
 }
 
 static Status must_be_text_only(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -323,7 +330,13 @@ static const Field fields[] = {
     WHOLE(top_logprobs, "nc", set_top_logprobs, 0, REQUEST_MAX_TOP),
     OTHER(echo, "nt", set_echo),
     OTHER(stream, "nct", must_be_false),
-    OTHER(response_format, "nct", must_be_text),
+    OTHER(response_format, "nct", set_format),
+    OTHER(structured_outputs, "nct", set_structured),
+    OTHER(json_schema, "n", set_shape),
+    OTHER(json, "n", set_shape),
+    OTHER(regex, "n", set_shape),
+    OTHER(grammar, "n", set_shape),
+    OTHER(choice, "n", set_shape),
     OTHER(modalities, "nc", must_be_text_only),
     OTHER(best_of, "t", must_be_n),
     OTHER(suffix, "t", must_be_empty),
@@ -454,6 +467,7 @@ void request_free(Request *r) {
     free(r->stop);
     free(r->bias);
     free(r->text);
+    request_shape_free(&r->shape);
     json_decref(r->json);
     *r = (Request){0};
 }

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "batch/request_shape.h"
 #include "generation.h"
 #include "session/session.h"
 #include "template/chat_prompt.h"
@@ -52,8 +53,9 @@ typedef struct Request {
     bool wants_logprobs;
     int top_logprobs; /* alternatives of each token */
     GenerationOptions options;
-    const char **stop; /* what options.stop points at */
-    LogitBias *bias;   /* what options.sampling.bias points at */
+    const char **stop;  /* what options.stop points at */
+    LogitBias *bias;    /* what options.sampling.bias points at */
+    RequestShape shape; /* of the answer */
 
     TokenList *prompts; /* [n_prompts], by request_encode */
     size_t n_prompts;

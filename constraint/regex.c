@@ -101,7 +101,8 @@ bool regex_arena_init(RegexArena *arena, size_t most_nodes, size_t most_work) {
     intern(arena, (RegexNode){.kind = RE_EMPTY, .nullable = true}, NULL);
     if (arena->failed) return false;
     arena->nodes[REGEX_NONE].live = 2;
-    return true;
+    arena->anything = regex_repeat(arena, regex_range(arena, 0, 255), 0, REGEX_MANY);
+    return !arena->failed;
 }
 
 void regex_arena_free(RegexArena *arena) {
@@ -112,6 +113,7 @@ void regex_arena_free(RegexArena *arena) {
     free(arena->lists);
     free(arena->sets);
     free(arena->rows);
+    free(arena->utf8);
     *arena = (RegexArena){0};
 }
 
@@ -154,6 +156,8 @@ static void split_classes(RegexArena *arena, const ByteSet *set) {
     memcpy(arena->class_of, class_of, sizeof class_of);
     for (unsigned b = 256; b-- > 0;) arena->byte_of[class_of[b]] = (uint8_t)b;
     arena->n_classes = n;
+    free(arena->utf8);
+    arena->utf8 = NULL;
     for (size_t i = 0; i < arena->n_nodes; i++) arena->nodes[i].row = 0;
     arena->n_rows = 0;
 }
@@ -224,8 +228,8 @@ static int compare_ids(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-Regex regex_anything(RegexArena *arena) {
-    return regex_repeat(arena, regex_range(arena, 0, 255), 0, REGEX_MANY);
+Regex regex_anything(const RegexArena *arena) {
+    return arena->anything;
 }
 
 /* A list of items on its way to a node. */
@@ -292,15 +296,6 @@ static void items_sort(RegexArena *arena, Items *items, bool join) {
     items->n = n;
 }
 
-static bool matches_anything(const RegexArena *arena, Regex id) {
-    const RegexNode *n = &arena->nodes[id];
-    if (n->kind != RE_REPEAT || n->b != 0 || n->c != REGEX_MANY) return false;
-    n = &arena->nodes[n->a];
-    if (n->kind != RE_SET) return false;
-    const uint64_t *bits = arena->sets[n->a].bits;
-    return (bits[0] & bits[1] & bits[2] & bits[3]) == UINT64_MAX;
-}
-
 static Regex make_or(RegexArena *arena, Items *items) {
     bool nullable = false, searched = false;
     size_t n = 0;
@@ -308,7 +303,7 @@ static Regex make_or(RegexArena *arena, Items *items) {
     for (size_t i = 0; i < items->n; i++) {
         Regex id = items->ids[i];
         if (id == REGEX_NONE) continue;
-        if (matches_anything(arena, id)) return id;
+        if (id == arena->anything) return id;
         nullable |= arena->nodes[id].nullable;
         searched |= arena->nodes[id].searched;
         items->ids[n++] = id;
@@ -328,10 +323,10 @@ static Regex make_and(RegexArena *arena, Items *items) {
         if (id == REGEX_NONE) return REGEX_NONE;
         nullable &= arena->nodes[id].nullable;
         empty |= id == REGEX_EMPTY;
-        if (!matches_anything(arena, id)) items->ids[n++] = id;
+        if (id != arena->anything) items->ids[n++] = id;
     }
     if (empty) return nullable ? REGEX_EMPTY : REGEX_NONE;
-    if (n == 0) return regex_anything(arena);
+    if (n == 0) return arena->anything;
     if (n == 1) return items->ids[0];
     RegexNode node = {.kind = RE_AND, .nullable = nullable, .searched = true, .b = (uint32_t)n};
     return intern(arena, node, items->ids);
@@ -364,8 +359,8 @@ Regex regex_and2(RegexArena *arena, Regex a, Regex b) {
 
 Regex regex_not(RegexArena *arena, Regex a) {
     if (arena->failed) return REGEX_NONE;
-    if (a == REGEX_NONE) return regex_anything(arena);
-    if (matches_anything(arena, a)) return REGEX_NONE;
+    if (a == REGEX_NONE) return arena->anything;
+    if (a == arena->anything) return REGEX_NONE;
     RegexNode n = arena->nodes[a];
     if (n.kind == RE_NOT) return n.a;
     return intern(arena,
@@ -741,52 +736,78 @@ size_t regex_tags(const RegexArena *arena, Regex id, uint32_t *tags, size_t most
 
 /* ---- Runs of safe characters ---------------------------------------------------------------- */
 
-/* What is missing of a UTF-8 character: how many bytes, and from where to where the next may be. */
-typedef struct Utf8Rest {
-    uint8_t n, low, high;
-} Utf8Rest;
+/* The bytes of well-formed UTF-8, one byte of each class: first bytes by what must follow. */
+enum { N_LEADS = 9 };
+
+typedef struct Bytes {
+    uint8_t n, bytes[128];
+} Bytes;
+
+typedef struct Utf8Classes {
+    Bytes first[N_LEADS], second[N_LEADS], later;
+} Utf8Classes;
 
 static const struct {
-    uint8_t low, high;
-    Utf8Rest rest;
-} utf8_leads[] = {
-    {0xC2, 0xDF, {1, 0x80, 0xBF}}, {0xE0, 0xE0, {2, 0xA0, 0xBF}}, {0xE1, 0xEC, {2, 0x80, 0xBF}},
-    {0xED, 0xED, {2, 0x80, 0x9F}}, {0xEE, 0xEF, {2, 0x80, 0xBF}}, {0xF0, 0xF0, {3, 0x90, 0xBF}},
-    {0xF1, 0xF3, {3, 0x80, 0xBF}}, {0xF4, 0xF4, {3, 0x80, 0x8F}},
+    uint8_t low, high;           /* first bytes */
+    uint8_t n;                   /* bytes that follow */
+    uint8_t low_next, high_next; /* the next of them */
+} utf8_leads[N_LEADS] = {
+    {0x20, 0x7F, 0, 0, 0},       {0xC2, 0xDF, 1, 0x80, 0xBF}, {0xE0, 0xE0, 2, 0xA0, 0xBF},
+    {0xE1, 0xEC, 2, 0x80, 0xBF}, {0xED, 0xED, 2, 0x80, 0x9F}, {0xEE, 0xEF, 2, 0x80, 0xBF},
+    {0xF0, 0xF0, 3, 0x90, 0xBF}, {0xF1, 0xF3, 3, 0x80, 0xBF}, {0xF4, 0xF4, 3, 0x80, 0x8F},
 };
 
-static bool add_range(RegexArena *arena, Search *out, Regex from, unsigned low, unsigned high,
-                      unsigned rest, unsigned skip);
-
-/* Adds the states after each whole character that goes on with `rest` more bytes. */
-static bool add_rest(RegexArena *arena, Search *out, Regex at, Utf8Rest rest) {
-    if (rest.n == 0) return search_add(arena, out, at);
-    return add_range(arena, out, at, rest.low, rest.high, rest.n - 1u, 0);
-}
-
-/* False when a byte from low to high (skip: but not " or \) leads nowhere. */
-static bool add_range(RegexArena *arena, Search *out, Regex from, unsigned low, unsigned high,
-                      unsigned rest, unsigned skip) {
+static void collect_bytes(const RegexArena *arena, unsigned low, unsigned high, Bytes *out) {
     bool done[256] = {false};
     for (unsigned b = low; b <= high; b++) {
-        unsigned class = arena->class_of[b];
-        if (done[class] || (skip && (b == '"' || b == '\\'))) continue;
-        done[class] = true;
-        Regex next = regex_derive(arena, from, (unsigned char)b);
-        if (next == REGEX_NONE ||
-            !add_rest(arena, out, next, (Utf8Rest){(uint8_t)rest, 0x80, 0xBF}))
+        if (done[arena->class_of[b]] || b == '"' || b == '\\') continue;
+        done[arena->class_of[b]] = true;
+        out->bytes[out->n++] = (uint8_t)b;
+    }
+}
+
+static const Utf8Classes *utf8_classes(RegexArena *arena) {
+    if (arena->utf8) return arena->utf8;
+    Utf8Classes *u = arena->utf8 = calloc(1, sizeof *u);
+    if (!u) {
+        give_up(arena, "there is no memory for it");
+        return NULL;
+    }
+    for (size_t i = 0; i < N_LEADS; i++) {
+        collect_bytes(arena, utf8_leads[i].low, utf8_leads[i].high, &u->first[i]);
+        if (utf8_leads[i].n > 0)
+            collect_bytes(arena, utf8_leads[i].low_next, utf8_leads[i].high_next, &u->second[i]);
+    }
+    collect_bytes(arena, 0x80, 0xBF, &u->later);
+    return u;
+}
+
+/* Adds the states after each text of n bytes, the first one of `bytes`. False: one leads nowhere.
+ */
+static bool add_texts(RegexArena *arena, const Utf8Classes *u, Search *out, Regex from,
+                      const Bytes *bytes, unsigned n) {
+    Regex last = REGEX_NONE;
+    for (unsigned i = 0; i < bytes->n; i++) {
+        Regex next = regex_derive(arena, from, bytes->bytes[i]);
+        if (next == REGEX_NONE) return false;
+        if (next == last) continue;
+        last = next;
+        if (n > 1 ? !add_texts(arena, u, out, next, &u->later, n - 1)
+                  : !search_add(arena, out, next))
             return false;
     }
     return true;
 }
 
 static bool add_characters(RegexArena *arena, Search *out, Regex from) {
-    if (!add_range(arena, out, from, 0x20, 0x7F, 0, 1)) return false;
-    for (size_t i = 0; i < sizeof utf8_leads / sizeof *utf8_leads; i++)
-        for (unsigned b = utf8_leads[i].low; b <= utf8_leads[i].high; b++) {
-            if (b > utf8_leads[i].low && arena->class_of[b] == arena->class_of[b - 1]) continue;
-            Regex next = regex_derive(arena, from, (unsigned char)b);
-            if (next == REGEX_NONE || !add_rest(arena, out, next, utf8_leads[i].rest)) return false;
+    const Utf8Classes *u = utf8_classes(arena);
+    if (!u || !add_texts(arena, u, out, from, &u->first[0], 1)) return false;
+    for (size_t i = 1; i < N_LEADS; i++)
+        for (unsigned k = 0; k < u->first[i].n; k++) {
+            Regex next = regex_derive(arena, from, u->first[i].bytes[k]);
+            if (next == REGEX_NONE ||
+                !add_texts(arena, u, out, next, &u->second[i], utf8_leads[i].n))
+                return false;
         }
     return true;
 }

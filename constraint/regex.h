@@ -83,6 +83,8 @@ typedef struct RegexArena {
     uint8_t class_of[256]; /* bytes that no set tells apart */
     uint8_t byte_of[256];  /* one byte of each class */
     size_t n_classes;
+    Regex anything;
+    struct Utf8Classes *utf8; /* of regex_safe_run; NULL: not made since the classes changed */
     size_t work, most_work, most_nodes;
     const char *failed; /* why the arena gave up; NULL: it did not */
 } RegexArena;
@@ -116,7 +118,7 @@ Regex regex_not(RegexArena *arena, Regex a);
 Regex regex_repeat(RegexArena *arena, Regex a, uint32_t min, uint32_t max);
 Regex regex_tag(RegexArena *arena, uint32_t tag);
 /* Any bytes. */
-Regex regex_anything(RegexArena *arena);
+Regex regex_anything(const RegexArena *arena);
 /* digits[.digits] that compare with `decimal` ("12.5") as `compare` says. Matches more than
  * numbers: meet it with the syntax. */
 Regex regex_bound(RegexArena *arena, const char *decimal, RegexCompare compare);

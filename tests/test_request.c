@@ -72,6 +72,33 @@ static void what_a_line_leaves_out_is_the_command_lines(void **state) {
     request_free(&r);
 }
 
+static void a_shape_is_read_in_each_of_its_forms(void **state) {
+    static const struct {
+        const char *field, *text;
+        ShapeKind kind;
+    } forms[] = {
+        {"\"response_format\": {\"type\": \"json_object\"}", "", SHAPE_JSON_OBJECT},
+        {"\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"x\", "
+         "\"strict\": true, \"schema\": {\"type\": \"null\"}}}",
+         "{\"type\":\"null\"}", SHAPE_JSON_SCHEMA},
+        {"\"structured_outputs\": {\"json\": \"{}\", \"regex\": null}", "{}", SHAPE_JSON_SCHEMA},
+        {"\"structured_outputs\": {\"choice\": [\"a\", \"b\"]}", "[\"a\",\"b\"]", SHAPE_CHOICE},
+        {"\"structured_outputs\": {\"grammar\": \"root ::= [a]\"}", "root ::= [a]", SHAPE_GRAMMAR},
+        {"\"regex\": \"a+\"", "a+", SHAPE_REGEX},
+        {"\"json\": true", "", SHAPE_JSON_OBJECT},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        char line[512];
+        snprintf(line, sizeof line, "{\"prompt\": \"a\", %s}", forms[i].field);
+        Request r = parsed(line);
+        assert_true(r.shape.given);
+        assert_int_equal(r.shape.source.kind, forms[i].kind);
+        assert_string_equal(r.shape.source.text, forms[i].text);
+        request_free(&r);
+    }
+}
+
 static void fields_that_change_nothing_are_ignored_and_others_refused(void **state) {
     (void)state;
     Request r = parsed("{\"prompt\": \"a\", \"model\": \"x\", \"user\": \"u\", \"metadata\": {},"
@@ -80,8 +107,12 @@ static void fields_that_change_nothing_are_ignored_and_others_refused(void **sta
     assert_string_equal(r.model, "x");
     request_free(&r);
     refused("{\"prompt\": \"a\", \"temprature\": 1}", "temprature");
-    refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\"}}",
-            "response_format");
+    refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"xml\"}}", "response_format");
+    refused(
+        "{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\"}, \"regex\": \"a\"}",
+        "given twice");
+    refused("{\"prompt\": \"a\", \"structured_outputs\": {\"structural_tag\": \"a\"}}",
+            "structural_tag");
     refused("{\"prompt\": \"a\", \"stream\": true}", "stream");
     refused("{\"messages\": [{\"role\": \"user\"}], \"tool_choice\": \"required\"}", "tool_choice");
     refused("{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\","
@@ -286,6 +317,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_have_the_names_of_the_command_line),
         cmocka_unit_test(what_a_line_leaves_out_is_the_command_lines),
+        cmocka_unit_test(a_shape_is_read_in_each_of_its_forms),
         cmocka_unit_test(fields_that_change_nothing_are_ignored_and_others_refused),
         cmocka_unit_test(wrong_lines_are_refused_by_name),
         cmocka_unit_test(a_refused_line_still_has_its_id_and_form),

@@ -1,0 +1,104 @@
+#include "batch/request_shape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static Status give(RequestShape *s, ShapeKind kind, char *text, size_t length, Error *error) {
+    if (s->given) {
+        free(text);
+        return error_set(error, "the shape of the answer is given twice");
+    }
+    if (!text) return error_set(error, "no memory for a request");
+    *s = (RequestShape){true, {kind, text, length}, text};
+    return STATUS_OK;
+}
+
+/* A value as a shape of this kind; `name` is for errors. */
+static Status give_value(RequestShape *s, ShapeKind kind, const char *name, const json_t *value,
+                         Error *error) {
+    bool is_text = kind == SHAPE_REGEX || kind == SHAPE_GRAMMAR ||
+                   (kind == SHAPE_JSON_SCHEMA && json_is_string(value));
+    if (is_text && !json_is_string(value)) return error_set(error, "'%s' must be a text", name);
+    if (kind == SHAPE_CHOICE && !json_is_array(value))
+        return error_set(error, "'%s' must be a list of texts", name);
+    if (!is_text) {
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        return give(s, kind, text, text ? strlen(text) : 0, error);
+    }
+    size_t length = json_string_length(value);
+    char *text = malloc(length + 1);
+    if (text) memcpy(text, json_string_value(value), length + 1);
+    return give(s, kind, text, length, error);
+}
+
+static Status give_object(RequestShape *s, Error *error) {
+    return give(s, SHAPE_JSON_OBJECT, strdup(""), 0, error);
+}
+
+Status request_shape_format(RequestShape *s, const json_t *value, Error *error) {
+    static const char *const known[] = {"name", "description", "schema", "strict"};
+    const char *type = json_string_value(json_object_get(value, "type")), *name;
+    const json_t *inner = json_object_get(value, "json_schema");
+    const json_t *schema = json_object_get(inner, "schema");
+    json_t *item;
+    if (type && strcmp(type, "text") == 0) return give(s, SHAPE_NONE, strdup(""), 0, error);
+    if (type && strcmp(type, "json_object") == 0) return give_object(s, error);
+    if (!type || strcmp(type, "json_schema") != 0)
+        return error_set(error, "'response_format': 'type' must be \"text\", \"json_object\" or "
+                                "\"json_schema\"");
+    json_object_foreach((json_t *)inner, name, item) {
+        size_t i = 0;
+        while (i < 4 && strcmp(known[i], name) != 0) i++;
+        if (i == 4)
+            return error_set(error, "'response_format': the field '%.80s' is not supported", name);
+    }
+    if (!json_is_object(schema))
+        return error_set(error, "'response_format': 'json_schema' needs a 'schema'");
+    return give_value(s, SHAPE_JSON_SCHEMA, "schema", schema, error);
+}
+
+static const struct {
+    const char *name;
+    ShapeKind kind;
+} kinds[] = {
+    {"json", SHAPE_JSON_SCHEMA},        {"regex", SHAPE_REGEX},
+    {"choice", SHAPE_CHOICE},           {"grammar", SHAPE_GRAMMAR},
+    {"json_object", SHAPE_JSON_OBJECT},
+};
+
+Status request_shape_structured(RequestShape *s, const json_t *value, Error *error) {
+    const char *name;
+    json_t *item;
+    if (!json_is_object(value)) return error_set(error, "'structured_outputs' must be an object");
+    json_object_foreach((json_t *)value, name, item) {
+        size_t i = 0, n = sizeof kinds / sizeof *kinds;
+        if (json_is_null(item) || json_is_false(item)) continue;
+        while (i < n && strcmp(kinds[i].name, name) != 0) i++;
+        if (i == n)
+            return error_set(error, "'structured_outputs': the field '%.80s' is not supported",
+                             name);
+        Status status = kinds[i].kind == SHAPE_JSON_OBJECT
+                            ? give_object(s, error)
+                            : give_value(s, kinds[i].kind, name, item, error);
+        if (status != STATUS_OK) return status;
+    }
+    return STATUS_OK;
+}
+
+Status request_shape_option(RequestShape *s, const char *name, const json_t *value, Error *error) {
+    if (strcmp(name, "json") == 0) {
+        if (json_is_true(value)) return give_object(s, error);
+        return json_is_false(value) ? STATUS_OK : error_set(error, "'json' must be true or false");
+    }
+    if (strcmp(name, "json_schema") == 0)
+        return give_value(s, SHAPE_JSON_SCHEMA, name, value, error);
+    ShapeKind kind = strcmp(name, "regex") == 0     ? SHAPE_REGEX
+                     : strcmp(name, "grammar") == 0 ? SHAPE_GRAMMAR
+                                                    : SHAPE_CHOICE;
+    return give_value(s, kind, name, value, error);
+}
+
+void request_shape_free(RequestShape *s) {
+    free(s->text);
+    *s = (RequestShape){0};
+}
