@@ -833,7 +833,7 @@ int regex_safe_run(RegexArena *arena, Regex id) {
     return arena->failed ? 0 : run;
 }
 
-uint32_t regex_shortest(RegexArena *arena, Regex id) {
+static uint32_t search_shortest(RegexArena *arena, Regex id) {
     Search s = {0};
     uint32_t length = 0;
     size_t at = 0, level = 1;
@@ -852,4 +852,12 @@ uint32_t regex_shortest(RegexArena *arena, Regex id) {
     }
     search_free(&s);
     return found ? length : UINT32_MAX;
+}
+
+uint32_t regex_shortest(RegexArena *arena, Regex id) {
+    if (arena->nodes[id].shortest) return arena->nodes[id].shortest - 1;
+    uint32_t length = search_shortest(arena, id);
+    if (length == UINT32_MAX || arena->failed) return UINT32_MAX;
+    arena->nodes[id].shortest = length + 1;
+    return length;
 }

@@ -58,7 +58,8 @@ typedef struct RegexNode {
     uint8_t live;  /* 0: unknown, 1: matches something, 2: matches nothing */
     int8_t run;    /* regex_safe_run; -1: unknown */
     uint32_t a, b, c;
-    uint32_t row; /* derivatives by byte class, in `rows`; 0: none yet */
+    uint32_t shortest; /* regex_shortest, + 1; 0: unknown */
+    uint32_t row;      /* derivatives by byte class, in `rows`; 0: none yet */
 } RegexNode;
 
 /* A decimal number: digits before and after the point. */

@@ -178,7 +178,7 @@ static Status narrow(SchemaCompiler *c, const json_t *schema, Regex *content) {
                                                json_string_length(value), &own)
                               : format_regex(c, json_string_value(value), &own);
         if (status != STATUS_OK) return status;
-        if (i % 2 == 1) own = regex_not(c->regexes, own);
+        if (i % 2 == 1) own = regex_and2(c->regexes, c->canonical, regex_not(c->regexes, own));
         *content = *content ? regex_and2(c->regexes, *content, own) : own;
     }
     return STATUS_OK;
