@@ -33,9 +33,8 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
             __VA_ARGS__, NULL                                                                      \
         }                                                                                          \
     }
-#define BOOL(field)                                                                                \
-    { .name = #field, .kind = FIELD_BOOL, .offset = offsetof(Config, field) }
 
+/* clang-format off: a row a line */
 static const ConfigField fields[] = {
     UINT(n_experts_used, 64),
     UINT(expert_ffn_dim, 1 << 20),
@@ -66,21 +65,11 @@ static const ConfigField fields[] = {
     UINT(altup_active, 15),
     BOOL(altup_scales),
     UINT(laurel_rank, 1 << 12),
-    UINT(laurel_rank, 1 << 12),     BOOL(router_group_pairs),
-    UINT(state_heads, 1 << 12),   UINT(state_key_heads, 1 << 12),
-    UINT(state_key_dim, 1 << 12), UINT(state_value_dim, 1 << 12),
-    UINT(state_kernel, 16),       BOOL(state_tiled),
-    BOOL(state_norm_first),       {.name = NULL},
-    UINT(latent_dim, 1 << 12),      UINT(latent_q_dim, 1 << 16),
-    AMOUNT(latent_norm_eps),        AMOUNT(latent_scale),
-    UINT(state_heads, 1 << 12),     UINT(state_key_heads, 1 << 12),
-    UINT(state_key_dim, 1 << 12),   UINT(state_value_dim, 1 << 12),
-    UINT(state_kernel, 16),         UINT(per_layer_dim, 1 << 12),
-    UINT(per_layer_vocab, 1 << 24), UINT(altup_streams, 16),
-    UINT(altup_active, 15),         BOOL(altup_scales),
-    UINT(laurel_rank, 1 << 12),     BOOL(state_tiled),
+    BOOL(router_group_pairs),
+    BOOL(state_tiled),
     BOOL(state_norm_first),
 };
+/* clang-format on */
 
 const ConfigField *layer_kind_field(size_t i) {
     return i < sizeof fields / sizeof *fields ? &fields[i] : NULL;
