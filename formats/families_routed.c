@@ -96,6 +96,8 @@ static const ConfigRule laguna_config[] = {
     {"moe_router_logit_softcapping", "router_softcap", 0},
     {0},
 };
+/* transformers does not read it, because the class declares it. */
+static const FixedKey cohere2_moe_fixed[] = {{"rope_scaling", "null"}, {0}};
 static const FixedKey laguna_fixed[] = {{"moe_apply_router_weight_on_input", "false"}, {0}};
 
 /* ---- Biases ---- */
@@ -518,8 +520,8 @@ const Family families_routed[] = {
     {"afmoe", afmoe_config, afmoe_tensors, afmoe_preset, afmoe_finish, .biases = qkvo_biases,
      .bos_id = -1, .eos_id = -1},
     {"cohere2_moe", cohere2_moe_config, cohere2_moe_tensors, cohere2_moe_preset, cohere2_moe_finish,
-     .biases = qkvo_biases, .norms_have_no_bias = true, .tied = true, .bos_id = 5,
-     .eos_id = 255001},
+     .biases = qkvo_biases, .fixed = cohere2_moe_fixed, .norms_have_no_bias = true, .tied = true,
+     .bos_id = 5, .eos_id = 255001},
     {"mimo_v2_flash", mimo_v2_flash_config, mimo_v2_flash_tensors, mimo_v2_flash_preset,
      mimo_v2_flash_finish, .biases = qkv_biases,
      .rope = {.theta = "rope_parameters.rope_theta",
