@@ -131,6 +131,16 @@ TABLE(minimax_m2_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_Q, N_KV), FFN_NO
 TABLE(afmoe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD),
       {"attention_gate", "blk.%u.attn_gate.weight", N_OUT, N_DIM, 0, {0}, {0}}, FFN_NORM, ROUTED,
       OUTPUT_NORMS, END);
+TABLE(laguna_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, ROUTED, END);
+/* Laguna's gates: one for each head, or for each element of its output. */
+#define GATE(rows)                                                                                 \
+    {                                                                                              \
+        "attention_gate", "blk.%u.attn_gate.weight", rows, N_DIM, RULE_MATRIX, {0}, {              \
+            0                                                                                      \
+        }                                                                                          \
+    }
+static const TensorRule gates_of_heads[] = {GATE(N_HEADS), {0}};
+static const TensorRule gates_of_elements[] = {GATE(N_OUT), {0}};
 TABLE(cohere2moe_tensors, ATTENTION_NORM, ATTENTION, ROUTED, END);
 TABLE(ungated_tensors, ATTENTION_NORM, ATTENTION, QK_HEAD_NORMS, FFN_NORM, UNGATED, END);
 TABLE(hunyuan_moe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), FFN_NORM, ROUTED,
@@ -368,6 +378,19 @@ static Status afmoe_finish(const GgufModel *m, Config *c) {
     return head_norms_and_scores(m, c);
 }
 
+static Status laguna_finish(const GgufModel *m, Config *c) {
+    c->gate_activation = ACTIVATION_SOFTPLUS;
+    gguf_model_uint(m, "rope.dimension_count_swa", &c->rope_local_rotary_dim);
+    return head_norms_and_scores(m, c);
+}
+
+static Status laguna_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table};
+    const RawTensor *gate = raw_table_find(&m->table, "blk.0.attn_gate.weight");
+    bool of_heads = gate && gate->dims[0] == config_heads(&m->source->config, 0).n_heads;
+    return rules_apply(&context, of_heads ? gates_of_heads : gates_of_elements, m->error);
+}
+
 /* The converter takes only models that average the chosen experts with the shared one. */
 static Status cohere2moe_finish(const GgufModel *m, Config *c) {
     if (sigmoid_scores(m, c) != STATUS_OK || cohere_finish(m, c) != STATUS_OK) return STATUS_FAILED;
@@ -532,6 +555,8 @@ static const GgufFamily families[] = {
     {"hy_v3", "hy_v3", dots1_tensors, ROPE_HALVES, .finish = head_norms_and_scores},
     {"afmoe", "afmoe", afmoe_tensors, ROPE_HALVES, .finish = afmoe_finish, .full_every = 4,
      .full_are_not_rotated = true},
+    {"laguna", "laguna", laguna_tensors, ROPE_HALVES, .finish = laguna_finish, .more = laguna_more,
+     .full_every = 4, .full_is_first = true, .local_theta = 10000.0},
     {"cohere2moe", "cohere2_moe", cohere2moe_tensors, ROPE_INTERLEAVED, .finish = cohere2moe_finish,
      .full_every = 4, .full_are_not_rotated = true, .dense_are_rotated = true},
     {"mistral3", "ministral3", llama_tensors, ROPE_INTERLEAVED, .finish = mistral3_finish},

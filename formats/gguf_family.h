@@ -32,6 +32,7 @@ typedef struct GgufFamily {
     bool
         full_are_not_rotated; /* layers without a window have no RoPE, where others have a window */
     bool dense_are_rotated;   /* the leading dense layers have RoPE all the same */
+    bool full_is_first;       /* the first, not the last of full_every layers has no window */
     bool yarn_keeps_ends;     /* the ends of YaRN's ramp are not rounded to whole dimensions */
 } GgufFamily;
 

@@ -222,7 +222,8 @@ static Status read_windows(const GgufModel *r, const GgufFamily *family) {
         return error_set(r->error, "%s: attention.sliding_window_pattern is not a number above 0",
                          r->source->path);
     for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
-        double slides = full_every == 1 || (i + 1) % full_every != 0;
+        uint32_t place = family->full_is_first ? i : i + 1;
+        double slides = full_every == 1 || place % full_every != 0;
         if (is_list && !gguf_element(pattern, i, &slides))
             return error_set(r->error,
                              "%s: attention.sliding_window_pattern does not hold true or false",
