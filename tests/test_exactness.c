@@ -130,6 +130,36 @@ static void any_prefill_chunk_gives_the_same_bits(void **state) {
     free(ids);
 }
 
+/* A call's experts are one list of work where there is room: with few rows a call, or with more
+ * experts than a list holds, there are several. */
+static void a_mixture_of_many_experts_gives_the_same_bits_in_any_call(void **state) {
+    (void)state;
+    enum { N = 120 };
+    static const char source[] =
+        "random:dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=64,n_experts=150,n_experts_used=9,"
+        "expert_ffn_dim=48,router=softmax_chosen,vocab_size=131,context=256";
+    static const struct {
+        int n_threads;
+        uint32_t max_rows;
+        size_t chunk;
+    } calls[] = {{1, 0, 1}, {2, 0, N}, {3, 0, 33}, {5, 4, 4}, {2, 1, 1}};
+    int32_t *ids = text("experts", N, 131);
+    const char *const of_types[] = {"f32", "q8"};
+    for (size_t t = 0; t < 2; t++) {
+        float *expected = run_once(source, of_types[t], NULL, 1, KV_F16, ids, N, N);
+        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+            ModelOptions options = {.n_threads = calls[i].n_threads, .max_rows = calls[i].max_rows};
+            TinyModel tiny = tiny_model_open(source, of_types[t], &options, KV_F16);
+            float *logits = tiny_model_run(&tiny, 0, 0, ids, N, calls[i].chunk);
+            assert_same(of_types[t], "call", (long)i, expected, logits, N * 131);
+            free(logits);
+            tiny_model_close(&tiny);
+        }
+        free(expected);
+    }
+    free(ids);
+}
+
 /* Sequence 0 decodes one token per call while three other sequences start, prefill and decode in
  * rows before and after its row. */
 static void a_batch_gives_the_same_bits_as_a_sequence_alone(void **state) {
@@ -321,6 +351,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
         cmocka_unit_test(any_prefill_chunk_gives_the_same_bits),
+        cmocka_unit_test(a_mixture_of_many_experts_gives_the_same_bits_in_any_call),
         cmocka_unit_test(a_batch_gives_the_same_bits_as_a_sequence_alone),
         cmocka_unit_test(a_reused_cache_gives_the_same_bits),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
