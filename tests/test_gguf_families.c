@@ -172,7 +172,7 @@ static void what_cannot_be_computed_is_refused_by_name(void **state) {
     assert_refused("exaone4", "exaone4.attention.sliding_window_pattern", json_pack("[b]", 1),
                    "bool[]", "not a list of 3 layers");
     assert_refused("llama-mha", "llama.feed_forward_length", json_pack("[i, i]", 92, 93),
-                   "uint32[]", "differs from layer to layer");
+                   "uint32[]", "feed_forward_length is not a list of 3 layers");
 }
 
 int main(int argc, char **argv) {
