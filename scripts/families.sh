@@ -48,7 +48,14 @@ cat >> docs/families.md <<'END'
 
 The converter leaves out what GGUF has no key for: the windows of Mistral and QWen 2, the
 normalization of experts' weights where the family usually has none, the `long_mscale` of Phi 3.5
-MoE. Such a file is computed as if the model did not have it.
+MoE. Such a file is computed as if the model did not have it. Llama 4's chunks, its layers without
+RoPE and how their queries grow are in no key either; its files get the released models' values.
+
+## Models of images and sound
+Of `mistral3`, `gemma3`, `llama4`, `qwen2_vl`, `qwen2_5_vl`, `qwen3_vl`, `qwen3_vl_moe`, `glm4v`,
+`exaone4_5`, `phi4_multimodal` (and `phi4mm`, the same with the adapters beside its matrices) the text
+model is converted and runs. Their other tensors are left out, which the conversion says once. Positions
+are plain: the three of M-RoPE are equal in a text.
 
 ## What is refused
 | what | why |
@@ -57,13 +64,13 @@ MoE. Such a file is computed as if the model did not have it.
 | `mamba`, `jamba`, `rwkv7`, `qwen3next` and other state-space models and hybrids | layers without attention |
 | `t5` and its kind | an encoder; relative-position biases |
 | `gemma3n` | embeddings of each layer, layers that share caches |
-| OLMo 3 (`olmo2` with a window) | not checked against a reference yet |
 | GGUF files with `expert_gating_func` sigmoid, `expert_weights_scale`, `expert_group_count` | routing of DeepSeek 3 and its relatives |
 | `attention.causal` false | not a decoder |
 
 Some values of known keys cannot be computed and are refused by the key's name: GPT-OSS's
 `swiglu_alpha` other than 1.702, CTRL's `layer_norm_epsilon` other than 1e-6, XGLM's `pad_token_id` from
-2 on, `per_layer_config`, `add_cross_attention`, `use_bidirectional_attention`, MPT's `alibi` false,
+2 on, HunYuan's `moe_topk` that differs by layer, a third base in `layer_rope_theta`, BitNet's
+`quantization_mode` `online`, IQuestCoder's `clip_qkv`, `per_layer_config`, `add_cross_attention`, `use_bidirectional_attention`, MPT's `alibi` false,
 `qk_ln` and `prefix_lm`, RoPE scaling `dynamic` or `longrope` for Gemma 3's layers with windows, and a 0
 that would make scores or logits meaningless (`sliding_window`, `clip_qkv`, caps, multipliers). Other
 keys mean what they mean to the family's class in transformers, which ignores those that it does not
@@ -72,7 +79,8 @@ transformers.
 
 A model_type, RoPE scaling, activation, layer type or switch that is not known here is refused by
 its name, and so is a tensor inside a layer that no rule of the family takes. Weights that are
-quantized in the source (`quantization_config`) are refused too, except MXFP4.
+quantized in the source (`quantization_config`) are refused too, except MXFP4 and BitNet's. Of an
+unknown model_type the message names the nearest that runs and what config.json says the model has.
 
 ## Where this differs from transformers
 - LongRoPE and dynamic RoPE scaling follow the context that a model is opened with, not the length
@@ -90,6 +98,13 @@ quantized in the source (`quantization_config`) are refused too, except MXFP4.
 - A bias that the model's config.json does not have (`attention_bias` false and a `q_proj.bias` in the
   file) is refused; transformers leaves it out with a warning.
 - Gemma 3's `attn_logit_softcapping` is ignored. (transformers reads it and does not use it.)
+- Gemma 3 with images: transformers caps no logits there; neither does this program.
+- DBRX's `attn_config.rope_theta` is its RoPE base, as in the model's own code; transformers 5.23 reads
+  `rope_parameters` alone.
+- A quantized BitNet rounds inputs to 8 bits; where a value lies on the edge, the last bit of a sum
+  decides, and logits may differ from transformers' by a rounding step.
+- GGUF: Mellum's layers with windows have no YaRN, as in transformers. llama.cpp computes BitNet with
+  SiLU, so that architecture is not read.
 - GGUF: YaRN's ramp of GPT-OSS keeps the ends that the model's config.json asks for, where llama.cpp
   rounds them to whole dimensions. Phi 3's window is used, where llama.cpp ignores it. Phi 3.5 MoE is
   routed by its sparse mixer.
