@@ -110,6 +110,7 @@ typedef struct Config {
     NormKind norm;
     NormPlace norm_place;
     float norm_eps;
+    float post_norm_eps; /* of the norms after attention and feed-forward; 0 = norm_eps */
     bool final_norm;
     bool parallel_block; /* x + attention(norm(x)) + ffn(norm(x)): GPT-J, Falcon, PaLM */
 

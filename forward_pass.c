@@ -31,11 +31,12 @@ void forward_multiply(Model *m, const float *in, size_t n, const Product *produc
 
 void forward_normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
     const Numeric *numeric = m->isa->numeric;
+    float eps = norm->eps > 0.0f ? norm->eps : m->config->norm_eps;
     if (m->config->norm == NORM_RMS) {
-        numeric->rms_norm(out, x, norm->weight, n, m->config->norm_eps);
+        numeric->rms_norm(out, x, norm->weight, n, eps);
         if (norm->bias) numeric->add_scaled(out, norm->bias, 1.0f, n);
     } else {
-        numeric->layer_norm(out, x, norm->weight, norm->bias, n, m->config->norm_eps);
+        numeric->layer_norm(out, x, norm->weight, norm->bias, n, eps);
     }
     if (norm->rounds) numeric->round_row(out, n);
 }

@@ -9,6 +9,7 @@
 
 typedef struct Norm {
     const float *weight, *bias; /* [dim] (q and k: [head_dim] or [heads * head_dim]) */
+    float eps;                  /* 0: Config's norm_eps */
     bool rounds;                /* then the row is rounded to 8 bits: the input of a product */
     bool present;               /* the norm is applied, if need be without weights (OLMo) */
 } Norm;

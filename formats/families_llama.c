@@ -198,6 +198,17 @@ static const TensorRule gemma_tensors[] = {
         NORM_PLUS_ONE("ffn_norm", "model.layers.%u.pre_feedforward_layernorm", N_DIM), LLAMA_FFN,  \
         NORM_PLUS_ONE("post_ffn_norm", "model.layers.%u.post_feedforward_layernorm", N_DIM)
 
+/* VaultGemma: Gemma 2 without the norms after attention and feed-forward. */
+static const TensorRule vaultgemma_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM_PLUS_ONE("attention_norm", "model.layers.%u.input_layernorm", N_DIM),
+    LLAMA_ATTENTION,
+    NORM_PLUS_ONE("ffn_norm", "model.layers.%u.pre_feedforward_layernorm", N_DIM),
+    LLAMA_FFN,
+    GEMMA_END,
+    {0},
+};
+
 static const TensorRule gemma2_tensors[] = {LLAMA_EMBEDDING, GEMMA2_LAYER, GEMMA_END, {0}};
 static const TensorRule gemma3_tensors[] = {
     LLAMA_EMBEDDING,
@@ -487,6 +498,8 @@ const Family families_llama[] = {
      .fixed = gemma_fixed, .tied = true, .bos_id = 2, .eos_id = 1},
     {"gemma2", gemma2_config, gemma2_tensors, gemma2_preset, gemma2_finish,
      .biases = attention_biases, .fixed = gemma_fixed, .tied = true, .bos_id = 2, .eos_id = 1},
+    {"vaultgemma", gemma2_config, vaultgemma_tensors, .finish = gemma2_finish,
+     .biases = attention_biases, .tied = true, .bos_id = 2, .eos_id = 1},
     {"gemma3_text", gemma3_config, gemma3_tensors, gemma3_preset, gemma3_finish,
      .biases = attention_biases, .fixed = gemma_fixed,
      .rope = {.local_theta = 10000, .local_theta_key = "rope_local_base_freq"}, .tied = true,

@@ -19,6 +19,19 @@ static const ConfigRule glm4v_config[] = {
 static const ConfigRule phi4_config[] = {
     SIZE_KEYS(200064, 3072, 8192, 32, 32), LLAMA_KEYS(8, 0, 131072, "rms_norm_eps", 1e-5), {0}};
 
+static const ConfigRule muse_config[] = {
+    SIZE_KEYS(202048, 6656, 19968, 52, 32),
+    KV_HEADS(2),
+    HEAD_DIM(128),
+    CONTEXT(131072),
+    {"rms_norm_eps", "norm_eps", 1e-5},
+    {"post_norm_eps", "post_norm_eps", 1e-8},
+    {"hidden_activation", "activation", ACTIVATION_SILU},
+    {"output_multiplier", "logit_scale", 0.19611613513818404},
+    {"final_logit_softcapping", "logit_softcap", 20},
+    {0},
+};
+
 /* ---- Biases ---- */
 
 static const BiasRule qkv_biases[] = {{QKV, NULL, true}, {0}};
@@ -55,6 +68,19 @@ static const TensorRule glm4v_tensors[] = {
     }
 static const TensorRule phi4_tensors[] = PHI4(""), phi4mm_tensors[] = PHI4(".base_layer");
 
+static const TensorRule muse_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM_PLUS_ONE("attention_norm", FROM_LAYER "input_layernorm", N_DIM),
+    LLAMA_ATTENTION,
+    {"attention_gate", FROM_LAYER "self_attn.gate_proj.weight", N_OUT, N_DIM, 0, {0}, {0}},
+    NORM_PLUS_ONE("post_attention_norm", FROM_LAYER "post_attention_layernorm", N_DIM),
+    NORM_PLUS_ONE("ffn_norm", FROM_LAYER "pre_feedforward_layernorm", N_DIM),
+    LLAMA_FFN,
+    NORM_PLUS_ONE("post_ffn_norm", FROM_LAYER "post_feedforward_layernorm", N_DIM),
+    LLAMA_END,
+    {0},
+};
+
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
 static void qwen2_preset(Config *config) {
@@ -82,6 +108,44 @@ static Status phi4_finish(const json_t *json, Config *config, Error *error) {
     return family_windows(json, NULL, config, 0, 0, 0, error);
 }
 
+static void muse_preset(Config *config) {
+    config->norm_place = NORM_AROUND;
+    config->qk_norm = QK_NORM_HEAD;
+}
+
+/* Full layers without RoPE are every 4th, counted backward from the last, unless lists say which.
+ */
+static Status muse_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *thetas = json_value(json, "layer_rope_theta");
+    json_t *types = json_incref((json_t *)json_value(json, "layer_types"));
+    if (!types) {
+        types = json_array();
+        for (uint32_t i = 0; i < config->n_layers; i++)
+            json_array_append_new(types,
+                                  json_string((config->n_layers - 1 - i) % 4 ? "sliding_attention"
+                                                                             : "full_attention"));
+    }
+    Status status = family_windows(json, types, config, 2048, 0, 0, error);
+    json_decref(types);
+    if (thetas && json_array_size(thetas) < config->n_layers)
+        return error_set(error, "config.json: layer_rope_theta is not a list of %u layers",
+                         config->n_layers);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool rotated = thetas ? json_number_value(json_array_get(thetas, i)) != 0.0
+                              : (config->n_layers - 1 - i) % 4 != 0;
+        config->rope_table[i] = rotated ? 0 : 2;
+    }
+    config->attention_scale *= (float)json_number(json, "qk_scale_factor", 3.87);
+    return status == STATUS_OK ? family_refuse_zero(json, "final_logit_softcapping", error)
+                               : status;
+}
+
+/* Adds the norm of the embeddings, which has no weights. */
+static Status muse_more(const RuleContext *c, const json_t *json, Error *error) {
+    (void)json;
+    return family_add_ones(c, "embedding_norm", c->source->config.dim, error);
+}
+
 #define PHI4_ROPE                                                                                  \
     {                                                                                              \
         .part = "partial_rotary_factor", .part_absent = 1, .original_context = 4096,               \
@@ -98,6 +162,8 @@ const Family families_vision[] = {
     {"glm4v_text", glm4v_config, glm4v_tensors, glm4v_preset, .biases = qkv_biases,
      .rope = {.part = "partial_rotary_factor", .part_absent = 1, .has_sections = true},
      .bos_id = -1, .eos_id = -1},
+    {"muse_glimmer_text", muse_config, muse_tensors, muse_preset, muse_finish, .more = muse_more,
+     .biases = attention_biases, .bos_id = 200000, .eos_id = 200001},
     {"phi4_multimodal", phi4_config, phi4_tensors, .finish = phi4_finish, .rope = PHI4_ROPE,
      .reads_text_alone = true, .bos_id = 199999, .eos_id = 199999, .more_eos_ids = {200020}},
     {"phi4mm", phi4_config, phi4mm_tensors, .finish = phi4_finish, .rope = PHI4_ROPE,

@@ -27,6 +27,7 @@ static const Wrapper wrappers[] = {
     {"lfm2_vl", "lfm2", .tied = true},
     {"glm4v", "glm4v_text", .tied = false},
     {"exaone4_5", "exaone4", .text_varies = true},
+    {"muse_glimmer", "muse_glimmer_text", .tied = false},
 };
 enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };
 

@@ -617,6 +617,7 @@ static const Flip flips[] = {
     {"apertus", "activation", ACTIVATION_SILU},
     {"olmo3", "rope_table", 0},
     {"bitnet", "round_inputs", 0},
+    {"muse_glimmer", "post_norm_eps", 1},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
