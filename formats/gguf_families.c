@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/gguf_gemma.h"
@@ -491,6 +492,25 @@ static Status granite_swa_finish(const GgufModel *m, Config *c) {
     return granite_finish(m, c);
 }
 
+/* The weights of q_norm are the factor of the queries. No key gives the epsilon of the norms after
+ * the blocks. */
+static Status muse_finish(const GgufModel *m, Config *c) {
+    double scale = 1.0;
+    gguf_model_float(m, "logit_scale", &scale);
+    c->logit_scale = (float)scale;
+    c->norm_place = NORM_AROUND;
+    c->post_norm_eps = 1e-8f;
+    return qk_norm_head(m, c);
+}
+
+/* Adds the norm of the embeddings, which has no weights. */
+static Status muse_more(const GgufModel *m) {
+    size_t n = m->source->config.dim;
+    float *ones = malloc(n * sizeof *ones);
+    for (size_t i = 0; ones && i < n; i++) ones[i] = 1.0f;
+    return source_add_values(m->source, "embedding_norm", 1, n, ones, m->error);
+}
+
 static Status dbrx_finish(const GgufModel *m, Config *c) {
     c->norm = NORM_LAYER;
     return chosen_experts(m, c);
@@ -573,6 +593,8 @@ static const GgufFamily families[] = {
     {"arcee", "arcee", ungated_tensors, ROPE_INTERLEAVED, .finish = relu2_finish},
     {"nemotron", "nemotron", ungated_tensors, ROPE_HALVES, .finish = nemotron_finish},
     {"jais2", "jais2", ungated_tensors, ROPE_HALVES, .finish = nemotron_finish},
+    {"muse-glimmer", "muse_glimmer_text", afmoe_tensors, ROPE_INTERLEAVED, .finish = muse_finish,
+     .more = muse_more, .full_every = 4, .full_are_not_rotated = true},
     {"dbrx", "dbrx", dbrx_tensors, ROPE_HALVES, .finish = dbrx_finish},
     {"mellum", "mellum", qwen3moe_tensors, ROPE_HALVES, .finish = qwen3moe_finish, .full_every = 4,
      .local_theta = -1},
