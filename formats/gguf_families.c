@@ -504,7 +504,7 @@ static Status muse_finish(const GgufModel *m, Config *c) {
 }
 
 /* Adds the norm of the embeddings, which has no weights. */
-static Status muse_more(const GgufModel *m) {
+static Status muse_more(GgufModel *m) {
     size_t n = m->source->config.dim;
     float *ones = malloc(n * sizeof *ones);
     for (size_t i = 0; ones && i < n; i++) ones[i] = 1.0f;
