@@ -82,6 +82,23 @@
         OPTIONAL_LINEAR("shared.w_gate", "blk.%u.ffn_gate_shexp", N_SHARED_FFN, N_DIM),            \
         OPTIONAL_LINEAR("shared.w_up", "blk.%u.ffn_up_shexp", N_SHARED_FFN, N_DIM),                \
         OPTIONAL_LINEAR("shared.w_down", "blk.%u.ffn_down_shexp", N_DIM, N_SHARED_FFN)
+/* Latent attention: attn_kv_b, which makes keys and values of the latent, is split in newer files,
+ * and its part for keys transposed. */
+#define HEADS(to, from, rows, cols, flags, ...)                                                    \
+    { to, from ".weight", rows, cols, RULE_OPTIONAL | RULE_HEADS | (flags), __VA_ARGS__ }
+#define LATENT_ATTENTION                                                                           \
+    OPTIONAL("wq", "blk.%u.attn_q.weight", N_Q, N_DIM),                                            \
+        OPTIONAL_LINEAR("wq_a", "blk.%u.attn_q_a", N_LATENT_Q, N_DIM),                             \
+        OPTIONAL("q_norm", "blk.%u.attn_q_a_norm.weight", N_ONE, N_LATENT_Q),                      \
+        OPTIONAL("wq_b", "blk.%u.attn_q_b.weight", N_Q, N_LATENT_Q),                               \
+        LINEAR("wkv_a", "blk.%u.attn_kv_a_mqa", N_LATENT_KV, N_DIM),                               \
+        OPTIONAL("kv_norm", "blk.%u.attn_kv_a_norm.weight", N_ONE, N_LATENT),                      \
+        HEADS("k_b.%u", "blk.%u.attn_kv_b", N_LATENT, N_REST, RULE_TRANSPOSED, {N_NONE},           \
+              {N_REST, N_VALUE}),                                                                  \
+        HEADS("v_b.%u", "blk.%u.attn_kv_b", N_VALUE, N_LATENT, 0, {N_REST}, {N_REST, N_VALUE}),    \
+        HEADS("k_b.%u", "blk.%u.attn_k_b", N_LATENT, N_REST, 0, {N_NONE}, {0}),                    \
+        HEADS("v_b.%u", "blk.%u.attn_v_b", N_VALUE, N_LATENT, 0, {N_NONE}, {0}),                   \
+        LINEAR("wo", "blk.%u.attn_output", N_DIM, N_OUT)
 #define HEAD OUTPUT("output")
 #define END NORM("final_norm", "output_norm"), HEAD
 #define TABLE(name, ...) static const TensorRule name[] = {TOKENS, __VA_ARGS__, {0}}
@@ -150,6 +167,9 @@ TABLE(granite_swa_tensors, ATTENTION_NORM, ATTENTION,
       {"sinks", "blk.%u.attn_sinks.weight", N_ONE, N_HEADS, 0, {0}, {0}}, FFN_NORM, ROUTED, END);
 TABLE(dbrx_tensors, ATTENTION_NORM, ATTENTION, NORM("ffn_norm", "blk.%u.attn_output_norm"), EXPERTS,
       END);
+
+TABLE(deepseek2_tensors, ATTENTION_NORM, LATENT_ATTENTION, FFN_NORM, ROUTED, END);
+TABLE(minicpm3_tensors, ATTENTION_NORM, LATENT_ATTENTION, FFN_NORM, GATED, END);
 
 /* ---- Fields that no key gives ---- */
 
@@ -516,6 +536,68 @@ static Status dbrx_finish(const GgufModel *m, Config *c) {
     return chosen_experts(m, c);
 }
 
+/* Latent attention. attention.key_length is that of a whole key (of a split file: key_length_mla)
+ * and rope.dimension_count its rotated part. */
+static Status latent_finish(const GgufModel *m, Config *c) {
+    c->value_dim = c->n_heads ? c->dim / c->n_heads : 0;
+    gguf_model_uint(m, "attention.kv_lora_rank", &c->latent_dim);
+    gguf_model_uint(m, "attention.q_lora_rank", &c->latent_q_dim);
+    gguf_model_uint(m, "attention.value_length", &c->value_dim);
+    gguf_model_uint(m, "attention.key_length_mla", &c->head_dim);
+    gguf_model_uint(m, "attention.value_length_mla", &c->value_dim);
+    if (c->head_dim == 0 || c->value_dim == 0 || c->latent_dim == 0)
+        return error_set(m->error,
+                         "%s: latent attention with keys of %u, values of %u and a latent "
+                         "of %u elements",
+                         m->source->path, c->head_dim, c->value_dim, c->latent_dim);
+    c->n_kv_heads = c->n_heads;
+    c->latent_norm_eps = 1e-6f;
+    c->attention_scale = (float)(1.0 / sqrt((double)c->head_dim));
+    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++)
+        c->layer_kind[i] = LAYER_LATENT;
+    return STATUS_OK;
+}
+
+/* Whether a layer ranks experts with a correction, which those with sigmoid scores do. */
+static bool has_correction(const GgufModel *m, const Config *c) {
+    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", i);
+        if (has_tensor(m, name)) return true;
+    }
+    return false;
+}
+
+/* DeepSeek V2 and V3, and what llama.cpp takes for them: GLM-4.7-Flash, Youtu, Kimi K2. */
+static Status deepseek2_finish(const GgufModel *m, Config *c) {
+    double multiplier = 0.0, factor = 1.0;
+    if (latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    bool sigmoid = has_correction(m, c);
+    c->router = sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
+    if (sigmoid) snprintf(c->family, sizeof c->family, "deepseek_v3");
+    /* YaRN's mscale_all_dim, here with its factor of 0.1. */
+    gguf_model_float(m, "rope.scaling.factor", &factor);
+    if (gguf_model_float(m, "rope.scaling.yarn_log_multiplier", &multiplier) && factor > 1.0) {
+        double mscale = multiplier * log(factor) + 1.0;
+        c->attention_scale *= (float)(mscale * mscale);
+    }
+    return STATUS_OK;
+}
+
+static Status mistral4_finish(const GgufModel *m, Config *c) {
+    c->router_group_pairs = true;
+    if (mistral3_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    return deepseek2_finish(m, c);
+}
+
+/* No key gives MiniCPM 3's multipliers; all of its models have these. */
+static Status minicpm3_finish(const GgufModel *m, Config *c) {
+    c->embedding_scale = 12.0f;
+    c->residual_scale = c->n_layers ? (float)(1.4 / sqrt((double)c->n_layers)) : 1.0f;
+    c->logit_scale = c->dim ? (float)(256.0 / c->dim) : 1.0f;
+    return latent_finish(m, c);
+}
+
 /* ---- The table ---- */
 
 static const GgufFamily families[] = {
@@ -580,6 +662,11 @@ static const GgufFamily families[] = {
     {"cohere2moe", "cohere2_moe", cohere2moe_tensors, ROPE_INTERLEAVED, .finish = cohere2moe_finish,
      .full_every = 4, .full_are_not_rotated = true, .dense_are_rotated = true},
     {"mistral3", "ministral3", llama_tensors, ROPE_INTERLEAVED, .finish = mistral3_finish},
+    {"deepseek2", "deepseek_v2", deepseek2_tensors, ROPE_INTERLEAVED, .finish = deepseek2_finish,
+     .mscales_are_equal = true},
+    {"mistral4", "mistral4", deepseek2_tensors, ROPE_INTERLEAVED, .finish = mistral4_finish,
+     .mscales_are_equal = true},
+    {"minicpm3", "minicpm3", minicpm3_tensors, ROPE_HALVES, .finish = minicpm3_finish},
     {"qwen2vl", "qwen2_vl_text", llama_tensors, ROPE_HALVES, .finish = NULL},
     {"qwen3vl", "qwen3_vl_text", qwen3_tensors, ROPE_HALVES, .finish = qk_norm_head},
     {"qwen3vlmoe", "qwen3_vl_moe_text", qwen3moe_tensors, ROPE_HALVES, .finish = qwen3moe_finish},

@@ -33,6 +33,8 @@ typedef struct GgufFamily {
         full_are_not_rotated; /* layers without a window have no RoPE, where others have a window */
     bool dense_are_rotated;   /* the leading dense layers have RoPE all the same */
     bool full_is_first;       /* the first, not the last of full_every layers has no window */
+    bool mscales_are_equal;   /* of YaRN, where yarn_log_multiplier is given: sines and cosines keep
+                               * their size */
     bool yarn_keeps_ends;     /* the ends of YaRN's ramp are not rounded to whole dimensions */
 } GgufFamily;
 

@@ -31,7 +31,7 @@ static Status read_scaling(const GgufModel *m, Rope *rope) {
 
 /* Reads the attention factor. With YaRN, rope.scaling.attn_factor multiplies the factor that YaRN
  * has by itself, and rope.scaling.yarn_attn_factor replaces it. */
-static void read_attention_factor(const GgufModel *m, Rope *rope) {
+static void read_attention_factor(const GgufModel *m, const GgufFamily *family, Rope *rope) {
     double factor = 0.0;
     if (rope->scaling == ROPE_LONGROPE) {
         gguf_model_float(m, "rope.scaling.attn_factor", &rope->attention_factor);
@@ -42,7 +42,7 @@ static void read_attention_factor(const GgufModel *m, Rope *rope) {
         gguf_model_float(m, "rope.scaling.yarn_attn_factor", &rope->attention_factor);
         /* The multiplier of mscale_all_dim; mscale itself is 1. */
         if (gguf_model_float(m, "rope.scaling.yarn_log_multiplier", &rope->mscale_all_dim))
-            rope->mscale = 1.0;
+            rope->mscale = family->mscales_are_equal ? rope->mscale_all_dim : 1.0;
     }
 }
 
@@ -91,7 +91,7 @@ static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
     }
     gguf_model_float(m, "rope.scaling.yarn_beta_fast", &rope->beta_fast);
     gguf_model_float(m, "rope.scaling.yarn_beta_slow", &rope->beta_slow);
-    read_attention_factor(m, rope);
+    read_attention_factor(m, family, rope);
     if (!(theta > 1.0) || !isfinite((float)theta) || !(rope->factor > 0.0) ||
         !(rope->original_context > 0.0 && rope->original_context < 1 << 28))
         return error_set(m->error, "%s: RoPE with base %g, factor %g and original context %g",

@@ -118,7 +118,8 @@ static Status read_sizes(GgufModel *r) {
     gguf_model_uint(r, "attention.key_length", &c->head_dim);
     uint32_t value_length = c->head_dim;
     gguf_model_uint(r, "attention.value_length", &value_length);
-    if (value_length != c->head_dim && computes(r))
+    bool latent = gguf_model_find(r, "attention.kv_lora_rank") != NULL; /* see its `finish` */
+    if (value_length != c->head_dim && computes(r) && !latent)
         return error_set(r->error,
                          "%s: heads with keys of %u and values of %u elements are not "
                          "known to this program",

@@ -125,6 +125,25 @@ static Status print_metadata(Session *session, Error *error) {
     return status;
 }
 
+/* Prints the size of a cached position as it is, and with the keys and values of all heads in place
+ * of what latent attention stores. */
+static Status print_latents(Session *session, Error *error) {
+    const Config *c = model_config(session->model);
+    KvShape shape = model_kv_shape(session->model, session->kv_type);
+    char own[32], expanded[32];
+    size_text((double)kvcache_seen_bytes(&shape, 1), own, sizeof own);
+    for (uint32_t l = 0; l < shape.n_layers; l++) {
+        const HeadShape h = config_heads(c, l);
+        if (shape.layers[l].values_in_keys)
+            shape.layers[l] =
+                (KvLayer){.n_kv_heads = h.n_heads, .key_dim = h.head_dim, .value_dim = h.value_dim};
+    }
+    size_text((double)kvcache_seen_bytes(&shape, 1), expanded, sizeof expanded);
+    return inspect_print(session, error,
+                         "cache of latents    %s a token, keys and values of all heads %s\n", own,
+                         expanded);
+}
+
 /* Prints the size of the full KV cache as it is, with a key/value head for each query head, and
  * with a single one: what grouped-query attention saves. */
 static Status print_heads(Session *session, Error *error) {
@@ -134,6 +153,8 @@ static Status print_heads(Session *session, Error *error) {
         uint32_t heads; /* 0: as it is */
     } kinds[] = {{"multi-head", c->n_heads}, {"as it is", 0}, {"multi-query", 1}};
     char line[256] = "", size[32];
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->layer_kind[l] == LAYER_LATENT) return print_latents(session, error);
     for (size_t i = 0; i < 3; i++) {
         KvShape shape = model_kv_shape(session->model, session->kv_type);
         for (uint32_t l = 0; kinds[i].heads && l < shape.n_layers; l++)

@@ -41,6 +41,7 @@ static const Subject subjects[] = {
     {"qwen2_moe", "f32"},                                      /* a shared expert, a dense layer */
     {"gemma2", "q8"},                                          /* caps, windows */
     {"bloom", "q4"},                                           /* ALiBi */
+    {"mistral4", "q8"},                                        /* latent attention */
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

@@ -97,7 +97,7 @@ static void logits_are_those_of_the_source(void **state) {
     json_decref(gguf);
 }
 
-/* ---- Refused files ---- */
+/* ---- Changed files ---- */
 
 static void set_key(json_t *gguf, const char *key, json_t *value, const char *kind) {
     json_t *keys = json_object_get(gguf, "keys");
@@ -105,6 +105,40 @@ static void set_key(json_t *gguf, const char *key, json_t *value, const char *ki
         if (strcmp(json_string_value(json_array_get(json_array_get(keys, i), 0)), key) == 0)
             json_array_remove(keys, i);
     json_array_append_new(keys, json_pack("[s, s, o]", key, kind, value));
+}
+
+/* Older files hold attn_kv_b instead of attn_k_b and attn_v_b, and the widths of whole heads. */
+static void latent_attention_is_the_same_where_its_matrix_is_not_split(void **state) {
+    (void)state;
+    json_t *gguf = gguf_fixture_load("deepseek_v2-gguf");
+    Fixture f = fixture_load("deepseek_v2-gguf");
+    float *split = logits_of(gguf, &f, STORED_F32, false, NULL, NULL, NULL);
+    json_t *tensors = json_object_get(gguf, "tensors");
+    for (int l = 0; l < 2; l++) {
+        char name[64], source[80];
+        snprintf(name, sizeof name, "blk.%d.attn_k_b.weight", l);
+        json_object_del(tensors, name);
+        snprintf(name, sizeof name, "blk.%d.attn_v_b.weight", l);
+        json_object_del(tensors, name);
+        snprintf(name, sizeof name, "blk.%d.attn_kv_b.weight", l);
+        snprintf(source, sizeof source, "model.layers.%d.self_attn.kv_b_proj.weight", l);
+        /* Two heads of 10 rows for keys and 16 for values, 32 wide. */
+        json_object_set_new(tensors, name,
+                            json_pack("{s: [i, i], s: [[s, i, [[i, i, i]]]]}", "shape", 52, 32,
+                                      "from", source, 1, 0, 32, 52));
+    }
+    set_key(gguf, "deepseek2.attention.key_length", json_integer(16), "uint32");
+    set_key(gguf, "deepseek2.attention.value_length", json_integer(16), "uint32");
+    set_key(gguf, "deepseek2.attention.key_length_mla", json_integer(16), "uint32");
+    set_key(gguf, "deepseek2.attention.value_length_mla", json_integer(16), "uint32");
+    float *whole = logits_of(gguf, &f, STORED_F32, false, NULL, NULL, NULL);
+    assert_memory_equal(split, whole, f.n_ids * f.vocab_size * sizeof *whole);
+    assert_narrow_is_exact(gguf, &f, STORED_F16);
+    assert_narrow_is_exact(gguf, &f, STORED_Q8_0);
+    free(split);
+    free(whole);
+    fixture_free(&f);
+    json_decref(gguf);
 }
 
 /* Sets one key of the fixture and expects a refusal whose message contains `expected`. */
@@ -191,6 +225,8 @@ int main(int argc, char **argv) {
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test(what_cannot_be_computed_is_refused_by_name);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_matrix_given_twice_is_refused);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(
+            latent_attention_is_the_same_where_its_matrix_is_not_split);
     }
     int failed = _cmocka_run_group_tests("gguf_families", tests, n, NULL, NULL);
     if (table) fclose(table);

@@ -62,6 +62,22 @@ static size_t pages_used(const KvCache *cache) {
     return kvcache_bytes_used(cache) / kvcache_sequence_bytes(&shape, KV_PAGE);
 }
 
+/* DeepSeek-V2-Lite's 27 layers: 16 heads with keys of 192 and values of 128 elements, or a latent
+ * of 512 and a rotated part of 64. */
+static void a_latent_takes_a_ninth_of_the_keys_and_values_that_it_stands_for(void **state) {
+    (void)state;
+    KvShape latent = {.type = KV_F16, .n_layers = 27};
+    for (uint32_t l = 0; l < latent.n_layers; l++)
+        latent.layers[l] = (KvLayer){.n_kv_heads = 16, .key_dim = 192, .value_dim = 128};
+    assert_int_equal(kvcache_seen_bytes(&latent, 1), 276480);
+    for (uint32_t l = 0; l < latent.n_layers; l++)
+        latent.layers[l] =
+            (KvLayer){.n_kv_heads = 1, .key_dim = 576, .value_dim = 512, .values_in_keys = true};
+    assert_int_equal(kvcache_seen_bytes(&latent, 1), 31104);
+    latent.type = KV_Q8;
+    assert_int_equal(kvcache_seen_bytes(&latent, 1), 27 * (576 + 18 * 4));
+}
+
 static void what_is_stored_is_read_back_from_any_start(void **state) {
     (void)state;
     KvCache *cache = cache_of(2, 0);
@@ -209,6 +225,7 @@ static void a_full_cache_refuses_and_stays_as_it_was(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_latent_takes_a_ninth_of_the_keys_and_values_that_it_stands_for),
         cmocka_unit_test(what_is_stored_is_read_back_from_any_start),
         cmocka_unit_test(float16_rounds_to_nearest_even),
         cmocka_unit_test(eight_bits_round_each_group_of_a_key_and_each_value),
