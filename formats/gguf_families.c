@@ -584,8 +584,12 @@ static Status deepseek2_finish(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
+/* The converter writes no key of how its queries grow with the position. */
 static Status mistral4_finish(const GgufModel *m, Config *c) {
     c->router_group_pairs = true;
+    c->query_scaling = 0.1f;
+    c->query_scaling_floor = c->context;
+    gguf_model_uint(m, "rope.scaling.original_context_length", &c->query_scaling_floor);
     if (mistral3_finish(m, c) != STATUS_OK) return STATUS_FAILED;
     return deepseek2_finish(m, c);
 }

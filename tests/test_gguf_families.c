@@ -181,7 +181,7 @@ static void a_matrix_given_twice_is_refused(void **state) {
 
 static void what_cannot_be_computed_is_refused_by_name(void **state) {
     (void)state;
-    static const char *const unknown[] = {"deepseek2",        "mamba", "jamba", "t5",
+    static const char *const unknown[] = {"deepseek4",        "mamba", "jamba", "t5",
                                           "gemma4-assistant", "rwkv7"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_refused("llama-mha", "general.architecture", json_string(unknown[i]), "string",

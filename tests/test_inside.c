@@ -32,6 +32,8 @@ static const struct {
     {"inside-alibi.bin", "tiny,position=alibi"},
     {"inside-sinusoidal.bin", "tiny,position=sinusoidal,norm=layer"},
     {"inside-learned.bin", "tiny,position=learned"},
+    {"inside-latent.bin",
+     "tiny,latent_dim=24,latent_q_dim=40,head_dim=20,rotary_dim=8,value_dim=12"},
     {"inside-experts.bin", "tiny,n_experts=4,n_experts_used=2,expert_ffn_dim=48"},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
