@@ -134,9 +134,12 @@ static Status print_latents(Session *session, Error *error) {
     size_text((double)kvcache_seen_bytes(&shape, 1), own, sizeof own);
     for (uint32_t l = 0; l < shape.n_layers; l++) {
         const HeadShape h = config_heads(c, l);
-        if (shape.layers[l].values_in_keys)
-            shape.layers[l] =
-                (KvLayer){.n_kv_heads = h.n_heads, .key_dim = h.head_dim, .value_dim = h.value_dim};
+        KvLayer *layer = &shape.layers[l];
+        if (!layer->values_in_keys) continue;
+        layer->values_in_keys = false;
+        layer->n_kv_heads = h.n_heads;
+        layer->key_dim = h.head_dim;
+        layer->value_dim = h.value_dim;
     }
     size_text((double)kvcache_seen_bytes(&shape, 1), expanded, sizeof expanded);
     return inspect_print(session, error,
