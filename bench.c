@@ -129,6 +129,8 @@ static void count_weights(Bench *b) {
             counted = modelfile_tensor(b->file, k)->offset == t->offset;
         if (embedding && output && t->offset == embedding->offset && t->offset != output->offset)
             continue;
+        /* A table: a token reads one row. */
+        if (strcmp(t->name, "per_layer.embedding") == 0) continue;
         if (counted) continue;
         double share = 1.0;
         if (strstr(t->name, ".experts.") && config->n_experts > 0)

@@ -14,7 +14,7 @@
 
 typedef struct Shape {
     Config config;
-    uint32_t tied, bias, window, window_pattern, dense;
+    uint32_t tied, bias, window, window_pattern, dense, full_head_dim, shared_layers;
 } Shape;
 
 static const struct {
@@ -35,6 +35,12 @@ static const struct {
                 "latent_dim=512,latent_q_dim=768,ffn_dim=10240,n_experts=64,n_experts_used=4,"
                 "expert_ffn_dim=1536,shared_ffn_dim=1536,dense=1,vocab_size=154880,context=32768,"
                 "rope_pairing=interleaved"},
+    /* The proportions of Gemma 4 E4B. */
+    {"gemma4-e4b",
+     "dim=2560,n_layers=42,n_heads=8,n_kv_heads=2,head_dim=256,full_head_dim=512,ffn_dim=10240,"
+     "vocab_size=262144,context=131072,window=512,window_pattern=6,shared_layers=18,tied=1,"
+     "stack=gemma4,norm_place=around,qk_norm=head,value_norm=1,attention_scale=0.0625,"
+     "activation=gelu_tanh,logit_softcap=30,per_layer_dim=256,per_layer_vocab=262144"},
     {"tiny", "dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=96,vocab_size=300,context=128"},
 };
 
@@ -74,7 +80,9 @@ static Status set(Shape *shape, const char *key, const char *value, Error *error
                   {"bias", &shape->bias},
                   {"window", &shape->window},
                   {"window_pattern", &shape->window_pattern},
-                  {"dense", &shape->dense}};
+                  {"dense", &shape->dense},
+                  {"full_head_dim", &shape->full_head_dim},
+                  {"shared_layers", &shape->shared_layers}};
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
         if (strcmp(extras[i].name, key) != 0) continue;
         *extras[i].value = (uint32_t)strtoul(value, NULL, 10);
@@ -100,14 +108,35 @@ static Status apply(Shape *shape, const char *settings, Error *error) {
         }
         size_t i = 0, n = sizeof named / sizeof *named;
         while (i < n && strcmp(named[i].name, part) != 0) i++;
-        status = i < n ? apply(shape, named[i].settings, error)
-                       : error_set(error,
-                                   "random: no shape is called '%s' (tinyllama-1.1b, "
-                                   "stories15m, moe-8x2, mla-16b, mla-30b, tiny, or key=value,...)",
-                                   part);
+        status =
+            i < n
+                ? apply(shape, named[i].settings, error)
+                : error_set(
+                      error,
+                      "random: no shape is called '%s' (tinyllama-1.1b, "
+                      "stories15m, moe-8x2, mla-16b, mla-30b, gemma4-e4b, tiny, or key=value,...)",
+                      part);
     }
     free(copy);
     return status;
+}
+
+/* Gives the layers without a window heads of full_head_dim elements and a RoPE table of their own,
+ * and lets the last shared_layers layers read the keys of earlier ones of their kind. */
+static void set_full_layers(Shape *shape) {
+    Config *c = &shape->config;
+    uint32_t shared = shape->shared_layers < c->n_layers ? shape->shared_layers : 0;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        c->rope_table[i] = c->window[i] > 0;
+        if (c->window[i] == 0) c->layer_head_dim[i] = shape->full_head_dim;
+    }
+    c->rotary_dim = shape->full_head_dim;
+    c->rope_local_rotary_dim = c->head_dim;
+    for (uint32_t i = c->n_layers - shared; i < c->n_layers; i++) {
+        uint32_t from = c->n_layers - shared;
+        while (from > 0 && c->window[from - 1] != c->window[i]) from--;
+        if (from > 0) c->kv_distance[i] = i - (from - 1);
+    }
 }
 
 /* Sets the fields that were not given to what follows from the others. */
@@ -126,6 +155,7 @@ static void complete(Shape *shape) {
         bool sees_all = shape->window_pattern > 0 && (i + 1) % shape->window_pattern == 0;
         c->window[i] = sees_all ? 0 : shape->window;
     }
+    if (shape->full_head_dim > 0 && c->n_layers <= CONFIG_MAX_LAYERS) set_full_layers(shape);
     if (c->latent_dim == 0) return;
     if (c->latent_norm_eps == 0.0f) c->latent_norm_eps = 1e-6f;
     for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->layer_kind[i] = LAYER_LATENT;
@@ -222,15 +252,40 @@ static void add_latent(Generator *g, const Config *c) {
 }
 
 static void add_attention(Generator *g, const Config *c) {
-    size_t q_dim = (size_t)c->n_heads * c->head_dim, kv_dim = (size_t)c->n_kv_heads * c->head_dim;
+    const HeadShape h = config_heads(c, (size_t)g->layer);
+    size_t q_dim = (size_t)h.n_heads * h.head_dim, kv_dim = (size_t)h.n_kv_heads * h.head_dim;
+    bool has_keys = c->kv_distance[g->layer] == 0, by_head = c->qk_norm == QK_NORM_HEAD;
     add_matrix(g, "wq", q_dim, c->dim, 1.6f);
-    add_matrix(g, "wk", kv_dim, c->dim, 1.6f);
-    add_matrix(g, "wv", kv_dim, c->dim, 1.2f);
+    if (has_keys) add_matrix(g, "wk", kv_dim, c->dim, 1.6f);
+    if (has_keys) add_matrix(g, "wv", kv_dim, c->dim, 1.2f);
     add_matrix(g, "wo", c->dim, q_dim, 1.2f);
-    if (c->qk_norm != QK_NORM_NONE) {
-        add_norm(g, "q_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : q_dim);
-        add_norm(g, "k_norm", c->qk_norm == QK_NORM_HEAD ? c->head_dim : kv_dim);
+    if (c->qk_norm == QK_NORM_NONE) return;
+    add_norm(g, "q_norm", by_head ? h.head_dim : q_dim);
+    if (has_keys) add_norm(g, "k_norm", by_head ? h.head_dim : kv_dim);
+}
+
+/* What Gemma 4's stack has beside a plain one, of a layer or (g->layer -1) of the model. */
+static void add_gemma4(Generator *g, const Config *c) {
+    size_t p = c->per_layer_dim;
+    if (g->layer < 0 && p > 0) {
+        SourceTensor *table =
+            add(g, "per_layer.embedding", "", c->per_layer_vocab, c->n_layers * p);
+        if (table) table->is_vector = false, table->spread = 1.0f;
+        add_matrix(g, "per_layer.projection", c->n_layers * p, c->dim, 1.2f);
+        add_norm(g, "per_layer.norm", p);
     }
+    if (g->layer < 0) return;
+    if (p > 0) {
+        add_matrix(g, "per_layer.gate", p, c->dim, 1.2f);
+        add_matrix(g, "per_layer.projection", c->dim, p, 1.2f);
+        add_norm(g, "per_layer.norm", c->dim);
+    }
+    if (c->n_experts == 0) return;
+    add_norm(g, "router_scale", c->dim);
+    add_norm(g, "router.correction", c->n_experts);
+    add_norm(g, "expert_norm", c->dim);
+    add_norm(g, "post_expert_norm", c->dim);
+    add_norm(g, "post_dense_norm", c->dim);
 }
 
 static void add_layer(Generator *g) {
@@ -246,9 +301,10 @@ static void add_layer(Generator *g) {
     if (c->norm_place != NORM_OUTPUT && !c->parallel_block) add_norm(g, "ffn_norm", c->dim);
     if (c->n_experts > 0 && g->layer >= (int)g->shape->dense) {
         add_experts(g);
-    } else {
-        add_feed_forward(g, "", c->ffn_dim);
     }
+    if (c->n_experts == 0 || g->layer < (int)g->shape->dense || c->stack == STACK_GEMMA4)
+        add_feed_forward(g, "", c->ffn_dim);
+    if (c->stack == STACK_GEMMA4) add_gemma4(g, c);
     if (at_end) add_norm(g, "post_ffn_norm", c->dim);
 }
 
@@ -258,10 +314,11 @@ static Status add_tables(Source *source, const Config *c, Error *error) {
         status = source_add_values(source, "rope.freqs", 1, c->rotary_dim / 2,
                                    rope_inverse_frequencies(c->rope_theta, c->rotary_dim), error);
         bool second = false;
+        uint32_t local = c->rope_local_rotary_dim ? c->rope_local_rotary_dim : c->rotary_dim;
         for (uint32_t i = 0; i < c->n_layers; i++) second = second || c->rope_table[i] == 1;
         if (status == STATUS_OK && second)
-            status = source_add_values(source, "rope.freqs.1", 1, c->rotary_dim / 2,
-                                       rope_inverse_frequencies(1e6, c->rotary_dim), error);
+            status = source_add_values(source, "rope.freqs.1", 1, local / 2,
+                                       rope_inverse_frequencies(1e6, local), error);
     } else if (c->position == POSITION_SINUSOIDAL) {
         status = source_add_values(source, "sinusoid.freqs", 1, c->dim / 2,
                                    rope_inverse_frequencies(c->sinusoid_base, c->dim), error);
@@ -276,9 +333,11 @@ Status random_parse(Source *source, const char *settings, Error *error) {
     if (apply(&shape, settings, error) != STATUS_OK) return STATUS_FAILED;
     complete(&shape);
     Config *c = &shape.config;
-    strcpy(c->family, "llama");
+    strcpy(c->family, c->stack == STACK_GEMMA4 ? "gemma4_text" : "llama");
     snprintf(c->name, sizeof c->name, "random:%.100s", settings);
     if (config_validate(c, error) != STATUS_OK) return error_prefix(error, "random");
+    if (c->stack == STACK_ALTUP)
+        return error_set(error, "random: a stack of the kind 'altup' cannot be made");
     source->config = *c;
 
     Generator g = {.source = source, .shape = &shape, .error = error, .layer = -1};
@@ -288,6 +347,7 @@ Status random_parse(Source *source, const char *settings, Error *error) {
         add(&g, "position_embedding", "", (size_t)c->context + c->position_offset, c->dim);
     for (g.layer = 0; g.layer < (int)c->n_layers; g.layer++) add_layer(&g);
     g.layer = -1;
+    if (c->stack == STACK_GEMMA4) add_gemma4(&g, c);
     if (c->final_norm) add_norm(&g, "final_norm", c->dim);
     if (!shape.tied) add_matrix(&g, "output", c->vocab_size, c->dim, 2.0f);
     if (g.failed || (shape.tied && source_add_shared(source, "output", "token_embedding",

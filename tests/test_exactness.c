@@ -40,8 +40,10 @@ static const Subject subjects[] = {
     {"gpt_oss", "q8"},                                         /* experts, sinks, windows */
     {"qwen2_moe", "f32"},                                      /* a shared expert, a dense layer */
     {"gemma2", "q8"},                                          /* caps, windows */
-    {"bloom", "q4"},                                           /* ALiBi */
-    {"mistral4", "q8"},                                        /* latent attention */
+    {"gemma4-moe", "q8"}, /* experts beside a feed-forward, keys that are values */
+    {"gemma3n", "f32"},   /* several streams, inputs of each layer's own, sparse gates */
+    {"mistral4", "q8"},   /* latent attention */
+    {"bloom", "q4"},      /* ALiBi */
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

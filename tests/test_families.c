@@ -618,6 +618,10 @@ static const Flip flips[] = {
     {"olmo3", "rope_table", 0},
     {"bitnet", "round_inputs", 0},
     {"muse_glimmer", "post_norm_eps", 1},
+    {"gemma4", "value_norm", 0},
+    {"gemma4-moe", "router", ROUTER_SOFTMAX_CHOSEN},
+    {"gemma3n", "altup_active", 1},
+    {"gemma3n", "altup_scales", 0},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {

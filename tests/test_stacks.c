@@ -1,0 +1,211 @@
+/* Stacks with inputs of each layer's own and keys that layers share (Gemma 3n and 4): what keeps,
+ * forks, drafts and shows keys gives what a fresh run gives. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kvcache_sharing.h"
+#include "tests/fixture.h"
+#include "tests/process.h"
+#include "tests/small_model.h"
+#include "tests/tiny_model.h"
+
+/* Gemma 4's proportions, small: 3 layers of 8 read the keys of others, and every third has no
+ * window. */
+#define SHAPE                                                                                      \
+    "gemma4-e4b,dim=64,n_layers=8,vocab_size=300,per_layer_vocab=290,head_dim=16,"                 \
+    "full_head_dim=32,ffn_dim=96,shared_layers=3,window_pattern=3,per_layer_dim=32,n_heads=4,"     \
+    "context=256,window=20"
+
+enum { IDS = 90, FORK = 50 };
+
+/* ---- The cache ---- */
+
+/* Runs a text, forks it, goes back, and expects the bits of a fresh run. */
+static void check_forks(TinyModel *tiny) {
+    int32_t ids[IDS];
+    Error error;
+    for (int i = 0; i < IDS; i++) ids[i] = 3 + i * i % 89;
+    size_t row = tiny->vocab_size;
+    float *fresh = tiny_model_run(tiny, 0, 0, ids, IDS, 11);
+    float *logits = malloc((IDS - FORK) * row * sizeof *logits);
+    assert_int_equal(kvcache_fork(tiny->cache, 0, FORK, 1, &error), STATUS_OK);
+    tiny_model_continue(tiny, 1, ids + FORK, IDS - FORK, 1, logits);
+    assert_memory_equal(logits, fresh + FORK * row, (IDS - FORK) * row * sizeof *logits);
+    kvcache_truncate(tiny->cache, 0, FORK);
+    int32_t next = kvcache_next(tiny->cache, 0);
+    assert_true(next <= FORK);
+    for (; next < FORK; next++) tiny_model_continue(tiny, 0, ids + next, 1, 1, logits);
+    tiny_model_continue(tiny, 0, ids + FORK, IDS - FORK, IDS, logits);
+    assert_memory_equal(logits, fresh + FORK * row, (IDS - FORK) * row * sizeof *logits);
+    free(fresh);
+    free(logits);
+}
+
+static void forks_and_truncations_give_the_bits_of_a_fresh_run(void **state) {
+    (void)state;
+    const ModelOptions options = {.n_threads = 2, .context = 256};
+    TinyModel tiny = tiny_model_open("random:" SHAPE, "q8", &options, KV_F16);
+    check_forks(&tiny);
+    tiny_model_close(&tiny);
+    Fixture f = fixture_load("gemma3n");
+    char *source = fixture_source(&f);
+    tiny = tiny_model_open(source, "f32", &options, KV_F32);
+    check_forks(&tiny);
+    tiny_model_close(&tiny);
+    fixture_remove_directory(source);
+    fixture_free(&f);
+}
+
+static void layers_that_share_keys_store_none(void **state) {
+    (void)state;
+    const ModelOptions options = {.n_threads = 1, .context = 256};
+    TinyModel tiny = tiny_model_open("random:" SHAPE, "f32", &options, KV_F32);
+    /* 4 layers with 2 heads of 16 and 1 with 2 of 32, keys and values of 4 bytes. */
+    assert_int_equal(kvcache_position_bytes(kvcache_shape(tiny.cache)), 2 * 2 * 4 * (4 * 16 + 32));
+    tiny_model_close(&tiny);
+}
+
+/* ---- The programs ---- */
+
+typedef struct Files {
+    char *directory, *model;
+} Files;
+
+static int set_up(void **state) {
+    static Files files;
+    files.directory = strdup("/tmp/verbatim-stacks-XXXXXX");
+    if (!mkdtemp(files.directory)) return -1;
+    files.model = small_model(files.directory, SHAPE);
+    *state = &files;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    Files *files = *state;
+    unlink(files->model);
+    rmdir(files->directory);
+    free(files->model);
+    free(files->directory);
+    return 0;
+}
+
+/* Runs the model with the options and returns what it writes. */
+#define OUTPUT(input, ...) output(input, (const char *const[]){"run", __VA_ARGS__, NULL})
+static char *output(const char *input, const char *const *argv) {
+    Process p = process_run(argv, input, input ? strlen(input) : 0);
+    if (p.status != 0) fail_msg("status %d: %s", p.status, p.err);
+    char *out = strdup(p.out_length ? p.out : "");
+    process_free(&p);
+    return out;
+}
+
+#define TEXT "hello hello abcabcabcabc hello abc"
+
+static void drafts_and_a_missing_cache_change_nothing(void **state) {
+    const Files *files = *state;
+    char *plain = OUTPUT(NULL, files->model, "-t", "0", "-n", "40", "-i", TEXT, "--lookup", "0");
+    char *drafted = OUTPUT(NULL, files->model, "-t", "0", "-n", "40", "-i", TEXT, "--lookup", "7");
+    assert_string_equal(plain, drafted);
+    Process p = RUN("run", files->model, "--no-cache", "-c", "40", "-i", "abc");
+    assert_int_equal(p.status, 0);
+    if (!strstr(p.err, "the same bits") && !strstr(p.out, "the same bits"))
+        fail_msg("not the same bits: %s%s", p.out, p.err);
+    process_free(&p);
+    free(plain);
+    free(drafted);
+}
+
+static void a_saved_conversation_goes_on_as_if_never_closed(void **state) {
+    const Files *files = *state;
+    char session[64];
+    snprintf(session, sizeof session, "%s/kept", files->directory);
+    char *whole =
+        OUTPUT("hello there\nand then\n", files->model, "-m", "chat", "-t", "0", "-n", "12");
+    char *first = OUTPUT("hello there\n", files->model, "-m", "chat", "-t", "0", "-n", "12",
+                         "--session", session);
+    char *second = OUTPUT("and then\n", files->model, "-m", "chat", "-t", "0", "-n", "12",
+                          "--session", session);
+    size_t n = strlen(first), m = strlen(second);
+    assert_true(strlen(whole) >= n + m);
+    assert_memory_equal(whole, first, n);
+    assert_string_equal(whole + strlen(whole) - m, second);
+    free(whole);
+    free(first);
+    free(second);
+    unlink(session);
+}
+
+/* The text between "text": " and the next quote, in the result of line `line`. */
+static char *result(const char *results, const char *line) {
+    const char *at = strstr(results, line), *end;
+    assert_non_null(at);
+    at = strstr(at, "\"bytes\": ");
+    assert_non_null(at);
+    end = strchr(at, ']');
+    assert_non_null(end);
+    return strndup(at, (size_t)(end - at));
+}
+
+static void texts_with_a_common_beginning_share_it(void **state) {
+    const Files *files = *state;
+#define REQUEST(end)                                                                               \
+    "{\"prompt\": \"hello hello hello hello hello hello hello hello hello hello hello hello "      \
+    "hello " end "\", \"max_tokens\": 9, \"temperature\": 0}\n"
+    char *both = OUTPUT(REQUEST("abd") REQUEST("xyz"), files->model, "--batch", "-");
+    char *alone = OUTPUT(REQUEST("xyz"), files->model, "--batch", "-");
+    char *of_two = result(both, "\"line\": 2"), *of_one = result(alone, "\"line\": 1");
+    assert_string_equal(of_two, of_one);
+    free(of_two);
+    free(of_one);
+    free(both);
+    free(alone);
+}
+
+static void layers_that_share_keys_can_be_seen_and_overridden(void **state) {
+    const Files *files = *state;
+    char *seen = OUTPUT(NULL, files->model, "--attention", "-", "-i", "abc hello");
+    assert_non_null(strstr(seen, "layer 7, mean of 4 heads, window of 20"));
+    assert_non_null(strstr(seen, "layer 5, mean of 4 heads"));
+    char *narrow =
+        OUTPUT(NULL, files->model, "-t", "0", "-n", "9", "-i", TEXT, "--override", "window=3");
+    char *plain = OUTPUT(NULL, files->model, "-t", "0", "-n", "9", "-i", TEXT);
+    assert_string_not_equal(narrow, plain);
+    Process p = RUN("run", files->model, "-i", "abc", "--override", "norm_place=before");
+    assert_int_not_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "norm_place"));
+    process_free(&p);
+    free(seen);
+    free(narrow);
+    free(plain);
+}
+
+static void the_core_refuses_the_stack_by_name(void **state) {
+    const Files *files = *state;
+    char *core = build_path("core/run");
+    Process p = RUN(core, files->model, "-i", "abc");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "leaves out the stack of 'gemma4_text'"));
+    process_free(&p);
+    free(core);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forks_and_truncations_give_the_bits_of_a_fresh_run),
+        cmocka_unit_test(layers_that_share_keys_store_none),
+        cmocka_unit_test(drafts_and_a_missing_cache_change_nothing),
+        cmocka_unit_test(a_saved_conversation_goes_on_as_if_never_closed),
+        cmocka_unit_test(texts_with_a_common_beginning_share_it),
+        cmocka_unit_test(layers_that_share_keys_can_be_seen_and_overridden),
+        cmocka_unit_test(the_core_refuses_the_stack_by_name),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
