@@ -101,9 +101,28 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"llama4", "no_rope_layers", "[1, 0]"},
         {"hunyuan_v1_moe", "moe_topk", "[2, 3, 2]"},
         {"mistral3", "text_config", "null"},
+        {"gemma4", "num_kv_shared_layers", "8"},
+        {"gemma4", "num_kv_shared_layers", "-1e300"},
+        {"gemma4", "num_kv_shared_layers", "1.5"},
+        {"gemma4", "global_head_dim", "null"},
+        {"gemma4", "sliding_window", "null"},
+        {"gemma4", "use_bidirectional_attention", "\"all\""},
+        {"gemma4", "per_layer_config", "{\"0\": {\"num_attention_heads\": 3}}"},
+        {"gemma4", "per_layer_config", "{\"99\": {\"head_dim\": 14}}"},
+        {"gemma4", "vocab_size_per_layer_input", "100"},
+        {"gemma4", "rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 2}"},
+        {"gemma4-moe", "num_experts", "null"},
+        {"gemma3n", "intermediate_size", "[92, 92]"},
+        {"gemma3n", "activation_sparsity_pattern", "[0.5, 0.5, 0.5, 0.5, 0.5, 1.0]"},
+        {"gemma3n", "final_logit_softcapping", "0.0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
+    assert_refused("gemma4", "attention_k_eq_v", "true", "v_proj", "attention_k_eq_v");
+    assert_refused("gemma4", "global_head_dim", "1e9", "rotary_dim", "4096");
+    assert_refused("gemma4-moe", "top_k_experts", "9", "n_experts_used", "9");
+    assert_refused("gemma3n", "altup_active_idx", "4", "altup_active", "4");
+    assert_refused("gemma3n", "hidden_size_per_layer_input", "0", "per_layer_dim", "0");
     assert_refused("bitnet", "quantization_config",
                    "{\"quant_method\": \"bitnet\", \"quantization_mode\": \"online\"}",
                    "quantization_mode", "online");
