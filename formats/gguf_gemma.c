@@ -169,7 +169,7 @@ static Status unstack(GgufModel *m, const char *name) {
     const RawTensor *found = raw_table_find(&m->table, full);
     uint32_t n = m->source->config.altup_streams - 1;
     size_t bytes;
-    if (!found || found->n_dims != 3 || found->dims[0] != n ||
+    if (!found || found->n_dims != 3 || found->dims[0] != n || found->type == STORED_TYPES ||
         !stored_bytes(found->type, found->dims[1] * found->dims[2], &bytes))
         return error_set(m->error, "%s: tensor '%s' is missing or does not hold %u matrices",
                          m->source->path, full, n);

@@ -9,7 +9,8 @@ static Status validate_altup(const Config *c, Error *error) {
     if (c->laurel_rank == 0 || c->per_layer_dim == 0)
         return error_set(error, "laurel_rank is %u, per_layer_dim %u: neither may be 0",
                          c->laurel_rank, c->per_layer_dim);
-    if (c->n_experts > 0) return error_set(error, "stack 'altup' has no experts");
+    if (c->n_experts > 0 || !c->gated)
+        return error_set(error, "stack 'altup' needs gated feed-forwards and no experts");
     return STATUS_OK;
 }
 
