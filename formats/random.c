@@ -14,7 +14,7 @@
 
 typedef struct Shape {
     Config config;
-    uint32_t tied, bias, window, window_pattern, dense, full_head_dim, shared_layers;
+    uint32_t tied, bias, window, window_pattern, dense, full_head_dim, shared_layers, attend;
 } Shape;
 
 static const struct {
@@ -41,6 +41,15 @@ static const struct {
      "vocab_size=262144,context=131072,window=512,window_pattern=6,shared_layers=18,tied=1,"
      "stack=gemma4,norm_place=around,qk_norm=head,value_norm=1,attention_scale=0.0625,"
      "activation=gelu_tanh,logit_softcap=30,per_layer_dim=256,per_layer_vocab=262144"},
+    /* The proportions of Qwen 3.5's 0.8B and 4B. */
+    {"delta-0.8b", "dim=1024,n_layers=24,n_heads=8,n_kv_heads=2,head_dim=256,rotary_dim=64,"
+                   "ffn_dim=3584,state_heads=16,state_key_heads=16,state_key_dim=128,"
+                   "state_value_dim=128,state_kernel=4,qk_norm=head,tied=1,vocab_size=248320,"
+                   "context=32768"},
+    {"delta-4b", "dim=2560,n_layers=32,n_heads=16,n_kv_heads=4,head_dim=256,rotary_dim=64,"
+                 "ffn_dim=9216,state_heads=32,state_key_heads=16,state_key_dim=128,"
+                 "state_value_dim=128,state_kernel=4,qk_norm=head,tied=1,vocab_size=248320,"
+                 "context=32768"},
     {"tiny", "dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=96,vocab_size=300,context=128"},
 };
 
@@ -82,7 +91,8 @@ static Status set(Shape *shape, const char *key, const char *value, Error *error
                   {"window_pattern", &shape->window_pattern},
                   {"dense", &shape->dense},
                   {"full_head_dim", &shape->full_head_dim},
-                  {"shared_layers", &shape->shared_layers}};
+                  {"shared_layers", &shape->shared_layers},
+                  {"attend", &shape->attend}};
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
         if (strcmp(extras[i].name, key) != 0) continue;
         *extras[i].value = (uint32_t)strtoul(value, NULL, 10);
@@ -108,14 +118,12 @@ static Status apply(Shape *shape, const char *settings, Error *error) {
         }
         size_t i = 0, n = sizeof named / sizeof *named;
         while (i < n && strcmp(named[i].name, part) != 0) i++;
-        status =
-            i < n
-                ? apply(shape, named[i].settings, error)
-                : error_set(
-                      error,
-                      "random: no shape is called '%s' (tinyllama-1.1b, "
-                      "stories15m, moe-8x2, mla-16b, mla-30b, gemma4-e4b, tiny, or key=value,...)",
-                      part);
+        status = i < n ? apply(shape, named[i].settings, error)
+                       : error_set(error,
+                                   "random: no shape is called '%s' (tinyllama-1.1b, "
+                                   "stories15m, moe-8x2, mla-16b, mla-30b, gemma4-e4b, "
+                                   "delta-0.8b, delta-4b, tiny, or key=value,...)",
+                                   part);
     }
     free(copy);
     return status;
@@ -156,6 +164,10 @@ static void complete(Shape *shape) {
         c->window[i] = sees_all ? 0 : shape->window;
     }
     if (shape->full_head_dim > 0 && c->n_layers <= CONFIG_MAX_LAYERS) set_full_layers(shape);
+    if (shape->attend == 0) shape->attend = 4;
+    for (uint32_t i = 0; c->state_kernel > 0 && i < CONFIG_MAX_LAYERS; i++)
+        if ((i + 1) % shape->attend != 0)
+            c->layer_kind[i] = c->state_heads > 0 ? LAYER_DELTA : LAYER_CONVOLUTION;
     if (c->latent_dim == 0) return;
     if (c->latent_norm_eps == 0.0f) c->latent_norm_eps = 1e-6f;
     for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->layer_kind[i] = LAYER_LATENT;
@@ -259,6 +271,7 @@ static void add_attention(Generator *g, const Config *c) {
     if (has_keys) add_matrix(g, "wk", kv_dim, c->dim, 1.6f);
     if (has_keys) add_matrix(g, "wv", kv_dim, c->dim, 1.2f);
     add_matrix(g, "wo", c->dim, q_dim, 1.2f);
+    if (c->state_heads > 0) add_matrix(g, "attention_gate", q_dim, c->dim, 1.2f);
     if (c->qk_norm == QK_NORM_NONE) return;
     add_norm(g, "q_norm", by_head ? h.head_dim : q_dim);
     if (has_keys) add_norm(g, "k_norm", by_head ? h.head_dim : kv_dim);
@@ -288,12 +301,48 @@ static void add_gemma4(Generator *g, const Config *c) {
     add_norm(g, "post_dense_norm", c->dim);
 }
 
+/* A vector of rows x cols within center +- spread. */
+static void add_vector(Generator *g, const char *name, size_t rows, size_t cols, float center,
+                       float spread) {
+    SourceTensor *t = add(g, name, "", rows, cols);
+    if (t) t->center = center, t->spread = spread;
+}
+
+/* The weights of gated DeltaNet (layers/delta.h). */
+static void add_delta(Generator *g, const Config *c) {
+    size_t keys = (size_t)c->state_key_heads * c->state_key_dim;
+    size_t values = (size_t)c->state_heads * c->state_value_dim;
+    add_matrix(g, "delta.q", keys, c->dim, 1.2f);
+    add_matrix(g, "delta.k", keys, c->dim, 1.2f);
+    add_matrix(g, "delta.v", values, c->dim, 1.2f);
+    add_matrix(g, "delta.z", values, c->dim, 1.2f);
+    add_matrix(g, "delta.a", c->state_heads, c->dim, 1.2f);
+    add_matrix(g, "delta.b", c->state_heads, c->dim, 1.2f);
+    add_matrix(g, "delta.out", c->dim, values, 1.2f);
+    add_vector(g, "delta.convolution", c->state_kernel, 2 * keys + values, 0.0f, 0.75f);
+    add_vector(g, "delta.decay", 1, c->state_heads, -0.25f, 0.25f);
+    add_vector(g, "delta.step_bias", 1, c->state_heads, 0.0f, 1.0f);
+    add_norm(g, "delta.norm", c->state_value_dim);
+}
+
+static void add_convolution(Generator *g, const Config *c) {
+    add_matrix(g, "convolution.b", c->dim, c->dim, 1.2f);
+    add_matrix(g, "convolution.c", c->dim, c->dim, 1.2f);
+    add_matrix(g, "convolution.x", c->dim, c->dim, 1.2f);
+    add_matrix(g, "convolution.out", c->dim, c->dim, 1.2f);
+    add_vector(g, "convolution.taps", c->state_kernel, c->dim, 0.0f, 0.75f);
+}
+
 static void add_layer(Generator *g) {
     const Config *c = &g->shape->config;
     bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;
     if (c->norm_place != NORM_OUTPUT) add_norm(g, "attention_norm", c->dim);
     if (c->layer_kind[g->layer] == LAYER_LATENT) {
         add_latent(g, c);
+    } else if (c->layer_kind[g->layer] == LAYER_DELTA) {
+        add_delta(g, c);
+    } else if (c->layer_kind[g->layer] == LAYER_CONVOLUTION) {
+        add_convolution(g, c);
     } else {
         add_attention(g, c);
     }

@@ -5,9 +5,11 @@
  * `bias` (0 or 1), `window` (`window_pattern` N: not of every N-th layer) and `dense` (layers
  * before the first with experts). With latent_dim, all layers have latent attention. With
  * `full_head_dim`, layers without a window have heads of that width and a RoPE table of their own,
- * and the last `shared_layers` layers read the keys of earlier ones. The names are tinyllama-1.1b,
- * stories15m, moe-8x2 (2 of 8 experts active), mla-16b, mla-30b (latent attention, shared experts),
- * gemma4-e4b and tiny. random_values.h says what the weights are. */
+ * and the last `shared_layers` layers read the keys of earlier ones. With state_kernel, every
+ * `attend`-th layer (4) attends, and the others are gated DeltaNet where there are state_heads,
+ * else short convolutions. The names are tinyllama-1.1b, stories15m, moe-8x2 (2 of 8 experts
+ * active), mla-16b, mla-30b (latent attention, shared experts), gemma4-e4b, delta-0.8b, delta-4b
+ * (gated DeltaNet) and tiny. random_values.h says what the weights are. */
 #ifndef FORMATS_RANDOM_H
 #define FORMATS_RANDOM_H
 

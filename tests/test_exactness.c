@@ -35,15 +35,22 @@ typedef struct Subject {
 } Subject;
 
 static const Subject subjects[] = {
-    {NULL, "f32"},        {NULL, "f16"}, {NULL, "bf16"},
-    {NULL, "q8"},         {NULL, "q4"},  {"guide-gqa", "f16"}, /* post-LN, sinusoidal positions */
-    {"gpt_oss", "q8"},                                         /* experts, sinks, windows */
-    {"qwen2_moe", "f32"},                                      /* a shared expert, a dense layer */
-    {"gemma2", "q8"},                                          /* caps, windows */
-    {"gemma4-moe", "q8"}, /* experts beside a feed-forward, keys that are values */
-    {"gemma3n", "f32"},   /* several streams, inputs of each layer's own, sparse gates */
-    {"mistral4", "q8"},   /* latent attention */
-    {"bloom", "q4"},      /* ALiBi */
+    {NULL, "f32"},
+    {NULL, "f16"},
+    {NULL, "bf16"},
+    {NULL, "q8"},
+    {NULL, "q4"},
+    {"guide-gqa", "f16"},        /* post-LN, sinusoidal positions */
+    {"gpt_oss", "q8"},           /* experts, sinks, windows */
+    {"qwen2_moe", "f32"},        /* a shared expert, a dense layer */
+    {"gemma2", "q8"},            /* caps, windows */
+    {"gemma4-moe", "q8"},        /* experts beside a feed-forward, keys that are values */
+    {"gemma3n", "f32"},          /* several streams, inputs of each layer's own, sparse gates */
+    {"mistral4", "q8"},          /* latent attention */
+    {"bloom", "q4"},             /* ALiBi */
+    {"qwen3_next", "q8"},        /* gated DeltaNet */
+    {"granitemoehybrid", "f32"}, /* Mamba 2 */
+    {"lfm2", "q4"},              /* short convolutions */
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
@@ -209,6 +216,18 @@ static void a_batch_gives_the_same_bits_as_a_sequence_alone(void **state) {
     free(other_ids);
 }
 
+/* Continues a sequence that was to keep `kept` positions and may keep fewer, for it goes back to
+ * where its states are known, with the rest of ids[n]; compares the logits from `kept` on. */
+static void assert_continued(TinyModel *tiny, const char *name, const char *what, int32_t sequence,
+                             const int32_t *ids, size_t kept, size_t n, size_t chunk,
+                             const float *whole, float *rest) {
+    size_t next = (size_t)kvcache_next(tiny->cache, sequence), vocab_size = tiny->vocab_size;
+    assert_in_range(next, 0, kept);
+    tiny_model_continue(tiny, sequence, ids + next, n - next, chunk, rest);
+    assert_same(name, what, (long)kept, whole + kept * vocab_size,
+                rest + (kept - next) * vocab_size, (n - kept) * vocab_size);
+}
+
 static void a_reused_cache_gives_the_same_bits(void **state) {
     (void)state;
     enum { N = 150, KEPT = 101 };
@@ -218,21 +237,16 @@ static void a_reused_cache_gives_the_same_bits(void **state) {
         ModelOptions options = {.n_threads = 2, .context = 2048};
         TinyModel tiny = open_subject(&subjects[s], &options, KV_F16);
         const char *name = name_of(&subjects[s]);
-        size_t vocab_size = tiny.vocab_size;
         float *whole = tiny_model_run(&tiny, 0, 0, ids, N, N);
         float *rest = tiny_model_run(&tiny, 1, 0, others, N, N); /* has room for all logits */
         /* The sequence is truncated after a different continuation was stored. */
         free(tiny_model_run(&tiny, 2, 0, ids, KEPT, KEPT));
         tiny_model_continue(&tiny, 2, others, N - KEPT, N, rest);
         kvcache_truncate(tiny.cache, 2, KEPT);
-        tiny_model_continue(&tiny, 2, ids + KEPT, N - KEPT, N, rest);
-        assert_same(name, "truncated at", KEPT, whole + KEPT * vocab_size, rest,
-                    (N - KEPT) * vocab_size);
+        assert_continued(&tiny, name, "truncated at", 2, ids, KEPT, N, N, whole, rest);
         /* The sequence is forked from another one, which shares its pages. */
         if (kvcache_fork(tiny.cache, 0, KEPT, 3, &error) != STATUS_OK) fail_msg("%s", error.text);
-        tiny_model_continue(&tiny, 3, ids + KEPT, N - KEPT, 3, rest);
-        assert_same(name, "forked at", KEPT, whole + KEPT * vocab_size, rest,
-                    (N - KEPT) * vocab_size);
+        assert_continued(&tiny, name, "forked at", 3, ids, KEPT, N, 3, whole, rest);
         free(whole);
         free(rest);
         tiny_model_close(&tiny);
