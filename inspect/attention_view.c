@@ -59,13 +59,21 @@ static Status collect_weights(View *v, Error *error) {
     return status;
 }
 
-/* Fills out[n][n] with the mean map of n_layers layers from `first` on, all heads. */
+/* Whether the layer attends; others keep a state and have no weights, and their maps stay 0. */
+static bool attends(const View *v, size_t layer) {
+    uint32_t kind = model_config(v->session->model)->layer_kind[layer];
+    return kind == LAYER_ATTENTION || kind == LAYER_LATENT;
+}
+
+/* Fills out[n][n] with the mean map of those of n_layers layers from `first` on that attend, all
+ * heads. */
 static void mean_map(const View *v, size_t first, size_t n_layers, float *out) {
-    size_t cells = v->n * v->n, n_maps = n_layers * v->n_heads;
+    size_t cells = v->n * v->n, n_maps = n_layers * v->n_heads, n_attend = 0;
+    for (size_t l = 0; l < n_layers; l++) n_attend += attends(v, first + l) ? v->n_heads : 0;
     for (size_t i = 0; i < cells; i++) {
         double sum = 0.0;
         for (size_t m = 0; m < n_maps; m++) sum += (double)map_of(v, first, m)[i];
-        out[i] = (float)(sum / (double)n_maps);
+        out[i] = n_attend ? (float)(sum / (double)n_attend) : 0.0f;
     }
 }
 
@@ -180,7 +188,7 @@ static void draw_tiles(const View *v, const Layout *l, Sheet *svg) {
     }
     for (uint32_t layer = 0; layer < v->n_layers; layer++) {
         double y = l->tiles_top + l->pitch * layer;
-        int n = snprintf(text, sizeof text, "layer %u", layer);
+        int n = snprintf(text, sizeof text, "layer %u%s", layer, attends(v, layer) ? "" : ": none");
         picture_text(svg, l->grid_left - 8, y + l->tile / 2 + 3, "small", "end", 0, text,
                      (size_t)n);
         for (uint32_t head = 0; head < v->n_heads; head++)
@@ -219,8 +227,8 @@ static void write_string_json(const char *name, const char *value, Sheet *out) {
 }
 
 /* Writes {"model", ..., "tokens": [{"id", "text"}], "layers": [{"window", "heads": [{"kv_head",
- * "weights"}]}]}. A row's sum is below 1 where an attention sink took weight. Weights have `digits`
- * significant digits; 9 keep every bit. */
+ * "weights"}]}]}, and "attends": false in layers that do not attend. A row's sum is below 1 where
+ * an attention sink took weight. Weights have `digits` significant digits; 9 keep every bit. */
 static void write_json(const View *v, int digits, Sheet *out) {
     const Config *c = model_config(v->session->model);
     sheet_printf(out, "{");
@@ -240,7 +248,8 @@ static void write_json(const View *v, int digits, Sheet *out) {
     }
     sheet_printf(out, "],\n \"layers\": [\n");
     for (uint32_t layer = 0; layer < v->n_layers; layer++) {
-        sheet_printf(out, "  {\"window\": %u, \"heads\": [\n", c->window[layer]);
+        sheet_printf(out, "  {%s\"window\": %u, \"heads\": [\n",
+                     attends(v, layer) ? "" : "\"attends\": false, ", c->window[layer]);
         for (uint32_t head = 0; head < v->n_heads; head++) {
             sheet_printf(out,
                          "   {\"kv_head\": %u, \"weights\": ", head / (v->n_heads / v->n_kv_heads));
@@ -296,6 +305,10 @@ static void write_terminal_maps(const View *v, Sheet *out) {
     sheet_printf(out, "\nweights: \xE2\x96\x91 from 0.03, \xE2\x96\x92 0.1, \xE2\x96\x93 0.25, "
                       "\xE2\x96\x88 0.5 on; column i is token i\n");
     for (uint32_t layer = 0; layer < v->n_layers; layer++) {
+        if (!attends(v, layer)) {
+            sheet_printf(out, "\nlayer %u keeps a state and does not attend\n", layer);
+            continue;
+        }
         mean_map(v, layer, 1, mean);
         sheet_printf(out, "\nlayer %u, mean of %u heads", layer, v->n_heads);
         uint32_t window = model_config(v->session->model)->window[layer];

@@ -84,6 +84,10 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"gpt_oss", "swiglu_alpha", "1.0"},
         {"granite", "attention_multiplier", "0.0"},
         {"olmo", "clip_qkv", "0.0"},
+        {"qwen3_next", "attention_bias", "true"},
+        {"qwen3_5-tied", "full_attention_interval", "0"},
+        {"bamba", "time_step_limit", "[0.0, 1.0]"},
+        {"bamba", "partial_rotary_factor", "0.25"},
         {"olmoe", "clip_qkv", "0.0"},
         {"gemma2", "attn_logit_softcapping", "0.0"},
         {"gemma", "use_bidirectional_attention", "true"},
@@ -234,6 +238,13 @@ static void absent_keys_have_the_defaults_of_transformers(void **state) {
         {"cohere2_moe", "prefix_dense_sliding_window_pattern", NULL, "1"},
         {"mimo_v2_flash", "attention_value_scale", NULL, "0.707"},
         {"mimo_v2_flash", "sliding_window", NULL, "129"},
+        {"qwen3_next", "linear_conv_kernel_dim", NULL, "4"},
+        {"qwen3_next", "norm_topk_prob", NULL, "true"},
+        {"qwen3_next-dense", "partial_rotary_factor", NULL, "0.25"},
+        {"lfm2", "conv_L_cache", NULL, "3"},
+        {"granitemoehybrid", "mamba_expand", NULL, "2"},
+        {"granitemoehybrid", "time_step_limit", NULL, "[0.0, {\"__float__\": \"Infinity\"}]"},
+        {"bamba", "mamba_conv_bias", NULL, "true"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Source *absent = source_with(cases[i].fixture, cases[i].key, cases[i].a);
@@ -292,6 +303,8 @@ static void a_shape_that_does_not_fit_names_the_tensor(void **state) {
     assert_refused("llama-mha", "intermediate_size", "96", "mlp.gate_proj.weight", "96 x 60");
     assert_refused("llama-mha", "num_hidden_layers", "4", "model.layers.3.", "missing");
     assert_refused("gpt_oss", "num_local_experts", "6", "mlp.router.weight", "6 x 60");
+    assert_refused("qwen3_5", "linear_num_value_heads", "4", "linear_attn.in_proj", "128 x 60");
+    assert_refused("lfm2", "conv_L_cache", "4", "conv.conv.weight", "60 x 4");
 }
 
 /* A tensor that the rules for llama's layers do not know would be ignored in the computation, so it
@@ -641,6 +654,8 @@ static const Flip flips[] = {
     {"gemma4-moe", "router", ROUTER_SOFTMAX_CHOSEN},
     {"gemma3n", "altup_active", 1},
     {"gemma3n", "altup_scales", 0},
+    {"qwen3_5", "state_tiled", 1},
+    {"bamba", "state_norm_first", 1},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
