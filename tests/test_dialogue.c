@@ -15,6 +15,11 @@
 #include "tests/fixture.h"
 
 static const char source[] = "random:tiny,context=160";
+/* Models whose sequences lose what they have seen: windows, states. */
+static const char *const forgetful[] = {
+    "random:tiny,n_layers=3,window=30,window_pattern=3",
+    "random:tiny,n_layers=3,window_pattern=3,state_kernel=4",
+};
 
 static const char template_text[] =
     "{%- for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}"
@@ -172,6 +177,62 @@ static void any_mix_of_turns_equals_a_fresh_conversation(void **state) {
     mixes(source, template_text, 0, 20);
 }
 
+static void so_it_does_where_windows_and_states_are_lost(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2; i++) mixes(forgetful[i], template_text, 320, 8);
+}
+
+/* Says a long message after `before` and answers it; returns what was found in the cache. */
+static size_t again(Dialogue *d, bool undo) {
+    Error error;
+    char *text = NULL;
+    bool retracted;
+    if (undo) {
+        assert_int_equal(dialogue_undo(d, &text, &error), STATUS_OK);
+        dialogue_said(d, "quite another one");
+        free(text);
+    } else {
+        assert_int_equal(dialogue_retract(d, &retracted, &error), STATUS_OK);
+    }
+    return dialogue_answered(d).n_cached;
+}
+
+static void going_back_computes_only_the_message_again(void **state) {
+    (void)state;
+    static const char message[] =
+        "a long message, so long that no window of this small model, nor what is kept behind it "
+        "for "
+        "drafts, holds what was said before it, in any of the turns of this conversation";
+    char directory[] = "/tmp/verbatim-dialogue-XXXXXX", path[64], kv[70];
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/session", directory);
+    snprintf(kv, sizeof kv, "%s.kv", path);
+    for (size_t i = 0; i < 2; i++) {
+        Opened o;
+        opened_open(&o, forgetful[i], template_text, 1200, 100);
+        Dialogue d = dialogue_of(&o, path);
+        dialogue_said(&d, message);
+        size_t before = dialogue_answered(&d).n_prompt - 1;
+        dialogue_said(&d, message);
+        AnswerStats stats = dialogue_answered(&d);
+        assert_true(stats.n_cached >= before); /* the answer may be encoded in another way */
+        assert_int_equal(again(&d, false), stats.n_prompt - 1);
+        dialogue_assert_as_fresh(&o, &d);
+        assert_true(again(&d, true) >= before);
+        dialogue_assert_as_fresh(&o, &d);
+        dialogue_close(&d); /* and the same from the file */
+        d = dialogue_of(&o, path);
+        d.attempt = 7;
+        assert_true(again(&d, true) >= before);
+        dialogue_assert_as_fresh(&o, &d);
+        dialogue_close(&d);
+        opened_close(&o);
+        unlink(path);
+        unlink(kv);
+    }
+    rmdir(directory);
+}
+
 /* The story model that comes with the program, with its own template and end-of-turn token. */
 static void a_models_own_template_makes_no_difference_to_that(void **state) {
     (void)state;
@@ -274,6 +335,8 @@ int main(void) {
         cmocka_unit_test(a_long_conversation_is_opened_soon),
         cmocka_unit_test(a_message_that_cannot_fit_is_an_error_and_can_be_undone),
         cmocka_unit_test(any_mix_of_turns_equals_a_fresh_conversation),
+        cmocka_unit_test(so_it_does_where_windows_and_states_are_lost),
+        cmocka_unit_test(going_back_computes_only_the_message_again),
         cmocka_unit_test(a_models_own_template_makes_no_difference_to_that),
         cmocka_unit_test(resuming_takes_the_pages_from_the_file),
         cmocka_unit_test(a_file_that_cannot_be_replaced_leaves_the_conversation_as_it_was),
