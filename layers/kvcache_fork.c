@@ -29,7 +29,8 @@ Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t t
     kvcache_reset(cache, to_id, from->start);
     if (position <= from->start) return STATUS_OK;
     if (from->states) {
-        if (!(to->states = kvpages_new_states(cache, error))) return STATUS_FAILED;
+        while (!(to->states = kvpages_new_states(cache, error)))
+            if (!kv_sharing.shed(cache)) return STATUS_FAILED;
         memcpy(to->states, from->states, cache->state_floats * sizeof(float));
     }
     for (size_t i = 0; i < n * cache->n_groups; i++)

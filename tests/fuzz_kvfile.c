@@ -17,21 +17,28 @@ enum { N_TOKENS = 3 * KV_PAGE + 5 };
 enum { HEAD_DIM = 5, N_QUERIES = 9 };
 
 /* The layout of kvfile.c's records: checksum, checksum of the tokens before, page, n, part, zero,
- * tokens, data. */
+ * tokens, data. Every record gets a part that the shape has. */
 static void repair(const KvShape *shape, uint8_t *bytes, size_t size, const int32_t *tokens) {
-    size_t head = 32 + 4 * KV_PAGE, data = kvcache_layout(shape).data_bytes[0], at = 0;
-    for (; size - at >= head + data; at += head + data) {
-        uint32_t page;
-        if (!(bytes[at] & 1)) continue;
+    const KvLayout layout = kvcache_layout(shape);
+    size_t head = 32 + 4 * KV_PAGE, at = 0;
+    while (size - at >= head) {
+        uint32_t page, part;
         memcpy(&page, bytes + at + 16, 4);
-        memset(bytes + at + 24, 0, 4); /* of layers without a window */
+        memcpy(&part, bytes + at + 24, 4);
+        part %= (uint32_t)layout.n_groups + 1;
+        memcpy(bytes + at + 24, &part, 4);
+        size_t data = part == layout.n_groups ? layout.state_bytes : layout.data_bytes[part];
+        if (size - at - head < data) break;
         if (bytes[at] & 2 && page <= N_TOKENS / KV_PAGE) {
             uint64_t before = XXH3_64bits(tokens, page * KV_PAGE * sizeof *tokens);
             memcpy(bytes + at + 8, &before, 8);
         }
-        uint64_t seed = XXH3_64bits(bytes + at + 8, head - 8);
-        uint64_t checksum = XXH3_64bits_withSeed(bytes + at + head, data, seed);
-        memcpy(bytes + at, &checksum, 8);
+        if (bytes[at] & 1) {
+            uint64_t seed = XXH3_64bits(bytes + at + 8, head - 8);
+            uint64_t checksum = XXH3_64bits_withSeed(bytes + at + head, data, seed);
+            memcpy(bytes + at, &checksum, 8);
+        }
+        at += head + data;
     }
 }
 
@@ -48,7 +55,8 @@ static void check_copy(const KvCache *cache, const int32_t *tokens, size_t n) {
     if (kvfile_open(&file, "copy", fd, 1, shape, &begun, &error) != STATUS_OK || !begun) abort();
     if (kvfile_save(file, cache, 0, tokens, &error) != STATUS_OK) abort();
     if (kvfile_load(file, other, 0, tokens, N_TOKENS - 1, &loaded, &error) != STATUS_OK) abort();
-    if (loaded < n / KV_PAGE * KV_PAGE) abort();
+    if (!kvcache_has_states(shape) && loaded < n / KV_PAGE * KV_PAGE) abort();
+    if (kvcache_has_states(shape) && loaded != n) abort();
     kvfile_close(file);
     kvcache_free(other);
 }
@@ -96,7 +104,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int32_t tokens[N_TOKENS];
     size_t loaded = 0;
     const KvType type = size ? (KvType)((data[size - 1] >> 1) % KV_TYPES) : KV_F16;
-    const KvShape shape = kvcache_uniform_shape(1, 1, HEAD_DIM, type);
+    /* Layer 0 sees everything; others may have a window or a state. */
+    KvShape shape = kvcache_uniform_shape(3, 1, HEAD_DIM, type);
+    shape.layers[1] = (KvLayer){.state_floats = size > 1 && data[size - 2] & 1 ? 40 : 0};
+    shape.layers[2].window = size > 1 && data[size - 2] & 2 ? 30 : 0;
     if (fd < 0 || kvcache_new(&cache, &shape, 1, 0, &error) != STATUS_OK) return 0;
     /* Zeros but for one, so that the input's records can be of these tokens. */
     for (size_t i = 0; i < N_TOKENS; i++) tokens[i] = 0;
