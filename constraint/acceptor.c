@@ -170,8 +170,8 @@ static int table_grow(Table *t) {
 AcceptorLimits acceptor_limits_default(void) {
     return (AcceptorLimits){.nodes = 1000000,
                             .regex_nodes = 1000000,
-                            .build_work = 50000000,
-                            .step_work = 20000000,
+                            .build_work = 20000000,
+                            .step_work = 5000000,
                             .bytes = (size_t)64 << 20};
 }
 

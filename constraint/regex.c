@@ -368,6 +368,45 @@ Regex regex_not(RegexArena *arena, Regex a) {
                   NULL);
 }
 
+static int compare_texts(const void *a, const void *b) {
+    const RegexText *x = a, *y = b;
+    int order = memcmp(x->bytes, y->bytes, x->n < y->n ? x->n : y->n);
+    if (order != 0) return order;
+    return x->n < y->n ? -1 : x->n > y->n;
+}
+
+/* What follows the first `at` bytes, which the sorted texts share. */
+static Regex texts_after(RegexArena *arena, const RegexText *texts, size_t n, size_t at,
+                         unsigned depth) {
+    Regex parts[257];
+    size_t i = 0, n_parts = 0, same = at;
+    if (depth > MOST_DEPTH) return give_up(arena, "it is nested too deeply");
+    if (!count_work(arena, 1)) return REGEX_NONE;
+    const RegexText *first = &texts[0], *last = &texts[n - 1];
+    while (same < first->n && same < last->n && first->bytes[same] == last->bytes[same]) same++;
+    if (n == 1) return regex_text(arena, first->bytes + at, first->n - at);
+    while (i < n && texts[i].n == same) i++;
+    if (i > 0) parts[n_parts++] = REGEX_EMPTY;
+    while (i < n && !arena->failed) {
+        size_t end = i + 1;
+        while (end < n && texts[end].bytes[same] == texts[i].bytes[same]) end++;
+        Regex rest = texts_after(arena, texts + i, end - i, same + 1, depth + 1);
+        parts[n_parts++] =
+            regex_concat(arena, regex_byte(arena, (unsigned char)texts[i].bytes[same]), rest);
+        i = end;
+    }
+    Regex all = regex_or(arena, parts, n_parts);
+    for (size_t k = same; k-- > at;)
+        all = regex_concat(arena, regex_byte(arena, (unsigned char)first->bytes[k]), all);
+    return all;
+}
+
+Regex regex_texts(RegexArena *arena, RegexText *texts, size_t n) {
+    if (n == 0) return REGEX_NONE;
+    qsort(texts, n, sizeof *texts, compare_texts);
+    return texts_after(arena, texts, n, 0, 0);
+}
+
 Regex regex_repeat(RegexArena *arena, Regex a, uint32_t min, uint32_t max) {
     if (arena->failed || min > max) return REGEX_NONE;
     if (max == 0 || a == REGEX_EMPTY) return REGEX_EMPTY;

@@ -110,6 +110,12 @@ Regex regex_set(RegexArena *arena, const ByteSet *set);
 Regex regex_byte(RegexArena *arena, unsigned char byte);
 Regex regex_range(RegexArena *arena, unsigned char from, unsigned char to);
 Regex regex_text(RegexArena *arena, const char *bytes, size_t n);
+/* One of n texts. Sorts them. */
+typedef struct RegexText {
+    const char *bytes;
+    size_t n;
+} RegexText;
+Regex regex_texts(RegexArena *arena, RegexText *texts, size_t n);
 Regex regex_concat(RegexArena *arena, Regex a, Regex b);
 Regex regex_or(RegexArena *arena, const Regex *items, size_t n);
 Regex regex_or2(RegexArena *arena, Regex a, Regex b);

@@ -252,35 +252,66 @@ static bool is_among(const json_t *list, const json_t *value) {
     return false;
 }
 
-static bool by_other_lists(const SchemaAlternative *a, const json_t *value) {
+/* Whether the lists of all schemas but `own` have the value. */
+static bool by_other_lists(const SchemaAlternative *a, size_t own, const json_t *value) {
     for (size_t i = 0; i < a->schemas.n; i++) {
         const json_t *s = a->schemas.items[i], *constant = json_object_get(s, "const");
         const json_t *list = json_object_get(s, "enum"), *none = json_object_get(s, SCHEMA_NONE_OF);
-        if ((constant && !same_value(constant, value)) || (list && !is_among(list, value)) ||
-            is_among(none, value))
+        if (is_among(none, value)) return false;
+        if (i == own) continue;
+        if ((constant && !same_value(constant, value)) || (list && !is_among(list, value)))
             return false;
     }
     return true;
 }
 
-/* Those values of the first enum or const that everything else allows. */
-static Status listed(SchemaCompiler *c, const SchemaAlternative *a, const json_t *list, Regex all,
-                     Regex *out) {
-    size_t i, n = 0;
-    json_t *value;
-    Regex *items = calloc(json_array_size(list) + 1, sizeof *items);
-    if (!items) return error_set(c->error, "no memory for a schema");
-    json_array_foreach((json_t *)list, i, value) {
-        TextBuffer text = {0};
-        if (!schema_is_scalar(value) || !by_other_lists(a, value)) continue;
-        scalar_text(&text, value);
-        if (!text.failed && matches_bytes(c, all, text.bytes, text.length))
-            items[n++] = schema_scalar(c, value);
-        text_free(&text);
+/* How often two values are compared for one value of a list. */
+static size_t comparisons(const SchemaAlternative *a, size_t own) {
+    size_t n = 1;
+    for (size_t i = 0; i < a->schemas.n; i++) {
+        const json_t *s = a->schemas.items[i];
+        n += json_array_size(json_object_get(s, SCHEMA_NONE_OF));
+        if (i != own) n += json_array_size(json_object_get(s, "enum"));
     }
-    *out = regex_or(c->regexes, items, n);
-    free(items);
-    return schema_count(c, json_array_size(list)) ? STATUS_OK : STATUS_FAILED;
+    return n;
+}
+
+/* Those values of schema `own`'s enum or const, `list`, that everything else allows. */
+static Status listed(SchemaCompiler *c, const SchemaAlternative *a, size_t own, const json_t *list,
+                     Regex all, Regex *out) {
+    size_t i, n = 0, size = json_array_size(list);
+    json_t *value;
+    TextBuffer text = {0};
+    Status status = STATUS_OK;
+    if (!schema_count(c, size / 16 * comparisons(a, own) + 1)) return STATUS_FAILED;
+    RegexText *texts = calloc(size + 1, sizeof *texts);
+    size_t *starts = calloc(size + 1, sizeof *starts);
+    *out = REGEX_NONE;
+    json_array_foreach((json_t *)list, i, value) {
+        if (!texts || !starts || !schema_is_scalar(value) || !by_other_lists(a, own, value))
+            continue;
+        starts[n] = text.length;
+        scalar_text(&text, value);
+        if (text.failed ||
+            !matches_bytes(c, all, text.bytes + starts[n], text.length - starts[n])) {
+            text.length = starts[n];
+        } else if (json_is_real(value)) { /* perhaps with ".0" */
+            *out = regex_or2(c->regexes, *out, schema_scalar(c, value));
+            text.length = starts[n];
+        } else {
+            texts[n].n = text.length - starts[n];
+            n++;
+        }
+    }
+    for (i = 0; i < n; i++) texts[i].bytes = text.bytes + starts[i];
+    if (!texts || !starts || text.failed)
+        status = error_set(c->error, "no memory for a schema");
+    else
+        *out = regex_or2(c->regexes, *out, regex_texts(c->regexes, texts, n));
+    text_free(&text);
+    free(starts);
+    free(texts);
+    return status;
 }
 
 Status schema_scalars(SchemaCompiler *c, const SchemaAlternative *a, Regex *out) {
@@ -303,7 +334,7 @@ Status schema_scalars(SchemaCompiler *c, const SchemaAlternative *a, Regex *out)
         const json_t *list = json_object_get(s, "enum");
         if (!constant && !list) continue;
         const json_t *one = constant ? schema_own(c, json_pack("[O]", constant)) : list;
-        return one ? listed(c, a, one, all, out) : STATUS_FAILED;
+        return one ? listed(c, a, i, one, all, out) : STATUS_FAILED;
     }
     for (size_t i = 0; i < a->schemas.n; i++) {
         size_t k;

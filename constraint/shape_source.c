@@ -89,9 +89,14 @@ static Status compile(const ShapeSource *source, Acceptor *acceptor, AcceptorNod
 }
 
 Status shape_source_compile(const ShapeSource *source, Acceptor **acceptor, Error *error) {
-    AcceptorLimits limits = acceptor_limits_default();
+    const AcceptorLimits limits = acceptor_limits_default();
+    return shape_source_compile_within(source, &limits, acceptor, error);
+}
+
+Status shape_source_compile_within(const ShapeSource *source, const AcceptorLimits *limits,
+                                   Acceptor **acceptor, Error *error) {
     AcceptorNode node = ACCEPTOR_NO_NODE;
-    Acceptor *m = acceptor_new(&limits);
+    Acceptor *m = acceptor_new(limits);
     *acceptor = NULL;
     if (!m) return error_set(error, "no memory for a shape");
     Status status = compile(source, m, &node, error);

@@ -24,5 +24,8 @@ typedef struct ShapeSource {
 /* Compiles a shape. The untrusted text takes bounded time and memory; the error says what cannot be
  * enforced, and where. acceptor_free frees the acceptor. */
 Status shape_source_compile(const ShapeSource *source, Acceptor **acceptor, Error *error);
+/* The same with limits of the caller's. */
+Status shape_source_compile_within(const ShapeSource *source, const AcceptorLimits *limits,
+                                   Acceptor **acceptor, Error *error);
 
 #endif

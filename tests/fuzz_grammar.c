@@ -1,0 +1,8 @@
+/* Compiles and runs any bytes as GBNF grammars; see fuzz_shape.h. */
+#include "fuzz_shape.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    return fuzz_shape(SHAPE_GRAMMAR, data, size);
+}
