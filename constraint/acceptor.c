@@ -789,7 +789,7 @@ static AcceptorState intern_state(Acceptor *m) {
         if (n == 0 || compare_heads(&b[i], &b[n - 1]) != 0) b[n++] = b[i];
     if (n == 0 && !m->accepts) return ACCEPTOR_DEAD;
     int grown = table_grow(&m->state_table);
-    if (grown < 0 || !RESERVE(m, heads, n_heads, n) || !RESERVE(m, states, n_states, 1))
+    if (grown < 0 || !RESERVE(m, heads, n_heads, n + 1) || !RESERVE(m, states, n_states, 1))
         return fail(m, NO_MEMORY), ACCEPTOR_DEAD;
     for (size_t i = 1; grown && i < m->n_states; i++)
         table_put(&m->state_table, hash_state(m, &m->states[i]), (uint32_t)i);

@@ -54,6 +54,37 @@ static void draw_many(SamplerOptions options, const float *logits, size_t vocab,
     sampler_free(sampler);
 }
 
+/* A sampler that may choose among some tokens draws what one does whose vocabulary has no others.
+ */
+static void the_tokens_that_are_not_allowed_take_no_part(void **state) {
+    enum { N = 100, KEPT = 34 };
+    const SamplerOptions all[] = {
+        {.temperature = 0.0f, .top_p = 1.0f, .repetition_penalty = 1.0f},
+        {.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f},
+        {.temperature = 0.8f, .top_p = 0.9f, .top_k = 7, .repetition_penalty = 1.0f},
+        {.temperature = 1.3f, .top_p = 0.7f, .min_p = 0.05f, .repetition_penalty = 1.0f},
+    };
+    uint64_t allowed[(N + 63) / 64] = {0};
+    (void)state;
+    for (size_t i = 0; i < N; i += 3) allowed[i / 64] |= (uint64_t)1 << (i % 64);
+    for (size_t o = 0; o < sizeof all / sizeof *all; o++) {
+        SamplerOptions restricted = all[o];
+        restricted.restricted = true;
+        Sampler *among = sampler_of(restricted, N), *alone = sampler_of(all[o], KEPT);
+        for (uint64_t position = 0; position < 300; position++) {
+            float logits[N], kept[KEPT];
+            for (size_t i = 0; i < N; i++)
+                logits[i] = (float)(4.0 * sampler_random(99, i, position));
+            for (size_t i = 0; i < KEPT; i++) kept[i] = logits[3 * i];
+            sampler_allow(among, allowed);
+            int32_t token = sampler_next(among, logits, position);
+            assert_int_equal(token, 3 * sampler_next(alone, kept, position));
+        }
+        sampler_free(among);
+        sampler_free(alone);
+    }
+}
+
 static void random_numbers_are_philox(void **state) {
     (void)state;
     /* Known answers from Random123's kat_vectors: 6627e8d5 e169c58d for all zeros. */
@@ -373,6 +404,7 @@ static void a_large_vocabulary_is_no_burden(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_tokens_that_are_not_allowed_take_no_part),
         cmocka_unit_test(random_numbers_are_philox),
         cmocka_unit_test(temperature_zero_takes_the_first_of_the_largest),
         cmocka_unit_test(one_likeliest_token_is_the_first_of_the_largest),

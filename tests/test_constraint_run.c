@@ -1,0 +1,142 @@
+/* Shapes as a user of `run` sees them: the text has its shape on any setting, and the same bytes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "constraint/shape_source.h"
+#include "process.h"
+
+static const char model[] = "models/stories.bin";
+static const char person[] =
+    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":12},\"age\":"
+    "{\"type\":\"integer\",\"minimum\":1,\"maximum\":99},\"pets\":{\"type\":\"array\",\"items\":{"
+    "\"enum\":[\"cat\",\"dog\"]},\"minItems\":1,\"maxItems\":3}},\"required\":[\"name\",\"age\","
+    "\"pets\"],\"additionalProperties\":false}";
+
+static bool has_shape(const char *schema, const char *text, size_t length) {
+    const ShapeSource source = {SHAPE_JSON_SCHEMA, schema, strlen(schema)};
+    Acceptor *acceptor;
+    Error error;
+    assert_int_equal(shape_source_compile(&source, &acceptor, &error), STATUS_OK);
+    AcceptorState state = acceptor_start(acceptor);
+    for (size_t i = 0; i < length; i++) state = acceptor_step(acceptor, state, (uint8_t)text[i]);
+    bool accepts = state != ACCEPTOR_DEAD && acceptor_accepts(acceptor, state);
+    acceptor_free(acceptor);
+    return accepts;
+}
+
+/* The text, without the line end that the program adds, has the shape. */
+static void assert_person(const Process *p) {
+    if (p->status != 0) print_message("%s", p->err);
+    assert_int_equal(p->status, 0);
+    assert_true(p->out_length > 1 && p->out[p->out_length - 1] == '\n');
+    if (!has_shape(person, p->out, p->out_length - 1)) fail_msg("%s", p->out);
+}
+
+static void a_text_has_its_shape_and_the_same_bytes_on_any_setting(void **state) {
+    (void)state;
+    for (int seed = 1; seed <= 5; seed++) {
+        char s[8];
+        snprintf(s, sizeof s, "%d", seed);
+        Process first = RUN("run", model, "-i", "Lily", "-n", "0", "-s", s, "--json-schema", person,
+                            "--lookup", "0", "-j", "1");
+        Process second = RUN("run", model, "-i", "Lily", "-n", "0", "-s", s, "--json-schema",
+                             person, "--lookup", "5", "-j", "2", "--chunk", "1");
+        assert_person(&first);
+        assert_string_equal(first.out, second.out);
+        process_free(&first);
+        process_free(&second);
+    }
+}
+
+static void a_text_that_is_too_long_is_closed(void **state) {
+    (void)state;
+    for (int n = 1; n <= 20; n++) {
+        char tokens[8];
+        snprintf(tokens, sizeof tokens, "%d", n);
+        Process p = RUN("run", model, "-i", "Lily", "-n", tokens, "-s", tokens, "--json-schema",
+                        person, "--on-length", "close");
+        assert_person(&p);
+        process_free(&p);
+    }
+}
+
+static void a_batch_gives_what_each_text_gives_alone(void **state) {
+    static const char lines[] =
+        "{\"id\":1,\"prompt\":\"Lily\",\"max_tokens\":40,\"regex\":\"[A-Z][a-z]{2,9} ran\\\\.\"}\n"
+        "{\"id\":2,\"prompt\":\"Lily\",\"max_tokens\":40,\"structured_outputs\":{\"choice\":["
+        "\"yes\",\"no\"]}}\n"
+        "{\"id\":3,\"prompt\":\"Lily\",\"max_tokens\":40}\n"
+        "{\"id\":4,\"prompt\":\"Lily\",\"max_tokens\":3,\"regex\":\"(\"}\n";
+    (void)state;
+    Process all = process_run((const char *const[]){"run", model, "--batch", "-", "-s", "7",
+                                                    "--grammar", "root ::= \"a\"+ \".\"", NULL},
+                              lines, strlen(lines));
+    assert_int_equal(all.status, 3);
+    assert_non_null(strstr(all.out, "( has no )"));
+    const char *const options[][2] = {{"--regex", "[A-Z][a-z]{2,9} ran\\."},
+                                      {"--choice", "yes"},
+                                      {"--grammar", "root ::= \"a\"+ \".\""}};
+    for (int i = 0; i < 3; i++) {
+        char expected[256];
+        bool choice = i == 1;
+        Process one = RUN("run", model, "-i", "Lily", "-n", "40", "-s", "7", options[i][0],
+                          options[i][1], choice ? "--choice" : "--top-k", choice ? "no" : "0");
+        assert_int_equal(one.status, 0);
+        snprintf(expected, sizeof expected, "{\"id\": %d, \"text\": \"%.*s\"", i + 1,
+                 (int)one.out_length - 1, one.out);
+        if (!strstr(all.out, expected)) fail_msg("%s\n%s", expected, all.out);
+        process_free(&one);
+    }
+    process_free(&all);
+}
+
+static void texts_are_tested_without_a_model(void **state) {
+    static const char texts[] = "ab\nax\nacc\n";
+    char *path = build_path("tests/shape-texts");
+    (void)state;
+    file_write(path, texts, strlen(texts));
+    Process p = RUN("run", "--regex", "ab|ac*", "--shape-test", path);
+    assert_int_equal(p.status, 1);
+    assert_string_equal(p.out, "1: accepted\n"
+                               "2: refused at byte 1 (x); what may stand there: b-c, or the end\n"
+                               "3: accepted\n");
+    process_free(&p);
+    unlink(path);
+    free(path);
+}
+
+static void assert_refused(Process p, int status, const char *message) {
+    if (p.status != status || !strstr(p.err, message)) fail_msg("status %d: %s", p.status, p.err);
+    assert_int_equal(p.out_length, 0);
+    process_free(&p);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    assert_refused(RUN("run", model, "--json", "--regex", "a"), 2, "use one of them");
+    assert_refused(RUN("run", model, "--on-length", "close"), 2, "needs a shape");
+    assert_refused(RUN("run", "--shape-test", "x"), 2, "needs a shape");
+    assert_refused(RUN("run", model, "--regex", "a\\b"), 1, "word boundaries");
+    assert_refused(RUN("run", model, "--json-schema", "@/nowhere/at/all"), 1, "/nowhere/at/all");
+    assert_refused(RUN("run", model, "--json-schema", "{\"uniqueItems\":true}"), 1, "uniqueItems");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_has_its_shape_and_the_same_bytes_on_any_setting),
+        cmocka_unit_test(a_text_that_is_too_long_is_closed),
+        cmocka_unit_test(a_batch_gives_what_each_text_gives_alone),
+        cmocka_unit_test(texts_are_tested_without_a_model),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
