@@ -178,8 +178,8 @@ fuzz:
 fuzzers: $(FUZZERS) $(BUILD)/seeds
 
 # For scripts that compare with a reference implementation.
-$(BUILD)/tests/print_%: $(BUILD)/tests/print_%.o $(BUILD)/libverbatim.a
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
+$(BUILD)/tests/print_%: $(BUILD)/tests/print_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
 
 # Seeds of a family each are made of the fixtures, not committed.
 $(BUILD)/tests/seed_%: $(BUILD)/tests/seed_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a

@@ -161,7 +161,9 @@ static int table_grow(Table *t) {
     uint32_t *slots = calloc(size, sizeof *slots);
     if (!slots) return -1;
     free(t->slots);
-    *t = (Table){slots, size, 0};
+    t->slots = slots;
+    t->size = size;
+    t->n = 0;
     return 1;
 }
 

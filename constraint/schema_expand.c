@@ -45,8 +45,9 @@ static json_t *schema_of_value(const json_t *value) {
     json_t *item;
     if (json_is_array(value)) {
         json_t *items = json_array();
-        json_array_foreach((json_t *)value, i, item)
+        json_array_foreach((json_t *)value, i, item) {
             json_array_append_new(items, json_pack("{s:O}", "const", item));
+        }
         json_int_t n = (json_int_t)json_array_size(value);
         return json_pack("{s:s,s:o,s:I,s:I}", "type", "array", "prefixItems", items, "minItems", n,
                          "maxItems", n);
@@ -309,8 +310,9 @@ static Status add_applied(SchemaCompiler *c, Branch *b, const json_t *schema, si
     b->a.types &= schema_types(schema, &known);
     if (!known) return error_set(c->error, "'type' must name types of JSON");
     if (schema_array(c, schema, "allOf", &list) != STATUS_OK) return STATUS_FAILED;
-    json_array_foreach((json_t *)list, i,
-                       item) if (!push(&b->todo, item, at)) return no_memory_here(c);
+    json_array_foreach((json_t *)list, i, item) {
+        if (!push(&b->todo, item, at)) return no_memory_here(c);
+    }
     if (schema_array(c, schema, "anyOf", &list) != STATUS_OK) return STATUS_FAILED;
     if (list && add_choice(c, b, list, at) != STATUS_OK) return STATUS_FAILED;
     if (schema_array(c, schema, "oneOf", &list) != STATUS_OK) return STATUS_FAILED;

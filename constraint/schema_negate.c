@@ -160,10 +160,14 @@ static Status negate_keyword(SchemaCompiler *c, const json_t *schema, const char
     } else if (strcmp(keyword, "not") == 0) {
         add(out, shared(value));
     } else if (strcmp(keyword, "allOf") == 0) {
-        json_array_foreach((json_t *)value, i, item) add(out, negated(item));
+        json_array_foreach((json_t *)value, i, item) {
+            add(out, negated(item));
+        }
     } else if (strcmp(keyword, "anyOf") == 0) {
         json_t *all = json_array();
-        json_array_foreach((json_t *)value, i, item) json_array_append_new(all, negated(item));
+        json_array_foreach((json_t *)value, i, item) {
+            json_array_append_new(all, negated(item));
+        }
         add(out, json_pack("{s:o}", "allOf", all));
     } else if (strcmp(keyword, "$ref") == 0) {
         const json_t *target;

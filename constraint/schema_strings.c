@@ -248,7 +248,9 @@ static bool same_value(const json_t *x, const json_t *y) {
 static bool is_among(const json_t *list, const json_t *value) {
     size_t i;
     json_t *item;
-    json_array_foreach((json_t *)list, i, item) if (same_value(item, value)) return true;
+    json_array_foreach((json_t *)list, i, item) {
+        if (same_value(item, value)) return true;
+    }
     return false;
 }
 
@@ -339,8 +341,9 @@ Status schema_scalars(SchemaCompiler *c, const SchemaAlternative *a, Regex *out)
     for (size_t i = 0; i < a->schemas.n; i++) {
         size_t k;
         json_t *value;
-        json_array_foreach(json_object_get(a->schemas.items[i], SCHEMA_NONE_OF), k, value) all =
-            regex_and2(r, all, regex_not(r, schema_scalar(c, value)));
+        json_array_foreach(json_object_get(a->schemas.items[i], SCHEMA_NONE_OF), k, value) {
+            all = regex_and2(r, all, regex_not(r, schema_scalar(c, value)));
+        }
     }
     *out = all;
     return STATUS_OK;

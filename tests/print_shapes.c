@@ -107,8 +107,10 @@ static json_t *handle(const json_t *line) {
     static Vocabulary none;
     if (shape_new(&shape, acceptor, vocabulary ? vocabulary : &none, &error) != STATUS_OK)
         fail(&error);
-    json_array_foreach(json_object_get(line, "texts"), i, item) json_array_append_new(
-        results, hold(shape, json_string_value(item), json_string_length(item)));
+    json_array_foreach(json_object_get(line, "texts"), i, item) {
+        json_array_append_new(results,
+                              hold(shape, json_string_value(item), json_string_length(item)));
+    }
     shape_free(shape);
     return json_pack("{s:I,s:o}", "compile_us", (json_int_t)(1e6 * seconds), "results", results);
 }
