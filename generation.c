@@ -89,6 +89,8 @@ Status generation_init(Generation *g, const GenerationOptions *options, const To
     if (!g->options.sampling.bias) g->options.sampling.bias = g->options.bias;
     g->options.sampling.restricted = options->rule != NULL;
     token_decoder_init(&g->decoder, tokenizer, options->decode_flags);
+    g->decoder.shown = options->shown;
+    g->decoder.n_shown = options->n_shown;
     return sampler_new(&g->sampler, &g->options.sampling, vocab_size, numeric, error);
 }
 

@@ -50,6 +50,8 @@ typedef struct GenerationOptions {
     SamplerOptions sampling;
     size_t max_tokens;     /* 0: no limit */
     unsigned decode_flags; /* TOKEN_DECODER_... */
+    const int32_t *shown;  /* [n_shown] special tokens that give text all the same; borrowed */
+    size_t n_shown;
     const char *const *stop;
     size_t n_stop;
     int32_t eos[GENERATION_MAX_EOS]; /* each ends the text */

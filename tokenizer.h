@@ -99,6 +99,8 @@ enum {
 typedef struct TokenDecoder {
     const Tokenizer *tokenizer;
     unsigned flags;
+    const int32_t *shown; /* [n_shown] special tokens that give their text all the same */
+    size_t n_shown;
     bool at_start;       /* no token has been decoded yet */
     uint32_t strip_left; /* characters that may still be stripped at the start */
     int32_t held_id;     /* the newest token, whose text depends on whether it is the last; or -1 */

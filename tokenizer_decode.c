@@ -65,6 +65,12 @@ static Status give(TokenDecoder *d, size_t end, const char **bytes, size_t *leng
     return STATUS_OK;
 }
 
+static bool is_shown(const TokenDecoder *d, int32_t id) {
+    for (size_t i = 0; i < d->n_shown; i++)
+        if (d->shown[i] == id) return true;
+    return false;
+}
+
 Status token_decoder_push(TokenDecoder *d, int32_t id, const char **bytes, size_t *length,
                           Error *error) {
     const Tokenizer *t = d->tokenizer;
@@ -78,7 +84,7 @@ Status token_decoder_push(TokenDecoder *d, int32_t id, const char **bytes, size_
         memmove(d->text.bytes, d->text.bytes + d->given, d->text.length);
         d->given = 0;
     }
-    if (d->flags & TOKEN_DECODER_SKIP_SPECIAL && tokenizer_is_special(t, id)) {
+    if (d->flags & TOKEN_DECODER_SKIP_SPECIAL && tokenizer_is_special(t, id) && !is_shown(d, id)) {
         strip_after_bos(d, id);
         return STATUS_OK;
     }

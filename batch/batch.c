@@ -630,7 +630,9 @@ static Status start(Batch *b, Session *session, Error *error) {
     batch_fingerprint(b->fingerprint, session, &b->defaults, &b->chat);
     b->maker = (ResultMaker){.tokenizer = session->tokenizer,
                              .model = config->name[0] ? config->name : "verbatim",
-                             .fingerprint = b->fingerprint};
+                             .fingerprint = b->fingerprint,
+                             .answers = &b->chat.answers,
+                             .hides_reasoning = o->hide_reasoning};
     size_t least = kvcache_sequence_bytes(&shape, KV_PAGE + 1);
     if (b->kv_bytes < least)
         return error_set(error, "--kv-memory: %zu bytes are too few, at least %zu are needed",

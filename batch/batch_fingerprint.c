@@ -46,6 +46,10 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
         hash = mix_number(hash, g->bias[i].bias);
     }
     for (size_t i = 0; i < g->n_stop; i++) hash = mix(hash, g->stop[i], strlen(g->stop[i]) + 1);
+    if (o->reasoning != REASONING_AUTO) hash = mix_number(hash, o->reasoning);
+    if (o->hide_reasoning) hash = mix_number(hash, 1);
+    if (o->system) hash = mix(hash, o->system, strlen(o->system) + 1);
+    if (o->reasoning_effort) hash = mix(hash, o->reasoning_effort, strlen(o->reasoning_effort) + 1);
     const char *chat_template =
         session->chat_template; /* not the model's own, which the checksum of the file covers */
     if (chat_template) hash = mix(hash, chat_template, strlen(chat_template) + 1);

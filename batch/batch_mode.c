@@ -35,8 +35,8 @@ static Status check(Options *o, Error *error) {
                       o->kv_memory || o->max_concurrent;
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->eval || o->score ||
                  o->attention || o->positions || o->no_cache;
-    if (o->batch && (views || o->prompt || o->prompt_file || o->mode || o->system || o->echo))
-        return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m, -y, "
+    if (o->batch && (views || o->prompt || o->prompt_file || o->mode || o->echo))
+        return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m, "
                             "--echo or other mode");
     if (o->batch && o->override.n > 0)
         return usage(error, "--override is for single texts: not with --batch or --session");

@@ -230,6 +230,13 @@ static Status set_tool_choice(Request *r, const Field *field, const json_t *valu
     return wrong(field, "\"auto\" or \"none\": nothing else is supported", error);
 }
 
+static Status set_parallel(Request *r, const Field *field, const json_t *value, Error *error) {
+    bool parallel = true;
+    Status status = set_flag(field, value, &parallel, error);
+    r->one_call = !parallel;
+    return status;
+}
+
 static Status set_variables(Request *r, const Field *field, const json_t *value, Error *error) {
     if (!json_is_object(value)) return wrong(field, "an object", error);
     r->template_variables = value;
@@ -350,7 +357,7 @@ static const Field fields[] = {
     OTHER(prompt_cache_key, "nct", ignore),
     OTHER(prompt_cache_retention, "nct", ignore),
     OTHER(stream_options, "nct", ignore),
-    OTHER(parallel_tool_calls, "nct", ignore),
+    OTHER(parallel_tool_calls, "nc", set_parallel),
     OTHER(prediction, "nct", ignore),
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
@@ -468,6 +475,7 @@ void request_free(Request *r) {
     free(r->bias);
     free(r->text);
     request_shape_free(&r->shape);
+    json_decref(r->with_system);
     json_decref(r->json);
     *r = (Request){0};
 }
@@ -524,7 +532,38 @@ static Status add_stops(Request *r, const ChatPrompt *chat, Error *error) {
     return STATUS_OK;
 }
 
+/* Tools that the template never shows to the model, or whose calls could not be recognized in its
+ * answer, are an error. */
+static Status check_tools(const ChatPrompt *chat, Error *error) {
+    if (!memmem(chat->text, chat->text_length, "tools", strlen("tools")))
+        return error_set(error, "'tools': the chat template does not read them");
+    if (!chat->answers.tools)
+        return error_set(error, "'tools': the chat template writes calls of tools in no format "
+                                "that this program knows");
+    return STATUS_OK;
+}
+
+/* Makes the decoder show the control tokens by which the answer is taken apart. */
+static void show_marks(Request *r, const ChatPrompt *chat) {
+    const AnswerFormat *format = &chat->answers;
+    r->options.shown = format->marks;
+    r->options.n_shown = r->tools ? format->n_marks : format->n_reasoning_marks;
+}
+
+/* Puts the command line's system prompt before messages that begin with none. */
+static Status add_system(Request *r, const char *system, Error *error) {
+    const char *role = json_string_value(json_object_get(json_array_get(r->messages, 0), "role"));
+    if (!system || (role && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)))
+        return STATUS_OK;
+    r->with_system = json_pack("[{s:s, s:s}]", "role", "system", "content", system);
+    if (!r->with_system || json_array_extend(r->with_system, (json_t *)r->messages) != 0)
+        return error_set(error, "no memory for a request");
+    r->messages = r->with_system;
+    return STATUS_OK;
+}
+
 static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) {
+    if (add_system(r, chat->session->options->system, error) != STATUS_OK) return STATUS_FAILED;
     const ChatPromptInput input = {.messages = r->messages,
                                    .tools = r->tools,
                                    .variables = r->template_variables,
@@ -532,8 +571,10 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
     if (request_messages_are_read(r->messages, chat, error) != STATUS_OK ||
         add_stops(r, chat, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (chat_prompt_encode(chat, &input, &r->prompts[0], NULL, error) != STATUS_OK)
+    if (r->tools && check_tools(chat, error) != STATUS_OK) return STATUS_FAILED;
+    if (chat_prompt_encode(chat, &input, &r->prompts[0], &r->opened, error) != STATUS_OK)
         return STATUS_FAILED;
+    show_marks(r, chat);
     size_t n = r->prompts[0].length;
     uint32_t context = model_context(chat->session->model);
     if (n <= context) return STATUS_OK;

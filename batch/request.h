@@ -45,7 +45,9 @@ typedef struct Request {
     /* These are borrowed from `json`; NULL: not given. */
     const json_t *id; /* a string or an integer */
     const json_t *prompt, *messages, *tools, *template_variables;
+    json_t *with_system; /* owned: `messages` behind the command line's system prompt; or NULL */
     const char *model, *reasoning_effort;
+    bool one_call; /* parallel_tool_calls is false */
 
     size_t n;         /* samples of each prompt */
     bool echo;        /* the result's text and logprobs begin with the prompt's */
@@ -53,6 +55,7 @@ typedef struct Request {
     bool wants_logprobs;
     int top_logprobs; /* alternatives of each token */
     GenerationOptions options;
+    bool opened;        /* the prompt leaves a reasoning open */
     const char **stop;  /* what options.stop points at */
     LogitBias *bias;    /* what options.sampling.bias points at */
     RequestShape shape; /* of the answer */

@@ -81,10 +81,10 @@ static const char *finish_name(Finish finish) {
     return finish == FINISH_LENGTH ? "length" : "stop";
 }
 
-/* The text of a choice; with echo the prompt before it. */
-static json_t *text_of(const Request *r, const ResultMaker *maker, const Choice *choice,
+/* A generated text; with echo the prompt before it. */
+static json_t *text_of(const Request *r, const ResultMaker *maker, const TextBuffer *generated,
                        size_t index) {
-    if (!r->echo) return text_json(choice->text.bytes, choice->text.length);
+    if (!r->echo) return text_json(generated->bytes, generated->length);
     TextBuffer whole = {0};
     if (json_is_string(r->prompt)) {
         text_put(&whole, json_string_value(r->prompt), json_string_length(r->prompt), 0);
@@ -103,7 +103,7 @@ static json_t *text_of(const Request *r, const ResultMaker *maker, const Choice 
             free(text);
         }
     }
-    text_put(&whole, choice->text.bytes, choice->text.length, 0);
+    text_put(&whole, generated->bytes, generated->length, 0);
     json_t *json = whole.failed ? NULL : text_json(whole.bytes, whole.length);
     text_free(&whole);
     return json;
@@ -221,6 +221,58 @@ static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, c
     return json;
 }
 
+/* ---- Answers with parts ------------------------------------------------------------------------
+ */
+
+/* The id of a call: 9 letters and digits, which Mistral's templates insist on, the same in every
+ * run. */
+static void call_id(char id[10], const Request *r, size_t choice, size_t call) {
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const RequestKey key = request_key(r);
+    const uint64_t parts[] = {key.low, key.high, choice, call};
+    uint64_t hash = XXH3_64bits(parts, sizeof parts);
+    for (size_t i = 0; i < 9; i++, hash /= 62) id[i] = digits[hash % 62];
+    id[9] = '\0';
+}
+
+static json_t *calls_json(const Request *r, const Answer *answer, size_t index) {
+    json_t *list = json_array();
+    size_t n = json_array_size(answer->calls);
+    for (size_t i = 0; i < n && (i == 0 || !r->one_call); i++) {
+        char id[10];
+        call_id(id, r, index, i);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:O}", "id", id, "type", "function",
+                                              "function", json_array_get(answer->calls, i)));
+    }
+    return list;
+}
+
+/* Sets what is not the answer's text: "reasoning_content", "tool_calls". */
+static void put_parts(json_t *json, const ResultMaker *maker, const Request *r,
+                      const Answer *answer, size_t index) {
+    if (answer->has_reasoning && !maker->hides_reasoning)
+        json_object_set_new(json, "reasoning_content",
+                            text_json(answer->reasoning.bytes, answer->reasoning.length));
+    if (answer->calls) json_object_set_new(json, "tool_calls", calls_json(r, answer, index));
+}
+
+/* Takes the answer to messages apart; the text of other requests is its content as a whole. */
+static Answer split(const ResultMaker *maker, const Request *r, const Choice *choice) {
+    Answer answer = {0};
+    if (!r->messages || !maker->answers) {
+        text_put(&answer.content, choice->text.bytes, choice->text.length, 0);
+    } else if (!answer_split(maker->answers, choice->text.bytes, choice->text.length, r->opened,
+                             r->tools, &answer)) {
+        answer_free(&answer);
+    }
+    return answer;
+}
+
+static const char *finish_of(const Choice *choice, const Answer *answer) {
+    return answer->calls && choice->finish != FINISH_LENGTH ? "tool_calls"
+                                                            : finish_name(choice->finish);
+}
+
 /* ---- Result lines -----------------------------------------------------------------------------
  */
 
@@ -251,10 +303,14 @@ static size_t prompt_tokens(const Request *r) {
  * not UTF-8, "bytes" holds it. */
 static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
                        const Choice *choice, size_t index) {
-    json_object_set_new(json, "text", text_of(r, maker, choice, index));
-    if (utf8_valid_prefix(choice->text.bytes, choice->text.length) < choice->text.length)
-        json_object_set_new(json, "bytes", bytes_json(choice->text.bytes, choice->text.length));
-    json_object_set_new(json, "finish_reason", json_string(finish_name(choice->finish)));
+    Answer answer = split(maker, r, choice);
+    json_object_set_new(json, "text", text_of(r, maker, &answer.content, index));
+    put_parts(json, maker, r, &answer, index);
+    const TextBuffer *text = &answer.content;
+    if (utf8_valid_prefix(text->bytes, text->length) < text->length)
+        json_object_set_new(json, "bytes", bytes_json(text->bytes, text->length));
+    json_object_set_new(json, "finish_reason", json_string(finish_of(choice, &answer)));
+    answer_free(&answer);
     json_object_set_new(json, "prompt_tokens",
                         json_integer((json_int_t)r->prompts[index / r->n].length));
     json_object_set_new(json, "completion_tokens", json_integer((json_int_t)choice->n_tokens));
@@ -303,10 +359,14 @@ static void make_id(char *id, size_t size, const char *prefix, const ResultMaker
 static json_t *openai_choice(const ResultMaker *maker, const Request *r, const Choice *choice,
                              size_t index) {
     json_t *json = json_pack("{s:I}", "index", (json_int_t)index), *logprobs = json_null();
+    Answer answer = split(maker, r, choice);
     if (r->format == REQUEST_CHAT) {
         json_t *message = json_pack("{s:s}", "role", "assistant");
-        json_object_set_new(message, "content", text_of(r, maker, choice, index));
+        bool is_null = answer.calls && answer.content.length == 0;
+        json_object_set_new(message, "content",
+                            is_null ? json_null() : text_of(r, maker, &answer.content, index));
         json_object_set_new(message, "refusal", json_null());
+        put_parts(message, maker, r, &answer, index);
         json_object_set_new(json, "message", message);
         if (r->wants_logprobs) {
             logprobs = json_object();
@@ -315,11 +375,12 @@ static json_t *openai_choice(const ResultMaker *maker, const Request *r, const C
             json_object_set_new(logprobs, "refusal", json_null());
         }
     } else {
-        json_object_set_new(json, "text", text_of(r, maker, choice, index));
+        json_object_set_new(json, "text", text_of(r, maker, &choice->text, index));
         if (r->wants_logprobs) logprobs = completion_logprobs(maker, r, choice, index);
     }
     json_object_set_new(json, "logprobs", logprobs);
-    json_object_set_new(json, "finish_reason", json_string(finish_name(choice->finish)));
+    json_object_set_new(json, "finish_reason", json_string(finish_of(choice, &answer)));
+    answer_free(&answer);
     return json;
 }
 

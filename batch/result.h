@@ -42,8 +42,10 @@ double result_logprobs(const Numeric *numeric, const float *logits, size_t vocab
 
 typedef struct ResultMaker {
     const Tokenizer *tokenizer;
-    const char *model;       /* the model's name in results of requests that do not name one */
-    const char *fingerprint; /* "fp_" and 16 digits */
+    const char *model;           /* the model's name in results of requests that do not name one */
+    const char *fingerprint;     /* "fp_" and 16 digits */
+    const AnswerFormat *answers; /* of requests with messages; borrowed */
+    bool hides_reasoning;
 } ResultMaker;
 
 /* Returns the result line of a request, without a newline, freed by the caller; NULL: no memory.

@@ -94,26 +94,36 @@ static void set_thinking(Chat *chat, bool thinking) {
     if (descriptor_write(STDOUT_FILENO, code, strlen(code)) < strlen(code)) close_screen(chat);
 }
 
-/* Writes a piece of an answer, dim from <think> to </think>. A tag is one token in the models that
- * have them, so it never arrives in two pieces. */
+/* Writes a piece of reasoning, unless --hide-reasoning. */
+static void put_thought(Chat *chat, const char *text, size_t length) {
+    if (!chat->dialogue.session->options->hide_reasoning) put(chat, text, length);
+}
+
+/* Writes a piece of an answer, its reasoning dim. A mark of reasoning is one token in the models
+ * that have them, so it never arrives in two pieces. */
 static void show_text(void *context, const char *text, size_t length) {
-    static const char open_tag[] = "<think>", close_tag[] = "</think>";
     Chat *chat = context;
+    const AnswerFormat *format = &chat->dialogue.prompt.answers;
     while (length > 0) {
-        const char *tag = chat->thinking ? close_tag : open_tag;
-        const char *at = memmem(text, length, tag, strlen(tag));
+        const char *tag = chat->thinking ? format->think_close : format->think_open;
+        size_t n = tag ? strcspn(tag, "\n") : 0; /* the token alone */
+        if (tag && !chat->thinking && strstr(tag, ">thought")) n = strcspn(tag, "t");
+        const char *at = n > 0 ? memmem(text, length, tag, n) : NULL;
         if (!at) {
-            put(chat, text, length);
+            if (chat->thinking)
+                put_thought(chat, text, length);
+            else
+                put(chat, text, length);
             return;
         }
-        size_t before = (size_t)(at - text), after = before + strlen(tag);
+        size_t before = (size_t)(at - text), after = before + n;
         if (chat->thinking) {
-            put(chat, text, after);
+            put_thought(chat, text, after);
             set_thinking(chat, false);
         } else {
             put(chat, text, before);
             set_thinking(chat, true);
-            put(chat, text + before, after - before);
+            put_thought(chat, text + before, after - before);
         }
         text += after;
         length -= after;

@@ -7,7 +7,7 @@
 #define FIELD(name) offsetof(Options, name)
 
 const OptionRow chat_options[] = {
-    HEADING_ROW("Chat (-m chat)"),
+    HEADING_ROW("Chat (-m chat); the last three are for --batch, too"),
     CHOICE_ROW(USUAL, 'm', "mode", "generate|chat", FIELD(mode), NULL,
                "go on with a text [generate], or talk"),
     TEXT_ROW(USUAL, 'y', "system", "TEXT", FIELD(system), "the system prompt of a chat"),
@@ -15,6 +15,11 @@ const OptionRow chat_options[] = {
              "keep the conversation in a file, and go on with it"),
     TEXT_ROW(RARE, 0, "chat-template", "FILE", FIELD(chat_template),
              "a Jinja template instead of the model's"),
+    CHOICE_ROW(USUAL, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL,
+               "whether the model thinks first, if its template has the choice [auto]"),
+    TEXT_ROW(RARE, 0, "reasoning-effort", "WORD", FIELD(reasoning_effort),
+             "low, medium or high, if the template has the choice"),
+    FLAG_ROW(USUAL, 0, "hide-reasoning", FIELD(hide_reasoning), "leave out what the model thinks"),
     END_ROW,
 };
 

@@ -15,6 +15,7 @@ typedef enum TextMode { MODE_GENERATE, MODE_CHAT } TextMode;
 typedef enum KvChoice { KV_CHOICE_AUTO, KV_CHOICE_F32, KV_CHOICE_F16, KV_CHOICE_Q8 } KvChoice;
 typedef enum ScoreChoice { SCORE_NO, SCORE_TABLE, SCORE_JSON } ScoreChoice;
 typedef enum LengthChoice { LENGTH_CUT, LENGTH_CLOSE } LengthChoice;
+typedef enum ReasoningChoice { REASONING_AUTO, REASONING_ON, REASONING_OFF } ReasoningChoice;
 typedef enum HelpChoice { HELP_NO, HELP_USUAL, HELP_ALL } HelpChoice;
 
 /* What the command line says, for all modes. Texts are borrowed from argv; NULL: not given. */
@@ -72,6 +73,9 @@ typedef struct Options {
     /* The chat. */
     const char *session;       /* the conversation's file */
     const char *chat_template; /* instead of the model's */
+    ReasoningChoice reasoning;
+    const char *reasoning_effort;
+    bool hide_reasoning;
 
     bool stats, no_sandbox;
 

@@ -31,6 +31,7 @@ Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
     }
     p->text = text;
     p->text_length = bytes;
+    p->answers = answer_format(text, bytes, session->tokenizer);
     p->template = chat_template_compile(text, bytes, error);
     return p->template ? STATUS_OK : STATUS_FAILED;
 }
@@ -54,6 +55,18 @@ static json_t *token_text(const Tokenizer *tokenizer, int32_t id) {
     return json ? json : json_string("");
 }
 
+/* Sets the variables by which templates switch reasoning. Names differ, and a template ignores
+ * those that it does not read. */
+static void put_reasoning(json_t *all, const Options *options, const ChatPromptInput *input) {
+    const char *effort =
+        input->reasoning_effort ? input->reasoning_effort : options->reasoning_effort;
+    if (effort) json_object_set_new(all, "reasoning_effort", json_string(effort));
+    if (options->reasoning == REASONING_AUTO) return;
+    json_t *on = json_boolean(options->reasoning == REASONING_ON);
+    json_object_set(all, "enable_thinking", on);
+    json_object_set(all, "thinking", on);
+}
+
 static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input) {
     const Tokenizer *tokenizer = p->session->tokenizer;
     const Config *config = model_config(p->session->model);
@@ -64,21 +77,13 @@ static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input)
     json_t *all = json_object();
     json_object_set_new(all, "add_generation_prompt", json_true());
     json_object_set_new(all, "documents", json_null());
-    if (input->reasoning_effort)
-        json_object_set_new(all, "reasoning_effort", json_string(input->reasoning_effort));
+    put_reasoning(all, p->session->options, input);
     if (input->variables) json_object_update(all, (json_t *)input->variables);
     json_object_set(all, "messages", (json_t *)input->messages);
     json_object_set(all, "tools", input->tools ? (json_t *)input->tools : json_null());
     json_object_set_new(all, "bos_token", token_text(tokenizer, bos));
     json_object_set_new(all, "eos_token", token_text(tokenizer, end));
     return all;
-}
-
-static bool ends_with_think(const char *text, size_t length) {
-    static const char think[] = "<think>";
-    size_t n = strlen(think);
-    while (length > 0 && text[length - 1] == '\n') length--;
-    return length >= n && memcmp(text + length - n, think, n) == 0;
 }
 
 Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, TokenList *ids,
@@ -93,7 +98,7 @@ Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, Tok
     if (status != STATUS_OK) return status;
     /* The newline at the end of a plain dialogue would become a token of its own. */
     if (p->plain && out.length > 0 && out.text[out.length - 1] == '\n') out.length--;
-    if (opens_thinking) *opens_thinking = ends_with_think(out.text, out.length);
+    if (opens_thinking) *opens_thinking = answer_is_opened(&p->answers, out.text, out.length);
     unsigned flags = p->plain ? TOKENIZE_ADD_BOS : 0;
     if (p->session->options->special) flags |= TOKENIZE_PARSE_SPECIAL;
     status = tokenizer_encode(p->session->tokenizer, out.text, out.length, out.from_template, flags,

@@ -4,6 +4,7 @@
 
 #include "generation.h"
 #include "session/session.h"
+#include "template/answer.h"
 #include "template/chat_template.h"
 
 typedef struct ChatPrompt {
@@ -11,6 +12,7 @@ typedef struct ChatPrompt {
     ChatTemplate *template;
     const char *text; /* the template's source, borrowed, not NUL-terminated */
     size_t text_length;
+    AnswerFormat answers; /* what the template says of the form of answers */
     /* Where the model has no template and its vocabulary belongs to a family (chat_family.h): the
      * family's name and the token that ends a turn. Otherwise NULL and -1. */
     const char *family;
@@ -39,7 +41,7 @@ void chat_prompt_end(const ChatPrompt *prompt, GenerationOptions *options);
 void chat_prompt_close(ChatPrompt *prompt);
 
 /* Appends the token ids of the prompt to *ids, as many as there are. *opens_thinking (may be NULL)
- * tells whether the prompt ends with <think>. Any number of threads may call it at once. */
+ * tells whether the prompt leaves a reasoning open. Any number of threads may call it at once. */
 Status chat_prompt_encode(const ChatPrompt *prompt, const ChatPromptInput *input, TokenList *ids,
                           bool *opens_thinking, Error *error);
 

@@ -474,10 +474,42 @@ static void ctrl_c_keeps_what_is_done(void **state) {
     free(wanted);
 }
 
+#define WITH_TOOLS(id)                                                                             \
+    "{\"id\": \"" id "\", \"tokens\": 2, \"tools\": [{\"type\": \"function\", \"function\": "      \
+    "{\"name\": \"now\"}}], \"messages\": [{\"role\": \"user\", \"content\": \"When?\"}]}\n"
+
+/* Tools that the model would never see, or whose calls could not be told from its text. */
+static void tools_that_the_template_cannot_take_are_refused(void **state) {
+    const Place *p = *state;
+    static const struct {
+        const char *template, *error;
+    } templates[] = {
+        {"{{ messages[0].content }}", "'tools': the chat template does not read them"},
+        {"{{ tools }}{{ messages[0].content }}",
+         "'tools': the chat template writes calls of tools in no format that this program knows"},
+        {"{{ tools }}<tool_call>{{ messages[0].content }}", NULL}};
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        input_is(p, WITH_TOOLS("a"));
+        file_write(p->other, templates[i].template, strlen(templates[i].template));
+        expect(p, templates[i].error ? 3 : 0, MORE("--ordered", "--chat-template", p->other), NULL);
+        json_t *json = result_at(p->output, 0);
+        const char *message = text_at(json, "error", "message");
+        if (templates[i].error) assert_string_equal(message, templates[i].error);
+        json_decref(json);
+        unlink(p->other);
+        unlink(p->output);
+    }
+}
+
 static void openai_batches_are_answered_in_kind(void **state) {
     const Place *p = *state;
+    static const char reads_tools[] =
+        "{% if tools %}Answer by <tool_call> {{ tools | length }}\n{% endif %}"
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+    file_write(p->other, reads_tools, strlen(reads_tools));
     Process result = batch_run_program(p->model, "tests/fixtures/openai-batch.jsonl", p->output,
-                                       MORE("--ordered"));
+                                       MORE("--ordered", "--chat-template", p->other));
+    unlink(p->other);
     if (result.status != 0) fail_msg("status %d: %s", result.status, result.err);
     process_free(&result);
     for (size_t i = 0; i < 16; i++) {
@@ -537,6 +569,7 @@ int main(void) {
         TEST(results_of_another_order_are_not_taken_for_ordered_ones),
         TEST(a_killed_run_is_completed),
         TEST(ctrl_c_keeps_what_is_done),
+        TEST(tools_that_the_template_cannot_take_are_refused),
         TEST(openai_batches_are_answered_in_kind),
         TEST(a_full_disk_is_told_and_the_run_is_completed_later),
     };

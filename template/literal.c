@@ -1,0 +1,141 @@
+#include "template/literal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+enum { MOST_LEVELS = 64 };
+
+const LiteralStyle literal_gemma = {{"<|\"|>"}, false, true, "true", "false", "null"};
+const LiteralStyle literal_python = {{"\"", "'"}, true, false, "True", "False", "None"};
+
+typedef struct Reader {
+    const char *at, *end;
+    const LiteralStyle *style;
+    int level;
+} Reader;
+
+static void skip_space(Reader *r) {
+    while (r->at < r->end && strchr(" \n\r\t", *r->at) && *r->at) r->at++;
+}
+
+static bool take(Reader *r, const char *text) {
+    size_t n = strlen(text);
+    if ((size_t)(r->end - r->at) < n || memcmp(r->at, text, n) != 0) return false;
+    r->at += n;
+    return true;
+}
+
+/* Appends what the escape after a backslash stands for. */
+static void put_escape(Reader *r, TextBuffer *text) {
+    static const char names[] = "ntr\\'\"", values[] = "\n\t\r\\'\"";
+    const char *found = r->at < r->end && *r->at ? strchr(names, *r->at) : NULL;
+    if (found) {
+        text_put(text, &values[found - names], 1, 0);
+        r->at++;
+    } else {
+        text_put(text, "\\", 1, 0);
+    }
+}
+
+/* Reads up to the closing quote. */
+static json_t *read_text(Reader *r, const char *quote) {
+    TextBuffer text = {0};
+    text_put(&text, "", 0, 0);
+    json_t *json = NULL;
+    while (r->at < r->end) {
+        if (take(r, quote)) {
+            if (!text.failed) json = json_stringn(text.bytes, text.length);
+            break;
+        }
+        if (r->style->escapes && take(r, "\\")) {
+            put_escape(r, &text);
+        } else {
+            text_put(&text, r->at++, 1, 0);
+        }
+    }
+    text_free(&text);
+    return json;
+}
+
+static json_t *read_quoted(Reader *r) {
+    for (size_t i = 0; r->style->quotes[i]; i++)
+        if (take(r, r->style->quotes[i])) return read_text(r, r->style->quotes[i]);
+    return NULL;
+}
+
+static json_t *read_value(Reader *r);
+
+/* Reads the key of an object and the colon behind it; freed by the caller. */
+static char *read_key(Reader *r) {
+    char *key = NULL;
+    skip_space(r);
+    json_t *quoted = read_quoted(r);
+    if (quoted) {
+        key = strdup(json_string_value(quoted));
+    } else if (r->style->bare_keys) {
+        const char *colon = memchr(r->at, ':', (size_t)(r->end - r->at));
+        if (colon) key = strndup(r->at, (size_t)(colon - r->at));
+        if (colon) r->at = colon;
+    }
+    json_decref(quoted);
+    skip_space(r);
+    if (key && take(r, ":")) return key;
+    free(key);
+    return NULL;
+}
+
+/* Reads the members of a list or an object up to `close`; takes the reference to `all`. */
+static json_t *read_members(Reader *r, json_t *all, const char *close) {
+    bool is_object = json_is_object(all), is_whole = all && ++r->level <= MOST_LEVELS;
+    skip_space(r);
+    if (is_whole && take(r, close)) {
+        r->level--;
+        return all;
+    }
+    while (is_whole) {
+        char *key = is_object ? read_key(r) : NULL;
+        json_t *value = is_object && !key ? NULL : read_value(r);
+        is_whole = value && (is_object ? json_object_set(all, key, value)
+                                       : json_array_append(all, value)) == 0;
+        json_decref(value);
+        free(key);
+        skip_space(r);
+        if (is_whole && take(r, close)) {
+            r->level--;
+            return all;
+        }
+        is_whole = is_whole && take(r, ",");
+        skip_space(r);
+    }
+    json_decref(all);
+    return NULL;
+}
+
+static json_t *read_number(Reader *r) {
+    json_error_t where;
+    size_t n = 0;
+    while (r->at + n < r->end && strchr("+-.0123456789eE", r->at[n]) && r->at[n]) n++;
+    json_t *number = n > 0 ? json_loadb(r->at, n, JSON_DECODE_ANY, &where) : NULL;
+    if (number) r->at += n;
+    return number;
+}
+
+static json_t *read_value(Reader *r) {
+    skip_space(r);
+    if (take(r, "{")) return read_members(r, json_object(), "}");
+    if (take(r, "[")) return read_members(r, json_array(), "]");
+    if (take(r, r->style->yes)) return json_true();
+    if (take(r, r->style->no)) return json_false();
+    if (take(r, r->style->none)) return json_null();
+    json_t *text = read_quoted(r);
+    return text ? text : read_number(r);
+}
+
+json_t *literal_read(const char **at, const char *end, const LiteralStyle *style) {
+    Reader r = {.at = *at, .end = end, .style = style};
+    json_t *value = read_value(&r);
+    *at = r.at;
+    return value;
+}

@@ -1,0 +1,437 @@
+#include "template/tool_calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "template/literal.h"
+
+/* ---- Tools ---- */
+
+static const json_t *function_of(const json_t *tool) {
+    const json_t *function = json_object_get(tool, "function");
+    return function ? function : tool; /* some requests leave the wrapper out */
+}
+
+static const json_t *find_function(const json_t *tools, const char *name, size_t length) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *function = function_of(json_array_get(tools, i));
+        const json_t *own = json_object_get(function, "name");
+        if (json_is_string(own) && json_string_length(own) == length &&
+            memcmp(json_string_value(own), name, length) == 0)
+            return function;
+    }
+    return NULL;
+}
+
+bool tool_is_known(const json_t *tools, const char *name) {
+    return find_function(tools, name, strlen(name)) != NULL;
+}
+
+const json_t *tool_parameters(const json_t *tools, const char *name, size_t length) {
+    const json_t *function = find_function(tools, name, length);
+    return function ? json_object_get(function, "parameters") : NULL;
+}
+
+/* Whether the schema of a parameter admits nothing but texts. Without a type it may be anything. */
+static bool is_text_parameter(const json_t *parameters, const char *key) {
+    const json_t *schema = json_object_get(json_object_get(parameters, "properties"), key);
+    const char *type = json_string_value(json_object_get(schema, "type"));
+    const json_t *values = json_object_get(schema, "enum");
+    if (type) return strcmp(type, "string") == 0;
+    return json_is_string(json_array_get(values, 0));
+}
+
+/* ---- Reading ---- */
+
+static size_t left(const Cursor *c) {
+    return (size_t)(c->end - c->at);
+}
+
+static void skip_space(Cursor *c) {
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\r' || *c->at == '\t'))
+        c->at++;
+}
+
+static bool take(Cursor *c, const char *text) {
+    size_t n = strlen(text);
+    if (left(c) < n || memcmp(c->at, text, n) != 0) return false;
+    c->at += n;
+    return true;
+}
+
+/* Takes the text before the next `end`, and `end` itself. */
+static bool take_until(Cursor *c, const char *end, const char **text, size_t *length) {
+    const char *found = memmem(c->at, left(c), end, strlen(end));
+    if (!found) return false;
+    *text = c->at;
+    *length = (size_t)(found - c->at);
+    c->at = found + strlen(end);
+    return true;
+}
+
+/* Takes one JSON value; NULL: there is none. */
+static json_t *take_json(Cursor *c) {
+    json_error_t where;
+    skip_space(c);
+    json_t *value = json_loadb(c->at, left(c),
+                               JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
+    if (value) c->at += where.position;
+    return value;
+}
+
+static void trim(const char **text, size_t *length) {
+    while (*length > 0 && strchr(" \n\r\t", **text)) (*text)++, (*length)--;
+    while (*length > 0 && strchr(" \n\r\t", (*text)[*length - 1])) (*length)--;
+}
+
+/* Appends a call; takes the reference to `arguments`, which must be an object. */
+static bool add_call(json_t *calls, const char *name, size_t length, json_t *arguments) {
+    char *text = json_is_object(arguments) ? json_dumps(arguments, JSON_REAL_PRECISION(17)) : NULL;
+    json_t *call = text && length > 0 ? json_object() : NULL;
+    if (call) {
+        json_object_set_new(call, "name", json_stringn(name, length));
+        json_object_set_new(call, "arguments", json_string(text));
+    }
+    free(text);
+    json_decref(arguments);
+    bool is_whole = call && json_object_size(call) == 2 && json_array_append(calls, call) == 0;
+    json_decref(call);
+    return is_whole;
+}
+
+/* Appends the call that is {"name": ..., KEY: {...}}. Arguments may be JSON in a text. */
+static bool add_object(json_t *calls, const json_t *object) {
+    static const char *const keys[] = {"arguments", "parameters"};
+    const json_t *name = json_object_get(object, "name");
+    if (!json_is_string(name)) return false;
+    for (size_t i = 0; i < 2; i++) {
+        json_t *value = json_object_get(object, keys[i]);
+        json_t *parsed = json_is_string(value) ? json_loads(json_string_value(value), 0, NULL)
+                                               : json_incref(value);
+        if (value)
+            return add_call(calls, json_string_value(name), json_string_length(name), parsed);
+    }
+    return add_call(calls, json_string_value(name), json_string_length(name), json_object());
+}
+
+/* ---- The formats ---- */
+
+/* <tool_call>{"name": "f", "arguments": {...}}</tool_call> */
+static bool read_tagged(Cursor *c, const json_t *tools, json_t *calls) {
+    (void)tools;
+    if (!take(c, "<tool_call>")) return false;
+    json_t *object = take_json(c);
+    skip_space(c);
+    bool is_call = object && take(c, "</tool_call>") && add_object(calls, object);
+    json_decref(object);
+    return is_call;
+}
+
+/* The value of a parameter that is written as plain text: JSON, unless the tool wants a text. */
+static json_t *plain_value(const json_t *parameters, const char *key, const char *text,
+                           size_t length) {
+    json_t *value = is_text_parameter(parameters, key)
+                        ? NULL
+                        : json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    return value ? value : json_stringn(text, length);
+}
+
+/* Sets arguments[key], where key[length] is not NUL-terminated. */
+static bool set_argument(json_t *arguments, const json_t *parameters, const char *key,
+                         size_t key_length, const char *text, size_t length) {
+    char *name = strndup(key, key_length);
+    json_t *value = name ? plain_value(parameters, name, text, length) : NULL;
+    bool is_set = value && json_object_set_new(arguments, name, value) == 0;
+    free(name);
+    return is_set;
+}
+
+/* <tool_call><function=f><parameter=key>value</parameter></function></tool_call>, with newlines
+ * around each value. */
+static bool read_function_tags(Cursor *c, const json_t *tools, json_t *calls) {
+    const char *name, *key, *value;
+    size_t name_length, key_length, length;
+    if (!take(c, "<tool_call>")) return false;
+    skip_space(c);
+    if (!take(c, "<function=") || !take_until(c, ">", &name, &name_length)) return false;
+    const json_t *parameters = tool_parameters(tools, name, name_length);
+    json_t *arguments = json_object();
+    bool is_whole = arguments != NULL;
+    for (skip_space(c); is_whole && take(c, "<parameter="); skip_space(c)) {
+        is_whole =
+            take_until(c, ">", &key, &key_length) && take_until(c, "</parameter>", &value, &length);
+        if (!is_whole) break;
+        if (length > 0 && value[0] == '\n') value++, length--;
+        if (length > 0 && value[length - 1] == '\n') length--;
+        is_whole = set_argument(arguments, parameters, key, key_length, value, length);
+    }
+    is_whole = is_whole && take(c, "</function>");
+    skip_space(c);
+    if (is_whole && take(c, "</tool_call>")) return add_call(calls, name, name_length, arguments);
+    json_decref(arguments);
+    return false;
+}
+
+/* <tool_call>f<arg_key>key</arg_key><arg_value>value</arg_value></tool_call> */
+static bool read_argument_tags(Cursor *c, const json_t *tools, json_t *calls) {
+    const char *key, *value;
+    size_t key_length, length;
+    if (!take(c, "<tool_call>")) return false;
+    const char *name = c->at, *stop = memchr(c->at, '<', left(c));
+    if (!stop) return false;
+    size_t name_length = (size_t)(stop - name);
+    c->at = stop;
+    trim(&name, &name_length);
+    const json_t *parameters = tool_parameters(tools, name, name_length);
+    json_t *arguments = json_object();
+    bool is_whole = arguments != NULL;
+    for (skip_space(c); is_whole && take(c, "<arg_key>"); skip_space(c)) {
+        is_whole = take_until(c, "</arg_key>", &key, &key_length);
+        skip_space(c);
+        is_whole = is_whole && take(c, "<arg_value>") &&
+                   take_until(c, "</arg_value>", &value, &length) &&
+                   set_argument(arguments, parameters, key, key_length, value, length);
+    }
+    if (is_whole && take(c, "</tool_call>")) return add_call(calls, name, name_length, arguments);
+    json_decref(arguments);
+    return false;
+}
+
+/* {"name": "f", "parameters": {...}}, perhaps behind <|python_tag|> and divided by semicolons. */
+static bool read_object(Cursor *c, const json_t *tools, json_t *calls) {
+    (void)tools;
+    take(c, "<|python_tag|>");
+    json_t *object = take_json(c);
+    bool is_call = json_is_object(object) && add_object(calls, object);
+    json_decref(object);
+    skip_space(c);
+    if (is_call) take(c, ";");
+    return is_call;
+}
+
+/* [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...] or [TOOL_CALLS]f[ARGS]{...} */
+static bool read_mistral(Cursor *c, const json_t *tools, json_t *calls) {
+    const char *name;
+    size_t length;
+    (void)tools;
+    if (!take(c, "[TOOL_CALLS]")) return false;
+    skip_space(c);
+    if (c->at < c->end && *c->at != '[') {
+        if (!take_until(c, "[ARGS]", &name, &length)) return false;
+        const char *id = memmem(name, length, "[CALL_ID]", strlen("[CALL_ID]"));
+        if (id) length = (size_t)(id - name);
+        trim(&name, &length);
+        return add_call(calls, name, length, take_json(c));
+    }
+    json_t *list = take_json(c);
+    bool is_whole = json_array_size(list) > 0;
+    for (size_t i = 0; is_whole && i < json_array_size(list); i++)
+        is_whole = add_object(calls, json_array_get(list, i));
+    json_decref(list);
+    return is_whole;
+}
+
+/* A channel of gpt-oss whose header names a function:
+ * <|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}<|call|> */
+static bool read_channel(Cursor *c, const json_t *tools, json_t *calls) {
+    static const char to[] = "to=functions.";
+    const char *header;
+    size_t length;
+    (void)tools;
+    take(c, "<|start|>");
+    take(c, "assistant");
+    if (!take_until(c, "<|message|>", &header, &length)) return false;
+    const char *name = memmem(header, length, to, strlen(to));
+    if (!name) return false;
+    name += strlen(to);
+    size_t n = 0, most = (size_t)(header + length - name);
+    while (n < most && name[n] != ' ' && name[n] != '<' && name[n] != '\n') n++;
+    if (!add_call(calls, name, n, take_json(c))) return false;
+    skip_space(c);
+    if (!take(c, "<|call|>")) take(c, "<|end|>");
+    return true;
+}
+
+/* The calls of DeepSeek V3 and R1, whose arguments are a block of code, and of V3.1, where they
+ * follow the name at once. */
+static bool read_deepseek(Cursor *c, const json_t *tools, json_t *calls) {
+    static const char begin[] = "<｜tool▁call▁begin｜>", separator[] = "<｜tool▁sep｜>";
+    static const char end[] = "<｜tool▁call▁end｜>";
+    const char *name;
+    size_t length;
+    (void)tools;
+    take(c, "<｜tool▁calls▁begin｜>");
+    skip_space(c);
+    if (!take(c, begin) || !take_until(c, separator, &name, &length)) return false;
+    bool is_block = length == strlen("function") && memcmp(name, "function", length) == 0;
+    if (is_block && !take_until(c, "\n```json\n", &name, &length)) return false;
+    trim(&name, &length);
+    if (!add_call(calls, name, length, take_json(c))) return false;
+    skip_space(c);
+    if (is_block && !take(c, "```")) return false;
+    skip_space(c);
+    if (!take(c, end)) return false;
+    skip_space(c);
+    take(c, "<｜tool▁calls▁end｜>");
+    return true;
+}
+
+/* <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{...}<|tool_call_end|> */
+static bool read_kimi(Cursor *c, const json_t *tools, json_t *calls) {
+    const char *name;
+    size_t length;
+    (void)tools;
+    take(c, "<|tool_calls_section_begin|>");
+    skip_space(c);
+    if (!take(c, "<|tool_call_begin|>") ||
+        !take_until(c, "<|tool_call_argument_begin|>", &name, &length))
+        return false;
+    trim(&name, &length);
+    const char *colon = memrchr(name, ':', length);
+    if (colon) length = (size_t)(colon - name);
+    if (length > 10 && memcmp(name, "functions.", 10) == 0) name += 10, length -= 10;
+    if (!add_call(calls, name, length, take_json(c))) return false;
+    skip_space(c);
+    if (!take(c, "<|tool_call_end|>")) return false;
+    skip_space(c);
+    take(c, "<|tool_calls_section_end|>");
+    return true;
+}
+
+/* <|tool_call>call:f{key:value, ...}<tool_call|>, texts between <|"|>. */
+static bool read_gemma(Cursor *c, const json_t *tools, json_t *calls) {
+    (void)tools;
+    if (!take(c, "<|tool_call>call:")) return false;
+    const char *name = c->at, *brace = memchr(c->at, '{', left(c));
+    if (!brace) return false;
+    c->at = brace;
+    json_t *arguments = literal_read(&c->at, c->end, &literal_gemma);
+    if (arguments && take(c, "<tool_call|>"))
+        return add_call(calls, name, (size_t)(brace - name), arguments);
+    json_decref(arguments);
+    return false;
+}
+
+/* <|tool_call_start|>[f(key="value", ...), ...]<|tool_call_end|>, with Python's literals. */
+static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
+    (void)tools;
+    take(c, "<|tool_call_start|>[");
+    skip_space(c);
+    const char *name = c->at, *open = memchr(c->at, '(', left(c));
+    json_t *arguments = open ? json_object() : NULL;
+    if (!arguments) return false;
+    c->at = open + 1;
+    bool is_whole = true;
+    skip_space(c);
+    while (is_whole && !take(c, ")")) {
+        const char *key;
+        size_t length;
+        is_whole = take_until(c, "=", &key, &length);
+        if (!is_whole) break;
+        trim(&key, &length);
+        char *own = strndup(key, length);
+        json_t *value = literal_read(&c->at, c->end, &literal_python);
+        is_whole = own && value && json_object_set_new(arguments, own, value) == 0;
+        free(own);
+        skip_space(c);
+        if (is_whole && !take(c, ",")) is_whole = c->at < c->end && *c->at == ')';
+        skip_space(c);
+    }
+    size_t length = (size_t)(open - name);
+    if (!is_whole) {
+        json_decref(arguments);
+        return false;
+    }
+    if (!add_call(calls, name, length, arguments)) return false;
+    skip_space(c);
+    return take(c, ",") || take(c, "]<|tool_call_end|>") || take(c, "]");
+}
+
+/* In the order in which they are looked for: the more particular marks first. */
+static const ToolFormat formats[] = {
+    {.name = "channels",
+     .marks = {"<|channel|>", "functions."},
+     .begin = "<|channel|>",
+     .tokens = {"<|call|>"},
+     .read = read_channel},
+    {.name = "gemma",
+     .marks = {"<|tool_call>call:"},
+     .begin = "<|tool_call>",
+     .tokens = {"<|tool_call>", "<tool_call|>", "<|\"|>"},
+     .read = read_gemma},
+    {.name = "kimi",
+     .marks = {"<|tool_calls_section_begin|>"},
+     .begin = "<|tool_calls_section_begin|>",
+     .tokens = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
+                "<|tool_call_argument_begin|>", "<|tool_call_end|>"},
+     .read = read_kimi},
+    {.name = "deepseek",
+     .marks = {"<｜tool▁calls▁begin｜>"},
+     .begin = "<｜tool▁calls▁begin｜>",
+     .tokens = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
+                "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"},
+     .read = read_deepseek},
+    {.name = "python",
+     .marks = {"<|tool_call_start|>"},
+     .begin = "<|tool_call_start|>",
+     .tokens = {"<|tool_call_start|>", "<|tool_call_end|>"},
+     .read = read_python},
+    {.name = "python",
+     .marks = {"<|tool_list_start|>"},
+     .begin = "<|tool_call_start|>",
+     .tokens = {"<|tool_call_start|>", "<|tool_call_end|>"},
+     .read = read_python},
+    {.name = "mistral",
+     .marks = {"[TOOL_CALLS]"},
+     .begin = "[TOOL_CALLS]",
+     .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
+     .read = read_mistral},
+    {.name = "argument tags",
+     .marks = {"<tool_call>", "<arg_key>"},
+     .begin = "<tool_call>",
+     .tokens = {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>",
+                "</arg_value>"},
+     .read = read_argument_tags},
+    {.name = "function tags",
+     .marks = {"<tool_call>", "<function="},
+     .begin = "<tool_call>",
+     .tokens = {"<tool_call>", "</tool_call>"},
+     .read = read_function_tags},
+    {.name = "tagged JSON",
+     .marks = {"<tool_call>"},
+     .begin = "<tool_call>",
+     .tokens = {"<tool_call>", "</tool_call>"},
+     .read = read_tagged},
+    {.name = "JSON",
+     .marks = {"<|start_header_id|>", "\"parameters\""},
+     .tokens = {"<|python_tag|>"},
+     .read = read_object},
+};
+
+const ToolFormat *tool_format_find(const char *text, size_t length) {
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        bool has_all = true;
+        for (size_t k = 0; formats[i].marks[k] && has_all; k++)
+            has_all = memmem(text, length, formats[i].marks[k], strlen(formats[i].marks[k]));
+        if (has_all) return &formats[i];
+    }
+    return NULL;
+}
+
+json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t length,
+                        const json_t *tools) {
+    Cursor c = {text, text + length};
+    json_t *calls = json_array();
+    bool is_whole = calls != NULL;
+    for (skip_space(&c); is_whole && c.at < c.end; skip_space(&c)) {
+        size_t n = json_array_size(calls);
+        is_whole = format->read(&c, tools, calls);
+        for (; is_whole && n < json_array_size(calls); n++)
+            is_whole = tool_is_known(
+                tools, json_string_value(json_object_get(json_array_get(calls, n), "name")));
+    }
+    if (is_whole && json_array_size(calls) > 0) return calls;
+    json_decref(calls);
+    return NULL;
+}

@@ -1,0 +1,38 @@
+/* The formats in which models write calls of tools. */
+#ifndef TEMPLATE_TOOL_CALLS_H
+#define TEMPLATE_TOOL_CALLS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What is left to read of an answer. */
+typedef struct Cursor {
+    const char *at, *end;
+} Cursor;
+
+typedef struct ToolFormat {
+    const char *name;
+    const char *marks[3]; /* a template that holds all of them (NULL-terminated) has this format */
+    /* Calls stand from here on to the end of the answer. NULL: the answer is a call as a whole. */
+    const char *begin;
+    const char *tokens[10]; /* what of it may be control tokens; NULL-terminated */
+    /* Reads one call that starts at the cursor: appends it to `calls` as {"name", "arguments"} and
+     * moves the cursor past it. False, and both unchanged, where there is no complete call. */
+    bool (*read)(Cursor *cursor, const json_t *tools, json_t *calls);
+} ToolFormat;
+
+/* The first format whose marks the template's text[length] holds; NULL: none. */
+const ToolFormat *tool_format_find(const char *text, size_t length);
+
+/* Reads all calls from text[length], which starts with the format's `begin`. Returns the list, or
+ * NULL when any of it is no complete call of a function in `tools` (a request's list). */
+json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t length,
+                        const json_t *tools);
+
+/* The JSON schema of a tool's parameters; NULL: `tools` has no function of that name. An empty
+ * object where the function declares none. The result belongs to `tools`, or is static. */
+const json_t *tool_parameters(const json_t *tools, const char *name, size_t length);
+bool tool_is_known(const json_t *tools, const char *name);
+
+#endif
