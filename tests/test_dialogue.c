@@ -18,7 +18,7 @@ static const char source[] = "random:tiny,context=160";
 /* Models whose sequences lose what they have seen: windows, states. */
 static const char *const forgetful[] = {
     "random:tiny,n_layers=3,window=30,window_pattern=3",
-    "random:tiny,n_layers=3,window_pattern=3,state_kernel=4",
+    "random:tiny,n_layers=3,attend=3,state_kernel=4",
 };
 
 static const char template_text[] =
