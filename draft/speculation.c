@@ -5,7 +5,8 @@
 #include "kvcache_sharing.h"
 #include "prefill.h"
 
-_Static_assert(DRAFTS_MAX < KV_SLACK, "windows still hold what rejected drafts have to leave");
+_Static_assert((int)DRAFTS_MAX < (int)KV_SLACK,
+               "windows still hold what rejected drafts have to leave");
 
 size_t speculation_rows(Speculation *s, int32_t sequence, const int32_t *text, size_t n,
                         size_t first, size_t most_drafts, Row *rows) {
