@@ -30,11 +30,12 @@ static const struct {
     {"mla-16b", "dim=2048,n_layers=27,n_heads=16,head_dim=192,rotary_dim=64,value_dim=128,"
                 "latent_dim=512,ffn_dim=10944,n_experts=64,n_experts_used=6,expert_ffn_dim=1408,"
                 "shared_ffn_dim=2816,dense=1,vocab_size=102400,context=32768,"
-                "rope_pairing=interleaved"},
+                "rope_pairing=interleaved,router=softmax_scores"},
     {"mla-30b", "dim=2048,n_layers=47,n_heads=20,head_dim=256,rotary_dim=64,value_dim=256,"
                 "latent_dim=512,latent_q_dim=768,ffn_dim=10240,n_experts=64,n_experts_used=4,"
                 "expert_ffn_dim=1536,shared_ffn_dim=1536,dense=1,vocab_size=154880,context=32768,"
-                "rope_pairing=interleaved"},
+                "rope_pairing=interleaved,router=sigmoid_scores,router_normalize=1,"
+                "router_scale=1.8"},
     /* The proportions of Gemma 4 E4B. */
     {"gemma4-e4b",
      "dim=2560,n_layers=42,n_heads=8,n_kv_heads=2,head_dim=256,full_head_dim=512,ffn_dim=10240,"
