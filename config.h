@@ -81,6 +81,7 @@ typedef enum LayerKindNumber {
     LAYER_CONVOLUTION, /* short convolution: LFM2 */
     LAYER_MAMBA2,      /* Granite 4, Nemotron-H, Falcon-H1 */
     LAYER_MAMBA,       /* Jamba */
+    LAYER_NONE,        /* a feed-forward alone: Nemotron-H */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -198,6 +199,7 @@ typedef struct Config {
     uint32_t layer_n_kv_heads[CONFIG_MAX_LAYERS];
     uint32_t layer_head_dim[CONFIG_MAX_LAYERS];
     uint32_t layer_ffn_dim[CONFIG_MAX_LAYERS];
+    uint32_t without_ffn[CONFIG_MAX_LAYERS]; /* 1: the layer has no feed-forward: Nemotron-H */
     /* Reads the keys and values of the layer so many layers before it, and has none of its own:
      * Gemma 3n and 4. 0 = its own. */
     uint32_t kv_distance[CONFIG_MAX_LAYERS];

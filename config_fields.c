@@ -81,6 +81,7 @@ static const ConfigField fields[] = {
     FIELD(layer_n_kv_heads, FIELD_PER_LAYER, .most = 1 << 12),
     FIELD(layer_head_dim, FIELD_PER_LAYER, .most = 1 << 12),
     FIELD(layer_ffn_dim, FIELD_PER_LAYER, .most = 1 << 20),
+    FIELD(without_ffn, FIELD_PER_LAYER, .most = 1),
     FIELD(kv_distance, FIELD_PER_LAYER, .most = CONFIG_MAX_LAYERS - 1),
     {.name = "bos_id", .kind = FIELD_INT, .offset = offsetof(Config, bos_id)},
     BOOL(add_bos),
@@ -149,6 +150,8 @@ static Status check_layers(const Config *c, Error *error) {
         Status status = c->layer_kind[l] == LAYER_ATTENTION ? check_heads(c, l, error)
                                                             : layer_kind_validate(c, l, error);
         if (status != STATUS_OK) return status;
+        if (c->without_ffn[l] && (c->parallel_block || c->norm_place != NORM_BEFORE))
+            return error_set(error, "layer %u: without_ffn needs norm_place 'before'", l);
     }
     return STATUS_OK;
 }

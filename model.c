@@ -270,12 +270,15 @@ static void block(ForwardPass *pass, size_t l) {
         for (size_t i = 0; i < pass->n; i++) {
             size_t at = i * c->dim;
             add_to_residual(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
-            if (norm_before(c))
+            if (c->without_ffn[l] && l + 1 < c->n_layers)
+                pre_norm(m, l + 1, i);
+            else if (norm_before(c))
                 forward_normalize(m, &w->ffn_norm, m->normed + at, m->x + at, c->dim);
             if (c->norm_place == NORM_STREAM)
                 memcpy(m->x + at, m->normed + at, c->dim * sizeof *m->x);
         }
         forward_wait(pass);
+        if (c->without_ffn[l]) return;
         ffn_block(pass, l, in, ffn_out);
     }
 #pragma omp for schedule(static) nowait

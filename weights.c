@@ -124,6 +124,7 @@ static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     layer->ffn_norm = weights_norm(f, "ffn_norm", c->dim, at_start && !c->parallel_block);
     layer->post_ffn_norm = weights_norm(f, "post_ffn_norm", c->dim, at_end);
     layer->post_attention_norm.eps = layer->post_ffn_norm.eps = c->post_norm_eps;
+    if (c->without_ffn[l]) return;
     if (c->n_experts > 0) find_experts(f, l, layer);
     if (!layer->router.w.data || c->stack == STACK_GEMMA4) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);

@@ -80,6 +80,28 @@ static const ConfigRule bamba_config[] = {
     SIZE_KEYS(128000, 4096, 14336, 32, 32), KV_HEADS(8), HEAD_DIM(0), CONTEXT(262144),
     {"rms_norm_eps", "norm_eps", 1e-5},     MAMBA2_KEYS, {0},
 };
+static const ConfigRule nemotron_h_config[] = {
+    SIZE_KEYS(131072, 4096, 21504, 4, 32),
+    KV_HEADS(8),
+    HEAD_DIM(128),
+    CONTEXT(4096),
+    {"layer_norm_epsilon", "norm_eps", 1e-5},
+    {"mlp_hidden_act", "activation", ACTIVATION_RELU2},
+    {"ssm_state_size", "state_key_dim", 128},
+    {"mamba_num_heads", "state_heads", 128},
+    {"mamba_head_dim", "state_value_dim", 64},
+    {"mamba_n_groups|n_groups", "state_key_heads", 8},
+    {"mamba_d_conv|conv_kernel", "state_kernel", 4},
+    EXPERT_KEYS("n_routed_experts|num_local_experts", 8, 2, "moe_intermediate_size", 7688),
+    {"moe_shared_expert_intermediate_size", "shared_ffn_dim", 7688},
+    {"n_group", "router_groups", 1},
+    {"topk_group", "router_groups_used", 1},
+    {"norm_topk_prob", "router_normalize", 1},
+    {"routed_scaling_factor", "router_scale", 1},
+    {0},
+};
+static const FixedKey nemotron_h_fixed[] = {
+    {"mamba_hidden_act", "\"silu\""}, {"moe_latent_size", "null"}, {0}};
 /* The activation of the feed-forward is that of the convolution as well. */
 static const FixedKey granite_fixed[] = {{"hidden_act", "\"silu\""}, {0}};
 /* transformers rotates half of a head whatever the key says. */
@@ -96,6 +118,11 @@ static const FixedKey bamba_fixed[] = {
 static const BiasRule granite_biases[] = {{QKVO, "attention_bias", false}, MAMBA_BIASES, {0}};
 static const BiasRule bamba_biases[] = {
     {QKVO, "attention_bias", false}, {GATED, "mlp_bias", false}, MAMBA_BIASES, {0}};
+static const BiasRule nemotron_h_biases[] = {
+    {MAMBA_IN, "use_bias", false},
+    {" mamba.taps ", "use_conv_bias", true},
+    {" w_up w_down shared.w_up shared.w_down ", "mlp_bias", false},
+    {0}};
 static const BiasRule lfm2_biases[] = {
     {" convolution.b convolution.c convolution.x convolution.out convolution.taps ", "conv_bias",
      false},
@@ -295,6 +322,29 @@ static const TensorRule bamba_tensors[] = {
     {0},
 };
 
+/* A layer is a mixer or a feed-forward and has one norm, which is taken for both. */
+static const TensorRule nemotron_h_tensors[] = {
+    EMBEDDING("model.embeddings"),
+    NORM("attention_norm", FROM_LAYER "norm"),
+    NORM("ffn_norm", FROM_LAYER "norm"),
+    SOME_MATRIX("wq", "mixer.q_proj", N_Q, N_DIM),
+    SOME_MATRIX("wk", "mixer.k_proj", N_KV, N_DIM),
+    SOME_MATRIX("wv", "mixer.v_proj", N_V, N_DIM),
+    SOME_MATRIX("wo", "mixer.o_proj", N_DIM, N_OUT),
+    MAMBA2("mixer."),
+    SOME_LINEAR("w_up", "mixer.up_proj", N_FFN, N_DIM),
+    SOME_LINEAR("w_down", "mixer.down_proj", N_DIM, N_FFN),
+    SOME_MATRIX("router", "mixer.gate", N_EXPERTS, N_DIM),
+    SOME_VECTOR("router.correction", "mixer.gate.e_score_correction_bias", N_EXPERTS),
+    SOME_MATRIX("experts.%u.w_up", "mixer.experts.%u.up_proj", N_EXPERT_FFN, N_DIM),
+    SOME_MATRIX("experts.%u.w_down", "mixer.experts.%u.down_proj", N_DIM, N_EXPERT_FFN),
+    SOME_LINEAR("shared.w_up", "mixer.shared_experts.up_proj", N_SHARED_FFN, N_DIM),
+    SOME_LINEAR("shared.w_down", "mixer.shared_experts.down_proj", N_DIM, N_SHARED_FFN),
+    NORM("final_norm", "model.norm_f"),
+    OUTPUT("lm_head"),
+    {0},
+};
+
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
 /* What a name in layer_types means. */
@@ -477,6 +527,53 @@ static Status bamba_finish(const json_t *json, Config *config, Error *error) {
     return read_mamba_width(json, config, error);
 }
 
+static void nemotron_h_preset(Config *config) {
+    config->gated = false;
+    config->position = POSITION_NONE;
+    config->router = ROUTER_SIGMOID_SCORES;
+}
+
+/* A layer is Mamba 2, attention, a feed-forward or a mixture, by a list of names or a text with a
+ * letter for each layer. */
+static Status nemotron_h_finish(const json_t *json, Config *config, Error *error) {
+    static const char *const absent[] = {"linear_attention", "moe", "full_attention", "mlp"};
+    static const struct {
+        const char *name;
+        char letter;
+        LayerKindNumber kind;
+    } all[] = {{"linear_attention", 'M', LAYER_MAMBA2},
+               {"mamba", 'M', LAYER_MAMBA2},
+               {"full_attention", '*', LAYER_ATTENTION},
+               {"attention", '*', LAYER_ATTENTION},
+               {"mlp", '-', LAYER_NONE},
+               {"moe", 'E', LAYER_NONE}};
+    const json_t *list = json_value(json, "layers_block_type");
+    const char *pattern = json_text(json, "hybrid_override_pattern");
+    if (!list) list = json_value(json, "layer_types");
+    size_t n = list ? json_array_size(list) : pattern ? strlen(pattern) : 4;
+    bool mixes = false;
+    if (n == 0 || n > CONFIG_MAX_LAYERS)
+        return error_set(error, "config.json: layers_block_type has %zu layers", n);
+    config->n_layers = (uint32_t)n;
+    for (size_t l = 0; l < n; l++) {
+        const char *name = list ? json_string_value(json_array_get(list, l)) : absent[l % 4];
+        size_t i = 0, count = sizeof all / sizeof *all;
+        while (i < count && !(!list && pattern ? all[i].letter == pattern[l]
+                                               : name && strcmp(all[i].name, name) == 0))
+            i++;
+        if (i == count)
+            return error_set(error, "config.json: layer type '%.40s' is not known",
+                             !list && pattern ? &pattern[l]
+                             : name           ? name
+                                              : "(no text)");
+        config->layer_kind[l] = all[i].kind;
+        config->without_ffn[l] = all[i].kind != LAYER_NONE;
+        mixes = mixes || all[i].letter == 'E';
+    }
+    if (!mixes) config->n_experts = config->shared_ffn_dim = 0;
+    return no_step_limit(json, error);
+}
+
 #define QUARTER                                                                                    \
     { .part = "partial_rotary_factor", .part_absent = 0.25 }
 
@@ -497,5 +594,8 @@ const Family families_state[] = {
     {"bamba", bamba_config, bamba_tensors, .finish = bamba_finish, .biases = bamba_biases,
      .fixed = bamba_fixed, .rope = {.part = "partial_rotary_factor", .part_absent = 0.5},
      .bos_id = 1, .eos_id = 2},
+    {"nemotron_h", nemotron_h_config, nemotron_h_tensors, nemotron_h_preset, nemotron_h_finish,
+     .biases = nemotron_h_biases, .fixed = nemotron_h_fixed, .rope = {.none = true}, .bos_id = 1,
+     .eos_id = 2},
     {0},
 };

@@ -199,8 +199,8 @@ static Status read_weights(Directory *d) {
  * the base model was saved. NULL: the rules' own. */
 static const char *find_prefix(const Directory *d, const TensorRule *rules) {
     static const char *const prefixes[] = {
-        "model.",       "",         "language_model.model.", "model.language_model.",
-        "transformer.", "gpt_neox."};
+        "model.",    "",         "language_model.model.", "model.language_model.", "transformer.",
+        "gpt_neox.", "backbone."};
     if (strncmp(rules->from, "model.", 6) != 0) return NULL;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         char name[128];

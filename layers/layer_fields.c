@@ -15,6 +15,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_DELTA] = &delta_fields,
     [LAYER_CONVOLUTION] = &convolution_fields,
     [LAYER_MAMBA2] = &mamba2_fields,
+    [LAYER_NONE] = &no_fields,
 };
 
 #define UINT(field, most_)                                                                         \

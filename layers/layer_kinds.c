@@ -5,12 +5,14 @@
 #include "layers/delta.h"
 #include "layers/latent.h"
 #include "layers/mamba2.h"
+#include "layers/none.h"
 
 static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_LATENT] = &latent_kind,
     [LAYER_DELTA] = &delta_layer,
     [LAYER_CONVOLUTION] = &convolution_layer,
     [LAYER_MAMBA2] = &mamba2_layer,
+    [LAYER_NONE] = &no_layer,
 };
 
 const LayerKind *layer_kind(uint32_t number) {

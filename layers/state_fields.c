@@ -56,3 +56,15 @@ static double convolution_work(const Config *c, uint32_t layer) {
 }
 
 const LayerFields convolution_fields = {.validate = check_kernel, .work = convolution_work};
+
+static Status check_nothing(const Config *c, uint32_t layer, Error *error) {
+    if (!c->without_ffn[layer]) return STATUS_OK;
+    return error_set(error, "layer %u has neither attention nor a feed-forward", layer);
+}
+
+static double no_work(const Config *c, uint32_t layer) {
+    (void)c, (void)layer;
+    return 0;
+}
+
+const LayerFields no_fields = {.validate = check_nothing, .work = no_work};

@@ -1,0 +1,9 @@
+/* Layers that have nothing in the place of attention: a feed-forward alone (Nemotron-H). */
+#ifndef LAYERS_NONE_H
+#define LAYERS_NONE_H
+
+#include "layer_kind.h"
+
+extern const LayerKind no_layer;
+
+#endif
