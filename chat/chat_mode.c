@@ -15,11 +15,11 @@ const OptionRow chat_options[] = {
              "keep the conversation in a file, and go on with it"),
     TEXT_ROW(RARE, 0, "chat-template", "FILE", FIELD(chat_template),
              "a Jinja template instead of the model's"),
-    CHOICE_ROW(USUAL, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL,
-               "whether the model thinks first, if its template has the choice [auto]"),
+    CHOICE_ROW(RARE, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL,
+               "whether the model thinks first [auto]"),
     TEXT_ROW(RARE, 0, "reasoning-effort", "WORD", FIELD(reasoning_effort),
-             "low, medium or high, if the template has the choice"),
-    FLAG_ROW(USUAL, 0, "hide-reasoning", FIELD(hide_reasoning), "leave out what the model thinks"),
+             "low, medium or high, as the template has it"),
+    FLAG_ROW(RARE, 0, "hide-reasoning", FIELD(hide_reasoning), "leave out what the model thinks"),
     END_ROW,
 };
 

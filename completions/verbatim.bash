@@ -7,6 +7,8 @@ _verbatim() {
         -m | --mode) COMPREPLY=($(compgen -W "generate chat" -- "$cur")); return ;;
         --bos) COMPREPLY=($(compgen -W "auto no yes" -- "$cur")); return ;;
         --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 q8" -- "$cur")); return ;;
+        --reasoning) COMPREPLY=($(compgen -W "auto on off" -- "$cur")); return ;;
+        --reasoning-effort) COMPREPLY=($(compgen -W "low medium high" -- "$cur")); return ;;
         --on-length) COMPREPLY=($(compgen -W "cut close" -- "$cur")); return ;;
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
