@@ -18,7 +18,7 @@ static const Vocabulary no_vocabulary;
 static Shape *shape_of(ShapeKind kind, const char *text, const Vocabulary *vocabulary) {
     const ShapeSource source = {kind, text, strlen(text)};
     Acceptor *acceptor;
-    Shape *shape;
+    Shape *shape = NULL;
     Error error = {""};
     if (shape_source_compile(&source, &acceptor, &error) != STATUS_OK ||
         shape_new(&shape, acceptor, vocabulary, &error) != STATUS_OK)
