@@ -86,7 +86,7 @@ typedef enum LayerKindNumber {
 } LayerKindNumber;
 
 /* What the layers are part of, where that is more than a residual stream. Kinds other than plain
- * live in layers/ (stack_kind.h); the core build refuses them. */
+ * live in layers/ (layer_kind.h); the core build refuses them. */
 typedef enum StackNumber {
     STACK_PLAIN,
     STACK_GEMMA4, /* inputs of each layer's own, a dense FFN beside experts, scaled outputs */

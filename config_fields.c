@@ -1,7 +1,6 @@
 #include "config_fields.h"
 
 #include "layer_kind.h"
-#include "stack_kind.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -7,11 +7,58 @@
 
 #include <stdatomic.h>
 
-#include "model_state.h"
+#include "layer_kind.h"
+#include "attention.h"
+#include "base/threads.h"
+#include "isa.h"
+#include "model_row.h"
+#include "weights.h"
+
+/* The model's state, which model_setup.c allocates. */
+struct Model {
+    const Config *config;
+    const ModelFile *file;
+    Weights weights;
+    const Isa *isa;
+    int n_threads;
+    uint32_t context, max_rows;
+    size_t ffn_rows; /* of feed-forwards in one call: max_rows, and room for a token's experts */
+    double row_work; /* multiply-adds of the matrix products of one row */
+    const AttentionObserver *observer;
+    const InputObserver *input_observer;
+    double *seconds; /* [MODEL_PARTS], or NULL */
+    Barrier barrier;
+    MatmulMemory *matmul;
+    AttentionMemory *attention;
+
+    /* Working memory of a forward pass, n = max_rows. */
+    float *x;                     /* [n][dim]  the residual stream */
+    float *normed, *normed2;      /* [n][dim]  inputs of attention and of a parallel block's FFN */
+    float *y, *z;                 /* [n][dim]  their outputs */
+    float *q, *attended;          /* [n][n_heads * head_dim], [n][n_heads * value_dim] */
+    float *k, *v;                 /* [n][n_kv_heads * head_dim], [n][n_kv_heads * value_dim] */
+    float *attention_gate;        /* [n][n_heads * value_dim] where a layer has a gate */
+    float *gate, *up;             /* [ffn_rows][widest feed-forward] */
+    float *cosine[2], *sine[2];   /* [n][n_pairs], of each RoPE table */
+    size_t n_pairs[2];            /* half the table's rotary_dim; 0: no such table */
+    AttentionRow *attention_rows; /* [n] */
+    /* Mixtures of experts, k = n_experts_used. */
+    float *routing;         /* [n][n_experts]  the router's logits */
+    float *shares;          /* [n][k]          what the chosen experts' outputs are multiplied by */
+    uint32_t *chosen;       /* [n][k]          the experts of each row */
+    uint32_t *expert_first; /* [n_experts + 1] where each expert's part of expert_slots begins */
+    uint32_t *expert_slots; /* [n * k]         indices into chosen, sorted by expert */
+    float *expert_in, *expert_out; /* [ffn_rows][dim]  the rows of some experts */
+    /* Layers of other kinds (layer_kind.h): what their row_floats and thread_floats ask for. */
+    float *layer_rows;    /* [n][layer_row_floats] */
+    float *layer_threads; /* [n_threads][layer_thread_floats], each 64-byte aligned */
+    size_t layer_row_floats, layer_thread_floats;
+    float *scaled_freqs; /* [rotary_dim / 2], a RoPE table made for this context; or NULL */
+};
 
 struct ForwardPass;
 
-/* Steps of model.c, for the stacks of layers/ (stack_kind.h), which compute blocks of their own. */
+/* Steps of model.c, for the stacks of layers/ (layer_kind.h), which compute blocks of their own. */
 typedef struct ForwardSteps {
     /* y[n][dim] = the layer's attention, without the bias of the output projection. */
     void (*attention)(struct ForwardPass *pass, size_t layer, const float *in, float *y);
@@ -61,5 +108,25 @@ void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
 
 /* What a row's queries are multiplied by at its position. */
 float forward_query_scale(const Config *config, size_t layer, int32_t position);
+
+/* ---- The feed-forward network ---- */
+
+/* Some rows of a call to feed_forwards, and the network that they go through. */
+typedef struct FeedForwardRows {
+    const FeedForward *network;
+    size_t first, n;
+} FeedForwardRows;
+
+enum { FEED_FORWARD_PARTS = 64 }; /* the most of one call */
+
+/* y[rows][dim] = feed-forwards of in[rows][dim], without the bias of their last projections. All
+ * are equally wide; their rows follow each other. One list of work for gate and up, and one for
+ * down. */
+void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, const float *in,
+                   float *y);
+
+/* y[n][dim] = feed-forward of in[n][dim], without the bias of its last projection. */
+void feed_forward(ForwardPass *pass, const FeedForward *network, size_t n, const float *in,
+                  float *y);
 
 #endif

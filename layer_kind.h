@@ -1,8 +1,6 @@
-/* Layers that do something else than attend over keys and values: recurrent states, latent
- * attention and the like (Config.layer_kind). Each kind is a file of layers/ and a row in the
- * tables of layers/layer_kinds.c and layers/layer_fields.c; the forward pass, the weights and the
- * cache call it through this header alone. The core build has no such kind and refuses the models
- * by name. */
+/* What the forward pass, the weights and the cache call in layers/: kinds of layers, stacks and
+ * mixtures of experts. Each kind is a file of layers/ and a row in its tables. The core build has
+ * none of them and refuses the models by name. */
 #ifndef LAYER_KIND_H
 #define LAYER_KIND_H
 
@@ -12,9 +10,13 @@
 
 struct ForwardPass;
 struct Finder;
+struct LayerWeights;
+struct Weights;
+
+/* ---- Layers that do something else than attend over keys and values (Config.layer_kind) ---- */
 
 typedef struct LayerKind {
-    /* Finds the weights of a layer (weights_internal.h). Returns memory that weights_free gives to
+    /* Finds the weights of a layer (weights.h). Returns memory that weights_free gives to
      * free(), or NULL after a failure, which the finder then holds. */
     void *(*find)(struct Finder *finder, uint32_t layer);
     /* Floats of working memory for each row of a call, and for each thread. NULL: none. */
@@ -44,10 +46,47 @@ OUTSIDE_CORE(Status layer_kind_validate(const Config *config, uint32_t layer, Er
 OUTSIDE_CORE(double layer_kind_work(const Config *config, uint32_t layer), (void)config;
              (void)layer; return 0;)
 
-/* Checks what a mixture of experts (mixture.h) reads of the configuration. */
+/* ---- Mixtures of experts: feed-forwards of which a router chooses some for each token ---- */
+
+/* y[n][dim] = the sum of the experts' outputs for in[n][dim], each times its share, in the order of
+ * their numbers; the router chooses them by routed[n][dim]. */
+OUTSIDE_CORE(void mixture_forward(struct ForwardPass *pass, const struct LayerWeights *weights,
+                                  const float *routed, const float *in, float *y),
+             (void)pass;
+             (void)weights; (void)routed; (void)in; (void)y;)
+
+/* Checks what a mixture of experts reads of the configuration. */
 OUTSIDE_CORE(Status mixture_validate(const Config *config, Error *error),
              return error_set(error,
                               "n_experts is %u, but this build leaves out mixtures of experts",
                               config->n_experts);)
+
+/* ---- Stacks whose layers are more than a residual stream with attention and feed-forwards
+ * (Config.stack): Gemma 4's inputs of each layer's own, Gemma 3n's several streams ---- */
+
+typedef struct StackKind {
+    /* Finds the weights that weights_find does not know: weights->stack and the layers' `own`. A
+     * failure is the finder's. */
+    void (*find)(struct Finder *finder, struct Weights *weights);
+    /* Floats of working memory for each row of a call, and for each thread: Model.layer_rows and
+     * Model.layer_threads. */
+    size_t (*row_floats)(const Config *config);
+    size_t (*thread_floats)(const Config *config);
+    /* Computes all layers: from Model.x, the rows' embeddings, with the first layer's pre-norm in
+     * Model.normed, to Model.x, which the output head reads. All threads of the forward pass call
+     * it (forward_pass.h). */
+    void (*forward)(struct ForwardPass *pass);
+} StackKind;
+
+/* The kind of a Config.stack that is not STACK_PLAIN. The Config was validated, so that it is never
+ * NULL. */
+OUTSIDE_CORE(const StackKind *stack_kind(StackNumber number), (void)number; return NULL;)
+
+/* Checks what the stack reads of the configuration. */
+OUTSIDE_CORE(Status stack_kind_validate(const Config *config, Error *error),
+             return error_set(error, "this build leaves out the stack of '%s'", config->family);)
+
+/* Multiply-adds of the stack's own matrix products for one row. */
+OUTSIDE_CORE(double stack_kind_work(const Config *config), (void)config; return 0;)
 
 #endif

@@ -9,10 +9,8 @@
 
 #include "base/clock.h"
 #include "base/numbers.h"
-#include "feed_forward.h"
 #include "forward_pass.h"
-#include "mixture.h"
-#include "stack_kind.h"
+#include "layer_kind.h"
 
 /* With fewer multiply-adds one thread is done before a second one has woken up. */
 static const double SOLO_WORK = 2e6;

@@ -8,9 +8,9 @@
 
 #include "base/numbers.h"
 #include "config_fields.h"
-#include "model_state.h"
-#include "stack_kind.h"
-#include "weights_internal.h"
+#include "forward_pass.h"
+#include "layer_kind.h"
+#include "weights.h"
 
 /* ---- Working memory ---- */
 
@@ -66,7 +66,7 @@ typedef struct Buffer {
 } Buffer;
 enum { MAX_BUFFERS = 32 };
 
-/* Lists all buffers of model_state.h. Returns their number. */
+/* Lists all buffers of struct Model. Returns their number. */
 static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
     const Config *c = m->config;
     const Widths w = widest(c);

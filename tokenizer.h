@@ -26,7 +26,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "token_list.h"
+#include "base/token_list.h"
 
 typedef struct Tokenizer Tokenizer;
 

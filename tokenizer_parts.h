@@ -19,7 +19,7 @@
 #include "base/outside_core.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "token_list.h"
+#include "base/token_list.h"
 #include "tokenizer_section.h"
 
 /* A hash table of PairSlots in the section; slots NULL where there is none. */

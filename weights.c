@@ -1,4 +1,4 @@
-#include "weights_internal.h"
+#include "weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>

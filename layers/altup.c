@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "feed_forward.h"
+#include "forward_pass.h"
 #include "layers/per_layer.h"
 #include "layers/stacks.h"
 #include "layers/sums.h"

@@ -4,7 +4,7 @@
 
 #include "layers/state_fields.h"
 #include "layers/state_steps.h"
-#include "weights_internal.h"
+#include "weights.h"
 
 typedef struct ShortConvolution {
     Linear b, c, x, out; /* dim x dim */

@@ -4,7 +4,7 @@
 
 #include "layers/state_fields.h"
 #include "layers/state_steps.h"
-#include "weights_internal.h"
+#include "weights.h"
 
 /* A layer's weights: q, k, v and the gate z of the output; a, from which the decay follows, and b,
  * from which the rate of learning follows, have a row for each head. */

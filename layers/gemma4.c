@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "feed_forward.h"
-#include "mixture.h"
+#include "forward_pass.h"
+#include "layer_kind.h"
 #include "layers/per_layer.h"
 #include "layers/stacks.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "forward_pass.h"
-#include "weights_internal.h"
+#include "weights.h"
 
 /* ---- Weights ---- */
 

@@ -4,7 +4,7 @@
 
 #include "layers/state_fields.h"
 #include "layers/state_steps.h"
-#include "weights_internal.h"
+#include "weights.h"
 
 typedef struct Mamba2 {
     Linear z, x, b, c; /* the gate, the values, what k and q are to attention */

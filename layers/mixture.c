@@ -1,10 +1,10 @@
-#include "mixture.h"
+#include "layer_kind.h"
 
 #include <omp.h>
 #include <string.h>
 
 #include "base/numbers.h"
-#include "feed_forward.h"
+#include "forward_pass.h"
 #include "layers/experts.h"
 #include "layers/routing.h"
 

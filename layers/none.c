@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "forward_pass.h"
-#include "weights_internal.h"
+#include "weights.h"
 
 /* There are no weights; NULL would mean a failure. */
 static void *find(Finder *f, uint32_t layer) {

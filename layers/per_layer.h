@@ -8,7 +8,7 @@
 #define LAYERS_PER_LAYER_H
 
 #include "forward_pass.h"
-#include "weights_internal.h"
+#include "weights.h"
 
 typedef struct PerLayerTable {
     Matrix embedding;  /* per_layer_vocab x (n_layers * p) */

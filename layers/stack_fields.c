@@ -1,6 +1,6 @@
 /* What the kinds of stacks read of the configuration. It stands apart from stack_kinds.c because
  * config_fields.c calls it, as layer_fields.c does. */
-#include "stack_kind.h"
+#include "layer_kind.h"
 
 static Status validate_altup(const Config *c, Error *error) {
     if (c->altup_streams == 0 || c->altup_active >= c->altup_streams)

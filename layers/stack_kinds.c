@@ -1,4 +1,4 @@
-/* The table of the kinds of stacks (stack_kind.h). */
+/* The table of the kinds of stacks (layer_kind.h). */
 #include "layers/stacks.h"
 
 static const StackKind *const kinds[STACKS] = {

@@ -1,9 +1,9 @@
-/* The kinds of stacks (stack_kind.h), each in the file of its name. */
+/* The kinds of stacks (layer_kind.h), each in the file of its name. */
 #ifndef LAYERS_STACKS_H
 #define LAYERS_STACKS_H
 
-#include "stack_kind.h"
-#include "weights_internal.h"
+#include "layer_kind.h"
+#include "weights.h"
 
 extern const StackKind stack_gemma4, stack_altup;
 
