@@ -130,6 +130,9 @@ static Status check_heads(const Config *c, uint32_t l, Error *error) {
         return error_set(error,
                          "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
                          l, h.rotary_dim, h.head_dim);
+    if (c->position == POSITION_ALIBI && h.n_heads != c->n_heads)
+        return error_set(error, "layer %u: %u heads, but ALiBi has slopes for %u", l, h.n_heads,
+                         c->n_heads);
     uint32_t distance = c->kv_distance[l];
     if (distance == 0) return STATUS_OK;
     if (distance > l || c->layer_kind[l - distance] != LAYER_ATTENTION ||
@@ -177,7 +180,9 @@ static Status check_operations(const Config *c, Error *error) {
         return error_set(error, "query_scaling is set, but query_scaling_floor is 0");
     if (c->qk_norm_after_rope && c->qk_norm != QK_NORM_NONE && c->qk_norm != QK_NORM_HEAD)
         return error_set(error, "qk_norm_after_rope is set, but qk_norm is not 'head'");
-    if (c->activation == ACTIVATION_XIELU && (c->gated || c->n_experts > 0))
+    if (c->gate_activation == ACTIVATION_XIELU ||
+        (c->activation == ACTIVATION_XIELU &&
+         (c->gated || c->n_experts > 0 || c->stack != STACK_PLAIN)))
         return error_set(error, "activation 'xielu' with a gate or experts");
     return STATUS_OK;
 }

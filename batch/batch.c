@@ -611,7 +611,8 @@ static size_t choose_concurrency(const Batch *b, const KvShape *shape) {
     enum { MIDDLING = 512, MOST = 64 };
     size_t context = model_context(b->session->model);
     size_t positions = context < MIDDLING ? context : MIDDLING;
-    size_t n = b->kv_bytes / kvcache_sequence_bytes(shape, positions > 0 ? positions : 1);
+    size_t each = kvcache_sequence_bytes(shape, positions > 0 ? positions : 1);
+    size_t n = each > 0 ? b->kv_bytes / each : MOST; /* a model may store nothing */
     if (b->options->max_concurrent) return (size_t)b->options->max_concurrent;
     return n < 1 ? 1 : n > MOST ? MOST : n;
 }

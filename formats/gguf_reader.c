@@ -107,7 +107,10 @@ static Status read_sizes(GgufModel *r) {
     uint32_t n_further = 0;
     gguf_model_uint(r, "block_count", &c->n_layers);
     gguf_model_uint(r, "nextn_predict_layers", &n_further);
-    if (n_further < c->n_layers) c->n_layers -= n_further;
+    if (n_further > 0 && n_further >= c->n_layers)
+        return error_set(r->error, "%s: nextn_predict_layers is %u of %u layers", r->source->path,
+                         n_further, c->n_layers);
+    c->n_layers -= n_further;
     if (layer_uint(r, "feed_forward_length", &c->ffn_dim, c->layer_ffn_dim) != STATUS_OK ||
         layer_uint(r, "attention.head_count", &c->n_heads, c->layer_n_heads) != STATUS_OK)
         return STATUS_FAILED;

@@ -151,18 +151,6 @@ static Status read_state(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-/* The layers after the last that nextn_predict_layers counts predict further tokens; the model
- * itself does not run them. */
-static Status leave_out_predictions(const GgufModel *m, Config *c) {
-    uint32_t n = 0;
-    gguf_model_uint(m, "nextn_predict_layers", &n);
-    if (n >= c->n_layers && n > 0)
-        return error_set(m->error, "%s: nextn_predict_layers is %u of %u layers", m->source->path,
-                         n, c->n_layers);
-    c->n_layers -= n;
-    return STATUS_OK;
-}
-
 static Status qwen3next_finish(const GgufModel *m, Config *c) {
     const GgufValue *recurrent = gguf_model_find(m, "attention.recurrent_layers");
     uint32_t interval = 4;
@@ -170,7 +158,6 @@ static Status qwen3next_finish(const GgufModel *m, Config *c) {
     gguf_model_uint(m, "full_attention_interval", &interval);
     if (interval == 0)
         return error_set(m->error, "%s: full_attention_interval is 0", m->source->path);
-    if (leave_out_predictions(m, c) != STATUS_OK) return STATUS_FAILED;
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
         is_recurrent = (l + 1) % interval != 0;
         if (recurrent && !gguf_element(recurrent, l, &is_recurrent))

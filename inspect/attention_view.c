@@ -15,11 +15,15 @@
 typedef struct View {
     Session *session;
     TokenList ids;
-    size_t n; /* tokens */
-    uint32_t n_layers, n_heads, n_kv_heads;
-    float *weights; /* [n_layers][n_heads][n query][n key] */
-    size_t base;    /* the text's token that is row 0 of the running forward pass */
+    size_t n;                               /* tokens */
+    uint32_t n_layers, n_heads, n_kv_heads; /* n_heads: of the layer that has the most */
+    float *weights;                         /* [n_layers][n_heads][n query][n key] */
+    size_t base; /* the text's token that is row 0 of the running forward pass */
 } View;
+
+static uint32_t layer_heads(const View *v, size_t layer) {
+    return config_heads(model_config(v->session->model), layer).n_heads;
+}
 
 static float *map_of(const View *v, size_t layer, size_t head) {
     return v->weights + (layer * v->n_heads + head) * v->n * v->n;
@@ -69,7 +73,8 @@ static bool attends(const View *v, size_t layer) {
  * heads. */
 static void mean_map(const View *v, size_t first, size_t n_layers, float *out) {
     size_t cells = v->n * v->n, n_maps = n_layers * v->n_heads, n_attend = 0;
-    for (size_t l = 0; l < n_layers; l++) n_attend += attends(v, first + l) ? v->n_heads : 0;
+    for (size_t l = 0; l < n_layers; l++)
+        n_attend += attends(v, first + l) ? layer_heads(v, first + l) : 0;
     for (size_t i = 0; i < cells; i++) {
         double sum = 0.0;
         for (size_t m = 0; m < n_maps; m++) sum += (double)map_of(v, first, m)[i];
@@ -310,7 +315,7 @@ static void write_terminal_maps(const View *v, Sheet *out) {
             continue;
         }
         mean_map(v, layer, 1, mean);
-        sheet_printf(out, "\nlayer %u, mean of %u heads", layer, v->n_heads);
+        sheet_printf(out, "\nlayer %u, mean of %u heads", layer, layer_heads(v, layer));
         uint32_t window = model_config(v->session->model)->window[layer];
         if (window) sheet_printf(out, ", window of %u", window);
         sheet_printf(out, "\n");
@@ -371,7 +376,9 @@ Status attention_view_run(Session *session, Error *error) {
               .n_kv_heads = c->n_kv_heads};
     Status status = generate_prompt_ids(session, &v.ids, error);
     v.n = v.ids.length;
-    double bytes = 4.0 * c->n_layers * c->n_heads * (double)v.n * (double)v.n;
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (attends(&v, l) && layer_heads(&v, l) > v.n_heads) v.n_heads = layer_heads(&v, l);
+    double bytes = 4.0 * c->n_layers * v.n_heads * (double)v.n * (double)v.n;
     if (status == STATUS_OK && bytes > MOST_BYTES)
         status =
             error_set(error, "the weights of %zu tokens would be %.1f GiB: give a shorter text",

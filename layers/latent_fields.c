@@ -15,6 +15,9 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
     if (widest * h.n_heads > 1 << 20)
         return error_set(error, "layer %u: %u heads of %llu elements are too many", l, h.n_heads,
                          (unsigned long long)widest);
+    if (c->chunk[l] > 0 || c->position == POSITION_ALIBI)
+        return error_set(error, "layer %u: latent attention with %s", l,
+                         c->chunk[l] > 0 ? "chunks" : "ALiBi");
     if (c->kv_distance[l] > 0)
         return error_set(error,
                          "layer %u: kv_distance is %u, but a layer with latent attention "

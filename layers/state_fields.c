@@ -46,8 +46,9 @@ static double mamba2_work(const Config *c, uint32_t layer) {
 const LayerFields mamba2_fields = {.validate = check_heads, .work = mamba2_work};
 
 static Status check_kernel(const Config *c, uint32_t layer, Error *error) {
-    if (c->state_kernel > 0) return STATUS_OK;
-    return error_set(error, "layer %u: state_kernel is 0", layer);
+    if (c->state_kernel > 1) return STATUS_OK;
+    return error_set(error, "layer %u: state_kernel is %u, but must be at least 2", layer,
+                     c->state_kernel);
 }
 
 static double convolution_work(const Config *c, uint32_t layer) {
