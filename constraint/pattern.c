@@ -18,8 +18,9 @@ typedef struct Parser {
     size_t length, at;
     Writing writing;
     Error *error;
-    unsigned depth;
-    Regex any; /* any character, any number of times */
+    unsigned depth; /* of groups */
+    unsigned ahead; /* lookaheads that the rest of a sequence follows */
+    Regex any;      /* any character, any number of times */
 } Parser;
 
 static Status refuse(Parser *p, size_t at, const char *what) {
@@ -466,6 +467,7 @@ static Status parse_sequence(Parser *p, Anchored *out);
 static Status parse_lookahead(Parser *p, bool negate, Anchored *out) {
     Anchored ahead, rest;
     size_t start = p->at;
+    if (++p->ahead > MOST_DEPTH) return refuse(p, start, "too many lookaheads follow each other");
     if (++p->depth > MOST_DEPTH) return refuse(p, start, "groups are nested too deeply");
     if (parse_alternatives(p, &ahead) != STATUS_OK) return STATUS_FAILED;
     if (!take(p, ')')) return refuse(p, start, "( has no )");
@@ -473,6 +475,7 @@ static Status parse_lookahead(Parser *p, bool negate, Anchored *out) {
     if (ahead.at[1][0] != REGEX_NONE || ahead.at[1][1] != REGEX_NONE)
         return refuse(p, start, "^ in a lookahead is not supported");
     if (parse_sequence(p, &rest) != STATUS_OK) return STATUS_FAILED;
+    p->ahead--;
     if (rest.at[1][0] != REGEX_NONE || rest.at[1][1] != REGEX_NONE)
         return refuse(p, start, "^ after a lookahead is not supported");
     Regex looked = close_ends(p, &ahead, REGEX_EMPTY, p->any);

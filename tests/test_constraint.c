@@ -86,6 +86,31 @@ static void a_regex_that_explodes_is_refused_in_time(void **state) {
     ACCEPTS(SHAPE_REGEX, "(a?){1000}a{3}", "aaaaa");
 }
 
+/* `first`, then `part` n times, then `last`. */
+static char *repeated(const char *first, const char *part, size_t n, const char *last) {
+    size_t length = strlen(part), at = strlen(first);
+    char *out = malloc(at + n * length + strlen(last) + 1);
+    assert_non_null(out);
+    memcpy(out, first, at);
+    for (size_t i = 0; i < n; i++, at += length) memcpy(out + at, part, length);
+    strcpy(out + at, last);
+    return out;
+}
+
+/* Expects a source that repeats `part` often to be refused, without a crash and soon. */
+static void cannot_repeat(ShapeKind kind, const char *first, const char *part, size_t n,
+                          const char *last, const char *error) {
+    char *source = repeated(first, part, n, last);
+    cannot(kind, source, error);
+    free(source);
+}
+
+static void lookaheads_in_a_row_are_limited(void **state) {
+    (void)state;
+    cannot_repeat(SHAPE_REGEX, "", "(?=)", 200000, "a", "too many lookaheads");
+    ACCEPTS(SHAPE_REGEX, "(?=a)(?=.b)ab|(?=c)cd", "ab", "cd");
+}
+
 /* ---- Choices and grammars -------------------------------------------------------------------- */
 
 static void a_choice_is_one_of_its_texts(void **state) {
@@ -294,6 +319,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_regex_is_matched_by_all_of_the_text),
         cmocka_unit_test(a_regex_that_explodes_is_refused_in_time),
+        cmocka_unit_test(lookaheads_in_a_row_are_limited),
         cmocka_unit_test(a_choice_is_one_of_its_texts),
         cmocka_unit_test(a_grammar_derives_its_texts),
         cmocka_unit_test(members_come_in_any_order_and_once),
