@@ -260,7 +260,7 @@ static bool read_number(Grammar *g, uint32_t *number) {
 }
 
 static Status read_repeats(Grammar *g, bool nested, uint32_t *part) {
-    for (;;) {
+    for (size_t n = 0;; n++) {
         uint32_t min = 0, max = ACCEPTOR_NO_LIMIT;
         size_t start = g->at;
         skip(g, nested);
@@ -289,6 +289,7 @@ static Status read_repeats(Grammar *g, bool nested, uint32_t *part) {
             g->at = start;
             return STATUS_OK;
         }
+        if (n == MOST_DEPTH) return refuse(g, start, "repetitions are nested too deeply");
         if (add_part(g, (Part){PART_REPEAT, *part, min, max}, part) != STATUS_OK)
             return STATUS_FAILED;
     }

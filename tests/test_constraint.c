@@ -140,6 +140,12 @@ static void a_grammar_derives_its_texts(void **state) {
     cannot(SHAPE_GRAMMAR, "root ::= \"a\" root", "no text has this shape");
 }
 
+static void a_grammar_of_any_depth_is_refused_in_time(void **state) {
+    (void)state;
+    cannot_repeat(SHAPE_GRAMMAR, "root ::= \"a\"", "*", 400000, "", "nested too deeply");
+    ACCEPTS(SHAPE_GRAMMAR, "root ::= \"a\"{2}*", "aaaa");
+}
+
 /* ---- JSON Schema ----------------------------------------------------------------------------- */
 
 static void members_come_in_any_order_and_once(void **state) {
@@ -322,6 +328,7 @@ int main(void) {
         cmocka_unit_test(lookaheads_in_a_row_are_limited),
         cmocka_unit_test(a_choice_is_one_of_its_texts),
         cmocka_unit_test(a_grammar_derives_its_texts),
+        cmocka_unit_test(a_grammar_of_any_depth_is_refused_in_time),
         cmocka_unit_test(members_come_in_any_order_and_once),
         cmocka_unit_test(numbers_are_compared_as_decimals),
         cmocka_unit_test(schemas_are_combined),
