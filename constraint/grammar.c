@@ -8,7 +8,13 @@
 #include "base/unicode.h"
 #include "constraint/characters.h"
 
-enum { MOST_DEPTH = 200, MOST_REPEATS = 100000, MOST_PARTS = 500000, SMALL = 3000 };
+enum {
+    MOST_DEPTH = 200,
+    MOST_LEVELS = 4000,
+    MOST_REPEATS = 100000,
+    MOST_PARTS = 500000,
+    SMALL = 3000
+};
 
 /* A part of a rule. */
 typedef enum PartKind { PART_REGEX, PART_RULE, PART_SEQUENCE, PART_CHOICE, PART_REPEAT } PartKind;
@@ -347,8 +353,8 @@ static Status read_rule(Grammar *g) {
 
 /* ---- Making nodes ---------------------------------------------------------------------------- */
 
-/* Marks the recursive rules, and adds up sizes. Depth first with a stack of its own for rules; the
- * parts inside a rule are nested MOST_DEPTH deep at most. */
+/* Marks the recursive rules, and adds up sizes. Depth first; `depth` counts the rules and the parts
+ * inside of them, so that nothing that walks over them recursively runs out of stack. */
 static Status visit_rule(Grammar *g, uint32_t rule, unsigned depth);
 
 static Status visit_part(Grammar *g, uint32_t index, unsigned depth, size_t *size,
@@ -356,6 +362,8 @@ static Status visit_part(Grammar *g, uint32_t index, unsigned depth, size_t *siz
     Part p = g->parts[index];
     size_t own = 0;
     *size = 1;
+    if (depth > MOST_LEVELS)
+        return error_set(g->error, "the grammar's rules are nested too deeply");
     if (p.kind == PART_RULE) {
         if (g->rules[p.a].visiting) {
             *recursive = true;
@@ -365,10 +373,10 @@ static Status visit_part(Grammar *g, uint32_t index, unsigned depth, size_t *siz
         *recursive |= g->rules[p.a].recursive;
         *size = g->rules[p.a].size;
     } else if (p.kind == PART_REPEAT) {
-        return visit_part(g, p.a, depth, size, recursive);
+        return visit_part(g, p.a, depth + 1, size, recursive);
     } else if (p.kind != PART_REGEX) {
         for (size_t i = 0; i < p.b; i++) {
-            if (visit_part(g, g->items[p.a + i], depth, &own, recursive) != STATUS_OK)
+            if (visit_part(g, g->items[p.a + i], depth + 1, &own, recursive) != STATUS_OK)
                 return STATUS_FAILED;
             *size += own;
         }
@@ -380,8 +388,6 @@ static Status visit_part(Grammar *g, uint32_t index, unsigned depth, size_t *siz
 static Status visit_rule(Grammar *g, uint32_t rule, unsigned depth) {
     Rule *r = &g->rules[rule];
     if (r->visited) return STATUS_OK;
-    if (depth > 10 * MOST_DEPTH)
-        return error_set(g->error, "the grammar's rules are nested too deeply");
     if (r->part == UINT32_MAX)
         return error_set(g->error, "the grammar has no rule '%.*s'",
                          (int)(r->length < 100 ? r->length : 100), r->name);

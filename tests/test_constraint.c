@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +145,22 @@ static void a_grammar_of_any_depth_is_refused_in_time(void **state) {
     (void)state;
     cannot_repeat(SHAPE_GRAMMAR, "root ::= \"a\"", "*", 400000, "", "nested too deeply");
     ACCEPTS(SHAPE_GRAMMAR, "root ::= \"a\"{2}*", "aaaa");
+    /* 1,000 rules, each with the next one in 199 groups */
+    char *open = repeated("", "(\"a\" ", 199, ""), *close = repeated("", ")", 199, "");
+    size_t size = 1000 * 1400, at = 0;
+    char *rules = malloc(size);
+    assert_non_null(rules);
+    for (int i = 0; i < 1000; i++) {
+        char name[16];
+        snprintf(name, sizeof name, i == 0 ? "root" : "r%d", i);
+        at +=
+            (size_t)snprintf(rules + at, size - at, "%s ::= %s r%d %s\n", name, open, i + 1, close);
+    }
+    snprintf(rules + at, size - at, "r1000 ::= \"b\"\n");
+    cannot(SHAPE_GRAMMAR, rules, "nested too deeply");
+    free(rules);
+    free(close);
+    free(open);
 }
 
 /* ---- JSON Schema ----------------------------------------------------------------------------- */
