@@ -372,6 +372,8 @@ static Status prepare(Batch *b, Job *job, Error *error) {
     if (shape && shape->kind != SHAPE_NONE &&
         shape_store_get(b->session->shapes, shape, &job->shape, error) != STATUS_OK)
         return STATUS_FAILED;
+    /* A shape holds from the first token on, so that no reasoning comes before the answer. */
+    if (job->shape) job->request.opened = false;
     size_t n = job->request.n_prompts * job->request.n;
     job->choices = calloc(n, sizeof *job->choices);
     job->samples = calloc(n, sizeof *job->samples);

@@ -379,6 +379,8 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     d->shown_left_out = stats->left_out;
     if (status == STATUS_OK)
         status = session_rule(d->session, d->session->shape, &d->options, &d->options.rule, error);
+    /* A shape holds from the first token on, so that no reasoning comes before the answer. */
+    if (d->options.rule) d->opens_thinking = false;
     if (status == STATUS_OK)
         status = generation_init(&g, &d->options, d->session->tokenizer,
                                  model_config(model)->vocab_size, model_isa(model)->numeric, error);

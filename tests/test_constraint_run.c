@@ -99,6 +99,25 @@ static void a_batch_gives_what_each_text_gives_alone(void **state) {
     process_free(&all);
 }
 
+static void an_answer_with_a_shape_is_no_reasoning(void **state) {
+    static const char template[] =
+        "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>\n"
+        "{% else %}<think></think>{% endif %}";
+    static const char lines[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],"
+                                "\"choice\":[\"yes\"]}\n";
+    char *path = build_path("tests/shape-template");
+    (void)state;
+    file_write(path, template, strlen(template));
+    Process p = process_run((const char *const[]){"run", model, "--batch", "-", "--chat-template",
+                                                  path, "-n", "20", NULL},
+                            lines, strlen(lines));
+    if (!strstr(p.out, "\"text\": \"yes\"") || strstr(p.out, "reasoning_content"))
+        fail_msg("%s%s", p.out, p.err);
+    process_free(&p);
+    unlink(path);
+    free(path);
+}
+
 static void texts_are_tested_without_a_model(void **state) {
     static const char texts[] = "ab\nax\nacc\n";
     char *path = build_path("tests/shape-texts");
@@ -135,6 +154,7 @@ int main(void) {
         cmocka_unit_test(a_text_has_its_shape_and_the_same_bytes_on_any_setting),
         cmocka_unit_test(a_text_that_is_too_long_is_closed),
         cmocka_unit_test(a_batch_gives_what_each_text_gives_alone),
+        cmocka_unit_test(an_answer_with_a_shape_is_no_reasoning),
         cmocka_unit_test(texts_are_tested_without_a_model),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
