@@ -35,23 +35,36 @@ static Status give_object(RequestShape *s, Error *error) {
     return give(s, SHAPE_JSON_OBJECT, strdup(""), 0, error);
 }
 
-Status request_shape_format(RequestShape *s, const json_t *value, Error *error) {
-    static const char *const known[] = {"name", "description", "schema", "strict"};
-    const char *type = json_string_value(json_object_get(value, "type")), *name;
-    const json_t *inner = json_object_get(value, "json_schema");
-    const json_t *schema = json_object_get(inner, "schema");
+/* Refuses a field that would be ignored: any but those of `known`, which ends with NULL. */
+static Status only_known(const json_t *object, const char *const *known, Error *error) {
+    const char *name;
     json_t *item;
-    if (type && strcmp(type, "text") == 0) return give(s, SHAPE_NONE, strdup(""), 0, error);
-    if (type && strcmp(type, "json_object") == 0) return give_object(s, error);
-    if (!type || strcmp(type, "json_schema") != 0)
-        return error_set(error, "'response_format': 'type' must be \"text\", \"json_object\" or "
-                                "\"json_schema\"");
-    json_object_foreach((json_t *)inner, name, item) {
+    json_object_foreach((json_t *)object, name, item) {
         size_t i = 0;
-        while (i < 4 && strcmp(known[i], name) != 0) i++;
-        if (i == 4)
+        while (known[i] && strcmp(known[i], name) != 0) i++;
+        if (!known[i] && !json_is_null(item))
             return error_set(error, "'response_format': the field '%.80s' is not supported", name);
     }
+    return STATUS_OK;
+}
+
+Status request_shape_format(RequestShape *s, const json_t *value, Error *error) {
+    static const char *const fields[] = {"type", "json_schema", NULL};
+    static const char *const only_type[] = {"type", NULL};
+    static const char *const known[] = {"name", "description", "schema", "strict", NULL};
+    const char *type = json_string_value(json_object_get(value, "type"));
+    const json_t *inner = json_object_get(value, "json_schema");
+    const json_t *schema = json_object_get(inner, "schema");
+    bool text = type && strcmp(type, "text") == 0;
+    bool object = type && strcmp(type, "json_object") == 0;
+    if (!text && !object && (!type || strcmp(type, "json_schema") != 0))
+        return error_set(error, "'response_format': 'type' must be \"text\", \"json_object\" or "
+                                "\"json_schema\"");
+    if (only_known(value, text || object ? only_type : fields, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (text) return give(s, SHAPE_NONE, strdup(""), 0, error);
+    if (object) return give_object(s, error);
+    if (only_known(inner, known, error) != STATUS_OK) return STATUS_FAILED;
     if (!json_is_object(schema))
         return error_set(error, "'response_format': 'json_schema' needs a 'schema'");
     return give_value(s, SHAPE_JSON_SCHEMA, "schema", schema, error);

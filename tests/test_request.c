@@ -108,6 +108,11 @@ static void fields_that_change_nothing_are_ignored_and_others_refused(void **sta
     request_free(&r);
     refused("{\"prompt\": \"a\", \"temprature\": 1}", "temprature");
     refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"xml\"}}", "response_format");
+    refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\", \"schema\": {}}}",
+            "the field 'schema' is not supported");
+    refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_schema\", \"schema\": {}, "
+            "\"json_schema\": {\"schema\": {}}}}",
+            "the field 'schema' is not supported");
     refused(
         "{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\"}, \"regex\": \"a\"}",
         "given twice");
