@@ -165,8 +165,9 @@ static Status text_of(SchemaCompiler *c, const json_t *schema, const char *keywo
     return error_set(c->error, "'%s' must be a text", keyword[0] == 1 ? keyword + 1 : keyword);
 }
 
-/* Narrows *content by the keywords of one schema but its lengths. */
-static Status narrow(SchemaCompiler *c, const json_t *schema, Regex *content) {
+/* Narrows *content by the keywords of one schema but its lengths. *narrowed: it was before, and
+ * *content is REGEX_NONE because nothing matches, not because nothing was said yet. */
+static Status narrow(SchemaCompiler *c, const json_t *schema, Regex *content, bool *narrowed) {
     static const char *const keywords[] = {"pattern", SCHEMA_NO_PATTERN, "format",
                                            SCHEMA_NO_FORMAT};
     for (int i = 0; i < 4; i++) {
@@ -179,22 +180,22 @@ static Status narrow(SchemaCompiler *c, const json_t *schema, Regex *content) {
                               : format_regex(c, json_string_value(value), &own);
         if (status != STATUS_OK) return status;
         if (i % 2 == 1) own = regex_and2(c->regexes, c->canonical, regex_not(c->regexes, own));
-        *content = *content ? regex_and2(c->regexes, *content, own) : own;
+        *content = *narrowed ? regex_and2(c->regexes, *content, own) : own;
+        *narrowed = true;
     }
     return STATUS_OK;
 }
 
 Status schema_strings(SchemaCompiler *c, const SchemaList *schemas, Regex *out) {
-    Regex content = REGEX_NONE; /* nothing was narrowed yet */
+    Regex content = REGEX_NONE;
     uint32_t min = 0, max = REGEX_MANY;
-    bool canonical = false;
+    bool canonical = false, narrowed = false;
     for (size_t i = 0; i < schemas->n; i++) {
         const json_t *s = schemas->items[i];
         uint32_t size;
         bool given;
-        Regex before = content;
-        if (narrow(c, s, &content) != STATUS_OK) return STATUS_FAILED;
-        if (before && !content) goto none;
+        if (narrow(c, s, &content, &narrowed) != STATUS_OK) return STATUS_FAILED;
+        if (narrowed && content == REGEX_NONE) goto none;
         if (schema_size(c, s, "minLength", &size, &given) != STATUS_OK) return STATUS_FAILED;
         if (given && size > min) min = size;
         if (schema_size(c, s, "maxLength", &size, &given) != STATUS_OK) return STATUS_FAILED;
@@ -204,12 +205,12 @@ Status schema_strings(SchemaCompiler *c, const SchemaList *schemas, Regex *out) 
                      json_object_get(s, SCHEMA_NO_PATTERN) || json_object_get(s, "format");
     }
     if (min > max) goto none;
-    if (canonical && !content) content = c->canonical;
+    if (canonical && !narrowed) content = c->canonical, narrowed = true;
     /* Where nothing but the length counts, a character may have any of its forms. */
-    Regex one = canonical || content ? c->any_char : c->any_string;
+    Regex one = narrowed ? c->any_char : c->any_string;
     Regex sized = regex_repeat(c->regexes, one, min, max);
     bool limited = min > 0 || max != REGEX_MANY;
-    *out = !content ? sized : limited ? regex_and2(c->regexes, content, sized) : content;
+    *out = !narrowed ? sized : limited ? regex_and2(c->regexes, content, sized) : content;
     return STATUS_OK;
 none:
     *out = REGEX_NONE;

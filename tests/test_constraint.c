@@ -243,6 +243,17 @@ static void strings_keep_their_formats(void **state) {
     ACCEPTS(SHAPE_JSON_SCHEMA, "{\"pattern\":\"^a.*\\\"$\"}", "\"ab\\\"\"", "\"a\\\\\\\"\"");
 }
 
+static void a_pattern_without_a_match_leaves_no_string(void **state) {
+    (void)state;
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":[\"string\",\"null\"],\"pattern\":\"[]\"}", "\"\"",
+            "\"a\"");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":[\"string\",\"null\"],\"pattern\":\"a^b\"}", "\"ab\"");
+    REFUSES(SHAPE_JSON_SCHEMA,
+            "{\"type\":[\"string\",\"null\"],\"allOf\":[{\"pattern\":\"[]\"},{\"minLength\":2}]}",
+            "\"abc\"");
+    cannot(SHAPE_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"[]\"}", "no text has this shape");
+}
+
 static void what_cannot_be_enforced_is_refused_by_name(void **state) {
     (void)state;
     cannot(SHAPE_JSON_SCHEMA, "{\"uniqueItems\":true}", "'uniqueItems'");
@@ -350,6 +361,7 @@ int main(void) {
         cmocka_unit_test(numbers_are_compared_as_decimals),
         cmocka_unit_test(schemas_are_combined),
         cmocka_unit_test(strings_keep_their_formats),
+        cmocka_unit_test(a_pattern_without_a_match_leaves_no_string),
         cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
         cmocka_unit_test(masks_have_exactly_the_tokens_that_may_follow),
         cmocka_unit_test(forced_bytes_are_known),
