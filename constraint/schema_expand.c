@@ -155,14 +155,16 @@ static const json_t *if_choices(SchemaCompiler *c, const json_t *schema) {
 
 /* The alternatives of "where the property `name` is present, `schema` holds". */
 static const json_t *dependency_choices(SchemaCompiler *c, const char *name, const json_t *schema) {
-    const json_t *known = made_before(c, 'd', schema);
+    /* true and false have one address each, whatever their name is. */
+    const json_t *known = json_is_object(schema) ? made_before(c, 'd', schema) : NULL;
     if (known) return known;
     json_t *absent = json_pack("{s:s,s:{s:b}}", "type", "object", "properties", name, 0);
     json_t *present =
         json_pack("{s:s,s:[s],s:[O]}", "type", "object", "required", name, "allOf", schema);
     json_t *other =
         json_pack("{s:[s,s,s,s,s]}", "type", "null", "boolean", "number", "string", "array");
-    return keep_made(c, 'd', schema, json_pack("[o,o,o]", absent, present, other));
+    json_t *choices = json_pack("[o,o,o]", absent, present, other);
+    return json_is_object(schema) ? keep_made(c, 'd', schema, choices) : schema_own(c, choices);
 }
 
 /* ---- Expansion ------------------------------------------------------------------------------- */

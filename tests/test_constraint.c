@@ -222,6 +222,10 @@ static void schemas_are_combined(void **state) {
         "[\"x\"]},\"else\":{\"required\":[\"y\"]},\"type\":\"object\"}";
     ACCEPTS(SHAPE_JSON_SCHEMA, conditional, "{\"k\":1,\"x\":0}", "{\"k\":2,\"y\":0}", "{\"y\":0}");
     REFUSES(SHAPE_JSON_SCHEMA, conditional, "{\"k\":1,\"y\":0}", "{\"x\":0}");
+    static const char dependent[] = "{\"type\":\"object\",\"dependentSchemas\":{\"a\":false,"
+                                    "\"b\":false,\"c\":{\"required\":[\"d\"]}}}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, dependent, "{}", "{\"d\":1}", "{\"c\":1,\"d\":1}");
+    REFUSES(SHAPE_JSON_SCHEMA, dependent, "{\"a\":1}", "{\"b\":1}", "{\"c\":1}");
     static const char patterns[] =
         "{\"type\":\"object\",\"patternProperties\":{\"^s_\":{\"type\":\"string\"},\"_n$\":"
         "{\"maxLength\":1}},\"additionalProperties\":{\"type\":\"integer\"}}";
