@@ -20,7 +20,8 @@ FUZZ_MUTATE_PARTS('\n')
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char path[64], aside[80], kv[80];
     /* Shape of the KV cache pages, which one input in four is opened with. */
-    static const KvShape shape = {.type = KV_F16, .n_layers = 1, .layers = {{1, 4, 4}}};
+    static const KvShape shape = {
+        .type = KV_F16, .n_layers = 1, .layers = {{.n_kv_heads = 1, .key_dim = 4, .value_dim = 4}}};
     Conversation c;
     Error note, error;
     const char *directory =
