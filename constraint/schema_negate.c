@@ -137,7 +137,9 @@ static Status negate_keyword(SchemaCompiler *c, const json_t *schema, const char
     json_t *item;
     bool known;
     if (strcmp(keyword, "type") == 0) {
-        add_types(out, schema_types(schema, &known));
+        unsigned types = schema_types(schema, &known);
+        if (!known) return error_set(c->error, "'type' must name types of JSON");
+        add_types(out, types);
         return STATUS_OK;
     }
     if (strcmp(keyword, "properties") == 0) return negate_properties(c, value, out);

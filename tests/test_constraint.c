@@ -267,6 +267,7 @@ static void what_cannot_be_enforced_is_refused_by_name(void **state) {
     cannot(SHAPE_JSON_SCHEMA, "{\"$ref\":\"#\"}", "without end");
     cannot(SHAPE_JSON_SCHEMA, "{\"not\":{\"items\":{\"type\":\"null\"}}}", "'items'");
     cannot(SHAPE_JSON_SCHEMA, "{\"type\":\"text\"}", "'type'");
+    cannot(SHAPE_JSON_SCHEMA, "{\"not\":{\"type\":\"text\"}}", "'type'");
     cannot(SHAPE_JSON_SCHEMA,
            "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":false}}",
            "no text has this shape");
