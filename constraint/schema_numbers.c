@@ -144,18 +144,30 @@ static Regex within(SchemaCompiler *c, Regex syntax, const Limit *low, const Lim
     return out;
 }
 
+/* Whether the schema excludes numbers, of which schema_number_forms has no form with an exponent.
+ */
+static bool excludes_numbers(const json_t *schema) {
+    size_t i;
+    json_t *value;
+    json_array_foreach(json_object_get(schema, SCHEMA_NONE_OF), i, value) {
+        if (json_is_number(value)) return true;
+    }
+    return false;
+}
+
 Status schema_numbers(SchemaCompiler *c, const SchemaList *schemas, unsigned types, Regex *out) {
     RegexArena *r = c->regexes;
     Limit low = {.given = false}, high = {.given = false};
-    bool divided = false;
+    bool divided = false, excluded = false;
     for (size_t i = 0; i < schemas->n; i++) {
         const json_t *s = schemas->items[i];
         if (read_limit(c, s, 1, &low) != STATUS_OK || read_limit(c, s, -1, &high) != STATUS_OK)
             return STATUS_FAILED;
         divided |= json_object_get(s, "multipleOf") != NULL;
+        excluded |= excludes_numbers(s);
     }
     bool only_sign = (!low.given || low.value == 0) && (!high.given || high.value == 0) &&
-                     !low.exclusive && !high.exclusive && !divided;
+                     !low.exclusive && !high.exclusive && !divided && !excluded;
     Regex syntax = digits_syntax(c, types, only_sign);
     for (size_t i = 0; i < schemas->n; i++) {
         const json_t *multiple = json_object_get(schemas->items[i], "multipleOf");
@@ -185,4 +197,20 @@ Regex schema_number(SchemaCompiler *c, const json_t *value) {
     Regex out = regex_text(r, text, strlen(text));
     if (json_is_integer(value) || strchr(text, '.')) return out;
     return regex_concat(r, out, regex_repeat(r, regex_text(r, ".0", 2), 0, 1));
+}
+
+Regex schema_number_forms(SchemaCompiler *c, const json_t *value) {
+    RegexArena *r = c->regexes;
+    char text[SCHEMA_DECIMAL_SIZE];
+    schema_decimal(value, text);
+    Regex zero = regex_byte(r, '0'), end;
+    if (strchr(text, '.')) {
+        end = regex_repeat(r, zero, 0, REGEX_MANY);
+    } else {
+        end = regex_concat(r, regex_byte(r, '.'), regex_repeat(r, zero, 1, REGEX_MANY));
+        end = regex_repeat(r, end, 0, 1);
+    }
+    Regex out = regex_concat(r, regex_text(r, text, strlen(text)), end);
+    if (strcmp(text, "0") != 0) return out;
+    return regex_concat(r, regex_repeat(r, regex_byte(r, '-'), 0, 1), out);
 }

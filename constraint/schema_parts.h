@@ -116,6 +116,8 @@ Status schema_numbers(SchemaCompiler *c, const SchemaList *schemas, unsigned typ
 enum { SCHEMA_DECIMAL_SIZE = 800 };
 void schema_decimal(const json_t *value, char out[SCHEMA_DECIMAL_SIZE]);
 Regex schema_number(SchemaCompiler *c, const json_t *value);
+/* All texts of a number without an exponent: 1 is also 1.0 and 1.00, 0 also -0. */
+Regex schema_number_forms(SchemaCompiler *c, const json_t *value);
 
 /* ---- schema_strings.c ---- */
 

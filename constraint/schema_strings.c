@@ -343,7 +343,9 @@ Status schema_scalars(SchemaCompiler *c, const SchemaAlternative *a, Regex *out)
         size_t k;
         json_t *value;
         json_array_foreach(json_object_get(a->schemas.items[i], SCHEMA_NONE_OF), k, value) {
-            all = regex_and2(r, all, regex_not(r, schema_scalar(c, value)));
+            Regex no =
+                json_is_number(value) ? schema_number_forms(c, value) : schema_scalar(c, value);
+            all = regex_and2(r, all, regex_not(r, no));
         }
     }
     *out = all;

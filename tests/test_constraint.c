@@ -191,6 +191,11 @@ static void numbers_are_compared_as_decimals(void **state) {
     ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":10}", "14",
             "700");
     REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":10}", "7", "15");
+    static const char excluded[] = "{\"type\":\"number\",\"not\":{\"enum\":[1,0,-2.5]}}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, excluded, "2", "1.01", "10", "-1", "2.5", "-2.51", "0.1");
+    REFUSES(SHAPE_JSON_SCHEMA, excluded, "1", "1.0", "1.00", "1e0", "10e-1", "0", "-0", "0.0",
+            "-0.0", "-2.5", "-2.50");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"number\",\"not\":{\"const\":\"x\"}}", "1e3");
     cannot(SHAPE_JSON_SCHEMA,
            "{\"type\":\"integer\",\"exclusiveMinimum\":3,\"exclusiveMaximum\":4}",
            "no text has this shape");
