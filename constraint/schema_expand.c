@@ -337,6 +337,7 @@ static Status add_applied(SchemaCompiler *c, Branch *b, const json_t *schema, si
 /* Takes one schema; *dead: no value is valid by it. */
 static Status add_schema(SchemaCompiler *c, Branch *b, Todo todo, bool *dead) {
     const json_t *schema = todo.schema;
+    if (!schema_count(c, 1 + b->a.schemas.n / 8)) return STATUS_FAILED;
     if (json_is_true(schema)) return STATUS_OK;
     if (json_is_false(schema)) {
         *dead = true;
@@ -344,7 +345,6 @@ static Status add_schema(SchemaCompiler *c, Branch *b, Todo todo, bool *dead) {
     }
     if (!json_is_object(schema))
         return error_set(c->error, "a schema must be an object, true or false");
-    if (!schema_count(c, 1 + b->a.schemas.n / 8)) return STATUS_FAILED;
     for (size_t p = todo.parent; p != SIZE_MAX; p = b->a.parents[p])
         if (b->origins[p] == schema)
             return error_set(c->error, "a reference leads back to itself without end");
@@ -373,7 +373,10 @@ static Status go(SchemaCompiler *c, Branch *b, unsigned depth, SchemaVisit visit
     while (b->todo.n > 0 && status == STATUS_OK && !dead)
         status = add_schema(c, b, b->todo.items[--b->todo.n], &dead);
     if (status == STATUS_OK && !dead && b->choices.n == 0) {
-        status = visit(c, &b->a, context);
+        /* Each visit looks at all the schemas that the branch has. */
+        status = schema_count(c, 1 + b->a.schemas.n / 8) ? visit(c, &b->a, context) : STATUS_FAILED;
+        if (status == STATUS_OK && c->regexes->failed)
+            status = error_set(c->error, "the schema cannot be enforced: %s", c->regexes->failed);
     } else if (status == STATUS_OK && !dead) {
         Todo choice = b->choices.items[--b->choices.n];
         size_t n = json_array_size(choice.schema);

@@ -252,6 +252,12 @@ static void strings_keep_their_formats(void **state) {
     ACCEPTS(SHAPE_JSON_SCHEMA, "{\"pattern\":\"^a.*\\\"$\"}", "\"ab\\\"\"", "\"a\\\\\\\"\"");
 }
 
+static void combinations_of_choices_are_limited(void **state) {
+    (void)state;
+    cannot_repeat(SHAPE_JSON_SCHEMA, "{\"type\":\"string\",\"allOf\":[true",
+                  ",{\"anyOf\":[true,true]}", 40, "]}", "too many combinations");
+}
+
 static void a_pattern_without_a_match_leaves_no_string(void **state) {
     (void)state;
     REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":[\"string\",\"null\"],\"pattern\":\"[]\"}", "\"\"",
@@ -371,6 +377,7 @@ int main(void) {
         cmocka_unit_test(numbers_are_compared_as_decimals),
         cmocka_unit_test(schemas_are_combined),
         cmocka_unit_test(strings_keep_their_formats),
+        cmocka_unit_test(combinations_of_choices_are_limited),
         cmocka_unit_test(a_pattern_without_a_match_leaves_no_string),
         cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
         cmocka_unit_test(masks_have_exactly_the_tokens_that_may_follow),
