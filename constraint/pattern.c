@@ -5,6 +5,9 @@
 #include "base/unicode.h"
 
 enum { MOST_DEPTH = 200, MOST_REPEATS = 100000 };
+/* What a look at all characters counts as, how many names of categories there are, and what copying
+ * a range of one counts as. */
+enum { CATEGORY_STEPS = 30000, MOST_CATEGORIES = 40, RANGE_STEPS = 8 };
 
 /* An expression with its anchors: at[s][e] are the texts matched where ^ (s) and $ (e) were
  * required at its ends. */
@@ -12,15 +15,24 @@ typedef struct Anchored {
     Regex at[2][2];
 } Anchored;
 
+/* The characters of a category of Unicode, which take long to find. */
+typedef struct Category {
+    char name[2];
+    size_t length;
+    CharSet set;
+} Category;
+
 typedef struct Parser {
     RegexArena *arena;
     const char *text;
     size_t length, at;
     Writing writing;
     Error *error;
-    unsigned depth; /* of groups */
-    unsigned ahead; /* lookaheads that the rest of a sequence follows */
-    Regex any;      /* any character, any number of times */
+    unsigned depth;                       /* of groups */
+    unsigned ahead;                       /* lookaheads that the rest of a sequence follows */
+    Regex any;                            /* any character, any number of times */
+    Category categories[MOST_CATEGORIES]; /* that the pattern has used */
+    size_t n_categories;
 } Parser;
 
 static Status refuse(Parser *p, size_t at, const char *what) {
@@ -121,6 +133,32 @@ static void add_line_ends(CharSet *set) {
     charset_add(set, 0x2028, 0x2029);
 }
 
+/* Adds a category to the set. */
+static Status add_category(Parser *p, CharSet *set, const char *name, size_t length, size_t start) {
+    Category *c = NULL;
+    for (size_t i = 0; i < p->n_categories && !c; i++)
+        if (p->categories[i].length == length && memcmp(p->categories[i].name, name, length) == 0)
+            c = &p->categories[i];
+    if (!c) {
+        CharSet found = {0};
+        if (!regex_count_work(p->arena, CATEGORY_STEPS)) return refuse(p, start, p->arena->failed);
+        if (p->n_categories == MOST_CATEGORIES || !charset_add_category(&found, name, length)) {
+            charset_free(&found);
+            return refuse(p, start, "this \\p property is not supported");
+        }
+        c = &p->categories[p->n_categories++];
+        memcpy(c->name, name, length);
+        c->length = length;
+        c->set = found;
+    }
+    if (!regex_count_work(p->arena, RANGE_STEPS * c->set.n))
+        return refuse(p, start, p->arena->failed);
+    for (size_t i = 0; i < c->set.n; i++)
+        charset_add(set, c->set.ranges[i].from, c->set.ranges[i].to);
+    set->failed |= c->set.failed;
+    return STATUS_OK;
+}
+
 /* \p{L}, \p{General_Category=Lu}, \pL; the letter was read. */
 static Status add_property(Parser *p, CharSet *set, bool negate) {
     size_t start = p->at, length;
@@ -155,9 +193,9 @@ static Status add_property(Parser *p, CharSet *set, bool negate) {
             name = longer[i].category, length = strlen(longer[i].category);
     if (length == 5 && memcmp(name, "ASCII", 5) == 0) {
         charset_add(&own, 0, 0x7F);
-    } else if (!charset_add_category(&own, name, length)) {
+    } else if (add_category(p, &own, name, length, start) != STATUS_OK) {
         charset_free(&own);
-        return refuse(p, start, "this \\p property is not supported");
+        return STATUS_FAILED;
     }
     charset_normalize(&own, negate);
     for (size_t i = 0; i < own.n; i++) charset_add(set, own.ranges[i].from, own.ranges[i].to);
@@ -515,17 +553,23 @@ static Status parse_alternatives(Parser *p, Anchored *out) {
     return STATUS_OK;
 }
 
+static Status compile(Parser *p, PatternScope scope, Regex *out) {
+    Anchored all;
+    p->any = regex_repeat(p->arena, regex_any_char(p->arena, p->writing), 0, REGEX_MANY);
+    if (parse_alternatives(p, &all) != STATUS_OK) return STATUS_FAILED;
+    if (p->at < p->length) return refuse(p, p->at, ") has no (");
+    Regex around = scope == PATTERN_PART ? p->any : REGEX_EMPTY;
+    *out = close_ends(p, &all, around, around);
+    if (p->arena->failed) return refuse(p, p->length, p->arena->failed);
+    return STATUS_OK;
+}
+
 Status pattern_compile_regex(RegexArena *arena, const char *pattern, size_t length,
                              PatternScope scope, Writing writing, Regex *out, Error *error) {
     Parser p = {
         .arena = arena, .text = pattern, .length = length, .writing = writing, .error = error};
-    Anchored all;
     *out = REGEX_NONE;
-    p.any = regex_repeat(arena, regex_any_char(arena, writing), 0, REGEX_MANY);
-    if (parse_alternatives(&p, &all) != STATUS_OK) return STATUS_FAILED;
-    if (p.at < length) return refuse(&p, p.at, ") has no (");
-    Regex around = scope == PATTERN_PART ? p.any : REGEX_EMPTY;
-    *out = close_ends(&p, &all, around, around);
-    if (arena->failed) return refuse(&p, length, arena->failed);
-    return STATUS_OK;
+    Status status = compile(&p, scope, out);
+    for (size_t i = 0; i < p.n_categories; i++) charset_free(&p.categories[i].set);
+    return status;
 }

@@ -12,8 +12,8 @@ static Regex give_up(RegexArena *arena, const char *why) {
     return REGEX_NONE;
 }
 
-static bool count_work(RegexArena *arena, size_t work) {
-    arena->work += work;
+bool regex_count_work(RegexArena *arena, size_t steps) {
+    arena->work += steps;
     if (arena->work > arena->most_work) give_up(arena, "it takes too many steps");
     return !arena->failed;
 }
@@ -165,7 +165,7 @@ static void split_classes(RegexArena *arena, const ByteSet *set) {
 static uint32_t intern_set(RegexArena *arena, const ByteSet *set) {
     for (size_t i = 0; i < arena->n_sets; i++)
         if (memcmp(&arena->sets[i], set, sizeof *set) == 0) return (uint32_t)i;
-    if (!count_work(arena, 256 + arena->n_sets)) return 0;
+    if (!regex_count_work(arena, 256 + arena->n_sets)) return 0;
     if (!array_reserve(&arena->sets, &arena->sets_capacity, arena->n_sets + 1,
                        sizeof *arena->sets)) {
         give_up(arena, "there is no memory for it");
@@ -204,7 +204,7 @@ Regex regex_concat(RegexArena *arena, Regex a, Regex b) {
     if (a == REGEX_NONE || b == REGEX_NONE) return REGEX_NONE;
     if (a == REGEX_EMPTY) return b;
     if (b == REGEX_EMPTY) return a;
-    if (!count_work(arena, 1)) return REGEX_NONE;
+    if (!regex_count_work(arena, 1)) return REGEX_NONE;
     if (arena->nodes[a].kind == RE_CONCAT) { /* right-leaning; the left side's depth is 1 */
         Regex stack[64];
         size_t n = 0;
@@ -334,7 +334,7 @@ static Regex make_and(RegexArena *arena, Items *items) {
 
 static Regex make_list(RegexArena *arena, unsigned kind, const Regex *list, size_t n) {
     Items items = {0};
-    if (!count_work(arena, n)) return REGEX_NONE;
+    if (!regex_count_work(arena, n)) return REGEX_NONE;
     for (size_t i = 0; i < n; i++) items_add(arena, &items, kind, list[i]);
     Regex out = kind == RE_OR ? make_or(arena, &items) : make_and(arena, &items);
     items_free(&items);
@@ -381,7 +381,7 @@ static Regex texts_after(RegexArena *arena, const RegexText *texts, size_t n, si
     Regex parts[257];
     size_t i = 0, n_parts = 0, same = at;
     if (depth > MOST_DEPTH) return give_up(arena, "it is nested too deeply");
-    if (!count_work(arena, 1)) return REGEX_NONE;
+    if (!regex_count_work(arena, 1)) return REGEX_NONE;
     const RegexText *first = &texts[0], *last = &texts[n - 1];
     while (same < first->n && same < last->n && first->bytes[same] == last->bytes[same]) same++;
     if (n == 1) return regex_text(arena, first->bytes + at, first->n - at);
@@ -604,7 +604,7 @@ static Regex derive_list(RegexArena *arena, RegexNode n, unsigned char byte, uns
 
 static Regex derive_new(RegexArena *arena, Regex id, unsigned char byte, unsigned depth) {
     RegexNode n = arena->nodes[id];
-    if (!count_work(arena, is_list(n.kind) ? n.b : 1)) return REGEX_NONE;
+    if (!regex_count_work(arena, is_list(n.kind) ? n.b : 1)) return REGEX_NONE;
     if (depth > MOST_DEPTH) return give_up(arena, "it is nested too deeply");
     switch ((RegexKind)n.kind) {
     case RE_NONE:

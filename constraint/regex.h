@@ -95,6 +95,9 @@ typedef struct RegexArena {
 bool regex_arena_init(RegexArena *arena, size_t most_nodes, size_t most_work);
 void regex_arena_free(RegexArena *arena);
 
+/* Counts steps that a caller did for the arena's expressions. False: past the limit. */
+bool regex_count_work(RegexArena *arena, size_t steps);
+
 /* The size of an arena, to which regex_arena_rewind takes it back. Expressions made later are then
  * forgotten. */
 typedef struct RegexMark {

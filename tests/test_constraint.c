@@ -106,9 +106,10 @@ static void cannot_repeat(ShapeKind kind, const char *first, const char *part, s
     free(source);
 }
 
-static void lookaheads_in_a_row_are_limited(void **state) {
+static void long_patterns_are_refused_in_time(void **state) {
     (void)state;
     cannot_repeat(SHAPE_REGEX, "", "(?=)", 200000, "a", "too many lookaheads");
+    cannot_repeat(SHAPE_REGEX, "[", "\\pL", 100000, "]", "too many steps");
     ACCEPTS(SHAPE_REGEX, "(?=a)(?=.b)ab|(?=c)cd", "ab", "cd");
 }
 
@@ -369,7 +370,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_regex_is_matched_by_all_of_the_text),
         cmocka_unit_test(a_regex_that_explodes_is_refused_in_time),
-        cmocka_unit_test(lookaheads_in_a_row_are_limited),
+        cmocka_unit_test(long_patterns_are_refused_in_time),
         cmocka_unit_test(a_choice_is_one_of_its_texts),
         cmocka_unit_test(a_grammar_derives_its_texts),
         cmocka_unit_test(a_grammar_of_any_depth_is_refused_in_time),
