@@ -15,6 +15,7 @@ enum {
     MOST_PARTS = 500000,
     SMALL = 3000
 };
+enum { MOST_RULES = 20000, RULE_SLOTS = 1 << 16 };
 
 /* A part of a rule. */
 typedef enum PartKind { PART_REGEX, PART_RULE, PART_SEQUENCE, PART_CHOICE, PART_REPEAT } PartKind;
@@ -47,6 +48,7 @@ typedef struct Grammar {
     size_t n_items, items_capacity;
     Rule *rules;
     size_t n_rules, rules_capacity;
+    uint32_t *rule_table; /* [RULE_SLOTS] index of a rule + 1, by the hash of its name */
     unsigned depth;
 } Grammar;
 
@@ -128,17 +130,22 @@ static Status list_part(Grammar *g, PartKind kind, PartList *list, uint32_t *ind
 }
 
 static Status rule_index(Grammar *g, const char *name, size_t length, uint32_t *index) {
-    for (size_t i = 0; i < g->n_rules; i++)
-        if (g->rules[i].length == length && memcmp(g->rules[i].name, name, length) == 0) {
-            *index = (uint32_t)i;
-            return STATUS_OK;
-        }
-    if (g->n_rules > 20000) return refuse(g, g->at, "it has too many rules");
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    uint32_t *slot = &g->rule_table[(hash ^ hash >> 16) % RULE_SLOTS];
+    for (; *slot; slot = slot + 1 < g->rule_table + RULE_SLOTS ? slot + 1 : g->rule_table) {
+        const Rule *known = &g->rules[*slot - 1];
+        if (known->length != length || memcmp(known->name, name, length) != 0) continue;
+        *index = *slot - 1;
+        return STATUS_OK;
+    }
+    if (g->n_rules > MOST_RULES) return refuse(g, g->at, "it has too many rules");
     if (!array_reserve(&g->rules, &g->rules_capacity, g->n_rules + 1, sizeof *g->rules))
         return error_set(g->error, "no memory for a grammar");
     g->rules[g->n_rules] =
         (Rule){.name = name, .length = length, .part = UINT32_MAX, .node = ACCEPTOR_NO_NODE};
     *index = (uint32_t)g->n_rules++;
+    *slot = *index + 1;
     return STATUS_OK;
 }
 
@@ -482,7 +489,9 @@ Status grammar_compile(Acceptor *acceptor, const char *text, size_t length, Acce
                  .text = text,
                  .length = length,
                  .error = error};
-    Status status = compile(&g, node);
+    g.rule_table = calloc(RULE_SLOTS, sizeof *g.rule_table);
+    Status status = g.rule_table ? compile(&g, node) : error_set(error, "no memory for a grammar");
+    free(g.rule_table);
     free(g.parts);
     free(g.items);
     free(g.rules);

@@ -142,6 +142,21 @@ static void a_grammar_derives_its_texts(void **state) {
     cannot(SHAPE_GRAMMAR, "root ::= \"a\" root", "no text has this shape");
 }
 
+static void a_grammar_may_have_many_rules(void **state) {
+    enum { N = 3000 };
+    size_t size = N * 40, at = 0;
+    char *rules = malloc(size);
+    (void)state;
+    assert_non_null(rules);
+    at += (size_t)snprintf(rules, size, "root ::= \"x\"");
+    for (int i = 0; i < N; i++) at += (size_t)snprintf(rules + at, size - at, " | r%d", i);
+    for (int i = 0; i < N; i++)
+        at += (size_t)snprintf(rules + at, size - at, "\nr%d ::= \"<%d>\"", i, i);
+    ACCEPTS(SHAPE_GRAMMAR, rules, "x", "<0>", "<1234>", "<2999>");
+    REFUSES(SHAPE_GRAMMAR, rules, "<3000>");
+    free(rules);
+}
+
 static void a_grammar_of_any_depth_is_refused_in_time(void **state) {
     (void)state;
     cannot_repeat(SHAPE_GRAMMAR, "root ::= \"a\"", "*", 400000, "", "nested too deeply");
@@ -373,6 +388,7 @@ int main(void) {
         cmocka_unit_test(long_patterns_are_refused_in_time),
         cmocka_unit_test(a_choice_is_one_of_its_texts),
         cmocka_unit_test(a_grammar_derives_its_texts),
+        cmocka_unit_test(a_grammar_may_have_many_rules),
         cmocka_unit_test(a_grammar_of_any_depth_is_refused_in_time),
         cmocka_unit_test(members_come_in_any_order_and_once),
         cmocka_unit_test(numbers_are_compared_as_decimals),
