@@ -341,14 +341,15 @@ static bool is_productive(const Acceptor *m, AcceptorNode node) {
 }
 
 static bool object_productive(const Acceptor *m, const Object *o) {
-    size_t n = 0;
+    size_t n = 0, n_required = 0;
     for (size_t i = 0; i < o->n; i++) {
         const ObjectMember *member = &o->members[i];
+        n_required += member->required;
         bool can = is_productive(m, member->value) && member->key != REGEX_NONE;
         if (member->required && !can) return false;
         if (can) n = member->many || n == UINT32_MAX ? UINT32_MAX : n + 1;
     }
-    return n >= o->min && o->min <= o->max;
+    return n >= o->min && o->min <= o->max && n_required <= o->max;
 }
 
 /* The most items that an array can have. */

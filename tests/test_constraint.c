@@ -298,6 +298,9 @@ static void what_cannot_be_enforced_is_refused_by_name(void **state) {
     cannot(SHAPE_JSON_SCHEMA,
            "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":false}}",
            "no text has this shape");
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"type\":\"object\",\"required\":[\"a\",\"b\",\"c\"],\"maxProperties\":2}",
+           "no text has this shape");
     cannot(SHAPE_JSON_SCHEMA, "[", "not JSON");
 }
 
