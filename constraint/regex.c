@@ -542,15 +542,20 @@ static Regex derive_bound(RegexArena *arena, RegexNode node, unsigned char byte)
 static Regex multiple_node(RegexArena *arena, uint32_t remainder, uint32_t divisor, uint32_t scale,
                            bool point) {
     uint64_t rest = remainder;
-    for (uint32_t i = 0; i < scale && rest; i++) rest = rest * 10 % divisor;
-    return intern(arena,
-                  (RegexNode){.kind = RE_MULTIPLE,
-                              .nullable = rest == 0,
-                              .searched = true,
-                              .a = remainder,
-                              .b = divisor,
-                              .c = scale << 1 | point},
-                  NULL);
+    uint64_t more = 1; /* how many ways there are to go on after the point */
+    for (uint32_t i = 0; i < scale; i++) rest = rest * 10 % divisor, more *= 10;
+    Regex out = intern(arena,
+                       (RegexNode){.kind = RE_MULTIPLE,
+                                   .nullable = rest == 0,
+                                   .searched = true,
+                                   .a = remainder,
+                                   .b = divisor,
+                                   .c = scale << 1 | point},
+                       NULL);
+    /* Digits before the point reach any remainder; those after it add less than `more`. */
+    bool live = !point || rest == 0 || divisor - rest < more;
+    if (!arena->failed) arena->nodes[out].live = live ? 1 : 2;
+    return out;
 }
 
 Regex regex_multiple(RegexArena *arena, uint32_t divisor, uint32_t scale) {
@@ -723,6 +728,33 @@ static bool search_live(RegexArena *arena, Regex id) {
     return live && !arena->failed;
 }
 
+/* Whether any digits may follow, after some more of them. */
+static bool takes_digits(RegexArena *arena, Regex id) {
+    for (int i = 0; i < 40 && id != REGEX_NONE; i++) {
+        bool same = arena->nodes[id].nullable;
+        for (unsigned char c = '0'; c <= '9' && same; c++) same = derive_raw(arena, id, c, 0) == id;
+        if (same) return true;
+        id = derive_raw(arena, id, '1', 0);
+    }
+    return false;
+}
+
+/* Whether an intersection holds a multiple whose point was not read, and otherwise only what any
+ * digits may follow. A search would try as many states as the divisor is large. */
+static bool is_live_multiple(RegexArena *arena, RegexNode n) {
+    size_t n_multiples = 0;
+    for (size_t i = 0; i < n.b; i++) {
+        const RegexNode *x = &arena->nodes[arena->lists[n.a + i]];
+        n_multiples += x->kind == RE_MULTIPLE && !(x->c & 1);
+    }
+    for (size_t i = 0; i < n.b && n_multiples == 1; i++) {
+        Regex item = arena->lists[n.a + i];
+        if (arena->nodes[item].kind != RE_MULTIPLE && !takes_digits(arena, item)) return false;
+        if (arena->nodes[item].kind == RE_MULTIPLE && arena->nodes[item].c & 1) return false;
+    }
+    return n_multiples == 1;
+}
+
 static bool live_at(RegexArena *arena, Regex id, unsigned depth) {
     RegexNode n = arena->nodes[id];
     if (n.live) return n.live == 1;
@@ -738,7 +770,7 @@ static bool live_at(RegexArena *arena, Regex id, unsigned depth) {
     } else if (n.kind == RE_REPEAT) {
         live = live_at(arena, n.a, depth + 1);
     } else {
-        live = search_live(arena, id);
+        live = (n.kind == RE_AND && is_live_multiple(arena, n)) || search_live(arena, id);
     }
     if (!arena->failed) arena->nodes[id].live = live ? 1 : 2;
     return live && !arena->failed;

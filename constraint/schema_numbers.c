@@ -177,6 +177,8 @@ Status schema_numbers(SchemaCompiler *c, const SchemaList *schemas, unsigned typ
         only_sign && low.given && !high.given ? syntax : within(c, syntax, &low, &high, 1);
     Regex below = within(c, syntax, &low, &high, -1);
     *out = regex_or2(r, above, regex_concat(r, regex_byte(r, '-'), below));
+    /* Whether a large divisor and limits can be enforced shows at the first digit: look now. */
+    for (unsigned char digit = '1'; divided && digit <= '9'; digit++) regex_derive(r, *out, digit);
     return STATUS_OK;
 }
 

@@ -207,6 +207,16 @@ static void numbers_are_compared_as_decimals(void **state) {
     ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":10}", "14",
             "700");
     REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":10}", "7", "15");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"multipleOf\":1000003,\"minimum\":5}",
+            "1000003", "7000021");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"multipleOf\":1000003,\"minimum\":5}",
+            "1000004", "-1000003", "0");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"number\",\"multipleOf\":123.4567}", "123.4567",
+            "246.91340", "1234567", "0");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":\"number\",\"multipleOf\":123.4567}", "123.4568", "1");
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"type\":\"integer\",\"multipleOf\":1000003,\"maximum\":1e15,\"minimum\":0}",
+           "takes too many steps");
     static const char excluded[] = "{\"type\":\"number\",\"not\":{\"enum\":[1,0,-2.5]}}";
     ACCEPTS(SHAPE_JSON_SCHEMA, excluded, "2", "1.01", "10", "-1", "2.5", "-2.51", "0.1");
     REFUSES(SHAPE_JSON_SCHEMA, excluded, "1", "1.0", "1.00", "1e0", "10e-1", "0", "-0", "0.0",
