@@ -911,6 +911,16 @@ const char *acceptor_failed(const Acceptor *m) {
     return m->failed;
 }
 
+void acceptor_recover(Acceptor *m) {
+    if (!failed(m)) return;
+    m->failed = m->regexes.failed = NULL;
+    free(m->costs);
+    m->costs = NULL;
+    regex_arena_rewind(&m->regexes, m->mark);
+    m->n_classes = m->regexes.n_classes;
+    forget_states(m);
+}
+
 uint64_t acceptor_epoch(const Acceptor *m) {
     return m->epoch;
 }

@@ -95,6 +95,8 @@ int acceptor_safe_run(Acceptor *acceptor, AcceptorState state);
 /* The bytes that may follow. */
 ByteSet acceptor_bytes(Acceptor *acceptor, AcceptorState state);
 const char *acceptor_failed(const Acceptor *acceptor);
+/* After a failure, forgets all states, so that other texts can go on: the epoch is another one. */
+void acceptor_recover(Acceptor *acceptor);
 /* Starts counting the steps of the next mask. */
 void acceptor_begin_work(Acceptor *acceptor);
 

@@ -121,11 +121,13 @@ static bool cached_mask(Shape *s, AcceptorState state, uint64_t *mask) {
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* Takes the lock; then the state is valid, whatever was forgotten meanwhile. */
+/* Takes the lock; then the state is valid, whatever was forgotten meanwhile. A limit that another
+ * text has passed says nothing about this one. */
 static void begin(Matcher *m) {
     Shape *s = m->shape;
     pthread_mutex_lock(&s->lock);
     acceptor_begin_work(s->acceptor);
+    acceptor_recover(s->acceptor);
     acceptor_trim(s->acceptor);
     if (m->epoch == acceptor_epoch(s->acceptor)) return;
     m->epoch = acceptor_epoch(s->acceptor);
@@ -135,6 +137,7 @@ static void begin(Matcher *m) {
 }
 
 static void end(Matcher *m) {
+    m->failed = acceptor_failed(m->shape->acceptor);
     pthread_mutex_unlock(&m->shape->lock);
 }
 
@@ -209,8 +212,8 @@ Status matcher_closing(Matcher *m, char *out, size_t most, size_t *n, Error *err
  */
 
 static Status no_token(Matcher *m, Error *error) {
-    const char *why = acceptor_failed(m->shape->acceptor);
-    if (why) return error_set(error, "the shape of the answer cannot be enforced: %s", why);
+    if (m->failed)
+        return error_set(error, "the shape of the answer cannot be enforced: %s", m->failed);
     size_t from = m->length > 40 ? m->length - 40 : 0;
     while (from > 0 && from < m->length && utf8_continues(m->text[from])) from++;
     return error_set(error,

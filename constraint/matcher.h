@@ -38,7 +38,8 @@ typedef struct Matcher {
     uint64_t epoch;
     char *text; /* [length] the answer's bytes */
     size_t length, capacity;
-    bool at_start; /* the next token is the first of a text that continues nothing */
+    const char *failed; /* why the last call could not be answered; NULL: it could */
+    bool at_start;      /* the next token is the first of a text that continues nothing */
     int32_t eos[GENERATION_MAX_EOS];
     size_t n_eos;
     uint64_t *mask; /* [vocabulary words] */

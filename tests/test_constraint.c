@@ -314,6 +314,18 @@ static void what_cannot_be_enforced_is_refused_by_name(void **state) {
     cannot(SHAPE_JSON_SCHEMA, "[", "not JSON");
 }
 
+static void a_text_that_passes_a_limit_leaves_others_alone(void **state) {
+    static const char schema[] =
+        "{\"type\":[\"null\",\"string\"],\"allOf\":[{\"pattern\":\"^x(a|b)*a(a|b){40}c$\"},"
+        "{\"pattern\":\"^x(a|b)*b(a|b){41}d$\"}]}";
+    Shape *shape = shape_of(SHAPE_JSON_SCHEMA, schema, &no_vocabulary);
+    (void)state;
+    assert_true(has(shape, "null"));
+    assert_false(has(shape, "\"x\""));
+    assert_true(has(shape, "null"));
+    shape_free(shape);
+}
+
 /* ---- Masks ----------------------------------------------------------------------------------- */
 
 /* The vocabulary of the model that comes with the program. */
@@ -410,6 +422,7 @@ int main(void) {
         cmocka_unit_test(combinations_of_choices_are_limited),
         cmocka_unit_test(a_pattern_without_a_match_leaves_no_string),
         cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
+        cmocka_unit_test(a_text_that_passes_a_limit_leaves_others_alone),
         cmocka_unit_test(masks_have_exactly_the_tokens_that_may_follow),
         cmocka_unit_test(forced_bytes_are_known),
     };
