@@ -326,6 +326,29 @@ static void a_text_that_passes_a_limit_leaves_others_alone(void **state) {
     shape_free(shape);
 }
 
+/* Expects the text to be closed with `end`. */
+static void closes(const char *schema, const char *text, const char *end) {
+    Shape *shape = shape_of(SHAPE_JSON_SCHEMA, schema, &no_vocabulary);
+    char out[4096];
+    size_t n = 0;
+    Matcher *m;
+    Error error = {""};
+    if (matcher_new(&m, shape, &options, &error) != STATUS_OK) fail_msg("%s", error.text);
+    assert_true(matcher_push(m, text, strlen(text), NULL));
+    if (matcher_closing(m, out, sizeof out, &n, &error) != STATUS_OK)
+        fail_msg("%s: %s", schema, error.text);
+    if (n != strlen(end) || memcmp(out, end, n) != 0) fail_msg("%s: %.*s", schema, (int)n, out);
+    matcher_free(m);
+    shape_free(shape);
+}
+
+static void texts_are_closed_in_time(void **state) {
+    char *end = repeated("", " ", 2000, "\"");
+    (void)state;
+    closes("{\"type\":\"string\",\"minLength\":2000}", "\"", end);
+    free(end);
+}
+
 /* ---- Masks ----------------------------------------------------------------------------------- */
 
 /* The vocabulary of the model that comes with the program. */
@@ -423,6 +446,7 @@ int main(void) {
         cmocka_unit_test(a_pattern_without_a_match_leaves_no_string),
         cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
         cmocka_unit_test(a_text_that_passes_a_limit_leaves_others_alone),
+        cmocka_unit_test(texts_are_closed_in_time),
         cmocka_unit_test(masks_have_exactly_the_tokens_that_may_follow),
         cmocka_unit_test(forced_bytes_are_known),
     };
