@@ -453,7 +453,10 @@ static AcceptorNode part_node(Grammar *g, uint32_t index) {
     if (p.kind == PART_RULE) return g->rules[p.a].node;
     if (p.kind == PART_REPEAT) return acceptor_repeat(g->acceptor, part_node(g, p.a), p.b, p.c);
     items = malloc((p.b + 1) * sizeof *items);
-    if (!items) return ACCEPTOR_NO_NODE;
+    if (!items) {
+        if (!g->regexes->failed) g->regexes->failed = "there is no memory for it";
+        return ACCEPTOR_NO_NODE;
+    }
     for (size_t i = 0; i < p.b; i++) items[i] = part_node(g, g->items[p.a + i]);
     out = p.kind == PART_SEQUENCE ? acceptor_sequence(g->acceptor, items, p.b)
                                   : acceptor_choice(g->acceptor, items, p.b);
