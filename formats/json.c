@@ -7,7 +7,7 @@
  * which each is null, padded with spaces; NULL: no memory. */
 static char *without_infinities(const char *text, size_t bytes) {
     static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
-    char *copy = malloc(bytes + 1);
+    char *copy = bytes > 0 ? malloc(bytes) : NULL;
     bool in_text = false;
     if (!copy) return NULL;
     memcpy(copy, text, bytes);

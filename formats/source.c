@@ -244,11 +244,6 @@ static Status read_ternary(const Source *source, const SourceTensor *t, size_t f
         status = input_read(&source->files[t->file],
                             t->offset + (uint64_t)(stored_row % packed_rows) * t->cols, bytes,
                             t->cols, error);
-        for (size_t c = 0; status == STATUS_OK && c < t->cols; c++)
-            if ((bytes[c] >> shift & 3) == 3)
-                status = error_set(error, "%s: tensor '%s': a packed weight is not -1, 0 or 1",
-                                   source->path, t->name);
-        if (status != STATUS_OK) break;
         if (t->stored == STORED_TQ2_0) pack_tq2(bytes, shift, t->ternary_scale, t->cols, out);
         for (size_t c = 0; t->stored == STORED_F32 && c < t->cols; c++) {
             float value = (float)((bytes[c] >> shift & 3) - 1) * t->ternary_scale;

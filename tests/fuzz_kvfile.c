@@ -69,6 +69,7 @@ static void attend(const AttentionKernel *kernel, AttentionMemory *memory, const
     const AttentionParams params = {.n_heads = 1,
                                     .n_kv_heads = 1,
                                     .head_dim = HEAD_DIM,
+                                    .value_dim = HEAD_DIM,
                                     .scale = 0.4f,
                                     .window = n > 40 ? (uint32_t)n - 30 : 0,
                                     .alibi_slopes = &slope};
