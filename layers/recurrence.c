@@ -50,19 +50,12 @@ static void convolve(const Convolution *c, float *state, float *x, size_t stride
 
 /* ---- Linear recurrence ---- */
 
-/* The decay of element i of the keys in a row. */
-LANES_INLINE lanes decay_of(const RecurrentHead *h, const float *decay, size_t i, bool by_key) {
-    (void)h;
-    return lanes_set(decay[by_key ? i : 0]);
-}
-
 /* sums[b] = k (S * decay) of each block of columns. */
-LANES_INLINE void recall(const RecurrentHead *h, size_t n_blocks, size_t row, bool by_key,
-                         lanes *sums) {
+LANES_INLINE void recall(const RecurrentHead *h, size_t n_blocks, size_t row, lanes *sums) {
     const float *k = h->k + row * h->qk_stride, *decay = h->decay + row * h->decay_stride;
     for (size_t b = 0; b < n_blocks; b++) sums[b] = lanes_zero();
     for (size_t i = 0; i < h->key_dim; i++) {
-        lanes key = lanes_set(k[i]), factor = decay_of(h, decay, i, by_key);
+        lanes key = lanes_set(k[i]), factor = lanes_set(*decay);
         for (size_t b = 0; b < n_blocks; b++) {
             lanes s = lanes_mul(lanes_load(h->state + (b * h->key_dim + i) * LANES), factor);
             sums[b] = lanes_fma(s, key, sums[b]);
@@ -72,8 +65,8 @@ LANES_INLINE void recall(const RecurrentHead *h, size_t n_blocks, size_t row, bo
 
 /* Takes one row into the state: what[b] is u of each block, which becomes the output. Where there
  * is a next row, sums[b] becomes what `recall` would give for it, while the state is at hand. */
-LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, bool by_key,
-                           bool next, lanes *what, lanes *sums) {
+LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, bool next,
+                           lanes *what, lanes *sums) {
     const float *q = h->q + row * h->qk_stride, *k = h->k + row * h->qk_stride;
     const float *decay = h->decay + row * h->decay_stride;
     const float *next_k = k + (next ? h->qk_stride : 0);
@@ -82,25 +75,25 @@ LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, 
     for (size_t b = 0; b < n_blocks; b++) outs[b] = sums[b] = lanes_zero();
     for (size_t i = 0; i < h->key_dim; i++) {
         lanes key = lanes_set(k[i]), query = lanes_set(q[i]);
-        lanes factor = decay_of(h, decay, i, by_key);
+        lanes factor = lanes_set(*decay);
         for (size_t b = 0; b < n_blocks; b++) {
             float *p = h->state + (b * h->key_dim + i) * LANES;
             lanes s = lanes_fma(key, what[b], lanes_mul(lanes_load(p), factor));
             outs[b] = lanes_fma(s, query, outs[b]);
             lanes_store(p, s);
             if (next)
-                sums[b] = lanes_fma(lanes_mul(s, decay_of(h, next_decay, i, by_key)),
-                                    lanes_set(next_k[i]), sums[b]);
+                sums[b] =
+                    lanes_fma(lanes_mul(s, lanes_set(*next_decay)), lanes_set(next_k[i]), sums[b]);
         }
     }
     for (size_t b = 0; b < n_blocks; b++) what[b] = outs[b];
 }
 
 /* All rows of a head, with the number of blocks and the kind known to the compiler. */
-LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, bool by_key) {
+LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta) {
     lanes sums[RECURRENT_COLUMNS / LANES], what[RECURRENT_COLUMNS / LANES];
     lanes values[RECURRENT_COLUMNS / LANES];
-    if (delta) recall(h, n_blocks, 0, by_key, sums);
+    if (delta) recall(h, n_blocks, 0, sums);
     for (size_t row = 0; row < h->n_rows; row++) {
         lanes beta = lanes_set(h->beta[row * h->beta_stride]);
         for (size_t b = 0; b < n_blocks; b++) {
@@ -109,9 +102,9 @@ LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, 
             what[b] = lanes_mul(delta ? lanes_sub(values[b], sums[b]) : values[b], beta);
         }
         if (delta && row + 1 < h->n_rows) {
-            take_row(h, n_blocks, row, by_key, true, what, sums);
+            take_row(h, n_blocks, row, true, what, sums);
         } else {
-            take_row(h, n_blocks, row, by_key, false, what, sums);
+            take_row(h, n_blocks, row, false, what, sums);
         }
         for (size_t b = 0; b < n_blocks; b++) {
             if (h->skip) what[b] = lanes_fma(values[b], lanes_set(*h->skip), what[b]);
@@ -121,12 +114,10 @@ LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, 
 }
 
 LANES_INLINE void run_kind(const RecurrentHead *h, size_t n_blocks) {
-    if (h->delta && h->decay_by_key) {
-        run_rows(h, n_blocks, true, true);
-    } else if (h->delta) {
-        run_rows(h, n_blocks, true, false);
+    if (h->delta) {
+        run_rows(h, n_blocks, true);
     } else {
-        run_rows(h, n_blocks, false, false);
+        run_rows(h, n_blocks, false);
     }
 }
 
@@ -145,32 +136,6 @@ static void linear(const RecurrentHead *h) {
     default:
         run_kind(h, 4);
     }
-}
-
-/* ---- Selective scan ---- */
-
-static void scan_block(const SelectiveScan *s, size_t at, size_t n) {
-    float *state = s->state + at * s->n;
-    lanes skip = load_upto(s->skip + at, n, 0.0f);
-    for (size_t row = 0; row < s->n_rows; row++) {
-        float *px = s->x + row * s->x_stride + at;
-        const float *b = s->b + row * s->b_stride, *c = s->c + row * s->c_stride;
-        lanes step = load_upto(s->step + row * s->step_stride + at, n, 0.0f);
-        lanes x = load_upto(px, n, 0.0f), in = lanes_mul(step, x), y = lanes_zero();
-        for (size_t i = 0; i < s->n; i++) {
-            lanes a = load_upto(s->a + i * s->channels + at, n, 0.0f);
-            lanes old = lanes_mul(lanes_load(state + i * LANES), lanes_exp(lanes_mul(step, a)));
-            old = lanes_fma(in, lanes_set(b[i]), old);
-            lanes_store(state + i * LANES, old);
-            y = lanes_fma(old, lanes_set(c[i]), y);
-        }
-        store_upto(px, lanes_fma(x, skip, y), n);
-    }
-}
-
-static void scan(const SelectiveScan *s, size_t begin, size_t end) {
-    for (size_t at = begin; at < end; at += LANES)
-        scan_block(s, at, end - at < LANES ? end - at : LANES);
 }
 
 /* ---- Single numbers ---- */
@@ -227,7 +192,6 @@ static void multiply(float *x, const float *y, size_t n) {
 const Recurrence FOR_ISA(recurrence) = {
     .convolve = convolve,
     .linear = linear,
-    .scan = scan,
     .unit = unit,
     .softplus = softplus,
     .decay = decay,

@@ -46,35 +46,15 @@ typedef struct RecurrentHead {
     size_t qk_stride;
     const float *v; /* [n_columns] */
     size_t v_stride;
-    const float *decay; /* one number, or [key_dim] where decay_by_key */
+    const float *decay; /* one number */
     size_t decay_stride;
     const float *beta; /* one number */
     size_t beta_stride;
     float *out; /* [n_columns]; may be v */
     size_t out_stride;
     const float *skip; /* one number for all rows; NULL: none */
-    bool delta, decay_by_key;
+    bool delta;
 } RecurrentHead;
-
-/* Some channels of Mamba's selective scan, for the rows of one sequence. Each channel has a state
- * of n numbers; for each row and each i < n in order:
- *
- *     S[i] = S[i] * exp(step * a[i]) + (step * x) * b[i]
- *     y = y + S[i] * c[i]
- *
- * then out = y + skip * x. Of the rows' arrays, channels `begin` to `end` are read and written. */
-typedef struct SelectiveScan {
-    float *state;      /* [blocks of 16 channels][n][16] of all channels */
-    const float *a;    /* [n][channels] */
-    const float *skip; /* [channels] */
-    size_t channels, n, n_rows;
-    const float *step; /* [channels] a row */
-    size_t step_stride;
-    float *x; /* [channels] a row, becomes out */
-    size_t x_stride;
-    const float *b, *c; /* [n] a row */
-    size_t b_stride, c_stride;
-} SelectiveScan;
 
 typedef struct Recurrence {
     /* Convolves x[n_rows] in place, for the channels from `begin` (a multiple of 16) to `end`.
@@ -82,8 +62,6 @@ typedef struct Recurrence {
     void (*convolve)(const Convolution *c, float *state, float *x, size_t stride, size_t n_rows,
                      size_t begin, size_t end);
     void (*linear)(const RecurrentHead *head);
-    /* Channels from `begin` (a multiple of 16) to `end`. */
-    void (*scan)(const SelectiveScan *scan, size_t begin, size_t end);
     /* x[n] = x * (1 / sqrt(sum of x^2 + eps)) * scale */
     void (*unit)(float *x, size_t n, float eps, float scale);
     /* x[n] = softplus(x + bias), at least `low` and at most `high`; bias NULL: zeros. softplus(x)
