@@ -49,7 +49,7 @@ void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
     const Config *c = m->config;
     size_t table = c->rope_table[layer];
     if (c->position != POSITION_ROPE || table > 1) return;
-    size_t n_pairs = config_heads(c, layer).rotary_dim / 2, at = row * n_pairs;
+    size_t n_pairs = m->n_pairs[table], at = row * n_pairs;
     m->isa->numeric->rotate(x, m->cosine[table] + at, m->sine[table] + at, n_pairs,
                             c->rope_pairing == ROPE_INTERLEAVED);
 }

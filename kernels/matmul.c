@@ -99,6 +99,7 @@ typedef struct Work {
     size_t n_inputs, group;
     Job jobs[MAX_JOBS];
     size_t n_jobs, last; /* the job whose unit was multiplied last */
+    size_t n_left;       /* products of all sets that no list has held yet */
     size_t units, cost;  /* of all jobs together; the cost is bytes of weights times rows */
     size_t packed_bytes, pack_tasks;
     size_t thread, n_threads;
@@ -114,6 +115,7 @@ static void add_job(Work *work, const ProductSet *set, const Product *product, c
     work->jobs[work->n_jobs++] = (Job){product, set->x, input, set->n_rows, work->units, units};
     work->units += units;
     work->cost += panels * product->w->panel_bytes * set->n_rows;
+    work->n_left--;
 }
 
 /* Adds the set's products of this group size; false when the list or the memory for packed inputs
@@ -232,7 +234,9 @@ void matmul(const Kernels *kernels, MatmulMemory *memory, size_t n_inputs, const
     work.n_inputs = n_inputs;
     work.thread = (size_t)omp_get_thread_num();
     work.n_threads = team < memory->n_threads ? team : memory->n_threads;
-    for (int i = 0; i < GROUP_SIZES; i++) {
+    work.n_left = 0;
+    for (size_t n = 0; n < n_sets; n++) work.n_left += sets[n].n_products;
+    for (int i = 0; i < GROUP_SIZES && work.n_left > 0; i++) {
         work.group = group_sizes[i];
         for (size_t n = 0; n < n_sets;) n += multiply_group(&work, sets + n, n_sets - n);
     }
