@@ -27,6 +27,7 @@ struct Model {
     const AttentionObserver *observer;
     const InputObserver *input_observer;
     double *seconds; /* [MODEL_PARTS], or NULL */
+    PassControl *control;
     Barrier barrier;
     MatmulMemory *matmul;
     AttentionMemory *attention;
@@ -75,8 +76,9 @@ typedef struct ForwardPass {
     size_t n;
     float *logits;
     const ForwardSteps *steps;
-    atomic_int bad_layer; /* the first one with a non-finite value; n_layers: the logits */
-    double last_time;     /* of the first thread's last forward_add_time */
+    size_t first_layer, end_layer; /* the part of the layers that is being run */
+    atomic_int bad_layer;          /* the first one with a non-finite value; n_layers: the logits */
+    double last_time;              /* of the first thread's last forward_add_time */
 } ForwardPass;
 
 /* Waits until all threads of the call are here. */

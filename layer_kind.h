@@ -72,9 +72,10 @@ typedef struct StackKind {
      * Model.layer_threads. */
     size_t (*row_floats)(const Config *config);
     size_t (*thread_floats)(const Config *config);
-    /* Computes all layers: from Model.x, the rows' embeddings, with the first layer's pre-norm in
-     * Model.normed, to Model.x, which the output head reads. All threads of the forward pass call
-     * it (forward_pass.h). */
+    /* Computes the layers from the pass's first_layer to its end_layer: from Model.x, the rows'
+     * embeddings, with the first layer's pre-norm in Model.normed, to Model.x, which the output
+     * head reads. What one part leaves for the next lies in the rows' working memory. All threads
+     * of the forward pass call it (forward_pass.h). */
     void (*forward)(struct ForwardPass *pass);
 } StackKind;
 

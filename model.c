@@ -325,17 +325,47 @@ static void output_head(ForwardPass *pass) {
     forward_wait(pass);
 }
 
+/* Computes the layers from pass->first_layer to end_layer, with what lies before the first and
+ * after the last. */
 static void forward(ForwardPass *pass) {
     const Config *c = pass->model->config;
-    embed(pass);
+    if (pass->first_layer == 0) embed(pass);
     if (c->stack == STACK_PLAIN) {
-        for (size_t l = 0; l < c->n_layers; l++) block(pass, l);
+        for (size_t l = pass->first_layer; l < pass->end_layer; l++) block(pass, l);
     } else {
         stack_kind(c->stack)->forward(pass);
     }
     forward_add_time(pass, PART_REST);
+    if (pass->end_layer < c->n_layers) return;
     output_head(pass);
     forward_add_time(pass, PART_OUTPUT);
+}
+
+/* Runs all layers, in parts where they take long. Returns false when the control ended the pass. */
+static bool run_layers(ForwardPass *pass) {
+    Model *m = pass->model;
+    PassControl *control = m->control;
+    size_t n_layers = m->config->n_layers;
+    double work = m->row_work * (double)pass->n, of_layer = work / (double)n_layers;
+    bool in_parts = control && work > control->part_work;
+    size_t n = in_parts ? (size_t)(control->part_work / of_layer) + 1 : n_layers;
+    while (pass->end_layer < n_layers) {
+        bool first = pass->end_layer == 0;
+        pass->first_layer = pass->end_layer;
+        pass->end_layer = n < n_layers - pass->first_layer ? pass->first_layer + n : n_layers;
+        double part = of_layer * (double)(pass->end_layer - pass->first_layer);
+        int n_threads = part < SOLO_WORK ? 1 : m->n_threads;
+        if (control) n_threads = control->begin(control, n_threads, pass->n, part, first);
+        if (n_threads == 0) return false;
+        if (n_threads == 1) {
+            forward(pass); /* without a parallel region, whose barriers are system calls */
+        } else {
+#pragma omp parallel num_threads(n_threads)
+            forward(pass);
+        }
+        if (control) control->end(control);
+    }
+    return true;
 }
 
 /* ---- A call: checks, room in the cache, errors ---- */
@@ -403,17 +433,11 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
         .model = m, .cache = cache, .rows = rows, .n = n, .logits = logits, .steps = &steps};
     atomic_init(&pass.bad_layer, INT32_MAX);
     if (m->seconds) pass.last_time = clock_seconds();
-    int n_threads = m->row_work * (double)n < SOLO_WORK ? 1 : m->n_threads;
-    if (n_threads == 1) {
-        forward(&pass); /* without a parallel region, whose barriers are system calls */
-    } else {
-#pragma omp parallel num_threads(n_threads)
-        forward(&pass);
-    }
+    bool completed = run_layers(&pass);
     int bad_layer = atomic_load(&pass.bad_layer);
-    if (bad_layer != INT32_MAX) {
+    if (bad_layer != INT32_MAX || !completed) {
         release_pages(cache, rows, n, true);
-        return bad_value(m, bad_layer, error);
+        return completed ? bad_value(m, bad_layer, error) : STATUS_INTERRUPTED;
     }
     for (size_t first = 0, end; first < n; first = end) {
         end = sequence_end(rows, n, first);

@@ -51,6 +51,11 @@ Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, fl
  * that. */
 void model_set_clock(Model *model, double *seconds);
 
+/* From the next model_forward on, the control chooses how many threads run, at most
+ * model_threads(), and may end a call with STATUS_INTERRUPTED, which leaves the cache as a failure
+ * does. NULL: all threads, never interrupted. */
+void model_set_pass_control(Model *model, PassControl *control);
+
 /* From the next model_forward on, passes every softmax weight to the observer; NULL stops that. The
  * bits of the logits do not change. */
 void model_set_attention_observer(Model *model, const AttentionObserver *observer);

@@ -24,6 +24,17 @@ typedef enum ModelPart {
     MODEL_PARTS
 } ModelPart;
 
+/* Is asked before each part of a pass: some of its layers, or all where they take little time. */
+typedef struct PassControl PassControl;
+struct PassControl {
+    double part_work; /* a pass of more multiply-adds is run in parts of about so many */
+    /* Returns how many threads run the part, 1 to `most`: speed depends on it, no result does. 0
+     * ends the pass, which only a part that is not the `first` allows. The part is n_rows rows of
+     * `work` multiply-adds in all. */
+    int (*begin)(PassControl *control, int most, size_t n_rows, double work, bool first);
+    void (*end)(PassControl *control); /* the part has run */
+};
+
 /* Receives the inputs of each matrix product before it is computed: in[n][w->cols] is about to be
  * multiplied by w. All threads of the forward pass call it at once and must share its loops by
  * `#pragma omp for`. Which n rows come together depends on the calls of model_forward alone. */

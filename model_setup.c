@@ -298,3 +298,7 @@ void model_set_input_observer(Model *m, const InputObserver *observer) {
 void model_set_clock(Model *m, double *seconds) {
     m->seconds = seconds;
 }
+
+void model_set_pass_control(Model *m, PassControl *control) {
+    m->control = control;
+}

@@ -27,6 +27,7 @@
 #include "system/stack.h"
 #include "system/stop_signals.h"
 #include "system/terminal.h"
+#include "session/versions.h"
 
 /* The most bytes of a prompt or a chat template. */
 static const size_t MOST_TEXT = (size_t)1 << 30;
@@ -150,6 +151,8 @@ static Status open_weights(Session *session, Error *error) {
     Status status = change_model(session, &options.rope_theta, error);
     if (status == STATUS_OK) status = model_open(&session->model, session->file, &options, error);
     if (status != STATUS_OK) return status;
+    adaptive_threads_init(&session->threads, session->interrupted);
+    model_set_pass_control(session->model, &session->threads.control);
     session->kv_type = session_kv_type(session->model, o->kv_type);
     return STATUS_OK;
 }

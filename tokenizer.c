@@ -198,14 +198,3 @@ const char *tokenizer_token_text(const Tokenizer *t, int32_t id, size_t *length)
 bool tokenizer_is_special(const Tokenizer *t, int32_t id) {
     return id >= 0 && (uint32_t)id < t->header->n_tokens && t->tokens[id].flags & TOKEN_SPECIAL;
 }
-
-void tokenizer_versions(char *text, size_t size) {
-    char version[64] = "", data[64] = "";
-    uint32_t jit = 0;
-    pcre2_config(PCRE2_CONFIG_VERSION, version);
-    pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, data);
-    pcre2_config(PCRE2_CONFIG_JIT, &jit);
-    version[strcspn(version, " ")] = 0;
-    snprintf(text, size, "PCRE2 %s (Unicode %s%s), utf8proc %s (Unicode %s)", version, data,
-             jit ? ", JIT" : "", utf8proc_version(), utf8proc_unicode_version());
-}

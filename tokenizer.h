@@ -127,8 +127,4 @@ void token_decoder_free(TokenDecoder *decoder);
 Status tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, size_t n, unsigned flags,
                         char **text, size_t *length, Error *error);
 
-/* Writes "PCRE2 10.42 (Unicode 14.0.0, JIT), utf8proc 2.6.0 (Unicode 14.0.0)" into text[size]. Only
- * for code points newer than these versions may ids differ from the reference tokenizers'. */
-void tokenizer_versions(char *text, size_t size);
-
 #endif

@@ -608,15 +608,20 @@ static void set_clock(struct tm *now) {
 }
 
 /* How many texts to generate at once: as many as the cache can hold if they are of middling length.
- * When they are longer, the engine sets some aside. */
+ * When they are longer, the engine sets some aside. More cores compute more rows in the time in
+ * which the weights are read once. */
 static size_t choose_concurrency(const Batch *b, const KvShape *shape) {
-    enum { MIDDLING = 512, MOST = 64 };
+    enum { MIDDLING = 512, LEAST_MOST = 64, OF_A_CORE = 32 };
+    size_t most = OF_A_CORE * (size_t)b->session->n_threads,
+           rows = model_max_rows(b->session->model);
+    if (most > rows) most = rows;
+    if (most < LEAST_MOST) most = LEAST_MOST;
     size_t context = model_context(b->session->model);
     size_t positions = context < MIDDLING ? context : MIDDLING;
     size_t each = kvcache_sequence_bytes(shape, positions > 0 ? positions : 1);
-    size_t n = each > 0 ? b->kv_bytes / each : MOST; /* a model may store nothing */
+    size_t n = each > 0 ? b->kv_bytes / each : most; /* a model may store nothing */
     if (b->options->max_concurrent) return (size_t)b->options->max_concurrent;
-    return n < 1 ? 1 : n > MOST ? MOST : n;
+    return n < 1 ? 1 : n > most ? most : n;
 }
 
 static Status start(Batch *b, Session *session, Error *error) {
@@ -659,9 +664,8 @@ static Status answer_lines(Batch *b, Error *error) {
         if (*b->session->interrupted) return STATUS_INTERRUPTED;
         Status status = feed(b, error);
         if (status != STATUS_OK) return status;
-        if (engine_pending(b->engine) > 0 && !b->stops &&
-            engine_step(b->engine, error) != STATUS_OK)
-            return STATUS_FAILED;
+        if (engine_pending(b->engine) > 0 && !b->stops) status = engine_step(b->engine, error);
+        if (status != STATUS_OK) return status;
         if (result_file_flush(&b->results, false, error) != STATUS_OK) return STATUS_FAILED;
         show_progress(b, false);
         if (b->status != STATUS_OK) {

@@ -487,10 +487,11 @@ static Status run_again(Engine *e, const EngineTask *task, int32_t position, Err
 }
 
 /* The rows together gave a value that is not a finite number. One text at a time, without its
- * drafts, shows whose fault it is: that text ends, the others get what they would have got. Returns
+ * drafts, shows whose fault it is: that text ends, the others get what they would have got. Gives
  * the number of rows with logits. */
-static size_t one_by_one(Engine *e, size_t n_rows) {
-    size_t vocab = model_config(e->model)->vocab_size, n_logits = 0;
+static Status one_by_one(Engine *e, size_t n_rows, size_t *n_logits) {
+    size_t vocab = model_config(e->model)->vocab_size;
+    *n_logits = 0;
     for (size_t at = 0, n; at < n_rows; at += n) {
         const Row *rows = e->rows + at;
         Error error;
@@ -499,17 +500,20 @@ static size_t one_by_one(Engine *e, size_t n_rows) {
         EngineTask *task = e->running[i];
         size_t n_own = n - task->speculation.n_drafts;
         task->speculation.n_drafts = 0;
-        if (run_again(e, task, rows[0].position, &error) != STATUS_OK ||
-            model_forward(e->model, e->cache, rows, n_own, e->logits + n_logits * vocab, &error) !=
-                STATUS_OK) {
+        Status status = run_again(e, task, rows[0].position, &error);
+        if (status == STATUS_OK)
+            status = model_forward(e->model, e->cache, rows, n_own, e->logits + *n_logits * vocab,
+                                   &error);
+        if (status == STATUS_INTERRUPTED) return status;
+        if (status != STATUS_OK) {
             finish(e, i, &error);
             continue;
         }
         for (size_t k = 0; k < n_own; k++)
             if (rows[k].wants_logits)
-                e->logits_rows[n_logits++] = (LogitsRow){task, (size_t)rows[k].position};
+                e->logits_rows[(*n_logits)++] = (LogitsRow){task, (size_t)rows[k].position};
     }
-    return n_logits;
+    return STATUS_OK;
 }
 
 Status engine_step(Engine *e, Error *error) {
@@ -526,8 +530,8 @@ Status engine_step(Engine *e, Error *error) {
     if (kvcache_bytes_used(e->cache) > e->stats.most_bytes)
         e->stats.most_bytes = kvcache_bytes_used(e->cache);
     if (n_rows == 0) return STATUS_OK;
-    if (model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error) != STATUS_OK)
-        n_logits = one_by_one(e, n_rows);
-    advance(e, n_logits);
-    return STATUS_OK;
+    Status status = model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error);
+    if (status == STATUS_FAILED) status = one_by_one(e, n_rows, &n_logits);
+    if (status == STATUS_OK) advance(e, n_logits);
+    return status;
 }

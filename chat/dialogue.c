@@ -324,7 +324,9 @@ static Status generate_answer(Dialogue *d, Generation *g, Decoding *decoding,
             watcher->text(watcher->context, step.text, step.length);
         if (g->finish != FINISH_NOT) return STATUS_OK;
         if (*d->session->interrupted) return STATUS_OK; /* what was said so far is kept */
-        if (decoding_next(decoding, step.token, &logits, error) != STATUS_OK) return STATUS_FAILED;
+        Status status = decoding_next(decoding, step.token, &logits, error);
+        if (status == STATUS_INTERRUPTED) return STATUS_OK;
+        if (status != STATUS_OK) return status;
         if (!token_list_push(&d->cached, step.token)) return error_set(error, "no memory");
     }
 }

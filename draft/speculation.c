@@ -62,7 +62,8 @@ static Status run_pass(Decoding *d, size_t most_drafts, Error *error) {
     if (n - 1 - next > SPECULATION_AGAIN || n - next > most_rows) {
         const Prefill again = {
             .ids = d->text.ids + next, .n = n - 1 - next, .first_wanted = n - 1 - next};
-        if (prefill(d->model, d->cache, &again, error) != STATUS_OK) return STATUS_FAILED;
+        Status status = prefill(d->model, d->cache, &again, error);
+        if (status != STATUS_OK) return status;
         next = n - 1;
     }
     if (most_drafts > most_rows - (n - next)) most_drafts = most_rows - (n - next);

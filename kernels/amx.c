@@ -14,6 +14,7 @@
 #include "kernels/amx_records.h"
 #include "kernels/amx_tiles.h"
 #include "kernels/blocks.h"
+#include "kernels/panel_scales.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

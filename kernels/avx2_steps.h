@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "kernels/four_rows.h"
+#include "kernels/panel_scales.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

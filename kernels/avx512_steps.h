@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include "kernels/blocks.h"
+#include "kernels/panel_scales.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -91,14 +91,6 @@ bool tensor_matrix_bytes(TensorType type, size_t rows, size_t cols, size_t *byte
     return size_mul(panel, panels, bytes);
 }
 
-const uint16_t *matrix_scales(const Matrix *w, size_t panel) {
-    return (const uint16_t *)(matrix_panel(w, panel) + lines_bytes(w->type, w->cols));
-}
-
-const uint16_t *matrix_minima(const Matrix *w, size_t panel) {
-    return matrix_scales(w, panel) + tensor_scales_bytes(w->type, w->cols) / sizeof(uint16_t);
-}
-
 /* ---- Weights ---- */
 
 float matrix_float(const Matrix *w, size_t row, size_t k) {

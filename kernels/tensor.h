@@ -63,10 +63,6 @@ static inline const uint8_t *matrix_panel(const Matrix *w, size_t panel) {
     return w->data + panel * w->panel_bytes;
 }
 
-/* Scales and minima of a panel of FAMILY_CODES: f16 bits, [groups][16]. */
-const uint16_t *matrix_scales(const Matrix *w, size_t panel);
-const uint16_t *matrix_minima(const Matrix *w, size_t panel);
-
 /* Weight k of row `row`, for the float types. */
 float matrix_float(const Matrix *w, size_t row, size_t k);
 

@@ -326,13 +326,15 @@ static void forward(ForwardPass *pass) {
     Model *m = pass->model;
     const Sections s = sections(m);
     const AltupWeights *own = m->weights.stack;
-    per_layer_inputs(pass, &own->table, s.inputs);
-    begin(pass, &s);
-    for (size_t l = 0; l < m->config->n_layers; l++) {
+    if (pass->first_layer == 0) {
+        per_layer_inputs(pass, &own->table, s.inputs);
+        begin(pass, &s);
+    }
+    for (size_t l = pass->first_layer; l < pass->end_layer; l++) {
         predict(pass, l, &s);
         block(pass, l, &s);
     }
-    end(pass, &s);
+    if (pass->end_layer == m->config->n_layers) end(pass, &s);
 }
 
 const StackKind stack_altup = {find, row_floats, thread_floats, forward};

@@ -135,8 +135,9 @@ static void block(ForwardPass *pass, size_t l, const Sections *s) {
 static void forward(ForwardPass *pass) {
     Model *m = pass->model;
     const Sections s = sections(m);
-    if (m->config->per_layer_dim > 0) per_layer_inputs(pass, m->weights.stack, s.inputs);
-    for (size_t l = 0; l < m->config->n_layers; l++) block(pass, l, &s);
+    if (m->config->per_layer_dim > 0 && pass->first_layer == 0)
+        per_layer_inputs(pass, m->weights.stack, s.inputs);
+    for (size_t l = pass->first_layer; l < pass->end_layer; l++) block(pass, l, &s);
 }
 
 const StackKind stack_gemma4 = {find, row_floats, per_layer_thread_floats, forward};

@@ -87,8 +87,9 @@ static void print_stats(const Session *session, const Generation *g, const Decod
     fprintf(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
             session->output->closed ? "its reader has gone" : reasons[g->finish]);
     fprintf(stderr, "memory:  %.1f MiB at most\n", (double)usage.ru_maxrss / 1024.0);
-    fprintf(stderr, "machine: %s, %d threads, cache %s\n", model_isa(model)->name,
-            model_threads(model), kv_type_name(session->kv_type));
+    int n_threads = model_threads(model), now = session->threads.now;
+    fprintf(stderr, "machine: %s, %d threads%s, cache %s\n", model_isa(model)->name, n_threads,
+            now > 0 && now < n_threads ? ", fewer in the end" : "", kv_type_name(session->kv_type));
     fprintf(stderr, "sandbox: %s\n", sandbox_text(&session->sandbox));
     const KvCache *cache = decoding->cache;
     fprintf(stderr, "cache:   %.2f MiB; %zu bytes a position that all layers see\n",

@@ -8,6 +8,7 @@
 #include "draft/drafter.h"
 #include "model.h"
 #include "session/options.h"
+#include "session/thread_choice.h"
 #include "system/output.h"
 #include "system/sandbox.h"
 #include "tokenizer.h"
@@ -36,7 +37,8 @@ struct Session {
     SandboxReport sandbox;              /* what is in force */
     volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
     const Isa *isa;
-    int n_threads;
+    int n_threads;           /* the most */
+    AdaptiveThreads threads; /* how many of them the model's passes take */
 };
 
 /* The model options that --threads, --isa, -c and --chunk ask for. */

@@ -140,6 +140,59 @@ static void any_prefill_chunk_gives_the_same_bits(void **state) {
     free(ids);
 }
 
+/* Runs each layer as a part of its own, with other numbers of threads from part to part. */
+typedef struct Parts {
+    PassControl control;
+    int n_begun, stop_at; /* the part that ends the pass; 0: none does */
+} Parts;
+
+static int begin_part(PassControl *control, int most, size_t n_rows, double work, bool first) {
+    Parts *parts = (Parts *)control;
+    assert_true(n_rows > 0 && work > 0);
+    if (++parts->n_begun == parts->stop_at && !first) return 0;
+    return 1 + parts->n_begun % most;
+}
+
+static void end_part(PassControl *control) {
+    assert_true(((Parts *)control)->n_begun > 0);
+}
+
+static void a_pass_in_parts_gives_the_same_bits(void **state) {
+    (void)state;
+    enum { N = 40 };
+    int32_t *ids = text("parts", N, TOKENS);
+    for (size_t i = 0; i < SUBJECTS; i++) {
+        ModelOptions options = {.n_threads = 3, .context = 256};
+        TinyModel tiny = open_subject(&subjects[i], &options, KV_F16);
+        Parts parts = {.control = {1.0, begin_part, end_part}};
+        float *whole = tiny_model_run(&tiny, 0, 0, ids, N, 13);
+        model_set_pass_control(tiny.model, &parts.control);
+        float *divided = tiny_model_run(&tiny, 1, 0, ids, N, 13);
+        assert_same(name_of(&subjects[i]), "parts", 0, whole, divided, N * tiny.vocab_size);
+        assert_true(parts.n_begun >= 8); /* 4 calls, 2 layers at least */
+        free(divided);
+
+        /* Ended in the middle, a call leaves the cache as it was. */
+        Row rows[N];
+        for (int k = 0; k < N; k++) rows[k] = (Row){2, k, ids[k], k == N - 1};
+        Error error;
+        float *logits = malloc(tiny.vocab_size * sizeof *logits);
+        assert_non_null(logits);
+        parts.n_begun = 0, parts.stop_at = 2;
+        assert_int_equal(model_forward(tiny.model, tiny.cache, rows, N, logits, &error),
+                         STATUS_INTERRUPTED);
+        assert_int_equal(kvcache_next(tiny.cache, 2), 0);
+        parts.stop_at = 0;
+        assert_int_equal(model_forward(tiny.model, tiny.cache, rows, N, logits, &error), STATUS_OK);
+        assert_same(name_of(&subjects[i]), "after an interruption", 0,
+                    whole + (N - 1) * tiny.vocab_size, logits, tiny.vocab_size);
+        free(logits);
+        free(whole);
+        tiny_model_close(&tiny);
+    }
+    free(ids);
+}
+
 /* A call's experts are one list of work where there is room: with few rows a call, or with more
  * experts than a list holds, there are several. */
 static void a_mixture_of_many_experts_gives_the_same_bits_in_any_call(void **state) {
@@ -368,6 +421,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
         cmocka_unit_test(any_prefill_chunk_gives_the_same_bits),
+        cmocka_unit_test(a_pass_in_parts_gives_the_same_bits),
         cmocka_unit_test(a_mixture_of_many_experts_gives_the_same_bits_in_any_call),
         cmocka_unit_test(a_batch_gives_the_same_bits_as_a_sequence_alone),
         cmocka_unit_test(a_reused_cache_gives_the_same_bits),

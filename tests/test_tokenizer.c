@@ -11,6 +11,7 @@
 #include "formats/tiktoken_lists.h"
 #include "tokenizer_section.h"
 #include "tokenizer_sources.h"
+#include "session/versions.h"
 #include <jansson.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,0 +1,11 @@
+/* The libraries that tokenizers use. */
+#ifndef SESSION_VERSIONS_H
+#define SESSION_VERSIONS_H
+
+#include <stddef.h>
+
+/* Writes "PCRE2 10.42 (Unicode 14.0.0, JIT), utf8proc 2.6.0 (Unicode 14.0.0)" into text[size]. Only
+ * for code points newer than these versions may ids differ from the reference tokenizers'. */
+void tokenizer_versions(char *text, size_t size);
+
+#endif
