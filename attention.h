@@ -39,10 +39,11 @@ typedef struct AttentionRow {
 } AttentionRow;
 
 /* Receives every query's softmax weights: weights[n] of the cached positions first ...
- * first + n - 1. Called from many threads at once. */
+ * first + n - 1, in memory for as many positions as the caller may overwrite: n_positions of
+ * attention_memory_new. Called from many threads at once. */
 typedef struct AttentionObserver {
     void (*weights)(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                    const float *weights, size_t n);
+                    float *weights, size_t n);
     void *context;
 } AttentionObserver;
 

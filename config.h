@@ -94,6 +94,10 @@ typedef enum StackNumber {
     STACKS
 } StackNumber;
 
+/* Which positions a layer with latent attention sees: all; those that its indexer chooses; the same
+ * as the layer before it. */
+typedef enum IndexerNumber { INDEXER_NONE, INDEXER_OWN, INDEXER_SHARED, INDEXERS } IndexerNumber;
+
 typedef struct Config {
     char family[32]; /* transformers' model_type, for people */
     char name[128];  /* what the source calls itself, may be empty */
@@ -210,11 +214,14 @@ typedef struct Config {
     uint32_t latent_q_dim; /* of what queries are made from; 0 = of the layer's input */
     float latent_norm_eps; /* of the norms of both */
     float latent_scale;    /* times the normed latent: LongCat; 0 = 1 */
+    /* Its indexer (layers/indexer.c), where a query attends to the index_topk best positions. */
+    uint32_t index_heads, index_dim, index_topk;
+    bool index_interleaved;              /* RoPE's pairs in it; else halves: DeepSeek V3.2 */
+    uint32_t indexer[CONFIG_MAX_LAYERS]; /* IndexerNumber */
     /* Layers that keep a state (layers/state_fields.c): gated DeltaNet, Mamba, short convolutions.
      */
-    uint32_t state_heads; /* heads, each with a state [state_key_dim][state_value_dim] */
-    uint32_t
-        state_key_heads; /* heads of q and k (Mamba 2: groups of C and B); divides the former */
+    uint32_t state_heads;     /* heads, each with a state [state_key_dim][state_value_dim] */
+    uint32_t state_key_heads; /* of q and k (Mamba 2: groups of C and B); divides the former */
     uint32_t state_key_dim, state_value_dim;
     uint32_t state_kernel; /* taps of the causal convolution */
     bool state_tiled;      /* head h reads q and k of head h % state_key_heads, not of its group */

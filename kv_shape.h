@@ -16,11 +16,12 @@ const char *kv_type_name(KvType type); /* as --kv-type has it */
  * it reads an earlier layer's keys and values or does not attend. */
 typedef struct KvLayer {
     uint32_t n_kv_heads;
-    uint32_t key_dim, value_dim; /* widths of one head's key and value */
-    uint32_t window;             /* positions that its queries see, their own included; 0: all */
+    uint32_t key_dim, value_dim, index_dim; /* widths of one head's key, value and indexer's key */
+    uint32_t window;     /* positions that its queries see, their own included; 0: all */
     size_t state_floats; /* of the state that the layer keeps of a sequence beside pages; 0: none */
     bool values_in_keys; /* the value is the first value_dim elements of the key: latent attention.
-                          * Nothing else is stored of it. */
+                          * Nothing else is stored of it; in its place lies the key of an indexer
+                          * (layers/indexer.h), stored as keys are. */
 } KvLayer;
 
 enum { KV_MAX_LAYERS = 512 };

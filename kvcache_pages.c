@@ -11,13 +11,13 @@ static size_t element_bytes(KvType type) {
     return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* Bytes of one head's key, or value, at one position. */
-static size_t key_bytes(KvType type, const KvLayer *layer) {
-    return type == KV_Q8 ? q8_key_bytes(layer->key_dim) : layer->key_dim * element_bytes(type);
+/* Bytes of a key, or of one head's value, at one position. */
+static size_t key_bytes(KvType type, size_t key_dim) {
+    return type == KV_Q8 ? q8_key_bytes(key_dim) : key_dim * element_bytes(type);
 }
 
 static size_t value_bytes(KvType type, const KvLayer *layer) {
-    if (layer->values_in_keys) return 0;
+    if (layer->values_in_keys) return key_bytes(type, layer->index_dim);
     return type == KV_Q8 ? q8_value_bytes(layer->value_dim)
                          : layer->value_dim * element_bytes(type);
 }
@@ -36,7 +36,7 @@ void kvpages_layout(KvCache *cache) {
     for (uint32_t l = 0; l < shape->n_layers; l++) {
         const KvLayer *layer = &shape->layers[l];
         Group *group = &cache->groups[group_of(cache, layer->n_kv_heads ? layer->window : 0)];
-        size_t keys = KV_PAGE * key_bytes(shape->type, layer);
+        size_t keys = KV_PAGE * key_bytes(shape->type, layer->key_dim);
         size_t head = keys + KV_PAGE * value_bytes(shape->type, layer);
         cache->places[l] = (LayerPlace){(size_t)(group - cache->groups), group->data_bytes, keys,
                                         head, cache->state_floats};

@@ -126,8 +126,10 @@ static uint64_t shape_checksum(const KvShape *shape) {
     uint64_t checksum = 0;
     for (uint32_t l = 0; l < shape->n_layers; l++) {
         const KvLayer *layer = &shape->layers[l];
+        /* One number for both, so that older files of models without an indexer are still read. */
+        uint64_t in_keys = layer->values_in_keys + 2 * (uint64_t)layer->index_dim;
         const uint64_t fields[] = {layer->n_kv_heads, layer->key_dim,      layer->value_dim,
-                                   layer->window,     layer->state_floats, layer->values_in_keys};
+                                   layer->window,     layer->state_floats, in_keys};
         checksum = XXH3_64bits_withSeed(fields, sizeof fields, checksum);
     }
     return checksum;

@@ -171,7 +171,10 @@ static void complete(Shape *shape) {
             c->layer_kind[i] = c->state_heads > 0 ? LAYER_DELTA : LAYER_CONVOLUTION;
     if (c->latent_dim == 0) return;
     if (c->latent_norm_eps == 0.0f) c->latent_norm_eps = 1e-6f;
-    for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) c->layer_kind[i] = LAYER_LATENT;
+    for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) {
+        c->layer_kind[i] = LAYER_LATENT;
+        if (c->index_topk > 0) c->indexer[i] = i % 3 == 2 ? INDEXER_SHARED : INDEXER_OWN;
+    }
 }
 
 /* ---- Tensors ---- */
@@ -251,6 +254,13 @@ static void add_latent(Generator *g, const Config *c) {
         add_matrix(g, "wq_b", q_dim, c->latent_q_dim, 1.6f);
     } else {
         add_matrix(g, "wq", q_dim, c->dim, 1.6f);
+    }
+    if (c->indexer[g->layer] == INDEXER_OWN) {
+        add_matrix(g, "indexer.wq", c->index_heads * c->index_dim, c->latent_q_dim, 1.6f);
+        add_matrix(g, "indexer.wk", c->index_dim, c->dim, 1.6f);
+        add_norm(g, "indexer.k_norm", c->index_dim);
+        add(g, "indexer.k_norm.bias", "", 1, c->index_dim);
+        add_matrix(g, "indexer.weights", c->index_heads, c->dim, 1.2f);
     }
     add_matrix(g, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, 1.2f);
     add_norm(g, "kv_norm", c->latent_dim);

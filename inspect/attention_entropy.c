@@ -4,7 +4,7 @@
 
 /* An observer of attention.h. */
 static void add_entropy(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                        const float *weights, size_t n) {
+                        float *weights, size_t n) {
     AttentionEntropy *entropy = context;
     double sum = 0.0;
     (void)layer, (void)row, (void)head, (void)first;

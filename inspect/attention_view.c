@@ -31,7 +31,7 @@ static float *map_of(const View *v, size_t layer, size_t head) {
 
 /* An observer of attention.h: stores one row of a map. */
 static void keep_weights(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                         const float *weights, size_t n) {
+                         float *weights, size_t n) {
     View *v = context;
     memcpy(map_of(v, layer, head) + (v->base + row) * v->n + first, weights, n * sizeof *weights);
 }

@@ -130,8 +130,16 @@ static Status print_metadata(Session *session, Error *error) {
 static Status print_latents(Session *session, Error *error) {
     const Config *c = model_config(session->model);
     KvShape shape = model_kv_shape(session->model, session->kv_type);
-    char own[32], expanded[32];
-    size_text((double)kvcache_seen_bytes(&shape, 1), own, sizeof own);
+    char own[32], expanded[32], index[64] = "";
+    size_t bytes = kvcache_seen_bytes(&shape, 1);
+    size_text((double)bytes, own, sizeof own);
+    for (uint32_t l = 0; l < shape.n_layers; l++) shape.layers[l].index_dim = 0;
+    bytes -= kvcache_seen_bytes(&shape, 1);
+    if (bytes > 0) {
+        char size[32];
+        size_text((double)bytes, size, sizeof size);
+        snprintf(index, sizeof index, " (%s of them keys of indexers)", size);
+    }
     for (uint32_t l = 0; l < shape.n_layers; l++) {
         const HeadShape h = config_heads(c, l);
         KvLayer *layer = &shape.layers[l];
@@ -143,8 +151,8 @@ static Status print_latents(Session *session, Error *error) {
     }
     size_text((double)kvcache_seen_bytes(&shape, 1), expanded, sizeof expanded);
     return inspect_print(session, error,
-                         "cache of latents    %s a token, keys and values of all heads %s\n", own,
-                         expanded);
+                         "cache of latents    %s a token%s, keys and values of all heads %s\n", own,
+                         index, expanded);
 }
 
 /* Prints the size of the full KV cache as it is, with a key/value head for each query head, and

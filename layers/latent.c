@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "forward_pass.h"
+#include "layers/indexer.h"
 #include "weights.h"
 
 /* ---- Weights ---- */
@@ -16,11 +17,14 @@ typedef struct Latent {
     Norm q_norm;
     Linear wkv_a; /* latent_dim + rotary_dim x dim */
     Norm kv_norm;
-    Linear wo;     /* dim x n_heads * value_dim */
+    Linear wo; /* dim x n_heads * value_dim */
+    Indexer indexer;
     Matrix *k_b;   /* [n_heads], latent_dim x head_dim - rotary_dim each */
     Matrix *v_b;   /* [n_heads], value_dim x latent_dim each */
     Matrix list[]; /* both */
 } Latent;
+
+static size_t head_floats(const Config *c);
 
 static Norm latent_norm(Finder *f, const char *name, size_t n) {
     return (Norm){.weight = weights_vector(f, name, 1, n, true), .present = true};
@@ -47,6 +51,7 @@ static void *find(Finder *f, uint32_t l) {
     w->wkv_a = weights_linear(f, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, true);
     w->kv_norm = latent_norm(f, "kv_norm", c->latent_dim);
     w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
+    w->indexer = indexer_find(f, l, head_floats(c));
     for (uint32_t i = 0; i < h.n_heads; i++) {
         char name[32];
         snprintf(name, sizeof name, "k_b.%u", i);
@@ -63,6 +68,7 @@ static KvLayer cached(const Config *c, uint32_t l) {
     return (KvLayer){.n_kv_heads = 1,
                      .key_dim = c->latent_dim + config_heads(c, l).rotary_dim,
                      .value_dim = c->latent_dim,
+                     .index_dim = c->indexer[l] == INDEXER_OWN ? c->index_dim : 0,
                      .values_in_keys = true};
 }
 
@@ -73,13 +79,20 @@ typedef struct Parts {
     size_t kv;       /* latent_dim + rotary_dim: what is stored */
     size_t queries;  /* n_heads * (latent_dim + rotary_dim) */
     size_t attended; /* n_heads * latent_dim */
+    size_t index_q, index_k, index_weights; /* IndexRows */
 } Parts;
 
 static Parts parts_of(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     size_t heads = h.n_heads, key = c->latent_dim + h.rotary_dim;
-    return (Parts){heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim), c->latent_q_dim,
-                   key, heads * key, heads * c->latent_dim};
+    return (Parts){heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim),
+                   c->latent_q_dim,
+                   key,
+                   heads * key,
+                   heads * c->latent_dim,
+                   c->index_heads * c->index_dim,
+                   c->index_dim,
+                   c->index_heads};
 }
 
 /* Every part begins at a multiple of 64 bytes. */
@@ -93,10 +106,11 @@ static size_t row_floats(const Config *c) {
         if (c->layer_kind[l] != LAYER_LATENT) continue;
         const Parts p = parts_of(c, l);
         size_t n = padded(p.q) + padded(p.q_latent) + padded(p.kv) + padded(p.queries) +
-                   padded(p.attended);
+                   padded(p.attended) + padded(p.index_q) + padded(p.index_k) +
+                   padded(p.index_weights);
         most = n > most ? n : most;
     }
-    return most;
+    return padded(c->index_topk) + most;
 }
 
 /* The rows of one head that are multiplied at once. */
@@ -112,7 +126,8 @@ static size_t packed_floats(size_t cols) {
     return 2 * (padded(cols) + 64) * (TILE_ROWS + 64);
 }
 
-static size_t thread_floats(const Config *c) {
+/* A thread's memory for products of single heads; a multiple of 16. */
+static size_t head_floats(const Config *c) {
     size_t widest = c->latent_dim, scratch = 0;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         size_t head_dim = config_heads(c, l).head_dim;
@@ -123,6 +138,10 @@ static size_t thread_floats(const Config *c) {
         scratch = bytes > scratch ? bytes : scratch;
     }
     return rows_floats(widest) + packed_floats(widest) + round_up(scratch, 64) / sizeof(float);
+}
+
+static size_t thread_floats(const Config *c) {
+    return head_floats(c) + indexer_thread_floats(c);
 }
 
 /* ---- Products of single heads ---- */
@@ -185,7 +204,7 @@ static void normalize(const Model *m, const Linear *linear, const Norm *norm, fl
 
 /* Gives queries' and keys' latents their final form, and stores the keys. */
 static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, float *q_latent,
-                            float *kv) {
+                            float *kv, const IndexRows *index) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t key = w->wkv_a.w.rows;
@@ -199,6 +218,7 @@ static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, float 
         forward_rotate(m, l, i, stored + c->latent_dim);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, stored,
                       stored);
+        if (w->indexer.chooses) indexer_store(pass, l, &w->indexer, index, i);
     }
     forward_wait(pass);
 }
@@ -215,8 +235,10 @@ static void scale_queries(ForwardPass *pass, size_t l, const Heads *q) {
     forward_wait(pass);
 }
 
-/* The queries' rotated parts: from the end of each head of q to the end of each query. */
-static void rotate_queries(ForwardPass *pass, size_t l, const Heads *q, const Heads *queries) {
+/* The queries' rotated parts: from the end of each head of q to the end of each query. Also rotates
+ * those of the indexer. */
+static void rotate_queries(ForwardPass *pass, size_t l, const Latent *w, const Heads *q,
+                           const Heads *queries, const IndexRows *index) {
     Model *m = pass->model;
     const HeadShape h = config_heads(m->config, l);
     size_t rest = h.head_dim - h.rotary_dim;
@@ -229,6 +251,7 @@ static void rotate_queries(ForwardPass *pass, size_t l, const Heads *q, const He
                    h.rotary_dim * sizeof *out);
             forward_rotate(m, l, i, out);
         }
+        if (w->indexer.chooses) indexer_rotate(pass, l, index, i);
     }
 }
 
@@ -246,17 +269,26 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     const HeadShape h = config_heads(c, l);
     const Parts p = parts_of(c, (uint32_t)l);
     size_t n_heads = h.n_heads, n = m->max_rows, key = c->latent_dim + h.rotary_dim;
-    float *q_rows = m->layer_rows, *q_latent = q_rows + n * padded(p.q);
+    uint32_t *chosen = (uint32_t *)m->layer_rows; /* stays for the next layer */
+    float *q_rows = m->layer_rows + n * padded(c->index_topk), *q_latent = q_rows + n * padded(p.q);
     float *kv = q_latent + n * padded(p.q_latent), *queries_at = kv + n * padded(p.kv);
     const Heads q = {q_rows, h.head_dim, n_heads * h.head_dim};
     const Heads queries = {queries_at, key, n_heads * key};
     const Heads attended = {queries_at + n * padded(p.queries), c->latent_dim,
                             n_heads * c->latent_dim};
     const Heads out = {q_rows, h.value_dim, n_heads * h.value_dim};
+    float *index_q = attended.data + n * padded(p.attended);
+    float *index_k = index_q + n * padded(p.index_q);
+    const IndexRows index = {index_q, index_k, index_k + n * padded(p.index_k), chosen};
     const Matrix *first = c->latent_q_dim > 0 ? &w->wq_a.w : &w->wq;
     const Product projections[] = {{first, c->latent_q_dim > 0 ? q_latent : q_rows, first->rows},
-                                   {&w->wkv_a.w, kv, key}};
-    const Product from_latent = {&w->wq, q_rows, q.stride}, last = {&w->wo.w, y, c->dim};
+                                   {&w->wkv_a.w, kv, key},
+                                   {&w->indexer.wk, index.k, c->index_dim},
+                                   {&w->indexer.weights, index.weights, c->index_heads}};
+    const Product from_latent[] = {{&w->wq, q_rows, q.stride},
+                                   {&w->indexer.wq, index.q, p.index_q}};
+    const Product last = {&w->wo.w, y, c->dim};
+    bool chooses = w->indexer.chooses;
     const AttentionParams params = {.layer = l,
                                     .cache_layer = l,
                                     .n_heads = h.n_heads,
@@ -267,16 +299,20 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
                                     .softcap = c->attention_softcap,
                                     .window = c->window[l]};
     forward_add_time(pass, PART_REST);
-    forward_multiply(m, in, pass->n, projections, 2);
-    prepare_latents(pass, l, w, q_latent, kv);
-    if (c->latent_q_dim > 0) forward_multiply(m, q_latent, pass->n, &from_latent, 1);
+    forward_multiply(m, in, pass->n, projections, chooses ? 4 : 2);
+    prepare_latents(pass, l, w, q_latent, kv, &index);
+    if (c->latent_q_dim > 0) forward_multiply(m, q_latent, pass->n, from_latent, chooses ? 2 : 1);
     scale_queries(pass, l, &q);
-    rotate_queries(pass, l, &q, &queries);
+    rotate_queries(pass, l, w, &q, &queries, &index);
     multiply_heads(pass, w->k_b, n_heads, &q, &queries);
     forward_wait(pass);
     forward_add_time(pass, PART_PROJECTIONS);
-    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                      pass->n, queries.data, attended.data, m->observer);
+    if (w->indexer.attends) {
+        indexer_attend(pass, &w->indexer, &index, &params, queries.data, attended.data);
+    } else {
+        attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
+                          pass->n, queries.data, attended.data, m->observer);
+    }
     forward_add_time(pass, PART_ATTENTION);
     multiply_heads(pass, w->v_b, n_heads, &attended, &out);
     forward_wait(pass);

@@ -1,5 +1,25 @@
 #include "layers/latent_fields.h"
 
+/* Checks what the layer's indexer reads. */
+static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
+    if (c->indexer[l] == INDEXER_NONE) return STATUS_OK;
+    if (c->index_heads == 0 || c->index_topk == 0 || c->index_dim < config_heads(c, l).rotary_dim)
+        return error_set(error,
+                         "layer %u: an indexer of index_heads %u, index_dim %u and index_topk %u, "
+                         "with rotary_dim %u",
+                         l, c->index_heads, c->index_dim, c->index_topk,
+                         config_heads(c, l).rotary_dim);
+    if ((uint64_t)c->index_heads * c->index_dim > 1 << 20)
+        return error_set(error, "layer %u: index_heads %u of index_dim %u are too many", l,
+                         c->index_heads, c->index_dim);
+    if (c->latent_q_dim == 0 || c->window[l] > 0)
+        return error_set(error, "layer %u: an indexer needs latent_q_dim, and no window", l);
+    if (c->indexer[l] == INDEXER_SHARED &&
+        (l == 0 || c->layer_kind[l - 1] != LAYER_LATENT || c->indexer[l - 1] == INDEXER_NONE))
+        return error_set(error, "layer %u: the layer before it has no indexer to share", l);
+    return STATUS_OK;
+}
+
 static Status validate(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
     uint64_t key = (uint64_t)c->latent_dim + h.rotary_dim;
@@ -23,13 +43,16 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
                          "layer %u: kv_distance is %u, but a layer with latent attention "
                          "has its own keys",
                          l, c->kv_distance[l]);
-    return STATUS_OK;
+    return validate_indexer(c, l, error);
 }
 
 static double work(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     double heads = h.n_heads, q = heads * h.head_dim, rest = h.head_dim - h.rotary_dim;
     double queries = c->latent_q_dim ? c->latent_q_dim * (c->dim + q) : c->dim * q;
+    if (c->indexer[l] == INDEXER_OWN)
+        queries += (double)c->dim * (c->index_dim + c->index_heads) +
+                   (double)c->latent_q_dim * c->index_heads * c->index_dim;
     return queries + (double)c->dim * (c->latent_dim + h.rotary_dim) +
            heads * c->latent_dim * (rest + h.value_dim) + (double)c->dim * heads * h.value_dim;
 }

@@ -325,8 +325,8 @@ typedef struct Seen {
     size_t n[100];
 } Seen;
 
-static void see(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                const float *weights, size_t n) {
+static void see(void *context, size_t layer, size_t row, size_t head, int32_t first, float *weights,
+                size_t n) {
     Seen *seen = context;
     (void)layer;
     if (head != 3) return;

@@ -34,6 +34,8 @@ static const struct {
     {"inside-learned.bin", "tiny,position=learned"},
     {"inside-latent.bin",
      "tiny,latent_dim=24,latent_q_dim=40,head_dim=20,rotary_dim=8,value_dim=12"},
+    {"inside-indexer.bin", "tiny,latent_dim=24,latent_q_dim=40,head_dim=20,rotary_dim=8,"
+                           "value_dim=12,index_heads=3,index_dim=16,index_topk=5"},
     {"inside-experts.bin", "tiny,n_experts=4,n_experts_used=2,expert_ffn_dim=48"},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -104,13 +106,16 @@ static void rows_add_up_to_one_and_see_no_future(void **state) {
         for (size_t map = 0; map < layers * heads; map++)
             for (size_t q = 0; q < n; q++) {
                 double sum = 0.0;
+                size_t n_seen = 0;
                 for (size_t k = 0; k < n; k++) {
                     double w = weight(json, map / heads, map % heads, q, k);
                     assert_true(w >= 0.0 && w <= 1.0 + 1e-6);
                     if (k > q || k + window <= q) assert_true(w == 0.0);
                     sum += w;
+                    n_seen += w > 0.0;
                 }
                 assert_true(fabs(sum - 1.0) < 1e-5);
+                if (strstr(kinds[i].name, "indexer")) assert_int_equal(n_seen, q < 5 ? q + 1 : 5);
             }
         json_decref(json);
     }
@@ -342,7 +347,7 @@ typedef struct Watch {
 } Watch;
 
 static void watch(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                  const float *weights, size_t n) {
+                  float *weights, size_t n) {
     Watch *w = context;
     double sum = 0.0;
     assert_true(first >= 0 && (size_t)first + n == row + 1);

@@ -61,15 +61,17 @@ static SpeculationStats follow(TinyModel *tiny, const int32_t *ids, size_t n, si
 }
 
 static void drafts_change_no_bit(void **state) {
-    static const char *const types[] = {"f32", "q8", "q4_k", "q8"};
+    static const char *const types[] = {"f32", "q8", "q4_k", "q8", "q8"};
     static const char *const shapes[] = {
         "random:tiny", "random:tiny", "random:tiny",
-        "random:tiny,latent_dim=24,head_dim=20,rotary_dim=8,value_dim=12"};
+        "random:tiny,latent_dim=24,head_dim=20,rotary_dim=8,value_dim=12",
+        "random:tiny,latent_dim=24,latent_q_dim=40,head_dim=20,rotary_dim=8,value_dim=12,"
+        "index_heads=3,index_dim=16,index_topk=9"};
     static const size_t counts[] = {0, 1, 3, 7, DRAFTS_MAX};
     int32_t ids[CONTEXT];
     (void)state;
     write_text(ids);
-    for (size_t t = 0; t < 4; t++) {
+    for (size_t t = 0; t < 5; t++) {
         for (KvType kv = KV_F32; kv < KV_TYPES; kv++) {
             TinyModel tiny = tiny_model_open(shapes[t], types[t], &machine, kv);
             float *expected = tiny_model_run(&tiny, 1, 0, ids, CONTEXT, 50);

@@ -1,0 +1,307 @@
+#include "layers/indexer.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include "base/numbers.h"
+#include "kernels/attention_q8.h"
+#include "layers/gathered.h"
+#include "layers/index_scores.h"
+#include "layers/selection.h"
+
+Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
+    const Config *c = f->config;
+    Indexer w = {.attends = c->indexer[layer] != INDEXER_NONE,
+                 .chooses = c->indexer[layer] == INDEXER_OWN,
+                 .thread_offset = thread_offset};
+    if (!w.chooses) return w;
+    w.wq = weights_matrix(f, "indexer.wq", c->index_heads * c->index_dim, c->latent_q_dim, true);
+    w.wk = weights_matrix(f, "indexer.wk", c->index_dim, c->dim, true);
+    w.k_norm = weights_norm(f, "indexer.k_norm", c->index_dim, true);
+    w.weights = weights_matrix(f, "indexer.weights", c->index_heads, c->dim, true);
+    return w;
+}
+
+/* ---- Working memory ---- */
+
+/* What the layers with an indexer store of a position. */
+static KvLayer widest_layer(const Config *c) {
+    KvLayer widest = {.n_kv_heads = 1, .value_dim = c->latent_dim, .values_in_keys = true};
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        uint32_t key_dim = c->latent_dim + config_heads(c, l).rotary_dim;
+        if (key_dim > widest.key_dim) widest.key_dim = key_dim;
+    }
+    return widest;
+}
+
+/* A thread's part. While rows are scored, it holds the candidates of one row, or of a part of its
+ * positions; then the keys that were gathered for one row. The first thread's also holds the cache
+ * that they form. */
+typedef struct Section {
+    Selection *selection;
+    uint32_t *candidates;
+    float *scratch;
+    void *cache, *row;
+} Section;
+
+static Section section_of(const Model *m, const Indexer *w, int thread) {
+    const Config *c = m->config;
+    float *at = m->layer_threads + (size_t)thread * m->layer_thread_floats + w->thread_offset;
+    Section s = {.selection = (Selection *)at};
+    s.candidates = (uint32_t *)(at + round_up(sizeof(Selection), 64) / 4);
+    s.scratch = (float *)(s.candidates + round_up(selection_words(c->index_topk), 16));
+    s.cache = s.scratch + round_up(index_scratch_floats(c->index_heads, c->index_dim), 16);
+    s.row = (char *)s.cache + gathered_cache_bytes();
+    return s;
+}
+
+size_t indexer_thread_floats(const Config *c) {
+    bool found = false;
+    for (uint32_t l = 0; l < c->n_layers; l++) found = found || c->indexer[l] != INDEXER_NONE;
+    if (!found) return 0;
+    const KvLayer layer = widest_layer(c);
+    size_t floats = round_up(selection_words(c->index_topk), 16) +
+                    round_up(index_scratch_floats(c->index_heads, c->index_dim), 16);
+    size_t bytes = round_up(sizeof(Selection), 64) + gathered_cache_bytes() +
+                   gathered_row_bytes(&layer, c->index_topk);
+    return floats + bytes / sizeof(float);
+}
+
+/* ---- Keys and queries ---- */
+
+/* Rotates x by the angles of row `row`, in pairs of the indexer's own. */
+static void rotate(const Model *m, size_t layer, size_t row, float *x) {
+    const Config *c = m->config;
+    size_t table = c->rope_table[layer], n_pairs = config_heads(c, layer).rotary_dim / 2;
+    if (c->position != POSITION_ROPE || table > 1) return;
+    m->isa->numeric->rotate(x, m->cosine[table] + row * n_pairs, m->sine[table] + row * n_pairs,
+                            n_pairs, c->index_interleaved);
+}
+
+/* Writes a key to position `slot` of a page, as the cache writes others. */
+static void store_key(KvType type, void *keys, size_t dim, size_t slot, const float *key) {
+    if (type == KV_Q8) {
+        attention_q8_reference.store_key(keys, dim, slot, key);
+    } else if (type == KV_F32) {
+        for (size_t i = 0; i < dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
+    } else {
+        for (size_t i = 0; i < dim; i++)
+            ((uint16_t *)keys)[i * KV_PAGE + slot] = float_to_half(key[i]);
+    }
+}
+
+/* How many positions a row sees: up to its own, counted from the start of its sequence. */
+static size_t n_seen(const ForwardPass *pass, size_t row) {
+    const Row *r = &pass->rows[row];
+    return (size_t)(r->position - kvcache_start(pass->cache, r->sequence)) + 1;
+}
+
+static void *index_keys(const ForwardPass *pass, size_t layer, size_t row, size_t page) {
+    return kvcache_values(pass->cache, pass->rows[row].sequence, page, layer, 0);
+}
+
+void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows,
+                   size_t row) {
+    const Model *m = pass->model;
+    const Numeric *numeric = m->isa->numeric;
+    size_t dim = m->config->index_dim, n_heads = m->config->index_heads;
+    size_t index = n_seen(pass, row) - 1;
+    float *key = rows->k + row * dim;
+    numeric->layer_norm(key, key, w->k_norm.weight, w->k_norm.bias, dim, 1e-6f);
+    rotate(m, layer, row, key);
+    numeric->scale(rows->weights + row * n_heads, 1.0f / sqrtf((float)n_heads), n_heads);
+    store_key(kvcache_shape(pass->cache)->type, index_keys(pass, layer, row, index / KV_PAGE), dim,
+              index % KV_PAGE, key);
+}
+
+void indexer_rotate(const ForwardPass *pass, size_t layer, const IndexRows *rows, size_t row) {
+    size_t dim = pass->model->config->index_dim, n_heads = pass->model->config->index_heads;
+    for (size_t head = 0; head < n_heads; head++)
+        rotate(pass->model, layer, row, rows->q + (row * n_heads + head) * dim);
+}
+
+/* ---- Choosing positions ---- */
+
+static const IndexScores *scores_of(const Model *m) {
+    static const struct {
+        const Numeric *numeric;
+        const IndexScores *scores;
+    } all[] = {
+#define BUILD(name, lanes) {&numeric_##lanes, &index_scores_##lanes},
+        EACH_ISA(BUILD)
+#undef BUILD
+    };
+    for (size_t i = 1; i < sizeof all / sizeof *all; i++)
+        if (all[i].numeric == m->isa->numeric) return all[i].scores;
+    return all[0].scores;
+}
+
+/* Finds the best of the positions that `row` sees in part `part` of n_parts. */
+static void choose_part(const ForwardPass *pass, const Indexer *w, const IndexRows *rows,
+                        size_t layer, size_t row, size_t part, size_t n_parts, const Section *out) {
+    const Model *m = pass->model;
+    const Config *c = m->config;
+    const IndexScores *kernel = scores_of(m);
+    size_t seen = n_seen(pass, row), n_pages = (seen + KV_PAGE - 1) / KV_PAGE;
+    size_t page = n_pages * part / n_parts, end = n_pages * (part + 1) / n_parts;
+    const IndexQuery query = {.q = rows->q + row * c->index_heads * c->index_dim,
+                              .weights = rows->weights + row * c->index_heads,
+                              .n_heads = c->index_heads,
+                              .dim = c->index_dim,
+                              .scale = 1.0f / sqrtf((float)c->index_dim),
+                              .type = kvcache_shape(pass->cache)->type,
+                              .scratch = section_of(m, w, omp_get_thread_num()).scratch};
+    *out->selection = selection_begin(out->candidates, c->index_topk);
+    kernel->begin(&query);
+    for (; page < end; page++) {
+        _Alignas(64) float scores[KV_PAGE];
+        size_t first = page * KV_PAGE, n = seen - first < KV_PAGE ? seen - first : KV_PAGE;
+        const char *keys = index_keys(pass, layer, row, page), *next = keys;
+        if (page + 1 < end) next = index_keys(pass, layer, row, page + 1);
+        kernel->page(&query, keys, next - keys, scores);
+        selection_add(out->selection, scores, first, n);
+    }
+}
+
+/* Fills rows->chosen of n rows from `first` on. The threads share rows and, where these are few,
+ * parts of what each row sees. */
+static void choose(ForwardPass *pass, const Indexer *w, const IndexRows *rows, size_t layer,
+                   size_t first, size_t n) {
+    const Model *m = pass->model;
+    size_t k = m->config->index_topk, n_parts = (size_t)omp_get_num_threads() / n;
+#pragma omp for schedule(dynamic, 1) nowait
+    for (size_t i = 0; i < n * n_parts; i++) {
+        const Section section = section_of(m, w, (int)i);
+        choose_part(pass, w, rows, layer, first + i / n_parts, i % n_parts, n_parts, &section);
+    }
+    forward_wait(pass);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < n; i++) {
+        Selection *all = section_of(m, w, (int)(i * n_parts)).selection;
+        for (size_t part = 1; part < n_parts; part++)
+            selection_join(all, section_of(m, w, (int)(i * n_parts + part)).selection);
+        selection_finish(all);
+        memcpy(rows->chosen + (first + i) * k, all->positions, k * sizeof *rows->chosen);
+    }
+    forward_wait(pass);
+}
+
+/* ---- Attention ---- */
+
+/* Passes weights on to the model's observer: of the pass's own rows, and of all positions that a
+ * row sees. */
+typedef struct RowObserver {
+    const ForwardPass *pass;
+    size_t first;           /* row */
+    const uint32_t *chosen; /* of the rows from `first` on; NULL: all positions */
+} RowObserver;
+
+/* The memory of the weights holds those of a whole context (attention.h). A position comes after
+ * as many as were chosen before it, so that nothing is overwritten before it is moved. */
+static void spread(float *weights, size_t n, const uint32_t *chosen, size_t seen) {
+    size_t end = seen;
+    for (size_t i = n; i-- > 0; end = chosen[i]) {
+        float weight = weights[i];
+        memset(weights + chosen[i], 0, (end - chosen[i]) * sizeof *weights);
+        weights[chosen[i]] = weight;
+    }
+    memset(weights, 0, end * sizeof *weights);
+}
+
+static void observe(void *context, size_t layer, size_t row, size_t head, int32_t first,
+                    float *weights, size_t n) {
+    const RowObserver *o = context;
+    const ForwardPass *pass = o->pass;
+    const AttentionObserver *observer = pass->model->observer;
+    size_t at = o->first + row;
+    if (o->chosen) {
+        spread(weights, n, o->chosen + row * pass->model->config->index_topk, n_seen(pass, at));
+        n = n_seen(pass, at);
+        first = kvcache_start(pass->cache, pass->rows[at].sequence);
+    }
+    observer->weights(observer->context, layer, at, head, first, weights, n);
+}
+
+/* Attention of n rows from `first` on over all positions. */
+static void attend_to_all(ForwardPass *pass, const AttentionParams *params, const float *q,
+                          float *out, size_t first, size_t n) {
+    Model *m = pass->model;
+    RowObserver own = {pass, first, NULL};
+    const AttentionObserver observer = {observe, &own};
+    attention_forward(m->isa->attention, m->attention, params, pass->cache,
+                      m->attention_rows + first, n, q + first * params->n_heads * params->head_dim,
+                      out + first * params->n_heads * params->value_dim,
+                      m->observer ? &observer : NULL);
+}
+
+/* Copies the chosen keys of n rows from `first` on into a cache with a sequence for each row. */
+static KvCache *gather(ForwardPass *pass, const Indexer *w, const IndexRows *rows,
+                       const AttentionParams *params, size_t first, size_t n) {
+    const Model *m = pass->model;
+    size_t k = m->config->index_topk, n_pages = (k + KV_PAGE - 1) / KV_PAGE;
+    KvCache *gathered = section_of(m, w, 0).cache;
+#pragma omp single nowait
+    {
+        const KvLayer layer = {.n_kv_heads = 1,
+                               .key_dim = params->head_dim,
+                               .value_dim = params->value_dim,
+                               .values_in_keys = true};
+        gathered_begin(gathered, kvcache_shape(pass->cache)->type, &layer);
+        for (size_t i = 0; i < n; i++) gathered_place(gathered, i, section_of(m, w, (int)i).row, k);
+    }
+    forward_wait(pass);
+#pragma omp for schedule(dynamic, 1) nowait
+    for (size_t i = 0; i < n * n_pages; i++) {
+        size_t row = i / n_pages, at = i % n_pages * KV_PAGE;
+        const uint32_t *chosen = rows->chosen + (first + row) * k + at;
+        gathered_fill(gathered, row, i % n_pages, pass->cache, pass->rows[first + row].sequence,
+                      params->cache_layer, chosen, k - at < KV_PAGE ? k - at : KV_PAGE);
+    }
+    forward_wait(pass);
+    return gathered;
+}
+
+enum { HEAD_PARTS = 8 };
+
+/* Attention of n rows from `first` on, at most GATHERED_ROWS and one a thread, over the positions
+ * chosen for them. Where rows are few, parts of their heads pass as rows of their own. */
+static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRows *rows,
+                             const AttentionParams *params, const float *q, float *out,
+                             size_t first, size_t n) {
+    Model *m = pass->model;
+    AttentionRow attending[GATHERED_ROWS * HEAD_PARTS];
+    size_t k = m->config->index_topk, parts = 1;
+    if (w->chooses) choose(pass, w, rows, params->layer, first, n);
+    const KvCache *gathered = gather(pass, w, rows, params, first, n);
+    while (!m->observer && 2 * parts <= HEAD_PARTS && params->n_heads % (2 * parts) == 0 &&
+           n * parts < 2 * (size_t)omp_get_num_threads())
+        parts *= 2;
+    AttentionParams of_chosen = *params;
+    of_chosen.cache_layer = 0;
+    of_chosen.n_heads = params->n_heads / (uint32_t)parts;
+    for (size_t i = 0; i < n * parts; i++)
+        attending[i] = (AttentionRow){(int32_t)(i / parts), (int32_t)k - 1};
+    RowObserver own = {pass, first, rows->chosen + first * k};
+    const AttentionObserver observer = {observe, &own};
+    attention_forward(m->isa->attention, m->attention, &of_chosen, gathered, attending, n * parts,
+                      q + first * params->n_heads * params->head_dim,
+                      out + first * params->n_heads * params->value_dim,
+                      m->observer ? &observer : NULL);
+}
+
+void indexer_attend(ForwardPass *pass, const Indexer *w, const IndexRows *rows,
+                    const AttentionParams *params, const float *q, float *out) {
+    size_t k = pass->model->config->index_topk, most = (size_t)omp_get_num_threads();
+    if (most > GATHERED_ROWS) most = GATHERED_ROWS;
+    for (size_t first = 0, end; first < pass->n; first = end) {
+        bool all = n_seen(pass, first) <= k;
+        end = first + 1;
+        while (end < pass->n && (all || end - first < most) && (n_seen(pass, end) <= k) == all)
+            end++;
+        if (all) {
+            attend_to_all(pass, params, q, out, first, end - first);
+        } else {
+            attend_to_chosen(pass, w, rows, params, q, out, first, end - first);
+        }
+    }
+}

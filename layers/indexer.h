@@ -1,0 +1,56 @@
+/* The indexer of DeepSeek Sparse Attention (DeepSeek V3.2; GLM-5): each query of a latent layer
+ * attends only to the index_topk positions that the indexer ranks highest.
+ *
+ *     k[p]     = rotate(layer_norm(wk x))              one key of index_dim elements a position
+ *     q[head]  = rotate(wq q_latent)                   index_heads of them
+ *     score[p] = sum of weight[head] * max(0, q[head] . k[p] / sqrt(index_dim)),
+ *                weight = (weights x) / sqrt(index_heads)
+ *
+ * The keys lie in the KV cache where other layers have values. Config.indexer says of each layer
+ * whether it has an indexer or takes the choice of the layer before it.
+ *
+ * A query that sees at most index_topk positions attends to all of them, as if there were no
+ * indexer. Otherwise the chosen positions' keys are copied into a small cache (gathered.h), in
+ * order, and attention runs over that: its blocks and segments count the chosen positions. So the
+ * bits depend neither on the call nor on the threads. */
+#ifndef LAYERS_INDEXER_H
+#define LAYERS_INDEXER_H
+
+#include "forward_pass.h"
+
+typedef struct Indexer {
+    bool attends;         /* the layer attends to chosen positions */
+    bool chooses;         /* and has an indexer of its own; only then there are weights */
+    Matrix wq;            /* index_heads * index_dim x latent_q_dim */
+    Matrix wk;            /* index_dim x dim */
+    Norm k_norm;          /* [index_dim] */
+    Matrix weights;       /* index_heads x dim */
+    size_t thread_offset; /* of the indexer's part of a thread's memory, in floats */
+} Indexer;
+
+/* Working memory of a call, n = max_rows. */
+typedef struct IndexRows {
+    float *q;         /* [n][index_heads * index_dim] */
+    float *k;         /* [n][index_dim] */
+    float *weights;   /* [n][index_heads] */
+    uint32_t *chosen; /* [n][index_topk], kept for the layers that take this layer's choice */
+} IndexRows;
+
+/* Finds the layer's weights. The part of a thread's memory begins at `thread_offset` floats, a
+ * multiple of 16. */
+Indexer indexer_find(Finder *finder, uint32_t layer, size_t thread_offset);
+
+/* Floats of each thread's memory; 0 for models without an indexer. */
+size_t indexer_thread_floats(const Config *config);
+
+/* Completes row `row`: the key, which it stores in the cache, and the heads' weights. */
+void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows,
+                   size_t row);
+/* Rotates the heads of row `row`. */
+void indexer_rotate(const ForwardPass *pass, size_t layer, const IndexRows *rows, size_t row);
+
+/* attention_forward for all rows of the pass, each over the positions chosen for it. */
+void indexer_attend(ForwardPass *pass, const Indexer *w, const IndexRows *rows,
+                    const AttentionParams *params, const float *q, float *out);
+
+#endif
