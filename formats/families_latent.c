@@ -1,4 +1,6 @@
 /* Families with latent attention (layers/latent.h): DeepSeek V2 and V3, and what follows them. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/expert_rules.h"
@@ -32,6 +34,45 @@ static const ConfigRule deepseek_v3_config[] = {
     LATENT_KEYS(512, 1536, 128, 64, 128),
     REST_KEYS(4096, 1e-6),
     EXPERT_KEYS(ROUTED_EXPERTS, 256, 8, "moe_intermediate_size", 2048),
+    {"n_group", "router_groups", 8},
+    {"topk_group", "router_groups_used", 4},
+    {"norm_topk_prob", "router_normalize", 1},
+    {"routed_scaling_factor", "router_scale", 2.5},
+    {0},
+};
+/* The indexer's sizes. */
+#define INDEX_KEYS(heads)                                                                          \
+    {"index_topk", "index_topk", 2048}, {"index_head_dim", "index_dim", 128}, {                    \
+        "index_n_heads", "index_heads", heads                                                      \
+    }
+#define ANY_EXPERTS "num_experts|n_routed_experts|num_local_experts"
+
+static const ConfigRule deepseek_v32_config[] = {
+    SIZE_KEYS(129280, 7168, 18432, 61, 128),
+    LATENT_KEYS(512, 1536, 128, 64, 128),
+    REST_KEYS(163840, 1e-6),
+    EXPERT_KEYS(ANY_EXPERTS, 256, 8, "moe_intermediate_size", 2048),
+    {"n_group", "router_groups", 8},
+    {"topk_group", "router_groups_used", 4},
+    {"norm_topk_prob", "router_normalize", 1},
+    {"routed_scaling_factor", "router_scale", 2.5},
+    INDEX_KEYS(64),
+    {0},
+};
+static const ConfigRule glm_moe_dsa_config[] = {
+    SIZE_KEYS(154880, 6144, 12288, 78, 64),
+    LATENT_KEYS(512, 2048, 192, 64, 256),
+    REST_KEYS(202752, 1e-5),
+    EXPERT_KEYS(ANY_EXPERTS, 256, 8, "moe_intermediate_size", 2048),
+    GROUP_KEYS(1, 2.5),
+    INDEX_KEYS(32),
+    {0},
+};
+static const ConfigRule axk1_config[] = {
+    SIZE_KEYS(163840, 7168, 18432, 61, 64),
+    LATENT_KEYS(512, 1536, 128, 64, 128),
+    REST_KEYS(32768, 1e-6),
+    EXPERT_KEYS(ROUTED_EXPERTS, 192, 8, "moe_intermediate_size", 2048),
     {"n_group", "router_groups", 8},
     {"topk_group", "router_groups_used", 4},
     {"norm_topk_prob", "router_normalize", 1},
@@ -80,6 +121,7 @@ static const ConfigRule minicpm3_config[] = {
 #define LATENT_BIASES                                                                              \
     { " wq_a wkv_a wo ", "attention_bias", false }
 static const BiasRule attention_biases[] = {LATENT_BIASES, {0}};
+static const BiasRule indexed_biases[] = {LATENT_BIASES, {" indexer.k_norm ", NULL, true}, {0}};
 static const BiasRule all_biases[] = {LATENT_BIASES, {DENSE_AND_SHARED, "mlp_bias", false}, {0}};
 
 /* ---- Tensors ---- */
@@ -116,16 +158,26 @@ static const BiasRule all_biases[] = {LATENT_BIASES, {DENSE_AND_SHARED, "mlp_bia
          {N_EXPERT_FFN, N_EXPERT_FFN}},                                                            \
         OPTIONAL("experts.%u.w_down", FROM_LAYER "mlp.experts.down_proj", N_DIM, N_EXPERT_FFN)
 
-static const TensorRule experts_tensors[] = {
-    LLAMA_EMBEDDING,
-    LLAMA_NORMS,
-    LATENT_ATTENTION,
-    DENSE_OR_EXPERTS,
-    STACKED_EXPERTS,
-    DENSE_BIASES,
-    CORRECTION("mlp.gate.e_score_correction_bias"),
-    SHARED("mlp.shared_experts."),
-    LLAMA_END,
+#define EXPERTS_TENSORS                                                                            \
+    LLAMA_EMBEDDING, LLAMA_NORMS, LATENT_ATTENTION, DENSE_OR_EXPERTS, STACKED_EXPERTS,             \
+        DENSE_BIASES, CORRECTION("mlp.gate.e_score_correction_bias"),                              \
+        SHARED("mlp.shared_experts."), LLAMA_END
+static const TensorRule experts_tensors[] = {EXPERTS_TENSORS, {0}};
+
+/* Layers that share the choice of the layer before have no indexer. */
+#define FROM_INDEXER FROM_LAYER "self_attn.indexer."
+static const TensorRule indexed_tensors[] = {
+    EXPERTS_TENSORS,
+    OPTIONAL("indexer.wq", FROM_INDEXER "wq_b.weight", N_INDEX_Q, N_LATENT_Q),
+    OPTIONAL("indexer.wk", FROM_INDEXER "wk.weight", N_INDEX, N_DIM),
+    OPTIONAL_NORM("indexer.k_norm", FROM_INDEXER "k_norm", N_INDEX),
+    {"indexer.weights",
+     FROM_INDEXER "weights_proj.weight",
+     N_INDEX_HEADS,
+     N_DIM,
+     RULE_OPTIONAL | RULE_MATRIX,
+     {0},
+     {0}},
     {0},
 };
 static const TensorRule dense_tensors[] = {
@@ -202,6 +254,84 @@ static Status deepseek_v3_finish(const json_t *json, Config *config, Error *erro
     return interleave_finish(json, config, error);
 }
 
+static Status deepseek_v32_finish(const json_t *json, Config *config, Error *error) {
+    for (uint32_t i = 0; i < config->n_layers; i++) config->indexer[i] = INDEXER_OWN;
+    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return complete_heads(json, &plain_rope, config, error);
+}
+
+/* Whether layer i has an indexer of its own by a list of its type ("full", "shared") or by a text
+ * with a letter for it. */
+static Status indexer_type(const json_t *types, const char *key, uint32_t i, bool *own,
+                           Error *error) {
+    const char *letters = json_string_value(types);
+    const char *name = json_string_value(json_array_get(types, i));
+    char letter[2] = {letters && i < strlen(letters) ? letters[i] : '\0', '\0'};
+    if (letters) name = letter;
+    *own = name && strcmp(name, letters ? "F" : "full") == 0;
+    if (!*own && (!name || strcmp(name, letters ? "S" : "shared") != 0))
+        return error_set(error, "config.json: %s says '%.20s' of layer %u", key,
+                         name ? name : "nothing", i);
+    return STATUS_OK;
+}
+
+/* Which layers have an indexer of their own: by a list, a pattern, or every index_topk_freq-th from
+ * index_skip_topk_offset - 1 on, and those before it. */
+static Status glm_moe_dsa_finish(const json_t *json, Config *config, Error *error) {
+    const char *key = json_value(json, "indexer_types") ? "indexer_types" : "index_topk_pattern";
+    const json_t *types = json_value(json, key);
+    double every = json_number(json, "index_topk_freq", 1);
+    double offset = json_number(json, "index_skip_topk_offset", 2);
+    if (!(every < 1e6 && offset > -1e6 && offset < 1e6 && offset == floor(offset) &&
+          every == floor(every)))
+        return error_set(error, "config.json: index_topk_freq is %g, index_skip_topk_offset %g",
+                         every, offset);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool own = every <= 1 || fmod(fmax(i - offset + 1, 0), every) == 0;
+        if (types && indexer_type(types, key, i, &own, error) != STATUS_OK) return STATUS_FAILED;
+        config->indexer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
+    }
+    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return complete_heads(json, &plain_rope, config, error);
+}
+
+static void glm_moe_dsa_preset(Config *config) {
+    latent_preset(config);
+    config->index_interleaved = true;
+}
+
+/* Mixtures have a norm of their output. The files hold one for dense layers too, which is not
+ * applied. */
+static Status axk1_more(const RuleContext *context, const json_t *json, Error *error) {
+    static const char *const names[] = {FROM_LAYER "post_mlp_layernorm.weight",
+                                        FROM_LAYER "mlp.post_mlp_layernorm.weight"};
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        char name[96], to[48];
+        RawTensor *norm = NULL;
+        for (size_t i = 0; i < 2 && !norm; i++) {
+            snprintf(name, sizeof name, names[i], l);
+            norm = rules_find(context, name);
+        }
+        if (norm) norm->used = true;
+        snprintf(to, sizeof to, FROM_LAYER "mlp.gate.weight", l);
+        if (!rules_find(context, to)) continue;
+        float *values = NULL;
+        Status status = rules_read(context, name, 1, c->dim, &values, error);
+        snprintf(to, sizeof to, "layers.%u.post_ffn_norm", l);
+        if (status == STATUS_OK) {
+            status = source_add_values(context->source, to, 1, c->dim, values, error);
+        } else {
+            free(values);
+        }
+        if (status != STATUS_OK) return status;
+    }
+    return STATUS_OK;
+}
+
 static Status mistral4_finish(const json_t *json, Config *config, Error *error) {
     static const RopeKeys rope = MISTRAL4_ROPE;
     if (!json_flag(json, "rope_interleave", true)) config->rope_pairing = ROPE_HALVES;
@@ -228,6 +358,14 @@ const Family families_latent[] = {
      .biases = all_biases, .bos_id = 1, .eos_id = 2},
     {"deepseek_v3", deepseek_v3_config, experts_tensors, latent_preset, deepseek_v3_finish,
      .biases = attention_biases, .bos_id = 0, .eos_id = 1},
+    {"kimi_k2", deepseek_v3_config, experts_tensors, latent_preset, deepseek_v3_finish,
+     .biases = attention_biases, .bos_id = 0, .eos_id = 1},
+    {"deepseek_v32", deepseek_v32_config, indexed_tensors, latent_preset, deepseek_v32_finish,
+     .biases = indexed_biases, .bos_id = 0, .eos_id = 1},
+    {"glm_moe_dsa", glm_moe_dsa_config, indexed_tensors, glm_moe_dsa_preset, glm_moe_dsa_finish,
+     .biases = indexed_biases, .bos_id = 0, .eos_id = 1},
+    {"axk1", axk1_config, experts_tensors, latent_preset, deepseek_v3_finish, axk1_more,
+     .biases = attention_biases, .bos_id = 163691, .eos_id = 163691},
     {"glm4_moe_lite", glm4_moe_lite_config, experts_tensors, latent_preset, deepseek_v3_finish,
      .biases = attention_biases, .bos_id = 0, .eos_id = 1},
     {"mistral4", mistral4_config, experts_tensors, mistral4_preset, mistral4_finish,

@@ -36,10 +36,10 @@ typedef struct FixedKey {
     const char *key, *value;
 } FixedKey;
 
-/* The matrices (by their `to` in the TensorRules, between spaces) that have a bias where the switch
- * `key` is true; `absent` is the switch where config.json lacks it. key NULL: they always have one.
- * A bias that is missing from the file is zero, as in transformers; one that the model does not
- * have is refused. */
+/* The matrices (or norms, by their `to` in the TensorRules, between spaces) that have a bias where
+ * the switch `key` is true; `absent` is the switch where config.json lacks it. key NULL: they
+ * always have one. A bias that is missing from the file is zero, as in transformers; one that the
+ * model does not have is refused. */
 typedef struct BiasRule {
     const char *matrices, *key;
     bool absent;

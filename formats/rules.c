@@ -113,6 +113,12 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return c->latent_q_dim;
     case N_LATENT_KV:
         return (size_t)c->latent_dim + heads.rotary_dim;
+    case N_INDEX:
+        return c->index_dim;
+    case N_INDEX_HEADS:
+        return c->index_heads;
+    case N_INDEX_Q:
+        return (size_t)c->index_heads * c->index_dim;
     default:
         return 0;
     }
@@ -384,8 +390,8 @@ static bool may_have(const RuleContext *c, const TensorRule *rule) {
     char word[MODELFILE_NAME_BYTES];
     n -= strlen(".bias");
     bool is_norm = n >= 4 && memcmp(rule->to + n - 4, "norm", 4) == 0;
-    snprintf(word, sizeof word, " %.*s ", is_norm ? 5 : (int)n, is_norm ? "norms" : rule->to);
-    return strstr(c->biases, word) != NULL;
+    snprintf(word, sizeof word, " %.*s ", (int)n, rule->to);
+    return strstr(c->biases, word) || (is_norm && strstr(c->biases, " norms "));
 }
 
 /* Whether both tensors hold the same values. */

@@ -70,11 +70,14 @@ typedef enum Extent {
     N_STREAM_PAIRS,    /* altup_streams squared */
     N_LAUREL,          /* laurel_rank */
     /* Of latent attention. */
-    N_VALUE,     /* value_dim of one head */
-    N_REST,      /* head_dim without the rotated elements: latent attention */
-    N_LATENT,    /* latent_dim */
-    N_LATENT_Q,  /* latent_q_dim */
-    N_LATENT_KV, /* latent_dim and the rotated elements */
+    N_VALUE,       /* value_dim of one head */
+    N_REST,        /* head_dim without the rotated elements: latent attention */
+    N_LATENT,      /* latent_dim */
+    N_LATENT_Q,    /* latent_q_dim */
+    N_LATENT_KV,   /* latent_dim and the rotated elements */
+    N_INDEX,       /* index_dim */
+    N_INDEX_HEADS, /* index_heads */
+    N_INDEX_Q,     /* index_heads * index_dim */
     EXTENTS
 } Extent;
 
@@ -123,9 +126,9 @@ typedef struct RuleContext {
     RawTable *table;
     const char *prefix; /* replaces a leading "model." of every `from`; NULL: nothing does */
     bool tied;          /* a RULE_TIED tensor shares the embedding unless the source has another */
-    const char *biases; /* the matrices that have a bias in this model, by their `to` between
-                         * spaces, and "norms" where norms have one; another bias is refused. NULL:
-                         * what the source has is taken */
+    const char *biases; /* the matrices and norms that have a bias in this model, by their `to`
+                         * between spaces, and "norms" where all norms have one; another bias is
+                         * refused. NULL: what the source has is taken */
 } RuleContext;
 
 /* Applies rules[], which ends with a rule whose `to` is NULL. */

@@ -47,6 +47,7 @@ static const Subject subjects[] = {
     {"gemma4-moe", "q8"},        /* experts beside a feed-forward, keys that are values */
     {"gemma3n", "f32"},          /* several streams, inputs of each layer's own, sparse gates */
     {"mistral4", "q8"},          /* latent attention */
+    {"glm_moe_dsa", "q8"},       /* sparse attention, shared choices */
     {"bloom", "q4"},             /* ALiBi */
     {"qwen3_next", "q8"},        /* gated DeltaNet */
     {"granitemoehybrid", "f32"}, /* Mamba 2 */

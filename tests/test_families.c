@@ -656,6 +656,9 @@ static const Flip flips[] = {
     {"gemma3n", "altup_scales", 0},
     {"qwen3_5", "state_tiled", 1},
     {"bamba", "state_norm_first", 1},
+    {"deepseek_v32", "index_topk", 6},
+    {"deepseek_v32", "index_interleaved", 1},
+    {"glm_moe_dsa", "indexer", INDEXER_NONE},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
