@@ -216,7 +216,7 @@ static void note_errors(const Conversion *c) {
         for (size_t i = 0; i < c->source->n_tensors; i++)
             used |=
                 c->source->tensors[i].stored == type && is_approximated(c, &c->source->tensors[i]);
-        if (!used) continue;
+        if (!used || !(c->errors[type] > 0.0)) continue;
         char line[160];
         double relative = c->squares[type] > 0.0 ? sqrt(c->errors[type] / c->squares[type]) : 0.0;
         snprintf(
@@ -231,7 +231,8 @@ static void note_errors(const Conversion *c) {
 /* True when the target holds the source's own blocks. */
 static bool same_blocks(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
-    return info->same_blocks && info->lossless == type && !t->transposed && t->add == 0.0f;
+    return info->same_blocks && info->lossless == type && !t->transposed && t->add == 0.0f &&
+           !t->blocks.present;
 }
 
 static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *error) {
@@ -435,8 +436,8 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
         run_workers(&c);
         status = c.status;
         if (status == STATUS_OK && options->note) note_errors(&c);
-        if (status == STATUS_OK && options->note && source->note)
-            options->note(source->note, options->progress_context);
+        for (size_t i = 0; status == STATUS_OK && options->note && i < source->n_notes; i++)
+            options->note(source->notes[i], options->progress_context);
     }
     if (status == STATUS_OK &&
         layout_write(&layout, XXH3_64bits_digest(c.checksum), out_fd, error) != STATUS_OK)

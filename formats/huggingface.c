@@ -14,8 +14,10 @@
 #include "formats/json.h"
 #include "formats/multimodal.h"
 #include "formats/mxfp4_join.h"
+#include "formats/quantization.h"
 #include "formats/rope.h"
 #include "formats/safetensors.h"
+#include "formats/scale_join.h"
 #include "formats/ternary_join.h"
 #include "formats/tokenizer_file.h"
 #include "tokenizer.h"
@@ -93,6 +95,7 @@ typedef struct Directory {
     Source *source;
     json_t *config, *generation, *tokenizer_config, *index;
     bool is_part; /* the text model of a model of images or sound */
+    Quantization quantization;
     RawTable table;
     Error *error;
 } Directory;
@@ -153,15 +156,18 @@ static Status no_weights(const Directory *d) {
     return error_set(d->error, "%s: model.safetensors is missing", d->source->path);
 }
 
-/* Joins BitNet's packed matrices with their scales, by which BitLinear divides and AutoBitLinear
- * multiplies. */
-static Status join_ternary(Directory *d) {
-    const json_t *quantization = json_value(d->config, "quantization_config");
-    const char *method = json_text(quantization, "quant_method");
-    const char *linear = json_text(quantization, "linear_class");
-    if (!method || strcmp(method, "bitnet") != 0) return STATUS_OK;
-    return ternary_join(d->source, &d->table, !linear || strcmp(linear, "autobitlinear") != 0,
-                        d->error);
+/* Joins weights with scales that are tensors of their own. */
+static Status join_scales(Directory *d) {
+    bool ignored;
+    if (d->quantization.kind == QUANTIZATION_TERNARY)
+        return ternary_join(d->source, &d->table, d->quantization.divides, d->error);
+    if (d->quantization.kind != QUANTIZATION_SCALED) return mxfp4_join(&d->table, d->error);
+    if (scale_join(&d->table, &d->quantization, &ignored, d->error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (ignored)
+        source_add_note(d->source, "scales for rounding activations to 8 bits are left out: "
+                                   "activations and the cache are not rounded by them");
+    return STATUS_OK;
 }
 
 static Status read_weights(Directory *d) {
@@ -187,8 +193,7 @@ static Status read_weights(Directory *d) {
         status = safetensors_read(only, (size_t)(only - d->source->files), &d->table, d->error);
     }
     if (status != STATUS_OK) return status;
-    if (raw_table_sort(&d->table, d->error) != STATUS_OK ||
-        mxfp4_join(&d->table, d->error) != STATUS_OK || join_ternary(d) != STATUS_OK)
+    if (raw_table_sort(&d->table, d->error) != STATUS_OK || join_scales(d) != STATUS_OK)
         return error_prefix(d->error, "%s", d->source->path);
     return STATUS_OK;
 }
@@ -296,9 +301,9 @@ static Status add_tables(Directory *d, const Family *family) {
         for (uint32_t i = 0; slopes && family->alibi_is_scaled && i < c->n_heads; i++)
             slopes[i] = bfloat_to_float(float_to_bfloat(slopes[i])) * c->attention_scale;
         if (family->alibi_is_scaled && c->n_heads > 8)
-            source->note =
-                "ALiBi with more than 8 heads: transformers rounds the bias of each "
-                "position to bfloat16, this program does not; the logits differ a little";
+            source_add_note(
+                source, "ALiBi with more than 8 heads: transformers rounds the bias of each "
+                        "position to bfloat16, this program does not; the logits differ a little");
         return source_add_values(source, "alibi.slopes", 1, c->n_heads, slopes, d->error);
     default:
         return STATUS_OK;
@@ -352,18 +357,11 @@ static void add_generation(Directory *d) {
 }
 
 /* Finds the family and refuses, by name, what this program cannot compute. */
-static Status check_supported(const Directory *d, const Family **family) {
+static Status check_supported(Directory *d, const Family **family) {
     const char *path = d->source->path, *type = json_text(d->config, "model_type");
     if (!type) return error_set(d->error, "%s: config.json: model_type is missing", path);
-    const json_t *quantization = json_value(d->config, "quantization_config");
-    const char *method = json_text(quantization, "quant_method");
-    bool is_bitnet = method && strcmp(method, "bitnet") == 0 && strcmp(type, "bitnet") == 0;
-    if (quantization && !is_bitnet && (!method || strcmp(method, "mxfp4") != 0)) {
-        return error_set(d->error,
-                         "%s: quantization_config: weights quantized by '%.40s' cannot be "
-                         "read; use the model in full precision or as GGUF",
-                         path, method ? method : "an unnamed method");
-    }
+    if (quantization_read(d->config, &d->quantization, d->error) != STATUS_OK)
+        return error_prefix(d->error, "%s", path);
     *family = family_find(type);
     if (*family) return STATUS_OK;
     char why[400];
@@ -493,7 +491,8 @@ static Status parse(Directory *d) {
     add_generation(d);
     add_special_tokens(d);
     if (d->is_part || family->reads_text_alone)
-        d->source->note = "the model's parts for images or sound are left out: it reads text alone";
+        source_add_note(d->source,
+                        "the model's parts for images or sound are left out: it reads text alone");
     return STATUS_OK;
 }
 

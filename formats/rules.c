@@ -200,6 +200,12 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
         fits = fits && !__builtin_mul_overflow(n / 32, (uint64_t)expert, &n) &&
                !__builtin_add_overflow(stacked->scales.offset, n, &one->scales.offset);
     }
+    if (stacked->blocks.present) {
+        const BlockScales *b = &stacked->blocks;
+        one->blocks.offset +=
+            (uint64_t)expert * b->per_matrix * stored_type_info(b->type)->block_bytes;
+        if (in_rows) one->blocks.first = expert * one->dims[0];
+    }
     if (!fits || __builtin_mul_overflow((uint64_t)bytes, expert, &n) ||
         __builtin_add_overflow(stacked->offset, n, &one->offset))
         return error_set(error, "%s: tensor '%.100s' is too large", c->source->path, stacked->name);
@@ -235,7 +241,9 @@ static Status split_head(const RuleContext *c, const TensorRule *rule, const Raw
     one->dims[1] = cols;
     if (all->type == STORED_TYPES) return STATUS_OK; /* `take` refuses the type */
     uint64_t skip = head * of_head + extent_of(rule->skip[0], config, layer);
-    if (all->scales.present || !stored_bytes(all->type, cols, &row_bytes) ||
+    one->blocks.first = skip;
+    if (all->scales.present || (stacked && all->blocks.per_matrix) ||
+        !stored_bytes(all->type, cols, &row_bytes) ||
         __builtin_mul_overflow(skip, (uint64_t)row_bytes, &skip) ||
         __builtin_add_overflow(all->offset, skip, &one->offset))
         return error_set(error, "%s: the heads of tensor '%.100s' cannot be told apart",
@@ -301,6 +309,7 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     tensor->file = raw->file;
     tensor->offset = raw->offset;
     tensor->scales = raw->scales;
+    tensor->blocks = raw->blocks;
     tensor->ternary_scale = raw->ternary_scale;
     tensor->stored_rows = stored_rows;
     tensor->stored_cols = stored_cols;
@@ -348,6 +357,7 @@ Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t co
                            .file = raw->file,
                            .offset = raw->offset,
                            .scales = raw->scales,
+                           .blocks = raw->blocks,
                            .ternary_scale = raw->ternary_scale,
                            .stored_rows = rows,
                            .stored_cols = cols};

@@ -20,6 +20,7 @@ typedef struct RawTensor {
     uint64_t offset;             /* from that file's start */
     uint64_t bytes;              /* in that file; GGUF: 0 for types that cannot be read */
     SeparateScales scales;
+    BlockScales blocks;
     float ternary_scale; /* as SourceTensor has it */
     bool used;           /* some rule took it */
 } RawTensor;

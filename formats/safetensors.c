@@ -13,12 +13,12 @@ static const struct {
     StoredType type;
     size_t bytes;
 } dtypes[] = {
-    {"F32", STORED_F32, 4},       {"F16", STORED_F16, 2},       {"BF16", STORED_BF16, 2},
-    {"F64", STORED_TYPES, 8},     {"I64", STORED_TYPES, 8},     {"I32", STORED_TYPES, 4},
-    {"I16", STORED_TYPES, 2},     {"I8", STORED_TYPES, 1},      {"U8", STORED_TYPES, 1},
-    {"BOOL", STORED_TYPES, 1},    {"U16", STORED_TYPES, 2},     {"U32", STORED_TYPES, 4},
-    {"U64", STORED_TYPES, 8},     {"F8_E4M3", STORED_TYPES, 1}, {"F8_E5M2", STORED_TYPES, 1},
-    {"F8_E8M0", STORED_TYPES, 1},
+    {"F32", STORED_F32, 4},         {"F16", STORED_F16, 2},         {"BF16", STORED_BF16, 2},
+    {"F64", STORED_TYPES, 8},       {"I64", STORED_TYPES, 8},       {"I32", STORED_TYPES, 4},
+    {"I16", STORED_TYPES, 2},       {"I8", STORED_TYPES, 1},        {"U8", STORED_TYPES, 1},
+    {"BOOL", STORED_TYPES, 1},      {"U16", STORED_TYPES, 2},       {"U32", STORED_TYPES, 4},
+    {"U64", STORED_TYPES, 8},       {"F8_E4M3", STORED_F8_E4M3, 1}, {"F8_E5M2", STORED_TYPES, 1},
+    {"F8_E8M0", STORED_F8_E8M0, 1},
 };
 
 /* Reads a whole number that is not negative. */

@@ -47,6 +47,10 @@ void source_close(Source *source) {
     free(source);
 }
 
+void source_add_note(Source *source, const char *note) {
+    if (source->n_notes < SOURCE_MAX_NOTES) source->notes[source->n_notes++] = note;
+}
+
 Status source_set_template(Source *source, const char *text, size_t bytes, Error *error) {
     source->chat_template = malloc(bytes + 1);
     if (!source->chat_template) return error_set(error, "%s: no memory", source->path);
@@ -121,6 +125,20 @@ static bool lies_inside(const InputFile *file, uint64_t offset, size_t bytes) {
     return !__builtin_add_overflow(offset, bytes, &end) && end <= file->bytes;
 }
 
+/* Whether the scales of all blocks lie inside their file. */
+static bool blocks_are_in_file(const Source *source, const SourceTensor *t) {
+    const BlockScales *b = &t->blocks;
+    size_t rows, bytes;
+    if (!b->present) return true;
+    if (b->rows == 0 || b->cols == 0 || b->per_row == 0 || t->stored_rows == 0 ||
+        !size_add(b->first, t->stored_rows, &rows) || (t->stored_cols - 1) / b->cols >= b->per_row)
+        return false;
+    rows = (rows - 1) / b->rows + 1;
+    return size_mul(rows, b->per_row, &bytes) &&
+           size_mul(bytes, stored_type_info(b->type)->block_bytes, &bytes) &&
+           lies_inside(&source->files[b->file], b->offset, bytes);
+}
+
 /* Whether the whole stored tensor lies inside its file (and its scales inside theirs). */
 static bool is_in_file(const Source *source, const SourceTensor *t) {
     size_t bytes, scale_bytes, elements, group_bytes = 0;
@@ -128,7 +146,9 @@ static bool is_in_file(const Source *source, const SourceTensor *t) {
         return t->stored_rows % 4 == 0 && size_mul(t->stored_rows / 4, t->stored_cols, &bytes) &&
                stored_bytes(t->stored, t->stored_cols, &elements) &&
                lies_inside(&source->files[t->file], t->offset, bytes);
-    if (!stored_size(t, t->stored_rows, t->stored_cols, &bytes, &scale_bytes)) return false;
+    if (!stored_size(t, t->stored_rows, t->stored_cols, &bytes, &scale_bytes) ||
+        !blocks_are_in_file(source, t))
+        return false;
     /* llama2.c's float32 scales follow the codes. */
     if (t->group && (!size_mul(t->stored_rows, t->stored_cols, &elements) ||
                      !size_mul(elements / t->group, sizeof(float), &group_bytes)))
@@ -338,6 +358,60 @@ static Status read_plain(const Source *source, const SourceTensor *t, size_t fir
     return STATUS_OK;
 }
 
+/* Reads n rows of the matrix of scales, from the row that holds those of stored row `row`.
+ * malloc'ed; NULL with an Error after a failure. */
+static float *read_scales(const Source *source, const BlockScales *b, size_t row, size_t n,
+                          Error *error) {
+    const InputFile *file = &source->files[b->file];
+    size_t bytes = stored_type_info(b->type)->block_bytes, count = n * b->per_row;
+    size_t at = (b->first + row) / b->rows * b->per_row;
+    float *out = malloc((count + 1) * sizeof *out);
+    char *raw = (char *)(out + count) - count * bytes;
+    if (!out) {
+        error_set(error, "%s: no memory", file->path);
+        return NULL;
+    }
+    if (input_read(file, b->offset + (uint64_t)at * bytes, raw, count * bytes, error) !=
+        STATUS_OK) {
+        free(out);
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint32_t one;
+        memcpy(&one, raw + i * bytes, bytes);
+        stored_to_floats(b->type, &one, 1, out + i);
+    }
+    return out;
+}
+
+/* Multiplies rows, as read by source_read_floats, with the scales of their blocks. */
+static Status apply_scales(const Source *source, const SourceTensor *t, size_t first, size_t n,
+                           float *out, Error *error) {
+    const BlockScales *b = &t->blocks;
+    /* A transposed row needs the scales of all stored rows. */
+    size_t end = t->transposed ? b->first + t->stored_rows - 1 : 0, have = SIZE_MAX, stored_row;
+    float *scales = NULL;
+    for (size_t i = 0; i < n; i++, out += t->cols) {
+        contiguous_rows(t, first + i, 1, &stored_row);
+        size_t from = t->transposed ? 0 : stored_row, row = (b->first + from) / b->rows;
+        if (row != have) {
+            free(scales);
+            size_t rows = t->transposed ? end / b->rows - row + 1 : 1;
+            scales = read_scales(source, b, from, rows, error);
+            if (!scales) return error_prefix(error, "tensor '%s'", t->name);
+            have = row;
+        }
+        for (size_t c = 0; c < t->cols; c++) {
+            size_t at = c / b->cols;
+            if (t->transposed)
+                at = ((b->first + c) / b->rows - have) * b->per_row + stored_row / b->cols;
+            out[c] *= scales[at];
+        }
+    }
+    free(scales);
+    return STATUS_OK;
+}
+
 static float minus_exp(float x) {
     if (!(x < 89.0f)) return x >= 89.0f ? -INFINITY : NAN;
     return -(float)power(2.71828182845904523536, (double)x);
@@ -357,6 +431,8 @@ Status source_read_floats(const Source *source, const SourceTensor *t, size_t fi
     } else {
         status = read_plain(source, t, first, n, out, error);
     }
+    if (status == STATUS_OK && t->blocks.present)
+        status = apply_scales(source, t, first, n, out, error);
     if (status == STATUS_OK && t->add != 0.0f)
         for (size_t i = 0; i < n * t->cols; i++) out[i] += t->add;
     for (size_t i = 0; status == STATUS_OK && t->minus_exp && i < n * t->cols; i++)

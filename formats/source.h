@@ -40,6 +40,19 @@ typedef struct SeparateScales {
     uint64_t offset;
 } SeparateScales;
 
+/* Scales of a stored matrix in a tensor of their own (scale_join.h): one for each block of rows x
+ * cols weights, which are multiplied with it when they are read as floats. */
+typedef struct BlockScales {
+    bool present;
+    StoredType type; /* F32, F16, BF16 or F8_E8M0 */
+    size_t file;
+    uint64_t offset;
+    size_t rows, cols; /* of a block; neither is 0 */
+    size_t per_row;    /* scales in a row of blocks */
+    size_t per_matrix; /* in each matrix of a stack; 0: all matrices share theirs */
+    size_t first;      /* the row, of those that the scales are for, with which the matrix begins */
+} BlockScales;
+
 typedef struct SourceTensor {
     char name[MODELFILE_NAME_BYTES];
     bool is_vector; /* becomes a TENSOR_VECTOR */
@@ -52,6 +65,7 @@ typedef struct SourceTensor {
     size_t stored_rows;  /* shape of the whole stored tensor, of which this may be a part */
     size_t stored_cols;
     SeparateScales scales; /* STORED_MXFP4 only; `offset` is then the offset of the codes */
+    BlockScales blocks;
     RowMap map;
     float ternary_scale;  /* not 0: packed as ternary_join.h says; `stored` is then the type as
                            * which it is read, F32 or TQ2_0 */
@@ -63,6 +77,8 @@ typedef struct SourceTensor {
     const char *shares;   /* NULL, or the name of an earlier tensor that has the same data, as tied
                            * embeddings do */
 } SourceTensor;
+
+enum { SOURCE_MAX_NOTES = 4 };
 
 typedef struct Source {
     SourceKind kind;
@@ -77,8 +93,9 @@ typedef struct Source {
     TokenizerBlob tokenizer; /* size 0: none */
     char *chat_template;     /* NULL: none; owned */
     size_t chat_template_bytes;
-    Metadata metadata; /* beside Config's fields */
-    const char *note;  /* how the result will differ from the reference's; NULL: not at all */
+    Metadata metadata;                   /* beside Config's fields */
+    const char *notes[SOURCE_MAX_NOTES]; /* what the result will lack, or how it will differ */
+    size_t n_notes;
 
     InputFile tokenizer_file;  /* given by the user (path NULL: none) */
     const char *split_pattern; /* of tokenizer_file, as in tokenizer_from_file; borrowed */
@@ -105,6 +122,9 @@ Status source_add_values(Source *source, const char *name, size_t rows, size_t c
 /* Adds a tensor that has the data of the earlier tensor `shares` (a string constant). */
 Status source_add_shared(Source *source, const char *name, const char *shares, size_t rows,
                          size_t cols, Error *error);
+
+/* Adds a note (a string constant), for people who convert the source. */
+void source_add_note(Source *source, const char *note);
 
 /* Stores a copy of text[bytes] as the source's chat template. */
 Status source_set_template(Source *source, const char *text, size_t bytes, Error *error);

@@ -1,5 +1,6 @@
 #include "formats/stored.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/numbers.h"
@@ -89,6 +90,30 @@ void stored_to_records(StoredType type, const void *stored, size_t n, const Reco
     }
 }
 
+/* The value of 8 bits: sign, 4 bits of the exponent, 3 of the mantissa (Open Compute Project, "OFP8
+ * formats"). The largest magnitude is NaN; there is no infinity. */
+static float e4m3_to_float(uint8_t code) {
+    int exponent = code >> 3 & 15, mantissa = code & 7;
+    if ((code & 0x7F) == 0x7F) return NAN;
+    float magnitude =
+        exponent ? (float)(8 + mantissa) * float_from_bits((uint32_t)(exponent + 117) << 23)
+                 : (float)mantissa / 512.0f;
+    return code & 0x80 ? -magnitude : magnitude;
+}
+
+/* 2^(code - 127), NaN for 255. */
+static float e8m0_to_float(uint8_t code) {
+    if (code == 255) return NAN;
+    return code ? float_from_bits((uint32_t)code << 23) : float_from_bits(0x00400000u);
+}
+
+static void bytes_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out) {
+    for (size_t i = 0; i < n; i++)
+        out[i] = type == STORED_F8_E4M3   ? e4m3_to_float(stored[i])
+                 : type == STORED_F8_E8M0 ? e8m0_to_float(stored[i])
+                                          : (float)(int8_t)stored[i];
+}
+
 void stored_to_floats(StoredType type, const void *stored, size_t n, float *out) {
     const uint16_t *half = stored;
     switch (type) {
@@ -107,6 +132,11 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
     case STORED_Q5_1:
     case STORED_Q8_0:
         blocks_to_floats(type, stored, n, out);
+        break;
+    case STORED_F8_E4M3:
+    case STORED_F8_E8M0:
+    case STORED_I8:
+        bytes_to_floats(type, stored, n, out);
         break;
     case STORED_IQ3_S:
     case STORED_IQ3_XXS:

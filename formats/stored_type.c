@@ -26,6 +26,9 @@ static const StoredTypeInfo types[STORED_TYPES] = {
     [STORED_IQ1_S] = {"IQ1_S", 256, 50, TENSOR_Q4_K, false, true},
     [STORED_TQ2_0] = {"TQ2_0", 256, 66, TENSOR_Q4, true, false},
     [STORED_TQ1_0] = {"TQ1_0", 256, 54, TENSOR_Q4, true, false},
+    [STORED_F8_E4M3] = {"F8_E4M3", 1, 1, TENSOR_BF16, false, true},
+    [STORED_F8_E8M0] = {"F8_E8M0", 1, 1, TENSOR_BF16, false, false},
+    [STORED_I8] = {"I8", 1, 1, TENSOR_BF16, false, true},
     [STORED_LLAMA2C_Q8] = {"int8 with float32 scales", 1, 1, TENSOR_F32, false, false},
     [STORED_RANDOM] = {"random", 1, 0, TENSOR_F32, false, false},
 };

@@ -31,6 +31,9 @@ typedef enum StoredType {
     STORED_IQ1_S,
     STORED_TQ2_0, /* three levels; fits into q4 */
     STORED_TQ1_0,
+    STORED_F8_E4M3,    /* floats of 8 bits: 4 of the exponent, 3 of the mantissa, no infinity */
+    STORED_F8_E8M0,    /* powers of two: scales */
+    STORED_I8,         /* int8, whose scales are elsewhere */
     STORED_LLAMA2C_Q8, /* int8 codes of the whole tensor, then a float32 scale for each group */
     STORED_RANDOM,     /* generated: see random.h */
     STORED_TYPES

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/numbers.h"
 #include "tests/hashed_weights.h"
 
 #define FIXTURES "tests/fixtures/logits"
@@ -124,16 +125,40 @@ static bool is_bytes(const char *name, const json_t *recipe) {
             json_number_value(json_array_get(recipe, 2)) == 127.5);
 }
 
+/* The number format of a tensor in model.safetensors: the recipe's sixth element, else F32 (or U8,
+ * see above). */
+static const char *dtype_of(const char *name, const json_t *recipe) {
+    const char *given = json_string_value(json_array_get(recipe, 5));
+    return given ? given : is_bytes(name, recipe) ? "U8" : "F32";
+}
+
+static size_t dtype_bytes(const char *dtype) {
+    return strcmp(dtype, "F32") == 0 ? 4 : strcmp(dtype, "BF16") == 0 ? 2 : 1;
+}
+
+/* Writes a value that the format, one of less than 32 bits, holds exactly. */
+static void put_value(FILE *f, const char *dtype, float value) {
+    uint32_t bits = float_bits(value);
+    if (strcmp(dtype, "BF16") == 0) {
+        fputc((int)(bits >> 16 & 255), f);
+        fputc((int)(bits >> 24), f);
+    } else if (strcmp(dtype, "F8_E4M3") == 0) { /* normal numbers alone */
+        fputc((int)((bits >> 31) << 7 | ((bits >> 23 & 255) - 120) << 3 | (bits >> 20 & 7)), f);
+    } else {
+        fputc((int)value & 255, f);
+    }
+}
+
 char *fixture_header(json_t *tensors) {
     json_t *header = json_object(), *recipe;
     const char *name;
     json_int_t at = 0;
     json_object_foreach(tensors, name, recipe) {
         json_t *shape = json_array_get(recipe, 3);
-        json_int_t bytes = (is_bytes(name, recipe) ? 1 : 4) * (json_int_t)element_count(shape);
+        const char *dtype = dtype_of(name, recipe);
+        json_int_t bytes = (json_int_t)(dtype_bytes(dtype) * element_count(shape));
         json_object_set_new(header, name,
-                            json_pack("{s:s, s:O, s:[I, I]}", "dtype",
-                                      is_bytes(name, recipe) ? "U8" : "F32", "shape", shape,
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", dtype, "shape", shape,
                                       "data_offsets", at, at + bytes));
         at += bytes;
     }
@@ -162,10 +187,11 @@ static void write_weights(json_t *tensors, const char *path) {
                       (unsigned)json_integer_value(json_array_get(recipe, 0)),
                       json_number_value(json_array_get(recipe, 1)),
                       json_number_value(json_array_get(recipe, 2)), values, n);
-        if (is_bytes(name, recipe)) {
-            for (size_t i = 0; i < n; i++) fputc((int)values[i], f);
-        } else {
+        const char *dtype = dtype_of(name, recipe);
+        if (strcmp(dtype, "F32") == 0) {
             fwrite(values, sizeof *values, n, f);
+        } else {
+            for (size_t i = 0; i < n; i++) put_value(f, dtype, values[i]);
         }
         free(values);
     }

@@ -360,6 +360,76 @@ static void packed_weights_without_their_scale_are_refused(void **state) {
     }
 }
 
+/* Removes or replaces (with NULL or a recipe) one tensor of a fixture, and expects an error that
+ * says `why`. */
+static void assert_scales_refused(const char *fixture, const char *name, json_t *recipe,
+                                  const char *why) {
+    Fixture f = fixture_load(fixture);
+    Error error;
+    json_t *tensors = json_object_get(f.json, "tensors");
+    assert_non_null(json_object_get(tensors, name));
+    if (recipe) json_object_set_new(tensors, name, recipe);
+    if (!recipe) json_object_del(tensors, name);
+    refusal(&f, &error);
+    if (!strstr(error.text, why)) fail_msg("no '%s' in: %s", why, error.text);
+    fixture_free(&f);
+}
+
+/* Weights of 8 bits are refused without their scales, or with scales that fit neither the matrix
+ * nor its blocks. */
+static void weights_without_their_scales_are_refused(void **state) {
+    (void)state;
+    const char *name = "model.layers.0.mlp.up_proj.weight_scale_inv";
+    assert_scales_refused("qwen3-fp8", name, NULL, "mlp.up_proj.weight' is F8_E4M3, but has no sc");
+    assert_scales_refused("qwen3-fp8", name, json_pack("[i, f, f, [i, i]]", 20, 0.1, 0.2, 7, 2),
+                          "up_proj.weight_scale_inv': its shape fits");
+    assert_scales_refused("qwen3-fp8", name, json_pack("[i, f, f, [i, i]]", 20, 0.1, 0.2, 6, 0),
+                          "up_proj.weight_scale_inv': its shape fits");
+    assert_scales_refused("qwen3-fp8", name,
+                          json_pack("[i, f, f, [i, i, i]]", 20, 0.1, 0.2, 1, 6, 2),
+                          "up_proj.weight_scale_inv': its shape fits");
+    assert_scales_refused("qwen3-fp8", name,
+                          json_pack("[i, f, f, [i, i], n, s]", 7, 1.0, 0.0, 6, 2, "I8"),
+                          "scales of type I8");
+    assert_scales_refused("mistral4-fp8",
+                          "language_model.model.layers.0.mlp.experts.down_proj_scale_inv",
+                          json_pack("[i, f, f, [i, i, i]]", 20, 0.1, 0.2, 2, 2, 1), "fits neither");
+}
+
+/* What quantization_config says and this program does not know is refused by its name. */
+static void unknown_quantizations_are_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *value, *first, *second;
+    } cases[] = {
+        {"{\"quant_method\":\"awq\",\"bits\":4}", "awq", "GGUF"},
+        {"{\"quant_method\":\"bitnet\"}", "quantization_config", "bitnet"},
+        {"{\"bits\":4}", "quantization_config", "unnamed"},
+        {"{\"quant_method\":\"fp8\",\"sparkle\":1}", "quantization_config", "sparkle"},
+        {"{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}", "fmt", "e5m2"},
+        {"{\"quant_method\":\"fp8\",\"fmt\":8}", "fmt", "8"},
+        {"{\"quant_method\":\"fp8\",\"scale_fmt\":\"int\"}", "scale_fmt", "int"},
+        {"{\"quant_method\":\"fp8\",\"expert_dtype\":\"fp4\"}", "expert_dtype", "fp4"},
+        {"{\"quant_method\":\"fp8\",\"weight_block_size\":[16]}", "weight_block_size", "sizes"},
+        {"{\"quant_method\":\"fp8\",\"weight_block_size\":[0,4]}", "weight_block_size", "sizes"},
+        {"{\"quant_method\":\"fp8\",\"weight_block_size\":8}", "weight_block_size", "sizes"},
+        {"{\"quant_method\":\"mxfp4\",\"sparkle\":1}", "quantization_config", "sparkle"},
+        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\"}", "format",
+         "pack-quantized"},
+        {"{\"quant_method\":\"compressed-tensors\",\"transform_config\":{\"a\":1}}",
+         "transform_config", "a"},
+        {"{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"a\":{\"weights\":{"
+         "\"num_bits\":4}}}}",
+         "num_bits", "4"},
+        {"{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"a\":{\"weights\":{"
+         "\"group_size\":8}},\"b\":{\"weights\":{\"block_structure\":[4,8]}}}}",
+         "quantization_config", "different sizes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_refused("llama-mha", "quantization_config", cases[i].value, cases[i].first,
+                       cases[i].second);
+}
+
 /* The hub's GPT-2 was saved without the prefix of tensor names and with its causal masks. */
 static void gpt2_is_read_without_its_prefix(void **state) {
     (void)state;
@@ -693,6 +763,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_tensor_without_a_place_is_refused),
         cmocka_unit_test(codes_without_their_scales_are_refused),
         cmocka_unit_test(packed_weights_without_their_scale_are_refused),
+        cmocka_unit_test(weights_without_their_scales_are_refused),
+        cmocka_unit_test(unknown_quantizations_are_refused_by_name),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(no_value_of_a_key_crashes),
         cmocka_unit_test(internlm2_is_a_llama_with_joined_projections),

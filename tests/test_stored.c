@@ -362,6 +362,24 @@ static void weights_of_any_size_and_shape_can_be_quantized(void **state) {
             }
 }
 
+/* Every code of FP8 (E4M3) and of its scales (E8M0) has the value that its standard gives it. */
+static void floats_of_8_bits_have_their_values(void **state) {
+    (void)state;
+    for (int i = 0; i < 256; i++) {
+        uint8_t code = (uint8_t)i;
+        float value, power;
+        int exponent = i >> 3 & 15, mantissa = i & 7;
+        double magnitude =
+            exponent ? ldexp(1.0 + mantissa / 8.0, exponent - 7) : ldexp(mantissa / 8.0, -6);
+        stored_to_floats(STORED_F8_E4M3, &code, 1, &value);
+        stored_to_floats(STORED_F8_E8M0, &code, 1, &power);
+        assert_int_equal(isnan(value) != 0, (i & 127) == 127);
+        assert_int_equal(isnan(power) != 0, i == 255);
+        if (!isnan(value)) assert_true((double)value == (i < 128 ? magnitude : -magnitude));
+        if (!isnan(power)) assert_true((double)power == ldexp(1.0, i - 127));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_the_gguf_package),
@@ -372,6 +390,7 @@ int main(void) {
         cmocka_unit_test(panels_of_few_bits_lose_no_more_than_they_must),
         cmocka_unit_test(quantizing_loses_no_more_than_it_must),
         cmocka_unit_test(weights_of_any_size_and_shape_can_be_quantized),
+        cmocka_unit_test(floats_of_8_bits_have_their_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
