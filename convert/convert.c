@@ -137,7 +137,10 @@ static Status same_records(const Conversion *c, const SourceTensor *t, TensorTyp
                            size_t first, Worker *w, uint8_t *panel, Error *error) {
     size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
     size_t groups = t->cols / type_group(type), all = PANEL_ROWS * groups;
+    float scale = 1.0f;
     stored_bytes(t->stored, t->cols, &row_bytes);
+    if (t->blocks.present && source_read_scale(c->source, t, &scale, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (source_read_blocks(c->source, t, first, n, w->stored, error) != STATUS_OK)
         return STATUS_FAILED;
     if (n < PANEL_ROWS) {
@@ -149,6 +152,8 @@ static Status same_records(const Conversion *c, const SourceTensor *t, TensorTyp
         RecordCodes row = record_row(w, t->cols, groups, r);
         stored_to_records(t->stored, w->stored + r * row_bytes, t->cols, &row);
     }
+    for (size_t i = 0; t->blocks.present && i < n * groups; i++)
+        w->scales[i] = float_to_half(half_to_float(w->scales[i]) * scale);
     RecordCodes rows = record_row(w, t->cols, groups, 0);
     panel_pack_records(type, t->cols, &rows, panel);
     size_t bad = records_bad_row(type, t->cols, panel);
@@ -205,8 +210,8 @@ static Status add_errors(Conversion *c, const SourceTensor *t, TensorType type, 
 /* Whether the tensor's error is to be noted: only without --type, where each approximate type
  * becomes one of the runner's types. */
 static bool is_approximated(const Conversion *c, const SourceTensor *t) {
-    return stored_type_info(t->stored)->approximate && !c->options->type && c->options->note &&
-           !t->is_vector;
+    return (stored_type_info(t->stored)->approximate || t->blocks.present) && !c->options->type &&
+           c->options->note && !t->is_vector;
 }
 
 static void note_errors(const Conversion *c) {
@@ -232,7 +237,7 @@ static void note_errors(const Conversion *c) {
 static bool same_blocks(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
     return info->same_blocks && info->lossless == type && !t->transposed && t->add == 0.0f &&
-           !t->blocks.present;
+           (!t->blocks.present || type == TENSOR_NVFP4);
 }
 
 static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *error) {

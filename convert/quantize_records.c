@@ -190,13 +190,13 @@ static void fill_group(TensorType type, SubScaleGroup *g, const float *x, const 
     }
 }
 
-/* ---- The types whose levels are those of a table, with one scale a group: Q4_NL and MXFP4 ---- */
+/* ---- The types whose levels are those of a table, with one scale a group ---- */
 
-/* The nearest levels of the table for x ~ scale * table[code]. */
-FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, float scale,
+/* The nearest levels of the table for x[n] ~ scale * table[code]. */
+FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, size_t n, float scale,
                                      uint8_t *codes) {
     float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-    for (size_t i = 0; i < 32; i++) {
+    for (size_t i = 0; i < n; i++) {
         float at = x[i] * inverse, nearest = INFINITY;
         for (int c = 0; c < 16; c++) {
             float distance = fabsf(at - (float)table[c]);
@@ -206,11 +206,11 @@ FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, float 
     }
 }
 
-/* The error of the codes; *fitted is the scale that suits them best. */
-static float level_error(const int8_t *table, const SubScaleGroup *g, float scale,
+/* The error of the codes[n]; *fitted is the scale that suits them best. */
+static float level_error(const int8_t *table, const SubScaleGroup *g, size_t n, float scale,
                          const uint8_t *codes, float *fitted) {
     float error = 0.0f, wxq = 0.0f, wqq = 0.0f;
-    for (size_t i = 0; i < 32; i++) {
+    for (size_t i = 0; i < n; i++) {
         float q = (float)table[codes[i]], d = g->x[i] - scale * q;
         error += g->weight[i] * (d * d);
         wxq += g->weight[i] * g->x[i] * q;
@@ -224,33 +224,45 @@ static float level_error(const int8_t *table, const SubScaleGroup *g, float scal
 static void try_levels(TensorType type, const SubScaleGroup *g, float scale, float *best,
                        const RecordCodes *row, size_t k) {
     const int8_t *table = record_table(type);
-    uint8_t codes[32] = {0};
+    const size_t n = type_group(type);
+    uint8_t codes[MAX_GROUP] = {0};
     float fitted;
-    code_levels(table, g->x, scale, codes);
-    float error = level_error(table, g, scale, codes, &fitted);
+    code_levels(table, g->x, n, scale, codes);
+    float error = level_error(table, g, n, scale, codes, &fitted);
     if (record_scales(type) == SCALES_HALVES) {
         scale = as_half(clamp(fitted, -65504.0f, 65504.0f));
-        code_levels(table, g->x, scale, codes);
-        error = level_error(table, g, scale, codes, &fitted);
+        code_levels(table, g->x, n, scale, codes);
+        error = level_error(table, g, n, scale, codes, &fitted);
     }
     if (!(error < *best)) return;
     *best = error;
-    memcpy(row->codes + 32 * k, codes, 32);
+    memcpy(row->codes + n * k, codes, n);
     if (record_scales(type) == SCALES_HALVES) row->scales[k] = float_to_half(scale);
+}
+
+/* Tries the scales with which the extreme weight lies about at one of the table's ends. */
+static void try_ends(TensorType type, const SubScaleGroup *g, float extreme, const RecordCodes *row,
+                     size_t k) {
+    const float low = type == TENSOR_Q4_NL ? -127.0f : -12.0f;
+    const float high = type == TENSOR_Q4_NL ? 113.0f : 12.0f,
+                step = type == TENSOR_Q4_NL ? 4 : 0.375f;
+    float best = INFINITY;
+    row->scales[k] = 0;
+    for (int t = -7; t <= 7 && extreme != 0.0f; t++)
+        try_levels(type, g, extreme / (low + step * (float)t), &best, row, k);
+    for (int t = -7; t <= 7 && extreme != 0.0f; t++)
+        try_levels(type, g, extreme / (high + step * (float)t), &best, row, k);
 }
 
 static void quantize_levels(TensorType type, const SubScaleGroup *g, const RecordCodes *row,
                             size_t k) {
+    const size_t n = type_group(type);
     float extreme = 0.0f, best = INFINITY;
-    for (size_t i = 0; i < 32; i++)
+    for (size_t i = 0; i < n; i++)
         if (fabsf(g->x[i]) > fabsf(extreme)) extreme = g->x[i];
-    memset(row->codes + 32 * k, 0, 32);
-    if (type == TENSOR_Q4_NL) {
-        row->scales[k] = 0;
-        for (int t = -7; t <= 7 && extreme != 0.0f; t++)
-            try_levels(type, g, extreme / (-127.0f + 4.0f * (float)t), &best, row, k);
-        for (int t = -7; t <= 7 && extreme != 0.0f; t++)
-            try_levels(type, g, extreme / (113.0f + 4.0f * (float)t), &best, row, k);
+    memset(row->codes + n * k, 0, n);
+    if (record_scales(type) == SCALES_HALVES) {
+        try_ends(type, g, extreme, row, k);
         return;
     }
     row->sub_scales[k] = 0;

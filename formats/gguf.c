@@ -46,7 +46,8 @@ static const struct {
     [28] = {"F64", STORED_TYPES},       [29] = {"IQ1_M", STORED_IQ1_M},
     [30] = {"BF16", STORED_BF16},       [34] = {"TQ1_0", STORED_TQ1_0},
     [35] = {"TQ2_0", STORED_TQ2_0},     [39] = {"MXFP4", STORED_MXFP4},
-    [40] = {"NVFP4", STORED_TYPES},
+    [40] = {"NVFP4", STORED_NVFP4},     [41] = {"Q1_0", STORED_Q1_0},
+    [42] = {"Q2_0", STORED_Q2_0},
 };
 
 /* ---- Reading forward ---- */

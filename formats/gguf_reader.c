@@ -9,6 +9,7 @@
 #include "config_fields.h"
 #include "formats/gguf_families.h"
 #include "formats/gguf_positions.h"
+#include "formats/scale_join.h"
 
 /* ---- Split files ---- */
 
@@ -66,8 +67,11 @@ static Status read_files(GgufModel *r) {
         }
         if (status != STATUS_OK) return status;
     }
-    if (raw_table_sort(&r->table, r->error) != STATUS_OK)
+    bool ignored;
+    if (raw_table_sort(&r->table, r->error) != STATUS_OK ||
+        scale_join_gguf(&r->table, &ignored, r->error) != STATUS_OK)
         return error_prefix(r->error, "%s", s->path);
+    if (ignored) source_add_note(s, scale_join_note);
     return STATUS_OK;
 }
 

@@ -164,9 +164,7 @@ static Status join_scales(Directory *d) {
     if (d->quantization.kind != QUANTIZATION_SCALED) return mxfp4_join(&d->table, d->error);
     if (scale_join(&d->table, &d->quantization, &ignored, d->error) != STATUS_OK)
         return STATUS_FAILED;
-    if (ignored)
-        source_add_note(d->source, "scales for rounding activations to 8 bits are left out: "
-                                   "activations and the cache are not rounded by them");
+    if (ignored) source_add_note(d->source, scale_join_note);
     return STATUS_OK;
 }
 

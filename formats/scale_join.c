@@ -57,12 +57,11 @@ static bool match_shapes(const RawTensor *w, const RawTensor *s, const Quantizat
     return out->rows > 0 && out->cols > 0;
 }
 
-static Status join(const RawTable *table, RawTensor *weights, const Quantization *q, Error *error) {
-    RawTensor *scales = find_scales(table, weights->name);
+static Status join(RawTensor *weights, RawTensor *scales, const Quantization *q, Error *error) {
+    BlockScales blocks;
     if (!scales)
         return error_set(error, "tensor '%.100s' is %s, but has no scales beside it", weights->name,
                          weights->type_name);
-    BlockScales blocks;
     if (scale_type(scales) == STORED_TYPES)
         return error_set(error, "tensor '%.100s': scales of type %s are not known to this program",
                          scales->name, scales->type_name);
@@ -76,7 +75,7 @@ static Status join(const RawTable *table, RawTensor *weights, const Quantization
     blocks.offset = scales->offset;
     scales->used = true;
     weights->blocks = blocks;
-    weights->type = strcmp(weights->type_name, "I8") == 0 ? STORED_I8 : STORED_F8_E4M3;
+    if (strcmp(weights->type_name, "I8") == 0) weights->type = STORED_I8;
     return STATUS_OK;
 }
 
@@ -99,9 +98,24 @@ Status scale_join(RawTable *table, const Quantization *quantization, bool *ignor
         if (is_for_activations(raw->name)) {
             raw->used = *ignored = true;
         } else if (is_weights && raw->n_dims >= 2 &&
-                   join(table, raw, quantization, error) != STATUS_OK) {
+                   join(raw, find_scales(table, raw->name), quantization, error) != STATUS_OK) {
             return STATUS_FAILED;
         }
+    }
+    return STATUS_OK;
+}
+
+Status scale_join_gguf(RawTable *table, bool *ignored, Error *error) {
+    const Quantization whole = {.kind = QUANTIZATION_SCALED};
+    *ignored = false;
+    for (size_t i = 0; i < table->n; i++) {
+        RawTensor *raw = &table->items[i], *scales;
+        if (ends_with(raw->name, ".input_scale")) raw->used = *ignored = true;
+        if (raw->type != STORED_NVFP4 || !(scales = find_scales(table, raw->name))) continue;
+        if (join(raw, scales, &whole, error) != STATUS_OK) return STATUS_FAILED;
+        if (raw->blocks.per_matrix > 1)
+            return error_set(error, "tensor '%.100s' holds more than one number for each matrix",
+                             scales->name);
     }
     return STATUS_OK;
 }

@@ -384,6 +384,14 @@ static float *read_scales(const Source *source, const BlockScales *b, size_t row
     return out;
 }
 
+Status source_read_scale(const Source *source, const SourceTensor *t, float *scale, Error *error) {
+    float *scales = read_scales(source, &t->blocks, 0, 1, error);
+    if (!scales) return error_prefix(error, "tensor '%s'", t->name);
+    *scale = scales[0];
+    free(scales);
+    return STATUS_OK;
+}
+
 /* Multiplies rows, as read by source_read_floats, with the scales of their blocks. */
 static Status apply_scales(const Source *source, const SourceTensor *t, size_t first, size_t n,
                            float *out, Error *error) {

@@ -139,6 +139,10 @@ Status source_check_tensor(const Source *source, const SourceTensor *tensor, Err
 Status source_read_floats(const Source *source, const SourceTensor *tensor, size_t first, size_t n,
                           float *out, Error *error);
 
+/* Reads the one scale of a tensor whose BlockScales give all its weights the same. */
+Status source_read_scale(const Source *source, const SourceTensor *tensor, float *scale,
+                         Error *error);
+
 /* Reads rows as they are stored: out[n] of stored_bytes(cols) each. Only for tensors whose blocks
  * are taken over unchanged: not transposed, whole blocks in every row. */
 Status source_read_blocks(const Source *source, const SourceTensor *tensor, size_t first, size_t n,

@@ -41,9 +41,10 @@ static void block_codes(StoredType type, const uint8_t *block, uint8_t *codes) {
 void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
                      uint16_t *scales, uint16_t *minima) {
     const uint8_t *block = stored;
-    if (stored_type_info(type)->block == 256) {
-        for (size_t b = 0; b < n / 256; b++, block += stored_type_info(type)->block_bytes)
-            stored_ternary_to_codes(type, block, codes + 256 * b, scales + 8 * b);
+    size_t size = stored_type_info(type)->block;
+    if (size > 32) {
+        for (size_t i = 0; i < n; i += size, block += stored_type_info(type)->block_bytes)
+            stored_few_levels_to_codes(type, block, codes + i, scales + i / 32);
         return;
     }
     for (size_t b = 0; b < n / 32; b++, block += stored_type_info(type)->block_bytes) {
@@ -74,8 +75,8 @@ static void blocks_to_floats(StoredType type, const uint8_t *block, size_t n, fl
 void stored_to_records(StoredType type, const void *stored, size_t n, const RecordCodes *row) {
     const StoredTypeInfo *info = stored_type_info(type);
     const uint8_t *block = stored;
-    /* Scales and minima belong to a record, in these two types to a group. */
-    bool by_group = info->lossless == TENSOR_Q4_NL || info->lossless == TENSOR_MXFP4;
+    /* Scales and minima belong to a record, in types without parts to a group. */
+    bool by_group = !record_has_parts(info->lossless);
     size_t groups = info->block / type_group(info->lossless);
     for (size_t b = 0; b < n / info->block; b++, block += info->block_bytes) {
         size_t scale = by_group ? b * groups : b;
@@ -147,6 +148,8 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
     case STORED_IQ1_S:
     case STORED_TQ2_0:
     case STORED_TQ1_0:
+    case STORED_Q2_0:
+    case STORED_Q1_0:
         stored_iq_to_floats(type, stored, n, out);
         break;
     default:

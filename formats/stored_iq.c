@@ -1,6 +1,7 @@
-/* The layouts of blocks of 256 (ggml-common.h, and in NumPy gguf-py's quants.py). The numbers in
- * brackets are bytes, and those in braces bits. An "eight" is a run of 8 weights: they share a byte
- * of signs and one point of the codebook (two points of 4 coordinates in the types of 3 bits).
+/* The layouts of blocks, of 256 but for the last two (ggml-common.h, and in NumPy gguf-py's
+ * quants.py). The numbers in brackets are bytes, and those in braces bits. An "eight" is a run of 8
+ * weights: they share a byte of signs and one point of the codebook (two points of 4 coordinates in
+ * the types of 3 bits).
  *
  *     IQ2_XXS  f16 scale, for each 32 weights: points[4], uint32 of 7 sign bits for each eight
  *              and the scale's 4 bits
@@ -14,6 +15,8 @@
  *              each 64 weights: four scales of 3 bits, 4 of the 16 bits of the f16 scale
  *     TQ1_0    five ternary digits in each byte[48], four in each byte[4], f16 scale
  *     TQ2_0    2-bit codes[64], f16 scale
+ *     Q2_0     f16 scale, four 2-bit codes in each byte[16]: blocks of 64
+ *     Q1_0     f16 scale, eight signs in each byte[16]: blocks of 128
  *
  * Where 7 bits are signs, the eighth sign makes the number of minus signs even. */
 #include "formats/stored_iq.h"
@@ -165,7 +168,7 @@ static void eight_to_floats(const Book *book, const Eight *x, float *out) {
     }
 }
 
-/* ---- Ternary ---- */
+/* ---- Two to four levels ---- */
 
 /* Ternary digit i of a block of TQ1_0. A byte holds its digits as a fraction of 256: multiplying it
  * by 3 moves the next digit above its 8 bits. */
@@ -177,24 +180,37 @@ static int digit_tq1(const uint8_t *block, size_t i) {
     return byte * 3 >> 8;
 }
 
-void stored_ternary_to_codes(StoredType type, const uint8_t *block, uint8_t *codes,
-                             uint16_t *scales) {
-    for (size_t i = 0; i < 256; i++) {
-        int digit = type == STORED_TQ1_0 ? digit_tq1(block, i) : stored_pair(block, i);
-        codes[i] = (uint8_t)(digit + 7);
+/* Level i of a block, with 8 added. */
+static uint8_t code_of_few(StoredType type, const uint8_t *block, size_t i) {
+    switch (type) {
+    case STORED_TQ1_0:
+        return (uint8_t)(digit_tq1(block, i) + 7);
+    case STORED_TQ2_0:
+        return (uint8_t)(stored_pair(block, i) + 7);
+    case STORED_Q2_0:
+        return (uint8_t)((block[2 + i / 4] >> i % 4 * 2 & 3) + 7);
+    default: /* Q1_0 */
+        return block[2 + i / 8] >> i % 8 & 1 ? 9 : 7;
     }
-    for (size_t g = 0; g < 8; g++) scales[g] = stored_u16(block + (type == STORED_TQ1_0 ? 52 : 64));
+}
+
+void stored_few_levels_to_codes(StoredType type, const uint8_t *block, uint8_t *codes,
+                                uint16_t *scales) {
+    size_t n = stored_type_info(type)->block;
+    size_t at = type == STORED_TQ1_0 ? 52 : type == STORED_TQ2_0 ? 64 : 0;
+    for (size_t i = 0; i < n; i++) codes[i] = code_of_few(type, block, i);
+    for (size_t g = 0; g < n / 32; g++) scales[g] = stored_u16(block + at);
 }
 
 void stored_iq_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out) {
     const StoredTypeInfo *info = stored_type_info(type);
     const Book book = book_of(type);
-    for (size_t i = 0; i < n; i += 256, stored += info->block_bytes, out += 256) {
-        if (type == STORED_TQ1_0 || type == STORED_TQ2_0) {
+    for (size_t i = 0; i < n; i += info->block, stored += info->block_bytes, out += info->block) {
+        if (info->lossless == TENSOR_Q4) {
             uint8_t codes[256];
             uint16_t scales[8];
-            stored_ternary_to_codes(type, stored, codes, scales);
-            for (size_t k = 0; k < 256; k++)
+            stored_few_levels_to_codes(type, stored, codes, scales);
+            for (size_t k = 0; k < info->block; k++)
                 out[k] = half_to_float(scales[0]) * (float)(codes[k] - 8);
             continue;
         }

@@ -8,9 +8,11 @@
  *     IQ4_NL  f16 scale, nibbles[16]
  *     IQ4_XS  f16 scale, upper bits of sub-scales[2], lower bits[4], nibbles[128]
  *     MXFP4   exponent, nibbles[16]
+ *     NVFP4   scales[4] (unsigned floats of 4 + 3 bits), nibbles[4][8]
  */
 #include "formats/stored_k.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/numbers.h"
@@ -63,6 +65,15 @@ static float scale_iq4_xs(const uint8_t *block, size_t g) {
     return half_to_float(stored_u16(block)) * (float)((low | high << 4) - 32);
 }
 
+/* A scale of NVFP4: 4 bits of the exponent, 3 of the mantissa, halved because the levels are
+ * doubled. The upper bit means nothing, and 127 is 0. */
+static uint16_t scale_nvfp4(uint8_t code) {
+    int exponent = code >> 3 & 15, mantissa = code & 7;
+    if (code == 127) return 0;
+    return float_to_half(
+        ldexpf((float)(exponent ? 8 + mantissa : mantissa), exponent ? exponent - 11 : -10));
+}
+
 void stored_k_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
     switch (type) {
     case STORED_Q4_K:
@@ -92,6 +103,11 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
     case STORED_IQ4_NL:
         to->scales[0] = stored_u16(block);
         stored_nibbles_32(block + 2, to->codes);
+        break;
+    case STORED_NVFP4:
+        for (size_t i = 0; i < 64; i++)
+            to->codes[i] = block[4 + i / 16 * 8 + i % 8] >> (i % 16 < 8 ? 0 : 4) & 15;
+        for (size_t g = 0; g < 4; g++) to->scales[g] = scale_nvfp4(block[g]);
         break;
     default: /* MXFP4 */
         to->sub_scales[0] = block[0];
@@ -128,6 +144,8 @@ static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
     for (size_t i = 0; i < stored_type_info(type)->block; i++) {
         if (type == STORED_IQ4_NL) {
             out[i] = half_to_float(scales[0]) * (float)table_q4_nl[codes[i]];
+        } else if (type == STORED_NVFP4) {
+            out[i] = half_to_float(scales[i / 16]) * (float)table_mxfp4[codes[i]];
         } else if (type == STORED_MXFP4) {
             out[i] = mxfp4_scale(sub_scales[0]) * (float)table_mxfp4[codes[i]];
         } else if (type == STORED_Q6_K || type == STORED_Q3_K) {

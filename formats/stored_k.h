@@ -1,5 +1,5 @@
 /* GGUF's blocks with scales inside scales (Q2_K to Q6_K, IQ4_XS) and with levels from a table
- * (IQ4_NL, MXFP4). Called by stored.c. */
+ * (IQ4_NL, MXFP4, NVFP4). Called by stored.c. */
 #ifndef FORMATS_STORED_K_H
 #define FORMATS_STORED_K_H
 

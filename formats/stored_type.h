@@ -18,6 +18,7 @@ typedef enum StoredType {
     STORED_Q6_K,
     STORED_IQ4_NL, /* f16 scale, 32 codes of 4 bits that select uneven levels */
     STORED_MXFP4,  /* power of two, 32 floats of 4 bits */
+    STORED_NVFP4,  /* 64 floats of 4 bits, a scale of 8 bits for each 16 */
     STORED_Q3_K,   /* fits into the runner's type q6_k */
     STORED_IQ4_XS, /* fits into q4_nl but for the rounding of its scales */
     STORED_Q2_K,   /* fits into none of the runner's types */
@@ -29,8 +30,10 @@ typedef enum StoredType {
     STORED_IQ2_XXS,
     STORED_IQ1_M,
     STORED_IQ1_S,
-    STORED_TQ2_0, /* three levels; fits into q4 */
+    STORED_TQ2_0, /* three levels; this and the three below fit into q4 */
     STORED_TQ1_0,
+    STORED_Q2_0,       /* four levels, -1 to 2, blocks of 64 */
+    STORED_Q1_0,       /* plus or minus the scale, blocks of 128 */
     STORED_F8_E4M3,    /* floats of 8 bits: 4 of the exponent, 3 of the mantissa, no infinity */
     STORED_F8_E8M0,    /* powers of two: scales */
     STORED_I8,         /* int8, whose scales are elsewhere */

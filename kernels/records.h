@@ -14,6 +14,7 @@
  *             for each of 16 groups int8 sub_scale[16]      1 line of upper pairs of bits
  *     q4_nl   for each of 8 groups f16 scale[16]            32 inputs: 4 lines of nibbles
  *     mxfp4   for each of 8 groups uint8 exponent[16]       32 inputs: 4 lines of nibbles
+ *     nvfp4   for each of 16 groups f16 scale[16]           16 inputs: 2 lines of nibbles
  *
  * Nibbles lie as in q4: input i of row r in byte 4r + i % 4 of line i / 8, low for i % 8 < 4.
  * In a line of upper bits, byte 4r + i % 4 has a bit (or a pair of bits) for each of i / 4 = 0, 1,
@@ -23,6 +24,7 @@
  *     q6_k         (scale * sub_scale) * (q - 32)
  *     q4_nl        scale * table_q4_nl[q]
  *     mxfp4        2^(exponent - 128) * table_mxfp4[q]
+ *     nvfp4        scale * table_mxfp4[q]
  *
  * and all products of scales are exact in float32. GGUF's Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4 hold
  * the same numbers in another order. */
@@ -34,11 +36,11 @@
 
 enum { RECORD_INPUTS = 256 };
 
-/* IQ4_NL's sixteen levels, and MXFP4's, doubled to be whole numbers. */
+/* IQ4_NL's sixteen levels, and those of MXFP4 and NVFP4, doubled to be whole numbers. */
 extern const int8_t table_q4_nl[16], table_mxfp4[16];
 
 TYPE_INLINE const int8_t *record_table(TensorType type) {
-    return type == TENSOR_MXFP4 ? table_mxfp4 : table_q4_nl;
+    return type == TENSOR_Q4_NL ? table_q4_nl : table_mxfp4;
 }
 
 static inline bool is_record_type(TensorType type) {
@@ -127,9 +129,9 @@ static inline float mxfp4_scale(uint8_t exponent) {
  * each record. */
 typedef struct RecordCodes {
     uint8_t *codes;      /* as stored: 0..15, 0..31 for q5_k, 0..63 for q6_k */
-    uint16_t *scales;    /* f16: one for each record; q4_nl: for each group; mxfp4: unused */
+    uint16_t *scales;    /* f16: one for each record; q4_nl, nvfp4: for each group; mxfp4: unused */
     uint16_t *minima;    /* f16: one for each record; q4_k and q5_k only */
-    uint8_t *sub_scales; /* one for each group; int8 for q6_k; mxfp4's exponents; q4_nl: unused */
+    uint8_t *sub_scales; /* one for each group; int8 for q6_k; mxfp4's exponents; else unused */
     uint8_t *sub_minima; /* one for each group; q4_k and q5_k only */
 } RecordCodes;
 

@@ -30,6 +30,7 @@ typedef enum TensorType {
     TENSOR_Q6_K = 11,  /* 6-bit codes; for each 16 inputs an int8 part of an f16 scale */
     TENSOR_Q4_NL = 12, /* 16 uneven levels, an f16 scale for each 32 inputs */
     TENSOR_MXFP4 = 13, /* 4-bit floats, a power of two for each 32 inputs */
+    TENSOR_NVFP4 = 14, /* 4-bit floats, an f16 scale for each 16 inputs */
     TENSOR_TYPES
 } TensorType;
 
@@ -44,7 +45,7 @@ typedef enum PanelFamily {
 
 /* The types of the two quantized families, for tables of kernels. */
 #define EACH_CODE_TYPE(X) X(Q8) X(Q8_64) X(Q4) X(Q4_MIN) X(Q8_MIN)
-#define EACH_RECORD_TYPE(X) X(Q4_K) X(Q5_K) X(Q6_K) X(Q4_NL) X(MXFP4)
+#define EACH_RECORD_TYPE(X) X(Q4_K) X(Q5_K) X(Q6_K) X(Q4_NL) X(MXFP4) X(NVFP4)
 
 /* How a record stores the scales of its groups. */
 typedef enum RecordScales {
@@ -85,6 +86,8 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
                       .scales = SCALES_HALVES},
     [TENSOR_MXFP4] = {"mxfp4", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
                       .scales = SCALES_POWERS},
+    [TENSOR_NVFP4] = {"nvfp4", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true,
+                      .scales = SCALES_HALVES},
 };
 
 #define TYPE_INLINE static inline __attribute__((always_inline))

@@ -388,6 +388,85 @@ static void types_without_an_equal_say_what_their_conversion_cost(void **state) 
     source_close(source);
 }
 
+/* Adds "NAME.scale" and "NAME.input_scale" of `count` numbers beside the first n tensors. Returns
+ * the new number of tensors. */
+static size_t add_factors(GgufTensor *tensors, size_t n, float factor, size_t count) {
+    size_t all = n;
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i].rows == 0) continue;
+        for (int input = 0; input < 2; input++) {
+            GgufTensor *t = &tensors[all++];
+            int stem = (int)(strlen(tensors[i].name) - strlen(".weight"));
+            snprintf(t->name, sizeof t->name, "%.*s%s", stem, tensors[i].name,
+                     input ? ".input_scale" : ".scale");
+            t->cols = count;
+            t->values = calloc(count, sizeof *t->values);
+            for (size_t k = 0; k < count; k++) t->values[k] = input ? 0.5f : factor;
+        }
+    }
+    return all;
+}
+
+/* Writes a model of NVFP4 blocks whose scales are 2^-shift of what they are otherwise, beside
+ * factors (0: none) of `count` numbers. */
+static void write_nvfp4(const Source *source, const char *path, int shift, float factor,
+                        size_t count) {
+    GgufTensor *tensors = calloc(3 * source->n_tensors, sizeof *tensors);
+    size_t n = read_tensors(source, tensors), all;
+    make_blocks(tensors, n, STORED_NVFP4, 40, (int[]){-1, -1});
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; tensors[i].rows && k < tensors[i].bytes; k += 36)
+            for (size_t s = 0; s < 4; s++) {
+                uint8_t *code = (uint8_t *)tensors[i].values + k + s;
+                *code = (uint8_t)(32 + *code % 24 - 8 * shift);
+            }
+    all = factor != 0.0f ? add_factors(tensors, n, factor, count) : n;
+    write_gguf(path, &source->config, tensors, 0, all, 0, 1);
+    for (size_t i = 0; i < all; i++) free(tensors[i].values);
+    free(tensors);
+}
+
+/* NVFP4 weights are multiplied with the factor beside them, the scales of activations are left out
+ * with a note, and a factor of another shape is refused. */
+static void factors_beside_nvfp4_weights_are_multiplied_in(void **state) {
+    (void)state;
+    static const char note[] = "scales for rounding activations are left out";
+    char *directory = fixture_directory(), *path = fixture_path(directory, "m.gguf");
+    char *target = fixture_path(directory, "m.bin");
+    int32_t ids[] = {3, 1, 4, 1, 5, 9};
+    float *logits[2];
+    Source *source;
+    Error error;
+    assert_int_equal(source_open(&source, "random:tiny,dim=256,ffn_dim=512", NULL, &error),
+                     STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    for (int i = 0; i < 2; i++) {
+        write_nvfp4(source, path, i ? 3 : 0, i ? 8.0f : 0.0f, 1);
+        Process p = RUN("export", path, target);
+        assert_int_equal(p.status, 0);
+        assert_int_equal(strstr(p.err, note) != NULL, i == 1);
+        assert_null(strstr(p.err, "has no equal"));
+        process_free(&p);
+        TinyModel tiny = tiny_model_open(path, NULL, &(ModelOptions){.n_threads = 1}, KV_F32);
+        logits[i] = tiny_model_run(&tiny, 0, 0, ids, 6, 6);
+        if (i == 1) assert_memory_equal(logits[0], logits[1], 6 * tiny.vocab_size * sizeof(float));
+        tiny_model_close(&tiny);
+    }
+    write_nvfp4(source, path, 0, 1.1f, 1);
+    assert_note(path, directory, "NVFP4 has no equal here: converted to nvfp4, which moved");
+    write_nvfp4(source, path, 0, 1.1f, 2);
+    Process p = RUN("export", path, target);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, ".scale' holds more than one"));
+    process_free(&p);
+    free(logits[0]);
+    free(logits[1]);
+    free(path);
+    free(target);
+    source_close(source);
+    fixture_remove_directory(directory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_gives_the_reference_logits),
@@ -395,6 +474,7 @@ int main(void) {
         cmocka_unit_test(split_files_give_the_reference_logits),
         cmocka_unit_test(parts_that_do_not_fit_are_refused),
         cmocka_unit_test(types_without_an_equal_say_what_their_conversion_cost),
+        cmocka_unit_test(factors_beside_nvfp4_weights_are_multiplied_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
