@@ -15,6 +15,8 @@
 typedef struct Shape {
     Config config;
     uint32_t tied, bias, window, window_pattern, dense, full_head_dim, shared_layers, attend;
+    uint32_t chunk, full_n_heads,
+        full_n_kv_heads; /* of layers with, and without a chunk or window */
 } Shape;
 
 static const struct {
@@ -93,7 +95,10 @@ static Status set(Shape *shape, const char *key, const char *value, Error *error
                   {"dense", &shape->dense},
                   {"full_head_dim", &shape->full_head_dim},
                   {"shared_layers", &shape->shared_layers},
-                  {"attend", &shape->attend}};
+                  {"attend", &shape->attend},
+                  {"chunk", &shape->chunk},
+                  {"full_n_heads", &shape->full_n_heads},
+                  {"full_n_kv_heads", &shape->full_n_kv_heads}};
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
         if (strcmp(extras[i].name, key) != 0) continue;
         *extras[i].value = (uint32_t)strtoul(value, NULL, 10);
@@ -163,6 +168,11 @@ static void complete(Shape *shape) {
     for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) {
         bool sees_all = shape->window_pattern > 0 && (i + 1) % shape->window_pattern == 0;
         c->window[i] = sees_all ? 0 : shape->window;
+        c->chunk[i] = sees_all ? 0 : shape->chunk;
+        if (sees_all && i < c->n_layers) {
+            c->layer_n_heads[i] = shape->full_n_heads;
+            c->layer_n_kv_heads[i] = shape->full_n_kv_heads;
+        }
     }
     if (shape->full_head_dim > 0 && c->n_layers <= CONFIG_MAX_LAYERS) set_full_layers(shape);
     if (shape->attend == 0) shape->attend = 4;

@@ -196,7 +196,8 @@ static void draw_tiles(const View *v, const Layout *l, Sheet *svg) {
         int n = snprintf(text, sizeof text, "layer %u%s", layer, attends(v, layer) ? "" : ": none");
         picture_text(svg, l->grid_left - 8, y + l->tile / 2 + 3, "small", "end", 0, text,
                      (size_t)n);
-        for (uint32_t head = 0; head < v->n_heads; head++)
+        uint32_t n_heads = attends(v, layer) ? layer_heads(v, layer) : v->n_heads;
+        for (uint32_t head = 0; head < n_heads; head++)
             picture_heat_map(svg, l->grid_left + l->pitch * head, y, l->tile_cell, l->tile_cell,
                              map_of(v, layer, head), v->n, v->n, v->n, false);
     }
@@ -231,9 +232,10 @@ static void write_string_json(const char *name, const char *value, Sheet *out) {
     sheet_printf(out, "\"");
 }
 
-/* Writes {"model", ..., "tokens": [{"id", "text"}], "layers": [{"window", "heads": [{"kv_head",
- * "weights"}]}]}, and "attends": false in layers that do not attend. A row's sum is below 1 where
- * an attention sink took weight. Weights have `digits` significant digits; 9 keep every bit. */
+/* Writes {"model", ..., "tokens": [{"id", "text"}], "layers": [{"window", "chunk", "heads":
+ * [{"kv_head", "weights"}]}]}, and "attends": false in layers that do not attend. n_heads is that
+ * of the layer with the most. A row's sum is below 1 where an attention sink took weight. Weights
+ * have `digits` significant digits; 9 keep every bit. */
 static void write_json(const View *v, int digits, Sheet *out) {
     const Config *c = model_config(v->session->model);
     sheet_printf(out, "{");
@@ -253,13 +255,16 @@ static void write_json(const View *v, int digits, Sheet *out) {
     }
     sheet_printf(out, "],\n \"layers\": [\n");
     for (uint32_t layer = 0; layer < v->n_layers; layer++) {
-        sheet_printf(out, "  {%s\"window\": %u, \"heads\": [\n",
-                     attends(v, layer) ? "" : "\"attends\": false, ", c->window[layer]);
-        for (uint32_t head = 0; head < v->n_heads; head++) {
-            sheet_printf(out,
-                         "   {\"kv_head\": %u, \"weights\": ", head / (v->n_heads / v->n_kv_heads));
+        uint32_t n_heads = attends(v, layer) ? layer_heads(v, layer) : v->n_heads;
+        uint32_t n_kv_heads = config_heads(c, layer).n_kv_heads;
+        sheet_printf(out, "  {%s\"window\": %u, \"chunk\": %u, \"heads\": [\n",
+                     attends(v, layer) ? "" : "\"attends\": false, ", c->window[layer],
+                     c->chunk[layer]);
+        for (uint32_t head = 0; head < n_heads; head++) {
+            sheet_printf(out, "   {\"kv_head\": %u, \"weights\": ",
+                         (uint32_t)((uint64_t)head * n_kv_heads / n_heads));
             write_map_json(v, map_of(v, layer, head), digits, out);
-            sheet_printf(out, "}%s\n", head + 1 < v->n_heads ? "," : "");
+            sheet_printf(out, "}%s\n", head + 1 < n_heads ? "," : "");
         }
         sheet_printf(out, "  ]}%s\n", layer + 1 < v->n_layers ? "," : "");
     }
@@ -316,8 +321,9 @@ static void write_terminal_maps(const View *v, Sheet *out) {
         }
         mean_map(v, layer, 1, mean);
         sheet_printf(out, "\nlayer %u, mean of %u heads", layer, layer_heads(v, layer));
-        uint32_t window = model_config(v->session->model)->window[layer];
-        if (window) sheet_printf(out, ", window of %u", window);
+        const Config *c = model_config(v->session->model);
+        if (c->window[layer]) sheet_printf(out, ", window of %u", c->window[layer]);
+        if (c->chunk[layer]) sheet_printf(out, ", chunks of %u", c->chunk[layer]);
         sheet_printf(out, "\n");
         write_terminal_map(v, mean, out);
     }

@@ -23,12 +23,19 @@ typedef struct Step {
  * end).
  */
 static double attention_work(const Config *c, size_t first, size_t end) {
-    double seen = 0.0;
-    for (uint32_t layer = 0; layer < c->n_layers; layer++)
-        for (size_t i = first; i < end; i++)
-            seen +=
-                c->window[layer] && i + 1 > c->window[layer] ? c->window[layer] : (double)(i + 1);
-    return 2.0 * seen * c->n_heads * c->head_dim;
+    double work = 0.0;
+    for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+        const HeadShape h = config_heads(c, layer);
+        double seen = 0.0;
+        for (size_t i = first; i < end; i++) {
+            size_t from = c->chunk[layer] ? i / c->chunk[layer] * c->chunk[layer] : 0, n = i + 1;
+            if (c->window[layer] && n > c->window[layer] && n - c->window[layer] > from)
+                from = n - c->window[layer];
+            seen += (double)(n - from);
+        }
+        work += seen * h.n_heads * (h.head_dim + h.value_dim);
+    }
+    return work;
 }
 
 /* ---- The report ------------------------------------------------------------------------------ */

@@ -1,5 +1,6 @@
-/* Stacks with inputs of each layer's own and keys that layers share (Gemma 3n and 4): what keeps,
- * forks, drafts and shows keys gives what a fresh run gives. */
+/* Stacks with inputs of each layer's own and keys that layers share (Gemma 3n and 4), and layers
+ * with chunks, growing queries and heads of their own number (Llama 4, Laguna): what keeps, forks,
+ * drafts and shows keys gives what a fresh run gives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,9 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "kvcache_sharing.h"
 #include "tests/fixture.h"
@@ -23,6 +26,11 @@
     "gemma4-e4b,dim=64,n_layers=8,vocab_size=300,per_layer_vocab=290,head_dim=16,"                 \
     "full_head_dim=32,ffn_dim=96,shared_layers=3,window_pattern=3,per_layer_dim=32,n_heads=4,"     \
     "context=256,window=20"
+
+/* Chunks on two layers of three; the third has more heads, and queries grow early. */
+#define CHUNKS                                                                                     \
+    "tiny,n_layers=3,chunk=13,window_pattern=3,n_heads=4,n_kv_heads=2,head_dim=16,full_n_heads=6," \
+    "full_n_kv_heads=3,query_scaling=0.5,query_scaling_floor=8,context=256"
 
 enum { IDS = 90, FORK = 50 };
 
@@ -55,6 +63,9 @@ static void forks_and_truncations_give_the_bits_of_a_fresh_run(void **state) {
     TinyModel tiny = tiny_model_open("random:" SHAPE, "q8", &options, KV_F16);
     check_forks(&tiny);
     tiny_model_close(&tiny);
+    tiny = tiny_model_open("random:" CHUNKS, "q8", &options, KV_F16);
+    check_forks(&tiny);
+    tiny_model_close(&tiny);
     Fixture f = fixture_load("gemma3n");
     char *source = fixture_source(&f);
     tiny = tiny_model_open(source, "f32", &options, KV_F32);
@@ -75,24 +86,34 @@ static void layers_that_share_keys_store_none(void **state) {
 
 /* ---- The programs ---- */
 
+enum { MODELS = 2 };
+
 typedef struct Files {
-    char *directory, *model;
+    char *directory, *model; /* the Gemma 4 */
+    char *models[MODELS];    /* it, and the one with chunks */
 } Files;
 
 static int set_up(void **state) {
     static Files files;
     files.directory = strdup("/tmp/verbatim-stacks-XXXXXX");
     if (!mkdtemp(files.directory)) return -1;
-    files.model = small_model(files.directory, SHAPE);
+    files.models[0] = files.model = small_model(files.directory, SHAPE);
+    char *directory = fixture_path(files.directory, "chunks");
+    if (mkdir(directory, 0700) != 0) return -1;
+    files.models[1] = small_model(directory, CHUNKS);
+    free(directory);
     *state = &files;
     return 0;
 }
 
 static int tear_down(void **state) {
     Files *files = *state;
-    unlink(files->model);
+    char *directory = fixture_path(files->directory, "chunks");
+    for (size_t i = 0; i < MODELS; i++) unlink(files->models[i]);
+    rmdir(directory);
     rmdir(files->directory);
-    free(files->model);
+    for (size_t i = 0; i < MODELS; i++) free(files->models[i]);
+    free(directory);
     free(files->directory);
     return 0;
 }
@@ -109,12 +130,11 @@ static char *output(const char *input, const char *const *argv) {
 
 #define TEXT "hello hello abcabcabcabc hello abc"
 
-static void drafts_and_a_missing_cache_change_nothing(void **state) {
-    const Files *files = *state;
-    char *plain = OUTPUT(NULL, files->model, "-t", "0", "-n", "40", "-i", TEXT, "--lookup", "0");
-    char *drafted = OUTPUT(NULL, files->model, "-t", "0", "-n", "40", "-i", TEXT, "--lookup", "7");
+static void drafts_and_a_missing_cache(const char *model) {
+    char *plain = OUTPUT(NULL, model, "-t", "0", "-n", "40", "-i", TEXT, "--lookup", "0");
+    char *drafted = OUTPUT(NULL, model, "-t", "0", "-n", "40", "-i", TEXT, "--lookup", "7");
     assert_string_equal(plain, drafted);
-    Process p = RUN("run", files->model, "--no-cache", "-c", "40", "-i", "abc");
+    Process p = RUN("run", model, "--no-cache", "-c", "40", "-i", "abc");
     assert_int_equal(p.status, 0);
     if (!strstr(p.err, "the same bits") && !strstr(p.out, "the same bits"))
         fail_msg("not the same bits: %s%s", p.out, p.err);
@@ -123,16 +143,14 @@ static void drafts_and_a_missing_cache_change_nothing(void **state) {
     free(drafted);
 }
 
-static void a_saved_conversation_goes_on_as_if_never_closed(void **state) {
-    const Files *files = *state;
-    char session[64];
-    snprintf(session, sizeof session, "%s/kept", files->directory);
-    char *whole =
-        OUTPUT("hello there\nand then\n", files->model, "-m", "chat", "-t", "0", "-n", "12");
-    char *first = OUTPUT("hello there\n", files->model, "-m", "chat", "-t", "0", "-n", "12",
-                         "--session", session);
-    char *second = OUTPUT("and then\n", files->model, "-m", "chat", "-t", "0", "-n", "12",
-                          "--session", session);
+static void saved_conversation(const char *model) {
+    char session[128];
+    snprintf(session, sizeof session, "%s.kept", model);
+    char *whole = OUTPUT("hello there\nand then\n", model, "-m", "chat", "-t", "0", "-n", "12");
+    char *first =
+        OUTPUT("hello there\n", model, "-m", "chat", "-t", "0", "-n", "12", "--session", session);
+    char *second =
+        OUTPUT("and then\n", model, "-m", "chat", "-t", "0", "-n", "12", "--session", session);
     size_t n = strlen(first), m = strlen(second);
     assert_true(strlen(whole) >= n + m);
     assert_memory_equal(whole, first, n);
@@ -154,19 +172,89 @@ static char *result(const char *results, const char *line) {
     return strndup(at, (size_t)(end - at));
 }
 
-static void texts_with_a_common_beginning_share_it(void **state) {
-    const Files *files = *state;
+static void texts_with_a_common_beginning(const char *model) {
 #define REQUEST(end)                                                                               \
     "{\"prompt\": \"hello hello hello hello hello hello hello hello hello hello hello hello "      \
     "hello " end "\", \"max_tokens\": 9, \"temperature\": 0}\n"
-    char *both = OUTPUT(REQUEST("abd") REQUEST("xyz"), files->model, "--batch", "-");
-    char *alone = OUTPUT(REQUEST("xyz"), files->model, "--batch", "-");
+    char *both = OUTPUT(REQUEST("abd") REQUEST("xyz"), model, "--batch", "-");
+    char *alone = OUTPUT(REQUEST("xyz"), model, "--batch", "-");
     char *of_two = result(both, "\"line\": 2"), *of_one = result(alone, "\"line\": 1");
     assert_string_equal(of_two, of_one);
     free(of_two);
     free(of_one);
     free(both);
     free(alone);
+}
+
+static void drafts_and_a_missing_cache_change_nothing(void **state) {
+    const Files *files = *state;
+    for (size_t i = 0; i < MODELS; i++) drafts_and_a_missing_cache(files->models[i]);
+}
+
+static void a_saved_conversation_goes_on_as_if_never_closed(void **state) {
+    const Files *files = *state;
+    for (size_t i = 0; i < MODELS; i++) saved_conversation(files->models[i]);
+}
+
+static void texts_with_a_common_beginning_share_it(void **state) {
+    const Files *files = *state;
+    for (size_t i = 0; i < MODELS; i++) texts_with_a_common_beginning(files->models[i]);
+}
+
+/* The maps of --attention show chunks, and each layer its own number of heads. */
+static void chunks_and_heads_of_each_layer_can_be_seen(void **state) {
+    const char *model = ((const Files *)*state)->models[1];
+    char *seen = OUTPUT(NULL, model, "--attention", "-", "-i", TEXT);
+    assert_non_null(strstr(seen, "layer 1, mean of 4 heads, chunks of 13\n"));
+    assert_non_null(strstr(seen, "layer 2, mean of 6 heads\n"));
+    free(seen);
+    char *path = fixture_path(((const Files *)*state)->directory, "map.json");
+    free(OUTPUT(NULL, model, "--attention", path, "-i", TEXT));
+    json_error_t error;
+    json_t *json = json_load_file(path, 0, &error);
+    assert_non_null(json);
+    json_t *layers = json_object_get(json, "layers");
+    for (size_t l = 0; l < 3; l++) {
+        json_t *layer = json_array_get(layers, l), *heads = json_object_get(layer, "heads");
+        json_int_t chunk = json_integer_value(json_object_get(layer, "chunk"));
+        assert_int_equal(chunk, l < 2 ? 13 : 0);
+        assert_int_equal(json_array_size(heads), l < 2 ? 4 : 6);
+        for (size_t h = 0; h < json_array_size(heads); h++) {
+            json_t *head = json_array_get(heads, h), *map = json_object_get(head, "weights");
+            assert_int_equal(json_integer_value(json_object_get(head, "kv_head")), h / 2);
+            for (size_t q = 0; q < json_array_size(map); q++) {
+                double sum = 0.0, before = 0.0; /* before: the weight of earlier chunks */
+                for (size_t k = 0; k < json_array_size(map); k++) {
+                    double w = json_number_value(json_array_get(json_array_get(map, q), k));
+                    sum += w;
+                    if (chunk && k < q / 13 * 13) before += w;
+                }
+                assert_true(sum > 0.9999 && sum < 1.0001);
+                assert_true(before == 0.0);
+            }
+        }
+    }
+    json_decref(json);
+    unlink(path);
+    free(path);
+}
+
+static void chunks_and_growing_queries_can_be_overridden(void **state) {
+    const char *model = ((const Files *)*state)->models[1];
+    static const char *const changes[] = {"chunk=5", "chunk=0", "query_scaling=0",
+                                          "query_scaling_floor=1"};
+    char *plain = OUTPUT(NULL, model, "--score", "json", "-i", TEXT);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *changed =
+            OUTPUT(NULL, model, "--score", "json", "-i", TEXT, "--override", changes[i]);
+        assert_string_not_equal(changed, plain);
+        free(changed);
+    }
+    free(plain);
+    Process p = RUN("run", model, "-i", "abc", "--override", "query_scaling_floor=0");
+    assert_int_not_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "query_scaling_floor is 0"));
+    process_free(&p);
 }
 
 static void layers_that_share_keys_can_be_seen_and_overridden(void **state) {
@@ -205,6 +293,8 @@ int main(void) {
         cmocka_unit_test(a_saved_conversation_goes_on_as_if_never_closed),
         cmocka_unit_test(texts_with_a_common_beginning_share_it),
         cmocka_unit_test(layers_that_share_keys_can_be_seen_and_overridden),
+        cmocka_unit_test(chunks_and_heads_of_each_layer_can_be_seen),
+        cmocka_unit_test(chunks_and_growing_queries_can_be_overridden),
         cmocka_unit_test(the_core_refuses_the_stack_by_name),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
