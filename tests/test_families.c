@@ -462,6 +462,50 @@ static void gpt2_is_read_without_its_prefix(void **state) {
     fixture_free(&f);
 }
 
+/* Phi 4's own model_type is phi4mm. Its files hold adapters for images and sound beside each
+ * matrix, which is called base_layer; a text gets the logits of phi4_multimodal. */
+static void phi4mm_is_phi4_multimodal_without_its_adapters(void **state) {
+    (void)state;
+    Fixture f = fixture_load("phi4_multimodal");
+    const ModelOptions options = {.n_threads = 1};
+    char *source = fixture_source(&f);
+    TinyModel usual = tiny_model_open(source, "f32", &options, KV_F32);
+    fixture_remove_directory(source);
+    json_t *renamed = json_object(), *recipe;
+    const char *name;
+    json_object_foreach(json_object_get(f.json, "tensors"), name, recipe) {
+        json_t *copy = json_deep_copy(recipe);
+        char longer[256];
+        const char *end = strstr(name, "_proj.weight");
+        bool adapted = end && strncmp(name, "model.layers.", 13) == 0;
+        if (adapted) {
+            int stem = (int)(end - name) + 5;
+            static const char *const adapters[] = {"A.vision", "B.vision", "A.speech", "B.speech"};
+            for (size_t i = 0; i < 4; i++) {
+                snprintf(longer, sizeof longer, "%.*s.lora_%s.weight", stem, name, adapters[i]);
+                json_object_set_new(renamed, longer,
+                                    json_pack("[i, f, f, [i, i]]", 20, 1.0, 0.0, 4, 4));
+            }
+            snprintf(longer, sizeof longer, "%.*s.base_layer.weight", stem, name);
+            json_array_append_new(copy, json_string(name));
+        }
+        json_object_set_new(renamed, adapted ? longer : name, copy);
+    }
+    json_object_set_new(f.json, "tensors", renamed);
+    json_object_set_new(json_object_get(f.json, "config"), "model_type", json_string("phi4mm"));
+    source = fixture_source(&f);
+    TinyModel adapted = tiny_model_open(source, "f32", &options, KV_F32);
+    fixture_remove_directory(source);
+    float *expected = tiny_model_run(&usual, 0, 0, f.ids, f.n_ids, f.n_ids);
+    float *logits = tiny_model_run(&adapted, 0, 0, f.ids, f.n_ids, f.n_ids);
+    assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
+    free(expected);
+    free(logits);
+    tiny_model_close(&usual);
+    tiny_model_close(&adapted);
+    fixture_free(&f);
+}
+
 /* No value of any configuration key may crash the converter: it must succeed or give an Error. */
 static void no_value_of_a_key_crashes(void **state) {
     (void)state;
@@ -766,6 +810,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(weights_without_their_scales_are_refused),
         cmocka_unit_test(unknown_quantizations_are_refused_by_name),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
+        cmocka_unit_test(phi4mm_is_phi4_multimodal_without_its_adapters),
         cmocka_unit_test(no_value_of_a_key_crashes),
         cmocka_unit_test(internlm2_is_a_llama_with_joined_projections),
         cmocka_unit_test(every_field_moves_the_logits_by_a_hundred_tolerances),
