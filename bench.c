@@ -21,6 +21,7 @@
 #include "formats/source_open.h"
 #include "inspect/bench_limits.h"
 #include "kvcache_sharing.h"
+#include "layers/mtp_names.h"
 #include "model.h"
 #include "prefill.h"
 #include "session/session.h"
@@ -129,6 +130,7 @@ static void count_weights(Bench *b) {
             counted = modelfile_tensor(b->file, k)->offset == t->offset;
         if (embedding && output && t->offset == embedding->offset && t->offset != output->offset)
             continue;
+        if (mtp_is_tensor(config, t->name)) continue;
         /* A table: a token reads one row. */
         if (strcmp(t->name, "per_layer.embedding") == 0) continue;
         if (counted) continue;

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "numeric.h"
 
-enum { CONFIG_MAX_LAYERS = 512, CONFIG_MAX_EXPERTS = 1024 };
+enum { CONFIG_MAX_LAYERS = 512, CONFIG_MAX_EXPERTS = 1024, CONFIG_MAX_MTP_LAYERS = 16 };
 
 typedef enum NormKind { NORM_RMS, NORM_LAYER, NORM_KINDS } NormKind;
 
@@ -91,6 +91,7 @@ typedef enum StackNumber {
     STACK_PLAIN,
     STACK_GEMMA4, /* inputs of each layer's own, a dense FFN beside experts, scaled outputs */
     STACK_ALTUP,  /* several residual streams, one of which a layer computes: Gemma 3n */
+    STACK_MTP,    /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
 } StackNumber;
 
@@ -226,6 +227,10 @@ typedef struct Config {
     uint32_t state_kernel; /* taps of the causal convolution */
     bool state_tiled;      /* head h reads q and k of head h % state_key_heads, not of its group */
     bool state_norm_first; /* Mamba 2: the output is normalized before it is gated: Falcon-H1 */
+
+    /* Layers after the n_layers that predict further tokens (layers/mtp.h). The fields of each
+     * layer go on for them. */
+    uint32_t mtp_layers;
 
     int32_t bos_id; /* -1: none. Put before the text when add_bos */
     bool add_bos;

@@ -33,7 +33,7 @@ typedef struct Arguments {
     const char *type, *calibrate, *tokenizer, *split_pattern, *random;
     OptionList keep;
     uint64_t n_threads;
-    bool quiet, no_sandbox, help;
+    bool quiet, no_sandbox, no_mtp, help;
 } Arguments;
 
 /* The arguments after checking. */
@@ -61,6 +61,7 @@ static const OptionRow rows[] = {
     UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS, "[the physical cores]"),
     TEXT_ROW(USUAL, 0, "random", "SHAPE", FIELD(random),
              "generated weights: tinyllama-1.1b, tiny, dim=64,n_layers=2,..."),
+    FLAG_ROW(USUAL, 0, "no-mtp", FIELD(no_mtp), "leave out the layers that predict further tokens"),
     FLAG_ROW(USUAL, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),
     FLAG_ROW(USUAL, 'q', "quiet", FIELD(quiet), "no progress and no closing line"),
     FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
@@ -194,6 +195,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .calibrate = a->calibrate,
         .tokenizer = a->tokenizer,
         .split_pattern = a->split_pattern,
+        .no_mtp = a->no_mtp,
         .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
         .cancel = stopped,
         .ready = give_up_rights,

@@ -20,6 +20,9 @@
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
+/* Raised when the same source becomes other tensors, so that kept conversions are made anew. */
+enum { WEIGHTS_REVISION = 1 /* prediction layers */ };
+
 /* Adds what identifies a file and its version to the hash. */
 static void hash_file(XXH3_state_t *state, const InputFile *file) {
     struct stat info;
@@ -38,7 +41,7 @@ static void hash_file(XXH3_state_t *state, const InputFile *file) {
 static bool conversion_name(const Source *source, const char *type, char *name, size_t size) {
     XXH3_state_t *state = XXH3_createState();
     if (!state) return false;
-    const uint32_t version[] = {MODELFILE_VERSION, TOKENIZER_IMPORT_REVISION};
+    const uint32_t version[] = {MODELFILE_VERSION, TOKENIZER_IMPORT_REVISION, WEIGHTS_REVISION};
     XXH3_128bits_reset(state);
     XXH3_128bits_update(state, version, sizeof version);
     XXH3_128bits_update(state, type ? type : "", type ? strlen(type) + 1 : 1);

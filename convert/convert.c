@@ -466,6 +466,7 @@ Status convert_source(const char *path, const ConvertOptions *options, int out_f
     Source *source;
     if (source_open(&source, path, options->tokenizer, error) != STATUS_OK) return STATUS_FAILED;
     source->split_pattern = options->split_pattern;
+    source->no_mtp = options->no_mtp;
     Status status = options->ready ? options->ready(options->ready_context, error) : STATUS_OK;
     if (status == STATUS_OK) status = source_parse(source, error);
     if (status == STATUS_OK) status = convert_parsed(source, options, out_fd, error);

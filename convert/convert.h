@@ -19,6 +19,7 @@ typedef struct ConvertOptions {
     const char *type; /* of the matrices, as mix.h has it: "f16", "q8", "q4m"; NULL: lossless */
     const char *tokenizer;     /* path of a tokenizer to use instead of the source's; NULL: none */
     const char *split_pattern; /* of that tokenizer, as in tokenizer_from_file; may be NULL */
+    bool no_mtp;               /* leave out prediction layers (formats/prediction.h) */
     const char *target;        /* the target's name in messages; NULL: the source's path */
     int n_threads;             /* 0: threads_default() */
     /* For convert_to_path: the path of a text to calibrate with (calibrate.h). The model is

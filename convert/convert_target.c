@@ -222,6 +222,7 @@ Status convert_to_path(const char *path_of_source, const ConvertOptions *options
     if (source_open(&source, path_of_source, options->tokenizer, error) != STATUS_OK)
         return STATUS_FAILED;
     source->split_pattern = options->split_pattern;
+    source->no_mtp = options->no_mtp;
     Status status = convert_opened(source, options, path, error);
     source_close(source);
     return status;

@@ -503,7 +503,8 @@ static Status laguna_more(const RuleContext *context, const json_t *json, Error 
 
 const Family families_routed[] = {
     {"glm4_moe", glm4_moe_config, glm4_moe_tensors, sigmoid_preset, glm4_moe_finish,
-     .biases = qkv_biases, .rope = PARTIAL_ROPE(0.5), .bos_id = -1, .eos_id = -1},
+     .biases = qkv_biases, .rope = PARTIAL_ROPE(0.5), .prediction = PREDICTION_NEXTN, .bos_id = -1,
+     .eos_id = -1},
     {"solar_open", solar_open_config, solar_open_tensors, solar_open_preset, solar_open_finish,
      .biases = qkv_biases, .rope = PARTIAL_ROPE(1), .bos_id = -1, .eos_id = -1},
     {"dots1", dots1_config, dots1_tensors, head_norms_preset, dots1_finish, .biases = qkvo_biases,

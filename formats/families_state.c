@@ -579,11 +579,14 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
 
 const Family families_state[] = {
     {"qwen3_next", qwen3_next_config, qwen3_next_tensors, qwen_preset, qwen3_next_finish,
-     .fixed = qwen_fixed, .rope = QUARTER, .bos_id = -1, .eos_id = -1},
+     .fixed = qwen_fixed, .rope = QUARTER, .prediction = PREDICTION_MTP, .bos_id = -1,
+     .eos_id = -1},
     {"qwen3_5_text", qwen3_5_config, qwen3_5_tensors, qwen_preset, qwen3_5_finish,
-     .fixed = qwen_fixed, .rope = QUARTER, .bos_id = -1, .eos_id = -1},
+     .fixed = qwen_fixed, .rope = QUARTER, .prediction = PREDICTION_MTP, .bos_id = -1,
+     .eos_id = -1},
     {"qwen3_5_moe_text", qwen3_5_moe_config, qwen3_5_moe_tensors, qwen3_5_moe_preset,
-     qwen3_5_finish, .fixed = qwen_fixed, .rope = QUARTER, .bos_id = -1, .eos_id = -1},
+     qwen3_5_finish, .fixed = qwen_fixed, .rope = QUARTER, .prediction = PREDICTION_MTP,
+     .bos_id = -1, .eos_id = -1},
     {"lfm2", lfm2_config, lfm2_tensors, lfm2_preset, lfm2_finish, .biases = lfm2_biases,
      .tied = true, .bos_id = 1, .eos_id = 2},
     {"lfm2_moe", lfm2_moe_config, lfm2_moe_tensors, lfm2_moe_preset, lfm2_moe_finish,

@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "formats/prediction.h"
 #include "formats/rope.h"
 #include "formats/tensor_rules.h"
 
@@ -59,6 +60,7 @@ typedef struct Family {
     const FixedKey *fixed;  /* ends with one whose `key` is NULL; may be NULL */
     RopeKeys rope;
     bool reads_text_alone;      /* parts for images or sound are left out, which a note says */
+    PredictionForm prediction;  /* how checkpoints hold prediction layers */
     bool norms_have_no_bias;    /* although they are layer norms */
     bool has_layer_config;      /* `finish` reads per_layer_config */
     bool tied;                  /* tie_word_embeddings where the key is absent */

@@ -35,6 +35,7 @@ typedef struct GgufFamily {
     bool full_is_first;       /* the first, not the last of full_every layers has no window */
     bool mscales_are_equal;   /* of YaRN, where yarn_log_multiplier is given: sines and cosines keep
                                * their size */
+    bool predicts;            /* prediction layers are kept; of other families they are left out */
     bool yarn_keeps_ends;     /* the ends of YaRN's ramp are not rounded to whole dimensions */
 } GgufFamily;
 

@@ -1,3 +1,4 @@
+#include "formats/prediction.h"
 #include "formats/gguf_reader.h"
 
 #include <ctype.h>
@@ -110,7 +111,7 @@ static Status read_sizes(GgufModel *r) {
     /* The last blocks predict further tokens; they are no layers of the model. */
     uint32_t n_further = 0;
     gguf_model_uint(r, "block_count", &c->n_layers);
-    gguf_model_uint(r, "nextn_predict_layers", &n_further);
+    gguf_model_uint(r, "nextn_predict_layers", &n_further); /* prediction.h */
     if (n_further > 0 && n_further >= c->n_layers)
         return error_set(r->error, "%s: nextn_predict_layers is %u of %u layers", r->source->path,
                          n_further, c->n_layers);
@@ -408,10 +409,13 @@ static Status read_tensors(GgufModel *r) {
     if (family->by_layer && family->by_layer(r, c) != STATUS_OK) return STATUS_FAILED;
     if (config_validate(c, r->error) != STATUS_OK)
         return error_prefix(r->error, "%s", r->source->path);
-    const RuleContext context = {.source = r->source,
-                                 .table = &r->table,
-                                 .tied = !raw_table_find(&r->table, "output.weight")};
-    if (rules_apply(&context, family->tensors, r->error) != STATUS_OK ||
+    RuleContext context = {.source = r->source,
+                           .table = &r->table,
+                           .tied = !raw_table_find(&r->table, "output.weight")};
+    PredictionForm form = family->predicts ? PREDICTION_GGUF : PREDICTION_NONE;
+    if (prediction_find(&context, form, r->error) != STATUS_OK ||
+        rules_apply(&context, family->tensors, r->error) != STATUS_OK ||
+        prediction_add(&context, form, r->error) != STATUS_OK ||
         gguf_add_positions(r, family) != STATUS_OK ||
         (family->more && family->more(r) != STATUS_OK))
         return STATUS_FAILED;

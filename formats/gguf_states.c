@@ -219,9 +219,12 @@ static Status granitehybrid_finish(const GgufModel *m, Config *c) {
 }
 
 const GgufFamily gguf_families_state[] = {
-    {"qwen3next", "qwen3_next", qwen3next_tensors, ROPE_HALVES, .finish = qwen3next_finish},
-    {"qwen35", "qwen3_5_text", qwen35_tensors, ROPE_HALVES, .finish = qwen35_finish},
-    {"qwen35moe", "qwen3_5_moe_text", qwen35_tensors, ROPE_HALVES, .finish = qwen35_finish},
+    {"qwen3next", "qwen3_next", qwen3next_tensors, ROPE_HALVES, .finish = qwen3next_finish,
+     .predicts = true},
+    {"qwen35", "qwen3_5_text", qwen35_tensors, ROPE_HALVES, .finish = qwen35_finish,
+     .predicts = true},
+    {"qwen35moe", "qwen3_5_moe_text", qwen35_tensors, ROPE_HALVES, .finish = qwen35_finish,
+     .predicts = true},
     {"lfm2", "lfm2", lfm2_tensors, ROPE_HALVES, .finish = lfm2_finish},
     {"lfm2moe", "lfm2_moe", lfm2_tensors, ROPE_HALVES, .finish = lfm2_finish},
     {"granitehybrid", "granitemoehybrid", granitehybrid_tensors, ROPE_INTERLEAVED,

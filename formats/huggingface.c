@@ -15,6 +15,7 @@
 #include "formats/multimodal.h"
 #include "formats/mxfp4_join.h"
 #include "formats/quantization.h"
+#include "formats/prediction.h"
 #include "formats/rope.h"
 #include "formats/safetensors.h"
 #include "formats/scale_join.h"
@@ -239,12 +240,15 @@ static Status check_leftovers(const RuleContext *context, const TensorRule *rule
 static Status add_tensors(Directory *d, const Family *family) {
     char biases[FAMILY_BIASES_BYTES];
     family_biases(family, d->config, &d->source->config, biases);
-    const RuleContext context = {.source = d->source,
-                                 .table = &d->table,
-                                 .prefix = find_prefix(d, family->tensors),
-                                 .tied = json_flag(d->config, "tie_word_embeddings", family->tied),
-                                 .biases = biases};
-    if (rules_apply(&context, family->tensors, d->error) != STATUS_OK) return STATUS_FAILED;
+    RuleContext context = {.source = d->source,
+                           .table = &d->table,
+                           .prefix = find_prefix(d, family->tensors),
+                           .tied = json_flag(d->config, "tie_word_embeddings", family->tied),
+                           .biases = biases};
+    if (prediction_find(&context, family->prediction, d->error) != STATUS_OK ||
+        rules_apply(&context, family->tensors, d->error) != STATUS_OK ||
+        prediction_add(&context, family->prediction, d->error) != STATUS_OK)
+        return STATUS_FAILED;
     if (family->more && family->more(&context, d->config, d->error) != STATUS_OK)
         return STATUS_FAILED;
     return check_leftovers(&context, family->tensors, d->error);

@@ -76,6 +76,8 @@ static bool is_zero(const uint32_t *values, uint32_t n) {
 
 void metadata_add_config(Metadata *metadata, const Config *config) {
     const ConfigField *field;
+    uint32_t n_layers = config->n_layers + config->mtp_layers;
+    if (n_layers > CONFIG_MAX_LAYERS) n_layers = CONFIG_MAX_LAYERS;
     for (size_t i = 0; (field = config_field(i)); i++) {
         const void *value = (const char *)config + field->offset;
         switch (field->kind) {
@@ -100,8 +102,8 @@ void metadata_add_config(Metadata *metadata, const Config *config) {
             metadata_add_text(metadata, field->name, value, strlen(value));
             break;
         case FIELD_PER_LAYER:
-            if (is_zero(value, config->n_layers)) break;
-            add_list(metadata, field->name, value, config->n_layers);
+            if (is_zero(value, n_layers)) break;
+            add_list(metadata, field->name, value, n_layers);
             break;
         case FIELD_LIST:
             add_list(metadata, field->name, value,

@@ -7,6 +7,7 @@
 
 #include "config_fields.h"
 #include "formats/alibi.h"
+#include "formats/prediction.h"
 #include "formats/random_tokenizer.h"
 #include "formats/rope.h"
 
@@ -378,6 +379,15 @@ static void add_layer(Generator *g) {
     if (at_end) add_norm(g, "post_ffn_norm", c->dim);
 }
 
+/* What a prediction layer has beside its layer. */
+static void add_prediction(Generator *g) {
+    const Config *c = &g->shape->config;
+    add_norm(g, "mtp.embedding_norm", c->dim);
+    add_norm(g, "mtp.hidden_norm", c->dim);
+    add_matrix(g, "mtp.projection", c->dim, 2 * (size_t)c->dim, 1.2f);
+    add_norm(g, "mtp.final_norm", c->dim);
+}
+
 static Status add_tables(Source *source, const Config *c, Error *error) {
     Status status = STATUS_OK;
     if (c->position == POSITION_ROPE) {
@@ -408,6 +418,11 @@ Status random_parse(Source *source, const char *settings, Error *error) {
     if (config_validate(c, error) != STATUS_OK) return error_prefix(error, "random");
     if (c->stack == STACK_ALTUP)
         return error_set(error, "random: a stack of the kind 'altup' cannot be made");
+    if (c->mtp_layers > 0 && (c->stack != STACK_PLAIN || c->n_layers > CONFIG_MAX_LAYERS / 2))
+        return error_set(error,
+                         "random: prediction layers with a stack of its own, or of %u layers",
+                         c->n_layers);
+    prediction_fields(c);
     source->config = *c;
 
     Generator g = {.source = source, .shape = &shape, .error = error, .layer = -1};
@@ -415,7 +430,10 @@ Status random_parse(Source *source, const char *settings, Error *error) {
     if (embedding) embedding->is_vector = false, embedding->spread = 1.0f;
     if (c->position == POSITION_LEARNED)
         add(&g, "position_embedding", "", (size_t)c->context + c->position_offset, c->dim);
-    for (g.layer = 0; g.layer < (int)c->n_layers; g.layer++) add_layer(&g);
+    for (g.layer = 0; g.layer < (int)(c->n_layers + c->mtp_layers); g.layer++) {
+        add_layer(&g);
+        if (g.layer >= (int)c->n_layers) add_prediction(&g);
+    }
     g.layer = -1;
     if (c->stack == STACK_GEMMA4) add_gemma4(&g, c);
     if (c->final_norm) add_norm(&g, "final_norm", c->dim);

@@ -50,6 +50,8 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return 1;
     case N_DIM:
         return c->dim;
+    case N_TWO_DIMS:
+        return 2 * (size_t)c->dim;
     case N_VOCAB:
         return c->vocab_size;
     case N_FFN:
@@ -425,28 +427,33 @@ static Status compare_values(const Source *source, const SourceTensor *a, const 
     return status;
 }
 
-/* Adds the output head of a tied model. transformers ties it only where the file has no head of its
- * own, or one with the embedding's values. */
-static Status tie(const RuleContext *c, const TensorRule *rule, const char *from, Error *error) {
+static const SourceTensor *find_tensor(const Source *source, const char *name) {
+    for (size_t i = 0; i < source->n_tensors; i++)
+        if (strcmp(source->tensors[i].name, name) == 0) return &source->tensors[i];
+    return NULL;
+}
+
+/* Adds the tensor `to`, which has the data of the earlier tensor `with` (a string constant) unless
+ * the source has another, as an output head that is tied to the embedding has. transformers ties
+ * a head only where the file has none of its own, or one with the embedding's values. */
+static Status tie(const RuleContext *c, const TensorRule *rule, const char *from, const char *to,
+                  const char *with, Error *error) {
     Source *source = c->source;
     RawTensor *own = raw_table_find(c->table, from);
-    const SourceTensor *embedding = NULL;
-    for (size_t i = 0; i < source->n_tensors; i++)
-        if (strcmp(source->tensors[i].name, "token_embedding") == 0)
-            embedding = &source->tensors[i];
+    const SourceTensor *other = find_tensor(source, with);
+    if (other && other->shares) other = find_tensor(source, other->shares);
     bool equal = true;
-    if (own && embedding) {
-        SourceTensor first = *embedding; /* `take` may move it */
+    if (own && other) {
+        SourceTensor first = *other; /* `take` may move it */
         own->used = true;
-        if (take(c, rule, own, 0, rule->to, error) != STATUS_OK ||
+        if (take(c, rule, own, 0, to, error) != STATUS_OK ||
             compare_values(source, &source->tensors[source->n_tensors - 1], &first, &equal,
                            error) != STATUS_OK)
             return STATUS_FAILED;
         if (!equal) return STATUS_OK;
         source->n_tensors--;
     }
-    return source_add_shared(source, rule->to, "token_embedding",
-                             extent_of(rule->rows, &source->config, 0),
+    return source_add_shared(source, to, with, extent_of(rule->rows, &source->config, 0),
                              extent_of(rule->cols, &source->config, 0), error);
 }
 
@@ -462,13 +469,31 @@ static bool below_language_model(const RuleContext *c, char *name, size_t size) 
     return !raw_table_find(c->table, longer) || snprintf(name, size, "%s", longer) < (int)size;
 }
 
-/* Applies one rule; numbers[] are the layer and the expert. */
+/* Writes the name of the tensor in the source that the rule reads, for the layer and the expert
+ * numbers[]; false: too long. */
+static bool source_name(const RuleContext *c, const TensorRule *rule, const uint32_t *numbers,
+                        char *from, size_t size) {
+    static const char layers[] = "model.layers.";
+    uint32_t n_layers = c->source->config.n_layers, own[2] = {numbers[0], numbers[1]};
+    char pattern[256];
+    bool fits;
+    if (c->mtp_prefix && numbers[0] >= n_layers && strncmp(rule->from, layers, 13) == 0) {
+        own[0] -= n_layers;
+        int length = snprintf(pattern, sizeof pattern, "%s%s", c->mtp_prefix, rule->from + 13);
+        fits = length < (int)sizeof pattern;
+    } else {
+        fits = with_prefix(c, rule->from, pattern, sizeof pattern);
+    }
+    return fits && fill_name(from, size, pattern, own);
+}
+
+/* Applies one rule; numbers[] are the layer and the expert. `in_layer`: what it makes is a tensor
+ * of the layer. */
 static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t *numbers,
-                    Error *error) {
-    char from[256], to[MODELFILE_NAME_BYTES], within[MODELFILE_NAME_BYTES], pattern[256];
-    bool fits = with_prefix(c, rule->from, pattern, sizeof pattern) &&
-                fill_name(from, sizeof from, pattern, numbers);
-    if (names_layer(rule)) {
+                    bool in_layer, Error *error) {
+    char from[256], to[MODELFILE_NAME_BYTES], within[MODELFILE_NAME_BYTES];
+    bool fits = source_name(c, rule, numbers, from, sizeof from);
+    if (in_layer) {
         fits = fits && fill_name(within, sizeof within, rule->to, numbers + 1);
         int length = snprintf(to, sizeof to, "layers.%u.%s", numbers[0], fits ? within : "");
         fits = fits && length < (int)sizeof to;
@@ -478,7 +503,10 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
     if (!fits) return error_set(error, "%s: a name is too long", c->source->path);
     if (!below_language_model(c, from, sizeof from))
         return error_set(error, "%s: a name is too long", c->source->path);
-    if ((rule->flags & RULE_TIED) && c->tied) return tie(c, rule, from, error);
+    if ((rule->flags & RULE_TIED) && c->tied)
+        return tie(c, rule, from, to, "token_embedding", error);
+    if (rule->flags & RULE_OF_EMBEDDING) return tie(c, rule, from, to, "token_embedding", error);
+    if (rule->flags & RULE_OF_OUTPUT) return tie(c, rule, from, to, "output", error);
     if (strstr(from, "%h")) return join_heads(c, rule, from, numbers[0], to, error);
     RawTensor *raw = raw_table_find(c->table, from);
     if ((rule->flags & RULE_OWN_KEYS) && c->source->config.kv_distance[numbers[0]] > 0) {
@@ -515,20 +543,29 @@ static Status apply_in_layer(const RuleContext *c, const TensorRule *rule, uint3
     if (rule->flags & RULE_HEADS) n = config_heads(&c->source->config, layer).n_heads;
     Status status = STATUS_OK;
     for (uint32_t i = 0; status == STATUS_OK && i < n; i++)
-        status = apply(c, rule, (uint32_t[]){layer, i}, error);
+        status = apply(c, rule, (uint32_t[]){layer, i}, true, error);
+    return status;
+}
+
+Status rules_apply_to_layer(const RuleContext *c, const TensorRule *rules, uint32_t layer,
+                            Error *error) {
+    Status status = STATUS_OK;
+    for (; status == STATUS_OK && rules->to; rules++)
+        status = apply_in_layer(c, rules, layer, error);
     return status;
 }
 
 Status rules_apply(const RuleContext *c, const TensorRule *rules, Error *error) {
+    uint32_t n_layers = c->source->config.n_layers + c->source->config.mtp_layers;
     Status status = STATUS_OK;
     while (status == STATUS_OK && rules->to) {
         if (!names_layer(rules)) {
-            status = apply(c, rules++, (uint32_t[]){0, 0}, error);
+            status = apply(c, rules++, (uint32_t[]){0, 0}, false, error);
             continue;
         }
         const TensorRule *end = rules;
         while (names_layer(end)) end++;
-        for (uint32_t layer = 0; layer < c->source->config.n_layers; layer++)
+        for (uint32_t layer = 0; layer < n_layers; layer++)
             for (const TensorRule *rule = rules; status == STATUS_OK && rule < end; rule++)
                 status = apply_in_layer(c, rule, layer, error);
         rules = end;
@@ -545,10 +582,11 @@ static bool ends_with_any(const char *name, const char *const *ends) {
 Status rules_check_leftovers(const RuleContext *c, const char *layers, const char *const *harmless,
                              const char *family, Error *error) {
     size_t n = strlen(layers);
+    uint32_t n_layers = c->source->config.n_layers + c->source->config.mtp_layers;
     for (size_t i = 0; i < c->table->n; i++) {
         const RawTensor *raw = &c->table->items[i];
         if (raw->used || strncmp(raw->name, layers, n) != 0 || ends_with_any(raw->name, harmless) ||
-            strtoul(raw->name + n, NULL, 10) >= c->source->config.n_layers)
+            strtoul(raw->name + n, NULL, 10) >= n_layers)
             continue;
         return error_set(error, "%s: tensor '%.100s' is not part of a model of type '%s'",
                          c->source->path, raw->name, family);

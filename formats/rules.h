@@ -42,6 +42,7 @@ typedef enum Extent {
     N_NONE,
     N_ONE,
     N_DIM,
+    N_TWO_DIMS, /* 2 * dim */
     N_VOCAB,
     N_FFN,
     N_Q,         /* n_heads * head_dim */
@@ -101,6 +102,8 @@ enum {
                                   * rows of all heads */
     RULE_MINUS_EXP = 1 << 14,    /* the file holds log(-x) */
     RULE_OWN_KEYS = 1024,        /* left out in layers that read the keys of an earlier one */
+    RULE_OF_EMBEDDING = 1 << 15, /* shared with the token embedding where it has its values */
+    RULE_OF_OUTPUT = 1 << 16,    /* likewise with the output head */
     RULE_HEADS = 2048            /* one tensor for each query head, of the head's part of `from` */
 };
 
@@ -126,6 +129,9 @@ typedef struct RuleContext {
     Source *source;
     RawTable *table;
     const char *prefix; /* replaces a leading "model." of every `from`; NULL: nothing does */
+    /* Replaces "model.layers." in prediction layers (Config.mtp_layers), which are then numbered
+     * from 0; NULL: they are numbered on from the other layers. */
+    const char *mtp_prefix;
     bool tied;          /* a RULE_TIED tensor shares the embedding unless the source has another */
     const char *biases; /* the matrices and norms that have a bias in this model, by their `to`
                          * between spaces, and "norms" where all norms have one; another bias is
@@ -134,6 +140,11 @@ typedef struct RuleContext {
 
 /* Applies rules[], which ends with a rule whose `to` is NULL. */
 Status rules_apply(const RuleContext *context, const TensorRule *rules, Error *error);
+
+/* Applies rules[] to one layer: what they make are tensors of that layer, whether or not `from`
+ * names it. */
+Status rules_apply_to_layer(const RuleContext *context, const TensorRule *rules, uint32_t layer,
+                            Error *error);
 
 /* The source's tensor `from`; NULL: the source lacks it. */
 RawTensor *rules_find(const RuleContext *context, const char *from);
@@ -146,7 +157,7 @@ Status rules_read(const RuleContext *context, const char *from, size_t rows, siz
 /* Refuses a tensor inside a layer that no rule took: it changes what the layer computes, so the
  * model is not of the family that it claims (`family`, for the message). The layers' tensors are
  * named `layers`, the number, and a rest. Names that end with one of harmless[] (up to a NULL) may
- * stay unused, as may the tensors of layers beyond n_layers. */
+ * stay unused, as may the tensors of layers beyond n_layers + mtp_layers. */
 Status rules_check_leftovers(const RuleContext *context, const char *layers,
                              const char *const *harmless, const char *family, Error *error);
 

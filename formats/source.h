@@ -100,6 +100,7 @@ typedef struct Source {
     InputFile tokenizer_file;  /* given by the user (path NULL: none) */
     const char *split_pattern; /* of tokenizer_file, as in tokenizer_from_file; borrowed */
     bool only_vocabulary; /* nothing but the tokenizer is wanted: of GGUF no tensor is parsed */
+    bool no_mtp;          /* prediction layers are left out (prediction.h) */
 } Source;
 
 /* Frees everything and closes the files. */

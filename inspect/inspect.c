@@ -10,6 +10,7 @@
 #include "inspect/config_text.h"
 #include "inspect/modelfile_verify.h"
 #include "kvcache_sharing.h"
+#include "layers/mtp_names.h"
 
 Status inspect_print(const Session *session, Error *error, const char *format, ...) {
     char text[2048];
@@ -72,6 +73,28 @@ static Status print_tensors(Session *session, Error *error) {
                                    tensor_type_info(type)->name, counts[type], parameters[type],
                                    size_text(bytes[type], size, sizeof size));
     return status;
+}
+
+/* Prints what the prediction layers add to the file, where it has any. */
+static Status print_prediction(Session *session, Error *error) {
+    const ModelFile *file = session->file;
+    const Config *c = modelfile_config(file);
+    const FileTensor *embedding = modelfile_find(file, "token_embedding");
+    const FileTensor *output = modelfile_find(file, "output");
+    double parameters = 0, bytes = 0;
+    char size[32];
+    for (size_t i = 0; i < modelfile_n_tensors(file); i++) {
+        const FileTensor *t = modelfile_tensor(file, i);
+        if (!mtp_is_tensor(c, t->name) || (embedding && t->offset == embedding->offset) ||
+            (output && t->offset == output->offset))
+            continue;
+        parameters += (double)t->rows * (double)t->cols * t->count;
+        bytes += (double)t->bytes;
+    }
+    if (c->mtp_layers == 0) return STATUS_OK;
+    return inspect_print(
+        session, error, "prediction layers   %u (layers.%u on): %.0f of the parameters, %s\n",
+        c->mtp_layers, c->n_layers, parameters, size_text(bytes, size, sizeof size));
 }
 
 static Status print_config(Session *session, Error *error) {
@@ -230,6 +253,7 @@ Status inspect_info(Session *session, Error *error) {
     if (status == STATUS_OK) status = print_config(session, error);
     if (status == STATUS_OK) status = print_metadata(session, error);
     if (status == STATUS_OK) status = print_tensors(session, error);
+    if (status == STATUS_OK) status = print_prediction(session, error);
     if (status == STATUS_OK)
         status = session->tokenizer
                      ? inspect_print(session, error, "tokenizer           %zu tokens\n",

@@ -77,6 +77,7 @@ static const ConfigField fields[] = {
     BOOL(router_group_pairs),
     BOOL(state_tiled),
     BOOL(state_norm_first),
+    UINT(mtp_layers, CONFIG_MAX_MTP_LAYERS),
 };
 /* clang-format on */
 

@@ -14,7 +14,14 @@ static Status validate_altup(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+static Status validate_mtp(const Config *c, Error *error) {
+    if (c->norm_place != NORM_BEFORE || c->parallel_block)
+        return error_set(error, "prediction layers need norm_place 'before' and no parallel_block");
+    return STATUS_OK;
+}
+
 Status stack_kind_validate(const Config *c, Error *error) {
+    if (c->stack == STACK_MTP) return validate_mtp(c, error);
     if (c->norm != NORM_RMS || c->norm_place != NORM_AROUND || c->parallel_block)
         return error_set(error, "this stack needs norm 'rms' and norm_place 'around'");
     for (uint32_t l = 0; l < c->n_layers; l++)
@@ -30,6 +37,7 @@ Status stack_kind_validate(const Config *c, Error *error) {
 double stack_kind_work(const Config *c) {
     double dim = c->dim, layers = c->n_layers, streams = c->altup_streams;
     double work = layers * dim * 3.0 * c->per_layer_dim;
+    if (c->stack == STACK_MTP) return 2.0 * dim * dim;
     if (c->stack == STACK_ALTUP)
         work += layers * dim * 2.0 * (streams + c->laurel_rank) + 2.0 * (streams - 1.0) * dim * dim;
     for (uint32_t l = 0; c->n_experts > 0 && l < c->n_layers; l++)

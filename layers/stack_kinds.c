@@ -4,6 +4,7 @@
 static const StackKind *const kinds[STACKS] = {
     [STACK_GEMMA4] = &stack_gemma4,
     [STACK_ALTUP] = &stack_altup,
+    [STACK_MTP] = &stack_mtp,
 };
 
 const StackKind *stack_kind(StackNumber number) {

@@ -1,0 +1,105 @@
+#include "formats/prediction.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "config_fields.h"
+#include "formats/tensor_rules.h"
+
+#define PART_OF(to, from, rows, cols, flags)                                                       \
+    {                                                                                              \
+        "mtp." to, from ".weight", rows, cols, flags, {0}, {                                       \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define FURTHER "model.layers.%u."
+#define BLOCK "blk.%u.nextn."
+
+static const TensorRule mtp_rules[] = {
+    PART_OF("embedding_norm", "mtp.pre_fc_norm_embedding", N_ONE, N_DIM, RULE_ADD_ONE),
+    PART_OF("hidden_norm", "mtp.pre_fc_norm_hidden", N_ONE, N_DIM, RULE_ADD_ONE),
+    PART_OF("projection", "mtp.fc", N_DIM, N_TWO_DIMS, 0),
+    PART_OF("final_norm", "mtp.norm", N_ONE, N_DIM, RULE_ADD_ONE),
+    {0},
+};
+static const TensorRule nextn_rules[] = {
+    PART_OF("embedding_norm", FURTHER "enorm", N_ONE, N_DIM, 0),
+    PART_OF("hidden_norm", FURTHER "hnorm", N_ONE, N_DIM, 0),
+    PART_OF("projection", FURTHER "eh_proj", N_DIM, N_TWO_DIMS, 0),
+    PART_OF("final_norm", FURTHER "shared_head.norm", N_ONE, N_DIM, RULE_OPTIONAL),
+    PART_OF("embedding", FURTHER "embed_tokens", N_VOCAB, N_DIM, RULE_OF_EMBEDDING),
+    PART_OF("output", FURTHER "shared_head.head", N_VOCAB, N_DIM, RULE_OF_OUTPUT),
+    {0},
+};
+static const TensorRule gguf_rules[] = {
+    PART_OF("embedding_norm", BLOCK "enorm", N_ONE, N_DIM, 0),
+    PART_OF("hidden_norm", BLOCK "hnorm", N_ONE, N_DIM, 0),
+    PART_OF("projection", BLOCK "eh_proj", N_DIM, N_TWO_DIMS, 0),
+    PART_OF("final_norm", BLOCK "shared_head_norm", N_ONE, N_DIM, RULE_OPTIONAL),
+    PART_OF("embedding", BLOCK "embed_tokens", N_VOCAB, N_DIM, RULE_OF_EMBEDDING),
+    PART_OF("output", BLOCK "shared_head_head", N_VOCAB, N_DIM, RULE_OF_OUTPUT),
+    {0},
+};
+
+static const struct {
+    const TensorRule *rules;
+    const char *sign;       /* a tensor that the number-th prediction layer has */
+    const char *mtp_prefix; /* RuleContext's; the number then counts from 0 */
+} forms[] = {
+    [PREDICTION_NONE] = {NULL, NULL, NULL},
+    [PREDICTION_MTP] = {mtp_rules, "mtp.layers.%u.input_layernorm.weight", "mtp.layers."},
+    [PREDICTION_NEXTN] = {nextn_rules, FURTHER "eh_proj.weight", NULL},
+    [PREDICTION_GGUF] = {gguf_rules, BLOCK "eh_proj.weight", NULL},
+};
+
+/* Whether the source has prediction layer number i. */
+static bool has_layer(const RuleContext *c, PredictionForm form, uint32_t i) {
+    const char *sign = forms[form].sign, *at = strstr(sign, "%u");
+    uint32_t number = forms[form].mtp_prefix ? i : c->source->config.n_layers + i;
+    char name[128];
+    snprintf(name, sizeof name, "%.*s%u%s", (int)(at - sign), sign, number, at + 2);
+    return rules_find(c, name) != NULL;
+}
+
+/* Gives a prediction layer the fields of the last layer that attends. */
+static void copy_fields(Config *c, uint32_t layer) {
+    uint32_t from = c->n_layers - 1;
+    const ConfigField *field;
+    while (from > 0 && c->layer_kind[from] != LAYER_ATTENTION &&
+           c->layer_kind[from] != LAYER_LATENT)
+        from--;
+    for (size_t i = 0; (field = config_field(i)); i++) {
+        uint32_t *values = (uint32_t *)((char *)c + field->offset);
+        if (field->kind == FIELD_PER_LAYER) values[layer] = values[from];
+    }
+    c->kv_distance[layer] = c->without_ffn[layer] = 0;
+}
+
+void prediction_fields(Config *c) {
+    for (uint32_t i = 0; i < c->mtp_layers; i++) copy_fields(c, c->n_layers + i);
+}
+
+Status prediction_find(RuleContext *c, PredictionForm form, Error *error) {
+    Config *config = &c->source->config;
+    uint32_t n = 0;
+    config->mtp_layers = 0;
+    if (form == PREDICTION_NONE || c->source->no_mtp || config->n_layers == 0) return STATUS_OK;
+    while (n <= CONFIG_MAX_MTP_LAYERS && has_layer(c, form, n)) n++;
+    if (n > CONFIG_MAX_MTP_LAYERS || n > CONFIG_MAX_LAYERS - config->n_layers)
+        return error_set(error, "%s: more than %d prediction layers, or %d layers in all",
+                         c->source->path, CONFIG_MAX_MTP_LAYERS, CONFIG_MAX_LAYERS);
+    config->mtp_layers = n;
+    c->mtp_prefix = forms[form].mtp_prefix;
+    prediction_fields(config);
+    return STATUS_OK;
+}
+
+Status prediction_add(const RuleContext *c, PredictionForm form, Error *error) {
+    static const char *const harmless[] = {NULL};
+    const Config *config = &c->source->config;
+    Status status = STATUS_OK;
+    for (uint32_t i = 0; status == STATUS_OK && i < config->mtp_layers; i++)
+        status = rules_apply_to_layer(c, forms[form].rules, config->n_layers + i, error);
+    if (status != STATUS_OK || !c->mtp_prefix) return status;
+    return rules_check_leftovers(c, c->mtp_prefix, harmless, config->family, error);
+}

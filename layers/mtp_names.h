@@ -1,0 +1,15 @@
+/* The tensors of prediction layers (Config.mtp_layers), told by their names. */
+#ifndef LAYERS_MTP_NAMES_H
+#define LAYERS_MTP_NAMES_H
+
+#include <stdio.h>
+
+#include "config.h"
+
+/* Whether the tensor of this name belongs to a prediction layer: no token of a text needs it. */
+static inline bool mtp_is_tensor(const Config *c, const char *name) {
+    unsigned layer;
+    return c->mtp_layers > 0 && sscanf(name, "layers.%u.", &layer) == 1 && layer >= c->n_layers;
+}
+
+#endif
