@@ -146,7 +146,9 @@ static float *source_tensor(const json_t *recipes, const char *name, size_t *n) 
     *n = element_count(json_array_get(recipe, 3));
     float *values = malloc((*n + 1) * sizeof *values);
     assert_non_null(values);
-    hashed_tensor(name, (unsigned)integer(recipe, 0), json_number_value(json_array_get(recipe, 1)),
+    const char *hashed = json_string_value(json_array_get(recipe, 4));
+    hashed_tensor(hashed ? hashed : name, (unsigned)integer(recipe, 0),
+                  json_number_value(json_array_get(recipe, 1)),
                   json_number_value(json_array_get(recipe, 2)), values, *n);
     return values;
 }
@@ -303,6 +305,8 @@ static void put_tensor(Out *infos, Out *data, const char *name, const json_t *te
 void gguf_fixture_write(const json_t *fixture, const char *path, StoredType type, bool widened) {
     Fixture source = fixture_load(json_string_value(json_object_get(fixture, "source")));
     json_t *recipes = json_object_get(source.json, "tensors");
+    json_t *more = json_object_get(fixture, "more_recipes");
+    if (more) json_object_update(recipes, more);
     json_t *keys = json_object_get(fixture, "keys"), *tensors = json_object_get(fixture, "tensors");
     Out infos = {0}, data = {0}, file = {0};
     const char *name;

@@ -16,6 +16,8 @@ char **gguf_fixture_names(void);
  * tests/fixtures/logits with the logits of the same model. */
 json_t *gguf_fixture_load(const char *name);
 
+/* Beside those of "source", "more_recipes" may hold recipes of tensors; a test sets it. */
+
 /* Writes the fixture's GGUF file to `path` with its matrices in `type`: STORED_F32, F16, Q8_0 or
  * MXFP4. MXFP4 applies to experts only; Q8_0 and MXFP4 only where a row consists of whole blocks.
  * With `widened`, the values are rounded to `type` but stored as F32. */

@@ -298,10 +298,39 @@ static void damaged_ones_are_refused_by_name(void **state) {
     case_free(&c);
 }
 
+/* Files of llama.cpp's converter, which numbers the prediction layers on from the others. */
+static void guesses_from_gguf_are_the_same(void **state) {
+    (void)state;
+    static const char *const kept[] = {"qwen3_5", "qwen3_next", "glm4_moe"};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        Case c = case_load(kept[i]);
+        json_t *gguf = load(kept[i], "gguf.json");
+        json_object_set(gguf, "more_recipes", json_object_get(c.json, "tensors"));
+        char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+        gguf_fixture_write(gguf, path, STORED_F32, false);
+        const ModelOptions options = {.n_threads = 2};
+        TinyModel tiny = tiny_model_open(path, NULL, &options, KV_F32);
+        float *expected = expected_logits(&c, kept[i]);
+        float *logits = guesses(&tiny, &c.source, c.n_layers, 16);
+        assert_true(worst_of(&c, logits, expected) <= TOLERANCE);
+        free(expected);
+        free(logits);
+        tiny_model_close(&tiny);
+        ModelFile *without = convert(path, true);
+        assert_int_equal(modelfile_config(without)->mtp_layers, 0);
+        modelfile_close(without);
+        free(path);
+        fixture_remove_directory(directory);
+        json_decref(gguf);
+        case_free(&c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(guesses_are_those_of_the_reference),
         cmocka_unit_test(guesses_have_the_same_bits_on_every_instruction_set),
+        cmocka_unit_test(guesses_from_gguf_are_the_same),
         cmocka_unit_test(they_are_left_out_on_request),
         cmocka_unit_test(copies_of_the_embedding_and_the_head_are_shared),
         cmocka_unit_test(damaged_ones_are_refused_by_name),
