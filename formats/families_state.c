@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/expert_rules.h"
 #include "formats/json.h"
+#include "formats/state_rules.h"
 
 /* ---- Keys ---- */
 
@@ -130,12 +130,6 @@ static const BiasRule lfm2_biases[] = {
 
 /* ---- Tensors ---- */
 
-/* One tensor that only some layers have; opening the converted model fails when one is missing. */
-#define SOME(to, from, rows, cols, flags, ...)                                                     \
-    { to, FROM_LAYER from, rows, cols, RULE_OPTIONAL | (flags), __VA_ARGS__ }
-#define SOME_MATRIX(to, from, rows, cols) SOME(to, from ".weight", rows, cols, 0, {0}, {0})
-#define SOME_VECTOR(to, from, n) SOME(to, from, N_ONE, n, 0, {0}, {0})
-
 #define PLUS_ONE(to, from)                                                                         \
     {                                                                                              \
         to, from ".weight", N_ONE, N_DIM, RULE_ADD_ONE, {0}, {                                     \
@@ -214,34 +208,12 @@ static const TensorRule qwen3_5_moe_tensors[] = {
     STACKED_EXPERTS, SHARED_EXPERT,  PLUS_ONE_END,    {0},
 };
 
-/* A matrix and its bias, or a part of both. */
-#define SOME_LINEAR(to, from, rows, cols) SOME_PART(to, from, rows, cols, {0}, {0})
-#define SOME_PART(to, from, rows, cols, ...)                                                       \
-    PART(to, FROM_LAYER from, rows, cols, RULE_OPTIONAL, __VA_ARGS__)
-#define SOME_QKV                                                                                   \
-    SOME_LINEAR("wq", "self_attn.q_proj", N_Q, N_DIM),                                             \
-        SOME_LINEAR("wk", "self_attn.k_proj", N_KV, N_DIM),                                        \
-        SOME_LINEAR("wv", "self_attn.v_proj", N_V, N_DIM)
-
 #define LFM2_NORMS                                                                                 \
     NORM("attention_norm", FROM_LAYER "operator_norm"), NORM("ffn_norm", FROM_LAYER "ffn_norm")
 #define LFM2_ATTENTION                                                                             \
     SOME_QKV, SOME_LINEAR("wo", "self_attn.out_proj", N_DIM, N_OUT),                               \
         SOME_VECTOR("q_norm", "self_attn.q_layernorm.weight", N_HEAD),                             \
         SOME_VECTOR("k_norm", "self_attn.k_layernorm.weight", N_HEAD)
-#define LFM2_CONVOLUTION                                                                           \
-    SOME_PART("convolution.b", "conv.in_proj", N_DIM, N_DIM, {N_NONE}, {N_DIM, N_DIM, N_DIM}),     \
-        SOME_PART("convolution.c", "conv.in_proj", N_DIM, N_DIM, {N_DIM}, {N_DIM, N_DIM, N_DIM}),  \
-        SOME_PART("convolution.x", "conv.in_proj", N_DIM, N_DIM, {N_DIM, N_DIM},                   \
-                  {N_DIM, N_DIM, N_DIM}),                                                          \
-        SOME_LINEAR("convolution.out", "conv.out_proj", N_DIM, N_DIM),                             \
-        SOME("convolution.taps", "conv.conv.weight", N_STATE_TAPS, N_DIM,                          \
-             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
-        SOME_VECTOR("convolution.taps.bias", "conv.conv.bias", N_DIM)
-#define LFM2_FFN                                                                                   \
-    SOME_MATRIX("w_gate", "feed_forward.w1", N_FFN, N_DIM),                                        \
-        SOME_MATRIX("w_up", "feed_forward.w3", N_FFN, N_DIM),                                      \
-        SOME_MATRIX("w_down", "feed_forward.w2", N_DIM, N_FFN)
 #define LFM2_END NORM("final_norm", "model.embedding_norm"), OUTPUT("lm_head")
 
 static const TensorRule lfm2_tensors[] = {
@@ -347,29 +319,6 @@ static const TensorRule nemotron_h_tensors[] = {
 
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
-/* What a name in layer_types means. */
-typedef struct KindName {
-    const char *name;
-    LayerKindNumber kind;
-} KindName;
-
-/* Sets layer_kind from layer_types. */
-static Status read_kinds(const json_t *types, const KindName *names, Config *config, Error *error) {
-    if (json_array_size(types) < config->n_layers)
-        return error_set(error, "config.json: layer_types is not a list of %u layers",
-                         config->n_layers);
-    for (uint32_t l = 0; l < config->n_layers; l++) {
-        const char *type = json_string_value(json_array_get(types, l));
-        const KindName *name = names;
-        while (name->name && !(type && strcmp(type, name->name) == 0)) name++;
-        if (!name->name)
-            return error_set(error, "config.json: layer type '%.40s' is not known",
-                             type ? type : "(no text)");
-        config->layer_kind[l] = name->kind;
-    }
-    return STATUS_OK;
-}
-
 static void qwen_preset(Config *config) {
     config->qk_norm = QK_NORM_HEAD;
 }
@@ -379,7 +328,7 @@ static Status qwen3_5_finish(const json_t *json, Config *config, Error *error) {
     static const KindName names[] = {
         {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_ATTENTION}, {0}};
     const json_t *types = json_value(json, "layer_types");
-    if (types) return read_kinds(types, names, config, error);
+    if (types) return state_read_kinds(types, names, config, error);
     double interval = json_number(json, "full_attention_interval", 4);
     if (!(interval >= 1 && interval <= 1e6))
         return error_set(error, "config.json: full_attention_interval is %g", interval);
@@ -413,22 +362,12 @@ static const KindName lfm2_kinds[] = {{"conv", LAYER_CONVOLUTION},
                                       {"attention", LAYER_ATTENTION},
                                       {0}};
 
-/* A number of config.json that must be whole and at least 1. */
-static Status read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
-                         Error *error) {
-    double value = json_number(json, key, absent);
-    if (!(value >= 1 && value <= 1 << 24 && value == floor(value)))
-        return error_set(error, "config.json: %s is %g", key, value);
-    *out = (uint32_t)value;
-    return STATUS_OK;
-}
-
 /* The width of the feed-forward is two thirds of the key's, then multiplied and rounded up. */
 static Status lfm2_ffn(const json_t *json, Config *config, Error *error) {
     uint32_t multiple = 1;
     double times = json_number(json, "block_ffn_dim_multiplier", 1.0);
     if (!json_flag(json, "block_auto_adjust_ff_dim", true)) return STATUS_OK;
-    if (read_whole(json, "block_multiple_of", 256, &multiple, error) != STATUS_OK)
+    if (state_read_whole(json, "block_multiple_of", 256, &multiple, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!(times > 0 && times < 1e3))
         return error_set(error, "config.json: block_ffn_dim_multiplier is %g", times);
@@ -446,7 +385,7 @@ static Status lfm2_finish(const json_t *json, Config *config, Error *error) {
     const json_t *attending = json_value(json, "full_attn_idxs");
     size_t i;
     if (lfm2_ffn(json, config, error) != STATUS_OK) return STATUS_FAILED;
-    if (types) return read_kinds(types, lfm2_kinds, config, error);
+    if (types) return state_read_kinds(types, lfm2_kinds, config, error);
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->layer_kind[l] = attending ? LAYER_CONVOLUTION : LAYER_ATTENTION;
     json_array_foreach((json_t *)attending, i, item) {
@@ -458,7 +397,7 @@ static Status lfm2_finish(const json_t *json, Config *config, Error *error) {
 
 static Status lfm2_moe_finish(const json_t *json, Config *config, Error *error) {
     config->activation = ACTIVATION_SILU;
-    return read_kinds(json_value(json, "layer_types"), lfm2_kinds, config, error);
+    return state_read_kinds(json_value(json, "layer_types"), lfm2_kinds, config, error);
 }
 
 /* Steps are not limited: transformers limits them in prompts, not in later tokens. */
@@ -477,8 +416,9 @@ static Status read_mamba_width(const json_t *json, Config *config, Error *error)
     const json_t *width = json_value(json, "mamba_d_head");
     if (no_step_limit(json, error) != STATUS_OK) return STATUS_FAILED;
     if (json_is_number(width))
-        return read_whole(json, "mamba_d_head", 0, &config->state_value_dim, error);
-    if (read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK) return STATUS_FAILED;
+        return state_read_whole(json, "mamba_d_head", 0, &config->state_value_dim, error);
+    if (state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (config->state_heads == 0 || expand > 1024)
         return error_set(error, "config.json: mamba_n_heads is %u, mamba_expand %u",
                          config->state_heads, expand);
@@ -507,7 +447,7 @@ static Status granitemoehybrid_finish(const json_t *json, Config *config, Error 
         config->shared_ffn_dim = 0;
     }
     for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_MAMBA2;
-    return types ? read_kinds(types, names, config, error) : STATUS_OK;
+    return types ? state_read_kinds(types, names, config, error) : STATUS_OK;
 }
 
 static Status granitemoehybrid_more(const RuleContext *context, const json_t *json, Error *error) {

@@ -1,0 +1,54 @@
+/* Shorthands for families some of whose layers keep a state: tensors that only some layers have,
+ * and helpers for `finish` functions. */
+#ifndef FORMATS_STATE_RULES_H
+#define FORMATS_STATE_RULES_H
+
+#include "formats/expert_rules.h"
+
+/* ---- Tensors ---- */
+
+/* One tensor that only some layers have; opening the converted model fails when one is missing. */
+#define SOME(to, from, rows, cols, flags, ...)                                                     \
+    { to, FROM_LAYER from, rows, cols, RULE_OPTIONAL | (flags), __VA_ARGS__ }
+#define SOME_MATRIX(to, from, rows, cols) SOME(to, from ".weight", rows, cols, 0, {0}, {0})
+#define SOME_VECTOR(to, from, n) SOME(to, from, N_ONE, n, 0, {0}, {0})
+
+/* A matrix and its bias, or a part of both. */
+#define SOME_LINEAR(to, from, rows, cols) SOME_PART(to, from, rows, cols, {0}, {0})
+#define SOME_PART(to, from, rows, cols, ...)                                                       \
+    PART(to, FROM_LAYER from, rows, cols, RULE_OPTIONAL, __VA_ARGS__)
+#define SOME_QKV                                                                                   \
+    SOME_LINEAR("wq", "self_attn.q_proj", N_Q, N_DIM),                                             \
+        SOME_LINEAR("wk", "self_attn.k_proj", N_KV, N_DIM),                                        \
+        SOME_LINEAR("wv", "self_attn.v_proj", N_V, N_DIM)
+
+#define LFM2_CONVOLUTION                                                                           \
+    SOME_PART("convolution.b", "conv.in_proj", N_DIM, N_DIM, {N_NONE}, {N_DIM, N_DIM, N_DIM}),     \
+        SOME_PART("convolution.c", "conv.in_proj", N_DIM, N_DIM, {N_DIM}, {N_DIM, N_DIM, N_DIM}),  \
+        SOME_PART("convolution.x", "conv.in_proj", N_DIM, N_DIM, {N_DIM, N_DIM},                   \
+                  {N_DIM, N_DIM, N_DIM}),                                                          \
+        SOME_LINEAR("convolution.out", "conv.out_proj", N_DIM, N_DIM),                             \
+        SOME("convolution.taps", "conv.conv.weight", N_STATE_TAPS, N_DIM,                          \
+             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
+        SOME_VECTOR("convolution.taps.bias", "conv.conv.bias", N_DIM)
+#define LFM2_FFN                                                                                   \
+    SOME_MATRIX("w_gate", "feed_forward.w1", N_FFN, N_DIM),                                        \
+        SOME_MATRIX("w_up", "feed_forward.w3", N_FFN, N_DIM),                                      \
+        SOME_MATRIX("w_down", "feed_forward.w2", N_DIM, N_FFN)
+
+/* ---- For `finish` functions ---- */
+
+/* What a name in layer_types means. */
+typedef struct KindName {
+    const char *name;
+    LayerKindNumber kind;
+} KindName;
+
+/* Sets layer_kind from layer_types; names[] ends with one without a name. */
+Status state_read_kinds(const json_t *types, const KindName *names, Config *config, Error *error);
+
+/* Reads a number of config.json that must be whole and at least 1. */
+Status state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
+                        Error *error);
+
+#endif
