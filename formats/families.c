@@ -18,6 +18,7 @@ static const Family *const tables[] = {
     families_state,
     families_gemma,
     families_latent,
+    families_linear,
 };
 /* clang-format on */
 enum { TABLES = sizeof tables / sizeof *tables };

@@ -73,10 +73,10 @@ typedef struct Family {
 /* The tables, each in the file of its name: llama and its relatives, the GPTs and their time,
  * mixtures of experts by a softmax, and by scores; relatives of llama since 2025, the text half of
  * models of images and sound, mixtures since 2024; layers with a state; Gemma 3n and 4; latent
- * attention. Each ends with an entry without a model_type. */
+ * attention; more layers with a state. Each ends with an entry without a model_type. */
 extern const Family families_llama[], families_gpt[], families_experts[], families_routed[];
 extern const Family families_recent[], families_vision[], families_mixtures[];
-extern const Family families_state[], families_gemma[], families_latent[];
+extern const Family families_state[], families_gemma[], families_latent[], families_linear[];
 
 /* Fills config from json as the family says. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);

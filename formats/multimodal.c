@@ -25,6 +25,7 @@ static const Wrapper wrappers[] = {
     {"qwen3_5", "qwen3_5_text", .tied = false},
     {"qwen3_5_moe", "qwen3_5_moe_text", .tied = false},
     {"lfm2_vl", "lfm2", .tied = true},
+    {"lfm3_vl", "lfm3", .tied = true},
     {"glm4v", "glm4v_text", .tied = false},
     {"exaone4_5", "exaone4", .text_varies = true},
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
