@@ -28,6 +28,7 @@ Status shape_new(Shape **out, Acceptor *acceptor, const Vocabulary *vocabulary, 
     *out = NULL;
     size_t deepest = vocabulary->all.deepest;
     if (vocabulary->start.deepest > deepest) deepest = vocabulary->start.deepest;
+    if (vocabulary->special.deepest > deepest) deepest = vocabulary->special.deepest;
     if (c) {
         c->most = MASK_BYTES / (8 * (vocabulary->words + 1)) + 1;
         c->path = calloc(deepest + 2, sizeof *c->path);
@@ -89,10 +90,12 @@ static void make_mask(Shape *s, AcceptorState state, uint64_t *mask) {
         if (run < v->slices[k].most) continue;
         memcpy(mask, v->slices[k].safe, v->words * sizeof *mask);
         walk(s, &v->slices[k].others, state, mask);
+        walk(s, &v->special, state, mask);
         return;
     }
     memset(mask, 0, v->words * sizeof *mask);
     walk(s, &v->all, state, mask);
+    walk(s, &v->special, state, mask);
 }
 
 /* Copies the mask of a state to mask[words]. The lock is held. */
@@ -230,6 +233,7 @@ static Status allowed(TokenRule *rule, const uint64_t **mask, Error *error) {
     if (m->at_start && v->has_start) {
         memset(m->mask, 0, v->words * sizeof *m->mask);
         walk(m->shape, &v->start, m->state, m->mask);
+        walk(m->shape, &v->special, m->state, m->mask);
     } else if (!cached_mask(m->shape, m->state, m->mask)) {
         end(m);
         return error_set(error, "no memory for the tokens that may come next");
@@ -258,12 +262,24 @@ static void free_rule(TokenRule *rule) {
     matcher_free((Matcher *)rule);
 }
 
+/* Takes away what stands around the names of special tokens; returns the length that is left. */
+static size_t plain_names(char *text, size_t n) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        if (byte != VOCABULARY_TOKEN_BEGIN && byte != VOCABULARY_TOKEN_END) text[kept++] = text[i];
+    }
+    return kept;
+}
+
 static Status close_text(TokenRule *rule, const char **bytes, size_t *length, Error *error) {
     Matcher *m = (Matcher *)rule;
     if (!m->closing && !(m->closing = malloc(MOST_CLOSING)))
         return error_set(error, "no memory for the end of an answer");
     *bytes = m->closing;
-    return matcher_closing(m, m->closing, MOST_CLOSING, length, error);
+    Status status = matcher_closing(m, m->closing, MOST_CLOSING, length, error);
+    if (status == STATUS_OK) *length = plain_names(m->closing, *length);
+    return status;
 }
 
 void matcher_close_on_length(Matcher *m) {

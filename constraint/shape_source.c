@@ -67,8 +67,8 @@ static Status compile_regex(const ShapeSource *source, Acceptor *acceptor, Accep
     return STATUS_OK;
 }
 
-static Status compile(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
-                      Error *error) {
+Status shape_source_node(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
+                         Error *error) {
     if (source->length > MOST_TEXT)
         return error_set(error, "the shape is longer than %d MiB", MOST_TEXT >> 20);
     switch (source->kind) {
@@ -82,6 +82,7 @@ static Status compile(const ShapeSource *source, Acceptor *acceptor, AcceptorNod
         return compile_choice(source, acceptor, node, error);
     case SHAPE_GRAMMAR:
         return grammar_compile(acceptor, source->text, source->length, node, error);
+    case SHAPE_STRUCTURE:
     case SHAPE_NONE:
         break;
     }
@@ -99,7 +100,7 @@ Status shape_source_compile_within(const ShapeSource *source, const AcceptorLimi
     Acceptor *m = acceptor_new(limits);
     *acceptor = NULL;
     if (!m) return error_set(error, "no memory for a shape");
-    Status status = compile(source, m, &node, error);
+    Status status = shape_source_node(source, m, &node, error);
     if (status == STATUS_OK) status = acceptor_finish(m, node, error);
     if (status == STATUS_OK)
         *acceptor = m;

@@ -12,7 +12,8 @@ typedef enum ShapeKind {
     SHAPE_JSON_SCHEMA,
     SHAPE_REGEX, /* all of the text */
     SHAPE_GRAMMAR,
-    SHAPE_CHOICE /* a JSON array of texts, one of which the answer is */
+    SHAPE_CHOICE,   /* a JSON array of texts, one of which the answer is */
+    SHAPE_STRUCTURE /* what the program writes around these: structure.h */
 } ShapeKind;
 
 typedef struct ShapeSource {
@@ -21,8 +22,12 @@ typedef struct ShapeSource {
     size_t length;
 } ShapeSource;
 
-/* Compiles a shape. The untrusted text takes bounded time and memory; the error says what cannot be
- * enforced, and where. acceptor_free frees the acceptor. */
+/* Makes the node of a shape that is no structure. */
+Status shape_source_node(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
+                         Error *error);
+
+/* Compiles such a shape. The untrusted text takes bounded time and memory; the error says what
+ * cannot be enforced, and where. acceptor_free frees the acceptor. */
 Status shape_source_compile(const ShapeSource *source, Acceptor **acceptor, Error *error);
 /* The same with limits of the caller's. */
 Status shape_source_compile_within(const ShapeSource *source, const AcceptorLimits *limits,

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "base/array.h"
+#include "constraint/structure.h"
 
 enum { MOST_UNUSED = 64 };
 
@@ -64,7 +65,11 @@ static Status compile(ShapeStore *store, const ShapeSource *source, Shape **shap
     if (!store->vocabulary &&
         vocabulary_new(&store->vocabulary, store->tokenizer, store->vocab_size, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (shape_source_compile(source, &acceptor, error) != STATUS_OK) return STATUS_FAILED;
+    const AcceptorLimits limits = acceptor_limits_default();
+    Status status = source->kind == SHAPE_STRUCTURE
+                        ? structure_compile(source->text, source->length, &limits, &acceptor, error)
+                        : shape_source_compile_within(source, &limits, &acceptor, error);
+    if (status != STATUS_OK) return STATUS_FAILED;
     return shape_new(shape, acceptor, store->vocabulary, error);
 }
 

@@ -24,6 +24,16 @@ static int compare_entries(const void *a, const void *b) {
 
 /* ---- The texts of the tokens ----------------------------------------------------------------- */
 
+static void put_special(TextBuffer *all, const Tokenizer *tokenizer, int32_t token) {
+    static const char begin = (char)VOCABULARY_TOKEN_BEGIN, end = (char)VOCABULARY_TOKEN_END;
+    size_t n;
+    const char *name = tokenizer_token_text(tokenizer, token, &n);
+    if (n == 0) return;
+    text_put(all, &begin, 1, 0);
+    text_put(all, name, n, 0);
+    text_put(all, &end, 1, 0);
+}
+
 static Status token_texts(const Tokenizer *tokenizer, size_t n, unsigned flags, size_t **offsets,
                           char **bytes, Error *error) {
     TextBuffer all = {0};
@@ -36,7 +46,10 @@ static Status token_texts(const Tokenizer *tokenizer, size_t n, unsigned flags, 
         const char *text;
         size_t length;
         (*offsets)[i] = all.length;
-        if (tokenizer_is_special(tokenizer, (int32_t)i)) continue;
+        if (tokenizer_is_special(tokenizer, (int32_t)i)) {
+            put_special(&all, tokenizer, (int32_t)i);
+            continue;
+        }
         status = token_decoder_push(&decoder, (int32_t)i, &text, &length, error);
         if (status == STATUS_OK) text_put(&all, text, length, 0);
         if (status == STATUS_OK) status = token_decoder_flush(&decoder, &text, &length, error);
@@ -141,13 +154,17 @@ static bool build_slices(Vocabulary *v, const Entry *entries, size_t n) {
     return built;
 }
 
-static size_t sorted_entries(const Vocabulary *v, const size_t *offsets, const char *bytes,
-                             Entry *entries) {
+/* The special tokens, or all others. */
+static size_t sorted_entries(const Vocabulary *v, const Tokenizer *tokenizer, bool special,
+                             const size_t *offsets, const char *bytes, Entry *entries) {
     size_t n = 0;
     for (size_t i = 0; i < v->n; i++) {
         size_t length = offsets[i + 1] - offsets[i];
-        if (length > 0 && length < UINT16_MAX)
-            entries[n++] = (Entry){bytes + offsets[i], length, (int32_t)i};
+        const char *text = bytes + offsets[i];
+        if (length == 0 || length >= UINT16_MAX) continue;
+        if (tokenizer_is_special(tokenizer, (int32_t)i) != special) continue;
+        if (!special && memchr(text, VOCABULARY_TOKEN_BEGIN, length)) continue;
+        entries[n++] = (Entry){text, length, (int32_t)i};
     }
     qsort(entries, n, sizeof *entries, compare_entries);
     return n;
@@ -165,11 +182,13 @@ static Status build(Vocabulary *v, const Tokenizer *tokenizer, Error *error) {
     Entry *entries = malloc((v->n + 1) * sizeof *entries);
     bool built = entries != NULL;
     if (built) {
-        size_t n = sorted_entries(v, v->offsets, v->bytes, entries);
+        size_t n = sorted_entries(v, tokenizer, false, v->offsets, v->bytes, entries);
         built = trie_build(&v->all, entries, n) && build_slices(v, entries, n);
+        n = built ? sorted_entries(v, tokenizer, true, v->offsets, v->bytes, entries) : 0;
+        built = built && trie_build(&v->special, entries, n);
     }
     if (built && v->has_start) {
-        size_t n = sorted_entries(v, v->start_offsets, v->start_bytes, entries);
+        size_t n = sorted_entries(v, tokenizer, false, v->start_offsets, v->start_bytes, entries);
         built = trie_build(&v->start, entries, n);
     }
     free(entries);
@@ -200,6 +219,7 @@ void vocabulary_free(Vocabulary *v) {
     free(v->start_offsets);
     free(v->start_bytes);
     trie_free(&v->all);
+    trie_free(&v->special);
     trie_free(&v->start);
     for (size_t k = 0; k < VOCABULARY_SLICES; k++) {
         free(v->slices[k].safe);

@@ -1,7 +1,8 @@
 /* The vocabulary's bytes, as an acceptor walks through them.
  *
- * Built once for a tokenizer and then only read, by any number of threads. Special tokens are not
- * in it, so that no shape ever allows one; neither are tokens without text. */
+ * Built once for a tokenizer and then only read, by any number of threads. Tokens without text are
+ * not in it. The bytes of a special token are its name between two bytes that no UTF-8 holds, so
+ * that only a structure (structure.h), never a user's shape, can name one. */
 #ifndef CONSTRAINT_VOCABULARY_H
 #define CONSTRAINT_VOCABULARY_H
 
@@ -33,13 +34,17 @@ typedef struct TokenSlice {
 
 enum { VOCABULARY_SLICES = 5 };
 
+/* Around the name of a special token. Tokens that hold the first byte themselves are never allowed.
+ */
+enum { VOCABULARY_TOKEN_BEGIN = 0xFF, VOCABULARY_TOKEN_END = 0xFE };
+
 typedef struct Vocabulary {
     size_t size;     /* of the model: tokens, and bits of a mask */
     size_t words;    /* of a mask */
     size_t *offsets; /* [n + 1] in bytes; an empty text: never allowed */
     char *bytes;
-    size_t n; /* tokens that have texts */
-    TokenTrie all;
+    size_t n;                             /* tokens that have texts */
+    TokenTrie all, special;               /* ordinary tokens; special ones */
     TokenSlice slices[VOCABULARY_SLICES]; /* the longest run first */
     /* The tokens as they are at the start of a text, where the decoder strips something. */
     bool has_start;
