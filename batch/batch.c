@@ -18,7 +18,6 @@
 #include "batch/engine.h"
 #include "kvcache_sharing.h"
 #include "session/generation_options.h"
-#include "session/shape.h"
 #include "system/terminal.h"
 
 enum {
@@ -220,11 +219,6 @@ static void finish_job(Batch *b, Job *job) {
 /* ---- One text ----------------------------------------------------------------------------------
  */
 
-/* The shape that a request's texts must have, its own or the command line's. */
-static const ShapeSource *shape_source(const Batch *b, const Request *r) {
-    return r->shape.given ? &r->shape.source : b->session->shape;
-}
-
 static Status sample_begin(Sample *sample) {
     const Batch *b = sample->job->batch;
     const Request *r = &sample->job->request;
@@ -233,7 +227,7 @@ static Status sample_begin(Sample *sample) {
     size_t vocab = model_config(model)->vocab_size;
     GenerationOptions options = r->options;
     options.sampling.sample = sample->index % r->n;
-    if (session_rule(b->session, shape_source(b, r), &options, &sample->rule, &sample->error) !=
+    if (answer_hold_rule(&r->hold, b->session, &options, &sample->rule, &sample->error) !=
         STATUS_OK)
         return STATUS_FAILED;
     options.rule = sample->rule;
@@ -368,12 +362,10 @@ static Job *new_job(Batch *b) {
 static Status prepare(Batch *b, Job *job, Error *error) {
     if (request_encode(&job->request, b->session, &b->chat, error) != STATUS_OK)
         return STATUS_FAILED;
-    const ShapeSource *shape = shape_source(b, &job->request);
-    if (shape && shape->kind != SHAPE_NONE &&
+    const ShapeSource *shape = &job->request.hold.source;
+    if (shape->kind != SHAPE_NONE &&
         shape_store_get(b->session->shapes, shape, &job->shape, error) != STATUS_OK)
         return STATUS_FAILED;
-    /* A shape holds from the first token on, so that no reasoning comes before the answer. */
-    if (job->shape) job->request.opened = false;
     size_t n = job->request.n_prompts * job->request.n;
     job->choices = calloc(n, sizeof *job->choices);
     job->samples = calloc(n, sizeof *job->samples);

@@ -48,6 +48,8 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
     for (size_t i = 0; i < g->n_stop; i++) hash = mix(hash, g->stop[i], strlen(g->stop[i]) + 1);
     if (o->reasoning != REASONING_AUTO) hash = mix_number(hash, o->reasoning);
     if (o->hide_reasoning) hash = mix_number(hash, 1);
+    if (options_given(o, &o->reasoning_budget))
+        hash = mix_number(hash, (double)o->reasoning_budget + 2);
     if (o->system) hash = mix(hash, o->system, strlen(o->system) + 1);
     if (o->reasoning_effort) hash = mix(hash, o->reasoning_effort, strlen(o->reasoning_effort) + 1);
     const char *chat_template =

@@ -40,6 +40,9 @@ void request_forget_id(Request *r) {
 
 typedef struct Field Field;
 
+/* Of `budget`: the command line's holds. */
+enum { NOT_GIVEN = -2 };
+
 typedef Status (*Setter)(Request *r, const Field *field, const json_t *value, Error *error);
 
 struct Field {
@@ -220,21 +223,48 @@ static Status set_tools(Request *r, const Field *field, const json_t *value, Err
     return STATUS_OK;
 }
 
+/* {"type": "function", "function": {"name": ...}} */
+static Status name_function(Request *r, const Field *field, const json_t *value, Error *error) {
+    const char *type = json_string_value(json_object_get(value, "type"));
+    const char *name =
+        json_string_value(json_object_get(json_object_get(value, "function"), "name"));
+    if (!type || strcmp(type, "function") != 0 || !name)
+        return wrong(field,
+                     "\"auto\", \"none\", \"required\" or {\"type\": \"function\", "
+                     "\"function\": {\"name\": ...}}",
+                     error);
+    if (!tool_is_known(r->tools, name))
+        return error_set(error, "'%s': 'tools' has no function '%.80s'", field->name, name);
+    r->function = name;
+    r->needs_call = r->one_call = true;
+    return STATUS_OK;
+}
+
 static Status set_tool_choice(Request *r, const Field *field, const json_t *value, Error *error) {
     const char *choice = json_string_value(value);
     if (choice && strcmp(choice, "none") == 0) {
-        r->tools = NULL;
+        r->tools = NULL; /* the model does not see them */
         return STATUS_OK;
     }
     if (choice && strcmp(choice, "auto") == 0) return STATUS_OK;
-    return wrong(field, "\"auto\" or \"none\": nothing else is supported", error);
+    if (!choice || strcmp(choice, "required") != 0) return name_function(r, field, value, error);
+    if (!r->tools) return error_set(error, "'%s': there are no 'tools'", field->name);
+    r->needs_call = true;
+    return STATUS_OK;
 }
 
 static Status set_parallel(Request *r, const Field *field, const json_t *value, Error *error) {
     bool parallel = true;
     Status status = set_flag(field, value, &parallel, error);
-    r->one_call = !parallel;
+    r->one_call = r->one_call || !parallel;
     return status;
+}
+
+static Status set_budget(Request *r, const Field *field, const json_t *value, Error *error) {
+    json_int_t number = 0;
+    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    r->budget = number; /* -1 is REASONING_UNLIMITED */
+    return STATUS_OK;
 }
 
 static Status set_variables(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -317,6 +347,11 @@ static const Field fields[] = {
     OTHER(tool_choice, "nc", set_tool_choice),
     OTHER(chat_template_kwargs, "nc", set_variables),
     OTHER(reasoning_effort, "nc", set_effort),
+    WHOLE(reasoning_budget, "nc", set_budget, REASONING_UNLIMITED, 1e9),
+    /* The same in llama.cpp's server and in vLLM. */
+    WHOLE(reasoning_budget_tokens, "nc", set_budget, REASONING_UNLIMITED, 1e9),
+    WHOLE(thinking_budget_tokens, "nc", set_budget, REASONING_UNLIMITED, 1e9),
+    WHOLE(thinking_token_budget, "nc", set_budget, REASONING_UNLIMITED, 1e9),
     WHOLE(n, "nct", set_n, 1, REQUEST_MAX_SAMPLES),
     WHOLE(tokens, "n", set_max_tokens, 0, 1e9),
     WHOLE(max_tokens, "nt", set_max_tokens_or_none, 0, 1e9),
@@ -393,6 +428,9 @@ static Status read_fields(Request *r, const json_t *body, const char *const *own
                          : r->format == REQUEST_COMPLETION ? "'prompt'"
                                                            : "'prompt' and no 'messages'");
     if (r->echo && r->messages) return error_set(error, "'echo' needs a 'prompt'");
+    if (r->tools && !r->messages) return error_set(error, "'tools' need 'messages'");
+    if (r->budget != NOT_GIVEN && !r->messages)
+        return error_set(error, "a reasoning budget needs 'messages'");
     return STATUS_OK;
 }
 
@@ -434,7 +472,8 @@ static Status read_native(Request *r, Error *error) {
 }
 
 void request_blank(Request *r, const char *line, size_t length, size_t number) {
-    *r = (Request){.line = number, .line_hash = XXH3_64bits(line, length), .n = 1};
+    *r = (Request){
+        .line = number, .line_hash = XXH3_64bits(line, length), .n = 1, .budget = NOT_GIVEN};
 }
 
 Status request_parse(Request *r, const char *line, size_t length, size_t number,
@@ -475,6 +514,7 @@ void request_free(Request *r) {
     free(r->bias);
     free(r->text);
     request_shape_free(&r->shape);
+    answer_hold_free(&r->hold);
     json_decref(r->with_system);
     json_decref(r->json);
     *r = (Request){0};
@@ -562,6 +602,29 @@ static Status add_system(Request *r, const char *system, Error *error) {
     return STATUS_OK;
 }
 
+/* The shape that the request asks for, else the command line's. */
+static const ShapeSource *asked_shape(const Request *r, const Session *session) {
+    return r->shape.given ? &r->shape.source : session->shape;
+}
+
+static Status hold_answer(Request *r, const ChatPrompt *chat, const ChatPromptInput *input,
+                          ReasoningStart start, Error *error) {
+    const Options *o = chat->session->options;
+    int64_t budget =
+        options_given(o, &o->reasoning_budget) ? (int64_t)o->reasoning_budget : REASONING_UNLIMITED;
+    const AnswerHoldInput answer = {.prompt = chat,
+                                    .start = start,
+                                    .may_reason = chat_prompt_may_reason(chat, input),
+                                    .shape = asked_shape(r, chat->session),
+                                    .tools = r->tools,
+                                    .function = r->function,
+                                    .required = r->needs_call,
+                                    .one_call = r->one_call,
+                                    .budget = r->budget == NOT_GIVEN ? budget : r->budget};
+    r->opened = start == REASONING_BEGUN;
+    return answer_hold_init(&r->hold, &answer, error);
+}
+
 static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) {
     if (add_system(r, chat->session->options->system, error) != STATUS_OK) return STATUS_FAILED;
     const ChatPromptInput input = {.messages = r->messages,
@@ -572,7 +635,9 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
         add_stops(r, chat, error) != STATUS_OK)
         return STATUS_FAILED;
     if (r->tools && check_tools(chat, error) != STATUS_OK) return STATUS_FAILED;
-    if (chat_prompt_encode(chat, &input, &r->prompts[0], &r->opened, error) != STATUS_OK)
+    ReasoningStart start;
+    if (chat_prompt_encode(chat, &input, &r->prompts[0], &start, error) != STATUS_OK ||
+        hold_answer(r, chat, &input, start, error) != STATUS_OK)
         return STATUS_FAILED;
     show_marks(r, chat);
     size_t n = r->prompts[0].length;
@@ -592,6 +657,8 @@ Status request_encode(Request *r, const Session *session, const ChatPrompt *chat
     if (!r->prompts) return error_set(error, "no memory for a request");
     r->n_prompts = n;
     if (r->messages) return encode_messages(r, chat, error);
+    const ShapeSource *shape = asked_shape(r, session);
+    if (shape) r->hold.source = *shape;
     r->options.decode_flags |= TOKEN_DECODER_CONTINUE;
     if (r->text) {
         if (r->text_length == 0) r->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;

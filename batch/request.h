@@ -14,6 +14,7 @@
 #include "batch/request_shape.h"
 #include "generation.h"
 #include "session/session.h"
+#include "template/answer_hold.h"
 #include "template/chat_prompt.h"
 
 typedef enum RequestFormat {
@@ -47,7 +48,10 @@ typedef struct Request {
     const json_t *prompt, *messages, *tools, *template_variables;
     json_t *with_system; /* owned: `messages` behind the command line's system prompt; or NULL */
     const char *model, *reasoning_effort;
-    bool one_call; /* parallel_tool_calls is false */
+    const char *function; /* that tool_choice names */
+    bool needs_call;      /* tool_choice is "required" or names a function */
+    bool one_call;        /* parallel_tool_calls is false */
+    int64_t budget;       /* tokens of reasoning; REASONING_UNLIMITED */
 
     size_t n;         /* samples of each prompt */
     bool echo;        /* the result's text and logprobs begin with the prompt's */
@@ -55,10 +59,11 @@ typedef struct Request {
     bool wants_logprobs;
     int top_logprobs; /* alternatives of each token */
     GenerationOptions options;
-    bool opened;        /* the prompt leaves a reasoning open */
+    bool opened;        /* the prompt has begun a reasoning */
     const char **stop;  /* what options.stop points at */
     LogitBias *bias;    /* what options.sampling.bias points at */
-    RequestShape shape; /* of the answer */
+    RequestShape shape; /* of the answer, as the request gives it */
+    AnswerHold hold;    /* what holds the answer, by request_encode */
 
     TokenList *prompts; /* [n_prompts], by request_encode */
     size_t n_prompts;

@@ -130,6 +130,10 @@ static void show_text(void *context, const char *text, size_t length) {
     }
 }
 
+static void show_start(void *context, bool reasoning) {
+    if (reasoning) set_thinking(context, true);
+}
+
 static void show_left_out(void *context, size_t messages) {
     (void)context;
     if (messages == 1)
@@ -140,9 +144,8 @@ static void show_left_out(void *context, size_t messages) {
 
 /* Answers the last message and shows the answer. An interrupted answer is kept. */
 static Status answer(Chat *chat, Error *error) {
-    const AnswerWatcher watcher = {show_text, show_left_out, chat};
+    const AnswerWatcher watcher = {show_start, show_text, show_left_out, chat};
     chat->at_line_start = true;
-    if (chat->dialogue.opens_thinking) set_thinking(chat, true);
     Status status = dialogue_answer(&chat->dialogue, &watcher, &chat->last, error);
     if (chat->thinking) set_thinking(chat, false);
     if (!chat->at_line_start) put(chat, "\n", 1);

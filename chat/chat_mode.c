@@ -7,7 +7,7 @@
 #define FIELD(name) offsetof(Options, name)
 
 const OptionRow chat_options[] = {
-    HEADING_ROW("Chat (-m chat); the last three are for --batch, too"),
+    HEADING_ROW("Chat (-m chat); those of reasoning are for --batch, too"),
     CHOICE_ROW(USUAL, 'm', "mode", "generate|chat", FIELD(mode), NULL,
                "go on with a text [generate], or talk"),
     TEXT_ROW(USUAL, 'y', "system", "TEXT", FIELD(system), "the system prompt of a chat"),
@@ -19,12 +19,25 @@ const OptionRow chat_options[] = {
                "whether the model thinks first [auto]"),
     TEXT_ROW(RARE, 0, "reasoning-effort", "WORD", FIELD(reasoning_effort),
              "low, medium or high, as the template has it"),
+    UINT_ROW(RARE, 0, "reasoning-budget", FIELD(reasoning_budget), 0, 1e9,
+             "tokens after which it must answer [no limit]"),
     FLAG_ROW(RARE, 0, "hide-reasoning", FIELD(hide_reasoning), "leave out what the model thinks"),
     END_ROW,
 };
 
 static bool asked(const Options *options) {
     return options->mode == MODE_CHAT;
+}
+
+/* Refuses options that would be ignored. */
+static Status check(Options *o, Error *error) {
+    bool reasons = o->reasoning != REASONING_AUTO || o->reasoning_effort || o->hide_reasoning ||
+                   options_given(o, &o->reasoning_budget);
+    if (!reasons || o->mode == MODE_CHAT || o->batch) return STATUS_OK;
+    error_set(error,
+              "--reasoning, --reasoning-effort, --reasoning-budget and --hide-reasoning need "
+              "-m chat or --batch");
+    return STATUS_USAGE;
 }
 
 static Status open_chat(void **state, const Session *session, SandboxRules *rules, Error *error) {
@@ -39,4 +52,5 @@ static void close_chat(void *state) {
     chat_free(state);
 }
 
-const Mode chat_mode = {.asked = asked, .open = open_chat, .run = run_chat, .close = close_chat};
+const Mode chat_mode = {
+    .asked = asked, .check = check, .open = open_chat, .run = run_chat, .close = close_chat};

@@ -7,7 +7,6 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "kvcache_sharing.h"
-#include "session/shape.h"
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
@@ -34,7 +33,10 @@ static Status open_prompt(Dialogue *d, Error *note, Error *error) {
 
 /* What is needed before the conversation is opened. */
 static Status begin_opening(Dialogue *d, const Session *session, Error *error) {
+    const Options *o = session->options;
     *d = (Dialogue){.session = session, .conversation.file = SESSION_FILE_NONE};
+    d->budget =
+        options_given(o, &o->reasoning_budget) ? (int64_t)o->reasoning_budget : REASONING_UNLIMITED;
     return session_generation_options(session, &d->options, error);
 }
 
@@ -112,7 +114,8 @@ static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error 
     for (size_t i = first; i < n; i++) json_array_append(messages, json_array_get(all, i));
     const ChatPromptInput input = {.messages = messages};
     ids->length = 0;
-    Status status = chat_prompt_encode(&d->prompt, &input, ids, &d->opens_thinking, error);
+    Status status = chat_prompt_encode(&d->prompt, &input, ids, &d->start, error);
+    d->may_reason = chat_prompt_may_reason(&d->prompt, &input);
     json_decref(messages);
     return status;
 }
@@ -362,6 +365,21 @@ static size_t trimmed(char **text, size_t length) {
     return length;
 }
 
+/* Makes what holds the next answer; NULL: nothing does. */
+static Status make_rule(Dialogue *d, TokenRule **rule, Error *error) {
+    const AnswerHoldInput input = {.prompt = &d->prompt,
+                                   .start = d->start,
+                                   .may_reason = d->may_reason,
+                                   .shape = d->session->shape,
+                                   .budget = d->budget};
+    AnswerHold hold;
+    Status status = answer_hold_init(&hold, &input, error);
+    *rule = NULL;
+    if (status == STATUS_OK) status = answer_hold_rule(&hold, d->session, &d->options, rule, error);
+    answer_hold_free(&hold);
+    return status;
+}
+
 Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *stats,
                        Error *error) {
     const Model *model = d->session->model;
@@ -379,10 +397,9 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     if (status == STATUS_OK && stats->left_out > d->shown_left_out && watcher->left_out)
         watcher->left_out(watcher->context, stats->left_out);
     d->shown_left_out = stats->left_out;
-    if (status == STATUS_OK)
-        status = session_rule(d->session, d->session->shape, &d->options, &d->options.rule, error);
-    /* A shape holds from the first token on, so that no reasoning comes before the answer. */
-    if (d->options.rule) d->opens_thinking = false;
+    if (status == STATUS_OK) status = make_rule(d, &d->options.rule, error);
+    if (status == STATUS_OK && watcher->starts)
+        watcher->starts(watcher->context, d->start == REASONING_BEGUN);
     if (status == STATUS_OK)
         status = generation_init(&g, &d->options, d->session->tokenizer,
                                  model_config(model)->vocab_size, model_isa(model)->numeric, error);

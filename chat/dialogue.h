@@ -13,6 +13,7 @@
 
 #include "chat/conversation.h"
 #include "session/generate.h"
+#include "template/answer_hold.h"
 #include "template/chat_prompt.h"
 
 typedef struct Dialogue {
@@ -20,11 +21,13 @@ typedef struct Dialogue {
     Conversation conversation;
     GenerationOptions options;
     ChatPrompt prompt;
-    KvCache *cache;      /* sequence 0 */
-    TokenList cached;    /* its tokens */
-    float *logits;       /* [vocab_size] */
-    uint64_t attempt;    /* /retry: the sample of the next answer */
-    bool opens_thinking; /* the prompt itself ends with <think> */
+    KvCache *cache;       /* sequence 0 */
+    TokenList cached;     /* its tokens */
+    float *logits;        /* [vocab_size] */
+    uint64_t attempt;     /* /retry: the sample of the next answer */
+    ReasoningStart start; /* how the last prompt leaves the reasoning */
+    bool may_reason;      /* the model was not told to leave it out */
+    int64_t budget;       /* tokens of reasoning; REASONING_UNLIMITED */
     size_t shown_left_out;
 
     /* firsts[n]: of n messages, the first that is rendered (beside the system prompt). */
@@ -39,9 +42,11 @@ typedef struct AnswerStats {
     Finish finish; /* FINISH_NOT: interrupted */
 } AnswerStats;
 
-/* Callbacks that watch an answer being made. `text` gets its text. `left_out` is called when more
+/* Callbacks that watch an answer being made. `starts` is told whether it starts inside of a
+ * reasoning; `text` gets its text. `left_out` is called when more
  * old messages had to be left out of the context than for the last answer. Each may be NULL. */
 typedef struct AnswerWatcher {
+    void (*starts)(void *context, bool reasoning);
     void (*text)(void *context, const char *text, size_t length);
     void (*left_out)(void *context, size_t messages); /* more than for the last answer */
     void *context;

@@ -75,6 +75,7 @@ typedef struct Options {
     const char *chat_template; /* instead of the model's */
     ReasoningChoice reasoning;
     const char *reasoning_effort;
+    uint64_t reasoning_budget; /* tokens; only where given */
     bool hide_reasoning;
 
     bool stats, no_sandbox;

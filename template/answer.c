@@ -52,12 +52,18 @@ AnswerFormat answer_format(const char *text, size_t length, const Tokenizer *tok
     return format;
 }
 
-bool answer_is_opened(const AnswerFormat *format, const char *text, size_t length) {
-    if (!format->think_open) return false;
-    size_t n = strlen(format->think_open);
-    while (n > 0 && format->think_open[n - 1] == '\n') n--;
+/* Whether text[length] ends with the mark; newlines behind either do not count. */
+static bool ends_with(const char *text, size_t length, const char *mark) {
+    size_t n = strlen(mark);
+    while (n > 0 && mark[n - 1] == '\n') n--;
     while (length > 0 && text[length - 1] == '\n') length--;
-    return length >= n && memcmp(text + length - n, format->think_open, n) == 0;
+    return length >= n && memcmp(text + length - n, mark, n) == 0;
+}
+
+ReasoningStart answer_start(const AnswerFormat *format, const char *text, size_t length) {
+    if (!format->think_open) return REASONING_OPEN;
+    if (ends_with(text, length, format->think_open)) return REASONING_BEGUN;
+    return ends_with(text, length, format->think_close) ? REASONING_DONE : REASONING_OPEN;
 }
 
 /* ---- Taking apart ---- */

@@ -27,8 +27,15 @@ typedef struct AnswerFormat {
 /* The formats that the template's text[length] declares. */
 AnswerFormat answer_format(const char *text, size_t length, const Tokenizer *tokenizer);
 
-/* Whether a prompt that ends in text[length] leaves a reasoning open. */
-bool answer_is_opened(const AnswerFormat *format, const char *text, size_t length);
+/* What a prompt does with the reasoning of the answer. */
+typedef enum ReasoningStart {
+    REASONING_OPEN,  /* nothing: the answer may begin with it */
+    REASONING_BEGUN, /* it ends with the opening mark */
+    REASONING_DONE   /* it ends with the closing mark */
+} ReasoningStart;
+
+/* How a prompt that ends in text[length] leaves the reasoning. */
+ReasoningStart answer_start(const AnswerFormat *format, const char *text, size_t length);
 
 /* The parts of an answer, owned by it. */
 typedef struct Answer {

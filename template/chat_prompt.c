@@ -10,7 +10,10 @@ static const char *const plain_stops[] = {"\nUser:", "\nSystem:", "\nAssistant:"
 Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
     size_t bytes;
     const char *text = modelfile_section(session->file, SECTION_TEMPLATE, &bytes);
-    *p = (ChatPrompt){.session = session, .end = -1};
+    *p = (ChatPrompt){.session = session,
+                      .end = -1,
+                      .reasoning = session->options->reasoning,
+                      .effort = session->options->reasoning_effort};
     if (session->chat_template) {
         text = session->chat_template;
         bytes = strlen(text);
@@ -57,14 +60,19 @@ static json_t *token_text(const Tokenizer *tokenizer, int32_t id) {
 
 /* Sets the variables by which templates switch reasoning. Names differ, and a template ignores
  * those that it does not read. */
-static void put_reasoning(json_t *all, const Options *options, const ChatPromptInput *input) {
-    const char *effort =
-        input->reasoning_effort ? input->reasoning_effort : options->reasoning_effort;
+static void put_reasoning(json_t *all, const ChatPrompt *p, const ChatPromptInput *input) {
+    const char *effort = input->reasoning_effort ? input->reasoning_effort : p->effort;
     if (effort) json_object_set_new(all, "reasoning_effort", json_string(effort));
-    if (options->reasoning == REASONING_AUTO) return;
-    json_t *on = json_boolean(options->reasoning == REASONING_ON);
+    if (p->reasoning == REASONING_AUTO) return;
+    json_t *on = json_boolean(p->reasoning == REASONING_ON);
     json_object_set(all, "enable_thinking", on);
     json_object_set(all, "thinking", on);
+}
+
+bool chat_prompt_may_reason(const ChatPrompt *p, const ChatPromptInput *input) {
+    const json_t *own = json_object_get(input->variables, "enable_thinking");
+    if (!own) own = json_object_get(input->variables, "thinking");
+    return own ? !json_is_false(own) : p->reasoning != REASONING_OFF;
 }
 
 static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input) {
@@ -77,7 +85,7 @@ static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input)
     json_t *all = json_object();
     json_object_set_new(all, "add_generation_prompt", json_true());
     json_object_set_new(all, "documents", json_null());
-    put_reasoning(all, p->session->options, input);
+    put_reasoning(all, p, input);
     if (input->variables) json_object_update(all, (json_t *)input->variables);
     json_object_set(all, "messages", (json_t *)input->messages);
     json_object_set(all, "tools", input->tools ? (json_t *)input->tools : json_null());
@@ -87,7 +95,7 @@ static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input)
 }
 
 Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, TokenList *ids,
-                          bool *opens_thinking, Error *error) {
+                          ReasoningStart *start, Error *error) {
     static const char *const trusted[] = {"bos_token", "eos_token", NULL};
     json_t *variables = make_variables(p, given);
     const ChatTemplateInput input = {.variables = variables, .trusted = trusted, .now = p->now};
@@ -98,7 +106,7 @@ Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, Tok
     if (status != STATUS_OK) return status;
     /* The newline at the end of a plain dialogue would become a token of its own. */
     if (p->plain && out.length > 0 && out.text[out.length - 1] == '\n') out.length--;
-    if (opens_thinking) *opens_thinking = answer_is_opened(&p->answers, out.text, out.length);
+    if (start) *start = answer_start(&p->answers, out.text, out.length);
     unsigned flags = p->plain ? TOKENIZE_ADD_BOS : 0;
     if (p->session->options->special) flags |= TOKENIZE_PARSE_SPECIAL;
     status = tokenizer_encode(p->session->tokenizer, out.text, out.length, out.from_template, flags,

@@ -23,6 +23,10 @@ typedef struct ChatPrompt {
     const char *const *stop;
     size_t n_stop;
     struct tm now; /* what strftime_now() tells the template */
+    /* Whether the model reasons, and how much (NULL: as the template has it): --reasoning and
+     * --reasoning-effort, until the caller changes them. */
+    ReasoningChoice reasoning;
+    const char *effort;
 } ChatPrompt;
 
 /* The variables of the chat template: JSON values, each NULL where not given. */
@@ -40,9 +44,12 @@ Status chat_prompt_open(ChatPrompt *prompt, const Session *session, Error *error
 void chat_prompt_end(const ChatPrompt *prompt, GenerationOptions *options);
 void chat_prompt_close(ChatPrompt *prompt);
 
-/* Appends the token ids of the prompt to *ids, as many as there are. *opens_thinking (may be NULL)
- * tells whether the prompt leaves a reasoning open. Any number of threads may call it at once. */
+/* Appends the token ids of the prompt to *ids, as many as there are. *start (may be NULL) tells how
+ * the prompt leaves the reasoning. Any number of threads may call it at once. */
 Status chat_prompt_encode(const ChatPrompt *prompt, const ChatPromptInput *input, TokenList *ids,
-                          bool *opens_thinking, Error *error);
+                          ReasoningStart *start, Error *error);
+
+/* False when the model is told to leave the reasoning out. */
+bool chat_prompt_may_reason(const ChatPrompt *prompt, const ChatPromptInput *input);
 
 #endif

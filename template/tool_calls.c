@@ -8,14 +8,14 @@
 
 /* ---- Tools ---- */
 
-static const json_t *function_of(const json_t *tool) {
+const json_t *tool_function(const json_t *tool) {
     const json_t *function = json_object_get(tool, "function");
-    return function ? function : tool; /* some requests leave the wrapper out */
+    return function ? function : tool;
 }
 
 static const json_t *find_function(const json_t *tools, const char *name, size_t length) {
     for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *function = function_of(json_array_get(tools, i));
+        const json_t *function = tool_function(json_array_get(tools, i));
         const json_t *own = json_object_get(function, "name");
         if (json_is_string(own) && json_string_length(own) == length &&
             memcmp(json_string_value(own), name, length) == 0)
@@ -33,9 +33,7 @@ const json_t *tool_parameters(const json_t *tools, const char *name, size_t leng
     return function ? json_object_get(function, "parameters") : NULL;
 }
 
-/* Whether the schema of a parameter admits nothing but texts. Without a type it may be anything. */
-static bool is_text_parameter(const json_t *parameters, const char *key) {
-    const json_t *schema = json_object_get(json_object_get(parameters, "properties"), key);
+bool tool_parameter_is_text(const json_t *schema) {
     const char *type = json_string_value(json_object_get(schema, "type"));
     const json_t *values = json_object_get(schema, "enum");
     if (type) return strcmp(type, "string") == 0;
@@ -131,7 +129,8 @@ static bool read_tagged(Cursor *c, const json_t *tools, json_t *calls) {
 /* The value of a parameter that is written as plain text: JSON, unless the tool wants a text. */
 static json_t *plain_value(const json_t *parameters, const char *key, const char *text,
                            size_t length) {
-    json_t *value = is_text_parameter(parameters, key)
+    const json_t *schema = json_object_get(json_object_get(parameters, "properties"), key);
+    json_t *value = tool_parameter_is_text(schema)
                         ? NULL
                         : json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     return value ? value : json_stringn(text, length);
@@ -351,59 +350,70 @@ static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
 /* In the order in which they are looked for: the more particular marks first. */
 static const ToolFormat formats[] = {
     {.name = "channels",
+     .syntax = TOOLS_CHANNEL,
      .marks = {"<|channel|>", "functions."},
      .begin = "<|channel|>",
      .tokens = {"<|call|>"},
      .read = read_channel},
     {.name = "gemma",
+     .syntax = TOOLS_GEMMA,
      .marks = {"<|tool_call>call:"},
      .begin = "<|tool_call>",
      .tokens = {"<|tool_call>", "<tool_call|>", "<|\"|>"},
      .read = read_gemma},
     {.name = "kimi",
+     .syntax = TOOLS_KIMI,
      .marks = {"<|tool_calls_section_begin|>"},
      .begin = "<|tool_calls_section_begin|>",
      .tokens = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
                 "<|tool_call_argument_begin|>", "<|tool_call_end|>"},
      .read = read_kimi},
     {.name = "deepseek",
+     .syntax = TOOLS_DEEPSEEK,
      .marks = {"<｜tool▁calls▁begin｜>"},
      .begin = "<｜tool▁calls▁begin｜>",
      .tokens = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
                 "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"},
      .read = read_deepseek},
     {.name = "python",
+     .syntax = TOOLS_PYTHON,
      .marks = {"<|tool_call_start|>"},
      .begin = "<|tool_call_start|>",
      .tokens = {"<|tool_call_start|>", "<|tool_call_end|>"},
      .read = read_python},
     {.name = "python",
+     .syntax = TOOLS_PYTHON,
      .marks = {"<|tool_list_start|>"},
      .begin = "<|tool_call_start|>",
      .tokens = {"<|tool_call_start|>", "<|tool_call_end|>"},
      .read = read_python},
     {.name = "mistral",
+     .syntax = TOOLS_MISTRAL,
      .marks = {"[TOOL_CALLS]"},
      .begin = "[TOOL_CALLS]",
      .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
      .read = read_mistral},
     {.name = "argument tags",
+     .syntax = TOOLS_ARGUMENT_TAGS,
      .marks = {"<tool_call>", "<arg_key>"},
      .begin = "<tool_call>",
      .tokens = {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>",
                 "</arg_value>"},
      .read = read_argument_tags},
     {.name = "function tags",
+     .syntax = TOOLS_FUNCTION_TAGS,
      .marks = {"<tool_call>", "<function="},
      .begin = "<tool_call>",
      .tokens = {"<tool_call>", "</tool_call>"},
      .read = read_function_tags},
     {.name = "tagged JSON",
+     .syntax = TOOLS_TAGGED,
      .marks = {"<tool_call>"},
      .begin = "<tool_call>",
      .tokens = {"<tool_call>", "</tool_call>"},
      .read = read_tagged},
     {.name = "JSON",
+     .syntax = TOOLS_JSON,
      .marks = {"<|start_header_id|>", "\"parameters\""},
      .tokens = {"<|python_tag|>"},
      .read = read_object},

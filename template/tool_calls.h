@@ -11,8 +11,23 @@ typedef struct Cursor {
     const char *at, *end;
 } Cursor;
 
+/* How a format writes calls; tool_shapes.h knows how each is enforced. */
+typedef enum ToolSyntax {
+    TOOLS_CHANNEL, /* <|channel|>commentary to=functions.f <|constrain|>json<|message|>{...} */
+    TOOLS_GEMMA,   /* <|tool_call>call:f{key:value}<tool_call|> */
+    TOOLS_KIMI,    /* <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{...} */
+    TOOLS_DEEPSEEK, /* <｜tool▁call▁begin｜>f<｜tool▁sep｜>{...}<｜tool▁call▁end｜> */
+    TOOLS_PYTHON,   /* <|tool_call_start|>[f(key="value")]<|tool_call_end|> */
+    TOOLS_MISTRAL,       /* [TOOL_CALLS][{...}] or [TOOL_CALLS]f[ARGS]{...} */
+    TOOLS_ARGUMENT_TAGS, /* <tool_call>f<arg_key>key</arg_key><arg_value>value</arg_value> ... */
+    TOOLS_FUNCTION_TAGS, /* <tool_call><function=f><parameter=key>value</parameter> ... */
+    TOOLS_TAGGED,        /* <tool_call>{...}</tool_call> */
+    TOOLS_JSON           /* {"name": "f", "parameters": {...}} */
+} ToolSyntax;
+
 typedef struct ToolFormat {
     const char *name;
+    ToolSyntax syntax;
     const char *marks[3]; /* a template that holds all of them (NULL-terminated) has this format */
     /* Calls stand from here on to the end of the answer. NULL: the answer is a call as a whole. */
     const char *begin;
@@ -34,5 +49,9 @@ json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t lengt
  * object where the function declares none. The result belongs to `tools`, or is static. */
 const json_t *tool_parameters(const json_t *tools, const char *name, size_t length);
 bool tool_is_known(const json_t *tools, const char *name);
+/* The function that a tool of the list describes. Some requests leave the wrapper out. */
+const json_t *tool_function(const json_t *tool);
+/* Whether the schema of a parameter admits nothing but texts. Without a type it may be anything. */
+bool tool_parameter_is_text(const json_t *schema);
 
 #endif

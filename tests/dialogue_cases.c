@@ -50,7 +50,7 @@ Dialogue dialogue_of(Opened *o, const char *path) {
 }
 
 AnswerStats dialogue_answered(Dialogue *d) {
-    static const AnswerWatcher nobody = {NULL, NULL, NULL};
+    static const AnswerWatcher nobody = {.context = NULL};
     AnswerStats stats;
     Error error = {""};
     if (dialogue_answer(d, &nobody, &stats, &error) != STATUS_OK) fail_msg("%s", error.text);
@@ -192,7 +192,7 @@ void dialogue_mix(Opened *o, const char *path, uint32_t seed, int steps) {
         }
         if (!retracted) continue;
         if (what == 0) { /* interrupt this answer: a fresh one would differ */
-            const AnswerWatcher watcher = {interrupt, NULL, o};
+            const AnswerWatcher watcher = {.text = interrupt, .context = o};
             AnswerStats stats;
             if (dialogue_answer(&d, &watcher, &stats, &error) != STATUS_OK)
                 fail_msg("%s", error.text);

@@ -99,23 +99,53 @@ static void a_batch_gives_what_each_text_gives_alone(void **state) {
     process_free(&all);
 }
 
-static void an_answer_with_a_shape_is_no_reasoning(void **state) {
-    static const char template[] =
-        "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>\n"
-        "{% else %}<think></think>{% endif %}";
-    static const char lines[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],"
-                                "\"choice\":[\"yes\"]}\n";
+/* Answers the lines with the template in a file of its own. */
+static Process answer_lines(const char *template, const char *lines, const char *option,
+                            const char *value) {
     char *path = build_path("tests/shape-template");
-    (void)state;
     file_write(path, template, strlen(template));
-    Process p = process_run((const char *const[]){"run", model, "--batch", "-", "--chat-template",
-                                                  path, "-n", "20", NULL},
+    Process p = process_run((const char *const[]){"run", model, "--batch", "-", "--ordered",
+                                                  "--chat-template", path, option, value, NULL},
                             lines, strlen(lines));
-    if (!strstr(p.out, "\"text\": \"yes\"") || strstr(p.out, "reasoning_content"))
-        fail_msg("%s%s", p.out, p.err);
-    process_free(&p);
     unlink(path);
     free(path);
+    return p;
+}
+
+static void expect_part(const Process *p, const char *part, bool is_there) {
+    if ((strstr(p->out, part) != NULL) != is_there)
+        fail_msg("%s '%s': %s%s", is_there ? "no" : "there is", part, p->out, p->err);
+}
+
+#define MESSAGES "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":40,"
+
+static void a_shape_begins_behind_the_reasoning(void **state) {
+    static const char opens[] =
+        "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is false %}"
+        "<think></think>{% else %}<think>{% endif %}\n";
+    static const char line[] = MESSAGES "\"choice\":[\"yes\"],\"reasoning_budget\":4}\n";
+    static const char none[] = MESSAGES "\"choice\":[\"yes\"],\"reasoning_budget\":0}\n";
+    static const char off[] =
+        MESSAGES "\"choice\":[\"yes\"],\"chat_template_kwargs\":{\"enable_thinking\":false}}\n";
+    (void)state;
+    Process p = answer_lines(opens, line, "-s", "1");
+    expect_part(&p, "\"text\": \"yes\", \"reasoning_content\": \"", true);
+    expect_part(&p, "\"reasoning_content\": \"\"", false);
+    process_free(&p);
+    p = answer_lines(opens, none, "-s", "1");
+    expect_part(&p, "\"text\": \"yes\", \"reasoning_content\": \"\", ", true);
+    process_free(&p);
+    p = answer_lines(opens, off, "-s", "1");
+    expect_part(&p, "\"text\": \"yes\", \"finish", true);
+    process_free(&p);
+    /* Without a limit the model thinks, and does not answer before the end of it. */
+    p = answer_lines(opens, MESSAGES "\"choice\":[\"yes\"]}\n", "-s", "1");
+    expect_part(&p, "\"text\": \"\", \"reasoning_content\": \"", true);
+    process_free(&p);
+    p = answer_lines(opens, MESSAGES "\"choice\":[\"yes\"]}\n", "--on-length", "close");
+    expect_part(&p, "\"text\": \"yes\", \"reasoning_content\": \"", true);
+    expect_part(&p, "\"finish_reason\": \"length\"", true);
+    process_free(&p);
 }
 
 static void texts_are_tested_without_a_model(void **state) {
@@ -154,7 +184,7 @@ int main(void) {
         cmocka_unit_test(a_text_has_its_shape_and_the_same_bytes_on_any_setting),
         cmocka_unit_test(a_text_that_is_too_long_is_closed),
         cmocka_unit_test(a_batch_gives_what_each_text_gives_alone),
-        cmocka_unit_test(an_answer_with_a_shape_is_no_reasoning),
+        cmocka_unit_test(a_shape_begins_behind_the_reasoning),
         cmocka_unit_test(texts_are_tested_without_a_model),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

@@ -137,7 +137,7 @@ static void a_message_that_cannot_fit_is_an_error_and_can_be_undone(void **state
     Opened o;
     Error error = {""};
     AnswerStats stats;
-    AnswerWatcher nobody = {NULL, NULL, NULL};
+    AnswerWatcher nobody = {.context = NULL};
     char text[400], *back;
     opened_open(&o, source, template_text, 0, 10);
     Dialogue d = dialogue_of(&o, NULL);

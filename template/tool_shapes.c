@@ -1,0 +1,355 @@
+#include "template/tool_shapes.h"
+
+#include <string.h>
+
+/* How a format writes calls: `open`, then for each call `before`, the name, `after_name`, the
+ * arguments and `after`, with `between` between two calls, then `close`. NUMBER stands for digits.
+ */
+typedef struct CallTexts {
+    const char *open, *before, *after_name, *after, *between, *close;
+} CallTexts;
+
+#define NUMBER "\x01"
+
+static const CallTexts tagged = {
+    "", "<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", "\n", ""};
+static const CallTexts object = {"", "{\"name\": \"", "\", \"parameters\": ", "}", "", ""};
+static const CallTexts mistral_list = {
+    "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]"};
+static const CallTexts mistral = {"", "[TOOL_CALLS]", "[ARGS]", "", "", ""};
+static const CallTexts deepseek = {
+    "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "",
+    "<｜tool▁calls▁end｜>"};
+static const CallTexts deepseek_block = {"<｜tool▁calls▁begin｜>",
+                                         "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+                                         "\n```json\n",
+                                         "\n```<｜tool▁call▁end｜>",
+                                         "\n",
+                                         "<｜tool▁calls▁end｜>"};
+static const CallTexts kimi = {"<|tool_calls_section_begin|>",
+                               "<|tool_call_begin|>functions.",
+                               ":" NUMBER "<|tool_call_argument_begin|>",
+                               "<|tool_call_end|>",
+                               "",
+                               "<|tool_calls_section_end|>"};
+static const CallTexts channel = {
+    "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "<|call|>", "", ""};
+static const CallTexts function_tags = {
+    "", "<tool_call>\n<function=", ">\n", "</function>\n</tool_call>", "\n", ""};
+static const CallTexts argument_tags = {"", "<tool_call>", "\n", "</tool_call>", "\n", ""};
+static const CallTexts argument_tags_tight = {"", "<tool_call>", "", "</tool_call>", "", ""};
+
+/* How a format writes an argument that is no member of a JSON object. */
+typedef struct ArgumentTexts {
+    const char *before_key, *after_key, *after, *stop; /* no plain text holds `stop` */
+} ArgumentTexts;
+
+static const ArgumentTexts parameter = {"<parameter=", ">\n", "\n</parameter>\n", "</parameter>"};
+static const ArgumentTexts pair = {"<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n",
+                                   "</arg_value>"};
+static const ArgumentTexts pair_tight = {"<arg_key>", "</arg_key><arg_value>", "</arg_value>",
+                                         "</arg_value>"};
+
+typedef struct Maker {
+    const ToolShapes *shapes;
+    ElementWriter *writer;
+    const CallTexts *texts;
+    const ArgumentTexts *arguments; /* NULL: a JSON object */
+    bool one_call;
+    Error *error;
+} Maker;
+
+static bool template_holds(const ToolShapes *s, const char *word) {
+    return memmem(s->text, s->length, word, strlen(word)) != NULL;
+}
+
+static Status choose_texts(Maker *m) {
+    const ToolShapes *s = m->shapes;
+    bool tight = template_holds(s, "</arg_key><arg_value>");
+    m->one_call = s->one_call;
+    switch (s->format->syntax) {
+    case TOOLS_CHANNEL:
+        m->texts = &channel;
+        m->one_call = true; /* the call ends the answer */
+        return STATUS_OK;
+    case TOOLS_KIMI:
+        m->texts = &kimi;
+        return STATUS_OK;
+    case TOOLS_DEEPSEEK:
+        m->texts = template_holds(s, "```json") ? &deepseek_block : &deepseek;
+        return STATUS_OK;
+    case TOOLS_MISTRAL:
+        m->texts = template_holds(s, "[ARGS]") ? &mistral : &mistral_list;
+        return STATUS_OK;
+    case TOOLS_ARGUMENT_TAGS:
+        m->texts = tight ? &argument_tags_tight : &argument_tags;
+        m->arguments = tight ? &pair_tight : &pair;
+        return STATUS_OK;
+    case TOOLS_FUNCTION_TAGS:
+        m->texts = &function_tags;
+        m->arguments = &parameter;
+        return STATUS_OK;
+    case TOOLS_TAGGED:
+        m->texts = &tagged;
+        return STATUS_OK;
+    case TOOLS_JSON:
+        m->texts = &object;
+        m->one_call = true; /* its templates take no more */
+        return STATUS_OK;
+    case TOOLS_GEMMA:
+    case TOOLS_PYTHON:
+        break;
+    }
+    return error_set(m->error,
+                     "calls of tools in the format '%s' can be read, but not enforced: only "
+                     "'tool_choice' \"auto\" without \"strict\" and \"none\" are possible",
+                     s->format->name);
+}
+
+/* ---- Arguments ------------------------------------------------------------------------------- */
+
+/* Whether the arguments of a function are held to its schema. */
+static bool is_held(const ToolShapes *s, const json_t *function) {
+    const json_t *strict = json_object_get(function, "strict");
+    return json_is_true(strict) || (s->required && !json_is_false(strict));
+}
+
+/* ["schema", SCHEMA, LABEL]; takes over the reference to the schema. */
+static json_t *schema_element(Maker *m, json_t *schema, const char *function) {
+    json_t *element = element_new(m->writer, "schema");
+    element_add(m->writer, element, schema);
+    element_add(m->writer, element, json_sprintf("the parameters of '%s'", function));
+    return element;
+}
+
+/* A JSON object by the schema of the parameters, which is NULL where there are none. */
+static Status object_arguments(Maker *m, const char *name, const json_t *parameters, bool held,
+                               json_t **out) {
+    const json_t *type = json_object_get(parameters, "type");
+    json_t *schema = held && parameters ? json_copy((json_t *)parameters) : json_object();
+    const char *word = json_string_value(type);
+    *out = schema_element(m, schema, name);
+    if (held && type && (!word || strcmp(word, "object") != 0))
+        return error_set(m->error, "the parameters of '%s' are not of \"type\": \"object\"", name);
+    if (json_object_set_new(schema, "type", json_string("object")) != 0) m->writer->failed = true;
+    if (held && !parameters && json_object_set_new(schema, "additionalProperties", json_false()))
+        m->writer->failed = true;
+    return STATUS_OK;
+}
+
+/* What schemas may say of parameters that are written as tags. */
+static Status check_parameters(Maker *m, const char *name, const json_t *parameters) {
+    static const char *const known[] = {"type",
+                                        "properties",
+                                        "required",
+                                        "title",
+                                        "description",
+                                        "$schema",
+                                        "$defs",
+                                        "definitions",
+                                        "default",
+                                        "examples",
+                                        "$comment",
+                                        "$id",
+                                        "additionalProperties"};
+    const char *key;
+    json_t *value;
+    size_t i;
+    json_object_foreach((json_t *)parameters, key, value) {
+        size_t n = sizeof known / sizeof *known;
+        i = 0;
+        while (i < n && strcmp(known[i], key) != 0) i++;
+        if (i == n)
+            return error_set(m->error,
+                             "the parameters of '%s': '%.60s' cannot be enforced in calls of the "
+                             "format '%s'",
+                             name, key, m->shapes->format->name);
+    }
+    json_array_foreach(json_object_get(parameters, "required"), i, value) {
+        const char *word = json_string_value(value);
+        if (!word || !json_object_get(json_object_get(parameters, "properties"), word))
+            return error_set(m->error,
+                             "the parameters of '%s': 'required' names '%.60s', which 'properties' "
+                             "does not have",
+                             name, word ? word : "");
+    }
+    return STATUS_OK;
+}
+
+static bool is_required(const json_t *parameters, const char *key) {
+    size_t i;
+    json_t *value;
+    json_array_foreach(json_object_get(parameters, "required"), i, value) {
+        if (json_is_string(value) && strcmp(json_string_value(value), key) == 0) return true;
+    }
+    return false;
+}
+
+/* The schema of one parameter as a document of its own, with the definitions of the whole. */
+static json_t *own_schema(Maker *m, const json_t *parameters, const json_t *schema) {
+    static const char *const names[] = {"$defs", "definitions", "$schema"};
+    json_t *own = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *value = json_object_get(parameters, names[i]);
+        if (value && json_object_set(own, names[i], value) != 0) m->writer->failed = true;
+    }
+    return own;
+}
+
+/* One argument: its key and its value. */
+static Status add_argument(Maker *m, json_t *sequence, const char *name, const json_t *parameters,
+                           const char *key, const json_t *schema) {
+    ElementWriter *w = m->writer;
+    json_t *argument = element_new(w, "sequence"), *value;
+    if (strpbrk(key, "<>\n") || !*key) {
+        json_decref(argument);
+        return error_set(m->error, "the parameters of '%s': the name '%.60s' cannot be enforced",
+                         name, key);
+    }
+    element_add_marked(w, argument, m->arguments->before_key);
+    element_add(w, argument, element_of_text(w, "text", key));
+    element_add_marked(w, argument, m->arguments->after_key);
+    if (tool_parameter_is_text(schema)) {
+        value = element_new(w, "string");
+        element_add(w, value, json_copy((json_t *)schema));
+        element_add(w, value, json_string(m->arguments->stop));
+    } else {
+        value = schema_element(m, own_schema(m, parameters, schema), name);
+    }
+    element_add(w, argument, value);
+    element_add_marked(w, argument, m->arguments->after);
+    element_add(w, sequence,
+                is_required(parameters, key) ? argument : element_repeat(w, argument, 0, 1));
+    return STATUS_OK;
+}
+
+/* Any keys and values as tags. */
+static json_t *any_tags(Maker *m) {
+    ElementWriter *w = m->writer;
+    json_t *argument = element_new(w, "sequence");
+    element_add_marked(w, argument, m->arguments->before_key);
+    element_add(w, argument, element_of_text(w, "regex", "[^<>\\n]{1,100}"));
+    element_add_marked(w, argument, m->arguments->after_key);
+    element_add(w, argument, element_of_text(w, "free", m->arguments->stop));
+    element_add_marked(w, argument, m->arguments->after);
+    return element_repeat(w, argument, 0, -1);
+}
+
+static Status tag_arguments(Maker *m, const char *name, const json_t *parameters, bool held,
+                            json_t **out) {
+    const char *key;
+    json_t *schema;
+    if (!held) {
+        *out = any_tags(m);
+        return STATUS_OK;
+    }
+    *out = element_new(m->writer, "sequence");
+    element_add(m->writer, *out, element_of_text(m->writer, "text", ""));
+    if (check_parameters(m, name, parameters) != STATUS_OK) return STATUS_FAILED;
+    json_object_foreach(json_object_get(parameters, "properties"), key, schema) {
+        if (add_argument(m, *out, name, parameters, key, schema) != STATUS_OK) return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* ---- Calls ----------------------------------------------------------------------------------- */
+
+static void add_texts(Maker *m, json_t *sequence, const char *text) {
+    const char *number = strstr(text, NUMBER);
+    if (!number) {
+        element_add_marked(m->writer, sequence, text);
+        return;
+    }
+    json_t *before = element_new(m->writer, "text");
+    element_add(m->writer, before, json_stringn(text, (size_t)(number - text)));
+    element_add(m->writer, sequence, before);
+    element_add(m->writer, sequence, element_of_text(m->writer, "regex", "0|[1-9]\\d{0,2}"));
+    element_add_marked(m->writer, sequence, number + strlen(NUMBER));
+}
+
+/* Whether the name needs no escapes in any format. */
+static bool is_plain_name(const char *name) {
+    return *name && !name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                       "0123456789_-.:/")];
+}
+
+/* From the name of a function to the end of its call. */
+static Status add_function(Maker *m, json_t *choice, const json_t *function) {
+    const char *name = json_string_value(json_object_get(function, "name"));
+    const json_t *parameters = json_object_get(function, "parameters");
+    bool held = is_held(m->shapes, function);
+    json_t *sequence, *arguments = NULL;
+    if (!name || !is_plain_name(name))
+        return error_set(m->error,
+                         "'tools': the name '%.60s' is not made of letters, digits and _-.:/",
+                         name ? name : "");
+    if (json_is_null(parameters)) parameters = NULL;
+    if (parameters && !json_is_object(parameters))
+        return error_set(m->error, "the parameters of '%s' are not an object", name);
+    Status status = m->arguments ? tag_arguments(m, name, parameters, held, &arguments)
+                                 : object_arguments(m, name, parameters, held, &arguments);
+    if (status != STATUS_OK) {
+        json_decref(arguments);
+        return status;
+    }
+    sequence = element_new(m->writer, "sequence");
+    element_add(m->writer, sequence, element_of_text(m->writer, "text", name));
+    add_texts(m, sequence, m->texts->after_name);
+    element_add(m->writer, sequence, arguments);
+    element_add_marked(m->writer, sequence, m->texts->after);
+    element_add(m->writer, choice, sequence);
+    return STATUS_OK;
+}
+
+/* One call of any of the functions. */
+static Status one_call(Maker *m, json_t **out) {
+    const ToolShapes *s = m->shapes;
+    json_t *choice = element_new(m->writer, "choice"), *tool;
+    size_t i;
+    *out = element_new(m->writer, "sequence");
+    element_add_marked(m->writer, *out, m->texts->before);
+    element_add(m->writer, *out, choice);
+    json_array_foreach((json_t *)s->tools, i, tool) {
+        const json_t *function = tool_function(tool);
+        const char *name = json_string_value(json_object_get(function, "name"));
+        if (s->function && (!name || strcmp(name, s->function) != 0)) continue;
+        if (add_function(m, choice, function) != STATUS_OK) return STATUS_FAILED;
+    }
+    if (json_array_size(choice) > 1) return STATUS_OK;
+    return error_set(m->error, "'tool_choice': there is no tool '%.60s'",
+                     s->function ? s->function : "");
+}
+
+Status tool_shapes_calls(const ToolShapes *shapes, ElementWriter *writer, json_t **out,
+                         Error *error) {
+    Maker m = {.shapes = shapes, .writer = writer, .error = error};
+    json_t *call = NULL;
+    *out = NULL;
+    if (choose_texts(&m) != STATUS_OK) return STATUS_FAILED;
+    if (one_call(&m, &call) != STATUS_OK) {
+        json_decref(call);
+        return STATUS_FAILED;
+    }
+    *out = element_new(writer, "sequence");
+    element_add_marked(writer, *out, m.texts->open);
+    element_add(writer, *out, json_incref(call));
+    if (!m.one_call) {
+        json_t *more = element_new(writer, "sequence");
+        element_add_marked(writer, more, m.texts->between);
+        element_add(writer, more, call);
+        element_add(writer, *out, element_repeat(writer, more, 0, -1));
+    } else {
+        json_decref(call);
+    }
+    element_add_marked(writer, *out, m.texts->close);
+    return STATUS_OK;
+}
+
+bool tool_shapes_strict(const json_t *tools) {
+    size_t i;
+    json_t *tool;
+    json_array_foreach((json_t *)tools, i, tool) {
+        if (json_is_true(json_object_get(tool_function(tool), "strict"))) return true;
+    }
+    return false;
+}
