@@ -155,8 +155,21 @@ static int32_t type_of(const TokenizerGguf *g, size_t i) {
     return g->token_types ? g->token_types[i] : PIECE_NORMAL;
 }
 
+/* Whether the vocabulary is that of models whose answers are channels: there <|end|> ends a
+ * channel, and an answer goes on. */
+static bool has_channels(const TokenizerGguf *g) {
+    static const char *const names[] = {"<|return|>", "<|call|>", "<|channel|>"};
+    size_t found = 0;
+    for (size_t i = 0; i < g->n_tokens; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            found += tokenizer_string_is(g->tokens[i], names[k]);
+    return found == sizeof names / sizeof *names;
+}
+
 /* Whether a token ends a turn because of its name, as in llama.cpp. */
-static bool ends_by_name(TokenizerString token) {
+static bool ends_by_name(TokenizerString token, bool channels) {
+    if (channels)
+        return tokenizer_string_is(token, "<|return|>") || tokenizer_string_is(token, "<|call|>");
     static const char *names[] = {
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",   "<|endoftext|>",     "<|eom_id|>",
         "<EOT>",      "_<EOT>",     "[EOT]",   "<|end_of_text|>", "<end_of_utterance>"};
@@ -188,9 +201,10 @@ static Status read_tokens(Builder *b, const TokenizerGguf *g, bool spm, Error *e
 
 /* Adds control, unknown, user-defined and turn-ending tokens as added tokens. */
 static void read_added(Builder *b, const TokenizerGguf *g) {
+    bool channels = has_channels(g);
     for (size_t i = 0; i < g->n_tokens; i++) {
         int32_t type = type_of(g, i);
-        bool ends = ends_by_name(g->tokens[i]);
+        bool ends = ends_by_name(g->tokens[i], channels);
         bool special = type == PIECE_CONTROL || type == PIECE_UNKNOWN || ends;
         if (!special && type != PIECE_USER_DEFINED) continue;
         if (g->tokens[i].length == 0 || g->tokens[i].length > SECTION_MAX_ADDED) continue;

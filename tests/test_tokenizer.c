@@ -737,6 +737,32 @@ static void gguf_names_stand_for_the_normalizer_of_their_tokenizer(void **state)
     }
 }
 
+/* In a vocabulary of channels <|end|> ends one, and the answer goes on. */
+static void a_channel_that_ends_does_not_end_the_text_of_a_gguf(void **state) {
+    (void)state;
+    static const TokenizerString tokens[] = {
+        {"a", 1}, {"<|end|>", 7}, {"<|return|>", 10}, {"<|call|>", 8}, {"<|channel|>", 11}};
+    static const int32_t types[] = {1, 3, 3, 3, 3};
+    for (size_t n_tokens = 2; n_tokens <= 5; n_tokens += 3) {
+        TokenizerGguf g = TOKENIZER_GGUF_NONE;
+        TokenizerBlob blob;
+        Error error = {""};
+        size_t n;
+        g.model = (TokenizerString){"gpt2", 4};
+        g.pre = (TokenizerString){"gpt-4o", 6};
+        g.tokens = tokens;
+        g.token_types = types;
+        g.n_tokens = n_tokens;
+        if (tokenizer_import_gguf(&g, &blob, &error) != STATUS_OK) fail_msg("%s", error.text);
+        Tokenizer *t = open_blob(&blob);
+        const int32_t *eos = tokenizer_eos(t, &n);
+        assert_int_equal(n, n_tokens == 2 ? 1 : 2);
+        assert_int_equal(eos[0], n_tokens == 2 ? 1 : 2);
+        tokenizer_close(t);
+        tokenizer_blob_free(&blob);
+    }
+}
+
 /* Byte 0xF1 and <|endoftext|> stand for what StarCoder's GGUF vocabulary does to them: the byte has
  * no token, and the unknown token is the one that ends a text. */
 static void unknown_bytes_never_become_a_special_token(void **state) {
@@ -943,6 +969,7 @@ int main(void) {
         cmocka_unit_test(sha256_is_that_of_the_standard),
         cmocka_unit_test(gguf_names_of_patterns_are_all_taken),
         cmocka_unit_test(gguf_names_stand_for_the_normalizer_of_their_tokenizer),
+        cmocka_unit_test(a_channel_that_ends_does_not_end_the_text_of_a_gguf),
         cmocka_unit_test(unknown_bytes_never_become_a_special_token),
         cmocka_unit_test(only_a_true_unknown_token_stands_for_unknown_text),
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
