@@ -16,7 +16,8 @@ static bool asked(const Options *options) {
 
 static Status check(Options *o, Error *error) {
     bool any = o->json_schema || o->json_object || o->regex || o->grammar || o->choice.n > 0;
-    if (any || !(o->shape_test || o->on_length == LENGTH_CLOSE)) return STATUS_OK;
+    bool closes = o->on_length == LENGTH_CLOSE && !o->batch; /* lines may bring shapes */
+    if (any || !(o->shape_test || closes)) return STATUS_OK;
     error_set(error, "%s needs a shape: --json-schema, --json, --regex, --grammar or --choice",
               o->shape_test ? "--shape-test" : "--on-length");
     return STATUS_USAGE;
