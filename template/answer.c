@@ -28,7 +28,7 @@ static bool holds(const char *text, size_t length, const char *mark) {
 
 /* Adds those of `names` that are control tokens. */
 static void add_marks(AnswerFormat *format, const Tokenizer *tokenizer, const char *const *names) {
-    for (; *names && format->n_marks < ANSWER_MOST_MARKS; names++) {
+    for (; tokenizer && *names && format->n_marks < ANSWER_MOST_MARKS; names++) {
         int32_t id = tokenizer_token_id(tokenizer, *names, strlen(*names));
         if (id >= 0 && tokenizer_is_special(tokenizer, id)) format->marks[format->n_marks++] = id;
     }

@@ -24,7 +24,8 @@ typedef struct AnswerFormat {
     size_t n_reasoning_marks, n_marks;
 } AnswerFormat;
 
-/* The formats that the template's text[length] declares. */
+/* The formats that the template's text[length] declares. Without a tokenizer (NULL) no mark is a
+ * token. */
 AnswerFormat answer_format(const char *text, size_t length, const Tokenizer *tokenizer);
 
 /* What a prompt does with the reasoning of the answer. */

@@ -7,49 +7,7 @@
 
 static const char *const plain_stops[] = {"\nUser:", "\nSystem:", "\nAssistant:"};
 
-Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
-    size_t bytes;
-    const char *text = modelfile_section(session->file, SECTION_TEMPLATE, &bytes);
-    *p = (ChatPrompt){.session = session,
-                      .end = -1,
-                      .reasoning = session->options->reasoning,
-                      .effort = session->options->reasoning_effort};
-    if (session->chat_template) {
-        text = session->chat_template;
-        bytes = strlen(text);
-    }
-    if (!text || bytes == 0) {
-        const ChatFamily *family = chat_family_find(session->tokenizer);
-        if (family) {
-            p->family = family->name;
-            p->end = tokenizer_token_id(session->tokenizer, family->end, strlen(family->end));
-            text = family->text;
-        } else {
-            p->plain = true;
-            p->stop = plain_stops;
-            p->n_stop = sizeof plain_stops / sizeof *plain_stops;
-            text = chat_family_plain();
-        }
-        bytes = strlen(text);
-    }
-    p->text = text;
-    p->text_length = bytes;
-    p->answers = answer_format(text, bytes, session->tokenizer);
-    p->template = chat_template_compile(text, bytes, error);
-    return p->template ? STATUS_OK : STATUS_FAILED;
-}
-
-void chat_prompt_end(const ChatPrompt *p, GenerationOptions *options) {
-    if (p->end < 0 || p->session->options->ignore_eos) return;
-    for (size_t i = 0; i < options->n_eos; i++)
-        if (options->eos[i] == p->end) return;
-    if (options->n_eos < GENERATION_MAX_EOS) options->eos[options->n_eos++] = p->end;
-}
-
-void chat_prompt_close(ChatPrompt *p) {
-    chat_template_free(p->template);
-    p->template = NULL;
-}
+/* ---- Variables ---------------------------------------------------------------------------- */
 
 static json_t *token_text(const Tokenizer *tokenizer, int32_t id) {
     size_t length = 0;
@@ -87,11 +45,68 @@ static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input)
     json_object_set_new(all, "documents", json_null());
     put_reasoning(all, p, input);
     if (input->variables) json_object_update(all, (json_t *)input->variables);
-    json_object_set(all, "messages", (json_t *)input->messages);
+    json_object_set_new(all, "messages", messages_prepare(input->messages, p->arguments));
     json_object_set(all, "tools", input->tools ? (json_t *)input->tools : json_null());
     json_object_set_new(all, "bos_token", token_text(tokenizer, bos));
     json_object_set_new(all, "eos_token", token_text(tokenizer, end));
     return all;
+}
+
+static void find_arguments(ChatPrompt *p) {
+    json_t *none = json_array();
+    const ChatPromptInput input = {.messages = none};
+    json_t *variables = none ? make_variables(p, &input) : NULL;
+    if (variables) p->arguments = messages_call_arguments(p->template, variables, p->now);
+    json_decref(variables);
+    json_decref(none);
+}
+
+/* ---- Prompts -------------------------------------------------------------------------------- */
+
+Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
+    size_t bytes;
+    const char *text = modelfile_section(session->file, SECTION_TEMPLATE, &bytes);
+    *p = (ChatPrompt){.session = session,
+                      .end = -1,
+                      .reasoning = session->options->reasoning,
+                      .effort = session->options->reasoning_effort};
+    if (session->chat_template) {
+        text = session->chat_template;
+        bytes = strlen(text);
+    }
+    if (!text || bytes == 0) {
+        const ChatFamily *family = chat_family_find(session->tokenizer);
+        if (family) {
+            p->family = family->name;
+            p->end = tokenizer_token_id(session->tokenizer, family->end, strlen(family->end));
+            text = family->text;
+        } else {
+            p->plain = true;
+            p->stop = plain_stops;
+            p->n_stop = sizeof plain_stops / sizeof *plain_stops;
+            text = chat_family_plain();
+        }
+        bytes = strlen(text);
+    }
+    p->text = text;
+    p->text_length = bytes;
+    p->answers = answer_format(text, bytes, session->tokenizer);
+    p->template = chat_template_compile(text, bytes, error);
+    if (!p->template) return STATUS_FAILED;
+    if (memmem(text, bytes, "tool_calls", strlen("tool_calls"))) find_arguments(p);
+    return STATUS_OK;
+}
+
+void chat_prompt_end(const ChatPrompt *p, GenerationOptions *options) {
+    if (p->end < 0 || p->session->options->ignore_eos) return;
+    for (size_t i = 0; i < options->n_eos; i++)
+        if (options->eos[i] == p->end) return;
+    if (options->n_eos < GENERATION_MAX_EOS) options->eos[options->n_eos++] = p->end;
+}
+
+void chat_prompt_close(ChatPrompt *p) {
+    chat_template_free(p->template);
+    p->template = NULL;
 }
 
 Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, TokenList *ids,

@@ -6,6 +6,7 @@
 #include "session/session.h"
 #include "template/answer.h"
 #include "template/chat_template.h"
+#include "template/messages.h"
 
 typedef struct ChatPrompt {
     const Session *session;
@@ -22,7 +23,8 @@ typedef struct ChatPrompt {
     bool plain;
     const char *const *stop;
     size_t n_stop;
-    struct tm now; /* what strftime_now() tells the template */
+    struct tm now;           /* what strftime_now() tells the template */
+    CallArguments arguments; /* how the template wants those of calls */
     /* Whether the model reasons, and how much (NULL: as the template has it): --reasoning and
      * --reasoning-effort, until the caller changes them. */
     ReasoningChoice reasoning;
