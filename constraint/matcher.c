@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/unicode.h"
+#include "constraint/acceptor_shortest.h"
 
 enum { MASK_BYTES = 32 << 20, MOST_CLOSING = 1 << 16 };
 

@@ -129,18 +129,6 @@ Regex regex_repeat(RegexArena *arena, Regex a, uint32_t min, uint32_t max);
 Regex regex_tag(RegexArena *arena, uint32_t tag);
 /* Any bytes. */
 Regex regex_anything(const RegexArena *arena);
-/* digits[.digits] that compare with `decimal` ("12.5") as `compare` says. Matches more than
- * numbers: meet it with the syntax. */
-Regex regex_bound(RegexArena *arena, const char *decimal, RegexCompare compare);
-/* digits[.digits] that are a multiple of divisor / 10^scale, divisor > 0. The same holds. */
-Regex regex_multiple(RegexArena *arena, uint32_t divisor, uint32_t scale);
-
-/* What may follow `byte`; REGEX_NONE when nothing may. */
-Regex regex_derive(RegexArena *arena, Regex regex, unsigned char byte);
-
-/* True when some text matches. */
-bool regex_live(RegexArena *arena, Regex regex);
-
 static inline bool regex_nullable(const RegexArena *arena, Regex regex) {
     return arena->nodes[regex].nullable;
 }
@@ -151,14 +139,5 @@ bool regex_is_end(const RegexArena *arena, Regex regex);
 /* Writes the tags with which the empty text matches to tags[most], REGEX_PLAIN for a match without
  * one, and returns how many there are (perhaps more than `most`). */
 size_t regex_tags(const RegexArena *arena, Regex regex, uint32_t *tags, size_t most);
-
-/* How many characters that stand for themselves in a JSON string (not below U+0020, not " or \,
- * well-formed) may follow in any choice: 0 to REGEX_RUN_MOST, or REGEX_RUN_ALL without limit. */
-enum { REGEX_RUN_MOST = 24, REGEX_RUN_ALL = 100 };
-int regex_safe_run(RegexArena *arena, Regex regex);
-
-/* The length of the shortest text that matches a live expression; UINT32_MAX when it is not found
- * within the limits. */
-uint32_t regex_shortest(RegexArena *arena, Regex regex);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/regex_decimal.h"
 #include "constraint/schema_parts.h"
 
 /* Writes |value| with as few digits as tell it apart, without an exponent. */

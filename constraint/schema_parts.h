@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "constraint/acceptor.h"
+#include "constraint/regex_derivative.h"
 
 /* Keywords of our own, in schemas that the compiler itself writes. */
 #define SCHEMA_NONE_OF "\x01none of"       /* an array of scalars that the value is not */

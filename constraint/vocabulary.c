@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/unicode.h"
-#include "constraint/regex.h"
+#include "constraint/regex_safe_run.h"
 #include "tokenizer_parts.h"
 
 /* A token on its way into a trie. */

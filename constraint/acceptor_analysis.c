@@ -1,0 +1,153 @@
+#include "constraint/acceptor_analysis.h"
+
+#include <stdlib.h>
+
+#include "constraint/regex_derivative.h"
+
+bool acceptor_productive(const Acceptor *m, AcceptorNode node) {
+    return node != ACCEPTOR_NO_NODE && m->nodes[node].productive;
+}
+
+static bool object_productive(const Acceptor *m, const Object *o) {
+    size_t n = 0, n_required = 0;
+    for (size_t i = 0; i < o->n; i++) {
+        const ObjectMember *member = &o->members[i];
+        n_required += member->required;
+        bool can = acceptor_productive(m, member->value) && member->key != REGEX_NONE;
+        if (member->required && !can) return false;
+        if (can) n = member->many || n == UINT32_MAX ? UINT32_MAX : n + 1;
+    }
+    return n >= o->min && o->min <= o->max && n_required <= o->max;
+}
+
+uint32_t acceptor_array_most(const Acceptor *m, const Array *a) {
+    uint32_t i = 0;
+    while (i < a->n && i < a->max && acceptor_productive(m, a->first[i])) i++;
+    return i < a->n || !acceptor_productive(m, a->rest) ? i : a->max;
+}
+
+static bool node_productive(Acceptor *m, const Node *n) {
+    switch ((NodeKind)n->kind) {
+    case N_TERM:
+        return regex_live(&m->regexes, n->a);
+    case N_SEQUENCE:
+        for (size_t i = 0; i < n->b; i++)
+            if (!acceptor_productive(m, m->items[n->a + i])) return false;
+        return true;
+    case N_CHOICE:
+        for (size_t i = 0; i < n->b; i++)
+            if (acceptor_productive(m, m->items[n->a + i])) return true;
+        return false;
+    case N_REPEAT:
+        return n->b <= n->c && (n->b == 0 || acceptor_productive(m, n->a));
+    case N_OBJECT:
+        return object_productive(m, &m->objects[n->a]);
+    case N_ARRAY: {
+        const Array *a = &m->arrays[n->a];
+        return a->min <= a->max && acceptor_array_most(m, a) >= a->min;
+    }
+    }
+    return false;
+}
+
+static bool node_nullable(const Acceptor *m, const Node *n) {
+    bool all = true, some = false;
+    switch ((NodeKind)n->kind) {
+    case N_TERM:
+        return regex_nullable(&m->regexes, n->a);
+    case N_SEQUENCE:
+    case N_CHOICE:
+        for (size_t i = 0; i < n->b; i++) {
+            AcceptorNode item = m->items[n->a + i];
+            bool nullable = item != ACCEPTOR_NO_NODE && m->nodes[item].nullable;
+            all &= nullable;
+            some |= nullable;
+        }
+        return n->kind == N_SEQUENCE ? all : some;
+    case N_REPEAT:
+        return n->b == 0 || m->nodes[n->a].nullable;
+    default:
+        return false;
+    }
+}
+
+Status acceptor_analyse(Acceptor *m, Error *error) {
+    bool changed = true;
+    while (changed && !acceptor_gave_up(m)) {
+        changed = false;
+        for (size_t i = m->n_nodes; i-- > 0 && !acceptor_gave_up(m);) {
+            Node *n = &m->nodes[i];
+            m->regexes.work += n->kind == N_OBJECT ? m->objects[n->a].n : 1;
+            if (!n->productive && node_productive(m, n)) changed = n->productive = true;
+            if (!n->nullable && node_nullable(m, n)) changed = n->nullable = true;
+        }
+        if (m->regexes.work > m->limits.build_work) acceptor_fail(m, "it takes too many steps");
+    }
+    return acceptor_gave_up(m) ? error_set(error, "the shape cannot be enforced: %s", m->failed)
+                               : STATUS_OK;
+}
+
+/* Whether `to` begins where `from` does, with something to follow: then recursion never ends. */
+typedef struct Visit {
+    uint32_t node, at;
+} Visit;
+
+/* The i-th node that may begin where node n begins, or ACCEPTOR_NO_NODE; *pushes: something of n
+ * follows it. */
+static AcceptorNode beginning(const Acceptor *m, const Node *n, size_t i, bool *pushes) {
+    *pushes = false;
+    if (n->kind == N_CHOICE) return i < n->b ? m->items[n->a + i] : ACCEPTOR_NO_NODE;
+    if (n->kind == N_REPEAT) {
+        *pushes = n->c > 1;
+        return i == 0 ? n->a : ACCEPTOR_NO_NODE;
+    }
+    if (n->kind != N_SEQUENCE || i >= n->b) return ACCEPTOR_NO_NODE;
+    if (i > 0 && !m->nodes[m->items[n->a + i - 1]].nullable) return ACCEPTOR_NO_NODE;
+    *pushes = i + 1 < n->b;
+    return m->items[n->a + i];
+}
+
+/* Strongly connected components would be exact; a cycle through any edge that pushes is found by
+ * looking, for each such edge, whether its source can be reached again. Depth first, iterative:
+ * `order` numbers nodes, `low` is Tarjan's. */
+bool acceptor_left_recursive(Acceptor *m) {
+    size_t n = m->n_nodes, depth = 0, n_open = 0, counter = 0;
+    uint32_t *order = calloc(n + 1, sizeof *order), *low = calloc(n + 1, sizeof *low);
+    uint32_t *open = calloc(n + 1, sizeof *open), *component = calloc(n + 1, sizeof *component);
+    Visit *stack = calloc(n + 1, sizeof *stack);
+    bool found = false, pushes;
+    if (!order || !low || !open || !component || !stack) acceptor_fail(m, NO_MEMORY);
+    for (size_t root = 0; root < n && !m->failed; root++) {
+        if (order[root]) continue;
+        stack[depth++] = (Visit){(uint32_t)root, 0};
+        while (depth > 0) {
+            Visit *v = &stack[depth - 1];
+            uint32_t node = v->node;
+            if (v->at == 0) order[node] = low[node] = (uint32_t)++counter, open[n_open++] = node;
+            AcceptorNode next = beginning(m, &m->nodes[node], v->at++, &pushes);
+            if (next != ACCEPTOR_NO_NODE) {
+                if (!order[next])
+                    stack[depth++] = (Visit){next, 0};
+                else if (!component[next] && order[next] < low[node])
+                    low[node] = order[next];
+                continue;
+            }
+            if (low[node] == order[node]) {
+                do {
+                    component[open[--n_open]] = node + 1;
+                } while (open[n_open] != node);
+            }
+            depth--;
+            if (depth > 0 && low[node] < low[stack[depth - 1].node])
+                low[stack[depth - 1].node] = low[node];
+        }
+    }
+    for (size_t i = 0; i < n && !m->failed; i++)
+        for (size_t k = 0;; k++) {
+            AcceptorNode next = beginning(m, &m->nodes[i], k, &pushes);
+            if (next == ACCEPTOR_NO_NODE) break;
+            found |= pushes && component[next] == component[i] && component[i] != 0;
+        }
+    free(order), free(low), free(open), free(component), free(stack);
+    return found;
+}

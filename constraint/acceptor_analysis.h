@@ -1,0 +1,18 @@
+/* What a grammar's nodes can match, found before it runs. */
+#ifndef CONSTRAINT_ACCEPTOR_ANALYSIS_H
+#define CONSTRAINT_ACCEPTOR_ANALYSIS_H
+
+#include "constraint/acceptor_nodes_internal.h"
+
+/* Finds out which nodes some text can match, and which the empty text. */
+Status acceptor_analyse(Acceptor *acceptor, Error *error);
+bool acceptor_productive(const Acceptor *acceptor, AcceptorNode node);
+
+/* The most items that an array can have. */
+uint32_t acceptor_array_most(const Acceptor *acceptor, const Array *array);
+
+/* Whether some node begins with itself and something that follows it. May fail for lack of memory.
+ */
+bool acceptor_left_recursive(Acceptor *acceptor);
+
+#endif

@@ -1,0 +1,182 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "constraint/acceptor_nodes_internal.h"
+
+enum { MOST_INDENT = 40 };
+
+AcceptorLimits acceptor_limits_default(void) {
+    return (AcceptorLimits){.nodes = 1000000,
+                            .regex_nodes = 1000000,
+                            .build_work = 20000000,
+                            .step_work = 5000000,
+                            .bytes = (size_t)64 << 20};
+}
+
+/* A character of JSON's syntax with the white space around it. */
+static Regex punctuation(Acceptor *m, bool space_before, char c, bool space_after, uint32_t tag) {
+    RegexArena *r = &m->regexes;
+    Regex out = tag == REGEX_PLAIN ? REGEX_EMPTY : regex_tag(r, tag);
+    if (space_after) out = regex_concat(r, m->space, out);
+    out = regex_concat(r, regex_byte(r, (unsigned char)c), out);
+    return space_before ? regex_concat(r, m->space, out) : out;
+}
+
+Acceptor *acceptor_new(const AcceptorLimits *limits) {
+    Acceptor *m = calloc(1, sizeof *m);
+    if (!m) return NULL;
+    m->limits = *limits;
+    RegexArena *r = &m->regexes;
+    if (!regex_arena_init(r, limits->regex_nodes, limits->build_work)) {
+        acceptor_free(m);
+        return NULL;
+    }
+    ByteSet indent = {{0}};
+    byteset_add(&indent, ' ', ' '), byteset_add(&indent, '\t', '\t');
+    Regex line = regex_concat(r, regex_repeat(r, regex_byte(r, '\r'), 0, 1),
+                              regex_concat(r, regex_byte(r, '\n'),
+                                           regex_repeat(r, regex_set(r, &indent), 0, MOST_INDENT)));
+    m->space = regex_or(r, (Regex[]){REGEX_EMPTY, regex_byte(r, ' '), line}, 3);
+    m->colon = regex_concat(r, regex_byte(r, ':'), regex_repeat(r, regex_byte(r, ' '), 0, 1));
+    Regex close = punctuation(m, false, ']', false, TAG_CLOSE);
+    m->array_open = punctuation(m, false, '[', true, REGEX_PLAIN);
+    m->array_open_empty = regex_concat(r, m->array_open, close);
+    m->array_open = regex_concat(r, m->array_open, regex_tag(r, TAG_NEXT));
+    m->array_next = punctuation(m, false, ',', true, TAG_NEXT);
+    m->array_close = punctuation(m, true, ']', false, TAG_CLOSE);
+    m->object_open = punctuation(m, false, '{', true, REGEX_PLAIN);
+    m->comma = punctuation(m, false, ',', true, REGEX_PLAIN);
+    return m;
+}
+
+static void free_running(Acceptor *m) {
+    free(m->frames);
+    free(m->frame_table.slots);
+    free(m->sets);
+    free(m->set_table.slots);
+    free(m->states);
+    free(m->state_table.slots);
+    free(m->heads);
+    free(m->rows);
+    free(m->building);
+    free(m->tasks);
+    free(m->task_table.slots);
+    free(m->costs);
+    free(m->frame_costs);
+}
+
+void acceptor_free(Acceptor *m) {
+    if (!m) return;
+    for (size_t i = 0; i < m->n_objects; i++) {
+        free(m->objects[i].members);
+        free(m->objects[i].dependencies);
+        free(m->objects[i].lexemes);
+    }
+    for (size_t i = 0; i < m->n_arrays; i++) free(m->arrays[i].first);
+    free(m->objects);
+    free(m->arrays);
+    free(m->nodes);
+    free(m->items);
+    free_running(m);
+    regex_arena_free(&m->regexes);
+    free(m);
+}
+
+RegexArena *acceptor_regexes(Acceptor *m) {
+    return &m->regexes;
+}
+
+Regex acceptor_json_space(Acceptor *m) {
+    return m->space;
+}
+
+static AcceptorNode add_node(Acceptor *m, Node node) {
+    if (acceptor_gave_up(m)) return ACCEPTOR_NO_NODE;
+    if (m->n_nodes >= m->limits.nodes) acceptor_fail(m, "it has too many parts");
+    if (m->failed || !RESERVE(m, nodes, n_nodes, 1)) return ACCEPTOR_NO_NODE;
+    m->nodes[m->n_nodes] = node;
+    return (AcceptorNode)m->n_nodes++;
+}
+
+AcceptorNode acceptor_term(Acceptor *m, Regex regex) {
+    return add_node(m, (Node){.kind = N_TERM, .a = regex});
+}
+
+static AcceptorNode add_list(Acceptor *m, unsigned kind, const AcceptorNode *items, size_t n) {
+    if (acceptor_gave_up(m)) return ACCEPTOR_NO_NODE;
+    if (m->n_items + n > 4 * m->limits.nodes) acceptor_fail(m, "it has too many parts");
+    if (m->failed || !RESERVE(m, items, n_items, n)) return ACCEPTOR_NO_NODE;
+    if (n > 0) memcpy(m->items + m->n_items, items, n * sizeof *items);
+    m->n_items += n;
+    return add_node(
+        m, (Node){.kind = (uint8_t)kind, .a = (uint32_t)(m->n_items - n), .b = (uint32_t)n});
+}
+
+AcceptorNode acceptor_sequence(Acceptor *m, const AcceptorNode *items, size_t n) {
+    return n == 1 ? items[0] : add_list(m, N_SEQUENCE, items, n);
+}
+
+AcceptorNode acceptor_choice(Acceptor *m, const AcceptorNode *items, size_t n) {
+    return n == 1 ? items[0] : add_list(m, N_CHOICE, items, n);
+}
+
+AcceptorNode acceptor_repeat(Acceptor *m, AcceptorNode item, uint32_t min, uint32_t max) {
+    return add_node(m, (Node){.kind = N_REPEAT, .a = item, .b = min, .c = max});
+}
+
+AcceptorNode acceptor_forward(Acceptor *m) {
+    AcceptorNode none = ACCEPTOR_NO_NODE;
+    return add_list(m, N_CHOICE, &none, 1);
+}
+
+void acceptor_define(Acceptor *m, AcceptorNode forward, AcceptorNode target) {
+    if (!acceptor_gave_up(m)) m->items[m->nodes[forward].a] = target;
+}
+
+static void *copy(Acceptor *m, const void *from, size_t n, size_t size) {
+    void *out = calloc(n ? n : 1, size);
+    if (!out) acceptor_fail(m, NO_MEMORY);
+    if (out && n > 0) memcpy(out, from, n * size);
+    return out;
+}
+
+AcceptorNode acceptor_object(Acceptor *m, const ObjectMember *members, size_t n,
+                             const ObjectDependency *dependencies, size_t n_dependencies,
+                             uint32_t min, uint32_t max) {
+    RegexArena *r = &m->regexes;
+    Object o = {.n = n, .n_dependencies = n_dependencies, .min = min, .max = max};
+    if (acceptor_gave_up(m) || n >= TAG_NEXT || !RESERVE(m, objects, n_objects, 1))
+        return ACCEPTOR_NO_NODE;
+    o.members = copy(m, members, n, sizeof *members);
+    o.dependencies = copy(m, dependencies, n_dependencies, sizeof *dependencies);
+    o.lexemes = calloc(n ? n : 1, sizeof *o.lexemes);
+    if (!o.lexemes) acceptor_fail(m, NO_MEMORY);
+    for (size_t i = 0; i < n && !acceptor_gave_up(m); i++) {
+        o.lexemes[i] =
+            regex_concat(r, members[i].key, regex_concat(r, m->colon, regex_tag(r, (uint32_t)i)));
+        if (!members[i].many) o.n_named = i + 1;
+    }
+    o.words = (o.n_named + 63) / 64;
+    o.close = punctuation(m, true, '}', false, TAG_CLOSE);
+    m->objects[m->n_objects++] = o;
+    return add_node(m, (Node){.kind = N_OBJECT, .a = (uint32_t)m->n_objects - 1});
+}
+
+AcceptorNode acceptor_array(Acceptor *m, const AcceptorNode *first, size_t n, AcceptorNode rest,
+                            uint32_t min, uint32_t max) {
+    if (acceptor_gave_up(m) || !RESERVE(m, arrays, n_arrays, 1)) return ACCEPTOR_NO_NODE;
+    Array a = {.n = n, .rest = rest, .min = min, .max = max};
+    a.first = copy(m, first, n, sizeof *first);
+    m->arrays[m->n_arrays++] = a;
+    return add_node(m, (Node){.kind = N_ARRAY, .a = (uint32_t)m->n_arrays - 1});
+}
+
+bool acceptor_member_needed(const Acceptor *m, const Object *o, uint32_t set, size_t member) {
+    if (member >= o->n_named || acceptor_set_has(m, set, member)) return false;
+    if (o->members[member].required) return true;
+    for (size_t i = 0; i < o->n_dependencies; i++)
+        if (o->dependencies[i].then_member == member &&
+            acceptor_set_has(m, set, o->dependencies[i].if_member))
+            return true;
+    return false;
+}

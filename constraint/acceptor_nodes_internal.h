@@ -1,0 +1,133 @@
+/* What the files of the acceptor share. */
+#ifndef CONSTRAINT_ACCEPTOR_NODES_INTERNAL_H
+#define CONSTRAINT_ACCEPTOR_NODES_INTERNAL_H
+
+#include "base/array.h"
+#include "constraint/acceptor_nodes.h"
+
+typedef enum NodeKind { N_TERM, N_SEQUENCE, N_CHOICE, N_REPEAT, N_OBJECT, N_ARRAY } NodeKind;
+
+typedef struct Node {
+    uint8_t kind;
+    bool productive, nullable;
+    uint8_t mark;     /* of the search for left recursion */
+    uint32_t a, b, c; /* term: regex a. sequence, choice: items a, b of them. repeat: item a, b to c
+                         times. object, array: a is the index of its description */
+} Node;
+
+typedef struct Object {
+    ObjectMember *members;
+    ObjectDependency *dependencies;
+    size_t n, n_dependencies, n_named, words; /* words of a set of members */
+    uint32_t min, max;
+    Regex *lexemes; /* a key with its colon and its tag */
+    Regex close;
+} Object;
+
+typedef struct Array {
+    AcceptorNode *first;
+    size_t n;
+    AcceptorNode rest;
+    uint32_t min, max;
+} Array;
+
+/* What follows when something ends: node, and how far the parse is inside it. */
+typedef struct Frame {
+    uint32_t node, a, b, parent;
+} Frame;
+
+typedef struct Head {
+    Regex regex;
+    uint32_t frame;
+} Head;
+
+typedef struct State {
+    uint32_t heads, n; /* in `heads` */
+    uint32_t row;      /* in `rows`; 0: none yet */
+    bool accepts;
+    int8_t run;
+} State;
+
+/* A hash table of the indices of items, + 1. */
+typedef struct Table {
+    uint32_t *slots;
+    size_t size, n;
+} Table;
+
+/* Something that a closure has to do: enter a node, or go on with a frame after `tag`. */
+typedef struct Task {
+    uint32_t what, frame, tag;
+    bool enters;
+} Task;
+
+struct Acceptor {
+    AcceptorLimits limits;
+    RegexArena regexes;
+    RegexMark mark;
+    const char *failed;
+    AcceptorNode root;
+    size_t base_bytes; /* of the shape itself */
+    Node *nodes;
+    size_t n_nodes, nodes_capacity;
+    uint32_t *items;
+    size_t n_items, items_capacity;
+    Object *objects;
+    size_t n_objects, objects_capacity;
+    Array *arrays;
+    size_t n_arrays, arrays_capacity;
+    Regex space, colon, array_open, array_open_empty, array_next, array_close, object_open, comma;
+    /* What is made while it runs (acceptor.c). */
+    Frame *frames;
+    size_t n_frames, frames_capacity;
+    Table frame_table;
+    uint64_t *sets; /* of members */
+    size_t n_sets, sets_capacity;
+    Table set_table;
+    State *states;
+    size_t n_states, states_capacity;
+    Table state_table;
+    Head *heads;
+    size_t n_heads, heads_capacity;
+    uint32_t *rows;
+    size_t n_rows, rows_capacity;
+    size_t n_classes;
+    uint64_t epoch;
+    uint32_t start;        /* a state; 0: not made yet */
+    uint32_t *costs;       /* [n_nodes] of acceptor_shortest; NULL: not asked for yet */
+    uint32_t *frame_costs; /* [n_frame_costs] */
+    size_t n_frame_costs, frame_costs_capacity;
+    /* The closure that is being made. */
+    Head *building;
+    size_t n_building, building_capacity;
+    Task *tasks;
+    size_t n_tasks, first_task, tasks_capacity;
+    Table task_table;
+    bool accepts;
+};
+
+enum { TAG_CLOSE = 0x7FFFFFFF, TAG_NEXT = 0x7FFFFFFE };
+
+static inline bool acceptor_fail(Acceptor *m, const char *why) {
+    if (!m->failed) m->failed = why;
+    return false;
+}
+
+static inline bool acceptor_gave_up(Acceptor *m) {
+    if (m->regexes.failed) acceptor_fail(m, m->regexes.failed);
+    return m->failed != NULL;
+}
+
+#define NO_MEMORY "there is no memory for it"
+#define RESERVE(m, list, count, more)                                                              \
+    (array_reserve(&(m)->list, &(m)->list##_capacity, (m)->count + (more), sizeof *(m)->list) ||   \
+     acceptor_fail(m, NO_MEMORY))
+
+/* Whether a set of members (an index in sets; UINT32_MAX: the empty set) holds one of them. */
+static inline bool acceptor_set_has(const Acceptor *m, uint32_t set, size_t member) {
+    return set != UINT32_MAX && m->sets[set + member / 64] >> (member % 64) & 1;
+}
+
+/* Whether an object that has the members of `set` must still get `member`. */
+bool acceptor_member_needed(const Acceptor *m, const Object *o, uint32_t set, size_t member);
+
+#endif
