@@ -39,6 +39,10 @@ struct TokenRule {
     Status (*take)(TokenRule *rule, int32_t token, bool *complete, Error *error);
     /* Gives the bytes that end a text which has reached max_tokens; NULL: it is cut. */
     Status (*close)(TokenRule *rule, const char **bytes, size_t *length, Error *error);
+    /* Proposes the tokens that very likely come next (draft/forced.h), and says how many of ids[n]
+     * may; NULL: nothing is known before allowed() is asked. */
+    size_t (*forced)(TokenRule *rule, int32_t *ids, size_t most);
+    size_t (*allowed_ahead)(TokenRule *rule, const int32_t *ids, size_t n);
     void (*free)(TokenRule *rule);
 };
 

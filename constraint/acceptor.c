@@ -453,9 +453,24 @@ int acceptor_safe_run(Acceptor *m, AcceptorState state) {
 
 ByteSet acceptor_bytes(Acceptor *m, AcceptorState state) {
     ByteSet out = {{0}};
+    bool allowed[256];
+    for (size_t c = 0; c < m->n_classes; c++)
+        allowed[c] = acceptor_step(m, state, m->regexes.byte_of[c]) != ACCEPTOR_DEAD;
     for (unsigned b = 0; b < 256; b++)
-        if (acceptor_step(m, state, (unsigned char)b) != ACCEPTOR_DEAD) byteset_add(&out, b, b);
+        if (allowed[m->regexes.class_of[b]]) byteset_add(&out, b, b);
     return out;
+}
+
+int acceptor_only_byte(Acceptor *m, AcceptorState state) {
+    int only = -1;
+    for (size_t c = 0; c < m->n_classes; c++) {
+        if (acceptor_step(m, state, m->regexes.byte_of[c]) == ACCEPTOR_DEAD) continue;
+        if (only >= 0) return -1;
+        only = m->regexes.byte_of[c];
+    }
+    for (int b = only + 1; b < 256 && only >= 0; b++) /* `only` is the first byte of its class */
+        if (m->regexes.class_of[b] == m->regexes.class_of[only]) return -1;
+    return m->failed ? -1 : only;
 }
 
 const char *acceptor_failed(const Acceptor *m) {

@@ -40,6 +40,8 @@ bool acceptor_complete(const Acceptor *acceptor, AcceptorState state);
 int acceptor_safe_run(Acceptor *acceptor, AcceptorState state);
 /* The bytes that may follow. */
 ByteSet acceptor_bytes(Acceptor *acceptor, AcceptorState state);
+/* The only byte that may follow; -1: none may, or several. */
+int acceptor_only_byte(Acceptor *acceptor, AcceptorState state);
 const char *acceptor_failed(const Acceptor *acceptor);
 /* After a failure, forgets all states, so that other texts can go on: the epoch is another one. */
 void acceptor_recover(Acceptor *acceptor);

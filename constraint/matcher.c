@@ -184,22 +184,47 @@ void matcher_rewind(Matcher *m, size_t length) {
     m->epoch = 0; /* no epoch is 0: the state is made again from the text */
 }
 
-size_t matcher_forced(Matcher *m, char *out, size_t most) {
+static bool ends_text(const Matcher *m, int32_t token) {
+    for (size_t i = 0; i < m->n_eos; i++)
+        if (m->eos[i] == token) return true;
+    return false;
+}
+
+size_t matcher_forced(Matcher *m, char *out, size_t most, ByteSet *next) {
     size_t n = 0;
     begin(m);
     Acceptor *acceptor = m->shape->acceptor;
     AcceptorState state = m->state;
     while (n < most && state != ACCEPTOR_DEAD && !acceptor_accepts(acceptor, state)) {
-        ByteSet bytes = acceptor_bytes(acceptor, state);
-        int count = 0, only = 0;
-        for (int b = 0; b < 256; b++)
-            if (byteset_has(&bytes, (unsigned)b)) count++, only = b;
-        if (count != 1) break;
+        int only = acceptor_only_byte(acceptor, state);
+        if (only < 0) break;
         out[n++] = (char)only;
         state = acceptor_step(acceptor, state, (unsigned char)only);
     }
+    *next = acceptor_bytes(acceptor, state);
     end(m);
-    return n;
+    return m->failed ? 0 : n;
+}
+
+size_t matcher_allowed_tokens(Matcher *m, const int32_t *ids, size_t n) {
+    size_t count = 0;
+    begin(m);
+    Acceptor *acceptor = m->shape->acceptor;
+    AcceptorState state = m->state;
+    bool at_start = m->at_start;
+    for (; count < n; count++, at_start = false) {
+        size_t length;
+        if (acceptor_accepts(acceptor, state) && ends_text(m, ids[count])) {
+            count++;
+            break;
+        }
+        const char *bytes = vocabulary_bytes(m->shape->vocabulary, ids[count], at_start, &length);
+        for (size_t i = 0; i < length && state != ACCEPTOR_DEAD; i++)
+            state = acceptor_step(acceptor, state, (unsigned char)bytes[i]);
+        if (length == 0 || state == ACCEPTOR_DEAD) break;
+    }
+    end(m);
+    return count;
 }
 
 Status matcher_closing(Matcher *m, char *out, size_t most, size_t *n, Error *error) {
@@ -259,6 +284,10 @@ static Status take(TokenRule *rule, int32_t token, bool *complete, Error *error)
     return STATUS_OK;
 }
 
+static size_t allowed_ahead(TokenRule *rule, const int32_t *ids, size_t n) {
+    return matcher_allowed_tokens((Matcher *)rule, ids, n);
+}
+
 static void free_rule(TokenRule *rule) {
     matcher_free((Matcher *)rule);
 }
@@ -295,7 +324,8 @@ Status matcher_new(Matcher **out, Shape *shape, const GenerationOptions *options
         free(m);
         return error_set(error, "no memory for a shape");
     }
-    m->rule = (TokenRule){.allowed = allowed, .take = take, .free = free_rule};
+    m->rule = (TokenRule){
+        .allowed = allowed, .take = take, .allowed_ahead = allowed_ahead, .free = free_rule};
     m->shape = shape;
     m->at_start = !(options->decode_flags & TOKEN_DECODER_CONTINUE);
     m->n_eos = options->n_eos;

@@ -42,8 +42,9 @@ typedef struct Matcher {
     bool at_start;      /* the next token is the first of a text that continues nothing */
     int32_t eos[GENERATION_MAX_EOS];
     size_t n_eos;
-    uint64_t *mask; /* [vocabulary words] */
-    char *closing;  /* what ends an answer at its limit of tokens */
+    uint64_t *mask;       /* [vocabulary words] */
+    char *closing;        /* what ends an answer at its limit of tokens */
+    Tokenizer *tokenizer; /* of forced_tokens.h; borrowed; NULL: none */
     /* Gives the shape back; NULL: it stays the maker's. */
     void (*release)(void *owner, Shape *shape);
     void *owner;
@@ -66,8 +67,13 @@ bool matcher_complete(Matcher *matcher);
 /* Takes the answer back to its first `length` bytes. */
 void matcher_rewind(Matcher *matcher, size_t length);
 
-/* The bytes that must come next whatever is chosen, at most `most`: out[n], n is returned. */
-size_t matcher_forced(Matcher *matcher, char *out, size_t most);
+/* The bytes that must come next whatever is chosen, at most `most`: out[n], n is returned. *next
+ * are the bytes that may follow them. */
+size_t matcher_forced(Matcher *matcher, char *out, size_t most, ByteSet *next);
+
+/* How many of ids[n] the shape allows, one after another from here on. A token that ends the text
+ * is the last one that it allows. */
+size_t matcher_allowed_tokens(Matcher *matcher, const int32_t *ids, size_t n);
 
 /* A short way to the end of the answer: out[*n]. Fails when none was found within the limits. */
 Status matcher_closing(Matcher *matcher, char *out, size_t most, size_t *n, Error *error);

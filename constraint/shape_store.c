@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "base/array.h"
+#include "constraint/forced_tokens.h"
 #include "constraint/structure.h"
 
 enum { MOST_UNUSED = 64 };
@@ -18,7 +19,7 @@ typedef struct Entry {
 } Entry;
 
 struct ShapeStore {
-    const Tokenizer *tokenizer;
+    Tokenizer *tokenizer;
     size_t vocab_size;
     Vocabulary *vocabulary;
     Entry *entries;
@@ -27,7 +28,7 @@ struct ShapeStore {
     pthread_mutex_t lock;
 };
 
-ShapeStore *shape_store_new(const Tokenizer *tokenizer, size_t vocab_size) {
+ShapeStore *shape_store_new(Tokenizer *tokenizer, size_t vocab_size) {
     ShapeStore *store = calloc(1, sizeof *store);
     if (!store || pthread_mutex_init(&store->lock, NULL) != 0) {
         free(store);
@@ -123,5 +124,6 @@ Status shape_store_matcher(ShapeStore *store, Shape *shape, const GenerationOpti
     }
     (*matcher)->release = release;
     (*matcher)->owner = store;
+    matcher_propose_forced(*matcher, store->tokenizer);
     return STATUS_OK;
 }

@@ -11,7 +11,7 @@ typedef struct ShapeStore ShapeStore;
 
 /* A store for a model of `vocab_size` tokens; the tokenizer is borrowed. The vocabulary is prepared
  * when the first shape is asked for. NULL: no memory. */
-ShapeStore *shape_store_new(const Tokenizer *tokenizer, size_t vocab_size);
+ShapeStore *shape_store_new(Tokenizer *tokenizer, size_t vocab_size);
 void shape_store_free(ShapeStore *store); /* no shape may be in use */
 
 /* Gives the shape of a source, compiled now or before; shape_store_release gives it back. Shapes

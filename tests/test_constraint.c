@@ -9,8 +9,10 @@
 
 #include <cmocka.h>
 
+#include "constraint/forced_tokens.h"
 #include "constraint/matcher.h"
 #include "constraint/shape_source.h"
+#include "draft/forced.h"
 #include "modelfile.h"
 
 static const GenerationOptions options = {.decode_flags = TOKEN_DECODER_CONTINUE};
@@ -420,11 +422,47 @@ static void forced_bytes_are_known(void **state) {
     Matcher *m;
     Error error;
     char forced[64];
+    ByteSet next;
     assert_int_equal(matcher_new(&m, shape, &options, &error), STATUS_OK);
-    assert_int_equal(matcher_forced(m, forced, sizeof forced), 1); /* then perhaps a space */
+    assert_int_equal(matcher_forced(m, forced, sizeof forced, &next), 1); /* then perhaps a space */
     assert_true(matcher_push(m, "{\"n", 3, NULL));
-    assert_int_equal(matcher_forced(m, forced, sizeof forced), 5);
+    assert_int_equal(matcher_forced(m, forced, sizeof forced, &next), 5);
     assert_memory_equal(forced, "ame\":", 5);
+    assert_true(byteset_has(&next, ' ') && byteset_has(&next, '"') && !byteset_has(&next, 'L'));
+    matcher_free(m);
+    shape_free(shape);
+}
+
+/* Forced tokens spell the forced bytes, and a Drafter proposes them. */
+static void forced_tokens_are_drafts(void **state) {
+    const Vocabulary *v = *state;
+    Shape *shape = shape_of(SHAPE_REGEX, "(Once upon a time there was a cat|Ones)\\.", v);
+    Matcher *m;
+    Error error;
+    int32_t ids[DRAFTS_MAX];
+    char text[64];
+    size_t length = 0, n_bytes;
+    assert_int_equal(matcher_new(&m, shape, &options, &error), STATUS_OK);
+    matcher_propose_forced(m, NULL);
+    Drafter *drafter = forced_new(&m->rule);
+    assert_non_null(drafter);
+    assert_true(drafter->propose(drafter, NULL, 0, ids, DRAFTS_MAX) <= 1); /* "On" is forced */
+    assert_true(matcher_push(m, "Once", 4, NULL));
+    size_t n = drafter->propose(drafter, NULL, 0, ids, DRAFTS_MAX);
+    assert_true(n > 3);
+    assert_int_equal(drafter->propose(drafter, NULL, 0, ids, 2), 2);
+    assert_int_equal(matcher_allowed_tokens(m, ids, n), n);
+    for (size_t i = 0; i < n; i++) {
+        const char *bytes = vocabulary_bytes(v, ids[i], false, &n_bytes);
+        memcpy(text + length, bytes, n_bytes);
+        length += n_bytes;
+    }
+    assert_int_equal(length, strlen(" upon a time there was a cat."));
+    assert_memory_equal(text, " upon a time there was a cat.", length);
+    ids[1] = ids[0];
+    assert_int_equal(matcher_allowed_tokens(m, ids, n), 1);
+    assert_int_equal(m->length, 4); /* looking ahead changes nothing */
+    drafter_free(drafter);
     matcher_free(m);
     shape_free(shape);
 }
@@ -449,6 +487,7 @@ int main(void) {
         cmocka_unit_test(texts_are_closed_in_time),
         cmocka_unit_test(masks_have_exactly_the_tokens_that_may_follow),
         cmocka_unit_test(forced_bytes_are_known),
+        cmocka_unit_test(forced_tokens_are_drafts),
     };
     return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);
 }
