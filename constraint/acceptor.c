@@ -200,7 +200,7 @@ static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t co
     for (size_t i = 0; i < o->n && !full; i++) {
         if (i < o->n_named && acceptor_set_has(m, set, i)) continue;
         if (only_needed && !acceptor_member_needed(m, o, set, i)) continue;
-        if (acceptor_productive(m, o->members[i].value)) items[n++] = o->lexemes[i];
+        if (o->possible[i]) items[n++] = o->lexemes[i];
     }
     out = regex_concat(&m->regexes, lead, regex_or(&m->regexes, items, n));
     if (n_needed == 0 && count >= o->min) out = regex_or2(&m->regexes, out, close);

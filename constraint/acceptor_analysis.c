@@ -8,14 +8,31 @@ bool acceptor_productive(const Acceptor *m, AcceptorNode node) {
     return node != ACCEPTOR_NO_NODE && m->nodes[node].productive;
 }
 
-static bool object_productive(const Acceptor *m, const Object *o) {
+/* Finds the members that have a key and a value, but for those that call for others that have not:
+ * an object with one of these could never end. */
+static void find_possible(Acceptor *m, const Object *o) {
+    for (size_t i = 0; i < o->n; i++)
+        o->possible[i] = acceptor_productive(m, o->members[i].value) &&
+                         regex_live(&m->regexes, o->members[i].key);
+    for (bool changed = true; changed && regex_count_work(&m->regexes, o->n_dependencies);) {
+        changed = false;
+        for (size_t i = 0; i < o->n_dependencies; i++) {
+            ObjectDependency d = o->dependencies[i];
+            if (!o->possible[d.if_member] || o->possible[d.then_member]) continue;
+            o->possible[d.if_member] = false;
+            changed = true;
+        }
+    }
+}
+
+static bool object_productive(Acceptor *m, const Object *o) {
     size_t n = 0, n_required = 0;
+    find_possible(m, o);
     for (size_t i = 0; i < o->n; i++) {
         const ObjectMember *member = &o->members[i];
         n_required += member->required;
-        bool can = acceptor_productive(m, member->value) && member->key != REGEX_NONE;
-        if (member->required && !can) return false;
-        if (can) n = member->many || n == UINT32_MAX ? UINT32_MAX : n + 1;
+        if (member->required && !o->possible[i]) return false;
+        if (o->possible[i]) n = member->many || n == UINT32_MAX ? UINT32_MAX : n + 1;
     }
     return n >= o->min && o->min <= o->max && n_required <= o->max;
 }
@@ -83,6 +100,8 @@ Status acceptor_analyse(Acceptor *m, Error *error) {
         }
         if (m->regexes.work > m->limits.build_work) acceptor_fail(m, "it takes too many steps");
     }
+    for (size_t i = 0; i < m->n_objects && !acceptor_gave_up(m); i++)
+        find_possible(m, &m->objects[i]);
     return acceptor_gave_up(m) ? error_set(error, "the shape cannot be enforced: %s", m->failed)
                                : STATUS_OK;
 }

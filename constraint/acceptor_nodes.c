@@ -71,6 +71,7 @@ void acceptor_free(Acceptor *m) {
         free(m->objects[i].members);
         free(m->objects[i].dependencies);
         free(m->objects[i].lexemes);
+        free(m->objects[i].possible);
     }
     for (size_t i = 0; i < m->n_arrays; i++) free(m->arrays[i].first);
     free(m->objects);
@@ -150,7 +151,8 @@ AcceptorNode acceptor_object(Acceptor *m, const ObjectMember *members, size_t n,
     o.members = copy(m, members, n, sizeof *members);
     o.dependencies = copy(m, dependencies, n_dependencies, sizeof *dependencies);
     o.lexemes = calloc(n ? n : 1, sizeof *o.lexemes);
-    if (!o.lexemes) acceptor_fail(m, NO_MEMORY);
+    o.possible = calloc(n ? n : 1, sizeof *o.possible);
+    if (!o.lexemes || !o.possible) acceptor_fail(m, NO_MEMORY);
     for (size_t i = 0; i < n && !acceptor_gave_up(m); i++) {
         o.lexemes[i] =
             regex_concat(r, members[i].key, regex_concat(r, m->colon, regex_tag(r, (uint32_t)i)));

@@ -21,6 +21,7 @@ typedef struct Object {
     size_t n, n_dependencies, n_named, words; /* words of a set of members */
     uint32_t min, max;
     Regex *lexemes; /* a key with its colon and its tag */
+    bool *possible; /* the members that the object can have, with all that depend on them */
     Regex close;
 } Object;
 

@@ -5,7 +5,9 @@
 #include "constraint/acceptor_nodes_internal.h"
 #include "constraint/regex_shortest.h"
 
-enum { FAR = 1 << 28, MOST_SIDEWAYS = 2000 };
+/* Costs are lengths in bytes. They are those of texts that exist, so that a way which takes the
+ * cheapest choice at each lexeme gets cheaper with each and must end. */
+enum { FAR = 1 << 28, UNKNOWN = FAR + 1 };
 
 static uint32_t add_costs(uint32_t a, uint32_t b) {
     return a + b < FAR ? a + b : FAR;
@@ -25,34 +27,93 @@ static uint32_t regex_cost(Acceptor *m, Regex regex) {
     return length < FAR ? length : FAR;
 }
 
-/* Bytes of the members that an object still needs, each with a comma; *key is the shortest of their
- * keys with its comma. */
-static uint32_t members_cost(Acceptor *m, const Object *o, uint32_t set, uint32_t count,
-                             uint32_t *key) {
-    uint32_t sum = 0, cheapest = FAR, cheapest_key = FAR;
-    *key = FAR;
-    for (size_t i = 0; i < o->n; i++) {
-        if (i < o->n_named && acceptor_set_has(m, set, i)) continue;
-        bool needed = acceptor_member_needed(m, o, set, i);
-        if (!needed && count >= o->min) continue;
-        uint32_t own_key = add_costs(regex_cost(m, o->lexemes[i]), 1);
-        uint32_t cost = add_costs(own_key, node_cost(m, o->members[i].value));
-        if (needed) {
-            sum = add_costs(sum, cost);
-            count++;
-            if (own_key < *key) *key = own_key;
-        } else if (cost < cheapest) {
-            cheapest = cost;
-            cheapest_key = own_key;
-        }
-    }
-    if (count >= o->min) return sum;
-    if (cheapest_key < *key) *key = cheapest_key;
-    return add_costs(sum, times_cost(o->min - count, cheapest));
+/* ---- Objects --------------------------------------------------------------------------------- */
+
+/* A member with a comma before it. */
+static uint32_t member_cost(Acceptor *m, const Object *o, size_t i) {
+    if (!o->possible[i]) return FAR;
+    uint32_t key = regex_cost(m, o->lexemes[i]);
+    return add_costs(add_costs(key, 1), node_cost(m, o->members[i].value));
 }
 
-static uint32_t items_cost(const Acceptor *m, const Array *a, uint32_t from) {
-    uint32_t sum = 0;
+/* Adds the members that those in `has` call for, and returns how many it added. */
+static uint32_t add_dependent(Acceptor *m, const Object *o, bool *has) {
+    uint32_t n = 0;
+    for (bool changed = true; changed;) {
+        changed = false;
+        regex_count_work(&m->regexes, o->n_dependencies / 8);
+        for (size_t i = 0; i < o->n_dependencies; i++) {
+            ObjectDependency d = o->dependencies[i];
+            if (!has[d.if_member] || has[d.then_member]) continue;
+            has[d.then_member] = changed = true;
+            n++;
+        }
+    }
+    return n;
+}
+
+typedef struct Choice {
+    uint32_t cost, member;
+} Choice;
+
+static int compare_choices(const void *a, const void *b) {
+    const Choice *x = a, *y = b;
+    if (x->cost != y->cost) return x->cost < y->cost ? -1 : 1;
+    return x->member < y->member ? -1 : x->member > y->member;
+}
+
+/* Marks the cheapest members in `has` until there are `min`; returns the cost of those that stand
+ * for many, of which there may be more than one. */
+static uint32_t fill(Acceptor *m, const Object *o, bool *has, uint32_t count) {
+    uint32_t many = FAR;
+    size_t n = 0;
+    Choice *choices = malloc((o->n + 1) * sizeof *choices);
+    if (!choices) return acceptor_fail(m, NO_MEMORY), FAR;
+    for (size_t i = 0; i < o->n; i++) {
+        uint32_t cost = i < o->n_named && has[i] ? FAR : member_cost(m, o, i);
+        if (i >= o->n_named && cost < many) many = cost;
+        if (i < o->n_named && cost < FAR) choices[n++] = (Choice){cost, (uint32_t)i};
+    }
+    qsort(choices, n, sizeof *choices, compare_choices);
+    for (size_t i = 0; i < n && count < o->min && choices[i].cost <= many; i++) {
+        if (has[choices[i].member]) continue;
+        has[choices[i].member] = true;
+        count += 1 + add_dependent(m, o, has);
+    }
+    free(choices);
+    regex_count_work(&m->regexes, o->n);
+    return count < o->min ? times_cost(o->min - count, many) : 0;
+}
+
+/* What is still to come in an object that has the members of `set`, `count` of them as far as it
+ * matters, and gets member `extra` (UINT32_MAX: none) now: other members, and the end. */
+static uint32_t rest_cost(Acceptor *m, const Object *o, uint32_t set, uint32_t count,
+                          uint32_t extra) {
+    bool *has = calloc(o->n + 1, sizeof *has);
+    uint32_t sum = 1;
+    if (!has) return acceptor_fail(m, NO_MEMORY), FAR;
+    for (size_t i = 0; i < o->n_named; i++) {
+        has[i] = acceptor_set_has(m, set, i) || i == extra;
+        if (has[i] || !o->members[i].required) continue;
+        has[i] = true;
+        count++;
+    }
+    if (extra != UINT32_MAX) count++;
+    count += add_dependent(m, o, has);
+    if (count < o->min) sum = add_costs(sum, fill(m, o, has, count));
+    for (size_t i = 0; i < o->n_named; i++)
+        if (has[i] && i != extra && !acceptor_set_has(m, set, i))
+            sum = add_costs(sum, member_cost(m, o, i));
+    free(has);
+    regex_count_work(&m->regexes, o->n / 4 + 1);
+    return sum;
+}
+
+/* ---- Nodes ----------------------------------------------------------------------------------- */
+
+/* The items of an array from `from` on that it must have, and its end. */
+static uint32_t items_cost(Acceptor *m, const Array *a, uint32_t from) {
+    uint32_t sum = 1;
     for (uint32_t i = from; i < a->min && i < a->n; i++)
         sum = add_costs(sum, add_costs(node_cost(m, a->first[i]), 1));
     uint32_t first = from > a->n ? from : (uint32_t)a->n;
@@ -62,7 +123,7 @@ static uint32_t items_cost(const Acceptor *m, const Array *a, uint32_t from) {
 }
 
 static uint32_t new_node_cost(Acceptor *m, const Node *n) {
-    uint32_t sum = 0, least = FAR, key;
+    uint32_t sum = 0, least = FAR;
     switch ((NodeKind)n->kind) {
     case N_TERM:
         return regex_cost(m, n->a);
@@ -77,15 +138,17 @@ static uint32_t new_node_cost(Acceptor *m, const Node *n) {
         return least;
     case N_REPEAT:
         return n->b == 0 ? 0 : times_cost(n->b, node_cost(m, n->a));
-    case N_OBJECT:
-        return add_costs(2, members_cost(m, &m->objects[n->a], UINT32_MAX, 0, &key));
+    case N_OBJECT: /* the first member has no comma before it, but the opening bracket */
+        sum = rest_cost(m, &m->objects[n->a], UINT32_MAX, 0, UINT32_MAX);
+        return sum == 1 ? 2 : sum;
     case N_ARRAY:
-        return add_costs(2, items_cost(m, &m->arrays[n->a], 0));
+        sum = items_cost(m, &m->arrays[n->a], 0);
+        return sum == 1 ? 2 : sum;
     }
     return FAR;
 }
 
-/* The bytes of the shortest text of each node, about. */
+/* The bytes of the shortest text of each node. */
 static bool find_costs(Acceptor *m) {
     if (m->costs) return true;
     m->costs = malloc((m->n_nodes + 1) * sizeof *m->costs);
@@ -93,7 +156,7 @@ static bool find_costs(Acceptor *m) {
     for (size_t i = 0; i < m->n_nodes; i++) m->costs[i] = FAR;
     for (bool changed = true; changed && !acceptor_gave_up(m);) {
         changed = false;
-        for (size_t i = m->n_nodes; i-- > 0;) {
+        for (size_t i = m->n_nodes; i-- > 0 && regex_count_work(&m->regexes, 1);) {
             if (!m->nodes[i].productive) continue;
             uint32_t cost = new_node_cost(m, &m->nodes[i]);
             if (cost >= m->costs[i]) continue;
@@ -101,78 +164,131 @@ static bool find_costs(Acceptor *m) {
             changed = true;
         }
     }
-    return !acceptor_gave_up(m);
+    if (!acceptor_gave_up(m)) return true;
+    free(m->costs);
+    m->costs = NULL;
+    return false;
 }
 
-/* The bytes that must follow once the frame is gone on with, about. */
-static uint32_t own_cost(Acceptor *m, const Frame *f) {
+/* ---- Frames ---------------------------------------------------------------------------------- */
+
+static uint32_t item_cost(const Acceptor *m, const Array *a, uint32_t i) {
+    return node_cost(m, i < a->n ? a->first[i] : a->rest);
+}
+
+/* The bytes that must follow inside the frame's node once it is gone on with after `tag`. */
+static uint32_t own_cost(Acceptor *m, const Frame *f, uint32_t tag) {
     const Node *n = &m->nodes[f->node];
-    uint32_t sum = 0, key;
+    uint32_t sum = 0;
     switch ((NodeKind)n->kind) {
     case N_SEQUENCE:
         for (size_t i = f->a; i < n->b; i++) sum = add_costs(sum, node_cost(m, m->items[n->a + i]));
         return sum;
     case N_REPEAT:
         return f->a < n->b ? times_cost(n->b - f->a, node_cost(m, n->a)) : 0;
-    case N_OBJECT:
-        /* Between members, the head has a key and its comma, or the end. */
-        sum = members_cost(m, &m->objects[n->a], f->a, f->b >> 1, &key);
-        if (f->b & 1) return add_costs(sum, 1);
-        return sum > key ? sum + 1 - key : 0;
-    case N_ARRAY:
-        return add_costs(f->a & 1, items_cost(m, &m->arrays[n->a], f->a >> 1));
+    case N_OBJECT: {
+        const Object *o = &m->objects[n->a];
+        if (f->b & 1) return rest_cost(m, o, f->a, f->b >> 1, UINT32_MAX);
+        if (tag >= o->n) return 0;
+        return add_costs(node_cost(m, o->members[tag].value),
+                         rest_cost(m, o, f->a, f->b >> 1, tag));
+    }
+    case N_ARRAY: {
+        const Array *a = &m->arrays[n->a];
+        uint32_t count = f->a >> 1;
+        if (f->a & 1) return items_cost(m, a, count);
+        if (tag == TAG_CLOSE) return 0;
+        return add_costs(item_cost(m, a, count), items_cost(m, a, count + 1));
+    }
     default:
         return 0;
     }
 }
 
-/* frame_costs holds the costs of the frames before n; a frame's parent is older than the frame. */
-static bool find_frame_costs(Acceptor *m, size_t n) {
-    if (!array_reserve(&m->frame_costs, &m->frame_costs_capacity, n, sizeof *m->frame_costs))
-        return false;
-    for (; m->n_frame_costs < n; m->n_frame_costs++) {
-        const Frame f = m->frames[m->n_frame_costs];
-        m->frame_costs[m->n_frame_costs] =
-            m->n_frame_costs == 0 ? 0 : add_costs(own_cost(m, &f), m->frame_costs[f.parent]);
-    }
-    return !acceptor_gave_up(m);
-}
-
-static uint32_t state_cost(Acceptor *m, AcceptorState state) {
-    State s = m->states[state];
-    uint32_t least = FAR;
-    if (s.accepts) return 0;
-    if (!find_frame_costs(m, m->n_frames)) return FAR;
-    for (size_t i = 0; i < s.n; i++) {
-        Head h = m->heads[s.heads + i];
-        if (regex_nullable(&m->regexes, h.regex)) continue; /* what follows it is a head, too */
-        uint32_t cost = add_costs(regex_cost(m, h.regex), m->frame_costs[h.frame]);
-        if (cost < least) least = cost;
-    }
-    return least;
-}
-
-bool acceptor_shortest(Acceptor *m, AcceptorState state, char *out, size_t most, size_t *n) {
-    uint32_t best = UINT32_MAX;
-    size_t sideways = 0;
-    if (!find_costs(m)) return false;
-    while (!acceptor_accepts(m, state)) {
-        uint32_t least = UINT32_MAX;
-        unsigned chosen = 0;
-        for (size_t c = 0; c < m->n_classes; c++) {
-            AcceptorState next = acceptor_step(m, state, m->regexes.byte_of[c]);
-            uint32_t cost = next == ACCEPTOR_DEAD ? UINT32_MAX : state_cost(m, next);
-            unsigned byte = m->regexes.byte_of[c];
-            if (cost > least || cost == UINT32_MAX || (cost == least && byte > chosen)) continue;
-            least = cost;
-            chosen = byte;
+/* The bytes to the end of the text once the value that the frame waits for has ended. */
+static uint32_t frame_cost(Acceptor *m, uint32_t frame) {
+    if (!RESERVE(m, frame_costs, n_frames, 0)) return FAR;
+    for (; m->n_frame_costs < m->n_frames; m->n_frame_costs++)
+        m->frame_costs[m->n_frame_costs] = m->n_frame_costs == 0 ? 0 : UNKNOWN;
+    /* Down to a frame whose cost is known, and back. */
+    uint32_t *path = NULL, at = frame;
+    size_t depth = 0, capacity = 0;
+    for (; m->frame_costs[at] == UNKNOWN; at = m->frames[at].parent) {
+        if (!array_reserve(&path, &capacity, depth + 1, sizeof *path)) {
+            acceptor_fail(m, NO_MEMORY);
+            break;
         }
-        sideways = least < best ? 0 : sideways + 1;
-        if (least < best) best = least;
-        if (least == UINT32_MAX || *n == most || sideways > MOST_SIDEWAYS || acceptor_gave_up(m))
-            return false;
-        out[(*n)++] = (char)chosen;
-        state = acceptor_step(m, state, (unsigned char)chosen);
+        path[depth++] = at;
+    }
+    while (depth > 0 && !m->failed) {
+        const Frame f = m->frames[path[--depth]];
+        m->frame_costs[path[depth]] =
+            add_costs(own_cost(m, &f, REGEX_PLAIN), m->frame_costs[f.parent]);
+    }
+    free(path);
+    return m->failed ? FAR : m->frame_costs[frame];
+}
+
+/* ---- The way --------------------------------------------------------------------------------- */
+
+/* The cheapest lexemes to go on with. */
+typedef struct Way {
+    uint32_t cost;
+    TextBuffer text; /* the first one in the order of texts */
+    bool found;
+} Way;
+
+static bool consider(Acceptor *m, Way *way, Head head, RegexEnd end, size_t limit) {
+    const Frame f = m->frames[head.frame];
+    if (end.length == 0 || end.length >= FAR) return true; /* its continuation is a head, too */
+    uint32_t after = head.frame == 0 ? 0 : own_cost(m, &f, end.tag);
+    if (head.frame != 0) after = add_costs(after, frame_cost(m, f.parent));
+    uint32_t cost = add_costs(end.length, after);
+    if (cost >= FAR || cost > way->cost) return true;
+    TextBuffer text = {.limit = limit};
+    if (!regex_shortest_text(&m->regexes, head.regex, end.tag, &text)) {
+        text_free(&text);
+        return false;
+    }
+    if (cost < way->cost || regex_compare_texts(&text, &way->text) < 0) {
+        text_free(&way->text);
+        way->text = text;
+        way->cost = cost;
+        way->found = true;
+    } else {
+        text_free(&text);
     }
     return true;
+}
+
+static bool find_way(Acceptor *m, AcceptorState state, Way *way, size_t limit) {
+    const State s = m->states[state];
+    RegexEnds ends = {0};
+    bool fits = true;
+    for (size_t i = 0; i < s.n && fits; i++) {
+        Head head = m->heads[s.heads + i];
+        ends.n = 0;
+        fits = regex_ends(&m->regexes, head.regex, &ends);
+        for (size_t k = 0; k < ends.n && fits; k++)
+            fits = consider(m, way, head, ends.items[k], limit);
+    }
+    free(ends.items);
+    return fits && way->found;
+}
+
+bool acceptor_shortest(Acceptor *m, AcceptorState state, TextBuffer *out) {
+    /* A way is found once for a text: it may take as long as building the shape. */
+    if (m->regexes.most_work < m->limits.build_work) m->regexes.most_work = m->limits.build_work;
+    bool found = find_costs(m);
+    while (found && !acceptor_accepts(m, state)) {
+        Way way = {.cost = FAR};
+        found = find_way(m, state, &way, out->limit);
+        if (way.cost == FAR) acceptor_fail(m, "the shortest way to its end is too long");
+        for (size_t i = 0; i < way.text.length && found && state != ACCEPTOR_DEAD; i++)
+            state = acceptor_step(m, state, (unsigned char)way.text.bytes[i]);
+        if (found) text_put(out, way.text.bytes, way.text.length, 0);
+        text_free(&way.text);
+        found = found && state != ACCEPTOR_DEAD && !out->failed && !acceptor_gave_up(m);
+    }
+    return found;
 }

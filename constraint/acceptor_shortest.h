@@ -2,10 +2,13 @@
 #ifndef CONSTRAINT_ACCEPTOR_SHORTEST_H
 #define CONSTRAINT_ACCEPTOR_SHORTEST_H
 
+#include "base/text.h"
 #include "constraint/acceptor.h"
 
-/* Appends the shortest way to the end of the text, or about that, to out[*n]; false when none was
- * found within the limits. */
-bool acceptor_shortest(Acceptor *acceptor, AcceptorState state, char *out, size_t most, size_t *n);
+/* Appends the shortest way to the end of the text to `out`, whose limit holds. Where members of an
+ * object depend on each other, or few of many must be chosen, it may be a little longer than the
+ * shortest. The same state always gives the same bytes. False: past a limit, of the
+ * acceptor (acceptor_failed) or of the text (out->failed). */
+bool acceptor_shortest(Acceptor *acceptor, AcceptorState state, TextBuffer *out);
 
 #endif

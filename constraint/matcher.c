@@ -7,7 +7,7 @@
 #include "base/unicode.h"
 #include "constraint/acceptor_shortest.h"
 
-enum { MASK_BYTES = 32 << 20, MOST_CLOSING = 1 << 16 };
+enum { MASK_BYTES = 32 << 20, MOST_CLOSING = 1 << 20 };
 
 /* Masks by state: mask i is at words[i * n]. */
 struct MaskCache {
@@ -227,14 +227,17 @@ size_t matcher_allowed_tokens(Matcher *m, const int32_t *ids, size_t n) {
     return count;
 }
 
-Status matcher_closing(Matcher *m, char *out, size_t most, size_t *n, Error *error) {
-    *n = 0;
+Status matcher_closing(Matcher *m, const char **bytes, size_t *n, Error *error) {
+    text_free(&m->closing);
+    m->closing = (TextBuffer){.limit = MOST_CLOSING};
     begin(m);
-    bool found = acceptor_shortest(m->shape->acceptor, m->state, out, most, n);
+    bool found = acceptor_shortest(m->shape->acceptor, m->state, &m->closing);
     end(m);
+    *bytes = m->closing.bytes ? m->closing.bytes : "";
+    *n = m->closing.length;
     return found ? STATUS_OK
-                 : error_set(error, "the answer cannot be closed: no short way to its "
-                                    "end was found");
+                 : error_set(error, "the answer cannot be closed: no way to its end was found%s%s",
+                             m->failed ? ": " : "", m->failed ? m->failed : "");
 }
 
 /* ---- What a Generation asks --------------------------------------------------------------------
@@ -304,11 +307,8 @@ static size_t plain_names(char *text, size_t n) {
 
 static Status close_text(TokenRule *rule, const char **bytes, size_t *length, Error *error) {
     Matcher *m = (Matcher *)rule;
-    if (!m->closing && !(m->closing = malloc(MOST_CLOSING)))
-        return error_set(error, "no memory for the end of an answer");
-    *bytes = m->closing;
-    Status status = matcher_closing(m, m->closing, MOST_CLOSING, length, error);
-    if (status == STATUS_OK) *length = plain_names(m->closing, *length);
+    Status status = matcher_closing(m, bytes, length, error);
+    if (status == STATUS_OK && m->closing.bytes) *length = plain_names(m->closing.bytes, *length);
     return status;
 }
 
@@ -338,7 +338,7 @@ void matcher_free(Matcher *m) {
     if (!m) return;
     free(m->text);
     free(m->mask);
-    free(m->closing);
+    text_free(&m->closing);
     if (m->release) m->release(m->owner, m->shape);
     free(m);
 }

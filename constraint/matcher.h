@@ -43,7 +43,7 @@ typedef struct Matcher {
     int32_t eos[GENERATION_MAX_EOS];
     size_t n_eos;
     uint64_t *mask;       /* [vocabulary words] */
-    char *closing;        /* what ends an answer at its limit of tokens */
+    TextBuffer closing;   /* what ends an answer at its limit of tokens */
     Tokenizer *tokenizer; /* of forced_tokens.h; borrowed; NULL: none */
     /* Gives the shape back; NULL: it stays the maker's. */
     void (*release)(void *owner, Shape *shape);
@@ -75,7 +75,8 @@ size_t matcher_forced(Matcher *matcher, char *out, size_t most, ByteSet *next);
  * is the last one that it allows. */
 size_t matcher_allowed_tokens(Matcher *matcher, const int32_t *ids, size_t n);
 
-/* A short way to the end of the answer: out[*n]. Fails when none was found within the limits. */
-Status matcher_closing(Matcher *matcher, char *out, size_t most, size_t *n, Error *error);
+/* A short way to the end of the answer: *bytes[*n], which the matcher owns until it is asked again.
+ * Fails when none was found within the limits. */
+Status matcher_closing(Matcher *matcher, const char **bytes, size_t *n, Error *error);
 
 #endif

@@ -1,11 +1,37 @@
-/* The shortest texts of expressions. */
+/* The shortest texts of expressions.
+ *
+ * Lengths and texts depend on what an expression matches, never on how it came about: among texts
+ * of one length the first in the order of bytes counts. */
 #ifndef CONSTRAINT_REGEX_SHORTEST_H
 #define CONSTRAINT_REGEX_SHORTEST_H
 
+#include "base/text.h"
 #include "constraint/regex.h"
 
-/* The length of the shortest text that matches a live expression; UINT32_MAX when it is not found
- * within the limits. */
+#define REGEX_TOO_LONG UINT32_MAX
+
+/* The length of the shortest text that matches a live expression; REGEX_TOO_LONG when it is not
+ * found within the limits. */
 uint32_t regex_shortest(RegexArena *arena, Regex regex);
+
+/* A tag with which an expression can match, and the length of the shortest text that does. */
+typedef struct RegexEnd {
+    uint32_t tag, length;
+} RegexEnd;
+
+/* Zero-initialize; free(ends.items). A tag may be listed more than once. */
+typedef struct RegexEnds {
+    RegexEnd *items;
+    size_t n, capacity;
+} RegexEnds;
+
+/* Appends the tags of the expression, REGEX_PLAIN for a match without one. False: no memory. */
+bool regex_ends(RegexArena *arena, Regex regex, RegexEnds *ends);
+
+/* Appends the shortest text that matches with `tag`. False when none was found. */
+bool regex_shortest_text(RegexArena *arena, Regex regex, uint32_t tag, TextBuffer *out);
+
+/* Compares texts by length, then by bytes. */
+int regex_compare_texts(const TextBuffer *x, const TextBuffer *y);
 
 #endif

@@ -306,22 +306,6 @@ static Status other_members(SchemaCompiler *c, ObjectBuild *o) {
     return add_groups(c, o, key, 0);
 }
 
-/* A member whose dependency is impossible is impossible itself. */
-static void spread_impossible(ObjectBuild *o) {
-    bool changed = true;
-    while (changed) {
-        changed = false;
-        for (size_t i = 0; i < o->n_dependencies; i++) {
-            const ObjectDependency *d = &o->dependencies[i];
-            if (o->members[d->then_member].value != ACCEPTOR_NO_NODE ||
-                o->members[d->if_member].value == ACCEPTOR_NO_NODE)
-                continue;
-            o->members[d->if_member].value = ACCEPTOR_NO_NODE;
-            changed = true;
-        }
-    }
-}
-
 static Status build_object(SchemaCompiler *c, ObjectBuild *o, AcceptorNode *node) {
     bool restricts_names = false;
     for (size_t i = 0; i < o->a->schemas.n; i++) {
@@ -333,7 +317,6 @@ static Status build_object(SchemaCompiler *c, ObjectBuild *o, AcceptorNode *node
     if (read_names(c, o) != STATUS_OK || compile_patterns(c, o) != STATUS_OK ||
         named_members(c, o, restricts_names) != STATUS_OK || other_members(c, o) != STATUS_OK)
         return STATUS_FAILED;
-    spread_impossible(o);
     *node = acceptor_object(c->acceptor, o->members, o->n, o->dependencies, o->n_dependencies,
                             o->min, o->max);
     return STATUS_OK;

@@ -331,14 +331,13 @@ static void a_text_that_passes_a_limit_leaves_others_alone(void **state) {
 /* Expects the text to be closed with `end`. */
 static void closes(const char *schema, const char *text, const char *end) {
     Shape *shape = shape_of(SHAPE_JSON_SCHEMA, schema, &no_vocabulary);
-    char out[4096];
+    const char *out;
     size_t n = 0;
     Matcher *m;
     Error error = {""};
     if (matcher_new(&m, shape, &options, &error) != STATUS_OK) fail_msg("%s", error.text);
     assert_true(matcher_push(m, text, strlen(text), NULL));
-    if (matcher_closing(m, out, sizeof out, &n, &error) != STATUS_OK)
-        fail_msg("%s: %s", schema, error.text);
+    if (matcher_closing(m, &out, &n, &error) != STATUS_OK) fail_msg("%s: %s", schema, error.text);
     if (n != strlen(end) || memcmp(out, end, n) != 0) fail_msg("%s: %.*s", schema, (int)n, out);
     matcher_free(m);
     shape_free(shape);
@@ -348,7 +347,44 @@ static void texts_are_closed_in_time(void **state) {
     char *end = repeated("", " ", 2000, "\"");
     (void)state;
     closes("{\"type\":\"string\",\"minLength\":2000}", "\"", end);
+    closes("{\"type\":\"string\",\"minLength\":2000,\"pattern\":\"^ *$\"}", "\"", end);
     free(end);
+}
+
+static void any_text_is_closed_by_a_short_way(void **state) {
+    static const char open[] =
+        "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"minLength\":2},"
+        "\"next\":{\"$ref\":\"#\"}},\"required\":[\"name\",\"id\"],\"minProperties\":3}";
+    (void)state;
+    closes(open, "", "{\"\":0,\"id\":0,\"name\":\"  \"}");
+    closes(open, "{\"a\":1,", "\"id\":0,\"name\":\"  \"}");
+    closes(open, "{\"name", "\":\"  \",\"\":0,\"id\":0}");
+    closes(open, "{\"named\":[1,{\"x", "\":0}],\"id\":0,\"name\":\"  \"}");
+    closes(open, "{\"next\":{\"id\"", ":0,\"\":0,\"name\":\"  \"},\"id\":0,\"name\":\"  \"}");
+    closes("{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":{},"
+           "\"b\":{\"enum\":[12345]},\"c\":{},\"dd\":{}},\"minProperties\":2,"
+           "\"dependentRequired\":{\"a\":[\"b\"],\"c\":[\"a\"]}}",
+           "{\"", "a\":0,\"b\":12345}");
+    closes("{\"type\":\"array\",\"prefixItems\":[{\"enum\":[true]},{\"enum\":[\"xyz\",\"xy\"]}],"
+           "\"minItems\":3,\"items\":{\"anyOf\":[{\"type\":\"array\"},{\"type\":\"object\"}]}}",
+           "[t", "rue,\"xy\",[]]");
+}
+
+/* A member that calls for one that cannot be is no way to go. */
+static void members_that_lead_nowhere_are_not_allowed(void **state) {
+    static const char dependent[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{\"$ref\":\"#/$defs/never\"}},"
+        "\"dependentRequired\":{\"a\":[\"b\"],\"c\":[\"a\"]},\"$defs\":{\"never\":{\"type\":"
+        "\"array\","
+        "\"minItems\":1,\"items\":{\"$ref\":\"#/$defs/never\"}}}}";
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, dependent, "{}", "{\"d\":1}");
+    REFUSES(SHAPE_JSON_SCHEMA, dependent, "{\"a", "{\"c", "{\"b");
+    closes(dependent, "{\"", "\":0}");
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"type\":\"object\",\"required\":[\"a\"],\"dependentRequired\":{\"a\":[\"b\"]},"
+           "\"properties\":{\"b\":{\"not\":{}}}}",
+           "no text has this shape");
 }
 
 /* ---- Masks ----------------------------------------------------------------------------------- */
@@ -485,6 +521,8 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
         cmocka_unit_test(a_text_that_passes_a_limit_leaves_others_alone),
         cmocka_unit_test(texts_are_closed_in_time),
+        cmocka_unit_test(any_text_is_closed_by_a_short_way),
+        cmocka_unit_test(members_that_lead_nowhere_are_not_allowed),
         cmocka_unit_test(masks_have_exactly_the_tokens_that_may_follow),
         cmocka_unit_test(forced_bytes_are_known),
         cmocka_unit_test(forced_tokens_are_drafts),
