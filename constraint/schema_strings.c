@@ -14,6 +14,7 @@
     "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)" \
     "|02-(?:0[1-9]|1\\d|2[0-8]))"                                                                  \
     "|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
+#define YEAR "(?!0000)" /* which no calendar has, nor Python's datetime */
 #define TIME                                                                                       \
     "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?"                                          \
     "(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)|23:59:60(?:\\.\\d+)?[Zz])"
@@ -55,9 +56,9 @@ static const struct {
     const char *name, *pattern;
     uint32_t most; /* characters */
 } formats[] = {
-    {"date", DATE, 0},
+    {"date", YEAR DATE, 0},
     {"time", TIME, 0},
-    {"date-time", DATE "[Tt]" TIME, 0},
+    {"date-time", YEAR DATE "[Tt]" TIME, 0},
     {"duration", "P(?:\\d+W|" DAYS "(?:" HOURS ")?|" HOURS ")", 0},
     {"email",
      "(?:" ATOM "(?:\\." ATOM ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])+\")@(?:" LABEL "(?:\\." LABEL

@@ -4,21 +4,27 @@
  *     print_shapes                  no tokenizer: no masks, the texts go byte by byte
  *
  * reads lines of JSON from stdin, {"kind": "schema|regex|grammar|choice|object", "shape": TEXT,
- * "texts": [TEXT...]}, and writes a line for each:
+ * "texts": [TEXT...], "walks": N, "length": N, "seed": N}, and writes a line for each:
  *
- *     {"error": TEXT} or {"compile_us": N, "results": [{"accepted": B, "at": N, "mask_us": [...]}]}
+ *     {"error": TEXT} or {"compile_us": N, "walks": [...],
+ *      "results": [{"accepted": B, "at": N, "mask_us": [...], "drafted": N, "right": N}]}
  *
- * where "at" is the first byte that is refused, and mask_us the processor time of each token's
- * mask. */
+ * where "at" is the first byte that is refused, mask_us the processor time of each token's mask,
+ * `drafted` the number of tokens that were proposed because the shape forces them, and `right` of
+ * those that the text then had. A walk is {"text": TEXT}, a random text of the shape that is closed
+ * at `length` bytes, or {"error": TEXT, "text": TEXT}. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "constraint/matcher.h"
+#include "constraint/forced_tokens.h"
 #include "constraint/shape_source.h"
+#include "shape_walk.h"
 #include "tokenizer_sources.h"
+
+enum { DRAFTS = 31 };
 
 /* Processor time of this thread: machines that measure may be busy. */
 static double cpu_seconds(void) {
@@ -49,14 +55,33 @@ static void open_tokenizer(const char *kind, const char *path) {
             1e3 * (cpu_seconds() - start));
 }
 
+/* What a Drafter of forced tokens would have done. */
+typedef struct Drafts {
+    json_int_t drafted, right;
+    size_t n_known; /* tokens of the text that were drafted already */
+} Drafts;
+
+static void draft(Matcher *m, const TokenList *ids, size_t at, Drafts *drafts) {
+    int32_t forced[DRAFTS];
+    if (at < drafts->n_known) return;
+    size_t n = matcher_forced_tokens(m, forced, DRAFTS), right = 0;
+    while (right < n && at + right < ids->length && forced[right] == ids->ids[at + right]) right++;
+    drafts->drafted += (json_int_t)n;
+    drafts->right += (json_int_t)right;
+    drafts->n_known = at + right + 1;
+}
+
 /* Asks for a mask before each token, and lets the matcher take the token if the mask has it. */
-static bool by_tokens(Matcher *m, const char *text, size_t n, json_t *times, size_t *at) {
+static bool by_tokens(Matcher *m, const char *text, size_t n, json_t *times, size_t *at,
+                      Drafts *drafts) {
     TokenList ids = {0};
     Error error;
     bool accepted = true, complete;
     if (tokenizer_encode(tokenizer, text, n, NULL, 0, &ids, &error) != STATUS_OK) fail(&error);
+    matcher_propose_forced(m, tokenizer);
     for (size_t i = 0; i < ids.length && accepted; i++) {
         const uint64_t *mask;
+        draft(m, &ids, i, drafts);
         double start = cpu_seconds();
         if (m->rule.allowed(&m->rule, &mask, &error) != STATUS_OK) {
             accepted = false;
@@ -79,10 +104,34 @@ static json_t *hold(Shape *shape, const char *text, size_t n) {
     size_t at = 0;
     json_t *times = json_array();
     if (matcher_new(&m, shape, &options, &error) != STATUS_OK) fail(&error);
-    bool accepted = tokenizer ? by_tokens(m, text, n, times, &at)
+    Drafts drafts = {0};
+    bool accepted = tokenizer ? by_tokens(m, text, n, times, &at, &drafts)
                               : matcher_push(m, text, n, &at) && matcher_accepts(m);
     matcher_free(m);
-    return json_pack("{s:b,s:I,s:o}", "accepted", accepted, "at", (json_int_t)at, "mask_us", times);
+    return json_pack("{s:b,s:I,s:o,s:I,s:I}", "accepted", accepted, "at", (json_int_t)at, "mask_us",
+                     times, "drafted", drafts.drafted, "right", drafts.right);
+}
+
+static json_int_t number(const json_t *line, const char *key, json_int_t otherwise) {
+    const json_t *value = json_object_get(line, key);
+    return value ? json_integer_value(value) : otherwise;
+}
+
+static json_t *walk_often(Acceptor *acceptor, const json_t *line) {
+    uint64_t seed = (uint64_t)number(line, "seed", 1) * 0x9E3779B97F4A7C15u | 1;
+    json_t *out = json_array();
+    for (json_int_t i = number(line, "walks", 0); i > 0; i--) {
+        TextBuffer text = {0};
+        const char *error =
+            random_walk(acceptor, &seed, (size_t)number(line, "length", 100), &text);
+        json_t *walk = json_pack("{s:s%}", "text", text.bytes ? text.bytes : "", text.length);
+        if (!walk) walk = json_pack("{s:s}", "error", "it is not UTF-8");
+        if (error) json_object_set_new(walk, "error", json_string(error));
+        json_array_append_new(out, walk);
+        acceptor_recover(acceptor);
+        text_free(&text);
+    }
+    return out;
 }
 
 static json_t *handle(const json_t *line) {
@@ -111,8 +160,10 @@ static json_t *handle(const json_t *line) {
         json_array_append_new(results,
                               hold(shape, json_string_value(item), json_string_length(item)));
     }
+    json_t *walks = walk_often(acceptor, line);
     shape_free(shape);
-    return json_pack("{s:I,s:o}", "compile_us", (json_int_t)(1e6 * seconds), "results", results);
+    return json_pack("{s:I,s:o,s:o}", "compile_us", (json_int_t)(1e6 * seconds), "results", results,
+                     "walks", walks);
 }
 
 int main(int argc, char **argv) {
