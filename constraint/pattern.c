@@ -31,6 +31,7 @@ typedef struct Parser {
     unsigned depth;                       /* of groups */
     unsigned ahead;                       /* lookaheads that the rest of a sequence follows */
     Regex any;                            /* any character, any number of times */
+    Regex around;                         /* what may stand before and behind a match */
     Category categories[MOST_CATEGORIES]; /* that the pattern has used */
     size_t n_categories;
 } Parser;
@@ -519,7 +520,7 @@ static Status parse_lookahead(Parser *p, bool negate, Anchored *out) {
     Regex looked = close_ends(p, &ahead, REGEX_EMPTY, p->any);
     if (negate) looked = regex_not(p->arena, looked);
     Regex followed =
-        regex_or2(p->arena, regex_concat(p->arena, rest.at[0][0], p->any), rest.at[0][1]);
+        regex_or2(p->arena, regex_concat(p->arena, rest.at[0][0], p->around), rest.at[0][1]);
     *out = plain(REGEX_NONE);
     out->at[0][1] = regex_and2(p->arena, looked, followed);
     return STATUS_OK;
@@ -556,10 +557,10 @@ static Status parse_alternatives(Parser *p, Anchored *out) {
 static Status compile(Parser *p, PatternScope scope, Regex *out) {
     Anchored all;
     p->any = regex_repeat(p->arena, regex_any_char(p->arena, p->writing), 0, REGEX_MANY);
+    p->around = scope == PATTERN_PART ? p->any : REGEX_EMPTY;
     if (parse_alternatives(p, &all) != STATUS_OK) return STATUS_FAILED;
     if (p->at < p->length) return refuse(p, p->at, ") has no (");
-    Regex around = scope == PATTERN_PART ? p->any : REGEX_EMPTY;
-    *out = close_ends(p, &all, around, around);
+    *out = close_ends(p, &all, p->around, p->around);
     if (p->arena->failed) return refuse(p, p->length, p->arena->failed);
     return STATUS_OK;
 }

@@ -7,6 +7,7 @@
 #include "constraint/schema_parts.h"
 
 enum { MOST_BRANCH_DEPTH = 400, CHECK_DEPTH = 6 };
+enum { MOST_EVALUATED = 4 }; /* branches of an anyOf that are taken several at a time */
 
 static Status no_memory_here(SchemaCompiler *c) {
     return error_set(c->error, "no memory for a schema");
@@ -141,11 +142,31 @@ static Status one_of_choices(SchemaCompiler *c, const json_t *schema, const json
     return status;
 }
 
+/* The alternatives of anyOf: its branches, and where it matters what several of them evaluate,
+ * several at a time. */
+static const json_t *any_of_choices(SchemaCompiler *c, const json_t *schema) {
+    const json_t *branches = json_object_get(schema, "anyOf");
+    size_t n = json_array_size(branches);
+    if (!c->evaluates || n > MOST_EVALUATED) return branches;
+    const json_t *known = made_before(c, 'a', schema);
+    if (known) return known;
+    json_t *out = json_array();
+    for (size_t set = 1; set < (size_t)1 << n; set++) {
+        json_t *all = json_array();
+        for (size_t i = 0; i < n; i++)
+            if (set >> i & 1) json_array_append(all, json_array_get(branches, i));
+        json_array_append_new(out, json_pack("{s:o}", "allOf", all));
+    }
+    return keep_made(c, 'a', schema, out);
+}
+
 static const json_t *if_choices(SchemaCompiler *c, const json_t *schema) {
     const json_t *known = made_before(c, 'i', schema);
     if (known) return known;
     json_t *condition = json_object_get(schema, "if"), *then = json_object_get(schema, "then"),
            *otherwise = json_object_get(schema, "else");
+    if (!then && !otherwise) /* it only evaluates */
+        return keep_made(c, 'i', schema, json_pack("[b,O]", 1, condition));
     json_t *yes = json_pack("{s:[O]}", "allOf", condition);
     json_t *no = json_pack("{s:[{s:O}]}", "allOf", "not", condition);
     if (then) json_array_append(json_object_get(yes, "allOf"), then);
@@ -316,7 +337,7 @@ static Status add_applied(SchemaCompiler *c, Branch *b, const json_t *schema, si
         if (!push(&b->todo, item, at)) return no_memory_here(c);
     }
     if (schema_array(c, schema, "anyOf", &list) != STATUS_OK) return STATUS_FAILED;
-    if (list && add_choice(c, b, list, at) != STATUS_OK) return STATUS_FAILED;
+    if (list && add_choice(c, b, any_of_choices(c, schema), at) != STATUS_OK) return STATUS_FAILED;
     if (schema_array(c, schema, "oneOf", &list) != STATUS_OK) return STATUS_FAILED;
     if (list && (one_of_choices(c, schema, &choices) != STATUS_OK ||
                  add_choice(c, b, choices, at) != STATUS_OK))
@@ -326,7 +347,8 @@ static Status add_applied(SchemaCompiler *c, Branch *b, const json_t *schema, si
         if (schema_negate(c, no, &choices) != STATUS_OK) return STATUS_FAILED;
         if (!push_todo(&b->choices, (Todo){choices, at, true})) return no_memory_here(c);
     }
-    bool conditional = json_object_get(schema, "then") || json_object_get(schema, "else");
+    bool conditional =
+        c->evaluates || json_object_get(schema, "then") || json_object_get(schema, "else");
     if (json_object_get(schema, "if") && conditional &&
         add_choice(c, b, if_choices(c, schema), at) != STATUS_OK)
         return STATUS_FAILED;

@@ -70,6 +70,7 @@ typedef struct SchemaCompiler {
     Error *error;
     const json_t *root;
     bool refs_alone; /* drafts up to 7: what stands beside a $ref is ignored */
+    bool evaluates;  /* what a branch evaluates matters: unevaluatedItems or ...Properties is used */
     SchemaSet *sets;
     size_t n_sets, sets_capacity, n_compiled;
     uint32_t *set_table;

@@ -127,6 +127,8 @@ static Status index_value(SchemaCompiler *c, const json_t *value, size_t base, b
 
 /* Notes the URI and anchors of an object; *base becomes its own. */
 static Status index_object(SchemaCompiler *c, const json_t *value, size_t *base) {
+    c->evaluates |= json_object_get(value, "unevaluatedItems") ||
+                    json_object_get(value, "unevaluatedProperties");
     const char *id = json_string_value(json_object_get(value, "$id"));
     if (!id) id = json_string_value(json_object_get(value, "id"));
     const json_t *reference = json_object_get(value, "$ref");

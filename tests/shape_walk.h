@@ -19,8 +19,8 @@ static uint64_t walk_random(uint64_t *seed) {
  * somewhere. Returns NULL, or what went wrong. */
 static const char *random_walk(Acceptor *acceptor, uint64_t *seed, size_t most, TextBuffer *out) {
     AcceptorState state = acceptor_start(acceptor);
-    acceptor_begin_work(acceptor);
     while (out->length < most && !acceptor_complete(acceptor, state)) {
+        acceptor_begin_work(acceptor); /* as for each mask */
         ByteSet bytes = acceptor_bytes(acceptor, state);
         unsigned marks[256], letters[256], n_marks = 0, n_letters = 0;
         if (acceptor_failed(acceptor)) return acceptor_failed(acceptor);
@@ -38,6 +38,7 @@ static const char *random_walk(Acceptor *acceptor, uint64_t *seed, size_t most, 
         text_put(out, &byte, 1, 0);
         state = acceptor_step(acceptor, state, (unsigned char)byte);
     }
+    acceptor_begin_work(acceptor);
     if (acceptor_shortest(acceptor, state, out) && !out->failed) return NULL;
     return acceptor_failed(acceptor) ? acceptor_failed(acceptor) : "no way to its end";
 }

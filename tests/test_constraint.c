@@ -72,7 +72,7 @@ static void a_regex_is_matched_by_all_of_the_text(void **state) {
     REFUSES(SHAPE_REGEX, "^[^a-c\\d]+$", "a", "x1", "\xC3", "\xED\xA0\x80");
     ACCEPTS(SHAPE_REGEX, "\\p{Lu}\\p{Ll}*", "\xC3\x89t\xC3\xA9");
     ACCEPTS(SHAPE_REGEX, "(?!bad)(?=.*\\d)\\w+", "good1");
-    REFUSES(SHAPE_REGEX, "(?!bad)(?=.*\\d)\\w+", "bad1", "good");
+    REFUSES(SHAPE_REGEX, "(?!bad)(?=.*\\d)\\w+", "bad1", "good", "good1!");
     ACCEPTS(SHAPE_REGEX, "(a$|^b|c)?", "a", "b", "c", "");
     ACCEPTS(SHAPE_REGEX, "[\\u00e9-\\u{1F600}]", "\xC3\xA9", "\xF0\x9F\x98\x80");
     cannot(SHAPE_REGEX, "a\\bc", "word boundaries");
