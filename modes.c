@@ -21,8 +21,9 @@ const Mode *const modes[] = {
 
 /* Without a heading: they follow the core's options of the machine. */
 static const OptionRow more_machine_rows[] = {
-    UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX,
-             "drafts ahead from what was said [7, if large; 0]"),
+    TEXT_ROW(RARE, 0, "draft", "WHO", FIELD(draft),
+             "auto|none|lookup,...: who guesses ahead; --lookup N"),
+    UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX, NULL),
     FLAG_ROW(RARE, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),
     END_ROW,
 };

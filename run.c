@@ -15,10 +15,10 @@
 #include "base/unicode.h"
 #include "convert/default_model.h"
 #include "convert/modelopen.h"
-#include "draft/lookup.h"
 #include "formats/json_memory.h"
 #include "inspect/overrides.h"
 #include "modes.h"
+#include "session/drafting.h"
 #include "session/generate.h"
 #include "session/shape.h"
 #include "system/descriptor.h"
@@ -49,6 +49,7 @@ typedef struct Opened {
     void *state;      /* the mode's */
     TextInput prompt, chat_template;
     SessionShape shape;
+    Drafting drafting;
     double begin_seconds; /* time to find the model's files */
 } Opened;
 
@@ -175,16 +176,9 @@ static Status parse_model(Opened *opened, Error *error) {
             shape_store_new(session->tokenizer, model_config(session->model)->vocab_size);
         if (!session->shapes) return error_set(error, "no memory for the shapes of answers");
     }
+    if (session->model) drafting_open(&opened->drafting, session);
     session->load_seconds = opened->begin_seconds + clock_seconds() - start;
     return status;
-}
-
-/* Who proposes tokens ahead of a text: prompt lookup, unless --lookup 0. */
-static Status new_drafter(const Session *session, Drafter **drafter, Error *error) {
-    const Options *o = session->options;
-    size_t most = options_given(o, &o->lookup) ? o->lookup : lookup_default(session->file);
-    *drafter = most > 0 ? lookup_new(most) : NULL;
-    return most > 0 && !*drafter ? error_set(error, "no memory for drafts") : STATUS_OK;
 }
 
 /* ---- The program ---- */
@@ -224,7 +218,8 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
     opened.session = (Session){.options = o,
                                .output = &opened.output,
                                .shows_progress = isatty(STDERR_FILENO),
-                               .new_drafter = new_drafter,
+                               .new_drafter = drafting_new,
+                               .drafting = &opened.drafting,
                                .interrupted = interrupted};
     if (mode && mode->traits & MODE_WITHOUT_MODEL) return run_mode(&opened, error);
     Status status = open_everything(&opened, error);
@@ -279,6 +274,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     standard_streams_only(argv);
     Status status = standard_streams_fill(&error);
     if (status == STATUS_OK) status = options_parse(&options, &modes_options, argc, argv, &error);
+    if (status == STATUS_OK) status = drafting_check(&options, &error);
     if (status == STATUS_OK) status = mode_choose(modes, &options, &mode, &error);
     volatile sig_atomic_t *interrupted = stop_signals_catch(options.mode == MODE_CHAT);
     mapped_watch();

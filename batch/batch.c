@@ -17,6 +17,7 @@
 #include "batch/batch_memory.h"
 #include "batch/engine.h"
 #include "kvcache_sharing.h"
+#include "session/drafting.h"
 #include "session/generation_options.h"
 #include "system/terminal.h"
 
@@ -480,7 +481,7 @@ static Status hand_over(Batch *b, Error *error) {
     if (!task->tokens) return error_set(error, "no memory for a prompt");
     memcpy(task->tokens, prompt->ids, prompt->length * sizeof *task->tokens);
     task->n_tokens = prompt->length;
-    if (session_drafter(b->session, &task->drafter, error) != STATUS_OK) return STATUS_FAILED;
+    if (session_drafter(b->session, &r->options, &task->drafter, error) != STATUS_OK) return STATUS_FAILED;
     return engine_submit(b->engine, task, error);
 }
 
@@ -574,6 +575,7 @@ static void print_stats(const Batch *b) {
             (double)b->n_generated / seconds);
     fprintf(stderr, "batch:   %zu texts at once at most, %zu times a text was set aside\n",
             s.most_tasks, s.set_aside);
+    drafting_print(stderr, b->session->drafting);
     fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
             (double)usage.ru_maxrss / 1024.0, (double)s.most_bytes / (1 << 20),
             (double)b->kv_bytes / (1 << 20));

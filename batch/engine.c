@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "kvcache_sharing.h"
 #include "prefill.h"
 
@@ -516,6 +517,12 @@ static Status one_by_one(Engine *e, size_t n_rows, size_t *n_logits) {
     return STATUS_OK;
 }
 
+/* The times of passes that the drafters ask for; NULL: none does. */
+static PassCosts *pass_costs(const Engine *e) {
+    const Drafter *drafter = e->n_running > 0 ? e->running[0]->drafter : NULL;
+    return drafter ? drafter->costs : NULL;
+}
+
 Status engine_step(Engine *e, Error *error) {
     Error page_error;
     admit(e);
@@ -525,12 +532,17 @@ Status engine_step(Engine *e, Error *error) {
             find_prefix(e, e->running[i]);
     }
     secure_pages(e, &page_error);
+    if (pass_costs(e)) pass_costs(e)->n_texts = e->n_running;
+    size_t n_prompt_rows = e->stats.prompt_rows;
     size_t n_logits = 0, n_rows = plan_part(e, true, 0, &n_logits);
     n_rows = plan_part(e, false, n_rows, &n_logits);
     if (kvcache_bytes_used(e->cache) > e->stats.most_bytes)
         e->stats.most_bytes = kvcache_bytes_used(e->cache);
     if (n_rows == 0) return STATUS_OK;
+    PassCosts *costs = n_prompt_rows == e->stats.prompt_rows ? pass_costs(e) : NULL;
+    double start = clock_seconds();
     Status status = model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error);
+    if (status == STATUS_OK && costs) pass_costs_add(costs, n_rows, clock_seconds() - start);
     if (status == STATUS_FAILED) status = one_by_one(e, n_rows, &n_logits);
     if (status == STATUS_OK) advance(e, n_logits);
     return status;

@@ -408,7 +408,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
         status = catch_up(d, &ids, &stats->n_cached, error);
         prefilled = clock_seconds();
     }
-    if (status == STATUS_OK) status = session_drafter(d->session, &drafter, error);
+    if (status == STATUS_OK) status = session_drafter(d->session, &d->options, &drafter, error);
     if (status == STATUS_OK)
         status = decoding_init(&decoding, d->session->model, d->cache, drafter, ids.ids, ids.length,
                                error);

@@ -4,12 +4,15 @@
  * An implementation begins with this struct:
  *
  *     typedef struct Lookup { Drafter drafter; ... } Lookup;
- */
+ *
+ * Several of them propose for one text as a DrafterSet (drafter_set.h). */
 #ifndef DRAFTER_H
 #define DRAFTER_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "draft/pass_costs.h"
 
 enum { DRAFTS_MAX = 31 }; /* tokens that any Drafter proposes at a time */
 
@@ -19,7 +22,8 @@ struct Drafter {
     size_t most; /* tokens that this one proposes at a time, at most DRAFTS_MAX */
 
     /* Proposes what follows text[n]: writes at most `most` tokens to drafts[] and returns how
-     * many, 0 to stay silent. A token outside the vocabulary is allowed and costs a pass. */
+     * many, 0 to stay silent. A token outside the vocabulary is allowed and costs a pass. The text
+     * never changes but at its end, and only grows between two calls. */
     size_t (*propose)(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
                       size_t most);
 
@@ -28,6 +32,8 @@ struct Drafter {
     void (*learn)(Drafter *drafter, size_t n, size_t accepted);
 
     void (*free)(Drafter *drafter);
+
+    PassCosts *costs; /* told how long each pass takes; borrowed; NULL: nobody asks */
 };
 
 static inline void drafter_free(Drafter *drafter) {

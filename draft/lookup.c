@@ -8,7 +8,7 @@ enum { MATCH_LEAST = 2, MATCH_MOST = 16 };
 /* Initial draft length; longest back-off after misses; match length that overrides it. */
 enum { FIRST_DRAFTS = 3, LONGEST_PAUSE = 32, MATCH_STRONG = 8 };
 
-enum { WORTHWHILE_BYTES = 64 << 20, DEFAULT_DRAFTS = 7 };
+enum { WORTHWHILE_BYTES = 64 << 20 };
 
 typedef struct Lookup {
     Drafter drafter;
@@ -18,8 +18,11 @@ typedef struct Lookup {
 } Lookup;
 
 size_t lookup_default(const ModelFile *file) {
-    bool pays = modelfile_bytes(file) >= WORTHWHILE_BYTES && modelfile_config(file)->n_experts == 0;
-    return pays ? DEFAULT_DRAFTS : 0;
+    return modelfile_bytes(file) >= WORTHWHILE_BYTES ? LOOKUP_DRAFTS : 0;
+}
+
+bool lookup_rows_are_cheap(const ModelFile *file) {
+    return modelfile_bytes(file) >= WORTHWHILE_BYTES && modelfile_config(file)->n_experts == 0;
 }
 
 /* Index just after the latest earlier occurrence of the text's longest repeated suffix; *length is

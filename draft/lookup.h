@@ -9,10 +9,15 @@
 #include "draft/drafter.h"
 #include "modelfile.h"
 
-/* The number of drafts at a time that pays: 0 for a model that fits in a processor's caches, where
- * a row costs what it computes, and for a mixture of experts, where each row reads other experts.
- */
+enum { LOOKUP_DRAFTS = 7 }; /* at a time, unless the user says otherwise */
+
+/* The number of drafts at a time to begin with: 0 for a model that fits in a processor's caches,
+ * where a row costs what it computes. */
 size_t lookup_default(const ModelFile *file);
+
+/* Whether a second row in a pass takes much less time than the first. Not so for a model that fits
+ * in a processor's caches, and for a mixture of experts, where each row reads other experts. */
+bool lookup_rows_are_cheap(const ModelFile *file);
 
 /* A Drafter for one text, which proposes at most `most` tokens at a time (0 < most <= DRAFTS_MAX);
  * drafter_free frees it. NULL: no memory. */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "kvcache_sharing.h"
 #include "prefill.h"
 
@@ -72,7 +73,12 @@ static Status run_pass(Decoding *d, size_t most_drafts, Error *error) {
         n_rows -= d->speculation.n_drafts;
         d->speculation.n_drafts = 0;
     }
-    return model_forward(d->model, d->cache, rows, n_rows, d->logits, error);
+    Drafter *drafter = d->speculation.drafter;
+    if (drafter && drafter->costs) drafter->costs->n_texts = 1;
+    double start = clock_seconds();
+    Status status = model_forward(d->model, d->cache, rows, n_rows, d->logits, error);
+    if (drafter && drafter->costs) pass_costs_add(drafter->costs, n_rows, clock_seconds() - start);
+    return status;
 }
 
 Status decoding_next(Decoding *d, int32_t token, float **logits, Error *error) {

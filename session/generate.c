@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "kvcache_sharing.h"
 #include "prefill.h"
+#include "session/drafting.h"
 #include "session/shape.h"
 
 typedef struct Timing {
@@ -84,6 +85,7 @@ static void print_stats(const Session *session, const Generation *g, const Decod
     if (drafts->drafted > 0)
         fprintf(stderr, "drafts:  %zu passes, %zu tokens drafted, %zu of them accepted\n",
                 drafts->passes, drafts->drafted, drafts->accepted);
+    drafting_print(stderr, session->drafting);
     fprintf(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
             session->output->closed ? "its reader has gone" : reasons[g->finish]);
     fprintf(stderr, "memory:  %.1f MiB at most\n", (double)usage.ru_maxrss / 1024.0);
@@ -116,7 +118,7 @@ Status generate_run(Session *session, Error *error) {
     if (status == STATUS_OK)
         status = session_rule(session, session->shape, &options, &options.rule, error);
     if (status == STATUS_OK) status = kvcache_new(&cache, &shape, 1, 0, error);
-    if (status == STATUS_OK) status = session_drafter(session, &drafter, error);
+    if (status == STATUS_OK) status = session_drafter(session, &options, &drafter, error);
     if (status == STATUS_OK)
         status =
             decoding_init(&decoding, session->model, cache, drafter, ids.ids, ids.length, error);

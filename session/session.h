@@ -27,9 +27,11 @@ struct Session {
     const char *chat_template; /* of --chat-template; NULL: the model's */
     char *overridden;          /* what --override changed, for people, owned; NULL: nothing */
     Output *output;
-    /* Makes a Drafter for one text, freed by drafter_free; returns STATUS_OK and NULL where none
+    /* Makes a Drafter for one text with these options, freed by drafter_free; returns STATUS_OK and NULL where none
      * pays. NULL: this program has no drafters. */
-    Status (*new_drafter)(const Session *session, Drafter **drafter, Error *error);
+    Status (*new_drafter)(const Session *session, const GenerationOptions *options,
+                          Drafter **drafter, Error *error);
+    struct Drafting *drafting; /* what new_drafter needs (drafting.h); NULL: nothing */
     ShapeStore *shapes;       /* of this model; NULL: it has no tokenizer */
     const ShapeSource *shape; /* what the command line asks for; NULL: nothing */
     bool shows_progress;      /* stderr is a terminal */
@@ -47,8 +49,9 @@ ModelOptions session_model_options(const Session *session);
 /* The type of the cache that --kv-type asks for. */
 KvType session_kv_type(const Model *model, KvChoice choice);
 
-/* Makes *drafter with the session's new_drafter; NULL when it has none. */
-Status session_drafter(const Session *session, Drafter **drafter, Error *error);
+/* Makes *drafter for a text with the session's new_drafter; NULL when it has none. */
+Status session_drafter(const Session *session, const GenerationOptions *options, Drafter **drafter,
+                       Error *error);
 
 /* "done of total" on one line of the terminal, drawn over itself; total 0 wipes it. Nothing
  * when stderr is no terminal. */

@@ -64,7 +64,7 @@ void command_line_help(FILE *out, const CommandLine *line, bool all) {
     for (size_t i = 0; (row = command_line_row(line, i)); i++) {
         char text[64];
         if (row->kind == OPTION_HEADING) heading = row->name;
-        if (row->kind == OPTION_HEADING || (!all && !row->usual)) continue;
+        if (row->kind == OPTION_HEADING || (!all && !row->usual) || !row->help) continue;
         if (heading) fprintf(out, "%s:\n", heading);
         heading = NULL;
         if (row_text(row, text, sizeof text) > WIDTH) { /* the help goes to the next line */

@@ -39,7 +39,7 @@ typedef struct OptionRow {
     const char *value; /* what stands for the value in --help */
     size_t field;      /* offset in the struct of values */
     double low, high;
-    const char *help;
+    const char *help; /* NULL: another row's help names the option */
     bool usual; /* listed by --help; --help all lists every option */
     const char
         *alone; /* OPTION_CHOICE: the word that is meant where none follows; NULL: one must */

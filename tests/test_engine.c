@@ -217,7 +217,7 @@ static EngineStats run_drafted(const Setup *setup, const Text *alone, size_t max
     for (size_t i = 0; i < MOST_TASKS; i++) {
         make_text(&texts[i], i, model_config(model)->vocab_size);
         if (oracles) {
-            oracles[i] = (Oracle){{1 + i % DRAFTS_MAX, oracle_propose, oracle_learn, NULL},
+            oracles[i] = (Oracle){{1 + i % DRAFTS_MAX, oracle_propose, oracle_learn, NULL, NULL},
                                   .alone = &alone[i]};
             texts[i].task.drafter = &oracles[i].drafter;
         }

@@ -1,0 +1,202 @@
+#include "draft/drafter_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+
+/* Of an account, in tokens' times. */
+static const double FIRST_BALANCE = 0.5, BALANCE_A_TOKEN = 0.005, MOST_BALANCE = 8.0;
+
+/* Weights of one more draft in a text's share of right ones and in that of all texts; the share
+ * from which on another member goes on behind a draft. */
+static const double TEXT_WEIGHT = 0.15, RECORD_WEIGHT = 0.03, LIKELY_RIGHT = 0.8;
+
+enum { PROBE = 2 }; /* drafts at a time of a member that seems not to pay */
+
+typedef struct Member {
+    Drafter *drafter;
+    DraftRecord *record;
+    double right_share; /* in this text */
+    size_t n;           /* tokens that it proposed last */
+} Member;
+
+typedef struct DrafterSet {
+    Drafter drafter;
+    Member members[DRAFTER_SET_MOST];
+    size_t n_members;
+    size_t segments[DRAFTER_SET_MOST]; /* members in the order of their parts of the last draft */
+    size_t n_segments, n_drafts;
+    double second;                    /* that one token of plain decoding takes; 0: not known yet */
+    double rows_cost[DRAFTS_MAX + 1]; /* of m drafts, in tokens' times, without the drafters' own */
+    int32_t *text;                    /* the text with the drafts behind it */
+    size_t capacity;
+} DrafterSet;
+
+DraftRecord draft_record(const char *name, double right_share) {
+    return (DraftRecord){.name = name, .right_share = right_share, .balance = FIRST_BALANCE};
+}
+
+/* Finds what the rows of drafts cost in a pass where each text has as many. */
+static void find_costs(DrafterSet *set, size_t most) {
+    const PassCosts *costs = set->drafter.costs;
+    size_t n = costs->n_texts > 0 ? costs->n_texts : 1;
+    double plain = pass_costs_seconds(costs, n);
+    set->second = plain / (double)n;
+    for (size_t m = 1; m <= most && plain > 0.0; m++) {
+        double cost = pass_costs_seconds(costs, n * (1 + m)) / plain - 1.0;
+        set->rows_cost[m] = cost > set->rows_cost[m - 1] ? cost : set->rows_cost[m - 1];
+    }
+}
+
+/* How many drafts, at most `most`, promise the most tokens a second, and how many times as many as
+ * without drafts (*speed). */
+static size_t prospect(const DrafterSet *set, const Member *member, size_t most, double *speed) {
+    double tokens = 1.0, right = 1.0, step = member->record->step_seconds / set->second;
+    size_t best = 0;
+    *speed = 1.0;
+    for (size_t m = 1; m <= most; m++) {
+        right *= member->right_share;
+        tokens += right;
+        double faster = tokens / (1.0 + set->rows_cost[m] + (double)m * step);
+        if (faster <= *speed) continue;
+        *speed = faster;
+        best = m;
+    }
+    return best;
+}
+
+/* The members in the order of their prospects, the best first. */
+static void sort(const DrafterSet *set, size_t most, size_t order[DRAFTER_SET_MOST]) {
+    double speeds[DRAFTER_SET_MOST];
+    for (size_t i = 0; i < set->n_members; i++) {
+        double speed;
+        prospect(set, &set->members[i], most, &speed);
+        size_t at = i;
+        for (; at > 0 && speeds[at - 1] < speed; at--) {
+            speeds[at] = speeds[at - 1];
+            order[at] = order[at - 1];
+        }
+        speeds[at] = speed;
+        order[at] = i;
+    }
+}
+
+/* Lets one member go on behind the text and its n_drafts drafts; returns how many it added. */
+static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
+    DraftRecord *record = member->record;
+    double speed;
+    if (most > member->drafter->most) most = member->drafter->most;
+    size_t m = prospect(set, member, most, &speed);
+    if (m == 0) m = most < PROBE ? most : PROBE;
+    if (record->balance <= 0.0 || m == 0) return 0;
+    double start = clock_seconds();
+    size_t n_text = n + set->n_drafts;
+    m = member->drafter->propose(member->drafter, set->text, n_text, set->text + n_text, m);
+    double seconds = clock_seconds() - start;
+    record->seconds += seconds;
+    record->gained -= seconds;
+    record->balance -= seconds / set->second;
+    if (m == 0) return 0;
+    double step = seconds / (double)m;
+    record->step_seconds +=
+        (record->step_seconds > 0.0 ? 0.1 : 1.0) * (step - record->step_seconds);
+    record->drafted += m;
+    return m;
+}
+
+static void earn_a_little(DrafterSet *set) {
+    for (size_t i = 0; i < set->n_members; i++) {
+        DraftRecord *record = set->members[i].record;
+        record->balance += BALANCE_A_TOKEN / (double)set->n_members;
+        if (record->balance > MOST_BALANCE) record->balance = MOST_BALANCE;
+    }
+}
+
+static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                      size_t most) {
+    DrafterSet *set = (DrafterSet *)drafter;
+    size_t order[DRAFTER_SET_MOST] = {0};
+    set->n_segments = set->n_drafts = 0;
+    earn_a_little(set);
+    if (most > DRAFTS_MAX) most = DRAFTS_MAX;
+    find_costs(set, most);
+    if (set->second <= 0.0) return 0; /* the first pass is measured without drafts */
+    if (!array_reserve(&set->text, &set->capacity, n + most, sizeof *set->text)) return 0;
+    memcpy(set->text, text, n * sizeof *text);
+    sort(set, most, order);
+    for (size_t i = 0; i < set->n_members && set->n_drafts < most; i++) {
+        Member *member = &set->members[order[i]];
+        member->n = ask(set, member, n, most - set->n_drafts);
+        if (member->n == 0) continue;
+        set->segments[set->n_segments++] = order[i];
+        set->n_drafts += member->n;
+        if (member->right_share < LIKELY_RIGHT) break;
+    }
+    memcpy(drafts, set->text + n, set->n_drafts * sizeof *drafts);
+    return set->n_drafts;
+}
+
+/* The part of the cost of the last draft's rows that one member's tokens have. */
+static double cost_of(const DrafterSet *set, const Member *member) {
+    return set->rows_cost[set->n_drafts] * (double)member->n / (double)set->n_drafts;
+}
+
+/* Counts the member's part of a draft, of which the text took `right` tokens. */
+static void count(DrafterSet *set, Member *member, size_t right) {
+    DraftRecord *record = member->record;
+    size_t tested = right + (right < member->n);
+    for (size_t i = 0; i < tested; i++) {
+        double was = i < right ? 1.0 : 0.0;
+        member->right_share += TEXT_WEIGHT * (was - member->right_share);
+        record->right_share += RECORD_WEIGHT * (was - record->right_share);
+    }
+    double gain = (double)right - cost_of(set, member);
+    record->right += right;
+    record->balance += gain;
+    record->gained += gain * set->second;
+    if (record->balance > MOST_BALANCE) record->balance = MOST_BALANCE;
+    member->drafter->learn(member->drafter, member->n, right);
+}
+
+/* A part behind a wrong token was not tested: its rows count, its tokens teach nothing. */
+static void learn(Drafter *drafter, size_t n, size_t accepted) {
+    DrafterSet *set = (DrafterSet *)drafter;
+    size_t begin = 0;
+    (void)n;
+    for (size_t i = 0; i < set->n_segments; i++) {
+        Member *member = &set->members[set->segments[i]];
+        size_t right = accepted > begin ? accepted - begin : 0;
+        if (right > member->n) right = member->n;
+        if (accepted >= begin) {
+            count(set, member, right);
+        } else {
+            member->record->balance -= cost_of(set, member);
+            member->record->gained -= cost_of(set, member) * set->second;
+        }
+        begin += member->n;
+    }
+    set->n_segments = 0;
+}
+
+static void set_free(Drafter *drafter) {
+    DrafterSet *set = (DrafterSet *)drafter;
+    for (size_t i = 0; i < set->n_members; i++) drafter_free(set->members[i].drafter);
+    free(set->text);
+    free(set);
+}
+
+Drafter *drafter_set_new(PassCosts *costs) {
+    DrafterSet *set = calloc(1, sizeof *set);
+    if (!set) return NULL;
+    set->drafter = (Drafter){.propose = propose, .learn = learn, .free = set_free, .costs = costs};
+    return &set->drafter;
+}
+
+void drafter_set_add(Drafter *drafter, Drafter *member, DraftRecord *record) {
+    DrafterSet *set = (DrafterSet *)drafter;
+    set->members[set->n_members++] =
+        (Member){.drafter = member, .record = record, .right_share = record->right_share};
+    if (member->most > set->drafter.most) set->drafter.most = member->most;
+}

@@ -1,0 +1,45 @@
+/* Several drafters for one text: a Drafter that asks its members, decides who goes first, how many
+ * tokens pay, and when to be silent.
+ *
+ * A draft of m tokens, each right with probability p after right ones, gives 1 + p + ... + p^m
+ * tokens and costs a pass of 1 + m rows and the time of the drafter. The set proposes as many as
+ * give the most tokens a second, by the times that were measured (pass_costs.h) and the share of
+ * right drafts so far. The member with the best prospect goes first; where its draft ends early and
+ * is likely right, the next member goes on behind it.
+ *
+ * Each kind of drafter has an account of the tokens that it gained and lost over all texts. Drafts
+ * are made only while the account is positive: it begins with half a token's time, gets half a
+ * percent of each token's, and never holds more than eight. So a kind of drafter that is always
+ * wrong costs no more than that, is asked again now and then, and is believed again when it is
+ * right. */
+#ifndef DRAFTER_SET_H
+#define DRAFTER_SET_H
+
+#include "draft/drafter.h"
+
+enum { DRAFTER_SET_MOST = 4 }; /* members */
+
+/* One kind of drafter over all texts. Set name, right_share and balance with draft_record;
+ * everything else begins with 0. */
+typedef struct DraftRecord {
+    const char *name;
+    size_t drafted, right; /* tokens */
+    double seconds;        /* spent on proposing */
+    double gained;         /* seconds that decoding was faster by (or slower, if negative) */
+    double right_share;    /* probability that a draft is right after right ones, smoothed */
+    double step_seconds;   /* of proposing one token, smoothed */
+    double balance;        /* the account, in tokens' times */
+} DraftRecord;
+
+/* A record of no experience; `right_share` is the first guess. */
+DraftRecord draft_record(const char *name, double right_share);
+
+/* A Drafter without members; drafter_free frees it and them. `costs` is borrowed. NULL: no memory.
+ */
+Drafter *drafter_set_new(PassCosts *costs);
+
+/* Adds a member, which the set owns from now on. `record` is borrowed. Among equals the member that
+ * was added first goes first. At most DRAFTER_SET_MOST. */
+void drafter_set_add(Drafter *set, Drafter *member, DraftRecord *record);
+
+#endif

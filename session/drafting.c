@@ -1,0 +1,97 @@
+#include "session/drafting.h"
+
+#include <string.h>
+
+#include "draft/lookup.h"
+
+static const char *const drafting_names[DRAFT_KINDS] = {[DRAFT_LOOKUP] = "lookup"};
+
+/* First guesses: the share of right drafts; the time of a further row in a pass, as a share of a
+ * pass of one row, for models that read most of their weights once, and for mixtures of experts and
+ * models that fit into a processor's caches. */
+static const double RIGHT_SHARES[DRAFT_KINDS] = {[DRAFT_LOOKUP] = 0.6};
+static const double ROW_SHARE = 0.05, ROW_SHARE_ALONE = 0.4;
+
+/* Reads a list of names: the kinds' bits, or 0 and where the first unknown name begins. */
+static unsigned parse(const char *list, const char **wrong) {
+    unsigned kinds = 0;
+    while (true) {
+        size_t length = strcspn(list, ","), k = 0;
+        while (k < DRAFT_KINDS && (strlen(drafting_names[k]) != length ||
+                                   memcmp(drafting_names[k], list, length) != 0))
+            k++;
+        *wrong = list;
+        if (k == DRAFT_KINDS) return 0;
+        kinds |= 1u << k;
+        if (list[length] == '\0') return kinds;
+        list += length + 1;
+    }
+}
+
+static bool is_word(const char *text, const char *word) {
+    return !text || strcmp(text, word) == 0;
+}
+
+Status drafting_check(const Options *o, Error *error) {
+    char names[128] = "";
+    const char *wrong;
+    if (is_word(o->draft, "auto") || is_word(o->draft, "none")) return STATUS_OK;
+    if (parse(o->draft, &wrong) != 0) return STATUS_OK;
+    for (size_t k = 0; k < DRAFT_KINDS; k++) {
+        strcat(names, k == 0 ? "" : ", ");
+        strcat(names, drafting_names[k]);
+    }
+    error_set(error, "--draft: '%.*s' proposes nothing: auto, none, or a list of %s",
+              (int)strcspn(wrong, ","), wrong, names);
+    return STATUS_USAGE;
+}
+
+void drafting_open(Drafting *d, const Session *session) {
+    const Options *o = session->options;
+    const char *ignored;
+    size_t usual = lookup_default(session->file);
+    bool automatic = is_word(o->draft, "auto"), given = options_given(o, &o->lookup);
+    *d = (Drafting){.costs.row_share =
+                        lookup_rows_are_cheap(session->file) ? ROW_SHARE : ROW_SHARE_ALONE};
+    for (size_t k = 0; k < DRAFT_KINDS; k++)
+        d->records[k] = draft_record(drafting_names[k], RIGHT_SHARES[k]);
+    if (!automatic && strcmp(o->draft, "none") != 0) d->kinds = parse(o->draft, &ignored);
+    d->lookup = given ? (size_t)o->lookup : usual > 0 ? usual : LOOKUP_DRAFTS;
+    if (automatic && (given || usual > 0)) d->kinds |= 1u << DRAFT_LOOKUP;
+    if (d->lookup == 0) d->kinds &= ~(1u << DRAFT_LOOKUP);
+}
+
+/* Adds the drafter of one kind, which is NULL where memory is short. */
+static Status add(Drafting *d, Drafter *set, DraftKind kind, Drafter *member, Error *error) {
+    if (!member) return error_set(error, "no memory for drafts");
+    drafter_set_add(set, member, &d->records[kind]);
+    return STATUS_OK;
+}
+
+Status drafting_new(const Session *session, const GenerationOptions *options, Drafter **drafter,
+                    Error *error) {
+    Drafting *d = session->drafting;
+    (void)options;
+    *drafter = NULL;
+    if (d->kinds == 0) return STATUS_OK;
+    Drafter *set = drafter_set_new(&d->costs);
+    if (!set) return error_set(error, "no memory for drafts");
+    Status status = STATUS_OK;
+    if (d->kinds & 1u << DRAFT_LOOKUP)
+        status = add(d, set, DRAFT_LOOKUP, lookup_new(d->lookup), error);
+    if (status == STATUS_OK) {
+        *drafter = set;
+    } else {
+        drafter_free(set);
+    }
+    return status;
+}
+
+void drafting_print(FILE *out, const Drafting *d) {
+    for (size_t k = 0; d && k < DRAFT_KINDS; k++) {
+        const DraftRecord *r = &d->records[k];
+        if (r->drafted == 0) continue;
+        fprintf(out, "drafts:  %s: %zu tokens proposed, %zu right, %.3f s gained\n", r->name,
+                r->drafted, r->right, r->gained);
+    }
+}

@@ -1,0 +1,35 @@
+/* Who proposes tokens ahead of the texts of a session, as --draft, --lookup and --draft-model say,
+ * and what came of it. */
+#ifndef DRAFTING_H
+#define DRAFTING_H
+
+#include <stdio.h>
+
+#include "draft/drafter_set.h"
+#include "session/session.h"
+
+/* The kinds of drafters, in the order of drafting_names in drafting.c. */
+typedef enum DraftKind { DRAFT_LOOKUP, DRAFT_KINDS } DraftKind;
+
+/* What all texts of a session share. */
+typedef struct Drafting {
+    unsigned kinds; /* that may propose: bits 1 << DraftKind */
+    size_t lookup;  /* tokens that prompt lookup proposes at a time */
+    PassCosts costs;
+    DraftRecord records[DRAFT_KINDS];
+} Drafting;
+
+/* Checks --draft. STATUS_USAGE when it names no kind of drafter. */
+Status drafting_check(const Options *options, Error *error);
+
+/* Prepares the drafting of a session whose model is open. */
+void drafting_open(Drafting *drafting, const Session *session);
+
+/* Session.new_drafter for sessions that have a `drafting`: makes a set of all that may propose. */
+Status drafting_new(const Session *session, const GenerationOptions *options, Drafter **drafter,
+                    Error *error);
+
+/* Prints a line for each kind that proposed anything: tokens, right ones, seconds gained. */
+void drafting_print(FILE *out, const Drafting *drafting);
+
+#endif
