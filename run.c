@@ -14,6 +14,7 @@
 #include "base/mapped.h"
 #include "base/unicode.h"
 #include "convert/default_model.h"
+#include "convert/draft_opening.h"
 #include "convert/modelopen.h"
 #include "formats/json_memory.h"
 #include "inspect/overrides.h"
@@ -50,6 +51,7 @@ typedef struct Opened {
     TextInput prompt, chat_template;
     SessionShape shape;
     Drafting drafting;
+    DraftOpening draft;
     double begin_seconds; /* time to find the model's files */
 } Opened;
 
@@ -86,6 +88,8 @@ static Status open_everything(Opened *opened, Error *error) {
     double start = clock_seconds();
     Status status =
         modelopen_begin(&opened->model, o->model, o->tokenizer, o, session->interrupted, error);
+    if (status == STATUS_OK && !(mode && mode->traits & MODE_WITHOUT_WEIGHTS))
+        status = draft_opening_begin(&opened->draft, session, error);
     opened->begin_seconds = clock_seconds() - start;
     if (status == STATUS_OK) status = open_prompt(&opened->prompt, o, error);
     if (status == STATUS_OK) status = open_text(&opened->chat_template, o->chat_template, error);
@@ -176,7 +180,9 @@ static Status parse_model(Opened *opened, Error *error) {
             shape_store_new(session->tokenizer, model_config(session->model)->vocab_size);
         if (!session->shapes) return error_set(error, "no memory for the shapes of answers");
     }
-    if (session->model) drafting_open(&opened->drafting, session);
+    if (status == STATUS_OK) status = draft_opening_finish(&opened->draft, session, error);
+    if (session->model)
+        drafting_open(&opened->drafting, session, opened->draft.shared, opened->draft.file);
     session->load_seconds = opened->begin_seconds + clock_seconds() - start;
     return status;
 }
@@ -186,6 +192,7 @@ static Status parse_model(Opened *opened, Error *error) {
 static void close_everything(Opened *opened) {
     Session *session = &opened->session;
     if (opened->mode && opened->mode->close) opened->mode->close(opened->state);
+    draft_opening_close(&opened->draft);
     shape_store_free(session->shapes);
     session_shape_close(&opened->shape);
     model_close(session->model);
@@ -214,7 +221,8 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
                      .output.fd = STDOUT_FILENO,
                      .prompt.fd = -1,
                      .chat_template.fd = -1,
-                     .shape.fd = -1};
+                     .shape.fd = -1,
+                     .draft = DRAFT_OPENING_NONE};
     opened.session = (Session){.options = o,
                                .output = &opened.output,
                                .shows_progress = isatty(STDERR_FILENO),

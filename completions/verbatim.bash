@@ -13,7 +13,7 @@ _verbatim() {
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
         --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;
-        --draft) COMPREPLY=($(compgen -W "auto none lookup" -- "$cur")); return ;;
+        --draft) COMPREPLY=($(compgen -W "auto none lookup model" -- "$cur")); return ;;
         -h | --help) COMPREPLY=($(compgen -W "all" -- "$cur")); return ;;
         --cache-dir) compopt -o dirnames 2>/dev/null; COMPREPLY=($(compgen -d -- "$cur")); return ;;
         -i | --prompt | -y | --system | --stop | -n | --tokens | -t | --temperature | --top-k | -p | \
@@ -28,7 +28,7 @@ _verbatim() {
             --special --bos --tokenizer --split-pattern --output --echo --json-schema --json --regex
             --grammar --choice --on-length --shape-test --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
-            --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --lookup --kv-type --snapshots --stats --no-sandbox --batch --batch-text
+            --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
             --tokenize --detokenize --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --cache-list --cache-clear

@@ -22,8 +22,8 @@ struct Drafter {
     size_t most; /* tokens that this one proposes at a time, at most DRAFTS_MAX */
 
     /* Proposes what follows text[n]: writes at most `most` tokens to drafts[] and returns how
-     * many, 0 to stay silent. A token outside the vocabulary is allowed and costs a pass. The text
-     * never changes but at its end, and only grows between two calls. */
+     * many, 0 to stay silent. A token outside the vocabulary is allowed and costs a pass. Between
+     * two calls the text grows, but its last tokens may be others: a draft's that was wrong. */
     size_t (*propose)(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
                       size_t most);
 

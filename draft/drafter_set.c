@@ -7,7 +7,7 @@
 #include "base/clock.h"
 
 /* Of an account, in tokens' times. */
-static const double FIRST_BALANCE = 0.5, BALANCE_A_TOKEN = 0.005, MOST_BALANCE = 8.0;
+static const double FIRST_BALANCE = 0.75, BALANCE_A_TOKEN = 0.005, MOST_BALANCE = 8.0;
 
 /* Weights of one more draft in a text's share of right ones and in that of all texts; the share
  * from which on another member goes on behind a draft. */
@@ -20,6 +20,7 @@ typedef struct Member {
     DraftRecord *record;
     double right_share; /* in this text */
     size_t n;           /* tokens that it proposed last */
+    bool begun;         /* it has seen this text */
 } Member;
 
 typedef struct DrafterSet {
@@ -97,12 +98,15 @@ static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
     double seconds = clock_seconds() - start;
     record->seconds += seconds;
     record->gained -= seconds;
-    record->balance -= seconds / set->second;
+    bool reads_prompt = !member->begun && set->drafter.costs->n_texts <= 1;
+    member->begun = true;
+    if (!reads_prompt) record->balance -= seconds / set->second;
     if (m == 0) return 0;
+    record->drafted += m;
+    if (reads_prompt) return m;
     double step = seconds / (double)m;
     record->step_seconds +=
         (record->step_seconds > 0.0 ? 0.1 : 1.0) * (step - record->step_seconds);
-    record->drafted += m;
     return m;
 }
 

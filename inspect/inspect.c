@@ -11,6 +11,7 @@
 #include "inspect/modelfile_verify.h"
 #include "kvcache_sharing.h"
 #include "layers/mtp_names.h"
+#include "session/drafting.h"
 
 Status inspect_print(const Session *session, Error *error, const char *format, ...) {
     char text[2048];
@@ -227,9 +228,27 @@ static Status print_cache(Session *session, Error *error) {
                          kv_type_name(shape.type), one, all, context);
 }
 
+/* The model of --draft-model: its file, and its cache beside the large model's. */
+static Status print_draft_model(Session *session, Error *error) {
+    const Drafting *d = session->drafting;
+    char name[512], bytes[32], one[32], all[32];
+    if (!d || !d->model) return STATUS_OK;
+    const KvShape *shape = draft_model_kv_shape(d->model);
+    size_t context = model_context(draft_model_model(d->model));
+    if (context > model_context(session->model)) context = model_context(session->model);
+    snprintf(name, sizeof name, "%s", modelfile_path(d->model_file));
+    one_line(name);
+    return inspect_print(
+        session, error, "draft model         %s, %s; its cache: %s a token, %s for %zu\n", name,
+        size_text((double)modelfile_bytes(d->model_file), bytes, sizeof bytes),
+        size_text((double)kvcache_position_bytes(shape), one, sizeof one),
+        size_text((double)kvcache_sequence_bytes(shape, context), all, sizeof all), context);
+}
+
 static Status print_needs(Session *session, Error *error) {
     const Model *model = session->model;
     Status status = print_cache(session, error);
+    if (status == STATUS_OK) status = print_draft_model(session, error);
     if (status != STATUS_OK) return status;
     return inspect_print(session, error, "machine             %s, %d threads\n",
                          model_isa(model)->name, model_threads(model));

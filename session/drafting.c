@@ -4,12 +4,13 @@
 
 #include "draft/lookup.h"
 
-static const char *const drafting_names[DRAFT_KINDS] = {[DRAFT_LOOKUP] = "lookup"};
+static const char *const drafting_names[DRAFT_KINDS] = {
+    [DRAFT_LOOKUP] = "lookup", [DRAFT_BY_MODEL] = "model"};
 
 /* First guesses: the share of right drafts; the time of a further row in a pass, as a share of a
  * pass of one row, for models that read most of their weights once, and for mixtures of experts and
  * models that fit into a processor's caches. */
-static const double RIGHT_SHARES[DRAFT_KINDS] = {[DRAFT_LOOKUP] = 0.6};
+static const double RIGHT_SHARES[DRAFT_KINDS] = {[DRAFT_LOOKUP] = 0.6, [DRAFT_BY_MODEL] = 0.7};
 static const double ROW_SHARE = 0.05, ROW_SHARE_ALONE = 0.4;
 
 /* Reads a list of names: the kinds' bits, or 0 and where the first unknown name begins. */
@@ -36,7 +37,12 @@ Status drafting_check(const Options *o, Error *error) {
     char names[128] = "";
     const char *wrong;
     if (is_word(o->draft, "auto") || is_word(o->draft, "none")) return STATUS_OK;
-    if (parse(o->draft, &wrong) != 0) return STATUS_OK;
+    unsigned kinds = parse(o->draft, &wrong);
+    if (kinds & 1u << DRAFT_BY_MODEL && !o->draft_model) {
+        error_set(error, "--draft model needs --draft-model MODEL");
+        return STATUS_USAGE;
+    }
+    if (kinds != 0) return STATUS_OK;
     for (size_t k = 0; k < DRAFT_KINDS; k++) {
         strcat(names, k == 0 ? "" : ", ");
         strcat(names, drafting_names[k]);
@@ -46,18 +52,22 @@ Status drafting_check(const Options *o, Error *error) {
     return STATUS_USAGE;
 }
 
-void drafting_open(Drafting *d, const Session *session) {
+void drafting_open(Drafting *d, const Session *session, DraftModel *model, const ModelFile *file) {
     const Options *o = session->options;
     const char *ignored;
     size_t usual = lookup_default(session->file);
     bool automatic = is_word(o->draft, "auto"), given = options_given(o, &o->lookup);
-    *d = (Drafting){.costs.row_share =
+    *d = (Drafting){.model = model,
+                    .model_file = file,
+                    .costs.row_share =
                         lookup_rows_are_cheap(session->file) ? ROW_SHARE : ROW_SHARE_ALONE};
     for (size_t k = 0; k < DRAFT_KINDS; k++)
         d->records[k] = draft_record(drafting_names[k], RIGHT_SHARES[k]);
     if (!automatic && strcmp(o->draft, "none") != 0) d->kinds = parse(o->draft, &ignored);
     d->lookup = given ? (size_t)o->lookup : usual > 0 ? usual : LOOKUP_DRAFTS;
     if (automatic && (given || usual > 0)) d->kinds |= 1u << DRAFT_LOOKUP;
+    if (automatic && model) d->kinds |= 1u << DRAFT_BY_MODEL;
+    if (!model) d->kinds &= ~(1u << DRAFT_BY_MODEL);
     if (d->lookup == 0) d->kinds &= ~(1u << DRAFT_LOOKUP);
 }
 
@@ -71,7 +81,6 @@ static Status add(Drafting *d, Drafter *set, DraftKind kind, Drafter *member, Er
 Status drafting_new(const Session *session, const GenerationOptions *options, Drafter **drafter,
                     Error *error) {
     Drafting *d = session->drafting;
-    (void)options;
     *drafter = NULL;
     if (d->kinds == 0) return STATUS_OK;
     Drafter *set = drafter_set_new(&d->costs);
@@ -79,6 +88,9 @@ Status drafting_new(const Session *session, const GenerationOptions *options, Dr
     Status status = STATUS_OK;
     if (d->kinds & 1u << DRAFT_LOOKUP)
         status = add(d, set, DRAFT_LOOKUP, lookup_new(d->lookup), error);
+    if (status == STATUS_OK && d->kinds & 1u << DRAFT_BY_MODEL)
+        status =
+            add(d, set, DRAFT_BY_MODEL, draft_model_drafter(d->model, &options->sampling), error);
     if (status == STATUS_OK) {
         *drafter = set;
     } else {

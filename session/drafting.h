@@ -5,16 +5,19 @@
 
 #include <stdio.h>
 
+#include "draft/draft_model.h"
 #include "draft/drafter_set.h"
 #include "session/session.h"
 
 /* The kinds of drafters, in the order of drafting_names in drafting.c. */
-typedef enum DraftKind { DRAFT_LOOKUP, DRAFT_KINDS } DraftKind;
+typedef enum DraftKind { DRAFT_LOOKUP, DRAFT_BY_MODEL, DRAFT_KINDS } DraftKind;
 
 /* What all texts of a session share. */
 typedef struct Drafting {
-    unsigned kinds; /* that may propose: bits 1 << DraftKind */
-    size_t lookup;  /* tokens that prompt lookup proposes at a time */
+    unsigned kinds;              /* that may propose: bits 1 << DraftKind */
+    DraftModel *model;           /* of --draft-model; borrowed; NULL: none */
+    const ModelFile *model_file; /* its file */
+    size_t lookup;               /* tokens that prompt lookup proposes at a time */
     PassCosts costs;
     DraftRecord records[DRAFT_KINDS];
 } Drafting;
@@ -22,8 +25,11 @@ typedef struct Drafting {
 /* Checks --draft. STATUS_USAGE when it names no kind of drafter. */
 Status drafting_check(const Options *options, Error *error);
 
-/* Prepares the drafting of a session whose model is open. */
-void drafting_open(Drafting *drafting, const Session *session);
+/* Prepares the drafting of a session whose model is open. `model` and its file are those of
+ * --draft-model, or NULL.
+ */
+void drafting_open(Drafting *drafting, const Session *session, DraftModel *model,
+                   const ModelFile *model_file);
 
 /* Session.new_drafter for sessions that have a `drafting`: makes a set of all that may propose. */
 Status drafting_new(const Session *session, const GenerationOptions *options, Drafter **drafter,

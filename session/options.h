@@ -49,6 +49,7 @@ typedef struct Options {
     uint64_t n_threads, context, chunk; /* 0: default */
     uint64_t snapshots; /* percent of the memory (of a batch: --kv-memory) that they may hold */
     const char *draft;  /* who proposes tokens ahead: auto, none, or a list of names */
+    const char *draft_model;
     uint64_t lookup;    /* drafts at a time; unless given: lookup_default */
     const char *isa;
     KvChoice kv_type; /* AUTO: as the model's weights ask for */

@@ -3,10 +3,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
+#include "draft/draft_model.h"
 #include "draft/drafter_set.h"
+#include "draft/speculation.h"
+#include "tests/fixture.h"
+#include "tests/process.h"
+#include "tests/small_model.h"
+#include "tests/tiny_model.h"
 
 /* ---- When to guess, by times that the test makes up ---- */
 
@@ -132,12 +140,226 @@ static void rows_that_are_not_cheap_get_no_guesses(void **state) {
     assert_true(run.rows < run.passes + run.passes / 10);
 }
 
+/* ---- A small model drafts ------------------------------------------------------------------- */
+
+/* The repository's models: one vocabulary, 3 million and 300 thousand parameters. */
+static const char LARGE[] = "models/stories.bin", SMALL[] = "models/sinusoidal.bin";
+
+typedef struct Speaker {
+    TinyModel tiny;
+    Tokenizer *tokenizer;
+} Speaker;
+
+static Speaker speaker_open(const char *path) {
+    const ModelOptions options = {.n_threads = 1};
+    Speaker s = {.tiny = tiny_model_map(path, &options, KV_F16)};
+    Error error;
+    size_t size;
+    const void *section = modelfile_section(s.tiny.file, SECTION_TOKENIZER, &size);
+    assert_int_equal(
+        tokenizer_open_for(&s.tokenizer, path, section, size, s.tiny.vocab_size, &error),
+        STATUS_OK);
+    return s;
+}
+
+static void speaker_close(Speaker *s) {
+    tokenizer_close(s->tokenizer);
+    tiny_model_close(&s->tiny);
+}
+
+enum { TEXT = 160 };
+
+/* Continues a text by TEXT tokens, greedily or sampled; compares with expected[TEXT] unless
+ * `first`, which fills it. */
+static SpeculationStats continue_text(Speaker *large, Drafter *drafter, float temperature,
+                                      int32_t *expected, bool first) {
+    Error error;
+    Decoding decoding;
+    TokenList ids = {0};
+    Sampler *sampler;
+    SamplerOptions options = sampler_options_default();
+    size_t vocab_size = large->tiny.vocab_size;
+    options.temperature = temperature;
+    options.seed = 11;
+    assert_int_equal(
+        sampler_new(&sampler, &options, vocab_size, model_isa(large->tiny.model)->numeric, &error),
+        STATUS_OK);
+    assert_int_equal(tokenizer_encode(large->tokenizer, "Once upon a time", 16, NULL,
+                                      TOKENIZE_ADD_BOS, &ids, &error),
+                     STATUS_OK);
+    float *logits = calloc(ids.length * vocab_size, sizeof *logits);
+    kvcache_reset(large->tiny.cache, 0, 0);
+    tiny_model_continue(&large->tiny, 0, ids.ids, ids.length, 16, logits);
+    float *next = logits + (ids.length - 1) * vocab_size;
+    assert_int_equal(decoding_init(&decoding, large->tiny.model, large->tiny.cache, drafter,
+                                   ids.ids, ids.length, &error),
+                     STATUS_OK);
+    for (size_t i = 0; i < TEXT; i++) {
+        int32_t token = sampler_next(sampler, next, ids.length + i);
+        if (first) expected[i] = token;
+        assert_int_equal(token, expected[i]);
+        assert_int_equal(decoding_next(&decoding, token, &next, &error), STATUS_OK);
+    }
+    SpeculationStats stats = decoding.speculation.stats;
+    decoding_free(&decoding);
+    sampler_free(sampler);
+    token_list_free(&ids);
+    free(logits);
+    return stats;
+}
+
+/* Lets the model at `path` draft for LARGE; returns the statistics of a greedy or a sampled text.
+ */
+static SpeculationStats draft_with(const char *path, float temperature) {
+    Speaker large = speaker_open(LARGE), small = speaker_open(path);
+    const DraftModelOptions options = {.kv_type = KV_F16, .max_texts = 1};
+    SamplerOptions sampling = sampler_options_default();
+    int32_t expected[TEXT];
+    DraftModel *shared;
+    TokenMap *map;
+    Error error;
+    sampling.temperature = temperature;
+    sampling.seed = 11;
+    assert_int_equal(token_map_new(&map, large.tokenizer, large.tiny.vocab_size, small.tokenizer,
+                                   small.tiny.vocab_size, &error),
+                     STATUS_OK);
+    assert_int_equal(draft_model_new(&shared, small.tiny.model, map, &options, &error), STATUS_OK);
+    continue_text(&large, NULL, temperature, expected, true);
+    SpeculationStats stats = {0};
+    for (int round = 0; round < 2; round++) { /* the second text gets the first one's place */
+        Drafter *drafter = draft_model_drafter(shared, &sampling);
+        assert_non_null(drafter);
+        stats = continue_text(&large, drafter, temperature, expected, false);
+        drafter_free(drafter);
+    }
+    draft_model_free(shared);
+    token_map_free(map);
+    speaker_close(&small);
+    speaker_close(&large);
+    return stats;
+}
+
+static void a_model_that_drafts_for_itself_is_always_right(void **state) {
+    (void)state;
+    for (int sampled = 0; sampled < 2; sampled++) {
+        SpeculationStats stats = draft_with(LARGE, sampled ? 0.8f : 0.0f);
+        /* The last pass may draft beyond what the test takes. */
+        assert_true(stats.accepted + DRAFT_MODEL_MOST >= stats.drafted);
+        assert_true(stats.passes < TEXT / 2);
+    }
+}
+
+static void a_small_model_drafts_for_a_large_one(void **state) {
+    (void)state;
+    for (int sampled = 0; sampled < 2; sampled++) {
+        SpeculationStats stats = draft_with(SMALL, sampled ? 0.8f : 0.0f);
+        assert_int_equal(stats.passes + stats.accepted, TEXT);
+        assert_true(stats.accepted > TEXT / 5);
+        assert_true(2 * stats.accepted > stats.drafted);
+    }
+}
+
+static void tokens_are_mapped_by_their_bytes(void **state) {
+    char *directory = fixture_directory(), *path = small_model(directory, "tiny");
+    Speaker other = speaker_open(path), large = speaker_open(LARGE);
+    TokenMap *map;
+    TokenList spelled = {0};
+    Error error;
+    (void)state;
+    /* 300 tokens against 2048: every byte, and most of the words. */
+    assert_int_equal(token_map_new(&map, other.tokenizer, other.tiny.vocab_size, large.tokenizer,
+                                   large.tiny.vocab_size, &error),
+                     STATUS_OK);
+    assert_true(token_map_n_equal(map) >= 256);
+    for (int32_t token = 3; token < 300; token++) {
+        char *text[2];
+        size_t length[2];
+        spelled.length = 0;
+        assert_int_equal(token_map_spell(map, token, &spelled, &error), STATUS_OK);
+        assert_int_equal(tokenizer_decode(other.tokenizer, &token, 1, TOKEN_DECODER_CONTINUE,
+                                          &text[0], &length[0], &error),
+                         STATUS_OK);
+        assert_int_equal(tokenizer_decode(large.tokenizer, spelled.ids, spelled.length,
+                                          TOKEN_DECODER_CONTINUE, &text[1], &length[1], &error),
+                         STATUS_OK);
+        assert_int_equal(length[0], length[1]);
+        assert_memory_equal(text[0], text[1], length[0]);
+        free(text[0]);
+        free(text[1]);
+        if (spelled.length == 1) assert_true(token_map_back(map, spelled.ids[0]) >= 3);
+    }
+    assert_int_equal(token_map_back(map, -1), -1);
+    assert_int_equal(token_map_back(map, (int32_t)large.tiny.vocab_size), -1);
+    token_map_free(map);
+    /* The other way round there are words that 300 tokens do not have. */
+    assert_int_equal(token_map_new(&map, large.tokenizer, large.tiny.vocab_size, other.tokenizer,
+                                   other.tiny.vocab_size, &error),
+                     STATUS_FAILED);
+    assert_non_null(strstr(error.text, "another vocabulary"));
+    token_list_free(&spelled);
+    speaker_close(&large);
+    speaker_close(&other);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+/* ---- The program ----------------------------------------------------------------------------- */
+
+#define GENERATE(...)                                                                              \
+    RUN("run", LARGE, "-i", "The cat", "-s", "3", "-n", "120", "-j", "1", "--draft-model",         \
+        __VA_ARGS__)
+
+static void the_program_drafts_with_a_model(void **state) {
+    (void)state;
+    static const char *const temperatures[] = {"0", "0.8"};
+    for (size_t i = 0; i < 2; i++) {
+        Process plain = GENERATE(SMALL, "--draft", "none", "-t", temperatures[i], "--stats");
+        Process drafted = GENERATE(SMALL, "-t", temperatures[i], "--stats");
+        assert_int_equal(drafted.status, 0);
+        assert_string_equal(plain.out, drafted.out);
+        assert_null(strstr(plain.err, "drafts:"));
+        assert_non_null(strstr(drafted.err, "drafts:  model: "));
+        process_free(&plain);
+        process_free(&drafted);
+    }
+    Process info = GENERATE(SMALL, "--info");
+    assert_non_null(strstr(info.out, "draft model         models/sinusoidal.bin, 481.1 KiB"));
+    process_free(&info);
+}
+
+static void what_cannot_draft_is_refused(void **state) {
+    char *directory = fixture_directory(), *path = small_model(directory, "tiny");
+    (void)state;
+    Process p = GENERATE(path);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "another vocabulary"));
+    process_free(&p);
+    p = GENERATE("absent.bin");
+    assert_int_equal(p.status, 1);
+    process_free(&p);
+    p = RUN("run", LARGE, "--draft", "model");
+    assert_int_equal(p.status, 2);
+    assert_non_null(strstr(p.err, "--draft model needs --draft-model MODEL"));
+    process_free(&p);
+    p = RUN("run", LARGE, "--draft", "lookup,guess");
+    assert_int_equal(p.status, 2);
+    assert_non_null(strstr(p.err, "'guess' proposes nothing"));
+    process_free(&p);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_guesses_cost_less_than_two_percent),
         cmocka_unit_test(right_guesses_are_found_and_used),
         cmocka_unit_test(who_was_right_goes_first),
         cmocka_unit_test(rows_that_are_not_cheap_get_no_guesses),
+        cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
+        cmocka_unit_test(a_small_model_drafts_for_a_large_one),
+        cmocka_unit_test(tokens_are_mapped_by_their_bytes),
+        cmocka_unit_test(the_program_drafts_with_a_model),
+        cmocka_unit_test(what_cannot_draft_is_refused),
     };
     return cmocka_run_group_tests_name("drafts", tests, NULL, NULL);
 }

@@ -1,0 +1,225 @@
+#include "draft/draft_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "kvcache_sharing.h"
+#include "prefill.h"
+
+/* A draft ends before a token of less probability. */
+static const float SURE = 0.3f;
+
+struct DraftModel {
+    Model *model;
+    TokenMap *map;
+    KvCache *cache;
+    int32_t *free_sequences;
+    size_t n_free;
+    float *logits; /* [2][vocab_size]; the second for the sampler */
+};
+
+typedef struct ModelDrafter {
+    Drafter drafter;
+    DraftModel *shared;
+    Sampler *sampler;
+    int32_t sequence; /* of the cache; -1: none yet */
+    bool failed;      /* silent from now on */
+    TokenList text;   /* as it was proposed for last, in the large model's tokens */
+    size_t *ends;     /* [text.length]: tokens of `spelled` up to that token's end */
+    size_t ends_capacity;
+    TokenList spelled; /* the text in the small model's tokens */
+    TokenList cached;  /* the small model's tokens in the cache */
+} ModelDrafter;
+
+Status draft_model_new(DraftModel **out, Model *model, TokenMap *map,
+                       const DraftModelOptions *options, Error *error) {
+    KvShape shape = model_kv_shape(model, options->kv_type);
+    size_t vocab_size = model_config(model)->vocab_size, n = options->max_texts;
+    DraftModel *shared = calloc(1, sizeof *shared);
+    if (!shared) return error_set(error, "no memory for a model that drafts");
+    shared->model = model;
+    shared->map = map;
+    shared->free_sequences = calloc(n, sizeof *shared->free_sequences);
+    shared->logits = malloc(2 * vocab_size * sizeof *shared->logits);
+    Status status = STATUS_OK;
+    if (!shared->free_sequences || !shared->logits)
+        status = error_set(error, "no memory for a model that drafts");
+    if (status == STATUS_OK)
+        status = kvcache_new(&shared->cache, &shape, n, options->max_bytes, error);
+    if (status != STATUS_OK) {
+        draft_model_free(shared);
+        return status;
+    }
+    while (shared->n_free < n) {
+        shared->free_sequences[shared->n_free] = (int32_t)shared->n_free;
+        shared->n_free++;
+    }
+    *out = shared;
+    return STATUS_OK;
+}
+
+void draft_model_free(DraftModel *shared) {
+    if (!shared) return;
+    kvcache_free(shared->cache);
+    free(shared->free_sequences);
+    free(shared->logits);
+    free(shared);
+}
+
+const Model *draft_model_model(const DraftModel *shared) {
+    return shared->model;
+}
+
+const KvShape *draft_model_kv_shape(const DraftModel *shared) {
+    return kvcache_shape(shared->cache);
+}
+
+/* ---- The text in the small model's tokens, and what of it the cache holds ---- */
+
+static size_t common_prefix(const TokenList *list, const int32_t *ids, size_t n) {
+    size_t i = 0;
+    while (i < n && i < list->length && list->ids[i] == ids[i]) i++;
+    return i;
+}
+
+/* Makes d->spelled the text. */
+static Status spell(ModelDrafter *d, const int32_t *text, size_t n, Error *error) {
+    size_t kept = common_prefix(&d->text, text, n);
+    d->text.length = kept;
+    d->spelled.length = kept > 0 ? d->ends[kept - 1] : 0;
+    for (size_t i = kept; i < n; i++) {
+        if (token_map_spell(d->shared->map, text[i], &d->spelled, error) != STATUS_OK)
+            return STATUS_FAILED;
+        if (!token_list_push(&d->text, text[i]) ||
+            !array_reserve(&d->ends, &d->ends_capacity, i + 1, sizeof *d->ends))
+            return error_set(error, "no memory for a text");
+        d->ends[i] = d->spelled.length;
+    }
+    return STATUS_OK;
+}
+
+/* Runs what the cache lacks of d->spelled, after removing what the text did not take; the logits
+ * are those of the last token. */
+static Status catch_up(ModelDrafter *d, Error *error) {
+    DraftModel *shared = d->shared;
+    size_t n = d->spelled.length;
+    size_t kept = common_prefix(&d->cached, d->spelled.ids, n - 1);
+    kvcache_truncate(shared->cache, d->sequence, (int32_t)kept);
+    size_t next = (size_t)kvcache_next(shared->cache, d->sequence);
+    d->cached.length = next;
+    for (size_t i = next; i < n; i++)
+        if (!token_list_push(&d->cached, d->spelled.ids[i]))
+            return error_set(error, "no memory for a text");
+    const Prefill p = {.sequence = d->sequence,
+                       .ids = d->spelled.ids + next,
+                       .n = n - next,
+                       .first_wanted = n - next - 1,
+                       .logits = shared->logits};
+    Status status = prefill(shared->model, shared->cache, &p, error);
+    if (status == STATUS_OK && !kvcache_hold(shared->cache, d->sequence))
+        status = error_set(error, "no memory for a state");
+    return status;
+}
+
+/* ---- The draft ---- */
+
+/* Whether the token is likely enough by logits[n], of which one element is the token's. Overwrites
+ * them. */
+static bool is_sure(const Numeric *numeric, float *logits, size_t n, float logit) {
+    float max = numeric->maximum(logits, n);
+    float gap = logit - max, sum = numeric->softmax_sum(logits, max, n);
+    numeric->softmax_sum(&gap, 0.0f, 1);
+    return gap >= SURE * sum;
+}
+
+/* Chooses the token at `position` of the large model's text; -1: the model is not sure. */
+static int32_t choose(ModelDrafter *d, size_t position) {
+    const Model *model = d->shared->model;
+    size_t n = model_config(model)->vocab_size;
+    float *logits = d->shared->logits, *copy = logits + n;
+    memcpy(copy, logits, n * sizeof *logits);
+    int32_t token = sampler_next(d->sampler, copy, position);
+    float logit = logits[token];
+    return is_sure(model_isa(model)->numeric, logits, n, logit) ? token : -1;
+}
+
+/* Runs the token that was drafted last. */
+static Status step(ModelDrafter *d, int32_t token, Error *error) {
+    DraftModel *shared = d->shared;
+    const Row row = {d->sequence, kvcache_next(shared->cache, d->sequence), token, true};
+    if (!token_list_push(&d->cached, token)) return error_set(error, "no memory for a text");
+    return model_forward(shared->model, shared->cache, &row, 1, shared->logits, error);
+}
+
+static size_t draft(ModelDrafter *d, size_t n_text, int32_t *drafts, size_t most, Error *error) {
+    size_t n = 0;
+    while (n < most) {
+        int32_t token = choose(d, n_text + n), back = token_map_back(d->shared->map, token);
+        if (back < 0) break;
+        drafts[n++] = back;
+        if (n < most && step(d, token, error) != STATUS_OK) {
+            d->failed = true;
+            break;
+        }
+    }
+    return n;
+}
+
+static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                      size_t most) {
+    ModelDrafter *d = (ModelDrafter *)drafter;
+    DraftModel *shared = d->shared;
+    Error error; /* a drafter that fails is silent: the text goes on without it */
+    if (d->failed || (d->sequence < 0 && shared->n_free == 0)) return 0;
+    if (d->sequence < 0) d->sequence = shared->free_sequences[--shared->n_free];
+    d->failed = spell(d, text, n, &error) != STATUS_OK;
+    if (d->failed || d->spelled.length == 0) return 0;
+    if (d->spelled.length + most > model_context(shared->model)) return 0;
+    d->failed = catch_up(d, &error) != STATUS_OK;
+    return d->failed ? 0 : draft(d, n, drafts, most, &error);
+}
+
+/* catch_up compares texts, so nothing is to be done here. */
+static void learn(Drafter *drafter, size_t n, size_t accepted) {
+    (void)drafter;
+    (void)n;
+    (void)accepted;
+}
+
+static void free_drafter(Drafter *drafter) {
+    ModelDrafter *d = (ModelDrafter *)drafter;
+    if (d->sequence >= 0) {
+        kvcache_reset(d->shared->cache, d->sequence, 0);
+        d->shared->free_sequences[d->shared->n_free++] = d->sequence;
+    }
+    sampler_free(d->sampler);
+    token_list_free(&d->text);
+    token_list_free(&d->spelled);
+    token_list_free(&d->cached);
+    free(d->ends);
+    free(d);
+}
+
+Drafter *draft_model_drafter(DraftModel *shared, const SamplerOptions *sampling) {
+    ModelDrafter *d = calloc(1, sizeof *d);
+    const Model *model = shared->model;
+    SamplerOptions options = sampler_options_default();
+    Error ignored;
+    options.temperature = sampling->temperature;
+    options.top_k = sampling->top_k;
+    options.top_p = sampling->top_p;
+    options.min_p = sampling->min_p;
+    options.seed = sampling->seed;
+    options.sample = sampling->sample;
+    if (!d) return NULL;
+    d->shared = shared;
+    d->sequence = -1;
+    d->drafter = (Drafter){
+        .most = DRAFT_MODEL_MOST, .propose = propose, .learn = learn, .free = free_drafter};
+    if (sampler_new(&d->sampler, &options, model_config(model)->vocab_size,
+                    model_isa(model)->numeric, &ignored) == STATUS_OK)
+        return &d->drafter;
+    free_drafter(&d->drafter);
+    return NULL;
+}

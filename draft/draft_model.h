@@ -1,0 +1,42 @@
+/* A small model that drafts for a large one: it goes on with the same text by itself, and the large
+ * one verifies (speculation.h).
+ *
+ * The small model chooses each token as the large one will: by the same temperature, top-k, top-p
+ * and min-p, and by the same random number, which is a function of seed and position alone. So two
+ * models that agree on the probabilities agree on the token as well. It stops where it is not sure.
+ *
+ * Its vocabulary may be another one whose tokens spell the same bytes (token_map.h). It has a cache
+ * of its own, from which what the text did not take is removed at the next draft. */
+#ifndef DRAFT_MODEL_H
+#define DRAFT_MODEL_H
+
+#include "draft/drafter.h"
+#include "draft/token_map.h"
+#include "model.h"
+#include "sampler.h"
+
+enum { DRAFT_MODEL_MOST = 15 }; /* tokens at a time */
+
+/* What all texts share for which one small model drafts. */
+typedef struct DraftModel DraftModel;
+
+typedef struct DraftModelOptions {
+    KvType kv_type;
+    size_t max_texts; /* at once; those that come later are not drafted for */
+    size_t max_bytes; /* of the cache; 0: no limit */
+} DraftModelOptions;
+
+/* `model` and `map`, from the large model's tokens to those of `model`, are borrowed. */
+Status draft_model_new(DraftModel **out, Model *model, TokenMap *map,
+                       const DraftModelOptions *options, Error *error);
+void draft_model_free(DraftModel *shared); /* after the drafters */
+
+/* The small model, and the shape of its cache. */
+const Model *draft_model_model(const DraftModel *shared);
+const KvShape *draft_model_kv_shape(const DraftModel *shared);
+
+/* A Drafter for one text that is sampled with these options, without their penalties and biases;
+ * drafter_free frees it. NULL: no memory. */
+Drafter *draft_model_drafter(DraftModel *shared, const SamplerOptions *sampling);
+
+#endif
