@@ -15,8 +15,10 @@
 #include "batch/batch_files.h"
 #include "batch/batch_fingerprint.h"
 #include "batch/batch_memory.h"
+#include "batch/check.h"
 #include "batch/engine.h"
 #include "kvcache_sharing.h"
+#include "prefill.h"
 #include "session/drafting.h"
 #include "session/generation_options.h"
 #include "system/terminal.h"
@@ -40,6 +42,7 @@ typedef struct Sample {
     float *scratch;  /* [2][vocab_size], only for logprobs */
     Error error;
     bool failed;
+    bool left; /* the record that it is checked against, and will not be completed */
 } Sample;
 
 /* One request and its texts. */
@@ -50,14 +53,21 @@ struct Job {
     Sample *samples;               /* [n] */
     size_t n, n_submitted, n_left; /* texts: all, handed to the engine, not yet done */
     Shape *shape;                  /* of its texts; NULL: none */
-    char *line;                    /* the result; NULL: not yet finished */
-    Job *next;                     /* the next line of the input */
+    char *line;                    /* the result, or --check's; NULL: not yet finished */
+
+    /* --check */
+    json_t *recorded;        /* NULL: there is no record */
+    CheckText *texts;        /* [n] */
+    Divergence *divergences; /* [n] */
+    char *result;            /* as it should be; NULL: not completed, or nobody asks */
+    Job *next;               /* the next line of the input */
 };
 
 struct Batch {
     const Options *options;
     LineReader reader;
     ResultFile results;
+    Check *check;    /* NULL: nothing is checked */
     size_t kv_bytes; /* that the KV cache may use */
     size_t total;    /* lines of the input; 0: not known */
     bool input_open;
@@ -99,6 +109,9 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
     if (fd < 0) return error_set(error, "%s: %s", o->batch, strerror(errno));
     line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch);
     b->input_open = true;
+    if (o->check && check_open(&b->check, o->check, o->output, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (o->check) return result_file_open(&b->results, NULL, false, false, error);
     return result_file_open(&b->results, o->output, o->resume, o->retry_failed, error);
 }
 
@@ -123,8 +136,15 @@ static void job_shrink(Job *job) {
     for (size_t i = 0; i < job->n; i++) {
         sample_end(&job->samples[i]);
         choice_free(&job->choices[i]);
+        if (job->texts) text_free(&job->texts[i].record);
     }
     job->n = 0;
+    free(job->texts);
+    free(job->divergences);
+    job->texts = NULL;
+    job->divergences = NULL;
+    json_decref(job->recorded);
+    job->recorded = NULL;
     free(job->samples);
     free(job->choices);
     job->samples = NULL;
@@ -137,6 +157,7 @@ static void job_shrink(Job *job) {
 static void job_free(Job *job) {
     job_shrink(job);
     free(job->line);
+    free(job->result);
     free(job);
 }
 
@@ -150,6 +171,7 @@ void batch_close(Batch *b) {
     }
     if (b->input_open && b->reader.fd != STDIN_FILENO) close(b->reader.fd);
     line_reader_free(&b->reader);
+    check_close(b->check);
     result_file_close(&b->results);
     free(b);
 }
@@ -177,15 +199,30 @@ static void write_job(Batch *b, Job *job) {
     b->held_bytes -= strlen(job->line);
     if (result_file_add(&b->results, job->line, &error) != STATUS_OK)
         give_up(b, STATUS_FAILED, &error);
+    if (job->result && check_write(b->check, job->result, &error) != STATUS_OK)
+        give_up(b, STATUS_FAILED, &error);
     b->n_done++;
     unlink_job(b, job);
     job_free(job);
+}
+
+/* Puts what --check says in place of the result line (NULL: it was not completed). */
+static char *compare_job(Batch *b, Job *job, char *line) {
+    char *report = check_compare(b->check, &b->maker, &job->request, job->recorded, line,
+                                 job->divergences, job->texts, job->n);
+    if (check_writes(b->check)) {
+        job->result = line;
+    } else {
+        free(line);
+    }
+    return report;
 }
 
 /* Takes over the result line of a job (NULL: no memory) and writes it; with --ordered once all
  * earlier results are written. */
 static void deliver(Batch *b, Job *job, char *line) {
     static const Error no_memory = {"no memory for a result"};
+    if (b->check) line = compare_job(b, job, line);
     job->line = line;
     if (!line) {
         give_up(b, STATUS_FAILED, &no_memory);
@@ -213,8 +250,13 @@ static void finish_job(Batch *b, Job *job) {
         fail_job(b, job, job->samples[i].error.text);
         return;
     }
+    bool left = false;
     for (size_t i = 0; i < job->n; i++) b->n_generated += job->choices[i].n_tokens;
-    deliver(b, job, result_line(&b->maker, &job->request, job->choices));
+    for (size_t i = 0; i < job->n; i++) left = left || job->samples[i].left;
+    if (left)
+        deliver(b, job, NULL);
+    else
+        deliver(b, job, result_line(&b->maker, &job->request, job->choices));
 }
 
 /* ---- One text ----------------------------------------------------------------------------------
@@ -277,6 +319,16 @@ static TokenLogprob *next_logprobs(Choice *choice, size_t width) {
     return choice->logprobs + choice->n_logprobs * width;
 }
 
+/* Compares the token that was chosen with the record. Returns false when the text need not be
+ * completed, because its record is known to be another. */
+static bool judge(Sample *sample, int32_t token, bool ends) {
+    const GenerationOptions *options = &sample->generation.options;
+    recorded_judge(sample->task.drafter, token, ends, options->eos, options->n_eos);
+    sample->left =
+        recorded_divergence(sample->task.drafter)->found && sample->job->texts[sample->index].whole;
+    return !sample->left;
+}
+
 /* Chooses the next token of a text and appends its bytes to the choice. */
 static Status sample_token(Sample *sample, float *logits, int32_t *token) {
     const Request *r = &sample->job->request;
@@ -299,6 +351,10 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
                                 logprobs + 1, sample->scratch + vocab);
     }
     size_t before = g->n_tokens;
+    bool checks = sample->job->recorded != NULL;
+    if (checks &&
+        !recorded_look(sample->task.drafter, sample->task.tokens, position, logits, vocab))
+        return error_set(&sample->error, "no memory for the logits");
     if (generation_next(g, logits, position, &step, &sample->error) != STATUS_OK)
         return STATUS_FAILED;
     if (logprobs && g->n_tokens > before) {
@@ -309,6 +365,8 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
     text_put(&choice->text, step.text, step.length, 0);
     choice->n_tokens = g->n_tokens;
     choice->finish = g->finish;
+    if (checks && !judge(sample, step.token, g->finish == FINISH_EOS && g->n_tokens == before))
+        g->finish = FINISH_STOP;
     *token = step.token;
     return choice->text.failed ? error_set(&sample->error, "no memory for the text") : STATUS_OK;
 }
@@ -339,6 +397,8 @@ static void sample_done(EngineTask *task, const Error *error) {
         sample->failed = true;
         sample->error = *error;
     }
+    if (job->recorded && task->drafter)
+        job->divergences[sample->index] = *recorded_divergence(task->drafter);
     sample_end(sample);
     if (--job->n_left == 0) finish_job(job->batch, job);
 }
@@ -360,6 +420,16 @@ static Job *new_job(Batch *b) {
     return job;
 }
 
+/* Finds what the request's texts are checked against. */
+static Status prepare_check(Batch *b, Job *job, size_t n, Error *error) {
+    job->texts = calloc(n, sizeof *job->texts);
+    job->divergences = calloc(n, sizeof *job->divergences);
+    if (!job->texts || !job->divergences) return error_set(error, "no memory for a check");
+    for (size_t i = 0; i < n && job->recorded; i++)
+        check_text(b->check, job->recorded, &b->maker, &job->request, i, &job->texts[i]);
+    return STATUS_OK;
+}
+
 static Status prepare(Batch *b, Job *job, Error *error) {
     if (request_encode(&job->request, b->session, &b->chat, error) != STATUS_OK)
         return STATUS_FAILED;
@@ -371,6 +441,7 @@ static Status prepare(Batch *b, Job *job, Error *error) {
     job->choices = calloc(n, sizeof *job->choices);
     job->samples = calloc(n, sizeof *job->samples);
     if (!job->choices || !job->samples) return error_set(error, "no memory for a request");
+    if (b->check && prepare_check(b, job, n, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t i = 0; i < n; i++) {
         job->samples[i].job = job;
         job->samples[i].index = i;
@@ -460,12 +531,30 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
         job_free(job);
         return;
     }
+    if (b->check) job->recorded = check_find(b->check, &job->request);
     if (status == STATUS_OK) status = prepare(b, job, &error);
     if (status != STATUS_OK) {
         fail_job(b, job, error.text);
     } else {
         b->feeding = job;
     }
+}
+
+/* Makes a text's Drafter: its record, or what the session has. */
+static Status new_drafter(Batch *b, Sample *sample, size_t n_prompt, Error *error) {
+    const Job *job = sample->job;
+    const GenerationOptions *o = &job->request.options;
+    Drafter **drafter = &sample->task.drafter;
+    if (!job->recorded) return session_drafter(b->session, o, drafter, error);
+    const RecordedDecoding decoding = {.tokenizer = b->session->tokenizer,
+                                       .flags = o->decode_flags,
+                                       .shown = o->shown,
+                                       .n_shown = o->n_shown,
+                                       .stops = o->n_stop > 0};
+    const TextBuffer *record = &job->texts[sample->index].record;
+    *drafter =
+        record->failed ? NULL : recorded_new(&decoding, record->bytes, record->length, n_prompt);
+    return *drafter ? STATUS_OK : error_set(error, "no memory for a record");
 }
 
 /* Hands the next text of the job to the engine. */
@@ -481,7 +570,7 @@ static Status hand_over(Batch *b, Error *error) {
     if (!task->tokens) return error_set(error, "no memory for a prompt");
     memcpy(task->tokens, prompt->ids, prompt->length * sizeof *task->tokens);
     task->n_tokens = prompt->length;
-    if (session_drafter(b->session, &r->options, &task->drafter, error) != STATUS_OK) return STATUS_FAILED;
+    if (new_drafter(b, sample, prompt->length, error) != STATUS_OK) return STATUS_FAILED;
     return engine_submit(b->engine, task, error);
 }
 
@@ -639,10 +728,14 @@ static Status start(Batch *b, Session *session, Error *error) {
     if (b->kv_bytes < least)
         return error_set(error, "--kv-memory: %zu bytes are too few, at least %zu are needed",
                          b->kv_bytes, least);
+    if (b->check && check_read(b->check, session->interrupted, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (o->resume &&
         result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
         return STATUS_FAILED;
-    const EngineOptions options = {.max_tasks = choose_concurrency(b, &shape),
+    size_t check_rows = b->check ? prefill_rows_with_logits(session->model) : 0;
+    const EngineOptions options = {.draft_rows = check_rows,
+                                   .max_tasks = choose_concurrency(b, &shape),
                                    .max_bytes = b->kv_bytes,
                                    .snapshot_bytes = b->kv_bytes / 100 * o->snapshots,
                                    .kv_type = session->kv_type};
@@ -671,10 +764,31 @@ static Status answer_lines(Batch *b, Error *error) {
     }
 }
 
+/* Names the records that no request has asked for, and completes the results as they should be. */
+static Status finish_check(Batch *b, Error *error) {
+    Status status = STATUS_OK;
+    for (char *line; status == STATUS_OK && (line = check_unasked(b->check)); free(line))
+        status = result_file_add(&b->results, line, error);
+    return status == STATUS_OK ? check_finish(b->check, error) : status;
+}
+
+static Status batch_status(const Batch *b, Error *error) {
+    size_t n_differ = b->check ? check_n_differ(b->check) : 0;
+    if (b->check && n_differ == 0) return STATUS_OK;
+    if (b->check) {
+        error_set(error, "%zu results are not what this model gives", n_differ);
+        return STATUS_LINES_FAILED;
+    }
+    if (b->n_failed == 0) return STATUS_OK;
+    error_set(error, "%zu of %zu lines failed: their results say why", b->n_failed, b->n_lines);
+    return STATUS_LINES_FAILED;
+}
+
 Status batch_run(Batch *b, Session *session, Error *error) {
     Status status = start(b, session, error);
     if (status != STATUS_OK) return status;
     status = answer_lines(b, error);
+    if (b->check && status == STATUS_OK && !b->stops) status = finish_check(b, error);
     show_progress(b, true);
     if (status != STATUS_FAILED) {
         Status flushed = result_file_flush(&b->results, true, error);
@@ -687,7 +801,5 @@ Status batch_run(Batch *b, Session *session, Error *error) {
         *error = b->error;
         return STATUS_LINES_FAILED;
     }
-    if (b->n_failed == 0) return STATUS_OK;
-    error_set(error, "%zu of %zu lines failed: their results say why", b->n_failed, b->n_lines);
-    return STATUS_LINES_FAILED;
+    return batch_status(b, error);
 }

@@ -11,6 +11,8 @@ const OptionRow batch_options[] = {
     HEADING_ROW("Many requests at once (docs/batch.md); -s is 0 here unless given"),
     TEXT_ROW(USUAL, 0, "batch", "FILE", FIELD(batch),
              "answer each line of FILE, JSON; - reads stdin"),
+    TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check),
+             "say whether the answers are those in FILE"),
     FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text), "each line is a prompt, not JSON"),
     FLAG_ROW(RARE, 0, "ordered", FIELD(ordered), "results in the order of the lines"),
     FLAG_ROW(USUAL, 0, "resume", FIELD(resume), "go on with the results that -o FILE has"),
@@ -35,6 +37,11 @@ static Status check(Options *o, Error *error) {
                       o->kv_memory || o->max_concurrent;
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->eval || o->score ||
                  o->attention || o->positions || o->no_cache;
+    if (o->check && (o->mode || views))
+        return usage(error, "--check is for one text or --batch: not with -m chat or other modes");
+    if (o->check && o->batch && (o->resume || o->retry_failed || o->strict))
+        return usage(error, "--check looks at every line: no --resume, --retry-failed, --strict");
+    if (o->check && o->batch) o->ordered = true;
     if (o->batch && (views || o->prompt || o->prompt_file || o->mode || o->echo))
         return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m, "
                             "--echo or other mode");

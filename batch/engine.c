@@ -8,9 +8,10 @@
 #include "kvcache_sharing.h"
 #include "prefill.h"
 
-/* RETAINED sequences outlive their tasks, for the prefixes they hold. EXTRA_ROWS of a step may have
- * their logits computed beside each task's last row: rows that are seen, and drafts. Tasks draft
- * while all their rows together are at most CHEAP_ROWS, which take little longer than one. */
+/* RETAINED sequences outlive their tasks, for the prefixes they hold. At least EXTRA_ROWS of a step
+ * may have their logits computed beside each task's last row: rows that are seen, and drafts.
+ * Unless the options say otherwise, tasks draft while all their rows together are at most
+ * CHEAP_ROWS, which take little longer than one. */
 enum { DEFAULT_TASKS = 64, RETAINED = 8, EXTRA_ROWS = 32, CHEAP_ROWS = 16 };
 
 /* Tokens of a finished task whose pages may still serve. */
@@ -31,6 +32,7 @@ struct Engine {
     Model *model;
     KvCache *cache;
     size_t max_tasks;
+    size_t extra_rows, draft_rows;
     bool forgets;         /* kvcache_forgets */
     size_t next_bytes;    /* what a sequence needs to grow into new pages */
     EngineTask **running; /* in the order of their age */
@@ -43,7 +45,7 @@ struct Engine {
     size_t n_retained;
     Row *rows;
     LogitsRow *logits_rows; /* whose logits come k-th, a task's one behind another */
-    float *logits;          /* [max_tasks + EXTRA_ROWS][vocab_size] */
+    float *logits;          /* [max_tasks + extra_rows][vocab_size] */
     size_t clock;
     EngineStats stats;
 };
@@ -55,14 +57,16 @@ Status engine_new(Engine **out, Model *model, const EngineOptions *options, Erro
     e->model = model;
     e->max_tasks = options->max_tasks ? options->max_tasks : DEFAULT_TASKS;
     if (e->max_tasks > max_rows) e->max_tasks = max_rows;
+    e->draft_rows = options->draft_rows ? options->draft_rows : CHEAP_ROWS;
+    e->extra_rows = e->draft_rows > EXTRA_ROWS ? e->draft_rows : EXTRA_ROWS;
     size_t n_sequences = e->max_tasks + RETAINED;
     KvShape shape = model_kv_shape(model, options->kv_type);
     size_t vocab = model_config(model)->vocab_size;
     e->running = calloc(e->max_tasks, sizeof *e->running);
     e->free_sequences = calloc(n_sequences, sizeof *e->free_sequences);
     e->rows = calloc(max_rows, sizeof *e->rows);
-    e->logits_rows = calloc(e->max_tasks + EXTRA_ROWS, sizeof *e->logits_rows);
-    e->logits = malloc((e->max_tasks + EXTRA_ROWS) * vocab * sizeof *e->logits);
+    e->logits_rows = calloc(e->max_tasks + e->extra_rows, sizeof *e->logits_rows);
+    e->logits = malloc((e->max_tasks + e->extra_rows) * vocab * sizeof *e->logits);
     if (!e->running || !e->free_sequences || !e->rows || !e->logits_rows || !e->logits) {
         error_set(error, "no memory for a batch of %zu texts", e->max_tasks);
         engine_free(e);
@@ -373,7 +377,7 @@ static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size
  * loses a page to them. */
 static size_t add_decode_rows(Engine *e, EngineTask *task, size_t at, size_t room,
                               size_t *n_logits) {
-    size_t n = task->n_tokens, most = CHEAP_ROWS / e->n_running, own = n - task->n_computed;
+    size_t n = task->n_tokens, most = e->draft_rows / e->n_running, own = n - task->n_computed;
     size_t end = round_up(n, KV_PAGE), context = model_context(e->model);
     if (own > room) return 0;
     if (end > context) end = context;
@@ -392,7 +396,7 @@ static size_t add_decode_rows(Engine *e, EngineTask *task, size_t at, size_t roo
 
 static size_t plan_part(Engine *e, bool decode, size_t n_rows, size_t *n_logits) {
     /* Each running task may have one row of logits; what is left is for those that are seen. */
-    size_t room = model_max_rows(e->model), spare = e->max_tasks + EXTRA_ROWS - e->n_running;
+    size_t room = model_max_rows(e->model), spare = e->max_tasks + e->extra_rows - e->n_running;
     for (size_t i = 0; i < e->n_running && n_rows < room; i++) {
         EngineTask *task = e->running[i];
         size_t left = task->n_tokens - task->n_computed, n;

@@ -53,6 +53,7 @@ typedef struct EngineOptions {
     size_t max_tasks;      /* in the cache at once; 0: 64 */
     size_t max_bytes;      /* of the KV cache; 0: no limit */
     size_t snapshot_bytes; /* kvcache_limit_snapshots */
+    size_t draft_rows;     /* tasks draft while all their rows are at most so many; 0: 16 */
     KvType kv_type;
 } EngineOptions;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "session/json_text.h"
 #include "session/logprobs.h"
 
 void choice_free(Choice *choice) {
@@ -38,27 +39,6 @@ double result_logprobs(const Numeric *numeric, const float *logits, size_t vocab
 /* ---- Texts as JSON ----------------------------------------------------------------------------
  */
 
-/* A JSON string of bytes[n]; each ill-formed UTF-8 sequence becomes U+FFFD. */
-static json_t *text_json(const char *bytes, size_t n) {
-    size_t valid = utf8_valid_prefix(bytes, n);
-    if (valid == n) return json_stringn(bytes, n);
-    TextBuffer text = {0};
-    while (n > 0) {
-        text_put(&text, bytes, valid, 0);
-        bytes += valid;
-        n -= valid;
-        if (n == 0) break;
-        size_t bad = utf8_bad_length(bytes, n);
-        text_put(&text, "\xEF\xBF\xBD", 3, 0);
-        bytes += bad;
-        n -= bad;
-        valid = utf8_valid_prefix(bytes, n);
-    }
-    json_t *json = text.failed ? NULL : json_stringn(text.bytes, text.length);
-    text_free(&text);
-    return json;
-}
-
 static json_t *bytes_json(const char *bytes, size_t n) {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
@@ -84,7 +64,7 @@ static const char *finish_name(Finish finish) {
 /* A generated text; with echo the prompt before it. */
 static json_t *text_of(const Request *r, const ResultMaker *maker, const TextBuffer *generated,
                        size_t index) {
-    if (!r->echo) return text_json(generated->bytes, generated->length);
+    if (!r->echo) return json_lossy_text(generated->bytes, generated->length);
     TextBuffer whole = {0};
     if (json_is_string(r->prompt)) {
         text_put(&whole, json_string_value(r->prompt), json_string_length(r->prompt), 0);
@@ -104,7 +84,7 @@ static json_t *text_of(const Request *r, const ResultMaker *maker, const TextBuf
         }
     }
     text_put(&whole, generated->bytes, generated->length, 0);
-    json_t *json = whole.failed ? NULL : text_json(whole.bytes, whole.length);
+    json_t *json = whole.failed ? NULL : json_lossy_text(whole.bytes, whole.length);
     text_free(&whole);
     return json;
 }
@@ -118,7 +98,7 @@ static json_t *logprob_json(const ResultMaker *maker, const TokenLogprob *logpro
     char *bytes = token_bytes(maker, logprob->token, TOKEN_DECODER_CONTINUE, &length);
     json_t *json = json_object();
     if (native) json_object_set_new(json, "id", json_integer(logprob->token));
-    json_object_set_new(json, "token", text_json(bytes ? bytes : "", length));
+    json_object_set_new(json, "token", json_lossy_text(bytes ? bytes : "", length));
     json_object_set_new(json, "logprob", json_real((double)logprob->logprob));
     json_object_set_new(json, "bytes", bytes_json(bytes ? bytes : "", length));
     free(bytes);
@@ -252,7 +232,7 @@ static void put_parts(json_t *json, const ResultMaker *maker, const Request *r,
                       const Answer *answer, size_t index) {
     if (answer->has_reasoning && !maker->hides_reasoning)
         json_object_set_new(json, "reasoning_content",
-                            text_json(answer->reasoning.bytes, answer->reasoning.length));
+                            json_lossy_text(answer->reasoning.bytes, answer->reasoning.length));
     if (answer->calls) json_object_set_new(json, "tool_calls", calls_json(r, answer, index));
 }
 
@@ -282,7 +262,7 @@ static char *dump(json_t *json) {
     return line;
 }
 
-static void put_line(json_t *json, const Request *r) {
+void result_put_line(json_t *json, const Request *r) {
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)r->line_hash);
     json_object_set_new(json, "line", json_integer((json_int_t)r->line));
@@ -329,7 +309,7 @@ static char *native_line(const ResultMaker *maker, const Request *r, const Choic
     if (r->id) {
         json_object_set(json, "id", (json_t *)r->id);
     } else {
-        put_line(json, r);
+        result_put_line(json, r);
     }
     if (n_choices(r) == 1) {
         put_native(json, maker, r, &choices[0], 0);
@@ -415,7 +395,7 @@ static json_t *openai_head(const ResultMaker *maker, const Request *r) {
     make_id(id, sizeof id, "batch_req_", maker, r);
     json_object_set_new(json, "id", json_string(id));
     json_object_set(json, "custom_id", r->id ? (json_t *)r->id : json_null());
-    if (!r->id) put_line(json, r);
+    if (!r->id) result_put_line(json, r);
     return json;
 }
 
@@ -441,14 +421,14 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
     if (r->format == REQUEST_NATIVE) {
         json = json_object();
         if (r->id) json_object_set(json, "id", (json_t *)r->id);
-        put_line(json, r);
+        result_put_line(json, r);
     } else {
         json = openai_head(maker, r);
-        put_line(json, r);
+        result_put_line(json, r);
         json_object_set_new(json, "response", json_null());
     }
     json_object_set_new(error, "code", json_string("invalid_request"));
-    json_object_set_new(error, "message", text_json(message, strlen(message)));
+    json_object_set_new(error, "message", json_lossy_text(message, strlen(message)));
     json_object_set_new(json, "error", error);
     json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));
     return dump(json);
@@ -457,30 +437,52 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
 /* ---- Reading result lines ----------------------------------------------------------------------
  */
 
-Status result_read(const char *line, size_t length, ResultLine *out, Error *error) {
+static bool key_of(const json_t *result, RequestKey *key) {
+    const json_t *custom = json_object_get(result, "custom_id");
+    const json_t *id = custom && !json_is_null(custom) ? custom : json_object_get(result, "id");
+    const json_t *number = json_object_get(result, "line");
+    const char *hash = json_string_value(json_object_get(result, "line_hash"));
+    bool openai = custom != NULL, has_line = json_is_integer(number) && hash;
+    if (openai && id != custom) id = NULL; /* of the result, not of the request */
+    if (json_is_string(id) || json_is_integer(id)) {
+        *key = request_key_of_id(id);
+        return true;
+    }
+    if (has_line)
+        *key = request_key_of_line((size_t)json_integer_value(number), strtoull(hash, NULL, 16));
+    return has_line;
+}
+
+static json_t *parse_result(const char *line, size_t length, Error *error) {
     json_error_t where;
     json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, &where);
-    Status status = STATUS_OK;
-    if (!json_is_object(json)) {
-        json_decref(json);
-        return error_set(error, "not a result: %s", json ? "not a JSON object" : where.text);
-    }
-    const json_t *custom = json_object_get(json, "custom_id");
-    const json_t *id = custom ? custom : json_object_get(json, "id");
-    const json_t *number = json_object_get(json, "line"), *failure = json_object_get(json, "error");
+    if (json_is_object(json)) return json;
+    error_set(error, "not a result: %s", json ? "not a JSON object" : where.text);
+    json_decref(json);
+    return NULL;
+}
+
+Status result_key(const char *line, size_t length, RequestKey *key, bool *has_key, Error *error) {
+    json_t *json = parse_result(line, length, error);
+    if (!json) return STATUS_FAILED;
+    *has_key = key_of(json, key);
+    json_decref(json);
+    return STATUS_OK;
+}
+
+Status result_read(const char *line, size_t length, ResultLine *out, Error *error) {
+    json_t *json = parse_result(line, length, error);
+    if (!json) return STATUS_FAILED;
+    const json_t *failure = json_object_get(json, "error");
     const json_t *body = json_object_get(json_object_get(json, "response"), "body");
-    const char *hash = json_string_value(json_object_get(json, "line_hash"));
     const char *fingerprint = json_string_value(
         json_object_get(json_is_object(body) ? body : json, "system_fingerprint"));
-    bool has_id = json_is_string(id) || json_is_integer(id);
-    if (!fingerprint || (!has_id && (!json_is_integer(number) || !hash))) {
-        status = error_set(error, "not a result of a batch");
-    } else {
-        out->key = has_id ? request_key_of_id(id)
-                          : request_key_of_line((size_t)json_integer_value(number),
-                                                strtoull(hash, NULL, 16));
+    Status status = STATUS_OK;
+    if (fingerprint && key_of(json, &out->key)) {
         out->failed = failure && !json_is_null(failure);
         snprintf(out->fingerprint, sizeof out->fingerprint, "%s", fingerprint);
+    } else {
+        status = error_set(error, "not a result of a batch");
     }
     json_decref(json);
     return status;

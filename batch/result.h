@@ -55,6 +55,12 @@ char *result_line(const ResultMaker *maker, const Request *request, const Choice
 /* Returns the result line of a request that failed, likewise. */
 char *result_error_line(const ResultMaker *maker, const Request *request, const char *message);
 
+/* The key of the request that a result line answers; *has_key: the line says it. */
+Status result_key(const char *line, size_t length, RequestKey *key, bool *has_key, Error *error);
+
+/* Sets "line" and "line_hash" of a request without an id. */
+void result_put_line(json_t *json, const Request *request);
+
 /* What --resume needs to know of a result line. */
 typedef struct ResultLine {
     RequestKey key;

@@ -28,7 +28,7 @@ _verbatim() {
             --special --bos --tokenizer --split-pattern --output --echo --json-schema --json --regex
             --grammar --choice --on-length --shape-test --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
-            --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --batch-text
+            --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
             --tokenize --detokenize --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --cache-list --cache-clear

@@ -50,7 +50,7 @@ typedef struct Options {
     uint64_t snapshots; /* percent of the memory (of a batch: --kv-memory) that they may hold */
     const char *draft;  /* who proposes tokens ahead: auto, none, or a list of names */
     const char *draft_model;
-    uint64_t lookup;    /* drafts at a time; unless given: lookup_default */
+    uint64_t lookup; /* drafts at a time; unless given: lookup_default */
     const char *isa;
     KvChoice kv_type; /* AUTO: as the model's weights ask for */
     const char *type; /* of the weights, where MODEL is converted first */
@@ -58,6 +58,7 @@ typedef struct Options {
 
     /* Many requests at once. */
     const char *batch, *kv_memory;
+    const char *check; /* recorded answers, which are compared with the model's */
     bool batch_text, ordered, resume, retry_failed, strict;
     uint64_t max_concurrent; /* 0: as the memory allows */
 

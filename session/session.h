@@ -27,14 +27,14 @@ struct Session {
     const char *chat_template; /* of --chat-template; NULL: the model's */
     char *overridden;          /* what --override changed, for people, owned; NULL: nothing */
     Output *output;
-    /* Makes a Drafter for one text with these options, freed by drafter_free; returns STATUS_OK and NULL where none
-     * pays. NULL: this program has no drafters. */
+    /* Makes a Drafter for one text with these options, freed by drafter_free; returns STATUS_OK and
+     * NULL where none pays. NULL: this program has no drafters. */
     Status (*new_drafter)(const Session *session, const GenerationOptions *options,
                           Drafter **drafter, Error *error);
     struct Drafting *drafting; /* what new_drafter needs (drafting.h); NULL: nothing */
-    ShapeStore *shapes;       /* of this model; NULL: it has no tokenizer */
-    const ShapeSource *shape; /* what the command line asks for; NULL: nothing */
-    bool shows_progress;      /* stderr is a terminal */
+    ShapeStore *shapes;        /* of this model; NULL: it has no tokenizer */
+    const ShapeSource *shape;  /* what the command line asks for; NULL: nothing */
+    bool shows_progress;       /* stderr is a terminal */
     double load_seconds;
     SandboxReport sandbox;              /* what is in force */
     volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */

@@ -1,0 +1,193 @@
+/* --check: recorded answers are told from others, at the right place. `make soak` tries more. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/check_cases.h"
+#include "tests/fixture.h"
+#include "tests/process.h"
+
+static const char MODEL[] = "models/stories.bin";
+
+#define MORE(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void results_that_the_model_gives_are_the_same(void **state) {
+    const CheckCases *c = *state;
+    check_cases_same(c, MODEL, NULL);
+    check_cases_same(c, MODEL, MORE("-j", "1", "--max-concurrent", "1"));
+    check_cases_same(c, MODEL, MORE("--chunk", "5", "-j", "2"));
+}
+
+static void a_changed_byte_is_named(void **state) {
+    const CheckCases *c = *state;
+    assert_true(check_cases_bytes(c, MODEL, 1) > c->n - 4);
+}
+
+static void other_options_are_named_where_they_matter(void **state) {
+    const CheckCases *c = *state;
+    assert_true(check_cases_options(c, MODEL, MORE("-s", "5")) > c->n / 2);
+    assert_true(check_cases_options(c, MODEL, MORE("-t", "0.9")) > c->n / 4);
+    assert_int_equal(check_cases_options(c, MODEL, MORE("-s", "0")), 0);
+}
+
+/* ---- Requests and records that do not fit together --------------------------------------------
+ */
+
+/* Checks results against requests, both given as texts, and expects this output. */
+static void expect(const char *requests, const char *results, int status,
+                   const char *const *parts) {
+    char *directory = fixture_directory(), *asked = fixture_path(directory, "requests.jsonl"),
+         *recorded = fixture_path(directory, "results.jsonl");
+    file_write(asked, requests, strlen(requests));
+    file_write(recorded, results, strlen(results));
+    Process p = RUN("run", MODEL, "--batch", asked, "--check", recorded, "-t", "0", "-n", "6");
+    assert_int_equal(p.status, status);
+    for (; *parts; parts++)
+        if (!strstr(p.out, *parts) && !strstr(p.err, *parts))
+            fail_msg("no %s in:\n%s%s", *parts, p.out, p.err);
+    process_free(&p);
+    free(asked);
+    free(recorded);
+    fixture_remove_directory(directory);
+}
+
+static void a_record_needs_only_its_text(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "requests.jsonl");
+    const char request[] = "{\"prompt\": \"The dog\"}\n";
+    file_write(path, request, strlen(request));
+    Process p = RUN("run", MODEL, "--batch", path, "-t", "0", "-n", "6");
+    char *text = strstr(p.out, "\"text\": \""), *end = strstr(text, "\", \"finish_reason");
+    char record[256];
+    snprintf(record, sizeof record, "{%.*s\"}\n", (int)(end - text), text);
+    expect(request, record, 0, MORE("\"same\": true"));
+    process_free(&p);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+static void what_is_missing_is_said(void **state) {
+    (void)state;
+    expect("{\"id\": 1, \"prompt\": \"a\"}\n", "", 3, MORE("\"error\": \"no result is recorded\""));
+    expect("", "{\"id\": 1, \"text\": \"a\"}\n", 3,
+           MORE("{\"id\": 1, \"same\": false, \"error\": \"no request asks for this result\"}"));
+    expect("", "{\"id\": 1, \"text\": \"a\"}\n\n{\"id\": 1, \"text\": \"b\"}\n", 1,
+           MORE("lines 1 and 3 are results of the same request"));
+    expect("{\"id\": 1, \"prompt\": \"a\"}\n", "{\"id\": 1, \"text\": \n", 1,
+           MORE("line 1: not a result"));
+    expect("{\"id\": 1, \"prompt\": \"a\"}\n", "[]\n", 1, MORE("not a JSON object"));
+    expect("{\"id\": 1, \"prompt\": \"a\"}\n", "{\"id\": 1, \"text\": 7, \"note\": \"x\"}\n", 3,
+           MORE("\"field\": \"text\"", "\"expected\": 7"));
+    expect("{\"id\": 1, \"prompt\": \"a\"}\n", "{\"id\": 1, \"note\": \"x\"}\n", 3,
+           MORE("\"field\": \"note\"", "\"got\": null"));
+    expect("{\"id\": 1, \"prompt\": \"a\"}\n", "{\"id\": 1, \"choices\": []}\n", 3,
+           MORE("\"field\": \"choices\""));
+    expect("{\"id\": 1, \"prompt\": \"a\", \"n\": 2}\n", "{\"id\": 1, \"choices\": [7]}\n", 3,
+           MORE("\"field\": \"choices[0]\""));
+}
+
+/* ---- One text ----------------------------------------------------------------------------------
+ */
+
+#define GENERATE(...)                                                                              \
+    RUN("run", MODEL, "-i", "The cat", "-s", "7", "-n", "80", "-j", "1", __VA_ARGS__)
+
+static void one_text_is_checked(void **state) {
+    char *directory = fixture_directory(), *path = fixture_path(directory, "text");
+    (void)state;
+    for (int echo = 0; echo < 2; echo++) {
+        Process p = echo ? GENERATE("--echo") : GENERATE("--stats");
+        file_write(path, p.out, p.out_length);
+        Process same = echo ? GENERATE("--check", path, "--echo", "--stats")
+                            : GENERATE("--check", path, "--stats");
+        assert_int_equal(same.status, 0);
+        assert_string_equal(same.out, "{\"same\": true}\n");
+        assert_non_null(strstr(same.err, "check:   80 tokens in "));
+        process_free(&same);
+        /* A byte in its middle, then its end. */
+        char expected[64];
+        size_t at = p.out_length / 2;
+        while (p.out[at] < 'a' || p.out[at] >= 'z') at++;
+        p.out[at]++;
+        file_write(path, p.out, p.out_length);
+        Process other = echo ? GENERATE("--check", path, "--echo") : GENERATE("--check", path);
+        snprintf(expected, sizeof expected, "\"byte\": %zu,", at);
+        assert_int_equal(other.status, 3);
+        assert_non_null(strstr(other.out, expected));
+        assert_non_null(strstr(other.out, "\"gap\": "));
+        process_free(&other);
+        p.out[at]--;
+        file_write(path, p.out, p.out_length - 5);
+        Process shorter = echo ? GENERATE("--check", path, "--echo") : GENERATE("--check", path);
+        assert_int_equal(shorter.status, 3);
+        process_free(&shorter);
+        process_free(&p);
+    }
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+static void a_text_that_differs_can_be_accepted(void **state) {
+    char *directory = fixture_directory(), *path = fixture_path(directory, "text");
+    (void)state;
+    file_write(path, "something else\n", 15);
+    Process p = GENERATE("--check", path, "-o", path), plain = GENERATE("--stats");
+    size_t length;
+    char *text = file_read(path, &length);
+    assert_int_equal(p.status, 3);
+    assert_string_equal(text, plain.out);
+    Process again = GENERATE("--check", path);
+    assert_int_equal(again.status, 0);
+    process_free(&p);
+    process_free(&plain);
+    process_free(&again);
+    free(text);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+static void what_cannot_be_checked_is_refused(void **state) {
+    (void)state;
+    Process p = RUN("run", MODEL, "-i", "a", "--check", "README.md");
+    assert_int_equal(p.status, 2);
+    assert_non_null(strstr(p.err, "-s N"));
+    process_free(&p);
+    p = RUN("run", MODEL, "-m", "chat", "--check", "README.md");
+    assert_int_equal(p.status, 2);
+    process_free(&p);
+    p = RUN("run", MODEL, "--check", "absent", "-t", "0");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "absent: No such file"));
+    process_free(&p);
+}
+
+static int open_cases(void **state) {
+    static CheckCases cases;
+    cases = check_cases_open(MODEL, 24);
+    *state = &cases;
+    return 0;
+}
+
+static int close_cases(void **state) {
+    check_cases_close(*state);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_that_the_model_gives_are_the_same),
+        cmocka_unit_test(a_changed_byte_is_named),
+        cmocka_unit_test(other_options_are_named_where_they_matter),
+        cmocka_unit_test(a_record_needs_only_its_text),
+        cmocka_unit_test(what_is_missing_is_said),
+        cmocka_unit_test(one_text_is_checked),
+        cmocka_unit_test(a_text_that_differs_can_be_accepted),
+        cmocka_unit_test(what_cannot_be_checked_is_refused),
+    };
+    return cmocka_run_group_tests_name("check", tests, open_cases, close_cases);
+}
