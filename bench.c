@@ -2,7 +2,8 @@
  * that is.
  *
  *     bench MODEL [--threads N] [--isa NAME] [--type T] [--kv-type T] [--context N]
- *                 [--sweep threads|context|batch | --decode POSITION --prefill N --batch N]
+ *                 [--sweep threads|context|batch | --draft |
+ *                  --decode POSITION --prefill N --batch N]
  *                 [--json]
  *
  * MODEL is a model.bin or anything that `export` reads ("random:tinyllama-1.1b" too), which is
@@ -19,6 +20,7 @@
 #include "base/clock.h"
 #include "convert/convert_target.h"
 #include "formats/source_open.h"
+#include "inspect/bench_drafts.h"
 #include "inspect/bench_limits.h"
 #include "kvcache_sharing.h"
 #include "layers/mtp_names.h"
@@ -47,6 +49,7 @@ typedef struct Arguments {
     KvChoice kv_type;                /* AUTO: the model's */
     uint64_t n_threads, context;     /* 0: the physical cores; the model's */
     uint64_t decode, prefill, batch; /* measure these alone; all 0: everything */
+    bool draft;                      /* measure drafts alone */
     bool json, help;
 } Arguments;
 
@@ -324,6 +327,31 @@ static Status measure_named(Bench *b, Error *error) {
     return status;
 }
 
+/* The curve of drafts: how many times as fast decoding is when so many of them are right. */
+static Status measure_drafts(Bench *b, Error *error) {
+    static const int shares[] = {0, 50, 70, 90, 100};
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        DraftSpeed s;
+        Status status = bench_drafts(b->model, b->cache, shares[i] / 100.0, &s, error);
+        if (status != STATUS_OK) return status;
+        if (b->arguments->json) {
+            printf("%s\n    {\"what\": \"draft\", \"threads\": %d, \"right\": %.2f, "
+                   "\"tokens_per_second\": %.3f, \"plain\": %.3f, \"times\": %.4f, "
+                   "\"rows\": %.3f, \"tokens\": %.3f}",
+                   b->any_result ? "," : "", b->n_threads, shares[i] / 100.0, s.drafted, s.plain,
+                   s.times, s.rows, s.tokens);
+        } else {
+            printf(
+                "draft    threads %2d  %3d%% right  %10.2f tokens/s, without %8.2f: %5.2f times; "
+                "%.2f rows and %.2f tokens a pass\n",
+                b->n_threads, shares[i], s.drafted, s.plain, s.times, s.rows, s.tokens);
+        }
+        b->any_result = true;
+        fflush(stdout);
+    }
+    return STATUS_OK;
+}
+
 static void print_limits(const Bench *b) {
     if (b->arguments->json) return;
     printf("machine  threads %2d  reads %.2f GB/s, %s %.3f TOPS (%s), cache %s\n", b->n_threads,
@@ -347,6 +375,7 @@ static Status measure_threads(Bench *b, int most, Error *error) {
 static Status measure(Bench *b, Error *error) {
     Sweep sweep = b->arguments->sweep;
     const Arguments *a = b->arguments;
+    if (a->draft) return measure_drafts(b, error);
     if (a->decode || a->prefill || a->batch) return measure_named(b, error);
     if (!sweep) return measure_all(b, error);
     if (sweep == SWEEP_CONTEXT) return measure_contexts(b, error);
@@ -403,6 +432,8 @@ static const OptionRow rows[] = {
              "measure this alone: a prompt of N tokens"),
     UINT_ROW(USUAL, 0, "batch", FIELD(batch), 1, MAX_SEQUENCES,
              "measure this alone: one token of each of N texts"),
+    FLAG_ROW(USUAL, 0, "draft", FIELD(draft),
+             "measure this alone: drafts of which a part is right"),
     FLAG_ROW(USUAL, 0, "json", FIELD(json), "results as JSON"),
     FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
     END_ROW,
@@ -421,7 +452,9 @@ static Status take_model(void *values, const char *word, Error *error) {
 }
 
 static Status check(const Arguments *a, Error *error) {
-    if (a->sweep && (a->decode || a->prefill || a->batch))
+    if (a->draft && (a->sweep || a->decode || a->prefill || a->batch))
+        error_set(error, "--draft measures drafts alone: leave out --sweep, --decode and the like");
+    else if (a->sweep && (a->decode || a->prefill || a->batch))
         error_set(error, "--sweep has sizes of its own: leave out --decode, --prefill, --batch");
     else if (!a->model)
         error_set(error, "which model? bench MODEL; see bench --help");

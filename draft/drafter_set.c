@@ -13,7 +13,9 @@ static const double FIRST_BALANCE = 0.75, BALANCE_A_TOKEN = 0.005, MOST_BALANCE 
  * from which on another member goes on behind a draft. */
 static const double TEXT_WEIGHT = 0.15, RECORD_WEIGHT = 0.03, LIKELY_RIGHT = 0.8;
 
-enum { PROBE = 2 }; /* drafts at a time of a member that seems not to pay */
+/* Drafts at a time of a member that seems not to pay; after so many passes with drafts one without
+ * any shows what it takes. */
+enum { PROBE = 2, PASSES_BETWEEN = 32 };
 
 typedef struct Member {
     Drafter *drafter;
@@ -29,6 +31,7 @@ typedef struct DrafterSet {
     size_t n_members;
     size_t segments[DRAFTER_SET_MOST]; /* members in the order of their parts of the last draft */
     size_t n_segments, n_drafts;
+    size_t n_passes;                  /* since the last one without drafts */
     double second;                    /* that one token of plain decoding takes; 0: not known yet */
     double rows_cost[DRAFTS_MAX + 1]; /* of m drafts, in tokens' times, without the drafters' own */
     int32_t *text;                    /* the text with the drafts behind it */
@@ -126,7 +129,9 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
     earn_a_little(set);
     if (most > DRAFTS_MAX) most = DRAFTS_MAX;
     find_costs(set, most);
-    if (set->second <= 0.0) return 0; /* the first pass is measured without drafts */
+    bool plain = set->second <= 0.0 || set->n_passes == PASSES_BETWEEN;
+    set->n_passes = plain ? 0 : set->n_passes + 1;
+    if (plain) return 0; /* the first pass, too, is measured without drafts */
     if (!array_reserve(&set->text, &set->capacity, n + most, sizeof *set->text)) return 0;
     memcpy(set->text, text, n * sizeof *text);
     sort(set, most, order);

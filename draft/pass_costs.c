@@ -1,18 +1,14 @@
 #include "draft/pass_costs.h"
 
-/* Weight of a new measurement, and by what factor one may exceed the average: the machine was busy
- * with something else. */
-static const double WEIGHT = 0.15, MOST_FACTOR = 2.0;
+/* Weights of a new measurement that is less than what is known, and of one that is more: other
+ * processes make a pass longer, nothing makes it shorter. */
+static const double WEIGHT_OF_LESS = 0.4, WEIGHT_OF_MORE = 0.04;
 
 void pass_costs_add(PassCosts *c, size_t n, double seconds) {
     if (n == 0 || n > PASS_COSTS_ROWS || !(seconds > 0.0)) return;
     double *known = &c->seconds[n];
-    if (*known == 0.0) {
-        *known = seconds;
-        return;
-    }
-    if (seconds > MOST_FACTOR * *known) seconds = MOST_FACTOR * *known;
-    *known += WEIGHT * (seconds - *known);
+    if (*known == 0.0) *known = seconds;
+    *known += (seconds < *known ? WEIGHT_OF_LESS : WEIGHT_OF_MORE) * (seconds - *known);
 }
 
 /* The measured number of rows next to n, downwards (step -1) or upwards (1), n itself included; 0:
@@ -23,7 +19,8 @@ static size_t next_measured(const PassCosts *c, size_t n, int step) {
     return 0;
 }
 
-double pass_costs_seconds(const PassCosts *c, size_t n) {
+/* What the measurements of n rows, or of the numbers next to it, say. */
+static double seconds_of(const PassCosts *c, size_t n) {
     size_t low = next_measured(c, n < PASS_COSTS_ROWS ? n : PASS_COSTS_ROWS, -1);
     size_t high = n <= PASS_COSTS_ROWS ? next_measured(c, n, 1) : 0;
     if (!low && !high) return 0.0;
@@ -34,4 +31,12 @@ double pass_costs_seconds(const PassCosts *c, size_t n) {
     if (!high) return at_low * (1.0 + row * (double)n) / (1.0 + row * (double)low);
     double slope = (c->seconds[high] - at_low) / (double)(high - low);
     return slope > 0.0 ? at_low + slope * (double)(n - low) : at_low;
+}
+
+double pass_costs_seconds(const PassCosts *c, size_t n) {
+    double seconds = seconds_of(c, n);
+    /* A pass of more rows that took less time shows that the rest was not the model's. */
+    for (size_t k = n; k <= PASS_COSTS_ROWS; k++)
+        if (c->seconds[k] > 0.0 && c->seconds[k] < seconds) seconds = c->seconds[k];
+    return seconds;
 }

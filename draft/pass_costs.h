@@ -15,14 +15,15 @@ enum { PASS_COSTS_ROWS = 64 }; /* passes of more rows are not told apart from pr
 typedef struct PassCosts {
     double row_share; /* time of a further row as a share of a pass of one row: a first guess */
     size_t n_texts;   /* that are decoded side by side in the next pass; 0 counts as 1 */
-    double seconds[PASS_COSTS_ROWS + 1]; /* of a pass of k rows, smoothed; 0: not measured yet */
+    double seconds[PASS_COSTS_ROWS + 1]; /* of a pass of k rows, a low average; 0: not measured */
 } PassCosts;
 
 /* Takes in a pass of n rows, none of them of a prompt. */
 void pass_costs_add(PassCosts *costs, size_t n, double seconds);
 
-/* The seconds that a pass of n > 0 rows is expected to take, growing with n; 0: nothing is
- * measured. Between two numbers of rows that were measured it lies on a straight line. */
+/* The seconds that a pass of n > 0 rows takes while nothing else delays it, growing with n; 0:
+ * nothing is measured. Between two numbers of rows that were measured it lies on a straight line.
+ */
 double pass_costs_seconds(const PassCosts *costs, size_t n);
 
 #endif

@@ -102,7 +102,7 @@ Status drafting_new(const Session *session, const GenerationOptions *options, Dr
 void drafting_print(FILE *out, const Drafting *d) {
     for (size_t k = 0; d && k < DRAFT_KINDS; k++) {
         const DraftRecord *r = &d->records[k];
-        if (r->drafted == 0) continue;
+        if (r->seconds == 0.0) continue; /* it was never asked */
         fprintf(out, "drafts:  %s: %zu tokens proposed, %zu right, %.3f s gained\n", r->name,
                 r->drafted, r->right, r->gained);
     }

@@ -35,7 +35,7 @@ void drafting_open(Drafting *drafting, const Session *session, DraftModel *model
 Status drafting_new(const Session *session, const GenerationOptions *options, Drafter **drafter,
                     Error *error);
 
-/* Prints a line for each kind that proposed anything: tokens, right ones, seconds gained. */
+/* Prints a line for each kind that was asked: tokens proposed, right ones, seconds gained. */
 void drafting_print(FILE *out, const Drafting *drafting);
 
 #endif
