@@ -59,6 +59,7 @@ typedef struct RegexNode {
     int8_t run;    /* regex_safe_run; -1: unknown */
     uint32_t a, b, c;
     uint32_t shortest; /* regex_shortest, + 1; 0: unknown */
+    uint32_t least;    /* a length that no match is below, + 1; 0: unknown */
     uint32_t row;      /* derivatives by byte class, in `rows`; 0: none yet */
 } RegexNode;
 

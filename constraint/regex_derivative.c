@@ -1,5 +1,6 @@
 #include "constraint/regex_derivative.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
@@ -98,9 +99,12 @@ Regex regex_derive(RegexArena *arena, Regex id, unsigned char byte) {
     return arena->failed ? REGEX_NONE : out;
 }
 
-/* Looks for a match among the states that follow `id`. */
+/* Looks for a match among the states that follow `id`. The states on the way to one are live, too.
+ */
 static bool search_live(RegexArena *arena, Regex id) {
     RegexSearch s = {0};
+    uint32_t *from = NULL; /* [s.n] index of the state before */
+    size_t capacity = 0;
     bool live = arena->nodes[id].nullable;
     if (!live) regex_search_add(arena, &s, id);
     for (size_t i = 0; i < s.n && !live && !arena->failed; i++) {
@@ -110,14 +114,22 @@ static bool search_live(RegexArena *arena, Regex id) {
         for (size_t c = 0; c < arena->n_classes && !live && !arena->failed; c++) {
             Regex next = derive_raw(arena, s.states[i], arena->byte_of[c], 0);
             const RegexNode *n = &arena->nodes[next];
+            size_t known = s.n;
             if (n->live == 2 || next == REGEX_NONE) continue;
             live = n->nullable || n->live == 1;
-            if (!live) regex_search_add(arena, &s, next);
+            if (live || !regex_search_add(arena, &s, next) || s.n == known) continue;
+            if (array_reserve(&from, &capacity, s.n, sizeof *from))
+                from[known] = (uint32_t)i;
+            else
+                regex_give_up(arena, "there is no memory for it");
         }
+        if (!live || arena->failed) continue;
+        for (size_t at = i; at > 0; at = from[at]) arena->nodes[s.states[at]].live = 1;
     }
     if (!live && !arena->failed)
         for (size_t i = 0; i < s.n; i++) arena->nodes[s.states[i]].live = 2;
     regex_search_free(&s);
+    free(from);
     return live && !arena->failed;
 }
 

@@ -10,12 +10,14 @@ enum { REGEX_MOST_STATES = 1 << 15 }; /* at which a search gives up */
 typedef struct RegexSearch {
     uint32_t *states;
     size_t n, capacity;
-    uint32_t *table; /* states + 1 */
+    uint32_t *table; /* indices + 1 */
     size_t table_size;
 } RegexSearch;
 
 /* Adds a state, unless it is known. False: no memory. */
 bool regex_search_add(RegexArena *arena, RegexSearch *search, uint32_t state);
+/* The same, with the state's index in states[]. */
+bool regex_search_index(RegexArena *arena, RegexSearch *search, uint32_t state, uint32_t *index);
 void regex_search_free(RegexSearch *search);
 
 #endif

@@ -20,44 +20,158 @@ static bool go_down(RegexArena *arena, unsigned depth) {
 
 /* ---- Searched expressions -------------------------------------------------------------------- */
 
-/* How a search came to a state. */
+/* A length that no text which matches is below. */
+static uint32_t least_length(RegexArena *arena, Regex id, unsigned depth) {
+    RegexNode n = arena->nodes[id];
+    uint32_t length = 0;
+    if (n.least) return n.least - 1;
+    if (n.nullable || !go_down(arena, depth)) return 0;
+    switch ((RegexKind)n.kind) {
+    case RE_CONCAT:
+        length =
+            add_lengths(least_length(arena, n.a, depth + 1), least_length(arena, n.b, depth + 1));
+        break;
+    case RE_OR:
+        length = REGEX_TOO_LONG;
+        for (size_t i = 0; i < n.b; i++) {
+            uint32_t own = least_length(arena, arena->lists[n.a + i], depth + 1);
+            if (own < length) length = own;
+        }
+        break;
+    case RE_AND:
+        for (size_t i = 0; i < n.b; i++) {
+            uint32_t own = least_length(arena, arena->lists[n.a + i], depth + 1);
+            if (own > length) length = own;
+        }
+        break;
+    case RE_REPEAT: {
+        uint64_t all = (uint64_t)least_length(arena, n.a, depth + 1) * n.b;
+        length = all < REGEX_TOO_LONG - 1 ? (uint32_t)all : REGEX_TOO_LONG - 2;
+        break;
+    }
+    default:
+        length = 1;
+        break;
+    }
+    if (length >= REGEX_TOO_LONG - 1) length = REGEX_TOO_LONG - 2;
+    arena->nodes[id].least = length + 1;
+    return length;
+}
+
+/* How a search came to a state: `depth` bytes, the last one `byte`, behind state `from`. */
 typedef struct Step {
-    uint32_t from; /* index of the state before */
+    uint32_t from, depth;
     uint8_t byte;
 } Step;
 
-/* Looks for the nearest match, breadth first and by ascending bytes, so that the first one found is
- * the first of the shortest texts. Appends the text to `out` unless that is NULL. */
-static uint32_t search_shortest(RegexArena *arena, Regex id, TextBuffer *out) {
-    RegexSearch s = {0};
-    Step *steps = NULL;
-    size_t capacity = 0, at = 0;
-    uint32_t length = 0;
-    bool found = arena->nodes[id].nullable, fits = regex_search_add(arena, &s, id);
-    for (; !found && fits && at < s.n && regex_count_work(arena, 1); at++)
-        for (size_t c = 0; c < arena->n_classes && !found && fits; c++) {
-            Regex next = regex_derive(arena, s.states[at], arena->byte_of[c]);
-            size_t known = s.n;
-            if (next == REGEX_NONE) continue;
-            found = arena->nodes[next].nullable;
-            fits = regex_search_add(arena, &s, next) &&
-                   array_reserve(&steps, &capacity, s.n + 1, sizeof *steps);
-            if (fits && s.n > known) steps[known] = (Step){(uint32_t)at, arena->byte_of[c]};
-        }
-    found = found && fits;
-    size_t last = s.n - 1;
-    for (size_t i = last; found && i > 0; i = steps[i].from) length++;
-    if (found && out && length > 0) {
-        char *text = malloc(length);
-        if (!text) found = regex_give_up(arena, "there is no memory for it") != 0;
-        for (size_t i = last, k = length; found && i > 0; i = steps[i].from)
-            text[--k] = (char)steps[i].byte;
-        if (found) text_put(out, text, length, 0);
-        free(text);
+/* A state that waits on the heap. */
+typedef struct Open {
+    uint32_t length;   /* of the shortest text through it, at least */
+    uint32_t distance; /* of that, what is still to come */
+    uint32_t index, depth;
+} Open;
+
+/* A search for the shortest text: A* (Hart, Nilsson and Raphael, 1968) with least_length. */
+typedef struct Path {
+    RegexSearch found;
+    Step *steps; /* [found.n] */
+    size_t steps_capacity;
+    Open *heap;
+    size_t n_open, heap_capacity;
+    bool hurry; /* take the state that seems nearest to a match: any short text will do */
+} Path;
+
+static void path_free(Path *p) {
+    regex_search_free(&p->found);
+    free(p->steps);
+    free(p->heap);
+}
+
+static bool comes_before(const Open *x, const Open *y) {
+    if (x->length != y->length) return x->length < y->length;
+    if (x->distance != y->distance) return x->distance < y->distance;
+    return x->index < y->index;
+}
+
+static bool heap_push(RegexArena *arena, Path *p, Open open) {
+    if (!array_reserve(&p->heap, &p->heap_capacity, p->n_open + 1, sizeof *p->heap))
+        return regex_give_up(arena, "there is no memory for it") != 0;
+    size_t at = p->n_open++;
+    for (; at > 0 && comes_before(&open, &p->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        p->heap[at] = p->heap[(at - 1) / 2];
+    p->heap[at] = open;
+    return true;
+}
+
+static Open heap_pop(Path *p) {
+    Open top = p->heap[0], last = p->heap[--p->n_open];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < p->n_open; at = child) {
+        if (child + 1 < p->n_open && comes_before(&p->heap[child + 1], &p->heap[child])) child++;
+        if (!comes_before(&p->heap[child], &last)) break;
+        p->heap[at] = p->heap[child];
     }
-    free(steps);
-    regex_search_free(&s);
-    return found ? length : REGEX_TOO_LONG;
+    p->heap[at] = last;
+    return top;
+}
+
+/* Takes a state that the search came to by `step`, unless it came there sooner before. */
+static bool reach(RegexArena *arena, Path *p, Regex state, Step step) {
+    uint32_t index;
+    size_t known = p->found.n;
+    if (!regex_search_index(arena, &p->found, state, &index)) return false;
+    if (index < known && p->steps[index].depth <= step.depth) return true;
+    if (!array_reserve(&p->steps, &p->steps_capacity, p->found.n, sizeof *p->steps))
+        return regex_give_up(arena, "there is no memory for it") != 0;
+    p->steps[index] = step;
+    uint32_t distance = least_length(arena, state, 0);
+    uint32_t length = add_lengths(p->hurry ? 0 : step.depth, distance);
+    return heap_push(arena, p, (Open){length, distance, index, step.depth});
+}
+
+/* Finds a state that matches, *last; false: none within the limits. */
+static bool find_path(RegexArena *arena, Regex id, Path *p, uint32_t *last) {
+    bool fits = reach(arena, p, id, (Step){.depth = 0});
+    size_t most = p->hurry ? SIZE_MAX : REGEX_MOST_STATES;
+    while (fits && p->n_open > 0 && p->found.n <= most && regex_count_work(arena, 1)) {
+        Open open = heap_pop(p);
+        Regex state = p->found.states[open.index];
+        if (open.depth > p->steps[open.index].depth) continue;
+        *last = open.index;
+        if (arena->nodes[state].nullable) return true;
+        for (size_t c = 0; c < arena->n_classes && fits && !arena->failed; c++) {
+            Regex next = regex_derive(arena, state, arena->byte_of[c]);
+            if (next == REGEX_NONE) continue;
+            fits = reach(arena, p, next, (Step){open.index, open.depth + 1, arena->byte_of[c]});
+        }
+    }
+    return false;
+}
+
+/* Finds the shortest text that matches, or a short one where that takes too long, and appends it to
+ * `out` unless that is NULL. Returns its length. What it finds depends on the expression alone. */
+static uint32_t search_shortest(RegexArena *arena, Regex id, TextBuffer *out) {
+    Path path = {.hurry = false};
+    uint32_t length = REGEX_TOO_LONG, last = 0;
+    bool found = find_path(arena, id, &path, &last);
+    if (!found && !arena->failed) {
+        path_free(&path);
+        path = (Path){.hurry = true};
+        found = find_path(arena, id, &path, &last);
+    }
+    if (found) length = path.steps[last].depth;
+    char *text = found && out ? malloc((size_t)length + 1) : NULL;
+    if (found && out && !text) {
+        regex_give_up(arena, "there is no memory for it");
+        length = REGEX_TOO_LONG;
+    } else if (text) {
+        for (uint32_t i = last; path.steps[i].depth > 0; i = path.steps[i].from)
+            text[path.steps[i].depth - 1] = (char)path.steps[i].byte;
+        text_put(out, text, length, 0);
+    }
+    free(text);
+    path_free(&path);
+    return length;
 }
 
 /* ---- Lengths --------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* The shortest texts of expressions.
  *
- * Lengths and texts depend on what an expression matches, never on how it came about: among texts
- * of one length the first in the order of bytes counts. */
+ * Where an intersection has very many states, a text may be longer than the shortest. The same
+ * expression always has the same one. */
 #ifndef CONSTRAINT_REGEX_SHORTEST_H
 #define CONSTRAINT_REGEX_SHORTEST_H
 
