@@ -89,9 +89,11 @@ typedef enum LayerKindNumber {
  * live in layers/ (layer_kind.h); the core build refuses them. */
 typedef enum StackNumber {
     STACK_PLAIN,
-    STACK_GEMMA4, /* inputs of each layer's own, a dense FFN beside experts, scaled outputs */
-    STACK_ALTUP,  /* several residual streams, one of which a layer computes: Gemma 3n */
-    STACK_MTP,    /* one prediction layer (layers/mtp.h); no file has this */
+    STACK_GEMMA4,      /* inputs of each layer's own, a dense FFN beside experts, scaled outputs */
+    STACK_ALTUP,       /* several residual streams, one of which a layer computes: Gemma 3n */
+    STACK_MIXED_NORMS, /* x + norm2(f(norm(x))), each norm only in layers that have it: OLMo Hybrid
+                        */
+    STACK_MTP,         /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
 } StackNumber;
 
@@ -225,8 +227,13 @@ typedef struct Config {
     uint32_t state_key_heads; /* of q and k (Mamba 2: groups of C and B); divides the former */
     uint32_t state_key_dim, state_value_dim;
     uint32_t state_kernel; /* taps of the causal convolution */
-    bool state_tiled;      /* head h reads q and k of head h % state_key_heads, not of its group */
-    bool state_norm_first; /* Mamba 2: the output is normalized before it is gated: Falcon-H1 */
+    /* state_tiled: head h reads q and k of head h % state_key_heads, not of its group;
+     * state_norm_first: Mamba 2's output is normalized before it is gated: Falcon-H1;
+     * state_by_key: gated DeltaNet whose states decay by the elements of the keys: Kimi Linear. */
+    bool state_tiled, state_norm_first, state_by_key;
+    /* Epsilon of the norm of a state's output, 0 = norm_eps; gated DeltaNet's rate of learning is
+     * multiplied by state_beta, 0 = 1: OLMo Hybrid. */
+    float state_norm_eps, state_beta;
 
     /* Layers after the n_layers that predict further tokens (layers/mtp.h). The fields of each
      * layer go on for them. */

@@ -98,8 +98,183 @@ static Status lfm3_more(const RuleContext *context, const json_t *json, Error *e
                   "\"rope_theta\": 1000000}"                                                       \
     }
 
+/* ---- OLMo Hybrid: gated DeltaNet with norms before, attention with norms after ---- */
+
+static const ConfigRule olmo_hybrid_config[] = {
+    SIZE_KEYS(100352, 3840, 11008, 32, 30),
+    KV_HEADS(0),
+    HEAD_DIM(0),
+    CONTEXT(65536),
+    {"rms_norm_eps", "norm_eps", 1e-6},
+    {"linear_conv_kernel_dim", "state_kernel", 4},
+    {0},
+};
+/* The activation of the feed-forward is that of the convolution as well. */
+static const FixedKey silu_fixed[] = {{"hidden_act", "\"silu\""}, {0}};
+static const BiasRule olmo_hybrid_biases[] = {{QKVO, "attention_bias", false}, {0}};
+
+static const TensorRule olmo_hybrid_tensors[] = {
+    LLAMA_EMBEDDING,
+    SOME_QKV,
+    SOME_LINEAR("wo", "self_attn.o_proj", N_DIM, N_OUT),
+    SOME_VECTOR("q_norm", "self_attn.q_norm.weight", N_Q),
+    SOME_VECTOR("k_norm", "self_attn.k_norm.weight", N_KV),
+    SOME_MATRIX("delta.q", "linear_attn.q_proj", N_STATE_KEYS, N_DIM),
+    SOME_MATRIX("delta.k", "linear_attn.k_proj", N_STATE_KEYS, N_DIM),
+    SOME_MATRIX("delta.v", "linear_attn.v_proj", N_STATE_OUT, N_DIM),
+    SOME_MATRIX("delta.z", "linear_attn.g_proj", N_STATE_OUT, N_DIM),
+    SOME_MATRIX("delta.a", "linear_attn.a_proj", N_STATE_HEADS, N_DIM),
+    SOME_MATRIX("delta.b", "linear_attn.b_proj", N_STATE_HEADS, N_DIM),
+    SOME_MATRIX("delta.out", "linear_attn.o_proj", N_DIM, N_STATE_OUT),
+    SOME("delta.convolution", "linear_attn.conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,
+         RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),
+    SOME("delta.decay", "linear_attn.A_log", N_ONE, N_STATE_HEADS, RULE_MINUS_EXP, {0}, {0}),
+    SOME_VECTOR("delta.step_bias", "linear_attn.dt_bias", N_STATE_HEADS),
+    SOME_VECTOR("delta.norm", "linear_attn.o_norm.weight", N_STATE_VALUE),
+    LLAMA_FFN,
+    LLAMA_END,
+    {0},
+};
+
+/* Joins AT.q_conv1d.weight and so on of layer l, which are channels x taps each and follow each
+ * other in the order of the channels, to joined[taps][channels]. transformers writes them with
+ * other widths than those of q, k and v. */
+static Status join_convolution(const RuleContext *context, const char *at, uint32_t l,
+                               size_t channels, float *joined, Error *error) {
+    size_t taps = context->source->config.state_kernel, first = 0;
+    for (int i = 0; i < 3; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "model.layers.%u.%s.%c_conv1d.weight", l, at, "qkv"[i]);
+        const RawTensor *raw = rules_find(context, name);
+        size_t left = channels - first, n = i < 2 && raw && raw->n_dims ? raw->dims[0] : left;
+        float *part;
+        if (n > left) n = left;
+        if (rules_read(context, name, n, taps, &part, error) != STATUS_OK) return STATUS_FAILED;
+        for (size_t k = 0; k < n * taps; k++)
+            joined[k % taps * channels + first + k / taps] = part[k];
+        free(part);
+        first += n;
+    }
+    return STATUS_OK;
+}
+
+/* Adds "delta.convolution" of the layers whose convolutions of q, k and v are tensors of their own.
+ */
+static Status join_convolutions(const RuleContext *context, const char *at, Error *error) {
+    const Config *c = &context->source->config;
+    size_t channels = extent_of(N_STATE_MIXED, c, 0), taps = c->state_kernel;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        char name[128];
+        snprintf(name, sizeof name, "model.layers.%u.%s.q_conv1d.weight", l, at);
+        if (c->layer_kind[l] != LAYER_DELTA || !rules_find(context, name)) continue;
+        float *joined = calloc(channels * taps + 1, sizeof *joined);
+        if (!joined) return error_set(error, "%s: no memory", context->source->path);
+        if (join_convolution(context, at, l, channels, joined, error) != STATUS_OK) {
+            free(joined);
+            return STATUS_FAILED;
+        }
+        snprintf(name, sizeof name, "layers.%u.delta.convolution", l);
+        if (source_add_values(context->source, name, taps, channels, joined, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* The norms of layers with a state, and of those that attend. Checkpoints and transformers have
+ * different names for them, and transformers writes the second norm of both under one name. */
+static const TensorRule olmo_hybrid_before[] = {
+    SOME_VECTOR("attention_norm", "attention_layer_norm.weight", N_DIM),
+    SOME_VECTOR("attention_norm", "input_layernorm.weight", N_DIM),
+    SOME_VECTOR("ffn_norm", "feedforward_layer_norm.weight", N_DIM),
+    SOME_VECTOR("ffn_norm", "post_attention_layernorm.weight", N_DIM),
+    {0},
+};
+static const TensorRule olmo_hybrid_after[] = {
+    SOME_VECTOR("post_attention_norm", "post_attention_layernorm.weight", N_DIM),
+    SOME_VECTOR("post_attention_norm", "feedforward_layer_norm.weight", N_DIM),
+    NORM("post_ffn_norm", FROM_LAYER "post_feedforward_layernorm"),
+    {0},
+};
+
+/* Refuses a layer without one of its norms, which would be left out. */
+static Status check_norms(const RuleContext *context, uint32_t l, bool attends, Error *error) {
+    static const char *const names[2][2] = {{"attention_norm", "ffn_norm"},
+                                            {"post_attention_norm", "post_ffn_norm"}};
+    const Source *source = context->source;
+    for (int i = 0; i < 2; i++) {
+        char name[MODELFILE_NAME_BYTES];
+        bool found = false;
+        snprintf(name, sizeof name, "layers.%u.%s", l, names[attends][i]);
+        for (size_t k = 0; k < source->n_tensors; k++)
+            found = found || strcmp(source->tensors[k].name, name) == 0;
+        if (!found) return error_set(error, "%s: no tensor becomes '%s'", source->path, name);
+    }
+    return STATUS_OK;
+}
+
+static Status olmo_hybrid_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        bool attends = c->layer_kind[l] == LAYER_ATTENTION;
+        if (rules_apply_to_layer(context, attends ? olmo_hybrid_after : olmo_hybrid_before, l,
+                                 error) != STATUS_OK ||
+            check_norms(context, l, attends, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return join_convolutions(context, "linear_attn", error);
+}
+
+static void olmo_hybrid_preset(Config *config) {
+    config->stack = STACK_MIXED_NORMS;
+    config->qk_norm = QK_NORM_ALL;
+    config->state_norm_eps = 1e-5f; /* whatever rms_norm_eps is */
+}
+
+/* A base of RoPE that is null: the layers are not rotated. */
+static bool has_no_rope(const json_t *json) {
+    const json_t *parameters = json_value(json, "rope_scaling");
+    if (!json_object_size(parameters)) parameters = json_value(json, "rope_parameters");
+    const json_t *theta = json_object_get(parameters, "rope_theta");
+    return json_is_null(theta ? theta : json_object_get(json, "rope_theta"));
+}
+
+/* Reads the heads of the states, where absent keys follow from the model's sizes. */
+static Status olmo_hybrid_heads(const json_t *json, Config *config, Error *error) {
+    double heads = config->n_heads;
+    if (state_read_whole(json, "linear_num_key_heads", heads, &config->state_key_heads, error) !=
+            STATUS_OK ||
+        state_read_whole(json, "linear_num_value_heads", heads, &config->state_heads, error) !=
+            STATUS_OK ||
+        state_read_whole(json, "linear_key_head_dim",
+                         floor(0.75 * config->dim / config->state_key_heads),
+                         &config->state_key_dim, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return state_read_whole(json, "linear_value_head_dim", 2.0 * config->state_key_dim,
+                            &config->state_value_dim, error);
+}
+
+/* Without layer_types every fourth layer attends, and the last one if there are fewer. */
+static Status olmo_hybrid_finish(const json_t *json, Config *config, Error *error) {
+    static const KindName names[] = {
+        {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_ATTENTION}, {0}};
+    const json_t *types = json_value(json, "layer_types");
+    if (olmo_hybrid_heads(json, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (json_flag(json, "linear_allow_neg_eigval", true)) config->state_beta = 2.0f;
+    if (has_no_rope(json)) config->position = POSITION_NONE;
+    if (types) return state_read_kinds(types, names, config, error);
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        bool attends = l % 4 == 3 || (config->n_layers < 4 && l + 1 == config->n_layers);
+        config->layer_kind[l] = attends ? LAYER_ATTENTION : LAYER_DELTA;
+    }
+    return STATUS_OK;
+}
+
 const Family families_linear[] = {
     {"lfm3", lfm3_config, lfm3_tensors, lfm3_preset, lfm3_finish, lfm3_more, .biases = lfm3_biases,
      .rope = LFM3_ROPE, .tied = true, .bos_id = 124894, .eos_id = 124900},
+    {"olmo_hybrid", olmo_hybrid_config, olmo_hybrid_tensors, olmo_hybrid_preset, olmo_hybrid_finish,
+     olmo_hybrid_more, .biases = olmo_hybrid_biases, .fixed = silu_fixed, .bos_id = -1,
+     .eos_id = 100257},
     {0},
 };

@@ -91,6 +91,7 @@ static void prepare(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
         recurrence->softplus(a, d->step_bias, 0.0f, INFINITY, c->state_heads);
         recurrence->decay(a, d->decay, a, c->state_heads);
         m->isa->numeric->activate(ACTIVATION_SIGMOID, b, NULL, c->state_heads);
+        if (c->state_beta != 0.0f) m->isa->numeric->scale(b, c->state_beta, c->state_heads);
     }
     forward_wait(pass);
 }
@@ -142,12 +143,12 @@ static void gate(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
     const Model *m = pass->model;
     const Config *c = m->config;
     const StateSizes sizes = state_sizes(c);
+    float eps = c->state_norm_eps > 0.0f ? c->state_norm_eps : c->norm_eps;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *out = rows->mixed + i * sizes.channels + 2 * sizes.keys;
         for (size_t at = 0; at < sizes.values; at += c->state_value_dim)
-            m->isa->numeric->rms_norm(out + at, out + at, d->norm.weight, c->state_value_dim,
-                                      c->norm_eps);
+            m->isa->numeric->rms_norm(out + at, out + at, d->norm.weight, c->state_value_dim, eps);
         m->isa->numeric->activate(ACTIVATION_SILU, rows->z + i * sizes.values, out, sizes.values);
     }
     forward_wait(pass);

@@ -77,6 +77,9 @@ static const ConfigField fields[] = {
     BOOL(router_group_pairs),
     BOOL(state_tiled),
     BOOL(state_norm_first),
+    BOOL(state_by_key),
+    AMOUNT(state_norm_eps),
+    AMOUNT(state_beta),
     UINT(mtp_layers, CONFIG_MAX_MTP_LAYERS),
 };
 /* clang-format on */

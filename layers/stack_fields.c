@@ -14,14 +14,17 @@ static Status validate_altup(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
-static Status validate_mtp(const Config *c, Error *error) {
-    if (c->norm_place != NORM_BEFORE || c->parallel_block)
-        return error_set(error, "prediction layers need norm_place 'before' and no parallel_block");
-    return STATUS_OK;
+static Status validate_before(const Config *c, Error *error) {
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->stack == STACK_MIXED_NORMS && c->without_ffn[l])
+            return error_set(error, "layer %u: stack 'mixed_norms' needs a feed-forward", l);
+    if (c->norm_place == NORM_BEFORE && !c->parallel_block) return STATUS_OK;
+    return error_set(error, "%s: norm_place must be 'before', without parallel_block",
+                     c->stack == STACK_MTP ? "prediction layers" : "stack 'mixed_norms'");
 }
 
 Status stack_kind_validate(const Config *c, Error *error) {
-    if (c->stack == STACK_MTP) return validate_mtp(c, error);
+    if (c->stack >= STACK_MIXED_NORMS) return validate_before(c, error);
     if (c->norm != NORM_RMS || c->norm_place != NORM_AROUND || c->parallel_block)
         return error_set(error, "this stack needs norm 'rms' and norm_place 'around'");
     for (uint32_t l = 0; l < c->n_layers; l++)
