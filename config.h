@@ -82,6 +82,7 @@ typedef enum LayerKindNumber {
     LAYER_MAMBA2,      /* Granite 4, Nemotron-H, Falcon-H1 */
     LAYER_MAMBA,       /* Jamba */
     LAYER_NONE,        /* a feed-forward alone: Nemotron-H */
+    LAYER_DIFFERENCE,  /* differential attention: DiffLlama */
     LAYER_KINDS
 } LayerKindNumber;
 

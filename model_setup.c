@@ -30,7 +30,8 @@ static Widths widest(const Config *c) {
         const HeadShape h = config_heads(c, l);
         w.ffn = larger(w.ffn, config_ffn_dim(c, l));
         if (c->layer_kind[l] != LAYER_ATTENTION) {
-            w.head = larger(w.head, layer_kind(c->layer_kind[l])->cached(c, l).key_dim);
+            const KvLayer kv = layer_kind(c->layer_kind[l])->cached(c, l);
+            w.head = larger(w.head, larger(kv.key_dim, kv.value_dim));
             continue;
         }
         w.q = larger(w.q, (size_t)h.n_heads * h.head_dim);

@@ -1,4 +1,5 @@
 /* Relatives of llama since 2025 and a few that came late: one step of the block is their own. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,6 +17,8 @@ static const ConfigRule olmo3_config[] = {
     SIZE_KEYS(50304, 4096, 11008, 32, 32), LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-5), {0}};
 static const ConfigRule hunyuan_config[] = {
     SIZE_KEYS(290943, 4096, 11008, 32, 32), LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-5), {0}};
+static const ConfigRule diffllama_config[] = {
+    SIZE_KEYS(32000, 2048, 8192, 16, 32), LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-5), {0}};
 static const ConfigRule iquest_config[] = {
     SIZE_KEYS(76800, 5120, 27648, 80, 40), LLAMA_KEYS(8, 128, 131072, "rms_norm_eps", 1e-5), {0}};
 static const ConfigRule internlm3_config[] = {
@@ -332,6 +335,60 @@ static Status bitnet_finish(const json_t *json, Config *config, Error *error) {
     return family_refuse(quantization, "use_rms_norm", "false", error);
 }
 
+static Status diffllama_finish(const json_t *json, Config *config, Error *error) {
+    (void)json, (void)error;
+    for (uint32_t l = 0; l < config->n_layers && l < CONFIG_MAX_LAYERS; l++)
+        config->layer_kind[l] = LAYER_DIFFERENCE;
+    return STATUS_OK;
+}
+
+/* Reads the vectors lambda_q and lambda_k of this number, and computes exp(lambda_q . lambda_k). */
+static Status read_lambda(const RuleContext *c, uint32_t layer, int number, double *out,
+                          Error *error) {
+    size_t n = config_heads(&c->source->config, layer).head_dim;
+    float *vectors[2] = {NULL, NULL};
+    Status status = STATUS_OK;
+    double dot = 0.0;
+    for (int i = 0; status == STATUS_OK && i < 2; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "model.layers.%u.self_attn.lambda_%c%d", layer, "qk"[i],
+                 number);
+        status = rules_read(c, name, 1, n, &vectors[i], error);
+    }
+    for (size_t i = 0; status == STATUS_OK && i < n; i++)
+        dot += (double)vectors[0][i] * (double)vectors[1][i];
+    free(vectors[0]);
+    free(vectors[1]);
+    *out = exp(dot);
+    return status;
+}
+
+/* Adds what differential attention needs beside its matrices (layers/differential.h). */
+static Status diffllama_more(const RuleContext *c, const json_t *json, Error *error) {
+    (void)json;
+    const Config *config = &c->source->config;
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        double first, second, start = 0.8 - 0.6 * exp(-0.3 * l);
+        size_t width = 2 * (size_t)config_heads(config, l).head_dim;
+        char name[64];
+        if (read_lambda(c, l, 1, &first, error) != STATUS_OK ||
+            read_lambda(c, l, 2, &second, error) != STATUS_OK)
+            return STATUS_FAILED;
+        float *factor = malloc(sizeof *factor), *norm = malloc(width * sizeof *norm);
+        if (factor) *factor = (float)((double)(float)first - (double)(float)second + start);
+        for (size_t i = 0; norm && i < width; i++) norm[i] = (float)(1.0 - start);
+        snprintf(name, sizeof name, "layers.%u.differential_factor", l);
+        if (source_add_values(c->source, name, 1, 1, factor, error) != STATUS_OK) {
+            free(norm);
+            return STATUS_FAILED;
+        }
+        snprintf(name, sizeof name, "layers.%u.differential_norm", l);
+        if (source_add_values(c->source, name, 1, width, norm, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
 const Family families_recent[] = {
     {"bitnet", bitnet_config, bitnet_tensors, bitnet_preset, bitnet_finish,
      .biases = attention_biases, .bos_id = 128000, .eos_id = 128001},
@@ -343,6 +400,8 @@ const Family families_recent[] = {
      .rope = {.local_theta = 500000.0, .local_theta_key = ""}, .bos_id = -1, .eos_id = 50279},
     {"hunyuan_v1_dense", hunyuan_config, hunyuan_tensors, hunyuan_preset,
      .biases = attention_biases, .rope = {.has_alpha = true}, .bos_id = 1, .eos_id = 2},
+    {"diffllama", diffllama_config, llama_tensors, .finish = diffllama_finish,
+     .more = diffllama_more, .biases = attention_biases, .bos_id = 1, .eos_id = 2},
     {"iquestcoder", iquest_config, llama_tensors, .biases = llama_biases, .fixed = iquest_fixed,
      .bos_id = 1, .eos_id = 2},
     {"internlm3", internlm3_config, llama_tensors, .finish = internlm3_finish,

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "layer_kind.h"
+#include "layers/differential_fields.h"
 #include "layers/latent_fields.h"
 #include "layers/state_fields.h"
 
@@ -16,6 +17,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_CONVOLUTION] = &convolution_fields,
     [LAYER_MAMBA2] = &mamba2_fields,
     [LAYER_NONE] = &no_fields,
+    [LAYER_DIFFERENCE] = &differential_fields,
 };
 
 #define UINT(field, most_)                                                                         \

@@ -3,6 +3,7 @@
 
 #include "layers/convolution.h"
 #include "layers/delta.h"
+#include "layers/differential.h"
 #include "layers/latent.h"
 #include "layers/mamba2.h"
 #include "layers/none.h"
@@ -13,6 +14,7 @@ static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_CONVOLUTION] = &convolution_layer,
     [LAYER_MAMBA2] = &mamba2_layer,
     [LAYER_NONE] = &no_layer,
+    [LAYER_DIFFERENCE] = &differential_kind,
 };
 
 const LayerKind *layer_kind(uint32_t number) {

@@ -60,11 +60,8 @@ are plain: the three of M-RoPE are equal in a text.
 ## What is refused
 | what | why |
 | --- | --- |
-| `deepseek_v2`, `deepseek_v3` (`deepseek2`) | attention through a compressed cache, groups of experts |
 | `mamba`, `jamba`, `rwkv7`, `qwen3next` and other state-space models and hybrids | layers without attention |
 | `t5` and its kind | an encoder; relative-position biases |
-| `gemma3n` | embeddings of each layer, layers that share caches |
-| GGUF files with `expert_gating_func` sigmoid, `expert_weights_scale`, `expert_group_count` | routing of DeepSeek 3 and its relatives |
 | `attention.causal` false | not a decoder |
 
 Some values of known keys cannot be computed and are refused by the key's name: GPT-OSS's
@@ -79,7 +76,8 @@ transformers.
 
 A model_type, RoPE scaling, activation, layer type or switch that is not known here is refused by
 its name, and so is a tensor inside a layer that no rule of the family takes. Weights that are
-quantized in the source (`quantization_config`) are refused too, except MXFP4 and BitNet's. Of an
+quantized in the source (`quantization_config`) are refused too, except MXFP4, BitNet's, and 8 bits with
+scales (FP8 as DeepSeek, Qwen and Mistral publish it; compressed-tensors' FP8 and int8): [format.md](format.md#sources). Of an
 unknown model_type the message names the nearest that runs and what config.json says the model has.
 
 ## Where this differs from transformers

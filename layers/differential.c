@@ -1,0 +1,151 @@
+#include "layers/differential.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward_pass.h"
+#include "weights.h"
+
+/* ---- Weights and sizes ---- */
+
+typedef struct Differential {
+    Linear wq, wk, wv, wo;
+    const float *factor; /* [1] */
+    const float *norm;   /* [2 * head_dim] */
+} Differential;
+
+static void *find(Finder *f, uint32_t l) {
+    const HeadShape h = config_heads(f->config, l);
+    size_t q = (size_t)h.n_heads * h.head_dim, kv = (size_t)h.n_kv_heads * h.head_dim;
+    Differential *w = calloc(1, sizeof *w);
+    if (!w) {
+        f->status = error_set(f->error, "no memory for a layer");
+        return NULL;
+    }
+    w->wq = weights_linear(f, "wq", q, f->config->dim, true);
+    w->wk = weights_linear(f, "wk", kv, f->config->dim, true);
+    w->wv = weights_linear(f, "wv", kv, f->config->dim, true);
+    w->wo = weights_linear(f, "wo", f->config->dim, q, true);
+    w->factor = weights_vector(f, "differential_factor", 1, 1, true);
+    w->norm = weights_vector(f, "differential_norm", 1, 2 * (size_t)h.head_dim, true);
+    return w;
+}
+
+static KvLayer cached(const Config *c, uint32_t l) {
+    const HeadShape h = config_heads(c, l);
+    return (KvLayer){
+        .n_kv_heads = h.n_kv_heads, .key_dim = h.head_dim, .value_dim = 2 * h.head_dim};
+}
+
+/* Widths of the parts of layer_rows, each an array of [n][width]; all begin at a multiple of 64
+ * bytes. */
+typedef struct Parts {
+    size_t q;        /* n_heads * head_dim; later the output's heads */
+    size_t kv;       /* n_kv_heads * head_dim, twice: keys, values */
+    size_t values;   /* n_kv_heads * 2 * head_dim: what is stored */
+    size_t attended; /* n_heads * 2 * head_dim */
+} Parts;
+
+static Parts parts_of(const HeadShape *h) {
+    size_t head = h->head_dim;
+    return (Parts){round_up(h->n_heads * head, 16), round_up(h->n_kv_heads * head, 16),
+                   round_up(2 * h->n_kv_heads * head, 16), round_up(2 * h->n_heads * head, 16)};
+}
+
+static size_t row_floats(const Config *c) {
+    size_t most = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        if (c->layer_kind[l] != LAYER_DIFFERENCE) continue;
+        const HeadShape h = config_heads(c, l);
+        const Parts p = parts_of(&h);
+        size_t n = p.q + 2 * p.kv + p.values + p.attended;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* ---- The layer ---- */
+
+/* Finishes the queries and keys of all rows, puts the values beside each other, and stores keys and
+ * values. */
+static void prepare(ForwardPass *pass, size_t l, const Differential *w, float *q, float *k,
+                    float *v, float *values) {
+    Model *m = pass->model;
+    const HeadShape h = config_heads(m->config, l);
+    size_t head = h.head_dim, half = h.n_kv_heads / 2;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *query = q + i * w->wq.w.rows, *key = k + i * w->wk.w.rows;
+        float *value = v + i * w->wv.w.rows, *wide = values + i * 2 * w->wv.w.rows;
+        forward_add_bias(m, &w->wq, query);
+        forward_add_bias(m, &w->wk, key);
+        forward_add_bias(m, &w->wv, value);
+        for (size_t j = 0; j < h.n_heads; j++) forward_rotate(m, l, i, query + j * head);
+        for (size_t j = 0; j < h.n_kv_heads; j++) {
+            forward_rotate(m, l, i, key + j * head);
+            memcpy(wide + 2 * j * head, value + j % half * head, head * sizeof *wide);
+            memcpy(wide + (2 * j + 1) * head, value + (j % half + half) * head,
+                   head * sizeof *wide);
+        }
+        kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, key, wide);
+    }
+    forward_wait(pass);
+}
+
+/* out = the norm of the first half of the heads less the second. */
+static void subtract(ForwardPass *pass, size_t l, const Differential *w, const float *attended,
+                     float *out) {
+    Model *m = pass->model;
+    const HeadShape h = config_heads(m->config, l);
+    size_t pairs = h.n_heads / 2, width = 2 * (size_t)h.head_dim;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n * pairs; i++) {
+        const float *first = attended + (i / pairs * 2 * pairs + i % pairs) * width;
+        const float *second = first + pairs * width;
+        float *x = out + i * width;
+        for (size_t e = 0; e < width; e++) x[e] = first[e] - w->factor[0] * second[e];
+        m->isa->numeric->rms_norm(x, x, w->norm, width, m->config->norm_eps);
+    }
+    forward_wait(pass);
+}
+
+static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const Differential *w = m->weights.layers[l].own;
+    const HeadShape h = config_heads(c, l);
+    const Parts p = parts_of(&h);
+    size_t n = m->max_rows;
+    float *q = m->layer_rows, *k = q + n * p.q, *v = k + n * p.kv, *values = v + n * p.kv;
+    float *attended = values + n * p.values;
+    const Product projections[] = {
+        {&w->wq.w, q, w->wq.w.rows}, {&w->wk.w, k, w->wk.w.rows}, {&w->wv.w, v, w->wv.w.rows}};
+    const Product last = {&w->wo.w, y, c->dim};
+    const AttentionParams params = {.layer = l,
+                                    .cache_layer = l,
+                                    .n_heads = h.n_heads,
+                                    .n_kv_heads = h.n_kv_heads,
+                                    .head_dim = h.head_dim,
+                                    .value_dim = 2 * h.head_dim,
+                                    .scale = c->attention_scale,
+                                    .softcap = c->attention_softcap,
+                                    .window = c->window[l]};
+    forward_add_time(pass, PART_REST);
+    forward_multiply(m, in, pass->n, projections, 3);
+    prepare(pass, l, w, q, k, v, values);
+    forward_add_time(pass, PART_PROJECTIONS);
+    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
+                      pass->n, q, attended, m->observer);
+    subtract(pass, l, w, attended, q);
+    forward_add_time(pass, PART_ATTENTION);
+    forward_multiply(m, q, pass->n, &last, 1);
+    if (w->wo.bias) {
+#pragma omp for schedule(static) nowait
+        for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, &w->wo, y + i * c->dim);
+        forward_wait(pass);
+    }
+    forward_add_time(pass, PART_PROJECTIONS);
+}
+
+const LayerKind differential_kind = {find, row_floats, NULL, cached, forward};

@@ -1,0 +1,31 @@
+#include "layers/differential_fields.h"
+
+static Status validate(const Config *c, uint32_t l, Error *error) {
+    const HeadShape h = config_heads(c, l);
+    if (h.n_kv_heads == 0 || h.n_kv_heads % 2 != 0 || h.n_heads % h.n_kv_heads != 0)
+        return error_set(error,
+                         "layer %u: differential attention with %u heads on %u key/value heads, "
+                         "which must be even and divide the heads",
+                         l, h.n_heads, h.n_kv_heads);
+    if (h.head_dim == 0 || (uint64_t)h.n_heads * h.head_dim > 1 << 19)
+        return error_set(error, "layer %u: %u heads of %u elements", l, h.n_heads, h.head_dim);
+    if (c->position == POSITION_ROPE && c->rope_table[l] < 2 &&
+        (h.rotary_dim == 0 || h.rotary_dim % 2 != 0 || h.rotary_dim > h.head_dim))
+        return error_set(error,
+                         "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
+                         l, h.rotary_dim, h.head_dim);
+    if (c->chunk[l] > 0 || c->position == POSITION_ALIBI || c->kv_distance[l] > 0 ||
+        c->query_scaling != 0.0f)
+        return error_set(error,
+                         "layer %u: differential attention with chunks, ALiBi, the keys of another "
+                         "layer or queries that grow",
+                         l);
+    return STATUS_OK;
+}
+
+static double work(const Config *c, uint32_t l) {
+    const HeadShape h = config_heads(c, l);
+    return 2.0 * c->dim * h.head_dim * ((double)h.n_heads + h.n_kv_heads);
+}
+
+const LayerFields differential_fields = {validate, work};
