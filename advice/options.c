@@ -1,29 +1,9 @@
 #include "advice/options.h"
 
+#include <stdint.h>
 #include <string.h>
 
-static size_t min3(size_t a, size_t b, size_t c) {
-    size_t least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-/* Damerau-Levenshtein distance: letters to insert, drop, change or swap with a neighbour. */
-static size_t edit_distance(const char *a, const char *b) {
-    enum { MOST = 32 };
-    size_t n = strlen(a), m = strlen(b), d[MOST + 1][MOST + 1];
-    if (n > MOST || m > MOST) return SIZE_MAX;
-    for (size_t i = 0; i <= n; i++) d[i][0] = i;
-    for (size_t k = 0; k <= m; k++) d[0][k] = k;
-    for (size_t i = 1; i <= n; i++) {
-        for (size_t k = 1; k <= m; k++) {
-            d[i][k] =
-                min3(d[i - 1][k] + 1, d[i][k - 1] + 1, d[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
-            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-                d[i][k] = min3(d[i][k], d[i - 2][k - 2] + 1, SIZE_MAX);
-        }
-    }
-    return d[n][m];
-}
+#include "advice/spelling.h"
 
 /* The names that llama.cpp, transformers and others give our options. */
 static const struct {
@@ -56,7 +36,7 @@ static const OptionRow *nearest(const CommandLine *line, const char *name) {
         if (strcmp(synonyms[i].theirs, name) == 0) name = synonyms[i].ours;
     for (size_t i = 0; (row = command_line_row(line, i)); i++) {
         if (row->kind == OPTION_HEADING) continue;
-        size_t distance = edit_distance(name, row->name);
+        size_t distance = spelling_distance(name, row->name);
         if (strlen(name) > 2 && strncmp(name, row->name, strlen(name)) == 0) distance = 1;
         if (distance < least) best = row, least = distance;
     }

@@ -234,14 +234,24 @@ static void deliver(Batch *b, Job *job, char *line) {
     while (b->options->ordered && b->first && b->first->line) write_job(b, b->first);
 }
 
-static void fail_job(Batch *b, Job *job, const char *message) {
-    char *line = result_error_line(&b->maker, &job->request, message);
-    b->n_failed++;
-    if (b->options->strict && !b->stops) {
+/* With --strict the line that failed gets no result, so that --resume answers it once it is mended.
+ * No line is begun any more, but those in progress are finished. With --ordered the job stays: the
+ * results of later lines wait for it and are not written. */
+static void stop_at(Batch *b, Job *job, const char *message) {
+    if (!b->stops)
         error_set(&b->error, "%s: line %zu: %s", b->reader.name, job->request.line, message);
-        b->stops = true;
-    }
-    deliver(b, job, line);
+    b->stops = true;
+    if (b->options->ordered) return;
+    unlink_job(b, job);
+    job_free(job);
+}
+
+static void fail_job(Batch *b, Job *job, const char *message) {
+    b->n_failed++;
+    if (b->options->strict)
+        stop_at(b, job, message);
+    else
+        deliver(b, job, result_error_line(&b->maker, &job->request, message));
 }
 
 static void finish_job(Batch *b, Job *job) {
@@ -488,7 +498,7 @@ static Status claim_id(Batch *b, Request *r, Error *error) {
         char *id = json_dumps(r->id, JSON_ENCODE_ANY);
         error_set(error, "an earlier line has the same id, %.200s", id ? id : "");
         free(id);
-        request_forget_id(r);
+        r->id_taken = true;
         return STATUS_FAILED;
     }
     if (!keyset_add(&b->results.keys, key, KEY_SEEN))
@@ -582,14 +592,14 @@ static bool has_room(const Batch *b) {
 /* Reads lines and hands their texts to the engine until enough wait there. Waits for input only
  * when there is nothing to compute. */
 static Status feed(Batch *b, Error *error) {
-    while (engine_waiting(b->engine) < b->read_ahead && !b->stops && b->status == STATUS_OK) {
+    while (engine_waiting(b->engine) < b->read_ahead && b->status == STATUS_OK) {
         Status status;
         if (b->feeding) {
             status = hand_over(b, error);
             if (status != STATUS_OK) return status;
             continue;
         }
-        if (b->at_end || !has_room(b)) break;
+        if (b->at_end || b->stops || !has_room(b)) break;
         LineState state;
         const char *line;
         size_t length;
@@ -751,7 +761,7 @@ static Status answer_lines(Batch *b, Error *error) {
         if (*b->session->interrupted) return STATUS_INTERRUPTED;
         Status status = feed(b, error);
         if (status != STATUS_OK) return status;
-        if (engine_pending(b->engine) > 0 && !b->stops) status = engine_step(b->engine, error);
+        if (engine_pending(b->engine) > 0) status = engine_step(b->engine, error);
         if (status != STATUS_OK) return status;
         if (result_file_flush(&b->results, false, error) != STATUS_OK) return STATUS_FAILED;
         show_progress(b, false);
@@ -759,8 +769,9 @@ static Status answer_lines(Batch *b, Error *error) {
             *error = b->error;
             return b->status;
         }
-        if (b->stops || b->results.closed) return STATUS_OK;
-        if (engine_pending(b->engine) == 0 && b->at_end && !b->feeding) return STATUS_OK;
+        if (b->results.closed) return STATUS_OK;
+        bool at_end = b->at_end || b->stops;
+        if (engine_pending(b->engine) == 0 && at_end && !b->feeding) return STATUS_OK;
     }
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "advice/spelling.h"
 #include "base/unicode.h"
 #include "batch/request_messages.h"
 #include "session/generate.h"
@@ -29,11 +30,8 @@ RequestKey request_key_of_line(size_t line, uint64_t hash) {
 }
 
 RequestKey request_key(const Request *r) {
-    return r->id ? request_key_of_id(r->id) : request_key_of_line(r->line, r->line_hash);
-}
-
-void request_forget_id(Request *r) {
-    r->id = NULL;
+    return r->id && !r->id_taken ? request_key_of_id(r->id)
+                                 : request_key_of_line(r->line, r->line_hash);
 }
 
 /* ---- Values of fields ---------------------------------------------------------------------- */
@@ -406,6 +404,19 @@ static const Field *find_field(const char *name, RequestFormat format) {
 
 /* ---- Lines --------------------------------------------------------------------------------- */
 
+/* Refuses a field that the form of requests does not have, and names the nearest that it has. */
+static Status unknown_field(const Request *r, const char *name, const char *const *own,
+                            Error *error) {
+    const char *names[N_FIELDS + 8];
+    size_t n = 0;
+    for (size_t i = 0; own[i]; i++) names[n++] = own[i];
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if (strchr(fields[i].formats, "nct"[r->format])) names[n++] = fields[i].name;
+    const char *near = spelling_nearest(name, names, n);
+    return error_set(error, "the field '%.80s' is not supported%s%s%s", name,
+                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 /* Sets every field of `body`, without those in `own` (NULL-terminated), which the caller reads. */
 static Status read_fields(Request *r, const json_t *body, const char *const *own, Error *error) {
     const char *name;
@@ -414,7 +425,7 @@ static Status read_fields(Request *r, const json_t *body, const char *const *own
         size_t i = 0;
         while (own[i] && strcmp(own[i], name) != 0) i++;
         if (!own[i] && !json_is_null(value) && !find_field(name, r->format))
-            return error_set(error, "the field '%.80s' is not supported", name);
+            return unknown_field(r, name, own, error);
     }
     for (size_t i = 0; i < N_FIELDS; i++) {
         value = json_object_get(body, fields[i].name);
@@ -456,7 +467,12 @@ static Status read_openai(Request *r, Error *error) {
     json_object_foreach(r->json, name, value) {
         size_t i = 0;
         while (own[i] && strcmp(own[i], name) != 0) i++;
-        if (!own[i]) return error_set(error, "the field '%.80s' is not supported", name);
+        if (own[i]) continue;
+        const char *near = spelling_nearest(name, own, sizeof own / sizeof *own);
+        if (!near && find_field(name, r->format))
+            return error_set(error, "the field '%.80s' belongs into 'body'", name);
+        return error_set(error, "the field '%.80s' is not supported%s%s%s", name,
+                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     if (!url || (strcmp(url, "/v1/chat/completions") != 0 && strcmp(url, "/v1/completions") != 0))
         return error_set(error, "'url' must be /v1/chat/completions or /v1/completions");
@@ -476,15 +492,34 @@ void request_blank(Request *r, const char *line, size_t length, size_t number) {
         .line = number, .line_hash = XXH3_64bits(line, length), .n = 1, .budget = NOT_GIVEN};
 }
 
+/* Explains a line that is no JSON. A list of requests and objects over several lines are common
+ * enough to be recognized. */
+static Status not_json(const char *line, size_t length, const json_error_t *where, Error *error) {
+    size_t first = 0, last = length;
+    while (first < length && strchr(" \t\r", line[first])) first++;
+    while (last > first && strchr(" \t\r", line[last - 1])) last--;
+    bool list = first < last && (line[first] == '[' || line[first] == ']' || line[last - 1] == ',');
+    if (list || (last - first == 1 && strchr("{}", line[first])))
+        return error_set(error,
+                         "not JSON: %s. Each line is one whole object%s: jq -c '%s' FILE writes "
+                         "them so",
+                         where->text, list ? ", without a list around them" : "",
+                         list ? ".[]" : ".");
+    return error_set(error, "not JSON: %s (at byte %d)", where->text,
+                     where->position > 0 ? where->position : 0);
+}
+
 Status request_parse(Request *r, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error) {
     json_error_t where;
     request_blank(r, line, length, number);
     r->options = *defaults;
     r->json = json_loadb(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
-    if (!r->json)
-        return error_set(error, "not JSON: %s (at byte %d)", where.text,
-                         where.position > 0 ? where.position : 0);
+    if (!r->json) return not_json(line, length, &where, error);
+    if (json_is_array(r->json))
+        return error_set(error,
+                         "not a JSON object but a list: each line is one object; jq -c '.[]' "
+                         "FILE writes them so");
     if (!json_is_object(r->json)) return error_set(error, "not a JSON object");
     bool openai = json_object_get(r->json, "custom_id") || json_object_get(r->json, "body") ||
                   json_object_get(r->json, "url");
@@ -575,7 +610,7 @@ static Status add_stops(Request *r, const ChatPrompt *chat, Error *error) {
 /* Tools that the template never shows to the model, or whose calls could not be recognized in its
  * answer, are an error. */
 static Status check_tools(const ChatPrompt *chat, Error *error) {
-    if (!memmem(chat->text, chat->text_length, "tools", strlen("tools")))
+    if (!request_template_mentions(chat, "tools"))
         return error_set(error, "'tools': the chat template does not read them");
     if (!chat->answers.tools)
         return error_set(error, "'tools': the chat template writes calls of tools in no format "

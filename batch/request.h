@@ -45,6 +45,7 @@ typedef struct Request {
 
     /* These are borrowed from `json`; NULL: not given. */
     const json_t *id; /* a string or an integer */
+    bool id_taken;    /* an earlier line has the same id: the request's key is that of its line */
     const json_t *prompt, *messages, *tools, *template_variables;
     json_t *with_system; /* owned: `messages` behind the command line's system prompt; or NULL */
     const char *model, *reasoning_effort;
@@ -84,8 +85,6 @@ void request_blank(Request *request, const char *line, size_t length, size_t num
 
 void request_free(Request *request);
 
-/* Drops the id, which an earlier request has; the request's key is then that of its line. */
-void request_forget_id(Request *request);
 RequestKey request_key(const Request *request);
 RequestKey request_key_of_id(const json_t *id);
 RequestKey request_key_of_line(size_t line, uint64_t hash);

@@ -1,6 +1,9 @@
 #include "batch/request_messages.h"
 
+#include <ctype.h>
 #include <string.h>
+
+#include "advice/spelling.h"
 
 /* Keys that every chat template is taken to know, though some leave them out. */
 static const char *const known[] = {
@@ -22,9 +25,27 @@ static bool is_one_of(const char *word, const char *const *list, size_t n) {
     return false;
 }
 
-/* Whether the template's text holds the word. */
-static bool mentions(const ChatPrompt *chat, const char *word) {
-    return *word && chat->text && memmem(chat->text, chat->text_length, word, strlen(word));
+static bool is_part_of_word(char c) {
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+bool request_template_mentions(const ChatPrompt *chat, const char *word) {
+    size_t n = strlen(word);
+    const char *text = chat->text, *end = text ? text + chat->text_length : NULL;
+    if (!n || !text) return false;
+    for (const char *at = text; (at = memmem(at, (size_t)(end - at), word, n)); at++)
+        if (!(at > text && is_part_of_word(at[-1])) && !(at + n < end && is_part_of_word(at[n])))
+            return true;
+    return false;
+}
+
+/* "; did you mean 'content'?", or nothing when no name of the list is near. */
+static const char *suggestion(const char *word, const char *const *names, size_t n, char *text,
+                              size_t size) {
+    const char *near = spelling_nearest(word, names, n);
+    text[0] = '\0';
+    if (near) snprintf(text, size, "; did you mean '%s'?", near);
+    return text;
 }
 
 /* A value that says nothing: OpenAI's answers hold such keys, and come back as messages. */
@@ -40,9 +61,10 @@ static Status check_keys(const json_t *object, const char *const *own, size_t n_
         if (is_empty(value) || is_one_of(key, own, n_own)) continue;
         if (is_one_of(key, media, LENGTH(media)))
             return error_set(error, "%s has '%s', but this program reads only text", where, key);
-        if (!mentions(chat, key))
-            return error_set(error, "%s: the key '%.80s' is not read by the chat template", where,
-                             key);
+        char near[64];
+        if (!request_template_mentions(chat, key))
+            return error_set(error, "%s: the key '%.80s' is not read by the chat template%s", where,
+                             key, suggestion(key, own, n_own, near, sizeof near));
     }
     return STATUS_OK;
 }
@@ -61,11 +83,44 @@ static Status check_part(const json_t *part, const char *where, const ChatPrompt
     } else if (is_one_of(type, media, LENGTH(media))) {
         return error_set(error, "%s has a part of type '%.80s', but this program reads only text",
                          where, type);
-    } else if (!mentions(chat, type)) {
+    } else if (!request_template_mentions(chat, type)) {
         return error_set(error, "%s: a part of type '%.80s' is not read by the chat template",
                          where, type);
     }
     return check_keys(part, own, LENGTH(own), where, chat, error);
+}
+
+/* A role that the template does not know would reach the model as a word that it never saw, or not
+ * at all. */
+static Status check_role(const char *role, const char *where, const ChatPrompt *chat,
+                         Error *error) {
+    static const char *const usual[] = {"user", "assistant", "system", "tool"};
+    char near[64];
+    if (strcmp(role, "system") == 0 && chat->forms.omits_system)
+        return error_set(error, "%s: the chat template leaves the system message out", where);
+    if (is_one_of(role, usual, 3) || request_template_mentions(chat, role)) return STATUS_OK;
+    if (strcmp(role, "developer") == 0)
+        return error_set(
+            error, "%s: the chat template does not know the role 'developer'; use 'system'", where);
+    return error_set(error, "%s: the chat template does not know the role '%.80s'%s", where, role,
+                     suggestion(role, usual, LENGTH(usual), near, sizeof near));
+}
+
+/* A content may be missing only where something else says what the message is. */
+static Status check_content(const json_t *message, const char *where, Error *error) {
+    static const char *const instead[] = {"tool_calls", "function_call", "reasoning_content",
+                                          "reasoning", "thinking"};
+    const json_t *content = json_object_get(message, "content");
+    if (content && !json_is_null(content)) {
+        bool object = json_is_string(content) || json_is_array(content) || json_is_object(content);
+        return object ? STATUS_OK
+                      : error_set(error, "%s: 'content' must be a text or a list of parts", where);
+    }
+    for (size_t i = 0; i < LENGTH(instead); i++)
+        if (!json_is_null(json_object_get(message, instead[i])) &&
+            json_object_get(message, instead[i]))
+            return STATUS_OK;
+    return error_set(error, "%s has no 'content'", where);
 }
 
 Status request_messages_are_list(const json_t *messages, Error *error) {
@@ -87,7 +142,10 @@ Status request_messages_are_read(const json_t *messages, const ChatPrompt *chat,
         char where[64];
         const json_t *content = json_object_get(message, "content");
         snprintf(where, sizeof where, "'messages': number %zu", i + 1);
-        if (check_keys(message, known, LENGTH(known), where, chat, error) != STATUS_OK)
+        if (check_keys(message, known, LENGTH(known), where, chat, error) != STATUS_OK ||
+            check_role(json_string_value(json_object_get(message, "role")), where, chat, error) !=
+                STATUS_OK ||
+            check_content(message, where, error) != STATUS_OK)
             return STATUS_FAILED;
         if (!json_is_array(content)) continue;
         json_array_foreach((json_t *)content, j, part) {

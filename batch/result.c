@@ -262,6 +262,9 @@ static char *dump(json_t *json) {
     return line;
 }
 
+/* The code of an error whose result is found by its line, because another has its id. */
+#define DUPLICATE_ID "duplicate_id"
+
 void result_put_line(json_t *json, const Request *r) {
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)r->line_hash);
@@ -427,7 +430,7 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
         result_put_line(json, r);
         json_object_set_new(json, "response", json_null());
     }
-    json_object_set_new(error, "code", json_string("invalid_request"));
+    json_object_set_new(error, "code", json_string(r->id_taken ? DUPLICATE_ID : "invalid_request"));
     json_object_set_new(error, "message", json_lossy_text(message, strlen(message)));
     json_object_set_new(json, "error", error);
     json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));
@@ -443,7 +446,9 @@ static bool key_of(const json_t *result, RequestKey *key) {
     const json_t *number = json_object_get(result, "line");
     const char *hash = json_string_value(json_object_get(result, "line_hash"));
     bool openai = custom != NULL, has_line = json_is_integer(number) && hash;
+    const char *code = json_string_value(json_object_get(json_object_get(result, "error"), "code"));
     if (openai && id != custom) id = NULL; /* of the result, not of the request */
+    if (code && strcmp(code, DUPLICATE_ID) == 0 && has_line) id = NULL;
     if (json_is_string(id) || json_is_integer(id)) {
         *key = request_key_of_id(id);
         return true;

@@ -7,6 +7,7 @@
 #include "kvcache_sharing.h"
 #include "prefill.h"
 #include "session/drafting.h"
+#include "session/prompt_limit.h"
 #include "session/shape.h"
 
 typedef struct Timing {
@@ -17,6 +18,7 @@ typedef struct Timing {
 Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error) {
     const Options *o = session->options;
     const GenerationText prompt = {session->prompt, session->prompt_length, o->special, o->bos};
+    if (prompt_limit_check(session, prompt.length, error) != STATUS_OK) return STATUS_FAILED;
     return generation_prompt_ids(session->model, session->file, session->tokenizer, &prompt, ids,
                                  error);
 }

@@ -1,5 +1,6 @@
 #include "template/chat_prompt.h"
 
+#include "session/prompt_limit.h"
 #include "template/chat_family.h"
 
 #include <stdlib.h>
@@ -63,6 +64,47 @@ static void find_arguments(ChatPrompt *p) {
 
 /* ---- Prompts -------------------------------------------------------------------------------- */
 
+void chat_prompt_end(const ChatPrompt *p, GenerationOptions *options) {
+    if (p->end < 0 || p->session->options->ignore_eos) return;
+    for (size_t i = 0; i < options->n_eos; i++)
+        if (options->eos[i] == p->end) return;
+    if (options->n_eos < GENERATION_MAX_EOS) options->eos[options->n_eos++] = p->end;
+}
+
+void chat_prompt_close(ChatPrompt *p) {
+    chat_template_free(p->template);
+    p->template = NULL;
+}
+
+Status chat_prompt_render(const ChatPrompt *p, const ChatPromptInput *given,
+                          ChatTemplateOutput *out, Error *error) {
+    static const char *const trusted[] = {"bos_token", "eos_token", NULL};
+    ChatPromptInput shaped = *given;
+    json_t *messages = contents_in_form(given->messages, p->forms);
+    shaped.messages = messages;
+    json_t *variables = messages ? make_variables(p, &shaped) : NULL;
+    const ChatTemplateInput input = {.variables = variables, .trusted = trusted, .now = p->now};
+    Status status = variables ? chat_template_render(p->template, &input, out, error)
+                              : error_set(error, "out of memory");
+    json_decref(variables);
+    json_decref(messages);
+    /* The newline at the end of a plain dialogue would become a token of its own. */
+    if (status == STATUS_OK && p->plain && out->length > 0 && out->text[out->length - 1] == '\n')
+        out->length--;
+    return status;
+}
+
+static char *render_probe(void *context, const json_t *messages) {
+    const ChatPrompt *p = context;
+    const ChatPromptInput input = {.messages = messages};
+    ChatTemplateOutput out;
+    Error ignored;
+    if (chat_prompt_render(p, &input, &out, &ignored) != STATUS_OK) return NULL;
+    char *text = strndup(out.text, out.length);
+    chat_template_output_free(&out);
+    return text;
+}
+
 Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
     size_t bytes;
     const char *text = modelfile_section(session->file, SECTION_TEMPLATE, &bytes);
@@ -93,39 +135,24 @@ Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
     p->answers = answer_format(text, bytes, session->tokenizer);
     p->template = chat_template_compile(text, bytes, error);
     if (!p->template) return STATUS_FAILED;
+    p->forms = (ContentForms){.text = true, .parts = true}; /* the probe goes in as it is */
+    p->forms = contents_probe(render_probe, p);
     if (memmem(text, bytes, "tool_calls", strlen("tool_calls"))) find_arguments(p);
     return STATUS_OK;
 }
 
-void chat_prompt_end(const ChatPrompt *p, GenerationOptions *options) {
-    if (p->end < 0 || p->session->options->ignore_eos) return;
-    for (size_t i = 0; i < options->n_eos; i++)
-        if (options->eos[i] == p->end) return;
-    if (options->n_eos < GENERATION_MAX_EOS) options->eos[options->n_eos++] = p->end;
-}
-
-void chat_prompt_close(ChatPrompt *p) {
-    chat_template_free(p->template);
-    p->template = NULL;
-}
-
 Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, TokenList *ids,
                           ReasoningStart *start, Error *error) {
-    static const char *const trusted[] = {"bos_token", "eos_token", NULL};
-    json_t *variables = make_variables(p, given);
-    const ChatTemplateInput input = {.variables = variables, .trusted = trusted, .now = p->now};
     ChatTemplateOutput out;
-    if (!variables) return error_set(error, "out of memory");
-    Status status = chat_template_render(p->template, &input, &out, error);
-    json_decref(variables);
+    Status status = chat_prompt_render(p, given, &out, error);
     if (status != STATUS_OK) return status;
-    /* The newline at the end of a plain dialogue would become a token of its own. */
-    if (p->plain && out.length > 0 && out.text[out.length - 1] == '\n') out.length--;
     if (start) *start = answer_start(&p->answers, out.text, out.length);
     unsigned flags = p->plain ? TOKENIZE_ADD_BOS : 0;
     if (p->session->options->special) flags |= TOKENIZE_PARSE_SPECIAL;
-    status = tokenizer_encode(p->session->tokenizer, out.text, out.length, out.from_template, flags,
-                              ids, error);
+    status = prompt_limit_check(p->session, out.length, error);
+    if (status == STATUS_OK)
+        status = tokenizer_encode(p->session->tokenizer, out.text, out.length, out.from_template,
+                                  flags, ids, error);
     chat_template_output_free(&out);
     if (status != STATUS_OK) return status;
     if (ids->length == 0) return error_set(error, "the chat template gives an empty prompt");

@@ -6,6 +6,7 @@
 #include "session/session.h"
 #include "template/answer.h"
 #include "template/chat_template.h"
+#include "template/contents.h"
 #include "template/messages.h"
 
 typedef struct ChatPrompt {
@@ -25,6 +26,7 @@ typedef struct ChatPrompt {
     size_t n_stop;
     struct tm now;           /* what strftime_now() tells the template */
     CallArguments arguments; /* how the template wants those of calls */
+    ContentForms forms;      /* what it takes as the content of a message */
     /* Whether the model reasons, and how much (NULL: as the template has it): --reasoning and
      * --reasoning-effort, until the caller changes them. */
     ReasoningChoice reasoning;
@@ -45,6 +47,10 @@ Status chat_prompt_open(ChatPrompt *prompt, const Session *session, Error *error
 /* Makes the token that ends a turn of the family end an answer. */
 void chat_prompt_end(const ChatPrompt *prompt, GenerationOptions *options);
 void chat_prompt_close(ChatPrompt *prompt);
+
+/* Renders the prompt's text: what chat_prompt_encode makes token ids of. */
+Status chat_prompt_render(const ChatPrompt *prompt, const ChatPromptInput *input,
+                          ChatTemplateOutput *out, Error *error);
 
 /* Appends the token ids of the prompt to *ids, as many as there are. *start (may be NULL) tells how
  * the prompt leaves the reasoning. Any number of threads may call it at once. */

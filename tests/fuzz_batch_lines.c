@@ -105,7 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (good && (r.n < 1 || r.n > REQUEST_MAX_SAMPLES || !(r.prompt || r.messages))) abort();
     check_error_line(&r, good ? "a message" : error.text);
     if (good) encode(&r, line, size);
-    request_forget_id(&r);
+    r.id_taken = r.id != NULL;
     check_error_line(&r, "without its id");
     request_free(&r);
     if (request_plain(&r, line, size, 1, &defaults, &error) == STATUS_OK) {

@@ -317,6 +317,127 @@ static void nothing_in_a_message_is_left_out_silently(void **state) {
     }
 }
 
+/* Expects line i of the results to fail with why[i], or to succeed where that is "". */
+static void fails_with(const Place *p, const char *const *why, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        json_t *json = result_at(p->output, i);
+        const char *message = text_at(json, "error", "message");
+        if (!*why[i] != !*message || !strstr(message, why[i]))
+            fail_msg("line %zu: %s", i + 1, message);
+        json_decref(json);
+    }
+}
+
+static void roles_and_contents_that_the_template_does_not_take_are_refused(void **state) {
+    const Place *p = *state;
+    static const char *const why[] = {
+        "does not know the role 'usr'; did you mean 'user'?",
+        "the key 'contents' is not read by the chat template; did you mean 'content'?",
+        "number 1 has no 'content'",
+        "does not know the role 'developer'; use 'system'",
+        "does not know the role 'tool'",
+        "must be a text or a list of parts",
+    };
+    input_is(p, "{\"id\": 1, \"messages\": [{\"role\": \"usr\", \"content\": \"a\"}]}\n"
+                "{\"id\": 2, \"messages\": [{\"role\": \"user\", \"contents\": \"a\"}]}\n"
+                "{\"id\": 3, \"messages\": [{\"role\": \"user\", \"content\": null}]}\n"
+                "{\"id\": 4, \"messages\": [{\"role\": \"developer\", \"content\": \"a\"}]}\n"
+                "{\"id\": 5, \"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}\n"
+                "{\"id\": 6, \"messages\": [{\"role\": \"user\", \"content\": 5}]}\n");
+    expect(p, 3, MORE("--ordered", "-n", "2"), "6 of 6 lines failed");
+    fails_with(p, why, 6);
+    /* A template that has a word for the role, and one that leaves the system message out. */
+    static const char reads[] = "{% for m in messages if m.role in ['user', 'usr'] %}"
+                                "{{ m.content }}{% endfor %}";
+    static const char *const others[] = {"", "the chat template leaves the system message out"};
+    file_write(p->other, reads, strlen(reads));
+    unlink(p->output);
+    input_is(p, "{\"id\": 1, \"messages\": [{\"role\": \"usr\", \"content\": \"a\"}]}\n"
+                "{\"id\": 2, \"messages\": [{\"role\": \"system\", \"content\": \"a\"},"
+                " {\"role\": \"user\", \"content\": \"a\"}]}\n");
+    expect(p, 3, MORE("--ordered", "-n", "2", "--chat-template", p->other), "1 of 2");
+    fails_with(p, others, 2);
+}
+
+/* A list of texts is one text for a template that takes no lists, null beside calls is none. */
+static void contents_come_in_every_form_that_the_api_has(void **state) {
+    const Place *p = *state;
+    static const char *const templates[] = {
+        "{% for m in messages %}{{ m.role }} {{ m.content }}{{ m.tool_calls|length }}{% endfor %}",
+        "{% for m in messages %}{{ m.role }} {% for part in m.content %}{{ part.text }}"
+        "{{ '' if loop.last else '\\n' }}{% endfor %}{{ m.tool_calls|length }}{% endfor %}",
+    };
+    for (size_t i = 0; i < 2; i++) {
+        file_write(p->other, templates[i], strlen(templates[i]));
+        unlink(p->output);
+        input_is(p, "{\"id\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"a\\nb\"},"
+                    " {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [1]}]}\n"
+                    "{\"id\": 2, \"messages\": [{\"role\": \"user\", \"content\": [{\"type\":"
+                    " \"text\", \"text\": \"a\"}, {\"type\": \"text\", \"text\": \"b\"}]},"
+                    " {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [1]}]}\n");
+        expect(p, 0, MORE("--ordered", "-n", "6", "--chat-template", p->other), NULL);
+        json_t *plain = result_at(p->output, 0), *parts = result_at(p->output, 1);
+        assert_int_equal(json_integer_value(json_object_get(plain, "prompt_tokens")),
+                         json_integer_value(json_object_get(parts, "prompt_tokens")));
+        json_decref(plain);
+        json_decref(parts);
+    }
+}
+
+static void strict_finishes_what_it_has_begun(void **state) {
+    const Place *p = *state;
+    input_is(p, "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 30}\n"
+                "{\"id\": \"b\", \"prompt\": \"Tim\", \"max_tokens\": 20}\n"
+                "{\"id\": \"c\", \"prompt\": 5}\n"
+                "{\"id\": \"d\", \"prompt\": \"Ann\", \"max_tokens\": 2}\n");
+    static const char *const orders[] = {"-n9", "--ordered"};
+    for (size_t i = 0; i < 2; i++) {
+        unlink(p->output);
+        expect(p, 3, MORE("--strict", orders[i]), "2 lines are answered");
+        char *lines = batch_sorted_lines(p->output);
+        assert_non_null(strstr(lines, "\"a\""));
+        assert_non_null(strstr(lines, "\"b\""));
+        assert_null(strstr(lines, "\"c\""));
+        assert_null(strstr(lines, "\"d\""));
+        free(lines);
+        /* Without a result the line is tried again, and is mended meanwhile. */
+        expect(p, 3, MORE("--strict", "--resume", orders[i]), "line 3: 'prompt' must be");
+    }
+}
+
+static void a_second_line_of_an_id_fails_under_its_id(void **state) {
+    const Place *p = *state;
+    static const char line[] =
+        "{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": "
+        "{\"prompt\": \"Tom\", \"max_tokens\": 2}}\n";
+    char both[sizeof line * 2];
+    snprintf(both, sizeof both, "%s%s", line, line);
+    input_is(p, both);
+    expect(p, 3, MORE("--ordered"), "1 of 2");
+    json_t *json = result_at(p->output, 1);
+    assert_string_equal(text_at(json, "custom_id", NULL), "a");
+    assert_string_equal(text_at(json, "error", "code"), "duplicate_id");
+    json_decref(json);
+    rename(p->output, p->other);
+    expect(p, 3, MORE("--ordered"), "1 of 2");
+    expect(p, 3, MORE("--ordered", "--resume"), "1 of 2");
+    same_files(p->output, p->other);
+}
+
+static void a_prompt_that_cannot_fit_is_refused_before_it_is_encoded(void **state) {
+    const Place *p = *state;
+    enum { LENGTH = 8 << 20 };
+    char *line = malloc(LENGTH + 64);
+    int head = sprintf(line, "{\"id\": 1, \"prompt\": \"");
+    memset(line + head, 'a', LENGTH);
+    int tail = sprintf(line + head + LENGTH, "\"}\n");
+    file_write(p->input, line, (size_t)head + LENGTH + (size_t)tail);
+    free(line);
+    expect(p, 3, NULL, "1 of 1 lines failed");
+    static const char *const why[] = {"the prompt of 8388608 bytes is too long"};
+    fails_with(p, why, 1);
+}
+
 static void strict_stops_at_the_first_bad_line(void **state) {
     const Place *p = *state;
     input_is(p, bad_lines);
@@ -560,6 +681,11 @@ int main(void) {
         TEST(plain_text_is_a_prompt_a_line),
         TEST(a_bad_line_gets_an_error_and_the_run_goes_on),
         TEST(nothing_in_a_message_is_left_out_silently),
+        TEST(roles_and_contents_that_the_template_does_not_take_are_refused),
+        TEST(contents_come_in_every_form_that_the_api_has),
+        TEST(strict_finishes_what_it_has_begun),
+        TEST(a_second_line_of_an_id_fails_under_its_id),
+        TEST(a_prompt_that_cannot_fit_is_refused_before_it_is_encoded),
         TEST(strict_stops_at_the_first_bad_line),
         TEST(failed_lines_stay_unless_they_are_retried),
         TEST(existing_results_are_never_overwritten),

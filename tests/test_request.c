@@ -106,7 +106,13 @@ static void fields_that_change_nothing_are_ignored_and_others_refused(void **sta
                        " \"response_format\": {\"type\": \"text\"}}");
     assert_string_equal(r.model, "x");
     request_free(&r);
-    refused("{\"prompt\": \"a\", \"temprature\": 1}", "temprature");
+    refused("{\"prompt\": \"a\", \"temprature\": 1}",
+            "'temprature' is not supported; did you mean 'temperature'?");
+    refused("{\"promt\": \"a\"}", "'promt' is not supported; did you mean 'prompt'?");
+    refused("{\"custom_idd\": 1, \"url\": \"/v1/completions\", \"body\": {}}",
+            "did you mean 'custom_id'?");
+    refused("{\"custom_id\": 1, \"url\": \"/v1/completions\", \"max_tokens\": 3, \"body\": {}}",
+            "'max_tokens' belongs into 'body'");
     refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"xml\"}}", "response_format");
     refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\", \"schema\": {}}}",
             "the field 'schema' is not supported");
@@ -131,7 +137,11 @@ static void fields_that_change_nothing_are_ignored_and_others_refused(void **sta
 static void wrong_lines_are_refused_by_name(void **state) {
     (void)state;
     refused("", "not JSON");
-    refused("[1]", "not a JSON object");
+    refused("[1]", "not a JSON object but a list: each line is one object");
+    refused("[", "jq -c '.[]' FILE");
+    refused("]", "jq -c '.[]' FILE");
+    refused("{\"prompt\": \"a\"},", "without a list around them: jq -c '.[]' FILE");
+    refused("{", "Each line is one whole object: jq -c '.' FILE");
     refused("{\"prompt\": \"a\"} x", "not JSON");
     refused("{\"prompt\": \"a\", \"prompt\": \"b\"}", "not JSON");
     refused("{\"prompt\": \"\\ud800\"}", "not JSON");
