@@ -29,11 +29,20 @@ static bool asked(const Options *options) {
     return options->mode == MODE_CHAT;
 }
 
+#define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
 /* Refuses options that would be ignored. */
 static Status check(Options *o, Error *error) {
     bool reasons = o->reasoning != REASONING_AUTO || o->reasoning_effort || o->hide_reasoning ||
                    options_given(o, &o->reasoning_budget);
-    if (!reasons || o->mode == MODE_CHAT || o->batch) return STATUS_OK;
+    if (o->mode == MODE_CHAT && o->echo)
+        return usage(error, "--echo writes the prompt of one text: not with -m chat");
+    if (o->mode == MODE_CHAT) return STATUS_OK;
+    if (o->session) return usage(error, "--session keeps a conversation: use it with -m chat");
+    if (o->batch) return STATUS_OK;
+    if (o->system || o->chat_template)
+        return usage(error, "-y and --chat-template are for -m chat and --batch");
+    if (!reasons) return STATUS_OK;
     error_set(error,
               "--reasoning, --reasoning-effort, --reasoning-budget and --hide-reasoning need "
               "-m chat or --batch");

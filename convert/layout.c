@@ -52,6 +52,31 @@ static Status add_tensor(Layout *layout, size_t i, const char *mix, uint64_t *at
     return STATUS_OK;
 }
 
+/* Refuses a NAME=TYPE of the mix that is the name of no matrix. */
+static Status check_names(const Source *source, const char *mix, Error *error) {
+    size_t length;
+    const char *name;
+    for (size_t k = 0; (name = mix_name(mix, k, &length)); k++) {
+        const char *shares = NULL;
+        bool found = false;
+        for (size_t i = 0; i < source->n_tensors && !found; i++) {
+            const SourceTensor *t = &source->tensors[i];
+            if (t->is_vector || !mix_is_named(t->name, name, length)) continue;
+            if (t->shares) shares = t->shares;
+            found = !t->shares;
+        }
+        if (!found && shares)
+            return error_set(error, "'%.*s' is the same matrix as '%s': name that one", (int)length,
+                             name, shares);
+        if (!found)
+            return error_set(error,
+                             "no matrix is called '%.*s', or has it between the dots of its "
+                             "name, like layers.3.w_down",
+                             (int)length, name);
+    }
+    return STATUS_OK;
+}
+
 /* ---- Sections ---- */
 
 static uint64_t place_section(Layout *layout, SectionKind kind, uint64_t bytes, uint64_t at) {
@@ -62,7 +87,9 @@ static uint64_t place_section(Layout *layout, SectionKind kind, uint64_t bytes, 
 
 Status layout_make(Layout *layout, const Source *source, const char *type, Error *error) {
     *layout = (Layout){.source = source};
-    if (type && mix_check(type, error) != STATUS_OK) return STATUS_FAILED;
+    if (type &&
+        (mix_check(type, error) != STATUS_OK || check_names(source, type, error) != STATUS_OK))
+        return STATUS_FAILED;
     metadata_add_config(&layout->metadata, &source->config);
     metadata_append(&layout->metadata, &source->metadata);
     layout->tensors = calloc(source->n_tensors + 1, sizeof *layout->tensors);

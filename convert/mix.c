@@ -6,9 +6,8 @@
 
 enum { NAME_BYTES = 64 };
 
-/* Whether part[length] is the name or a run of its parts between dots: "layers.3.w_down" has
- * "w_down" and "layers.3". */
-static bool has_part(const char *name, const char *part, size_t length) {
+/* "layers.3.w_down" has the parts "w_down" and "layers.3". */
+bool mix_is_named(const char *name, const char *part, size_t length) {
     for (const char *at = name; *at; at++) {
         bool begins = at == name || at[-1] == '.';
         if (begins && strncmp(at, part, length) == 0 && (at[length] == '.' || !at[length]))
@@ -75,19 +74,29 @@ static TensorType with_more_bits(TensorType type, const char *name) {
     return info->family == FAMILY_RECORDS ? TENSOR_Q6_K : TENSOR_Q8;
 }
 
+const char *mix_name(const char *mix, size_t number, size_t *length) {
+    for (;; number--) {
+        mix = strchr(mix, ',');
+        if (!mix) return NULL;
+        mix++;
+        *length = strcspn(mix, "=");
+        if (number == 0) return mix;
+    }
+}
+
 TensorType mix_choose(const char *mix, const char *name, const Config *config) {
     TensorType type = TENSOR_F32;
     size_t length = strcspn(mix, ",");
     type_of(mix, length, &type);
     type = with_more_bits(type, name);
     if (length == 3 && memcmp(mix, "q4m", 3) == 0 && is_chosen_layer(name, config) &&
-        (has_part(name, "wv", 2) || has_part(name, "w_down", 6)))
+        (mix_is_named(name, "wv", 2) || mix_is_named(name, "w_down", 6)))
         type = TENSOR_Q6_K;
     for (mix += length; *mix; mix += length) {
         mix++;
         length = strcspn(mix, ",");
         const char *equals = memchr(mix, '=', length);
-        if (equals && has_part(name, mix, (size_t)(equals - mix)))
+        if (equals && mix_is_named(name, mix, (size_t)(equals - mix)))
             type_of(equals + 1, length - (size_t)(equals + 1 - mix), &type);
     }
     return type;

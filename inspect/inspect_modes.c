@@ -69,8 +69,30 @@ RUN(no_cache, recompute_run)
 
 /* ---- Views: --attention and --positions name their output themselves ---- */
 
+/* Whether the name of a picture ends in one of these forms, or in none at all. */
+static bool has_form(const char *path, const char *const *forms) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    for (; dot && *forms; forms++)
+        if (strcmp(dot, *forms) == 0) return true;
+    return !dot;
+}
+
 static Status check_views(Options *o, Error *error) {
+    static const char *const maps[] = {".svg", ".html", ".json", NULL}, *const svg[] = {".svg",
+                                                                                        NULL};
     const char *picture = o->attention ? o->attention : o->positions;
+    bool measures =
+        o->info || o->verify || o->tokenize || o->detokenize || o->score || picture || o->no_cache;
+    if (measures && o->stats)
+        return usage(error, "--stats measures a text, a chat, a batch or --eval, not this");
+    if (o->attention && strcmp(o->attention, "-") != 0 && !has_form(o->attention, maps))
+        return usage(error,
+                     "--attention %s: the name says the form: .svg, .html, .json, or - for "
+                     "the terminal",
+                     o->attention);
+    if (o->positions && strcmp(o->positions, "-") != 0 && !has_form(o->positions, svg))
+        return usage(error, "--positions %s: the picture is SVG: give a name in .svg, or -",
+                     o->positions);
     if ((o->score || picture || o->no_cache) && o->mode)
         return usage(error, "--score, --attention, --positions and --no-cache look at one text: "
                             "not with -m chat");
@@ -87,6 +109,8 @@ static Status check_views(Options *o, Error *error) {
 static Status check_eval(Options *o, Error *error) {
     if (o->against && !o->eval)
         return usage(error, "--against MODEL compares on a text: --eval FILE");
+    if (o->eval && (o->prompt || o->prompt_file))
+        return usage(error, "--eval FILE names the text: no -i or -f");
     return STATUS_OK;
 }
 

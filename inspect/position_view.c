@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "forward_pass.h"
 #include "inspect/picture.h"
 
 enum { MOST_POSITIONS = 128, MOST_COLUMNS = 256 };
@@ -131,6 +132,12 @@ static void draw(const Session *session, const Code *code, Sheet *svg) {
     picture_text(svg, 20, 28, "title", "start", 0, code->title, strlen(code->title));
     picture_text(svg, 20, 48, "label", "start", 0, code->note, strlen(code->note));
     picture_text(svg, 200, 86, "small", "start", 0, name, strlen(name) < 80 ? strlen(name) : 80);
+    if (session->overridden) {
+        const char *text = session->overridden;
+        picture_text(svg, 20, 64, "small", "start", 0, "overridden:", 11);
+        picture_text(svg, 90, 64, "small", "start", 0, text,
+                     strlen(text) < 120 ? strlen(text) : 120);
+    }
     picture_legend(svg, 20, 76, code->legend, code->both_signs);
     picture_text(svg, left, top - 20, "label", "start", 0, code->columns, strlen(code->columns));
     picture_text(svg, 22, top + 60, "label", "middle", -90, code->rows, strlen(code->rows));
@@ -154,7 +161,10 @@ Status position_view_run(Session *session, Error *error) {
             filled = fill_sinusoids(&code, c, table, n);
         break;
     case POSITION_ROPE:
-        if ((table = vector_of(file, "rope.freqs", &n))) filled = fill_rope(&code, c, table, n);
+        table = vector_of(file, "rope.freqs", &n);
+        /* Those that the model turns by: --override and the context may have changed them. */
+        if (table && n == session->model->n_pairs[0]) table = session->model->weights.rope_freqs[0];
+        if (table) filled = fill_rope(&code, c, table, n);
         break;
     case POSITION_ALIBI:
         if ((table = vector_of(file, "alibi.slopes", &n))) filled = fill_alibi(&code, c, table, n);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 Status mode_choose(const Mode *const *modes, Options *o, const Mode **chosen, Error *error) {
-    char names[256] = "";
+    char names[512] = "";
     size_t n_named = 0, n_asked = 0;
     *chosen = NULL;
     for (const Mode *const *mode = modes; *mode; mode++) {

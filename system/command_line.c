@@ -210,6 +210,8 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
                          row->help);
         value = argv[++*i];
     }
+    if (row->kind == OPTION_TEXT && line->given[index])
+        return usage(error, "%s is given twice", spelled);
     line->given[index] = true;
     return set((char *)line->values + row->field, row, spelled, value, error);
 }

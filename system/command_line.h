@@ -24,7 +24,7 @@ typedef enum OptionKind {
     OPTION_END,     /* ends a table */
     OPTION_HEADING, /* a line of --help, not an option */
     OPTION_FLAG,    /* bool */
-    OPTION_TEXT,    /* const char *, borrowed from argv */
+    OPTION_TEXT,    /* const char *, borrowed from argv; once at most */
     OPTION_UINT,    /* uint64_t, from low to high */
     OPTION_FLOAT,   /* double, from low to high */
     OPTION_CHOICE,  /* an enum: the index of the word among `value`, "a|b|c" */

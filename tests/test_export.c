@@ -70,6 +70,8 @@ static void a_wrong_command_line_says_so(void **state) {
     assert_fails(RUN("export", "one"), 2, "SOURCE and TARGET");
     assert_fails(RUN("export", "one", "two", "three"), 2, "too many operands: three");
     assert_fails(RUN("export", "one", "two", "--type", "q3"), 2, "unknown type: q3");
+    assert_fails(RUN("export", "--random", "tiny", "two", "-t", "q8", "--keep", "nosuch=f16"), 1,
+                 "no matrix is called 'nosuch'");
     assert_fails(RUN("export", "one", "two", "-j", "0"), 2,
                  "-j: 0 is out of range, it must be from 1 to 4096");
     assert_fails(RUN("export", "--random", "tiny"), 2, "TARGET is missing");

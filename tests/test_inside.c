@@ -264,6 +264,7 @@ static void overrides_change_the_model_and_say_so(void **state) {
                                            {"position=rope", "'none'"},
                                            {"norm=soft", "one of rms, layer"},
                                            {"attention_scale=x", "a number"},
+                                           {"n_experts_used=2", "the model has no experts"},
                                            {"window=-1", "a whole number"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         p = RUN("run", models[1], "-i", "a", "--override", wrong[i][0]);
@@ -291,6 +292,24 @@ static void sharper_scores_have_less_entropy(void **state) {
     }
     assert_true(entropy[1] < 0.7 * entropy[0]);
     unlink(path);
+}
+
+static void a_picture_of_changed_positions_says_so_and_shows_them(void **state) {
+    (void)state;
+    Process plain = RUN("run", models[0], "--positions", "-");
+    Process p = RUN("run", models[0], "--positions", "-", "--override", "rope_theta=50");
+    assert_done(&plain);
+    assert_done(&p);
+    assert_null(strstr(plain.out, "overridden"));
+    const char *said = strstr(p.out, "rope_theta = 50"), *cells = strstr(p.out, "<rect");
+    assert_non_null(said);
+    assert_non_null(cells);
+    /* The cells themselves differ, not the words alone. */
+    const char *other = strstr(plain.out, "<rect");
+    assert_non_null(other);
+    assert_string_not_equal(cells, other);
+    process_free(&plain);
+    process_free(&p);
 }
 
 static void every_position_code_has_a_picture(void **state) {
@@ -452,6 +471,7 @@ int main(void) {
         cmocka_unit_test(without_a_cache_the_text_is_the_same),
         cmocka_unit_test(overrides_change_the_model_and_say_so),
         cmocka_unit_test(sharper_scores_have_less_entropy),
+        cmocka_unit_test(a_picture_of_changed_positions_says_so_and_shows_them),
         cmocka_unit_test(every_position_code_has_a_picture),
         cmocka_unit_test(info_tells_what_grouping_saves),
         cmocka_unit_test(watching_changes_no_bit_and_sinks_take_weight),

@@ -142,6 +142,30 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("--help: 'no' is none of usual|all", "--help=no");
     REFUSES("--against MODEL compares on a text: --eval FILE", "m", "--against", "n");
     REFUSES("--stop: an empty text is everywhere", "m", "--stop", "");
+    REFUSES("-i is given twice", "m", "-i", "a", "-i", "b");
+    REFUSES("--eval FILE names the text: no -i or -f", "m", "--eval", "f", "-i", "a");
+    REFUSES("--attention a.png: the name says the form: .svg, .html, .json, or - for the terminal",
+            "m", "--attention", "a.png");
+    REFUSES("--positions a.html: the picture is SVG: give a name in .svg, or -", "m", "--positions",
+            "a.html");
+    assert_int_equal(PARSE("m", "--attention", "/dev/fd/1"), STATUS_OK);
+}
+
+static void options_that_would_do_nothing_are_refused(void **state) {
+    static const char chat_only[] = "-y and --chat-template are for -m chat and --batch";
+    (void)state;
+    Options o;
+    Error error;
+    REFUSES(chat_only, "m", "-y", "Be kind");
+    REFUSES(chat_only, "m", "--chat-template", "t");
+    REFUSES("--session keeps a conversation: use it with -m chat", "m", "--session", "s");
+    REFUSES("--echo writes the prompt of one text: not with -m chat", "m", "-m", "chat", "--echo");
+    REFUSES("--stats measures a text, a chat, a batch or --eval, not this", "m", "--info",
+            "--stats");
+    REFUSES("--stats measures a text, a chat, a batch or --eval, not this", "m", "--attention", "-",
+            "--stats");
+    assert_int_equal(PARSE("m", "--batch", "f", "-y", "Be kind", "--stats"), STATUS_OK);
+    assert_int_equal(PARSE("m", "--eval", "f", "--stats"), STATUS_OK);
 }
 
 static char *help(bool all) {
@@ -282,6 +306,7 @@ int main(void) {
         cmocka_unit_test(a_missing_value_is_asked_for),
         cmocka_unit_test(numbers_out_of_range_are_refused),
         cmocka_unit_test(what_does_not_fit_together_is_refused),
+        cmocka_unit_test(options_that_would_do_nothing_are_refused),
         cmocka_unit_test(help_fits_a_screen),
         cmocka_unit_test(help_takes_all_and_no_other_word),
         cmocka_unit_test(the_manual_and_the_completions_know_every_option),
