@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "advice/foreign.h"
 #include "advice/options.h"
 #include "batch/batch_mode.h"
 #include "chat/chat_mode.h"
@@ -52,4 +53,5 @@ static const OptionRow *const tables[] = {
     inspect_options, convert_options,   NULL,
 };
 
-const MoreOptions modes_options = {.tables = tables, .advise = advice_option};
+const MoreOptions modes_options = {
+    .tables = tables, .advise = advice_option, .look = foreign_value};

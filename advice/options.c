@@ -1,39 +1,22 @@
 #include "advice/options.h"
 
-#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "advice/foreign.h"
 #include "advice/spelling.h"
 
-/* The names that llama.cpp, transformers and others give our options. */
-static const struct {
-    const char *theirs, *ours;
-} synonyms[] = {
-    {"temp", "temperature"},
-    {"n-predict", "tokens"},
-    {"max-tokens", "tokens"},
-    {"max-new-tokens", "tokens"},
-    {"steps", "tokens"},
-    {"ctx-size", "context"},
-    {"repeat-penalty", "repetition-penalty"},
-    {"file", "prompt-file"},
-    {"batch-size", "chunk"},
-    {"ubatch-size", "chunk"},
-    {"prompt-lookup-num-tokens", "lookup"},
-    {"draft-max", "lookup"},
-    {"perplexity", "eval"},
-    {"cache-type-k", "kv-type"},
-    {"cache-type-v", "kv-type"},
-    {"dtype", "type"},
-    {"usage", "help"},
-    {"input", "prompt"},
-};
+static const OptionRow *find(const CommandLine *line, const char *name) {
+    const OptionRow *row;
+    for (size_t i = 0; (row = command_line_row(line, i)); i++)
+        if (row->kind != OPTION_HEADING && strcmp(name, row->name) == 0) return row;
+    return NULL;
+}
 
+/* The option nearest by its spelling; the beginning of a name counts as near. */
 static const OptionRow *nearest(const CommandLine *line, const char *name) {
     const OptionRow *best = NULL, *row;
-    size_t least = strlen(name) / 3 + 2;
-    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
-        if (strcmp(synonyms[i].theirs, name) == 0) name = synonyms[i].ours;
+    size_t least = spelling_tolerance(name) + 1;
     for (size_t i = 0; (row = command_line_row(line, i)); i++) {
         if (row->kind == OPTION_HEADING) continue;
         size_t distance = spelling_distance(name, row->name);
@@ -43,11 +26,20 @@ static const OptionRow *nearest(const CommandLine *line, const char *name) {
     return best;
 }
 
-void advice_option(const CommandLine *line, const char *name, Error *error) {
-    const OptionRow *row = nearest(line, name);
-    const char *shown = row && row->value && row->kind != OPTION_HELP ? row->value : "";
-    if (strcmp(name, "model") == 0)
-        error_set(error, ": the model stands alone, run MODEL [options]");
-    else if (row)
-        error_set(error, "; did you mean --%s%s%s?", row->name, shown[0] ? " " : "", shown);
+void advice_option(const CommandLine *line, const char *spelled, Error *error) {
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(spelled, "="), spelled);
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    const char *ours = foreign_synonym(name), *says = foreign_option(name);
+    const OptionRow *row = ours ? find(line, ours) : NULL;
+    /* What is said of other programs' options speaks of run's. */
+    if (!row && says && find(line, "mode")) {
+        error_set(error, ": %s", says);
+        return;
+    }
+    if (!row) row = nearest(line, name);
+    if (!row) return;
+    const char *shown = row->value && row->kind != OPTION_HELP ? row->value : "";
+    error_set(error, "; did you mean --%s%s%s?", row->name, shown[0] ? " " : "", shown);
 }

@@ -105,6 +105,7 @@ Status options_parse(Options *options, const MoreOptions *more, int argc, char *
     options->line.values = options;
     options->line.operand = take_model;
     options->line.advise = more ? more->advise : NULL;
+    options->line.look = more ? more->look : NULL;
     Status status = command_line_parse(&options->line, argc, argv, error);
     return status == STATUS_OK ? check(options, error) : status;
 }

@@ -91,7 +91,9 @@ typedef struct Options {
 typedef struct MoreOptions {
     const OptionRow *const
         *tables; /* NULL, or ends with NULL; between the core's and the one of --help */
-    void (*advise)(const CommandLine *line, const char *name, Error *error); /* as CommandLine's */
+    /* As CommandLine's. */
+    void (*advise)(const CommandLine *line, const char *name, Error *error);
+    Status (*look)(const CommandLine *line, const char *spelled, const char *value, Error *error);
 } MoreOptions;
 
 /* Reads argv; `more` may be NULL. STATUS_USAGE and an Error that says what to write instead when it

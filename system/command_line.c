@@ -213,6 +213,8 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
     if (row->kind == OPTION_TEXT && line->given[index])
         return usage(error, "%s is given twice", spelled);
     line->given[index] = true;
+    if (value && line->look && line->look(line, spelled, value, error) != STATUS_OK)
+        return STATUS_USAGE;
     return set((char *)line->values + row->field, row, spelled, value, error);
 }
 
@@ -224,8 +226,10 @@ Status command_line_parse(CommandLine *line, int argc, char **argv, Error *error
             only_operands = true;
         else if (!only_operands && argv[i][0] == '-' && argv[i][1] != '\0')
             status = parse_option(line, argc, argv, &i, error);
-        else
-            status = line->operand(line->values, argv[i], error);
+        else {
+            if (line->look) status = line->look(line, "", argv[i], error);
+            if (status == STATUS_OK) status = line->operand(line->values, argv[i], error);
+        }
     }
     return status;
 }

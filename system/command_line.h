@@ -54,6 +54,10 @@ typedef struct CommandLine {
     /* NULL, or returns what to say of an option that no table has ("did you mean --temperature
      * X?"), an empty text for nothing: error->text. */
     void (*advise)(const struct CommandLine *line, const char *name, Error *error);
+    /* NULL, or looks at each value before it is taken, and at each word that is no option
+     * (`spelled` is then ""): STATUS_USAGE refuses it. */
+    Status (*look)(const struct CommandLine *line, const char *spelled, const char *value,
+                   Error *error);
 } CommandLine;
 
 /* Reads argv. STATUS_USAGE and an Error that says what to write instead when it is wrong. */

@@ -86,6 +86,42 @@ static void a_mistyped_option_suggests_the_right_one(void **state) {
     REFUSES("no option --model: the model stands alone, run MODEL [options]", "--model", "m");
 }
 
+static void what_other_programs_call_it_is_told_in_one_line(void **state) {
+    (void)state;
+    Options o;
+    Error error;
+    REFUSES("-m is the mode; the model stands alone: "
+            "test_options model.bin",
+            "-m", "model.bin");
+    REFUSES("-p is top-p; the prompt goes after -i: test_options -i 'Once upon'", "m", "-p",
+            "Once upon");
+    REFUSES("-t is the temperature, and 4 is very hot (if it is meant: --temperature 4); threads: "
+            "-j 4",
+            "m", "-t", "4");
+    assert_int_equal(PARSE("m", "--temperature", "4"), STATUS_OK);
+    assert_int_equal(PARSE("m", "-t", "2.0"), STATUS_OK);
+    assert_int_equal(PARSE("m", "-t1"), STATUS_OK);
+    REFUSES("-n -1: up to the end of the context is -n 0", "m", "-n", "-1");
+    REFUSES("--seed -1: without --seed a seed is drawn", "m", "--seed", "-1");
+    REFUSES("-c 0: without -c the context is the model's", "m", "-c", "0");
+    REFUSES("no option -cnv: to talk: -m chat", "m", "-cnv");
+    REFUSES("no option -hf: nothing is downloaded here: hf download ORG/NAME first, then name it, "
+            "ORG/NAME",
+            "-hf", "a/b");
+    REFUSES("no option -ngl: this program computes on the CPU alone: leave it out", "m", "-ngl",
+            "99");
+    REFUSES("no option --n-gpu-layers=99: this program computes on the CPU alone: leave it out",
+            "m", "--n-gpu-layers=99");
+    REFUSES("no option --max_new_tokens; did you mean --tokens N?", "m", "--max_new_tokens", "9");
+    REFUSES("no option --lora: adapters are not read: merge it into the model's weights first", "m",
+            "--lora", "x");
+    REFUSES("show: there are no commands: run MODEL --info describes a model", "show", "llama3.2");
+    REFUSES("list: there are no commands: run --list shows the models on this machine", "list");
+    /* Only what is near is suggested. */
+    REFUSES("no option --xml; --help all lists them all", "m", "--xml");
+    REFUSES("no option --exit; --help all lists them all", "m", "--exit");
+}
+
 static void a_missing_value_is_asked_for(void **state) {
     (void)state;
     Options o;
@@ -303,6 +339,7 @@ int main(void) {
         cmocka_unit_test(long_options_take_their_value_either_way),
         cmocka_unit_test(a_prompt_may_begin_with_a_dash),
         cmocka_unit_test(a_mistyped_option_suggests_the_right_one),
+        cmocka_unit_test(what_other_programs_call_it_is_told_in_one_line),
         cmocka_unit_test(a_missing_value_is_asked_for),
         cmocka_unit_test(numbers_out_of_range_are_refused),
         cmocka_unit_test(what_does_not_fit_together_is_refused),

@@ -1,0 +1,190 @@
+#include "advice/foreign.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
+#define PROGRAM program_invocation_short_name
+
+/* ---- Options ----------------------------------------------------------------------------------
+ */
+
+/* Other names of options that we have. */
+static const struct {
+    const char *theirs, *ours;
+} synonyms[] = {
+    {"temp", "temperature"},
+    {"n-predict", "tokens"},
+    {"num-predict", "tokens"},
+    {"max-tokens", "tokens"},
+    {"max-new-tokens", "tokens"},
+    {"max-length", "tokens"},
+    {"steps", "tokens"},
+    {"ctx-size", "context"},
+    {"num-ctx", "context"},
+    {"max-model-len", "context"},
+    {"repeat-penalty", "repetition-penalty"},
+    {"file", "prompt-file"},
+    {"b", "chunk"},
+    {"ub", "chunk"},
+    {"batch-size", "chunk"},
+    {"ubatch-size", "chunk"},
+    {"prompt-lookup-num-tokens", "lookup"},
+    {"draft-max", "lookup"},
+    {"perplexity", "eval"},
+    {"ctk", "kv-type"},
+    {"ctv", "kv-type"},
+    {"cache-type-k", "kv-type"},
+    {"cache-type-v", "kv-type"},
+    {"kv-cache-dtype", "kv-type"},
+    {"dtype", "type"},
+    {"torch-dtype", "type"},
+    {"quantize", "type"},
+    {"quantization", "type"},
+    {"usage", "help"},
+    {"input", "prompt"},
+    {"sys", "system"},
+    {"system-prompt", "system"},
+    {"schema", "json-schema"},
+    {"guided-json", "json-schema"},
+    {"guided-regex", "regex"},
+    {"guided-choice", "choice"},
+    {"guided-grammar", "grammar"},
+    {"r", "stop"},
+    {"reverse-prompt", "stop"},
+    {"stop-token-ids", "stop"},
+    {"np", "max-concurrent"},
+    {"parallel", "max-concurrent"},
+    {"max-num-seqs", "max-concurrent"},
+    {"ls", "list"},
+    {"timings", "stats"},
+};
+
+const char *foreign_synonym(const char *name) {
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        if (strcmp(synonyms[i].theirs, name) == 0) return synonyms[i].ours;
+    return NULL;
+}
+
+static const char cpu[] = "this program computes on the CPU alone: leave it out";
+static const char mapped[] = "the model is always mapped from its file: leave it out";
+static const char talk[] = "to talk: -m chat";
+static const char no_download[] =
+    "nothing is downloaded here: hf download ORG/NAME first, then name it, ORG/NAME";
+static const char no_server[] = "there is no server: --batch FILE answers many requests";
+static const char text_only[] = "this program reads only text";
+static const char no_adapter[] = "adapters are not read: merge it into the model's weights first";
+static const char same_bits[] = "the result is the same whatever the machine does: leave it out";
+static const char jinja[] = "the model's own template is always used: leave it out";
+
+/* Options of others that we have no option for. */
+static const struct {
+    const char *names, *says; /* names between spaces */
+} others[] = {
+    {" model ", "the model stands alone, run MODEL [options]"},
+    {" cnv conversation interactive interactive-first if chat ", talk},
+    {" no-cnv no-conversation ", "without -m chat the text is continued: leave it out"},
+    {" st single-turn ", "one message, one answer: echo MESSAGE | run MODEL -m chat"},
+    {" hf hfr hff hf-repo hf-file mu model-url dr docker-repo ", no_download},
+    {" ngl gpu-layers n-gpu-layers mg main-gpu ts tensor-split sm split-mode dev device gpu cuda "
+     "device-map ot override-tensor tensor-parallel-size gpu-memory-utilization ncmoe cmoe ",
+     cpu},
+    {" mlock no-mmap mmap low-cpu-mem-usage ", mapped},
+    {" fa flash-attn flash-attention numa cpu-mask C poll prio cb cont-batching "
+     "enforce-eager deterministic ",
+     same_bits},
+    {" jinja chat-template-file ", jinja},
+    {" mm mmproj image audio attachment ", text_only},
+    {" lora lora-scaled control-vector adapter enable-lora ", no_adapter},
+    {" host port server api-key served-model-name ", no_server},
+    {" embedding embeddings pooling ", "embeddings are not given: the program generates text"},
+    {" trust-remote-code ", "no code of a model is ever run: leave it out"},
+    {" format ", "JSON of any form: --json; of a schema: --json-schema TEXT"},
+    {" tb threads-batch ", "-j N is the number of threads for prompts, too"},
+    {" keepalive ", "nothing stays in memory but the file cache: leave it out"},
+    {" verbose v log-verbosity ", "versions: --version; speed and memory: --stats"},
+    {" e escape ", "a shell's $'...' writes newlines: -i $'one\\ntwo'"},
+    {" no-stream ", "a pipe gets whole results: -o FILE, or --batch"},
+    {" color simple-io log-disable no-display-prompt no-warmup no-perf ",
+     "only the answer goes to stdout: leave it out"},
+};
+
+const char *foreign_option(const char *name) {
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (const char *at = others[i].names; n > 0 && (at = strstr(at, name)); at++)
+            if (at[-1] == ' ' && at[n] == ' ') return others[i].says;
+    return NULL;
+}
+
+/* ---- Values -----------------------------------------------------------------------------------
+ */
+
+static bool is_whole(const char *text) {
+    return *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+static bool is_number(const char *text) {
+    char *end;
+    strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
+/* Words that are commands of ollama and llm, and what they do here. */
+static const struct {
+    const char *word, *says;
+} commands[] = {
+    {"run", "there are no commands: run MODEL -m chat talks, run MODEL -i TEXT continues a text"},
+    {"chat", "there are no commands: run MODEL -m chat talks"},
+    {"list", "there are no commands: run --list shows the models on this machine"},
+    {"ls", "there are no commands: run --list shows the models on this machine"},
+    {"models", "there are no commands: run --list shows the models on this machine"},
+    {"show", "there are no commands: run MODEL --info describes a model"},
+    {"pull", "nothing is downloaded here: hf download ORG/NAME or ollama pull NAME; then run NAME"},
+    {"serve", "there is no server: run MODEL --batch FILE answers many requests"},
+    {"create", "export SOURCE TARGET writes a model.bin"},
+    {"quantize", "export SOURCE TARGET --type q8 writes a model.bin of 8 bits"},
+    {"prompt", "there are no commands: run MODEL -i TEXT continues a text"},
+};
+
+static Status operand(const char *word, Error *error) {
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(commands[i].word, word) == 0 && access(word, F_OK) != 0)
+            return usage(error, "%s: %s", word, commands[i].says);
+    return STATUS_OK;
+}
+
+Status foreign_value(const CommandLine *line, const char *spelled, const char *value,
+                     Error *error) {
+    (void)line;
+    if (!spelled[0]) return operand(value, error);
+    bool letter = spelled[1] != '-' && spelled[1] && !spelled[2];
+    char c = letter ? spelled[1] : '\0';
+    if (c == 'm' && strcmp(value, "chat") != 0 && strcmp(value, "generate") != 0 &&
+        strpbrk(value, "./:0123456789"))
+        return usage(error, "-m is the mode; the model stands alone: %s %s", PROGRAM, value);
+    if (c == 'p' && !is_number(value))
+        return usage(error, "-p is top-p; the prompt goes after -i: %s -i '%s'", PROGRAM, value);
+    if (c == 't' && is_whole(value) && atoi(value) >= 2)
+        return usage(
+            error,
+            "-t is the temperature, and %s is very hot (if it is meant: --temperature %s); "
+            "threads: -j %s",
+            value, value, value);
+    if ((c == 's' || strcmp(spelled, "--seed") == 0) && strcmp(value, "-1") == 0)
+        return usage(error, "%s -1: without %s a seed is drawn", spelled, spelled);
+    if (c == 's' && isalpha((unsigned char)value[0]))
+        return usage(error, "-s is the seed; the system prompt goes after -y: -m chat -y '%s'",
+                     value);
+    if (c == 'j' && value[0] == '{')
+        return usage(error, "-j is the number of threads; a schema goes after --json-schema");
+    if ((c == 'n' || strcmp(spelled, "--tokens") == 0) && value[0] == '-' && is_whole(value + 1))
+        return usage(error, "%s %s: up to the end of the context is %s 0", spelled, value, spelled);
+    if ((c == 'c' || strcmp(spelled, "--context") == 0) && strcmp(value, "0") == 0)
+        return usage(error, "%s 0: without %s the context is the model's", spelled, spelled);
+    return STATUS_OK;
+}
