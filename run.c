@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -74,7 +76,23 @@ static Status open_prompt(TextInput *input, const Options *o, Error *error) {
     input->name = from_stdin ? "stdin" : "the prompt";
     if (!from_stdin) return open_text(input, path, error);
     input->fd = STDIN_FILENO;
+    if (isatty(STDIN_FILENO)) terminal_say("reading stdin; Ctrl-D ends it");
     return STATUS_OK;
+}
+
+/* Says that text waits on stdin which nothing reads. Looks without waiting: a pipe may stay open
+ * and empty for ever. A file that somebody has begun to read is that reader's, like the list of a
+ * shell's loop. */
+static void hint_at_stdin(const Session *session, const TextInput *prompt) {
+    struct stat info;
+    struct pollfd ready = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (!session->options->prompt || prompt->fd == STDIN_FILENO) return;
+    if (fstat(STDIN_FILENO, &info) != 0) return;
+    bool file = S_ISREG(info.st_mode) && info.st_size > 0 && lseek(STDIN_FILENO, 0, SEEK_CUR) == 0;
+    bool pipe = S_ISFIFO(info.st_mode) && poll(&ready, 1, 0) == 1 && ready.revents & POLLIN;
+    if (file || pipe)
+        terminal_say(
+            "text waits on stdin, which is not read: -f - puts it behind the prompt of -i");
 }
 
 static Status open_everything(Opened *opened, Error *error) {
@@ -110,6 +128,21 @@ static Status read_text(TextInput *input, const volatile sig_atomic_t *interrupt
                            &input->length, error);
 }
 
+/* -i beside -f -: puts the prompt on a line before the text. */
+static Status put_before(TextInput *input, const char *prompt, Error *error) {
+    size_t n = strlen(prompt);
+    bool ends = n == 0 || strchr(" \t\n", prompt[n - 1]);
+    char *joined = malloc(n + 1 + input->length + 1);
+    if (!joined) return error_set(error, "no memory for the prompt");
+    memcpy(joined, prompt, n);
+    if (!ends) joined[n++] = '\n';
+    memcpy(joined + n, input->text, input->length + 1);
+    free(input->text);
+    input->text = joined;
+    input->length += n;
+    return STATUS_OK;
+}
+
 static Status read_prompt(Opened *opened, Error *error) {
     Session *session = &opened->session;
     TextInput *input = &opened->prompt;
@@ -120,6 +153,8 @@ static Status read_prompt(Opened *opened, Error *error) {
         input->length = strlen(input->text);
     } else {
         Status status = read_text(input, session->interrupted, error);
+        if (status == STATUS_OK && given && session->options->prompt_file)
+            status = put_before(input, given, error);
         if (status != STATUS_OK) return status;
     }
     size_t valid = utf8_valid_prefix(input->text, input->length);
@@ -237,6 +272,8 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
     if (status == STATUS_OK) status = session_shape_read(&opened.shape, o, interrupted, error);
     opened.session.shape = &opened.shape.source;
     if (status == STATUS_OK) status = parse_model(&opened, error);
+    if (status == STATUS_OK && o->mode == MODE_GENERATE)
+        hint_at_stdin(&opened.session, &opened.prompt);
     if (status == STATUS_OK) status = run_mode(&opened, error);
     if (status == STATUS_OK) status = output_finish(&opened.output, error);
     close_everything(&opened);

@@ -107,6 +107,8 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
     bool standard = strcmp(o->batch, "-") == 0;
     int fd = standard ? STDIN_FILENO : open(o->batch, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return error_set(error, "%s: %s", o->batch, strerror(errno));
+    if (standard && isatty(fd))
+        terminal_say("reading stdin, one JSON object a line; Ctrl-D ends it");
     line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch);
     b->input_open = true;
     if (o->check && check_open(&b->check, o->check, o->output, error) != STATUS_OK)

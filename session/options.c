@@ -1,6 +1,7 @@
 #include "session/options.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define FIELD(name) offsetof(Options, name)
 
@@ -8,7 +9,8 @@ static const OptionRow text_rows[] = {
     HEADING_ROW("Text"),
     TEXT_ROW(USUAL, 'i', "prompt", "TEXT", FIELD(prompt),
              "continue this text; - reads it from stdin"),
-    TEXT_ROW(USUAL, 'f', "prompt-file", "FILE", FIELD(prompt_file), "continue the text in a file"),
+    TEXT_ROW(USUAL, 'f', "prompt-file", "FILE", FIELD(prompt_file),
+             "continue the text in a file; - after -i: stdin"),
     UINT_ROW(USUAL, 'n', "tokens", FIELD(n_tokens), 0, 1e9,
              "new tokens at most [256]; 0: to the context's end"),
     LIST_ROW(USUAL, "stop", "TEXT", FIELD(stop), "end before this text; may be repeated"),
@@ -76,7 +78,8 @@ static Status take_model(void *values, const char *word, Error *error) {
 }
 
 static Status check(const Options *o, Error *error) {
-    if (o->prompt && o->prompt_file) {
+    bool both = o->prompt && o->prompt_file;
+    if (both && (strcmp(o->prompt_file, "-") != 0 || strcmp(o->prompt, "-") == 0)) {
         error_set(error, "-i and -f both give the prompt: use one of them");
         return STATUS_USAGE;
     }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pty.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -42,6 +43,16 @@ const char *shared_data(const char *name) {
         if (access(path, R_OK) == 0) return path;
     }
     return NULL;
+}
+
+pid_t terminal_fork(int *terminal, const struct winsize *size) {
+    struct winsize copy = size ? *size : (struct winsize){24, 80, 0, 0};
+    pid_t child = forkpty(terminal, NULL, NULL, &copy);
+    if (child < 0) {
+        print_message("no terminal can be opened here: %s\n", strerror(errno));
+        skip();
+    }
+    return child;
 }
 
 char *file_read(const char *path, size_t *length) {

@@ -3,6 +3,8 @@
 #define TESTS_PROCESS_H
 
 #include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/types.h>
 
 typedef struct Process {
     int status; /* exit status, or 128 + the signal that ended the program */
@@ -21,6 +23,11 @@ void process_free(Process *process);
 
 /* Calls process_run with the arguments listed one by one: RUN("run", "model.bin", "-n", "5"). */
 #define RUN(...) process_run((const char *const[]){__VA_ARGS__, NULL}, NULL, 0)
+
+/* Like forkpty: forks, with the child in a new terminal of this size (NULL: any). Skips the test,
+ * with a line that says why, where no terminal can be opened, as in a container without /dev/pts.
+ */
+pid_t terminal_fork(int *terminal, const struct winsize *size);
 
 /* Returns the shell command for a built program, preceded by the emulator if there is one;
  * malloc'ed. */

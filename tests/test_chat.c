@@ -70,8 +70,7 @@ static Person *sit_down(const char *const *arguments) {
     Person *p = calloc(1, sizeof *p);
     struct winsize size = {24, 80, 0, 0};
     char *program = build_path("run");
-    p->process = forkpty(&p->terminal, NULL, NULL, &size);
-    assert_true(p->process >= 0);
+    p->process = terminal_fork(&p->terminal, &size);
     if (p->process == 0) {
         const char *argv[32] = {program, model, "-m", "chat", "-s", "3"};
         size_t n = 6;

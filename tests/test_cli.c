@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -146,6 +147,41 @@ static void a_prompt_comes_from_the_line_a_file_or_stdin(void **state) {
         assert_prints(process_run(argv, PROMPT, strlen(PROMPT)), text);
     }
     free(text);
+}
+
+/* Runs `run -i TEXT` with this descriptor as stdin; true when it says that text waits there. */
+static bool hints_at(int fd) {
+    char *command = NULL, *program = program_command("run");
+    assert_true(asprintf(&command, "exec %s '%s' -i abc -n 2 <&%d", program, tiny, fd) > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    assert_int_equal(p.status, 0);
+    bool hints = strstr(p.err, "text waits on stdin") != NULL;
+    process_free(&p);
+    free(command);
+    free(program);
+    return hints;
+}
+
+static void text_on_stdin_follows_the_prompt_or_is_hinted_at(void **state) {
+    (void)state;
+    char *text = text_of(RUN("run", tiny, "-i", "Say:\n" PROMPT, HOW, "--echo"));
+    const char *const both[] = {"run", tiny, "-i", "Say:", "-f", "-", HOW, "--echo", NULL};
+    assert_prints(process_run(both, PROMPT, strlen(PROMPT)), text);
+    free(text);
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    assert_false(hints_at(pipes[0])); /* a pipe that stays open and empty is not waited for */
+    assert_int_equal(write(pipes[1], "x", 1), 1);
+    assert_true(hints_at(pipes[0]));
+    close(pipes[0]);
+    close(pipes[1]);
+    file_write(scratch, "one\ntwo\n", 8);
+    int file = open(scratch, O_RDONLY);
+    assert_true(file >= 0);
+    assert_true(hints_at(file));
+    assert_int_equal(lseek(file, 4, SEEK_SET), 4); /* as in: while read line; do run ...; done */
+    assert_false(hints_at(file));
+    close(file);
 }
 
 static void echo_writes_the_prompt_before_the_text(void **state) {
@@ -559,6 +595,7 @@ int main(void) {
         cmocka_unit_test(a_seed_gives_its_text_and_another_seed_another),
         cmocka_unit_test(a_drawn_seed_is_told_and_gives_the_text_again),
         cmocka_unit_test(a_prompt_comes_from_the_line_a_file_or_stdin),
+        cmocka_unit_test(text_on_stdin_follows_the_prompt_or_is_hinted_at),
         cmocka_unit_test(echo_writes_the_prompt_before_the_text),
         cmocka_unit_test(new_tokens_are_counted_and_the_context_ends_the_text),
         cmocka_unit_test(text_ends_before_a_stop_string),

@@ -50,14 +50,13 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* All that `run` shows on a terminal. */
-static char *screen(const char *const *arguments, int expected) {
+/* All that `run` shows on a terminal, where these keys were typed (NULL: none). */
+static char *screen(const char *const *arguments, const char *keys, int expected) {
     char *program = build_path("run"), *text = calloc(1, 1 << 16);
     int terminal, status;
     size_t length = 0;
     ssize_t n;
-    pid_t child = forkpty(&terminal, NULL, NULL, NULL);
-    assert_true(child >= 0);
+    pid_t child = terminal_fork(&terminal, NULL);
     if (child == 0) {
         const char *argv[32] = {program};
         size_t count = 1;
@@ -65,6 +64,7 @@ static char *screen(const char *const *arguments, int expected) {
         execv(program, (char *const *)argv);
         _exit(127);
     }
+    if (keys) assert_int_equal(write(terminal, keys, strlen(keys)), strlen(keys));
     while ((n = read(terminal, text + length, (1 << 16) - 1 - length)) > 0) length += (size_t)n;
     close(terminal);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -75,7 +75,8 @@ static char *screen(const char *const *arguments, int expected) {
     return text;
 }
 
-#define SCREEN(status, ...) screen((const char *const[]){__VA_ARGS__, NULL}, status)
+#define SCREEN(status, ...) screen((const char *const[]){__VA_ARGS__, NULL}, NULL, status)
+#define TYPED(keys, ...) screen((const char *const[]){__VA_ARGS__, NULL}, keys, 0)
 
 static void assert_harmless(char *text) {
     if (!strstr(text, HARMLESS) || strchr(text, '\033') || strchr(text, '\007') ||
@@ -110,6 +111,23 @@ static void an_error_is_one_line_whatever_the_name_holds(void **state) {
     assert_int_equal(p.status, 1);
     assert_ptr_equal(strchr(p.err, '\n'), p.err + p.err_length - 1);
     process_free(&p);
+}
+
+static void who_types_the_text_is_told_how_it_ends(void **state) {
+    (void)state;
+    static const char says[] = "reading stdin; Ctrl-D ends it";
+    char *shown = TYPED("abc\n\004", model, "-f", "-", "-n", "2");
+    assert_non_null(strstr(shown, says));
+    free(shown);
+    shown = TYPED("abc\n\004", model, "--tokenize");
+    assert_non_null(strstr(shown, says));
+    free(shown);
+    shown = TYPED("{\"prompt\": \"a\"}\n\004", model, "--batch", "-", "-n", "2");
+    assert_non_null(strstr(shown, "one JSON object a line; Ctrl-D ends it"));
+    free(shown);
+    shown = SCREEN(0, model, "-i", "a", "-n", "2");
+    assert_null(strstr(shown, "stdin"));
+    free(shown);
 }
 
 static void a_pipe_gets_the_bytes_as_they_are(void **state) {
@@ -254,6 +272,7 @@ int main(void) {
         cmocka_unit_test(text_on_a_terminal_has_no_controls),
         cmocka_unit_test(names_of_files_in_lists_and_errors_have_no_controls),
         cmocka_unit_test(an_error_is_one_line_whatever_the_name_holds),
+        cmocka_unit_test(who_types_the_text_is_told_how_it_ends),
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
         cmocka_unit_test(what_is_written_is_for_the_user_alone),
