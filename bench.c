@@ -153,7 +153,7 @@ static Status open_file(Bench *b, Error *error) {
     int fd = -1;
     bool generated = strncmp(a->model, "random:", 7) == 0;
     if (!generated && source_detect(a->model, &kind, error) != STATUS_OK) return STATUS_FAILED;
-    if (generated || kind != SOURCE_MODELFILE) {
+    if (generated || kind != SOURCE_MODELFILE || a->type) {
         ConvertOptions options = {.type = a->type};
         Status status = convert_temporary(a->model, &options, &fd, error);
         if (status != STATUS_OK) return status;

@@ -91,7 +91,8 @@ static void print_help(const CommandLine *line) {
            "       %s --random SHAPE TARGET [options]\n"
            "\n"
            "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
-           "safetensors), a GGUF file (of a split model: the first), or a llama2.c checkpoint.\n"
+           "safetensors), a GGUF file (of a split model: the first), a llama2.c checkpoint, or\n"
+           "a model.bin whose weights shall have another type.\n"
            "\n",
            name, name);
     command_line_help(stdout, line, true);

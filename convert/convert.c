@@ -160,6 +160,14 @@ static Status same_records(const Conversion *c, const SourceTensor *t, TensorTyp
     return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "scale", error);
 }
 
+/* Copies a panel of a model.bin that keeps its type; its weights are only looked at. */
+static Status copy_panel(const Conversion *c, const SourceTensor *t, size_t first,
+                         size_t panel_bytes, Worker *w, uint8_t *panel, Error *error) {
+    uint64_t at = t->offset + (uint64_t)(first / PANEL_ROWS) * panel_bytes;
+    if (read_panel(c, t, first, t->cols, w->floats, error) != STATUS_OK) return STATUS_FAILED;
+    return input_read(&c->source->files[t->file], at, panel, panel_bytes, error);
+}
+
 /* Packs the source's own codes and scales. */
 static Status same_panel(const Conversion *c, const SourceTensor *t, TensorType type, size_t first,
                          Worker *w, uint8_t *panel, Error *error) {
@@ -233,6 +241,23 @@ static void note_errors(const Conversion *c) {
     }
 }
 
+/* Says that weights of a model.bin which were rounded before are rounded again. */
+static void note_second_rounding(const Conversion *c) {
+    for (size_t i = 0; i < c->source->n_tensors; i++) {
+        const SourceTensor *t = &c->source->tensors[i];
+        TensorType type = (TensorType)c->layout->tensors[i].type;
+        if (t->stored != STORED_PANELS || t->panels == type || t->shares) continue;
+        if (!tensor_type_info(t->panels)->group || !tensor_type_info(type)->group) continue;
+        char line[200];
+        snprintf(line, sizeof line,
+                 "weights of %s are rounded a second time, to %s: the result is less exact than "
+                 "from the original model",
+                 tensor_type_info(t->panels)->name, tensor_type_info(type)->name);
+        c->options->note(line, c->options->progress_context);
+        return;
+    }
+}
+
 /* True when the target holds the source's own blocks. */
 static bool same_blocks(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
@@ -260,7 +285,9 @@ static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *err
     for (size_t p = 0; status == STATUS_OK && p < job->n; p++) {
         size_t first = (job->first + p) * PANEL_ROWS;
         uint8_t *panel = w->target + p * panel_bytes;
-        if (same_blocks(t, type)) {
+        if (t->stored == STORED_PANELS && t->panels == type) {
+            status = copy_panel(c, t, first, panel_bytes, w, panel, error);
+        } else if (same_blocks(t, type)) {
             status = is_record_type(type) ? same_records(c, t, type, first, w, panel, error)
                                           : same_panel(c, t, type, first, w, panel, error);
         } else if (is_record_type(type)) {
@@ -441,6 +468,7 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
         run_workers(&c);
         status = c.status;
         if (status == STATUS_OK && options->note) note_errors(&c);
+        if (status == STATUS_OK && options->note) note_second_rounding(&c);
         for (size_t i = 0; status == STATUS_OK && options->note && i < source->n_notes; i++)
             options->note(source->notes[i], options->progress_context);
     }

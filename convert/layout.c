@@ -15,6 +15,7 @@ static TensorType choose_type(const SourceTensor *tensor, const Config *config, 
     if (mix) return mix_choose(mix, tensor->name, config);
     /* Its blocks run along the outputs: they cannot be taken over. */
     if (tensor->transposed && stored_type_info(tensor->stored)->block > 1) return TENSOR_F16;
+    if (tensor->stored == STORED_PANELS) return tensor->panels;
     return tensor->add != 0.0f ? TENSOR_F32 : stored_type_info(tensor->stored)->lossless;
 }
 

@@ -28,7 +28,7 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         return path == options->model ? advice_add(path, error) : STATUS_FAILED;
     opening->describes = options->info || options->tokenize || options->detokenize;
     opening->needs_tokenizer = path == options->model && !options->info && !options->verify;
-    if (kind != SOURCE_MODELFILE) {
+    if (kind != SOURCE_MODELFILE || (options->type && path == options->model)) {
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
         opening->source->split_pattern = opening->split_pattern;
@@ -38,13 +38,6 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
                                          options->cache_dir, error);
         return conversion_cache_open(&opening->conversion, opening->source, options->type,
                                      options->cache_dir, interrupted, error);
-    }
-    if (options->type && path == options->model) {
-        error_set(error,
-                  "--type is for the conversion of other formats, but %s is a model.bin: "
-                  "use export",
-                  path);
-        return STATUS_USAGE;
     }
     opening->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (opening->fd < 0) return error_set(error, "%s: %s", path, strerror(errno));

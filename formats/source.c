@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/numbers.h"
+#include "formats/panel_rows.h"
 #include "formats/random_values.h"
 #include "formats/stored.h"
 
@@ -166,7 +167,8 @@ static size_t end_of_rows(const RowMap *map, size_t rows) {
 }
 
 Status source_check_tensor(const Source *source, const SourceTensor *t, Error *error) {
-    if (t->values || t->shares || t->stored == STORED_RANDOM) return STATUS_OK;
+    if (t->values || t->shares || t->stored == STORED_RANDOM || t->stored == STORED_PANELS)
+        return STATUS_OK;
     const InputFile *file = &source->files[t->file];
     if (!is_in_file(source, t))
         return error_set(error,
@@ -432,6 +434,9 @@ Status source_read_floats(const Source *source, const SourceTensor *t, size_t fi
         memcpy(out, t->values + first * t->cols, n * t->cols * sizeof *out);
     } else if (t->stored == STORED_RANDOM) {
         random_values(t->name, t->center, t->spread, (uint64_t)first * t->cols, n * t->cols, out);
+    } else if (t->stored == STORED_PANELS) {
+        status = panel_rows_read(&source->files[t->file], t->offset, t->panels, t->cols, first, n,
+                                 out, error);
     } else if (t->stored == STORED_LLAMA2C_Q8) {
         status = read_llama2c(source, t, first, n, out, error);
     } else if (t->transposed) {

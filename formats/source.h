@@ -18,7 +18,7 @@
 
 typedef enum SourceKind {
     SOURCE_UNKNOWN,
-    SOURCE_MODELFILE,   /* a model.bin: nothing to convert */
+    SOURCE_MODELFILE,   /* a model.bin: only its types can change */
     SOURCE_HUGGINGFACE, /* a directory of safetensors */
     SOURCE_GGUF,
     SOURCE_LLAMA2C,
@@ -74,6 +74,7 @@ typedef struct SourceTensor {
     bool minus_exp;       /* every value x becomes -exp(x): decays of layers with a state */
     uint32_t group;       /* STORED_LLAMA2C_Q8: elements that share a scale */
     float spread, center; /* STORED_RANDOM: values lie within center +- spread */
+    TensorType panels;    /* STORED_PANELS: their type */
     const char *shares;   /* NULL, or the name of an earlier tensor that has the same data, as tied
                            * embeddings do */
 } SourceTensor;

@@ -11,6 +11,7 @@
 #include "formats/gguf_reader.h"
 #include "formats/huggingface.h"
 #include "formats/llama2c.h"
+#include "formats/model_bin.h"
 #include "formats/random.h"
 #include "formats/tokenizer_file.h"
 #include "tokenizer.h"
@@ -123,8 +124,6 @@ Status source_open(Source **out, const char *path, const char *tokenizer_path, E
     source->path = strdup(path);
     Status status = source->path ? STATUS_OK : error_set(error, "%s: no memory", path);
     if (status == STATUS_OK) status = source_detect(path, &source->kind, error);
-    if (status == STATUS_OK && source->kind == SOURCE_MODELFILE)
-        status = error_set(error, "%s: is a model.bin already", path);
     if (status == STATUS_OK) status = open_files(source, error);
     if (status == STATUS_OK && tokenizer_path)
         status = input_open(&source->tokenizer_file, tokenizer_path, error);
@@ -159,8 +158,9 @@ static Status check_tokenizer(Source *source, Error *error) {
                      c->vocab_size);
 }
 
-/* Records in the metadata what the model was made from. */
+/* Records in the metadata what the model was made from. A model.bin says it already. */
 static void add_origin(Source *source) {
+    if (source->kind == SOURCE_MODELFILE) return;
     static const char *const formats[] = {"",     "model.bin", "huggingface",
                                           "gguf", "llama2.c",  "random"};
     const char *format = formats[source->kind];
@@ -199,6 +199,8 @@ static Status check_names(const Source *source, Error *error) {
 
 static Status parse_format(Source *source, Error *error) {
     switch (source->kind) {
+    case SOURCE_MODELFILE:
+        return model_bin_parse(source, error);
     case SOURCE_LLAMA2C:
         return llama2c_parse(source, error);
     case SOURCE_HUGGINGFACE:

@@ -34,6 +34,7 @@ static const StoredTypeInfo types[STORED_TYPES] = {
     [STORED_I8] = {"I8", 1, 1, TENSOR_BF16, false, true},
     [STORED_LLAMA2C_Q8] = {"int8 with float32 scales", 1, 1, TENSOR_F32, false, false},
     [STORED_RANDOM] = {"random", 1, 0, TENSOR_F32, false, false},
+    [STORED_PANELS] = {"panels", 1, 0, TENSOR_F32, false, false},
 };
 
 const StoredTypeInfo *stored_type_info(StoredType type) {

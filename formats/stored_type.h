@@ -39,6 +39,7 @@ typedef enum StoredType {
     STORED_I8,         /* int8, whose scales are elsewhere */
     STORED_LLAMA2C_Q8, /* int8 codes of the whole tensor, then a float32 scale for each group */
     STORED_RANDOM,     /* generated: see random.h */
+    STORED_PANELS,     /* of a model.bin, in the type SourceTensor.panels */
     STORED_TYPES
 } StoredType;
 

@@ -72,6 +72,26 @@ static void ask(const ModelFile *file) {
     }
 }
 
+/* Converts the file to another type, or to itself; the result must open. */
+static void convert_again(const void *bytes, size_t size) {
+    Error error = {{0}};
+    const char *type = size % 2 ? "q8" : NULL;
+    const ConvertOptions options = {.n_threads = 1, .type = type};
+    Source *source = fuzz_source(SOURCE_MODELFILE, "fuzz");
+    if (fuzz_add_file(source, "fuzz", bytes, size) && source_parse(source, &error) == STATUS_OK &&
+        fuzz_is_small(source, type)) {
+        ModelFile *file;
+        int fd = memfd_create("fuzz", MFD_CLOEXEC);
+        if (fd >= 0 && convert_parsed(source, &options, fd, &error) == STATUS_OK) {
+            if (modelfile_open(&file, "converted", fd, &error) != STATUS_OK) abort();
+            modelfile_close(file);
+        } else if (fd >= 0) {
+            close(fd);
+        }
+    }
+    source_close(source);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     enum { MOST = 1 << 20 };
     if (size < sizeof(FileHeader) || size > MOST) return 0;
@@ -86,11 +106,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         repair(bytes, size);
     }
     int fd = fuzz_memory_file(bytes, size);
-    free(bytes);
     ModelFile *file;
     Error error;
     Weights weights;
-    if (fd < 0 || modelfile_open(&file, "fuzz", fd, &error) != STATUS_OK) return 0;
+    if (fd < 0 || modelfile_open(&file, "fuzz", fd, &error) != STATUS_OK) {
+        free(bytes);
+        return 0;
+    }
+    convert_again(bytes, size);
+    free(bytes);
     static volatile float seen;
     seen = read_everything(file);
     (void)seen;

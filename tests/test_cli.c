@@ -354,7 +354,6 @@ static void wrong_usage_ends_with_status_2(void **state) {
     assert_fails(RUN("run", tiny, "-i"), 2, "-i needs a value");
     assert_fails(RUN("run", tiny, "a prompt"), 2, "a prompt goes after -i");
     assert_fails(RUN("run", tiny, "--isa", "mmx"), 2, "no instruction set 'mmx' on this machine");
-    assert_fails(RUN("run", tiny, "--type", "q8"), 2, "is a model.bin");
     assert_fails(RUN("run", tiny, "--logit-bias", "5"), 2, "'5' is not ID=X");
 }
 

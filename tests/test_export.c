@@ -116,6 +116,53 @@ static void a_failure_leaves_the_old_target(void **state) {
     place_free(&p);
 }
 
+static void same_bytes(const char *one, const char *other) {
+    size_t n, m;
+    char *a = file_read(one, &n), *b = file_read(other, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n);
+    free(a);
+    free(b);
+}
+
+/* A model.bin is a source, too: of the same type it gives itself, of float32 what the original
+ * would. */
+static void a_model_bin_is_converted_like_its_original(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "bf16", "q8", "q4", "q4m", "q5", "mxfp4"};
+    Place p = place_new();
+    char *plain = fixture_path(p.directory, "f32.bin"), *other = fixture_path(p.directory, "b.bin");
+    assert_done(RUN("export", "--random", "tiny,dim=96", plain, "-q", "-t", "f32"));
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        assert_done(RUN("export", "--random", "tiny,dim=96", p.target, "-q", "-t", types[i]));
+        assert_done(RUN("export", plain, other, "-q", "-t", types[i]));
+        same_bytes(p.target, other);
+        assert_done(RUN("export", p.target, other, "-q"));
+        same_bytes(p.target, other);
+    }
+    static const char twice[] = "weights of q8 are rounded a second time, to q4";
+    assert_done(RUN("export", plain, p.target, "-q", "-t", "q8"));
+    Process e = RUN("export", p.target, other, "-t", "q4");
+    assert_int_equal(e.status, 0);
+    assert_non_null(strstr(e.err, twice));
+    process_free(&e);
+    /* run converts it on first use, as other formats. */
+    Process r = RUN("run", p.target, "--type", "q4", "--cache-dir", p.directory, "-s", "1", "-n9");
+    Process same = RUN("run", other, "-s", "1", "-n", "9");
+    assert_int_equal(r.status, 0);
+    assert_non_null(strstr(r.err, twice));
+    assert_string_equal(r.out, same.out);
+    process_free(&r);
+    process_free(&same);
+    e = RUN("export", plain, plain, "-t", "q8");
+    assert_int_equal(e.status, 1);
+    assert_non_null(strstr(e.err, "belongs to the source"));
+    process_free(&e);
+    free(plain);
+    free(other);
+    place_free(&p);
+}
+
 static void the_file_is_the_same_on_any_thread_count(void **state) {
     (void)state;
     static const char *const types[] = {"f32", "q8", "q4"};
@@ -262,6 +309,7 @@ int main(void) {
         cmocka_unit_test(a_wrong_command_line_says_so),
         cmocka_unit_test(a_source_that_is_wrong_leaves_no_target),
         cmocka_unit_test(a_failure_leaves_the_old_target),
+        cmocka_unit_test(a_model_bin_is_converted_like_its_original),
         cmocka_unit_test(the_file_is_the_same_on_any_thread_count),
         cmocka_unit_test(a_target_may_have_as_long_a_name_as_a_file),
         cmocka_unit_test(a_full_disk_leaves_no_target),
