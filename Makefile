@@ -212,11 +212,12 @@ lint:
 
 VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/options.h)
 DATA = $(DESTDIR)$(PREFIX)/share
+DOCS = README.md $(wildcard docs/*.md)
 # What `make install` makes, under PREFIX.
 INSTALLED = bin/verbatim bin/verbatim-export share/verbatim/stories.bin \
 	share/man/man1/verbatim.1 share/man/man1/verbatim-export.1 \
 	share/bash-completion/completions/verbatim share/bash-completion/completions/verbatim-export \
-	share/zsh/site-functions/_verbatim
+	share/zsh/site-functions/_verbatim $(DOCS:%=share/doc/verbatim/%)
 
 install: all
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(INSTALLED))))
@@ -227,10 +228,12 @@ install: all
 	install -m 644 completions/verbatim.bash $(DATA)/bash-completion/completions/verbatim
 	ln -sf verbatim $(DATA)/bash-completion/completions/verbatim-export
 	install -m 644 completions/_verbatim $(DATA)/zsh/site-functions/_verbatim
+	install -m 644 README.md $(DATA)/doc/verbatim
+	install -m 644 $(filter docs/%,$(DOCS)) $(DATA)/doc/verbatim/docs
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
-	-rmdir $(DATA)/verbatim 2>/dev/null
+	-rmdir $(DATA)/verbatim $(DATA)/doc/verbatim/docs $(DATA)/doc/verbatim 2>/dev/null
 
 deb: all
 	@test -n "$(VERSION)"

@@ -69,7 +69,7 @@ static Status open_text(TextInput *input, const char *path, Error *error) {
 /* Opens the text to continue or, for --eval, to score. */
 static Status open_prompt(TextInput *input, const Options *o, Error *error) {
     const char *path = o->eval ? o->eval : o->prompt_file;
-    bool filters = (o->tokenize || o->detokenize) && !o->prompt; /* stdin to stdout */
+    bool filters = (o->tokenize || o->detokenize || o->render) && !o->prompt; /* stdin to stdout */
     bool from_stdin = path        ? strcmp(path, "-") == 0
                       : o->prompt ? strcmp(o->prompt, "-") == 0
                                   : filters;
@@ -290,7 +290,7 @@ static Status run_any(Options *o, const Mode *mode, volatile sig_atomic_t *inter
         o->model = found;
         if (!options_given(o, &o->n_tokens)) o->n_tokens = 0; /* its stories end by themselves */
         if (isatty(STDERR_FILENO))
-            terminal_say("no model is named: this is %s (--help says what else there is)", found);
+            terminal_say("no model is named, so the story model runs (--help)");
     }
     Status status = run(o, mode, interrupted, error);
     free(found);
@@ -326,8 +326,10 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     json_memory_guard();
     json_object_seed(0); /* from /dev/urandom, which the sandbox closes */
     if (status == STATUS_OK && options.help) {
-        options_print_help(stdout, &options, program_invocation_short_name,
+        char *docs = installed_docs_path();
+        options_print_help(stdout, &options, program_invocation_short_name, docs,
                            options.help == HELP_ALL);
+        free(docs);
         status = standard_streams_finish(&error);
     } else if (status == STATUS_OK && options.version) {
         print_version();

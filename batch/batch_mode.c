@@ -11,8 +11,7 @@ const OptionRow batch_options[] = {
     HEADING_ROW("Many requests at once (docs/batch.md); -s is 0 here unless given"),
     TEXT_ROW(USUAL, 0, "batch", "FILE", FIELD(batch),
              "answer each line of FILE, JSON; - reads stdin"),
-    TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check),
-             "say whether the answers are those in FILE"),
+    TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check), "say whether the answers are those in FILE"),
     FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text), "each line is a prompt, not JSON"),
     FLAG_ROW(RARE, 0, "ordered", FIELD(ordered), "results in the order of the lines"),
     FLAG_ROW(USUAL, 0, "resume", FIELD(resume), "go on with the results that -o FILE has"),
@@ -35,8 +34,8 @@ static bool asked(const Options *options) {
 static Status check(Options *o, Error *error) {
     bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
                       o->kv_memory || o->max_concurrent;
-    bool views = o->info || o->verify || o->tokenize || o->detokenize || o->eval || o->score ||
-                 o->attention || o->positions || o->no_cache;
+    bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
+                 o->score || o->attention || o->positions || o->no_cache;
     if (o->check && (o->mode || views))
         return usage(error, "--check is for one text or --batch: not with -m chat or other modes");
     if (o->check && o->batch && (o->resume || o->retry_failed || o->strict))

@@ -15,7 +15,7 @@ _verbatim() {
         --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;
         --draft) COMPREPLY=($(compgen -W "auto none lookup model" -- "$cur")); return ;;
         -h | --help) COMPREPLY=($(compgen -W "all" -- "$cur")); return ;;
-        --cache-dir) compopt -o dirnames 2>/dev/null; COMPREPLY=($(compgen -d -- "$cur")); return ;;
+        --cache-dir) compopt -o dirnames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
         -i | --prompt | -y | --system | --stop | -n | --tokens | -t | --temperature | --top-k | -p | \
             --top-p | --min-p | --repetition-penalty | --presence-penalty | --frequency-penalty | \
             --json-schema | --regex | --grammar | --choice | --reasoning-budget | --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --lookup | --snapshots | \
@@ -30,13 +30,13 @@ _verbatim() {
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
-            --tokenize --detokenize --eval --against --attention --score
+            --tokenize --detokenize --render --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --cache-list --cache-clear
             --help --version" -- "$cur"))
         return
     fi
     compopt -o filenames 2>/dev/null
-    COMPREPLY=($(compgen -f -- "$cur"))
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }
 
 _verbatim_export() {
@@ -54,7 +54,7 @@ _verbatim_export() {
         return
     fi
     compopt -o filenames 2>/dev/null
-    COMPREPLY=($(compgen -f -- "$cur"))
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }
 
 complete -F _verbatim verbatim

@@ -9,4 +9,7 @@
  * Returns the path, malloc'ed, or NULL with an Error that says to name a model. */
 char *default_model_path(Error *error);
 
+/* The directory docs/ of an installation, malloc'ed; NULL: the program runs where it was built. */
+char *installed_docs_path(void);
+
 #endif

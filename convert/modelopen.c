@@ -26,7 +26,8 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     opening->split_pattern = path == options->model ? options->split_pattern : NULL;
     if (source_detect(path, &kind, error) != STATUS_OK)
         return path == options->model ? advice_add(path, error) : STATUS_FAILED;
-    opening->describes = options->info || options->tokenize || options->detokenize;
+    opening->describes =
+        options->info || options->tokenize || options->detokenize || options->render;
     opening->needs_tokenizer = path == options->model && !options->info && !options->verify;
     if (kind != SOURCE_MODELFILE || (options->type && path == options->model)) {
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)

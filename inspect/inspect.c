@@ -8,7 +8,9 @@
 
 #include "config_fields.h"
 #include "inspect/config_text.h"
+#include "inspect/info_json.h"
 #include "inspect/modelfile_verify.h"
+#include "inspect/render.h"
 #include "kvcache_sharing.h"
 #include "layers/mtp_names.h"
 #include "session/drafting.h"
@@ -260,6 +262,7 @@ static Status print_overridden(Session *session, Error *error) {
 }
 
 Status inspect_info(Session *session, Error *error) {
+    if (session->options->json_object) return info_json_run(session, error);
     char size[32], name[512];
     const ModelFile *file = session->file;
     size_t template_bytes;
@@ -303,7 +306,8 @@ Status inspect_verify(Session *session, Error *error) {
                          modelfile_path(session->file), modelfile_n_tensors(session->file), size);
 }
 
-/* The tokenizer's beginning-of-text token is added only with --bos yes. */
+/* The tokenizer's beginning-of-text token is added only with --bos yes, or as the prompt of a
+ * conversation has it. */
 Status inspect_tokenize(Session *session, Error *error) {
     const Options *o = session->options;
     unsigned flags =
@@ -311,8 +315,10 @@ Status inspect_tokenize(Session *session, Error *error) {
     TokenList ids = {0};
     char *text = NULL;
     size_t length = 0;
-    Status status = tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length,
-                                     NULL, flags, &ids, error);
+    Status status = o->mode == MODE_CHAT
+                        ? render_ids(session, &ids, error)
+                        : tokenizer_encode(session->tokenizer, session->prompt,
+                                           session->prompt_length, NULL, flags, &ids, error);
     FILE *line = open_memstream(&text, &length);
     for (size_t i = 0; i < ids.length && line; i++)
         fprintf(line, "%s%d", i ? " " : "", (int)ids.ids[i]);

@@ -4,15 +4,15 @@
 
 #include "session/session.h"
 
-/* --info: prints the configuration, the metadata, the tensors by type, the bytes of the KV cache,
- * and the instruction set and threads that would run the model. */
+/* --info: prints, beside --json as JSON, the configuration, the metadata, the tensors by type, the
+ * bytes of the KV cache, and the instruction set and threads that would run the model. */
 Status inspect_info(Session *session, Error *error);
 
 /* --verify: checks every checksum of the model file, and that no weight is NaN or infinite. */
 Status inspect_verify(Session *session, Error *error);
 
-/* --tokenize: prints the prompt's token ids on one line. --detokenize: prints the text of the ids
- * that the prompt lists. */
+/* --tokenize: prints the token ids of the prompt, beside -m chat of the conversation, on one line.
+ * --detokenize: prints the text of the ids that the prompt lists. */
 Status inspect_tokenize(Session *session, Error *error);
 Status inspect_detokenize(Session *session, Error *error);
 

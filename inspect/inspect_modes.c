@@ -9,6 +9,7 @@
 #include "inspect/inspect.h"
 #include "inspect/position_view.h"
 #include "inspect/recompute.h"
+#include "inspect/render.h"
 #include "inspect/score.h"
 #include "inspect/token_scores.h"
 
@@ -22,6 +23,7 @@ const OptionRow inspect_options[] = {
     FLAG_ROW(USUAL, 0, "tokenize", FIELD(tokenize), "print the token ids of stdin (or -i, -f)"),
     FLAG_ROW(RARE, 0, "detokenize", FIELD(detokenize),
              "print the text of the ids on stdin (or -i, -f)"),
+    FLAG_ROW(RARE, 0, "render", FIELD(render), "print the prompt that a conversation becomes"),
     TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval), "print the perplexity of a text"),
     TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
              "with --eval: compare with another model"),
@@ -52,6 +54,7 @@ ASKED(info)
 ASKED(verify)
 ASKED(tokenize)
 ASKED(detokenize)
+ASKED(render)
 ASKED(eval)
 ASKED(attention)
 ASKED(score)
@@ -62,6 +65,7 @@ RUN(info, inspect_info)
 RUN(verify, inspect_verify)
 RUN(tokenize, inspect_tokenize)
 RUN(detokenize, inspect_detokenize)
+RUN(render, render_run)
 RUN(attention, attention_view_run)
 RUN(score, token_scores_run)
 RUN(positions, position_view_run)
@@ -81,8 +85,8 @@ static Status check_views(Options *o, Error *error) {
     static const char *const maps[] = {".svg", ".html", ".json", NULL}, *const svg[] = {".svg",
                                                                                         NULL};
     const char *picture = o->attention ? o->attention : o->positions;
-    bool measures =
-        o->info || o->verify || o->tokenize || o->detokenize || o->score || picture || o->no_cache;
+    bool measures = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->score ||
+                    picture || o->no_cache;
     if (measures && o->stats)
         return usage(error, "--stats measures a text, a chat, a batch or --eval, not this");
     if (o->attention && strcmp(o->attention, "-") != 0 && !has_form(o->attention, maps))
@@ -159,6 +163,8 @@ const Mode detokenize_mode = {.name = "--detokenize",
                               .traits = MODE_WITHOUT_WEIGHTS,
                               .asked = asks_detokenize,
                               .run = run_detokenize};
+const Mode render_mode = {
+    .name = "--render", .traits = MODE_WITHOUT_WEIGHTS, .asked = asks_render, .run = run_render};
 const Mode eval_mode = {.name = "--eval",
                         .asked = asks_eval,
                         .check = check_eval,

@@ -117,7 +117,8 @@ bool options_given(const Options *options, const void *field) {
     return command_line_given(&options->line, field);
 }
 
-void options_print_help(FILE *out, const Options *options, const char *program, bool all) {
+void options_print_help(FILE *out, const Options *options, const char *program, const char *docs,
+                        bool all) {
     fprintf(out,
             "Usage: %s [MODEL] [options]\n"
             "Goes on with a text, talks, or answers a file of requests. MODEL is a model.bin,\n"
@@ -127,4 +128,5 @@ void options_print_help(FILE *out, const Options *options, const char *program, 
     command_line_help(out, &options->line, all);
     if (!all)
         fprintf(out, "%s --help all shows every option; the manual and docs/ say more.\n", program);
+    if (docs) fprintf(out, "docs/ is %s\n", docs);
 }

@@ -63,7 +63,7 @@ typedef struct Options {
     uint64_t max_concurrent; /* 0: as the memory allows */
 
     /* Instead of generating. */
-    bool info, verify, tokenize, detokenize, cache_list, cache_clear, version;
+    bool info, verify, tokenize, detokenize, render, cache_list, cache_clear, version;
     HelpChoice help;
     const char *eval, *against;
 
@@ -105,7 +105,8 @@ Status options_parse(Options *options, const MoreOptions *more, int argc, char *
 bool options_given(const Options *options, const void *field);
 
 /* Prints --help: the options that people use most or, with `all`, every one. `program` is the name
- * that it was called by. */
-void options_print_help(FILE *out, const Options *options, const char *program, bool all);
+ * that it was called by; `docs`, which may be NULL, the directory of the documents. */
+void options_print_help(FILE *out, const Options *options, const char *program, const char *docs,
+                        bool all);
 
 #endif

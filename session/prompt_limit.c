@@ -3,8 +3,9 @@
 Status prompt_limit_check(const Session *session, size_t length, Error *error) {
     /* A tokenizer may drop or join some bytes of the text: its tokens then stand for more. */
     enum { SHRINKS = 4, NEVER_LONG = 1 << 20 };
-    size_t longest = 1, bytes, most, positions = model_context(session->model);
-    if (length <= NEVER_LONG) return STATUS_OK;
+    size_t longest = 1, bytes, most, positions;
+    if (length <= NEVER_LONG || !session->model) return STATUS_OK;
+    positions = model_context(session->model);
     for (size_t id = 0; id < tokenizer_vocab_size(session->tokenizer); id++) {
         tokenizer_token_text(session->tokenizer, (int32_t)id, &bytes);
         if (bytes > longest) longest = bytes;

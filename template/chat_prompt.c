@@ -36,7 +36,7 @@ bool chat_prompt_may_reason(const ChatPrompt *p, const ChatPromptInput *input) {
 
 static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input) {
     const Tokenizer *tokenizer = p->session->tokenizer;
-    const Config *config = model_config(p->session->model);
+    const Config *config = modelfile_config(p->session->file);
     size_t n_eos = 0;
     const int32_t *eos = tokenizer_eos(tokenizer, &n_eos);
     int32_t bos = config->bos_id >= 0 ? config->bos_id : tokenizer_bos(tokenizer);

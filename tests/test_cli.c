@@ -11,6 +11,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <jansson.h>
+
+#include "fixture.h"
 #include "isa.h"
 #include "process.h"
 
@@ -223,6 +226,75 @@ static void text_ends_before_a_stop_string(void **state) {
         free(expected);
     }
     free(text);
+}
+
+#define STORIES "models/stories.bin"
+
+/* The text of --render has the ids of --tokenize -m chat, and a batch takes the same prompt. */
+static void a_conversation_can_be_seen_as_the_model_gets_it(void **state) {
+    (void)state;
+    static const char shown[] = "<|im_start|>system\nBe kind<|im_end|>\n<|im_start|>user\n"
+                                "Hello<|im_end|>\n<|im_start|>assistant\n";
+    static const char request[] =
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"Be kind\"}, {\"role\": \"user\", "
+        "\"content\": [{\"type\": \"text\", \"text\": \"Hello\"}]}], \"max_tokens\": 2}\n";
+    char *text = text_of(RUN("run", STORIES, "--render", "-y", "Be kind", "-i", "Hello"));
+    assert_string_equal(text, shown);
+    assert_prints(RUN("run", STORIES, "--render", "-i", request), shown);
+    char *ids =
+        text_of(RUN("run", STORIES, "--tokenize", "-m", "chat", "-y", "Be kind", "-i", "Hello"));
+    assert_prints(RUN("run", STORIES, "--tokenize", "--special", "-i", text), ids);
+    size_t spaces = 0;
+    for (const char *c = ids; *c; c++) spaces += *c == ' ';
+    const char *const argv[] = {"run", STORIES, "--batch", "-", NULL};
+    Process p = process_run(argv, request, strlen(request));
+    assert_int_equal(p.status, 0);
+    assert_int_equal(atoi(strstr(p.out, "\"prompt_tokens\": ") + 17), spaces + 1);
+    process_free(&p);
+    assert_fails(RUN("run", STORIES, "--render"), 1, "what does the user say?");
+    free(text);
+    free(ids);
+}
+
+static void the_description_comes_as_json_as_well(void **state) {
+    (void)state;
+    Process p = RUN("run", STORIES, "--info", "--json"), plain = RUN("run", STORIES, "--info");
+    json_t *json = json_loads(p.out, 0, NULL);
+    json_int_t parameters = 0, bytes = 0, context = 0;
+    assert_int_equal(json_unpack(json, "{s:I, s:{s:{s:I}}, s:{s:I}}", "parameters", &parameters,
+                                 "types", "vector", "bytes", &bytes, "cache", "context", &context),
+                     0);
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "parameters          %lld\n", (long long)parameters);
+    assert_non_null(strstr(plain.out, wanted));
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(json, "config"), "n_layers")), 4);
+    assert_true(bytes > 0 && context > 0);
+    assert_true(json_is_string(json_object_get(json, "chat_template")));
+    json_decref(json);
+    process_free(&p);
+    process_free(&plain);
+}
+
+static void completion_keeps_the_spaces_of_a_name(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *name = fixture_path(directory, "my model.gguf");
+    file_write(name, "x", 1);
+    Process p =
+        RUN("/bin/sh", "-c",
+            "command -v bash >/dev/null || exit 9; cd \"$1\" && at=$PWD && cd - >/dev/null; "
+            "exec bash -c 'source completions/verbatim.bash; COMP_WORDS=(verbatim \"$1/my\");"
+            " COMP_CWORD=1; _verbatim; printf \"%s|%s\" ${#COMPREPLY[@]} \"${COMPREPLY[0]}\"' "
+            "bash \"$at\"",
+            "sh", directory);
+    if (p.status != 9) {
+        char wanted[600];
+        snprintf(wanted, sizeof wanted, "1|%s", name);
+        assert_string_equal(p.out, wanted);
+    }
+    process_free(&p);
+    free(name);
+    fixture_remove_directory(directory);
 }
 
 static void a_biased_token_rules_the_text(void **state) {
@@ -598,6 +670,9 @@ int main(void) {
         cmocka_unit_test(echo_writes_the_prompt_before_the_text),
         cmocka_unit_test(new_tokens_are_counted_and_the_context_ends_the_text),
         cmocka_unit_test(text_ends_before_a_stop_string),
+        cmocka_unit_test(a_conversation_can_be_seen_as_the_model_gets_it),
+        cmocka_unit_test(the_description_comes_as_json_as_well),
+        cmocka_unit_test(completion_keeps_the_spaces_of_a_name),
         cmocka_unit_test(a_biased_token_rules_the_text),
         cmocka_unit_test(characters_are_never_cut_in_two),
         cmocka_unit_test(text_becomes_ids_and_text_again),

@@ -161,17 +161,20 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "run m.bin -i 'Once upon'",
             "m.bin", "Once upon");
     REFUSES("-i and -f both give the prompt: use one of them", "m", "-i", "a", "-f", "b");
-    REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
+    REFUSES("only one of --info, --verify, --tokenize, --detokenize, --render, --eval, --score, "
+            "--attention, "
             "--positions, --no-cache, --cache-list, --cache-clear, --shape-test at a time",
             "m", "--score", "table", "--attention", "-");
     REFUSES("--score, --attention, --positions and --no-cache look at one text: not with -m chat",
             "m", "-m", "chat", "--no-cache");
     REFUSES("--attention and --positions name their own file: no -o", "m", "--positions", "a.svg",
             "-o", "b.svg");
-    REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
+    REFUSES("only one of --info, --verify, --tokenize, --detokenize, --render, --eval, --score, "
+            "--attention, "
             "--positions, --no-cache, --cache-list, --cache-clear, --shape-test at a time",
             "m", "--info", "--verify");
-    REFUSES("only one of --info, --verify, --tokenize, --detokenize, --eval, --score, --attention, "
+    REFUSES("only one of --info, --verify, --tokenize, --detokenize, --render, --eval, --score, "
+            "--attention, "
             "--positions, --no-cache, --cache-list, --cache-clear, --shape-test at a time",
             "--cache-list", "--cache-clear");
     REFUSES("--bos: 'maybe' is none of auto|no|yes", "m", "--bos", "maybe");
@@ -212,7 +215,7 @@ static char *help(bool all) {
     Error error;
     assert_non_null(out);
     assert_int_equal(PARSE("m"), STATUS_OK);
-    options_print_help(out, &o, "run", all);
+    options_print_help(out, &o, "run", NULL, all);
     fclose(out);
     return text;
 }
