@@ -15,10 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "advice/options.h"
 #include "base/clock.h"
 #include "convert/convert_target.h"
+#include "convert/model_names.h"
 #include "formats/source_open.h"
 #include "inspect/bench_drafts.h"
 #include "inspect/bench_limits.h"
@@ -45,6 +47,7 @@ typedef enum Sweep { SWEEP_NONE, SWEEP_THREADS, SWEEP_CONTEXT, SWEEP_BATCH } Swe
 
 typedef struct Arguments {
     const char *model, *isa, *type;
+    char *found; /* what `model` points at where it was a name; owned */
     Sweep sweep;
     KvChoice kv_type;                /* AUTO: the model's */
     uint64_t n_threads, context;     /* 0: the physical cores; the model's */
@@ -469,6 +472,15 @@ static void print_help(const CommandLine *line) {
     printf("MODEL: a model.bin, another format, or random:SHAPE\n");
 }
 
+/* Replaces the name of a model that is no file by its path, malloc'ed. */
+static Status find_model(Arguments *a, Error *error) {
+    char *found = NULL;
+    if (access(a->model, F_OK) == 0) return STATUS_OK;
+    Status status = model_names_resolve(a->model, &found, error);
+    if (found) a->model = a->found = found;
+    return status;
+}
+
 static Status run(int argc, char **argv, Error *error) {
     Arguments arguments = {0};
     CommandLine line = {
@@ -478,7 +490,9 @@ static Status run(int argc, char **argv, Error *error) {
         print_help(&line);
     } else {
         if (status == STATUS_OK) status = check(&arguments, error);
+        if (status == STATUS_OK) status = find_model(&arguments, error);
         if (status == STATUS_OK) status = bench(&arguments, error);
+        free(arguments.found);
     }
     return status == STATUS_OK ? standard_streams_finish(error) : status;
 }

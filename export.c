@@ -15,6 +15,7 @@
 #include "base/threads.h"
 #include "convert/convert_target.h"
 #include "convert/mix.h"
+#include "convert/model_names.h"
 #include "formats/json_memory.h"
 #include "modelfile.h"
 #include "system/command_line.h"
@@ -107,7 +108,13 @@ static Status choose_files(Export *e, Error *error) {
     e->target = a->operands[wanted - 1];
     int length = a->random ? snprintf(e->source, sizeof e->source, "random:%s", a->random)
                            : snprintf(e->source, sizeof e->source, "%s", a->operands[0]);
-    return length < (int)sizeof e->source ? STATUS_OK : usage(error, "SOURCE is too long", "");
+    if (length >= (int)sizeof e->source) return usage(error, "SOURCE is too long", "");
+    char *found = NULL;
+    if (a->random || access(e->source, F_OK) == 0) return STATUS_OK;
+    Status status = model_names_resolve(e->source, &found, error);
+    if (found && strlen(found) < sizeof e->source) strcpy(e->source, found);
+    free(found);
+    return status;
 }
 
 /* Joins --type and all --keep into "TYPE,NAME=TYPE,...". */

@@ -31,7 +31,7 @@ _verbatim() {
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
             --tokenize --detokenize --render --eval --against --attention --score
-            --positions --no-cache --override --type --cache-dir --cache-list --cache-clear
+            --positions --no-cache --override --type --cache-dir --list --cache-list --cache-clear
             --help --version" -- "$cur"))
         return
     fi

@@ -1,5 +1,6 @@
 #include "convert/advice.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -12,8 +13,55 @@ static bool ends_in(const char *path, const char *suffix) {
     return length > n && strcasecmp(path + length - n, suffix) == 0;
 }
 
+/* What follows the host in an address of huggingface.co, "ORG/NAME...", or NULL. */
+static const char *in_hub(const char *path) {
+    static const char *const hosts[] = {"https://huggingface.co/",
+                                        "http://huggingface.co/",
+                                        "huggingface.co/",
+                                        "https://hf.co/",
+                                        "hf.co/",
+                                        "hf://"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        if (strncasecmp(path, hosts[i], strlen(hosts[i])) == 0) return path + strlen(hosts[i]);
+    return NULL;
+}
+
+/* Advice for an address: the commands that fetch the repository, or one file of it. */
+static Status address(const char *path, const char *rest, Error *error) {
+    const char *name = strchr(rest, '/');
+    size_t n = name ? strcspn(name + 1, "/:?#") : 0;
+    if (n == 0) return error_set(error, "%s: an address without a model in it", path);
+    int length = (int)(name + 1 - rest) + (int)n;
+    const char *file = strstr(rest, ".gguf") ? strrchr(rest, '/') + 1 : NULL;
+    int file_length = file ? (int)strcspn(file, "?#") : 0;
+    return error_set(
+        error,
+        "nothing is downloaded here: hf download %.*s%s%.*s fetches it; then: %s %.*s -m "
+        "chat",
+        length, rest, file ? " " : "", file_length, file ? file : "", program_invocation_short_name,
+        file ? file_length - 5 : length, file ? file : rest);
+}
+
+/* Whether the text is a name as ollama gives them, "llama3.2:1b", and not that of a file. */
+static bool is_model_name(const char *path) {
+    static const char *const endings[] = {".gguf", ".bin", ".safetensors", ".json", ".jsonl",
+                                          ".txt",  ".pt",  ".pth",         ".ckpt", ".onnx"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (ends_in(path, endings[i])) return false;
+    for (const char *c = path; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr(".:-_", *c)) return false;
+    return isalnum((unsigned char)path[0]) && strpbrk(path, ".:");
+}
+
 /* Advice for a name that no file has: it is a prompt, or a model that was not downloaded. */
 static Status not_there(const char *path, Error *error) {
+    if (in_hub(path)) return address(path, in_hub(path), error);
+    if (is_model_name(path))
+        return error_set(
+            error,
+            "no file is called %s, and no model that --list finds. Nothing is downloaded "
+            "here: ollama pull %s, or hf download ORG/NAME",
+            path, path);
     const char *slash = strchr(path, '/');
     const char *quote = strchr(path, '\'') ? "\"" : "'";
     if (strchr(path, ' ') || (!slash && !strchr(path, '.') && !strchr(path, '\\')))

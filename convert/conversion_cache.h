@@ -46,9 +46,4 @@ Status conversion_cache_finish(ConversionSlot *slot, Error *error);
 /* Closes and frees; deletes a conversion that was not finished. */
 void conversion_cache_close(ConversionSlot *slot);
 
-/* Prints size, time of last use and name of every conversion, and the sum. */
-Status conversion_cache_list(FILE *out, const char *cache_dir, Error *error);
-/* Deletes all conversions and prints how much room that made. */
-Status conversion_cache_clear(FILE *out, const char *cache_dir, Error *error);
-
 #endif

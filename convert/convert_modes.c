@@ -2,7 +2,8 @@
 
 #include <stddef.h>
 
-#include "convert/conversion_cache.h"
+#include "convert/conversion_list.h"
+#include "convert/model_list.h"
 
 #define FIELD(name) offsetof(Options, name)
 
@@ -16,10 +17,16 @@ const OptionRow convert_options[] = {
              "how -z FILE, a .tiktoken list, splits text"),
     TEXT_ROW(RARE, 0, "cache-dir", "DIR", FIELD(cache_dir),
              "where conversions are kept [~/.cache/verbatim]"),
-    FLAG_ROW(USUAL, 0, "cache-list", FIELD(cache_list), "name them"),
-    FLAG_ROW(RARE, 0, "cache-clear", FIELD(cache_clear), "delete them"),
+    FLAG_ROW(USUAL, 0, "list", FIELD(list), "the models and conversions on this machine"),
+    FLAG_ROW(RARE, 0, "cache-list", FIELD(cache_list), NULL),
+    {OPTION_TEXT, 0, "cache-clear", "NAME", FIELD(cache_clear), 0, 0,
+     "delete one conversion; without NAME all", RARE, ""},
     END_ROW,
 };
+
+static bool models_asked(const Options *options) {
+    return options->list;
+}
 
 static bool list_asked(const Options *options) {
     return options->cache_list;
@@ -40,16 +47,24 @@ static Status check(Options *o, Error *error) {
     return STATUS_USAGE;
 }
 
+static Status list_models(void *state, Session *session, Error *error) {
+    (void)state;
+    return model_list_print(stdout, session->options->cache_dir, session->interrupted, error);
+}
+
 static Status list(void *state, Session *session, Error *error) {
     (void)state;
-    return conversion_cache_list(stdout, session->options->cache_dir, error);
+    return conversion_list_print(stdout, session->options->cache_dir, error);
 }
 
 static Status clear(void *state, Session *session, Error *error) {
     (void)state;
-    return conversion_cache_clear(stdout, session->options->cache_dir, error);
+    return conversion_list_clear(stdout, session->options->cache_dir, session->options->cache_clear,
+                                 error);
 }
 
+const Mode list_mode = {
+    .name = "--list", .traits = MODE_WITHOUT_MODEL, .asked = models_asked, .run = list_models};
 const Mode cache_list_mode = {.name = "--cache-list",
                               .traits = MODE_WITHOUT_MODEL,
                               .asked = list_asked,

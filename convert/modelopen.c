@@ -9,6 +9,7 @@
 #include "convert/advice.h"
 #include "convert/convert.h"
 #include "convert/layout.h"
+#include "convert/model_names.h"
 #include "formats/source_open.h"
 #include "formats/tokenizer_file.h"
 #include "system/terminal.h"
@@ -21,15 +22,21 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
                        Error *error) {
     SourceKind kind;
     *opening = MODELOPEN_NONE;
+    const bool is_own = path == options->model; /* not --against's */
+    if (access(path, F_OK) != 0 && errno == ENOENT) {
+        if (model_names_resolve(path, &opening->found, error) != STATUS_OK) return STATUS_FAILED;
+        if (opening->found && isatty(STDERR_FILENO)) terminal_say("%s: %s", path, opening->found);
+        if (opening->found) path = opening->found;
+    }
     opening->path = path;
     opening->type = options->type;
-    opening->split_pattern = path == options->model ? options->split_pattern : NULL;
+    opening->split_pattern = is_own ? options->split_pattern : NULL;
     if (source_detect(path, &kind, error) != STATUS_OK)
-        return path == options->model ? advice_add(path, error) : STATUS_FAILED;
+        return is_own ? advice_add(path, error) : STATUS_FAILED;
     opening->describes =
         options->info || options->tokenize || options->detokenize || options->render;
-    opening->needs_tokenizer = path == options->model && !options->info && !options->verify;
-    if (kind != SOURCE_MODELFILE || (options->type && path == options->model)) {
+    opening->needs_tokenizer = is_own && !options->info && !options->verify;
+    if (kind != SOURCE_MODELFILE || (options->type && is_own)) {
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
         opening->source->split_pattern = opening->split_pattern;
@@ -59,6 +66,7 @@ Status modelopen_blame(const ModelOpening *opening, Error *error) {
 
 void modelopen_close(ModelOpening *opening) {
     free(opening->kept);
+    free(opening->found);
     tokenizer_blob_free(&opening->section);
     conversion_cache_close(&opening->conversion);
     source_close(opening->source);

@@ -16,6 +16,7 @@ typedef struct ModelOpening {
     bool needs_tokenizer;      /* the mode cannot do without a tokenizer */
     InputFile tokenizer;       /* given beside a model.bin */
     const char *split_pattern; /* of the given tokenizer; borrowed; NULL: none */
+    char *found;               /* the path of a model that was named, not its file; owned */
     char *kept;                /* path of the conversion that was found in the cache and mapped */
     TokenizerBlob section;     /* made from `tokenizer` */
 } ModelOpening;
@@ -24,8 +25,9 @@ typedef struct ModelOpening {
 #define MODELOPEN_NONE                                                                             \
     ((ModelOpening){.fd = -1, .tokenizer.fd = -1, .conversion = {.fd = -1, .lock_fd = -1}})
 
-/* Opens whatever `path` names; `tokenizer` (NULL: none) replaces the model's own. For a pickle, an
- * ONNX graph, a prompt and the like the Error says what to give instead (advice.h). */
+/* Opens whatever `path` names, a file, a directory or a model by its name (model_names.h);
+ * `tokenizer` (NULL: none) replaces the model's own. For a pickle, an ONNX graph, a prompt and the
+ * like the Error says what to give instead (advice.h). */
 Status modelopen_begin(ModelOpening *opening, const char *path, const char *tokenizer,
                        const Options *options, const volatile sig_atomic_t *interrupted,
                        Error *error);

@@ -122,8 +122,8 @@ void options_print_help(FILE *out, const Options *options, const char *program, 
     fprintf(out,
             "Usage: %s [MODEL] [options]\n"
             "Goes on with a text, talks, or answers a file of requests. MODEL is a model.bin,\n"
-            "a .gguf file, a Hugging Face directory or a llama2.c checkpoint. Without MODEL,\n"
-            "the small model that comes with the program tells a story.\n",
+            "a .gguf file, a Hugging Face directory, a llama2.c checkpoint, or a name that\n"
+            "--list shows. Without MODEL the small model that comes along tells a story.\n",
             program);
     command_line_help(out, &options->line, all);
     if (!all)

@@ -63,7 +63,8 @@ typedef struct Options {
     uint64_t max_concurrent; /* 0: as the memory allows */
 
     /* Instead of generating. */
-    bool info, verify, tokenize, detokenize, render, cache_list, cache_clear, version;
+    bool info, verify, tokenize, detokenize, render, list, cache_list, version;
+    const char *cache_clear; /* the conversion to delete; "": all */
     HelpChoice help;
     const char *eval, *against;
 

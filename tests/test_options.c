@@ -163,7 +163,7 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("-i and -f both give the prompt: use one of them", "m", "-i", "a", "-f", "b");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --render, --eval, --score, "
             "--attention, "
-            "--positions, --no-cache, --cache-list, --cache-clear, --shape-test at a time",
+            "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",
             "m", "--score", "table", "--attention", "-");
     REFUSES("--score, --attention, --positions and --no-cache look at one text: not with -m chat",
             "m", "-m", "chat", "--no-cache");
@@ -171,11 +171,11 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "-o", "b.svg");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --render, --eval, --score, "
             "--attention, "
-            "--positions, --no-cache, --cache-list, --cache-clear, --shape-test at a time",
+            "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",
             "m", "--info", "--verify");
     REFUSES("only one of --info, --verify, --tokenize, --detokenize, --render, --eval, --score, "
             "--attention, "
-            "--positions, --no-cache, --cache-list, --cache-clear, --shape-test at a time",
+            "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",
             "--cache-list", "--cache-clear");
     REFUSES("--bos: 'maybe' is none of auto|no|yes", "m", "--bos", "maybe");
     REFUSES("--help: 'no' is none of usual|all", "--help=no");

@@ -1,0 +1,109 @@
+#include "convert/conversion_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* Raised when the same source becomes other tensors, so that kept conversions are made anew. */
+enum { WEIGHTS_REVISION = 1 /* prediction layers */ };
+
+/* Adds what identifies a file and its version to the hash. */
+static void hash_file(XXH3_state_t *state, const InputFile *file) {
+    struct stat info;
+    char *absolute = realpath(file->path, NULL);
+    const char *path = absolute ? absolute : file->path;
+    XXH3_128bits_update(state, path, strlen(path) + 1);
+    free(absolute);
+    if (fstat(file->fd, &info) != 0) return;
+    const int64_t facts[] = {(int64_t)info.st_size, (int64_t)info.st_dev, (int64_t)info.st_ino,
+                             (int64_t)info.st_mtim.tv_sec, (int64_t)info.st_mtim.tv_nsec};
+    XXH3_128bits_update(state, facts, sizeof facts);
+}
+
+bool conversion_name(const Source *source, const char *type, char *name, size_t size) {
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return false;
+    const uint32_t version[] = {MODELFILE_VERSION, TOKENIZER_IMPORT_REVISION, WEIGHTS_REVISION};
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, version, sizeof version);
+    XXH3_128bits_update(state, type ? type : "", type ? strlen(type) + 1 : 1);
+    for (size_t i = 0; i < source->n_files; i++) hash_file(state, &source->files[i]);
+    if (source->tokenizer_file.path) {
+        XXH3_128bits_update(state, "tokenizer", sizeof "tokenizer");
+        hash_file(state, &source->tokenizer_file);
+        const char *pattern = source->split_pattern ? source->split_pattern : "";
+        XXH3_128bits_update(state, pattern, strlen(pattern) + 1);
+    }
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    char base[64] = "model";
+    char *path = realpath(source->path, NULL);
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (slash && slash[1]) snprintf(base, sizeof base, "%s", slash + 1);
+    free(path);
+    char *dot = strrchr(base, '.');
+    if (dot && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".bin") == 0)) *dot = '\0';
+    for (char *c = base; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '_';
+    snprintf(name, size, "%s-%016llx%016llx", base, (unsigned long long)hash.high64,
+             (unsigned long long)hash.low64);
+    return true;
+}
+
+/* Whether `name` is a conversion's name with this ending. */
+static bool is_ours(const char *name, const char *ending) {
+    size_t n = strlen(name), m = strlen(ending);
+    if (n < m + 33 || strcmp(name + n - m, ending) != 0 || name[n - m - 33] != '-') return false;
+    return strspn(name + n - m - 32, "0123456789abcdef") == 32;
+}
+
+bool conversion_is_named(int fd, int dir_fd, const char *name) {
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+bool conversion_files_each(const char *directory, const char *ending,
+                           void (*each)(int dir_fd, const char *name, const struct stat *info,
+                                        void *context),
+                           void *context) {
+    DIR *dir = opendir(directory);
+    if (!dir) return errno == ENOENT;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        struct stat info;
+        if (is_ours(entry->d_name, ending) &&
+            fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0)
+            each(dirfd(dir), entry->d_name, &info, context);
+    }
+    closedir(dir);
+    return true;
+}
+
+/* Deletes what a killed process left behind, NAME.tmp and NAME.lock. If the lock is free, no
+ * process is converting it. Adds the bytes to *context, a double. */
+static void delete_leftover(int dir_fd, const char *name, const struct stat *info, void *context) {
+    char other[NAME_MAX + 1];
+    snprintf(other, sizeof other, "%.*s.lock", (int)(strrchr(name, '.') - name), name);
+    int fd = openat(dir_fd, other, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && conversion_is_named(fd, dir_fd, other)) {
+        if (strcmp(name, other) != 0 && unlinkat(dir_fd, name, 0) == 0)
+            *(double *)context += (double)info->st_size;
+        unlinkat(dir_fd, other, 0);
+    }
+    close(fd);
+}
+
+double conversion_files_clean(const char *directory) {
+    double bytes = 0.0;
+    conversion_files_each(directory, ".tmp", delete_leftover, &bytes);
+    conversion_files_each(directory, ".lock", delete_leftover, &bytes);
+    return bytes;
+}

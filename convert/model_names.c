@@ -1,0 +1,341 @@
+#include "convert/model_names.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "modelfile.h"
+
+/* A directory that somebody filled with millions of files is not searched to its end. */
+enum { MOST_MODELS = 4096, MOST_DEPTH = 3, MOST_MANIFEST = 1 << 20 };
+
+static bool ends_in(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcasecmp(text + n - m, end) == 0;
+}
+
+static bool joined(char *path, const char *directory, const char *name) {
+    int n = snprintf(path, PATH_MAX, "%s/%s", directory, name);
+    return n > 0 && n < PATH_MAX;
+}
+
+/* Adds a model; takes no ownership. */
+static void add(ModelNames *names, const char *name, const char *path, const char *place,
+                uint64_t bytes) {
+    if (names->n >= MOST_MODELS || names->failed) return;
+    FoundModel model = {strdup(name), strdup(path), place, bytes};
+    if (!model.name || !model.path ||
+        !array_reserve(&names->models, &names->capacity, names->n + 1, sizeof *names->models)) {
+        free(model.name);
+        free(model.path);
+        names->failed = true;
+        return;
+    }
+    names->models[names->n++] = model;
+}
+
+void model_names_free(ModelNames *names) {
+    for (size_t i = 0; i < names->n; i++) {
+        free(names->models[i].name);
+        free(names->models[i].path);
+    }
+    free(names->models);
+    *names = (ModelNames){0};
+}
+
+/* The names in a directory, sorted, without those that begin with a dot; free with free_entries. */
+static int entries_of(const char *directory, struct dirent ***entries) {
+    return scandir(directory, entries, NULL, alphasort);
+}
+
+static void free_entries(struct dirent **entries, int n) {
+    for (int i = 0; i < n; i++) free(entries[i]);
+    if (n >= 0) free(entries);
+}
+
+/* ---- Directories of files ---------------------------------------------------------------------
+ */
+
+/* The bytes of a directory's *.safetensors; 0: it has none. */
+static uint64_t safetensors_in(const char *directory) {
+    struct dirent **entries;
+    struct stat info;
+    char path[PATH_MAX];
+    uint64_t bytes = 0;
+    int n = entries_of(directory, &entries);
+    for (int i = 0; i < n; i++)
+        if (ends_in(entries[i]->d_name, ".safetensors") &&
+            joined(path, directory, entries[i]->d_name) && stat(path, &info) == 0)
+            bytes += (uint64_t)info.st_size;
+    free_entries(entries, n);
+    return bytes;
+}
+
+static bool is_model_directory(const char *path) {
+    char config[PATH_MAX];
+    return joined(config, path, "config.json") && access(config, R_OK) == 0 &&
+           safetensors_in(path) > 0;
+}
+
+/* Whether a .bin is a model.bin or a llama2.c checkpoint with a magic; older ones have none. */
+static bool is_model_bin(const char *path) {
+    char magic[8] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool read_all = fd >= 0 && read(fd, magic, sizeof magic) == sizeof magic;
+    if (fd >= 0) close(fd);
+    return read_all &&
+           (memcmp(magic, MODELFILE_MAGIC, sizeof magic) == 0 || memcmp(magic, "24ka", 4) == 0);
+}
+
+/* Whether the name is that of a later part of a split model, NAME-00002-of-00005.gguf. */
+static bool is_later_part(const char *name) {
+    const char *of = strstr(name, "-of-");
+    return of && of - name > 6 && of[-6] == '-' && strncmp(of - 5, "00001", 5) != 0;
+}
+
+/* What a search of a directory adds: names behind `prefix` and a slash ("": alone). */
+typedef struct Search {
+    ModelNames *names;
+    const char *place, *prefix;
+} Search;
+
+static void search(const Search *s, const char *directory, int depth);
+
+static void look_at(const Search *s, const char *directory, const char *entry, int depth) {
+    char path[PATH_MAX], name[PATH_MAX];
+    struct stat info;
+    if (entry[0] == '.' || !joined(path, directory, entry) || stat(path, &info) != 0) return;
+    bool is_model = S_ISDIR(info.st_mode) ? is_model_directory(path)
+                                          : S_ISREG(info.st_mode) && !is_later_part(entry) &&
+                                                (ends_in(entry, ".gguf") ||
+                                                 (ends_in(entry, ".bin") && is_model_bin(path)));
+    if (!is_model) {
+        if (S_ISDIR(info.st_mode) && depth > 1) search(s, path, depth - 1);
+        return;
+    }
+    bool directory_of_files = S_ISDIR(info.st_mode);
+    size_t n = directory_of_files ? strlen(entry) : (size_t)(strrchr(entry, '.') - entry);
+    snprintf(name, sizeof name, "%s%s%.*s", s->prefix, s->prefix[0] ? "/" : "", (int)n, entry);
+    add(s->names, name, path, s->place,
+        directory_of_files ? safetensors_in(path) : (uint64_t)info.st_size);
+}
+
+static void search(const Search *s, const char *directory, int depth) {
+    struct dirent **entries;
+    int n = entries_of(directory, &entries);
+    for (int i = 0; i < n; i++) look_at(s, directory, entries[i]->d_name, depth);
+    free_entries(entries, n);
+}
+
+/* Each directory of a list with colons. */
+static void search_list(ModelNames *names, const char *list, const char *place) {
+    char directory[PATH_MAX];
+    for (; list && *list; list += strcspn(list, ":"), list += *list == ':') {
+        int n = (int)strcspn(list, ":");
+        if (n == 0 || n >= (int)sizeof directory) continue;
+        snprintf(directory, sizeof directory, "%.*s", n, list);
+        search(&(Search){names, place, ""}, directory, MOST_DEPTH);
+    }
+}
+
+/* ---- Hugging Face's cache ---------------------------------------------------------------------
+ */
+
+/* models--ORG--NAME/snapshots/REVISION, the revision that refs/main names or else the last. */
+static bool snapshot_of(const char *repository, char *path) {
+    char file[PATH_MAX], revision[128] = "";
+    struct dirent **entries;
+    FILE *in = joined(file, repository, "refs/main") ? fopen(file, "re") : NULL;
+    if (in && !fgets(revision, sizeof revision, in)) revision[0] = '\0';
+    if (in) fclose(in);
+    revision[strcspn(revision, "\n")] = '\0';
+    if (!joined(file, repository, "snapshots")) return false;
+    bool plain = revision[0] && revision[strspn(revision, "0123456789abcdef")] == '\0';
+    if (plain && joined(path, file, revision) && access(path, R_OK) == 0) return true;
+    int n = entries_of(file, &entries);
+    bool found =
+        n > 0 && entries[n - 1]->d_name[0] != '.' && joined(path, file, entries[n - 1]->d_name);
+    free_entries(entries, n);
+    return found;
+}
+
+static void search_hub(ModelNames *names, const char *hub) {
+    static const char prefix[] = "models--", place[] = "Hugging Face";
+    struct dirent **entries;
+    int n = entries_of(hub, &entries);
+    for (int i = 0; i < n; i++) {
+        char repository[PATH_MAX], path[PATH_MAX], name[NAME_MAX + 1];
+        const char *entry = entries[i]->d_name;
+        if (strncmp(entry, prefix, strlen(prefix)) != 0 || !joined(repository, hub, entry) ||
+            !snapshot_of(repository, path))
+            continue;
+        const char *dashes = strstr(entry + strlen(prefix), "--");
+        if (dashes)
+            snprintf(name, sizeof name, "%.*s/%s", (int)(dashes - entry) - (int)strlen(prefix),
+                     entry + strlen(prefix), dashes + 2);
+        else
+            snprintf(name, sizeof name, "%s", entry + strlen(prefix));
+        if (is_model_directory(path))
+            add(names, name, path, place, safetensors_in(path));
+        else
+            search(&(Search){names, place, name}, path, MOST_DEPTH);
+    }
+    free_entries(entries, n);
+}
+
+/* ---- ollama's ---------------------------------------------------------------------------------
+ */
+
+/* The digest of the weights that a manifest names, "sha256:" and hexadecimal digits. */
+static json_t *read_manifest(const char *path, const char **digest) {
+    struct stat info;
+    *digest = NULL;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > MOST_MANIFEST)
+        return NULL;
+    json_t *json = json_load_file(path, 0, NULL), *layer;
+    size_t i;
+    json_array_foreach(json_object_get(json, "layers"), i, layer) {
+        const char *type = json_string_value(json_object_get(layer, "mediaType"));
+        const char *text = json_string_value(json_object_get(layer, "digest"));
+        if (type && text && strcmp(type, "application/vnd.ollama.image.model") == 0) *digest = text;
+    }
+    return json;
+}
+
+static void add_tag(ModelNames *names, const char *root, const char *file, const char *name) {
+    char path[PATH_MAX], blob[PATH_MAX];
+    struct stat info;
+    const char *digest;
+    json_t *json = read_manifest(file, &digest);
+    bool plain = digest && strncmp(digest, "sha256:", 7) == 0 && strlen(digest) == 7 + 64 &&
+                 strspn(digest + 7, "0123456789abcdef") == 64;
+    if (plain) {
+        snprintf(blob, sizeof blob, "blobs/sha256-%s", digest + 7);
+        if (joined(path, root, blob) && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+            add(names, name, path, "ollama", (uint64_t)info.st_size);
+    }
+    json_decref(json);
+}
+
+/* manifests/HOST/NAMESPACE/NAME/TAG: `name` is NAMESPACE/NAME so far, or NAME of the library. */
+static void search_manifests(ModelNames *names, const char *root, const char *directory,
+                             const char *name, int depth) {
+    struct dirent **entries;
+    int n = entries_of(directory, &entries);
+    for (int i = 0; i < n; i++) {
+        char path[PATH_MAX], longer[PATH_MAX];
+        const char *entry = entries[i]->d_name;
+        if (entry[0] == '.' || !joined(path, directory, entry)) continue;
+        bool skips = depth == 0 || (depth == 1 && strcmp(entry, "library") == 0);
+        if (skips)
+            longer[0] = '\0';
+        else if (snprintf(longer, sizeof longer, "%s%s%s", name,
+                          !name[0]     ? ""
+                          : depth == 3 ? ":"
+                                       : "/",
+                          entry) >= PATH_MAX)
+            continue;
+        if (depth == 3)
+            add_tag(names, root, path, longer);
+        else
+            search_manifests(names, root, path, longer, depth + 1);
+    }
+    free_entries(entries, n);
+}
+
+static void search_ollama(ModelNames *names, const char *root) {
+    char manifests[PATH_MAX];
+    if (joined(manifests, root, "manifests")) search_manifests(names, root, manifests, "", 0);
+}
+
+/* ---- All of them ------------------------------------------------------------------------------
+ */
+
+/* The directory that a variable names, else `rest` behind another variable's, else none. */
+static const char *place_of(const char *variable, const char *base, const char *rest, char *path) {
+    const char *value = variable ? getenv(variable) : NULL;
+    if (value && value[0]) return value;
+    value = getenv(base);
+    return value && value[0] == '/' && joined(path, value, rest) ? path : NULL;
+}
+
+void model_names_find(ModelNames *names) {
+    char path[PATH_MAX];
+    const char *found, *home = getenv("HOME");
+    *names = (ModelNames){0};
+    search_list(names, getenv("VERBATIM_MODELS"), "VERBATIM_MODELS");
+    if (!(found = place_of("HF_HUB_CACHE", "HF_HOME", "hub", path)) &&
+        !(found = place_of(NULL, "XDG_CACHE_HOME", "huggingface/hub", path)))
+        found = place_of(NULL, "HOME", ".cache/huggingface/hub", path);
+    if (found) search_hub(names, found);
+    if ((found = place_of("OLLAMA_MODELS", "HOME", ".ollama/models", path)))
+        search_ollama(names, found);
+    if (!getenv("OLLAMA_MODELS") && home) search_ollama(names, "/usr/share/ollama/.ollama/models");
+    if ((found = place_of("LLAMA_CACHE", "HOME", ".cache/llama.cpp", path)))
+        search(&(Search){names, "llama.cpp", ""}, found, 1);
+    if ((found = place_of(NULL, "HOME", ".lmstudio/models", path)))
+        search(&(Search){names, "LM Studio", ""}, found, MOST_DEPTH);
+}
+
+/* ---- Finding one ------------------------------------------------------------------------------
+ */
+
+typedef enum Match { NO_MATCH, BEGINS, EXACT } Match;
+
+/* How `wanted` matches a model's name, or what follows its last slash. */
+static Match match(const char *wanted, const char *name) {
+    size_t n = strlen(wanted);
+    const char *slash = strrchr(name, '/');
+    if (strcasecmp(wanted, name) == 0) return EXACT;
+    if (ends_in(name, ":latest") && strlen(name) == n + 7 && strncasecmp(wanted, name, n) == 0)
+        return EXACT;
+    if (slash && !strchr(wanted, '/') && match(wanted, slash + 1) != NO_MATCH)
+        return match(wanted, slash + 1);
+    bool begins = strncasecmp(wanted, name, n) == 0;
+    return begins && !isalnum((unsigned char)name[n]) ? BEGINS : NO_MATCH;
+}
+
+static Status several(const ModelNames *names, const char *name, Error *error) {
+    char list[800] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < names->n && at < sizeof list - 200; i++)
+        if (match(name, names->models[i].name) == BEGINS)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%.150s", at ? ", " : "",
+                                   names->models[i].name);
+    return error_set(error, "%s: several models are called so: %s", name, list);
+}
+
+Status model_names_resolve(const char *name, char **path, Error *error) {
+    ModelNames names;
+    const FoundModel *begins = NULL, *exact = NULL;
+    size_t n = 0;
+    *path = NULL;
+    if (!name[0] || strchr("/.~", name[0]) || strpbrk(name, " \t\n\\") ||
+        strncmp(name, "random:", 7) == 0)
+        return STATUS_OK;
+    model_names_find(&names);
+    for (size_t i = 0; i < names.n && !exact; i++) {
+        Match how = match(name, names.models[i].name);
+        if (how == EXACT) exact = &names.models[i];
+        if (how != BEGINS) continue;
+        if (!begins) begins = &names.models[i];
+        n++;
+    }
+    Status status = STATUS_OK;
+    if (!exact && n > 1) status = several(&names, name, error);
+    const FoundModel *found = exact ? exact : begins;
+    if (status == STATUS_OK && found && !(*path = strdup(found->path)))
+        status = error_set(error, "no memory");
+    model_names_free(&names);
+    return status;
+}

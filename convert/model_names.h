@@ -1,0 +1,41 @@
+/* Models by name: those that lie where this program, Hugging Face's tools, ollama, llama.cpp and LM
+ * Studio keep models on this machine. Nothing is ever downloaded or changed there.
+ *
+ *     place                                                  names
+ *     each directory of $VERBATIM_MODELS, three levels deep  NAME.gguf, NAME.bin, directory NAME
+ *     $HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub  ORG/NAME; files NAME.gguf in it
+ *     $OLLAMA_MODELS, ~/.ollama/models, /usr/share/ollama    NAME:TAG; NAME for NAME:latest
+ *     $LLAMA_CACHE, ~/.cache/llama.cpp, ~/.lmstudio/models   as $VERBATIM_MODELS
+ */
+#ifndef MODEL_NAMES_H
+#define MODEL_NAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct FoundModel {
+    char *name;        /* as the list shows it */
+    char *path;        /* what opens it */
+    const char *place; /* whose it is: "VERBATIM_MODELS", "Hugging Face", "ollama" ... */
+    uint64_t bytes;    /* of its weights' files */
+} FoundModel;
+
+typedef struct ModelNames {
+    FoundModel *models;
+    size_t n, capacity;
+    bool failed; /* no memory */
+} ModelNames;
+
+/* Finds all of them, in the order of the places and of names. Free with model_names_free. */
+void model_names_find(ModelNames *names);
+void model_names_free(ModelNames *names);
+
+/* Finds the model that the user calls `name`, if no file has that name. Upper case counts as lower
+ * case; ORG/ and what follows a whole word may be left out where one model alone begins so:
+ * "smollm2" finds HuggingFaceTB/SmolLM2-135M-Instruct. Sets *path, malloc'ed, or NULL for none.
+ * Fails when several begin so, and names them. */
+Status model_names_resolve(const char *name, char **path, Error *error);
+
+#endif

@@ -1,0 +1,222 @@
+/* Models by name: found where other programs keep them, and never changed there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "convert/model_names.h"
+#include "fixture.h"
+#include "gguf_fixture.h"
+#include "process.h"
+
+#define DIGEST "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static char *home;
+
+/* Runs a shell command in the home directory. */
+static char *shell(const char *command) {
+    char *whole = NULL;
+    assert_true(asprintf(&whole, "cd '%s' && %s", home, command) > 0);
+    Process p = RUN("/bin/sh", "-c", whole);
+    if (p.status) fail_msg("%s: %s", whole, p.err);
+    char *out = strdup(p.out);
+    process_free(&p);
+    free(whole);
+    return out;
+}
+
+static void make_gguf(const char *name) {
+    char **names = gguf_fixture_names(), *path = fixture_path(home, name);
+    json_t *fixture = gguf_fixture_load(names[0]);
+    gguf_fixture_write(fixture, path, STORED_F16, false);
+    json_decref(fixture);
+    for (size_t i = 0; names[i]; i++) free(names[i]);
+    free(names);
+    free(path);
+}
+
+/* A home in which each program keeps a model. */
+static int set_up(void **state) {
+    (void)state;
+    static const char layout[] =
+        "mkdir -p mine/deep .ollama/models/blobs "
+        ".ollama/models/manifests/registry.ollama.ai/library/small "
+        ".cache/huggingface/hub/models--Org--Name-1B/refs "
+        ".cache/huggingface/hub/models--Org--Name-1B/snapshots/00 "
+        ".cache/huggingface/hub/models--Org--Name-1B/snapshots/ff && "
+        "printf abc >mine/deep/broken.gguf && printf text >mine/notes.bin && "
+        "printf ff >.cache/huggingface/hub/models--Org--Name-1B/refs/main && "
+        "printf '{\"layers\": [{\"mediaType\": \"application/vnd.ollama.image.model\", \"digest\": "
+        "\"sha256:" DIGEST "\"}]}' >.ollama/models/manifests/registry.ollama.ai/library/small/"
+        "latest && "
+        "printf '{\"layers\": [{\"mediaType\": \"application/vnd.ollama.image.model\", \"digest\": "
+        "\"sha256:../../../../mine\"}]}' "
+        ">.ollama/models/manifests/registry.ollama.ai/library/small/"
+        "evil";
+    home = fixture_directory();
+    char *absolute = realpath(home, NULL), *mine = fixture_path(absolute, "mine"), *bin;
+    setenv("HOME", absolute, 1);
+    setenv("VERBATIM_MODELS", mine, 1);
+    static const char *const others[] = {"XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE",
+                                         "OLLAMA_MODELS", "LLAMA_CACHE"};
+    for (size_t i = 0; i < 5; i++) unsetenv(others[i]);
+    free(shell(layout));
+    free(absolute);
+    free(mine);
+    static const char *const bins[] = {"mine/Tiny-One.bin", "mine/tiny-two.bin"};
+    for (size_t i = 0; i < 2; i++) {
+        bin = fixture_path(home, bins[i]);
+        Process p = RUN("export", "--random", "tiny", bin, "-q", "-t", "q8");
+        assert_int_equal(p.status, 0);
+        process_free(&p);
+        free(bin);
+    }
+    make_gguf(".ollama/models/blobs/sha256-" DIGEST);
+    Fixture fixture = fixture_load("llama-gqa");
+    char *source = fixture_source(&fixture), *move = NULL;
+    fixture_free(&fixture);
+    assert_true(asprintf(&move,
+                         "cp '%s'/* .cache/huggingface/hub/models--Org--Name-1B/snapshots/ff",
+                         source) > 0);
+    if (source[0] != '/') {
+        char *from = realpath(source, NULL);
+        free(move);
+        assert_true(asprintf(&move,
+                             "cp '%s'/* .cache/huggingface/hub/models--Org--Name-1B/"
+                             "snapshots/ff",
+                             from) > 0);
+        free(from);
+    }
+    free(shell(move));
+    free(move);
+    fixture_remove_directory(source);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free(shell("rm -rf mine .ollama .cache"));
+    fixture_remove_directory(home);
+    return 0;
+}
+
+/* The line of a list that begins with this name; fails when there is none. */
+static char *line_of(const char *list, const char *name) {
+    size_t n = strlen(name);
+    for (const char *at = list; *at; at += strcspn(at, "\n"), at += *at == '\n')
+        if (strncmp(at, name, n) == 0 && at[n] == ' ') return strndup(at, strcspn(at, "\n"));
+    fail_msg("no '%s' in:\n%s", name, list);
+    return NULL;
+}
+
+static void the_list_says_what_runs_and_changes_nothing(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *says, *place;
+    } lines[] = {{"Tiny-One", " q8 ", "VERBATIM_MODELS"},
+                 {"broken", "does not run: ", "VERBATIM_MODELS"},
+                 {"Org/Name-1B", " F32 ", "Hugging Face"},
+                 {"small:latest", " F16 ", "ollama"}};
+    char *before = shell("find . -ls");
+    Process p = RUN("run", "--list");
+    if (p.status) fail_msg("%s", p.err);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char *line = line_of(p.out, lines[i].name);
+        if (!strstr(line, lines[i].says) || !strstr(line, lines[i].place)) fail_msg("%s", line);
+        free(line);
+    }
+    assert_null(strstr(p.out, "notes"));
+    assert_null(strstr(p.out, "evil"));
+    assert_non_null(strstr(p.out, "MiB in 0 conversions"));
+    process_free(&p);
+    char *after = shell("find . -ls");
+    assert_string_equal(before, after);
+    free(before);
+    free(after);
+}
+
+/* Expects --info to open the file whose path ends so. */
+static void opens(const char *name, const char *path) {
+    Process p = RUN("run", name, "--info");
+    if (p.status) fail_msg("%s: %s", name, p.err);
+    const char *at = strstr(p.out, path);
+    if (!at || at > strchr(p.out, '\n')) fail_msg("%s: %.200s", name, p.out);
+    process_free(&p);
+}
+
+static void a_name_is_enough_where_one_model_has_it(void **state) {
+    (void)state;
+    opens("Tiny-One", "mine/Tiny-One.bin,");
+    opens("tiny-two", "mine/tiny-two.bin,");
+    opens("Org/Name-1B", "snapshots/ff,");
+    opens("name-1b", "snapshots/ff,");
+    opens("name", "snapshots/ff,");
+    opens("small", "sha256-" DIGEST ",");
+    opens("small:latest", "sha256-" DIGEST ",");
+    Process p = RUN("run", "tiny", "-n", "2");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "tiny: several models are called so: Tiny-One, tiny-two"));
+    process_free(&p);
+    p = RUN("run", "nam", "-n", "2");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "no file is called 'nam'"));
+    process_free(&p);
+    p = RUN("export", "tiny-two", "/dev/null/x", "-q");
+    assert_null(strstr(p.err, "tiny-two: No such file"));
+    process_free(&p);
+    p = RUN("bench", "tiny-two", "--decode", "4", "--json");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+}
+
+static void a_conversion_is_named_with_its_source(void **state) {
+    (void)state;
+    Process p = RUN("run", "name", "--verify");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    p = RUN("run", "--cache-list");
+    if (!strstr(p.out, "  of ")) {
+        process_free(&p);
+        print_message("the file system keeps no attributes: skipped\n");
+        skip();
+    }
+    assert_non_null(strstr(p.out, "snapshots/ff\n"));
+    process_free(&p);
+    free(shell("touch .cache/huggingface/hub/models--Org--Name-1B/snapshots/ff/config.json"));
+    p = RUN("run", "--cache-list");
+    assert_non_null(strstr(p.out, "snapshots/ff, which has changed since\n"));
+    process_free(&p);
+    free(shell("rm -r .cache/huggingface"));
+    p = RUN("run", "--list");
+    assert_non_null(strstr(p.out, "snapshots/ff, which is gone\n"));
+    process_free(&p);
+    p = RUN("run", "tiny-two", "--type", "q4", "--verify");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    p = RUN("run", "--cache-clear", "other");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "no conversion is called other"));
+    process_free(&p);
+    p = RUN("run", "--cache-clear", "ff");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.out, "in 1 conversion deleted"));
+    process_free(&p);
+    p = RUN("run", "--cache-list");
+    assert_non_null(strstr(p.out, "MiB in 1 conversion:"));
+    assert_non_null(strstr(p.out, "  q4    tiny-two-"));
+    process_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_list_says_what_runs_and_changes_nothing),
+        cmocka_unit_test(a_name_is_enough_where_one_model_has_it),
+        cmocka_unit_test(a_conversion_is_named_with_its_source),
+    };
+    return cmocka_run_group_tests_name("names", tests, set_up, tear_down);
+}
