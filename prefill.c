@@ -29,9 +29,3 @@ Status prefill(Model *model, KvCache *cache, const Prefill *p, Error *error) {
     free(rows);
     return status;
 }
-
-size_t prefill_rows_with_logits(const Model *model) {
-    enum { LOGITS_BYTES = 64 << 20 };
-    size_t rows = LOGITS_BYTES / (model_config(model)->vocab_size * sizeof(float));
-    return smaller(rows ? rows : 1, model_max_rows(model));
-}

@@ -42,8 +42,4 @@ typedef struct Prefill {
  * happens later. */
 Status prefill(Model *model, KvCache *cache, const Prefill *p, Error *error);
 
-/* How many rows a call may take when all of them want logits: at most model_max_rows(), and no more
- * than 64 MiB of logits. At least 1. */
-size_t prefill_rows_with_logits(const Model *model);
-
 #endif

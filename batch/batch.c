@@ -18,9 +18,9 @@
 #include "batch/check.h"
 #include "batch/engine.h"
 #include "kvcache_sharing.h"
-#include "prefill.h"
 #include "session/drafting.h"
 #include "session/generation_options.h"
+#include "session/logprobs.h"
 #include "system/terminal.h"
 
 enum {
@@ -745,7 +745,7 @@ static Status start(Batch *b, Session *session, Error *error) {
     if (o->resume &&
         result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
         return STATUS_FAILED;
-    size_t check_rows = b->check ? prefill_rows_with_logits(session->model) : 0;
+    size_t check_rows = b->check ? rows_with_logits(session->model) : 0;
     const EngineOptions options = {.draft_rows = check_rows,
                                    .max_tasks = choose_concurrency(b, &shape),
                                    .max_bytes = b->kv_bytes,

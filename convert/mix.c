@@ -16,6 +16,15 @@ bool mix_is_named(const char *name, const char *part, size_t length) {
     return false;
 }
 
+bool mix_type_by_name(const char *name, TensorType *type) {
+    for (uint32_t t = 0; t < TENSOR_TYPES; t++) {
+        if (strcmp(tensor_type_info(t)->name, name) != 0) continue;
+        *type = (TensorType)t;
+        return true;
+    }
+    return false;
+}
+
 static bool type_of(const char *text, size_t length, TensorType *type) {
     char name[NAME_BYTES];
     if (length >= sizeof name) return false;
@@ -28,7 +37,7 @@ static bool type_of(const char *text, size_t length, TensorType *type) {
     } else if (strcmp(name, "q4m") == 0) {
         *type = TENSOR_Q4_K;
     } else {
-        return tensor_type_by_name(name, type) && *type != TENSOR_VECTOR;
+        return mix_type_by_name(name, type) && *type != TENSOR_VECTOR;
     }
     return true;
 }

@@ -28,4 +28,7 @@ bool mix_is_named(const char *matrix, const char *name, size_t length);
  * mix_check. */
 TensorType mix_choose(const char *mix, const char *name, const Config *config);
 
+/* The type called `name` ("f32", "q8", ...); false when there is none. */
+bool mix_type_by_name(const char *name, TensorType *type);
+
 #endif

@@ -194,7 +194,7 @@ static Status prepare(Scoring *s, Error *error) {
     const KvShape shape = model_kv_shape(model, session->kv_type);
     size_t n_threads = (size_t)model_threads(model);
     s->vocab_size = model_config(model)->vocab_size;
-    s->max_rows = prefill_rows_with_logits(model);
+    s->max_rows = rows_with_logits(model);
     if (other && s->max_rows > model_max_rows(other)) s->max_rows = model_max_rows(other);
     s->window = malloc(model_context(model) * sizeof *s->window);
     s->logits = malloc(s->max_rows * s->vocab_size * sizeof(float));

@@ -72,7 +72,7 @@ static Status score_ids(const Session *session, const TokenList *ids, TokenScore
     Model *model = session->model;
     const KvShape shape = model_kv_shape(model, session->kv_type);
     size_t vocab_size = model_config(model)->vocab_size, n = ids->length - 1;
-    size_t rows = prefill_rows_with_logits(model);
+    size_t rows = rows_with_logits(model);
     if (rows > n) rows = n;
     Scoring s = {session, ids, scores, malloc(vocab_size * sizeof *s.exps)};
     float *logits = malloc(rows * vocab_size * sizeof *logits);

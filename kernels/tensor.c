@@ -1,7 +1,5 @@
 #include "kernels/tensor.h"
 
-#include <string.h>
-
 #include "base/numbers.h"
 
 /* ---- Panels of lines: the float types and the plain codes ---- */
@@ -58,15 +56,6 @@ const TensorTypeInfo *tensor_type_info(uint32_t type) {
 
 bool tensor_type_is_built(TensorType type) {
     return reader_of(type) != NULL;
-}
-
-bool tensor_type_by_name(const char *name, TensorType *type) {
-    for (uint32_t t = 0; t < TENSOR_TYPES; t++) {
-        if (strcmp(weight_types[t].name, name) != 0) continue;
-        *type = (TensorType)t;
-        return true;
-    }
-    return false;
 }
 
 size_t tensor_lines_bytes(TensorType type, size_t cols) {

@@ -29,9 +29,6 @@ const TensorTypeInfo *tensor_type_info(uint32_t type);
 /* False for a type that this build knows by name only: the core has no record types. */
 bool tensor_type_is_built(TensorType type);
 
-/* The type called `name` ("f32", "q8", ...); false when there is none. */
-bool tensor_type_by_name(const char *name, TensorType *type);
-
 typedef struct Matrix {
     TensorType type;
     size_t rows;         /* outputs */

@@ -31,3 +31,10 @@ size_t logits_argmax(const float *logits, size_t n) {
         if (logits[i] > logits[best]) best = i;
     return best;
 }
+
+size_t rows_with_logits(const Model *model) {
+    enum { LOGITS_BYTES = 64 << 20 };
+    size_t rows = LOGITS_BYTES / (model_config(model)->vocab_size * sizeof(float));
+    if (rows == 0) rows = 1;
+    return rows < model_max_rows(model) ? rows : model_max_rows(model);
+}

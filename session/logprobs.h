@@ -2,6 +2,7 @@
 #ifndef LOGPROBS_H
 #define LOGPROBS_H
 
+#include "model.h"
 #include "numeric.h"
 
 /* Returns log(sum(exp(logits[0 ... n - 1]))): the log-probability of token i is logits[i] minus
@@ -12,5 +13,9 @@ double logits_log_sum(const Numeric *numeric, const float *logits, size_t n, flo
 
 /* The index of the largest of logits[n], n > 0; the lowest such index when several are equal. */
 size_t logits_argmax(const float *logits, size_t n);
+
+/* How many rows a call may take when all of them want logits: at most model_max_rows(), and no more
+ * than 64 MiB of logits. At least 1. */
+size_t rows_with_logits(const Model *model);
 
 #endif

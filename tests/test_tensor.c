@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/numbers.h"
+#include "convert/mix.h"
 #include "kernels/panel_pack.h"
 
 static uint32_t hash(uint32_t i) {
@@ -22,11 +23,11 @@ static void types_are_found_by_name_and_number(void **state) {
     (void)state;
     TensorType type;
     for (uint32_t t = 0; t < TENSOR_TYPES; t++) {
-        assert_true(tensor_type_by_name(tensor_type_info(t)->name, &type));
+        assert_true(mix_type_by_name(tensor_type_info(t)->name, &type));
         assert_int_equal(type, t);
     }
     assert_null(tensor_type_info(TENSOR_TYPES));
-    assert_false(tensor_type_by_name("q9", &type));
+    assert_false(mix_type_by_name("q9", &type));
 }
 
 static void sizes_are_those_of_the_format(void **state) {
