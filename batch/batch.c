@@ -557,7 +557,9 @@ static Status new_drafter(Batch *b, Sample *sample, size_t n_prompt, Error *erro
     const Job *job = sample->job;
     const GenerationOptions *o = &job->request.options;
     Drafter **drafter = &sample->task.drafter;
-    if (!job->recorded) return session_drafter(b->session, o, drafter, error);
+    GenerationOptions own = *o;
+    own.rule = sample->rule;
+    if (!job->recorded) return session_drafter(b->session, &own, drafter, error);
     const RecordedDecoding decoding = {.tokenizer = b->session->tokenizer,
                                        .flags = o->decode_flags,
                                        .shown = o->shown,

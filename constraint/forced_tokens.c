@@ -77,12 +77,16 @@ static size_t tokens_of_end(const Vocabulary *v, const TokenList *list, const ch
     return at == 0 ? list->length - i : 0;
 }
 
-/* Cuts bytes[n], which follow the answer's text, into ids[most]; 0 when the tokenizer would join
- * the text and them. */
-static size_t usual_tokens(const Matcher *m, const char *bytes, size_t n, int32_t *ids,
-                           size_t most) {
+/* Cuts bytes[n], which follow the answer's text if `follows`, into ids[most]; 0 when the tokenizer
+ * would join the text and them. */
+static size_t usual_tokens(const Matcher *m, const char *bytes, size_t n, bool follows,
+                           int32_t *ids, size_t most) {
     char text[CONTEXT_BYTES + MOST_BYTES];
     size_t before = m->length < CONTEXT_BYTES ? m->length : CONTEXT_BYTES;
+    const char *special =
+        before > 0 ? memrchr(m->text + m->length - before, VOCABULARY_TOKEN_END, before) : NULL;
+    if (special) before = (size_t)(m->text + m->length - special) - 1;
+    if (!follows) before = 0;
     while (before > 0 && utf8_continues(m->text[m->length - before])) before--;
     if (before > 0) memcpy(text, m->text + m->length - before, before);
     memcpy(text + before, bytes, n);
@@ -101,18 +105,42 @@ static size_t usual_tokens(const Matcher *m, const char *bytes, size_t n, int32_
 /* ---- Forced tokens ----------------------------------------------------------------------------
  */
 
+/* The tokens of bytes[from, end), which no special token is among. `next` (NULL: a special token)
+ * are the bytes that may follow. *all: the tokens spell all of the bytes. */
+static size_t ordinary_tokens(const Matcher *m, const char *bytes, size_t from, size_t end,
+                              const ByteSet *next, int32_t *ids, size_t most, bool *all) {
+    const Vocabulary *v = m->shape->vocabulary;
+    const char *text = bytes + from;
+    size_t n = end - from, count = 0;
+    if (m->tokenizer) count = usual_tokens(m, text, n, from == 0, ids, most);
+    if (count == 0) count = longest_tokens(&v->all, text, n, ids, most);
+    size_t i = 0, at = 0, length;
+    for (; i < count && !(next && reaches_past(&v->all, text + at, n - at, next)); i++) {
+        vocabulary_bytes(v, ids[i], false, &length);
+        at += length;
+    }
+    *all = at == n;
+    return i;
+}
+
 size_t matcher_forced_tokens(Matcher *m, int32_t *ids, size_t most) {
     const Vocabulary *v = m->shape->vocabulary;
     char bytes[MOST_BYTES];
     ByteSet next;
     if (m->at_start && v->has_start) return 0; /* a first token has other bytes */
-    size_t n = matcher_forced(m, bytes, sizeof bytes, &next);
-    if (n == 0) return 0;
-    size_t count = m->tokenizer ? usual_tokens(m, bytes, n, ids, most) : 0;
-    if (count == 0) count = longest_tokens(&v->all, bytes, n, ids, most);
-    for (size_t i = 0, at = 0, length; i < count; i++, at += length) {
-        if (reaches_past(&v->all, bytes + at, n - at, &next)) return i;
-        vocabulary_bytes(v, ids[i], false, &length);
+    size_t n = matcher_forced(m, bytes, sizeof bytes, &next), count = 0;
+    bool all = true;
+    for (size_t at = 0, end, length; at < n && count < most && all; at = end) {
+        if ((uint8_t)bytes[at] == VOCABULARY_TOKEN_BEGIN) {
+            int32_t token = longest_token(&v->special, bytes + at, n - at, &length);
+            end = length > 0 ? at + length : n;
+            if (length > 0) ids[count++] = token;
+            continue;
+        }
+        const char *special = memchr(bytes + at, VOCABULARY_TOKEN_BEGIN, n - at);
+        end = special ? (size_t)(special - bytes) : n;
+        count += ordinary_tokens(m, bytes, at, end, end == n ? &next : NULL, ids + count,
+                                 most - count, &all);
     }
     return count;
 }

@@ -130,6 +130,22 @@ static Status close_text(TokenRule *rule, const char **bytes, size_t *length, Er
     return r->inner->close(r->inner, bytes, length, error);
 }
 
+static size_t forced(TokenRule *rule, int32_t *ids, size_t most) {
+    ReasoningRule *r = (ReasoningRule *)rule;
+    if (r->phase != CLOSING && !must_close(r))
+        return r->inner && r->inner->forced ? r->inner->forced(r->inner, ids, most) : 0;
+    size_t begun = r->phase == CLOSING ? r->n_closing : 0, n = r->closing.length - begun;
+    if (n > most) n = most;
+    memcpy(ids, r->closing.ids + begun, n * sizeof *ids);
+    return n;
+}
+
+static size_t allowed_ahead(TokenRule *rule, const int32_t *ids, size_t n) {
+    ReasoningRule *r = (ReasoningRule *)rule;
+    bool asks = r->phase != CLOSING && !must_close(r) && r->inner && r->inner->allowed_ahead;
+    return asks ? r->inner->allowed_ahead(r->inner, ids, n) : n;
+}
+
 static void free_rule(TokenRule *rule) {
     ReasoningRule *r = (ReasoningRule *)rule;
     token_rule_free(r->inner);
@@ -179,7 +195,11 @@ Status reasoning_rule_new(TokenRule **out, const ReasoningLimit *limit, Tokenize
         token_rule_free(inner);
         return error_set(error, "no memory for the limit of a reasoning");
     }
-    r->rule = (TokenRule){.allowed = allowed, .take = take, .free = free_rule};
+    r->rule = (TokenRule){.allowed = allowed,
+                          .take = take,
+                          .forced = forced,
+                          .allowed_ahead = allowed_ahead,
+                          .free = free_rule};
     r->inner = inner;
     if (inner && inner->close) r->rule.close = close_text;
     r->most = limit->most;

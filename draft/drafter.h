@@ -9,6 +9,7 @@
 #ifndef DRAFTER_H
 #define DRAFTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,8 @@ struct Drafter {
     void (*learn)(Drafter *drafter, size_t n, size_t accepted);
 
     void (*free)(Drafter *drafter);
+
+    bool first; /* in a set it is asked before all others, and never behind their drafts */
 
     PassCosts *costs; /* told how long each pass takes; borrowed; NULL: nobody asks */
 };

@@ -1,5 +1,6 @@
 #include "draft/drafter_set.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ typedef struct DrafterSet {
     size_t n_passes;                  /* since the last one without drafts */
     double second;                    /* that one token of plain decoding takes; 0: not known yet */
     double rows_cost[DRAFTS_MAX + 1]; /* of m drafts, in tokens' times, without the drafters' own */
+    TokenRule *rule;                  /* what cuts the drafts; NULL: nothing */
     int32_t *text;                    /* the text with the drafts behind it */
     size_t capacity;
 } DrafterSet;
@@ -77,6 +79,7 @@ static void sort(const DrafterSet *set, size_t most, size_t order[DRAFTER_SET_MO
     for (size_t i = 0; i < set->n_members; i++) {
         double speed;
         prospect(set, &set->members[i], most, &speed);
+        if (set->members[i].drafter->first) speed = INFINITY;
         size_t at = i;
         for (; at > 0 && speeds[at - 1] < speed; at--) {
             speeds[at] = speeds[at - 1];
@@ -91,6 +94,7 @@ static void sort(const DrafterSet *set, size_t most, size_t order[DRAFTER_SET_MO
 static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
     DraftRecord *record = member->record;
     double speed;
+    if (member->drafter->first && set->n_drafts > 0) return 0;
     if (most > member->drafter->most) most = member->drafter->most;
     size_t m = prospect(set, member, most, &speed);
     if (m == 0) m = most < PROBE ? most : PROBE;
@@ -104,6 +108,10 @@ static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
     bool reads_prompt = !member->begun && set->drafter.costs->n_texts <= 1;
     member->begun = true;
     if (!reads_prompt) record->balance -= seconds / set->second;
+    if (m > 0 && set->rule) {
+        size_t allowed = set->rule->allowed_ahead(set->rule, set->text + n, set->n_drafts + m);
+        m = allowed > set->n_drafts ? allowed - set->n_drafts : 0;
+    }
     if (m == 0) return 0;
     record->drafted += m;
     if (reads_prompt) return m;
@@ -194,6 +202,10 @@ static void set_free(Drafter *drafter) {
     for (size_t i = 0; i < set->n_members; i++) drafter_free(set->members[i].drafter);
     free(set->text);
     free(set);
+}
+
+void drafter_set_hold(Drafter *drafter, TokenRule *rule) {
+    ((DrafterSet *)drafter)->rule = rule && rule->allowed_ahead ? rule : NULL;
 }
 
 Drafter *drafter_set_new(PassCosts *costs) {

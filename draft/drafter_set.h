@@ -17,6 +17,7 @@
 #define DRAFTER_SET_H
 
 #include "draft/drafter.h"
+#include "generation.h"
 
 enum { DRAFTER_SET_MOST = 4 }; /* members */
 
@@ -38,6 +39,10 @@ DraftRecord draft_record(const char *name, double right_share);
 /* A Drafter without members; drafter_free frees it and them. `costs` is borrowed. NULL: no memory.
  */
 Drafter *drafter_set_new(PassCosts *costs);
+
+/* Cuts drafts where the text's rule (borrowed; NULL: none) would not allow them: they could only be
+ * wrong. The rule must have taken exactly the text when the set is asked. */
+void drafter_set_hold(Drafter *set, TokenRule *rule);
 
 /* Adds a member, which the set owns from now on. `record` is borrowed. Among equals the member that
  * was added first goes first. At most DRAFTER_SET_MOST. */

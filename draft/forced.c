@@ -25,8 +25,8 @@ static void forced_free(Drafter *drafter) {
 Drafter *forced_new(TokenRule *rule) {
     Forced *f = calloc(1, sizeof *f);
     if (!f) return NULL;
-    f->drafter =
-        (Drafter){.most = DRAFTS_MAX, .propose = propose, .learn = learn, .free = forced_free};
+    f->drafter = (Drafter){
+        .most = DRAFTS_MAX, .propose = propose, .learn = learn, .free = forced_free, .first = true};
     f->rule = rule;
     return &f->drafter;
 }

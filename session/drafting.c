@@ -2,15 +2,17 @@
 
 #include <string.h>
 
+#include "draft/forced.h"
 #include "draft/lookup.h"
 
 static const char *const drafting_names[DRAFT_KINDS] = {
-    [DRAFT_LOOKUP] = "lookup", [DRAFT_BY_MODEL] = "model"};
+    [DRAFT_SHAPE] = "shape", [DRAFT_LOOKUP] = "lookup", [DRAFT_BY_MODEL] = "model"};
 
 /* First guesses: the share of right drafts; the time of a further row in a pass, as a share of a
  * pass of one row, for models that read most of their weights once, and for mixtures of experts and
  * models that fit into a processor's caches. */
-static const double RIGHT_SHARES[DRAFT_KINDS] = {[DRAFT_LOOKUP] = 0.6, [DRAFT_BY_MODEL] = 0.7};
+static const double RIGHT_SHARES[DRAFT_KINDS] = {
+    [DRAFT_SHAPE] = 0.95, [DRAFT_LOOKUP] = 0.6, [DRAFT_BY_MODEL] = 0.7};
 static const double ROW_SHARE = 0.05, ROW_SHARE_ALONE = 0.4;
 
 /* Reads a list of names: the kinds' bits, or 0 and where the first unknown name begins. */
@@ -66,6 +68,7 @@ void drafting_open(Drafting *d, const Session *session, DraftModel *model, const
     if (!automatic && strcmp(o->draft, "none") != 0) d->kinds = parse(o->draft, &ignored);
     d->lookup = given ? (size_t)o->lookup : usual > 0 ? usual : LOOKUP_DRAFTS;
     if (automatic && (given || usual > 0)) d->kinds |= 1u << DRAFT_LOOKUP;
+    if (automatic) d->kinds |= 1u << DRAFT_SHAPE;
     if (automatic && model) d->kinds |= 1u << DRAFT_BY_MODEL;
     if (!model) d->kinds &= ~(1u << DRAFT_BY_MODEL);
     if (d->lookup == 0) d->kinds &= ~(1u << DRAFT_LOOKUP);
@@ -82,13 +85,18 @@ Status drafting_new(const Session *session, const GenerationOptions *options, Dr
                     Error *error) {
     Drafting *d = session->drafting;
     *drafter = NULL;
-    if (d->kinds == 0) return STATUS_OK;
+    TokenRule *rule = options->rule;
+    unsigned kinds = d->kinds;
+    if (!rule || !rule->forced) kinds &= ~(1u << DRAFT_SHAPE);
+    if (kinds == 0) return STATUS_OK;
     Drafter *set = drafter_set_new(&d->costs);
     if (!set) return error_set(error, "no memory for drafts");
     Status status = STATUS_OK;
-    if (d->kinds & 1u << DRAFT_LOOKUP)
+    drafter_set_hold(set, rule);
+    if (kinds & 1u << DRAFT_SHAPE) status = add(d, set, DRAFT_SHAPE, forced_new(rule), error);
+    if (status == STATUS_OK && kinds & 1u << DRAFT_LOOKUP)
         status = add(d, set, DRAFT_LOOKUP, lookup_new(d->lookup), error);
-    if (status == STATUS_OK && d->kinds & 1u << DRAFT_BY_MODEL)
+    if (status == STATUS_OK && kinds & 1u << DRAFT_BY_MODEL)
         status =
             add(d, set, DRAFT_BY_MODEL, draft_model_drafter(d->model, &options->sampling), error);
     if (status == STATUS_OK) {

@@ -10,7 +10,7 @@
 #include "session/session.h"
 
 /* The kinds of drafters, in the order of drafting_names in drafting.c. */
-typedef enum DraftKind { DRAFT_LOOKUP, DRAFT_BY_MODEL, DRAFT_KINDS } DraftKind;
+typedef enum DraftKind { DRAFT_SHAPE, DRAFT_LOOKUP, DRAFT_BY_MODEL, DRAFT_KINDS } DraftKind;
 
 /* What all texts of a session share. */
 typedef struct Drafting {

@@ -47,11 +47,16 @@ static void a_text_has_its_shape_and_the_same_bytes_on_any_setting(void **state)
         char s[8];
         snprintf(s, sizeof s, "%d", seed);
         Process first = RUN("run", model, "-i", "Lily", "-n", "0", "-s", s, "--json-schema", person,
-                            "--lookup", "0", "-j", "1");
+                            "--draft", "none", "-j", "1");
         Process second = RUN("run", model, "-i", "Lily", "-n", "0", "-s", s, "--json-schema",
-                             person, "--lookup", "5", "-j", "2", "--chunk", "1");
+                             person, "--lookup", "5", "-j", "2", "--chunk", "1", "--stats");
+        Process third = RUN("run", model, "-i", "Lily", "-n", "0", "-s", s, "--json-schema", person,
+                            "--draft", "shape", "--stats");
         assert_person(&first);
         assert_string_equal(first.out, second.out);
+        assert_string_equal(first.out, third.out);
+        if (!strstr(third.err, "drafts:  shape: ")) fail_msg("%s", third.err);
+        process_free(&third);
         process_free(&first);
         process_free(&second);
     }

@@ -55,7 +55,7 @@ static void keep(Drafter *drafter) {
 }
 
 static Guesser guesser(double before, size_t change, double after) {
-    return (Guesser){{MOST, propose, learn, keep, NULL}, before, after, change, 0, 7};
+    return (Guesser){{MOST, propose, learn, keep, false, NULL}, before, after, change, 0, 7};
 }
 
 /* The seconds of a pass: one for its first row, `row` for each further one. */
