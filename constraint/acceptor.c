@@ -187,10 +187,65 @@ static uint32_t object_frame(Acceptor *m, AcceptorNode node, uint32_t set, uint3
     return intern_frame(m, (Frame){node, set, count << 1 | in_value, parent});
 }
 
+/* ---- Names that an object compares ---- */
+
+/* The frame between an object that compares names and `parent`. */
+static uint32_t names_frame(Acceptor *m, uint32_t lexeme, uint32_t names, uint32_t parent) {
+    return intern_frame(m, (Frame){FRAME_NAMES, lexeme, names, parent});
+}
+
+static bool compares_names(const Acceptor *m, const Frame *object) {
+    return object->parent != 0 && m->frames[object->parent].node == FRAME_NAMES;
+}
+
+/* The frame of a head whose next byte is read: a byte more of the lexeme between two members. */
+static uint32_t frame_with_byte(Acceptor *m, uint32_t frame, unsigned char byte) {
+    Frame f = m->frames[frame];
+    if (frame == 0 || !is_node(f.node) || m->nodes[f.node].kind != N_OBJECT || f.b & 1 ||
+        !compares_names(m, &f))
+        return frame;
+    const Frame n = m->frames[f.parent];
+    f.parent = names_frame(m, intern_frame(m, (Frame){FRAME_BYTE, byte, 0, n.a}), n.b, n.parent);
+    return intern_frame(m, f);
+}
+
+/* The name in a lexeme, with its quotes, as an expression. */
+static Regex name_of(Acceptor *m, uint32_t lexeme) {
+    size_t n = 0, capacity = 0, first = 0, last = 0;
+    char *bytes = NULL;
+    for (uint32_t at = lexeme; at != 0; at = m->frames[at].parent) {
+        if (!array_reserve(&bytes, &capacity, n + 1, 1)) {
+            acceptor_fail(m, NO_MEMORY);
+            break;
+        }
+        bytes[n++] = (char)m->frames[at].a;
+    }
+    /* The bytes are in the wrong order. */
+    while (first < n && bytes[first] != '"') first++;
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i] == '"') last = i;
+    Regex out = REGEX_EMPTY;
+    for (size_t i = first; i <= last && first < n; i++)
+        out = regex_concat(&m->regexes, regex_byte(&m->regexes, (unsigned char)bytes[i]), out);
+    free(bytes);
+    return out;
+}
+
+/* The lexeme of member i of an object with `names`, which it may not have again. */
+static Regex new_name(Acceptor *m, const Object *o, size_t i, uint32_t names) {
+    RegexArena *r = &m->regexes;
+    Regex key = o->members[i].key;
+    for (uint32_t at = names; at != 0; at = m->frames[at].parent)
+        key = regex_and2(r, key, regex_not(r, name_of(m, m->frames[at].a)));
+    return regex_concat(r, key, regex_concat(r, m->colon, regex_tag(r, (uint32_t)i)));
+}
+
+/* ---- Objects ---- */
+
 /* Appends the expressions of what may follow inside an object to `out`: with `lead` before a key,
- * `close` where it may end. */
-static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t count, Regex lead,
-                         Regex close) {
+ * `close` where it may end. `names` are those that it compares with; 0: none. */
+static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t count, uint32_t names,
+                         Regex lead, Regex close) {
     size_t n = 0, n_needed = 0;
     Regex *items = malloc((o->n + 1) * sizeof *items), out = REGEX_NONE;
     if (!items) return acceptor_fail(m, NO_MEMORY), REGEX_NONE;
@@ -200,7 +255,9 @@ static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t co
     for (size_t i = 0; i < o->n && !full; i++) {
         if (i < o->n_named && acceptor_set_has(m, set, i)) continue;
         if (only_needed && !acceptor_member_needed(m, o, set, i)) continue;
-        if (o->possible[i]) items[n++] = o->lexemes[i];
+        if (!o->possible[i]) continue;
+        Regex lexeme = i < o->n_named || names == 0 ? o->lexemes[i] : new_name(m, o, i, names);
+        if (names == 0 || i < o->n_named || regex_live(&m->regexes, lexeme)) items[n++] = lexeme;
     }
     out = regex_concat(&m->regexes, lead, regex_or(&m->regexes, items, n));
     if (n_needed == 0 && count >= o->min) out = regex_or2(&m->regexes, out, close);
@@ -208,20 +265,38 @@ static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t co
     return out;
 }
 
+/* Between two members: what may follow. */
+static void object_goes_on(Acceptor *m, const Frame *f) {
+    const Object *o = &m->objects[m->nodes[f->node].a];
+    uint32_t parent = f->parent, names = compares_names(m, f) ? m->frames[parent].b : 0;
+    Regex rest = object_rest(m, o, f->a, f->b >> 1, names, m->comma, o->close);
+    add_head(m, rest, object_frame(m, f->node, f->a, f->b >> 1, false, parent));
+}
+
+/* Member `tag` of an object has begun. */
+static void object_member(Acceptor *m, const Frame *f, uint32_t tag) {
+    const Object *o = &m->objects[m->nodes[f->node].a];
+    uint32_t count = f->b >> 1, set = f->a, parent = f->parent;
+    uint32_t most = o->max != ACCEPTOR_NO_LIMIT ? o->max : o->min;
+    if (count < most) count++;
+    if (tag < o->n_named) set = set_with(m, set, o->words, tag);
+    if (compares_names(m, f)) {
+        const Frame n = m->frames[parent];
+        uint32_t names = n.b;
+        if (tag >= o->n_named) names = intern_frame(m, (Frame){FRAME_NAME, n.a, 0, names});
+        parent = count < o->min ? names_frame(m, 0, names, n.parent) : n.parent;
+    }
+    enter(m, o->members[tag].value, object_frame(m, f->node, set, count, true, parent));
+}
+
 static void object_at(Acceptor *m, const Frame *f, uint32_t tag) {
     const Object *o = &m->objects[m->nodes[f->node].a];
-    uint32_t count = f->b >> 1, set = f->a;
-    if (f->b & 1) { /* a value has ended */
-        Regex rest = object_rest(m, o, set, count, m->comma, o->close);
-        add_head(m, rest, object_frame(m, f->node, set, count, false, f->parent));
-    } else if (tag == TAG_CLOSE) {
+    if (f->b & 1)
+        object_goes_on(m, f);
+    else if (tag == TAG_CLOSE)
         resume(m, f->parent, REGEX_PLAIN);
-    } else if (tag < o->n) {
-        uint32_t most = o->max != ACCEPTOR_NO_LIMIT ? o->max : o->min;
-        if (count < most) count++;
-        if (tag < o->n_named) set = set_with(m, set, o->words, tag);
-        enter(m, o->members[tag].value, object_frame(m, f->node, set, count, true, f->parent));
-    }
+    else if (tag < o->n)
+        object_member(m, f, tag);
 }
 
 /* An array's frame: a is the number of items (as far as it matters) twice, plus 1 while an item is
@@ -264,7 +339,8 @@ static void enter_now(Acceptor *m, AcceptorNode node, uint32_t frame) {
         Regex close = regex_concat(&m->regexes, m->object_open,
                                    regex_concat(&m->regexes, regex_byte(&m->regexes, '}'),
                                                 regex_tag(&m->regexes, TAG_CLOSE)));
-        add_head(m, object_rest(m, o, UINT32_MAX, 0, m->object_open, close),
+        if (o->compares) frame = names_frame(m, 0, 0, frame);
+        add_head(m, object_rest(m, o, UINT32_MAX, 0, 0, m->object_open, close),
                  object_frame(m, node, UINT32_MAX, 0, false, frame));
         break;
     }
@@ -282,6 +358,10 @@ static void resume_now(Acceptor *m, uint32_t frame, uint32_t tag) {
     const Frame f = m->frames[frame];
     if (frame == 0) {
         m->accepts = true;
+        return;
+    }
+    if (!is_node(f.node)) { /* FRAME_NAMES */
+        resume(m, f.parent, tag);
         return;
     }
     switch ((NodeKind)m->nodes[f.node].kind) {
@@ -409,7 +489,8 @@ static AcceptorState step_new(Acceptor *m, AcceptorState state, unsigned char by
     for (size_t i = 0; i < s.n && !acceptor_gave_up(m); i++) {
         Head h = m->heads[s.heads + i];
         Regex next = regex_derive(&m->regexes, h.regex, byte);
-        if (next != REGEX_NONE) add_head(m, next, h.frame);
+        if (next == REGEX_NONE) continue;
+        add_head(m, next, m->compares ? frame_with_byte(m, h.frame, byte) : h.frame);
     }
     return end_closure(m);
 }

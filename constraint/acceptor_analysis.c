@@ -3,6 +3,9 @@
 #include <stdlib.h>
 
 #include "constraint/regex_derivative.h"
+#include "constraint/regex_shortest.h"
+
+enum { MOST_NAMES = 64 }; /* that are compared in an object */
 
 bool acceptor_productive(const Acceptor *m, AcceptorNode node) {
     return node != ACCEPTOR_NO_NODE && m->nodes[node].productive;
@@ -25,15 +28,40 @@ static void find_possible(Acceptor *m, const Object *o) {
     }
 }
 
+/* Counts the different names that match an expression, as far as `most`. */
+static uint32_t count_names(Acceptor *m, Regex names, uint32_t most) {
+    RegexArena *r = &m->regexes;
+    uint32_t n = 0;
+    while (n < most && regex_live(r, names) && !acceptor_gave_up(m)) {
+        TextBuffer name = {.limit = 1 << 16};
+        if (!regex_shortest_text(r, names, REGEX_PLAIN, &name)) acceptor_fail(m, NO_MEMORY);
+        Regex text = regex_text(r, name.bytes, name.length);
+        names = regex_and2(r, names, regex_not(r, text));
+        text_free(&name);
+        n++;
+    }
+    return n;
+}
+
+static void find_names(Acceptor *m, Object *o) {
+    uint32_t most = o->min < MOST_NAMES ? o->min : MOST_NAMES;
+    for (size_t i = o->n_named; i < o->n && o->compares; i++)
+        o->n_names += count_names(m, o->members[i].key, most - o->n_names);
+    if (o->compares && o->n_names == MOST_NAMES && o->min > MOST_NAMES + o->n_named)
+        acceptor_fail(m, "an object in it needs too many members with any names");
+}
+
 static bool object_productive(Acceptor *m, const Object *o) {
-    size_t n = 0, n_required = 0;
+    size_t n = 0, n_required = 0, others = 0;
     find_possible(m, o);
     for (size_t i = 0; i < o->n; i++) {
         const ObjectMember *member = &o->members[i];
         n_required += member->required;
         if (member->required && !o->possible[i]) return false;
-        if (o->possible[i]) n = member->many || n == UINT32_MAX ? UINT32_MAX : n + 1;
+        n += o->possible[i] && !member->many ? 1 : 0;
+        if (o->possible[i] && member->many) others = o->compares ? o->n_names : UINT32_MAX;
     }
+    n += others;
     return n >= o->min && o->min <= o->max && n_required <= o->max;
 }
 
@@ -90,6 +118,7 @@ static bool node_nullable(const Acceptor *m, const Node *n) {
 
 Status acceptor_analyse(Acceptor *m, Error *error) {
     bool changed = true;
+    for (size_t i = 0; i < m->n_objects; i++) find_names(m, &m->objects[i]);
     while (changed && !acceptor_gave_up(m)) {
         changed = false;
         for (size_t i = m->n_nodes; i-- > 0 && !acceptor_gave_up(m);) {

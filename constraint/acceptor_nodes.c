@@ -159,6 +159,10 @@ AcceptorNode acceptor_object(Acceptor *m, const ObjectMember *members, size_t n,
         if (!members[i].many) o.n_named = i + 1;
     }
     o.words = (o.n_named + 63) / 64;
+    o.compares = min > 1 && o.n_named < n;
+    m->compares |= o.compares;
+    /* Names come to be expressions while a text is read: no byte may then need another class. */
+    for (int b = 0; b < 256 && o.compares; b++) regex_byte(r, (unsigned char)b);
     o.close = punctuation(m, true, '}', false, TAG_CLOSE);
     m->objects[m->n_objects++] = o;
     return add_node(m, (Node){.kind = N_OBJECT, .a = (uint32_t)m->n_objects - 1});

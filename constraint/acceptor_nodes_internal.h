@@ -22,6 +22,9 @@ typedef struct Object {
     uint32_t min, max;
     Regex *lexemes; /* a key with its colon and its tag */
     bool *possible; /* the members that the object can have, with all that depend on them */
+    /* `min` counts different names: those of members that stand for many are compared. */
+    bool compares;
+    uint32_t n_names; /* that members which stand for many have together, at most `min` */
     Regex close;
 } Object;
 
@@ -36,6 +39,15 @@ typedef struct Array {
 typedef struct Frame {
     uint32_t node, a, b, parent;
 } Frame;
+
+/* Instead of a node: a frame between that of an object that compares names and its parent, with the
+ * lexeme being read (a) and the names so far (b); a byte `a` behind lexeme `parent`; a name `a`
+ * behind the names `parent`. */
+enum { FRAME_NAMES = 0x7FFFFFF0, FRAME_BYTE, FRAME_NAME };
+
+static inline bool is_node(uint32_t node) {
+    return node < FRAME_NAMES;
+}
 
 typedef struct Head {
     Regex regex;
@@ -68,6 +80,7 @@ struct Acceptor {
     const char *failed;
     AcceptorNode root;
     size_t base_bytes; /* of the shape itself */
+    bool compares;     /* some object does */
     Node *nodes;
     size_t n_nodes, nodes_capacity;
     uint32_t *items;

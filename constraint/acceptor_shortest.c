@@ -178,6 +178,7 @@ static uint32_t item_cost(const Acceptor *m, const Array *a, uint32_t i) {
 
 /* The bytes that must follow inside the frame's node once it is gone on with after `tag`. */
 static uint32_t own_cost(Acceptor *m, const Frame *f, uint32_t tag) {
+    if (!is_node(f->node)) return 0;
     const Node *n = &m->nodes[f->node];
     uint32_t sum = 0;
     switch ((NodeKind)n->kind) {

@@ -196,6 +196,24 @@ static void members_come_in_any_order_and_once(void **state) {
             "{\"a\" : 1}", "{\"a\": 01}", "[1]");
 }
 
+static void only_different_names_count_as_members(void **state) {
+    static const char three[] =
+        "{\"type\":\"object\",\"properties\":{\"id\":{}},\"minProperties\":3}";
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, three, "{\"a\":1,\"ab\":{\"a\":1},\"\":3}",
+            "{\"id\":1, \"\\\"\": 2,\n\"\\\"\\\"\": 3, \"x\":{}}");
+    REFUSES(SHAPE_JSON_SCHEMA, three, "{\"a\":1,\"a\":2", "{\"a\":1,\"id\":2, \"a\":3",
+            "{\"a\":1,\"id\":2}", "{\"id\":1, \"id\":2");
+    static const char few[] = "{\"type\":\"object\",\"patternProperties\":{\"^[ab]$\":{}},"
+                              "\"additionalProperties\":false,\"minProperties\":%d}";
+    char schema[sizeof few];
+    snprintf(schema, sizeof schema, few, 2);
+    ACCEPTS(SHAPE_JSON_SCHEMA, schema, "{\"b\":1,\"a\":2}");
+    REFUSES(SHAPE_JSON_SCHEMA, schema, "{\"b\":1,\"b\":2}");
+    snprintf(schema, sizeof schema, few, 3);
+    cannot(SHAPE_JSON_SCHEMA, schema, "no text has this shape");
+}
+
 static void numbers_are_compared_as_decimals(void **state) {
     (void)state;
     ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"number\",\"exclusiveMinimum\":0.5,\"maximum\":12}",
@@ -513,6 +531,7 @@ int main(void) {
         cmocka_unit_test(a_grammar_may_have_many_rules),
         cmocka_unit_test(a_grammar_of_any_depth_is_refused_in_time),
         cmocka_unit_test(members_come_in_any_order_and_once),
+        cmocka_unit_test(only_different_names_count_as_members),
         cmocka_unit_test(numbers_are_compared_as_decimals),
         cmocka_unit_test(schemas_are_combined),
         cmocka_unit_test(strings_keep_their_formats),

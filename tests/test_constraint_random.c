@@ -78,6 +78,9 @@ static const char *const schemas[] = {
     "\"pattern\":\"^[ab]\"}}}],\"required\":[\"a\"],\"type\":\"object\"}",
     "{\"type\":\"object\",\"properties\":{\"a\":{}},\"allOf\":[{\"properties\":{\"b\":{}}}],"
     "\"unevaluatedProperties\":false,\"minProperties\":1}",
+    "{\"type\":\"object\",\"minProperties\":4,\"properties\":{\"a\":{}},\"patternProperties\":{\"^."
+    "$\":{}},"
+    "\"additionalProperties\":{\"type\":\"integer\"}}",
     "{\"not\":{\"enum\":[1,\"a\",null]},\"type\":[\"number\",\"string\",\"null\"]}",
 };
 
