@@ -232,34 +232,73 @@ static uint32_t frame_cost(Acceptor *m, uint32_t frame) {
 
 /* ---- The way --------------------------------------------------------------------------------- */
 
+/* What an object without dependencies still needs: asked once for all its members. */
+typedef struct Needs {
+    uint32_t frame;
+    bool enough;   /* what it needs makes `min` members */
+    uint32_t rest; /* rest_cost */
+} Needs;
+
 /* The cheapest lexemes to go on with. */
 typedef struct Way {
+    Needs needs;
     uint32_t cost;
     TextBuffer text; /* the first one in the order of texts */
     bool found;
 } Way;
 
-static bool consider(Acceptor *m, Way *way, Head head, RegexEnd end, size_t limit) {
-    const Frame f = m->frames[head.frame];
-    if (end.length == 0 || end.length >= FAR) return true; /* its continuation is a head, too */
-    uint32_t after = head.frame == 0 ? 0 : own_cost(m, &f, end.tag);
-    if (head.frame != 0) after = add_costs(after, frame_cost(m, f.parent));
-    uint32_t cost = add_costs(end.length, after);
-    if (cost >= FAR || cost > way->cost) return true;
-    TextBuffer text = {.limit = limit};
-    if (!regex_shortest_text(&m->regexes, head.regex, end.tag, &text)) {
-        text_free(&text);
-        return false;
+static void find_needs(Acceptor *m, uint32_t frame, const Object *o, Needs *needs) {
+    const Frame f = m->frames[frame];
+    uint32_t count = f.b >> 1;
+    *needs = (Needs){.frame = frame};
+    for (size_t i = 0; i < o->n_named; i++) count += acceptor_member_needed(m, o, f.a, i);
+    needs->enough = count >= o->min;
+    if (needs->enough) needs->rest = rest_cost(m, o, f.a, f.b >> 1, UINT32_MAX);
+}
+
+/* own_cost of the frame that a head's lexeme ends in. */
+static uint32_t lexeme_cost(Acceptor *m, Way *way, uint32_t frame, uint32_t tag) {
+    const Frame f = m->frames[frame];
+    bool object = is_node(f.node) && m->nodes[f.node].kind == N_OBJECT && !(f.b & 1);
+    const Object *o = object ? &m->objects[m->nodes[f.node].a] : NULL;
+    if (!o || o->n_dependencies > 0 || tag >= o->n) return own_cost(m, &f, tag);
+    if (way->needs.frame != frame) find_needs(m, frame, o, &way->needs);
+    if (!way->needs.enough) return own_cost(m, &f, tag);
+    uint32_t rest = way->needs.rest;
+    if (rest < FAR && acceptor_member_needed(m, o, f.a, tag)) rest -= member_cost(m, o, tag);
+    return add_costs(node_cost(m, o->members[tag].value), rest);
+}
+
+/* The cost of going on with a head's lexeme that ends so. */
+static uint32_t end_cost(Acceptor *m, Way *way, Head head, RegexEnd end) {
+    if (end.length == 0 || end.length >= FAR) return FAR; /* its continuation is a head, too */
+    if (head.frame == 0) return end.length;
+    uint32_t after = lexeme_cost(m, way, head.frame, end.tag);
+    return add_costs(end.length, add_costs(after, frame_cost(m, m->frames[head.frame].parent)));
+}
+
+/* Takes the head's cheapest lexeme, of several the one with the lowest tag, if the way has none
+ * that is cheaper, or as cheap and comes first in the order of texts. */
+static bool consider(Acceptor *m, Way *way, Head head, const RegexEnds *ends, size_t limit) {
+    uint32_t cost = FAR, tag = 0;
+    for (size_t i = 0; i < ends->n && !acceptor_gave_up(m); i++) {
+        uint32_t own = end_cost(m, way, head, ends->items[i]);
+        if (own > cost || (own == cost && ends->items[i].tag >= tag)) continue;
+        cost = own;
+        tag = ends->items[i].tag;
     }
-    if (cost < way->cost || regex_compare_texts(&text, &way->text) < 0) {
-        text_free(&way->text);
+    if (cost >= FAR || cost > way->cost) return !m->failed;
+    TextBuffer text = {.limit = limit};
+    bool found = regex_shortest_text(&m->regexes, head.regex, tag, &text);
+    if (found && (cost < way->cost || regex_compare_texts(&text, &way->text) < 0)) {
+        TextBuffer other = way->text;
         way->text = text;
         way->cost = cost;
         way->found = true;
-    } else {
-        text_free(&text);
+        text = other;
     }
-    return true;
+    text_free(&text);
+    return found;
 }
 
 static bool find_way(Acceptor *m, AcceptorState state, Way *way, size_t limit) {
@@ -269,9 +308,7 @@ static bool find_way(Acceptor *m, AcceptorState state, Way *way, size_t limit) {
     for (size_t i = 0; i < s.n && fits; i++) {
         Head head = m->heads[s.heads + i];
         ends.n = 0;
-        fits = regex_ends(&m->regexes, head.regex, &ends);
-        for (size_t k = 0; k < ends.n && fits; k++)
-            fits = consider(m, way, head, ends.items[k], limit);
+        fits = regex_ends(&m->regexes, head.regex, &ends) && consider(m, way, head, &ends, limit);
     }
     free(ends.items);
     return fits && way->found;
@@ -284,12 +321,14 @@ bool acceptor_shortest(Acceptor *m, AcceptorState state, TextBuffer *out) {
     while (found && !acceptor_accepts(m, state)) {
         Way way = {.cost = FAR};
         found = find_way(m, state, &way, out->limit);
-        if (way.cost == FAR) acceptor_fail(m, "the shortest way to its end is too long");
+        if (way.cost == FAR && !acceptor_gave_up(m))
+            acceptor_fail(m, "the shortest way to its end is too long");
         for (size_t i = 0; i < way.text.length && found && state != ACCEPTOR_DEAD; i++)
             state = acceptor_step(m, state, (unsigned char)way.text.bytes[i]);
         if (found) text_put(out, way.text.bytes, way.text.length, 0);
         text_free(&way.text);
         found = found && state != ACCEPTOR_DEAD && !out->failed && !acceptor_gave_up(m);
     }
+    acceptor_gave_up(m); /* so that acceptor_failed says why */
     return found;
 }

@@ -374,11 +374,11 @@ static void any_text_is_closed_by_a_short_way(void **state) {
         "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"minLength\":2},"
         "\"next\":{\"$ref\":\"#\"}},\"required\":[\"name\",\"id\"],\"minProperties\":3}";
     (void)state;
-    closes(open, "", "{\"\":0,\"id\":0,\"name\":\"  \"}");
-    closes(open, "{\"a\":1,", "\"id\":0,\"name\":\"  \"}");
-    closes(open, "{\"name", "\":\"  \",\"\":0,\"id\":0}");
-    closes(open, "{\"named\":[1,{\"x", "\":0}],\"id\":0,\"name\":\"  \"}");
-    closes(open, "{\"next\":{\"id\"", ":0,\"\":0,\"name\":\"  \"},\"id\":0,\"name\":\"  \"}");
+    closes(open, "", "{\"name\":\"  \",\"id\":0,\"\":0}");
+    closes(open, "{\"a\":1,", "\"name\":\"  \",\"id\":0}");
+    closes(open, "{\"name", "\":\"  \",\"id\":0,\"\":0}");
+    closes(open, "{\"named\":[1,{\"x", "\":0}],\"name\":\"  \",\"id\":0}");
+    closes(open, "{\"next\":{\"id\"", ":0,\"name\":\"  \",\"\":0},\"name\":\"  \",\"id\":0}");
     closes("{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":{},"
            "\"b\":{\"enum\":[12345]},\"c\":{},\"dd\":{}},\"minProperties\":2,"
            "\"dependentRequired\":{\"a\":[\"b\"],\"c\":[\"a\"]}}",
