@@ -270,11 +270,177 @@ static Status olmo_hybrid_finish(const json_t *json, Config *config, Error *erro
     return STATUS_OK;
 }
 
+/* ---- Kimi Linear: delta attention with decays by key beside latent attention without RoPE ---- */
+
+static const ConfigRule kimi_linear_config[] = {
+    SIZE_KEYS(163840, 2304, 9216, 27, 32),
+    {"kv_lora_rank", "latent_dim", 512},
+    {"q_lora_rank", "latent_q_dim", 0},
+    {"qk_nope_head_dim", "head_dim", 128},
+    {"qk_rope_head_dim", "rotary_dim", 64},
+    {"v_head_dim", "value_dim", 128},
+    {"max_position_embeddings|model_max_length", "context", 1048576},
+    {"rms_norm_eps", "norm_eps", 1e-5},
+    {"num_local_experts|num_experts", "n_experts", 256},
+    {"num_experts_per_tok|num_experts_per_token", "n_experts_used", 8},
+    {"moe_intermediate_size", "expert_ffn_dim", 1024},
+    {"n_group|num_expert_group", "router_groups", 1},
+    {"topk_group", "router_groups_used", 1},
+    {"norm_topk_prob|moe_renormalize", "router_normalize", 1},
+    {"routed_scaling_factor", "router_scale", 2.446},
+    {0},
+};
+static const BiasRule kimi_linear_biases[] = {{" wq_a wkv_a wo ", "attention_bias", false}, {0}};
+
+#define KIMI_DENSE(at)                                                                             \
+    SOME_MATRIX("w_gate", at "gate_proj", N_FFN, N_DIM),                                           \
+        SOME_MATRIX("w_up", at "up_proj", N_FFN, N_DIM),                                           \
+        SOME_MATRIX("w_down", at "down_proj", N_DIM, N_FFN)
+#define KIMI_EXPERTS(at)                                                                           \
+    SOME_MATRIX("router", at "gate", N_EXPERTS, N_DIM),                                            \
+        SOME_VECTOR("router.correction", at "gate.e_score_correction_bias", N_EXPERTS),            \
+        SOME_MATRIX("experts.%u.w_gate", at "experts.%u.w1", N_EXPERT_FFN, N_DIM),                 \
+        SOME_MATRIX("experts.%u.w_up", at "experts.%u.w3", N_EXPERT_FFN, N_DIM),                   \
+        SOME_MATRIX("experts.%u.w_down", at "experts.%u.w2", N_DIM, N_EXPERT_FFN),                 \
+        SHARED(at "shared_experts.")
+static const TensorRule kimi_linear_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    KIMI_DENSE("mlp."),
+    KIMI_DENSE("block_sparse_moe."), /* as transformers writes it */
+    KIMI_EXPERTS("block_sparse_moe."),
+    LLAMA_END,
+    {0},
+};
+/* Tensors of layers of one kind: q_proj and o_proj mean another thing in the other. */
+#define KIMI_KV_B FROM_LAYER "self_attn.kv_b_proj.weight"
+static const TensorRule kimi_latent[] = {
+    SOME_MATRIX("wq", "self_attn.q_proj", N_Q, N_DIM),
+    SOME_LINEAR("wq_a", "self_attn.q_a_proj", N_LATENT_Q, N_DIM),
+    SOME_VECTOR("q_norm", "self_attn.q_a_layernorm.weight", N_LATENT_Q),
+    SOME_MATRIX("wq_b", "self_attn.q_b_proj", N_Q, N_LATENT_Q),
+    LINEAR("wkv_a", FROM_LAYER "self_attn.kv_a_proj_with_mqa", N_LATENT_KV, N_DIM),
+    SOME_VECTOR("kv_norm", "self_attn.kv_a_layernorm.weight", N_LATENT),
+    {"k_b.%u",
+     KIMI_KV_B,
+     N_LATENT,
+     N_REST,
+     RULE_HEADS | RULE_TRANSPOSED,
+     {N_NONE},
+     {N_REST, N_VALUE}},
+    {"v_b.%u", KIMI_KV_B, N_VALUE, N_LATENT, RULE_HEADS, {N_REST}, {N_REST, N_VALUE}},
+    LINEAR("wo", FROM_LAYER "self_attn.o_proj", N_DIM, N_OUT),
+    {0},
+};
+static const TensorRule kimi_delta[] = {
+    SOME_MATRIX("delta.q", "self_attn.q_proj", N_STATE_KEYS, N_DIM),
+    SOME_MATRIX("delta.k", "self_attn.k_proj", N_STATE_KEYS, N_DIM),
+    SOME_MATRIX("delta.v", "self_attn.v_proj", N_STATE_OUT, N_DIM),
+    SOME_MATRIX("delta.a_low", "self_attn.f_a_proj", N_STATE_VALUE, N_DIM),
+    SOME_MATRIX("delta.a", "self_attn.f_b_proj", N_STATE_KEYS, N_STATE_VALUE),
+    SOME_MATRIX("delta.z_low", "self_attn.g_a_proj", N_STATE_VALUE, N_DIM),
+    SOME_MATRIX("delta.z", "self_attn.g_b_proj", N_STATE_OUT, N_STATE_VALUE),
+    SOME_MATRIX("delta.b", "self_attn.b_proj", N_STATE_HEADS, N_DIM),
+    SOME_MATRIX("delta.out", "self_attn.o_proj", N_DIM, N_STATE_OUT),
+    SOME("delta.convolution", "self_attn.conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,
+         RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),
+    SOME("delta.decay", "self_attn.A_log", N_ONE, N_STATE_HEADS, RULE_MINUS_EXP, {0}, {0}),
+    SOME_VECTOR("delta.step_bias", "self_attn.dt_bias", N_STATE_KEYS),
+    SOME_VECTOR("delta.norm", "self_attn.o_norm.weight", N_STATE_VALUE),
+    {0},
+};
+
+static Status kimi_linear_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const TensorRule *rules = c->layer_kind[l] == LAYER_LATENT ? kimi_latent : kimi_delta;
+        if (rules_apply_to_layer(context, rules, l, error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return join_convolutions(context, "self_attn", error);
+}
+
+static void kimi_linear_preset(Config *config) {
+    config->position = POSITION_NONE;
+    config->latent_norm_eps = 1e-6f; /* whatever rms_norm_eps says */
+    config->router = ROUTER_SIGMOID_SCORES;
+    config->state_by_key = true;
+}
+
+/* Sets layer_kind from the lists of layers, which count from 1, in linear_attn_config. */
+static Status kimi_linear_lists(const json_t *full, const json_t *linear, Config *config,
+                                Error *error) {
+    const json_t *const lists[] = {full, linear};
+    for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_KINDS;
+    for (int i = 0; i < 2; i++) {
+        const json_t *item;
+        size_t k;
+        json_array_foreach((json_t *)lists[i], k, item) {
+            json_int_t layer = json_integer_value(item);
+            if (layer >= 1 && layer <= config->n_layers)
+                config->layer_kind[layer - 1] = i == 0 ? LAYER_LATENT : LAYER_DELTA;
+        }
+    }
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        if (config->layer_kind[l] == LAYER_KINDS)
+            return error_set(error, "config.json: linear_attn_config says nothing of layer %u",
+                             l + 1);
+    return STATUS_OK;
+}
+
+/* layer_types, or the lists of linear_attn_config; without both every fourth layer attends. */
+static Status kimi_linear_kinds(const json_t *json, const json_t *linear, Config *config,
+                                Error *error) {
+    static const KindName names[] = {
+        {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_LATENT}, {0}};
+    const json_t *types = json_value(json, "layer_types");
+    const json_t *full = json_value(linear, "full_attn_layers");
+    const json_t *states = json_value(linear, "kda_layers");
+    if (types) return state_read_kinds(types, names, config, error);
+    if (full && states) return kimi_linear_lists(full, states, config, error);
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        config->layer_kind[l] = l > 0 && l % 4 == 0 ? LAYER_LATENT : LAYER_DELTA;
+    return STATUS_OK;
+}
+
+static Status kimi_linear_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *linear = json_value(json, "linear_attn_config");
+    const char *key =
+        json_value(json, "n_shared_experts") ? "n_shared_experts" : "num_shared_experts";
+    const struct {
+        const char *inner, *outer;
+        double absent;
+        uint32_t *out;
+    } sizes[] = {{"head_dim", "linear_head_dim", 128, &config->state_key_dim},
+                 {"num_heads", "linear_num_heads", 32, &config->state_heads},
+                 {"short_conv_kernel_size", "linear_conv_kernel_dim", 4, &config->state_kernel}};
+    for (size_t i = 0; i < 3; i++) {
+        bool is_inner = json_value(linear, sizes[i].inner) != NULL;
+        if (state_read_whole(is_inner ? linear : json, is_inner ? sizes[i].inner : sizes[i].outer,
+                             sizes[i].absent, sizes[i].out, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    config->state_value_dim = config->state_key_dim;
+    config->state_key_heads = config->state_heads;
+    if (config->head_dim > 1 << 12 || config->rotary_dim > 1 << 12 || config->value_dim == 0)
+        return error_set(error,
+                         "config.json: qk_nope_head_dim %u, qk_rope_head_dim %u, v_head_dim %u",
+                         config->head_dim, config->rotary_dim, config->value_dim);
+    config->head_dim += config->rotary_dim;
+    config->n_kv_heads = config->n_heads;
+    config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
+    if (family_shared_width(json, key, 1, config, error) != STATUS_OK) return STATUS_FAILED;
+    return kimi_linear_kinds(json, linear, config, error);
+}
+
 const Family families_linear[] = {
     {"lfm3", lfm3_config, lfm3_tensors, lfm3_preset, lfm3_finish, lfm3_more, .biases = lfm3_biases,
      .rope = LFM3_ROPE, .tied = true, .bos_id = 124894, .eos_id = 124900},
     {"olmo_hybrid", olmo_hybrid_config, olmo_hybrid_tensors, olmo_hybrid_preset, olmo_hybrid_finish,
      olmo_hybrid_more, .biases = olmo_hybrid_biases, .fixed = silu_fixed, .bos_id = -1,
      .eos_id = 100257},
+    {"kimi_linear", kimi_linear_config, kimi_linear_tensors, kimi_linear_preset, kimi_linear_finish,
+     kimi_linear_more, .biases = kimi_linear_biases, .fixed = silu_fixed, .rope = {.none = true},
+     .bos_id = 163584, .eos_id = 163586},
     {0},
 };

@@ -10,23 +10,32 @@
  * from which the rate of learning follows, have a row for each head. */
 typedef struct Delta {
     Matrix q, k, v, z, a, b;
+    Matrix z_low, a_low; /* state_by_key: key_dim rows, which z and a are made from */
     Linear out;
     Convolution convolution; /* of q, k and v side by side */
     const float *decay;      /* [heads], -exp(A_log) */
-    const float *step_bias;  /* [heads] */
+    const float *step_bias;  /* [heads], or [keys] where state_by_key */
     Norm norm;               /* [value_dim] */
 } Delta;
 
 /* The working memory of a call: arrays of n rows each. */
 typedef struct DeltaRows {
-    float *mixed; /* [channels]  q, k, v; v becomes the output */
-    float *z;     /* [values] */
-    float *a, *b; /* [heads]     become the decay and the rate */
+    float *mixed;         /* [channels]  q, k, v; v becomes the output */
+    float *z;             /* [values] */
+    float *a;             /* [steps]     become the decays */
+    float *b;             /* [heads]     become the rates */
+    float *z_low, *a_low; /* [key_dim]  where state_by_key */
 } DeltaRows;
+
+/* Decays of a row: one for each head, or for each element of its key. */
+static size_t steps_of(const Config *c) {
+    return c->state_by_key ? state_sizes(c).keys : c->state_heads;
+}
 
 static size_t row_floats(const Config *c) {
     const StateSizes sizes = state_sizes(c);
-    return sizes.channels + sizes.values + 2 * (size_t)c->state_heads;
+    size_t low = c->state_by_key ? 2 * (size_t)c->state_key_dim : 0;
+    return sizes.channels + sizes.values + steps_of(c) + c->state_heads + low;
 }
 
 static DeltaRows rows_of(const Model *m) {
@@ -34,7 +43,9 @@ static DeltaRows rows_of(const Model *m) {
     DeltaRows rows = {.mixed = m->layer_rows};
     rows.z = rows.mixed + m->max_rows * sizes.channels;
     rows.a = rows.z + m->max_rows * sizes.values;
-    rows.b = rows.a + m->max_rows * m->config->state_heads;
+    rows.b = rows.a + m->max_rows * steps_of(m->config);
+    rows.z_low = rows.b + m->max_rows * m->config->state_heads;
+    rows.a_low = rows.z_low + m->max_rows * m->config->state_key_dim;
     return rows;
 }
 
@@ -50,8 +61,13 @@ static void *find(Finder *f, uint32_t layer) {
     d->q = weights_matrix(f, "delta.q", sizes.keys, c->dim, true);
     d->k = weights_matrix(f, "delta.k", sizes.keys, c->dim, true);
     d->v = weights_matrix(f, "delta.v", sizes.values, c->dim, true);
-    d->z = weights_matrix(f, "delta.z", sizes.values, c->dim, true);
-    d->a = weights_matrix(f, "delta.a", c->state_heads, c->dim, true);
+    size_t inputs = c->state_by_key ? c->state_key_dim : c->dim;
+    if (c->state_by_key) {
+        d->z_low = weights_matrix(f, "delta.z_low", c->state_key_dim, c->dim, true);
+        d->a_low = weights_matrix(f, "delta.a_low", c->state_key_dim, c->dim, true);
+    }
+    d->z = weights_matrix(f, "delta.z", sizes.values, inputs, true);
+    d->a = weights_matrix(f, "delta.a", steps_of(c), inputs, true);
     d->b = weights_matrix(f, "delta.b", c->state_heads, c->dim, true);
     d->out = weights_linear(f, "delta.out", c->dim, sizes.values, true);
     d->convolution = (Convolution){
@@ -60,7 +76,7 @@ static void *find(Finder *f, uint32_t layer) {
         .kernel = c->state_kernel,
         .silu = true};
     d->decay = weights_vector(f, "delta.decay", 1, c->state_heads, true);
-    d->step_bias = weights_vector(f, "delta.step_bias", 1, c->state_heads, true);
+    d->step_bias = weights_vector(f, "delta.step_bias", 1, steps_of(c), true);
     d->norm = weights_norm(f, "delta.norm", c->state_value_dim, true);
     return d;
 }
@@ -70,6 +86,17 @@ static KvLayer cached(const Config *c, uint32_t layer) {
     return (KvLayer){.state_floats =
                          state_convolution_floats(c->state_kernel, state_sizes(c).channels) +
                          c->state_heads * state_head_floats(c->state_key_dim, c->state_value_dim)};
+}
+
+/* a[steps] = the decays that follow from a row's steps. */
+static void make_decays(const Model *m, const Delta *d, float *a) {
+    const Config *c = m->config;
+    const Recurrence *recurrence = recurrence_of(m);
+    size_t n = steps_of(c);
+    recurrence->softplus(a, d->step_bias, 0.0f, INFINITY, n);
+    for (size_t head = 0; c->state_by_key && head < c->state_heads; head++)
+        m->isa->numeric->scale(a + head * c->state_key_dim, d->decay[head], c->state_key_dim);
+    recurrence->decay(a, c->state_by_key ? NULL : d->decay, a, n);
 }
 
 /* Makes q and k of each head unit vectors (q is divided by sqrt(key_dim) as well), and of a and b
@@ -83,13 +110,12 @@ static void prepare(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *q = rows->mixed + i * sizes.channels, *k = q + sizes.keys;
-        float *a = rows->a + i * c->state_heads, *b = rows->b + i * c->state_heads;
+        float *b = rows->b + i * c->state_heads;
         for (size_t at = 0; at < sizes.keys; at += c->state_key_dim) {
             recurrence->unit(q + at, c->state_key_dim, 1e-6f, scale);
             recurrence->unit(k + at, c->state_key_dim, 1e-6f, 1.0f);
         }
-        recurrence->softplus(a, d->step_bias, 0.0f, INFINITY, c->state_heads);
-        recurrence->decay(a, d->decay, a, c->state_heads);
+        make_decays(m, d, rows->a + i * steps_of(c));
         m->isa->numeric->activate(ACTIVATION_SIGMOID, b, NULL, c->state_heads);
         if (c->state_beta != 0.0f) m->isa->numeric->scale(b, c->state_beta, c->state_heads);
     }
@@ -105,6 +131,7 @@ static void run_sequence(ForwardPass *pass, size_t layer, const DeltaRows *rows,
     const StateSizes sizes = state_sizes(c);
     size_t pieces = (c->state_value_dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
     size_t shared = c->state_heads / c->state_key_heads, heads = c->state_heads;
+    size_t steps = steps_of(c);
     size_t head_floats = state_head_floats(c->state_key_dim, c->state_value_dim);
     float *states = kvcache_state(pass->cache, pass->rows[first].sequence, layer) +
                     state_convolution_floats(c->state_kernel, sizes.channels);
@@ -126,19 +153,20 @@ static void run_sequence(ForwardPass *pass, size_t layer, const DeltaRows *rows,
             .qk_stride = sizes.channels,
             .v = v,
             .v_stride = sizes.channels,
-            .decay = rows->a + first * heads + head,
-            .decay_stride = heads,
+            .decay = rows->a + first * steps + head * (steps / heads),
+            .decay_stride = steps,
             .beta = rows->b + first * heads + head,
             .beta_stride = heads,
             .out = v,
             .out_stride = sizes.channels,
             .delta = true,
+            .decay_by_key = c->state_by_key,
         };
         recurrence->linear(&piece);
     }
 }
 
-/* z = silu(z) * norm(output), head by head. */
+/* z = silu(z) * norm(output), head by head; sigmoid(z) where state_by_key. */
 static void gate(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
     const Model *m = pass->model;
     const Config *c = m->config;
@@ -149,27 +177,41 @@ static void gate(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
         float *out = rows->mixed + i * sizes.channels + 2 * sizes.keys;
         for (size_t at = 0; at < sizes.values; at += c->state_value_dim)
             m->isa->numeric->rms_norm(out + at, out + at, d->norm.weight, c->state_value_dim, eps);
-        m->isa->numeric->activate(ACTIVATION_SILU, rows->z + i * sizes.values, out, sizes.values);
+        m->isa->numeric->activate(c->state_by_key ? ACTIVATION_SIGMOID : ACTIVATION_SILU,
+                                  rows->z + i * sizes.values, out, sizes.values);
     }
     forward_wait(pass);
 }
 
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+/* The projections of the layer's input. */
+static void project(ForwardPass *pass, const Delta *d, const float *in, const DeltaRows *rows) {
     Model *m = pass->model;
     const Config *c = m->config;
-    const Delta *d = m->weights.layers[layer].own;
     const StateSizes sizes = state_sizes(c);
-    const DeltaRows rows = rows_of(m);
+    const Product z = {&d->z, rows->z, sizes.values}, a = {&d->a, rows->a, steps_of(c)};
+    const Product z_low = {&d->z_low, rows->z_low, c->state_key_dim};
+    const Product a_low = {&d->a_low, rows->a_low, c->state_key_dim};
     const Product inputs[] = {
-        {&d->q, rows.mixed, sizes.channels},
-        {&d->k, rows.mixed + sizes.keys, sizes.channels},
-        {&d->v, rows.mixed + 2 * sizes.keys, sizes.channels},
-        {&d->z, rows.z, sizes.values},
-        {&d->a, rows.a, c->state_heads},
-        {&d->b, rows.b, c->state_heads},
+        {&d->q, rows->mixed, sizes.channels},
+        {&d->k, rows->mixed + sizes.keys, sizes.channels},
+        {&d->v, rows->mixed + 2 * sizes.keys, sizes.channels},
+        c->state_by_key ? z_low : z,
+        c->state_by_key ? a_low : a,
+        {&d->b, rows->b, c->state_heads},
     };
-    forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, inputs, sizeof inputs / sizeof *inputs);
+    if (!c->state_by_key) return;
+    const ProductSet second[] = {{rows->z_low, pass->n, &z, 1}, {rows->a_low, pass->n, &a, 1}};
+    forward_multiply_sets(m, second, 2);
+}
+
+static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+    Model *m = pass->model;
+    const Delta *d = m->weights.layers[layer].own;
+    const StateSizes sizes = state_sizes(m->config);
+    const DeltaRows rows = rows_of(m);
+    forward_add_time(pass, PART_REST);
+    project(pass, d, in, &rows);
     forward_add_time(pass, PART_PROJECTIONS);
     state_convolve(pass, layer, &d->convolution, rows.mixed, sizes.channels);
     prepare(pass, d, &rows);

@@ -50,12 +50,14 @@ static void convolve(const Convolution *c, float *state, float *x, size_t stride
 
 /* ---- Linear recurrence ---- */
 
-/* sums[b] = k (S * decay) of each block of columns. */
-LANES_INLINE void recall(const RecurrentHead *h, size_t n_blocks, size_t row, lanes *sums) {
+/* sums[b] = k (S * decay) of each block of columns. by_key: there is a decay for each element of
+ * the key. */
+LANES_INLINE void recall(const RecurrentHead *h, size_t n_blocks, size_t row, bool by_key,
+                         lanes *sums) {
     const float *k = h->k + row * h->qk_stride, *decay = h->decay + row * h->decay_stride;
     for (size_t b = 0; b < n_blocks; b++) sums[b] = lanes_zero();
     for (size_t i = 0; i < h->key_dim; i++) {
-        lanes key = lanes_set(k[i]), factor = lanes_set(*decay);
+        lanes key = lanes_set(k[i]), factor = lanes_set(decay[by_key ? i : 0]);
         for (size_t b = 0; b < n_blocks; b++) {
             lanes s = lanes_mul(lanes_load(h->state + (b * h->key_dim + i) * LANES), factor);
             sums[b] = lanes_fma(s, key, sums[b]);
@@ -65,8 +67,8 @@ LANES_INLINE void recall(const RecurrentHead *h, size_t n_blocks, size_t row, la
 
 /* Takes one row into the state: what[b] is u of each block, which becomes the output. Where there
  * is a next row, sums[b] becomes what `recall` would give for it, while the state is at hand. */
-LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, bool next,
-                           lanes *what, lanes *sums) {
+LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, bool by_key,
+                           bool next, lanes *what, lanes *sums) {
     const float *q = h->q + row * h->qk_stride, *k = h->k + row * h->qk_stride;
     const float *decay = h->decay + row * h->decay_stride;
     const float *next_k = k + (next ? h->qk_stride : 0);
@@ -75,25 +77,24 @@ LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, 
     for (size_t b = 0; b < n_blocks; b++) outs[b] = sums[b] = lanes_zero();
     for (size_t i = 0; i < h->key_dim; i++) {
         lanes key = lanes_set(k[i]), query = lanes_set(q[i]);
-        lanes factor = lanes_set(*decay);
+        lanes factor = lanes_set(decay[by_key ? i : 0]);
+        lanes next_factor = lanes_set(next_decay[by_key ? i : 0]);
         for (size_t b = 0; b < n_blocks; b++) {
             float *p = h->state + (b * h->key_dim + i) * LANES;
             lanes s = lanes_fma(key, what[b], lanes_mul(lanes_load(p), factor));
             outs[b] = lanes_fma(s, query, outs[b]);
             lanes_store(p, s);
-            if (next)
-                sums[b] =
-                    lanes_fma(lanes_mul(s, lanes_set(*next_decay)), lanes_set(next_k[i]), sums[b]);
+            if (next) sums[b] = lanes_fma(lanes_mul(s, next_factor), lanes_set(next_k[i]), sums[b]);
         }
     }
     for (size_t b = 0; b < n_blocks; b++) what[b] = outs[b];
 }
 
 /* All rows of a head, with the number of blocks and the kind known to the compiler. */
-LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta) {
+LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, bool by_key) {
     lanes sums[RECURRENT_COLUMNS / LANES], what[RECURRENT_COLUMNS / LANES];
     lanes values[RECURRENT_COLUMNS / LANES];
-    if (delta) recall(h, n_blocks, 0, sums);
+    if (delta) recall(h, n_blocks, 0, by_key, sums);
     for (size_t row = 0; row < h->n_rows; row++) {
         lanes beta = lanes_set(h->beta[row * h->beta_stride]);
         for (size_t b = 0; b < n_blocks; b++) {
@@ -102,9 +103,9 @@ LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta) 
             what[b] = lanes_mul(delta ? lanes_sub(values[b], sums[b]) : values[b], beta);
         }
         if (delta && row + 1 < h->n_rows) {
-            take_row(h, n_blocks, row, true, what, sums);
+            take_row(h, n_blocks, row, by_key, true, what, sums);
         } else {
-            take_row(h, n_blocks, row, false, what, sums);
+            take_row(h, n_blocks, row, by_key, false, what, sums);
         }
         for (size_t b = 0; b < n_blocks; b++) {
             if (h->skip) what[b] = lanes_fma(values[b], lanes_set(*h->skip), what[b]);
@@ -114,10 +115,12 @@ LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta) 
 }
 
 LANES_INLINE void run_kind(const RecurrentHead *h, size_t n_blocks) {
-    if (h->delta) {
-        run_rows(h, n_blocks, true);
+    if (h->delta && h->decay_by_key) {
+        run_rows(h, n_blocks, true, true);
+    } else if (h->delta) {
+        run_rows(h, n_blocks, true, false);
     } else {
-        run_rows(h, n_blocks, false);
+        run_rows(h, n_blocks, false, false);
     }
 }
 

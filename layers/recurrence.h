@@ -31,7 +31,7 @@ typedef struct Convolution {
 /* Some columns of one head of a linear recurrence, for the rows of one sequence. With the state S
  * [key_dim][n_columns], for each row in order:
  *
- *     S = S * decay
+ *     S = S * decay            each row of S by its own number where decay_by_key
  *     u = beta * (v - k S)     where the state learns the difference (`delta`), else beta * v
  *     S = S + k u
  *     out = q S + skip * v     skip * v where there is a skip
@@ -46,14 +46,14 @@ typedef struct RecurrentHead {
     size_t qk_stride;
     const float *v; /* [n_columns] */
     size_t v_stride;
-    const float *decay; /* one number */
+    const float *decay; /* one number, or [key_dim] where decay_by_key */
     size_t decay_stride;
     const float *beta; /* one number */
     size_t beta_stride;
     float *out; /* [n_columns]; may be v */
     size_t out_stride;
-    const float *skip; /* one number for all rows; NULL: none */
-    bool delta;
+    const float *skip;        /* one number for all rows; NULL: none */
+    bool delta, decay_by_key; /* the latter only with the former */
 } RecurrentHead;
 
 typedef struct Recurrence {

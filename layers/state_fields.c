@@ -27,14 +27,29 @@ static Status check_heads(const Config *c, uint32_t layer, Error *error) {
     return STATUS_OK;
 }
 
+static Status check_delta(const Config *c, uint32_t layer, Error *error) {
+    if (c->state_by_key &&
+        (c->state_key_heads != c->state_heads || c->state_key_dim != c->state_value_dim))
+        return error_set(error,
+                         "layer %u: state_by_key with %u x %u for the keys and %u x %u for the "
+                         "values, which must be equal",
+                         layer, c->state_key_heads, c->state_key_dim, c->state_heads,
+                         c->state_value_dim);
+    return check_heads(c, layer, error);
+}
+
 static double delta_work(const Config *c, uint32_t layer) {
     const StateSizes sizes = state_sizes(c);
     (void)layer;
+    if (c->state_by_key)
+        return (double)c->dim * (double)(sizes.channels + sizes.values + c->state_heads) +
+               2.0 * c->state_key_dim * ((double)c->dim + (double)sizes.values) +
+               3.0 * (double)sizes.values * c->state_key_dim;
     return (double)c->dim * (double)(sizes.channels + 2 * sizes.values + 2 * c->state_heads) +
            3.0 * (double)sizes.values * c->state_key_dim;
 }
 
-const LayerFields delta_fields = {.validate = check_heads, .work = delta_work};
+const LayerFields delta_fields = {.validate = check_delta, .work = delta_work};
 
 static double mamba2_work(const Config *c, uint32_t layer) {
     const StateSizes sizes = state_sizes(c);
