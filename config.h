@@ -83,6 +83,7 @@ typedef enum LayerKindNumber {
     LAYER_MAMBA,       /* Jamba */
     LAYER_NONE,        /* a feed-forward alone: Nemotron-H */
     LAYER_DIFFERENCE,  /* differential attention: DiffLlama */
+    LAYER_LIGHTNING,   /* lightning attention: MiniMax-01 */
     LAYER_KINDS
 } LayerKindNumber;
 

@@ -433,6 +433,112 @@ static Status kimi_linear_finish(const json_t *json, Config *config, Error *erro
     return kimi_linear_kinds(json, linear, config, error);
 }
 
+/* ---- MiniMax-01: lightning attention, residuals of norms ---- */
+
+static const ConfigRule minimax_config[] = {
+    SIZE_KEYS(32000, 4096, 14336, 32, 32),
+    MOE_KEYS(8, 0, 131072, 1e-5),
+    EXPERT_KEYS("num_local_experts|num_experts", 8, 2, "intermediate_size", 14336),
+    {0},
+};
+
+/* qkv_proj holds, for each head, its query, key and value. */
+#define MINIMAX_QKV(to, ...)                                                                       \
+    SOME(to, "self_attn.qkv_proj.weight", N_STATE_OUT, N_DIM, RULE_BY_STATE_KEY, __VA_ARGS__,      \
+         {N_STATE_MIXED})
+static const TensorRule minimax_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    SOME_QKV,
+    SOME_LINEAR("wo", "self_attn.o_proj", N_DIM, N_OUT),
+    MINIMAX_QKV("lightning.q", {N_NONE}),
+    MINIMAX_QKV("lightning.k", {N_STATE_KEYS}),
+    MINIMAX_QKV("lightning.v", {N_STATE_KEYS, N_STATE_KEYS}),
+    SOME_MATRIX("lightning.gate", "self_attn.output_gate", N_STATE_OUT, N_DIM),
+    SOME_MATRIX("lightning.out", "self_attn.out_proj", N_DIM, N_STATE_OUT),
+    SOME_VECTOR("lightning.norm", "self_attn.norm.weight", N_STATE_OUT),
+    SOME_VECTOR("lightning.slope", "self_attn.slope_rate", N_STATE_HEADS),
+    SOME_MATRIX("router", "block_sparse_moe.gate", N_EXPERTS, N_DIM),
+    SOME_MATRIX("experts.%u.w_gate", "block_sparse_moe.experts.%u.w1", N_EXPERT_FFN, N_DIM),
+    SOME_MATRIX("experts.%u.w_up", "block_sparse_moe.experts.%u.w3", N_EXPERT_FFN, N_DIM),
+    SOME_MATRIX("experts.%u.w_down", "block_sparse_moe.experts.%u.w2", N_DIM, N_EXPERT_FFN),
+    LLAMA_END,
+    {0},
+};
+
+/* Adds "lightning.slope" of the layers whose file has none: a geometric series over the heads, less
+ * in later layers, in float32 as transformers computes it. */
+static Status minimax_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        char name[MODELFILE_NAME_BYTES];
+        snprintf(name, sizeof name, "model.layers.%u.self_attn.slope_rate", l);
+        if (c->layer_kind[l] != LAYER_LIGHTNING || rules_find(context, name)) continue;
+        float *slope = malloc(c->state_heads * sizeof *slope + 1);
+        double base = 1.0 / pow(2.0, 8.0 / c->state_heads);
+        float factor = (float)(1.0 - l / (c->n_layers - 1 + 1e-5) + 1e-5);
+        for (uint32_t i = 0; slope && i < c->state_heads; i++)
+            slope[i] = (float)pow(base, i + 1.0) * factor;
+        snprintf(name, sizeof name, "layers.%u.lightning.slope", l);
+        if (source_add_values(context->source, name, 1, c->state_heads, slope, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static void minimax_preset(Config *config) {
+    config->norm_place = NORM_STREAM;
+    config->router = ROUTER_SOFTMAX_CHOSEN;
+    config->rope_theta = 1e6f;
+    config->state_norm_eps = 1e-6f; /* whatever rms_norm_eps is */
+}
+
+/* Reads the factors of the residual, alpha, and of what is added to it, beta, which must be the
+ * same for attention, lightning attention and feed-forwards. A norm follows every sum, so that only
+ * their ratio matters if epsilon and embedding are scaled as well. */
+static Status minimax_factors(const json_t *json, Config *config, Error *error) {
+    static const char *const keys[2][3] = {
+        {"full_attn_alpha_factor", "linear_attn_alpha_factor", "mlp_alpha_factor"},
+        {"full_attn_beta_factor", "linear_attn_beta_factor", "mlp_beta_factor"}};
+    double factors[2];
+    for (int i = 0; i < 2; i++) {
+        factors[i] = json_number(json, keys[i][0], 1);
+        for (int k = 0; k < 3; k++) {
+            double other = json_number(json, keys[i][k], 1);
+            if (!(other > 1e-3 && other < 1e3) || other != factors[i])
+                return error_set(error,
+                                 "config.json: %s is %g and %s %g: this program needs equal "
+                                 "factors above 0",
+                                 keys[i][0], factors[i], keys[i][k], other);
+        }
+    }
+    config->residual_scale = (float)(factors[1] / factors[0]);
+    config->embedding_scale = (float)(1.0 / factors[0]);
+    config->norm_eps = (float)((double)config->norm_eps / (factors[0] * factors[0]));
+    return STATUS_OK;
+}
+
+/* Without layer_types every second layer attends, from the first on. */
+static Status minimax_finish(const json_t *json, Config *config, Error *error) {
+    static const KindName names[] = {
+        {"linear_attention", LAYER_LIGHTNING}, {"full_attention", LAYER_ATTENTION}, {0}};
+    const json_t *types = json_value(json, "layer_types");
+    uint32_t window = 0;
+    if (minimax_factors(json, config, error) != STATUS_OK ||
+        (json_value(json, "sliding_window") &&
+         state_read_whole(json, "sliding_window", 0, &window, error) != STATUS_OK))
+        return STATUS_FAILED;
+    config->state_heads = config->state_key_heads = config->n_heads;
+    config->state_key_dim = config->state_value_dim = config->head_dim;
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        config->layer_kind[l] = l % 2 ? LAYER_LIGHTNING : LAYER_ATTENTION;
+    if (types && state_read_kinds(types, names, config, error) != STATUS_OK) return STATUS_FAILED;
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        config->window[l] = config->layer_kind[l] == LAYER_ATTENTION ? window : 0;
+    return STATUS_OK;
+}
+
 const Family families_linear[] = {
     {"lfm3", lfm3_config, lfm3_tensors, lfm3_preset, lfm3_finish, lfm3_more, .biases = lfm3_biases,
      .rope = LFM3_ROPE, .tied = true, .bos_id = 124894, .eos_id = 124900},
@@ -442,5 +548,7 @@ const Family families_linear[] = {
     {"kimi_linear", kimi_linear_config, kimi_linear_tensors, kimi_linear_preset, kimi_linear_finish,
      kimi_linear_more, .biases = kimi_linear_biases, .fixed = silu_fixed, .rope = {.none = true},
      .bos_id = 163584, .eos_id = 163586},
+    {"minimax", minimax_config, minimax_tensors, minimax_preset, minimax_finish, minimax_more,
+     .bos_id = 1, .eos_id = 2},
     {0},
 };

@@ -227,6 +227,9 @@ static Status check_leftovers(const RuleContext *context, const TensorRule *rule
                                            ".lora_B.vision.weight",
                                            ".lora_A.speech.weight",
                                            ".lora_B.speech.weight",
+                                           ".self_attn.query_decay", /* MiniMax-01 */
+                                           ".self_attn.key_decay",
+                                           ".self_attn.diagonal_decay",
                                            NULL};
     char layers[64];
     while (!strstr(rules->from, "%u")) rules++;

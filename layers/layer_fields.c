@@ -18,6 +18,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_MAMBA2] = &mamba2_fields,
     [LAYER_NONE] = &no_fields,
     [LAYER_DIFFERENCE] = &differential_fields,
+    [LAYER_LIGHTNING] = &lightning_fields,
 };
 
 #define UINT(field, most_)                                                                         \

@@ -5,6 +5,7 @@
 #include "layers/delta.h"
 #include "layers/differential.h"
 #include "layers/latent.h"
+#include "layers/lightning.h"
 #include "layers/mamba2.h"
 #include "layers/none.h"
 
@@ -15,6 +16,7 @@ static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_MAMBA2] = &mamba2_layer,
     [LAYER_NONE] = &no_layer,
     [LAYER_DIFFERENCE] = &differential_kind,
+    [LAYER_LIGHTNING] = &lightning_layer,
 };
 
 const LayerKind *layer_kind(uint32_t number) {

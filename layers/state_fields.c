@@ -60,6 +60,28 @@ static double mamba2_work(const Config *c, uint32_t layer) {
 
 const LayerFields mamba2_fields = {.validate = check_heads, .work = mamba2_work};
 
+static Status check_lightning(const Config *c, uint32_t layer, Error *error) {
+    if (c->state_heads == 0 || c->state_key_dim == 0 || c->state_key_heads != c->state_heads ||
+        c->state_key_dim != c->state_value_dim)
+        return error_set(error,
+                         "layer %u: lightning attention with %u heads of %u for keys and %u of %u "
+                         "for values, which must be equal",
+                         layer, c->state_key_heads, c->state_key_dim, c->state_heads,
+                         c->state_value_dim);
+    const StateSizes sizes = state_sizes(c);
+    if (sizes.values <= 1 << 20 && sizes.values * c->state_key_dim <= 1 << 26) return STATUS_OK;
+    return error_set(error, "layer %u: a state of %u heads, %u x %u each, is too large", layer,
+                     c->state_heads, c->state_key_dim, c->state_value_dim);
+}
+
+static double lightning_work(const Config *c, uint32_t layer) {
+    const StateSizes sizes = state_sizes(c);
+    (void)layer;
+    return 5.0 * c->dim * (double)sizes.values + 2.0 * (double)sizes.values * c->state_key_dim;
+}
+
+const LayerFields lightning_fields = {.validate = check_lightning, .work = lightning_work};
+
 static Status check_kernel(const Config *c, uint32_t layer, Error *error) {
     if (c->state_kernel > 1) return STATUS_OK;
     return error_set(error, "layer %u: state_kernel is %u, but must be at least 2", layer,

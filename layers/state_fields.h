@@ -12,6 +12,7 @@ typedef struct StateSizes {
 } StateSizes;
 StateSizes state_sizes(const Config *config);
 
-extern const LayerFields delta_fields, convolution_fields, mamba2_fields, no_fields;
+extern const LayerFields delta_fields, convolution_fields, mamba2_fields, no_fields,
+    lightning_fields;
 
 #endif

@@ -1,0 +1,141 @@
+#include "layers/lightning.h"
+
+#include <stdlib.h>
+
+#include "layers/state_fields.h"
+#include "layers/state_steps.h"
+#include "weights.h"
+
+typedef struct Lightning {
+    Matrix q, k, v, gate; /* heads * head_dim rows */
+    Linear out;
+    Norm norm;     /* [heads * head_dim] */
+    float decay[]; /* [heads], exp(-slope) */
+} Lightning;
+
+/* The working memory of a call: arrays [n][heads * head_dim]. */
+typedef struct LightningRows {
+    float *q, *k, *v, *gate; /* v becomes the output */
+} LightningRows;
+
+static size_t row_floats(const Config *c) {
+    return 4 * state_sizes(c).values;
+}
+
+static LightningRows rows_of(const Model *m) {
+    size_t n = m->max_rows * state_sizes(m->config).values;
+    float *at = m->layer_rows;
+    return (LightningRows){at, at + n, at + 2 * n, at + 3 * n};
+}
+
+static void *find(Finder *f, uint32_t layer) {
+    const Config *c = f->config;
+    size_t values = state_sizes(c).values;
+    Lightning *w = calloc(1, sizeof *w + c->state_heads * sizeof *w->decay);
+    (void)layer;
+    if (!w) {
+        f->status = error_set(f->error, "no memory for a layer");
+        return NULL;
+    }
+    w->q = weights_matrix(f, "lightning.q", values, c->dim, true);
+    w->k = weights_matrix(f, "lightning.k", values, c->dim, true);
+    w->v = weights_matrix(f, "lightning.v", values, c->dim, true);
+    w->gate = weights_matrix(f, "lightning.gate", values, c->dim, true);
+    w->out = weights_linear(f, "lightning.out", c->dim, values, true);
+    w->norm = weights_norm(f, "lightning.norm", values, true);
+    w->norm.eps = c->state_norm_eps;
+    const float *slope = weights_vector(f, "lightning.slope", 1, c->state_heads, true);
+    for (uint32_t i = 0; slope && i < c->state_heads; i++) w->decay[i] = -slope[i];
+    /* Any instruction set gives the same bits. */
+    recurrence_reference.decay(w->decay, NULL, w->decay, c->state_heads);
+    return w;
+}
+
+static KvLayer cached(const Config *c, uint32_t layer) {
+    (void)layer;
+    return (KvLayer){.state_floats =
+                         c->state_heads * state_head_floats(c->state_key_dim, c->state_value_dim)};
+}
+
+static void activate(ForwardPass *pass, const LightningRows *rows, size_t width) {
+    const Model *m = pass->model;
+    const Numeric *numeric = m->isa->numeric;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        numeric->activate(m->config->activation, rows->q + i * width, NULL, width);
+        numeric->activate(m->config->activation, rows->k + i * width, NULL, width);
+        numeric->activate(m->config->activation, rows->v + i * width, NULL, width);
+    }
+    forward_wait(pass);
+}
+
+/* Takes the rows of one sequence into its states. The threads share heads and blocks of columns. */
+static void run_sequence(ForwardPass *pass, size_t layer, const Lightning *w,
+                         const LightningRows *rows, size_t first, size_t end) {
+    static const float one = 1.0f;
+    const Model *m = pass->model;
+    const Config *c = m->config;
+    const Recurrence *recurrence = recurrence_of(m);
+    size_t width = state_sizes(c).values, dim = c->state_value_dim;
+    size_t pieces = (dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
+    float *states = kvcache_state(pass->cache, pass->rows[first].sequence, layer);
+#pragma omp for schedule(static) nowait
+    for (size_t item = 0; item < c->state_heads * pieces; item++) {
+        size_t head = item / pieces, column = item % pieces * RECURRENT_COLUMNS;
+        size_t at = first * width + head * dim, left = dim - column;
+        const RecurrentHead piece = {
+            .state = states + head * state_head_floats(dim, dim) + column * dim,
+            .key_dim = dim,
+            .n_columns = left < RECURRENT_COLUMNS ? left : RECURRENT_COLUMNS,
+            .n_rows = end - first,
+            .q = rows->q + at,
+            .k = rows->k + at,
+            .qk_stride = width,
+            .v = rows->v + at + column,
+            .v_stride = width,
+            .decay = &w->decay[head],
+            .beta = &one,
+            .out = rows->v + at + column,
+            .out_stride = width,
+        };
+        recurrence->linear(&piece);
+    }
+}
+
+/* gate = sigmoid(gate) * norm(output). */
+static void gate(ForwardPass *pass, const Lightning *w, const LightningRows *rows, size_t width) {
+    const Model *m = pass->model;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *out = rows->v + i * width;
+        forward_normalize(m, &w->norm, out, out, width);
+        m->isa->numeric->activate(ACTIVATION_SIGMOID, rows->gate + i * width, out, width);
+    }
+    forward_wait(pass);
+}
+
+static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+    Model *m = pass->model;
+    const Lightning *w = m->weights.layers[layer].own;
+    const LightningRows rows = rows_of(m);
+    size_t width = state_sizes(m->config).values;
+    const Product inputs[] = {{&w->q, rows.q, width},
+                              {&w->k, rows.k, width},
+                              {&w->v, rows.v, width},
+                              {&w->gate, rows.gate, width}};
+    forward_add_time(pass, PART_REST);
+    forward_multiply(m, in, pass->n, inputs, sizeof inputs / sizeof *inputs);
+    forward_add_time(pass, PART_PROJECTIONS);
+    activate(pass, &rows, width);
+    for (size_t first = 0, end; first < pass->n; first = end) {
+        end = state_run_end(pass, first);
+        run_sequence(pass, layer, w, &rows, first, end);
+    }
+    forward_wait(pass);
+    gate(pass, w, &rows, width);
+    forward_add_time(pass, PART_ATTENTION);
+    state_project(pass, &w->out, rows.gate, y);
+}
+
+const LayerKind lightning_layer = {
+    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
