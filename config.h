@@ -95,7 +95,8 @@ typedef enum StackNumber {
     STACK_ALTUP,       /* several residual streams, one of which a layer computes: Gemma 3n */
     STACK_MIXED_NORMS, /* x + norm2(f(norm(x))), each norm only in layers that have it: OLMo Hybrid
                         */
-    STACK_MTP,         /* one prediction layer (layers/mtp.h); no file has this */
+    STACK_SHORTCUT, /* a mixture in every second layer, added after the next one: LongCat-Flash */
+    STACK_MTP,      /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
 } StackNumber;
 
@@ -164,8 +165,8 @@ typedef struct Config {
 
     /* Mixtures of experts. A layer is one when it has a router, else its feed-forward is
      * ffn_dim wide. */
-    uint32_t n_experts;      /* 0: none */
-    uint32_t n_experts_used; /* by each token */
+    uint32_t n_experts;                    /* 0: none */
+    uint32_t n_experts_used, zero_experts; /* by each token; the last ones that give their input */
     uint32_t expert_ffn_dim;
     uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
     RouterKind router;

@@ -82,7 +82,7 @@ static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     layer->router_correction = weights_vector(f, "router.correction", 1, c->n_experts, false);
     if (c->shared_ffn_dim > 0)
         layer->shared_gate = weights_matrix(f, "shared.router", 1, c->dim, false);
-    for (uint32_t i = 0; i < c->n_experts; i++) {
+    for (uint32_t i = 0; i < c->n_experts - c->zero_experts; i++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", l, i);
         layer->experts[i] = feed_forward(f, c->expert_ffn_dim);
     }
@@ -126,7 +126,7 @@ static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     layer->post_attention_norm.eps = layer->post_ffn_norm.eps = c->post_norm_eps;
     if (c->without_ffn[l]) return;
     if (c->n_experts > 0) find_experts(f, l, layer);
-    if (!layer->router.w.data || c->stack == STACK_GEMMA4) {
+    if (!layer->router.w.data || c->stack == STACK_GEMMA4 || c->stack == STACK_SHORTCUT) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
         layer->ffn = feed_forward(f, config_ffn_dim(c, l));
     }

@@ -79,6 +79,28 @@ static const ConfigRule axk1_config[] = {
     {"routed_scaling_factor", "router_scale", 2.5},
     {0},
 };
+static const ConfigRule longcat_flash_config[] = {
+    {"vocab_size", "vocab_size", 131072},
+    {"hidden_size", "dim", 6144},
+    {"ffn_hidden_size|intermediate_size", "ffn_dim", 12288},
+    {"num_attention_heads", "n_heads", 64},
+    LATENT_KEYS(512, 1536, 128, 64, 128),
+    REST_KEYS(131072, 1e-5),
+    {"n_routed_experts|num_local_experts", "n_experts", 512},
+    {"moe_topk|num_experts_per_tok", "n_experts_used", 12},
+    {"expert_ffn_hidden_size|moe_intermediate_size", "expert_ffn_dim", 2048},
+    {"zero_expert_num", "zero_experts", 256},
+    {"routed_scaling_factor", "router_scale", 6},
+    {0},
+};
+/* Its files' keys that transformers does not read, and a bias that it does not add. */
+static const FixedKey longcat_flash_fixed[] = {
+    {"zero_expert_type", "\"identity\""},
+    {"mla_scale_q_lora", "true"},
+    {"mla_scale_kv_lora", "true"},
+    {"router_bias", "false"},
+    {0},
+};
 static const ConfigRule glm4_moe_lite_config[] = {
     SIZE_KEYS(154880, 2048, 10240, 47, 20),
     LATENT_KEYS(512, 768, 192, 64, 256),
@@ -178,6 +200,59 @@ static const TensorRule indexed_tensors[] = {
      RULE_OPTIONAL | RULE_MATRIX,
      {0},
      {0}},
+    {0},
+};
+/* LongCat-Flash: one layer of the files is two of ours, of which the first has the mixture. */
+#define PAIR(to, from, rows, cols)                                                                 \
+    {                                                                                              \
+        to, FROM_LAYER from ".weight", rows, cols, RULE_PAIR, {0}, {                               \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define FIRST(to, from, rows, cols, flags)                                                         \
+    {                                                                                              \
+        to, FROM_LAYER from, rows, cols, RULE_PAIR | RULE_FIRST | (flags), {0}, {                  \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define PAIR_BIAS(to, from, rows)                                                                  \
+    {                                                                                              \
+        to ".bias", FROM_LAYER from ".bias", N_ONE, rows, RULE_PAIR | RULE_OPTIONAL, {0}, {        \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define PAIR_KV_B FROM_LAYER "self_attn.%p.kv_b_proj.weight"
+static const TensorRule longcat_flash_tensors[] = {
+    LLAMA_EMBEDDING,
+    PAIR("attention_norm", "input_layernorm.%p", N_ONE, N_DIM),
+    PAIR("ffn_norm", "post_attention_layernorm.%p", N_ONE, N_DIM),
+    PAIR("wq_a", "self_attn.%p.q_a_proj", N_LATENT_Q, N_DIM),
+    PAIR_BIAS("wq_a", "self_attn.%p.q_a_proj", N_LATENT_Q),
+    PAIR("q_norm", "self_attn.%p.q_a_layernorm", N_ONE, N_LATENT_Q),
+    PAIR("wq_b", "self_attn.%p.q_b_proj", N_Q, N_LATENT_Q),
+    PAIR("wkv_a", "self_attn.%p.kv_a_proj_with_mqa", N_LATENT_KV, N_DIM),
+    PAIR_BIAS("wkv_a", "self_attn.%p.kv_a_proj_with_mqa", N_LATENT_KV),
+    PAIR("kv_norm", "self_attn.%p.kv_a_layernorm", N_ONE, N_LATENT),
+    {"k_b.%u",
+     PAIR_KV_B,
+     N_LATENT,
+     N_REST,
+     RULE_PAIR | RULE_HEADS | RULE_TRANSPOSED,
+     {N_NONE},
+     {N_REST, N_VALUE}},
+    {"v_b.%u", PAIR_KV_B, N_VALUE, N_LATENT, RULE_PAIR | RULE_HEADS, {N_REST}, {N_REST, N_VALUE}},
+    PAIR("wo", "self_attn.%p.o_proj", N_DIM, N_OUT),
+    PAIR_BIAS("wo", "self_attn.%p.o_proj", N_DIM),
+    PAIR("w_gate", "mlps.%p.gate_proj", N_FFN, N_DIM),
+    PAIR("w_up", "mlps.%p.up_proj", N_FFN, N_DIM),
+    PAIR("w_down", "mlps.%p.down_proj", N_DIM, N_FFN),
+    FIRST("router", "mlp.router.classifier.weight", N_EXPERTS, N_DIM, 0),
+    FIRST("router.correction", "mlp.router.e_score_correction_bias", N_ONE, N_EXPERTS,
+          RULE_OPTIONAL),
+    FIRST("experts.%u.w_gate", "mlp.experts.%u.gate_proj.weight", N_EXPERT_FFN, N_DIM, 0),
+    FIRST("experts.%u.w_up", "mlp.experts.%u.up_proj.weight", N_EXPERT_FFN, N_DIM, 0),
+    FIRST("experts.%u.w_down", "mlp.experts.%u.down_proj.weight", N_DIM, N_EXPERT_FFN, 0),
+    LLAMA_END,
     {0},
 };
 static const TensorRule dense_tensors[] = {
@@ -332,6 +407,56 @@ static Status axk1_more(const RuleContext *context, const json_t *json, Error *e
     return STATUS_OK;
 }
 
+static void longcat_flash_preset(Config *config) {
+    latent_preset(config);
+    config->router = ROUTER_SOFTMAX_SCORES;
+    config->rope_theta = 1e7f;
+    config->stack = STACK_SHORTCUT;
+}
+
+/* A layer of config.json is two of ours. The experts that give their input are the last ones. The
+ * queries' scale is part of the scores'. */
+static Status longcat_flash_finish(const json_t *json, Config *config, Error *error) {
+    double layers = json_number(json, "num_layers", 28), width = config->dim;
+    double q_dim = json_number(json, "qk_head_dim", config->head_dim + config->rotary_dim);
+    if (!json_value(json, "num_layers"))
+        layers = floor(json_number(json, "num_hidden_layers", 2 * layers) / 2);
+    if (!(layers >= 1 && layers <= CONFIG_MAX_LAYERS / 2 && layers == floor(layers)))
+        return error_set(error, "config.json: num_layers is %g, which must be from 1 to %d", layers,
+                         CONFIG_MAX_LAYERS / 2);
+    if (q_dim != config->head_dim + config->rotary_dim)
+        return error_set(error, "config.json: qk_head_dim is %g, but its parts have %u and %u",
+                         q_dim, config->head_dim, config->rotary_dim);
+    if (config->n_experts > CONFIG_MAX_EXPERTS || config->zero_experts > CONFIG_MAX_EXPERTS)
+        return error_set(error, "config.json: %u experts and zero_expert_num %u are too many",
+                         config->n_experts, config->zero_experts);
+    if (config->latent_q_dim == 0)
+        return error_set(error, "config.json: q_lora_rank is missing or 0");
+    config->n_layers = 2 * (uint32_t)layers;
+    config->n_experts += config->zero_experts;
+    if (complete_heads(json, &plain_rope, config, error) != STATUS_OK) return STATUS_FAILED;
+    config->attention_scale *= (float)sqrt(width / config->latent_q_dim);
+    config->latent_scale = (float)sqrt(width / config->latent_dim);
+    return STATUS_OK;
+}
+
+/* transformers saves matrices of the experts that give their input, too, and never reads them. */
+static Status longcat_flash_more(const RuleContext *context, const json_t *json, Error *error) {
+    static const char *const parts[] = {"gate_proj", "up_proj", "down_proj"};
+    const Config *c = &context->source->config;
+    (void)json;
+    (void)error;
+    for (uint32_t l = 0; l < c->n_layers / 2; l++)
+        for (uint32_t e = c->n_experts - c->zero_experts; e < c->n_experts; e++)
+            for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+                char name[96];
+                snprintf(name, sizeof name, FROM_LAYER "mlp.experts.%u.%s.weight", l, e, parts[i]);
+                RawTensor *raw = rules_find(context, name);
+                if (raw) raw->used = true;
+            }
+    return STATUS_OK;
+}
+
 static Status mistral4_finish(const json_t *json, Config *config, Error *error) {
     static const RopeKeys rope = MISTRAL4_ROPE;
     if (!json_flag(json, "rope_interleave", true)) config->rope_pairing = ROPE_HALVES;
@@ -364,6 +489,9 @@ const Family families_latent[] = {
      .biases = indexed_biases, .bos_id = 0, .eos_id = 1},
     {"glm_moe_dsa", glm_moe_dsa_config, indexed_tensors, glm_moe_dsa_preset, glm_moe_dsa_finish,
      .biases = indexed_biases, .bos_id = 0, .eos_id = 1},
+    {"longcat_flash", longcat_flash_config, longcat_flash_tensors, longcat_flash_preset,
+     longcat_flash_finish, longcat_flash_more, .biases = attention_biases,
+     .fixed = longcat_flash_fixed, .bos_id = 1, .eos_id = 2},
     {"axk1", axk1_config, experts_tensors, latent_preset, deepseek_v3_finish, axk1_more,
      .biases = attention_biases, .bos_id = 163691, .eos_id = 163691},
     {"glm4_moe_lite", glm4_moe_lite_config, experts_tensors, latent_preset, deepseek_v3_finish,

@@ -245,7 +245,7 @@ static void add_feed_forward(Generator *g, const char *of, uint32_t width) {
 static void add_experts(Generator *g) {
     const Config *c = &g->shape->config;
     add_matrix(g, "router", c->n_experts, c->dim, 2.0f);
-    for (uint32_t i = 0; i < c->n_experts && !g->failed; i++) {
+    for (uint32_t i = 0; i < c->n_experts - c->zero_experts && !g->failed; i++) {
         char of[32];
         snprintf(of, sizeof of, "experts.%u.", i);
         add_feed_forward(g, of, c->expert_ffn_dim);
@@ -370,10 +370,10 @@ static void add_layer(Generator *g) {
     }
     if (at_end) add_norm(g, "post_attention_norm", c->dim);
     if (c->norm_place != NORM_OUTPUT && !c->parallel_block) add_norm(g, "ffn_norm", c->dim);
-    if (c->n_experts > 0 && g->layer >= (int)g->shape->dense) {
-        add_experts(g);
-    }
-    if (c->n_experts == 0 || g->layer < (int)g->shape->dense || c->stack == STACK_GEMMA4)
+    bool mixes = c->n_experts > 0 && g->layer >= (int)g->shape->dense;
+    if (c->stack == STACK_SHORTCUT) mixes = g->layer % 2 == 0;
+    if (mixes) add_experts(g);
+    if (!mixes || c->stack == STACK_GEMMA4 || c->stack == STACK_SHORTCUT)
         add_feed_forward(g, "", c->ffn_dim);
     if (c->stack == STACK_GEMMA4) add_gemma4(g, c);
     if (at_end) add_norm(g, "post_ffn_norm", c->dim);

@@ -469,6 +469,14 @@ static bool below_language_model(const RuleContext *c, char *name, size_t size) 
     return !raw_table_find(c->table, longer) || snprintf(name, size, "%s", longer) < (int)size;
 }
 
+/* Replaces "%p" in a name by the half of a pair of layers. */
+static void fill_half(char *name, uint32_t layer) {
+    char *half = strstr(name, "%p");
+    if (!half) return;
+    *half = layer % 2 ? '1' : '0';
+    memmove(half + 1, half + 2, strlen(half + 2) + 1);
+}
+
 /* Writes the name of the tensor in the source that the rule reads, for the layer and the expert
  * numbers[]; false: too long. */
 static bool source_name(const RuleContext *c, const TensorRule *rule, const uint32_t *numbers,
@@ -484,7 +492,10 @@ static bool source_name(const RuleContext *c, const TensorRule *rule, const uint
     } else {
         fits = with_prefix(c, rule->from, pattern, sizeof pattern);
     }
-    return fits && fill_name(from, size, pattern, own);
+    if (rule->flags & RULE_PAIR) own[0] /= 2;
+    fits = fits && fill_name(from, size, pattern, own);
+    if (rule->flags & RULE_PAIR && fits) fill_half(from, numbers[0]);
+    return fits;
 }
 
 /* Applies one rule; numbers[] are the layer and the expert. `in_layer`: what it makes is a tensor
@@ -493,6 +504,7 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
                     bool in_layer, Error *error) {
     char from[256], to[MODELFILE_NAME_BYTES], within[MODELFILE_NAME_BYTES];
     bool fits = source_name(c, rule, numbers, from, sizeof from);
+    if (rule->flags & RULE_FIRST && numbers[0] % 2 == 1) return STATUS_OK;
     if (in_layer) {
         fits = fits && fill_name(within, sizeof within, rule->to, numbers + 1);
         int length = snprintf(to, sizeof to, "layers.%u.%s", numbers[0], fits ? within : "");
@@ -539,8 +551,9 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
 
 static Status apply_in_layer(const RuleContext *c, const TensorRule *rule, uint32_t layer,
                              Error *error) {
-    uint32_t n = names_expert(rule) ? c->source->config.n_experts : 1;
-    if (rule->flags & RULE_HEADS) n = config_heads(&c->source->config, layer).n_heads;
+    const Config *config = &c->source->config;
+    uint32_t n = names_expert(rule) ? config->n_experts - config->zero_experts : 1;
+    if (rule->flags & RULE_HEADS) n = config_heads(config, layer).n_heads;
     Status status = STATUS_OK;
     for (uint32_t i = 0; status == STATUS_OK && i < n; i++)
         status = apply(c, rule, (uint32_t[]){layer, i}, true, error);

@@ -101,6 +101,9 @@ enum {
     RULE_BY_STATE_KEY = 1 << 13, /* or for each of state_key_heads; `skip` and `fused` count the
                                   * rows of all heads */
     RULE_MINUS_EXP = 1 << 14,    /* the file holds log(-x) */
+    RULE_PAIR = 1 << 20,         /* a layer of the source is two of ours: "%u" in `from` is ours
+                                  * halved, rounded down, and "%p" which half (0, 1) */
+    RULE_FIRST = 1 << 21,        /* only the first half has it */
     RULE_OWN_KEYS = 1024,        /* left out in layers that read the keys of an earlier one */
     RULE_OF_EMBEDDING = 1 << 15, /* shared with the token embedding where it has its values */
     RULE_OF_OUTPUT = 1 << 16,    /* likewise with the output head */

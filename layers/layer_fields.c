@@ -41,6 +41,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
 /* clang-format off: a row a line */
 static const ConfigField fields[] = {
     UINT(n_experts_used, 64),
+    UINT(zero_experts, CONFIG_MAX_EXPERTS),
     UINT(expert_ffn_dim, 1 << 20),
     UINT(shared_ffn_dim, 1 << 20),
     ENUM(router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores", "softmax_scores",
@@ -106,6 +107,9 @@ double layer_kind_work(const Config *c, uint32_t layer) {
 Status mixture_validate(const Config *c, Error *error) {
     if (c->n_experts_used == 0 || c->n_experts_used > c->n_experts)
         return error_set(error, "n_experts_used is %u of n_experts %u", c->n_experts_used,
+                         c->n_experts);
+    if (c->zero_experts >= c->n_experts)
+        return error_set(error, "zero_experts is %u of n_experts %u", c->zero_experts,
                          c->n_experts);
     if (c->expert_ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
     uint32_t groups = c->router_groups, used = c->router_groups_used;

@@ -66,6 +66,25 @@ static void run_experts(ForwardPass *pass, const FeedForwardRows *parts, size_t 
     forward_wait(pass);
 }
 
+/* y += share * in for the rows that chose experts that give their input (zero_experts). */
+static void run_zero_experts(ForwardPass *pass, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    size_t dim = c->dim, width = round_up((dim - 1) / (size_t)omp_get_num_threads() + 1, 16);
+    uint32_t first = m->expert_first[c->n_experts - c->zero_experts];
+    uint32_t end = m->expert_first[c->n_experts];
+#pragma omp for schedule(static) nowait
+    for (size_t at = 0; at < dim; at += width) {
+        size_t columns = dim - at < width ? dim - at : width;
+        for (uint32_t i = first; i < end; i++) {
+            uint32_t slot = m->expert_slots[i];
+            size_t row = slot / c->n_experts_used * dim + at;
+            m->isa->numeric->add_scaled(y + row, in + row, m->shares[slot], columns);
+        }
+    }
+    forward_wait(pass);
+}
+
 /* Runs experts from number `first` on, as many as there is room for; returns the next number. */
 static uint32_t run_some_experts(ForwardPass *pass, const LayerWeights *w, uint32_t first,
                                  const float *in, float *y) {
@@ -73,8 +92,8 @@ static uint32_t run_some_experts(ForwardPass *pass, const LayerWeights *w, uint3
     const uint32_t *begin = m->expert_first;
     FeedForwardRows parts[FEED_FORWARD_PARTS];
     size_t n_parts = 0, n = 0;
-    uint32_t e = first;
-    for (; e < m->config->n_experts && n_parts < FEED_FORWARD_PARTS; e++) {
+    uint32_t e = first, n_experts = m->config->n_experts - m->config->zero_experts;
+    for (; e < n_experts && n_parts < FEED_FORWARD_PARTS; e++) {
         size_t rows = begin[e + 1] - begin[e];
         if (n + rows > m->ffn_rows) break;
         if (rows > 0) parts[n_parts++] = (FeedForwardRows){&w->experts[e], n, rows};
@@ -113,6 +132,8 @@ void mixture_forward(ForwardPass *pass, const LayerWeights *w, const float *rout
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) memset(y + i * c->dim, 0, c->dim * sizeof *y);
     route(pass, w, routed); /* ends in a wait, so that y is zero for all threads */
-    for (uint32_t e = 0; e < c->n_experts;) e = run_some_experts(pass, w, e, in, y);
+    uint32_t n_experts = c->n_experts - c->zero_experts;
+    for (uint32_t e = 0; e < n_experts;) e = run_some_experts(pass, w, e, in, y);
+    if (c->zero_experts > 0) run_zero_experts(pass, in, y);
     if (c->shared_ffn_dim > 0) run_shared_expert(pass, w, in, y);
 }

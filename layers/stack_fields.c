@@ -23,7 +23,17 @@ static Status validate_before(const Config *c, Error *error) {
                      c->stack == STACK_MTP ? "prediction layers" : "stack 'mixed_norms'");
 }
 
+static Status validate_shortcut(const Config *c, Error *error) {
+    if (c->norm_place != NORM_BEFORE || c->parallel_block || c->n_experts == 0)
+        return error_set(error, "stack 'shortcut' needs norm_place 'before' and experts");
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->without_ffn[l])
+            return error_set(error, "layer %u: without_ffn in a stack 'shortcut'", l);
+    return STATUS_OK;
+}
+
 Status stack_kind_validate(const Config *c, Error *error) {
+    if (c->stack == STACK_SHORTCUT) return validate_shortcut(c, error);
     if (c->stack >= STACK_MIXED_NORMS) return validate_before(c, error);
     if (c->norm != NORM_RMS || c->norm_place != NORM_AROUND || c->parallel_block)
         return error_set(error, "this stack needs norm 'rms' and norm_place 'around'");

@@ -5,6 +5,7 @@ static const StackKind *const kinds[STACKS] = {
     [STACK_GEMMA4] = &stack_gemma4,
     [STACK_ALTUP] = &stack_altup,
     [STACK_MIXED_NORMS] = &stack_mixed_norms,
+    [STACK_SHORTCUT] = &stack_shortcut,
     [STACK_MTP] = &stack_mtp,
 };
 

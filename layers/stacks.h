@@ -5,7 +5,7 @@
 #include "layer_kind.h"
 #include "weights.h"
 
-extern const StackKind stack_gemma4, stack_altup, stack_mixed_norms, stack_mtp;
+extern const StackKind stack_gemma4, stack_altup, stack_shortcut, stack_mixed_norms, stack_mtp;
 
 /* Zeroed memory for weights that weights_free gives to free(); NULL after a failure, which the
  * finder then holds. */

@@ -773,6 +773,8 @@ static const Flip flips[] = {
     {"deepseek_v32", "index_topk", 6},
     {"deepseek_v32", "index_interleaved", 1},
     {"glm_moe_dsa", "indexer", INDEXER_NONE},
+    {"longcat_flash", "stack", STACK_PLAIN},
+    {"longcat_flash", "latent_scale", 1},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
