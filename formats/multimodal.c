@@ -29,6 +29,7 @@ static const Wrapper wrappers[] = {
     {"glm4v", "glm4v_text", .tied = false},
     {"exaone4_5", "exaone4", .text_varies = true},
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
+    {"kimi_k25", "deepseek_v3", .text_varies = true, .tied = true},
 };
 enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };
 
@@ -38,7 +39,8 @@ const char *multimodal_type(size_t i) {
 
 /* transformers renames a text model whose first files had a name of their own. */
 static const char *current_name(const char *type) {
-    return strcmp(type, "exaone4_5_text") == 0 ? "exaone4" : type;
+    if (strcmp(type, "exaone4_5_text") == 0) return "exaone4";
+    return strcmp(type, "kimi_k2") == 0 ? "deepseek_v3" : type;
 }
 
 /* Copies the member `key` of `from` where `to` lacks it. */
