@@ -17,7 +17,8 @@ static const char *const allowed[] = {"attention_scale", "attention_softcap",
                                       "logit_scale",     "embedding_scale",
                                       "residual_scale",  "logit_softcap",
                                       "parallel_block",  "chunk",
-                                      "query_scaling",   "query_scaling_floor"};
+                                      "query_scaling",   "query_scaling_floor",
+                                      "index_topk"};
 
 static const ConfigField *find_field(const char *name, size_t length) {
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {

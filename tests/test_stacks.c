@@ -1,5 +1,6 @@
 /* Stacks with inputs of each layer's own and keys that layers share (Gemma 3n and 4), and layers
- * with chunks, growing queries and heads of their own number (Llama 4, Laguna): what keeps, forks,
+ * with chunks, growing queries and heads of their own number (Llama 4, Laguna), latent attention
+ * with an indexer (DeepSeek V3.2), mixtures that skip a layer (LongCat-Flash): what keeps, forks,
  * drafts and shows keys gives what a fresh run gives. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,6 +32,14 @@
 #define CHUNKS                                                                                     \
     "tiny,n_layers=3,chunk=13,window_pattern=3,n_heads=4,n_kv_heads=2,head_dim=16,full_n_heads=6," \
     "full_n_kv_heads=3,query_scaling=0.5,query_scaling_floor=8,context=256"
+
+#define LATENT                                                                                     \
+    "tiny,n_layers=4,context=256,latent_dim=24,latent_q_dim=40,head_dim=20,rotary_dim=8,value_"    \
+    "dim=12"
+#define INDEXER LATENT ",index_heads=3,index_dim=16,index_topk=6"
+#define SHORTCUT                                                                                   \
+    LATENT ",stack=shortcut,n_experts=7,zero_experts=2,n_experts_used=3,expert_ffn_dim=48,"        \
+           "router=softmax_scores,router_scale=2"
 
 enum { IDS = 90, FORK = 50 };
 
@@ -86,34 +95,37 @@ static void layers_that_share_keys_store_none(void **state) {
 
 /* ---- The programs ---- */
 
-enum { MODELS = 2 };
+enum { SHARED_KEYS, CHUNKED, INDEXED, SHORTCUTS, MODELS };
+static const char *const shapes[MODELS] = {SHAPE, CHUNKS, INDEXER, SHORTCUT};
 
 typedef struct Files {
     char *directory, *model; /* the Gemma 4 */
-    char *models[MODELS];    /* it, and the one with chunks */
+    char *models[MODELS];    /* it, and the others */
 } Files;
 
 static int set_up(void **state) {
     static Files files;
     files.directory = strdup("/tmp/verbatim-stacks-XXXXXX");
     if (!mkdtemp(files.directory)) return -1;
-    files.models[0] = files.model = small_model(files.directory, SHAPE);
-    char *directory = fixture_path(files.directory, "chunks");
-    if (mkdir(directory, 0700) != 0) return -1;
-    files.models[1] = small_model(directory, CHUNKS);
-    free(directory);
+    for (size_t i = 0; i < MODELS; i++) {
+        char *made = small_model(files.directory, shapes[i]), name[16];
+        snprintf(name, sizeof name, "%zu.bin", i);
+        files.models[i] = fixture_path(files.directory, name);
+        assert_int_equal(rename(made, files.models[i]), 0);
+        free(made);
+    }
+    files.model = files.models[SHARED_KEYS];
     *state = &files;
     return 0;
 }
 
 static int tear_down(void **state) {
     Files *files = *state;
-    char *directory = fixture_path(files->directory, "chunks");
-    for (size_t i = 0; i < MODELS; i++) unlink(files->models[i]);
-    rmdir(directory);
+    for (size_t i = 0; i < MODELS; i++) {
+        unlink(files->models[i]);
+        free(files->models[i]);
+    }
     rmdir(files->directory);
-    for (size_t i = 0; i < MODELS; i++) free(files->models[i]);
-    free(directory);
     free(files->directory);
     return 0;
 }
@@ -275,12 +287,34 @@ static void layers_that_share_keys_can_be_seen_and_overridden(void **state) {
     free(plain);
 }
 
+/* The fewer positions an indexer chooses, the other the text. */
+static void the_number_of_chosen_positions_can_be_overridden(void **state) {
+    const Files *files = *state;
+    const char *model = files->models[INDEXED];
+    char *few = OUTPUT(NULL, model, "-t", "0", "-n", "9", "-i", TEXT, "--override", "index_topk=2");
+    char *plain = OUTPUT(NULL, model, "-t", "0", "-n", "9", "-i", TEXT);
+    assert_string_not_equal(few, plain);
+    Process p = RUN("run", model, "-i", "abc", "--override", "index_topk=0");
+    assert_int_not_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "index_topk"));
+    process_free(&p);
+    char *seen = OUTPUT(NULL, model, "--attention", "-", "-i", "abc hello");
+    assert_non_null(strstr(seen, "layer 3, mean of 4 heads"));
+    free(seen);
+    free(few);
+    free(plain);
+}
+
 static void the_core_refuses_the_stack_by_name(void **state) {
     const Files *files = *state;
     char *core = build_path("core/run");
     Process p = RUN(core, files->model, "-i", "abc");
     assert_int_equal(p.status, 1);
     assert_non_null(strstr(p.err, "leaves out the stack of 'gemma4_text'"));
+    process_free(&p);
+    p = RUN(core, files->models[INDEXED], "-i", "abc");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "is of a kind that this build leaves out"));
     process_free(&p);
     free(core);
 }
@@ -295,6 +329,7 @@ int main(void) {
         cmocka_unit_test(layers_that_share_keys_can_be_seen_and_overridden),
         cmocka_unit_test(chunks_and_heads_of_each_layer_can_be_seen),
         cmocka_unit_test(chunks_and_growing_queries_can_be_overridden),
+        cmocka_unit_test(the_number_of_chosen_positions_can_be_overridden),
         cmocka_unit_test(the_core_refuses_the_stack_by_name),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
