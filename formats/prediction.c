@@ -61,7 +61,8 @@ static bool has_layer(const RuleContext *c, PredictionForm form, uint32_t i) {
     return rules_find(c, name) != NULL;
 }
 
-/* Gives a prediction layer the fields of the last layer that attends. */
+/* Gives a prediction layer the fields of the last layer that attends. It sees all positions: its
+ * indexer, if it has one, would change guesses alone. */
 static void copy_fields(Config *c, uint32_t layer) {
     uint32_t from = c->n_layers - 1;
     const ConfigField *field;
@@ -73,6 +74,7 @@ static void copy_fields(Config *c, uint32_t layer) {
         if (field->kind == FIELD_PER_LAYER) values[layer] = values[from];
     }
     c->kv_distance[layer] = c->without_ffn[layer] = 0;
+    c->indexer[layer] = INDEXER_NONE;
 }
 
 void prediction_fields(Config *c) {

@@ -14,8 +14,10 @@ static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
                          c->index_heads, c->index_dim);
     if (c->latent_q_dim == 0 || c->window[l] > 0)
         return error_set(error, "layer %u: an indexer needs latent_q_dim, and no window", l);
+    bool predicts = c->stack == STACK_MTP && l >= c->n_layers - c->mtp_layers;
     if (c->indexer[l] == INDEXER_SHARED &&
-        (l == 0 || c->layer_kind[l - 1] != LAYER_LATENT || c->indexer[l - 1] == INDEXER_NONE))
+        (l == 0 || predicts || c->layer_kind[l - 1] != LAYER_LATENT ||
+         c->indexer[l - 1] == INDEXER_NONE))
         return error_set(error, "layer %u: the layer before it has no indexer to share", l);
     return STATUS_OK;
 }
