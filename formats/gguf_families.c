@@ -169,6 +169,18 @@ TABLE(dbrx_tensors, ATTENTION_NORM, ATTENTION, NORM("ffn_norm", "blk.%u.attn_out
       END);
 
 TABLE(deepseek2_tensors, ATTENTION_NORM, LATENT_ATTENTION, FFN_NORM, ROUTED, END);
+TABLE(indexed_tensors, ATTENTION_NORM, LATENT_ATTENTION, FFN_NORM, ROUTED,
+      OPTIONAL("indexer.wq", "blk.%u.indexer.attn_q_b.weight", N_INDEX_Q, N_LATENT_Q),
+      OPTIONAL("indexer.wk", "blk.%u.indexer.attn_k.weight", N_INDEX, N_DIM),
+      OPTIONAL_NORM("indexer.k_norm", "blk.%u.indexer.k_norm", N_INDEX),
+      {"indexer.weights",
+       "blk.%u.indexer.proj.weight",
+       N_INDEX_HEADS,
+       N_DIM,
+       RULE_OPTIONAL | RULE_MATRIX,
+       {0},
+       {0}},
+      END);
 TABLE(minicpm3_tensors, ATTENTION_NORM, LATENT_ATTENTION, FFN_NORM, GATED, END);
 
 /* ---- Fields that no key gives ---- */
@@ -568,20 +580,46 @@ static bool has_correction(const GgufModel *m, const Config *c) {
     return false;
 }
 
-/* DeepSeek V2 and V3, and what llama.cpp takes for them: GLM-4.7-Flash, Youtu, Kimi K2. */
-static Status deepseek2_finish(const GgufModel *m, Config *c) {
+/* YaRN's mscale_all_dim, of which the file gives a tenth. */
+static void scale_scores(const GgufModel *m, Config *c) {
     double multiplier = 0.0, factor = 1.0;
-    if (latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
-    bool sigmoid = has_correction(m, c);
-    c->router = sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
-    if (sigmoid) snprintf(c->family, sizeof c->family, "deepseek_v3");
-    /* YaRN's mscale_all_dim, here with its factor of 0.1. */
     gguf_model_float(m, "rope.scaling.factor", &factor);
     if (gguf_model_float(m, "rope.scaling.yarn_log_multiplier", &multiplier) && factor > 1.0) {
         double mscale = multiplier * log(factor) + 1.0;
         c->attention_scale *= (float)(mscale * mscale);
     }
+}
+
+/* DeepSeek V2 and V3, and what llama.cpp takes for them: GLM-4.7-Flash, Youtu, Kimi K2. */
+static Status deepseek2_finish(const GgufModel *m, Config *c) {
+    if (latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    bool sigmoid = has_correction(m, c);
+    c->router = sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
+    if (sigmoid) snprintf(c->family, sizeof c->family, "deepseek_v3");
+    scale_scores(m, c);
     return STATUS_OK;
+}
+
+/* DeepSeek V3.2 and GLM-5. A layer without an indexer of its own takes the choice of the one before
+ * it. */
+static Status indexed_finish(const GgufModel *m, Config *c) {
+    if (latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    c->router = ROUTER_SIGMOID_SCORES;
+    scale_scores(m, c);
+    gguf_model_uint(m, "attention.indexer.head_count", &c->index_heads);
+    gguf_model_uint(m, "attention.indexer.key_length", &c->index_dim);
+    gguf_model_uint(m, "attention.indexer.top_k", &c->index_topk);
+    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%u.indexer.attn_k.weight", i);
+        c->indexer[i] = has_tensor(m, name) ? INDEXER_OWN : INDEXER_SHARED;
+    }
+    return STATUS_OK;
+}
+
+static Status glm_dsa_finish(const GgufModel *m, Config *c) {
+    c->index_interleaved = true;
+    return indexed_finish(m, c);
 }
 
 /* The converter writes no key of how its queries grow with the position. */
@@ -668,6 +706,10 @@ static const GgufFamily families[] = {
      .full_every = 4, .full_are_not_rotated = true, .dense_are_rotated = true},
     {"mistral3", "ministral3", llama_tensors, ROPE_INTERLEAVED, .finish = mistral3_finish},
     {"deepseek2", "deepseek_v2", deepseek2_tensors, ROPE_INTERLEAVED, .finish = deepseek2_finish,
+     .predicts = true, .mscales_are_equal = true},
+    {"deepseek32", "deepseek_v32", indexed_tensors, ROPE_INTERLEAVED, .finish = indexed_finish,
+     .predicts = true, .mscales_are_equal = true},
+    {"glm-dsa", "glm_moe_dsa", indexed_tensors, ROPE_INTERLEAVED, .finish = glm_dsa_finish,
      .predicts = true, .mscales_are_equal = true},
     {"mistral4", "mistral4", deepseek2_tensors, ROPE_INTERLEAVED, .finish = mistral4_finish,
      .mscales_are_equal = true},
