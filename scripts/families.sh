@@ -53,7 +53,7 @@ RoPE and how their queries grow are in no key either; its files get the released
 
 ## Models of images and sound
 Of `mistral3`, `gemma3`, `llama4`, `qwen2_vl`, `qwen2_5_vl`, `qwen3_vl`, `qwen3_vl_moe`, `glm4v`,
-`exaone4_5`, `phi4_multimodal` (and `phi4mm`, the same with the adapters beside its matrices) the text
+`exaone4_5`, `kimi_k25`, `phi4_multimodal` (and `phi4mm`, the same with the adapters beside its matrices) the text
 model is converted and runs. Their other tensors are left out, which the conversion says once. Positions
 are plain: the three of M-RoPE are equal in a text.
 
@@ -81,6 +81,7 @@ scales (FP8 as DeepSeek, Qwen and Mistral publish it; compressed-tensors' FP8 an
 unknown model_type the message names the nearest that runs and what config.json says the model has.
 
 ## Where this differs from transformers
+- Sparse attention: of positions with equal scores the lowest is chosen; torch.topk says nothing of them.
 - LongRoPE and dynamic RoPE scaling follow the context that a model is opened with, not the length
   that a text has reached, which would change the frequencies of what is cached already. So the
   logits of a text never depend on what comes later.
