@@ -165,6 +165,11 @@ TABLE(hunyuan_moe_tensors, ATTENTION_NORM, ATTENTION, QK_NORMS(N_HEAD, N_HEAD), 
       END);
 TABLE(granite_swa_tensors, ATTENTION_NORM, ATTENTION,
       {"sinks", "blk.%u.attn_sinks.weight", N_ONE, N_HEADS, 0, {0}, {0}}, FFN_NORM, ROUTED, END);
+TABLE(mimo2_tensors, ATTENTION_NORM, LINEAR("wq", "blk.%u.attn_q", N_Q, N_DIM),
+      LINEAR("wk", "blk.%u.attn_k", N_KV, N_DIM), LINEAR("wv", "blk.%u.attn_v", N_V, N_DIM),
+      LINEAR("wo", "blk.%u.attn_output", N_DIM, N_OUT),
+      {"sinks", "blk.%u.attn_sinks.weight", N_ONE, N_HEADS, RULE_OPTIONAL, {0}, {0}}, FFN_NORM,
+      ROUTED, END);
 TABLE(dbrx_tensors, ATTENTION_NORM, ATTENTION, NORM("ffn_norm", "blk.%u.attn_output_norm"), EXPERTS,
       END);
 
@@ -415,6 +420,15 @@ static Status laguna_finish(const GgufModel *m, Config *c) {
     c->gate_activation = ACTIVATION_SOFTPLUS;
     gguf_model_uint(m, "rope.dimension_count_swa", &c->rope_local_rotary_dim);
     return head_norms_and_scores(m, c);
+}
+
+/* Values are narrower than keys, and scaled before they are stored. */
+static Status mimo2_finish(const GgufModel *m, Config *c) {
+    double scale = 1.0;
+    gguf_model_float(m, "attention.value_scale", &scale);
+    gguf_model_uint(m, "attention.value_length", &c->value_dim);
+    c->value_scale = (float)scale;
+    return sigmoid_scores(m, c);
 }
 
 static Status laguna_more(GgufModel *m) {
@@ -702,6 +716,8 @@ static const GgufFamily families[] = {
      .full_are_not_rotated = true},
     {"laguna", "laguna", laguna_tensors, ROPE_HALVES, .finish = laguna_finish, .more = laguna_more,
      .full_every = 4, .full_is_first = true, .local_theta = 10000.0},
+    {"mimo2", "mimo_v2_flash", mimo2_tensors, ROPE_HALVES, .finish = mimo2_finish, .full_every = 6,
+     .local_theta = 10000.0},
     {"cohere2moe", "cohere2_moe", cohere2moe_tensors, ROPE_INTERLEAVED, .finish = cohere2moe_finish,
      .full_every = 4, .full_are_not_rotated = true, .dense_are_rotated = true},
     {"mistral3", "ministral3", llama_tensors, ROPE_INTERLEAVED, .finish = mistral3_finish},

@@ -126,8 +126,9 @@ static Status read_sizes(GgufModel *r) {
     gguf_model_uint(r, "attention.key_length", &c->head_dim);
     uint32_t value_length = c->head_dim;
     gguf_model_uint(r, "attention.value_length", &value_length);
-    bool latent = gguf_model_find(r, "attention.kv_lora_rank") != NULL; /* see its `finish` */
-    if (value_length != c->head_dim && computes(r) && !latent)
+    bool own_width = gguf_model_find(r, "attention.kv_lora_rank") != NULL ||
+                     strcmp(r->architecture, "mimo2") == 0; /* see their `finish` */
+    if (value_length != c->head_dim && computes(r) && !own_width)
         return error_set(r->error,
                          "%s: heads with keys of %u and values of %u elements are not "
                          "known to this program",

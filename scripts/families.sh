@@ -50,6 +50,8 @@ The converter leaves out what GGUF has no key for: the windows of Mistral and QW
 normalization of experts' weights where the family usually has none, the `long_mscale` of Phi 3.5
 MoE. Such a file is computed as if the model did not have it. Llama 4's chunks, its layers without
 RoPE and how their queries grow are in no key either; its files get the released models' values.
+MiMo V2 Flash's windows are as wide as the file says, one position less than transformers gives the released
+model by its `sliding_window_size`.
 
 ## Models of images and sound
 Of `mistral3`, `gemma3`, `llama4`, `qwen2_vl`, `qwen2_5_vl`, `qwen3_vl`, `qwen3_vl_moe`, `glm4v`,
