@@ -108,6 +108,14 @@ static Status set_max_tokens_or_none(Request *r, const Field *field, const json_
     return STATUS_OK;
 }
 
+static Status set_truncate(Request *r, const Field *field, const json_t *value, Error *error) {
+    json_int_t number = 0;
+    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (number == 0) return wrong(field, "-1 or at least 1", error);
+    r->cut = (PromptCut){.asked = true, .most = number};
+    return STATUS_OK;
+}
+
 static Status set_n(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
     if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
@@ -364,6 +372,7 @@ static const Field fields[] = {
     SAMPLING(frequency_penalty, -1e3, 1e3),
     OTHER(logit_bias, "nct", set_bias),
     WHOLE(seed, "nct", set_seed, -0x1p63, 0x1p63),
+    WHOLE(truncate_prompt_tokens, "nct", set_truncate, -1, 1e9),
     OTHER(stop, "nct", set_stop),
     OTHER(ignore_eos, "nct", set_ignore_eos),
     WHOLE(logprobs, "nct", set_logprobs, 0, REQUEST_MAX_TOP),
@@ -557,41 +566,6 @@ void request_free(Request *r) {
 
 /* ---- Encoding ------------------------------------------------------------------------------- */
 
-static Status encode_text(const Session *session, const char *text, size_t length, TokenList *ids,
-                          Error *error) {
-    Session alone = *session;
-    alone.prompt = (char *)text;
-    alone.prompt_length = length;
-    return generate_prompt_ids(&alone, ids, error);
-}
-
-static Status take_ids(const Session *session, const json_t *list, TokenList *ids, Error *error) {
-    size_t vocab = model_config(session->model)->vocab_size, n = json_array_size(list);
-    if (n == 0) return error_set(error, "'prompt': an empty list of token ids");
-    if (n > model_context(session->model))
-        return error_set(error, "the prompt is %zu tokens long, but the context has %u positions",
-                         n, model_context(session->model));
-    for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(list, i);
-        json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || (size_t)value >= vocab)
-            return error_set(error, "'prompt': element %zu is not a token id from 0 to %zu", i + 1,
-                             vocab - 1);
-        if (!token_list_push(ids, (int32_t)value))
-            return error_set(error, "no memory for a prompt");
-    }
-    return STATUS_OK;
-}
-
-static Status encode_one(const Session *session, const json_t *prompt, TokenList *ids,
-                         Error *error) {
-    if (json_is_string(prompt))
-        return encode_text(session, json_string_value(prompt), json_string_length(prompt), ids,
-                           error);
-    if (json_is_array(prompt)) return take_ids(session, prompt, ids, error);
-    return error_set(error, "'prompt' must be a text, a list of token ids, or a list of these");
-}
-
 /* Without a chat template nothing marks the end of an answer but the next speaker's name, a stop
  * string. */
 static Status add_stops(Request *r, const ChatPrompt *chat, Error *error) {
@@ -665,7 +639,8 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
     const ChatPromptInput input = {.messages = r->messages,
                                    .tools = r->tools,
                                    .variables = r->template_variables,
-                                   .reasoning_effort = r->reasoning_effort};
+                                   .reasoning_effort = r->reasoning_effort,
+                                   .is_cut = r->cut.asked};
     if (request_messages_are_read(r->messages, chat, error) != STATUS_OK ||
         add_stops(r, chat, error) != STATUS_OK)
         return STATUS_FAILED;
@@ -675,11 +650,19 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
         hold_answer(r, chat, &input, start, error) != STATUS_OK)
         return STATUS_FAILED;
     show_marks(r, chat);
-    size_t n = r->prompts[0].length;
-    uint32_t context = model_context(chat->session->model);
-    if (n <= context) return STATUS_OK;
-    return error_set(error, "the messages are %zu tokens long, but the context has %u positions", n,
-                     context);
+    size_t prefix = 0;
+    if (chat->plain && r->cut.asked &&
+        request_prompt_prefix(chat->session, BOS_AUTO, &prefix, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return request_prompt_cut(chat->session, &r->cut, prefix, "the messages are", &r->prompts[0],
+                              error);
+}
+
+/* With "truncate_prompt_tokens": -1 a prompt is cut so that the answer's tokens fit as well. */
+static void leave_room(Request *r, const Session *session) {
+    size_t context = model_context(session->model), answer = r->options.max_tokens;
+    if (r->cut.asked && r->cut.most < 0)
+        r->cut.most = (json_int_t)(answer < context ? context - answer : 1);
 }
 
 Status request_encode(Request *r, const Session *session, const ChatPrompt *chat, Error *error) {
@@ -691,21 +674,24 @@ Status request_encode(Request *r, const Session *session, const ChatPrompt *chat
     r->prompts = calloc(n, sizeof *r->prompts);
     if (!r->prompts) return error_set(error, "no memory for a request");
     r->n_prompts = n;
+    leave_room(r, session);
     if (r->messages) return encode_messages(r, chat, error);
     const ShapeSource *shape = asked_shape(r, session);
     if (shape) r->hold.source = *shape;
     r->options.decode_flags |= TOKEN_DECODER_CONTINUE;
     if (r->text) {
         if (r->text_length == 0) r->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
-        return encode_text(session, r->text, r->text_length, &r->prompts[0], error);
+        return request_prompt_text(session, r->text, r->text_length, &r->cut, &r->prompts[0],
+                                   error);
     }
     if (!several) {
         if (json_is_string(r->prompt) && json_string_length(r->prompt) == 0)
             r->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
-        return encode_one(session, r->prompt, &r->prompts[0], error);
+        return request_prompt_json(session, r->prompt, &r->cut, &r->prompts[0], error);
     }
     for (size_t i = 0; i < n; i++)
-        if (encode_one(session, json_array_get(r->prompt, i), &r->prompts[i], error) != STATUS_OK)
+        if (request_prompt_json(session, json_array_get(r->prompt, i), &r->cut, &r->prompts[i],
+                                error) != STATUS_OK)
             return STATUS_FAILED;
     return STATUS_OK;
 }

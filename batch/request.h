@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "batch/request_prompt.h"
 #include "batch/request_shape.h"
 #include "generation.h"
 #include "session/session.h"
@@ -66,6 +67,7 @@ typedef struct Request {
     RequestShape shape; /* of the answer, as the request gives it */
     AnswerHold hold;    /* what holds the answer, by request_encode */
 
+    PromptCut cut;      /* truncate_prompt_tokens */
     TokenList *prompts; /* [n_prompts], by request_encode */
     size_t n_prompts;
 } Request;

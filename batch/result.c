@@ -66,7 +66,7 @@ static json_t *text_of(const Request *r, const ResultMaker *maker, const TextBuf
                        size_t index) {
     if (!r->echo) return json_lossy_text(generated->bytes, generated->length);
     TextBuffer whole = {0};
-    if (json_is_string(r->prompt)) {
+    if (json_is_string(r->prompt) && r->cut.dropped == 0) {
         text_put(&whole, json_string_value(r->prompt), json_string_length(r->prompt), 0);
     } else {
         const json_t *prompt = json_array_get(r->prompt, index / r->n);
@@ -74,7 +74,7 @@ static json_t *text_of(const Request *r, const ResultMaker *maker, const TextBuf
         char *text = NULL;
         size_t length = 0;
         Error ignored;
-        if (json_is_string(prompt)) {
+        if (json_is_string(prompt) && r->cut.dropped == 0) {
             text_put(&whole, json_string_value(prompt), json_string_length(prompt), 0);
         } else if (tokenizer_decode(maker->tokenizer, ids->ids, ids->length,
                                     TOKEN_DECODER_SKIP_SPECIAL, &text, &length,
@@ -325,6 +325,9 @@ static char *native_line(const ResultMaker *maker, const Request *r, const Choic
         }
         json_object_set_new(json, "choices", list);
     }
+    if (r->cut.dropped > 0)
+        json_object_set_new(json, "truncated_prompt_tokens",
+                            json_integer((json_int_t)r->cut.dropped));
     json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));
     return dump(json);
 }
@@ -387,6 +390,9 @@ static json_t *openai_body(const ResultMaker *maker, const Request *r, const Cho
                         json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)n_prompt,
                                   "completion_tokens", (json_int_t)n_generated, "total_tokens",
                                   (json_int_t)(n_prompt + n_generated)));
+    if (r->cut.dropped > 0)
+        json_object_set_new(json_object_get(body, "usage"), "truncated_prompt_tokens",
+                            json_integer((json_int_t)r->cut.dropped));
     json_object_set_new(body, "system_fingerprint", json_string(maker->fingerprint));
     return body;
 }

@@ -149,7 +149,7 @@ Status chat_prompt_encode(const ChatPrompt *p, const ChatPromptInput *given, Tok
     if (start) *start = answer_start(&p->answers, out.text, out.length);
     unsigned flags = p->plain ? TOKENIZE_ADD_BOS : 0;
     if (p->session->options->special) flags |= TOKENIZE_PARSE_SPECIAL;
-    status = prompt_limit_check(p->session, out.length, error);
+    if (!given->is_cut) status = prompt_limit_check(p->session, out.length, error);
     if (status == STATUS_OK)
         status = tokenizer_encode(p->session->tokenizer, out.text, out.length, out.from_template,
                                   flags, ids, error);

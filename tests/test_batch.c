@@ -424,6 +424,53 @@ static void a_second_line_of_an_id_fails_under_its_id(void **state) {
     same_files(p->output, p->other);
 }
 
+/* The last tokens are kept, behind what begins a text: the same prompt as its ids. */
+static void long_prompts_are_cut_where_the_request_asks_for_it(void **state) {
+    const Place *p = *state;
+    char text[2048] = "", line[8192], ids[2048];
+    for (size_t i = 0; i < 400; i++) strcat(text, i % 7 == 3 ? " cat" : " a");
+    const char *const tokenize[] = {"run", p->model, "--tokenize", "--bos",
+                                    "yes", "-i",     text,         NULL};
+    Process all = process_run(tokenize, NULL, 0);
+    assert_int_equal(all.status, 0);
+    size_t n = 0;
+    for (char *c = all.out; *c; c++) n += *c == ' ';
+    n++;
+    /* The first id and the last nine. */
+    char *at = all.out + strlen(all.out), *first = strtok(strdup(all.out), " ");
+    for (size_t spaces = 0; spaces < 9; spaces += *at == ' ') at--;
+    for (char *c = at; *c; c++)
+        if (*c == ' ') *c = ',';
+    snprintf(ids, sizeof ids, "%s%.*s", first, (int)strcspn(at, "\n"), at);
+    free(first);
+    process_free(&all);
+    snprintf(
+        line, sizeof line,
+        "{\"id\": 1, \"prompt\": \"%s\", \"truncate_prompt_tokens\": 10, \"max_tokens\": 6}\n"
+        "{\"id\": 2, \"prompt\": [%s], \"max_tokens\": 6}\n"
+        "{\"id\": 3, \"prompt\": \"%s\", \"truncate_prompt_tokens\": -1, \"max_tokens\": 300}\n"
+        "{\"id\": 4, \"prompt\": \"%s\", \"truncate_prompt_tokens\": 0}\n"
+        "{\"id\": 5, \"prompt\": \"Tom\", \"truncate_prompt_tokens\": 50, \"max_tokens\": 2}\n",
+        text, ids, text, text);
+    input_is(p, line);
+    expect(p, 3, MORE("--ordered", "-c", "500"), "1 of 5 lines failed");
+    json_t *cut = result_at(p->output, 0), *given = result_at(p->output, 1);
+    assert_string_equal(text_at(cut, "text", NULL), text_at(given, "text", NULL));
+    assert_int_equal(json_integer_value(json_object_get(cut, "prompt_tokens")), 10);
+    assert_int_equal(json_integer_value(json_object_get(cut, "truncated_prompt_tokens")), n - 10);
+    assert_null(json_object_get(given, "truncated_prompt_tokens"));
+    json_decref(cut);
+    json_decref(given);
+    json_t *room = result_at(p->output, 2), *none = result_at(p->output, 3);
+    assert_int_equal(json_integer_value(json_object_get(room, "prompt_tokens")), 200);
+    assert_non_null(strstr(text_at(none, "error", "message"), "must be -1 or at least 1"));
+    json_decref(room);
+    json_decref(none);
+    json_t *brief = result_at(p->output, 4);
+    assert_null(json_object_get(brief, "truncated_prompt_tokens"));
+    json_decref(brief);
+}
+
 static void a_prompt_that_cannot_fit_is_refused_before_it_is_encoded(void **state) {
     const Place *p = *state;
     enum { LENGTH = 8 << 20 };
@@ -685,6 +732,7 @@ int main(void) {
         TEST(contents_come_in_every_form_that_the_api_has),
         TEST(strict_finishes_what_it_has_begun),
         TEST(a_second_line_of_an_id_fails_under_its_id),
+        TEST(long_prompts_are_cut_where_the_request_asks_for_it),
         TEST(a_prompt_that_cannot_fit_is_refused_before_it_is_encoded),
         TEST(strict_stops_at_the_first_bad_line),
         TEST(failed_lines_stay_unless_they_are_retried),
