@@ -8,6 +8,8 @@
 # make format     clang-format in place              make lint   includes, clang-format and cppcheck
 # make install    PREFIX=/usr/local DESTDIR=       make uninstall
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
+# make static     build/static/run, export: no shared libraries, the same bytes from the same compiler
+# make dist       dist/verbatim-VERSION.tar.gz, and -linux-ARCHITECTURE.tar.gz with the static programs
 #
 # Variants build beside each other: make test CC=clang OPT=-O0 BUILD=build/clang-O0
 
@@ -90,6 +92,23 @@ $(BUILD)/libverbatim.a: $(OBJECTS)
 
 $(BUILD)/run $(BUILD)/export $(BUILD)/bench: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
+
+# Programs without shared libraries. Of jansson only json_* stays visible: its archive has functions
+# with names that we have, too. What libedit needs is not in every pkg-config file.
+STATIC_LIBS = $(filter-out -ljansson,$(shell pkg-config --static --libs $(PACKAGES)))
+ifeq ($(HAVE_LIBEDIT),yes)
+STATIC_LIBS += $(filter-out -ltermcap,$(shell pkg-config --static --libs libedit)) -lmd -ltinfo
+endif
+OBJCOPY = objcopy
+STRIP = strip
+static: $(BUILD)/static/run $(BUILD)/static/export
+$(BUILD)/static/jansson.o: $(BUILD)/libverbatim.a
+	@mkdir -p $(@D)
+	$(CC) -nostdlib -r $(LDFLAGS) -Wl,--whole-archive -l:libjansson.a -Wl,--no-whole-archive -o $@
+	$(OBJCOPY) --wildcard --keep-global-symbol='json*' $@
+$(BUILD)/static/%: $(BUILD)/%.o $(BUILD)/libverbatim.a $(BUILD)/static/jansson.o
+	$(CC) $(ALL_CFLAGS) -static -Wl,--build-id=none -o $@ $^ $(LDFLAGS) $(STATIC_LIBS) -lm -lpthread
+	$(STRIP) -s $@
 
 define isa_rules
 $(BUILD)/%.$(1).o: %.c
@@ -219,10 +238,11 @@ INSTALLED = bin/verbatim bin/verbatim-export share/verbatim/stories.bin \
 	share/bash-completion/completions/verbatim share/bash-completion/completions/verbatim-export \
 	share/zsh/site-functions/_verbatim $(DOCS:%=share/doc/verbatim/%)
 
+# FROM=static/ installs the programs of `make static`.
 install: all
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(INSTALLED))))
-	install -m 755 $(BUILD)/run $(DESTDIR)$(PREFIX)/bin/verbatim
-	install -m 755 $(BUILD)/export $(DESTDIR)$(PREFIX)/bin/verbatim-export
+	install -m 755 $(BUILD)/$(FROM)run $(DESTDIR)$(PREFIX)/bin/verbatim
+	install -m 755 $(BUILD)/$(FROM)export $(DESTDIR)$(PREFIX)/bin/verbatim-export
 	install -m 644 models/stories.bin $(DATA)/verbatim/stories.bin
 	install -m 644 man/verbatim.1 man/verbatim-export.1 $(DATA)/man/man1
 	install -m 644 completions/verbatim.bash $(DATA)/bash-completion/completions/verbatim
@@ -235,6 +255,10 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
 	-rmdir $(DATA)/verbatim $(DATA)/doc/verbatim/docs $(DATA)/doc/verbatim 2>/dev/null
 
+dist: static
+	@test -n "$(VERSION)"
+	BUILD=$(BUILD) MAKE="$(MAKE)" scripts/dist $(VERSION) dist
+
 deb: all
 	@test -n "$(VERSION)"
 	BUILD=$(BUILD) MAKE="$(MAKE)" scripts/deb $(VERSION) dist
@@ -242,7 +266,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all core core-lines $(PROGRAMS) test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb clean
+.PHONY: all core core-lines $(PROGRAMS) test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb static dist clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d) \
