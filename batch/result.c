@@ -206,7 +206,7 @@ static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, c
 
 /* The id of a call: 9 letters and digits, which Mistral's templates insist on, the same in every
  * run. */
-static void call_id(char id[10], const Request *r, size_t choice, size_t call) {
+static void call_id(char *id, const Request *r, size_t choice, size_t call) {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     const RequestKey key = request_key(r);
     const uint64_t parts[] = {key.low, key.high, choice, call};
@@ -215,12 +215,27 @@ static void call_id(char id[10], const Request *r, size_t choice, size_t call) {
     id[9] = '\0';
 }
 
-static json_t *calls_json(const Request *r, const Answer *answer, size_t index) {
+/* Calls that the assistant has made in the messages. */
+static size_t calls_before(const Request *r) {
+    size_t i, n = 0;
+    json_t *message;
+    json_array_foreach((json_t *)r->messages, i, message) {
+        n += json_array_size(json_object_get(message, "tool_calls"));
+    }
+    return n;
+}
+
+static json_t *calls_json(const ResultMaker *maker, const Request *r, const Answer *answer,
+                          size_t index) {
     json_t *list = json_array();
-    size_t n = json_array_size(answer->calls);
+    size_t n = json_array_size(answer->calls), before = calls_before(r);
     for (size_t i = 0; i < n && (i == 0 || !r->one_call); i++) {
-        char id[10];
+        char id[96];
+        const char *name =
+            json_string_value(json_object_get(json_array_get(answer->calls, i), "name"));
         call_id(id, r, index, i);
+        if (maker->answers->tools->syntax == TOOLS_KIMI) /* its templates write the id as it is */
+            snprintf(id, sizeof id, "functions.%.60s:%zu", name, before + i);
         json_array_append_new(list, json_pack("{s:s, s:s, s:O}", "id", id, "type", "function",
                                               "function", json_array_get(answer->calls, i)));
     }
@@ -233,7 +248,7 @@ static void put_parts(json_t *json, const ResultMaker *maker, const Request *r,
     if (answer->has_reasoning && !maker->hides_reasoning)
         json_object_set_new(json, "reasoning_content",
                             json_lossy_text(answer->reasoning.bytes, answer->reasoning.length));
-    if (answer->calls) json_object_set_new(json, "tool_calls", calls_json(r, answer, index));
+    if (answer->calls) json_object_set_new(json, "tool_calls", calls_json(maker, r, answer, index));
 }
 
 /* Takes the answer to messages apart; the text of other requests is its content as a whole. */

@@ -46,18 +46,18 @@ static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input)
     json_object_set_new(all, "documents", json_null());
     put_reasoning(all, p, input);
     if (input->variables) json_object_update(all, (json_t *)input->variables);
-    json_object_set_new(all, "messages", messages_prepare(input->messages, p->arguments));
+    json_object_set_new(all, "messages", messages_prepare(input->messages, p->calls));
     json_object_set(all, "tools", input->tools ? (json_t *)input->tools : json_null());
     json_object_set_new(all, "bos_token", token_text(tokenizer, bos));
     json_object_set_new(all, "eos_token", token_text(tokenizer, end));
     return all;
 }
 
-static void find_arguments(ChatPrompt *p) {
+static void find_call_style(ChatPrompt *p) {
     json_t *none = json_array();
     const ChatPromptInput input = {.messages = none};
     json_t *variables = none ? make_variables(p, &input) : NULL;
-    if (variables) p->arguments = messages_call_arguments(p->template, variables, p->now);
+    if (variables) p->calls = messages_call_style(p->template, variables, p->now);
     json_decref(variables);
     json_decref(none);
 }
@@ -137,7 +137,7 @@ Status chat_prompt_open(ChatPrompt *p, const Session *session, Error *error) {
     if (!p->template) return STATUS_FAILED;
     p->forms = (ContentForms){.text = true, .parts = true}; /* the probe goes in as it is */
     p->forms = contents_probe(render_probe, p);
-    if (memmem(text, bytes, "tool_calls", strlen("tool_calls"))) find_arguments(p);
+    if (memmem(text, bytes, "tool_calls", strlen("tool_calls"))) find_call_style(p);
     return STATUS_OK;
 }
 

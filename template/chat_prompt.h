@@ -24,9 +24,9 @@ typedef struct ChatPrompt {
     bool plain;
     const char *const *stop;
     size_t n_stop;
-    struct tm now;           /* what strftime_now() tells the template */
-    CallArguments arguments; /* how the template wants those of calls */
-    ContentForms forms;      /* what it takes as the content of a message */
+    struct tm now;      /* what strftime_now() tells the template */
+    CallStyle calls;    /* how the template wants calls of tools in messages */
+    ContentForms forms; /* what it takes as the content of a message */
     /* Whether the model reasons, and how much (NULL: as the template has it): --reasoning and
      * --reasoning-effort, until the caller changes them. */
     ReasoningChoice reasoning;

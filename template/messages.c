@@ -3,21 +3,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- How a template wants arguments ------------------------------------------------------------
+/* ---- How a template wants calls ------------------------------------------------------------
  */
 
-/* A conversation with a call that has these arguments, and its tool. */
-static json_t *probe(const json_t *variables, json_t *arguments) {
+static bool wants_objects(CallStyle style) {
+    return style == CALLS_OF_OBJECTS || style == CALLS_OF_OBJECTS_ALONE;
+}
+
+static bool wants_null(CallStyle style) {
+    return style == CALLS_OF_OBJECTS_ALONE || style == CALLS_OF_TEXTS_ALONE;
+}
+
+/* A conversation with a call in this style, and its tool. */
+static json_t *probe(const json_t *variables, CallStyle style) {
+    json_t *arguments = wants_objects(style)
+                            ? json_pack("{s:s}", "verbatim_key", "verbatim_value")
+                            : json_string("{\"verbatim_key\": \"verbatim_value\"}");
+    json_t *content = wants_null(style) ? json_null() : json_string("");
     json_t *all = json_deep_copy(variables);
     json_t *messages = json_pack(
-        "[{s:s, s:s}, {s:s, s:s, s:[{s:s, s:s, s:{s:s, s:o}}]}, {s:s, s:s, s:s, s:s}]", "role",
-        "user", "content", "a", "role", "assistant", "content", "", "tool_calls", "id", "abcdefghi",
-        "type", "function", "function", "name", "f", "arguments", arguments, "role", "tool",
-        "tool_call_id", "abcdefghi", "name", "f", "content", "b");
+        "[{s:s, s:s}, {s:s, s:o, s:[{s:s, s:s, s:{s:s, s:o}}]}, {s:s, s:s, s:s, s:s}]", "role",
+        "user", "content", "a", "role", "assistant", "content", content, "tool_calls", "id",
+        "abcdefghi", "type", "function", "function", "name", "f", "arguments", arguments, "role",
+        "tool", "tool_call_id", "abcdefghi", "name", "f", "content", "b");
     json_t *tools =
         json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s, s:s}}}}}]", "type", "function",
                   "function", "name", "f", "description", "c", "parameters", "type", "object",
-                  "properties", "verbatim_key", "type", "string", "description", "d");
+                  "properties", "key", "type", "string", "description", "d");
     bool made = all && json_object_set_new(all, "messages", messages) == 0 &&
                 json_object_set_new(all, "tools", tools) == 0;
     if (made) return all;
@@ -28,14 +40,14 @@ static json_t *probe(const json_t *variables, json_t *arguments) {
 /* Whether the template writes the call's arguments, and as what they are: no text within quotes,
  * and no object as Python prints it. */
 static bool reads_well(const ChatTemplate *template, const json_t *variables, struct tm now,
-                       json_t *arguments) {
-    json_t *all = probe(variables, arguments);
+                       CallStyle style) {
+    json_t *all = probe(variables, style);
     const ChatTemplateInput input = {.variables = all, .now = now};
     ChatTemplateOutput out;
     bool reads = false;
     Error ignored;
     if (all && chat_template_render(template, &input, &out, &ignored) == STATUS_OK) {
-        reads = strstr(out.text, "verbatim_value") && !strstr(out.text, "'verbatim_value'") &&
+        reads = strstr(out.text, "verbatim_value") && !strstr(out.text, "'verbatim_key'") &&
                 !strstr(out.text, "\\\"verbatim_value");
         chat_template_output_free(&out);
     }
@@ -43,28 +55,29 @@ static bool reads_well(const ChatTemplate *template, const json_t *variables, st
     return reads;
 }
 
-CallArguments messages_call_arguments(const ChatTemplate *template, const json_t *variables,
-                                      struct tm now) {
-    json_t *object = json_pack("{s:s}", "verbatim_key", "verbatim_value");
-    if (reads_well(template, variables, now, object)) return ARGUMENTS_AS_OBJECTS;
-    json_t *text = json_string("{\"verbatim_key\": \"verbatim_value\"}");
-    return reads_well(template, variables, now, text) ? ARGUMENTS_AS_TEXTS : ARGUMENTS_AS_GIVEN;
+CallStyle messages_call_style(const ChatTemplate *template, const json_t *variables,
+                              struct tm now) {
+    static const CallStyle styles[] = {CALLS_OF_OBJECTS, CALLS_OF_TEXTS, CALLS_OF_OBJECTS_ALONE,
+                                       CALLS_OF_TEXTS_ALONE};
+    for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
+        if (reads_well(template, variables, now, styles[i])) return styles[i];
+    return CALLS_AS_GIVEN;
 }
 
 /* ---- Messages ----------------------------------------------------------------------------------
  */
 
 /* The arguments as the template wants them: a new reference. */
-static json_t *prepare_arguments(json_t *given, CallArguments style) {
+static json_t *prepare_arguments(json_t *given, CallStyle style) {
     json_t *made = NULL;
-    if (style == ARGUMENTS_AS_OBJECTS && json_is_string(given)) {
+    if (wants_objects(style) && json_is_string(given)) {
         made =
             json_loadb(json_string_value(given), json_string_length(given), JSON_ALLOW_NUL, NULL);
         if (!json_is_object(made)) {
             json_decref(made);
             made = NULL;
         }
-    } else if (style == ARGUMENTS_AS_TEXTS && json_is_object(given)) {
+    } else if (!wants_objects(style) && json_is_object(given)) {
         char *text = json_dumps(given, JSON_REAL_PRECISION(17));
         made = text ? json_string(text) : NULL;
         free(text);
@@ -73,7 +86,7 @@ static json_t *prepare_arguments(json_t *given, CallArguments style) {
 }
 
 /* A call, {"function": {"name", "arguments"}} or without the wrapper: a new reference. */
-static json_t *prepare_call(const json_t *call, CallArguments style) {
+static json_t *prepare_call(const json_t *call, CallStyle style) {
     json_t *copy = json_copy((json_t *)call), *function = json_object_get(call, "function");
     json_t *given = json_object_get(function ? function : call, "arguments");
     if (!copy || !given) return copy;
@@ -88,17 +101,25 @@ static json_t *prepare_call(const json_t *call, CallArguments style) {
     return copy;
 }
 
-static void prepare_calls(json_t *message, CallArguments style) {
-    json_t *calls = json_object_get(message, "tool_calls"), *list = json_array(), *call;
+/* Whether a message says nothing beside its calls. */
+static bool is_alone(const json_t *message) {
+    const json_t *content = json_object_get(message, "content");
+    return !content || json_is_null(content) ||
+           (json_is_string(content) && json_string_length(content) == 0);
+}
+
+static void prepare_calls(json_t *message, CallStyle style) {
+    json_t *calls = json_object_get(message, "tool_calls"), *list, *call;
     size_t i;
-    if (json_is_array(calls)) {
-        json_array_foreach(calls, i, call) {
-            json_array_append_new(list, json_is_object(call) ? prepare_call(call, style)
-                                                             : json_incref(call));
-        }
-        json_object_set(message, "tool_calls", list);
+    if (json_array_size(calls) == 0) return;
+    list = json_array();
+    json_array_foreach(calls, i, call) {
+        json_array_append_new(list,
+                              json_is_object(call) ? prepare_call(call, style) : json_incref(call));
     }
-    json_decref(list);
+    json_object_set_new(message, "tool_calls", list);
+    if (is_alone(message))
+        json_object_set_new(message, "content", wants_null(style) ? json_null() : json_string(""));
 }
 
 /* The message with all names of its reasoning: a new reference. */
@@ -115,12 +136,12 @@ static json_t *name_reasoning(const json_t *message) {
     return copy;
 }
 
-json_t *messages_prepare(const json_t *messages, CallArguments arguments) {
+json_t *messages_prepare(const json_t *messages, CallStyle style) {
     json_t *list = json_array(), *message;
     size_t i;
     json_array_foreach((json_t *)messages, i, message) {
         json_t *copy = json_is_object(message) ? name_reasoning(message) : json_incref(message);
-        if (arguments != ARGUMENTS_AS_GIVEN && json_is_object(copy)) prepare_calls(copy, arguments);
+        if (style != CALLS_AS_GIVEN && json_is_object(copy)) prepare_calls(copy, style);
         json_array_append_new(list, copy);
     }
     if (json_array_size(list) == json_array_size(messages)) return list;

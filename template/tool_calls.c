@@ -231,6 +231,31 @@ static bool read_mistral(Cursor *c, const json_t *tools, json_t *calls) {
     return is_whole;
 }
 
+/* <tool_calls>[{"name": "f", "arguments": {...}}, ...]</tool_calls>, or the same objects one a
+ * line. */
+static bool read_listed(Cursor *c, const json_t *tools, json_t *calls) {
+    (void)tools;
+    if (!take(c, "<tool_calls>")) return false;
+    skip_space(c);
+    bool is_whole = true;
+    if (c->at < c->end && *c->at == '[') {
+        json_t *list = take_json(c);
+        is_whole = json_array_size(list) > 0;
+        for (size_t i = 0; is_whole && i < json_array_size(list); i++)
+            is_whole = add_object(calls, json_array_get(list, i));
+        json_decref(list);
+    } else {
+        while (is_whole && c->at < c->end && *c->at == '{') {
+            json_t *object = take_json(c);
+            is_whole = json_is_object(object) && add_object(calls, object);
+            json_decref(object);
+            skip_space(c);
+        }
+    }
+    skip_space(c);
+    return is_whole && take(c, "</tool_calls>");
+}
+
 /* A channel of gpt-oss whose header names a function:
  * <|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}<|call|> */
 static bool read_channel(Cursor *c, const json_t *tools, json_t *calls) {
@@ -406,9 +431,15 @@ static const ToolFormat formats[] = {
      .begin = "<tool_call>",
      .tokens = {"<tool_call>", "</tool_call>"},
      .read = read_function_tags},
+    {.name = "listed JSON",
+     .syntax = TOOLS_LISTED,
+     .marks = {"<tool_calls>", "arguments\""},
+     .begin = "<tool_calls>",
+     .tokens = {"<tool_calls>", "</tool_calls>"},
+     .read = read_listed},
     {.name = "tagged JSON",
      .syntax = TOOLS_TAGGED,
-     .marks = {"<tool_call>"},
+     .marks = {"<tool_call>", "arguments\""},
      .begin = "<tool_call>",
      .tokens = {"<tool_call>", "</tool_call>"},
      .read = read_tagged},

@@ -21,6 +21,7 @@ typedef enum ToolSyntax {
     TOOLS_MISTRAL,       /* [TOOL_CALLS][{...}] or [TOOL_CALLS]f[ARGS]{...} */
     TOOLS_ARGUMENT_TAGS, /* <tool_call>f<arg_key>key</arg_key><arg_value>value</arg_value> ... */
     TOOLS_FUNCTION_TAGS, /* <tool_call><function=f><parameter=key>value</parameter> ... */
+    TOOLS_LISTED,        /* <tool_calls>[{...}, ...]</tool_calls> */
     TOOLS_TAGGED,        /* <tool_call>{...}</tool_call> */
     TOOLS_JSON           /* {"name": "f", "parameters": {...}} */
 } ToolSyntax;

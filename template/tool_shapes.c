@@ -13,6 +13,10 @@ typedef struct CallTexts {
 
 static const CallTexts tagged = {
     "", "<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", "\n", ""};
+static const CallTexts listed = {"<tool_calls>[", "{\"name\": \"", "\", \"arguments\": ", "}", ", ",
+                                 "]</tool_calls>"};
+static const CallTexts listed_lines = {
+    "<tool_calls>\n", "{\"name\": \"", "\", \"arguments\": ", "}\n", "", "</tool_calls>"};
 static const CallTexts object = {"", "{\"name\": \"", "\", \"parameters\": ", "}", "", ""};
 static const CallTexts mistral_list = {
     "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]"};
@@ -88,6 +92,9 @@ static Status choose_texts(Maker *m) {
     case TOOLS_FUNCTION_TAGS:
         m->texts = &function_tags;
         m->arguments = &parameter;
+        return STATUS_OK;
+    case TOOLS_LISTED:
+        m->texts = template_holds(s, "<tool_calls>[") ? &listed : &listed_lines;
         return STATUS_OK;
     case TOOLS_TAGGED:
         m->texts = &tagged;

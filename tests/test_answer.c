@@ -28,6 +28,12 @@ static const Case cases[] = {
     {"tagged JSON", "<tool_call> \"arguments\"", "Let me see.",
      "\n<tool_call>\n{\"name\": \"weather\", \"arguments\": " WEATHER "}\n</tool_call>\n"
      "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"},
+    {"listed JSON", "<tool_calls> \"arguments\"", "Yes.",
+     "\n<tool_calls>[{\"name\": \"weather\", \"arguments\": " WEATHER "}, {\"name\": \"now\", "
+     "\"arguments\": {}}]</tool_calls>"},
+    {"listed JSON", "<tool_calls> \"arguments\"", "",
+     "<tool_calls>\n{\"name\": \"weather\", \"arguments\": " WEATHER "}\n{\"name\": \"now\", "
+     "\"arguments\": {}}\n</tool_calls>"},
     {"function tags", "<tool_call> <function= <parameter=", "Well:",
      "\n\n<tool_call>\n<function=weather>\n<parameter=city>\n5 {Oslo}\n</parameter>\n"
      "<parameter=days>\n3\n</parameter>\n<parameter=near>\n[\"a\", true, null, -1.5]\n"

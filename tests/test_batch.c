@@ -655,7 +655,7 @@ static void tools_that_the_template_cannot_take_are_refused(void **state) {
         {"{{ messages[0].content }}", "'tools': the chat template does not read them"},
         {"{{ tools }}{{ messages[0].content }}",
          "'tools': the chat template writes calls of tools in no format that this program knows"},
-        {"{{ tools }}<tool_call>{{ messages[0].content }}", NULL}};
+        {"{{ tools }}<tool_call>{\"arguments\"{{ messages[0].content }}", NULL}};
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
         input_is(p, WITH_TOOLS("a"));
         file_write(p->other, templates[i].template, strlen(templates[i].template));
@@ -672,7 +672,7 @@ static void tools_that_the_template_cannot_take_are_refused(void **state) {
 static void openai_batches_are_answered_in_kind(void **state) {
     const Place *p = *state;
     static const char reads_tools[] =
-        "{% if tools %}Answer by <tool_call> {{ tools | length }}\n{% endif %}"
+        "{% if tools %}Answer by <tool_call> with \"arguments\" {{ tools | length }}\n{% endif %}"
         "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
     file_write(p->other, reads_tools, strlen(reads_tools));
     Process result = batch_run_program(p->model, "tests/fixtures/openai-batch.jsonl", p->output,

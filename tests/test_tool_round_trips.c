@@ -47,15 +47,14 @@ static json_t *go_round(const json_t *request) {
     const json_t *text = json_object_get(request, "template");
     const json_t *raw = json_object_get(request, "answer");
     const json_t *tools = json_object_get(request, "tools");
-    const AnswerFormat *format;
     Answer answer;
     ChatTemplateOutput out = {0};
     ChatTemplate *t =
         chat_template_compile(json_string_value(text), json_string_length(text), &error);
     if (!t) return json_pack("{s:s}", "error", error.text);
-    AnswerFormat found = answer_format(json_string_value(text), json_string_length(text), NULL);
-    format = &found;
-    if (!answer_split(format, json_string_value(raw), json_string_length(raw),
+    const AnswerFormat format =
+        answer_format(json_string_value(text), json_string_length(text), NULL);
+    if (!answer_split(&format, json_string_value(raw), json_string_length(raw),
                       json_is_true(json_object_get(request, "opened")), tools, &answer))
         return NULL;
     json_t *message = message_of(&answer), *call;
@@ -71,11 +70,12 @@ static json_t *go_round(const json_t *request) {
     }
     json_t *variables = json_pack("{s:b, s:n, s:s, s:s}", "add_generation_prompt", 1, "documents",
                                   "bos_token", "<s>", "eos_token", "</s>");
-    CallArguments arguments = messages_call_arguments(t, variables, now);
-    json_object_set_new(variables, "messages", messages_prepare(messages, arguments));
+    const CallStyle style = messages_call_style(t, variables, now);
+    json_object_set_new(variables, "messages", messages_prepare(messages, style));
     json_object_set(variables, "tools", (json_t *)tools);
     const ChatTemplateInput input = {.variables = variables, .now = now};
-    json_t *reply = json_pack("{s:o, s:i}", "message", message, "arguments", (int)arguments);
+    json_t *reply = json_pack("{s:o, s:i, s:s*}", "message", message, "style", (int)style, "format",
+                              format.tools ? format.tools->name : NULL);
     if (chat_template_render(t, &input, &out, &error) == STATUS_OK)
         json_object_set_new(reply, "rendered", json_stringn(out.text, out.length));
     else

@@ -72,7 +72,9 @@ static const char weather[] = WEATHER;
 static const struct Format {
     const char *name, *marks, *begin;
 } formats[] = {
-    {"tagged JSON", "<tool_call>", "<tool_call>"},
+    {"tagged JSON", "<tool_call> \"arguments\"", "<tool_call>"},
+    {"listed JSON", "<tool_calls>[ \"arguments\"", NULL},
+    {"lines of JSON", "<tool_calls> \"arguments\"", NULL},
     {"function tags", "<tool_call> <function=", "<tool_call>"},
     {"argument tags", "<tool_call> <arg_key>", "<tool_call>"},
     {"tight argument tags", "<tool_call> <arg_key>a</arg_key><arg_value>", "<tool_call>"},
@@ -300,7 +302,7 @@ static void run_lines(const Place *p, const char *output, const char *const *mor
 static void results_are_the_same_on_any_setting_and_when_resumed(void **state) {
     const Place *p = *state;
     size_t n, m;
-    write_template(p, "<tool_call> <think></think>", "\n");
+    write_template(p, "<tool_call> \"arguments\" <think></think>", "\n");
     write_lines(p->input);
     run_lines(p, p->output, MORE("-j", "1", "--lookup", "0"));
     char *first = file_read(p->output, &n);
@@ -346,7 +348,7 @@ static void what_cannot_be_held_is_refused_by_name(void **state) {
     expect_error(p, BEGIN TOOLS "\"tool_choice\":\"required\"}\n", "'gemma' can be read, but not");
     write_template(p, "<|tool_call_start|>", "");
     expect_error(p, BEGIN STRICT "\"n\":1}\n", "'python' can be read, but not");
-    write_template(p, "<tool_call>", "");
+    write_template(p, "<tool_call> \"arguments\"", "");
     expect_error(p, BEGIN "\"tool_choice\":\"required\"}\n", "there are no 'tools'");
     expect_error(p, BEGIN TOOLS "\"tool_choice\":\"always\"}\n", "'tool_choice' must be");
     expect_error(p,
