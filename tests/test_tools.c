@@ -229,6 +229,78 @@ static void an_answer_has_its_shape_or_calls_a_tool(void **state) {
     assert_true(n_calls > 0 && n_texts > 0);
 }
 
+/* ---- Requests of the openai package -----------------------------------------------------------
+ */
+
+/* The schema of the parameters of a tool of the request, as text; freed by the caller. */
+static char *schema_of(const json_t *body, const char *name) {
+    const json_t *tool;
+    size_t i;
+    json_array_foreach(json_object_get(body, "tools"), i, tool) {
+        const json_t *function = json_object_get(tool, "function");
+        if (strcmp(text_of(function, "name"), name) == 0)
+            return json_dumps(json_object_get(function, "parameters"), 0);
+    }
+    return NULL;
+}
+
+/* Expects a message to be what its request asks for. */
+static void check_message(const char *name, const json_t *body, const json_t *message) {
+    const json_t *calls = json_object_get(message, "tool_calls"), *call;
+    const json_t *format = json_object_get(json_object_get(body, "response_format"), "json_schema");
+    const json_t *choice = json_object_get(body, "tool_choice");
+    size_t i, n = json_array_size(calls);
+    bool needs_call =
+        json_is_object(choice) || strcmp(text_of(body, "tool_choice"), "required") == 0;
+    json_array_foreach((json_t *)calls, i, call) {
+        const json_t *function = json_object_get(call, "function");
+        char *schema = schema_of(body, text_of(function, "name"));
+        if (!schema || !has_shape(schema, text_of(function, "arguments")))
+            fail_msg("%s: %s", name, json_dumps(message, 0));
+        assert_string_equal(text_of(call, "type"), "function");
+        free(schema);
+    }
+    if (json_is_false(json_object_get(body, "parallel_tool_calls"))) assert_true(n <= 1);
+    if (needs_call && (n == 0 || !json_is_null(json_object_get(message, "content"))))
+        fail_msg("%s: %s", name, json_dumps(message, 0));
+    if (format && n == 0) {
+        char *schema = json_dumps(json_object_get(format, "schema"), 0);
+        if (!has_shape(schema, text_of(message, "content")))
+            fail_msg("%s: %s", name, json_dumps(message, 0));
+        free(schema);
+    }
+}
+
+/* fixtures/openai_tools.py --check reads such results into Python classes. */
+static void requests_of_the_openai_package_get_what_they_ask_for(void **state) {
+    static const size_t some[] = {0, 1, 3, 6, 7, N_FORMATS - 1};
+    const Place *p = *state;
+    size_t length;
+    char *lines = file_read("tests/fixtures/openai-tools.jsonl", &length);
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        const struct Format *f = &formats[some[i]];
+        write_template(p, f->marks, "");
+        json_t *all = answers(p, lines, "--on-length", "close"), *result, *choice;
+        size_t k, c;
+        char *copy = strdup(lines), *rest = copy;
+        json_array_foreach(all, k, result) {
+            json_t *request = json_loads(strsep(&rest, "\n"), 0, NULL);
+            const json_t *body = json_object_get(json_object_get(result, "response"), "body");
+            if (json_array_size(json_object_get(body, "choices")) == 0)
+                fail_msg("%s: %s", f->name, json_dumps(result, 0));
+            json_array_foreach(json_object_get(body, "choices"), c, choice) {
+                check_message(f->name, json_object_get(request, "body"),
+                              json_object_get(choice, "message"));
+            }
+            json_decref(request);
+        }
+        assert_int_equal(k, 8);
+        free(copy);
+        json_decref(all);
+    }
+    free(lines);
+}
+
 /* ---- Reasoning ------------------------------------------------------------------------------- */
 
 static void the_end_of_a_reasoning_is_forced(void **state) {
@@ -379,6 +451,7 @@ int main(void) {
         cmocka_unit_test(a_required_call_comes_in_every_format),
         cmocka_unit_test(a_strict_call_is_held_once_it_has_begun),
         cmocka_unit_test(an_answer_has_its_shape_or_calls_a_tool),
+        cmocka_unit_test(requests_of_the_openai_package_get_what_they_ask_for),
         cmocka_unit_test(the_end_of_a_reasoning_is_forced),
         cmocka_unit_test(results_are_the_same_on_any_setting_and_when_resumed),
         cmocka_unit_test(what_cannot_be_held_is_refused_by_name),
