@@ -22,7 +22,7 @@ json_t *element_of_text(ElementWriter *w, const char *kind, const char *text) {
 static size_t name_length(const Tokenizer *tokenizer, const char *text) {
     const char *last = *text == '<' ? ">" : *text == '[' ? "]" : NULL;
     const char *end = last ? strpbrk(text + 1, last) : NULL;
-    if (!end) return 0;
+    if (!tokenizer || !end) return 0;
     size_t n = (size_t)(end - text) + 1;
     int32_t id = tokenizer_token_id(tokenizer, text, n);
     return id >= 0 && tokenizer_is_special(tokenizer, id) ? n : 0;

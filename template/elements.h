@@ -7,7 +7,7 @@
 
 #include "tokenizer.h"
 
-/* Zero-initialize but for the tokenizer. `failed`: memory ran out; later calls do nothing of use,
+/* Zero-initialize but for the tokenizer (NULL: no token is special). `failed`: memory ran out; later calls do nothing of use,
  * so that a caller checks once, at its end. */
 typedef struct ElementWriter {
     const Tokenizer *tokenizer;

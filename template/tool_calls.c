@@ -68,12 +68,20 @@ static bool take_until(Cursor *c, const char *end, const char **text, size_t *le
     return true;
 }
 
+/* Reads one JSON value; NULL: there is none, or a number in it is larger than any double. Integers
+ * of more than 64 bits become the nearest double. */
+static json_t *load_json(const char *text, size_t length, size_t flags, json_error_t *where) {
+    flags |= JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    json_t *value = json_loadb(text, length, flags, where);
+    if (value || json_error_code(where) != json_error_numeric_overflow) return value;
+    return json_loadb(text, length, flags | JSON_DECODE_INT_AS_REAL, where);
+}
+
 /* Takes one JSON value; NULL: there is none. */
 static json_t *take_json(Cursor *c) {
     json_error_t where;
     skip_space(c);
-    json_t *value = json_loadb(c->at, left(c),
-                               JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
+    json_t *value = load_json(c->at, left(c), JSON_DISABLE_EOF_CHECK, &where);
     if (value) c->at += where.position;
     return value;
 }
@@ -129,10 +137,9 @@ static bool read_tagged(Cursor *c, const json_t *tools, json_t *calls) {
 /* The value of a parameter that is written as plain text: JSON, unless the tool wants a text. */
 static json_t *plain_value(const json_t *parameters, const char *key, const char *text,
                            size_t length) {
+    json_error_t where;
     const json_t *schema = json_object_get(json_object_get(parameters, "properties"), key);
-    json_t *value = tool_parameter_is_text(schema)
-                        ? NULL
-                        : json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    json_t *value = tool_parameter_is_text(schema) ? NULL : load_json(text, length, 0, &where);
     return value ? value : json_stringn(text, length);
 }
 
