@@ -33,6 +33,11 @@ struct Chat {
     bool closed;   /* stdout is unusable */
     int lost;      /* the errno of why it is; 0 for EPIPE */
     bool thinking; /* the answer is between <think> and </think> */
+    bool hides_reasoning;
+    TextBuffer waiting; /* the end of what has come, which may begin a mark */
+    bool in_header;     /* of a channel (gpt-oss), whose text is not shown */
+    char header[64];    /* [header_length] of it, as far as it fits */
+    size_t header_length;
     bool at_line_start;
     AnswerStats last;
     SessionFile file; /* until the conversation takes it over */
@@ -94,40 +99,103 @@ static void set_thinking(Chat *chat, bool thinking) {
     if (descriptor_write(STDOUT_FILENO, code, strlen(code)) < strlen(code)) close_screen(chat);
 }
 
-/* Writes a piece of reasoning, unless --hide-reasoning. */
+/* Writes a piece of reasoning, unless it is hidden. */
 static void put_thought(Chat *chat, const char *text, size_t length) {
-    if (!chat->dialogue.session->options->hide_reasoning) put(chat, text, length);
+    if (!chat->hides_reasoning) put(chat, text, length);
 }
 
-/* Writes a piece of an answer, its reasoning dim. A mark of reasoning is one token in the models
- * that have them, so it never arrives in two pieces. */
+static void put_part(Chat *chat, const char *text, size_t length) {
+    (chat->thinking ? put_thought : put)(chat, text, length);
+}
+
+/* The first mark of channels in text[length]; *n is its length. NULL: there is none. */
+static const char *channel_mark(const char *text, size_t length, size_t *n) {
+    static const char *const marks[] = {"<|start|>", "<|channel|>", "<|end|>"};
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const char *at = memmem(text, length, marks[i], strlen(marks[i]));
+        if (!at || (first && at > first)) continue;
+        first = at;
+        *n = strlen(marks[i]);
+    }
+    return first;
+}
+
+/* Takes what belongs to the header of a channel; returns how much. */
+static size_t take_header(Chat *chat, const char *text, size_t length) {
+    static const char mark[] = "<|message|>";
+    const char *end = memmem(text, length, mark, strlen(mark));
+    size_t n = end ? (size_t)(end - text) : length, room = sizeof chat->header - 1;
+    if (n < room - chat->header_length) room = chat->header_length + n;
+    memcpy(chat->header + chat->header_length, text, room - chat->header_length);
+    chat->header_length = room;
+    chat->header[room] = '\0';
+    if (!end) return length;
+    chat->in_header = false;
+    set_thinking(chat, strstr(chat->header, "analysis") != NULL);
+    return n + strlen(mark);
+}
+
+/* Writes a piece of an answer of channels, of which "analysis" is reasoning. A mark is one token,
+ * so it never arrives in two pieces. */
+static void show_channels(Chat *chat, const char *text, size_t length) {
+    while (length > 0) {
+        size_t n = 0, used;
+        const char *mark = chat->in_header ? NULL : channel_mark(text, length, &n);
+        if (chat->in_header) {
+            used = take_header(chat, text, length);
+        } else {
+            size_t before = mark ? (size_t)(mark - text) : length;
+            put_part(chat, text, before);
+            used = before + n;
+        }
+        if (mark) {
+            if (chat->thinking && !chat->at_line_start) put_thought(chat, "\n", 1);
+            set_thinking(chat, false);
+            chat->in_header = true;
+            chat->header_length = 0;
+        }
+        text += used;
+        length -= used;
+    }
+}
+
+/* The mark that changes from reasoning to answer or back, and its length without what follows the
+ * token; 0: there is none. */
+static size_t next_mark(const Chat *chat, const char **mark) {
+    const AnswerFormat *format = &chat->dialogue.prompt.answers;
+    *mark = chat->thinking ? format->think_close : format->think_open;
+    if (!*mark) return 0;
+    if (!chat->thinking && strstr(*mark, ">thought")) return strcspn(*mark, "t");
+    return strcspn(*mark, "\n");
+}
+
+/* Writes a piece of an answer, its reasoning dim. What may begin a mark waits for the next piece.
+ */
 static void show_text(void *context, const char *text, size_t length) {
     Chat *chat = context;
-    const AnswerFormat *format = &chat->dialogue.prompt.answers;
-    while (length > 0) {
-        const char *tag = chat->thinking ? format->think_close : format->think_open;
-        size_t n = tag ? strcspn(tag, "\n") : 0; /* the token alone */
-        if (tag && !chat->thinking && strstr(tag, ">thought")) n = strcspn(tag, "t");
-        const char *at = n > 0 ? memmem(text, length, tag, n) : NULL;
-        if (!at) {
-            if (chat->thinking)
-                put_thought(chat, text, length);
-            else
-                put(chat, text, length);
-            return;
-        }
-        size_t before = (size_t)(at - text), after = before + n;
-        if (chat->thinking) {
-            put_thought(chat, text, after);
-            set_thinking(chat, false);
-        } else {
-            put(chat, text, before);
-            set_thinking(chat, true);
-            put_thought(chat, text + before, after - before);
-        }
-        text += after;
-        length -= after;
+    if (chat->dialogue.prompt.answers.has_channels) {
+        show_channels(chat, text, length);
+        return;
     }
+    text_put(&chat->waiting, text, length, 0);
+    if (chat->waiting.failed) return;
+    const char *at = chat->waiting.bytes, *mark, *found;
+    size_t left = chat->waiting.length, n;
+    while ((n = next_mark(chat, &mark)) > 0 && (found = memmem(at, left, mark, n))) {
+        size_t before = (size_t)(found - at);
+        put_part(chat, at, before);
+        if (!chat->thinking) set_thinking(chat, true);
+        put_thought(chat, mark, n);
+        if (mark == chat->dialogue.prompt.answers.think_close) set_thinking(chat, false);
+        at = found + n;
+        left -= before + n;
+    }
+    size_t held = n > 0 && left >= n ? n - 1 : n > 0 ? left : 0;
+    while (held > 0 && memcmp(at + left - held, mark, held) != 0) held--;
+    put_part(chat, at, left - held);
+    memmove(chat->waiting.bytes, at + left - held, held);
+    chat->waiting.length = held;
 }
 
 static void show_start(void *context, bool reasoning) {
@@ -146,7 +214,10 @@ static void show_left_out(void *context, size_t messages) {
 static Status answer(Chat *chat, Error *error) {
     const AnswerWatcher watcher = {show_start, show_text, show_left_out, chat};
     chat->at_line_start = true;
+    chat->in_header = false;
     Status status = dialogue_answer(&chat->dialogue, &watcher, &chat->last, error);
+    put_part(chat, chat->waiting.bytes, chat->waiting.length);
+    chat->waiting.length = 0;
     if (chat->thinking) set_thinking(chat, false);
     if (!chat->at_line_start) put(chat, "\n", 1);
     if (*chat->interrupted && status == STATUS_OK && line_editor_is_terminal(chat->editor))
@@ -261,8 +332,12 @@ static const Setting settings[] = {
 };
 static const size_t n_settings = sizeof settings / sizeof *settings;
 
+static const char *const reasoning_words[] = {
+    [REASONING_AUTO] = "auto", [REASONING_ON] = "on", [REASONING_OFF] = "off"};
+
 static void show_settings(const Chat *chat) {
-    const GenerationOptions *o = &chat->dialogue.options;
+    const Dialogue *d = &chat->dialogue;
+    const GenerationOptions *o = &d->options;
     for (size_t i = 0; i < n_settings; i++) {
         const char *at = (const char *)o + settings[i].offset;
         double value = settings[i].whole ? *(const uint32_t *)at : (double)*(const float *)at;
@@ -270,6 +345,46 @@ static void show_settings(const Chat *chat) {
     }
     note("%-20s %zu", "tokens", o->max_tokens);
     note("%-20s %llu", "seed", (unsigned long long)o->sampling.seed);
+    note("%-20s %s", "reasoning", reasoning_words[d->prompt.reasoning]);
+    note("%-20s %s", "reasoning-effort", d->prompt.effort ? d->prompt.effort : "none");
+    note("%-20s %lld", "reasoning-budget", (long long)d->budget);
+    note("%-20s %s", "hide-reasoning", chat->hides_reasoning ? "on" : "off");
+}
+
+/* Changes one of the settings of reasoning; *known is false for others. */
+static Status change_reasoning(Chat *chat, const char *name, const char *value, bool *known,
+                               Error *error) {
+    bool on = strcmp(value, "on") == 0, off = strcmp(value, "off") == 0;
+    *known = true;
+    if (strcmp(name, "reasoning") == 0) {
+        if (!on && !off && strcmp(value, "auto") != 0)
+            return error_set(error, "reasoning must be auto, on or off");
+        dialogue_set_reasoning(&chat->dialogue, on    ? REASONING_ON
+                                                : off ? REASONING_OFF
+                                                      : REASONING_AUTO);
+        return STATUS_OK;
+    }
+    if (strcmp(name, "hide-reasoning") == 0) {
+        if (!on && !off) return error_set(error, "hide-reasoning must be on or off");
+        chat->hides_reasoning = on;
+        return STATUS_OK;
+    }
+    if (strcmp(name, "reasoning-effort") == 0) {
+        if (!*value)
+            return error_set(error, "reasoning-effort needs a word; none: no effort is said");
+        bool none = strcmp(value, "none") == 0;
+        return dialogue_set_effort(&chat->dialogue, none ? NULL : value, error);
+    }
+    *known = strcmp(name, "reasoning-budget") == 0;
+    if (!*known) return STATUS_OK;
+    if (!*value || value[strspn(value, "0123456789")] != '\0' || strlen(value) > 9) {
+        if (!off && strcmp(value, "-1") != 0)
+            return error_set(error, "reasoning-budget must be a number of tokens, or off");
+        chat->dialogue.budget = REASONING_UNLIMITED;
+        return STATUS_OK;
+    }
+    chat->dialogue.budget = strtoll(value, NULL, 10);
+    return STATUS_OK;
 }
 
 /* False unless the whole text is a number. */
@@ -322,7 +437,9 @@ static Status command_set(Chat *chat, char *argument, Error *error) {
     value += strspn(value, " =");
     for (char *c = argument; *c; c++)
         if (*c == '_') *c = '-';
-    return change_setting(&chat->dialogue.options, argument, value, error);
+    bool known;
+    Status status = change_reasoning(chat, argument, value, &known, error);
+    return known ? status : change_setting(&chat->dialogue.options, argument, value, error);
 }
 
 static Status command_stats(Chat *chat, char *argument, Error *error) {
@@ -532,12 +649,14 @@ void chat_free(Chat *chat) {
     dialogue_close(&chat->dialogue);
     session_file_close(&chat->file);
     courier_end(&chat->courier);
+    text_free(&chat->waiting);
     free(chat);
 }
 
 Status chat_run(Chat *chat, Session *session, Error *error) {
     Error remark = chat->file_note;
     chat->session = session;
+    chat->hides_reasoning = session->options->hide_reasoning;
     Status status = chat->file.path ? dialogue_open_file(&chat->dialogue, session, &chat->file,
                                                          &chat->courier, &remark, error)
                                     : dialogue_open(&chat->dialogue, session, NULL, &remark, error);

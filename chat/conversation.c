@@ -252,9 +252,8 @@ static json_t *new_message(const char *role, const char *content, size_t length)
     return json_pack("{s:s, s:s%}", "role", role, "content", content, length);
 }
 
-Status conversation_append(Conversation *c, const char *role, const char *content, size_t length,
-                           Error *error) {
-    json_t *message = new_message(role, content, length);
+/* Takes over the message; NULL: not UTF-8, or no memory. */
+static Status append_message(Conversation *c, json_t *message, Error *error) {
     if (!message) return error_set(error, "a message that is not UTF-8, or no memory for it");
     if (c->path && add_line(c, json_dumps(message, JSON_COMPACT), error) != STATUS_OK) {
         json_decref(message);
@@ -263,6 +262,18 @@ Status conversation_append(Conversation *c, const char *role, const char *conten
     if (json_array_append_new(c->messages, message) != 0)
         return error_set(error, "no memory for a message");
     return STATUS_OK;
+}
+
+Status conversation_append(Conversation *c, const char *role, const char *content, size_t length,
+                           Error *error) {
+    return append_message(c, new_message(role, content, length), error);
+}
+
+Status conversation_append_answer(Conversation *c, const char *content, size_t length,
+                                  const char *reasoning, size_t reasoning_length, Error *error) {
+    json_t *message = json_pack("{s:s, s:s%, s:s%}", "role", "assistant", "content", content,
+                                length, "reasoning_content", reasoning, reasoning_length);
+    return append_message(c, message, error);
 }
 
 /* Replaces the messages in the file and in memory; after a failure both are as before. Takes over

@@ -2,9 +2,10 @@
  * cache.
  *
  * FILE holds JSON lines. The first names the model, each other is a message,
- * {"role": ..., "content": ...}. A message is appended and synced when it is complete, so that a
- * kill loses at most the answer in progress; taking messages back replaces the file atomically.
- * FILE.kv holds the pages of the KV cache (kvfile.h) and only saves time. */
+ * {"role": ..., "content": ...}, of a model that thinks with "reasoning_content". A message is
+ * appended and synced when it is complete, so that a kill loses at most the answer in progress;
+ * taking messages back replaces the file atomically. FILE.kv holds the pages of the KV cache
+ * (kvfile.h) and only saves time. */
 #ifndef CONVERSATION_H
 #define CONVERSATION_H
 
@@ -47,6 +48,10 @@ void conversation_close(Conversation *conversation);
 /* Adds a message and syncs it to the file. The text must be UTF-8. */
 Status conversation_append(Conversation *conversation, const char *role, const char *content,
                            size_t length, Error *error);
+
+/* Adds an answer with what the model thought before it, as "reasoning_content". */
+Status conversation_append_answer(Conversation *conversation, const char *content, size_t length,
+                                  const char *reasoning, size_t reasoning_length, Error *error);
 
 /* Keeps only the first n messages. When this or a change below fails, both the messages and the
  * file are as before. */

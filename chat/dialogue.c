@@ -16,6 +16,8 @@ static Status open_prompt(Dialogue *d, Error *note, Error *error) {
     if (chat_prompt_open(&d->prompt, d->session, error) != STATUS_OK) return STATUS_FAILED;
     localtime_r(&d->conversation.started, &d->prompt.now);
     chat_prompt_end(&d->prompt, &d->options);
+    d->options.shown = d->prompt.answers.marks;
+    d->options.n_shown = d->prompt.answers.n_reasoning_marks;
     if (d->prompt.plain) {
         d->options.stop = d->prompt.stop;
         d->options.n_stop = d->prompt.n_stop;
@@ -93,6 +95,7 @@ void dialogue_close(Dialogue *d) {
     token_list_free(&d->cached);
     free(d->logits);
     free(d->firsts);
+    free(d->effort);
     *d = (Dialogue){.conversation.file = SESSION_FILE_NONE};
 }
 
@@ -365,6 +368,26 @@ static size_t trimmed(char **text, size_t length) {
     return length;
 }
 
+/* Adds the answer to the conversation, what the model thought apart from what it said. */
+static Status keep_answer(Dialogue *d, char *text, size_t length, Error *error) {
+    Answer parts;
+    length = keep_valid(text, length);
+    if (d->prompt.plain) length = trimmed(&text, length);
+    if (!answer_split(&d->prompt.answers, text, length, d->start == REASONING_BEGUN, NULL,
+                      &parts)) {
+        answer_free(&parts);
+        return error_set(error, "no memory for the answer");
+    }
+    Status status = parts.has_reasoning
+                        ? conversation_append_answer(&d->conversation, parts.content.bytes,
+                                                     parts.content.length, parts.reasoning.bytes,
+                                                     parts.reasoning.length, error)
+                        : conversation_append(&d->conversation, "assistant", parts.content.bytes,
+                                              parts.content.length, error);
+    answer_free(&parts);
+    return status;
+}
+
 /* Makes what holds the next answer; NULL: nothing does. */
 static Status make_rule(Dialogue *d, TokenRule **rule, Error *error) {
     const AnswerHoldInput input = {.prompt = &d->prompt,
@@ -417,10 +440,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     decoding_end(&decoding);
     if (decoding.cache) forget_lost(d);
     if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
-        char *text = answer ? answer : "";
-        length = keep_valid(text, length);
-        if (d->prompt.plain) length = trimmed(&text, length);
-        status = conversation_append(&d->conversation, "assistant", text, length, error);
+        status = keep_answer(d, answer ? answer : "", length, error);
     }
     if (status == STATUS_OK && d->conversation.kv)
         status = kvfile_save(d->conversation.kv, d->cache, 0, d->cached.ids, error);
@@ -479,6 +499,20 @@ Status dialogue_retract(Dialogue *d, bool *retracted, Error *error) {
 Status dialogue_set_system(Dialogue *d, const char *text, Error *error) {
     d->n_firsts = 0;
     return conversation_set_system(&d->conversation, text, error);
+}
+
+void dialogue_set_reasoning(Dialogue *d, ReasoningChoice reasoning) {
+    d->prompt.reasoning = reasoning;
+    d->n_firsts = 0; /* the same messages may take more tokens now */
+}
+
+Status dialogue_set_effort(Dialogue *d, const char *effort, Error *error) {
+    char *own = effort ? strdup(effort) : NULL;
+    if (effort && !own) return error_set(error, "no memory for a word");
+    free(d->effort);
+    d->prompt.effort = d->effort = own;
+    d->n_firsts = 0;
+    return STATUS_OK;
 }
 
 Status dialogue_reset(Dialogue *d, Error *error) {

@@ -28,6 +28,7 @@ typedef struct Dialogue {
     ReasoningStart start; /* how the last prompt leaves the reasoning */
     bool may_reason;      /* the model was not told to leave it out */
     int64_t budget;       /* tokens of reasoning; REASONING_UNLIMITED */
+    char *effort;         /* of dialogue_set_effort; NULL: none */
     size_t shown_left_out;
 
     /* firsts[n]: of n messages, the first that is rendered (beside the system prompt). */
@@ -83,6 +84,11 @@ Status dialogue_tokens(Dialogue *dialogue, TokenList *ids, Error *error);
 /* The system prompt, or NULL. */
 const char *dialogue_system(const Dialogue *dialogue);
 Status dialogue_set_system(Dialogue *dialogue, const char *text, Error *error);
+
+/* Whether the model thinks, and how much (NULL: as the template has it), from the next answer on.
+ */
+void dialogue_set_reasoning(Dialogue *dialogue, ReasoningChoice reasoning);
+Status dialogue_set_effort(Dialogue *dialogue, const char *effort, Error *error);
 
 /* Goes on from the messages of another conversation's text (conversation.h). */
 Status dialogue_adopt(Dialogue *dialogue, const char *path, const char *text, size_t length,

@@ -749,8 +749,63 @@ static void a_symbolic_link_is_not_followed(void **state) {
     free(target);
 }
 
+/* Says lines to a chat with a template whose prompts begin a reasoning. */
+static Process talk_reasoning(const char *input, const char *marks) {
+    char *path = inside("reasoning.jinja"), text[256];
+    int n = snprintf(text, sizeof text,
+                     "{# </think> %s #}{%% for m in messages %%}{{ m.content }}{%% endfor %%}%s",
+                     marks, strchr(marks, '|') ? "" : "<think>");
+    file_write(path, text, (size_t)n);
+    Process p = TALK(input, "--chat-template", path, "-n", "60", "--reasoning-budget", "5");
+    assert_int_equal(p.status, 0);
+    free(path);
+    return p;
+}
+
+/* The saved conversation has reasoning and answer apart, whatever marks the model writes. */
+static void reasoning_ends_by_its_budget_and_is_kept_apart(void **state) {
+    static const char *const marks[] = {"", "<|channel|> <|message|>"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char *path = inside("reasoning.jsonl"), input[512];
+        snprintf(input, sizeof input,
+                 "/set hide-reasoning on\nhello\n/set hide-reasoning off\n/save %s\n", path);
+        unlink(path);
+        Process p = talk_reasoning(input, marks[i]);
+        size_t n;
+        char *saved = file_read(path, &n);
+        if (i == 0) {
+            assert_null(strstr(p.out, "think>"));
+            assert_non_null(strstr(saved, "\"reasoning_content\":\""));
+        }
+        assert_null(strstr(p.out, "<|"));
+        assert_null(strstr(saved, "think>"));
+        free(saved);
+        process_free(&p);
+        free(path);
+    }
+}
+
+static void settings_of_reasoning_are_checked(void **state) {
+    (void)state;
+    Process p =
+        talk_reasoning("/set reasoning maybe\n/set reasoning off\n/set reasoning-effort low\n"
+                       "/set reasoning_budget 99999999999\n/set reasoning-budget off\n"
+                       "/set hide-reasoning 1\n/set\n",
+                       "");
+    assert_non_null(strstr(p.err, "reasoning must be auto, on or off"));
+    assert_non_null(strstr(p.err, "reasoning-budget must be a number of tokens, or off"));
+    assert_non_null(strstr(p.err, "hide-reasoning must be on or off"));
+    assert_non_null(strstr(p.err, "reasoning            off\n"));
+    assert_non_null(strstr(p.err, "reasoning-effort     low\n"));
+    assert_non_null(strstr(p.err, "reasoning-budget     -1\n"));
+    process_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reasoning_ends_by_its_budget_and_is_kept_apart),
+        cmocka_unit_test(settings_of_reasoning_are_checked),
         cmocka_unit_test(a_conversation_goes_back_and_forth_and_ctrl_d_leaves),
         cmocka_unit_test(ctrl_c_clears_a_line_and_stops_an_answer),
         cmocka_unit_test(tab_completes_commands),
