@@ -72,8 +72,9 @@ size_t indexer_thread_floats(const Config *c) {
 /* Rotates x by the angles of row `row`, in pairs of the indexer's own. */
 static void rotate(const Model *m, size_t layer, size_t row, float *x) {
     const Config *c = m->config;
-    size_t table = c->rope_table[layer], n_pairs = config_heads(c, layer).rotary_dim / 2;
+    size_t table = c->rope_table[layer];
     if (c->position != POSITION_ROPE || table > 1) return;
+    size_t n_pairs = m->n_pairs[table];
     m->isa->numeric->rotate(x, m->cosine[table] + row * n_pairs, m->sine[table] + row * n_pairs,
                             n_pairs, c->index_interleaved);
 }
