@@ -97,7 +97,10 @@ static Status read_group(const json_t *group, Quantization *out, Error *error) {
         known_text(group, "format", "float-quantized int-quantized naive-quantized", error) !=
             STATUS_OK)
         return STATUS_FAILED;
-    json_int_t size = json_integer_value(json_value(weights, "group_size"));
+    const json_t *given = json_value(weights, "group_size");
+    json_int_t size = json_integer_value(given);
+    if (given && !json_is_integer(given))
+        return error_set(error, "%s: group_size is not a whole number", weights_name);
     if (size > 0) { /* a block of one row */
         json_t *row = json_pack("{s:[i, I]}", "group_size", 1, size);
         Status status = row ? read_block(row, "group_size", out, error)

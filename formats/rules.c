@@ -204,9 +204,12 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
     }
     if (stacked->blocks.present) {
         const BlockScales *b = &stacked->blocks;
-        one->blocks.offset +=
-            (uint64_t)expert * b->per_matrix * stored_type_info(b->type)->block_bytes;
-        if (in_rows) one->blocks.first = expert * one->dims[0];
+        if (in_rows) {
+            one->blocks.first = expert * one->dims[0];
+        } else {
+            one->blocks.offset +=
+                (uint64_t)expert * b->per_matrix * stored_type_info(b->type)->block_bytes;
+        }
     }
     if (!fits || __builtin_mul_overflow((uint64_t)bytes, expert, &n) ||
         __builtin_add_overflow(stacked->offset, n, &one->offset))

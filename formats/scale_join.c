@@ -43,7 +43,7 @@ static bool match_shapes(const RawTensor *w, const RawTensor *s, const Quantizat
     uint64_t rows = w->dims[stacked], cols = w->dims[1 + stacked];
     for (uint32_t i = 0; i < s->n_dims; i++)
         if (__builtin_mul_overflow(n, s->dims[i], &n)) return false;
-    if (rows == 0 || cols == 0) return false;
+    if (rows == 0 || cols == 0 || stack == 0) return false;
     *out = (BlockScales){.present = true, .rows = rows, .cols = cols, .per_row = 1};
     if (n == 1) return true; /* of the whole tensor */
     if (n == 0 || n % stack != 0 || (stacked && s->dims[0] != stack)) return false;

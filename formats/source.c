@@ -401,6 +401,10 @@ static Status apply_scales(const Source *source, const SourceTensor *t, size_t f
     /* A transposed row needs the scales of all stored rows. */
     size_t end = t->transposed ? b->first + t->stored_rows - 1 : 0, have = SIZE_MAX, stored_row;
     float *scales = NULL;
+    /* A tensor that is read while the source is parsed was not checked yet. */
+    if (!blocks_are_in_file(source, t))
+        return error_set(error, "%s: tensor '%s': its scales have another shape",
+                         source->files[t->file].path, t->name);
     for (size_t i = 0; i < n; i++, out += t->cols) {
         contiguous_rows(t, first + i, 1, &stored_row);
         size_t from = t->transposed ? 0 : stored_row, row = (b->first + from) / b->rows;

@@ -394,6 +394,28 @@ static void weights_without_their_scales_are_refused(void **state) {
     assert_scales_refused("mistral4-fp8",
                           "language_model.model.layers.0.mlp.experts.down_proj_scale_inv",
                           json_pack("[i, f, f, [i, i, i]]", 20, 0.1, 0.2, 2, 2, 1), "fits neither");
+    assert_scales_refused("mistral4-fp8", "language_model.model.layers.0.mlp.experts.down_proj",
+                          json_pack("[i, f, f, [i, i, i], n, s]", 4, 8.0, 0.0, 0, 8, 8, "F8_E4M3"),
+                          "fits neither");
+}
+
+/* A vector as a column of FP8 rows, each with a scale, is no vector of FP8 that has one row. */
+static void scales_of_another_shape_are_not_read(void **state) {
+    (void)state;
+    Fixture f = fixture_load("diffllama");
+    Error error;
+    const char *name = "model.layers.0.self_attn.lambda_q1";
+    char scales[64];
+    json_t *tensors = json_object_get(f.json, "tensors");
+    snprintf(scales, sizeof scales, "%s_scale", name);
+    json_object_set_new(tensors, name,
+                        json_pack("[i, f, f, [i, i], n, s]", 4, 8.0, 0.0, 14, 1, "F8_E4M3"));
+    json_object_set_new(tensors, scales, json_pack("[i, f, f, [i, i]]", 20, 0.1, 0.2, 14, 1));
+    json_object_set_new(json_object_get(f.json, "config"), "quantization_config",
+                        json_pack("{s:s}", "quant_method", "fp8"));
+    refusal(&f, &error);
+    if (!strstr(error.text, "its scales have another shape")) fail_msg("%s", error.text);
+    fixture_free(&f);
 }
 
 /* What quantization_config says and this program does not know is refused by its name. */
@@ -421,6 +443,9 @@ static void unknown_quantizations_are_refused_by_name(void **state) {
         {"{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"a\":{\"weights\":{"
          "\"num_bits\":4}}}}",
          "num_bits", "4"},
+        {"{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"a\":{\"weights\":{"
+         "\"group_size\":\"x\"}}}}",
+         "quantization_config", "group_size"},
         {"{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"a\":{\"weights\":{"
          "\"group_size\":8}},\"b\":{\"weights\":{\"block_structure\":[4,8]}}}}",
          "quantization_config", "different sizes"},
@@ -811,6 +836,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(packed_weights_without_their_scale_are_refused),
         cmocka_unit_test(weights_without_their_scales_are_refused),
         cmocka_unit_test(unknown_quantizations_are_refused_by_name),
+        cmocka_unit_test(scales_of_another_shape_are_not_read),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(phi4mm_is_phi4_multimodal_without_its_adapters),
         cmocka_unit_test(no_value_of_a_key_crashes),
