@@ -250,6 +250,12 @@ static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool l
            : is_absent ? json_loads(keys->absent, 0, NULL)
                        : json_object();
     const json_t *scaling = json_value(json, "rope_scaling");
+    const char *old = json_text(scaling, "type");
+    if (!local && old && strcmp(old, "default") != 0 && !json_text(scaling, "rope_type"))
+        return error_set(error,
+                         "config.json: rope_scaling names its kind '%.40s' by the old key 'type', "
+                         "which transformers ignores for this model_type: call it rope_type",
+                         old);
     if (!local && json_is_object(scaling)) json_object_update(*out, (json_t *)scaling);
     /* transformers reads it from the object outside this one, where it never is. */
     if (json_object_get(*out, "truncate") && !json_is_true(json_object_get(*out, "truncate")))

@@ -63,6 +63,8 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
     assert_refused("exaone4", "layer_types",
                    "[\"full_attention\", \"full_attention\", \"linear_attention\"]", "layer type",
                    "linear_attention");
+    assert_refused("gemma3", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2.0}",
+                   "'linear' by the old key 'type'", "rope_type");
     assert_refused("phi3-longrope", "rope_scaling",
                    "{\"type\": \"longrope\", \"short_factor\": [1, 1], \"long_factor\": [1, 1]}",
                    "long_factor", "6 numbers");
