@@ -1,5 +1,5 @@
-/* The README's example session is run line by line and must print what it shows; links must lead to
- * files. */
+/* The README's example sessions are run line by line and must print what it shows; links must lead
+ * to files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,15 +40,9 @@ static void check_command(const char *line, const char *expected) {
     free(program);
 }
 
-static void the_session_is_what_its_commands_print(void **state) {
-    (void)state;
-    size_t length, n = 0;
-    char *readme = file_read("README.md", &length);
-    char *at = strstr(readme, "```console\n");
-    assert_non_null(at);
-    at += strlen("```console\n");
-    char *end = strstr(at, "```");
-    assert_non_null(end);
+/* Runs the commands of one block, which ends at `end`, and returns how many there are. */
+static size_t check_block(char *at, char *end) {
+    size_t n = 0;
     *end = '\0';
     while (*at) {
         assert_true(strncmp(at, "$ ", 2) == 0);
@@ -63,7 +57,22 @@ static void the_session_is_what_its_commands_print(void **state) {
         at = stop;
         n++;
     }
-    assert_true(n >= 5);
+    return n;
+}
+
+static void the_sessions_are_what_their_commands_print(void **state) {
+    static const char begins[] = "```console\n";
+    (void)state;
+    size_t length, n = 0;
+    char *readme = file_read("README.md", &length), *at = readme;
+    while ((at = strstr(at, begins))) {
+        at += strlen(begins);
+        char *end = strstr(at, "```");
+        assert_non_null(end);
+        n += check_block(at, end);
+        at = end + 1;
+    }
+    assert_true(n >= 10);
     free(readme);
 }
 
@@ -99,7 +108,7 @@ static void links_lead_to_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_session_is_what_its_commands_print),
+        cmocka_unit_test(the_sessions_are_what_their_commands_print),
         cmocka_unit_test(links_lead_to_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
