@@ -16,6 +16,7 @@ static void a_thousand_steps_equal_new_runs(void **state) {
         "random:tiny,n_layers=4,window=1,window_pattern=2",
         "fixture:gemma3n",
         "fixture:llama4",
+        "fixture:glm_moe_dsa",
         "fixture:qwen3_5",
         "fixture:qwen3_next",
         "fixture:lfm2",

@@ -188,12 +188,25 @@ static void threads_and_calls_change_no_bit(void **state) {
     }
 }
 
+/* The positions chosen are more than a segment of attention holds. */
+static void a_choice_of_several_segments_changes_no_bit(void **state) {
+    (void)state;
+    enum { N = 1150, VOCAB = 300 };
+    static const char source[] = INDEXER "1050,n_layers=2,context=2048";
+    float *expected = run(source, KV_F16, 1, N, 512);
+    float *logits = run(source, KV_F16, 3, N, 97);
+    assert_memory_equal(expected, logits, N * VOCAB * sizeof *logits);
+    free(expected);
+    free(logits);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_are_chosen_and_ties_go_to_the_lowest_position),
         cmocka_unit_test(scores_are_the_same_on_every_instruction_set),
         cmocka_unit_test(as_many_positions_as_are_seen_change_no_bit),
         cmocka_unit_test(threads_and_calls_change_no_bit),
+        cmocka_unit_test(a_choice_of_several_segments_changes_no_bit),
     };
     return cmocka_run_group_tests_name("indexer", tests, NULL, NULL);
 }
