@@ -299,23 +299,50 @@ static void object_at(Acceptor *m, const Frame *f, uint32_t tag) {
         object_member(m, f, tag);
 }
 
+/* Which items an array may have next. */
+typedef struct NextItem {
+    bool miss, hit;
+} NextItem;
+
+static NextItem next_item(const Acceptor *m, const Array *a, uint32_t count, uint32_t hits) {
+    if (!a->first_hits) return (NextItem){.miss = count < acceptor_array_most(m, a)};
+    if (count >= a->max) return (NextItem){.miss = false};
+    AcceptorNode miss = count < a->n ? a->first[count] : a->rest;
+    AcceptorNode hit = count < a->n ? a->first_hits[count] : a->rest_hits;
+    return (NextItem){.miss = acceptor_productive(m, miss) &&
+                              acceptor_array_can_end(m, a, count + 1, hits),
+                      .hit = acceptor_productive(m, hit) && hits < a->max_hits &&
+                             acceptor_array_can_end(m, a, count + 1, hits + 1)};
+}
+
 /* An array's frame: a is the number of items (as far as it matters) twice, plus 1 while an item is
- * being read. */
+ * being read; b is the number of hits, as far as it matters. */
 static void array_at(Acceptor *m, const Frame *f, uint32_t tag) {
     const Array *a = &m->arrays[m->nodes[f->node].a];
-    uint32_t count = f->a >> 1, most = acceptor_array_most(m, a);
+    uint32_t count = f->a >> 1, hits = f->b;
+    NextItem may = next_item(m, a, count, hits);
     if (f->a & 1) {
-        Regex rest = count < most ? m->array_next : REGEX_NONE;
-        if (count >= a->min) rest = regex_or2(&m->regexes, rest, m->array_close);
-        add_head(m, rest, intern_frame(m, (Frame){f->node, count << 1, 0, f->parent}));
+        Regex rest = may.miss || may.hit ? m->array_next : REGEX_NONE;
+        if (count >= a->min && hits >= a->min_hits)
+            rest = regex_or2(&m->regexes, rest, m->array_close);
+        add_head(m, rest, intern_frame(m, (Frame){f->node, count << 1, hits, f->parent}));
     } else if (tag == TAG_CLOSE) {
         resume(m, f->parent, REGEX_PLAIN);
     } else {
-        AcceptorNode item = count < a->n ? a->first[count] : a->rest;
+        uint32_t most = a->first_hits ? a->max : acceptor_array_most(m, a);
         uint32_t matters = most != ACCEPTOR_NO_LIMIT ? most : a->min;
         if (most == ACCEPTOR_NO_LIMIT && a->n > matters) matters = (uint32_t)a->n;
+        AcceptorNode miss = count < a->n ? a->first[count] : a->rest;
+        AcceptorNode hit = !may.hit       ? ACCEPTOR_NO_NODE
+                           : count < a->n ? a->first_hits[count]
+                                          : a->rest_hits;
+        uint32_t most_hits = a->max_hits != ACCEPTOR_NO_LIMIT ? a->max_hits : a->min_hits;
+        uint32_t more = hits < most_hits ? hits + 1 : hits;
         if (count < matters) count++;
-        enter(m, item, intern_frame(m, (Frame){f->node, count << 1 | 1, 0, f->parent}));
+        if (may.miss)
+            enter(m, miss, intern_frame(m, (Frame){f->node, count << 1 | 1, hits, f->parent}));
+        if (may.hit)
+            enter(m, hit, intern_frame(m, (Frame){f->node, count << 1 | 1, more, f->parent}));
     }
 }
 
@@ -346,8 +373,10 @@ static void enter_now(Acceptor *m, AcceptorNode node, uint32_t frame) {
     }
     case N_ARRAY: {
         const Array *a = &m->arrays[n.a];
-        Regex open = acceptor_array_most(m, a) > 0 ? m->array_open : REGEX_NONE;
-        if (a->min == 0) open = regex_or2(&m->regexes, open, m->array_open_empty);
+        NextItem may = next_item(m, a, 0, 0);
+        Regex open = may.miss || may.hit ? m->array_open : REGEX_NONE;
+        if (a->min == 0 && a->min_hits == 0)
+            open = regex_or2(&m->regexes, open, m->array_open_empty);
         add_head(m, open, intern_frame(m, (Frame){node, 0, 0, frame}));
         break;
     }

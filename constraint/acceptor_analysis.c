@@ -71,6 +71,33 @@ uint32_t acceptor_array_most(const Acceptor *m, const Array *a) {
     return i < a->n || !acceptor_productive(m, a->rest) ? i : a->max;
 }
 
+/* The range of further hits that further items of an array can have. */
+typedef struct Range {
+    uint64_t least, most;
+} Range;
+
+bool acceptor_array_can_end(const Acceptor *m, const Array *a, uint32_t count, uint32_t hits) {
+    uint64_t needed = hits < a->min_hits ? a->min_hits - hits : 0, at = count;
+    uint64_t left = a->max_hits != ACCEPTOR_NO_LIMIT ? a->max_hits - hits : UINT64_MAX;
+    Range r = {0, 0};
+    for (; at < a->n; at++) {
+        bool miss = acceptor_productive(m, a->first[at]);
+        bool hit = acceptor_productive(m, a->first_hits[at]);
+        if (at >= a->min && r.least <= left && r.most >= needed) return true;
+        if (at >= a->max || (!miss && !hit)) return false;
+        r.least += !miss;
+        r.most += hit;
+    }
+    bool miss = acceptor_productive(m, a->rest), hit = acceptor_productive(m, a->rest_hits);
+    uint64_t more = at < a->min ? a->min - at : 0;
+    if (r.most < needed && needed - r.most > more) more = needed - r.most;
+    if (more > 0 && !miss && !hit) return false;
+    if (at + more > a->max && a->max != ACCEPTOR_NO_LIMIT) return false;
+    r.least += miss ? 0 : more;
+    r.most += hit ? more : 0;
+    return r.least <= left && r.most >= needed;
+}
+
 static bool node_productive(Acceptor *m, const Node *n) {
     switch ((NodeKind)n->kind) {
     case N_TERM:
@@ -89,7 +116,9 @@ static bool node_productive(Acceptor *m, const Node *n) {
         return object_productive(m, &m->objects[n->a]);
     case N_ARRAY: {
         const Array *a = &m->arrays[n->a];
-        return a->min <= a->max && acceptor_array_most(m, a) >= a->min;
+        if (a->min > a->max || a->min_hits > a->max_hits) return false;
+        return a->first_hits ? acceptor_array_can_end(m, a, 0, 0)
+                             : acceptor_array_most(m, a) >= a->min;
     }
     }
     return false;

@@ -11,6 +11,11 @@ bool acceptor_productive(const Acceptor *acceptor, AcceptorNode node);
 /* The most items that an array can have. */
 uint32_t acceptor_array_most(const Acceptor *acceptor, const Array *array);
 
+/* Whether an array that has `count` items, `hits` of them hits, can still get the items and the
+ * hits that it needs. For arrays that count hits. */
+bool acceptor_array_can_end(const Acceptor *acceptor, const Array *array, uint32_t count,
+                            uint32_t hits);
+
 /* Whether some node begins with itself and something that follows it. May fail for lack of memory.
  */
 bool acceptor_left_recursive(Acceptor *acceptor);

@@ -73,7 +73,8 @@ void acceptor_free(Acceptor *m) {
         free(m->objects[i].lexemes);
         free(m->objects[i].possible);
     }
-    for (size_t i = 0; i < m->n_arrays; i++) free(m->arrays[i].first);
+    for (size_t i = 0; i < m->n_arrays; i++)
+        free(m->arrays[i].first), free(m->arrays[i].first_hits);
     free(m->objects);
     free(m->arrays);
     free(m->nodes);
@@ -168,13 +169,25 @@ AcceptorNode acceptor_object(Acceptor *m, const ObjectMember *members, size_t n,
     return add_node(m, (Node){.kind = N_OBJECT, .a = (uint32_t)m->n_objects - 1});
 }
 
-AcceptorNode acceptor_array(Acceptor *m, const AcceptorNode *first, size_t n, AcceptorNode rest,
-                            uint32_t min, uint32_t max) {
+AcceptorNode acceptor_array_with(Acceptor *m, const AcceptorNode *first, size_t n,
+                                 AcceptorNode rest, uint32_t min, uint32_t max,
+                                 const ArrayHits *hits) {
     if (acceptor_gave_up(m) || !RESERVE(m, arrays, n_arrays, 1)) return ACCEPTOR_NO_NODE;
-    Array a = {.n = n, .rest = rest, .min = min, .max = max};
+    Array a = {.n = n, .rest = rest, .min = min, .max = max, .max_hits = ACCEPTOR_NO_LIMIT};
     a.first = copy(m, first, n, sizeof *first);
+    if (hits) {
+        a.first_hits = copy(m, hits->first, n, sizeof *first);
+        a.rest_hits = hits->rest;
+        a.min_hits = hits->min;
+        a.max_hits = hits->max;
+    }
     m->arrays[m->n_arrays++] = a;
     return add_node(m, (Node){.kind = N_ARRAY, .a = (uint32_t)m->n_arrays - 1});
+}
+
+AcceptorNode acceptor_array(Acceptor *m, const AcceptorNode *first, size_t n, AcceptorNode rest,
+                            uint32_t min, uint32_t max) {
+    return acceptor_array_with(m, first, n, rest, min, max, NULL);
 }
 
 bool acceptor_member_needed(const Acceptor *m, const Object *o, uint32_t set, size_t member) {

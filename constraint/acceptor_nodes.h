@@ -57,6 +57,16 @@ AcceptorNode acceptor_object(Acceptor *acceptor, const ObjectMember *members, si
  * (ACCEPTOR_NO_NODE: there are no others). */
 AcceptorNode acceptor_array(Acceptor *acceptor, const AcceptorNode *first, size_t n,
                             AcceptorNode rest, uint32_t min, uint32_t max);
+/* An array of which from `min` to `max` items are like hits[i], or like `rest` of the hits from the
+ * n-th on: JSON Schema's `contains`. */
+typedef struct ArrayHits {
+    const AcceptorNode *first; /* [n] as of the items */
+    AcceptorNode rest;
+    uint32_t min, max;
+} ArrayHits;
+AcceptorNode acceptor_array_with(Acceptor *acceptor, const AcceptorNode *first, size_t n,
+                                 AcceptorNode rest, uint32_t min, uint32_t max,
+                                 const ArrayHits *hits);
 /* A node that acceptor_define makes equal to another one, later: recursion. */
 AcceptorNode acceptor_forward(Acceptor *acceptor);
 void acceptor_define(Acceptor *acceptor, AcceptorNode forward, AcceptorNode target);

@@ -29,10 +29,10 @@ typedef struct Object {
 } Object;
 
 typedef struct Array {
-    AcceptorNode *first;
+    AcceptorNode *first, *first_hits; /* first_hits NULL: there are no hits to count */
     size_t n;
-    AcceptorNode rest;
-    uint32_t min, max;
+    AcceptorNode rest, rest_hits;
+    uint32_t min, max, min_hits, max_hits;
 } Array;
 
 /* What follows when something ends: node, and how far the parse is inside it. */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "constraint/acceptor_analysis.h"
 #include "constraint/acceptor_nodes_internal.h"
 #include "constraint/regex_shortest.h"
 
@@ -111,9 +112,33 @@ static uint32_t rest_cost(Acceptor *m, const Object *o, uint32_t set, uint32_t c
 
 /* ---- Nodes ----------------------------------------------------------------------------------- */
 
+static uint32_t item_cost(const Acceptor *m, const Array *a, uint32_t i, bool hit) {
+    if (hit) return node_cost(m, i < a->n ? a->first_hits[i] : a->rest_hits);
+    return node_cost(m, i < a->n ? a->first[i] : a->rest);
+}
+
+/* The items of an array that counts hits: hits as soon as they can be. */
+static uint32_t hits_cost(Acceptor *m, const Array *a, uint32_t from, uint32_t hits) {
+    uint32_t sum = 1, at = from;
+    for (; at < a->n && (at < a->min || hits < a->min_hits); at++) {
+        bool hit = hits < a->min_hits && acceptor_productive(m, a->first_hits[at]) &&
+                   acceptor_array_can_end(m, a, at + 1, hits + 1);
+        hit |= !acceptor_productive(m, a->first[at]) || !acceptor_array_can_end(m, a, at + 1, hits);
+        sum = add_costs(sum, add_costs(item_cost(m, a, at, hit), 1));
+        hits += hit;
+        regex_count_work(&m->regexes, a->n / 4 + 1);
+    }
+    uint32_t needed = hits < a->min_hits ? a->min_hits - hits : 0;
+    uint32_t more = at < a->min ? a->min - at : 0, others = more > needed ? more - needed : 0;
+    sum = add_costs(sum, times_cost(needed, add_costs(node_cost(m, a->rest_hits), 1)));
+    uint32_t other = node_cost(m, acceptor_productive(m, a->rest) ? a->rest : a->rest_hits);
+    return add_costs(sum, times_cost(others, add_costs(other, 1)));
+}
+
 /* The items of an array from `from` on that it must have, and its end. */
-static uint32_t items_cost(Acceptor *m, const Array *a, uint32_t from) {
+static uint32_t items_cost(Acceptor *m, const Array *a, uint32_t from, uint32_t hits) {
     uint32_t sum = 1;
+    if (a->first_hits) return hits_cost(m, a, from, hits);
     for (uint32_t i = from; i < a->min && i < a->n; i++)
         sum = add_costs(sum, add_costs(node_cost(m, a->first[i]), 1));
     uint32_t first = from > a->n ? from : (uint32_t)a->n;
@@ -142,7 +167,7 @@ static uint32_t new_node_cost(Acceptor *m, const Node *n) {
         sum = rest_cost(m, &m->objects[n->a], UINT32_MAX, 0, UINT32_MAX);
         return sum == 1 ? 2 : sum;
     case N_ARRAY:
-        sum = items_cost(m, &m->arrays[n->a], 0);
+        sum = items_cost(m, &m->arrays[n->a], 0, 0);
         return sum == 1 ? 2 : sum;
     }
     return FAR;
@@ -172,10 +197,6 @@ static bool find_costs(Acceptor *m) {
 
 /* ---- Frames ---------------------------------------------------------------------------------- */
 
-static uint32_t item_cost(const Acceptor *m, const Array *a, uint32_t i) {
-    return node_cost(m, i < a->n ? a->first[i] : a->rest);
-}
-
 /* The bytes that must follow inside the frame's node once it is gone on with after `tag`. */
 static uint32_t own_cost(Acceptor *m, const Frame *f, uint32_t tag) {
     if (!is_node(f->node)) return 0;
@@ -196,10 +217,18 @@ static uint32_t own_cost(Acceptor *m, const Frame *f, uint32_t tag) {
     }
     case N_ARRAY: {
         const Array *a = &m->arrays[n->a];
-        uint32_t count = f->a >> 1;
-        if (f->a & 1) return items_cost(m, a, count);
+        uint32_t count = f->a >> 1, hits = f->b, least = FAR;
+        if (f->a & 1) return items_cost(m, a, count, hits);
         if (tag == TAG_CLOSE) return 0;
-        return add_costs(item_cost(m, a, count), items_cost(m, a, count + 1));
+        for (int hit = 0; hit <= (a->first_hits != NULL); hit++) {
+            if (a->first_hits && (hits + (uint32_t)hit > a->max_hits ||
+                                  !acceptor_array_can_end(m, a, count + 1, hits + (uint32_t)hit)))
+                continue;
+            uint32_t cost = add_costs(item_cost(m, a, count, hit),
+                                      items_cost(m, a, count + 1, hits + (uint32_t)hit));
+            if (cost < least) least = cost;
+        }
+        return least;
     }
     default:
         return 0;

@@ -274,6 +274,10 @@ static Status add_groups(SchemaCompiler *c, ObjectBuild *o, Regex key, size_t i)
         Status status = add_groups(c, o, regex_and2(c->regexes, key, own), i + 1);
         o->included[i] = false;
         if (status != STATUS_OK) return status;
+        /* Python's $ stands before a line end at the end, too: names that end so are in neither
+         * group. */
+        Regex line = regex_concat(c->regexes, o->regexes[i], schema_string(c, "\n", 1));
+        own = regex_or2(c->regexes, own, schema_quoted(c, line));
         return add_groups(c, o, regex_and2(c->regexes, key, regex_not(c->regexes, own)), i + 1);
     }
     SchemaList set = {0};
@@ -332,53 +336,103 @@ static Status compile_object(SchemaCompiler *c, const SchemaAlternative *a, Acce
 
 /* ---- Arrays ---------------------------------------------------------------------------------- */
 
-static Status read_array(SchemaCompiler *c, const json_t *s, uint32_t *min, uint32_t *max,
-                         size_t *n_first, bool *unique) {
+/* An array that is being compiled. */
+typedef struct ArrayBuild {
+    const SchemaAlternative *a;
+    uint32_t min, max, min_hits, max_hits;
+    size_t n_first;
+    size_t hit; /* the schema whose `contains` is counted; SIZE_MAX: none */
+    bool unique;
+    AcceptorNode *first, *first_hits; /* [n_first + 1], the last for all others */
+} ArrayBuild;
+
+/* Reads `contains`, whose matches must be counted unless any or no number of them will do. */
+static Status read_contains(SchemaCompiler *c, ArrayBuild *b, size_t i) {
+    const json_t *s = b->a->schemas.items[i], *contains = json_object_get(s, "contains");
+    uint32_t size, min = 1, max = ACCEPTOR_NO_LIMIT;
+    bool given;
+    if (!contains) return STATUS_OK;
+    if (schema_size(c, s, "minContains", &size, &given) != STATUS_OK) return STATUS_FAILED;
+    if (given) min = size;
+    if (schema_size(c, s, "maxContains", &size, &given) != STATUS_OK) return STATUS_FAILED;
+    if (given) max = size;
+    if (min == 0 && max == ACCEPTOR_NO_LIMIT && !c->evaluates) return STATUS_OK;
+    if (json_is_true(contains)) { /* each item is a match */
+        if (min > b->min) b->min = min;
+        if (max < b->max) b->max = max;
+        if (!c->evaluates) return STATUS_OK;
+    }
+    if (b->hit != SIZE_MAX)
+        return error_set(c->error, "several 'contains' of one array cannot be enforced");
+    b->hit = i;
+    b->min_hits = min;
+    b->max_hits = max;
+    return STATUS_OK;
+}
+
+static Status read_array(SchemaCompiler *c, ArrayBuild *b, size_t i) {
+    const json_t *s = b->a->schemas.items[i];
     uint32_t size;
     bool given;
     const json_t *items = json_object_get(s, "items"), *first = json_object_get(s, "prefixItems");
     if (schema_size(c, s, "minItems", &size, &given) != STATUS_OK) return STATUS_FAILED;
-    if (given && size > *min) *min = size;
+    if (given && size > b->min) b->min = size;
     if (schema_size(c, s, "maxItems", &size, &given) != STATUS_OK) return STATUS_FAILED;
-    if (given && size < *max) *max = size;
+    if (given && size < b->max) b->max = size;
     if (first && !json_is_array(first))
         return error_set(c->error, "'prefixItems' must be a list of schemas");
     if (json_is_array(items)) first = items;
-    if (json_array_size(first) > *n_first) *n_first = json_array_size(first);
-    *unique |= json_is_true(json_object_get(s, "uniqueItems"));
-    if (!json_object_get(s, "contains")) return STATUS_OK;
-    if (schema_size(c, s, "minContains", &size, &given) != STATUS_OK) return STATUS_FAILED;
-    if (given && size == 0 && !json_object_get(s, "maxContains")) return STATUS_OK;
-    return error_set(c->error, "'contains' cannot be enforced");
+    if (json_array_size(first) > b->n_first) b->n_first = json_array_size(first);
+    b->unique |= json_is_true(json_object_get(s, "uniqueItems"));
+    return read_contains(c, b, i);
 }
 
-static Status item_node(SchemaCompiler *c, const SchemaAlternative *a, size_t i,
+/* Adds what an item that is no match must be valid by. */
+static Status add_no_match(SchemaCompiler *c, const ArrayBuild *b, SchemaList *set) {
+    if (b->hit == SIZE_MAX || b->max_hits == ACCEPTOR_NO_LIMIT) return STATUS_OK;
+    json_t *contains = json_object_get(b->a->schemas.items[b->hit], "contains");
+    const json_t *no = schema_own(c, json_pack("{s:O}", "not", contains));
+    if (!no) return STATUS_FAILED;
+    return schema_list_push(c, set, no) ? STATUS_OK : out_of_memory(c);
+}
+
+/* The node of item i; `hit`: of one that matches `contains`. */
+static Status item_node(SchemaCompiler *c, const ArrayBuild *b, size_t i, bool hit,
                         AcceptorNode *node) {
     SchemaList set = {0};
     bool possible = true;
     *node = ACCEPTOR_NO_NODE;
-    Status status = schema_of_item(c, a, i, &set, &possible);
+    Status status = schema_of_item(c, b->a, i, hit ? b->hit : SIZE_MAX, &set, &possible);
+    if (status == STATUS_OK && !hit) status = add_no_match(c, b, &set);
     if (status == STATUS_OK && possible) return node_of(c, &set, node);
     free(set.items);
     return status;
 }
 
-static Status compile_array(SchemaCompiler *c, const SchemaAlternative *a, AcceptorNode *node) {
-    uint32_t min = 0, max = ACCEPTOR_NO_LIMIT;
-    size_t n_first = 0;
-    bool unique = false;
-    Status status = STATUS_OK;
-    for (size_t i = 0; i < a->schemas.n; i++)
-        if (read_array(c, a->schemas.items[i], &min, &max, &n_first, &unique) != STATUS_OK)
+static Status build_array(SchemaCompiler *c, ArrayBuild *b, AcceptorNode *node) {
+    size_t n = b->n_first;
+    b->first = calloc(n + 1, sizeof *b->first);
+    b->first_hits = calloc(n + 1, sizeof *b->first_hits);
+    if (!b->first || !b->first_hits) return out_of_memory(c);
+    for (size_t i = 0; i <= n; i++) {
+        if (item_node(c, b, i, false, &b->first[i]) != STATUS_OK) return STATUS_FAILED;
+        if (b->hit != SIZE_MAX && item_node(c, b, i, true, &b->first_hits[i]) != STATUS_OK)
             return STATUS_FAILED;
-    if (unique && max > 1) return error_set(c->error, "'uniqueItems' cannot be enforced");
-    AcceptorNode *first = calloc(n_first + 1, sizeof *first), rest = ACCEPTOR_NO_NODE;
-    if (!first) return out_of_memory(c);
-    for (size_t i = 0; i < n_first && status == STATUS_OK; i++)
-        status = item_node(c, a, i, &first[i]);
-    if (status == STATUS_OK) status = item_node(c, a, n_first, &rest);
-    if (status == STATUS_OK) *node = acceptor_array(c->acceptor, first, n_first, rest, min, max);
-    free(first);
+    }
+    const ArrayHits hits = {b->first_hits, b->first_hits[n], b->min_hits, b->max_hits};
+    *node = acceptor_array_with(c->acceptor, b->first, n, b->first[n], b->min, b->max,
+                                b->hit != SIZE_MAX ? &hits : NULL);
+    return STATUS_OK;
+}
+
+static Status compile_array(SchemaCompiler *c, const SchemaAlternative *a, AcceptorNode *node) {
+    ArrayBuild b = {.a = a, .max = ACCEPTOR_NO_LIMIT, .hit = SIZE_MAX};
+    for (size_t i = 0; i < a->schemas.n; i++)
+        if (read_array(c, &b, i) != STATUS_OK) return STATUS_FAILED;
+    if (b.unique && b.max > 1) return error_set(c->error, "'uniqueItems' cannot be enforced");
+    Status status = build_array(c, &b, node);
+    free(b.first);
+    free(b.first_hits);
     return status;
 }
 
@@ -462,7 +516,11 @@ static void prepare(SchemaCompiler *c, Acceptor *acceptor) {
 }
 
 Status schema_compile(Acceptor *acceptor, const json_t *schema, AcceptorNode *node, Error *error) {
-    SchemaCompiler c = {.error = error, .root = schema, .refs_alone = refs_stand_alone(schema)};
+    const char *draft = json_string_value(json_object_get(schema, "$schema"));
+    SchemaCompiler c = {.error = error,
+                        .root = schema,
+                        .refs_alone = refs_stand_alone(schema),
+                        .matches_alone = draft && strstr(draft, "2019-09")};
     SchemaList list = {0};
     prepare(&c, acceptor);
     Status status = c.made && c.nothing && c.negations ? schema_index(&c) : out_of_memory(&c);

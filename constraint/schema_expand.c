@@ -478,8 +478,8 @@ Status schema_of_key(SchemaCompiler *c, const SchemaAlternative *a, const char *
     return status;
 }
 
-Status schema_of_item(SchemaCompiler *c, const SchemaAlternative *a, size_t index, SchemaList *out,
-                      bool *possible) {
+Status schema_of_item(SchemaCompiler *c, const SchemaAlternative *a, size_t index, size_t match,
+                      SchemaList *out, bool *possible) {
     Status status = STATUS_OK;
     size_t n = a->schemas.n;
     bool *evaluated = calloc(n + 1, sizeof *evaluated);
@@ -493,6 +493,10 @@ Status schema_of_item(SchemaCompiler *c, const SchemaAlternative *a, size_t inde
         if (!own) continue;
         evaluated[i] = true;
         status = take(c, out, own, possible);
+    }
+    if (match != SIZE_MAX && status == STATUS_OK) {
+        evaluated[match] |= !c->matches_alone;
+        status = take(c, out, json_object_get(a->schemas.items[match], "contains"), possible);
     }
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         const json_t *rest = json_object_get(a->schemas.items[i], "unevaluatedItems");
@@ -565,7 +569,7 @@ static Status array_may_hold(SchemaCompiler *c, const SchemaAlternative *a, unsi
     *may = min <= max;
     for (uint32_t i = 0; i < min && i < 8 && *may; i++) {
         SchemaList set = {0};
-        Status status = schema_of_item(c, a, i, &set, may);
+        Status status = schema_of_item(c, a, i, SIZE_MAX, &set, may);
         if (status == STATUS_OK && *may && depth > 0) status = may_hold(c, &set, depth - 1, may);
         free(set.items);
         if (status != STATUS_OK) return status;

@@ -109,6 +109,19 @@ static Status negate_size(SchemaCompiler *c, const json_t *schema, size_t i, jso
     return STATUS_OK;
 }
 
+/* Not all items are valid: one is not. Not one item is valid: all are not. False: neither of these.
+ */
+static bool negate_items(const json_t *schema, const char *keyword, const json_t *value,
+                         json_t **out) {
+    bool all = strcmp(keyword, "items") == 0;
+    if (!json_is_object(value) || (!all && strcmp(keyword, "contains") != 0)) return false;
+    if (all && json_object_get(schema, "prefixItems")) return false;
+    if (!all && (json_object_get(schema, "minContains") || json_object_get(schema, "maxContains")))
+        return false;
+    add(out, json_pack("{s:s,s:o}", "type", "array", all ? "contains" : "items", negated(value)));
+    return true;
+}
+
 static Status negate_keyword(SchemaCompiler *c, const json_t *schema, const char *keyword,
                              const json_t *value, json_t **out) {
     static const char *const limits[][2] = {{"minimum", "exclusiveMaximum"},
@@ -180,6 +193,7 @@ static Status negate_keyword(SchemaCompiler *c, const json_t *schema, const char
     } else {
         bool anything =
             json_is_true(value) || (json_is_object(value) && json_object_size(value) == 0);
+        if (anything || negate_items(schema, keyword, value, out)) return STATUS_OK;
         for (i = 0; i < sizeof refused / sizeof *refused; i++)
             if (strcmp(keyword, refused[i]) == 0 && !anything) return refuse(c, keyword);
     }

@@ -69,8 +69,9 @@ typedef struct SchemaCompiler {
     RegexArena *regexes;
     Error *error;
     const json_t *root;
-    bool refs_alone; /* drafts up to 7: what stands beside a $ref is ignored */
-    bool evaluates;  /* what a branch evaluates matters: unevaluatedItems or ...Properties is used */
+    bool refs_alone;    /* drafts up to 7: what stands beside a $ref is ignored */
+    bool matches_alone; /* draft 2019-09: what matches `contains` is not evaluated by that */
+    bool evaluates; /* what a branch evaluates matters: unevaluatedItems or ...Properties is used */
     SchemaSet *sets;
     size_t n_sets, sets_capacity, n_compiled;
     uint32_t *set_table;
@@ -157,8 +158,9 @@ Status schema_expand(SchemaCompiler *c, const SchemaList *set, SchemaVisit visit
 typedef Status (*SchemaKeyMatch)(SchemaCompiler *c, void *context, const char *pattern, bool *is);
 Status schema_of_key(SchemaCompiler *c, const SchemaAlternative *a, const char *name, size_t length,
                      SchemaKeyMatch matches, void *context, SchemaList *out, bool *possible);
-/* The set of schemas for item `index` of an array; one past all prefixes: any later item. */
-Status schema_of_item(SchemaCompiler *c, const SchemaAlternative *a, size_t index, SchemaList *out,
-                      bool *possible);
+/* The set of schemas for item `index` of an array; one past all prefixes: any later item. `match`:
+ * of one that matches the `contains` of that schema; SIZE_MAX: of any. */
+Status schema_of_item(SchemaCompiler *c, const SchemaAlternative *a, size_t index, size_t match,
+                      SchemaList *out, bool *possible);
 
 #endif

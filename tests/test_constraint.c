@@ -181,6 +181,21 @@ static void a_grammar_of_any_depth_is_refused_in_time(void **state) {
     free(open);
 }
 
+/* Expects the text to be closed with `end`. */
+static void closes(const char *schema, const char *text, const char *end) {
+    Shape *shape = shape_of(SHAPE_JSON_SCHEMA, schema, &no_vocabulary);
+    const char *out;
+    size_t n = 0;
+    Matcher *m;
+    Error error = {""};
+    if (matcher_new(&m, shape, &options, &error) != STATUS_OK) fail_msg("%s", error.text);
+    assert_true(matcher_push(m, text, strlen(text), NULL));
+    if (matcher_closing(m, &out, &n, &error) != STATUS_OK) fail_msg("%s: %s", schema, error.text);
+    if (n != strlen(end) || memcmp(out, end, n) != 0) fail_msg("%s: %.*s", schema, (int)n, out);
+    matcher_free(m);
+    shape_free(shape);
+}
+
 /* ---- JSON Schema ----------------------------------------------------------------------------- */
 
 static void members_come_in_any_order_and_once(void **state) {
@@ -194,6 +209,33 @@ static void members_come_in_any_order_and_once(void **state) {
     REFUSES(SHAPE_JSON_SCHEMA, schema, "{}", "{\"a\": 121}", "{\"a\": -4}", "{\"a\": 1.5}",
             "{\"a\":1, \"a\":2}", "{\"a\": 1, \"b\": \"four\"}", "{\"a\": 1, \"c\": 2}",
             "{\"a\" : 1}", "{\"a\": 01}", "[1]");
+}
+
+static void arrays_contain_what_they_must(void **state) {
+    static const char two[] =
+        "{\"type\":\"array\",\"contains\":{\"type\":\"integer\",\"minimum\":5},"
+        "\"minContains\":2,\"maxContains\":3,\"maxItems\":4}";
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, two, "[5,6]", "[1,5,\"a\",7]", "[5,6,7]", "[{},9,9,9]");
+    REFUSES(SHAPE_JSON_SCHEMA, two, "[]", "[5]", "[1,2,3", "[5,6,7,8]", "[1,2,5,6,7");
+    closes(two, "[1,", "5,5]");
+    static const char some[] = "{\"type\":\"array\",\"items\":{\"type\":[\"integer\",\"null\"]},"
+                               "\"contains\":{\"type\":\"null\"}}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, some, "[null]", "[1,null,2]", "[null, null]");
+    REFUSES(SHAPE_JSON_SCHEMA, some, "[]", "[1]", "[\"a\"");
+    closes(some, "[1", ",null]");
+    static const char not_all[] =
+        "{\"type\":\"array\",\"maxItems\":3,\"not\":{\"items\":{\"type\":\"integer\"}}}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, not_all, "[1,null]", "[\"a\"]");
+    REFUSES(SHAPE_JSON_SCHEMA, not_all, "[]", "[1,2]", "[1,2,3");
+    static const char rest[] =
+        "{\"type\":\"array\",\"prefixItems\":[{}],\"contains\":{\"const\":\"x\"},"
+        "\"minContains\":0,\"unevaluatedItems\":{\"type\":\"null\"}}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, rest, "[1,\"x\",null]", "[1]", "[]");
+    REFUSES(SHAPE_JSON_SCHEMA, rest, "[1,2", "[1,\"x\",\"y\"");
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"contains\":{\"type\":\"string\"}}",
+           "no text has this shape");
 }
 
 static void only_different_names_count_as_members(void **state) {
@@ -318,11 +360,13 @@ static void a_pattern_without_a_match_leaves_no_string(void **state) {
 static void what_cannot_be_enforced_is_refused_by_name(void **state) {
     (void)state;
     cannot(SHAPE_JSON_SCHEMA, "{\"uniqueItems\":true}", "'uniqueItems'");
-    cannot(SHAPE_JSON_SCHEMA, "{\"contains\":{\"type\":\"null\"}}", "'contains'");
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"contains\":{\"type\":\"null\"},\"allOf\":[{\"contains\":{\"const\":1}}]}",
+           "several 'contains'");
     cannot(SHAPE_JSON_SCHEMA, "{\"format\":\"idn-hostname\"}", "'idn-hostname'");
     cannot(SHAPE_JSON_SCHEMA, "{\"$ref\":\"https://elsewhere.org/x\"}", "leads to no schema");
     cannot(SHAPE_JSON_SCHEMA, "{\"$ref\":\"#\"}", "without end");
-    cannot(SHAPE_JSON_SCHEMA, "{\"not\":{\"items\":{\"type\":\"null\"}}}", "'items'");
+    cannot(SHAPE_JSON_SCHEMA, "{\"not\":{\"propertyNames\":{\"maxLength\":3}}}", "'propertyNames'");
     cannot(SHAPE_JSON_SCHEMA, "{\"type\":\"text\"}", "'type'");
     cannot(SHAPE_JSON_SCHEMA, "{\"not\":{\"type\":\"text\"}}", "'type'");
     cannot(SHAPE_JSON_SCHEMA,
@@ -343,21 +387,6 @@ static void a_text_that_passes_a_limit_leaves_others_alone(void **state) {
     assert_true(has(shape, "null"));
     assert_false(has(shape, "\"x\""));
     assert_true(has(shape, "null"));
-    shape_free(shape);
-}
-
-/* Expects the text to be closed with `end`. */
-static void closes(const char *schema, const char *text, const char *end) {
-    Shape *shape = shape_of(SHAPE_JSON_SCHEMA, schema, &no_vocabulary);
-    const char *out;
-    size_t n = 0;
-    Matcher *m;
-    Error error = {""};
-    if (matcher_new(&m, shape, &options, &error) != STATUS_OK) fail_msg("%s", error.text);
-    assert_true(matcher_push(m, text, strlen(text), NULL));
-    if (matcher_closing(m, &out, &n, &error) != STATUS_OK) fail_msg("%s: %s", schema, error.text);
-    if (n != strlen(end) || memcmp(out, end, n) != 0) fail_msg("%s: %.*s", schema, (int)n, out);
-    matcher_free(m);
     shape_free(shape);
 }
 
@@ -531,6 +560,7 @@ int main(void) {
         cmocka_unit_test(a_grammar_may_have_many_rules),
         cmocka_unit_test(a_grammar_of_any_depth_is_refused_in_time),
         cmocka_unit_test(members_come_in_any_order_and_once),
+        cmocka_unit_test(arrays_contain_what_they_must),
         cmocka_unit_test(only_different_names_count_as_members),
         cmocka_unit_test(numbers_are_compared_as_decimals),
         cmocka_unit_test(schemas_are_combined),

@@ -81,6 +81,9 @@ static const char *const schemas[] = {
     "{\"type\":\"object\",\"minProperties\":4,\"properties\":{\"a\":{}},\"patternProperties\":{\"^."
     "$\":{}},"
     "\"additionalProperties\":{\"type\":\"integer\"}}",
+    "{\"type\":\"array\",\"contains\":{\"type\":\"string\",\"maxLength\":2},\"minContains\":2,"
+    "\"maxContains\":3,"
+    "\"prefixItems\":[{\"type\":\"null\"},{\"type\":\"string\"}],\"maxItems\":6}",
     "{\"not\":{\"enum\":[1,\"a\",null]},\"type\":[\"number\",\"string\",\"null\"]}",
 };
 
