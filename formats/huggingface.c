@@ -11,6 +11,7 @@
 #include "config_fields.h"
 #include "formats/alibi.h"
 #include "formats/families.h"
+#include "formats/int4_join.h"
 #include "formats/json.h"
 #include "formats/multimodal.h"
 #include "formats/mxfp4_join.h"
@@ -162,6 +163,7 @@ static Status join_scales(Directory *d) {
     bool ignored;
     if (d->quantization.kind == QUANTIZATION_TERNARY)
         return ternary_join(d->source, &d->table, d->quantization.divides, d->error);
+    if (d->quantization.kind == QUANTIZATION_PACKED) return int4_join(&d->table, d->error);
     if (d->quantization.kind != QUANTIZATION_SCALED) return mxfp4_join(&d->table, d->error);
     if (scale_join(&d->table, &d->quantization, &ignored, d->error) != STATUS_OK)
         return STATUS_FAILED;

@@ -40,7 +40,8 @@ static Status join(RawTable *table, size_t n_sorted, size_t at, Error *error) {
     joined->dims[joined->n_dims - 1] *= 32;
     joined->file = codes.file;
     joined->offset = codes.offset;
-    joined->scales = (SeparateScales){true, powers.file, powers.offset};
+    joined->scales =
+        (SeparateScales){.present = true, .file = powers.file, .offset = powers.offset};
     return STATUS_OK;
 }
 

@@ -75,8 +75,12 @@ static Status read_fp8(const json_t *q, Quantization *out, Error *error) {
     return read_block(q, "weight_block_size", out, error);
 }
 
+#define SCALED_FORMATS "float-quantized int-quantized naive-quantized"
+#define PACKED_FORMATS "pack-quantized"
+
 /* The scheme of one group of layers of compressed-tensors. That of activations is of no concern. */
 static Status read_group(const json_t *group, Quantization *out, Error *error) {
+    bool packed = out->kind == QUANTIZATION_PACKED;
     static const char weights_name[] = "quantization_config: config_groups: weights";
     const json_t *weights = json_value(group, "weights");
     if (known_keys(group, "quantization_config: config_groups",
@@ -88,14 +92,13 @@ static Status read_group(const json_t *group, Quantization *out, Error *error) {
                    "num_bits type symmetric strategy group_size block_structure dynamic actorder "
                    "observer observer_kwargs scale_dtype zp_dtype",
                    error) != STATUS_OK ||
-        family_refuse(weights, "num_bits", "8", error) != STATUS_OK ||
+        family_refuse(weights, "num_bits", packed ? "4" : "8", error) != STATUS_OK ||
         family_refuse(weights, "symmetric", "true", error) != STATUS_OK ||
         family_refuse(weights, "dynamic", "false", error) != STATUS_OK ||
         family_refuse(weights, "actorder", "false", error) != STATUS_OK ||
-        known_text(weights, "type", "float int", error) != STATUS_OK ||
+        known_text(weights, "type", packed ? "int" : "float int", error) != STATUS_OK ||
         known_text(weights, "strategy", "tensor channel block group", error) != STATUS_OK ||
-        known_text(group, "format", "float-quantized int-quantized naive-quantized", error) !=
-            STATUS_OK)
+        known_text(group, "format", packed ? PACKED_FORMATS : SCALED_FORMATS, error) != STATUS_OK)
         return STATUS_FAILED;
     const json_t *given = json_value(weights, "group_size");
     json_int_t size = json_integer_value(given);
@@ -111,21 +114,21 @@ static Status read_group(const json_t *group, Quantization *out, Error *error) {
     return read_block(weights, "block_structure", out, error);
 }
 
-/* The compressed-tensors package's config, as far as weights keep 8 bits each. */
+/* The compressed-tensors package's config, as far as weights have 8 bits each, or 4 around zero. */
 static Status read_compressed(const json_t *q, Quantization *out, Error *error) {
     const json_t *sparsity = json_value(q, "sparsity_config");
     if (known_keys(q, "quantization_config",
                    "quant_method config_groups format ignore kv_cache_scheme quantization_status "
                    "global_compression_ratio sparsity_config transform_config version",
                    error) != STATUS_OK ||
-        known_text(q, "format", "float-quantized int-quantized naive-quantized", error) !=
-            STATUS_OK ||
+        known_text(q, "format", SCALED_FORMATS " " PACKED_FORMATS, error) != STATUS_OK ||
         known_text(q, "quantization_status", "compressed frozen", error) != STATUS_OK ||
         known_text(sparsity, "format", "dense", error) != STATUS_OK ||
         family_refuse(q, "transform_config", "{}", error) != STATUS_OK)
         return STATUS_FAILED;
-    out->kind = QUANTIZATION_SCALED;
-    const char *name;
+    const char *name, *format = json_text(q, "format");
+    bool packed = format && strcmp(format, PACKED_FORMATS) == 0;
+    out->kind = packed ? QUANTIZATION_PACKED : QUANTIZATION_SCALED;
     json_t *group;
     json_object_foreach(json_object_get((json_t *)q, "config_groups"), name, group) {
         if (read_group(group, out, error) != STATUS_OK) return STATUS_FAILED;

@@ -9,7 +9,8 @@ typedef enum QuantizationKind {
     QUANTIZATION_NONE,
     QUANTIZATION_TERNARY, /* BitNet: ternary_join.h */
     QUANTIZATION_MXFP4,   /* GPT-OSS: mxfp4_join.h */
-    QUANTIZATION_SCALED   /* FP8 or 8-bit integers with scales beside them: scale_join.h */
+    QUANTIZATION_SCALED,  /* FP8 or 8-bit integers with scales beside them: scale_join.h */
+    QUANTIZATION_PACKED   /* compressed-tensors' integers of 4 bits: int4_join.h */
 } QuantizationKind;
 
 typedef struct Quantization {

@@ -197,6 +197,9 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
     }
     if (stacked->type == STORED_TYPES) return STATUS_OK; /* `take` refuses the type */
     bool fits = stored_bytes(stacked->type, n, &bytes);
+    if (stacked->scales.present && stacked->type != STORED_MXFP4)
+        return error_set(error, "%s: the experts of tensor '%.100s' cannot be told apart",
+                         c->source->path, stacked->name);
     if (stacked->scales.present) {
         bytes = n / 2;
         fits = fits && !__builtin_mul_overflow(n / 32, (uint64_t)expert, &n) &&
@@ -305,6 +308,10 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     if (!has_shape(raw, is_slice ? 1 : stored_rows, is_slice ? fused : stored_cols))
         return wrong_shape(c, raw, stored_rows, stored_cols, error);
     if (raw->type == STORED_TYPES) return cannot_read(c, raw, error);
+    if (raw->scales.present && raw->type == STORED_Q4_0 &&
+        rule->flags & (RULE_TRANSPOSED | RULE_EITHER_WAY))
+        return error_set(error, "%s: tensor '%.100s': transposed codes of 4 bits are not known",
+                         c->source->path, raw->name);
     SourceTensor *tensor = source_add(c->source, error, "%s", to);
     if (!tensor) return STATUS_FAILED;
     tensor->is_vector = is_vector;

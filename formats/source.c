@@ -12,8 +12,8 @@
 #include "formats/random_values.h"
 #include "formats/stored.h"
 
-/* Weights of one MXFP4 block, which share a scale of one byte. */
-enum { MXFP4_BLOCK = 32 };
+/* Weights of one block of MXFP4 or Q4_0 whose scales are stored separately. */
+enum { BLOCK = 32 };
 
 /* ---- Files ---- */
 
@@ -115,8 +115,10 @@ static bool stored_size(const SourceTensor *t, size_t rows, size_t cols, size_t 
     *scales = 0;
     if (!stored_bytes(t->stored, cols, data)) return false;
     if (t->scales.present) {
-        *scales = cols / MXFP4_BLOCK; /* a byte for each block */
-        *data -= *scales;
+        bool is_q4 = t->stored == STORED_Q4_0;
+        if (is_q4 && (t->scales.group == 0 || cols % t->scales.group != 0)) return false;
+        *scales = is_q4 ? cols / t->scales.group * sizeof(uint16_t) : cols / BLOCK;
+        *data = cols / 2;
     }
     return size_mul(*data, rows, data) && size_mul(*scales, rows, scales);
 }
@@ -200,29 +202,51 @@ static size_t contiguous_rows(const SourceTensor *t, size_t r, size_t n, size_t 
     return n < left ? n : left;
 }
 
-/* Joins MXFP4 codes with scales that were stored separately: `codes` has blocks of 16 bytes in
- * which byte i holds elements 2i and 2i + 1 (low nibble first); out[n] gets GGUF's blocks of 17
- * bytes, the scale first, in which byte i holds elements i and i + 16. `codes` may be the last
- * n * 16 bytes of `out`. */
-static void join_mxfp4(const uint8_t *codes, const uint8_t *scales, size_t n, uint8_t *out) {
-    for (size_t b = 0; b < n; b++, codes += 16, out += 17) {
-        uint8_t pairs[16];
-        memcpy(pairs, codes, sizeof pairs); /* `out` may overwrite them */
-        out[0] = scales[b];
-        for (size_t i = 0; i < 16; i++) {
-            int low = pairs[i / 2] >> (i % 2 ? 4 : 0) & 15;
-            int high = pairs[8 + i / 2] >> (i % 2 ? 4 : 0) & 15;
-            out[1 + i] = (uint8_t)(low | high << 4);
-        }
+/* Rearranges a block of 32 codes of 4 bits: byte i of codes[16] holds elements 2i and 2i + 1 (low
+ * nibble first), byte i of out[16] elements i and i + 16, as GGUF has them. */
+static void join_nibbles(const uint8_t *codes, uint8_t *out) {
+    for (size_t i = 0; i < 16; i++) {
+        int low = codes[i / 2] >> (i % 2 ? 4 : 0) & 15;
+        int high = codes[8 + i / 2] >> (i % 2 ? 4 : 0) & 15;
+        out[i] = (uint8_t)(low | high << 4);
     }
 }
 
+/* A scale of 16 bits as the float16 of GGUF's blocks. False: float16 cannot hold it. */
+static bool scale_as_half(StoredType type, uint16_t scale, uint16_t *half) {
+    float value = type == STORED_BF16 ? bfloat_to_float(scale) : half_to_float(scale);
+    *half = float_to_half(value);
+    return half_to_float(*half) == value;
+}
+
+/* Joins codes with scales that were stored separately to n of GGUF's blocks, in which the scale
+ * comes first. `codes` may be the last n * 16 bytes of `out`. False: a scale does not fit. */
+static bool join_blocks(const SourceTensor *t, const uint8_t *codes, const uint8_t *scales,
+                        size_t n, uint8_t *out) {
+    size_t block_bytes = stored_type_info(t->stored)->block_bytes, first = block_bytes - 16;
+    for (size_t b = 0; b < n; b++, codes += 16, out += block_bytes) {
+        uint8_t pairs[16];
+        uint16_t scale;
+        memcpy(pairs, codes, sizeof pairs); /* `out` may overwrite them */
+        if (t->stored == STORED_Q4_0) {
+            memcpy(&scale, scales + b * BLOCK / t->scales.group * sizeof scale, sizeof scale);
+            if (!scale_as_half(t->scales.type, scale, &scale)) return false;
+            memcpy(out, &scale, sizeof scale);
+        } else {
+            out[0] = scales[b];
+        }
+        join_nibbles(pairs, out + first);
+    }
+    return true;
+}
+
 /* Reads n stored rows from `row` on as blocks into `out`; a row is data_bytes in the tensor's own
- * file and scale_bytes elsewhere. */
+ * file and scale_bytes elsewhere, and row_bytes as blocks. */
 static Status read_rows(const Source *source, const SourceTensor *t, size_t row, size_t n,
-                        size_t data_bytes, size_t scale_bytes, uint8_t *out, Error *error) {
+                        size_t data_bytes, size_t scale_bytes, size_t row_bytes, uint8_t *out,
+                        Error *error) {
     const InputFile *file = &source->files[t->file];
-    uint8_t *data = out + n * scale_bytes;
+    uint8_t *data = out + n * (row_bytes - data_bytes);
     if (input_read(file, t->offset + (uint64_t)row * data_bytes, data, n * data_bytes, error) !=
         STATUS_OK)
         return STATUS_FAILED;
@@ -232,7 +256,9 @@ static Status read_rows(const Source *source, const SourceTensor *t, size_t row,
     Status status =
         input_read(&source->files[t->scales.file], t->scales.offset + (uint64_t)row * scale_bytes,
                    scales, n * scale_bytes, error);
-    if (status == STATUS_OK) join_mxfp4(data, scales, n * scale_bytes, out);
+    if (status == STATUS_OK && !join_blocks(t, data, scales, n * data_bytes / 16, out))
+        status = error_set(error, "%s: a scale is not finite, or 16 bits do not hold it",
+                           source->files[t->scales.file].path);
     free(scales);
     return status;
 }
@@ -278,13 +304,13 @@ static Status read_ternary(const Source *source, const SourceTensor *t, size_t f
 
 Status source_read_blocks(const Source *source, const SourceTensor *t, size_t first, size_t n,
                           void *out, Error *error) {
-    size_t data_bytes, scale_bytes, stored_row;
+    size_t data_bytes, scale_bytes, row_bytes, stored_row;
     stored_size(t, 1, t->cols, &data_bytes, &scale_bytes);
-    size_t row_bytes = data_bytes + scale_bytes;
+    stored_bytes(t->stored, t->cols, &row_bytes);
     if (t->ternary_scale != 0.0f) return read_ternary(source, t, first, n, out, error);
     for (size_t done = 0; done < n;) {
         size_t run = contiguous_rows(t, first + done, n - done, &stored_row);
-        if (read_rows(source, t, stored_row, run, data_bytes, scale_bytes,
+        if (read_rows(source, t, stored_row, run, data_bytes, scale_bytes, row_bytes,
                       (uint8_t *)out + done * row_bytes, error) != STATUS_OK)
             return error_prefix(error, "tensor '%s'", t->name);
         done += run;

@@ -32,12 +32,14 @@ typedef struct RowMap {
     size_t first, chunk, stride;
 } RowMap;
 
-/* Position of the scales of MXFP4 blocks that a file stores separately from their codes
- * (mxfp4_join.h). */
+/* Position of the scales of blocks that a file stores separately from their codes (mxfp4_join.h,
+ * int4_join.h). */
 typedef struct SeparateScales {
     bool present; /* false: the scales are inside the blocks */
     size_t file;
     uint64_t offset;
+    StoredType type; /* STORED_Q4_0: of the scales, F16 or BF16 */
+    size_t group;    /* STORED_Q4_0: weights that share one, whole blocks of 32 */
 } SeparateScales;
 
 /* Scales of a stored matrix in a tensor of their own (scale_join.h): one for each block of rows x
@@ -64,7 +66,7 @@ typedef struct SourceTensor {
     uint64_t offset;     /* of the stored tensor in that file */
     size_t stored_rows;  /* shape of the whole stored tensor, of which this may be a part */
     size_t stored_cols;
-    SeparateScales scales; /* STORED_MXFP4 only; `offset` is then the offset of the codes */
+    SeparateScales scales; /* MXFP4 and Q4_0 only; `offset` is then the offset of the codes */
     BlockScales blocks;
     RowMap map;
     float ternary_scale;  /* not 0: packed as ternary_join.h says; `stored` is then the type as

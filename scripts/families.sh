@@ -79,7 +79,7 @@ transformers.
 A model_type, RoPE scaling, activation, layer type or switch that is not known here is refused by
 its name, and so is a tensor inside a layer that no rule of the family takes. Weights that are
 quantized in the source (`quantization_config`) are refused too, except MXFP4, BitNet's, and 8 bits with
-scales (FP8 as DeepSeek, Qwen and Mistral publish it; compressed-tensors' FP8 and int8): [format.md](format.md#sources). Of an
+scales (FP8 as DeepSeek, Qwen and Mistral publish it; compressed-tensors' FP8, int8 and int4): [format.md](format.md#sources). Of an
 unknown model_type the message names the nearest that runs and what config.json says the model has.
 
 ## Where this differs from transformers

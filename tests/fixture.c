@@ -132,8 +132,20 @@ static const char *dtype_of(const char *name, const json_t *recipe) {
     return given ? given : is_bytes(name, recipe) ? "U8" : "F32";
 }
 
-static size_t dtype_bytes(const char *dtype) {
-    return strcmp(dtype, "F32") == 0 ? 4 : strcmp(dtype, "BF16") == 0 ? 2 : 1;
+/* INT4 are codes of 4 bits, eight in each I32. */
+static size_t values_bytes(const char *dtype, size_t n) {
+    if (strcmp(dtype, "INT4") == 0) return n / 2;
+    return strcmp(dtype, "F32") == 0 ? 4 * n : strcmp(dtype, "BF16") == 0 ? 2 * n : n;
+}
+
+/* The shape in the header; the caller owns it. */
+static json_t *shape_of(const char *dtype, const json_t *recipe) {
+    json_t *shape = json_deep_copy(json_array_get(recipe, 3));
+    size_t last = json_array_size(shape) - 1;
+    if (strcmp(dtype, "INT4") == 0)
+        json_array_set_new(shape, last,
+                           json_integer(json_integer_value(json_array_get(shape, last)) / 8));
+    return shape;
 }
 
 /* Writes a value that the format, one of less than 32 bits, holds exactly. */
@@ -156,10 +168,12 @@ char *fixture_header(json_t *tensors) {
     json_object_foreach(tensors, name, recipe) {
         json_t *shape = json_array_get(recipe, 3);
         const char *dtype = dtype_of(name, recipe);
-        json_int_t bytes = (json_int_t)(dtype_bytes(dtype) * element_count(shape));
+        json_int_t bytes = (json_int_t)values_bytes(dtype, element_count(shape));
+        bool is_int4 = strcmp(dtype, "INT4") == 0;
         json_object_set_new(header, name,
-                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", dtype, "shape", shape,
-                                      "data_offsets", at, at + bytes));
+                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", is_int4 ? "I32" : dtype,
+                                      "shape", shape_of(dtype, recipe), "data_offsets", at,
+                                      at + bytes));
         at += bytes;
     }
     char *text = json_dumps(header, JSON_COMPACT);
@@ -190,6 +204,8 @@ static void write_weights(json_t *tensors, const char *path) {
         const char *dtype = dtype_of(name, recipe);
         if (strcmp(dtype, "F32") == 0) {
             fwrite(values, sizeof *values, n, f);
+        } else if (strcmp(dtype, "INT4") == 0) {
+            for (size_t i = 0; i < n; i += 2) fputc((int)values[i] | (int)values[i + 1] << 4, f);
         } else {
             for (size_t i = 0; i < n; i++) put_value(f, dtype, values[i]);
         }

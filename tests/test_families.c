@@ -401,6 +401,34 @@ static void weights_without_their_scales_are_refused(void **state) {
                           "fits neither");
 }
 
+/* Packed codes of 4 bits are refused without scales, with scales of other rows, groups or numbers,
+ * and with zero points. */
+static void packed_codes_without_their_scales_are_refused(void **state) {
+    (void)state;
+    const char *name = "model.layers.0.mlp.up_proj.weight_scale";
+    const char *fixture = "llama-compressed-int4";
+    assert_scales_refused(fixture, name, NULL, "up_proj.weight_packed' has no scales");
+    assert_scales_refused(fixture, name, json_pack("[i, f, f, [i, i]]", 20, 0.1, 0.2, 128, 1),
+                          "up_proj.weight_packed' has no scales of 16 bits");
+    assert_scales_refused(fixture, name,
+                          json_pack("[i, f, f, [i, i], n, s]", 5, 0.25, 0.5, 64, 1, "BF16"),
+                          "up_proj.weight_packed' has no scales");
+    assert_scales_refused(fixture, name,
+                          json_pack("[i, f, f, [i, i], n, s]", 5, 0.25, 0.5, 128, 3, "BF16"),
+                          "3 groups of 64 codes");
+    assert_scales_refused(fixture, name,
+                          json_pack("[i, f, f, [i, i], n, s]", 5, 0.25, 0.5, 128, 4, "BF16"),
+                          "4 groups of 64 codes");
+    Fixture f = fixture_load(fixture);
+    Error error;
+    json_object_set_new(json_object_get(f.json, "tensors"),
+                        "model.layers.1.mlp.up_proj.weight_zero_point",
+                        json_pack("[i, f, f, [i, i]]", 20, 0.1, 0.2, 16, 1));
+    refusal(&f, &error);
+    if (!strstr(error.text, "zero points")) fail_msg("%s", error.text);
+    fixture_free(&f);
+}
+
 /* A vector as a column of FP8 rows, each with a scale, is no vector of FP8 that has one row. */
 static void scales_of_another_shape_are_not_read(void **state) {
     (void)state;
@@ -438,8 +466,12 @@ static void unknown_quantizations_are_refused_by_name(void **state) {
         {"{\"quant_method\":\"fp8\",\"weight_block_size\":[0,4]}", "weight_block_size", "sizes"},
         {"{\"quant_method\":\"fp8\",\"weight_block_size\":8}", "weight_block_size", "sizes"},
         {"{\"quant_method\":\"mxfp4\",\"sparkle\":1}", "quantization_config", "sparkle"},
-        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\"}", "format",
-         "pack-quantized"},
+        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"}", "format",
+         "nvfp4-pack-quantized"},
+        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\",\"config_groups\":"
+         "{"
+         "\"a\":{\"weights\":{\"num_bits\":8}}}}",
+         "num_bits", "8"},
         {"{\"quant_method\":\"compressed-tensors\",\"transform_config\":{\"a\":1}}",
          "transform_config", "a"},
         {"{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"a\":{\"weights\":{"
@@ -839,6 +871,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(weights_without_their_scales_are_refused),
         cmocka_unit_test(unknown_quantizations_are_refused_by_name),
         cmocka_unit_test(scales_of_another_shape_are_not_read),
+        cmocka_unit_test(packed_codes_without_their_scales_are_refused),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(phi4mm_is_phi4_multimodal_without_its_adapters),
         cmocka_unit_test(no_value_of_a_key_crashes),
