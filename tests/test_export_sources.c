@@ -380,7 +380,9 @@ static void gguf_that_cannot_be_read_is_refused_by_name(void **state) {
     to[39] = 15; /* llama.cpp's type for activations */
     assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type Q8_K");
     to[39] = 40;
-    assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type NVFP4");
+    assert_change_refused("gguf/type8", from, 40, to, "w_up': 32 x 32 values of NVFP4");
+    to[39] = 31; /* withdrawn */
+    assert_change_refused("gguf/type8", from, 40, to, "ffn_up.weight' is of type number 31");
     to[39] = 99;
     assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type number 99");
     assert_change_refused("gguf/type8", "blk.0.ffn_up", 12, "blk.0.ffn_xy",
