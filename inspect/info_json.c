@@ -60,7 +60,7 @@ static json_t *config_json(const Config *config) {
 }
 
 static json_t *entry_json(const MetaEntry *entry) {
-    const uint64_t *whole = entry->values;
+    const uint64_t *whole = entry->values; /* of META_UINT and META_INT */
     json_t *list = json_array();
     if (entry->type == META_TEXT) {
         json_decref(list);
@@ -69,7 +69,8 @@ static json_t *entry_json(const MetaEntry *entry) {
     for (size_t i = 0; i < entry->count; i++) {
         double number = NAN;
         modelfile_entry_float(entry, i, &number);
-        json_t *value = entry->type == META_BOOL ? json_boolean(number != 0.0)
+        json_t *value = entry->type == META_BOOL  ? json_boolean(number != 0.0)
+                        : entry->type == META_INT ? json_integer((json_int_t)whole[i])
                         : entry->type == META_FLOAT || whole[i] > INT64_MAX
                             ? number_of(number)
                             : json_integer((json_int_t)whole[i]);
