@@ -32,8 +32,13 @@ static bool joined(char *path, const char *directory, const char *name) {
 /* Adds a model; takes no ownership. */
 static void add(ModelNames *names, const char *name, const char *path, const char *place,
                 uint64_t bytes) {
-    if (names->n >= MOST_MODELS || names->failed) return;
-    FoundModel model = {strdup(name), strdup(path), place, bytes};
+    struct stat info = {0};
+    if (names->n >= MOST_MODELS || names->failed || stat(path, &info) != 0) return;
+    for (size_t i = 0; i < names->n; i++) /* a link to a directory above finds it again */
+        if (names->models[i].inode == info.st_ino && names->models[i].device == info.st_dev &&
+            strcmp(names->models[i].name, name) == 0)
+            return;
+    FoundModel model = {strdup(name), strdup(path), place, bytes, info.st_dev, info.st_ino};
     if (!model.name || !model.path ||
         !array_reserve(&names->models, &names->capacity, names->n + 1, sizeof *names->models)) {
         free(model.name);
@@ -111,29 +116,39 @@ typedef struct Search {
 
 static void search(const Search *s, const char *directory, int depth);
 
-static void look_at(const Search *s, const char *directory, const char *entry, int depth) {
-    char path[PATH_MAX], name[PATH_MAX];
+/* Adds the entry of a directory if it is a model. Returns whether to search in it: it is another
+ * directory. */
+static bool look_at(const Search *s, const char *path, const char *entry) {
+    char name[PATH_MAX];
     struct stat info;
-    if (entry[0] == '.' || !joined(path, directory, entry) || stat(path, &info) != 0) return;
-    bool is_model = S_ISDIR(info.st_mode) ? is_model_directory(path)
-                                          : S_ISREG(info.st_mode) && !is_later_part(entry) &&
-                                                (ends_in(entry, ".gguf") ||
-                                                 (ends_in(entry, ".bin") && is_model_bin(path)));
-    if (!is_model) {
-        if (S_ISDIR(info.st_mode) && depth > 1) search(s, path, depth - 1);
-        return;
-    }
-    bool directory_of_files = S_ISDIR(info.st_mode);
-    size_t n = directory_of_files ? strlen(entry) : (size_t)(strrchr(entry, '.') - entry);
+    if (entry[0] == '.' || stat(path, &info) != 0) return false;
+    bool is_directory = S_ISDIR(info.st_mode);
+    bool is_model = is_directory ? is_model_directory(path)
+                                 : S_ISREG(info.st_mode) && !is_later_part(entry) &&
+                                       (ends_in(entry, ".gguf") ||
+                                        (ends_in(entry, ".bin") && is_model_bin(path)));
+    if (!is_model) return is_directory;
+    size_t n = is_directory ? strlen(entry) : (size_t)(strrchr(entry, '.') - entry);
     snprintf(name, sizeof name, "%s%s%.*s", s->prefix, s->prefix[0] ? "/" : "", (int)n, entry);
     add(s->names, name, path, s->place,
-        directory_of_files ? safetensors_in(path) : (uint64_t)info.st_size);
+        is_directory ? safetensors_in(path) : (uint64_t)info.st_size);
+    return false;
 }
 
+/* The models of the directory itself come before those in directories below it. */
 static void search(const Search *s, const char *directory, int depth) {
     struct dirent **entries;
-    int n = entries_of(directory, &entries);
-    for (int i = 0; i < n; i++) look_at(s, directory, entries[i]->d_name, depth);
+    char path[PATH_MAX];
+    int n = entries_of(directory, &entries), below = 0;
+    for (int i = 0; i < n; i++) {
+        const char *entry = entries[i]->d_name;
+        if (!joined(path, directory, entry) || !look_at(s, path, entry)) continue;
+        struct dirent *found = entries[i];
+        entries[i] = entries[below];
+        entries[below++] = found;
+    }
+    for (int i = 0; i < below && depth > 1; i++)
+        if (joined(path, directory, entries[i]->d_name)) search(s, path, depth - 1);
     free_entries(entries, n);
 }
 
@@ -320,7 +335,7 @@ Status model_names_resolve(const char *name, char **path, Error *error) {
     const FoundModel *begins = NULL, *exact = NULL;
     size_t n = 0;
     *path = NULL;
-    if (!name[0] || strchr("/.~", name[0]) || strpbrk(name, " \t\n\\") ||
+    if (!name[0] || strchr("/.~", name[0]) || strpbrk(name, "\t\n\\") ||
         strncmp(name, "random:", 7) == 0)
         return STATUS_OK;
     model_names_find(&names);
@@ -328,8 +343,10 @@ Status model_names_resolve(const char *name, char **path, Error *error) {
         Match how = match(name, names.models[i].name);
         if (how == EXACT) exact = &names.models[i];
         if (how != BEGINS) continue;
+        bool same = begins && begins->inode == names.models[i].inode &&
+                    begins->device == names.models[i].device;
         if (!begins) begins = &names.models[i];
-        n++;
+        n += !same;
     }
     Status status = STATUS_OK;
     if (!exact && n > 1) status = several(&names, name, error);

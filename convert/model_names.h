@@ -16,10 +16,11 @@
 #include "base/status.h"
 
 typedef struct FoundModel {
-    char *name;        /* as the list shows it */
-    char *path;        /* what opens it */
-    const char *place; /* whose it is: "VERBATIM_MODELS", "Hugging Face", "ollama" ... */
-    uint64_t bytes;    /* of its weights' files */
+    char *name;             /* as the list shows it */
+    char *path;             /* what opens it */
+    const char *place;      /* whose it is: "VERBATIM_MODELS", "Hugging Face", "ollama" ... */
+    uint64_t bytes;         /* of its weights' files */
+    uint64_t device, inode; /* of what `path` leads to: one model may be found by several names */
 } FoundModel;
 
 typedef struct ModelNames {

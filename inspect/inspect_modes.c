@@ -89,6 +89,10 @@ static Status check_views(Options *o, Error *error) {
                     picture || o->no_cache;
     if (measures && o->stats)
         return usage(error, "--stats measures a text, a chat, a batch or --eval, not this");
+    bool shaped =
+        o->json_schema || o->regex || o->grammar || o->choice.n > 0 || (o->json_object && !o->info);
+    if ((measures || o->eval) && shaped)
+        return usage(error, "the shape of an answer is for a text, a chat or a batch, not this");
     if (o->attention && strcmp(o->attention, "-") != 0 && !has_form(o->attention, maps))
         return usage(error,
                      "--attention %s: the name says the form: .svg, .html, .json, or - for "

@@ -91,6 +91,7 @@ json_t *contents_in_form(const json_t *messages, ContentForms forms) {
         json_t *content = content_in_form(message, forms, &failed);
         json_t *copy = content ? json_copy(message) : json_incref(message);
         if (content) failed = !copy || json_object_set_new(copy, "content", content) != 0;
+        if (failed) json_decref(copy);
         if (failed || json_array_append_new(list, copy) != 0) {
             json_decref(list);
             return NULL;

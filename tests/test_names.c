@@ -49,6 +49,7 @@ static int set_up(void **state) {
         ".cache/huggingface/hub/models--Org--Name-1B/refs "
         ".cache/huggingface/hub/models--Org--Name-1B/snapshots/00 "
         ".cache/huggingface/hub/models--Org--Name-1B/snapshots/ff && "
+        "ln -s .. mine/deep/up && ln -s /nowhere mine/lost.gguf && mkfifo mine/pipe.bin && "
         "printf abc >mine/deep/broken.gguf && printf text >mine/notes.bin && "
         "printf ff >.cache/huggingface/hub/models--Org--Name-1B/refs/main && "
         "printf '{\"layers\": [{\"mediaType\": \"application/vnd.ollama.image.model\", \"digest\": "
@@ -68,6 +69,10 @@ static int set_up(void **state) {
     free(shell(layout));
     free(absolute);
     free(mine);
+    Process story =
+        RUN("/bin/sh", "-c", "cp models/stories.bin \"$VERBATIM_MODELS/With a space.bin\"");
+    assert_int_equal(story.status, 0);
+    process_free(&story);
     static const char *const bins[] = {"mine/Tiny-One.bin", "mine/tiny-two.bin"};
     for (size_t i = 0; i < 2; i++) {
         bin = fixture_path(home, bins[i]);
@@ -131,6 +136,7 @@ static void the_list_says_what_runs_and_changes_nothing(void **state) {
         free(line);
     }
     assert_null(strstr(p.out, "notes"));
+    assert_null(strstr(strstr(p.out, "Tiny-One ") + 1, "Tiny-One "));
     assert_null(strstr(p.out, "evil"));
     assert_non_null(strstr(p.out, "MiB in 0 conversions"));
     process_free(&p);
@@ -153,6 +159,7 @@ static void a_name_is_enough_where_one_model_has_it(void **state) {
     (void)state;
     opens("Tiny-One", "mine/Tiny-One.bin,");
     opens("tiny-two", "mine/tiny-two.bin,");
+    opens("with a space", "mine/With a space.bin,");
     opens("Org/Name-1B", "snapshots/ff,");
     opens("name-1b", "snapshots/ff,");
     opens("name", "snapshots/ff,");

@@ -205,6 +205,11 @@ static void options_that_would_do_nothing_are_refused(void **state) {
             "--stats");
     assert_int_equal(PARSE("m", "--batch", "f", "-y", "Be kind", "--stats"), STATUS_OK);
     assert_int_equal(PARSE("m", "--eval", "f", "--stats"), STATUS_OK);
+    REFUSES("the shape of an answer is for a text, a chat or a batch, not this", "m", "--tokenize",
+            "--json");
+    REFUSES("the shape of an answer is for a text, a chat or a batch, not this", "m", "--eval", "f",
+            "--regex", "a");
+    assert_int_equal(PARSE("m", "--info", "--json"), STATUS_OK);
 }
 
 static char *help(bool all) {
