@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "advice/foreign.h"
 #include "advice/spelling.h"
 #include "base/unicode.h"
 #include "batch/request_messages.h"
@@ -413,6 +414,21 @@ static const Field *find_field(const char *name, RequestFormat format) {
 
 /* ---- Lines --------------------------------------------------------------------------------- */
 
+/* The field that another program calls `name`, as max_new_tokens or repeat_penalty; NULL: none. */
+static const char *known_elsewhere(const char *name, RequestFormat format) {
+    char option[64], field[64];
+    snprintf(option, sizeof option, "%s", name);
+    for (char *c = option; *c; c++)
+        if (*c == '_') *c = '-';
+    const char *ours = foreign_synonym(option);
+    if (!ours) return NULL;
+    snprintf(field, sizeof field, "%s", strcmp(ours, "tokens") == 0 ? "max_tokens" : ours);
+    for (char *c = field; *c; c++)
+        if (*c == '-') *c = '_';
+    const Field *found = find_field(field, format);
+    return found ? found->name : NULL;
+}
+
 /* Refuses a field that the form of requests does not have, and names the nearest that it has. */
 static Status unknown_field(const Request *r, const char *name, const char *const *own,
                             Error *error) {
@@ -421,7 +437,8 @@ static Status unknown_field(const Request *r, const char *name, const char *cons
     for (size_t i = 0; own[i]; i++) names[n++] = own[i];
     for (size_t i = 0; i < N_FIELDS; i++)
         if (strchr(fields[i].formats, "nct"[r->format])) names[n++] = fields[i].name;
-    const char *near = spelling_nearest(name, names, n);
+    const char *near = known_elsewhere(name, r->format);
+    if (!near) near = spelling_nearest(name, names, n);
     return error_set(error, "the field '%.80s' is not supported%s%s%s", name,
                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }

@@ -108,6 +108,9 @@ static void fields_that_change_nothing_are_ignored_and_others_refused(void **sta
     request_free(&r);
     refused("{\"prompt\": \"a\", \"temprature\": 1}",
             "'temprature' is not supported; did you mean 'temperature'?");
+    refused("{\"prompt\": \"a\", \"max_new_tokens\": 5}", "did you mean 'max_tokens'?");
+    refused("{\"prompt\": \"a\", \"repeat_penalty\": 2}", "did you mean 'repetition_penalty'?");
+    refused("{\"prompt\": \"a\", \"guided_regex\": \"b\"}", "did you mean 'regex'?");
     refused("{\"promt\": \"a\"}", "'promt' is not supported; did you mean 'prompt'?");
     refused("{\"custom_idd\": 1, \"url\": \"/v1/completions\", \"body\": {}}",
             "did you mean 'custom_id'?");
