@@ -21,8 +21,8 @@ Status mix_check(const char *mix, Error *error);
 /* The number-th NAME=TYPE of the mix, from 0, name[*length]; NULL: the mix has no more. */
 const char *mix_name(const char *mix, size_t number, size_t *length);
 
-/* Whether a matrix is called name[length], or has it as one of its parts between dots. */
-bool mix_is_named(const char *matrix, const char *name, size_t length);
+/* Whether a matrix is called part[length], or has it as one of its parts between dots. */
+bool mix_is_named(const char *name, const char *part, size_t length);
 
 /* The type of the matrix called `name` in a model of this configuration. `mix` must have passed
  * mix_check. */

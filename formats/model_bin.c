@@ -108,9 +108,9 @@ static Status copy_sections(Source *source, const ModelFile *file, Error *error)
     size_t bytes;
     const void *section = modelfile_section(file, SECTION_TOKENIZER, &bytes);
     if (section) {
-        void *copy = malloc(bytes);
-        if (!copy) return error_set(error, "%s: no memory", source->path);
-        source->tokenizer.bytes = memcpy(copy, section, bytes);
+        source->tokenizer.bytes = malloc(bytes);
+        if (!source->tokenizer.bytes) return error_set(error, "%s: no memory", source->path);
+        memcpy(source->tokenizer.bytes, section, bytes);
         source->tokenizer.size = bytes;
     }
     section = modelfile_section(file, SECTION_TEMPLATE, &bytes);
