@@ -216,8 +216,9 @@ static Status parse_model(Opened *opened, Error *error) {
         if (!session->shapes) return error_set(error, "no memory for the shapes of answers");
     }
     if (status == STATUS_OK) status = draft_opening_finish(&opened->draft, session, error);
-    if (session->model)
-        drafting_open(&opened->drafting, session, opened->draft.shared, opened->draft.file);
+    if (status == STATUS_OK && session->model)
+        status = drafting_open(&opened->drafting, session, opened->draft.shared, opened->draft.file,
+                               error);
     session->load_seconds = opened->begin_seconds + clock_seconds() - start;
     return status;
 }
@@ -227,6 +228,7 @@ static Status parse_model(Opened *opened, Error *error) {
 static void close_everything(Opened *opened) {
     Session *session = &opened->session;
     if (opened->mode && opened->mode->close) opened->mode->close(opened->state);
+    drafting_close(&opened->drafting);
     draft_opening_close(&opened->draft);
     shape_store_free(session->shapes);
     session_shape_close(&opened->shape);

@@ -455,6 +455,23 @@ static void drop_rejected(Engine *e, EngineTask *task) {
         task->n_again = 0; /* so many rows are run as a prompt's */
 }
 
+static size_t index_of_sequence(const Engine *e, int32_t sequence) {
+    size_t i = 0;
+    while (e->running[i]->sequence != sequence) i++;
+    return i;
+}
+
+/* Shows the rows of the pass to the drafters of their texts; rows of one text are neighbours. Not
+ * where so many texts run that none of them drafts. */
+static void show_rows(Engine *e, size_t n_rows) {
+    if (2 * e->n_running > e->draft_rows) return;
+    for (size_t at = 0, n; at < n_rows; at += n) {
+        for (n = 1; at + n < n_rows && e->rows[at + n].sequence == e->rows[at].sequence;) n++;
+        Drafter *drafter = e->running[index_of_sequence(e, e->rows[at].sequence)]->drafter;
+        if (drafter && drafter->ran) drafter->ran(drafter, e->rows, at, n);
+    }
+}
+
 static void advance(Engine *e, size_t n_logits) {
     for (size_t i = 0; i < e->n_running; i++) e->running[i]->goes_on = true;
     for (size_t i = 0; i < e->n_running; i++) {
@@ -474,12 +491,6 @@ static void advance(Engine *e, size_t n_logits) {
         drop_rejected(e, task);
         if (!task->goes_on || full) finish(e, i, NULL);
     }
-}
-
-static size_t index_of_sequence(const Engine *e, int32_t sequence) {
-    size_t i = 0;
-    while (e->running[i]->sequence != sequence) i++;
-    return i;
 }
 
 /* Runs the tokens before `position` that a failed pass took out of the cache. */
@@ -547,6 +558,7 @@ Status engine_step(Engine *e, Error *error) {
     double start = clock_seconds();
     Status status = model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error);
     if (status == STATUS_OK && costs) pass_costs_add(costs, n_rows, clock_seconds() - start);
+    if (status == STATUS_OK) show_rows(e, n_rows);
     if (status == STATUS_FAILED) status = one_by_one(e, n_rows, &n_logits);
     if (status == STATUS_OK) advance(e, n_logits);
     return status;

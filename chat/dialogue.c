@@ -289,7 +289,8 @@ static Status keep_prefix(Dialogue *d, const TokenList *ids, size_t most, Error 
 /* Makes the KV cache hold all of `ids` and sets d->logits to the last token's. Keeps what it can of
  * the prefix, *n_cached tokens and never the last, and computes the rest. A mark before the last
  * token lets the next attempt begin there. */
-static Status catch_up(Dialogue *d, const TokenList *ids, size_t *n_cached, Error *error) {
+static Status catch_up(Dialogue *d, const TokenList *ids, Drafter *drafter, size_t *n_cached,
+                       Error *error) {
     size_t most = ids->length - 1;
     if (keep_prefix(d, ids, most, error) != STATUS_OK) {
         d->cached.length = 0;
@@ -299,13 +300,13 @@ static Status catch_up(Dialogue *d, const TokenList *ids, size_t *n_cached, Erro
     size_t kept = *n_cached = d->cached.length;
     Status status = STATUS_OK;
     if (kept < most && kvcache_has_states(kvcache_shape(d->cache)))
-        status =
-            generate_prefill(d->session, d->cache, ids->ids + kept, most - kept, d->logits, error);
+        status = generate_prefill(d->session, d->cache, drafter, ids->ids + kept, most - kept,
+                                  d->logits, error);
     kvcache_mark(d->cache, 0, (int32_t)most);
     size_t next = (size_t)kvcache_next(d->cache, 0);
     if (status == STATUS_OK)
-        status = generate_prefill(d->session, d->cache, ids->ids + next, ids->length - next,
-                                  d->logits, error);
+        status = generate_prefill(d->session, d->cache, drafter, ids->ids + next,
+                                  ids->length - next, d->logits, error);
     kvcache_mark(d->cache, 0, (int32_t)most);
     /* Also after an interruption: what was computed stays. */
     Status noted = note_cached(d, ids, kept, error);
@@ -428,10 +429,12 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
                                  model_config(model)->vocab_size, model_isa(model)->numeric, error);
     if (status == STATUS_OK) {
         generation_prompt(&g, ids.ids, ids.length);
-        status = catch_up(d, &ids, &stats->n_cached, error);
+        status = session_drafter(d->session, &d->options, &drafter, error);
+    }
+    if (status == STATUS_OK) {
+        status = catch_up(d, &ids, drafter, &stats->n_cached, error);
         prefilled = clock_seconds();
     }
-    if (status == STATUS_OK) status = session_drafter(d->session, &d->options, &drafter, error);
     if (status == STATUS_OK)
         status = decoding_init(&decoding, d->session->model, d->cache, drafter, ids.ids, ids.length,
                                error);

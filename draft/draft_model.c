@@ -4,11 +4,9 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "draft/draft_choice.h"
 #include "kvcache_sharing.h"
 #include "prefill.h"
-
-/* A draft ends before a token of less probability. */
-static const float SURE = 0.3f;
 
 struct DraftModel {
     Model *model;
@@ -124,26 +122,6 @@ static Status catch_up(ModelDrafter *d, Error *error) {
 
 /* ---- The draft ---- */
 
-/* Whether the token is likely enough by logits[n], of which one element is the token's. Overwrites
- * them. */
-static bool is_sure(const Numeric *numeric, float *logits, size_t n, float logit) {
-    float max = numeric->maximum(logits, n);
-    float gap = logit - max, sum = numeric->softmax_sum(logits, max, n);
-    numeric->softmax_sum(&gap, 0.0f, 1);
-    return gap >= SURE * sum;
-}
-
-/* Chooses the token at `position` of the large model's text; -1: the model is not sure. */
-static int32_t choose(ModelDrafter *d, size_t position) {
-    const Model *model = d->shared->model;
-    size_t n = model_config(model)->vocab_size;
-    float *logits = d->shared->logits, *copy = logits + n;
-    memcpy(copy, logits, n * sizeof *logits);
-    int32_t token = sampler_next(d->sampler, copy, position);
-    float logit = logits[token];
-    return is_sure(model_isa(model)->numeric, logits, n, logit) ? token : -1;
-}
-
 /* Runs the token that was drafted last. */
 static Status step(ModelDrafter *d, int32_t token, Error *error) {
     DraftModel *shared = d->shared;
@@ -153,9 +131,12 @@ static Status step(ModelDrafter *d, int32_t token, Error *error) {
 }
 
 static size_t draft(ModelDrafter *d, size_t n_text, int32_t *drafts, size_t most, Error *error) {
-    size_t n = 0;
+    DraftModel *shared = d->shared;
+    size_t n = 0, vocab_size = model_config(shared->model)->vocab_size;
     while (n < most) {
-        int32_t token = choose(d, n_text + n), back = token_map_back(d->shared->map, token);
+        int32_t token = draft_choice(d->sampler, shared->model, shared->logits,
+                                     shared->logits + vocab_size, n_text + n);
+        int32_t back = token_map_back(shared->map, token);
         if (back < 0) break;
         drafts[n++] = back;
         if (n < most && step(d, token, error) != STATUS_OK) {
@@ -203,23 +184,13 @@ static void free_drafter(Drafter *drafter) {
 
 Drafter *draft_model_drafter(DraftModel *shared, const SamplerOptions *sampling) {
     ModelDrafter *d = calloc(1, sizeof *d);
-    const Model *model = shared->model;
-    SamplerOptions options = sampler_options_default();
-    Error ignored;
-    options.temperature = sampling->temperature;
-    options.top_k = sampling->top_k;
-    options.top_p = sampling->top_p;
-    options.min_p = sampling->min_p;
-    options.seed = sampling->seed;
-    options.sample = sampling->sample;
     if (!d) return NULL;
     d->shared = shared;
     d->sequence = -1;
     d->drafter = (Drafter){
         .most = DRAFT_MODEL_MOST, .propose = propose, .learn = learn, .free = free_drafter};
-    if (sampler_new(&d->sampler, &options, model_config(model)->vocab_size,
-                    model_isa(model)->numeric, &ignored) == STATUS_OK)
-        return &d->drafter;
+    d->sampler = draft_choice_new(sampling, shared->model);
+    if (d->sampler) return &d->drafter;
     free_drafter(&d->drafter);
     return NULL;
 }

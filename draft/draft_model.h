@@ -1,9 +1,8 @@
 /* A small model that drafts for a large one: it goes on with the same text by itself, and the large
  * one verifies (speculation.h).
  *
- * The small model chooses each token as the large one will: by the same temperature, top-k, top-p
- * and min-p, and by the same random number, which is a function of seed and position alone. So two
- * models that agree on the probabilities agree on the token as well. It stops where it is not sure.
+ * The small model chooses each token as the large one will (draft_choice.h), and stops where it is
+ * not sure.
  *
  * Its vocabulary may be another one whose tokens spell the same bytes (token_map.h). It has a cache
  * of its own, from which what the text did not take is removed at the next draft. */

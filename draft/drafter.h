@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "draft/pass_costs.h"
+#include "model_row.h"
 
 enum { DRAFTS_MAX = 31 }; /* tokens that any Drafter proposes at a time */
 
@@ -33,6 +34,10 @@ struct Drafter {
     void (*learn)(Drafter *drafter, size_t n, size_t accepted);
 
     void (*free)(Drafter *drafter);
+
+    /* Called when model_forward has run the rows [first, first + n) of a pass for this text, its
+     * prompt's and drafts included, before the model's next pass. NULL: nobody looks. */
+    void (*ran)(Drafter *drafter, const Row *rows, size_t first, size_t n);
 
     bool first; /* in a set it is asked before all others, and never behind their drafts */
 

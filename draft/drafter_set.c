@@ -197,6 +197,15 @@ static void learn(Drafter *drafter, size_t n, size_t accepted) {
     set->n_segments = 0;
 }
 
+/* Those that are not asked any more look as well: they may be asked again. */
+static void ran(Drafter *drafter, const Row *rows, size_t first, size_t n) {
+    DrafterSet *set = (DrafterSet *)drafter;
+    for (size_t i = 0; i < set->n_members; i++) {
+        Drafter *member = set->members[i].drafter;
+        if (member->ran) member->ran(member, rows, first, n);
+    }
+}
+
 static void set_free(Drafter *drafter) {
     DrafterSet *set = (DrafterSet *)drafter;
     for (size_t i = 0; i < set->n_members; i++) drafter_free(set->members[i].drafter);
@@ -219,5 +228,6 @@ void drafter_set_add(Drafter *drafter, Drafter *member, DraftRecord *record) {
     DrafterSet *set = (DrafterSet *)drafter;
     set->members[set->n_members++] =
         (Member){.drafter = member, .record = record, .right_share = record->right_share};
+    if (member->ran) set->drafter.ran = ran;
     if (member->most > set->drafter.most) set->drafter.most = member->most;
 }

@@ -78,6 +78,7 @@ static Status run_pass(Decoding *d, size_t most_drafts, Error *error) {
     double start = clock_seconds();
     Status status = model_forward(d->model, d->cache, rows, n_rows, d->logits, error);
     if (drafter && drafter->costs) pass_costs_add(drafter->costs, n_rows, clock_seconds() - start);
+    if (status == STATUS_OK && drafter && drafter->ran) drafter->ran(drafter, rows, 0, n_rows);
     return status;
 }
 

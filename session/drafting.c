@@ -5,14 +5,17 @@
 #include "draft/forced.h"
 #include "draft/lookup.h"
 
-static const char *const drafting_names[DRAFT_KINDS] = {
-    [DRAFT_SHAPE] = "shape", [DRAFT_LOOKUP] = "lookup", [DRAFT_BY_MODEL] = "model"};
+static const char *const drafting_names[DRAFT_KINDS] = {[DRAFT_SHAPE] = "shape",
+                                                        [DRAFT_LOOKUP] = "lookup",
+                                                        [DRAFT_BY_MODEL] = "model",
+                                                        [DRAFT_MTP] = "mtp"};
 
 /* First guesses: the share of right drafts; the time of a further row in a pass, as a share of a
  * pass of one row, for models that read most of their weights once, and for mixtures of experts and
  * models that fit into a processor's caches. */
 static const double RIGHT_SHARES[DRAFT_KINDS] = {
-    [DRAFT_SHAPE] = 0.95, [DRAFT_LOOKUP] = 0.6, [DRAFT_BY_MODEL] = 0.7};
+    [DRAFT_SHAPE] = 0.95, [DRAFT_LOOKUP] = 0.6, [DRAFT_BY_MODEL] = 0.7, [DRAFT_MTP] = 0.7};
+enum { MOST_TEXTS = 16 }; /* of a batch for which prediction layers draft at once */
 static const double ROW_SHARE = 0.05, ROW_SHARE_ALONE = 0.4;
 
 /* Reads a list of names: the kinds' bits, or 0 and where the first unknown name begins. */
@@ -54,7 +57,8 @@ Status drafting_check(const Options *o, Error *error) {
     return STATUS_USAGE;
 }
 
-void drafting_open(Drafting *d, const Session *session, DraftModel *model, const ModelFile *file) {
+Status drafting_open(Drafting *d, const Session *session, DraftModel *model, const ModelFile *file,
+                     Error *error) {
     const Options *o = session->options;
     const char *ignored;
     size_t usual = lookup_default(session->file);
@@ -72,6 +76,21 @@ void drafting_open(Drafting *d, const Session *session, DraftModel *model, const
     if (automatic && model) d->kinds |= 1u << DRAFT_BY_MODEL;
     if (!model) d->kinds &= ~(1u << DRAFT_BY_MODEL);
     if (d->lookup == 0) d->kinds &= ~(1u << DRAFT_LOOKUP);
+    bool has_layers = modelfile_config(session->file)->mtp_layers > 0;
+    bool wants_layers = automatic ? has_layers : d->kinds & 1u << DRAFT_MTP;
+    d->kinds &= ~(1u << DRAFT_MTP);
+    if (!wants_layers) return STATUS_OK;
+    if (!has_layers)
+        return error_set(error, "--draft mtp: %s has no prediction layers",
+                         modelfile_path(session->file));
+    d->kinds |= 1u << DRAFT_MTP;
+    return mtp_drafts_open(&d->mtp, session->file, session->model, session->kv_type,
+                           o->batch ? MOST_TEXTS : 1, error);
+}
+
+void drafting_close(Drafting *d) {
+    mtp_drafts_close(d->mtp);
+    d->mtp = NULL;
 }
 
 /* Adds the drafter of one kind, which is NULL where memory is short. */
@@ -99,6 +118,8 @@ Status drafting_new(const Session *session, const GenerationOptions *options, Dr
     if (status == STATUS_OK && kinds & 1u << DRAFT_BY_MODEL)
         status =
             add(d, set, DRAFT_BY_MODEL, draft_model_drafter(d->model, &options->sampling), error);
+    if (status == STATUS_OK && kinds & 1u << DRAFT_MTP)
+        status = add(d, set, DRAFT_MTP, mtp_drafter(d->mtp, &options->sampling), error);
     if (status == STATUS_OK) {
         *drafter = set;
     } else {

@@ -7,16 +7,24 @@
 
 #include "draft/draft_model.h"
 #include "draft/drafter_set.h"
+#include "draft/mtp_drafter.h"
 #include "session/session.h"
 
 /* The kinds of drafters, in the order of drafting_names in drafting.c. */
-typedef enum DraftKind { DRAFT_SHAPE, DRAFT_LOOKUP, DRAFT_BY_MODEL, DRAFT_KINDS } DraftKind;
+typedef enum DraftKind {
+    DRAFT_SHAPE,
+    DRAFT_LOOKUP,
+    DRAFT_BY_MODEL,
+    DRAFT_MTP,
+    DRAFT_KINDS
+} DraftKind;
 
 /* What all texts of a session share. */
 typedef struct Drafting {
     unsigned kinds;              /* that may propose: bits 1 << DraftKind */
     DraftModel *model;           /* of --draft-model; borrowed; NULL: none */
     const ModelFile *model_file; /* its file */
+    MtpDrafts *mtp;              /* the model's own prediction layers; NULL: none */
     size_t lookup;               /* tokens that prompt lookup proposes at a time */
     PassCosts costs;
     DraftRecord records[DRAFT_KINDS];
@@ -26,10 +34,10 @@ typedef struct Drafting {
 Status drafting_check(const Options *options, Error *error);
 
 /* Prepares the drafting of a session whose model is open. `model` and its file are those of
- * --draft-model, or NULL.
- */
-void drafting_open(Drafting *drafting, const Session *session, DraftModel *model,
-                   const ModelFile *model_file);
+ * --draft-model, or NULL. After a failure, too, the caller closes it. */
+Status drafting_open(Drafting *drafting, const Session *session, DraftModel *model,
+                     const ModelFile *model_file, Error *error);
+void drafting_close(Drafting *drafting); /* a Drafting of zeros is fine */
 
 /* Session.new_drafter for sessions that have a `drafting`: makes a set of all that may propose. */
 Status drafting_new(const Session *session, const GenerationOptions *options, Drafter **drafter,

@@ -23,23 +23,31 @@ Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error)
                                  error);
 }
 
-static Status show_reading(void *context, const PrefillChunk *chunk, Error *error) {
-    const Session *const *session = context;
+typedef struct Reading {
+    const Session *session;
+    Drafter *drafter;
+    bool shows; /* progress */
+} Reading;
+
+static Status after_chunk(void *context, const PrefillChunk *chunk, Error *error) {
+    const Reading *r = context;
     (void)error;
-    session_progress(*session, "reading the prompt", chunk->done, chunk->total);
+    if (r->shows) session_progress(r->session, "reading the prompt", chunk->done, chunk->total);
+    if (r->drafter && r->drafter->ran) r->drafter->ran(r->drafter, chunk->rows, 0, chunk->n);
     return STATUS_OK;
 }
 
-Status generate_prefill(const Session *session, KvCache *cache, const int32_t *ids, size_t n,
-                        float *logits, Error *error) {
+Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter,
+                        const int32_t *ids, size_t n, float *logits, Error *error) {
     bool shows = n > model_max_rows(session->model);
+    Reading reading = {session, drafter, shows};
     const Prefill p = {.ids = ids,
                        .n = n,
                        .first_wanted = n - 1,
                        .logits = logits,
                        .interrupted = session->interrupted,
-                       .after_chunk = shows ? show_reading : NULL,
-                       .context = &session};
+                       .after_chunk = after_chunk,
+                       .context = &reading};
     Status status = prefill(session->model, cache, &p, error);
     if (shows) session_progress(session, "reading the prompt", 0, 0);
     return status;
@@ -49,8 +57,8 @@ static Status generate_text(Session *session, Generation *g, Decoding *decoding,
                             const TokenList *ids, float *logits, Timing *timing, Error *error) {
     size_t position = ids->length, context = model_context(session->model);
     GenerationStep step;
-    Status status =
-        generate_prefill(session, decoding->cache, ids->ids, ids->length, logits, error);
+    Status status = generate_prefill(session, decoding->cache, decoding->speculation.drafter,
+                                     ids->ids, ids->length, logits, error);
     timing->prefilled = clock_seconds();
     while (status == STATUS_OK) {
         /* The last token that the context allows is chosen, but never looked at. */

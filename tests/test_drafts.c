@@ -1,4 +1,5 @@
 /* Several drafters together: who is asked, how many tokens they propose, and what that may cost. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +11,10 @@
 
 #include "draft/draft_model.h"
 #include "draft/drafter_set.h"
+#include "draft/mtp_drafter.h"
 #include "draft/speculation.h"
+#include "kvcache_sharing.h"
+#include "layers/mtp.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"
@@ -55,7 +59,12 @@ static void keep(Drafter *drafter) {
 }
 
 static Guesser guesser(double before, size_t change, double after) {
-    return (Guesser){{MOST, propose, learn, keep, false, NULL}, before, after, change, 0, 7};
+    return (Guesser){{.most = MOST, .propose = propose, .learn = learn, .free = keep},
+                     before,
+                     after,
+                     change,
+                     0,
+                     7};
 }
 
 /* The seconds of a pass: one for its first row, `row` for each further one. */
@@ -303,6 +312,103 @@ static void tokens_are_mapped_by_their_bytes(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* ---- A model's own prediction layers --------------------------------------------------------- */
+
+enum { IDS = 150 };
+
+/* The guess after each token of the text, computed in one go: the likeliest token, or -1 where it
+ * has less than half of the probability. */
+static void guess_all(TinyModel *tiny, const int32_t ids[IDS], int32_t guesses[IDS]) {
+    Error error;
+    Mtp *mtp;
+    KvCache *cache;
+    Row rows[IDS];
+    size_t dim = model_config(tiny->model)->dim, vocab_size = tiny->vocab_size;
+    float *hidden = malloc(IDS * dim * sizeof *hidden);
+    float *logits = malloc(IDS * vocab_size * sizeof *logits);
+    kvcache_reset(tiny->cache, 1, 0);
+    tiny_model_continue(tiny, 1, ids, IDS, IDS, logits);
+    mtp_hidden(tiny->model, 0, IDS, hidden);
+    assert_int_equal(mtp_open(&mtp, tiny->file, tiny->model, IDS, &error), STATUS_OK);
+    KvShape shape = mtp_kv_shape(mtp, KV_F16);
+    assert_int_equal(kvcache_new(&cache, &shape, 1, 0, &error), STATUS_OK);
+    kvcache_reset(cache, 0, 1);
+    for (int32_t i = 1; i < IDS; i++) rows[i - 1] = (Row){0, i, ids[i], true};
+    assert_int_equal(mtp_forward(mtp, cache, 0, rows, IDS - 1, hidden, logits, NULL, &error),
+                     STATUS_OK);
+    for (size_t i = 1; i < IDS; i++) {
+        const float *row = logits + (i - 1) * vocab_size;
+        int32_t best = tiny_model_argmax(row, vocab_size);
+        double sum = 0.0;
+        for (size_t k = 0; k < vocab_size; k++) sum += exp((double)row[k] - (double)row[best]);
+        guesses[i] = sum < 2.0 ? best : -1;
+    }
+    kvcache_free(cache);
+    mtp_close(mtp);
+    free(logits);
+    free(hidden);
+}
+
+/* Runs the text in calls of `chunk` rows, with wrong drafts behind some of them, and asks for a
+ * draft after each; its first token must be that of guess_all. Returns how many there were. */
+static size_t guess_along(TinyModel *tiny, MtpDrafts *shared, const int32_t ids[IDS],
+                          const int32_t guesses[IDS], size_t chunk) {
+    SamplerOptions sampling = sampler_options_default();
+    float *logits = malloc(IDS * tiny->vocab_size * sizeof *logits);
+    size_t n_guesses = 0;
+    sampling.temperature = 0.0f;
+    Drafter *drafter = mtp_drafter(shared, &sampling);
+    assert_non_null(drafter);
+    kvcache_reset(tiny->cache, 0, 0);
+    for (size_t at = 0, n; at + 1 < IDS; at += n) {
+        int32_t call[IDS], drafts[MTP_DRAFTS];
+        Row rows[IDS];
+        n = IDS - 1 - at < chunk ? IDS - 1 - at : chunk;
+        size_t wrong = at % 3;
+        memcpy(call, ids + at, n * sizeof *ids);
+        for (size_t i = 0; i < wrong; i++) call[n + i] = 5;
+        tiny_model_continue(tiny, 0, call, n + wrong, n + wrong, logits);
+        for (size_t i = 0; i < n + wrong; i++) rows[i] = (Row){0, (int32_t)(at + i), call[i], true};
+        drafter->ran(drafter, rows, 0, n + wrong);
+        kvcache_truncate(tiny->cache, 0, (int32_t)(at + n));
+        if (at % 5 == 4) continue; /* a drafter is not asked each time */
+        size_t got = drafter->propose(drafter, ids, at + n + 1, drafts, MTP_DRAFTS);
+        if (guesses[at + n] >= 0) assert_true(got > 0);
+        if (got > 0 && guesses[at + n] >= 0) assert_int_equal(drafts[0], guesses[at + n]);
+        n_guesses += guesses[at + n] >= 0;
+    }
+    drafter_free(drafter);
+    free(logits);
+    return n_guesses;
+}
+
+static void prediction_layers_guess_along_as_over_the_whole_text(void **state) {
+    static const char *const models[] = {
+        "random:tiny,logit_scale=5,mtp_layers=1",
+        "random:tiny,logit_scale=5,mtp_layers=1,n_layers=3,window=20,window_pattern=3",
+        "random:tiny,logit_scale=5,mtp_layers=2,latent_dim=24,head_dim=20,rotary_dim=8,value_dim="
+        "12"};
+    const ModelOptions options = {.n_threads = 1, .context = IDS + 50};
+    int32_t ids[IDS], guesses[IDS];
+    Error error;
+    (void)state;
+    for (int i = 0; i < IDS; i++) ids[i] = 3 + i * i % 97;
+    for (size_t m = 0; m < 3; m++) {
+        TinyModel tiny = tiny_model_open(models[m], "f32", &options, KV_F16);
+        MtpDrafts *shared;
+        assert_int_equal(mtp_drafts_open(&shared, tiny.file, tiny.model, KV_F16, 1, &error),
+                         STATUS_OK);
+        guess_all(&tiny, ids, guesses);
+        size_t n = 0;
+        for (size_t chunk = 1; chunk < IDS; chunk = 3 * chunk + 1)
+            n += guess_along(&tiny, shared, ids, guesses, chunk);
+        print_message("%s: %zu guesses\n", models[m], n);
+        assert_true(n > 20);
+        mtp_drafts_close(shared);
+        tiny_model_close(&tiny);
+    }
+}
+
 /* ---- The program ----------------------------------------------------------------------------- */
 
 #define GENERATE(...)                                                                              \
@@ -325,6 +431,42 @@ static void the_program_drafts_with_a_model(void **state) {
     Process info = GENERATE(SMALL, "--info");
     assert_non_null(strstr(info.out, "draft model         models/sinusoidal.bin, 481.1 KiB"));
     process_free(&info);
+}
+
+static void same_with_layers(const char *model, const char *const *more) {
+    const char *argv[2][16] = {{"run", model, "--draft", "none"}, {"run", model, "--draft", "mtp"}};
+    Process p[2];
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t k = 0; more[k]; k++) argv[i][4 + k] = more[k];
+        p[i] = process_run(argv[i], "The cat\nand\n", 12);
+        if (p[i].status != 0) fail_msg("%s", p[i].err);
+    }
+    assert_string_equal(p[0].out, p[1].out);
+    assert_non_null(strstr(p[1].err, "drafts:  mtp: "));
+    process_free(&p[0]);
+    process_free(&p[1]);
+}
+#define SAME_WITH_LAYERS(...) same_with_layers(path, (const char *const[]){__VA_ARGS__, NULL})
+
+static void prediction_layers_draft_in_one_text_and_in_batches(void **state) {
+    char *directory = fixture_directory(), *requests = fixture_path(directory, "requests.jsonl");
+    char *path = small_model(directory, "tiny,logit_scale=5,mtp_layers=1,context=256");
+    static const char lines[] =
+        "{\"id\": 1, \"prompt\": \"the cat\", \"temperature\": 0}\n"
+        "{\"id\": 2, \"prompt\": \"the hat\", \"n\": 3, \"repetition_penalty\": 1.2}\n"
+        "{\"id\": 3, \"prompt\": \"then\", \"stop\": [\"e\"], \"temperature\": 0.5}\n";
+    (void)state;
+    file_write(requests, lines, strlen(lines));
+    SAME_WITH_LAYERS("-i", "the", "-n", "80", "-t", "0", "-s", "1", "--stats");
+    SAME_WITH_LAYERS("-i", "the", "-n", "0", "-s", "1", "--ignore-eos", "--stats");
+    SAME_WITH_LAYERS("--batch", requests, "-n", "60", "--ordered", "--stats");
+    Process p = RUN("run", LARGE, "--draft", "mtp");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "has no prediction layers"));
+    process_free(&p);
+    free(path);
+    free(requests);
+    fixture_remove_directory(directory);
 }
 
 static void what_cannot_draft_is_refused(void **state) {
@@ -358,7 +500,9 @@ int main(void) {
         cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
         cmocka_unit_test(a_small_model_drafts_for_a_large_one),
         cmocka_unit_test(tokens_are_mapped_by_their_bytes),
+        cmocka_unit_test(prediction_layers_guess_along_as_over_the_whole_text),
         cmocka_unit_test(the_program_drafts_with_a_model),
+        cmocka_unit_test(prediction_layers_draft_in_one_text_and_in_batches),
         cmocka_unit_test(what_cannot_draft_is_refused),
     };
     return cmocka_run_group_tests_name("drafts", tests, NULL, NULL);

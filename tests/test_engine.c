@@ -217,8 +217,9 @@ static EngineStats run_drafted(const Setup *setup, const Text *alone, size_t max
     for (size_t i = 0; i < MOST_TASKS; i++) {
         make_text(&texts[i], i, model_config(model)->vocab_size);
         if (oracles) {
-            oracles[i] = (Oracle){{1 + i % DRAFTS_MAX, oracle_propose, oracle_learn, NULL, NULL},
-                                  .alone = &alone[i]};
+            oracles[i] = (Oracle){
+                {.most = 1 + i % DRAFTS_MAX, .propose = oracle_propose, .learn = oracle_learn},
+                .alone = &alone[i]};
             texts[i].task.drafter = &oracles[i].drafter;
         }
         submit(engine, &texts[i]);

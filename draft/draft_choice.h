@@ -1,0 +1,19 @@
+/* How a model that drafts chooses tokens: as the text's own will be chosen, by the same
+ * temperature, top-k, top-p and min-p and by the same random number, which is a function of seed
+ * and position alone. So models that agree on the probabilities agree on the token as well. */
+#ifndef DRAFT_CHOICE_H
+#define DRAFT_CHOICE_H
+
+#include "model.h"
+#include "sampler.h"
+
+/* Creates a sampler for drafts in a text that is sampled with these options; penalties, biases and
+ * rules are left out. NULL: no memory. */
+Sampler *draft_choice_new(const SamplerOptions *text, const Model *model);
+
+/* The token that `sampler` chooses at `position` of the text from logits[vocab_size] of `model`;
+ * -1: it is not likely enough to be worth a row. Overwrites the logits and scratch[vocab_size]. */
+int32_t draft_choice(Sampler *sampler, const Model *model, float *logits, float *scratch,
+                     size_t position);
+
+#endif
