@@ -676,8 +676,9 @@ static void print_stats(const Batch *b) {
             s.shared_rows, (double)s.prompt_rows / seconds);
     fprintf(stderr, "decode:  %zu tokens, %.1f tokens/s\n", b->n_generated,
             (double)b->n_generated / seconds);
-    fprintf(stderr, "batch:   %zu texts at once at most, %zu times a text was set aside\n",
-            s.most_tasks, s.set_aside);
+    fprintf(stderr,
+            "batch:   %zu texts at once at most, %zu passes, %zu times a text was set aside\n",
+            s.most_tasks, s.passes, s.set_aside);
     drafting_print(stderr, b->session->drafting);
     fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
             (double)usage.ru_maxrss / 1024.0, (double)s.most_bytes / (1 << 20),

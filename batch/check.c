@@ -92,7 +92,7 @@ static Status split_lines(Check *c, size_t length, Error *error) {
 }
 
 Status check_read(Check *c, const volatile sig_atomic_t *interrupted, Error *error) {
-    static const size_t most = (size_t)1 << 32;
+    static const size_t most = (size_t)1 << 31;
     size_t length;
     Status status = descriptor_read(c->fd, c->name, most, interrupted, &c->bytes, &length, error);
     return status == STATUS_OK ? split_lines(c, length, error) : status;

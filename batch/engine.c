@@ -554,6 +554,7 @@ Status engine_step(Engine *e, Error *error) {
     if (kvcache_bytes_used(e->cache) > e->stats.most_bytes)
         e->stats.most_bytes = kvcache_bytes_used(e->cache);
     if (n_rows == 0) return STATUS_OK;
+    e->stats.passes++;
     PassCosts *costs = n_prompt_rows == e->stats.prompt_rows ? pass_costs(e) : NULL;
     double start = clock_seconds();
     Status status = model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error);

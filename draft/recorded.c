@@ -175,6 +175,7 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
     size_t first = next_token(r), n_drafts = r->ids.length - first;
     if (most > r->drafts) most = r->drafts;
     if (n_drafts > most) n_drafts = most;
+    if (n_drafts == 0) return 0;
     memcpy(drafts, r->ids.ids + first, n_drafts * sizeof *drafts);
     return n_drafts;
 }

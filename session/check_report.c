@@ -15,7 +15,7 @@ static void set_excerpt(json_t *report, const char *key, const char *text, size_
         end = at + SHOWN_BYTES;
         while (end > at && ((unsigned char)text[end] & 0xC0) == 0x80) end--;
     }
-    json_object_set_new(report, key, json_lossy_text(text + at, end - at));
+    json_object_set_new(report, key, json_lossy_text(end > at ? text + at : "", end - at));
 }
 
 bool check_report_texts(json_t *report, const char *expected, size_t n_expected, const char *got,

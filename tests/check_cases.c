@@ -54,7 +54,7 @@ static json_t *parse_lines(const char *text) {
     json_t *list = json_array();
     for (const char *line = text; *line;) {
         size_t n = strcspn(line, "\n");
-        json_t *json = json_loadb(line, n, 0, NULL);
+        json_t *json = json_loadb(line, n, JSON_ALLOW_NUL, NULL);
         assert_non_null(json);
         json_array_append_new(list, json);
         line += n + (line[n] == '\n');
@@ -89,7 +89,8 @@ CheckCases check_cases_open(const char *model, size_t n) {
     for (size_t k = 0; k < n; k++) json_array_append_new(list, request(k));
     write_lines(c.requests, list);
     json_decref(list);
-    Process p = RUN_MORE(NULL, model, "--batch", c.requests, "-o", c.results, "--ordered");
+    Process p = RUN_MORE(NULL, model, "--batch", c.requests, "-o", c.results, "--ordered",
+                         "--draft", "none");
     if (p.status != 0) fail_msg("%s", p.err);
     process_free(&p);
     return c;
@@ -100,6 +101,25 @@ void check_cases_close(CheckCases *c) {
     free(c->results);
     free(c->changed);
     fixture_remove_directory(c->directory);
+}
+
+size_t check_cases_repeat(const CheckCases *c, const char *model, const char *const *more) {
+    unlink(c->changed);
+    Process p =
+        RUN_MORE(more, model, "--batch", c->requests, "-o", c->changed, "--ordered", "--stats");
+    if (p.status != 0) fail_msg("%s", p.err);
+    size_t lengths[2], n_drafted = 0;
+    char *texts[] = {file_read(c->results, &lengths[0]), file_read(c->changed, &lengths[1])};
+    assert_int_equal(lengths[0], lengths[1]);
+    assert_memory_equal(texts[0], texts[1], lengths[0]);
+    for (const char *at = p.err; (at = strstr(at, "drafts:  ")); at++) {
+        const char *colon = strchr(at + 9, ':');
+        if (colon) n_drafted += strtoul(colon + 1, NULL, 10);
+    }
+    free(texts[0]);
+    free(texts[1]);
+    process_free(&p);
+    return n_drafted;
 }
 
 void check_cases_same(const CheckCases *c, const char *model, const char *const *more) {
@@ -125,11 +145,12 @@ static json_t *first_text(json_t *result) {
 static long change_byte(json_t *text, unsigned drawn) {
     size_t n = json_string_length(text);
     if (n == 0) return -1;
-    char *bytes = strdup(json_string_value(text));
+    char *bytes = malloc(n);
+    memcpy(bytes, json_string_value(text), n);
     size_t at = drawn % n, tried = 0;
     while (tried < n && !(bytes[at] >= 'a' && bytes[at] < 'z')) at = (at + 1) % n, tried++;
     if (tried < n) bytes[at]++;
-    json_string_set(text, bytes);
+    json_string_setn(text, bytes, n);
     free(bytes);
     return tried < n ? (long)at : -1;
 }

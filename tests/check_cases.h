@@ -11,9 +11,13 @@ typedef struct CheckCases {
 } CheckCases;
 
 /* Makes `n` requests of many kinds (greedy, sampled, penalties, several texts, stop strings,
- * shapes) and records the results of `model`. */
+ * shapes) and records the results of `model` without drafts. */
 CheckCases check_cases_open(const char *model, size_t n);
 void check_cases_close(CheckCases *cases);
+
+/* Makes the results once more with other options (`more`) that must not matter, --draft and the
+ * like: the file must be the same. Returns how many tokens were drafted. */
+size_t check_cases_repeat(const CheckCases *cases, const char *model, const char *const *more);
 
 /* Checks the results as they are: all must be the same. `more` are further arguments, ending with
  * NULL. */

@@ -23,6 +23,14 @@ static void results_that_the_model_gives_are_the_same(void **state) {
     check_cases_same(c, MODEL, MORE("--chunk", "5", "-j", "2"));
 }
 
+static void drafts_change_no_result(void **state) {
+    const CheckCases *c = *state;
+    check_cases_repeat(c, MODEL, MORE("--lookup", "7", "--max-concurrent", "1"));
+    check_cases_repeat(c, MODEL,
+                       MORE("--lookup", "3", "--draft", "lookup,model", "--draft-model",
+                            "models/sinusoidal.bin", "--max-concurrent", "3"));
+}
+
 static void a_changed_byte_is_named(void **state) {
     const CheckCases *c = *state;
     assert_true(check_cases_bytes(c, MODEL, 1) > c->n - 4);
@@ -181,6 +189,7 @@ static int close_cases(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_that_the_model_gives_are_the_same),
+        cmocka_unit_test(drafts_change_no_result),
         cmocka_unit_test(a_changed_byte_is_named),
         cmocka_unit_test(other_options_are_named_where_they_matter),
         cmocka_unit_test(a_record_needs_only_its_text),

@@ -386,8 +386,8 @@ static void prediction_layers_guess_along_as_over_the_whole_text(void **state) {
     static const char *const models[] = {
         "random:tiny,logit_scale=5,mtp_layers=1",
         "random:tiny,logit_scale=5,mtp_layers=1,n_layers=3,window=20,window_pattern=3",
-        "random:tiny,logit_scale=5,mtp_layers=2,latent_dim=24,head_dim=20,rotary_dim=8,value_dim="
-        "12"};
+        ("random:tiny,logit_scale=5,mtp_layers=2,latent_dim=24,head_dim=20,rotary_dim=8,"
+         "value_dim=12")};
     const ModelOptions options = {.n_threads = 1, .context = IDS + 50};
     int32_t ids[IDS], guesses[IDS];
     Error error;
