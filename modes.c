@@ -25,8 +25,8 @@ const Mode *const modes[] = {
 /* Without a heading: they follow the core's options of the machine. */
 static const OptionRow more_machine_rows[] = {
     TEXT_ROW(RARE, 0, "draft", "WHO", FIELD(draft),
-             "auto|none|shape,lookup,mtp: guessers; --lookup N"),
-    TEXT_ROW(RARE, 0, "draft-model", "MODEL", FIELD(draft_model), "a small one that guesses ahead"),
+             "who guesses ahead; with --lookup N, --draft-model M"),
+    TEXT_ROW(RARE, 0, "draft-model", "MODEL", FIELD(draft_model), NULL),
     UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX, NULL),
     FLAG_ROW(RARE, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),
     END_ROW,
