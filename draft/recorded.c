@@ -9,8 +9,8 @@
  * text; bytes by which a text that left the record is found again in it. */
 enum { AT_A_TIME = 4096, UNSURE = 64, RESYNC = 12 };
 
-/* First drafts of a stretch; after full acceptance they double. */
-enum { FIRST_DRAFTS = 8 };
+/* Drafts after a wrong one; after full acceptance they double. */
+enum { DRAFTS_AGAIN = 8 };
 
 typedef struct Recorded {
     Drafter drafter;
@@ -136,7 +136,7 @@ static void resync(Recorded *r) {
     if (!found) return;
     r->at = (size_t)(found - r->record) + RESYNC;
     r->lost = false;
-    r->drafts = FIRST_DRAFTS;
+    r->drafts = DRAFTS_AGAIN;
 }
 
 /* Whether the token's bytes are those of the record at r->at. Where the text may be cut at a stop
@@ -182,7 +182,7 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
 
 static void learn(Drafter *drafter, size_t n, size_t accepted) {
     Recorded *r = (Recorded *)drafter;
-    r->drafts = accepted == n ? 2 * r->drafts : FIRST_DRAFTS;
+    r->drafts = accepted == n ? 2 * r->drafts : DRAFTS_AGAIN;
     if (r->drafts > DRAFTS_MAX) r->drafts = DRAFTS_MAX;
 }
 
@@ -204,7 +204,7 @@ Drafter *recorded_new(const RecordedDecoding *decoding, const char *record, size
     r->decoding = *decoding;
     r->length = length;
     r->n_prompt = n_prompt;
-    r->drafts = FIRST_DRAFTS;
+    r->drafts = DRAFTS_MAX;
     r->record = malloc(length + 1);
     if (!r->record) {
         free(r);

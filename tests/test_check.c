@@ -23,6 +23,27 @@ static void results_that_the_model_gives_are_the_same(void **state) {
     check_cases_same(c, MODEL, MORE("--chunk", "5", "-j", "2"));
 }
 
+/* The passes of a batch, as --stats has them. */
+static size_t passes_of(const Process *p) {
+    const char *at = strstr(p->err, "at most, ");
+    assert_non_null(at);
+    return strtoul(at + strlen("at most, "), NULL, 10);
+}
+
+static void a_check_takes_few_passes(void **state) {
+    const CheckCases *c = *state;
+    Process made = RUN("run", MODEL, "--batch", c->requests, "--max-concurrent", "4", "--stats"),
+            checked = RUN("run", MODEL, "--batch", c->requests, "--check", c->results,
+                          "--max-concurrent", "4", "--stats"),
+            others = RUN("run", MODEL, "--batch", c->requests, "--check", c->results,
+                         "--max-concurrent", "4", "--stats", "-s", "5");
+    assert_true(6 * passes_of(&checked) < passes_of(&made));
+    assert_true(passes_of(&others) < passes_of(&made));
+    process_free(&made);
+    process_free(&checked);
+    process_free(&others);
+}
+
 static void drafts_change_no_result(void **state) {
     const CheckCases *c = *state;
     check_cases_repeat(c, MODEL, MORE("--lookup", "7", "--max-concurrent", "1"));
@@ -189,6 +210,7 @@ static int close_cases(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_that_the_model_gives_are_the_same),
+        cmocka_unit_test(a_check_takes_few_passes),
         cmocka_unit_test(drafts_change_no_result),
         cmocka_unit_test(a_changed_byte_is_named),
         cmocka_unit_test(other_options_are_named_where_they_matter),
