@@ -79,11 +79,12 @@ typedef enum LayerKindNumber {
     LAYER_LATENT,      /* latent attention (MLA): DeepSeek V2 and V3 */
     LAYER_DELTA,       /* gated DeltaNet: Qwen 3.5, Qwen3-Next */
     LAYER_CONVOLUTION, /* short convolution: LFM2 */
-    LAYER_MAMBA2,      /* Granite 4, Nemotron-H, Falcon-H1 */
-    LAYER_MAMBA,       /* Jamba */
+    LAYER_MAMBA2,      /* Granite 4, Nemotron-H */
+    LAYER_MAMBA,       /* Jamba, Falcon Mamba */
     LAYER_NONE,        /* a feed-forward alone: Nemotron-H */
     LAYER_DIFFERENCE,  /* differential attention: DiffLlama */
     LAYER_LIGHTNING,   /* lightning attention: MiniMax-01 */
+    LAYER_BESIDE,      /* attention and Mamba 2 side by side: Falcon-H1 */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -226,16 +227,18 @@ typedef struct Config {
     uint32_t indexer[CONFIG_MAX_LAYERS]; /* IndexerNumber */
     /* Layers that keep a state (layers/state_fields.c): gated DeltaNet, Mamba, short convolutions.
      */
-    uint32_t state_heads;     /* heads, each with a state [state_key_dim][state_value_dim] */
+    uint32_t state_heads;     /* heads, each with a state [state_key_dim][state_value_dim]; Mamba:
+                               * channels */
     uint32_t state_key_heads; /* of q and k (Mamba 2: groups of C and B); divides the former */
     uint32_t state_key_dim, state_value_dim;
-    uint32_t state_kernel; /* taps of the causal convolution */
+    /* Taps of the causal convolution; Mamba: numbers that a row's steps are made from. */
+    uint32_t state_kernel, state_rank;
     /* state_tiled: head h reads q and k of head h % state_key_heads, not of its group;
      * state_norm_first: Mamba 2's output is normalized before it is gated: Falcon-H1;
      * state_by_key: gated DeltaNet whose states decay by the elements of the keys: Kimi Linear. */
     bool state_tiled, state_norm_first, state_by_key;
-    /* Epsilon of the norm of a state's output, 0 = norm_eps; gated DeltaNet's rate of learning is
-     * multiplied by state_beta, 0 = 1: OLMo Hybrid. */
+    /* Epsilon of the norms in layers with a state, 0 = norm_eps; gated DeltaNet's rate of learning
+     * is multiplied by state_beta, 0 = 1: OLMo Hybrid. */
     float state_norm_eps, state_beta;
 
     /* Layers after the n_layers that predict further tokens (layers/mtp.h). The fields of each

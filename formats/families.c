@@ -16,6 +16,7 @@ static const Family *const tables[] = {
     families_vision,
     families_mixtures,
     families_state,
+    families_mamba,
     families_gemma,
     families_latent,
     families_linear,

@@ -110,7 +110,6 @@ static const FixedKey bamba_fixed[] = {
 
 /* ---- Biases ---- */
 
-#define MAMBA_IN " mamba.z mamba.x mamba.b mamba.c mamba.step mamba.out "
 #define MAMBA_BIASES                                                                               \
     {MAMBA_IN, "mamba_proj_bias", false}, {                                                        \
         " mamba.taps ", "mamba_conv_bias", true                                                    \
@@ -233,27 +232,6 @@ static const TensorRule lfm2_moe_tensors[] = {
     LFM2_END,
     {0},
 };
-
-/* in_proj holds z, x, B, C and the steps one after another. */
-#define MAMBA_ALL                                                                                  \
-    { N_STATE_OUT, N_STATE_MIXED, N_STATE_HEADS }
-#define MAMBA2(at)                                                                                 \
-    SOME_PART("mamba.z", at "in_proj", N_STATE_OUT, N_DIM, {N_NONE}, MAMBA_ALL),                   \
-        SOME_PART("mamba.x", at "in_proj", N_STATE_OUT, N_DIM, {N_STATE_OUT}, MAMBA_ALL),          \
-        SOME_PART("mamba.b", at "in_proj", N_STATE_KEYS, N_DIM, {N_STATE_OUT, N_STATE_OUT},        \
-                  MAMBA_ALL),                                                                      \
-        SOME_PART("mamba.c", at "in_proj", N_STATE_KEYS, N_DIM, {N_STATE_OUTS, N_STATE_KEYS},      \
-                  MAMBA_ALL),                                                                      \
-        SOME_PART("mamba.step", at "in_proj", N_STATE_HEADS, N_DIM, {N_STATE_OUT, N_STATE_MIXED},  \
-                  MAMBA_ALL),                                                                      \
-        SOME_LINEAR("mamba.out", at "out_proj", N_DIM, N_STATE_OUT),                               \
-        SOME("mamba.taps", at "conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,                        \
-             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
-        SOME_VECTOR("mamba.taps.bias", at "conv1d.bias", N_STATE_MIXED),                           \
-        SOME("mamba.decay", at "A_log", N_ONE, N_STATE_HEADS, RULE_MINUS_EXP, {0}, {0}),           \
-        SOME_VECTOR("mamba.step_bias", at "dt_bias", N_STATE_HEADS),                               \
-        SOME_VECTOR("mamba.skip", at "D", N_STATE_HEADS),                                          \
-        SOME_VECTOR("mamba.norm", at "norm.weight", N_STATE_OUT)
 
 #define SOME_GATE_UP(to, n)                                                                        \
     SOME_PART(to "w_gate", "shared_mlp.input_linear", n, N_DIM, {N_NONE}, {n, n}),                 \
@@ -400,8 +378,7 @@ static Status lfm2_moe_finish(const json_t *json, Config *config, Error *error) 
     return state_read_kinds(json_value(json, "layer_types"), lfm2_kinds, config, error);
 }
 
-/* Steps are not limited: transformers limits them in prompts, not in later tokens. */
-static Status no_step_limit(const json_t *json, Error *error) {
+Status state_no_step_limit(const json_t *json, Error *error) {
     const json_t *limit = json_value(json, "time_step_limit");
     const json_t *low = json_array_get(limit, 0), *high = json_array_get(limit, 1);
     if (!limit || (json_is_number(low) && json_number_value(low) == 0.0 && !json_is_number(high)))
@@ -414,7 +391,7 @@ static Status no_step_limit(const json_t *json, Error *error) {
 static Status read_mamba_width(const json_t *json, Config *config, Error *error) {
     uint32_t expand = 1;
     const json_t *width = json_value(json, "mamba_d_head");
-    if (no_step_limit(json, error) != STATUS_OK) return STATUS_FAILED;
+    if (state_no_step_limit(json, error) != STATUS_OK) return STATUS_FAILED;
     if (json_is_number(width))
         return state_read_whole(json, "mamba_d_head", 0, &config->state_value_dim, error);
     if (state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
@@ -511,7 +488,7 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
         mixes = mixes || all[i].letter == 'E';
     }
     if (!mixes) config->n_experts = config->shared_ffn_dim = 0;
-    return no_step_limit(json, error);
+    return state_no_step_limit(json, error);
 }
 
 #define QUARTER                                                                                    \

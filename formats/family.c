@@ -246,6 +246,25 @@ Status family_add_ones(const RuleContext *c, const char *name, size_t n, Error *
     return source_add_values(c->source, name, 1, n, ones, error);
 }
 
+Status family_add_mamba_norms(const RuleContext *context, Error *error) {
+    const Config *c = &context->source->config;
+    Status status = STATUS_OK;
+    char name[64];
+    for (uint32_t l = 0; l < c->n_layers && status == STATUS_OK; l++) {
+        const struct {
+            const char *name;
+            uint32_t n;
+        } norms[] = {{"rank_norm", c->state_rank},
+                     {"b_norm", c->state_key_dim},
+                     {"c_norm", c->state_key_dim}};
+        for (size_t i = 0; i < 3 && status == STATUS_OK; i++) {
+            snprintf(name, sizeof name, "layers.%u.mamba.%s", l, norms[i].name);
+            status = family_add_ones(context, name, norms[i].n, error);
+        }
+    }
+    return status;
+}
+
 Status family_shared_width(const json_t *json, const char *key, double absent, Config *config,
                            Error *error) {
     double n = json_number(json, key, absent), width = n * config->expert_ffn_dim;

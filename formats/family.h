@@ -73,10 +73,11 @@ typedef struct Family {
 /* The tables, each in the file of its name: llama and its relatives, the GPTs and their time,
  * mixtures of experts by a softmax, and by scores; relatives of llama since 2025, the text half of
  * models of images and sound, mixtures since 2024; layers with a state; Gemma 3n and 4; latent
- * attention; more layers with a state. Each ends with an entry without a model_type. */
+ * attention; more layers with a state; Mamba. Each ends with an entry without a model_type. */
 extern const Family families_llama[], families_gpt[], families_experts[], families_routed[];
 extern const Family families_recent[], families_vision[], families_mixtures[];
 extern const Family families_state[], families_gemma[], families_latent[], families_linear[];
+extern const Family families_mamba[];
 
 /* Fills config from json as the family says. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);
@@ -121,6 +122,10 @@ Status family_granite_windows(const json_t *json, Config *config, Error *error);
 
 /* Adds a vector of n ones, for a norm that is applied without weights. */
 Status family_add_ones(const RuleContext *context, const char *name, size_t n, Error *error);
+
+/* Adds the norms of Falcon Mamba, which are without weights, of what makes the steps, of B and C.
+ */
+Status family_add_mamba_norms(const RuleContext *context, Error *error);
 
 /* Sets the width of the shared expert, which `key` gives as a number of experts. */
 Status family_shared_width(const json_t *json, const char *key, double absent, Config *config,

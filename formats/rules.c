@@ -93,6 +93,8 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
                (size_t)c->state_heads * c->state_value_dim;
     case N_STATE_TAPS:
         return c->state_kernel;
+    case N_STATE_RANK:
+        return c->state_rank;
     case N_PER_LAYER:
         return c->per_layer_dim;
     case N_PER_LAYERS:
@@ -271,9 +273,13 @@ static RowMap map_of(const TensorRule *rule, const Config *config, uint32_t laye
         bool by_head = rule->flags & RULE_BY_HEAD;
         size_t n = by_head ? config_heads(config, layer).n_heads : config->state_key_heads;
         if (n == 0) n = 1; /* the shape check has failed already */
-        map = (RowMap){map.first / n, rows / n, fused_rows(rule, config, layer) / n};
+        map = (RowMap){.first = map.first / n,
+                       .chunk = rows / n,
+                       .stride = fused_rows(rule, config, layer) / n};
+    } else if (rule->flags & RULE_PAIRED && config->rope_pairing == ROPE_HALVES) {
+        map = (RowMap){.head = config_heads(config, layer).head_dim};
     } else if (rule->flags & (RULE_EVEN | RULE_ODD)) {
-        map = (RowMap){rule->flags & RULE_ODD ? 1 : 0, 1, 2};
+        map = (RowMap){.first = rule->flags & RULE_ODD ? 1 : 0, .chunk = 1, .stride = 2};
     }
     return map;
 }

@@ -64,6 +64,7 @@ typedef enum Extent {
     N_STATE_VALUE, /* state_value_dim */
     N_STATE_MIXED, /* 2 * N_STATE_KEYS + N_STATE_OUT: what the convolution takes */
     N_STATE_TAPS,  /* state_kernel */
+    N_STATE_RANK,  /* state_rank */
     /* Of Gemma 3n and 4. */
     N_PER_LAYER,       /* per_layer_dim */
     N_PER_LAYERS,      /* n_layers * per_layer_dim */
@@ -107,7 +108,10 @@ enum {
     RULE_OWN_KEYS = 1024,        /* left out in layers that read the keys of an earlier one */
     RULE_OF_EMBEDDING = 1 << 15, /* shared with the token embedding where it has its values */
     RULE_OF_OUTPUT = 1 << 16,    /* likewise with the output head */
-    RULE_HEADS = 2048            /* one tensor for each query head, of the head's part of `from` */
+    /* The stored rows of each head are in the order of interleaved RoPE: undone where rope_pairing
+     * is ROPE_HALVES. */
+    RULE_PAIRED = 1 << 17,
+    RULE_HEADS = 2048 /* one tensor for each query head, of the head's part of `from` */
 };
 
 /* Makes the runner's tensor `to` of the source's tensor `from`.

@@ -193,6 +193,11 @@ Status source_check_tensor(const Source *source, const SourceTensor *t, Error *e
  * stored row of the first. */
 static size_t contiguous_rows(const SourceTensor *t, size_t r, size_t n, size_t *stored_row) {
     const RowMap *map = &t->map;
+    if (map->head > 0) {
+        size_t at = r % map->head, half = map->head / 2;
+        *stored_row = r - at + (at < half ? 2 * at : 2 * (at - half) + 1);
+        return 1;
+    }
     if (map->chunk == 0) {
         *stored_row = map->first + r;
         return n;

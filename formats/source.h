@@ -30,6 +30,8 @@ typedef enum SourceKind {
  * where chunk is 0. */
 typedef struct RowMap {
     size_t first, chunk, stride;
+    size_t head; /* not 0: rows i and i + head / 2 of each run of `head` rows, an even number, are
+                  * stored side by side; the others are then 0 */
 } RowMap;
 
 /* Position of the scales of blocks that a file stores separately from their codes (mxfp4_join.h,

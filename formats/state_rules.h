@@ -36,6 +36,30 @@
         SOME_MATRIX("w_up", "feed_forward.w3", N_FFN, N_DIM),                                      \
         SOME_MATRIX("w_down", "feed_forward.w2", N_DIM, N_FFN)
 
+/* ---- Mamba 2 ---- */
+
+#define MAMBA_IN " mamba.z mamba.x mamba.b mamba.c mamba.step mamba.out "
+/* in_proj holds z, x, B, C and the steps one after another. */
+#define MAMBA_ALL                                                                                  \
+    { N_STATE_OUT, N_STATE_MIXED, N_STATE_HEADS }
+#define MAMBA2(at)                                                                                 \
+    SOME_PART("mamba.z", at "in_proj", N_STATE_OUT, N_DIM, {N_NONE}, MAMBA_ALL),                   \
+        SOME_PART("mamba.x", at "in_proj", N_STATE_OUT, N_DIM, {N_STATE_OUT}, MAMBA_ALL),          \
+        SOME_PART("mamba.b", at "in_proj", N_STATE_KEYS, N_DIM, {N_STATE_OUT, N_STATE_OUT},        \
+                  MAMBA_ALL),                                                                      \
+        SOME_PART("mamba.c", at "in_proj", N_STATE_KEYS, N_DIM, {N_STATE_OUTS, N_STATE_KEYS},      \
+                  MAMBA_ALL),                                                                      \
+        SOME_PART("mamba.step", at "in_proj", N_STATE_HEADS, N_DIM, {N_STATE_OUT, N_STATE_MIXED},  \
+                  MAMBA_ALL),                                                                      \
+        SOME_LINEAR("mamba.out", at "out_proj", N_DIM, N_STATE_OUT),                               \
+        SOME("mamba.taps", at "conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,                        \
+             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
+        SOME_VECTOR("mamba.taps.bias", at "conv1d.bias", N_STATE_MIXED),                           \
+        SOME("mamba.decay", at "A_log", N_ONE, N_STATE_HEADS, RULE_MINUS_EXP, {0}, {0}),           \
+        SOME_VECTOR("mamba.step_bias", at "dt_bias", N_STATE_HEADS),                               \
+        SOME_VECTOR("mamba.skip", at "D", N_STATE_HEADS),                                          \
+        SOME_VECTOR("mamba.norm", at "norm.weight", N_STATE_OUT)
+
 /* ---- For `finish` functions ---- */
 
 /* What a name in layer_types means. */
@@ -50,5 +74,9 @@ Status state_read_kinds(const json_t *types, const KindName *names, Config *conf
 /* Reads a number of config.json that must be whole and at least 1. */
 Status state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
                         Error *error);
+
+/* Mamba 2: refuses a time_step_limit, which transformers applies to prompts and not to the tokens
+ * after them. */
+Status state_no_step_limit(const json_t *json, Error *error);
 
 #endif

@@ -66,7 +66,8 @@ static Status collect_weights(View *v, Error *error) {
 /* Whether the layer attends; others keep a state and have no weights, and their maps stay 0. */
 static bool attends(const View *v, size_t layer) {
     uint32_t kind = model_config(v->session->model)->layer_kind[layer];
-    return kind == LAYER_ATTENTION || kind == LAYER_LATENT || kind == LAYER_DIFFERENCE;
+    return kind == LAYER_ATTENTION || kind == LAYER_LATENT || kind == LAYER_DIFFERENCE ||
+           kind == LAYER_BESIDE;
 }
 
 /* Fills out[n][n] with the mean map of those of n_layers layers from `first` on that attend, all

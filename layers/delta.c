@@ -171,7 +171,7 @@ static void gate(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
     const Model *m = pass->model;
     const Config *c = m->config;
     const StateSizes sizes = state_sizes(c);
-    float eps = c->state_norm_eps > 0.0f ? c->state_norm_eps : c->norm_eps;
+    float eps = state_norm_eps(c);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *out = rows->mixed + i * sizes.channels + 2 * sizes.keys;

@@ -16,9 +16,11 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_DELTA] = &delta_fields,
     [LAYER_CONVOLUTION] = &convolution_fields,
     [LAYER_MAMBA2] = &mamba2_fields,
+    [LAYER_MAMBA] = &mamba_fields,
     [LAYER_NONE] = &no_fields,
     [LAYER_DIFFERENCE] = &differential_fields,
     [LAYER_LIGHTNING] = &lightning_fields,
+    [LAYER_BESIDE] = &beside_fields,
 };
 
 #define UINT(field, most_)                                                                         \
@@ -67,11 +69,12 @@ static const ConfigField fields[] = {
      .kind = FIELD_PER_LAYER,
      .offset = offsetof(Config, indexer),
      .most = INDEXERS - 1},
-    UINT(state_heads, 1 << 12),
+    UINT(state_heads, 1 << 16),
     UINT(state_key_heads, 1 << 12),
     UINT(state_key_dim, 1 << 12),
     UINT(state_value_dim, 1 << 12),
     UINT(state_kernel, 16),
+    UINT(state_rank, 1 << 14),
     UINT(per_layer_dim, 1 << 12),
     UINT(per_layer_vocab, 1 << 24),
     UINT(altup_streams, 16),

@@ -1,11 +1,13 @@
 /* The table of the kinds of layers (layer_kind.h). */
 #include "layer_kind.h"
 
+#include "layers/beside.h"
 #include "layers/convolution.h"
 #include "layers/delta.h"
 #include "layers/differential.h"
 #include "layers/latent.h"
 #include "layers/lightning.h"
+#include "layers/mamba.h"
 #include "layers/mamba2.h"
 #include "layers/none.h"
 
@@ -14,9 +16,11 @@ static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_DELTA] = &delta_layer,
     [LAYER_CONVOLUTION] = &convolution_layer,
     [LAYER_MAMBA2] = &mamba2_layer,
+    [LAYER_MAMBA] = &mamba_layer,
     [LAYER_NONE] = &no_layer,
     [LAYER_DIFFERENCE] = &differential_kind,
     [LAYER_LIGHTNING] = &lightning_layer,
+    [LAYER_BESIDE] = &beside_layer,
 };
 
 const LayerKind *layer_kind(uint32_t number) {

@@ -3,19 +3,6 @@
 #include <stdlib.h>
 
 #include "layers/state_fields.h"
-#include "layers/state_steps.h"
-#include "weights.h"
-
-typedef struct Mamba2 {
-    Linear z, x, b, c; /* the gate, the values, what k and q are to attention */
-    Linear step;       /* a row for each head */
-    Linear out;
-    Convolution convolution; /* of x, b and c side by side */
-    const float *decay;      /* [heads], -exp(A_log) */
-    const float *step_bias;  /* [heads] */
-    const float *skip;       /* [heads], D */
-    const float *norm;       /* [values]; NULL: the output is gated and not normalized */
-} Mamba2;
 
 /* The working memory of a call: arrays of n rows each. */
 typedef struct Mamba2Rows {
@@ -24,29 +11,23 @@ typedef struct Mamba2Rows {
     float *step, *decay; /* [heads] */
 } Mamba2Rows;
 
-static size_t row_floats(const Config *c) {
+size_t mamba2_row_floats(const Config *c) {
     const StateSizes sizes = state_sizes(c);
     return sizes.channels + sizes.values + 2 * (size_t)c->state_heads;
 }
 
-static Mamba2Rows rows_of(const Model *m) {
+static Mamba2Rows rows_of(const Model *m, float *memory) {
     const StateSizes sizes = state_sizes(m->config);
-    Mamba2Rows rows = {.mixed = m->layer_rows};
+    Mamba2Rows rows = {.mixed = memory};
     rows.z = rows.mixed + m->max_rows * sizes.channels;
     rows.step = rows.z + m->max_rows * sizes.values;
     rows.decay = rows.step + m->max_rows * m->config->state_heads;
     return rows;
 }
 
-static void *find(Finder *f, uint32_t layer) {
+void mamba2_find(Finder *f, Mamba2 *w) {
     const Config *c = f->config;
     const StateSizes sizes = state_sizes(c);
-    Mamba2 *w = calloc(1, sizeof *w);
-    (void)layer;
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
     w->z = weights_linear(f, "mamba.z", sizes.values, c->dim, true);
     w->x = weights_linear(f, "mamba.x", sizes.values, c->dim, true);
     w->b = weights_linear(f, "mamba.b", sizes.keys, c->dim, true);
@@ -63,17 +44,23 @@ static void *find(Finder *f, uint32_t layer) {
     w->step_bias = weights_vector(f, "mamba.step_bias", 1, c->state_heads, true);
     w->skip = weights_vector(f, "mamba.skip", 1, c->state_heads, true);
     w->norm = weights_vector(f, "mamba.norm", 1, sizes.values, false);
-    return w;
+    w->scales = weights_vector(f, "mamba.scales", 1, MAMBA2_SCALES, false);
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
-    (void)layer;
-    return (KvLayer){.state_floats =
-                         state_convolution_floats(c->state_kernel, state_sizes(c).channels) +
-                         c->state_heads * state_head_floats(c->state_key_dim, c->state_value_dim)};
+size_t mamba2_state_floats(const Config *c) {
+    return state_convolution_floats(c->state_kernel, state_sizes(c).channels) +
+           c->state_heads * state_head_floats(c->state_key_dim, c->state_value_dim);
 }
 
-/* Adds the biases of the projections, and makes the steps and the decays of the heads. */
+/* Completes a part of what the layer's input is projected to: its bias and the scales. */
+static void complete(const Model *m, const Mamba2 *w, const Linear *linear, Mamba2Scale part,
+                     float *x) {
+    if (w->scales) m->isa->numeric->scale(x, w->scales[MAMBA2_IN], linear->w.rows);
+    forward_add_bias(m, linear, x);
+    if (w->scales) m->isa->numeric->scale(x, w->scales[part], linear->w.rows);
+}
+
+/* Completes the projections, and makes the steps and the decays of the heads. */
 static void prepare(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) {
     const Model *m = pass->model;
     const Recurrence *recurrence = recurrence_of(m);
@@ -82,11 +69,11 @@ static void prepare(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) 
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *x = rows->mixed + i * sizes.channels, *step = rows->step + i * heads;
-        forward_add_bias(m, &w->z, rows->z + i * sizes.values);
-        forward_add_bias(m, &w->x, x);
-        forward_add_bias(m, &w->b, x + sizes.values);
-        forward_add_bias(m, &w->c, x + sizes.values + sizes.keys);
-        forward_add_bias(m, &w->step, step);
+        complete(m, w, &w->z, MAMBA2_Z, rows->z + i * sizes.values);
+        complete(m, w, &w->x, MAMBA2_X, x);
+        complete(m, w, &w->b, MAMBA2_B, x + sizes.values);
+        complete(m, w, &w->c, MAMBA2_C, x + sizes.values + sizes.keys);
+        complete(m, w, &w->step, MAMBA2_STEP, step);
         recurrence->softplus(step, w->step_bias, 0.0f, INFINITY, heads);
         recurrence->decay(rows->decay + i * heads, w->decay, step, heads);
     }
@@ -146,18 +133,19 @@ static void gate(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) {
         float *normed = c->state_norm_first ? out : z;
         if (!c->state_norm_first) m->isa->numeric->activate(ACTIVATION_SILU, z, out, sizes.values);
         for (size_t at = 0; w->norm && at < sizes.values; at += group)
-            m->isa->numeric->rms_norm(normed + at, normed + at, w->norm + at, group, c->norm_eps);
+            m->isa->numeric->rms_norm(normed + at, normed + at, w->norm + at, group,
+                                      state_norm_eps(c));
         if (c->state_norm_first) m->isa->numeric->activate(ACTIVATION_SILU, z, out, sizes.values);
     }
     forward_wait(pass);
 }
 
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+void mamba2_run(ForwardPass *pass, size_t layer, const Mamba2 *w, const float *in, float *memory,
+                float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
-    const Mamba2 *w = m->weights.layers[layer].own;
     const StateSizes sizes = state_sizes(c);
-    const Mamba2Rows rows = rows_of(m);
+    const Mamba2Rows rows = rows_of(m, memory);
     const Product inputs[] = {
         {&w->z.w, rows.z, sizes.values},
         {&w->x.w, rows.mixed, sizes.channels},
@@ -180,5 +168,28 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     state_project(pass, &w->out, rows.z, y);
 }
 
+/* ---- Layers of nothing else ---- */
+
+static void *find(Finder *f, uint32_t layer) {
+    Mamba2 *w = calloc(1, sizeof *w);
+    (void)layer;
+    if (w) {
+        mamba2_find(f, w);
+    } else {
+        f->status = error_set(f->error, "no memory for a layer");
+    }
+    return w;
+}
+
+static KvLayer cached(const Config *c, uint32_t layer) {
+    (void)layer;
+    return (KvLayer){.state_floats = mamba2_state_floats(c)};
+}
+
+static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+    Model *m = pass->model;
+    mamba2_run(pass, layer, m->weights.layers[layer].own, in, m->layer_rows, y);
+}
+
 const LayerKind mamba2_layer = {
-    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
+    .find = find, .row_floats = mamba2_row_floats, .cached = cached, .forward = forward};

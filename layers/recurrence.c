@@ -141,6 +141,33 @@ static void linear(const RecurrentHead *h) {
     }
 }
 
+/* ---- Selective scan ---- */
+
+/* Scans the n <= 16 channels from `at` on. */
+static void scan_block(const SelectiveScan *s, size_t at, size_t n) {
+    float *state = s->state + at * s->n;
+    lanes skip = load_upto(s->skip + at, n, 0.0f);
+    for (size_t row = 0; row < s->n_rows; row++) {
+        const float *b = s->b + row * s->b_stride, *c = s->c + row * s->c_stride;
+        float *out = s->x + row * s->x_stride + at;
+        lanes step = load_upto(s->step + row * s->step_stride + at, n, 0.0f);
+        lanes x = load_upto(out, n, 0.0f), taken = lanes_mul(step, x), y = lanes_zero();
+        for (size_t i = 0; i < s->n; i++) {
+            lanes a = load_upto(s->a + i * s->channels + at, n, 0.0f);
+            lanes kept = lanes_mul(lanes_load(state + i * LANES), lanes_exp(lanes_mul(step, a)));
+            kept = lanes_fma(taken, lanes_set(b[i]), kept);
+            lanes_store(state + i * LANES, kept);
+            y = lanes_fma(kept, lanes_set(c[i]), y);
+        }
+        store_upto(out, lanes_fma(x, skip, y), n);
+    }
+}
+
+static void scan(const SelectiveScan *s, size_t begin, size_t end) {
+    for (size_t at = begin; at < end; at += LANES)
+        scan_block(s, at, end - at < LANES ? end - at : LANES);
+}
+
 /* ---- Single numbers ---- */
 
 static void unit(float *x, size_t n, float eps, float scale) {
@@ -195,6 +222,7 @@ static void multiply(float *x, const float *y, size_t n) {
 const Recurrence FOR_ISA(recurrence) = {
     .convolve = convolve,
     .linear = linear,
+    .scan = scan,
     .unit = unit,
     .softplus = softplus,
     .decay = decay,

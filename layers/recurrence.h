@@ -56,12 +56,37 @@ typedef struct RecurrentHead {
     bool delta, decay_by_key; /* the latter only with the former */
 } RecurrentHead;
 
+/* Some channels of a selective scan (Mamba), for the rows of one sequence. Each channel has a state
+ * of n numbers. For each row, and in it for each i < n in order:
+ *
+ *     S[i] = S[i] * exp(step * a[i]) + (step * x) * b[i]
+ *     y = y + S[i] * c[i]
+ *
+ * then out = y + skip * x. */
+typedef struct SelectiveScan {
+    float *state;      /* [blocks of 16 channels][n][16] of all channels, 64-byte aligned */
+    const float *a;    /* [n][channels] */
+    const float *skip; /* [channels] */
+    size_t channels, n, n_rows;
+    /* Each of these points to the first row; the stride leads to the next. */
+    const float *step; /* [channels] */
+    size_t step_stride;
+    float *x; /* [channels], becomes the output */
+    size_t x_stride;
+    const float *b; /* [n] */
+    size_t b_stride;
+    const float *c; /* [n] */
+    size_t c_stride;
+} SelectiveScan;
+
 typedef struct Recurrence {
     /* Convolves x[n_rows] in place, for the channels from `begin` (a multiple of 16) to `end`.
      * state[kernel - 1][channels] holds the inputs of the rows before, oldest first. */
     void (*convolve)(const Convolution *c, float *state, float *x, size_t stride, size_t n_rows,
                      size_t begin, size_t end);
     void (*linear)(const RecurrentHead *head);
+    /* Scans the channels from `begin` (a multiple of 16) to `end`. */
+    void (*scan)(const SelectiveScan *scan, size_t begin, size_t end);
     /* x[n] = x * (1 / sqrt(sum of x^2 + eps)) * scale */
     void (*unit)(float *x, size_t n, float eps, float scale);
     /* x[n] = softplus(x + bias), at least `low` and at most `high`; bias NULL: zeros. softplus(x)

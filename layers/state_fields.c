@@ -7,6 +7,10 @@ StateSizes state_sizes(const Config *c) {
     return sizes;
 }
 
+float state_norm_eps(const Config *c) {
+    return c->state_norm_eps > 0.0f ? c->state_norm_eps : c->norm_eps;
+}
+
 /* Checks the heads of a state and its convolution. */
 static Status check_heads(const Config *c, uint32_t layer, Error *error) {
     if (c->state_heads == 0 || c->state_key_heads == 0 || c->state_key_dim == 0 ||
@@ -82,6 +86,24 @@ static double lightning_work(const Config *c, uint32_t layer) {
 
 const LayerFields lightning_fields = {.validate = check_lightning, .work = lightning_work};
 
+static Status check_mamba(const Config *c, uint32_t layer, Error *error) {
+    if (check_heads(c, layer, error) != STATUS_OK) return STATUS_FAILED;
+    if (c->state_rank > 0 && c->state_value_dim == 1 && c->state_key_heads == 1) return STATUS_OK;
+    return error_set(
+        error,
+        "layer %u: state_rank %u, state_value_dim %u, state_key_heads %u: Mamba needs a "
+        "rank, and 1 for both others",
+        layer, c->state_rank, c->state_value_dim, c->state_key_heads);
+}
+
+static double mamba_work(const Config *c, uint32_t layer) {
+    double inner = c->state_heads, rank = c->state_rank;
+    (void)layer;
+    return inner * (3.0 * c->dim + 2.0 * rank + 4.0 * c->state_key_dim);
+}
+
+const LayerFields mamba_fields = {.validate = check_mamba, .work = mamba_work};
+
 static Status check_kernel(const Config *c, uint32_t layer, Error *error) {
     if (c->state_kernel > 1) return STATUS_OK;
     return error_set(error, "layer %u: state_kernel is %u, but must be at least 2", layer,
@@ -106,3 +128,50 @@ static double no_work(const Config *c, uint32_t layer) {
 }
 
 const LayerFields no_fields = {.validate = check_nothing, .work = no_work};
+
+/* Checks the heads of attention that is a part of a layer: all layers have the same. */
+static Status check_attention(const Config *c, uint32_t layer, Error *error) {
+    const HeadShape h = config_heads(c, layer), first = config_heads(c, 0);
+    bool rotates = c->position == POSITION_ROPE && c->rope_table[layer] < 2;
+    if (h.n_heads % h.n_kv_heads != 0)
+        return error_set(error, "layer %u: n_heads (%u) is not a multiple of n_kv_heads (%u)",
+                         layer, h.n_heads, h.n_kv_heads);
+    if ((uint64_t)h.n_heads * ((uint64_t)h.head_dim + h.value_dim) > 1 << 20)
+        return error_set(error, "layer %u: %u heads of %u elements are too many", layer, h.n_heads,
+                         h.head_dim);
+    if (rotates && (h.rotary_dim == 0 || h.rotary_dim % 2 != 0 || h.rotary_dim > h.head_dim))
+        return error_set(error,
+                         "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
+                         layer, h.rotary_dim, h.head_dim);
+    if (h.value_dim > h.head_dim)
+        return error_set(error, "layer %u: value_dim (%u) is larger than head_dim (%u)", layer,
+                         h.value_dim, h.head_dim);
+    if (h.n_heads != first.n_heads || h.n_kv_heads != first.n_kv_heads ||
+        h.head_dim != first.head_dim || h.value_dim != first.value_dim)
+        return error_set(error, "layer %u: its heads are not those of the first layer", layer);
+    if (c->window[layer] > 0 || c->chunk[layer] > 0 || c->kv_distance[layer] > 0 ||
+        c->position == POSITION_ALIBI)
+        return error_set(error,
+                         "layer %u: attention as a part of a layer has no window, chunk, ALiBi or "
+                         "keys of another layer",
+                         layer);
+    return STATUS_OK;
+}
+
+static Status check_beside(const Config *c, uint32_t layer, Error *error) {
+    Status status = check_attention(c, layer, error);
+    return status == STATUS_OK ? check_heads(c, layer, error) : status;
+}
+
+static double attention_work(const Config *c, uint32_t layer, double inputs) {
+    const HeadShape h = config_heads(c, layer);
+    double each = (double)h.head_dim + h.value_dim;
+    return inputs * (h.n_heads * (double)h.head_dim + h.n_kv_heads * each) +
+           c->dim * (double)h.n_heads * h.value_dim;
+}
+
+static double beside_work(const Config *c, uint32_t layer) {
+    return mamba2_work(c, layer) + attention_work(c, layer, c->dim);
+}
+
+const LayerFields beside_fields = {.validate = check_beside, .work = beside_work};

@@ -8,11 +8,14 @@
 typedef struct StateSizes {
     size_t keys;     /* state_key_heads * state_key_dim: q, k (Mamba 2: C, B) */
     size_t values;   /* state_heads * state_value_dim: v, z (Mamba 2: x, z) */
-    size_t channels; /* of the convolution */
+    size_t channels; /* of the convolution; Mamba convolves `values` alone */
 } StateSizes;
 StateSizes state_sizes(const Config *config);
 
-extern const LayerFields delta_fields, convolution_fields, mamba2_fields, no_fields,
-    lightning_fields;
+/* The epsilon of the norms inside of a layer with a state. */
+float state_norm_eps(const Config *config);
+
+extern const LayerFields delta_fields, convolution_fields, mamba_fields, mamba2_fields;
+extern const LayerFields lightning_fields, no_fields, beside_fields;
 
 #endif

@@ -62,7 +62,7 @@ are plain: the three of M-RoPE are equal in a text.
 ## What is refused
 | what | why |
 | --- | --- |
-| `mamba`, `jamba`, `rwkv7`, `qwen3next` and other state-space models and hybrids | layers without attention |
+| `rwkv7`, `plamo2` and other state-space models and hybrids that no table above lists | layers without attention |
 | `t5` and its kind | an encoder; relative-position biases |
 | `attention.causal` false | not a decoder |
 

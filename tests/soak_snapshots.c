@@ -20,6 +20,10 @@ static void a_thousand_steps_equal_new_runs(void **state) {
         "fixture:qwen3_5",
         "fixture:qwen3_next",
         "fixture:lfm2",
+        "fixture:granitemoehybrid",
+        "fixture:jamba",
+        "fixture:falcon_mamba",   /* no layer attends */
+        "fixture:falcon_h1-bias", /* keys and a state in one layer */
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) {
         print_message("%s\n", models[i]);

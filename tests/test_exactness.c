@@ -53,6 +53,8 @@ static const Subject subjects[] = {
     {"qwen3_next", "q8"},        /* gated DeltaNet */
     {"granitemoehybrid", "f32"}, /* Mamba 2 */
     {"lfm2", "q4"},              /* short convolutions */
+    {"jamba", "q8"},             /* Mamba, experts */
+    {"falcon_h1-bias", "q8"},    /* attention and Mamba 2 side by side */
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

@@ -45,7 +45,7 @@ static void assert_refused(const char *fixture, const char *key, const char *val
 
 static void what_is_not_known_is_refused_by_its_name(void **state) {
     (void)state;
-    assert_refused("llama-mha", "model_type", "\"mamba\"", "model_type", "mamba");
+    assert_refused("llama-mha", "model_type", "\"rwkv7\"", "model_type", "rwkv7");
     assert_refused("llama-mha", "model_type", "\"bert\"", "bert", "this runs decoders only");
     assert_refused("llama-mha", "model_type", "\"deberta-v2\"", "is an encoder", "decoders only");
     assert_refused("llama-mha", "model_type", "\"t5\"", "has an encoder", "decoders only");
@@ -89,6 +89,18 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"qwen3_next", "attention_bias", "true"},
         {"qwen3_5-tied", "full_attention_interval", "0"},
         {"bamba", "time_step_limit", "[0.0, 1.0]"},
+        {"jamba", "attn_layer_offset", "3"},
+        {"jamba", "mamba_expand", "-1e300"},
+        {"jamba", "mamba_dt_rank", "\"none\""},
+        {"jamba", "hidden_act", "\"gelu\""},
+        {"falcon_mamba", "mixer_rms_eps", "0"},
+        {"mamba2", "expand", "3"},
+        {"falcon_h1", "mlp_multipliers", "[0.0, 1.0]"},
+        {"falcon_h1", "mlp_multipliers", "[1.0]"},
+        {"falcon_h1", "ssm_multipliers", "[1, 1, 1, 1, \"a\"]"},
+        {"falcon_h1", "key_multiplier", "1e300"},
+        {"falcon_h1", "mamba_d_head", "13"},
+        {"falcon_h1", "mamba_expand", "1e9"},
         {"bamba", "partial_rotary_factor", "0.25"},
         {"olmoe", "clip_qkv", "0.0"},
         {"gemma2", "attn_logit_softcapping", "0.0"},
@@ -124,6 +136,7 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
+    assert_refused("falcon_h1", "mamba_rms_norm", "false", "mamba_rms_norm", "mamba.norm.weight");
     assert_refused("gemma4", "attention_k_eq_v", "true", "v_proj", "attention_k_eq_v");
     assert_refused("gemma4", "global_head_dim", "1e9", "rotary_dim", "4096");
     assert_refused("gemma4-moe", "top_k_experts", "9", "n_experts_used", "9");
@@ -247,6 +260,11 @@ static void absent_keys_have_the_defaults_of_transformers(void **state) {
         {"granitemoehybrid", "mamba_expand", NULL, "2"},
         {"granitemoehybrid", "time_step_limit", NULL, "[0.0, {\"__float__\": \"Infinity\"}]"},
         {"bamba", "mamba_conv_bias", NULL, "true"},
+        {"jamba-bias", "mamba_dt_rank", NULL, "3"},
+        {"mamba-bias", "time_step_rank", NULL, "3"},
+        {"mamba", "intermediate_size", NULL, "88"},
+        {"falcon_h1", "mamba_expand", NULL, "2"},
+        {"falcon_h1-bias", "mamba_norm_before_gate", NULL, "true"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Source *absent = source_with(cases[i].fixture, cases[i].key, cases[i].a);
@@ -834,6 +852,7 @@ static const Flip flips[] = {
     {"glm_moe_dsa", "indexer", INDEXER_NONE},
     {"longcat_flash", "stack", STACK_PLAIN},
     {"longcat_flash", "latent_scale", 1},
+    {"falcon_mamba-bias", "state_norm_eps", 0.5},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {

@@ -152,6 +152,8 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:glm_moe_dsa", /* keys of an indexer, choices of the layer before */
         "fixture:qwen3_5",     /* states */
         "fixture:lfm2",
+        "fixture:jamba",
+        "fixture:falcon_h1-bias", /* keys and a state in one layer */
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) sharing_mix(models[i], i, 40);
 }
