@@ -1,8 +1,9 @@
 /* Architectures most of whose layers keep a state: gated DeltaNet, Mamba 2, short convolutions. */
 #include <math.h>
+#include <stdio.h>
 
+#include "formats/family.h"
 #include "formats/gguf_family.h"
-#include "formats/tensor_rules.h"
 
 /* ---- Tensors ---- */
 
@@ -28,6 +29,9 @@
 #define SOME_FFN                                                                                   \
     SOME_MATRIX("w_gate", "ffn_gate", N_FFN, N_DIM), SOME_MATRIX("w_up", "ffn_up", N_FFN, N_DIM),  \
         SOME_MATRIX("w_down", "ffn_down", N_DIM, N_FFN)
+#define SOME_BIASED_FFN                                                                            \
+    SOME_LINEAR("w_gate", "ffn_gate", N_FFN, N_DIM), SOME_LINEAR("w_up", "ffn_up", N_FFN, N_DIM),  \
+        SOME_LINEAR("w_down", "ffn_down", N_DIM, N_FFN)
 #define SOME_EXPERTS                                                                               \
     SOME_MATRIX("router", "ffn_gate_inp", N_EXPERTS, N_DIM),                                       \
         SOME_MATRIX("experts.%u.w_gate", "ffn_gate_exps", N_EXPERT_FFN, N_DIM),                    \
@@ -130,9 +134,80 @@ static const TensorRule lfm2_tensors[] = {
         SOME_VECTOR("mamba.skip", "ssm_d", N_STATE_HEADS),                                         \
         SOME_VECTOR("mamba.norm", "ssm_norm.weight", N_STATE_OUT)
 
+/* The converter reorders heads as if all of their elements were rotated. */
+#define PAIRED(to, from, rows)                                                                     \
+    PART(to, "blk.%u." from, rows, N_DIM, RULE_OPTIONAL | RULE_PAIRED, {N_NONE}, {rows})
 static const TensorRule granitehybrid_tensors[] = {
-    TOKENS, ATTENTION_NORM, FFN_NORM, SOME_ATTENTION, MAMBA2, SOME_FFN, SOME_EXPERTS, END, {0},
+    TOKENS,
+    ATTENTION_NORM,
+    FFN_NORM,
+    PAIRED("wq", "attn_q", N_Q),
+    PAIRED("wk", "attn_k", N_KV),
+    SOME_LINEAR("wv", "attn_v", N_V, N_DIM),
+    SOME_LINEAR("wo", "attn_output", N_DIM, N_OUT),
+    MAMBA2,
+    SOME_BIASED_FFN,
+    SOME_EXPERTS,
+    END,
+    {0},
 };
+
+/* The converter of 2025 left ".weight" out. */
+#define FFN_NORM_OF_ANY_NAME                                                                       \
+    OPTIONAL("ffn_norm", "blk.%u.ffn_norm", N_ONE, N_DIM),                                         \
+        OPTIONAL("ffn_norm", "blk.%u.ffn_norm.weight", N_ONE, N_DIM)
+static const TensorRule falcon_h1_tensors[] = {
+    TOKENS, ATTENTION_NORM, FFN_NORM_OF_ANY_NAME, SOME_ATTENTION, MAMBA2, SOME_BIASED_FFN, END, {0},
+};
+static const TensorRule mamba2_tensors[] = {TOKENS, ATTENTION_NORM, MAMBA2, END, {0}};
+
+/* A layer is a mixer or a feed-forward and has one norm, which is taken for both. */
+static const TensorRule nemotron_h_tensors[] = {
+    TOKENS,
+    ATTENTION_NORM,
+    NORM("ffn_norm", "blk.%u.attn_norm"),
+    SOME_ATTENTION,
+    MAMBA2,
+    SOME_BIASED_FFN,
+    SOME_EXPERTS,
+    SOME_VECTOR("router.correction", "exp_probs_b.bias", N_EXPERTS),
+    SOME_VECTOR("shared.w_up.bias", "ffn_up_shexp.bias", N_SHARED_FFN),
+    SOME_VECTOR("shared.w_down.bias", "ffn_down_shexp.bias", N_DIM),
+    END,
+    {0},
+};
+
+/* ssm_in holds x and z, ssm_x what makes the steps, B and C. */
+#define TWO_OUTS                                                                                   \
+    { N_STATE_OUT, N_STATE_OUT }
+#define SELECTED                                                                                   \
+    { N_STATE_RANK, N_STATE_KEYS, N_STATE_KEYS }
+#define MAMBA                                                                                      \
+    SOME_PART("mamba.x", "ssm_in", N_STATE_OUT, N_DIM, {N_NONE}, TWO_OUTS),                        \
+        SOME_PART("mamba.z", "ssm_in", N_STATE_OUT, N_DIM, {N_STATE_OUT}, TWO_OUTS),               \
+        SOME("mamba.taps", "ssm_conv1d.weight", N_STATE_TAPS, N_STATE_OUT,                         \
+             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
+        SOME_VECTOR("mamba.taps.bias", "ssm_conv1d.bias", N_STATE_OUT),                            \
+        SOME("mamba.rank", "ssm_x.weight", N_STATE_RANK, N_STATE_OUT, RULE_MATRIX, {N_NONE},       \
+             SELECTED),                                                                            \
+        SOME("mamba.b", "ssm_x.weight", N_STATE_KEYS, N_STATE_OUT, RULE_MATRIX, {N_STATE_RANK},    \
+             SELECTED),                                                                            \
+        SOME("mamba.c", "ssm_x.weight", N_STATE_KEYS, N_STATE_OUT, RULE_MATRIX,                    \
+             {N_STATE_RANK, N_STATE_KEYS}, SELECTED),                                              \
+        SOME_VECTOR("mamba.rank_norm", "ssm_dt_norm.weight", N_STATE_RANK),                        \
+        SOME_VECTOR("mamba.b_norm", "ssm_b_norm.weight", N_STATE_KEYS),                            \
+        SOME_VECTOR("mamba.c_norm", "ssm_c_norm.weight", N_STATE_KEYS),                            \
+        SOME_MATRIX("mamba.step", "ssm_dt", N_STATE_OUT, N_STATE_RANK),                            \
+        SOME_VECTOR("mamba.step_bias", "ssm_dt.bias", N_STATE_OUT),                                \
+        SOME("mamba.decay", "ssm_a", N_STATE_KEYS, N_STATE_OUT, RULE_VECTOR | RULE_TRANSPOSED,     \
+             {0}, {0}),                                                                            \
+        SOME_VECTOR("mamba.skip", "ssm_d", N_STATE_OUT),                                           \
+        SOME_LINEAR("mamba.out", "ssm_out", N_DIM, N_STATE_OUT)
+
+static const TensorRule jamba_tensors[] = {
+    TOKENS, ATTENTION_NORM, FFN_NORM, SOME_ATTENTION, MAMBA, SOME_FFN, SOME_EXPERTS, END, {0},
+};
+static const TensorRule mamba_tensors[] = {TOKENS, ATTENTION_NORM, MAMBA, END, {0}};
 
 /* ---- Fields that no key gives ---- */
 
@@ -209,6 +284,13 @@ static Status granitehybrid_finish(const GgufModel *m, Config *c) {
     if (!(divisor > 0.0))
         return error_set(m->error, "%s: logit_scale is %g", m->source->path, divisor);
     if (!rotated) c->position = POSITION_NONE;
+    if (rotated) snprintf(c->family, sizeof c->family, "bamba");
+    if (rotated && c->rotary_dim < c->head_dim) {
+        if (c->head_dim % 2 != 0)
+            return error_set(m->error, "%s: heads of %u elements cannot be rotated",
+                             m->source->path, c->head_dim);
+        c->rope_pairing = ROPE_HALVES; /* RULE_PAIRED */
+    }
     c->logit_scale = (float)(1.0 / divisor);
     c->embedding_scale = (float)embedding;
     c->residual_scale = (float)residual;
@@ -216,6 +298,93 @@ static Status granitehybrid_finish(const GgufModel *m, Config *c) {
     if (c->n_experts > 0 && c->ffn_dim == 0) c->ffn_dim = c->expert_ffn_dim;
     if (kinds_by_heads(m, c, LAYER_MAMBA2) != STATUS_OK) return STATUS_FAILED;
     return read_state(m, c);
+}
+
+/* llama.cpp gates before the norm, whatever config.json said, as the released models do. */
+static Status falcon_h1_finish(const GgufModel *m, Config *c) {
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++)
+        c->layer_kind[l] = LAYER_BESIDE;
+    return read_state(m, c);
+}
+
+static bool layer_has(const GgufModel *m, uint32_t layer, const char *rest) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.%s", layer, rest);
+    return raw_table_find(&m->table, name) != NULL;
+}
+
+/* A layer is what it has tensors of: Mamba 2, attention, a feed-forward or a mixture. */
+static Status nemotron_h_finish(const GgufModel *m, Config *c) {
+    bool mixes = false;
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        bool is_mamba = layer_has(m, l, "ssm_in.weight"),
+             attends = layer_has(m, l, "attn_q.weight");
+        c->layer_kind[l] = is_mamba ? LAYER_MAMBA2 : attends ? LAYER_ATTENTION : LAYER_NONE;
+        c->without_ffn[l] = is_mamba || attends;
+        mixes = mixes || layer_has(m, l, "ffn_gate_inp.weight");
+        c->layer_ffn_dim[l] = 0;
+        if (layer_has(m, l, "ffn_latent_down.weight"))
+            return error_set(m->error, "%s: experts behind a latent are not known to this program",
+                             m->source->path);
+    }
+    if (!mixes) c->n_experts = c->shared_ffn_dim = 0;
+    if (c->ffn_dim == 0) c->ffn_dim = 1; /* no layer has a dense feed-forward */
+    if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
+    c->gated = false;
+    c->activation = ACTIVATION_RELU2;
+    c->position = POSITION_NONE;
+    c->router = ROUTER_SIGMOID_SCORES;
+    c->router_normalize = true;
+    return read_state(m, c);
+}
+
+/* Reads the sizes of Mamba's states. */
+static Status read_mamba(const GgufModel *m, Config *c) {
+    gguf_model_uint(m, "ssm.conv_kernel", &c->state_kernel);
+    gguf_model_uint(m, "ssm.state_size", &c->state_key_dim);
+    gguf_model_uint(m, "ssm.inner_size", &c->state_heads);
+    gguf_model_uint(m, "ssm.time_step_rank", &c->state_rank);
+    c->state_key_heads = c->state_value_dim = 1;
+    c->position = POSITION_NONE;
+    return STATUS_OK;
+}
+
+static Status jamba_finish(const GgufModel *m, Config *c) {
+    if (c->n_experts == 1) c->n_experts = 0;
+    if (kinds_by_heads(m, c, LAYER_MAMBA) != STATUS_OK) return STATUS_FAILED;
+    return read_mamba(m, c);
+}
+
+/* Layers without attention and without a feed-forward, whose sizes are then of no use. */
+static void pure_layers(Config *c, LayerKindNumber kind) {
+    c->n_heads = c->n_kv_heads = c->head_dim = c->ffn_dim = 1;
+    c->position = POSITION_NONE;
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        c->layer_kind[l] = kind;
+        c->without_ffn[l] = 1;
+    }
+}
+
+static Status mamba2_finish(const GgufModel *m, Config *c) {
+    pure_layers(c, LAYER_MAMBA2);
+    return read_state(m, c);
+}
+
+/* Falcon Mamba has norms without weights, whose epsilon no key gives. */
+static Status mamba_finish(const GgufModel *m, Config *c) {
+    bool has_norms = false;
+    gguf_model_bool(m, "ssm.dt_b_c_rms", &has_norms);
+    if (has_norms) c->state_norm_eps = 1e-6f;
+    if (has_norms) snprintf(c->family, sizeof c->family, "falcon_mamba");
+    pure_layers(c, LAYER_MAMBA);
+    return read_mamba(m, c);
+}
+
+static Status mamba_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table};
+    bool has_norms = false;
+    gguf_model_bool(m, "ssm.dt_b_c_rms", &has_norms);
+    return has_norms ? family_add_mamba_norms(&context, m->error) : STATUS_OK;
 }
 
 const GgufFamily gguf_families_state[] = {
@@ -229,5 +398,11 @@ const GgufFamily gguf_families_state[] = {
     {"lfm2moe", "lfm2_moe", lfm2_tensors, ROPE_HALVES, .finish = lfm2_finish},
     {"granitehybrid", "granitemoehybrid", granitehybrid_tensors, ROPE_INTERLEAVED,
      .finish = granitehybrid_finish},
+    {"falcon-h1", "falcon_h1", falcon_h1_tensors, ROPE_HALVES, .finish = falcon_h1_finish},
+    {"nemotron_h", "nemotron_h", nemotron_h_tensors, ROPE_HALVES, .finish = nemotron_h_finish},
+    {"nemotron_h_moe", "nemotron_h", nemotron_h_tensors, ROPE_HALVES, .finish = nemotron_h_finish},
+    {"jamba", "jamba", jamba_tensors, ROPE_HALVES, .finish = jamba_finish},
+    {"mamba", "mamba", mamba_tensors, ROPE_HALVES, .finish = mamba_finish, .more = mamba_more},
+    {"mamba2", "mamba2", mamba2_tensors, ROPE_HALVES, .finish = mamba2_finish},
     {0},
 };

@@ -154,12 +154,13 @@ static float *source_tensor(const json_t *recipes, const char *name, size_t *n) 
 }
 
 /* Copies rows of `width` elements out of a source tensor, as described by `piece`: [source,
- * stride between elements, [[first element, step between rows, rows], ...]]. Returns the number
- * of rows. */
+ * stride between elements, [[first element, step between rows, rows], ...], factor (absent: 1)].
+ * Returns the number of rows. */
 static size_t copy_piece(const json_t *piece, const json_t *recipes, size_t width, float *out) {
     size_t n, stride = integer(piece, 1), rows = 0;
     float *values = source_tensor(recipes, json_string_value(json_array_get(piece, 0)), &n);
-    const json_t *runs = json_array_get(piece, 2);
+    const json_t *runs = json_array_get(piece, 2), *factor = json_array_get(piece, 3);
+    float times = factor ? (float)json_number_value(factor) : 1.0f;
     for (size_t i = 0; i < json_array_size(runs); i++) {
         const json_t *run = json_array_get(runs, i);
         json_int_t start = json_integer_value(json_array_get(run, 0));
@@ -167,7 +168,7 @@ static size_t copy_piece(const json_t *piece, const json_t *recipes, size_t widt
         for (size_t r = 0; r < integer(run, 2); r++, rows++, start += step)
             for (size_t k = 0; k < width; k++) {
                 assert_in_range((size_t)start + k * stride, 0, n - 1);
-                out[rows * width + k] = values[(size_t)start + k * stride];
+                out[rows * width + k] = values[(size_t)start + k * stride] * times;
             }
     }
     free(values);
@@ -202,6 +203,8 @@ static float *tensor_values(const json_t *tensor, const json_t *recipes, size_t 
     assert_int_equal(at, n);
     float add = (float)json_number_value(json_object_get(tensor, "add"));
     for (size_t i = 0; add != 0.0f && i < n; i++) values[i] += add;
+    bool minus_exp = json_is_true(json_object_get(tensor, "minus_exp"));
+    for (size_t i = 0; minus_exp && i < n; i++) values[i] = (float)-exp((double)values[i]);
     return values;
 }
 
