@@ -85,6 +85,7 @@ typedef enum LayerKindNumber {
     LAYER_DIFFERENCE,  /* differential attention: DiffLlama */
     LAYER_LIGHTNING,   /* lightning attention: MiniMax-01 */
     LAYER_BESIDE,      /* attention and Mamba 2 side by side: Falcon-H1 */
+    LAYER_SHARED,      /* a block that layers share, and Mamba 2: Zamba 2 */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -231,8 +232,9 @@ typedef struct Config {
                                * channels */
     uint32_t state_key_heads; /* of q and k (Mamba 2: groups of C and B); divides the former */
     uint32_t state_key_dim, state_value_dim;
-    /* Taps of the causal convolution; Mamba: numbers that a row's steps are made from. */
-    uint32_t state_kernel, state_rank;
+    /* Taps of the causal convolution; Mamba: numbers that a row's steps are made from; Zamba 2:
+     * blocks that layers share, and the rank of their adapters. */
+    uint32_t state_kernel, state_rank, shared_blocks, adapter_rank;
     /* state_tiled: head h reads q and k of head h % state_key_heads, not of its group;
      * state_norm_first: Mamba 2's output is normalized before it is gated: Falcon-H1;
      * state_by_key: gated DeltaNet whose states decay by the elements of the keys: Kimi Linear. */

@@ -1,4 +1,4 @@
-/* Families of Mamba: models that have nothing else, Jamba, and Falcon-H1. */
+/* Families of Mamba: models that have nothing else, Jamba, Falcon-H1 and Zamba 2. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,20 @@ static const ConfigRule jamba_config[] = {
     {0},
 };
 
+static const ConfigRule zamba2_config[] = {
+    SIZE_KEYS(32000, 2560, 0, 54, 32),
+    KV_HEADS(0),
+    CONTEXT(4096),
+    {"rms_norm_eps", "norm_eps", 1e-5},
+    {"hidden_act", "activation", ACTIVATION_GELU},
+    {"n_mamba_heads", "state_heads", 8},
+    {"mamba_ngroups", "state_key_heads", 1},
+    {"mamba_d_state", "state_key_dim", 64},
+    {"mamba_d_conv", "state_kernel", 4},
+    {"num_mem_blocks", "shared_blocks", 1},
+    {"adapter_rank", "adapter_rank", 128},
+    {0},
+};
 static const ConfigRule falcon_h1_config[] = {
     SIZE_KEYS(128000, 4096, 14336, 32, 32),
     MOE_KEYS(8, 0, 8192, 1e-5),
@@ -61,6 +75,8 @@ static const BiasRule falcon_h1_biases[] = {
     {" mamba.taps ", "mamba_conv_bias", true},
     {" mamba.out ", "projectors_bias", false},
     {0}};
+static const BiasRule zamba2_biases[] = {
+    {MAMBA_IN GATED, "add_bias_linear", false}, {" mamba.taps ", NULL, true}, {0}};
 static const BiasRule pure_biases[] = {
     {MAMBA_IN, "use_bias", false}, {" mamba.taps ", "use_conv_bias", true}, {0}};
 
@@ -122,6 +138,19 @@ static const TensorRule falcon_h1_tensors[] = {
     SOME_MATRIX("w_gate", "feed_forward.gate_proj", N_FFN, N_DIM),
     SOME_MATRIX("w_up", "feed_forward.up_proj", N_FFN, N_DIM),
     SOME_MATRIX("w_down", "feed_forward.down_proj", N_DIM, N_FFN),
+    NORM("final_norm", "model.final_layernorm"),
+    OUTPUT("lm_head"),
+    {0},
+};
+
+/* zamba2_more adds the blocks and the adapters. */
+static const TensorRule zamba2_tensors[] = {
+    LLAMA_EMBEDDING,
+    SOME_VECTOR("attention_norm", "input_layernorm.weight", N_DIM),
+    SOME_VECTOR("attention_norm", "mamba_decoder.input_layernorm.weight", N_DIM),
+    MAMBA2("mamba."),
+    MAMBA2("mamba_decoder.mamba."),
+    SOME_MATRIX("block_out", "linear", N_DIM, N_DIM),
     NORM("final_norm", "model.final_layernorm"),
     OUTPUT("lm_head"),
     {0},
@@ -298,6 +327,177 @@ static Status falcon_h1_more(const RuleContext *context, const json_t *json, Err
     return status;
 }
 
+/* ---- Zamba 2 ---- */
+
+/* The kinds of the layers: without layers_block_type, those of Zamba2-2.7B. */
+static Status zamba2_kinds(const json_t *json, Config *config, Error *error) {
+    static const KindName names[] = {
+        {"mamba", LAYER_MAMBA2}, {"linear_attention", LAYER_MAMBA2}, {"hybrid", LAYER_SHARED}, {0}};
+    const json_t *types = json_value(json, "layers_block_type");
+    if (!types) types = json_value(json, "layer_types");
+    if (!types && config->n_layers != 54)
+        return error_set(error, "config.json: layers_block_type is missing");
+    if (types && json_array_size(types) != config->n_layers)
+        return error_set(error, "config.json: layers_block_type is not a list of %u layers",
+                         config->n_layers);
+    if (types && state_read_kinds(types, names, config, error) != STATUS_OK) return STATUS_FAILED;
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        bool is_shared = (l > 0 && l % 6 == 0 && l <= 42) || l == 47 || l == 51;
+        if (!types) config->layer_kind[l] = is_shared ? LAYER_SHARED : LAYER_MAMBA2;
+        config->without_ffn[l] = 1;
+    }
+    return STATUS_OK;
+}
+
+/* Heads of the blocks, whose input is twice as wide as the residual stream, and of the states. */
+static Status zamba2_finish(const json_t *json, Config *config, Error *error) {
+    uint32_t expand = 1;
+    uint64_t wide = 2 * (uint64_t)config->dim;
+    double width = (double)(wide / config->n_heads);
+    if (wide % config->n_heads != 0 || width < 2 ||
+        json_number(json, "attention_head_dim", width) != width)
+        return error_set(error,
+                         "config.json: attention_head_dim is not twice hidden_size %u, "
+                         "divided by num_attention_heads %u",
+                         config->dim, config->n_heads);
+    if (state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
+        return STATUS_FAILED;
+    uint64_t inner = (uint64_t)expand * config->dim;
+    if (config->state_heads == 0 || inner % config->state_heads != 0 || inner > 1 << 24)
+        return error_set(error, "config.json: n_mamba_heads %u, mamba_expand %u",
+                         config->state_heads, expand);
+    config->state_value_dim = (uint32_t)(inner / config->state_heads);
+    config->state_norm_eps = 1e-5f; /* whatever rms_norm_eps is */
+    config->head_dim = (uint32_t)width;
+    config->attention_scale = (float)(1.0 / sqrt(width / 2));
+    if (config->ffn_dim == 0) config->ffn_dim = config->dim > 1 << 18 ? 0 : 4 * config->dim;
+    if (json_flag(json, "use_long_context", false)) config->context = 16384;
+    if (!json_flag(json, "use_mem_rope", false)) config->position = POSITION_NONE;
+    return zamba2_kinds(json, config, error);
+}
+
+/* Applies rules[n] to one layer's names: each `from` follows `prefix`, each `to` follows `at`. */
+static Status apply_named(const RuleContext *context, const TensorRule *rules, const char *prefix,
+                          const char *at, Error *error) {
+    Status status = STATUS_OK;
+    for (; rules->to && status == STATUS_OK; rules++) {
+        char from[160], to[MODELFILE_NAME_BYTES];
+        TensorRule one[2] = {*rules, {0}};
+        snprintf(from, sizeof from, "%s%s", prefix, rules->from);
+        snprintf(to, sizeof to, "%s%s", at, rules->to);
+        one[0].from = from;
+        one[0].to = to;
+        status = rules_apply(context, one, error);
+    }
+    return status;
+}
+
+#define PLAIN(to, from, rows, cols)                                                                \
+    {                                                                                              \
+        to, from, rows, cols, 0, {0}, {                                                            \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define GATE_UP                                                                                    \
+    { N_FFN, N_FFN }
+/* A block, which the first layer that uses it holds. */
+static Status zamba2_block(const RuleContext *context, const json_t *json, uint32_t layer,
+                           uint32_t block, Error *error) {
+    static const TensorRule rules[] = {
+        PLAIN("norm", "input_layernorm.weight", N_ONE, N_TWO_DIMS),
+        PLAIN("wq", "self_attn.q_proj.weight", N_Q, N_TWO_DIMS),
+        PLAIN("wk", "self_attn.k_proj.weight", N_KV, N_TWO_DIMS),
+        PLAIN("wv", "self_attn.v_proj.weight", N_V, N_TWO_DIMS),
+        PLAIN("wo", "self_attn.o_proj.weight", N_DIM, N_OUT),
+        PLAIN("ffn_norm", "pre_ff_layernorm.weight", N_ONE, N_DIM),
+        {"w_gate", "feed_forward.gate_up_proj.weight", N_FFN, N_DIM, 0, {N_NONE}, GATE_UP},
+        {"w_up", "feed_forward.gate_up_proj.weight", N_FFN, N_DIM, 0, {N_FFN}, GATE_UP},
+        PLAIN("w_down", "feed_forward.down_proj.weight", N_DIM, N_FFN),
+        {0}};
+    static const TensorRule biases[] = {
+        {"w_gate.bias", "feed_forward.gate_up_proj.bias", N_ONE, N_FFN, 0, {N_NONE}, GATE_UP},
+        {"w_up.bias", "feed_forward.gate_up_proj.bias", N_ONE, N_FFN, 0, {N_FFN}, GATE_UP},
+        PLAIN("w_down.bias", "feed_forward.down_proj.bias", N_ONE, N_DIM),
+        {0}};
+    char prefix[80], at[32];
+    snprintf(prefix, sizeof prefix, "model.layers.%u.shared_transformer.", layer);
+    snprintf(at, sizeof at, "blocks.%u.", block);
+    Status status = apply_named(context, rules, prefix, at, error);
+    if (status == STATUS_OK && json_flag(json, "add_bias_linear", false))
+        status = apply_named(context, biases, prefix, at, error);
+    return status;
+}
+
+/* The adapters of the use-th layer with a block, which are lists in the layer `first` that holds
+ * the block. */
+static Status zamba2_adapters(const RuleContext *context, const json_t *json, uint32_t layer,
+                              uint32_t first, uint32_t use, Error *error) {
+    static const struct {
+        const char *list;
+        TensorRule rules[4];
+    } parts[] = {
+        {"self_attn.linear_q_adapter_list",
+         {PLAIN("q.in", "0.weight", N_ADAPTER, N_TWO_DIMS),
+          PLAIN("q.out", "1.weight", N_Q, N_ADAPTER)}},
+        {"self_attn.linear_k_adapter_list",
+         {PLAIN("k.in", "0.weight", N_ADAPTER, N_TWO_DIMS),
+          PLAIN("k.out", "1.weight", N_KV, N_ADAPTER)}},
+        {"self_attn.linear_v_adapter_list",
+         {PLAIN("v.in", "0.weight", N_ADAPTER, N_TWO_DIMS),
+          PLAIN("v.out", "1.weight", N_V, N_ADAPTER)}},
+        {"feed_forward.gate_up_proj_adapter_list",
+         {PLAIN("ffn.in", "0.weight", N_ADAPTER, N_DIM),
+          {"gate.out", "1.weight", N_FFN, N_ADAPTER, 0, {N_NONE}, GATE_UP},
+          {"up.out", "1.weight", N_FFN, N_ADAPTER, 0, {N_FFN}, GATE_UP}}},
+    };
+    bool of_attention = json_flag(json, "use_shared_attention_adapter", false);
+    Status status = STATUS_OK;
+    for (size_t i = of_attention ? 0 : 3; i < 4 && status == STATUS_OK; i++) {
+        char prefix[128], at[48];
+        snprintf(prefix, sizeof prefix, "model.layers.%u.shared_transformer.%s.%u.", first,
+                 parts[i].list, use);
+        snprintf(at, sizeof at, "layers.%u.adapter.", layer);
+        status = apply_named(context, parts[i].rules, prefix, at, error);
+    }
+    return status;
+}
+
+/* Ignores the copies of a block that files may hold for its later uses, as transformers does. */
+static void ignore_copies(const RuleContext *context, uint32_t layer) {
+    char prefix[80];
+    size_t n = (size_t)snprintf(prefix, sizeof prefix, "%slayers.%u.shared_transformer.",
+                                context->prefix ? context->prefix : "model.", layer);
+    for (size_t i = 0; i < context->table->n; i++)
+        if (strncmp(context->table->items[i].name, prefix, n) == 0)
+            context->table->items[i].used = true;
+}
+
+static Status zamba2_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    uint32_t first[CONFIG_MAX_LAYERS], use = 0;
+    Status status = STATUS_OK;
+    for (uint32_t l = 0; l < c->n_layers && status == STATUS_OK; l++) {
+        char norm[96];
+        bool is_shared = c->layer_kind[l] == LAYER_SHARED;
+        snprintf(norm, sizeof norm, "model.layers.%u.%sinput_layernorm.weight", l,
+                 is_shared ? "mamba_decoder." : "");
+        if (!rules_find(context, norm))
+            return error_set(error, "%s: tensor '%s' is missing", context->source->path, norm);
+        if (!is_shared) continue;
+        uint32_t block = use % c->shared_blocks;
+        if (use < c->shared_blocks) {
+            first[use] = l;
+            status = zamba2_block(context, json, l, block, error);
+        } else {
+            ignore_copies(context, l);
+        }
+        if (status == STATUS_OK)
+            status = zamba2_adapters(context, json, l, first[block], use, error);
+        use++;
+    }
+    return status;
+}
+
 /* ---- Mamba without attention ---- */
 
 /* Layers without attention and without a feed-forward, whose sizes are then of no use. */
@@ -348,6 +548,8 @@ const Family families_mamba[] = {
     {"falcon_h1", falcon_h1_config, falcon_h1_tensors, .finish = falcon_h1_finish,
      .more = falcon_h1_more, .biases = falcon_h1_biases, .fixed = silu_fixed, .bos_id = 1,
      .eos_id = 2},
+    {"zamba2", zamba2_config, zamba2_tensors, .finish = zamba2_finish, .more = zamba2_more,
+     .biases = zamba2_biases, .tied = true, .bos_id = 1, .eos_id = 2},
     {"mamba", mamba_config, mamba_tensors, pure_preset, mamba_finish, .biases = pure_biases,
      .fixed = silu_fixed, .rope = {.none = true}, .tied = true, .bos_id = 0, .eos_id = 0},
     {"falcon_mamba", falcon_mamba_config, mamba_tensors, pure_preset, falcon_mamba_finish,

@@ -95,6 +95,8 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return c->state_kernel;
     case N_STATE_RANK:
         return c->state_rank;
+    case N_ADAPTER:
+        return c->adapter_rank;
     case N_PER_LAYER:
         return c->per_layer_dim;
     case N_PER_LAYERS:

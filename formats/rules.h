@@ -65,6 +65,7 @@ typedef enum Extent {
     N_STATE_MIXED, /* 2 * N_STATE_KEYS + N_STATE_OUT: what the convolution takes */
     N_STATE_TAPS,  /* state_kernel */
     N_STATE_RANK,  /* state_rank */
+    N_ADAPTER,     /* adapter_rank */
     /* Of Gemma 3n and 4. */
     N_PER_LAYER,       /* per_layer_dim */
     N_PER_LAYERS,      /* n_layers * per_layer_dim */

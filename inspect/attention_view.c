@@ -67,7 +67,7 @@ static Status collect_weights(View *v, Error *error) {
 static bool attends(const View *v, size_t layer) {
     uint32_t kind = model_config(v->session->model)->layer_kind[layer];
     return kind == LAYER_ATTENTION || kind == LAYER_LATENT || kind == LAYER_DIFFERENCE ||
-           kind == LAYER_BESIDE;
+           kind == LAYER_BESIDE || kind == LAYER_SHARED;
 }
 
 /* Fills out[n][n] with the mean map of those of n_layers layers from `first` on that attend, all

@@ -21,6 +21,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_DIFFERENCE] = &differential_fields,
     [LAYER_LIGHTNING] = &lightning_fields,
     [LAYER_BESIDE] = &beside_fields,
+    [LAYER_SHARED] = &shared_block_fields,
 };
 
 #define UINT(field, most_)                                                                         \
@@ -75,6 +76,8 @@ static const ConfigField fields[] = {
     UINT(state_value_dim, 1 << 12),
     UINT(state_kernel, 16),
     UINT(state_rank, 1 << 14),
+    UINT(shared_blocks, CONFIG_MAX_LAYERS),
+    UINT(adapter_rank, 1 << 14),
     UINT(per_layer_dim, 1 << 12),
     UINT(per_layer_vocab, 1 << 24),
     UINT(altup_streams, 16),

@@ -10,6 +10,7 @@
 #include "layers/mamba.h"
 #include "layers/mamba2.h"
 #include "layers/none.h"
+#include "layers/shared_block.h"
 
 static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_LATENT] = &latent_kind,
@@ -21,6 +22,7 @@ static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_DIFFERENCE] = &differential_kind,
     [LAYER_LIGHTNING] = &lightning_layer,
     [LAYER_BESIDE] = &beside_layer,
+    [LAYER_SHARED] = &shared_block_layer,
 };
 
 const LayerKind *layer_kind(uint32_t number) {

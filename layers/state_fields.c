@@ -175,3 +175,21 @@ static double beside_work(const Config *c, uint32_t layer) {
 }
 
 const LayerFields beside_fields = {.validate = check_beside, .work = beside_work};
+
+static Status check_shared_block(const Config *c, uint32_t layer, Error *error) {
+    if (check_beside(c, layer, error) != STATUS_OK) return STATUS_FAILED;
+    if (c->shared_blocks > 0 && c->adapter_rank > 0 && c->activation != ACTIVATION_XIELU)
+        return STATUS_OK;
+    return error_set(error,
+                     "layer %u: shared_blocks %u, adapter_rank %u: neither may be 0 (nor the "
+                     "activation xielu)",
+                     layer, c->shared_blocks, c->adapter_rank);
+}
+
+static double shared_block_work(const Config *c, uint32_t layer) {
+    double dim = c->dim, rank = c->adapter_rank;
+    return mamba2_work(c, layer) + attention_work(c, layer, 2 * dim) + 3 * dim * c->ffn_dim +
+           dim * dim + rank * (14 * dim + 2.0 * c->ffn_dim);
+}
+
+const LayerFields shared_block_fields = {.validate = check_shared_block, .work = shared_block_work};

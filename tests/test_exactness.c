@@ -55,6 +55,7 @@ static const Subject subjects[] = {
     {"lfm2", "q4"},              /* short convolutions */
     {"jamba", "q8"},             /* Mamba, experts */
     {"falcon_h1-bias", "q8"},    /* attention and Mamba 2 side by side */
+    {"zamba2-bias", "q4"},       /* a block that layers share, with adapters */
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

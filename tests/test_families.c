@@ -95,6 +95,9 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"jamba", "hidden_act", "\"gelu\""},
         {"falcon_mamba", "mixer_rms_eps", "0"},
         {"mamba2", "expand", "3"},
+        {"zamba2", "attention_head_dim", "10"},
+        {"zamba2", "layers_block_type", "null"},
+        {"zamba2", "mamba_expand", "7e6"},
         {"falcon_h1", "mlp_multipliers", "[0.0, 1.0]"},
         {"falcon_h1", "mlp_multipliers", "[1.0]"},
         {"falcon_h1", "ssm_multipliers", "[1, 1, 1, 1, \"a\"]"},
@@ -136,6 +139,8 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
+    assert_refused("zamba2", "num_mem_blocks", "0", "shared_blocks", "0");
+    assert_refused("zamba2", "adapter_rank", "8", "adapter_list.0.0.weight", "8 x 120");
     assert_refused("falcon_h1", "mamba_rms_norm", "false", "mamba_rms_norm", "mamba.norm.weight");
     assert_refused("gemma4", "attention_k_eq_v", "true", "v_proj", "attention_k_eq_v");
     assert_refused("gemma4", "global_head_dim", "1e9", "rotary_dim", "4096");

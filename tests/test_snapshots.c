@@ -154,6 +154,7 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:lfm2",
         "fixture:jamba",
         "fixture:falcon_h1-bias", /* keys and a state in one layer */
+        "fixture:zamba2-bias",
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) sharing_mix(models[i], i, 40);
 }

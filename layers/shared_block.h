@@ -1,0 +1,16 @@
+/* Layers of Mamba 2 whose input a block of attention and feed-forward adds to, which several layers
+ * share (Zamba 2, https://arxiv.org/abs/2411.15242). With the layer's residual stream h and the
+ * embedding e of the token:
+ *
+ *     t = out(ffn(norm(attention(norm([h, e])))))        out and the adapters are the layer's own
+ *     the layer's output = mamba2(attention_norm(h + t))
+ *
+ * An adapter is a product of two narrow matrices that is added to a matrix of the block. */
+#ifndef LAYERS_SHARED_BLOCK_H
+#define LAYERS_SHARED_BLOCK_H
+
+#include "layer_kind.h"
+
+extern const LayerKind shared_block_layer;
+
+#endif
