@@ -25,6 +25,10 @@ static void a_thousand_steps_equal_new_runs(void **state) {
         "fixture:falcon_mamba",   /* no layer attends */
         "fixture:falcon_h1-bias", /* keys and a state in one layer */
         "fixture:zamba2-bias",
+        "fixture:lfm3",
+        "fixture:olmo_hybrid",
+        "fixture:kimi_linear",
+        "fixture:minimax",
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) {
         print_message("%s\n", models[i]);

@@ -2,11 +2,13 @@
  * sequence must go back, and that its bits are those of a new run. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -61,6 +63,64 @@ static void sizes_are_predicted_at_any_length(void **state) {
         assert_int_equal(kvcache_sequence_bytes(&shape, n), kvcache_bytes_used(cache));
         kvcache_free(cache);
     }
+}
+
+/* The resident memory of this process, in bytes. */
+static size_t resident(void) {
+    unsigned long size, pages;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%lu %lu", &size, &pages), 2);
+    fclose(f);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Fills n positions of the sequence, in all layers. */
+static void fill_sequence(KvCache *cache, const KvShape *shape, int32_t sequence, size_t n,
+                          const float *kv) {
+    Error error;
+    for (size_t at = 0; at < n; at++) {
+        assert_int_equal(kvcache_reserve(cache, sequence, 1, &error), STATUS_OK);
+        for (uint32_t l = 0; l < shape->n_layers; l++) {
+            size_t floats = shape->layers[l].state_floats;
+            if (shape->layers[l].n_kv_heads > 0) {
+                kvcache_store(cache, sequence, (int32_t)at, l, kv, kv);
+            } else if (at == 0) {
+                for (size_t i = 0; i < floats; i++) kvcache_state(cache, sequence, l)[i] = 1.0f;
+            }
+        }
+        kvcache_commit(cache, sequence, 1);
+    }
+}
+
+/* 16 sequences take what --info says of one, 16 times: the cache's own count is that number, and
+ * the process grows by it. The shape of Qwen 3.5's layers, of which three in four keep a state. */
+static void sixteen_sequences_take_the_memory_that_is_predicted(void **state) {
+    (void)state;
+    enum { SEQUENCES = 16 };
+    bool full = getenv("VERBATIM_FULL_SIZE"); /* Qwen 3.5's 4B at 4,096 positions: 3 GB */
+    uint32_t layers = full ? 32 : 4, heads = full ? 4 : 2, dim = full ? 256 : 64;
+    size_t floats = full ? 32 * 128 * 128 + 3 * 8192 : 8 * 64 * 64 + 3 * 1024;
+    size_t n = full ? 4096 : 1024;
+    KvShape shape = kvcache_uniform_shape(layers, heads, dim, KV_F16);
+    for (uint32_t l = 0; l < layers; l++)
+        if (l % 4 != 3) shape.layers[l] = (KvLayer){.state_floats = floats};
+    size_t predicted = SEQUENCES * kvcache_sequence_bytes(&shape, n);
+    KvCache *cache;
+    Error error;
+    float *kv = malloc(4096 * sizeof *kv);
+    assert_non_null(kv);
+    for (size_t i = 0; i < 4096; i++) kv[i] = 1.0f;
+    size_t before = resident();
+    assert_int_equal(kvcache_new(&cache, &shape, SEQUENCES, 0, &error), STATUS_OK);
+    for (int32_t s = 0; s < SEQUENCES; s++) fill_sequence(cache, &shape, s, n, kv);
+    size_t grown = resident() - before;
+    printf("predicted %zu bytes, used %zu, resident %zu\n", predicted, kvcache_bytes_used(cache),
+           grown);
+    assert_int_equal(kvcache_bytes_used(cache), predicted);
+    assert_true(grown <= predicted + predicted / 20);
+    kvcache_free(cache);
+    free(kv);
 }
 
 static void assert_short_ways_back(const KvShape *shape, size_t n, size_t chunk) {
@@ -155,6 +215,8 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:jamba",
         "fixture:falcon_h1-bias", /* keys and a state in one layer */
         "fixture:zamba2-bias",
+        "fixture:kimi_linear-groups", /* states by key beside latents */
+        "fixture:minimax-window",
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) sharing_mix(models[i], i, 40);
 }
@@ -163,6 +225,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_with_a_window_keep_only_that),
         cmocka_unit_test(sizes_are_predicted_at_any_length),
+        cmocka_unit_test(sixteen_sequences_take_the_memory_that_is_predicted),
         cmocka_unit_test(an_edit_runs_little_of_the_text_again),
         cmocka_unit_test(a_mark_stays_while_the_text_grows),
         cmocka_unit_test(snapshots_obey_their_share_of_memory),
