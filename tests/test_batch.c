@@ -621,6 +621,28 @@ static void a_killed_run_is_completed(void **state) {
     free(wanted);
 }
 
+/* States are updated in place: what a kill leaves behind must not show in the completed results. */
+static void a_killed_run_with_states_is_completed(void **state) {
+    Place p = *(const Place *)*state;
+    p.model = small_model(p.directory, "tiny,n_layers=4,context=512,state_heads=4,"
+                                       "state_key_heads=2,state_key_dim=16,state_value_dim=16,"
+                                       "state_kernel=4,qk_norm=head");
+    batch_write_cases(p.input, 40);
+    expect(&p, 0, MORE("--max-concurrent", "1"), NULL);
+    char *wanted = batch_sorted_lines(p.output);
+    for (unsigned i = 0; i < 2; i++) {
+        unlink(p.output);
+        batch_run_and_kill(p.model, p.input, p.output, MORE("--max-concurrent", "7"),
+                           20000 + 20000 * i);
+        expect(&p, 0, MORE("--resume", "--max-concurrent", "7"), NULL);
+        char *got = batch_sorted_lines(p.output);
+        assert_string_equal(got, wanted);
+        free(got);
+    }
+    free(wanted);
+    free(p.model);
+}
+
 static void ctrl_c_keeps_what_is_done(void **state) {
     const Place *p = *state;
     int status = 0;
@@ -742,6 +764,7 @@ int main(void) {
         TEST(a_file_of_anything_else_is_left_alone),
         TEST(results_of_another_order_are_not_taken_for_ordered_ones),
         TEST(a_killed_run_is_completed),
+        TEST(a_killed_run_with_states_is_completed),
         TEST(ctrl_c_keeps_what_is_done),
         TEST(tools_that_the_template_cannot_take_are_refused),
         TEST(openai_batches_are_answered_in_kind),
