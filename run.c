@@ -86,13 +86,14 @@ static Status open_prompt(TextInput *input, const Options *o, Error *error) {
 static void hint_at_stdin(const Session *session, const TextInput *prompt) {
     struct stat info;
     struct pollfd ready = {.fd = STDIN_FILENO, .events = POLLIN};
-    if (!session->options->prompt || prompt->fd == STDIN_FILENO) return;
+    const Options *o = session->options;
+    if (o->prompt_file || prompt->fd == STDIN_FILENO) return;
     if (fstat(STDIN_FILENO, &info) != 0) return;
     bool file = S_ISREG(info.st_mode) && info.st_size > 0 && lseek(STDIN_FILENO, 0, SEEK_CUR) == 0;
     bool pipe = S_ISFIFO(info.st_mode) && poll(&ready, 1, 0) == 1 && ready.revents & POLLIN;
     if (file || pipe)
-        terminal_say(
-            "text waits on stdin, which is not read: -f - puts it behind the prompt of -i");
+        terminal_say("text waits on stdin, which is not read: -f - %s",
+                     o->prompt ? "puts it behind the prompt of -i" : "takes it as the prompt");
 }
 
 static Status open_everything(Opened *opened, Error *error) {
@@ -274,8 +275,7 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
     if (status == STATUS_OK) status = session_shape_read(&opened.shape, o, interrupted, error);
     opened.session.shape = &opened.shape.source;
     if (status == STATUS_OK) status = parse_model(&opened, error);
-    if (status == STATUS_OK && o->mode == MODE_GENERATE)
-        hint_at_stdin(&opened.session, &opened.prompt);
+    if (status == STATUS_OK && !mode) hint_at_stdin(&opened.session, &opened.prompt);
     if (status == STATUS_OK) status = run_mode(&opened, error);
     if (status == STATUS_OK) status = output_finish(&opened.output, error);
     close_everything(&opened);

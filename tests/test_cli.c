@@ -176,6 +176,18 @@ static void text_on_stdin_follows_the_prompt_or_is_hinted_at(void **state) {
     assert_false(hints_at(pipes[0])); /* a pipe that stays open and empty is not waited for */
     assert_int_equal(write(pipes[1], "x", 1), 1);
     assert_true(hints_at(pipes[0]));
+    const char *const bare[] = {"run", tiny, "-n", "2", "-s", "1", NULL};
+    file_write(scratch, "abc", 3);
+    char *command = NULL, *program = program_command("run");
+    assert_true(asprintf(&command, "exec %s '%s' -n 2 <'%s'", program, tiny, scratch) > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    assert_non_null(strstr(p.err, "-f - takes it as the prompt"));
+    process_free(&p);
+    p = process_run(bare, NULL, 0);
+    assert_null(strstr(p.err, "stdin"));
+    process_free(&p);
+    free(command);
+    free(program);
     close(pipes[0]);
     close(pipes[1]);
     file_write(scratch, "one\ntwo\n", 8);
