@@ -31,6 +31,7 @@ typedef struct Parser {
     unsigned depth;                       /* of groups */
     unsigned ahead;                       /* lookaheads that the rest of a sequence follows */
     Regex any;                            /* any character, any number of times */
+    bool loose;                           /* PATTERN_PART_LOOSE */
     Regex around;                         /* what may stand before and behind a match */
     Category categories[MOST_CATEGORIES]; /* that the pattern has used */
     size_t n_categories;
@@ -413,7 +414,7 @@ static Status parse_atom(Parser *p, Anchored *out) {
     CharSet set = {0};
     Status status = STATUS_OK;
     if (take(p, '.')) {
-        add_line_ends(&set);
+        if (!p->loose) add_line_ends(&set);
         charset_normalize(&set, true);
     } else if (take(p, '\\')) {
         if (take(p, 'A')) {
@@ -557,10 +558,13 @@ static Status parse_alternatives(Parser *p, Anchored *out) {
 static Status compile(Parser *p, PatternScope scope, Regex *out) {
     Anchored all;
     p->any = regex_repeat(p->arena, regex_any_char(p->arena, p->writing), 0, REGEX_MANY);
-    p->around = scope == PATTERN_PART ? p->any : REGEX_EMPTY;
+    p->around = scope == PATTERN_WHOLE ? REGEX_EMPTY : p->any;
+    p->loose = scope == PATTERN_PART_LOOSE;
     if (parse_alternatives(p, &all) != STATUS_OK) return STATUS_FAILED;
     if (p->at < p->length) return refuse(p, p->at, ") has no (");
     *out = close_ends(p, &all, p->around, p->around);
+    Regex end = regex_char(p->arena, '\n', p->writing);
+    if (p->loose) *out = regex_or2(p->arena, *out, regex_concat(p->arena, *out, end));
     if (p->arena->failed) return refuse(p, p->length, p->arena->failed);
     return STATUS_OK;
 }

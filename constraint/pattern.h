@@ -6,8 +6,9 @@
 #include "constraint/characters.h"
 
 /* How much of the text a pattern stands for: all of it, or (JSON Schema's `pattern`) a part of it,
- * anywhere, unless ^ and $ say where. */
-typedef enum PatternScope { PATTERN_WHOLE, PATTERN_PART } PatternScope;
+ * anywhere, unless ^ and $ say where. PATTERN_PART_LOOSE: so, and also what other dialects match,
+ * whose . is a line end, too, and whose $ stands before a last line end. */
+typedef enum PatternScope { PATTERN_WHOLE, PATTERN_PART, PATTERN_PART_LOOSE } PatternScope;
 
 /* Compiles pattern[length], UTF-8. The error says what cannot be enforced, and where. */
 Status pattern_compile_regex(RegexArena *arena, const char *pattern, size_t length,

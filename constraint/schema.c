@@ -81,6 +81,7 @@ typedef struct ObjectBuild {
     json_t *names;     /* { name: index in members } */
     json_t *patterns;  /* { pattern: index in regexes } */
     Regex *regexes;    /* of the patterns */
+    Regex *loose;      /* what any dialect may take them to match */
     Regex names_regex; /* of propertyNames; REGEX_NONE: none */
     ObjectMember *members;
     size_t n, capacity;
@@ -95,6 +96,7 @@ static void object_free(ObjectBuild *o) {
     json_decref(o->names);
     json_decref(o->patterns);
     free(o->regexes);
+    free(o->loose);
     free(o->members);
     free(o->dependencies);
     free(o->included);
@@ -215,11 +217,14 @@ static Status compile_patterns(SchemaCompiler *c, ObjectBuild *o) {
     json_t *index;
     size_t n = json_object_size(o->patterns);
     o->regexes = calloc(n + 1, sizeof *o->regexes);
+    o->loose = calloc(n + 1, sizeof *o->loose);
     o->included = calloc(n + 1, sizeof *o->included);
-    if (!o->regexes || !o->included) return out_of_memory(c);
+    if (!o->regexes || !o->loose || !o->included) return out_of_memory(c);
     json_object_foreach(o->patterns, pattern, index) {
-        Regex *to = &o->regexes[json_integer_value(index)];
-        if (schema_pattern(c, "patternProperties", pattern, strlen(pattern), to) != STATUS_OK)
+        json_int_t i = json_integer_value(index);
+        if (schema_pattern(c, "patternProperties", pattern, strlen(pattern), &o->regexes[i]) !=
+                STATUS_OK ||
+            schema_loose_pattern(c, pattern, &o->loose[i]) != STATUS_OK)
             return STATUS_FAILED;
     }
     return STATUS_OK;
@@ -274,10 +279,8 @@ static Status add_groups(SchemaCompiler *c, ObjectBuild *o, Regex key, size_t i)
         Status status = add_groups(c, o, regex_and2(c->regexes, key, own), i + 1);
         o->included[i] = false;
         if (status != STATUS_OK) return status;
-        /* Python's $ stands before a line end at the end, too: names that end so are in neither
-         * group. */
-        Regex line = regex_concat(c->regexes, o->regexes[i], schema_string(c, "\n", 1));
-        own = regex_or2(c->regexes, own, schema_quoted(c, line));
+        /* Names about which dialects disagree are in neither group. */
+        own = schema_quoted(c, o->loose[i]);
         return add_groups(c, o, regex_and2(c->regexes, key, regex_not(c->regexes, own)), i + 1);
     }
     SchemaList set = {0};

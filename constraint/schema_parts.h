@@ -129,6 +129,8 @@ Status schema_strings(SchemaCompiler *c, const SchemaList *schemas, Regex *out);
 /* A `pattern`, as a JSON string that has a match holds it. */
 Status schema_pattern(SchemaCompiler *c, const char *keyword, const char *pattern, size_t length,
                       Regex *out);
+/* What any dialect may take the pattern to match; schema_pattern has refused what cannot be. */
+Status schema_loose_pattern(SchemaCompiler *c, const char *pattern, Regex *out);
 Regex schema_quoted(SchemaCompiler *c, Regex content);
 Regex schema_string(SchemaCompiler *c, const char *text, size_t n); /* its content */
 /* Appends a string as it is written between quotes. */

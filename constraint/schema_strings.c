@@ -159,6 +159,11 @@ Status schema_pattern(SchemaCompiler *c, const char *keyword, const char *patter
     return STATUS_OK;
 }
 
+Status schema_loose_pattern(SchemaCompiler *c, const char *pattern, Regex *out) {
+    return pattern_compile_regex(c->regexes, pattern, strlen(pattern), PATTERN_PART_LOOSE,
+                                 WRITING_JSON, out, c->error);
+}
+
 static Status text_of(SchemaCompiler *c, const json_t *schema, const char *keyword,
                       const json_t **value) {
     *value = json_object_get(schema, keyword);
