@@ -203,7 +203,7 @@ static int open_cases(void **state) {
 }
 
 static int close_cases(void **state) {
-    check_cases_close(*state);
+    if (*state) check_cases_close(*state);
     return 0;
 }
 
