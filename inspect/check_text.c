@@ -127,7 +127,8 @@ static Status generate(CheckText *c, Session *session, Error *error) {
     GenerationStep step;
     bool completes = session->options->output || g->options.n_stop > 0;
     generation_prompt(g, c->ids.ids, c->ids.length);
-    Status status = generate_prefill(session, c->cache, NULL, c->ids.ids, c->ids.length, logits, error);
+    Status status =
+        generate_prefill(session, c->cache, NULL, c->ids.ids, c->ids.length, logits, error);
     while (status == STATUS_OK) {
         if (c->decoding.text.length == context) g->options.max_tokens = g->n_tokens + 1;
         status = choose(c, logits, vocab_size, &step, error);
