@@ -563,7 +563,7 @@ int acceptor_safe_run(Acceptor *m, AcceptorState state) {
 
 ByteSet acceptor_bytes(Acceptor *m, AcceptorState state) {
     ByteSet out = {{0}};
-    bool allowed[256];
+    bool allowed[256] = {false};
     for (size_t c = 0; c < m->n_classes; c++)
         allowed[c] = acceptor_step(m, state, m->regexes.byte_of[c]) != ACCEPTOR_DEAD;
     for (unsigned b = 0; b < 256; b++)

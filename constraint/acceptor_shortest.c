@@ -220,7 +220,7 @@ static uint32_t own_cost(Acceptor *m, const Frame *f, uint32_t tag) {
         uint32_t count = f->a >> 1, hits = f->b, least = FAR;
         if (f->a & 1) return items_cost(m, a, count, hits);
         if (tag == TAG_CLOSE) return 0;
-        for (int hit = 0; hit <= (a->first_hits != NULL); hit++) {
+        for (int hit = 0; hit <= (a->first_hits ? 1 : 0); hit++) {
             if (a->first_hits && (hits + (uint32_t)hit > a->max_hits ||
                                   !acceptor_array_can_end(m, a, count + 1, hits + (uint32_t)hit)))
                 continue;

@@ -95,8 +95,7 @@ static const char *const others[] = {
 
 static const char *const grammars[] = {
     "root ::= \"(\" root \")\" | [a-z]{2,3}",
-    "root  ::= (expr \"=\" term \"\\n\")+\nexpr  ::= term ([-+*/] term)*\n"
-    "term  ::= [a-z] [a-z0-9]* | [0-9]+ | \"(\" expr \")\"\n",
+    "root ::= (e \"=\" t \"\\n\")+\ne ::= t ([-+*/] t)*\nt ::= [a-z] [a-z0-9]* | \"(\" e \")\"\n",
     "root ::= a{0,3} b+ \"c\"\na ::= \"x\" | \"y\" a\nb ::= (\"1\" | \"2\")?  \"3\"\n",
 };
 
