@@ -329,7 +329,8 @@ static Status falcon_h1_more(const RuleContext *context, const json_t *json, Err
 
 /* ---- Zamba 2 ---- */
 
-/* The kinds of the layers: without layers_block_type, those of Zamba2-2.7B. */
+/* The kinds of the layers: without layers_block_type, those of Zamba2-2.7B. Where embeddings are
+ * not tied, transformers ties no blocks either: each layer has a block of its own. */
 static Status zamba2_kinds(const json_t *json, Config *config, Error *error) {
     static const KindName names[] = {
         {"mamba", LAYER_MAMBA2}, {"linear_attention", LAYER_MAMBA2}, {"hybrid", LAYER_SHARED}, {0}};
@@ -341,11 +342,15 @@ static Status zamba2_kinds(const json_t *json, Config *config, Error *error) {
         return error_set(error, "config.json: layers_block_type is not a list of %u layers",
                          config->n_layers);
     if (types && state_read_kinds(types, names, config, error) != STATUS_OK) return STATUS_FAILED;
+    uint32_t n_shared = 0;
     for (uint32_t l = 0; l < config->n_layers; l++) {
         bool is_shared = (l > 0 && l % 6 == 0 && l <= 42) || l == 47 || l == 51;
         if (!types) config->layer_kind[l] = is_shared ? LAYER_SHARED : LAYER_MAMBA2;
         config->without_ffn[l] = 1;
+        n_shared += config->layer_kind[l] == LAYER_SHARED;
     }
+    if (!json_flag(json, "tie_word_embeddings", true) && config->shared_blocks > 0 && n_shared > 0)
+        config->shared_blocks = n_shared;
     return STATUS_OK;
 }
 
@@ -462,7 +467,8 @@ static Status zamba2_adapters(const RuleContext *context, const json_t *json, ui
     return status;
 }
 
-/* Ignores the copies of a block that files may hold for its later uses, as transformers does. */
+/* Ignores copies of a block and of its adapters that a file holds for its later uses, as
+ * transformers does. */
 static void ignore_copies(const RuleContext *context, uint32_t layer) {
     char prefix[80];
     size_t n = (size_t)snprintf(prefix, sizeof prefix, "%slayers.%u.shared_transformer.",
@@ -488,11 +494,10 @@ static Status zamba2_more(const RuleContext *context, const json_t *json, Error 
         if (use < c->shared_blocks) {
             first[use] = l;
             status = zamba2_block(context, json, l, block, error);
-        } else {
-            ignore_copies(context, l);
         }
         if (status == STATUS_OK)
             status = zamba2_adapters(context, json, l, first[block], use, error);
+        ignore_copies(context, l);
         use++;
     }
     return status;
