@@ -192,6 +192,8 @@ static Status print_heads(Session *session, Error *error) {
     char line[256] = "", size[32];
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (c->layer_kind[l] == LAYER_LATENT) return print_latents(session, error);
+    const KvShape own = model_kv_shape(session->model, session->kv_type);
+    if (kvcache_position_bytes(&own) == 0) return STATUS_OK; /* no layer attends */
     for (size_t i = 0; i < 3; i++) {
         KvShape shape = model_kv_shape(session->model, session->kv_type);
         for (uint32_t l = 0; kinds[i].heads && l < shape.n_layers; l++)
