@@ -58,7 +58,7 @@ static void block(ForwardPass *pass, size_t l) {
 }
 
 static void forward(ForwardPass *pass) {
-    for (size_t l = 0; l < pass->model->config->n_layers; l++) block(pass, l);
+    for (size_t l = pass->first_layer; l < pass->end_layer; l++) block(pass, l);
 }
 
 const StackKind stack_mixed_norms = {find, no_floats, no_floats, forward};

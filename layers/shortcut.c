@@ -72,9 +72,9 @@ static void block(ForwardPass *pass, size_t l, bool mixed) {
 static void forward(ForwardPass *pass) {
     const Model *m = pass->model;
     bool mixed = false;
-    for (size_t l = 0; l < m->config->n_layers; l++) {
+    for (size_t l = 0; l < pass->end_layer; l++) {
         bool mixes = !mixed && m->weights.layers[l].router.w.data;
-        block(pass, l, mixed);
+        if (l >= pass->first_layer) block(pass, l, mixed);
         mixed = mixes;
     }
 }

@@ -65,8 +65,8 @@ static void drafts_change_no_bit(void **state) {
     static const char *const shapes[] = {
         "random:tiny", "random:tiny", "random:tiny",
         "random:tiny,latent_dim=24,head_dim=20,rotary_dim=8,value_dim=12",
-        "random:tiny,latent_dim=24,latent_q_dim=40,head_dim=20,rotary_dim=8,value_dim=12,"
-        "index_heads=3,index_dim=16,index_topk=9"};
+        ("random:tiny,latent_dim=24,latent_q_dim=40,head_dim=20,rotary_dim=8,value_dim=12,"
+         "index_heads=3,index_dim=16,index_topk=9")};
     static const size_t counts[] = {0, 1, 3, 7, DRAFTS_MAX};
     int32_t ids[CONTEXT];
     (void)state;
