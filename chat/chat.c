@@ -40,6 +40,8 @@ struct Chat {
     size_t header_length;
     bool at_line_start;
     AnswerStats last;
+    size_t n_failed;  /* messages and commands from a pipe */
+    char *returned;   /* the message that did not fit, for /edit; NULL: none */
     SessionFile file; /* until the conversation takes it over */
     Error file_note;
     char state_directory[4096];
@@ -225,17 +227,31 @@ static Status answer(Chat *chat, Error *error) {
     return status;
 }
 
+/* Takes back a message that does not fit and keeps its text for /edit. */
+static Status give_back(Chat *chat, Error *error) {
+    Error reason = *error;
+    if (dialogue_undo(&chat->dialogue, &chat->returned, error) != STATUS_OK) return STATUS_FAILED;
+    if (!line_editor_is_terminal(chat->editor))
+        return error_set(error, "%s; the conversation goes on without it", reason.text);
+    uint32_t most = model_config(chat->session->model)->context;
+    char larger[64] = "";
+    if (most > model_context(chat->session->model))
+        snprintf(larger, sizeof larger, ", -c %u makes the context larger", most);
+    return error_set(error, "%s (it is taken back: /edit opens it to be shortened%s)", reason.text,
+                     larger);
+}
+
 /* Adds a message of the user and answers it. */
 static Status say(Chat *chat, const char *text, Error *error) {
     if (dialogue_say(&chat->dialogue, text, strlen(text), error) != STATUS_OK) return STATUS_FAILED;
+    free(chat->returned);
+    chat->returned = NULL;
     Status status = answer(chat, error);
-    if (status == STATUS_FAILED) {
-        char reason[sizeof error->text];
-        memcpy(reason, error->text, sizeof reason);
-        error_set(error, "%s (the message is kept: /retry answers it, /undo takes it back)",
-                  reason);
-    }
-    return status;
+    if (status != STATUS_FAILED) return status;
+    if (chat->last.too_long) return give_back(chat, error);
+    Error reason = *error;
+    return error_set(error, "%s (the message is kept: /retry answers it, /undo takes it back)",
+                     reason.text);
 }
 
 /* ---- Commands ------------------------------------------------------------------------------ */
@@ -472,9 +488,11 @@ static Status command_tokens(Chat *chat, char *argument, Error *error) {
     TokenList ids = {0};
     (void)argument;
     Status status = dialogue_tokens(&chat->dialogue, &ids, error);
+    uint32_t context = model_context(chat->session->model);
     if (status == STATUS_OK)
-        note("%zu of %u tokens, %zu messages", ids.length, model_context(chat->session->model),
-             conversation_length(&chat->dialogue.conversation));
+        note("%zu of %u tokens, %zu messages%s", ids.length, context,
+             conversation_length(&chat->dialogue.conversation),
+             ids.length >= context ? ": the last one does not fit" : "");
     token_list_free(&ids);
     return status;
 }
@@ -485,11 +503,13 @@ static Status command_quit(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
-/* Opens the user's editor on `argument` and says what comes back. */
+/* Opens the user's editor on `argument`, or on the message that did not fit, and says what comes
+ * back. */
 static Status command_edit(Chat *chat, char *argument, Error *error) {
     char *text;
     size_t length;
-    if (courier_edit(&chat->courier, argument, &text, &length, error) != STATUS_OK)
+    const char *draft = !*argument && chat->returned ? chat->returned : argument;
+    if (courier_edit(&chat->courier, draft, &text, &length, error) != STATUS_OK)
         return STATUS_FAILED;
     while (length > 0 && text[length - 1] == '\n') text[--length] = '\0';
     if (length > 0) note("%s", text);
@@ -579,7 +599,10 @@ static Status talk(Chat *chat, Error *error) {
                 put(chat, "\n", 1); /* the shell's prompt begins a line */
             break;
         }
-        if (handle(chat, text, length, &first, &trouble) == STATUS_FAILED) note("%s", trouble.text);
+        if (handle(chat, text, length, &first, &trouble) == STATUS_FAILED) {
+            note("%s", trouble.text);
+            if (!line_editor_is_terminal(chat->editor)) chat->n_failed++;
+        }
         free(text);
         if (*chat->interrupted && !line_editor_is_terminal(chat->editor)) return STATUS_INTERRUPTED;
     }
@@ -592,7 +615,12 @@ static Status finish_last_turn(Chat *chat, Error *error) {
     size_t n = conversation_length(c);
     if (n == 0 || strcmp(conversation_role(c, n - 1), "user") != 0) return STATUS_OK;
     note_message("(the last message has no answer yet: ", conversation_content(c, n - 1), ")");
-    return answer(chat, error);
+    Status status = answer(chat, error);
+    if (status != STATUS_FAILED || !chat->last.too_long || chat->session->prompt_length > 0 ||
+        !line_editor_is_terminal(chat->editor))
+        return status;
+    note("%s (/undo takes it back)", error->text);
+    return STATUS_OK;
 }
 
 /* Prepares the conversation, then answers -i TEXT or talks. */
@@ -650,6 +678,7 @@ void chat_free(Chat *chat) {
     session_file_close(&chat->file);
     courier_end(&chat->courier);
     text_free(&chat->waiting);
+    free(chat->returned);
     free(chat);
 }
 
@@ -668,5 +697,9 @@ Status chat_run(Chat *chat, Session *session, Error *error) {
     if (status == STATUS_OK && chat->dialogue.conversation.unsaved)
         return error_set(error, "%s: not all of the conversation could be saved",
                          chat->dialogue.conversation.path);
+    if (status == STATUS_OK && chat->n_failed > 0)
+        return error_set(error, "%zu %s: the reasons are above", chat->n_failed,
+                         chat->n_failed == 1 ? "message or command failed"
+                                             : "messages or commands failed");
     return status;
 }

@@ -249,9 +249,6 @@ static Status prompt_tokens(Dialogue *d, TokenList *ids, size_t *left_out, Error
     if (extend_firsts(d, n, ids, error) != STATUS_OK) return STATUS_FAILED;
     if (render(d, d->firsts[n], n, ids, error) != STATUS_OK) return STATUS_FAILED;
     *left_out = d->firsts[n] - start;
-    if (ids->length >= model_context(d->session->model))
-        return error_set(error, "the message does not fit: %zu tokens, but the context has %u",
-                         ids->length, model_context(d->session->model));
     return STATUS_OK;
 }
 
@@ -389,6 +386,16 @@ static Status keep_answer(Dialogue *d, char *text, size_t length, Error *error) 
     return status;
 }
 
+/* Fails for a prompt that leaves no room for an answer. Older messages are left out already. */
+static Status check_fits(const Dialogue *d, size_t n_prompt, AnswerStats *stats, Error *error) {
+    uint32_t context = model_context(d->session->model);
+    stats->n_prompt = n_prompt;
+    stats->too_long = n_prompt >= context;
+    if (!stats->too_long) return STATUS_OK;
+    return error_set(error, "the message does not fit: %zu tokens%s, but the context has %u",
+                     n_prompt, has_system(d) ? " with the system prompt" : "", context);
+}
+
 /* Makes what holds the next answer; NULL: nothing does. */
 static Status make_rule(Dialogue *d, TokenRule **rule, Error *error) {
     const AnswerHoldInput input = {.prompt = &d->prompt,
@@ -418,6 +425,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     if (d->prompt.plain) d->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;
     double start = clock_seconds(), prefilled = start;
     Status status = prompt_tokens(d, &ids, &stats->left_out, error);
+    if (status == STATUS_OK) status = check_fits(d, ids.length, stats, error);
     if (status == STATUS_OK && stats->left_out > d->shown_left_out && watcher->left_out)
         watcher->left_out(watcher->context, stats->left_out);
     d->shown_left_out = stats->left_out;

@@ -41,6 +41,7 @@ typedef struct AnswerStats {
     size_t left_out;                        /* messages that did not fit */
     double prefill_seconds, decode_seconds;
     Finish finish; /* FINISH_NOT: interrupted */
+    bool too_long; /* nothing was answered: n_prompt tokens do not fit into the context */
 } AnswerStats;
 
 /* Callbacks that watch an answer being made. `starts` is told whether it starts inside of a
@@ -78,7 +79,7 @@ Status dialogue_undo(Dialogue *dialogue, char **text, Error *error);
 /* Takes back the last answer, so that dialogue_answer gives another one. False: none. */
 Status dialogue_retract(Dialogue *dialogue, bool *retracted, Error *error);
 
-/* The tokens that the next answer would begin from. */
+/* The tokens that the next answer would begin from, also more than the context holds. */
 Status dialogue_tokens(Dialogue *dialogue, TokenList *ids, Error *error);
 
 /* The system prompt, or NULL. */

@@ -309,7 +309,7 @@ static void ctrl_c_right_behind_enter_stops_the_answer(void **state) {
 static void a_paste_of_many_lines_is_one_message(void **state) {
     (void)state;
     char *session = inside("pasted"), long_paste[9000] = "";
-    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    Person *p = SIT_DOWN("-n", "2", "-c", "9000", "--session", session);
     expect(p, "> ");
     type(p, "one\ntwo\nthree\nfour\n"); /* a paste without bracketed paste */
     expect(p, "\n> ");
@@ -597,7 +597,7 @@ static void a_zero_byte_is_told_and_cuts_no_message(void **state) {
     char *path = inside("zero"), *program = build_path("run");
     const char *argv[] = {program, model, "-m", "chat", "-n", "3", NULL};
     Process p = process_run(argv, input, sizeof input - 1);
-    assert_int_equal(p.status, 0);
+    assert_int_equal(p.status, 1);
     assert_non_null(strstr(p.err, "zero byte"));
     assert_non_null(strstr(p.err, "2 messages")); /* "three" and its answer */
     process_free(&p);
@@ -616,7 +616,8 @@ static void unknown_commands_and_bad_settings_are_told_and_change_nothing(void *
                      "/set seed 1.5\n/load /nonexistent\n"
                      "/save /nonexistent/x\n/save\n/undo\n/retry\n/tokens\n",
                      "--kv-type", "f32");
-    assert_int_equal(p.status, 0);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "run: 8 messages or commands failed: the reasons are above"));
     assert_non_null(strstr(p.err, "no command /frobnicate"));
     assert_non_null(strstr(p.err, "needs a number"));
     assert_non_null(strstr(p.err, "top-p must be from 0 to 1"));
@@ -629,6 +630,83 @@ static void unknown_commands_and_bad_settings_are_told_and_change_nothing(void *
     assert_non_null(strstr(p.err, "no message to answer"));
     assert_non_null(strstr(p.err, "0 messages"));
     process_free(&p);
+}
+
+/* `n` words, each of one token or more; malloc'ed. */
+static char *long_text(size_t n) {
+    char *text = malloc(3 * n + 1);
+    for (size_t i = 0; i < n; i++) memcpy(text + 3 * i, "no ", 3);
+    text[3 * n] = '\0';
+    return text;
+}
+
+static void what_does_not_fit_is_counted_and_taken_back(void **state) {
+    (void)state;
+    char *text = long_text(600), *input = NULL, *session = inside("too-long");
+    assert_true(asprintf(&input, "%s\n/tokens\nhello\n/tokens\n", text) > 0);
+    Process p = TALK(input, "--session", session);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "the message does not fit: "));
+    assert_non_null(strstr(p.err, "but the context has 512; the conversation goes on without it"));
+    assert_non_null(strstr(p.err, "512 tokens, 0 messages"));
+    assert_non_null(strstr(p.err, "512 tokens, 2 messages"));
+    assert_non_null(strstr(p.err, "run: 1 message or command failed: the reasons are above"));
+    assert_null(strstr(p.err, "/retry"));
+    process_free(&p);
+    p = TALK("", "-i", text);
+    assert_int_equal(p.status, 1);
+    process_free(&p);
+    p = TALK("\xFF\nhello\n", "--kv-type", "f32");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "UTF-8"));
+    assert_true(p.out_length > 0);
+    process_free(&p);
+    free(text), free(input), free(session);
+}
+
+/* A larger -c let a message in that this context does not hold. */
+static void a_resumed_message_that_does_not_fit_is_counted(void **state) {
+    (void)state;
+    char *session = inside("outgrown"), *text = long_text(600), *line = NULL;
+    Process made = TALK("/quit\n", "--session", session);
+    process_free(&made);
+    FILE *file = fopen(session, "a");
+    assert_non_null(file);
+    assert_true(asprintf(&line, "{\"role\":\"user\",\"content\":\"%s\"}\n", text) > 0);
+    assert_true(fputs(line, file) >= 0);
+    fclose(file);
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "the message does not fit: ");
+    expect(p, "(/undo takes it back)");
+    expect(p, "> ");
+    type(p, "/tokens\n");
+    expect(p, "of 512 tokens, 1 messages");
+    expect(p, ": the last one does not fit");
+    expect(p, "\n> ");
+    type(p, "/undo\n");
+    expect(p, "taken back");
+    assert_int_equal(leave(p), 0);
+    free(session), free(text), free(line);
+}
+
+static void a_message_that_does_not_fit_can_be_shortened_in_the_editor(void **state) {
+    (void)state;
+    char *session = inside("shortened"), *editor = inside("shortens"), *text = long_text(600);
+    static const char script[] = "#!/bin/sh\ncut -c 1-20 \"$1\" > \"$1\".x && mv \"$1\".x \"$1\"\n";
+    file_write(editor, script, sizeof script - 1);
+    chmod(editor, 0700);
+    setenv("EDITOR", editor, 1);
+    unsetenv("VISUAL");
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "> ");
+    type(p, text);
+    type(p, "\n");
+    expect(p, "/edit opens it to be shortened");
+    expect(p, "\n> ");
+    type(p, "/edit\n");
+    assert_int_equal(leave(p), 0);
+    assert_said(session, "\"no no no no no no no\"");
+    free(session), free(editor), free(text);
 }
 
 static void a_conversation_is_saved_and_loaded(void **state) {
@@ -770,7 +848,6 @@ static Process talk_reasoning(const char *input, const char *marks) {
                      marks, strchr(marks, '|') ? "" : "<think>");
     file_write(path, text, (size_t)n);
     Process p = TALK(input, "--chat-template", path, "-n", "60", "--reasoning-budget", "5");
-    assert_int_equal(p.status, 0);
     free(path);
     return p;
 }
@@ -785,6 +862,7 @@ static void reasoning_ends_by_its_budget_and_is_kept_apart(void **state) {
                  "/set hide-reasoning on\nhello\n/set hide-reasoning off\n/save %s\n", path);
         unlink(path);
         Process p = talk_reasoning(input, marks[i]);
+        assert_int_equal(p.status, 0);
         size_t n;
         char *saved = file_read(path, &n);
         if (i == 0) {
@@ -806,6 +884,7 @@ static void settings_of_reasoning_are_checked(void **state) {
                        "/set reasoning_budget 99999999999\n/set reasoning-budget off\n"
                        "/set hide-reasoning 1\n/set\n",
                        "");
+    assert_int_equal(p.status, 1);
     assert_non_null(strstr(p.err, "reasoning must be auto, on or off"));
     assert_non_null(strstr(p.err, "reasoning-budget must be a number of tokens, or off"));
     assert_non_null(strstr(p.err, "hide-reasoning must be on or off"));
@@ -840,6 +919,9 @@ int main(void) {
         cmocka_unit_test(answers_that_cannot_be_written_are_a_failure),
         cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),
         cmocka_unit_test(unknown_commands_and_bad_settings_are_told_and_change_nothing),
+        cmocka_unit_test(what_does_not_fit_is_counted_and_taken_back),
+        cmocka_unit_test(a_resumed_message_that_does_not_fit_is_counted),
+        cmocka_unit_test(a_message_that_does_not_fit_can_be_shortened_in_the_editor),
         cmocka_unit_test(a_conversation_is_saved_and_loaded),
         cmocka_unit_test(a_session_that_cannot_be_saved_is_an_error),
         cmocka_unit_test(a_session_of_another_model_is_refused),
