@@ -230,7 +230,8 @@ static Status answer(Chat *chat, Error *error) {
 /* Takes back a message that does not fit and keeps its text for /edit. */
 static Status give_back(Chat *chat, Error *error) {
     Error reason = *error;
-    if (dialogue_undo(&chat->dialogue, &chat->returned, error) != STATUS_OK) return STATUS_FAILED;
+    if (dialogue_undo(&chat->dialogue, 1, &chat->returned, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (!line_editor_is_terminal(chat->editor))
         return error_set(error, "%s; the conversation goes on without it", reason.text);
     uint32_t most = model_config(chat->session->model)->context;
@@ -273,8 +274,30 @@ static Status command_system(Chat *chat, char *argument, Error *error) {
     return dialogue_set_system(&chat->dialogue, remove ? NULL : argument, error);
 }
 
+/* Whether a command may drop the messages of the session's file: a person is asked, a pipe must say
+ * `yes` beforehand. *may is false after a refusal that needs no error. */
+static Status may_drop_session(Chat *chat, const char *command, const char *yes, bool *may,
+                               Error *error) {
+    const char *path = chat->dialogue.conversation.path;
+    size_t n = conversation_length(&chat->dialogue.conversation);
+    if (dialogue_system(&chat->dialogue)) n--;
+    *may = !path || n == 0;
+    if (*may) return STATUS_OK;
+    if (!line_editor_is_terminal(chat->editor))
+        return error_set(error, "%s would erase %zu messages of %s; %s does it", command, n, path,
+                         yes);
+    note("this erases %zu messages of %s", n, path);
+    *may = line_editor_confirm(chat->editor, "erase them? [y/N] ");
+    if (!*may) note("(nothing was erased)");
+    return STATUS_OK;
+}
+
 static Status command_reset(Chat *chat, char *argument, Error *error) {
-    (void)argument;
+    bool may = strcmp(argument, "yes") == 0;
+    if (*argument && !may) return error_set(error, "/reset takes no argument but yes");
+    if (!may && may_drop_session(chat, "/reset", "/reset yes", &may, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!may) return STATUS_OK;
     if (dialogue_reset(&chat->dialogue, error) != STATUS_OK) return STATUS_FAILED;
     note("(a new conversation)");
     return STATUS_OK;
@@ -282,12 +305,22 @@ static Status command_reset(Chat *chat, char *argument, Error *error) {
 
 static Status command_undo(Chat *chat, char *argument, Error *error) {
     char *text;
-    (void)argument;
-    if (dialogue_undo(&chat->dialogue, &text, error) != STATUS_OK) return STATUS_FAILED;
-    if (text)
+    size_t n = 1, most = dialogue_exchanges(&chat->dialogue);
+    if (*argument) {
+        if (argument[strspn(argument, "0123456789")] != '\0' || strlen(argument) > 9)
+            return error_set(error, "/undo takes a number of exchanges, as in /undo 2");
+        n = strtoul(argument, NULL, 10);
+        if (n == 0 || n > most)
+            return error_set(error, "/undo %s: there %s %zu", argument, most == 1 ? "is" : "are",
+                             most);
+    }
+    if (dialogue_undo(&chat->dialogue, n, &text, error) != STATUS_OK) return STATUS_FAILED;
+    if (!text)
+        note("(nothing to take back)");
+    else if (n == 1)
         note_message("(taken back: ", text, ")");
     else
-        note("(nothing to take back)");
+        note_message("(taken back, and what followed: ", text, ")");
     free(text);
     return STATUS_OK;
 }
@@ -317,7 +350,11 @@ static Status command_save(Chat *chat, char *argument, Error *error) {
 static Status command_load(Chat *chat, char *argument, Error *error) {
     char *text;
     size_t length;
+    bool may;
     if (!*argument) return error_set(error, "/load needs a file's name");
+    if (may_drop_session(chat, "/load", "/reset yes before it", &may, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!may) return STATUS_OK;
     if (courier_read(&chat->courier, argument, &text, &length, error) != STATUS_OK)
         return STATUS_FAILED;
     Status status = dialogue_adopt(&chat->dialogue, argument, text, length, error);
@@ -521,8 +558,8 @@ static Status command_edit(Chat *chat, char *argument, Error *error) {
 static const Command commands[] = {
     {"/help", "", "this list", command_help},
     {"/system", "[TEXT|none]", "show or change the system prompt", command_system},
-    {"/reset", "", "forget the conversation", command_reset},
-    {"/undo", "", "take back the last exchange", command_undo},
+    {"/reset", "[yes]", "forget the conversation (yes: without a question)", command_reset},
+    {"/undo", "[N]", "take back the last exchange, or N of them", command_undo},
     {"/retry", "", "another answer to the last message", command_retry},
     {"/edit", "[TEXT]", "write the message in $EDITOR", command_edit},
     {"/save", "FILE", "write the conversation to a file", command_save},
@@ -550,8 +587,11 @@ static Status run_command(Chat *chat, char *line, Error *error) {
     size_t length = (size_t)(argument - line);
     argument += strspn(argument, " \t\n");
     for (size_t i = 0; i < N_COMMANDS; i++)
-        if (strlen(commands[i].name) == length && memcmp(commands[i].name, line, length) == 0)
+        if (strlen(commands[i].name) == length && memcmp(commands[i].name, line, length) == 0) {
+            if (*argument && !*commands[i].argument)
+                return error_set(error, "%s takes no argument", commands[i].name);
             return commands[i].run(chat, argument, error);
+        }
     return error_set(error, "no command %.*s: /help lists them", (int)length, line);
 }
 

@@ -477,11 +477,21 @@ Status dialogue_say(Dialogue *d, const char *text, size_t length, Error *error) 
     return conversation_append(&d->conversation, "user", text, length, error);
 }
 
+static bool is_of_user(const Dialogue *d, size_t i) {
+    return strcmp(conversation_role(&d->conversation, i), "user") == 0;
+}
+
 /* The index of the user's last message; the length when there is none. */
 static size_t last_of_user(const Dialogue *d) {
     for (size_t i = conversation_length(&d->conversation); i-- > 0;)
-        if (strcmp(conversation_role(&d->conversation, i), "user") == 0) return i;
+        if (is_of_user(d, i)) return i;
     return conversation_length(&d->conversation);
+}
+
+size_t dialogue_exchanges(const Dialogue *d) {
+    size_t n = 0;
+    for (size_t i = 0; i < conversation_length(&d->conversation); i++) n += is_of_user(d, i);
+    return n;
 }
 
 /* Keeps the first n messages, and of what was known about them no more. */
@@ -490,13 +500,15 @@ static Status truncate_to(Dialogue *d, size_t n, Error *error) {
     return conversation_truncate(&d->conversation, n, error);
 }
 
-Status dialogue_undo(Dialogue *d, char **text, Error *error) {
-    size_t last = last_of_user(d);
+Status dialogue_undo(Dialogue *d, size_t n, char **text, Error *error) {
+    size_t length = conversation_length(&d->conversation), first = length;
     *text = NULL;
     d->attempt = 0;
-    if (last == conversation_length(&d->conversation)) return STATUS_OK;
-    *text = strdup(conversation_content(&d->conversation, last));
-    return truncate_to(d, last, error);
+    for (size_t i = length; i-- > 0 && n > 0;)
+        if (is_of_user(d, i)) first = i, n--;
+    if (first == length) return STATUS_OK;
+    *text = strdup(conversation_content(&d->conversation, first));
+    return truncate_to(d, first, error);
 }
 
 Status dialogue_retract(Dialogue *d, bool *retracted, Error *error) {

@@ -72,9 +72,12 @@ Status dialogue_say(Dialogue *dialogue, const char *text, size_t length, Error *
 Status dialogue_answer(Dialogue *dialogue, const AnswerWatcher *watcher, AnswerStats *stats,
                        Error *error);
 
-/* Takes back the last exchange; *text (freed by the caller; NULL when there was none) is what
- * the user had said. */
-Status dialogue_undo(Dialogue *dialogue, char **text, Error *error);
+/* The number of exchanges: of messages that the user said. */
+size_t dialogue_exchanges(const Dialogue *dialogue);
+
+/* Takes back the last n exchanges, or all when there are fewer; *text (freed by the caller; NULL
+ * when there was none) is what the user had said first in them. */
+Status dialogue_undo(Dialogue *dialogue, size_t n, char **text, Error *error);
 
 /* Takes back the last answer, so that dialogue_answer gives another one. False: none. */
 Status dialogue_retract(Dialogue *dialogue, bool *retracted, Error *error);

@@ -29,7 +29,7 @@ enum {
 struct LineEditor {
     const char *const *words;
     const volatile sig_atomic_t *interrupted;
-    bool terminal;
+    bool terminal, asks; /* asks: what is typed answers a question, and is not remembered */
     const char *prompt;
     char *line; /* the line read last without libedit */
     size_t capacity;
@@ -397,7 +397,7 @@ static LineResult edit_message(LineEditor *editor, const char *prompt, Message *
     editor->marks_pastes = false;
     sigaction(SIGWINCH, &before, NULL);
     if (result != LINE_TEXT) return result;
-    remember(editor, message->text);
+    if (!editor->asks) remember(editor, message->text);
     /* A Ctrl-C typed right after Enter may have arrived as a character, before the terminal turned
      * it into a signal again. It is meant to stop the answer, so raise the signal. */
     terminal_keys_take_ahead(&editor->keys, STDIN_FILENO);
@@ -421,4 +421,16 @@ LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text,
     free(*text);
     *text = NULL;
     return result;
+}
+
+bool line_editor_confirm(LineEditor *editor, const char *question) {
+    char *answer = NULL;
+    size_t length;
+    if (!editor->terminal) return false;
+    editor->asks = true;
+    bool yes = line_editor_read(editor, question, &answer, &length) == LINE_TEXT &&
+               (answer[0] == 'y' || answer[0] == 'Y');
+    editor->asks = false;
+    free(answer);
+    return yes;
 }

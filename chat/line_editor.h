@@ -32,4 +32,7 @@ bool line_editor_directory(const LineEditor *editor, char *directory, size_t siz
  * has no final newline and is NUL-terminated; *length bytes, among which may be zeros. */
 LineResult line_editor_read(LineEditor *editor, const char *prompt, char **text, size_t *length);
 
+/* Asks a person a question; true for an answer that begins with y. False without a terminal. */
+bool line_editor_confirm(LineEditor *editor, const char *question);
+
 #endif

@@ -143,7 +143,7 @@ static void change(Opened *o, Dialogue *d, const char *path, uint32_t what, uint
     size_t length;
     Status status = STATUS_OK;
     if (what < 2) {
-        status = dialogue_undo(d, &text, &error);
+        status = dialogue_undo(d, 1, &text, &error);
         free(text);
     } else if (what == 2) {
         uint64_t attempt = d->attempt;

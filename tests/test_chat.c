@@ -632,6 +632,57 @@ static void unknown_commands_and_bad_settings_are_told_and_change_nothing(void *
     process_free(&p);
 }
 
+static void a_session_is_not_erased_without_a_question(void **state) {
+    (void)state;
+    char *session = inside("precious.jsonl");
+    Process p = TALK("one\ntwo\n/reset\n/load x\n/tokens\n", "--session", session, "-y", "be");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "/reset would erase 4 messages of "));
+    assert_non_null(strstr(p.err, "precious.jsonl; /reset yes does it"));
+    assert_non_null(strstr(p.err, "/load would erase 4 messages of "));
+    process_free(&p);
+    assert_said(session, "\"two\"");
+    Person *who = SIT_DOWN("-n", "2", "--session", session);
+    expect(who, "> ");
+    type(who, "/reset\n");
+    expect(who, "this erases 4 messages of ");
+    expect(who, "erase them? [y/N] ");
+    type(who, "\n");
+    expect(who, "(nothing was erased)");
+    expect(who, "\n> ");
+    assert_said(session, "\"two\"");
+    type(who, "/reset\n");
+    expect(who, "? [y/N] ");
+    type(who, "y\n");
+    expect(who, "(a new conversation)");
+    assert_int_equal(leave(who), 0);
+    p = TALK("one\n/reset yes\n/tokens\n", "--session", session);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    /* What no file keeps may be dropped. */
+    p = TALK("one\n/reset\n/tokens\n", "--kv-type", "f32");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, " 0 messages"));
+    process_free(&p);
+    free(session);
+}
+
+static void undo_takes_back_as_many_as_it_is_told(void **state) {
+    (void)state;
+    Process p = TALK("one\ntwo\nthree\n/undo 2\n/tokens\n", "--kv-type", "f32");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "(taken back, and what followed: two)"));
+    assert_non_null(strstr(p.err, " 2 messages"));
+    process_free(&p);
+    p = TALK("one\n/undo 5\n/undo many\n/stats now\n/tokens\n", "--kv-type", "f32");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "/undo 5: there is 1\n"));
+    assert_non_null(strstr(p.err, "/undo takes a number of exchanges"));
+    assert_non_null(strstr(p.err, "/stats takes no argument"));
+    assert_non_null(strstr(p.err, " 2 messages"));
+    process_free(&p);
+}
+
 /* `n` words, each of one token or more; malloc'ed. */
 static char *long_text(size_t n) {
     char *text = malloc(3 * n + 1);
@@ -919,6 +970,8 @@ int main(void) {
         cmocka_unit_test(answers_that_cannot_be_written_are_a_failure),
         cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),
         cmocka_unit_test(unknown_commands_and_bad_settings_are_told_and_change_nothing),
+        cmocka_unit_test(a_session_is_not_erased_without_a_question),
+        cmocka_unit_test(undo_takes_back_as_many_as_it_is_told),
         cmocka_unit_test(what_does_not_fit_is_counted_and_taken_back),
         cmocka_unit_test(a_resumed_message_that_does_not_fit_is_counted),
         cmocka_unit_test(a_message_that_does_not_fit_can_be_shortened_in_the_editor),

@@ -59,7 +59,7 @@ static void an_answer_can_be_had_again_and_taken_back(void **state) {
     dialogue_answered(&d);
     assert_string_not_equal(first, dialogue_last(&d));
     dialogue_assert_as_fresh(&o, &d);
-    assert_int_equal(dialogue_undo(&d, &text, &error), STATUS_OK);
+    assert_int_equal(dialogue_undo(&d, 1, &text, &error), STATUS_OK);
     assert_string_equal(text, "hello");
     free(text);
     assert_int_equal(conversation_length(&d.conversation), 0);
@@ -146,7 +146,7 @@ static void a_message_that_cannot_fit_is_an_error_and_can_be_undone(void **state
     dialogue_said(&d, text);
     assert_int_equal(dialogue_answer(&d, &nobody, &stats, &error), STATUS_FAILED);
     assert_non_null(strstr(error.text, "does not fit"));
-    assert_int_equal(dialogue_undo(&d, &back, &error), STATUS_OK);
+    assert_int_equal(dialogue_undo(&d, 1, &back, &error), STATUS_OK);
     free(back);
     dialogue_said(&d, "shorter");
     dialogue_answered(&d);
@@ -188,7 +188,7 @@ static size_t again(Dialogue *d, bool undo) {
     char *text = NULL;
     bool retracted;
     if (undo) {
-        assert_int_equal(dialogue_undo(d, &text, &error), STATUS_OK);
+        assert_int_equal(dialogue_undo(d, 1, &text, &error), STATUS_OK);
         dialogue_said(d, "quite another one");
         free(text);
     } else {
@@ -289,7 +289,7 @@ static void a_file_that_cannot_be_replaced_leaves_the_conversation_as_it_was(voi
     dialogue_answered(&d);
     assert_int_equal(dialogue_set_system(&d, "not UTF-8: \xFF", &error), STATUS_FAILED);
     assert_int_equal(mkdir(in_the_way, 0700), 0);
-    assert_int_equal(dialogue_undo(&d, &back, &error), STATUS_FAILED);
+    assert_int_equal(dialogue_undo(&d, 1, &back, &error), STATUS_FAILED);
     free(back);
     assert_int_equal(dialogue_set_system(&d, "be long", &error), STATUS_FAILED);
     assert_string_equal(dialogue_system(&d), "be brief");
