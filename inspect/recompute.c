@@ -123,8 +123,8 @@ static Status time_step(const Comparison *r, KvCache *cache, size_t first, float
         size_t next = (size_t)kvcache_next(cache, 0);
         kvcache_hold(cache, 0); /* for the next repeat */
         double start = clock_seconds();
-        Status status = generate_prefill(r->session, cache, NULL, r->ids.ids + next, r->ids.length - next,
-                                         logits, error);
+        Status status = generate_prefill(r->session, cache, NULL, r->ids.ids + next,
+                                         r->ids.length - next, logits, error);
         if (status != STATUS_OK) return status;
         double elapsed = clock_seconds() - start;
         if (repeat == 0 || elapsed < *seconds) *seconds = elapsed;

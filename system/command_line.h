@@ -40,7 +40,7 @@ typedef struct OptionRow {
     size_t field;      /* offset in the struct of values */
     double low, high;
     const char *help; /* NULL: another row's help names the option */
-    bool usual; /* listed by --help; --help all lists every option */
+    bool usual;       /* listed by --help; --help all lists every option */
     const char
         *alone; /* OPTION_CHOICE: the word that is meant where none follows; NULL: one must */
 } OptionRow;

@@ -7,8 +7,8 @@
 
 #include "tokenizer.h"
 
-/* Zero-initialize but for the tokenizer (NULL: no token is special). `failed`: memory ran out; later calls do nothing of use,
- * so that a caller checks once, at its end. */
+/* Zero-initialize but for the tokenizer (NULL: no token is special). `failed`: memory ran out;
+ * later calls do nothing of use, so that a caller checks once, at its end. */
 typedef struct ElementWriter {
     const Tokenizer *tokenizer;
     bool failed;
