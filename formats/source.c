@@ -399,11 +399,11 @@ static float *read_scales(const Source *source, const BlockScales *b, size_t row
     size_t bytes = stored_type_info(b->type)->block_bytes, count = n * b->per_row;
     size_t at = (b->first + row) / b->rows * b->per_row;
     float *out = malloc((count + 1) * sizeof *out);
-    char *raw = (char *)(out + count) - count * bytes;
     if (!out) {
         error_set(error, "%s: no memory", file->path);
         return NULL;
     }
+    char *raw = (char *)(out + count) - count * bytes;
     if (input_read(file, b->offset + (uint64_t)at * bytes, raw, count * bytes, error) !=
         STATUS_OK) {
         free(out);
