@@ -305,7 +305,7 @@ typedef struct NextItem {
 } NextItem;
 
 static NextItem next_item(const Acceptor *m, const Array *a, uint32_t count, uint32_t hits) {
-    if (!a->first_hits) return (NextItem){.miss = count < acceptor_array_most(m, a)};
+    if (!a->first_hits) return (NextItem){.miss = count < a->most};
     if (count >= a->max) return (NextItem){.miss = false};
     AcceptorNode miss = count < a->n ? a->first[count] : a->rest;
     AcceptorNode hit = count < a->n ? a->first_hits[count] : a->rest_hits;
@@ -329,7 +329,7 @@ static void array_at(Acceptor *m, const Frame *f, uint32_t tag) {
     } else if (tag == TAG_CLOSE) {
         resume(m, f->parent, REGEX_PLAIN);
     } else {
-        uint32_t most = a->first_hits ? a->max : acceptor_array_most(m, a);
+        uint32_t most = a->first_hits ? a->max : a->most;
         uint32_t matters = most != ACCEPTOR_NO_LIMIT ? most : a->min;
         if (most == ACCEPTOR_NO_LIMIT && a->n > matters) matters = (uint32_t)a->n;
         AcceptorNode miss = count < a->n ? a->first[count] : a->rest;
@@ -590,8 +590,8 @@ const char *acceptor_failed(const Acceptor *m) {
 void acceptor_recover(Acceptor *m) {
     if (!acceptor_gave_up(m)) return;
     m->failed = m->regexes.failed = NULL;
-    free(m->costs);
-    m->costs = NULL;
+    free(m->costs), free(m->cost_sums);
+    m->costs = NULL, m->cost_sums = NULL;
     regex_arena_rewind(&m->regexes, m->mark);
     m->n_classes = m->regexes.n_classes;
     forget_states(m);

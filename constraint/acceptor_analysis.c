@@ -65,7 +65,8 @@ static bool object_productive(Acceptor *m, const Object *o) {
     return n >= o->min && o->min <= o->max && n_required <= o->max;
 }
 
-uint32_t acceptor_array_most(const Acceptor *m, const Array *a) {
+/* The most items that an array can have. */
+static uint32_t array_most(const Acceptor *m, const Array *a) {
     uint32_t i = 0;
     while (i < a->n && i < a->max && acceptor_productive(m, a->first[i])) i++;
     return i < a->n || !acceptor_productive(m, a->rest) ? i : a->max;
@@ -117,8 +118,7 @@ static bool node_productive(Acceptor *m, const Node *n) {
     case N_ARRAY: {
         const Array *a = &m->arrays[n->a];
         if (a->min > a->max || a->min_hits > a->max_hits) return false;
-        return a->first_hits ? acceptor_array_can_end(m, a, 0, 0)
-                             : acceptor_array_most(m, a) >= a->min;
+        return a->first_hits ? acceptor_array_can_end(m, a, 0, 0) : array_most(m, a) >= a->min;
     }
     }
     return false;
@@ -152,7 +152,8 @@ Status acceptor_analyse(Acceptor *m, Error *error) {
         changed = false;
         for (size_t i = m->n_nodes; i-- > 0 && !acceptor_gave_up(m);) {
             Node *n = &m->nodes[i];
-            m->regexes.work += n->kind == N_OBJECT ? m->objects[n->a].n : 1;
+            size_t size = acceptor_list_size(m, n);
+            m->regexes.work += n->kind == N_OBJECT ? size : 1 + size / 8;
             if (!n->productive && node_productive(m, n)) changed = n->productive = true;
             if (!n->nullable && node_nullable(m, n)) changed = n->nullable = true;
         }
@@ -160,6 +161,7 @@ Status acceptor_analyse(Acceptor *m, Error *error) {
     }
     for (size_t i = 0; i < m->n_objects && !acceptor_gave_up(m); i++)
         find_possible(m, &m->objects[i]);
+    for (size_t i = 0; i < m->n_arrays; i++) m->arrays[i].most = array_most(m, &m->arrays[i]);
     return acceptor_gave_up(m) ? error_set(error, "the shape cannot be enforced: %s", m->failed)
                                : STATUS_OK;
 }

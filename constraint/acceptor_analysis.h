@@ -8,9 +8,6 @@
 Status acceptor_analyse(Acceptor *acceptor, Error *error);
 bool acceptor_productive(const Acceptor *acceptor, AcceptorNode node);
 
-/* The most items that an array can have. */
-uint32_t acceptor_array_most(const Acceptor *acceptor, const Array *array);
-
 /* Whether an array that has `count` items, `hits` of them hits, can still get the items and the
  * hits that it needs. For arrays that count hits. */
 bool acceptor_array_can_end(const Acceptor *acceptor, const Array *array, uint32_t count,

@@ -62,6 +62,7 @@ static void free_running(Acceptor *m) {
     free(m->tasks);
     free(m->task_table.slots);
     free(m->costs);
+    free(m->cost_sums);
     free(m->frame_costs);
 }
 

@@ -33,6 +33,8 @@ typedef struct Array {
     size_t n;
     AcceptorNode rest, rest_hits;
     uint32_t min, max, min_hits, max_hits;
+    uint32_t most; /* items that it can have, by acceptor_analyse */
+    size_t sums;   /* of `first` in the acceptor's cost_sums */
 } Array;
 
 /* What follows when something ends: node, and how far the parse is inside it. */
@@ -108,6 +110,7 @@ struct Acceptor {
     uint64_t epoch;
     uint32_t start;        /* a state; 0: not made yet */
     uint32_t *costs;       /* [n_nodes] of acceptor_shortest; NULL: not asked for yet */
+    uint64_t *cost_sums;   /* of the costs before each item, then of each array's `first` */
     uint32_t *frame_costs; /* [n_frame_costs] */
     size_t n_frame_costs, frame_costs_capacity;
     /* The closure that is being made. */
@@ -135,6 +138,13 @@ static inline bool acceptor_gave_up(Acceptor *m) {
 #define RESERVE(m, list, count, more)                                                              \
     (array_reserve(&(m)->list, &(m)->list##_capacity, (m)->count + (more), sizeof *(m)->list) ||   \
      acceptor_fail(m, NO_MEMORY))
+
+/* The size of the list that a node has. */
+static inline size_t acceptor_list_size(const Acceptor *m, const Node *n) {
+    if (n->kind == N_OBJECT) return m->objects[n->a].n;
+    if (n->kind == N_ARRAY) return m->arrays[n->a].n;
+    return n->kind == N_SEQUENCE || n->kind == N_CHOICE ? n->b : 0;
+}
 
 /* Whether a set of members (an index in sets; UINT32_MAX: the empty set) holds one of them. */
 static inline bool acceptor_set_has(const Acceptor *m, uint32_t set, size_t member) {

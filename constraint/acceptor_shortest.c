@@ -23,6 +23,12 @@ static uint32_t node_cost(const Acceptor *m, AcceptorNode node) {
     return node == ACCEPTOR_NO_NODE ? FAR : m->costs[node];
 }
 
+/* The costs of the items from `from` to `to` - 1 whose sums begin at `sums`. */
+static uint32_t cost_between(const Acceptor *m, size_t sums, size_t from, size_t to) {
+    uint64_t sum = m->cost_sums[sums + to] - m->cost_sums[sums + from];
+    return sum < FAR ? (uint32_t)sum : FAR;
+}
+
 static uint32_t regex_cost(Acceptor *m, Regex regex) {
     uint32_t length = regex_shortest(&m->regexes, regex);
     return length < FAR ? length : FAR;
@@ -139,7 +145,10 @@ static uint32_t hits_cost(Acceptor *m, const Array *a, uint32_t from, uint32_t h
 static uint32_t items_cost(Acceptor *m, const Array *a, uint32_t from, uint32_t hits) {
     uint32_t sum = 1;
     if (a->first_hits) return hits_cost(m, a, from, hits);
-    for (uint32_t i = from; i < a->min && i < a->n; i++)
+    uint32_t end = a->min < a->n ? a->min : (uint32_t)a->n; /* of the first items */
+    if (m->cost_sums && from < end)
+        sum = add_costs(sum + (end - from), cost_between(m, a->sums, from, end));
+    for (uint32_t i = from; i < end && !m->cost_sums; i++)
         sum = add_costs(sum, add_costs(node_cost(m, a->first[i]), 1));
     uint32_t first = from > a->n ? from : (uint32_t)a->n;
     if (first < a->min)
@@ -173,6 +182,25 @@ static uint32_t new_node_cost(Acceptor *m, const Node *n) {
     return FAR;
 }
 
+/* Sums costs from the beginning of each list, so that those of its rest are found at once. */
+static bool sum_costs(Acceptor *m) {
+    size_t n = m->n_items + 1;
+    for (size_t i = 0; i < m->n_arrays; i++) n += m->arrays[i].n + 1;
+    uint64_t *sums = calloc(n, sizeof *sums);
+    if (!sums) return acceptor_fail(m, NO_MEMORY);
+    for (size_t i = 0; i < m->n_items; i++) sums[i + 1] = sums[i] + node_cost(m, m->items[i]);
+    size_t at = m->n_items + 1;
+    for (size_t i = 0; i < m->n_arrays; i++) {
+        Array *a = &m->arrays[i];
+        a->sums = at;
+        for (size_t k = 0; k < a->n; k++)
+            sums[at + k + 1] = sums[at + k] + node_cost(m, a->first[k]);
+        at += a->n + 1;
+    }
+    m->cost_sums = sums;
+    return true;
+}
+
 /* The bytes of the shortest text of each node. */
 static bool find_costs(Acceptor *m) {
     if (m->costs) return true;
@@ -183,13 +211,14 @@ static bool find_costs(Acceptor *m) {
         changed = false;
         for (size_t i = m->n_nodes; i-- > 0 && regex_count_work(&m->regexes, 1);) {
             if (!m->nodes[i].productive) continue;
+            regex_count_work(&m->regexes, acceptor_list_size(m, &m->nodes[i]) / 8);
             uint32_t cost = new_node_cost(m, &m->nodes[i]);
             if (cost >= m->costs[i]) continue;
             m->costs[i] = cost;
             changed = true;
         }
     }
-    if (!acceptor_gave_up(m)) return true;
+    if (!acceptor_gave_up(m) && sum_costs(m)) return true;
     free(m->costs);
     m->costs = NULL;
     return false;
@@ -201,11 +230,9 @@ static bool find_costs(Acceptor *m) {
 static uint32_t own_cost(Acceptor *m, const Frame *f, uint32_t tag) {
     if (!is_node(f->node)) return 0;
     const Node *n = &m->nodes[f->node];
-    uint32_t sum = 0;
     switch ((NodeKind)n->kind) {
     case N_SEQUENCE:
-        for (size_t i = f->a; i < n->b; i++) sum = add_costs(sum, node_cost(m, m->items[n->a + i]));
-        return sum;
+        return cost_between(m, 0, n->a + f->a, n->a + n->b);
     case N_REPEAT:
         return f->a < n->b ? times_cost(n->b - f->a, node_cost(m, n->a)) : 0;
     case N_OBJECT: {

@@ -301,7 +301,7 @@ static bool text_of_repeat(RegexArena *arena, RegexNode n, TextBuffer *out, unsi
     bool found = text_at(arena, n.a, REGEX_PLAIN, &one, depth + 1);
     for (uint32_t i = 0; i < n.b && found && one.length > 0 && !out->failed; i++) {
         text_put(out, one.bytes, one.length, 0);
-        found = regex_count_work(arena, 1);
+        found = regex_count_work(arena, 1 + one.length / 64);
     }
     text_free(&one);
     return found;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -398,6 +399,23 @@ static void texts_are_closed_in_time(void **state) {
     free(end);
 }
 
+/* What is left of a long list is not added up again for each of its items. */
+static void long_lists_are_closed_in_time(void **state) {
+    enum { N = 50000 };
+    char *items = repeated("{\"type\":\"array\",\"prefixItems\":[true", ",true", N - 1, "],");
+    char *schema = malloc(strlen(items) + 40), *end = repeated("[0", ",0", N - 1, "]");
+    (void)state;
+    assert_non_null(schema);
+    sprintf(schema, "%s\"minItems\":%d}", items, N);
+    clock_t start = clock();
+    closes(schema, "", end);
+    closes(schema, "[1", end + 2);
+    assert_true(clock() - start < (clock_t)10 * CLOCKS_PER_SEC);
+    free(schema);
+    free(items);
+    free(end);
+}
+
 static void any_text_is_closed_by_a_short_way(void **state) {
     static const char open[] =
         "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"minLength\":2},"
@@ -570,6 +588,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
         cmocka_unit_test(a_text_that_passes_a_limit_leaves_others_alone),
         cmocka_unit_test(texts_are_closed_in_time),
+        cmocka_unit_test(long_lists_are_closed_in_time),
         cmocka_unit_test(any_text_is_closed_by_a_short_way),
         cmocka_unit_test(members_that_lead_nowhere_are_not_allowed),
         cmocka_unit_test(masks_have_exactly_the_tokens_that_may_follow),
