@@ -136,8 +136,11 @@ static void begin(Matcher *m) {
     if (m->epoch == acceptor_epoch(s->acceptor)) return;
     m->epoch = acceptor_epoch(s->acceptor);
     m->state = acceptor_start(s->acceptor);
-    for (size_t i = 0; i < m->length; i++)
+    for (size_t i = 0; i < m->length; i++) {
+        acceptor_begin_work(s->acceptor); /* each byte was allowed within the limit before */
         m->state = acceptor_step(s->acceptor, m->state, (unsigned char)m->text[i]);
+    }
+    acceptor_begin_work(s->acceptor);
 }
 
 static void end(Matcher *m) {
@@ -192,6 +195,8 @@ static bool ends_text(const Matcher *m, int32_t token) {
 
 size_t matcher_forced(Matcher *m, char *out, size_t most, ByteSet *next) {
     size_t n = 0;
+    *next = (ByteSet){{0}};
+    if (!m->looks_ahead) return 0;
     begin(m);
     Acceptor *acceptor = m->shape->acceptor;
     AcceptorState state = m->state;
@@ -203,6 +208,7 @@ size_t matcher_forced(Matcher *m, char *out, size_t most, ByteSet *next) {
     }
     *next = acceptor_bytes(acceptor, state);
     end(m);
+    m->looks_ahead = !m->failed;
     return m->failed ? 0 : n;
 }
 
@@ -327,6 +333,7 @@ Status matcher_new(Matcher **out, Shape *shape, const GenerationOptions *options
     m->rule = (TokenRule){
         .allowed = allowed, .take = take, .allowed_ahead = allowed_ahead, .free = free_rule};
     m->shape = shape;
+    m->looks_ahead = true;
     m->at_start = !(options->decode_flags & TOKEN_DECODER_CONTINUE);
     m->n_eos = options->n_eos;
     memcpy(m->eos, options->eos, sizeof m->eos);

@@ -40,6 +40,7 @@ typedef struct Matcher {
     size_t length, capacity;
     const char *failed; /* why the last call could not be answered; NULL: it could */
     bool at_start;      /* the next token is the first of a text that continues nothing */
+    bool looks_ahead;   /* matcher_forced has passed no limit yet */
     int32_t eos[GENERATION_MAX_EOS];
     size_t n_eos;
     uint64_t *mask;       /* [vocabulary words] */

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "constraint/acceptor_nodes_internal.h"
 #include "constraint/forced_tokens.h"
 #include "constraint/matcher.h"
 #include "constraint/shape_source.h"
@@ -391,6 +392,36 @@ static void a_text_that_passes_a_limit_leaves_others_alone(void **state) {
     shape_free(shape);
 }
 
+/* A text whose states were forgotten is read again, however long it is: the limit is that of one
+ * mask. */
+static void a_forgotten_text_is_read_again(void **state) {
+    static const char schema[] = "{\"type\":\"array\",\"items\":{\"type\":\"object\","
+                                 "\"minProperties\":3}}";
+    const ShapeSource source = {SHAPE_JSON_SCHEMA, schema, strlen(schema)};
+    AcceptorLimits limits = acceptor_limits_default();
+    Acceptor *acceptor;
+    Matcher *m;
+    Shape *shape;
+    Error error = {""};
+    (void)state;
+    limits.step_work = 5000;
+    if (shape_source_compile_within(&source, &limits, &acceptor, &error) != STATUS_OK ||
+        shape_new(&shape, acceptor, &no_vocabulary, &error) != STATUS_OK ||
+        matcher_new(&m, shape, &options, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    for (int i = 100; i < 200; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s{\"a%d\":1,\"b%d\":2,\"c%d\":3}", i == 100 ? "[" : ",", i, i,
+                 i);
+        for (const char *c = text; *c; c++) assert_true(matcher_push(m, c, 1, NULL));
+    }
+    matcher_rewind(m, m->length - 1);
+    acceptor->limits.bytes = 1; /* all states are forgotten now */
+    if (!matcher_push(m, "}", 1, NULL)) fail_msg("%s", m->failed);
+    matcher_free(m);
+    shape_free(shape);
+}
+
 static void texts_are_closed_in_time(void **state) {
     char *end = repeated("", " ", 2000, "\"");
     (void)state;
@@ -587,6 +618,7 @@ int main(void) {
         cmocka_unit_test(a_pattern_without_a_match_leaves_no_string),
         cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
         cmocka_unit_test(a_text_that_passes_a_limit_leaves_others_alone),
+        cmocka_unit_test(a_forgotten_text_is_read_again),
         cmocka_unit_test(texts_are_closed_in_time),
         cmocka_unit_test(long_lists_are_closed_in_time),
         cmocka_unit_test(any_text_is_closed_by_a_short_way),
