@@ -230,14 +230,15 @@ static json_t *calls_json(const ResultMaker *maker, const Request *r, const Answ
     json_t *list = json_array();
     size_t n = json_array_size(answer->calls), before = calls_before(r);
     for (size_t i = 0; i < n && (i == 0 || !r->one_call); i++) {
-        char id[96];
-        const char *name =
-            json_string_value(json_object_get(json_array_get(answer->calls, i), "name"));
-        call_id(id, r, index, i);
-        if (maker->answers->tools->syntax == TOOLS_KIMI) /* its templates write the id as it is */
-            snprintf(id, sizeof id, "functions.%.60s:%zu", name, before + i);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:O}", "id", id, "type", "function",
-                                              "function", json_array_get(answer->calls, i)));
+        char own[10];
+        json_t *call = json_array_get(answer->calls, i), *id;
+        const char *name = json_string_value(json_object_get(call, "name"));
+        call_id(own, r, index, i);
+        id = maker->answers->tools->syntax == TOOLS_KIMI /* its templates write the id as it is */
+                 ? json_sprintf("functions.%s:%zu", name, before + i)
+                 : json_string(own);
+        json_array_append_new(
+            list, json_pack("{s:o, s:s, s:O}", "id", id, "type", "function", "function", call));
     }
     return list;
 }

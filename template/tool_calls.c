@@ -295,7 +295,8 @@ static bool read_deepseek(Cursor *c, const json_t *tools, json_t *calls) {
     take(c, "<｜tool▁calls▁begin｜>");
     skip_space(c);
     if (!take(c, begin) || !take_until(c, separator, &name, &length)) return false;
-    bool is_block = length == strlen("function") && memcmp(name, "function", length) == 0;
+    bool is_block = length == strlen("function") && memcmp(name, "function", length) == 0 &&
+                    c->at < c->end && *c->at != '{'; /* a function may have this name, too */
     if (is_block && !take_until(c, "\n```json\n", &name, &length)) return false;
     trim(&name, &length);
     if (!add_call(calls, name, length, take_json(c))) return false;
