@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "session/shape.h"
 #include "template/tool_shapes.h"
 
@@ -165,6 +166,14 @@ static Status make_channels(ElementWriter *w, const AnswerHoldInput *in, json_t 
 
 /* ---- All together ----------------------------------------------------------------------------*/
 
+/* A structure repeats the definitions of a schema for each parameter that is written as a tag. */
+enum { MOST_STRUCTURE = 64 << 20 };
+
+static int put_json(const char *bytes, size_t n, void *text) {
+    text_put(text, bytes, n, 0);
+    return ((TextBuffer *)text)->failed ? -1 : 0;
+}
+
 static Status write_structure(AnswerHold *hold, const AnswerHoldInput *in, Error *error) {
     ElementWriter w = {.tokenizer = in->prompt->session->tokenizer};
     json_t *element;
@@ -174,10 +183,15 @@ static Status write_structure(AnswerHold *hold, const AnswerHoldInput *in, Error
         json_decref(element);
         return status;
     }
-    hold->text = w.failed ? NULL : json_dumps(element, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    TextBuffer text = {.limit = MOST_STRUCTURE};
+    size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(17);
+    bool written = !w.failed && json_dump_callback(element, put_json, &text, flags) == 0;
     json_decref(element);
-    if (!hold->text) return error_set(error, "no memory for the shape of an answer");
-    hold->source = (ShapeSource){SHAPE_STRUCTURE, hold->text, strlen(hold->text)};
+    hold->text = text.bytes;
+    if (!written)
+        return error_set(error, text.failed ? "the schemas of 'tools' are too large to be enforced"
+                                            : "no memory for the shape of an answer");
+    hold->source = (ShapeSource){SHAPE_STRUCTURE, text.bytes, text.length};
     return STATUS_OK;
 }
 

@@ -144,6 +144,30 @@ static Status object_arguments(Maker *m, const char *name, const json_t *paramet
     return STATUS_OK;
 }
 
+/* Each parameter that is written as a tag gets a document of its own, in which only references to
+ * the definitions mean the same. */
+static Status check_references(Maker *m, const char *name, const json_t *value) {
+    static const char *const known[] = {"#/$defs/", "#/definitions/"};
+    const char *key, *to = json_string_value(json_object_get(value, "$ref"));
+    json_t *part;
+    size_t i;
+    bool moves = to && (strcmp(to, "#") == 0 || strncmp(to, "#/", 2) == 0);
+    for (i = 0; i < sizeof known / sizeof *known; i++)
+        moves = moves && strncmp(to, known[i], strlen(known[i])) != 0;
+    if (moves)
+        return error_set(m->error,
+                         "the parameters of '%s': '$ref' to '%.60s' cannot be enforced in calls of "
+                         "the format '%s', but one to '#/$defs/...' can",
+                         name, to, m->shapes->format->name);
+    json_object_foreach((json_t *)value, key, part) {
+        if (check_references(m, name, part) != STATUS_OK) return STATUS_FAILED;
+    }
+    json_array_foreach((json_t *)value, i, part) {
+        if (check_references(m, name, part) != STATUS_OK) return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
 /* What schemas may say of parameters that are written as tags. */
 static Status check_parameters(Maker *m, const char *name, const json_t *parameters) {
     static const char *const known[] = {"type",
@@ -180,22 +204,31 @@ static Status check_parameters(Maker *m, const char *name, const json_t *paramet
                              "does not have",
                              name, word ? word : "");
     }
-    return STATUS_OK;
+    json_object_foreach(json_object_get(parameters, "properties"), key, value) {
+        if (!json_is_object(value) && !json_is_boolean(value))
+            return error_set(m->error, "the parameters of '%s': '%.60s' has no schema", name, key);
+    }
+    return check_references(m, name, parameters);
 }
 
-static bool is_required(const json_t *parameters, const char *key) {
+/* The names in `required`, as the keys of an object: a new reference; NULL: no memory. */
+static json_t *required_names(const json_t *parameters) {
+    json_t *names = json_object(), *value;
     size_t i;
-    json_t *value;
     json_array_foreach(json_object_get(parameters, "required"), i, value) {
-        if (json_is_string(value) && strcmp(json_string_value(value), key) == 0) return true;
+        if (json_object_set_new(names, json_string_value(value), json_true()) == 0) continue;
+        json_decref(names);
+        return NULL;
     }
-    return false;
+    return names;
 }
 
 /* The schema of one parameter as a document of its own, with the definitions of the whole. */
 static json_t *own_schema(Maker *m, const json_t *parameters, const json_t *schema) {
     static const char *const names[] = {"$defs", "definitions", "$schema"};
-    json_t *own = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
+    json_t *own = json_is_object(schema)  ? json_copy((json_t *)schema)
+                  : json_is_false(schema) ? json_pack("{s:{}}", "not")
+                                          : json_object();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *value = json_object_get(parameters, names[i]);
         if (value && json_object_set(own, names[i], value) != 0) m->writer->failed = true;
@@ -205,7 +238,7 @@ static json_t *own_schema(Maker *m, const json_t *parameters, const json_t *sche
 
 /* One argument: its key and its value. */
 static Status add_argument(Maker *m, json_t *sequence, const char *name, const json_t *parameters,
-                           const char *key, const json_t *schema) {
+                           const json_t *required, const char *key, const json_t *schema) {
     ElementWriter *w = m->writer;
     json_t *argument = element_new(w, "sequence"), *value;
     if (strpbrk(key, "<>\n") || !*key) {
@@ -226,7 +259,7 @@ static Status add_argument(Maker *m, json_t *sequence, const char *name, const j
     element_add(w, argument, value);
     element_add_marked(w, argument, m->arguments->after);
     element_add(w, sequence,
-                is_required(parameters, key) ? argument : element_repeat(w, argument, 0, 1));
+                json_object_get(required, key) ? argument : element_repeat(w, argument, 0, 1));
     return STATUS_OK;
 }
 
@@ -244,6 +277,7 @@ static json_t *any_tags(Maker *m) {
 
 static Status tag_arguments(Maker *m, const char *name, const json_t *parameters, bool held,
                             json_t **out) {
+    Status status = STATUS_OK;
     const char *key;
     json_t *schema;
     if (!held) {
@@ -253,10 +287,14 @@ static Status tag_arguments(Maker *m, const char *name, const json_t *parameters
     *out = element_new(m->writer, "sequence");
     element_add(m->writer, *out, element_of_text(m->writer, "text", ""));
     if (check_parameters(m, name, parameters) != STATUS_OK) return STATUS_FAILED;
+    json_t *required = required_names(parameters);
+    if (!required) m->writer->failed = true;
     json_object_foreach(json_object_get(parameters, "properties"), key, schema) {
-        if (add_argument(m, *out, name, parameters, key, schema) != STATUS_OK) return STATUS_FAILED;
+        status = add_argument(m, *out, name, parameters, required, key, schema);
+        if (status != STATUS_OK) break;
     }
-    return STATUS_OK;
+    json_decref(required);
+    return status;
 }
 
 /* ---- Calls ----------------------------------------------------------------------------------- */

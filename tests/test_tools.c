@@ -178,6 +178,32 @@ static void a_required_call_comes_in_every_format(void **state) {
     }
 }
 
+/* Whatever a function is called, its call comes back with the whole name, in Kimi's ids, too. */
+static void a_function_may_have_any_name(void **state) {
+    static const char longest[] =
+        "f234567890123456789012345678901234567890123456789012345678901234";
+    static const char *const marks[] = {"<|tool_calls_section_begin|>", "<｜tool▁calls▁begin｜>",
+                                        "<｜tool▁calls▁begin｜> ```json"};
+    const char *const names[] = {longest, "function", "functions.f:1"};
+    const Place *p = *state;
+    for (size_t i = 0; i < 9; i++) {
+        char line[512], id[128];
+        const char *name = names[i % 3];
+        write_template(p, marks[i / 3], "");
+        snprintf(line, sizeof line,
+                 BEGIN "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"%s\"}}],"
+                       "\"tool_choice\":\"required\",\"parallel_tool_calls\":false}\n",
+                 name);
+        snprintf(id, sizeof id, "functions.%s:0", name);
+        json_t *all = answers(p, line, "--on-length", "close");
+        const json_t *calls = json_object_get(json_array_get(all, 0), "tool_calls");
+        const json_t *call = json_array_get(calls, 0);
+        assert_string_equal(text_of(json_object_get(call, "function"), "name"), name);
+        if (i < 3) assert_string_equal(text_of(call, "id"), id);
+        json_decref(all);
+    }
+}
+
 /* The model may write what it likes, until it begins a call. */
 static void a_strict_call_is_held_once_it_has_begun(void **state) {
     static const char free_text[] = BEGIN STRICT "\"max_tokens\":12}\n";
@@ -414,6 +440,26 @@ static void expect_error(const Place *p, const char *line, const char *message) 
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"" name                             \
     "\",\"parameters\":" parameters "}}],\"tool_choice\":\"required\"}\n"
 
+/* Each tag has the definitions of all, which a short request could make very many. */
+static void repeated_definitions_are_refused(void **state) {
+    enum { N = 4000, DEFINITION = 20000 };
+    const Place *p = *state;
+    char *line = malloc(N * 40 + DEFINITION + 1000), *at = line;
+    assert_non_null(line);
+    write_template(p, "<tool_call> <function=", "");
+    at += sprintf(at,
+                  "%s\"tools\":[{\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":{"
+                  "\"$defs\":{\"n\":{\"description\":\"",
+                  BEGIN);
+    memset(at, 'x', DEFINITION);
+    at += DEFINITION;
+    at += sprintf(at, "\"}},\"properties\":{");
+    for (int i = 0; i < N; i++) at += sprintf(at, "\"k%d\":{\"$ref\":\"#/$defs/n\"},", i);
+    sprintf(at - 1, "}}}}]}\n");
+    expect_error(p, line, "too large to be enforced");
+    free(line);
+}
+
 static void what_cannot_be_held_is_refused_by_name(void **state) {
     const Place *p = *state;
     write_template(p, "<|tool_call>call:", "");
@@ -440,6 +486,11 @@ static void what_cannot_be_held_is_refused_by_name(void **state) {
                  BEGIN FUNCTION("f", "{\"properties\":{\"a\":{\"type\":\"string\",\"format\":"
                                      "\"date\"}}}"),
                  "'format' cannot be enforced");
+    expect_error(p, BEGIN FUNCTION("f", "{\"properties\":{\"a\":{\"$ref\":\"#/properties/b\"}}}"),
+                 "'$ref' to '#/properties/b' cannot be enforced");
+    expect_error(p, BEGIN FUNCTION("f", "{\"properties\":{\"a\":3}}"), "'a' has no schema");
+    expect_error(p, BEGIN FUNCTION("f", "{\"properties\":{\"a\":false},\"required\":[\"a\"]}"),
+                 "no text has this shape");
     Process run = RUN("run", p->model, "--reasoning-budget", "3");
     assert_int_equal(run.status, 2);
     assert_non_null(strstr(run.err, "need -m chat or --batch"));
@@ -449,12 +500,14 @@ static void what_cannot_be_held_is_refused_by_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_required_call_comes_in_every_format),
+        cmocka_unit_test(a_function_may_have_any_name),
         cmocka_unit_test(a_strict_call_is_held_once_it_has_begun),
         cmocka_unit_test(an_answer_has_its_shape_or_calls_a_tool),
         cmocka_unit_test(requests_of_the_openai_package_get_what_they_ask_for),
         cmocka_unit_test(the_end_of_a_reasoning_is_forced),
         cmocka_unit_test(results_are_the_same_on_any_setting_and_when_resumed),
         cmocka_unit_test(what_cannot_be_held_is_refused_by_name),
+        cmocka_unit_test(repeated_definitions_are_refused),
     };
     return cmocka_run_group_tests(tests, open_place, close_place);
 }
