@@ -212,6 +212,16 @@ static void show_left_out(void *context, size_t messages) {
         note("(the context is full: the oldest %zu messages are left out)", messages);
 }
 
+/* Tells a person that an answer did not end by itself. */
+static void note_cut(const Chat *chat) {
+    size_t most = chat->dialogue.options.max_tokens;
+    if (chat->last.finish != FINISH_LENGTH || !isatty(STDERR_FILENO)) return;
+    if (most > 0 && chat->last.n_generated >= most)
+        note("(cut after %zu tokens, as -n says: /set tokens N changes it)", most);
+    else
+        note("(cut: the context of %u tokens is full)", model_context(chat->session->model));
+}
+
 /* Answers the last message and shows the answer. An interrupted answer is kept. */
 static Status answer(Chat *chat, Error *error) {
     const AnswerWatcher watcher = {show_start, show_text, show_left_out, chat};
@@ -224,6 +234,7 @@ static Status answer(Chat *chat, Error *error) {
     if (!chat->at_line_start) put(chat, "\n", 1);
     if (*chat->interrupted && status == STATUS_OK && line_editor_is_terminal(chat->editor))
         note("(interrupted)");
+    if (status == STATUS_OK) note_cut(chat);
     return status;
 }
 
@@ -255,6 +266,17 @@ static Status say(Chat *chat, const char *text, Error *error) {
                      reason.text);
 }
 
+/* The number of messages, without the system prompt. */
+static size_t count_messages(const Chat *chat) {
+    return conversation_length(&chat->dialogue.conversation) -
+           (dialogue_system(&chat->dialogue) ? 1 : 0);
+}
+
+/* The ending of a word for n things. */
+static const char *plural(size_t n) {
+    return n == 1 ? "" : "s";
+}
+
 /* ---- Commands ------------------------------------------------------------------------------ */
 
 typedef struct Command {
@@ -279,14 +301,13 @@ static Status command_system(Chat *chat, char *argument, Error *error) {
 static Status may_drop_session(Chat *chat, const char *command, const char *yes, bool *may,
                                Error *error) {
     const char *path = chat->dialogue.conversation.path;
-    size_t n = conversation_length(&chat->dialogue.conversation);
-    if (dialogue_system(&chat->dialogue)) n--;
+    size_t n = count_messages(chat);
     *may = !path || n == 0;
     if (*may) return STATUS_OK;
     if (!line_editor_is_terminal(chat->editor))
-        return error_set(error, "%s would erase %zu messages of %s; %s does it", command, n, path,
-                         yes);
-    note("this erases %zu messages of %s", n, path);
+        return error_set(error, "%s would erase %zu message%s of %s; %s does it", command, n,
+                         plural(n), path, yes);
+    note("this erases %zu message%s of %s", n, plural(n), path);
     *may = line_editor_confirm(chat->editor, "erase them? [y/N] ");
     if (!*may) note("(nothing was erased)");
     return STATUS_OK;
@@ -326,9 +347,13 @@ static Status command_undo(Chat *chat, char *argument, Error *error) {
 }
 
 static Status command_retry(Chat *chat, char *argument, Error *error) {
-    bool retracted;
+    const Conversation *c = &chat->dialogue.conversation;
+    size_t n = conversation_length(c);
+    bool retracted, answered = n > 0 && strcmp(conversation_role(c, n - 1), "assistant") == 0;
     (void)argument;
     if (dialogue_retract(&chat->dialogue, &retracted, error) != STATUS_OK) return STATUS_FAILED;
+    if (retracted && answered && chat->dialogue.options.sampling.temperature == 0)
+        note("(at temperature 0 the same message gets the same answer: /set temperature 0.7)");
     if (retracted) return answer(chat, error);
     note("(there is no message to answer)");
     return STATUS_OK;
@@ -343,7 +368,8 @@ static Status command_save(Chat *chat, char *argument, Error *error) {
     Status status = courier_write(&chat->courier, argument, text, length, error);
     free(text);
     if (status != STATUS_OK) return status;
-    note("(saved %zu messages to %s)", conversation_length(&chat->dialogue.conversation), argument);
+    size_t n = conversation_length(&chat->dialogue.conversation);
+    note("(saved %zu message%s to %s)", n, plural(n), argument);
     return STATUS_OK;
 }
 
@@ -360,8 +386,8 @@ static Status command_load(Chat *chat, char *argument, Error *error) {
     Status status = dialogue_adopt(&chat->dialogue, argument, text, length, error);
     free(text);
     if (status != STATUS_OK) return status;
-    note("(loaded %zu messages from %s)", conversation_length(&chat->dialogue.conversation),
-         argument);
+    size_t n = conversation_length(&chat->dialogue.conversation);
+    note("(loaded %zu message%s from %s)", n, plural(n), argument);
     return STATUS_OK;
 }
 
@@ -527,8 +553,8 @@ static Status command_tokens(Chat *chat, char *argument, Error *error) {
     Status status = dialogue_tokens(&chat->dialogue, &ids, error);
     uint32_t context = model_context(chat->session->model);
     if (status == STATUS_OK)
-        note("%zu of %u tokens, %zu messages%s", ids.length, context,
-             conversation_length(&chat->dialogue.conversation),
+        note("%zu of %u tokens, %zu message%s%s", ids.length, context, count_messages(chat),
+             plural(count_messages(chat)),
              ids.length >= context ? ": the last one does not fit" : "");
     token_list_free(&ids);
     return status;
@@ -568,7 +594,7 @@ static const Command commands[] = {
     {"/stats", "", "speed of the last answer", command_stats},
     {"/info", "", "the model and the machine", command_info},
     {"/tokens", "", "how much of the context is used", command_tokens},
-    {"/quit", "", "leave, as Ctrl-D does", command_quit},
+    {"/quit", "", "leave, as Ctrl-D, exit and /bye do", command_quit},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 _Static_assert((int)N_COMMANDS <= (int)MAX_COMMANDS, "Chat.words holds every command");
@@ -582,16 +608,29 @@ static Status command_help(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
+/* Names that people know from elsewhere. */
+static const struct Alias {
+    const char *name, *command;
+} aliases[] = {{"/exit", "/quit"}, {"/bye", "/quit"}, {"/clear", "/reset"}, {"/?", "/help"}};
+
+static const Command *find_command(const char *name, size_t length) {
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strlen(aliases[i].name) == length && memcmp(aliases[i].name, name, length) == 0)
+            return find_command(aliases[i].command, strlen(aliases[i].command));
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strlen(commands[i].name) == length && memcmp(commands[i].name, name, length) == 0)
+            return &commands[i];
+    return NULL;
+}
+
 static Status run_command(Chat *chat, char *line, Error *error) {
     char *argument = line + strcspn(line, " \t\n");
     size_t length = (size_t)(argument - line);
     argument += strspn(argument, " \t\n");
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        if (strlen(commands[i].name) == length && memcmp(commands[i].name, line, length) == 0) {
-            if (*argument && !*commands[i].argument)
-                return error_set(error, "%s takes no argument", commands[i].name);
-            return commands[i].run(chat, argument, error);
-        }
+    const Command *command = find_command(line, length);
+    if (command && *argument && !*command->argument)
+        return error_set(error, "%s takes no argument", command->name);
+    if (command) return command->run(chat, argument, error);
     return error_set(error, "no command %.*s: /help lists them", (int)length, line);
 }
 
@@ -600,10 +639,16 @@ static Status run_command(Chat *chat, char *line, Error *error) {
 /* Whether the text begins with a slash and a word. A pasted path ("/usr/bin/env ...") is a message.
  */
 static bool is_command(const char *text) {
+    if (strcmp(text, "/?") == 0) return true;
     if (text[0] != '/' || !isalpha((unsigned char)text[1])) return false;
     size_t n = 2;
     while (isalnum((unsigned char)text[n]) || text[n] == '-' || text[n] == '_') n++;
     return text[n] == '\0' || isspace((unsigned char)text[n]);
+}
+
+/* What people type who look for the way out. */
+static bool asks_to_leave(const char *text) {
+    return strcmp(text, "exit") == 0 || strcmp(text, "quit") == 0;
 }
 
 /* Runs a command or answers a message. *first: no message was answered yet; over pipes an empty
@@ -612,6 +657,10 @@ static Status handle(Chat *chat, char *text, size_t length, bool *first, Error *
     if (strlen(text) != length) return error_set(error, "%s", ZERO_BYTE);
     if (is_command(text)) return run_command(chat, text, error);
     if (text[strspn(text, " \t\n")] == '\0') return STATUS_OK;
+    if (line_editor_is_terminal(chat->editor) && asks_to_leave(text)) {
+        chat->leaves = true;
+        return STATUS_OK;
+    }
     if (!*first && !line_editor_is_terminal(chat->editor)) put(chat, "\n", 1);
     *first = false;
     return say(chat, text, error);
@@ -663,11 +712,21 @@ static Status finish_last_turn(Chat *chat, Error *error) {
     return STATUS_OK;
 }
 
+static void show_banner(const Chat *chat) {
+    const char *name = model_config(chat->session->model)->name;
+    size_t n = count_messages(chat);
+    note("%s. /help lists the commands, Ctrl-D leaves.",
+         *name ? name : modelfile_path(chat->session->file));
+    if (n > 0) note("(%zu message%s so far)", n, plural(n));
+}
+
 /* Prepares the conversation, then answers -i TEXT or talks. */
 static Status begin(Chat *chat, Error *error) {
     const Options *o = chat->session->options;
     if (o->system && dialogue_set_system(&chat->dialogue, o->system, error) != STATUS_OK)
         return STATUS_FAILED;
+    if (chat->session->prompt_length == 0 && line_editor_is_terminal(chat->editor))
+        show_banner(chat);
     Status status = finish_last_turn(chat, error);
     if (status != STATUS_OK) return status;
     if (chat->session->prompt_length > 0) {
@@ -675,13 +734,6 @@ static Status begin(Chat *chat, Error *error) {
             return error_set(error, "%s", ZERO_BYTE);
         status = say(chat, chat->session->prompt, error);
         return status == STATUS_OK && *chat->interrupted ? STATUS_INTERRUPTED : status;
-    }
-    if (line_editor_is_terminal(chat->editor)) {
-        const char *name = model_config(chat->session->model)->name;
-        size_t n = conversation_length(&chat->dialogue.conversation);
-        note("%s. /help lists the commands, Ctrl-D leaves.",
-             *name ? name : modelfile_path(chat->session->file));
-        if (n > 0) note("(%zu messages so far)", n);
     }
     return talk(chat, error);
 }

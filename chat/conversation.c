@@ -161,10 +161,17 @@ static Status repair(Conversation *c, size_t bad_line, Error *note, Error *error
                                : session_file_set_aside(&c->file, aside, error);
     if (status != STATUS_OK) return status;
     if (replace_file(c, error) != STATUS_OK) return STATUS_FAILED;
-    error_set(note,
-              "%s: line %zu is damaged; the %zu messages before it are kept, the file as it "
-              "was is %s",
-              c->path, bad_line ? bad_line : 1, json_array_size(c->messages), aside);
+    size_t n = json_array_size(c->messages);
+    if (bad_line == 0)
+        error_set(note,
+                  "%s: its first line names no model (verbatim_session); its messages (%zu) go on "
+                  "with this one, the file as it was is %s",
+                  c->path, n, aside);
+    else
+        error_set(note,
+                  "%s: line %zu is damaged; the %zu messages before it are kept, the file as it "
+                  "was is %s",
+                  c->path, bad_line, n, aside);
     return STATUS_OK;
 }
 

@@ -446,8 +446,9 @@ static void a_kill_loses_at_most_the_answer_in_progress(void **state) {
     kill(p->process, SIGKILL);
     assert_int_equal(stand_up(p), 128 + SIGKILL);
     p = SIT_DOWN("-n", "6", "--session", session);
+    expect(p, "/help lists the commands");
+    expect(p, "(3 messages so far)");
     expect(p, "no answer yet: second");
-    expect(p, "(4 messages so far)");
     expect(p, "\n> ");
     type(p, "/tokens\n");
     expect(p, "tokens, 4 messages");
@@ -502,10 +503,12 @@ static void ctrl_c_stops_the_reading_of_a_long_message(void **state) {
     n += (size_t)sprintf(text + n, "\"}\n");
     file_write(session, text, n);
     Person *p = SIT_DOWN("-n", "2", "-c", "200000", "--session", session);
+    expect(p, "its first line names no model");
+    expect(p, "its messages (1) go on");
+    expect(p, "(1 message so far)");
     expect(p, "reading the prompt [");
     type(p, "\003");
     expect(p, "\r\033[K\033[2m(interrupted)"); /* it replaces the progress line */
-    expect(p, "(2 messages so far)");
     expect(p, "\n> ");
     type(p, "/undo\n");
     expect(p, "(taken back: word and more.");
@@ -514,6 +517,48 @@ static void ctrl_c_stops_the_reading_of_a_long_message(void **state) {
     assert_int_equal(leave(p), 0);
     free(text);
     free(session);
+}
+
+static void what_people_type_from_habit_works(void **state) {
+    (void)state;
+    static const char *const ways[] = {"exit\n", "quit\n", "/exit\n", "/bye\n"};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        Person *p = SIT_DOWN("-n", "2");
+        expect(p, "> ");
+        if (i == 0) {
+            type(p, "/?\n");
+            expect(p, "another answer to the last message");
+            expect(p, "\n> ");
+            type(p, "/clear\n");
+            expect(p, "(a new conversation)");
+            expect(p, "\n> ");
+        }
+        type(p, ways[i]);
+        assert_int_equal(stand_up(p), 0);
+    }
+}
+
+static void a_cut_answer_and_a_repeated_one_are_told(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "3", "-t", "0", "--ignore-eos", "-y", "be kind");
+    expect(p, "/help lists the commands");
+    expect(p, "\n> ");
+    assert_null(strstr(p->screen, "so far")); /* the system prompt is no message */
+    type(p, "hello\n");
+    expect(p, "(cut after 3 tokens, as -n says: /set tokens N changes it)");
+    expect(p, "\n> ");
+    type(p, "/retry\n");
+    expect(p, "(at temperature 0 the same message gets the same answer");
+    expect(p, "(cut after 3 tokens");
+    expect(p, "\n> ");
+    type(p, "/tokens\n");
+    expect(p, "tokens, 2 messages");
+    expect(p, "\n> ");
+    type(p, "/set tokens 0\n");
+    expect(p, "\n> ");
+    type(p, "again\n");
+    expect(p, "(cut: the context of 512 tokens is full)");
+    assert_int_equal(leave(p), 0);
 }
 
 static void an_answer_survives_a_change_of_the_window(void **state) {
@@ -667,6 +712,13 @@ static void a_session_is_not_erased_without_a_question(void **state) {
     free(session);
 }
 
+static void exit_is_a_message_of_a_pipe(void **state) {
+    (void)state;
+    Process p = TALK("exit\n/tokens\n", "--kv-type", "f32");
+    assert_non_null(strstr(p.err, " 2 messages"));
+    process_free(&p);
+}
+
 static void undo_takes_back_as_many_as_it_is_told(void **state) {
     (void)state;
     Process p = TALK("one\ntwo\nthree\n/undo 2\n/tokens\n", "--kv-type", "f32");
@@ -731,8 +783,8 @@ static void a_resumed_message_that_does_not_fit_is_counted(void **state) {
     expect(p, "(/undo takes it back)");
     expect(p, "> ");
     type(p, "/tokens\n");
-    expect(p, "of 512 tokens, 1 messages");
-    expect(p, ": the last one does not fit");
+    expect(p, "of 512 tokens, 1 message:");
+    expect(p, " the last one does not fit");
     expect(p, "\n> ");
     type(p, "/undo\n");
     expect(p, "taken back");
@@ -964,6 +1016,8 @@ int main(void) {
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
         cmocka_unit_test(a_signal_to_end_leaves_the_terminal_as_it_was),
         cmocka_unit_test(ctrl_c_stops_the_reading_of_a_long_message),
+        cmocka_unit_test(what_people_type_from_habit_works),
+        cmocka_unit_test(a_cut_answer_and_a_repeated_one_are_told),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
         cmocka_unit_test(a_line_without_an_end_can_be_stopped),
@@ -971,6 +1025,7 @@ int main(void) {
         cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),
         cmocka_unit_test(unknown_commands_and_bad_settings_are_told_and_change_nothing),
         cmocka_unit_test(a_session_is_not_erased_without_a_question),
+        cmocka_unit_test(exit_is_a_message_of_a_pipe),
         cmocka_unit_test(undo_takes_back_as_many_as_it_is_told),
         cmocka_unit_test(what_does_not_fit_is_counted_and_taken_back),
         cmocka_unit_test(a_resumed_message_that_does_not_fit_is_counted),
