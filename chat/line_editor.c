@@ -97,6 +97,22 @@ static unsigned char clear_line(EditLine *edit, int key) {
     return CC_EOF;
 }
 
+/* What Ctrl-Z does while a line is edited: stops the program as the terminal would, with the
+ * terminal as it was before. */
+static unsigned char suspend(EditLine *edit, int key) {
+    LineEditor *editor;
+    (void)key;
+    el_get(edit, EL_CLIENTDATA, &editor);
+    if (editor->marks_pastes) fputs(TERMINAL_KEYS_PASTE_OFF, stdout);
+    putchar('\n');
+    fflush(stdout);
+    editor->marks_pastes = false;
+    el_set(edit, EL_PREP_TERM, 0);
+    raise(SIGTSTP);
+    el_set(edit, EL_PREP_TERM, 1); /* the shell has let it go on */
+    return CC_REDISPLAY;
+}
+
 static int window_columns(void) {
     struct winsize size = {0};
     return ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -164,6 +180,22 @@ static void find_history(char *path, size_t size) {
     if (!is_own(path)) path[0] = '\0';
 }
 
+/* The keys that terminal_keys.h names, whatever the terminal calls them. */
+static const char *const bindings[][2] = {
+    {"^[[A", "ed-prev-history"},
+    {"^[[B", "ed-next-history"},
+    {"^[[C", "ed-next-char"},
+    {"^[[D", "ed-prev-char"},
+    {"^[[H", "ed-move-to-beg"},
+    {"^[[F", "ed-move-to-end"},
+    {"^[[3~", "ed-delete-next-char"},
+    {"^[d", "em-delete-next-word"},
+    {"^[b", "ed-prev-word"},
+    {"^[f", "em-next-word"},
+    {"^[[5~", "ed-search-prev-history"},
+    {"^[[6~", "ed-search-next-history"},
+};
+
 static bool open_libedit(LineEditor *editor) {
     HistEvent event;
     /* libedit uses the locale's encoding; ours is always UTF-8. */
@@ -187,6 +219,10 @@ static bool open_libedit(LineEditor *editor) {
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_wset(editor->edit, EL_ADDFN, L"verbatim-clear", L"clears the line", clear_line);
     el_set(editor->edit, EL_BIND, "^C", "verbatim-clear", NULL);
+    el_wset(editor->edit, EL_ADDFN, L"verbatim-suspend", L"stops the program", suspend);
+    el_set(editor->edit, EL_BIND, "^Z", "verbatim-suspend", NULL);
+    for (size_t i = 0; i < sizeof bindings / sizeof *bindings; i++)
+        el_set(editor->edit, EL_BIND, bindings[i][0], bindings[i][1], NULL);
     el_set(editor->edit, EL_SETTY, "-d", "-isig", NULL);
     el_source(editor->edit, NULL);
     return true;

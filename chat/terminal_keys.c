@@ -12,7 +12,8 @@
 enum {
     PASTE_MILLISECONDS = 20,  /* lines of one paste follow each other faster than anybody types */
     MARK_MILLISECONDS = 1000, /* the end mark of a paste comes, unless the connection is cut */
-    WAIT_MILLISECONDS = 500   /* of one wait for a key */
+    WAIT_MILLISECONDS = 500,  /* of one wait for a key */
+    REST_MILLISECONDS = 200   /* after "ESC [", which nobody types, the rest of a key follows */
 };
 enum { CTRL_C = 3, CTRL_D = 4, CTRL_V = 22 };
 enum { MAX_WAITING = 1 << 25 };
@@ -25,7 +26,7 @@ void terminal_keys_free(TerminalKeys *keys) {
 }
 
 void terminal_keys_drop(TerminalKeys *keys) {
-    keys->start = keys->end = keys->ahead = 0;
+    keys->start = keys->end = keys->ahead = keys->named = 0;
     keys->pasting = keys->quoted = false;
 }
 
@@ -114,6 +115,114 @@ static bool takes_mark(TerminalKeys *keys, int fd, const char *mark) {
     return true;
 }
 
+/* A key's sequence: ESC [ PARAMETERS FINAL (ECMA-48's control sequences) or ESC O FINAL, both with
+ * a second ESC before them where a terminal says Alt so. */
+typedef struct Sequence {
+    size_t bytes;
+    char kind; /* '[' or 'O' */
+    char final;
+    unsigned first, modifiers; /* parameters; 0: not given. modifiers: 1 + a bit mask */
+    bool alt;                  /* by a second ESC */
+} Sequence;
+
+enum { SHIFT = 1 }; /* in modifiers - 1; the other bits are Alt, Ctrl and Meta */
+
+/* The byte at `at` behind start, waited for; -1: it does not come. */
+static int byte_at(TerminalKeys *keys, int fd, size_t at) {
+    while (keys->end - keys->start <= at)
+        if (!more_within(keys, fd, REST_MILLISECONDS)) return -1;
+    return (unsigned char)keys->bytes[keys->start + at];
+}
+
+/* Reads the parameters of a control sequence from *at on, to before its final byte, and returns
+ * that; -1: it is none. */
+static int read_parameters(TerminalKeys *keys, int fd, size_t *at, Sequence *s) {
+    enum { MOST_BYTES = 64 };
+    unsigned parameters[2] = {0, 0}, n = 0;
+    int c;
+    while ((c = byte_at(keys, fd, *at)) >= 0x20 && c < 0x40 && *at < MOST_BYTES) {
+        if (c == ';') n++;
+        if (c >= '0' && c <= '9' && n < 2 && parameters[n] < 1000)
+            parameters[n] = parameters[n] * 10 + (unsigned)(c - '0');
+        ++*at;
+    }
+    s->first = parameters[0];
+    s->modifiers = n == 0 && c >= 'A' && c <= 'D' ? parameters[0] : parameters[1];
+    return c >= 0x40 && c < 0x7F ? c : c == '$' ? c : -1;
+}
+
+/* Whether the bytes that wait, of which the first is ESC, are a key's sequence. Outside of one, a
+ * key may follow the Escape key, soon or late. */
+static bool read_sequence(TerminalKeys *keys, int fd, Sequence *s) {
+    size_t at = 1, waiting = keys->end - keys->start;
+    if (waiting == 1 && !more_within(keys, fd, PASTE_MILLISECONDS)) return false;
+    int c = byte_at(keys, fd, at);
+    *s = (Sequence){.alt = c == '\033'};
+    if (s->alt) {
+        waiting = keys->end - keys->start;
+        if (waiting == 2 && !more_within(keys, fd, PASTE_MILLISECONDS)) return false;
+        c = byte_at(keys, fd, ++at);
+    }
+    if (c != '[' && c != 'O') return false;
+    s->kind = (char)c;
+    at++;
+    if (keys->end - keys->start == at && c == 'O' && !more_within(keys, fd, PASTE_MILLISECONDS))
+        return false; /* Alt-O */
+    bool console = c == '[' && byte_at(keys, fd, at) == '[';
+    if (console) at++; /* a function key of Linux' console: ESC [ [ A */
+    c = read_parameters(keys, fd, &at, s);
+    if (c < 0) return false;
+    s->final = console ? '\0' : (char)c;
+    s->bytes = at + 1;
+    return true;
+}
+
+/* The one form of the key (terminal_keys.h); "": it has none. */
+static const char *name_of(const Sequence *s) {
+    char final = s->final;
+    unsigned modifiers = s->modifiers ? s->modifiers - 1 : 0;
+    bool strong = s->alt || (modifiers & ~(unsigned)SHIFT) || final == '^' || final == '@';
+    if (s->kind == 'O' && final == 'M') return "\n";
+    if (final >= 'a' && final <= 'd') { /* rxvt: Ctrl after ESC O, Shift after ESC [ */
+        strong = strong || s->kind == 'O';
+        final = (char)(final - 'a' + 'A');
+    }
+    if (final == '~' || final == '^' || final == '$' || final == '@') {
+        static const char finals[] = {[1] = 'H', [4] = 'F', [7] = 'H', [8] = 'F'};
+        if (s->first == 3) return strong ? "\033d" : "\033[3~";
+        if (s->first == 5) return "\033[5~";
+        if (s->first == 6) return "\033[6~";
+        final = s->first < sizeof finals ? finals[s->first] : '\0';
+    }
+    switch (final) {
+    case 'A':
+        return "\033[A";
+    case 'B':
+        return "\033[B";
+    case 'C':
+        return strong ? "\033f" : "\033[C";
+    case 'D':
+        return strong ? "\033b" : "\033[D";
+    case 'H':
+        return "\033[H";
+    case 'F':
+        return "\033[F";
+    default:
+        return "";
+    }
+}
+
+/* Puts the one form of a key in the place of what the terminal sent. False: that is no key's. */
+static bool name_key(TerminalKeys *keys, int fd) {
+    Sequence sequence;
+    if (!read_sequence(keys, fd, &sequence)) return false;
+    const char *name = name_of(&sequence);
+    keys->named = strlen(name); /* never longer than the sequence */
+    keys->start += sequence.bytes - keys->named;
+    memcpy(keys->bytes + keys->start, name, keys->named);
+    return true;
+}
+
 /* Reads ahead to the end of a paste before any of it is decoded, while the terminal is still in the
  * mode that passes the text unchanged. */
 static void take_paste(TerminalKeys *keys, int fd) {
@@ -162,12 +271,18 @@ TerminalKeysResult terminal_keys_next(TerminalKeys *keys, int fd, wchar_t *key) 
         if (result != TERMINAL_KEYS_ONE) return result;
         unsigned char byte = (unsigned char)keys->bytes[keys->start];
         bool found = false;
+        if (keys->named > 0) {
+            keys->named--;
+            keys->start++;
+            *key = (wchar_t)byte;
+            return TERMINAL_KEYS_ONE;
+        }
         if (byte == '\033' && takes_mark(keys, fd, keys->pasting ? paste_ends : paste_begins)) {
             keys->pasting = !keys->pasting;
             if (keys->pasting) take_paste(keys, fd);
         } else if (keys->pasting && (byte < 0x20 || byte == 0x7F)) {
             if (pasted_control(keys, key)) return TERMINAL_KEYS_ONE;
-        } else {
+        } else if (byte != '\033' || keys->pasting || !name_key(keys, fd)) {
             result = decode(keys, fd, key, &found);
             if (result != TERMINAL_KEYS_ONE || found) return result;
         }

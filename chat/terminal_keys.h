@@ -22,6 +22,7 @@ typedef struct TerminalKeys {
     size_t ahead; /* bytes before this index were typed ahead, while nobody read */
     bool pasting; /* between the begin and end marks of a paste */
     bool quoted;  /* Ctrl-V was handed out; the pasted tab that it quotes is next */
+    size_t named; /* bytes[start ... start + named - 1] are a key that was recognized */
 } TerminalKeys;
 
 typedef enum TerminalKeysResult {
@@ -44,8 +45,14 @@ void terminal_keys_take_ahead(TerminalKeys *keys, int fd);
  * everything that waits. */
 bool terminal_keys_take_interrupt(TerminalKeys *keys);
 
-/* Waits for the next key. Of the control characters in a paste only newlines and tabs are handed
- * out; a tab follows a Ctrl-V, so that an editor inserts it as text. */
+/* Waits for the next key. What the keys of the keyboard's blocks send, which differs from terminal
+ * to terminal, is handed out in one form each, with or without Shift, Alt and Ctrl: the arrows,
+ * Home and End as "\033[A" ... "\033[H"; left and right with Alt or Ctrl as "\033b" and "\033f";
+ * Delete as
+ * "\033[3~", with Alt or Ctrl as "\033d"; page up and down as "\033[5~" and "\033[6~"; the keypad's
+ * Enter as a newline. Other keys that send a sequence (F1, Insert, ...) are dropped whole: their
+ * rest would be inserted as text. Of the control characters in a paste only newlines and tabs are
+ * handed out; a tab follows a Ctrl-V, so that an editor inserts it as text. */
 TerminalKeysResult terminal_keys_next(TerminalKeys *keys, int fd, wchar_t *key);
 
 /* After a newline: whether more of the same paste follows. */

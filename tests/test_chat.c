@@ -519,6 +519,101 @@ static void ctrl_c_stops_the_reading_of_a_long_message(void **state) {
     free(session);
 }
 
+/* Keys typed one after another, each as some terminal sends it, and the line that they make. */
+static void keys_of_every_terminal_move_and_insert_nothing(void **state) {
+    (void)state;
+    static const struct Typing {
+        const char *keys, *line;
+    } typings[] = {
+        /* Ctrl-Left, Alt-Left, Alt-B (xterm, rxvt, an old xterm), then a letter before the word */
+        {"one two\033[1;5DA", "one Atwo"},
+        {"one two\033[1;3DA", "one Atwo"},
+        {"one two\033ODA", "one twAo"},
+        {"one two\033OdA", "one Atwo"},
+        {"one two\033[5DA", "one Atwo"},
+        {"one two\033\033[DA", "one Atwo"},
+        {"one two\033bA", "one Atwo"},
+        /* Ctrl-Right, Alt-Right, Alt-F */
+        {"one two\001\033[1;5CA", "oneA two"},
+        {"one two\001\033[1;3CA", "oneA two"},
+        {"one two\001\033OcA", "oneA two"},
+        {"one two\001\033fA", "oneA two"},
+        /* Home and End: xterm, application mode, vt220, rxvt, with Ctrl */
+        {"one\033[HA\033[FB", "AoneB"},
+        {"one\033OHA\033OFB", "AoneB"},
+        {"one\033[1~A\033[4~B", "AoneB"},
+        {"one\033[7~A\033[8~B", "AoneB"},
+        {"one\033[1;5HA\033[1;5FB", "AoneB"},
+        /* Delete, Ctrl-Delete, Alt-D */
+        {"one two\001\033[3~", "ne two"},
+        {"one two\001\033[3;5~", " two"},
+        {"one two\001\033[3^", " two"},
+        {"one two\001\033d", " two"},
+        /* Shift with an arrow; keys that do nothing: page down, F1, F5, Insert, Shift-Tab, focus */
+        {"one\033[1;2DA", "onAe"},
+        {"one\033[6~\033OP\033[15~\033[2~\033[Z\033[I\033[[B\033[27;5;9~\033[97;5uA", "oneA"},
+        {"one\033OM", "one"},
+    };
+    char *session = inside("keys");
+    Person *p = SIT_DOWN("-n", "1", "--session", session);
+    for (size_t i = 0; i < sizeof typings / sizeof *typings; i++) {
+        char line[64];
+        expect(p, "> ");
+        type(p, typings[i].keys);
+        if (!strstr(typings[i].keys, "\033OM")) type(p, "\n");
+        expect(p, "\n> ");
+        p->seen -= 2;
+        snprintf(line, sizeof line, "\"content\":\"%s\"}\n", typings[i].line);
+        size_t length;
+        char *text = file_read(session, &length), *last = text;
+        for (char *at = text; (at = strstr(at, "\"user\"")); at++) last = at;
+        if (!strstr(last, line)) fail_msg("%zu: no %s in %s", i, line, last);
+        free(text);
+    }
+    assert_int_equal(leave(p), 0);
+    free(session);
+}
+
+static void page_up_looks_for_what_the_line_begins_with(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "1");
+    expect(p, "> ");
+    type(p, "/set seed 77\n");
+    expect(p, "\n> ");
+    type(p, "/set tokens 3\n");
+    expect(p, "\n> ");
+    type(p, "/set seed 5\n");
+    expect(p, "\n> ");
+    type(p, "/set seed 7\033[5~\n");
+    expect(p, "\n> ");
+    type(p, "/set\n");
+    expect(p, "seed                 77");
+    assert_int_equal(leave(p), 0);
+}
+
+static void ctrl_z_stops_the_program_and_fg_goes_on(void **state) {
+    (void)state;
+    char *program = build_path("run");
+    Person *p = calloc(1, sizeof *p);
+    struct winsize size = {24, 80, 0, 0};
+    p->process = terminal_fork(&p->terminal, &size);
+    if (p->process == 0) {
+        setenv("TERM", "xterm", 1);
+        setenv("XDG_STATE_HOME", directory, 1);
+        execl("/bin/bash", "bash", "-c",
+              "set -m; \"$0\" \"$1\" -m chat -n 2; echo \"stopped with $?\"; fg >/dev/null",
+              program, model, (char *)NULL);
+        _exit(127);
+    }
+    expect(p, "> ");
+    type(p, "half a line\032");
+    expect(p, "stopped with 148");
+    expect(p, "> half a line");
+    type(p, "\n");
+    assert_int_equal(leave(p), 0);
+    free(program);
+}
+
 static void what_people_type_from_habit_works(void **state) {
     (void)state;
     static const char *const ways[] = {"exit\n", "quit\n", "/exit\n", "/bye\n"};
@@ -1016,6 +1111,9 @@ int main(void) {
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
         cmocka_unit_test(a_signal_to_end_leaves_the_terminal_as_it_was),
         cmocka_unit_test(ctrl_c_stops_the_reading_of_a_long_message),
+        cmocka_unit_test(keys_of_every_terminal_move_and_insert_nothing),
+        cmocka_unit_test(page_up_looks_for_what_the_line_begins_with),
+        cmocka_unit_test(ctrl_z_stops_the_program_and_fg_goes_on),
         cmocka_unit_test(what_people_type_from_habit_works),
         cmocka_unit_test(a_cut_answer_and_a_repeated_one_are_told),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
