@@ -51,6 +51,7 @@ static const Subject subjects[] = {
     {"longcat_flash", "f32"},    /* a mixture that skips a layer, experts that give their input */
     {"bloom", "q4"},             /* ALiBi */
     {"qwen3_next", "q8"},        /* gated DeltaNet */
+    {"olmo_hybrid", "q8"},       /* the same, norms before some layers and after others */
     {"granitemoehybrid", "f32"}, /* Mamba 2 */
     {"lfm2", "q4"},              /* short convolutions */
     {"jamba", "q8"},             /* Mamba, experts */
