@@ -23,6 +23,15 @@ static Status validate_before(const Config *c, Error *error) {
                      c->stack == STACK_MTP ? "prediction layers" : "stack 'mixed_norms'");
 }
 
+/* Layers that predict have keys and a feed-forward of their own. */
+static Status validate_prediction(const Config *c, Error *error) {
+    for (uint32_t l = c->n_layers - c->mtp_layers; l < c->n_layers; l++)
+        if (c->kv_distance[l] > 0 || c->without_ffn[l])
+            return error_set(error, "layer %u: %s in a prediction layer", l,
+                             c->without_ffn[l] ? "without_ffn" : "kv_distance");
+    return validate_before(c, error);
+}
+
 static Status validate_shortcut(const Config *c, Error *error) {
     if (c->norm_place != NORM_BEFORE || c->parallel_block || c->n_experts == 0)
         return error_set(error, "stack 'shortcut' needs norm_place 'before' and experts");
@@ -34,7 +43,8 @@ static Status validate_shortcut(const Config *c, Error *error) {
 
 Status stack_kind_validate(const Config *c, Error *error) {
     if (c->stack == STACK_SHORTCUT) return validate_shortcut(c, error);
-    if (c->stack >= STACK_MIXED_NORMS) return validate_before(c, error);
+    if (c->stack == STACK_MTP) return validate_prediction(c, error);
+    if (c->stack == STACK_MIXED_NORMS) return validate_before(c, error);
     if (c->norm != NORM_RMS || c->norm_place != NORM_AROUND || c->parallel_block)
         return error_set(error, "this stack needs norm 'rms' and norm_place 'around'");
     for (uint32_t l = 0; l < c->n_layers; l++)

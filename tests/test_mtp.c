@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "config_fields.h"
 #include "convert/convert_target.h"
 #include "formats/source_open.h"
 #include "kvcache_sharing.h"
@@ -326,6 +327,32 @@ static void guesses_from_gguf_are_the_same(void **state) {
     }
 }
 
+/* A file may say that a prediction layer reads the keys of an earlier layer, which the cache of the
+ * prediction layers does not hold, or that it has no feed-forward. */
+static void forged_ones_are_refused(void **state) {
+    (void)state;
+    static const char source[] = "random:dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=96,"
+                                 "vocab_size=131,mtp_layers=2";
+    const ModelOptions options = {.n_threads = 1};
+    TinyModel tiny = tiny_model_open(source, NULL, &options, KV_F32);
+    Config *config = modelfile_config_to_change(tiny.file);
+    uint32_t *const fields[] = {config->kv_distance, config->without_ffn};
+    static const char *const reasons[] = {"kv_distance", "without_ffn"};
+    Error error;
+    Mtp *mtp;
+    for (size_t i = 0; i < 2; i++) {
+        fields[i][3] = 1;
+        assert_int_equal(config_validate(config, &error), STATUS_OK); /* it reads 2 layers */
+        assert_int_equal(mtp_open(&mtp, tiny.file, tiny.model, 8, &error), STATUS_FAILED);
+        assert_non_null(strstr(error.text, reasons[i]));
+        assert_null(mtp);
+        fields[i][3] = 0;
+    }
+    assert_int_equal(mtp_open(&mtp, tiny.file, tiny.model, 8, &error), STATUS_OK);
+    mtp_close(mtp);
+    tiny_model_close(&tiny);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(guesses_are_those_of_the_reference),
@@ -334,6 +361,7 @@ int main(void) {
         cmocka_unit_test(they_are_left_out_on_request),
         cmocka_unit_test(copies_of_the_embedding_and_the_head_are_shared),
         cmocka_unit_test(damaged_ones_are_refused_by_name),
+        cmocka_unit_test(forged_ones_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
