@@ -367,8 +367,10 @@ Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t co
                   Error *error) {
     size_t n;
     RawTensor *raw = rules_find(c, from);
+    *out = NULL;
     if (!raw) return error_set(error, "%s: tensor '%s' is missing", c->source->path, from);
     if (!has_shape(raw, rows, cols)) return wrong_shape(c, raw, rows, cols, error);
+    if (raw->type == STORED_TYPES) return cannot_read(c, raw, error);
     *out = size_mul(rows, cols, &n) && n < SIZE_MAX / 8 ? malloc((n + 1) * sizeof **out) : NULL;
     if (!*out) return error_set(error, "%s: no memory", c->source->path);
     SourceTensor tensor = {.rows = rows,
@@ -381,9 +383,13 @@ Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t co
                            .ternary_scale = raw->ternary_scale,
                            .stored_rows = rows,
                            .stored_cols = cols};
-    if (raw->type == STORED_TYPES) return cannot_read(c, raw, error);
     raw->used = true;
-    return source_read_floats(c->source, &tensor, 0, rows, *out, error);
+    Status status = source_read_floats(c->source, &tensor, 0, rows, *out, error);
+    if (status != STATUS_OK) {
+        free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 /* Adds one vector that joins the tensors of all heads, whose names are `from` with its "%h"

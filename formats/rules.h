@@ -158,7 +158,7 @@ Status rules_apply_to_layer(const RuleContext *context, const TensorRule *rules,
 RawTensor *rules_find(const RuleContext *context, const char *from);
 
 /* Reads one stored tensor as float32 into *out[rows][cols], malloc'ed: for what a rule cannot
- * describe. */
+ * describe. *out is NULL after a failure. */
 Status rules_read(const RuleContext *context, const char *from, size_t rows, size_t cols,
                   float **out, Error *error);
 
