@@ -6,25 +6,60 @@
 #include <string.h>
 
 #include "config_fields.h"
+#include "formats/mtp_names.h"
 #include "formats/tokenizer_import.h"
 
 /* ---- Tensors ----------------------------------------------------------------------------------
  */
 
-/* The name of an earlier tensor with the same data, in the mapping of the source; NULL: none. */
-static const char *shared_with(const ModelFile *file, const FileTensor *names, size_t i) {
-    const FileTensor *t = modelfile_tensor(file, i);
-    for (size_t k = 0; k < i; k++) {
-        const FileTensor *other = modelfile_tensor(file, k);
-        if (other->offset == t->offset && other->type == t->type && other->rows == t->rows &&
-            other->cols == t->cols)
-            return names[k].name;
-    }
-    return NULL;
+/* Orders tensors by what they hold; those that hold the same by their places in the directory. */
+static int compare_data(const void *a, const void *b) {
+    const FileTensor *x = *(const FileTensor *const *)a, *y = *(const FileTensor *const *)b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    if (x->type != y->type) return x->type < y->type ? -1 : 1;
+    if (x->rows != y->rows) return x->rows < y->rows ? -1 : 1;
+    if (x->cols != y->cols) return x->cols < y->cols ? -1 : 1;
+    return x < y ? -1 : x > y;
 }
 
-static Status add_tensor(Source *source, const ModelFile *file, const FileTensor *names, size_t i,
-                         Error *error) {
+static bool same_data(const FileTensor *x, const FileTensor *y) {
+    return x->offset == y->offset && x->type == y->type && x->rows == y->rows && x->cols == y->cols;
+}
+
+static bool is_left_out(const Source *source, size_t i) {
+    return source->no_mtp && mtp_is_tensor(&source->config, source->tensors[i].name);
+}
+
+/* Lets each tensor share the first one with the same data. names: the directory in the mapping of
+ * the source, whose tensors are those of the directory. */
+static Status find_shared(Source *source, const FileTensor *names, Error *error) {
+    size_t n = 0;
+    const FileTensor **order = malloc((source->n_tensors + 1) * sizeof *order);
+    if (!order) return error_set(error, "%s: no memory", source->path);
+    for (size_t i = 0; i < source->n_tensors; i++)
+        if (!is_left_out(source, i)) order[n++] = &names[i];
+    qsort(order, n, sizeof *order, compare_data);
+    for (size_t i = 1, first = 0; i < n; i++) {
+        if (!same_data(order[first], order[i])) {
+            first = i;
+        } else {
+            source->tensors[order[i] - names].shares = order[first]->name;
+        }
+    }
+    free(order);
+    return STATUS_OK;
+}
+
+/* Leaves out prediction layers where the source is to lose them. */
+static void leave_out(Source *source) {
+    size_t kept = 0;
+    for (size_t i = 0; i < source->n_tensors; i++)
+        if (!is_left_out(source, i)) source->tensors[kept++] = source->tensors[i];
+    source->n_tensors = kept;
+    if (source->no_mtp) source->config.mtp_layers = 0;
+}
+
+static Status add_tensor(Source *source, const ModelFile *file, size_t i, Error *error) {
     const FileTensor *from = modelfile_tensor(file, i);
     if (from->rows == 0 || from->cols == 0)
         return error_set(error, "%s: tensor '%s' is empty", source->path, from->name);
@@ -41,7 +76,6 @@ static Status add_tensor(Source *source, const ModelFile *file, const FileTensor
     to->stored = to->is_vector ? STORED_F32 : STORED_PANELS;
     to->panels = (TensorType)from->type;
     to->offset = from->offset;
-    to->shares = shared_with(file, names, i);
     return STATUS_OK;
 }
 
@@ -123,11 +157,12 @@ Status model_bin_parse(Source *source, Error *error) {
     if (fd < 0) return error_set(error, "%s: %s", source->path, strerror(errno));
     if (modelfile_open(&file, source->path, fd, error) != STATUS_OK) return STATUS_FAILED;
     source->config = *modelfile_config(file);
-    const FileTensor *names = directory_of(source, file);
     Status status = copy_metadata(source, file, error);
     if (status == STATUS_OK) status = copy_sections(source, file, error);
     for (size_t i = 0; status == STATUS_OK && i < modelfile_n_tensors(file); i++)
-        status = add_tensor(source, file, names, i, error);
+        status = add_tensor(source, file, i, error);
+    if (status == STATUS_OK) status = find_shared(source, directory_of(source, file), error);
+    if (status == STATUS_OK) leave_out(source);
     modelfile_close(file);
     return status;
 }

@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "config_fields.h"
+#include "formats/mtp_names.h"
 #include "inspect/config_text.h"
 #include "inspect/info_json.h"
 #include "inspect/modelfile_verify.h"
 #include "inspect/render.h"
 #include "kvcache_sharing.h"
-#include "layers/mtp_names.h"
 #include "session/drafting.h"
 
 Status inspect_print(const Session *session, Error *error, const char *format, ...) {

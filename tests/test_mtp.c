@@ -10,10 +10,10 @@
 
 #include "config_fields.h"
 #include "convert/convert_target.h"
+#include "formats/mtp_names.h"
 #include "formats/source_open.h"
 #include "kvcache_sharing.h"
 #include "layers/mtp.h"
-#include "layers/mtp_names.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/tiny_model.h"
@@ -244,6 +244,29 @@ static void they_are_left_out_on_request(void **state) {
     }
 }
 
+/* Also where the source is a model.bin that has them. */
+static void a_model_bin_can_lose_them(void **state) {
+    (void)state;
+    static const char source[] = "random:dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=96,"
+                                 "vocab_size=131,mtp_layers=2";
+    const ConvertOptions options = {.n_threads = 1};
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.bin");
+    Error error;
+    if (convert_to_path(source, &options, path, &error) != STATUS_OK) fail_msg("%s", error.text);
+    ModelFile *with = convert(path, false), *without = convert(path, true);
+    const Config *config = modelfile_config(with);
+    assert_int_equal(config->mtp_layers, 2);
+    assert_int_equal(modelfile_config(without)->mtp_layers, 0);
+    assert_true(count_tensors(with, config) > 0);
+    assert_int_equal(count_tensors(without, config), 0);
+    assert_int_equal(modelfile_n_tensors(with) - count_tensors(with, config),
+                     modelfile_n_tensors(without));
+    modelfile_close(with);
+    modelfile_close(without);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
 /* DeepSeek's first prediction layer has the model's embedding and head once more, its second one
  * has others. */
 static void copies_of_the_embedding_and_the_head_are_shared(void **state) {
@@ -359,6 +382,7 @@ int main(void) {
         cmocka_unit_test(guesses_have_the_same_bits_on_every_instruction_set),
         cmocka_unit_test(guesses_from_gguf_are_the_same),
         cmocka_unit_test(they_are_left_out_on_request),
+        cmocka_unit_test(a_model_bin_can_lose_them),
         cmocka_unit_test(copies_of_the_embedding_and_the_head_are_shared),
         cmocka_unit_test(damaged_ones_are_refused_by_name),
         cmocka_unit_test(forged_ones_are_refused),

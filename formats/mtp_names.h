@@ -1,6 +1,6 @@
 /* The tensors of prediction layers (Config.mtp_layers), told by their names. */
-#ifndef LAYERS_MTP_NAMES_H
-#define LAYERS_MTP_NAMES_H
+#ifndef FORMATS_MTP_NAMES_H
+#define FORMATS_MTP_NAMES_H
 
 #include <stdio.h>
 
