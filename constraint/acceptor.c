@@ -9,6 +9,7 @@
 #include "constraint/regex_safe_run.h"
 
 enum { MOST_HEADS = 4096, MOST_CLOSURE = 50000, MOST_TAGS = 16 };
+enum { KEPT_ROWS = 4 << 20 }; /* steps whose memory is kept when states are forgotten */
 
 /* ---- Tables -------------------------------------------------------------------------------- */
 
@@ -472,6 +473,11 @@ static AcceptorState end_closure(Acceptor *m) {
 
 static void forget_states(Acceptor *m) {
     m->n_frame_costs = 0;
+    if (m->rows_capacity > KEPT_ROWS) {
+        free(m->rows);
+        m->rows = NULL;
+        m->rows_capacity = 0;
+    }
     m->n_frames = m->n_sets = m->n_states = m->n_heads = m->n_rows = 0;
     table_clear(&m->frame_table);
     table_clear(&m->set_table);
@@ -609,4 +615,13 @@ void acceptor_trim(Acceptor *m) {
     if (bytes <= m->base_bytes + m->limits.bytes && n_made <= m->limits.regex_nodes / 4) return;
     regex_arena_rewind(&m->regexes, m->mark);
     forget_states(m);
+}
+
+size_t acceptor_memory(const Acceptor *m) {
+    return m->nodes_capacity * sizeof *m->nodes + m->items_capacity * sizeof *m->items +
+           m->frames_capacity * sizeof *m->frames + m->sets_capacity * sizeof *m->sets +
+           m->states_capacity * sizeof *m->states + m->heads_capacity * sizeof *m->heads +
+           m->rows_capacity * sizeof *m->rows + m->frame_costs_capacity * sizeof *m->frame_costs +
+           (m->frame_table.size + m->set_table.size + m->state_table.size) * sizeof(uint32_t) +
+           regex_arena_memory(&m->regexes);
 }

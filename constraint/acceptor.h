@@ -51,6 +51,8 @@ void acceptor_begin_work(Acceptor *acceptor);
 /* When the states take too much memory, all are forgotten: numbers given before are void, and the
  * epoch is another one. Call it where no number is kept but beside its epoch. */
 void acceptor_trim(Acceptor *acceptor);
+/* Bytes that are allocated, roughly. */
+size_t acceptor_memory(const Acceptor *acceptor);
 uint64_t acceptor_epoch(const Acceptor *acceptor);
 
 #endif

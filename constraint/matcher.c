@@ -61,6 +61,11 @@ void shape_free(Shape *s) {
     free(s);
 }
 
+size_t shape_memory(const Shape *s) {
+    return acceptor_memory(s->acceptor) + s->masks->capacity * sizeof *s->masks->words +
+           s->masks->of_state_capacity * sizeof *s->masks->of_state;
+}
+
 /* ---- Masks ----------------------------------------------------------------------------------- */
 
 /* Sets the bits of the tokens in the trie that the acceptor allows in `state`. */

@@ -30,6 +30,8 @@ typedef struct Shape {
  */
 Status shape_new(Shape **out, Acceptor *acceptor, const Vocabulary *vocabulary, Error *error);
 void shape_free(Shape *shape);
+/* Bytes that a shape takes which no matcher uses, roughly. */
+size_t shape_memory(const Shape *shape);
 
 typedef struct Matcher {
     TokenRule rule; /* what a Generation asks; first, so that &matcher->rule is the matcher */

@@ -6,6 +6,8 @@
 #include "base/array.h"
 #include "constraint/regex_internal.h"
 
+enum { KEPT_ROWS = 4 << 20 }; /* derivatives whose memory a rewound arena keeps */
+
 Regex regex_give_up(RegexArena *arena, const char *why) {
     if (!arena->failed) arena->failed = why;
     return REGEX_NONE;
@@ -117,12 +119,23 @@ void regex_arena_rewind(RegexArena *arena, RegexMark mark) {
     arena->n_lists = mark.n_lists;
     arena->n_sets = mark.n_sets;
     arena->n_rows = 0;
+    if (arena->rows_capacity > KEPT_ROWS) { /* most of an arena's memory */
+        free(arena->rows);
+        arena->rows = NULL;
+        arena->rows_capacity = 0;
+    }
     for (size_t i = 0; i < arena->n_nodes; i++) {
         size_t at = hash_node(arena, &arena->nodes[i], NULL) & (arena->table_size - 1);
         while (arena->table[at]) at = (at + 1) & (arena->table_size - 1);
         arena->table[at] = (uint32_t)i + 1;
         arena->nodes[i].row = 0;
     }
+}
+
+size_t regex_arena_memory(const RegexArena *arena) {
+    return arena->nodes_capacity * sizeof *arena->nodes + arena->table_size * sizeof *arena->table +
+           arena->lists_capacity * sizeof *arena->lists +
+           arena->sets_capacity * sizeof *arena->sets + arena->rows_capacity * sizeof *arena->rows;
 }
 
 size_t regex_arena_bytes(const RegexArena *arena) {

@@ -106,8 +106,9 @@ typedef struct RegexMark {
 } RegexMark;
 RegexMark regex_arena_mark(const RegexArena *arena);
 void regex_arena_rewind(RegexArena *arena, RegexMark mark);
-/* Bytes in use, roughly. */
+/* Bytes in use, roughly, and bytes that are allocated. */
 size_t regex_arena_bytes(const RegexArena *arena);
+size_t regex_arena_memory(const RegexArena *arena);
 
 /* Constructors. They simplify, so that the result may be of another kind. */
 Regex regex_set(RegexArena *arena, const ByteSet *set);

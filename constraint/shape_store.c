@@ -8,13 +8,14 @@
 #include "constraint/forced_tokens.h"
 #include "constraint/structure.h"
 
-enum { MOST_UNUSED = 64 };
+/* Shapes that are kept though no answer has them, and their memory. */
+enum { MOST_UNUSED = 64, MOST_UNUSED_BYTES = 512 << 20 };
 
 typedef struct Entry {
     XXH128_hash_t hash;
     ShapeKind kind;
     Shape *shape;
-    size_t n_users;
+    size_t n_users, bytes; /* of memory, once no answer has it */
     uint64_t last_use;
 } Entry;
 
@@ -48,17 +49,20 @@ void shape_store_free(ShapeStore *store) {
     free(store);
 }
 
-/* Frees the unused shape that was used longest ago, where there are too many. */
-static void forget_one(ShapeStore *store) {
-    size_t unused = 0, oldest = 0;
+/* Frees the unused shape that was used longest ago, where unused ones are too many or too large;
+ * false: they are not. */
+static bool forget_one(ShapeStore *store) {
+    size_t unused = 0, bytes = 0, oldest = 0;
     for (size_t i = 0; i < store->n; i++) {
         const Entry *e = &store->entries[i];
         if (e->n_users > 0) continue;
+        bytes += e->bytes;
         if (unused++ == 0 || e->last_use < store->entries[oldest].last_use) oldest = i;
     }
-    if (unused <= MOST_UNUSED) return;
+    if (unused == 0 || (unused <= MOST_UNUSED && bytes <= MOST_UNUSED_BYTES)) return false;
     shape_free(store->entries[oldest].shape);
     store->entries[oldest] = store->entries[--store->n];
+    return true;
 }
 
 static Status compile(ShapeStore *store, const ShapeSource *source, Shape **shape, Error *error) {
@@ -89,7 +93,11 @@ static Status get(ShapeStore *store, const ShapeSource *source, Shape **shape, E
         shape_free(*shape);
         return error_set(error, "no memory for a shape");
     }
-    store->entries[store->n++] = (Entry){hash, source->kind, *shape, 1, store->clock++};
+    store->entries[store->n++] = (Entry){.hash = hash,
+                                         .kind = source->kind,
+                                         .shape = *shape,
+                                         .n_users = 1,
+                                         .last_use = store->clock++};
     return STATUS_OK;
 }
 
@@ -104,11 +112,12 @@ void shape_store_release(ShapeStore *store, Shape *shape) {
     if (!shape) return;
     pthread_mutex_lock(&store->lock);
     for (size_t i = 0; i < store->n; i++) {
-        if (store->entries[i].shape != shape) continue;
-        store->entries[i].n_users--;
+        Entry *e = &store->entries[i];
+        if (e->shape != shape) continue;
+        if (--e->n_users == 0) e->bytes = shape_memory(shape);
         break;
     }
-    forget_one(store);
+    while (forget_one(store)) continue;
     pthread_mutex_unlock(&store->lock);
 }
 

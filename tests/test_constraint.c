@@ -14,6 +14,7 @@
 #include "constraint/forced_tokens.h"
 #include "constraint/matcher.h"
 #include "constraint/shape_source.h"
+#include "constraint/shape_store.h"
 #include "draft/forced.h"
 #include "modelfile.h"
 
@@ -485,20 +486,28 @@ static void members_that_lead_nowhere_are_not_allowed(void **state) {
 
 /* ---- Masks ----------------------------------------------------------------------------------- */
 
-/* The vocabulary of the model that comes with the program. */
-static int open_vocabulary(void **state) {
+/* The tokenizer of the model that comes with the program. */
+static Tokenizer *open_tokenizer(ModelFile **file) {
     static const char path[] = "models/stories.bin";
-    ModelFile *file;
-    Tokenizer *tokenizer;
-    Vocabulary *vocabulary;
-    Error error;
+    Tokenizer *tokenizer = NULL;
+    Error error = {""};
     const void *section;
     size_t bytes;
-    if (modelfile_open(&file, path, open(path, O_RDONLY), &error) != STATUS_OK ||
-        !(section = modelfile_section(file, SECTION_TOKENIZER, &bytes)) ||
-        tokenizer_open(&tokenizer, section, bytes, &error) != STATUS_OK ||
-        vocabulary_new(&vocabulary, tokenizer, modelfile_config(file)->vocab_size, &error) !=
-            STATUS_OK)
+    if (modelfile_open(file, path, open(path, O_RDONLY), &error) != STATUS_OK ||
+        !(section = modelfile_section(*file, SECTION_TOKENIZER, &bytes)) ||
+        tokenizer_open(&tokenizer, section, bytes, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return tokenizer;
+}
+
+/* Its vocabulary. */
+static int open_vocabulary(void **state) {
+    ModelFile *file;
+    Tokenizer *tokenizer = open_tokenizer(&file);
+    Vocabulary *vocabulary;
+    Error error;
+    if (vocabulary_new(&vocabulary, tokenizer, modelfile_config(file)->vocab_size, &error) !=
+        STATUS_OK)
         return -1;
     tokenizer_close(tokenizer);
     modelfile_close(file);
@@ -599,6 +608,41 @@ static void forced_tokens_are_drafts(void **state) {
     shape_free(shape);
 }
 
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+/* Makes a shape take much memory: the way to its end passes the limit of states. */
+static void use(ShapeStore *store, int length) {
+    char schema[64];
+    const char *bytes;
+    size_t n;
+    Matcher *m;
+    Shape *shape;
+    Error error = {""};
+    snprintf(schema, sizeof schema, "{\"minLength\":%d,\"type\":\"string\"}", length);
+    const ShapeSource source = {SHAPE_JSON_SCHEMA, schema, strlen(schema)};
+    if (shape_store_get(store, &source, &shape, &error) != STATUS_OK ||
+        shape_store_matcher(store, shape, &options, &m, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_true(shape_memory(shape) < 16 << 20); /* made now, or made again */
+    assert_int_equal(matcher_closing(m, &bytes, &n, &error), STATUS_FAILED);
+    assert_true(shape_memory(shape) > 256 << 20);
+    matcher_free(m);
+}
+
+static void large_shapes_are_not_kept(void **state) {
+    ModelFile *file;
+    Tokenizer *tokenizer = open_tokenizer(&file);
+    ShapeStore *store = shape_store_new(tokenizer, modelfile_config(file)->vocab_size);
+    (void)state;
+    assert_non_null(store);
+    use(store, 1000000);
+    use(store, 1000001);
+    use(store, 1000000);
+    shape_store_free(store);
+    tokenizer_close(tokenizer);
+    modelfile_close(file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_regex_is_matched_by_all_of_the_text),
@@ -626,6 +670,7 @@ int main(void) {
         cmocka_unit_test(masks_have_exactly_the_tokens_that_may_follow),
         cmocka_unit_test(forced_bytes_are_known),
         cmocka_unit_test(forced_tokens_are_drafts),
+        cmocka_unit_test(large_shapes_are_not_kept),
     };
     return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);
 }
