@@ -562,7 +562,7 @@ static void keys_of_every_terminal_move_and_insert_nothing(void **state) {
         type(p, typings[i].keys);
         if (!strstr(typings[i].keys, "\033OM")) type(p, "\n");
         expect(p, "\n> ");
-        p->seen -= 2;
+        p->seen -= 3;
         snprintf(line, sizeof line, "\"content\":\"%s\"}\n", typings[i].line);
         size_t length;
         char *text = file_read(session, &length), *last = text;
