@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "chat/command_paths.h"
 #include "chat/courier.h"
 #include "chat/dialogue.h"
 #include "chat/line_editor.h"
@@ -19,8 +20,6 @@
 #define ZERO_BYTE "a message cannot hold a zero byte"
 
 static const char dim[] = "\033[2m", plain[] = "\033[0m";
-
-enum { MAX_COMMANDS = 32 };
 
 struct Chat {
     Session *session;
@@ -45,7 +44,6 @@ struct Chat {
     SessionFile file; /* until the conversation takes it over */
     Error file_note;
     char state_directory[4096];
-    const char *words[MAX_COMMANDS + 1]; /* the commands, which Tab completes */
 };
 
 /* Whether `fd` is a terminal with colours that NO_COLOR (no-color.org) does not forbid. */
@@ -359,13 +357,23 @@ static Status command_retry(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
+/* Cuts the blanks behind a name off, of which Tab adds one. */
+static void cut_blanks(char *argument) {
+    size_t n = strlen(argument);
+    while (n > 0 && isspace((unsigned char)argument[n - 1])) argument[--n] = '\0';
+}
+
 static Status command_save(Chat *chat, char *argument, Error *error) {
     char *text;
     size_t length;
     if (!*argument) return error_set(error, "/save needs a file's name");
     if (conversation_text(&chat->dialogue.conversation, &text, &length, error) != STATUS_OK)
         return STATUS_FAILED;
-    Status status = courier_write(&chat->courier, argument, text, length, error);
+    cut_blanks(argument);
+    char *path = command_path(argument);
+    Status status = path ? courier_write(&chat->courier, path, text, length, error)
+                         : error_set(error, "no memory for a path");
+    free(path);
     free(text);
     if (status != STATUS_OK) return status;
     size_t n = conversation_length(&chat->dialogue.conversation);
@@ -381,10 +389,15 @@ static Status command_load(Chat *chat, char *argument, Error *error) {
     if (may_drop_session(chat, "/load", "/reset yes before it", &may, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!may) return STATUS_OK;
-    if (courier_read(&chat->courier, argument, &text, &length, error) != STATUS_OK)
-        return STATUS_FAILED;
-    Status status = dialogue_adopt(&chat->dialogue, argument, text, length, error);
-    free(text);
+    cut_blanks(argument);
+    char *path = command_path(argument);
+    Status status = path ? courier_read(&chat->courier, path, &text, &length, error)
+                         : error_set(error, "no memory for a path");
+    if (status == STATUS_OK) {
+        status = dialogue_adopt(&chat->dialogue, path, text, length, error);
+        free(text);
+    }
+    free(path);
     if (status != STATUS_OK) return status;
     size_t n = conversation_length(&chat->dialogue.conversation);
     note("(loaded %zu message%s from %s)", n, plural(n), argument);
@@ -575,7 +588,7 @@ static Status command_edit(Chat *chat, char *argument, Error *error) {
     if (courier_edit(&chat->courier, draft, &text, &length, error) != STATUS_OK)
         return STATUS_FAILED;
     while (length > 0 && text[length - 1] == '\n') text[--length] = '\0';
-    if (length > 0) note("%s", text);
+    note("%s", length > 0 ? text : "(nothing was written in the editor: no message)");
     Status status = length > 0 ? say(chat, text, error) : STATUS_OK;
     free(text);
     return status;
@@ -597,7 +610,6 @@ static const Command commands[] = {
     {"/quit", "", "leave, as Ctrl-D, exit and /bye do", command_quit},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
-_Static_assert((int)N_COMMANDS <= (int)MAX_COMMANDS, "Chat.words holds every command");
 
 static Status command_help(Chat *chat, char *argument, Error *error) {
     (void)chat, (void)argument, (void)error;
@@ -738,6 +750,71 @@ static Status begin(Chat *chat, Error *error) {
     return talk(chat, error);
 }
 
+/* ---- Tab ----------------------------------------------------------------------------------------
+ */
+
+/* Adds a name to the words of a completion if it begins with typed[length]. */
+static void add_word(TextBuffer *words, const char *name, const char *typed, size_t length) {
+    if (strncmp(name, typed, length) != 0) return;
+    size_t n = strlen(name);
+    if (!words->bytes) {
+        text_put(words, name, n, 0);
+    } else { /* the common beginning is the first word */
+        size_t common = 0, first = 0;
+        const char *end = memchr(words->bytes, '\n', words->length);
+        first = end ? (size_t)(end - words->bytes) : words->length;
+        while (common < first && common < n && words->bytes[common] == name[common]) common++;
+        memmove(words->bytes + common, words->bytes + first, words->length - first);
+        words->length -= first - common;
+    }
+    text_put(words, "\n", 1, 0);
+    text_put(words, name, n, 0);
+}
+
+/* Where the argument of the command `name` begins in line[length]; 0: this is another command. */
+static size_t argument_of(const char *name, const char *line, size_t length) {
+    size_t n = strlen(name);
+    if (length <= n || memcmp(line, name, n) != 0 || line[n] != ' ') return 0;
+    while (n < length && line[n] == ' ') n++;
+    return n;
+}
+
+/* The names of files that go on from typed[length]. */
+static size_t complete_file(Chat *chat, const char *typed, size_t length, char **words) {
+    Error error;
+    size_t n_names;
+    char *text = strndup(typed, length), *path = text ? command_path(text) : NULL;
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    size_t n = path ? strlen(slash ? slash + 1 : path) : 0;
+    if (!path || courier_complete(&chat->courier, path, words, &n_names, &error) != STATUS_OK)
+        *words = NULL;
+    free(path);
+    free(text);
+    return n;
+}
+
+/* Completes commands, files behind /save and /load, and the names of settings (LineCompletion). */
+static size_t complete(void *context, const char *line, size_t length, char **result) {
+    static const char *const others[] = {
+        "tokens", "seed", "reasoning", "reasoning-effort", "reasoning-budget", "hide-reasoning"};
+    Chat *chat = context;
+    TextBuffer words = {0};
+    size_t at = argument_of("/save", line, length);
+    if (at == 0) at = argument_of("/load", line, length);
+    if (at > 0) return complete_file(chat, line + at, length - at, result);
+    at = argument_of("/set", line, length);
+    for (size_t i = 0; at > 0 && i < n_settings; i++)
+        add_word(&words, settings[i].name, line + at, length - at);
+    for (size_t i = 0; at > 0 && i < sizeof others / sizeof *others; i++)
+        add_word(&words, others[i], line + at, length - at);
+    for (size_t i = 0; at == 0 && i < N_COMMANDS; i++)
+        add_word(&words, commands[i].name, line, length);
+    if (words.bytes) text_put(&words, "", 1, 0);
+    if (words.failed) text_free(&words);
+    *result = words.bytes;
+    return length - at;
+}
+
 /* ---- The mode ------------------------------------------------------------------------------ */
 
 Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *interrupted,
@@ -750,13 +827,12 @@ Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *i
     chat->colours = has_colours(STDOUT_FILENO);
     chat->dialogue.conversation.file = chat->file = SESSION_FILE_NONE;
     chat->courier = (Courier){-1, -1, -1};
-    for (size_t i = 0; i < N_COMMANDS; i++) chat->words[i] = commands[i].name;
     const char *path = options->session;
     if (path && session_file_open(&chat->file, path, &chat->file_note, error) != STATUS_OK)
         return STATUS_FAILED;
     if (courier_start(&chat->courier, path ? &chat->file : NULL, error) != STATUS_OK)
         return STATUS_FAILED;
-    chat->editor = line_editor_new(chat->words, interrupted);
+    chat->editor = line_editor_new(complete, chat, interrupted);
     if (!chat->editor) return error_set(error, "no memory for a line editor");
     if (line_editor_directory(chat->editor, chat->state_directory, sizeof chat->state_directory))
         sandbox_allow_writing(rules, chat->state_directory);

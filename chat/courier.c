@@ -1,5 +1,6 @@
 #include "chat/courier.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -27,6 +28,7 @@ typedef enum Task {
     TASK_WRITE,
     TASK_READ,
     TASK_EDIT,
+    TASK_COMPLETE,
     TASK_APPEND, /* this and the rest: to the session's file */
     TASK_REPLACE,
     TASK_SET_ASIDE
@@ -158,6 +160,9 @@ static Status do_edit(const char *text, size_t length, char **edited, size_t *ed
     int fd = mkstemp(path);
     if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     bool written = transfer(fd, (char *)text, length, true);
+    /* An old time: the editor may write within the tick of the clock that files' times have. */
+    const struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    written = futimens(fd, old) == 0 && written;
     close(fd);
     /* $EDITOR may hold options, so that a shell must split it. */
     char command[PATH_MAX];
@@ -169,11 +174,60 @@ static Status do_edit(const char *text, size_t length, char **edited, size_t *ed
         failed = posix_spawnp(&child, "sh", NULL, NULL, arguments, environ);
     while (!failed && waitpid(child, &exit_status, 0) < 0 && errno == EINTR) {
     }
-    Status status = failed || exit_status != 0
-                        ? error_set(error, "%s: no message came back", editor)
-                        : do_read(path, edited, edited_length, error);
+    struct stat info;
+    Status status = STATUS_OK;
+    if (failed || exit_status != 0)
+        status = error_set(error, "%s: no message came back", editor);
+    else if (stat(path, &info) != 0 || info.st_mtime != old[1].tv_sec)
+        status = do_read(path, edited, edited_length, error);
     unlink(path);
     return status;
+}
+
+/* The entries of the directory `at` whose names begin with `name`, in names->text. */
+static size_t list_names(const char *at, const char *name, char **names, size_t most) {
+    size_t n = 0, length = strlen(name);
+    DIR *directory = opendir(at);
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        struct stat info;
+        if (strncmp(entry->d_name, name, length) != 0 || (!*name && entry->d_name[0] == '.') ||
+            strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        bool is_directory =
+            fstatat(dirfd(directory), entry->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode);
+        if (n == most || strchr(entry->d_name, '\n') ||
+            asprintf(&names[n], "%s%s", entry->d_name, is_directory ? "/" : "") < 0)
+            continue;
+        n++;
+    }
+    if (directory) closedir(directory);
+    return n;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static Status do_complete(const char *path, char **result, size_t *length, Error *error) {
+    enum { MOST = 1000 };
+    char *names[MOST + 1], directory[PATH_MAX + 1];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    snprintf(directory, sizeof directory, "%.*s", (int)(name - path), path);
+    size_t n = list_names(slash ? directory : ".", name, names, MOST + 1);
+    size_t common = n > 0 ? strlen(names[0]) : 0;
+    qsort(names, n, sizeof *names, compare_names);
+    FILE *out = open_memstream(result, length);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < common; k++)
+            if (names[i][k] != names[0][k]) common = k;
+    while (common > 0 && ((unsigned char)names[0][common] & 0xC0) == 0x80) common--;
+    if (out && n > 0 && n <= MOST) fprintf(out, "%.*s", (int)common, names[0]);
+    for (size_t i = 0; i < n; i++) {
+        if (out && n <= MOST) fprintf(out, "\n%s", names[i]);
+        free(names[i]);
+    }
+    if (out && fclose(out) == 0) return STATUS_OK;
+    return error_set(error, "no memory for names");
 }
 
 static Status do_set_aside(const SessionFile *session, char **result, size_t *length,
@@ -201,6 +255,8 @@ static void serve(int from, int to, SessionFile session) {
             status = do_read(path, &result, &result_length, &error);
         else if (task == TASK_EDIT)
             status = do_edit(text, length, &result, &result_length, &error);
+        else if (task == TASK_COMPLETE)
+            status = do_complete(path, &result, &result_length, &error);
         else if (session.path && task == TASK_APPEND)
             status = session_file_append(&session, text, length, &error);
         else if (session.path && task == TASK_REPLACE)
@@ -274,6 +330,11 @@ Status courier_write(Courier *courier, const char *path, const char *text, size_
 
 Status courier_read(Courier *courier, const char *path, char **text, size_t *length, Error *error) {
     return ask(courier, TASK_READ, path, "", 0, text, length, error);
+}
+
+Status courier_complete(Courier *courier, const char *path, char **names, size_t *length,
+                        Error *error) {
+    return ask(courier, TASK_COMPLETE, path, "", 0, names, length, error);
 }
 
 Status courier_edit(Courier *courier, const char *text, char **edited, size_t *length,

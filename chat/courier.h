@@ -1,9 +1,9 @@
 /* A helper process that touches files for a program in the sandbox.
  *
- * It is started before the sandbox closes, writes the session's file, and does three things more,
- * each only when the user asks for it: write a text to a file, read a file, run the user's editor
- * on a text. A file that exists is replaced (atomically) only when this process wrote it. It ends
- * when the program does. */
+ * It is started before the sandbox closes, writes the session's file, and does four things more,
+ * each only when the user asks for it: write a text to a file, read a file, list the names that
+ * begin like one, run the user's editor on a text. A file that exists is replaced (atomically) only
+ * when this process wrote it. It ends when the program does. */
 #ifndef COURIER_H
 #define COURIER_H
 
@@ -33,8 +33,14 @@ Status courier_write(Courier *courier, const char *path, const char *text, size_
                      Error *error);
 /* Reads a regular file of less than 256 MiB. *text is NUL-terminated and freed by the caller. */
 Status courier_read(Courier *courier, const char *path, char **text, size_t *length, Error *error);
+/* What names beginning with `path` have in common and, each after a newline, the names themselves,
+ * without their directory, sorted, a '/' behind those of directories; hidden files only where the
+ * name begins with a dot. Empty: there are none, or more than 1000. Freed by the caller. */
+Status courier_complete(Courier *courier, const char *path, char **names, size_t *length,
+                        Error *error);
 /* Runs $VISUAL, else $EDITOR, else vi, on a temporary file that holds `text`; *edited is what the
- * file holds afterwards, NUL-terminated, freed by the caller. */
+ * file holds afterwards, NUL-terminated, freed by the caller: "" where the editor did not write it.
+ */
 Status courier_edit(Courier *courier, const char *text, char **edited, size_t *length,
                     Error *error);
 

@@ -18,6 +18,7 @@
 
 #include "chat/terminal_keys.h"
 #include "system/own_file.h"
+#include "system/terminal.h"
 #endif
 
 enum {
@@ -27,7 +28,8 @@ enum {
 };
 
 struct LineEditor {
-    const char *const *words;
+    LineCompletion *complete;
+    void *context;
     const volatile sig_atomic_t *interrupted;
     bool terminal, asks; /* asks: what is typed answers a question, and is not remembered */
     const char *prompt;
@@ -52,39 +54,45 @@ static char *current_prompt(EditLine *edit) {
     return (char *)editor->prompt;
 }
 
-/* What Tab does: inserts what all words that begin like the line have in common, or, when that adds
- * nothing, lists the words. In a line that is no command, such as pasted code, it inserts a tab. */
-static unsigned char complete(EditLine *edit, int key) {
-    LineEditor *editor;
-    const LineInfo *info = el_line(edit);
-    size_t typed = (size_t)(info->cursor - info->buffer), n = 0, common = 0;
-    const char *first = NULL;
-    (void)key;
-    el_get(edit, EL_CLIENTDATA, &editor);
-    if (typed == 0 || info->buffer[0] != '/')
-        return el_insertstr(edit, "\t") == 0 ? CC_REFRESH : CC_ERROR;
-    for (size_t i = 0; editor->words[i]; i++) {
-        if (strncmp(editor->words[i], info->buffer, typed) != 0) continue;
-        if (!first) first = editor->words[i], common = strlen(first);
-        for (size_t k = 0; k < common; k++)
-            if (editor->words[i][k] != first[k]) common = k;
-        n++;
-    }
-    if (n == 0) return CC_ERROR;
+/* Inserts what the words have in common beyond the `typed` bytes, and a space behind a whole word;
+ * when there is nothing to insert, lists the words. */
+static unsigned char insert_common(EditLine *edit, char *words, size_t typed) {
+    size_t common = strcspn(words, "\n");
+    bool single = words[common] && !strchr(words + common + 1, '\n');
+    bool whole = single && common > 0 && words[common - 1] != '/';
+    char *list = words + common + 1;
     if (common > typed) {
-        char *rest = strndup(first + typed, common - typed);
-        int inserted = rest ? el_insertstr(edit, rest) : -1;
-        if (n == 1) el_insertstr(edit, " ");
-        free(rest);
-        return inserted == 0 ? CC_REFRESH : CC_ERROR;
+        words[common] = '\0';
+        if (el_insertstr(edit, words + typed) != 0) return CC_ERROR;
+        if (whole) el_insertstr(edit, " ");
+        return CC_REFRESH;
     }
-    if (n == 1) return CC_NORM;
+    if (single) return CC_NORM;
     putchar('\n');
-    for (size_t i = 0; editor->words[i]; i++)
-        if (strncmp(editor->words[i], info->buffer, typed) == 0) printf("%s  ", editor->words[i]);
+    for (char *name = strtok_r(list, "\n", &words); name; name = strtok_r(NULL, "\n", &words)) {
+        fflush(stdout);
+        terminal_write(STDOUT_FILENO, name, strlen(name));
+        fputs("  ", stdout);
+    }
     putchar('\n');
     fflush(stdout);
     return CC_REDISPLAY;
+}
+
+/* What Tab does. In a line that is no command, such as pasted code, it inserts a tab. */
+static unsigned char complete(EditLine *edit, int key) {
+    LineEditor *editor;
+    const LineInfo *info = el_line(edit);
+    size_t length = (size_t)(info->cursor - info->buffer);
+    (void)key;
+    el_get(edit, EL_CLIENTDATA, &editor);
+    if (length == 0 || info->buffer[0] != '/')
+        return el_insertstr(edit, "\t") == 0 ? CC_REFRESH : CC_ERROR;
+    char *words = NULL;
+    size_t typed = editor->complete(editor->context, info->buffer, length, &words);
+    unsigned char result = words && *words ? insert_common(edit, words, typed) : CC_ERROR;
+    free(words);
+    return result;
 }
 
 /* What Ctrl-C does while a line is edited. It is a key then: as a signal it could come between two
@@ -240,10 +248,12 @@ static void remember(LineEditor *editor, const char *text) {
 
 #endif
 
-LineEditor *line_editor_new(const char *const *words, const volatile sig_atomic_t *interrupted) {
+LineEditor *line_editor_new(LineCompletion *completion, void *context,
+                            const volatile sig_atomic_t *interrupted) {
     LineEditor *editor = calloc(1, sizeof *editor);
     if (!editor) return NULL;
-    editor->words = words;
+    editor->complete = completion;
+    editor->context = context;
     editor->interrupted = interrupted;
     editor->terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 #if defined(HAVE_LIBEDIT)

@@ -15,11 +15,17 @@ typedef enum LineResult {
     LINE_FAILED       /* errno says why: EMSGSIZE for a message of more than 256 MiB */
 } LineResult;
 
-/* Creates a line editor. Tab completes `words` (NULL-terminated, borrowed) at the start of a line.
- * The history is kept in $XDG_STATE_HOME/verbatim/history, or ~/.local/state/verbatim/history,
- * where that can be written. *interrupted is set by the program's signal handlers (stop_signals.h).
- * Returns NULL when memory is short. */
-LineEditor *line_editor_new(const char *const *words, const volatile sig_atomic_t *interrupted);
+/* How Tab completes a line that begins with a slash: returns how many of the last bytes of
+ * line[length] begin what can stand there, and sets *words (freed by the caller; NULL: nothing can)
+ * to what all of that has in common, then, each after a newline, the whole words. */
+typedef size_t LineCompletion(void *context, const char *line, size_t length, char **words);
+
+/* Creates a line editor. Tab calls `complete` with `context`. The history is kept in
+ * $XDG_STATE_HOME/verbatim/history, or ~/.local/state/verbatim/history, where that can be written.
+ * *interrupted is set by the program's signal handlers (stop_signals.h). Returns NULL when memory
+ * is short. */
+LineEditor *line_editor_new(LineCompletion *complete, void *context,
+                            const volatile sig_atomic_t *interrupted);
 void line_editor_free(LineEditor *editor);
 
 bool line_editor_is_terminal(const LineEditor *editor);

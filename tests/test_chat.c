@@ -427,6 +427,64 @@ static void the_editor_writes_a_message(void **state) {
     free(editor);
 }
 
+static void an_editor_that_is_left_without_writing_sends_nothing(void **state) {
+    (void)state;
+    char *session = inside("unwritten");
+    setenv("EDITOR", "true", 1); /* leaves at once, as :q! does */
+    unsetenv("VISUAL");
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "> ");
+    type(p, "/edit not to be sent\n");
+    expect(p, "(nothing was written in the editor: no message)");
+    assert_int_equal(leave(p), 0);
+    setenv("EDITOR", "touch", 1); /* as :wq does */
+    p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "> ");
+    type(p, "/edit to be sent\n");
+    assert_int_equal(leave(p), 0);
+    assert_said(session, "\"content\":\"to be sent\"");
+    size_t length;
+    char *text = file_read(session, &length);
+    assert_null(strstr(text, "not to be"));
+    free(text);
+    free(session);
+}
+
+static void tab_completes_files_and_settings(void **state) {
+    (void)state;
+    char *home = inside("home"), *path = inside("home/a long name.jsonl");
+    mkdir(home, 0700);
+    setenv("HOME", home, 1);
+    Person *p = SIT_DOWN("-n", "2");
+    expect(p, "> ");
+    type(p, "hello\n");
+    expect(p, "\n> ");
+    type(p, "/save \"~/a long name.jsonl\"\n"); /* quotes and ~ */
+    expect(p, "(saved 2 messages to ");
+    assert_int_equal(access(path, R_OK), 0);
+    expect(p, "\n> ");
+    type(p, "/load ~/a lo\t\n");
+    expect(p, "(loaded 2 messages from ");
+    expect(p, "\n> ");
+    type(p, "/save ~/a short name\n");
+    expect(p, "(saved 2");
+    expect(p, "\n> ");
+    type(p, "/load ~/\t\t"); /* "a ", then the list */
+    expect(p, "a long name.jsonl  a short name");
+    type(p, "\003");
+    wait_until_quiet(p);
+    type(p, "/set temp\t0.375\n");
+    expect(p, "> ");
+    type(p, "/set reasoning-\t");
+    expect(p, "reasoning-effort  reasoning-budget");
+    type(p, "\003");
+    wait_until_quiet(p);
+    type(p, "/set\n");
+    expect(p, "temperature          0.375");
+    assert_int_equal(leave(p), 0);
+    free(home), free(path);
+}
+
 static void a_kill_loses_at_most_the_answer_in_progress(void **state) {
     (void)state;
     char *session = inside("killed");
@@ -1108,6 +1166,8 @@ int main(void) {
         cmocka_unit_test(history_survives),
         cmocka_unit_test(history_goes_through_no_link_of_another_user),
         cmocka_unit_test(the_editor_writes_a_message),
+        cmocka_unit_test(an_editor_that_is_left_without_writing_sends_nothing),
+        cmocka_unit_test(tab_completes_files_and_settings),
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
         cmocka_unit_test(a_signal_to_end_leaves_the_terminal_as_it_was),
         cmocka_unit_test(ctrl_c_stops_the_reading_of_a_long_message),
