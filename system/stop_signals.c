@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/time.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -14,6 +15,9 @@ static volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t ctrl_c_is_mild;
 /* Not that of a process that it started (chat/courier.h) and that has these handlers, too. */
 static pid_t program;
+/* What a chat's terminal was set to before its line editor changed it. */
+static struct termios terminal;
+static volatile sig_atomic_t has_terminal;
 
 /* Where no step looks at the flag in time, the process ends here. Nothing is lost: results and
  * messages are in their files already, and the errands (errand.h) remove what is not complete. */
@@ -23,6 +27,10 @@ static void on_late(int number) {
     const char *const words[] = {program_invocation_short_name, ": interrupted\n"};
     ssize_t n = 0;
     for (size_t i = 0; i < 2 && n >= 0; i++) n = write(STDERR_FILENO, words[i], strlen(words[i]));
+    if (has_terminal) {
+        signal(SIGTTOU, SIG_IGN); /* in the background */
+        tcsetattr(STDIN_FILENO, TCSANOW, &terminal);
+    }
     _exit(STATUS_INTERRUPTED);
 }
 
@@ -40,6 +48,7 @@ volatile sig_atomic_t *stop_signals_catch(bool ctrl_c_repeats) {
     const struct sigaction late = {.sa_handler = on_late};
     sigset_t alarm;
     ctrl_c_is_mild = ctrl_c_repeats;
+    has_terminal = ctrl_c_repeats && tcgetattr(STDIN_FILENO, &terminal) == 0;
     program = getpid();
     sigaction(SIGALRM, &late, NULL);
     sigemptyset(&alarm);

@@ -10,7 +10,8 @@
  * and may set it to 0 again.
  *
  * A process that still runs 0.7 s after the first signal, because a long step does not look at the
- * flag, ends at once with STATUS_INTERRUPTED; Ctrl-C with `ctrl_c_repeats` excepted.
+ * flag, ends at once with STATUS_INTERRUPTED; Ctrl-C with `ctrl_c_repeats` excepted. The terminal
+ * then gets back the settings that it had here.
  *
  * A second Ctrl-C kills the process, unless `ctrl_c_repeats` (in a chat each one stops an answer).
  * SIGTERM and SIGHUP always stop cleanly, even repeated, because timeout(1) signals twice. A SIGHUP

@@ -58,12 +58,6 @@ static void assert_refused(Process p, const char *why) {
     assert_unharmed();
 }
 
-static void assert_refused_by_name(Process p, const char *why) {
-    if (p.status != 0 || !strstr(p.err, why)) fail_msg("%d: %s", p.status, p.err);
-    process_free(&p);
-    assert_unharmed();
-}
-
 static Process talk(const char *session) {
     const char *const argv[] = {"run", model, "-m", "chat", "-n", "3", "--session", session, NULL};
     return process_run(argv, "hello\n", 6);
@@ -200,7 +194,7 @@ static void saving_replaces_no_pipe_or_device(void **state) {
     const char *const argv[] = {"run", model, "-m", "chat", "-n", "3", NULL};
     int n = snprintf(command, sizeof command, "hello\n/save %s\n/quit\n", planted);
     Process p = process_run(argv, command, (size_t)n);
-    assert_int_equal(p.status, 0);
+    assert_int_equal(p.status, 1); /* a command failed */
     if (!strstr(p.err, "planted: not a regular file")) fail_msg("%s", p.err);
     process_free(&p);
     assert_int_equal(lstat(planted, &info), 0);
@@ -219,7 +213,7 @@ static void saving_replaces_only_what_the_chat_saved(void **state) {
     char commands[1200];
     file_write(victim, "precious", 8);
     snprintf(commands, sizeof commands, "/system be kind\n/save %s\n", victim);
-    assert_refused_by_name(chat_commands(commands), "victim: exists already");
+    assert_refused(chat_commands(commands), "victim: exists already");
     snprintf(commands, sizeof commands, "/system a\n/save %s\n/system b\n/save %s\n", planted,
              planted);
     Process p = chat_commands(commands);
