@@ -123,6 +123,7 @@ static Status string_regex(Compiler *c, const json_t *schema, Regex *out) {
             regex_string(r, json_string_value(one), json_string_length(one), WRITING_PLAIN));
     else if (one)
         *out = REGEX_NONE;
+    if (pattern && !json_is_string(pattern)) return error_set(c->error, "'pattern' must be a text");
     if (pattern) {
         if (compile_pattern(c, pattern, PATTERN_PART, &part) != STATUS_OK) return STATUS_FAILED;
         *out = regex_and2(r, *out, part);
@@ -138,7 +139,11 @@ static Status compile_items(Compiler *c, const json_t *element, bool is_choice,
                             AcceptorNode *node) {
     size_t n = json_array_size(element) - 1;
     if (n == 0) return wrong(c, "an empty list");
-    AcceptorNode *nodes = n <= MOST_ITEMS ? calloc(n + 1, sizeof *nodes) : NULL;
+    if (n > MOST_ITEMS)
+        return error_set(c->error,
+                         "%zu tools or parameters are too many to be enforced: at most about %d", n,
+                         MOST_ITEMS);
+    AcceptorNode *nodes = calloc(n + 1, sizeof *nodes);
     if (!nodes) return error_set(c->error, "no memory for a structure of %zu items", n);
     Status status = STATUS_OK;
     for (size_t i = 0; i < n && status == STATUS_OK; i++)

@@ -204,6 +204,9 @@ static Status check_parameters(Maker *m, const char *name, const json_t *paramet
                              "does not have",
                              name, word ? word : "");
     }
+    value = json_object_get(parameters, "properties");
+    if (value && !json_is_object(value))
+        return error_set(m->error, "the parameters of '%s': 'properties' must be an object", name);
     json_object_foreach(json_object_get(parameters, "properties"), key, value) {
         if (!json_is_object(value) && !json_is_boolean(value))
             return error_set(m->error, "the parameters of '%s': '%.60s' has no schema", name, key);

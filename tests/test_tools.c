@@ -491,6 +491,10 @@ static void what_cannot_be_held_is_refused_by_name(void **state) {
     expect_error(p, BEGIN FUNCTION("f", "{\"properties\":{\"a\":3}}"), "'a' has no schema");
     expect_error(p, BEGIN FUNCTION("f", "{\"properties\":{\"a\":false},\"required\":[\"a\"]}"),
                  "no text has this shape");
+    expect_error(p, BEGIN FUNCTION("f", "{\"properties\":[1]}"), "'properties' must be an object");
+    expect_error(
+        p, BEGIN FUNCTION("f", "{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":5}}}"),
+        "'pattern' must be a text");
     Process run = RUN("run", p->model, "--reasoning-budget", "3");
     assert_int_equal(run.status, 2);
     assert_non_null(strstr(run.err, "need -m chat or --batch"));
