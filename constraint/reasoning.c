@@ -74,11 +74,18 @@ static void look(ReasoningRule *r) {
     } while (r->phase != before);
 }
 
-/* Whether the closing tokens come next. */
+/* Whether the closing tokens come next. Where the inner rule forbids them, what looks like a
+ * reasoning is text of a user's shape, which goes on. */
 static bool must_close(ReasoningRule *r) {
+    TokenRule *inner = r->inner;
     if (r->phase != THINKING || r->n_taken < r->most) return false;
     bool torn = r->decoder.text.length > r->decoder.given; /* bytes of an incomplete character */
-    return !torn || r->n_waited >= MOST_WAIT;
+    if (torn && r->n_waited < MOST_WAIT) return false;
+    size_t n = r->closing.length;
+    if (!inner || !inner->allowed_ahead || inner->allowed_ahead(inner, r->closing.ids, n) == n)
+        return true;
+    r->phase = ANSWERING;
+    return false;
 }
 
 /* ---- What a Generation asks ------------------------------------------------------------------ */

@@ -3,7 +3,8 @@
  * The rule reads the tokens of an answer. Reasoning begins with the prompt or with the first text
  * of the answer, and ends with its closing mark. When it has taken `most` tokens, the tokens of
  * `closing` come next, whatever the model would choose; a character that has begun is completed
- * first. Before and after, another rule may hold the answer. */
+ * first. Before and after, another rule may hold the answer; where that one forbids the end of a
+ * reasoning, there is no limit. */
 #ifndef CONSTRAINT_REASONING_H
 #define CONSTRAINT_REASONING_H
 

@@ -329,6 +329,23 @@ static void requests_of_the_openai_package_get_what_they_ask_for(void **state) {
 
 /* ---- Reasoning ------------------------------------------------------------------------------- */
 
+/* A user's shape may spell the marks of a reasoning: no token in it is forced then. */
+static void a_shape_may_spell_the_marks_of_a_reasoning(void **state) {
+    static const char lines[] =
+        BEGIN "\"choice\":[\"<think>abc\"],\"reasoning_budget\":0}\n" BEGIN
+              "\"regex\":\"<think>[a-c]{5}</think>d\",\"reasoning_budget\":3}\n";
+    const Place *p = *state;
+    write_template(p, "<think></think>", "");
+    json_t *all = answers(p, lines, "-s", "1");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *answer = json_array_get(all, i);
+        if (json_object_get(answer, "error")) fail_msg("%s", json_dumps(answer, 0));
+        assert_string_equal(text_of(answer, "finish_reason"), "stop");
+    }
+    assert_string_equal(text_of(json_array_get(all, 1), "text"), "d");
+    json_decref(all);
+}
+
 static void the_end_of_a_reasoning_is_forced(void **state) {
     static const char lines[] = BEGIN
         "\"reasoning_budget\":0}\n" BEGIN "\"reasoning_budget\":6}\n" BEGIN
@@ -508,6 +525,7 @@ int main(void) {
         cmocka_unit_test(a_strict_call_is_held_once_it_has_begun),
         cmocka_unit_test(an_answer_has_its_shape_or_calls_a_tool),
         cmocka_unit_test(requests_of_the_openai_package_get_what_they_ask_for),
+        cmocka_unit_test(a_shape_may_spell_the_marks_of_a_reasoning),
         cmocka_unit_test(the_end_of_a_reasoning_is_forced),
         cmocka_unit_test(results_are_the_same_on_any_setting_and_when_resumed),
         cmocka_unit_test(what_cannot_be_held_is_refused_by_name),
