@@ -33,14 +33,12 @@ static const char *const fixtures[] = {
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 /* Models with prediction layers. */
-static const char *const made[] = {
-    "random:dim=64,n_layers=3,n_heads=4,n_kv_heads=2,ffn_dim=96,vocab_size=131,mtp_layers=2",
-    "random:dim=64,n_layers=3,n_heads=4,head_dim=24,rotary_dim=8,value_dim=16,latent_dim=32,"
+#define PLAIN "random:dim=64,n_layers=3,n_heads=4,n_kv_heads=2,ffn_dim=96,vocab_size=131,"
+#define INDEXED                                                                                    \
+    "random:dim=64,n_layers=3,n_heads=4,head_dim=24,rotary_dim=8,value_dim=16,latent_dim=32,"      \
     "latent_q_dim=48,index_heads=2,index_dim=16,index_topk=8,ffn_dim=96,vocab_size=131,"
-    "mtp_layers=1",
-    "random:dim=64,n_layers=4,n_heads=4,n_kv_heads=2,ffn_dim=96,vocab_size=131,mtp_layers=1,"
-    "n_experts=5,n_experts_used=2,expert_ffn_dim=32",
-};
+static const char *const made[] = {PLAIN "mtp_layers=2", INDEXED "mtp_layers=1",
+                                   PLAIN "mtp_layers=1,n_experts=5,expert_ffn_dim=32"};
 enum { MADE = sizeof made / sizeof *made, MODELS = FIXTURES + MADE };
 
 static uint64_t state;
