@@ -389,7 +389,10 @@ static void forged_directories_are_refused_or_run(void **unused) {
         all[n] = fixture_load(name);
         add_keys(keys, json_object_get(all[n++].json, "config"));
     }
-    if (n == 0) skip();
+    if (n == 0) {
+        json_decref(keys);
+        skip();
+    }
     for (double end = clock_seconds() + seconds; clock_seconds() < end; tried++) {
         Fixture *f = &all[draw(n)];
         json_t *config = json_object_get(f->json, "config"), *saved = json_object();
