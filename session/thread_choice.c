@@ -75,6 +75,8 @@ static void judge_trial(AdaptiveThreads *t, double now) {
 static int begin(PassControl *control, int most, size_t n_rows, double work, bool first) {
     AdaptiveThreads *t = (AdaptiveThreads *)control;
     if (!first && t->interrupted && *t->interrupted) return 0;
+    t->alone = most == 1;
+    if (t->alone) return 1;
     int rows_class = 0;
     while (n_rows >>= 1) rows_class++;
     if (rows_class != t->rows_class) {
@@ -96,6 +98,7 @@ static int begin(PassControl *control, int most, size_t n_rows, double work, boo
 
 static void end(PassControl *control) {
     AdaptiveThreads *t = (AdaptiveThreads *)control;
+    if (t->alone) return;
     double now = clock_seconds();
     ThreadSample *s = t->trial ? &t->tried : &t->used;
     s->n++;

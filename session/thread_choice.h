@@ -28,6 +28,7 @@ typedef struct AdaptiveThreads {
     ThreadSample used, tried;
     double next_trial, interval; /* seconds of the clock */
     bool compared;               /* short passes were compared with fewer threads once */
+    bool alone;                  /* the part is for one thread: there is nothing to compare */
     double work, began, useful;  /* of the part that is running */
     size_t n_trials, n_changes;  /* since the beginning */
 } AdaptiveThreads;
