@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "chat/courier.h"
 #include "chat/dialogue.h"
 #include "chat/line_editor.h"
+#include "chat/word_wrap.h"
 #include "system/descriptor.h"
 #include "system/terminal.h"
 
@@ -38,6 +40,8 @@ struct Chat {
     char header[64];    /* [header_length] of it, as far as it fits */
     size_t header_length;
     bool at_line_start;
+    WordWrap wrap;      /* of the answer */
+    TextBuffer wrapped; /* scratch */
     AnswerStats last;
     size_t n_failed;  /* messages and commands from a pipe */
     char *returned;   /* the message that did not fit, for /edit; NULL: none */
@@ -86,13 +90,35 @@ static void close_screen(Chat *chat) {
     if (errno != EPIPE) chat->lost = errno;
 }
 
+/* Where lines end on stdout; 0: nowhere, because it is no terminal, or too narrow. */
+static size_t margin(void) {
+    struct winsize size = {0};
+    bool known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+    return known && size.ws_col >= 20 ? size.ws_col : 0;
+}
+
+static void put_wrapped(Chat *chat) {
+    size_t n = chat->wrapped.length;
+    chat->wrapped.length = 0;
+    if (n == 0 || chat->closed) return;
+    if (!terminal_write(STDOUT_FILENO, chat->wrapped.bytes, n)) close_screen(chat);
+}
+
 static void put(Chat *chat, const char *text, size_t length) {
     if (length == 0 || chat->closed) return;
-    if (!terminal_write(STDOUT_FILENO, text, length)) close_screen(chat);
+    word_wrap_put(&chat->wrap, text, length, margin(), &chat->wrapped);
+    put_wrapped(chat);
     chat->at_line_start = text[length - 1] == '\n';
 }
 
+/* Writes the word that waits for its end. */
+static void put_rest(Chat *chat) {
+    word_wrap_flush(&chat->wrap, margin(), &chat->wrapped);
+    put_wrapped(chat);
+}
+
 static void set_thinking(Chat *chat, bool thinking) {
+    put_rest(chat);
     chat->thinking = thinking;
     if (!chat->colours || chat->closed) return;
     const char *code = thinking ? dim : plain;
@@ -224,11 +250,14 @@ static void note_cut(const Chat *chat) {
 static Status answer(Chat *chat, Error *error) {
     const AnswerWatcher watcher = {show_start, show_text, show_left_out, chat};
     chat->at_line_start = true;
+    word_wrap_free(&chat->wrap);
+    chat->wrap = (WordWrap){0};
     chat->in_header = false;
     Status status = dialogue_answer(&chat->dialogue, &watcher, &chat->last, error);
     put_part(chat, chat->waiting.bytes, chat->waiting.length);
     chat->waiting.length = 0;
     if (chat->thinking) set_thinking(chat, false);
+    put_rest(chat);
     if (!chat->at_line_start) put(chat, "\n", 1);
     if (*chat->interrupted && status == STATUS_OK && line_editor_is_terminal(chat->editor))
         note("(interrupted)");
@@ -846,6 +875,8 @@ void chat_free(Chat *chat) {
     session_file_close(&chat->file);
     courier_end(&chat->courier);
     text_free(&chat->waiting);
+    text_free(&chat->wrapped);
+    word_wrap_free(&chat->wrap);
     free(chat->returned);
     free(chat);
 }

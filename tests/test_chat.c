@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "chat/word_wrap.h"
 #include "process.h"
 
 static char *model, *directory;
@@ -728,6 +729,71 @@ static void an_answer_survives_a_change_of_the_window(void **state) {
     assert_int_equal(leave(p), 0);
 }
 
+static const struct Wrapping {
+    const char *text, *lines;
+} wrappings[] = {
+    {"the quick brown fox jumps over the dog\nnext",
+     "the quick brown fox\njumps over the dog\nnext"},
+    {"twenty columns, here them all", "twenty columns, here\nthem all"},
+    {"two  blanks  at the end  ", "two  blanks  at the\nend  "},
+    {"a verylongwordwithoutanyplacetobreakit b", "a verylongwordwithoutanyplacetobreakit b"},
+    {"- an item of a list, long\n    - and one in it, long, too",
+     "- an item of a list,\nlong\n    - and one in it,\nlong, too"},
+    {"```c\nint a_long_line_of_code = 1; // keep\n```\nwords that are wrapped again",
+     "```c\nint a_long_line_of_code = 1; // keep\n```\nwords that are\nwrapped again"},
+    {"~~~\n``` is no end of this fence here\n~~~\n",
+     "~~~\n``` is no end of this fence here\n~~~\n"},
+    {"\tindented code with many words in it", "\tindented code with many words in it"},
+    {"| a row | of a table | that is wide |", "| a row | of a table | that is wide |"},
+    {"\xC3\xA9t\xC3\xA9 \xC3\xA9t\xC3\xA9 \xC3\xA9t\xC3\xA9 \xC3\xA9t\xC3\xA9 \xC3\xA9t\xC3\xA9 x",
+     "\xC3\xA9t\xC3\xA9 \xC3\xA9t\xC3\xA9 \xC3\xA9t\xC3\xA9 \xC3\xA9t\xC3\xA9 "
+     "\xC3\xA9t\xC3\xA9\nx"},
+    /* Characters of two columns each, which need no blank between them. */
+    {"\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD"
+     "\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0",
+     "\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD"
+     "\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD\n\xE4\xBD\xA0"},
+};
+
+/* At 20 columns, in pieces of any size. Without a margin nothing changes. */
+static void lines_end_between_words_and_code_stays_as_it_is(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof wrappings / sizeof *wrappings; i++) {
+        const char *text = wrappings[i].text;
+        size_t length = strlen(text);
+        for (size_t piece = 1; piece <= 2 * length; piece++) {
+            size_t columns = piece > length ? 0 : 20, n;
+            const char *lines = columns ? wrappings[i].lines : text;
+            WordWrap wrap = {0};
+            TextBuffer out = {0};
+            for (size_t at = 0; at < length; at += n) {
+                n = length - at < piece ? length - at : piece;
+                word_wrap_put(&wrap, text + at, n, columns, &out);
+            }
+            word_wrap_flush(&wrap, columns, &out);
+            text_put(&out, "", 1, 0);
+            assert_string_equal(out.bytes, lines);
+            text_free(&out);
+            word_wrap_free(&wrap);
+        }
+    }
+}
+
+static void an_answer_breaks_no_word_at_the_margin(void **state) {
+    (void)state;
+    static const char answer[] = "the answer of many words goes on and on until it comes to the "
+                                 "margin of the terminal, where it goes on in the next line";
+    Person *p = SIT_DOWN("--choice", answer);
+    expect(p, "> ");
+    type(p, "hello\n");
+    expect(p, "the margin of the\r\nterminal, where it goes on in the next line\r\n");
+    p->seen -= 2;
+    assert_int_equal(leave(p), 0);
+    Process whole = RUN("run", model, "-m", "chat", "-i", "hello", "--choice", answer);
+    assert_memory_equal(whole.out, answer, strlen(answer));
+    process_free(&whole);
+}
+
 /* ---- Pipes --------------------------------------------------------------------------------- */
 
 static Process talk(const char *input, const char *const *more) {
@@ -1176,6 +1242,8 @@ int main(void) {
         cmocka_unit_test(ctrl_z_stops_the_program_and_fg_goes_on),
         cmocka_unit_test(what_people_type_from_habit_works),
         cmocka_unit_test(a_cut_answer_and_a_repeated_one_are_told),
+        cmocka_unit_test(lines_end_between_words_and_code_stays_as_it_is),
+        cmocka_unit_test(an_answer_breaks_no_word_at_the_margin),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
         cmocka_unit_test(a_line_without_an_end_can_be_stopped),
