@@ -39,7 +39,8 @@ static Status after_chunk(void *context, const PrefillChunk *chunk, Error *error
 
 Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter,
                         const int32_t *ids, size_t n, float *logits, Error *error) {
-    bool shows = n > model_max_rows(session->model);
+    enum { SOON_READ = 100 }; /* tokens, for which nobody waits long */
+    bool shows = n > SOON_READ;
     Reading reading = {session, drafter, shows};
     const Prefill p = {.ids = ids,
                        .n = n,
@@ -48,6 +49,7 @@ Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter
                        .interrupted = session->interrupted,
                        .after_chunk = after_chunk,
                        .context = &reading};
+    if (shows) session_progress(session, "reading the prompt", 0, n); /* a chunk may take seconds */
     Status status = prefill(session->model, cache, &p, error);
     if (shows) session_progress(session, "reading the prompt", 0, 0);
     return status;

@@ -715,6 +715,18 @@ static void a_cut_answer_and_a_repeated_one_are_told(void **state) {
     assert_int_equal(leave(p), 0);
 }
 
+static void a_message_of_one_chunk_shows_that_it_is_read(void **state) {
+    (void)state;
+    char text[400] = "";
+    for (int i = 0; i < 120; i++) strcat(text, "no ");
+    Person *p = SIT_DOWN("-n", "2");
+    expect(p, "> ");
+    type(p, strcat(text, "\n"));
+    expect(p, "reading the prompt [...");
+    expect(p, "\r\033[K"); /* and makes room for the answer */
+    assert_int_equal(leave(p), 0);
+}
+
 static void an_answer_survives_a_change_of_the_window(void **state) {
     (void)state;
     Person *p = SIT_DOWN("-n", "0", "--ignore-eos", "-c", "200000");
@@ -1244,6 +1256,7 @@ int main(void) {
         cmocka_unit_test(a_cut_answer_and_a_repeated_one_are_told),
         cmocka_unit_test(lines_end_between_words_and_code_stays_as_it_is),
         cmocka_unit_test(an_answer_breaks_no_word_at_the_margin),
+        cmocka_unit_test(a_message_of_one_chunk_shows_that_it_is_read),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
         cmocka_unit_test(a_line_without_an_end_can_be_stopped),
