@@ -44,6 +44,7 @@ static DeltaRows rows_of(const Model *m) {
     rows.z = rows.mixed + m->max_rows * sizes.channels;
     rows.a = rows.z + m->max_rows * sizes.values;
     rows.b = rows.a + m->max_rows * steps_of(m->config);
+    if (!m->config->state_by_key) return rows;
     rows.z_low = rows.b + m->max_rows * m->config->state_heads;
     rows.a_low = rows.z_low + m->max_rows * m->config->state_key_dim;
     return rows;
