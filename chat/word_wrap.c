@@ -80,8 +80,8 @@ void word_wrap_put(WordWrap *w, const char *text, size_t length, size_t columns,
             continue;
         }
         text_put(&w->word, &c, 1, 0);
-        size_t n = last_columns(w->word.bytes, w->word.length);
         if (w->word.failed) return;
+        size_t n = last_columns(w->word.bytes, w->word.length);
         w->word_columns += n;
         /* A line may end behind any character of a script without blanks. */
         if (n == 2 && (unsigned char)c >= 0x80) put_word(w, columns, out);
