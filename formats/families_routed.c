@@ -436,8 +436,19 @@ static void mimo_v2_flash_preset(Config *config) {
 }
 
 /* Layers with windows have twice the key/value heads and RoPE of their own. Without layer_types the
- * first layer and every 6th have none. */
+ * first layer and every 6th have none. Without a partial_rotary_factor transformers rotates a third
+ * of a head, or all of it for a rope_type other than the default: refused. */
 static Status mimo_v2_flash_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *entry;
+    const char *name;
+    json_object_foreach((json_t *)json_value(json, "rope_parameters"), name, entry) {
+        const char *type = json_string_value(json_value(entry, "rope_type"));
+        if (type && strcmp(type, "default") != 0 && !json_value(entry, "partial_rotary_factor"))
+            return error_set(error,
+                             "config.json: rope_parameters.%s has rope_type '%s' without a "
+                             "partial_rotary_factor",
+                             name, type);
+    }
     double before = json_number(json, "sliding_window_size", 0);
     if (family_windows(json, json_value(json, "layer_types"), config, 129, 1, 6, error) !=
         STATUS_OK)

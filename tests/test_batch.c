@@ -427,7 +427,7 @@ static void a_second_line_of_an_id_fails_under_its_id(void **state) {
 /* The last tokens are kept, behind what begins a text: the same prompt as its ids. */
 static void long_prompts_are_cut_where_the_request_asks_for_it(void **state) {
     const Place *p = *state;
-    char text[2048] = "", line[8192], ids[2048];
+    char text[2048] = "", line[16384], ids[2048];
     for (size_t i = 0; i < 400; i++) strcat(text, i % 7 == 3 ? " cat" : " a");
     const char *const tokenize[] = {"run", p->model, "--tokenize", "--bos",
                                     "yes", "-i",     text,         NULL};

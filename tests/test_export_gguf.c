@@ -396,9 +396,11 @@ static size_t add_factors(GgufTensor *tensors, size_t n, float factor, size_t co
         if (tensors[i].rows == 0) continue;
         for (int input = 0; input < 2; input++) {
             GgufTensor *t = &tensors[all++];
-            int stem = (int)(strlen(tensors[i].name) - strlen(".weight"));
-            snprintf(t->name, sizeof t->name, "%.*s%s", stem, tensors[i].name,
-                     input ? ".input_scale" : ".scale");
+            const GgufTensor *weight = &tensors[i];
+            size_t stem = strlen(weight->name) - strlen(".weight");
+            assert_true(stem + sizeof ".input_scale" <= sizeof t->name);
+            memcpy(t->name, weight->name, stem);
+            strcpy(t->name + stem, input ? ".input_scale" : ".scale");
             t->cols = count;
             t->values = calloc(count, sizeof *t->values);
             for (size_t k = 0; k < count; k++) t->values[k] = input ? 0.5f : factor;
