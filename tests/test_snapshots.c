@@ -118,7 +118,9 @@ static void sixteen_sequences_take_the_memory_that_is_predicted(void **state) {
     printf("predicted %zu bytes, used %zu, resident %zu\n", predicted, kvcache_bytes_used(cache),
            grown);
     assert_int_equal(kvcache_bytes_used(cache), predicted);
+#ifndef __SANITIZE_ADDRESS__ /* which keeps a shadow of all memory */
     assert_true(grown <= predicted + predicted / 20);
+#endif
     kvcache_free(cache);
     free(kv);
 }
