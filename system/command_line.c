@@ -9,7 +9,7 @@
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
 const OptionRow *command_line_row(const CommandLine *line, size_t i) {
-    for (const OptionRow *const *table = line->tables; *table; table++)
+    for (const OptionRow *const *table = line->tables; table && *table; table++)
         for (const OptionRow *row = *table; row->kind != OPTION_END; row++)
             if (i-- == 0) return row;
     return NULL;
