@@ -1,0 +1,70 @@
+#include "batch/batch_progress.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "session/drafting.h"
+#include "system/terminal.h"
+
+/* Estimates that the remaining lines take as long as those of this run did on average. */
+static void show_time_left(const BatchProgress *p, double elapsed) {
+    size_t by_now = p->n_done - p->n_before;
+    if (p->total <= p->n_done || by_now == 0) return;
+    double seconds = elapsed / (double)by_now * (double)(p->total - p->n_done);
+    if (seconds < 3600.0) {
+        fprintf(stderr, ", %d:%02d left", (int)seconds / 60, (int)seconds % 60);
+    } else {
+        fprintf(stderr, ", %.1f h left", seconds / 3600.0);
+    }
+}
+
+void batch_progress_show(BatchProgress *p, bool last) {
+    if (!p->session->shows_progress) return;
+    double now = clock_seconds(), elapsed = now - p->start;
+    if (!last && now - p->shown < 0.1) return;
+    p->shown = now;
+    if (last) {
+        fprintf(stderr, "\r\033[K");
+        return;
+    }
+    EngineStats stats = engine_stats(p->engine);
+    fprintf(stderr, "\r\033[K");
+    if (p->total) {
+        terminal_bar(stderr, 20, p->n_done, p->total);
+        fprintf(stderr, " %zu of %zu", p->n_done, p->total);
+    } else {
+        fprintf(stderr, "%zu done", p->n_done);
+    }
+    if (p->n_failed) fprintf(stderr, ", %zu failed", p->n_failed);
+    fprintf(stderr, ", tokens/s: %.0f prefill, %.0f decode",
+            (double)stats.prompt_rows / fmax(elapsed, 1e-3),
+            (double)stats.decode_rows / fmax(elapsed, 1e-3));
+    show_time_left(p, elapsed);
+    fflush(stderr);
+}
+
+void batch_progress_stats(const BatchProgress *p, size_t kv_bytes, const char *fingerprint) {
+    EngineStats s = engine_stats(p->engine);
+    double seconds = fmax(clock_seconds() - p->start, 1e-9);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    fprintf(stderr, "lines:   %zu answered, %zu by an earlier run, %zu failed\n",
+            p->n_done - p->n_before, p->n_before, p->n_failed);
+    fprintf(stderr, "time:    %.3f s, %.1f lines/s\n", seconds,
+            (double)(p->n_done - p->n_before) / seconds);
+    fprintf(stderr, "prefill: %zu tokens computed, %zu shared, %.1f tokens/s\n", s.prompt_rows,
+            s.shared_rows, (double)s.prompt_rows / seconds);
+    fprintf(stderr, "decode:  %zu tokens, %.1f tokens/s\n", p->n_generated,
+            (double)p->n_generated / seconds);
+    fprintf(stderr,
+            "batch:   %zu texts at once at most, %zu passes, %zu times a text was set aside\n",
+            s.most_tasks, s.passes, s.set_aside);
+    drafting_print(stderr, p->session->drafting);
+    fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
+            (double)usage.ru_maxrss / 1024.0, (double)s.most_bytes / (1 << 20),
+            (double)kv_bytes / (1 << 20));
+    fprintf(stderr, "sandbox: %s\n", sandbox_text(&p->session->sandbox));
+    fprintf(stderr, "model:   %s\n", fingerprint);
+}

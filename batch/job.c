@@ -1,0 +1,314 @@
+#include "batch/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+struct Sample {
+    EngineTask task;
+    Job *job;
+    size_t index;
+    bool begun;
+    Generation generation;
+    TokenRule *rule; /* of the generation; NULL: none */
+    float *scratch;  /* [2][vocab_size], only for logprobs */
+    Error error;
+    bool failed;
+    bool left; /* the record that it is checked against, and will not be completed */
+};
+
+Job *job_new(const JobSetting *setting) {
+    Job *job = calloc(1, sizeof *job);
+    if (job) job->setting = setting;
+    return job;
+}
+
+static void sample_end(Sample *sample) {
+    if (sample->begun) generation_free(&sample->generation);
+    token_rule_free(sample->rule);
+    sample->rule = NULL;
+    sample->begun = false;
+    free(sample->scratch);
+    sample->scratch = NULL;
+    free(sample->task.tokens);
+    sample->task.tokens = NULL;
+    drafter_free(sample->task.drafter);
+    sample->task.drafter = NULL;
+}
+
+void job_shrink(Job *job) {
+    for (size_t i = 0; i < job->n; i++) {
+        sample_end(&job->samples[i]);
+        choice_free(&job->choices[i]);
+        if (job->texts) text_free(&job->texts[i].record);
+    }
+    job->n = 0;
+    free(job->texts);
+    free(job->divergences);
+    job->texts = NULL;
+    job->divergences = NULL;
+    json_decref(job->recorded);
+    job->recorded = NULL;
+    free(job->samples);
+    free(job->choices);
+    job->samples = NULL;
+    job->choices = NULL;
+    shape_store_release(job->setting->session->shapes, job->shape);
+    job->shape = NULL;
+    request_free(&job->request);
+}
+
+void job_free(Job *job) {
+    job_shrink(job);
+    free(job->line);
+    free(job->result);
+    free(job);
+}
+
+/* ---- One text -------------------------------------------------------------------------------- */
+
+static Status sample_begin(Sample *sample) {
+    const Session *session = sample->job->setting->session;
+    const Request *r = &sample->job->request;
+    const TokenList *prompt = &r->prompts[sample->index / r->n];
+    const Model *model = session->model;
+    size_t vocab = model_config(model)->vocab_size;
+    GenerationOptions options = r->options;
+    options.sampling.sample = sample->index % r->n;
+    if (answer_hold_rule(&r->hold, session, &options, &sample->rule, &sample->error) != STATUS_OK)
+        return STATUS_FAILED;
+    options.rule = sample->rule;
+    if (generation_init(&sample->generation, &options, session->tokenizer, vocab,
+                        model_isa(model)->numeric, &sample->error) != STATUS_OK)
+        return STATUS_FAILED;
+    sample->begun = true;
+    generation_prompt(&sample->generation, prompt->ids, prompt->length);
+    return STATUS_OK;
+}
+
+static bool has_scratch(Sample *sample) {
+    size_t vocab = model_config(sample->job->setting->session->model)->vocab_size;
+    if (!sample->scratch) sample->scratch = malloc(2 * vocab * sizeof *sample->scratch);
+    return sample->scratch != NULL;
+}
+
+/* With echo: records the log-probabilities of the prompt's next token and of the likeliest in its
+ * place. */
+static void sample_seen(EngineTask *task, size_t position, const float *logits) {
+    Sample *sample = task->context;
+    const Request *r = &sample->job->request;
+    const Model *model = sample->job->setting->session->model;
+    const TokenList *prompt = &r->prompts[sample->index / r->n];
+    Choice *choice = &sample->job->choices[sample->index];
+    size_t width = 1 + (size_t)r->top_logprobs, vocab = model_config(model)->vocab_size;
+    if (!choice->prompt_logprobs)
+        choice->prompt_logprobs = calloc(prompt->length, width * sizeof *choice->prompt_logprobs);
+    if (!choice->prompt_logprobs || !has_scratch(sample)) {
+        sample->failed = true;
+        error_set(&sample->error, "no memory for the logprobs");
+        return;
+    }
+    TokenLogprob *logprobs = choice->prompt_logprobs + (position + 1) * width;
+    double total = result_logprobs(model_isa(model)->numeric, logits, vocab, width - 1,
+                                   logprobs + 1, sample->scratch);
+    int32_t token = prompt->ids[position + 1];
+    logprobs[0] = (TokenLogprob){token, (float)((double)logits[token] - total)};
+}
+
+/* Room for the log-probabilities of one more token; NULL: no memory. */
+static TokenLogprob *next_logprobs(Choice *choice, size_t width) {
+    if (!array_reserve(&choice->logprobs, &choice->logprobs_capacity, choice->n_logprobs + 1,
+                       width * sizeof *choice->logprobs))
+        return NULL;
+    return choice->logprobs + choice->n_logprobs * width;
+}
+
+/* Compares the token that was chosen with the record. Returns false when the text need not be
+ * completed, because its record is known to be another. */
+static bool judge(Sample *sample, int32_t token, bool ends) {
+    const GenerationOptions *options = &sample->generation.options;
+    recorded_judge(sample->task.drafter, token, ends, options->eos, options->n_eos);
+    sample->left =
+        recorded_divergence(sample->task.drafter)->found && sample->job->texts[sample->index].whole;
+    return !sample->left;
+}
+
+/* Chooses the next token of a text and appends its bytes to the choice. */
+static Status sample_token(Sample *sample, float *logits, int32_t *token) {
+    const Request *r = &sample->job->request;
+    const Model *model = sample->job->setting->session->model;
+    size_t vocab = model_config(model)->vocab_size, position = sample->task.n_tokens;
+    Choice *choice = &sample->job->choices[sample->index];
+    Generation *g = &sample->generation;
+    TokenLogprob *logprobs = NULL;
+    GenerationStep step;
+    double total = 0.0;
+    if (!sample->begun && sample_begin(sample) != STATUS_OK) return STATUS_FAILED;
+    /* The last token that fits the context is printed but never fed back to the model. */
+    if (position == model_context(model)) g->options.max_tokens = g->n_tokens + 1;
+    if (r->wants_logprobs) {
+        if (!has_scratch(sample) ||
+            !(logprobs = next_logprobs(choice, 1 + (size_t)r->top_logprobs)))
+            return error_set(&sample->error, "no memory for the logprobs");
+        memcpy(sample->scratch, logits, vocab * sizeof *logits);
+        total = result_logprobs(model_isa(model)->numeric, logits, vocab, (size_t)r->top_logprobs,
+                                logprobs + 1, sample->scratch + vocab);
+    }
+    size_t before = g->n_tokens;
+    bool checks = sample->job->recorded != NULL;
+    if (checks &&
+        !recorded_look(sample->task.drafter, sample->task.tokens, position, logits, vocab))
+        return error_set(&sample->error, "no memory for the logits");
+    if (generation_next(g, logits, position, &step, &sample->error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (logprobs && g->n_tokens > before) {
+        float logprob = (float)((double)sample->scratch[step.token] - total);
+        logprobs[0] = (TokenLogprob){step.token, logprob};
+        choice->n_logprobs++;
+    }
+    text_put(&choice->text, step.text, step.length, 0);
+    choice->n_tokens = g->n_tokens;
+    choice->finish = g->finish;
+    if (checks && !judge(sample, step.token, g->finish == FINISH_EOS && g->n_tokens == before))
+        g->finish = FINISH_STOP;
+    *token = step.token;
+    return choice->text.failed ? error_set(&sample->error, "no memory for the text") : STATUS_OK;
+}
+
+static bool sample_next(EngineTask *task, float *logits) {
+    Sample *sample = task->context;
+    int32_t token = -1;
+    if (sample->failed) return false;
+    if (sample->job->request.only_prompt) {
+        sample->job->choices[sample->index].finish = FINISH_LENGTH;
+        return false;
+    }
+    if (sample_token(sample, logits, &token) != STATUS_OK) {
+        sample->failed = true;
+        return false;
+    }
+    if (sample->generation.finish != FINISH_NOT) return false;
+    if (engine_task_append(task, token)) return true;
+    sample->failed = true;
+    error_set(&sample->error, "no memory for a token");
+    return false;
+}
+
+static void sample_done(EngineTask *task, const Error *error) {
+    Sample *sample = task->context;
+    Job *job = sample->job;
+    if (error) {
+        sample->failed = true;
+        sample->error = *error;
+    }
+    if (job->recorded && task->drafter)
+        job->divergences[sample->index] = *recorded_divergence(task->drafter);
+    sample_end(sample);
+    if (--job->n_left == 0) job->setting->done(job, job->setting->context);
+}
+
+/* ---- Making and handing over its texts ------------------------------------------------------- */
+
+/* Finds what the request's texts are checked against. */
+static Status prepare_check(Job *job, size_t n, Error *error) {
+    const JobSetting *s = job->setting;
+    job->texts = calloc(n, sizeof *job->texts);
+    job->divergences = calloc(n, sizeof *job->divergences);
+    if (!job->texts || !job->divergences) return error_set(error, "no memory for a check");
+    for (size_t i = 0; i < n && job->recorded; i++)
+        check_text(s->check, job->recorded, s->maker, &job->request, i, &job->texts[i]);
+    return STATUS_OK;
+}
+
+Status job_prepare(Job *job, Error *error) {
+    const JobSetting *s = job->setting;
+    if (request_encode(&job->request, s->session, s->chat, error) != STATUS_OK)
+        return STATUS_FAILED;
+    const ShapeSource *shape = &job->request.hold.source;
+    if (shape->kind != SHAPE_NONE &&
+        shape_store_get(s->session->shapes, shape, &job->shape, error) != STATUS_OK)
+        return STATUS_FAILED;
+    size_t n = job->request.n_prompts * job->request.n;
+    job->choices = calloc(n, sizeof *job->choices);
+    job->samples = calloc(n, sizeof *job->samples);
+    if (!job->choices || !job->samples) return error_set(error, "no memory for a request");
+    if (s->check && prepare_check(job, n, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t i = 0; i < n; i++) {
+        job->samples[i].job = job;
+        job->samples[i].index = i;
+        bool sees = job->request.echo && job->request.wants_logprobs;
+        job->samples[i].task = (EngineTask){.next = sample_next,
+                                            .seen = sees ? sample_seen : NULL,
+                                            .done = sample_done,
+                                            .context = &job->samples[i]};
+    }
+    job->n = job->n_left = n;
+    return STATUS_OK;
+}
+
+/* Makes a text's Drafter: its record, or what the session has. */
+static Status new_drafter(Sample *sample, size_t n_prompt, Error *error) {
+    const Job *job = sample->job;
+    const Session *session = job->setting->session;
+    const GenerationOptions *o = &job->request.options;
+    Drafter **drafter = &sample->task.drafter;
+    GenerationOptions own = *o;
+    own.rule = sample->rule;
+    if (!job->recorded) return session_drafter(session, &own, drafter, error);
+    const RecordedDecoding decoding = {.tokenizer = session->tokenizer,
+                                       .flags = o->decode_flags,
+                                       .shown = o->shown,
+                                       .n_shown = o->n_shown,
+                                       .stops = o->n_stop > 0};
+    const TextBuffer *record = &job->texts[sample->index].record;
+    *drafter =
+        record->failed ? NULL : recorded_new(&decoding, record->bytes, record->length, n_prompt);
+    return *drafter ? STATUS_OK : error_set(error, "no memory for a record");
+}
+
+Status job_submit(Job *job, Engine *engine, Error *error) {
+    const Request *r = &job->request;
+    Sample *sample = &job->samples[job->n_submitted++];
+    const TokenList *prompt = &r->prompts[sample->index / r->n];
+    EngineTask *task = &sample->task;
+    task->capacity = prompt->length + 64;
+    task->tokens = malloc(task->capacity * sizeof *task->tokens);
+    if (!task->tokens) return error_set(error, "no memory for a prompt");
+    memcpy(task->tokens, prompt->ids, prompt->length * sizeof *task->tokens);
+    task->n_tokens = prompt->length;
+    if (new_drafter(sample, prompt->length, error) != STATUS_OK) return STATUS_FAILED;
+    return engine_submit(engine, task, error);
+}
+
+/* ---- Its result ------------------------------------------------------------------------------ */
+
+const char *job_failure(const Job *job) {
+    for (size_t i = 0; i < job->n; i++)
+        if (job->samples[i].failed) return job->samples[i].error.text;
+    return NULL;
+}
+
+size_t job_n_generated(const Job *job) {
+    size_t n = 0;
+    for (size_t i = 0; i < job->n; i++) n += job->choices[i].n_tokens;
+    return n;
+}
+
+char *job_result(const Job *job) {
+    for (size_t i = 0; i < job->n; i++)
+        if (job->samples[i].left) return NULL;
+    return result_line(job->setting->maker, &job->request, job->choices);
+}
+
+char *job_compare(Job *job, char *line) {
+    const JobSetting *s = job->setting;
+    char *report = check_compare(s->check, s->maker, &job->request, job->recorded, line,
+                                 job->divergences, job->texts, job->n);
+    if (check_writes(s->check)) {
+        job->result = line;
+    } else {
+        free(line);
+    }
+    return report;
+}
