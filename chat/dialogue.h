@@ -1,4 +1,4 @@
-/* A conversation with a model, without a screen: what chat.c shows and tests drive.
+/* A conversation with a model, without a screen: what turn.h shows and tests drive.
  *
  * Each turn renders all messages with the chat template, keeps what the cache already holds of
  * the resulting tokens, computes the rest and generates. What is computed is therefore always

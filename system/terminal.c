@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,6 +15,11 @@ void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total) {
     memset(bar, '.', sizeof bar);
     memset(bar, '#', (size_t)filled);
     fprintf(out, "[%.*s]", width, bar);
+}
+
+bool terminal_has_colours(int fd) {
+    const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    return isatty(fd) && term && *term && strcmp(term, "dumb") != 0 && !(no_colour && *no_colour);
 }
 
 /* The bytes of the UTF-8 character at the beginning of text[length]; 0: there is none. */

@@ -14,6 +14,13 @@
  * filled. */
 void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total);
 
+/* What turns dim text on, and off again, where terminal_has_colours. */
+#define TERMINAL_DIM "\033[2m"
+#define TERMINAL_PLAIN "\033[0m"
+
+/* Whether `fd` is a terminal with colours that NO_COLOR (no-color.org) does not forbid. */
+bool terminal_has_colours(int fd);
+
 /* Makes text[length] (UTF-8) safe for a terminal: control characters other than newline and tab
  * become caret notation ("^[" for Escape), those of writing directions "<U+202E>", bytes that are
  * not UTF-8 become U+FFFD. Fills shown[size] (size >= 8) with as many whole characters as fit and

@@ -1,0 +1,174 @@
+#include "chat/answer_view.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "system/descriptor.h"
+#include "system/terminal.h"
+
+static void close_screen(AnswerView *view) {
+    view->closed = true;
+    if (errno != EPIPE) view->lost = errno;
+}
+
+/* Where lines end on stdout; 0: nowhere, because it is no terminal, or too narrow. */
+static size_t margin(void) {
+    struct winsize size = {0};
+    bool known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+    return known && size.ws_col >= 20 ? size.ws_col : 0;
+}
+
+static void put_wrapped(AnswerView *view) {
+    size_t n = view->wrapped.length;
+    view->wrapped.length = 0;
+    if (n == 0 || view->closed) return;
+    if (!terminal_write(STDOUT_FILENO, view->wrapped.bytes, n)) close_screen(view);
+}
+
+static void put(AnswerView *view, const char *text, size_t length) {
+    if (length == 0 || view->closed) return;
+    word_wrap_put(&view->wrap, text, length, margin(), &view->wrapped);
+    put_wrapped(view);
+    view->at_line_start = text[length - 1] == '\n';
+}
+
+/* Writes the word that waits for its end. */
+static void put_rest(AnswerView *view) {
+    word_wrap_flush(&view->wrap, margin(), &view->wrapped);
+    put_wrapped(view);
+}
+
+static void set_thinking(AnswerView *view, bool thinking) {
+    put_rest(view);
+    view->thinking = thinking;
+    if (!view->colours || view->closed) return;
+    const char *code = thinking ? TERMINAL_DIM : TERMINAL_PLAIN;
+    if (descriptor_write(STDOUT_FILENO, code, strlen(code)) < strlen(code)) close_screen(view);
+}
+
+/* Writes a piece of reasoning, unless it is hidden. */
+static void put_thought(AnswerView *view, const char *text, size_t length) {
+    if (!view->hides_reasoning) put(view, text, length);
+}
+
+static void put_part(AnswerView *view, const char *text, size_t length) {
+    (view->thinking ? put_thought : put)(view, text, length);
+}
+
+/* The first mark of channels in text[length]; *n is its length. NULL: there is none. */
+static const char *channel_mark(const char *text, size_t length, size_t *n) {
+    static const char *const marks[] = {"<|start|>", "<|channel|>", "<|end|>"};
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const char *at = memmem(text, length, marks[i], strlen(marks[i]));
+        if (!at || (first && at > first)) continue;
+        first = at;
+        *n = strlen(marks[i]);
+    }
+    return first;
+}
+
+/* Takes what belongs to the header of a channel; returns how much. */
+static size_t take_header(AnswerView *view, const char *text, size_t length) {
+    static const char mark[] = "<|message|>";
+    const char *end = memmem(text, length, mark, strlen(mark));
+    size_t n = end ? (size_t)(end - text) : length, room = sizeof view->header - 1;
+    if (n < room - view->header_length) room = view->header_length + n;
+    memcpy(view->header + view->header_length, text, room - view->header_length);
+    view->header_length = room;
+    view->header[room] = '\0';
+    if (!end) return length;
+    view->in_header = false;
+    set_thinking(view, strstr(view->header, "analysis") != NULL);
+    return n + strlen(mark);
+}
+
+/* Writes a piece of an answer of channels, of which "analysis" is reasoning. A mark is one token,
+ * so it never arrives in two pieces. */
+static void show_channels(AnswerView *view, const char *text, size_t length) {
+    while (length > 0) {
+        size_t n = 0, used;
+        const char *mark = view->in_header ? NULL : channel_mark(text, length, &n);
+        if (view->in_header) {
+            used = take_header(view, text, length);
+        } else {
+            size_t before = mark ? (size_t)(mark - text) : length;
+            put_part(view, text, before);
+            used = before + n;
+        }
+        if (mark) {
+            if (view->thinking && !view->at_line_start) put_thought(view, "\n", 1);
+            set_thinking(view, false);
+            view->in_header = true;
+            view->header_length = 0;
+        }
+        text += used;
+        length -= used;
+    }
+}
+
+/* The mark that changes from reasoning to answer or back, and its length without what follows the
+ * token; 0: there is none. */
+static size_t next_mark(const AnswerView *view, const char **mark) {
+    const AnswerFormat *format = view->format;
+    *mark = view->thinking ? format->think_close : format->think_open;
+    if (!*mark) return 0;
+    if (!view->thinking && strstr(*mark, ">thought")) return strcspn(*mark, "t");
+    return strcspn(*mark, "\n");
+}
+
+void answer_view_put(AnswerView *view, const char *text, size_t length) {
+    if (view->format->has_channels) {
+        show_channels(view, text, length);
+        return;
+    }
+    text_put(&view->waiting, text, length, 0);
+    if (view->waiting.failed) return;
+    const char *at = view->waiting.bytes, *mark, *found;
+    size_t left = view->waiting.length, n;
+    while ((n = next_mark(view, &mark)) > 0 && (found = memmem(at, left, mark, n))) {
+        size_t before = (size_t)(found - at);
+        put_part(view, at, before);
+        if (!view->thinking) set_thinking(view, true);
+        put_thought(view, mark, n);
+        if (mark == view->format->think_close) set_thinking(view, false);
+        at = found + n;
+        left -= before + n;
+    }
+    size_t held = n > 0 && left >= n ? n - 1 : n > 0 ? left : 0;
+    while (held > 0 && memcmp(at + left - held, mark, held) != 0) held--;
+    put_part(view, at, left - held);
+    memmove(view->waiting.bytes, at + left - held, held);
+    view->waiting.length = held;
+}
+
+void answer_view_begin(AnswerView *view) {
+    view->at_line_start = true;
+    word_wrap_free(&view->wrap);
+    view->wrap = (WordWrap){0};
+    view->in_header = false;
+}
+
+void answer_view_begin_reasoning(AnswerView *view) {
+    set_thinking(view, true);
+}
+
+void answer_view_end(AnswerView *view) {
+    put_part(view, view->waiting.bytes, view->waiting.length);
+    view->waiting.length = 0;
+    if (view->thinking) set_thinking(view, false);
+    put_rest(view);
+    if (!view->at_line_start) put(view, "\n", 1);
+}
+
+void answer_view_newline(AnswerView *view) {
+    put(view, "\n", 1);
+}
+
+void answer_view_free(AnswerView *view) {
+    text_free(&view->waiting);
+    text_free(&view->wrapped);
+    word_wrap_free(&view->wrap);
+}

@@ -1,0 +1,29 @@
+/* What a chat holds, for the files that it is made of: the loop (chat.c), one turn (turn.h) and the
+ * commands (commands.h). */
+#ifndef CHAT_STATE_H
+#define CHAT_STATE_H
+
+#include <signal.h>
+
+#include "chat/answer_view.h"
+#include "chat/courier.h"
+#include "chat/dialogue.h"
+#include "chat/line_editor.h"
+
+typedef struct Chat {
+    Session *session;
+    Dialogue dialogue;
+    LineEditor *editor;
+    Courier courier;
+    volatile sig_atomic_t *interrupted;
+    bool leaves; /* after /quit */
+    AnswerView view;
+    AnswerStats last;
+    size_t n_failed;  /* messages and commands from a pipe */
+    char *returned;   /* the message that did not fit, for /edit; NULL: none */
+    SessionFile file; /* until the conversation takes it over */
+    Error file_note;
+    char state_directory[4096];
+} Chat;
+
+#endif

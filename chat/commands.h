@@ -1,0 +1,18 @@
+/* The commands of a chat: lines that begin with a slash. /help lists them. */
+#ifndef COMMANDS_H
+#define COMMANDS_H
+
+#include "chat/chat_state.h"
+
+/* Whether the text begins with a slash and a word. A pasted path ("/usr/bin/env ...") is a message.
+ */
+bool commands_is(const char *text);
+
+/* Runs the command that `line` names with its argument, the rest of the line, which it may change.
+ * Fails also for a name that no command has. */
+Status commands_run(Chat *chat, char *line, Error *error);
+
+/* The name of command i with its slash, for Tab; NULL behind the last one. */
+const char *commands_name(size_t i);
+
+#endif

@@ -1,0 +1,143 @@
+#include "chat/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "chat/note.h"
+
+/* An option that /set changes. */
+typedef struct Setting {
+    const char *name;
+    bool whole;    /* the field is a uint32_t; otherwise a float */
+    size_t offset; /* of the field in GenerationOptions */
+    double low, high;
+} Setting;
+
+#define SAMPLING(field) offsetof(GenerationOptions, sampling.field)
+static const Setting settings[] = {
+    {"temperature", false, SAMPLING(temperature), 0, 1e3},
+    {"top-p", false, SAMPLING(top_p), 0, 1},
+    {"min-p", false, SAMPLING(min_p), 0, 1},
+    {"repetition-penalty", false, SAMPLING(repetition_penalty), 1e-3, 1e3},
+    {"presence-penalty", false, SAMPLING(presence_penalty), -1e3, 1e3},
+    {"frequency-penalty", false, SAMPLING(frequency_penalty), -1e3, 1e3},
+    {"top-k", true, SAMPLING(top_k), 0, 1e9},
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+/* The settings that change_setting and change_reasoning handle by name. */
+static const char *const others[] = {
+    "tokens", "seed", "reasoning", "reasoning-effort", "reasoning-budget", "hide-reasoning"};
+enum { N_OTHERS = sizeof others / sizeof *others };
+
+const char *settings_name(size_t i) {
+    if (i < N_SETTINGS) return settings[i].name;
+    return i - N_SETTINGS < N_OTHERS ? others[i - N_SETTINGS] : NULL;
+}
+
+static const char *const reasoning_words[] = {
+    [REASONING_AUTO] = "auto", [REASONING_ON] = "on", [REASONING_OFF] = "off"};
+
+static void show_settings(const Dialogue *d, bool hides_reasoning) {
+    const GenerationOptions *o = &d->options;
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const char *at = (const char *)o + settings[i].offset;
+        double value = settings[i].whole ? *(const uint32_t *)at : (double)*(const float *)at;
+        note("%-20s %g", settings[i].name, value);
+    }
+    note("%-20s %zu", "tokens", o->max_tokens);
+    note("%-20s %llu", "seed", (unsigned long long)o->sampling.seed);
+    note("%-20s %s", "reasoning", reasoning_words[d->prompt.reasoning]);
+    note("%-20s %s", "reasoning-effort", d->prompt.effort ? d->prompt.effort : "none");
+    note("%-20s %lld", "reasoning-budget", (long long)d->budget);
+    note("%-20s %s", "hide-reasoning", hides_reasoning ? "on" : "off");
+}
+
+/* Changes one of the settings of reasoning; *known is false for others. */
+static Status change_reasoning(Dialogue *dialogue, bool *hides_reasoning, const char *name,
+                               const char *value, bool *known, Error *error) {
+    bool on = strcmp(value, "on") == 0, off = strcmp(value, "off") == 0;
+    *known = true;
+    if (strcmp(name, "reasoning") == 0) {
+        if (!on && !off && strcmp(value, "auto") != 0)
+            return error_set(error, "reasoning must be auto, on or off");
+        dialogue_set_reasoning(dialogue, on ? REASONING_ON : off ? REASONING_OFF : REASONING_AUTO);
+        return STATUS_OK;
+    }
+    if (strcmp(name, "hide-reasoning") == 0) {
+        if (!on && !off) return error_set(error, "hide-reasoning must be on or off");
+        *hides_reasoning = on;
+        return STATUS_OK;
+    }
+    if (strcmp(name, "reasoning-effort") == 0) {
+        if (!*value)
+            return error_set(error, "reasoning-effort needs a word; none: no effort is said");
+        bool none = strcmp(value, "none") == 0;
+        return dialogue_set_effort(dialogue, none ? NULL : value, error);
+    }
+    *known = strcmp(name, "reasoning-budget") == 0;
+    if (!*known) return STATUS_OK;
+    if (!*value || value[strspn(value, "0123456789")] != '\0' || strlen(value) > 9) {
+        if (!off && strcmp(value, "-1") != 0)
+            return error_set(error, "reasoning-budget must be a number of tokens, or off");
+        dialogue->budget = REASONING_UNLIMITED;
+        return STATUS_OK;
+    }
+    dialogue->budget = strtoll(value, NULL, 10);
+    return STATUS_OK;
+}
+
+/* False unless the whole text is a number. */
+static bool parse_number(const char *text, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
+static Status change_setting(GenerationOptions *o, const char *name, const char *value,
+                             Error *error) {
+    double number;
+    if (!parse_number(value, &number))
+        return error_set(error, "/set %s needs a number, as in /set temperature 0.7", name);
+    if (strcmp(name, "seed") == 0) {
+        if (value[strspn(value, "0123456789")] != '\0' || !(number < 1.8e19))
+            return error_set(error, "seed must be a whole number");
+        o->sampling.seed = strtoull(value, NULL, 10);
+        return STATUS_OK;
+    }
+    if (strcmp(name, "tokens") == 0) {
+        if (!(number >= 0 && number <= 1e9))
+            return error_set(error, "tokens must be from 0 (no limit) to 1e9");
+        o->max_tokens = (size_t)number;
+        return STATUS_OK;
+    }
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        if (strcmp(name, settings[i].name) != 0) continue;
+        if (!(number >= settings[i].low && number <= settings[i].high))
+            return error_set(error, "%s must be from %g to %g", name, settings[i].low,
+                             settings[i].high);
+        char *at = (char *)o + settings[i].offset;
+        if (settings[i].whole) {
+            *(uint32_t *)at = (uint32_t)number;
+        } else {
+            *(float *)at = (float)number;
+        }
+        return STATUS_OK;
+    }
+    return error_set(error, "no setting '%s': /set alone lists them", name);
+}
+
+Status settings_command(Dialogue *dialogue, bool *hides_reasoning, char *argument, Error *error) {
+    if (!*argument) {
+        show_settings(dialogue, *hides_reasoning);
+        return STATUS_OK;
+    }
+    char *value = argument + strcspn(argument, " =");
+    if (*value) *value++ = '\0';
+    value += strspn(value, " =");
+    for (char *c = argument; *c; c++)
+        if (*c == '_') *c = '-';
+    bool known;
+    Status status = change_reasoning(dialogue, hides_reasoning, argument, value, &known, error);
+    return known ? status : change_setting(&dialogue->options, argument, value, error);
+}

@@ -1,0 +1,79 @@
+#include "chat/turn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "chat/note.h"
+
+static void show_start(void *context, bool reasoning) {
+    Chat *chat = context;
+    if (reasoning) answer_view_begin_reasoning(&chat->view);
+}
+
+static void show_text(void *context, const char *text, size_t length) {
+    Chat *chat = context;
+    answer_view_put(&chat->view, text, length);
+}
+
+static void show_left_out(void *context, size_t messages) {
+    (void)context;
+    if (messages == 1)
+        note("(the context is full: the oldest message is left out)");
+    else
+        note("(the context is full: the oldest %zu messages are left out)", messages);
+}
+
+/* Tells a person that an answer did not end by itself. */
+static void note_cut(const Chat *chat) {
+    size_t most = chat->dialogue.options.max_tokens;
+    if (chat->last.finish != FINISH_LENGTH || !isatty(STDERR_FILENO)) return;
+    if (most > 0 && chat->last.n_generated >= most)
+        note("(cut after %zu tokens, as -n says: /set tokens N changes it)", most);
+    else
+        note("(cut: the context of %u tokens is full)", model_context(chat->session->model));
+}
+
+Status turn_answer(Chat *chat, Error *error) {
+    const AnswerWatcher watcher = {show_start, show_text, show_left_out, chat};
+    answer_view_begin(&chat->view);
+    Status status = dialogue_answer(&chat->dialogue, &watcher, &chat->last, error);
+    answer_view_end(&chat->view);
+    if (*chat->interrupted && status == STATUS_OK && line_editor_is_terminal(chat->editor))
+        note("(interrupted)");
+    if (status == STATUS_OK) note_cut(chat);
+    return status;
+}
+
+/* Takes back a message that does not fit and keeps its text for /edit. */
+static Status give_back(Chat *chat, Error *error) {
+    Error reason = *error;
+    if (dialogue_undo(&chat->dialogue, 1, &chat->returned, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!line_editor_is_terminal(chat->editor))
+        return error_set(error, "%s; the conversation goes on without it", reason.text);
+    uint32_t most = model_config(chat->session->model)->context;
+    char larger[64] = "";
+    if (most > model_context(chat->session->model))
+        snprintf(larger, sizeof larger, ", -c %u makes the context larger", most);
+    return error_set(error, "%s (it is taken back: /edit opens it to be shortened%s)", reason.text,
+                     larger);
+}
+
+Status turn_say(Chat *chat, const char *text, Error *error) {
+    if (dialogue_say(&chat->dialogue, text, strlen(text), error) != STATUS_OK) return STATUS_FAILED;
+    free(chat->returned);
+    chat->returned = NULL;
+    Status status = turn_answer(chat, error);
+    if (status != STATUS_FAILED) return status;
+    if (chat->last.too_long) return give_back(chat, error);
+    Error reason = *error;
+    return error_set(error, "%s (the message is kept: /retry answers it, /undo takes it back)",
+                     reason.text);
+}
+
+size_t turn_messages(const Chat *chat) {
+    return conversation_length(&chat->dialogue.conversation) -
+           (dialogue_system(&chat->dialogue) ? 1 : 0);
+}

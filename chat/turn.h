@@ -1,0 +1,19 @@
+/* One turn of a chat: the user says something, and the model answers on the screen. */
+#ifndef TURN_H
+#define TURN_H
+
+#include "chat/chat_state.h"
+
+/* Adds a message of the user and answers it. A message that does not fit into the context is taken
+ * back and kept in chat->returned; after another failure it stays in the conversation. The error
+ * says which. */
+Status turn_say(Chat *chat, const char *text, Error *error);
+
+/* Answers the last message and shows the answer. An interrupted answer is kept. chat->last gets the
+ * token counts and times. */
+Status turn_answer(Chat *chat, Error *error);
+
+/* The number of messages, without the system prompt. */
+size_t turn_messages(const Chat *chat);
+
+#endif
