@@ -615,7 +615,7 @@ static void use(ShapeStore *store, int length) {
     char schema[64];
     const char *bytes;
     size_t n;
-    Matcher *m;
+    Matcher *m = NULL;
     Shape *shape;
     Error error = {""};
     snprintf(schema, sizeof schema, "{\"minLength\":%d,\"type\":\"string\"}", length);
