@@ -6,6 +6,7 @@
  *                                                that compare with jinja2 */
 #include "template/chat_family.h"
 #include "template/chat_template.h"
+#include "tests/json_lines.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,23 +47,6 @@ static json_t *render_json(const json_t *request) {
     chat_template_output_free(&output);
     chat_template_free(t);
     return reply;
-}
-
-static int drive(void) {
-    char *line = NULL;
-    size_t capacity = 0;
-    while (getline(&line, &capacity, stdin) > 0) {
-        json_t *request = json_loads(line, JSON_ALLOW_NUL, NULL);
-        json_t *reply = request ? render_json(request) : json_pack("{s:s}", "error", "not JSON");
-        char *text = json_dumps(reply, JSON_COMPACT);
-        puts(text ? text : "{\"error\": \"no reply\"}");
-        fflush(stdout);
-        free(text);
-        json_decref(reply);
-        json_decref(request);
-    }
-    free(line);
-    return 0;
 }
 
 /* ---- what jinja2 gives, made by fixtures/chat_templates.py ---- */
@@ -620,7 +604,7 @@ static void a_model_without_a_template_has_a_plain_one(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "--driver") == 0) return drive();
+    if (argc > 1 && strcmp(argv[1], "--driver") == 0) return json_lines_serve(render_json);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_feature_gives_the_bytes_that_jinja2_gives),
         cmocka_unit_test(templates_in_the_manner_of_popular_ones_render_as_in_jinja2),

@@ -16,6 +16,7 @@
 
 #include "template/answer.h"
 #include "template/messages.h"
+#include "tests/json_lines.h"
 
 static const struct tm now = {.tm_year = 124, .tm_mon = 6, .tm_mday = 26};
 
@@ -88,23 +89,6 @@ static json_t *go_round(const json_t *request) {
     return reply;
 }
 
-static int drive(void) {
-    char *line = NULL;
-    size_t capacity = 0;
-    while (getline(&line, &capacity, stdin) > 0) {
-        json_t *request = json_loads(line, JSON_ALLOW_NUL, NULL);
-        json_t *reply = request ? go_round(request) : json_pack("{s:s}", "error", "not JSON");
-        char *text = json_dumps(reply, JSON_COMPACT);
-        puts(text ? text : "{\"error\": \"no reply\"}");
-        fflush(stdout);
-        free(text);
-        json_decref(reply);
-        json_decref(request);
-    }
-    free(line);
-    return 0;
-}
-
 /* Each line of the fixture has what transformers renders of the same messages. */
 static void a_call_comes_back_as_transformers_renders_it(void **state) {
     static const char path[] = "tests/fixtures/tool_round_trips.jsonl";
@@ -136,6 +120,6 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_comes_back_as_transformers_renders_it),
     };
-    if (argc == 2 && strcmp(argv[1], "--driver") == 0) return drive();
+    if (argc == 2 && strcmp(argv[1], "--driver") == 0) return json_lines_serve(go_round);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
