@@ -44,7 +44,7 @@ PROGRAMS = run export bench
 MAINS = $(PROGRAMS:%=%.c) core.c
 
 # Instruction sets of each processor; kernels/isa_list.h has the same list for the compiler. NAME
-# stands for the kernels kernels/NAME.c and kernels/NAME_records.c, compiled with FLAGS_NAME.
+# stands for the kernels kernels/NAME.c, NAME_records.c and NAME_pairs.c, compiled with FLAGS_NAME.
 ISAS_x86_64 = avx2 avx512 amx
 ISAS_aarch64 = neon neon_i8mm
 FLAGS_avx2 = -mavx2 -mfma -mf16c
@@ -56,7 +56,8 @@ FLAGS_neon_i8mm = -march=armv8.2-a+dotprod+fp16+i8mm
 
 MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 ISAS = $(ISAS_$(MACHINE))
-isa_kernels = $(wildcard $(foreach isa,$(1),kernels/$(isa).c kernels/$(isa)_records.c))
+isa_kernels = $(wildcard $(foreach isa,$(1),kernels/$(isa).c kernels/$(isa)_records.c \
+	kernels/$(isa)_pairs.c))
 ALL_KERNELS = $(call isa_kernels,$(ISAS_x86_64) $(ISAS_aarch64))
 
 # Vector code is compiled once for each instruction set that has lanes of its own, with -DISA=name.
@@ -114,7 +115,7 @@ define isa_rules
 $(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
 	$$(CC) $$(ALL_CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -c -o $$@ $$<
-$(BUILD)/kernels/$(1).o $(BUILD)/kernels/$(1)_records.o: ISA_FLAGS = $(FLAGS_$(1)) $(KERNEL_FLAGS)
+$(BUILD)/kernels/$(1).o $(BUILD)/kernels/$(1)_records.o $(BUILD)/kernels/$(1)_pairs.o: ISA_FLAGS = $(FLAGS_$(1)) $(KERNEL_FLAGS)
 endef
 $(foreach isa,reference $(ISAS),$(eval $(call isa_rules,$(isa))))
 ifeq ($(MACHINE),x86_64)

@@ -11,10 +11,8 @@
  * 4-bit weights unpacked once, then all rows pass over the run, 32 at a time. Between runs the
  * sums are in scratch. Zero codes and scales pad the last run to a multiple of four groups; adding
  * 0 * 0 leaves a sum as it is, because a sum that began as +0 is never -0. */
-#include "kernels/amx_records.h"
 #include "kernels/amx_tiles.h"
-#include "kernels/blocks.h"
-#include "kernels/panel_scales.h"
+#include "kernels/avx512_unpack.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -188,53 +186,21 @@ INLINE void run_jobs(Kind kind, const Run *run, AmxScratch *scratch) {
     }
 }
 
-/* Unpacks 4-bit lines to signed bytes and copies 8-bit lines, then pads with zeros to `groups`. */
-static void unpack(TensorType type, const uint8_t *lines, size_t valid, size_t groups,
-                   int8_t *codes) {
-    const size_t bytes = type_group(type) * PANEL_ROWS;
-    const __m512i low = _mm512_set1_epi8(15);
-    const __m512i zero = _mm512_set1_epi8((char)weight_types[type].zero);
-    for (size_t i = 0; type_is_4_bit(type) && i < valid * bytes; i += 2 * LINE_BYTES) {
-        __m512i both = _mm512_load_si512(lines + i / 2);
-        __m512i a = _mm512_and_si512(both, low);
-        __m512i b = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-        _mm512_store_si512(codes + i, _mm512_sub_epi8(a, zero));
-        _mm512_store_si512(codes + i + LINE_BYTES, _mm512_sub_epi8(b, zero));
-    }
-    if (!type_is_4_bit(type)) memcpy(codes, lines, valid * bytes);
-    memset(codes + valid * bytes, 0, (groups - valid) * bytes);
-}
-
-/* Widens the scales or minima of a run, and pads with zeros. */
-static void widen(const uint16_t *halves, size_t valid, size_t groups, float (*out)[PANEL_ROWS]) {
-    for (size_t g = 0; g < groups; g++) {
-        __m256i half = _mm256_setzero_si256();
-        if (g < valid) half = _mm256_loadu_si256((const __m256i *)(halves + g * PANEL_ROWS));
-        _mm512_store_ps(out[g], _mm512_cvtph_ps(half));
-    }
-}
-
 /* Unpacks groups first ... first + valid - 1 of the run's panels, from panel `begin` on, into
  * scratch, and points the run at the codes there. 8-bit lines that need no padding are used in
  * place. */
 static void unpack_run(const Matrix *w, size_t begin, size_t first, size_t valid, Run *run,
                        AmxScratch *scratch) {
     const TensorType type = w->type;
-    const bool records = is_record_type(type);
-    const bool in_place = !records && !type_is_4_bit(type) && run->groups == valid;
-    const size_t at = first * PANEL_ROWS;
+    const bool in_place = !is_record_type(type) && !type_is_4_bit(type) && run->groups == valid;
+    const size_t bytes = type_group(type) * PANEL_ROWS, padding = run->groups - valid;
     for (size_t p = 0; p < run->panels; p++) {
-        const uint8_t *panel = matrix_panel(w, begin + p);
-        if (records) {
-            unpack_records(type, panel, first, valid, run->groups, scratch->codes[p],
-                           scratch->scales[p], scratch->minima[p]);
-            continue;
-        }
-        widen(matrix_scales(w, begin + p) + at, valid, run->groups, scratch->scales[p]);
-        if (type_has_minima(type))
-            widen(matrix_minima(w, begin + p) + at, valid, run->groups, scratch->minima[p]);
-        if (!in_place)
-            unpack(type, panel + first * group_bytes(type), valid, run->groups, scratch->codes[p]);
+        float(*scales)[PANEL_ROWS] = scratch->scales[p], (*minima)[PANEL_ROWS] = scratch->minima[p];
+        int8_t *codes = in_place ? NULL : scratch->codes[p];
+        unpack_groups(w, begin + p, first, valid, &(Unpacked){codes, scales, minima, 0});
+        if (codes) memset(codes + valid * bytes, 0, padding * bytes);
+        memset(scales[valid], 0, padding * sizeof *scales);
+        memset(minima[valid], 0, padding * sizeof *minima);
     }
     if (in_place) return;
     run->weights = scratch->codes[0];

@@ -4,7 +4,7 @@
  * four inputs of each of 16 outputs. Signed weights are made unsigned by adding 128; the sums start
  * at the activations' offset, -128 * (sum of codes), which takes it out again. A block of up to
  * 12 rows has its integer and its float sums in registers while the weights stream past. */
-#include "kernels/avx512_steps.h"
+#include "kernels/avx512_pairs.h"
 
 /* Loads eight inputs of the 16 outputs as unsigned bytes: inputs 0 to 3 in *a, 4 to 7 in *b. With
  * `unshifted`, upper nibbles stay in the upper half of their bytes. */

@@ -3,7 +3,7 @@
  * 4-, 5- and 6-bit codes are unsigned as stored and need only a few shifts. A byte shuffle looks up
  * the levels of a table, raised by 128. The scale of a group is computed from scale and sub-scale
  * for each group; the product is exact. */
-#include "kernels/avx512_steps.h"
+#include "kernels/avx512_pairs.h"
 #include "kernels/records.h"
 
 /* How many bytes ahead to prefetch, for one panel and for several at once; measured fastest on

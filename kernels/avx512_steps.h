@@ -30,6 +30,14 @@ INLINE __m512i broadcast_4_codes(const uint8_t *p) {
     return _mm512_set1_epi32(codes);
 }
 
+/* The same, loaded before it is used, where several products use it: a compiler would rather load
+ * it for each. */
+INLINE __m512i broadcast_once(const uint8_t *p) {
+    __m512i codes;
+    __asm__("vpbroadcastd %1, %0" : "=v"(codes) : "m"(*(const uint32_t *)p));
+    return codes;
+}
+
 /* Integer sums of one group. Few of them are not enough to hide the latency of vpdpbusd: then every
  * output has a second accumulator, dot2, for the second half of each line. */
 typedef struct Dots {
@@ -131,8 +139,5 @@ INLINE void store_block(size_t panels, size_t rows, const __m512 *acc, float *ou
             ROWS_CASE(type, STREAM_PANELS, 3);                                                     \
         }                                                                                          \
     }
-
-/* Their entry in a table of BlockKernels. */
-#define BLOCK_ENTRY(type) [TENSOR_##type] = {BLOCK_ROWS, block_##type, STREAM_ROWS, stream_##type},
 
 #endif

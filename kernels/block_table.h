@@ -33,7 +33,9 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     TensorType type = product->w->type;
     bool records = weight_types[type].family == FAMILY_RECORDS;
     const BlockKernels *kernels = records ? &RECORD_KERNELS[type] : &block_kernels[type];
-    if (kernels->block) {
+    if (kernels->many_rows && n_rows >= kernels->many_rows) {
+        kernels->many(product, input, n_rows, begin, end, scratch);
+    } else if (kernels->block) {
         multiply_blocks(kernels, product, input, n_rows, begin, end);
     } else {
         FLOAT_KERNELS.multiply(product, input, n_rows, begin, end, scratch);

@@ -51,12 +51,19 @@ typedef void BlockKernel(const Matrix *w, size_t p, size_t rows, const uint8_t *
  * busy, and an activation is loaded once for all panels. */
 enum { STREAM_PANELS = 4 };
 
+/* Multiplies panels [begin, end) by all rows of the packed input, with the working memory of
+ * Kernels. */
+typedef void ManyKernel(const Product *product, const uint8_t *input, size_t n_rows, size_t begin,
+                        size_t end, void *scratch);
+
 /* The kernels of one type. */
 typedef struct BlockKernels {
     size_t block_rows; /* most rows that `block` takes */
     BlockKernel *block;
     size_t stream_rows; /* most rows that `stream` takes; 0: there is no stream kernel */
     BlockKernel *stream;
+    size_t many_rows; /* fewest rows that `many` takes instead; 0: there is none */
+    ManyKernel *many;
 } BlockKernels;
 
 /* The block kernels of the record types, in the files NAME_records.c. */

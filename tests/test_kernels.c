@@ -212,6 +212,11 @@ static void many_rows(const Kernels *kernels) {
         check(kernels, &w, 512, 2);
         check(kernels, &w, 511, 2);
         free((void *)w.data);
+        /* More inputs than any kernel takes in one run, and an odd number of panels. */
+        w = matrix_new((TensorType)t, 40, 4200, t + 250);
+        check(kernels, &w, 25, 1);
+        check(kernels, &w, 100, 1);
+        free((void *)w.data);
     }
 }
 static void bits_are_the_reference_s_for_many_rows_and_long_sums(void **state) {

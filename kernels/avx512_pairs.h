@@ -1,0 +1,32 @@
+/* Products of many rows with AVX-512 VNNI (avx512_pairs.c), for every quantized type. */
+#ifndef AVX512_PAIRS_H
+#define AVX512_PAIRS_H
+
+#include "kernels/avx512_steps.h"
+
+/* A ManyKernel, on blocks of at most 12 rows. */
+void multiply_pairs(const Product *product, const uint8_t *input, size_t n_rows, size_t begin,
+                    size_t end, void *scratch);
+
+/* From how many rows on multiply_pairs is faster than block_TYPE, measured on Zen 5; 0: never. On a
+ * core with one 512-bit port both take the same time. */
+enum {
+    MANY_Q8 = 11,
+    MANY_Q8_64 = 24,
+    MANY_Q4 = 48,
+    MANY_Q4_MIN = 0,
+    MANY_Q8_MIN = 11,
+    MANY_Q4_K = 96,
+    MANY_Q5_K = 48,
+    MANY_Q6_K = 11,
+    MANY_Q4_NL = 48,
+    MANY_MXFP4 = 96,
+    MANY_NVFP4 = 48
+};
+
+/* Their entry in a table of BlockKernels. */
+#define BLOCK_ENTRY(type)                                                                          \
+    [TENSOR_##type] = {BLOCK_ROWS,    block_##type, STREAM_ROWS,                                   \
+                       stream_##type, MANY_##type,  multiply_pairs},
+
+#endif
