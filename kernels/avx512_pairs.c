@@ -3,8 +3,9 @@
  * A core with two 512-bit ports multiplies twice in a cycle, but loads twice as well: here each
  * activation is loaded once for two panels, where avx512.c's block of 12 rows loads it for every
  * product. A pair of panels is unpacked once, to unsigned bytes and float32 scales, before all
- * blocks of rows pass over it, at most 6 rows at a time: so this one kernel serves every type. A
- * product of many inputs is cut into runs, whose sums go on in the output. */
+ * blocks of rows pass over it, at most 6 rows at a time: so one kernel serves many types. 8-bit
+ * codes are read where they are. A product of many inputs is cut into runs, whose sums go on in the
+ * output. */
 #include "kernels/avx512_pairs.h"
 
 #include "kernels/avx512_unpack.h"
@@ -22,6 +23,15 @@ typedef struct PairScratch {
 } PairScratch;
 
 _Static_assert(sizeof(PairScratch) <= SCRATCH_BYTES, "scratch");
+
+/* An unpacked run of a pair. The codes of the second panel lie panel_bytes after those of the
+ * first.
+ */
+typedef struct PairWeights {
+    const uint8_t *codes;
+    size_t panel_bytes;
+    const PairScratch *unpacked; /* scales, minima */
+} PairWeights;
 
 /* The sums of a block: out[row * stride + i] of the pair's outputs; and what to prefetch meanwhile,
  * a part of the panels that come next: for each group `fetch_lines` lines, `fetch_step` bytes after
@@ -42,12 +52,13 @@ typedef struct PairRows {
     size_t of, first;
 } PairRows;
 
-/* Adds `groups` groups of `rows` rows to their sums. */
-INLINE void multiply_pair(size_t group, bool with_minima, size_t rows, size_t groups,
-                          const PairRows *x, const PairScratch *w, const PairSums *sums) {
+/* Adds `groups` groups of `rows` rows to their sums. With `flips`, the codes are signed. */
+INLINE void multiply_pair(size_t group, bool with_minima, bool flips, size_t rows, size_t groups,
+                          const PairRows *x, const PairWeights *w, const PairSums *sums) {
     const size_t step = x->of * activation_bytes(group);
     const uint8_t *header = x->block + x->first * sizeof(float);
     const uint8_t *codes = x->block + x->of * ACTIVATION_HEADER + x->first * group;
+    const __m512i flip = _mm512_set1_epi8(-128);
     __m512 acc[PAIR_SUMS];
 #pragma GCC unroll 12
     for (size_t i = 0; i < PAIR * rows; i++) {
@@ -64,15 +75,16 @@ INLINE void multiply_pair(size_t group, bool with_minima, size_t rows, size_t gr
         fetch += sums->fetch_step;
         const float *x_scales = (const float *)header, *x_sums = x_scales + x->of;
         const int32_t *offsets = (const int32_t *)header + 2 * x->of;
-        const int8_t *lines = w->codes[0] + g * group * PANEL_ROWS;
+        const uint8_t *lines = w->codes + g * group * PANEL_ROWS;
         __m512i dot[PAIR_SUMS];
 #pragma GCC unroll 12
         for (size_t i = 0; i < PAIR * rows; i++)
             dot[i] = _mm512_set1_epi32(with_minima ? 0 : offsets[i % rows]);
 #pragma GCC unroll 16
         for (size_t k = 0; k < group; k += 4) {
-            const int8_t *line = lines + k * PANEL_ROWS;
-            __m512i a = _mm512_load_si512(line), b = _mm512_load_si512(line + sizeof w->codes[0]);
+            const uint8_t *line = lines + k * PANEL_ROWS;
+            __m512i a = _mm512_load_si512(line), b = _mm512_load_si512(line + w->panel_bytes);
+            if (flips) a = _mm512_xor_si512(a, flip), b = _mm512_xor_si512(b, flip);
 #pragma GCC unroll 6
             for (size_t r = 0; r < rows; r++) {
                 __m512i four = broadcast_once(codes + r * group + k);
@@ -83,12 +95,12 @@ INLINE void multiply_pair(size_t group, bool with_minima, size_t rows, size_t gr
 #pragma GCC unroll 12
         for (size_t i = 0; i < PAIR * rows; i++) {
             size_t j = i / rows, r = i % rows;
-            __m512 scale =
-                _mm512_mul_ps(_mm512_load_ps(w->scales[j][g]), _mm512_set1_ps(x_scales[r]));
+            __m512 scale = _mm512_mul_ps(_mm512_load_ps(w->unpacked->scales[j][g]),
+                                         _mm512_set1_ps(x_scales[r]));
             acc[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), scale, acc[i]);
             if (with_minima)
                 acc[i] = _mm512_fnmadd_ps(_mm512_set1_ps(x_sums[r]),
-                                          _mm512_load_ps(w->minima[j][g]), acc[i]);
+                                          _mm512_load_ps(w->unpacked->minima[j][g]), acc[i]);
         }
     }
 #pragma GCC unroll 12
@@ -102,12 +114,12 @@ INLINE void multiply_pair(size_t group, bool with_minima, size_t rows, size_t gr
 /* multiply_pair with a number of rows known to the compiler. */
 #define PAIR_CASE(count)                                                                           \
     case count:                                                                                    \
-        multiply_pair(group, with_minima, count, groups, x, w, sums);                              \
+        multiply_pair(group, with_minima, flips, count, groups, x, w, sums);                       \
         break
-#define PAIR_KERNEL(name, group_size, minima)                                                      \
-    static void name(size_t rows, size_t groups, const PairRows *x, const PairScratch *w,          \
+#define PAIR_KERNEL(name, group_size, minima, signed_codes)                                        \
+    static void name(size_t rows, size_t groups, const PairRows *x, const PairWeights *w,          \
                      const PairSums *sums) {                                                       \
-        enum { group = group_size, with_minima = minima };                                         \
+        enum { group = group_size, with_minima = minima, flips = signed_codes };                   \
         switch (rows) {                                                                            \
             PAIR_CASE(1);                                                                          \
             PAIR_CASE(2);                                                                          \
@@ -117,18 +129,25 @@ INLINE void multiply_pair(size_t group, bool with_minima, size_t rows, size_t gr
             PAIR_CASE(6);                                                                          \
         }                                                                                          \
     }
-PAIR_KERNEL(pair_16, 16, false)
-PAIR_KERNEL(pair_32, 32, false)
-PAIR_KERNEL(pair_32_minima, 32, true)
-PAIR_KERNEL(pair_64, 64, false)
+PAIR_KERNEL(pair_16, 16, false, false)
+PAIR_KERNEL(pair_32, 32, false, false)
+PAIR_KERNEL(pair_32_signed, 32, false, true)
+PAIR_KERNEL(pair_32_minima, 32, true, false)
+PAIR_KERNEL(pair_64_signed, 64, false, true)
 
-typedef void PairKernel(size_t rows, size_t groups, const PairRows *x, const PairScratch *w,
+typedef void PairKernel(size_t rows, size_t groups, const PairRows *x, const PairWeights *w,
                         const PairSums *sums);
+
+/* True for types whose codes need no unpacking. */
+static bool reads_in_place(TensorType type) {
+    return !is_record_type(type) && !type_is_4_bit(type);
+}
 
 static PairKernel *kernel_of(TensorType type) {
     if (type_group(type) == 16) return pair_16;
-    if (type_group(type) == 64) return pair_64;
-    return type_has_minima(type) ? pair_32_minima : pair_32;
+    if (type_group(type) == 64) return pair_64_signed;
+    if (type_has_minima(type)) return pair_32_minima;
+    return reads_in_place(type) ? pair_32_signed : pair_32;
 }
 
 /* A run of a pair: groups [first, first + n) of panels p and p + 1, or of panel p twice where that
@@ -137,17 +156,23 @@ typedef struct PairRun {
     size_t p, panels, first, n;
 } PairRun;
 
-static void unpack_pair(const Matrix *w, PairRun run, PairScratch *to) {
+static PairWeights unpack_pair(const Matrix *w, PairRun run, PairScratch *to) {
     /* Without minima the codes are signed, and 128 makes them unsigned (activations.h). */
-    char flip = type_has_minima(w->type) ? 0 : -128;
+    const char flip = type_has_minima(w->type) ? 0 : -128;
+    const bool in_place = reads_in_place(w->type);
     for (size_t j = 0; j < PAIR; j++)
-        unpack_groups(w, run.p + (j < run.panels ? j : 0), run.first, run.n,
-                      &(Unpacked){to->codes[j], to->scales[j], to->minima[j], flip});
+        unpack_groups(
+            w, run.p + (j < run.panels ? j : 0), run.first, run.n,
+            &(Unpacked){in_place ? NULL : to->codes[j], to->scales[j], to->minima[j], flip});
+    if (!in_place) return (PairWeights){(const uint8_t *)to->codes[0], sizeof to->codes[0], to};
+    /* A last panel alone is multiplied twice as well. */
+    return (PairWeights){matrix_panel(w, run.p) + run.first * group_bytes(w->type),
+                         run.panels == PAIR ? w->panel_bytes : 0, to};
 }
 
 /* Passes all rows over an unpacked run: each block in two halves. */
 static void multiply_run(const Product *product, const uint8_t *input, size_t n_rows, PairRun run,
-                         const PairScratch *unpacked) {
+                         const PairWeights *weights) {
     const Matrix *w = product->w;
     const size_t group = type_group(w->type), groups = activation_groups(group, w->cols);
     const size_t blocks = block_count(n_rows, BLOCK_ROWS);
@@ -167,7 +192,7 @@ static void multiply_run(const Product *product, const uint8_t *input, size_t n_
                       from};
         sums.out = product->out + (start + from) * product->stride + run.p * PANEL_ROWS;
         sums.fetch = next + bytes * (2 * blocks * run.first + half * run.n) / steps;
-        kernel(rows, run.n, &x, unpacked, &sums);
+        kernel(rows, run.n, &x, weights, &sums);
     }
 }
 
@@ -180,8 +205,8 @@ void multiply_pairs(const Product *product, const uint8_t *input, size_t n_rows,
         for (size_t first = 0; first < groups; first += most) {
             PairRun run = {p, end - p < PAIR ? end - p : PAIR, first,
                            groups - first < most ? groups - first : most};
-            unpack_pair(product->w, run, scratch);
-            multiply_run(product, input, n_rows, run, scratch);
+            PairWeights weights = unpack_pair(product->w, run, scratch);
+            multiply_run(product, input, n_rows, run, &weights);
         }
     }
 }
