@@ -487,9 +487,6 @@ static Status read_openai(Request *r, Error *error) {
     const char *url = json_string_value(json_object_get(r->json, "url"));
     const char *name;
     json_t *value;
-    r->format = url && strcmp(url, "/v1/completions") == 0 ? REQUEST_COMPLETION : REQUEST_CHAT;
-    if (take_id(r, json_object_get(r->json, "custom_id"), "custom_id", error) != STATUS_OK)
-        return STATUS_FAILED;
     json_object_foreach(r->json, name, value) {
         size_t i = 0;
         while (own[i] && strcmp(own[i], name) != 0) i++;
@@ -509,7 +506,6 @@ static Status read_openai(Request *r, Error *error) {
 
 static Status read_native(Request *r, Error *error) {
     static const char *const own[] = {"id", NULL};
-    if (take_id(r, json_object_get(r->json, "id"), "id", error) != STATUS_OK) return STATUS_FAILED;
     return read_fields(r, r->json, own, error);
 }
 
@@ -535,11 +531,9 @@ static Status not_json(const char *line, size_t length, const json_error_t *wher
                      where->position > 0 ? where->position : 0);
 }
 
-Status request_parse(Request *r, const char *line, size_t length, size_t number,
-                     const GenerationOptions *defaults, Error *error) {
+Status request_identify(Request *r, const char *line, size_t length, size_t number, Error *error) {
     json_error_t where;
     request_blank(r, line, length, number);
-    r->options = *defaults;
     r->json = json_loadb(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     if (!r->json) return not_json(line, length, &where, error);
     if (json_is_array(r->json))
@@ -549,7 +543,19 @@ Status request_parse(Request *r, const char *line, size_t length, size_t number,
     if (!json_is_object(r->json)) return error_set(error, "not a JSON object");
     bool openai = json_object_get(r->json, "custom_id") || json_object_get(r->json, "body") ||
                   json_object_get(r->json, "url");
-    return openai ? read_openai(r, error) : read_native(r, error);
+    const char *url = json_string_value(json_object_get(r->json, "url"));
+    const char *name = openai ? "custom_id" : "id";
+    if (openai)
+        r->format = url && strcmp(url, "/v1/completions") == 0 ? REQUEST_COMPLETION : REQUEST_CHAT;
+    return take_id(r, json_object_get(r->json, name), name, error);
+}
+
+Status request_parse(Request *r, const char *line, size_t length, size_t number,
+                     const GenerationOptions *defaults, Error *error) {
+    Status status = request_identify(r, line, length, number, error);
+    r->options = *defaults;
+    if (status != STATUS_OK) return status;
+    return r->format == REQUEST_NATIVE ? read_native(r, error) : read_openai(r, error);
 }
 
 Status request_plain(Request *r, const char *line, size_t length, size_t number,

@@ -78,6 +78,11 @@ typedef struct Request {
 Status request_parse(Request *request, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error);
 
+/* The first step of request_parse: the line as JSON, its format and its id, which is all that
+ * finding its result takes. */
+Status request_identify(Request *request, const char *line, size_t length, size_t number,
+                        Error *error);
+
 /* Like request_parse for --batch-text, where the whole line is the prompt. */
 Status request_plain(Request *request, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "batch/result_id.h"
 #include "session/json_text.h"
 #include "session/logprobs.h"
 
@@ -204,17 +205,6 @@ static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, c
 /* ---- Answers with parts ------------------------------------------------------------------------
  */
 
-/* The id of a call: 9 letters and digits, which Mistral's templates insist on, the same in every
- * run. */
-static void call_id(char *id, const Request *r, size_t choice, size_t call) {
-    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    const RequestKey key = request_key(r);
-    const uint64_t parts[] = {key.low, key.high, choice, call};
-    uint64_t hash = XXH3_64bits(parts, sizeof parts);
-    for (size_t i = 0; i < 9; i++, hash /= 62) id[i] = digits[hash % 62];
-    id[9] = '\0';
-}
-
 /* Calls that the assistant has made in the messages. */
 static size_t calls_before(const Request *r) {
     size_t i, n = 0;
@@ -230,10 +220,10 @@ static json_t *calls_json(const ResultMaker *maker, const Request *r, const Answ
     json_t *list = json_array();
     size_t n = json_array_size(answer->calls), before = calls_before(r);
     for (size_t i = 0; i < n && (i == 0 || !r->one_call); i++) {
-        char own[10];
+        char own[RESULT_ID_CALL_BYTES];
         json_t *call = json_array_get(answer->calls, i), *id;
         const char *name = json_string_value(json_object_get(call, "name"));
-        call_id(own, r, index, i);
+        result_id_call(own, request_key(r), index, i);
         id = maker->answers->tools->syntax == TOOLS_KIMI /* its templates write the id as it is */
                  ? json_sprintf("functions.%s:%zu", name, before + i)
                  : json_string(own);
@@ -272,8 +262,13 @@ static const char *finish_of(const Choice *choice, const Answer *answer) {
 /* ---- Result lines -----------------------------------------------------------------------------
  */
 
+char *result_dump(const json_t *json) {
+    return json ? json_dumps(json, JSON_REAL_PRECISION(17)) : NULL;
+}
+
+/* Takes over the reference. */
 static char *dump(json_t *json) {
-    char *line = json ? json_dumps(json, JSON_REAL_PRECISION(17)) : NULL;
+    char *line = result_dump(json);
     json_decref(json);
     return line;
 }
@@ -348,14 +343,9 @@ static char *native_line(const ResultMaker *maker, const Request *r, const Choic
     return dump(json);
 }
 
-/* An id of 32 hexadecimal digits, a hash of model, options and request: the same in every run. */
-static void make_id(char *id, size_t size, const char *prefix, const ResultMaker *maker,
-                    const Request *r) {
-    RequestKey key = request_key(r);
-    uint64_t mixed =
-        XXH3_64bits_withSeed(maker->fingerprint, strlen(maker->fingerprint), key.low ^ key.high);
-    snprintf(id, size, "%s%016llx%016llx", prefix, (unsigned long long)mixed,
-             (unsigned long long)key.high);
+/* The id of a request's result with this prefix. */
+static void make_id(char *id, const char *prefix, const ResultMaker *maker, const Request *r) {
+    result_id(id, prefix, maker->fingerprint, request_key(r));
 }
 
 static json_t *openai_choice(const ResultMaker *maker, const Request *r, const Choice *choice,
@@ -389,13 +379,13 @@ static json_t *openai_choice(const ResultMaker *maker, const Request *r, const C
 static json_t *openai_body(const ResultMaker *maker, const Request *r, const Choice *choices) {
     bool chat = r->format == REQUEST_CHAT;
     size_t n_prompt = prompt_tokens(r), n_generated = 0;
-    char id[64];
+    char id[RESULT_ID_BYTES];
     json_t *body = json_object(), *list = json_array();
     for (size_t i = 0; i < n_choices(r); i++) {
         n_generated += choices[i].n_tokens;
         json_array_append_new(list, openai_choice(maker, r, &choices[i], i));
     }
-    make_id(id, sizeof id, chat ? "chatcmpl-" : "cmpl-", maker, r);
+    make_id(id, chat ? RESULT_ID_CHAT : RESULT_ID_COMPLETION, maker, r);
     json_object_set_new(body, "id", json_string(id));
     json_object_set_new(body, "object", json_string(chat ? "chat.completion" : "text_completion"));
     json_object_set_new(body, "created",
@@ -415,9 +405,9 @@ static json_t *openai_body(const ResultMaker *maker, const Request *r, const Cho
 
 /* {"id", "custom_id"}; of a request without an id custom_id is null, and the line is named. */
 static json_t *openai_head(const ResultMaker *maker, const Request *r) {
-    char id[64];
+    char id[RESULT_ID_BYTES];
     json_t *json = json_object();
-    make_id(id, sizeof id, "batch_req_", maker, r);
+    make_id(id, RESULT_ID_BATCH, maker, r);
     json_object_set_new(json, "id", json_string(id));
     json_object_set(json, "custom_id", r->id ? (json_t *)r->id : json_null());
     if (!r->id) result_put_line(json, r);
@@ -425,9 +415,9 @@ static json_t *openai_head(const ResultMaker *maker, const Request *r) {
 }
 
 static char *openai_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
-    char id[64];
+    char id[RESULT_ID_BYTES];
     json_t *json = openai_head(maker, r), *response = json_object();
-    make_id(id, sizeof id, "req_", maker, r);
+    make_id(id, RESULT_ID_REQUEST, maker, r);
     json_object_set_new(response, "status_code", json_integer(200));
     json_object_set_new(response, "request_id", json_string(id));
     json_object_set_new(response, "body", openai_body(maker, r, choices));
@@ -507,6 +497,7 @@ Status result_read(const char *line, size_t length, ResultLine *out, Error *erro
     Status status = STATUS_OK;
     if (fingerprint && key_of(json, &out->key)) {
         out->failed = failure && !json_is_null(failure);
+        out->numbered = json_object_get(json, "line") != NULL;
         snprintf(out->fingerprint, sizeof out->fingerprint, "%s", fingerprint);
     } else {
         status = error_set(error, "not a result of a batch");

@@ -1,0 +1,24 @@
+/* The ids that results have besides their requests': hashes of the request's key, so that they are
+ * the same in every run. */
+#ifndef RESULT_ID_H
+#define RESULT_ID_H
+
+#include "batch/request.h"
+
+enum { RESULT_ID_BYTES = 64, RESULT_ID_CALL_BYTES = 10 };
+
+/* The prefixes of the ids in OpenAI's results: of the line, its response, and its body. */
+#define RESULT_ID_BATCH "batch_req_"
+#define RESULT_ID_REQUEST "req_"
+#define RESULT_ID_CHAT "chatcmpl-"
+#define RESULT_ID_COMPLETION "cmpl-"
+
+/* Fills `id` with the prefix and 32 hexadecimal digits. */
+void result_id(char id[RESULT_ID_BYTES], const char *prefix, const char *fingerprint,
+               RequestKey key);
+
+/* Fills `id` with that of a call in a request's answer: 9 letters and digits, which Mistral's
+ * templates insist on. */
+void result_id_call(char id[RESULT_ID_CALL_BYTES], RequestKey key, size_t choice, size_t call);
+
+#endif
