@@ -14,10 +14,10 @@
 
 /* A mode that stands later wins: the conversation of -m chat can be looked at, too. */
 const Mode *const modes[] = {
-    &chat_mode,       &batch_mode,      &info_mode, &verify_mode,     &tokenize_mode,
-    &detokenize_mode, &render_mode,     &eval_mode, &score_mode,      &attention_mode,
-    &positions_mode,  &no_cache_mode,   &list_mode, &cache_list_mode, &cache_clear_mode,
-    &shape_test_mode, &check_text_mode, NULL,
+    &chat_mode,        &batch_mode,      &merge_mode,      &info_mode, &verify_mode,
+    &tokenize_mode,    &detokenize_mode, &render_mode,     &eval_mode, &score_mode,
+    &attention_mode,   &positions_mode,  &no_cache_mode,   &list_mode, &cache_list_mode,
+    &cache_clear_mode, &shape_test_mode, &check_text_mode, NULL,
 };
 
 #define FIELD(name) offsetof(Options, name)

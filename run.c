@@ -346,6 +346,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     } else if (status != STATUS_OK) {
         terminal_say("%s", error.text);
     }
+    options_free(&options);
     return status;
 }
 

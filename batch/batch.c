@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "batch/batch_memory.h"
 #include "batch/batch_progress.h"
 #include "batch/job.h"
+#include "batch/shard.h"
 #include "kvcache_sharing.h"
 #include "session/generation_options.h"
 #include "session/logprobs.h"
@@ -32,6 +34,7 @@ struct Batch {
     Check *check;    /* NULL: nothing is checked */
     size_t kv_bytes; /* that the KV cache may use */
     bool input_open;
+    char *name, *header; /* of a part: for errors; its first line of results. NULL: the whole */
 
     Session *session;
     Engine *engine;
@@ -88,6 +91,8 @@ void batch_close(Batch *b) {
     line_reader_free(&b->reader);
     check_close(b->check);
     result_file_close(&b->results);
+    free(b->name);
+    free(b->header);
     free(b);
 }
 
@@ -193,7 +198,7 @@ static Job *add_job(Batch *b) {
 static bool answered(Batch *b, const Request *r) {
     RequestKey key = request_key(r);
     const ResultFile *file = &b->results;
-    unsigned flags = keyset_flags(&file->keys, key);
+    uint64_t flags = keyset_flags(&file->keys, key);
     if (b->options->ordered && b->progress.n_before < file->n_kept) {
         const RequestKey *expected = &file->order[b->progress.n_before];
         if (expected->low != key.low || expected->high != key.high) {
@@ -201,7 +206,8 @@ static bool answered(Batch *b, const Request *r) {
             error_set(&error,
                       "%s: its line %zu is not the result of line %zu of %s: it was written "
                       "without --ordered, or for other requests; resume without --ordered",
-                      file->path, b->progress.n_before + 1, r->line, b->reader.name);
+                      file->path, b->progress.n_before + 1 + (file->header != NULL), r->line,
+                      b->reader.name);
             give_up(b, STATUS_FAILED, &error);
             return true;
         }
@@ -244,9 +250,7 @@ static Status parse_line(Batch *b, Request *r, LineState state, const char *line
 static void take_line(Batch *b, LineState state, const char *line, size_t length) {
     static const Error no_memory = {"no memory for a request"};
     Error error, other;
-    if (b->reader.number == 1 && length >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0)
-        line += 3, length -= 3; /* a byte order mark */
-    if (b->options->batch_text && length > 0 && line[length - 1] == '\r') length--;
+    line_trim(&b->reader, b->options->batch_text, &line, &length);
     if (line_is_blank(line, length)) return;
     b->progress.n_lines++;
     Job *job = add_job(b);
@@ -344,6 +348,25 @@ static size_t choose_concurrency(const Batch *b, const KvShape *shape) {
     return n < 1 ? 1 : n > most ? most : n;
 }
 
+/* --shard: reads only the part's lines, and puts its header before the results. */
+static Status take_part(Batch *b, Error *error) {
+    const Options *o = b->options;
+    LineReader *reader = &b->reader;
+    Shard shard = {.text = o->batch_text};
+    Status status = shard_number(o->shard, &shard.part, &shard.of, error);
+    if (status == STATUS_OK)
+        status = shard_locate(&shard, reader->fd, reader->name, b->session->interrupted, error);
+    if (status != STATUS_OK) return status;
+    snprintf(shard.fingerprint, sizeof shard.fingerprint, "%s", b->fingerprint);
+    b->header = shard_header(&shard);
+    if (asprintf(&b->name, "%s, part %" PRIu64 "/%" PRIu64, reader->name, shard.part, shard.of) < 0)
+        b->name = NULL;
+    if (!b->header || !b->name) return error_set(error, "no memory for a part");
+    reader->name = b->name;
+    b->results.header = b->header;
+    return line_reader_range(reader, shard.begin, shard.end, error);
+}
+
 static Status start(Batch *b, Session *session, Error *error) {
     const Options *o = b->options;
     const Config *config = model_config(session->model);
@@ -373,9 +396,11 @@ static Status start(Batch *b, Session *session, Error *error) {
                          b->kv_bytes, least);
     if (b->check && check_read(b->check, session->interrupted, error) != STATUS_OK)
         return STATUS_FAILED;
+    if (o->shard && (status = take_part(b, error)) != STATUS_OK) return status;
     if (o->resume &&
         result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
         return STATUS_FAILED;
+    if (result_file_begin(&b->results, error) != STATUS_OK) return STATUS_FAILED;
     size_t check_rows = b->check ? rows_with_logits(session->model) : 0;
     const EngineOptions options = {.draft_rows = check_rows,
                                    .max_tasks = choose_concurrency(b, &shape),
@@ -384,7 +409,7 @@ static Status start(Batch *b, Session *session, Error *error) {
                                    .kv_type = session->kv_type};
     if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
     b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;
-    if (session->shows_progress) b->progress.total = line_reader_count(b->reader.fd);
+    if (session->shows_progress) b->progress.total = line_reader_count(&b->reader);
     b->progress.session = session;
     b->progress.engine = b->engine;
     b->progress.start = clock_seconds();

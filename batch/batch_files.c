@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "batch/shard.h"
 #include "system/descriptor.h"
 #include "system/own_file.h"
 #include "system/replace_file.h"
@@ -19,7 +20,14 @@
 /* ---- Input ---------------------------------------------------------------------------------- */
 
 void line_reader_init(LineReader *r, int fd, const char *name) {
-    *r = (LineReader){.fd = fd, .name = name};
+    *r = (LineReader){.fd = fd, .name = name, .limit = UINT64_MAX};
+}
+
+Status line_reader_range(LineReader *r, uint64_t begin, uint64_t end, Error *error) {
+    r->offset = begin;
+    r->limit = end;
+    if (lseek(r->fd, (off_t)begin, SEEK_SET) == (off_t)begin) return STATUS_OK;
+    return error_set(error, "%s: cannot be read: %s", r->name, strerror(errno));
 }
 
 void line_reader_free(LineReader *r) {
@@ -31,6 +39,15 @@ bool line_is_blank(const char *line, size_t length) {
     for (size_t i = 0; i < length; i++)
         if (!strchr(" \t\r", line[i]) || line[i] == '\0') return false;
     return true;
+}
+
+void line_trim(const LineReader *r, bool text, const char **line, size_t *length) {
+    uint64_t begin = r->offset - r->terminated - *length;
+    if (begin == 0 && *length >= 3 && memcmp(*line, "\xEF\xBB\xBF", 3) == 0) {
+        *line += 3;
+        *length -= 3;
+    }
+    if (text && *length > 0 && (*line)[*length - 1] == '\r') --*length;
 }
 
 /* Reads more bytes. *nothing: none can be read now, and `wait` is false. */
@@ -46,13 +63,15 @@ static Status fill(LineReader *r, bool wait, const volatile sig_atomic_t *interr
     }
     if (!array_reserve(&r->bytes, &r->capacity, r->end + AT_A_TIME, 1))
         return error_set(error, "%s: no memory for a line", r->name);
+    uint64_t left = r->limit - (r->offset + (r->end - r->begin));
+    size_t most = left < AT_A_TIME ? (size_t)left : AT_A_TIME;
     struct pollfd ready = {.fd = r->fd, .events = POLLIN};
     if (!wait && poll(&ready, 1, 0) == 0) {
         *nothing = true;
         return STATUS_OK;
     }
     for (;;) {
-        ssize_t n = read(r->fd, r->bytes + r->end, AT_A_TIME);
+        ssize_t n = read(r->fd, r->bytes + r->end, most);
         if (n >= 0) {
             r->end += (size_t)n;
             r->at_end = n == 0;
@@ -112,15 +131,18 @@ Status line_reader_next(LineReader *r, bool wait, const volatile sig_atomic_t *i
     }
 }
 
-size_t line_reader_count(int fd) {
+size_t line_reader_count(const LineReader *r) {
     struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return 0;
+    if (fstat(r->fd, &info) != 0 || !S_ISREG(info.st_mode)) return 0;
     enum { AT_A_TIME = 65536 };
     char *bytes = malloc(AT_A_TIME);
     size_t lines = 0;
     bool blank = true;
-    off_t at = lseek(fd, 0, SEEK_CUR);
-    for (ssize_t n; bytes && (n = pread(fd, bytes, AT_A_TIME, at)) > 0; at += n) {
+    uint64_t at = (uint64_t)lseek(r->fd, 0, SEEK_CUR);
+    for (ssize_t n; bytes && at < r->limit; at += (uint64_t)n) {
+        size_t most = r->limit - at < AT_A_TIME ? (size_t)(r->limit - at) : AT_A_TIME;
+        n = pread(r->fd, bytes, most, (off_t)at);
+        if (n <= 0) break;
         for (ssize_t i = 0; i < n; i++) {
             if (bytes[i] == '\n') {
                 lines += !blank;
@@ -145,11 +167,11 @@ static struct KeyEntry *find_entry(const KeySet *set, RequestKey key) {
     return &set->entries[i];
 }
 
-unsigned keyset_flags(const KeySet *set, RequestKey key) {
-    return set->capacity ? (unsigned)find_entry(set, key)->flags : 0;
+uint64_t keyset_flags(const KeySet *set, RequestKey key) {
+    return set->capacity ? find_entry(set, key)->flags : 0;
 }
 
-bool keyset_add(KeySet *set, RequestKey key, unsigned flags) {
+bool keyset_add(KeySet *set, RequestKey key, uint64_t flags) {
     if (set->n * 2 >= set->capacity) {
         KeySet larger = {.capacity = set->capacity ? set->capacity * 2 : 1024};
         larger.entries = calloc(larger.capacity, sizeof *larger.entries);
@@ -267,14 +289,25 @@ static bool all_zero(const char *line, size_t length) {
  * begin like a result, or is a complete object of another kind (such as a request), the wrong file
  * was named. */
 static bool could_be_torn(const char *line, size_t length) {
-    static const char *const starts[] = {"{\"id\": ", "{\"line\": "};
+    static const char *const starts[] = {"{\"id\": ", "{\"line\": ", SHARD_HEADER_START};
+    size_t header = strlen(SHARD_HEADER_START);
     if (all_zero(line, length)) return true;
+    if (length >= header && memcmp(line, SHARD_HEADER_START, header) == 0) return true;
     if (result_is_another(line, length)) return false;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         size_t n = strlen(starts[i]);
         if (memcmp(line, starts[i], length < n ? length : n) == 0) return true;
     }
     return false;
+}
+
+/* Writes a line to keep to `kept`, unless that is NULL. */
+static Status copy_line(ResultFile *kept, const char *line, size_t length, Error *error) {
+    if (!kept) return STATUS_OK;
+    text_put(&kept->buffer, line, length, 0);
+    text_put(&kept->buffer, "\n", 1, 0);
+    if (kept->buffer.failed) return error_set(error, "%s: no memory for a line", kept->path);
+    return result_file_flush(kept, false, error);
 }
 
 /* Reads results up to the end, an incomplete line or, with `ordered`, a line that must be answered
@@ -294,6 +327,14 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
         if (state == LINE_NONE) return STATUS_OK;
         if (state == LINE_READ && !reader->terminated && could_be_torn(line, length))
             return STATUS_OK;
+        bool header = file->header && reader->number == 1 && state == LINE_READ;
+        if (reader->number == 1 && state == LINE_READ &&
+            shard_match(line, length, file->header, error) != STATUS_OK)
+            return error_prefix(error, "%s", file->path);
+        if (header) {
+            if (copy_line(kept, line, length, error) != STATUS_OK) return STATUS_FAILED;
+            continue;
+        }
         if (state == LINE_TOO_LONG || result_read(line, length, &result, error) != STATUS_OK)
             return error_prefix(error, "%s: line %zu", file->path, reader->number);
         if (strcmp(result.fingerprint, fingerprint) != 0)
@@ -307,11 +348,7 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
             continue;
         }
         if (!keep(file, &result)) return error_set(error, "%s: no memory for it", file->path);
-        if (kept) {
-            text_put(&kept->buffer, line, length, 0);
-            text_put(&kept->buffer, "\n", 1, 0);
-            if (result_file_flush(kept, false, error) != STATUS_OK) return STATUS_FAILED;
-        }
+        if (copy_line(kept, line, length, error) != STATUS_OK) return STATUS_FAILED;
     }
 }
 
@@ -363,6 +400,11 @@ Status result_file_resume(ResultFile *file, const char *fingerprint, bool ordere
     if (cut < file->whole && ftruncate(file->fd, cut) != 0) return failed(file, "cut", error);
     file->whole = cut;
     return STATUS_OK;
+}
+
+Status result_file_begin(ResultFile *file, Error *error) {
+    bool lacks = file->header && file->whole == 0;
+    return lacks ? result_file_add(file, file->header, error) : STATUS_OK;
 }
 
 Status result_file_add(ResultFile *file, const char *line, Error *error) {

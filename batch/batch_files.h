@@ -25,6 +25,7 @@ typedef struct LineReader {
     bool terminated; /* the line returned last ended with a newline */
     size_t number;   /* of the line returned last, from 1 */
     uint64_t offset; /* where the next line begins */
+    uint64_t limit;  /* no byte at or behind this offset is read */
 } LineReader;
 
 typedef enum LineState {
@@ -35,6 +36,10 @@ typedef enum LineState {
 } LineState;
 
 void line_reader_init(LineReader *reader, int fd, const char *name);
+
+/* Makes a new reader of a file read the lines in its bytes from `begin` to `end`, numbered from 1.
+ */
+Status line_reader_range(LineReader *reader, uint64_t begin, uint64_t end, Error *error);
 void line_reader_free(LineReader *reader);
 
 /* Returns the next line without its newline, valid until the next call. Waits for it only when
@@ -42,19 +47,22 @@ void line_reader_free(LineReader *reader);
 Status line_reader_next(LineReader *reader, bool wait, const volatile sig_atomic_t *interrupted,
                         LineState *state, const char **line, size_t *length, Error *error);
 
-/* Counts the lines of a regular file that are not blank; 0 for any other file. Does not move the
- * file offset. */
-size_t line_reader_count(int fd);
+/* Counts the lines to come that are not blank in a regular file; 0 for any other file. */
+size_t line_reader_count(const LineReader *reader);
 
 /* Whether the line holds only spaces, tabs and carriage returns. */
 bool line_is_blank(const char *line, size_t length);
+
+/* Leaves out of the line that the reader has just returned what is no part of a request: a byte
+ * order mark where the file begins and, where the line is a text, a final carriage return. */
+void line_trim(const LineReader *reader, bool text, const char **line, size_t *length);
 
 /* ---- Sets of keys ------------------------------------------------------------------------------
  */
 
 enum { KEY_SEEN = 1, KEY_DONE = 2, KEY_FAILED = 4 };
 
-/* A hash table from keys to flags. */
+/* A hash table from keys to flags, or to any other number that is not 0. */
 typedef struct KeySet {
     struct KeyEntry {
         RequestKey key;
@@ -63,9 +71,9 @@ typedef struct KeySet {
     size_t n, capacity;
 } KeySet;
 
-unsigned keyset_flags(const KeySet *set, RequestKey key); /* 0: not in the set */
+uint64_t keyset_flags(const KeySet *set, RequestKey key); /* 0: not in the set */
 /* Adds the flags to those of the key; false: no memory. */
-bool keyset_add(KeySet *set, RequestKey key, unsigned flags);
+bool keyset_add(KeySet *set, RequestKey key, uint64_t flags);
 void keyset_free(KeySet *set);
 
 /* ---- Results -----------------------------------------------------------------------------------
@@ -82,8 +90,11 @@ typedef struct ResultFile {
     Errand errand;     /* that renames or removes it */
     TextBuffer buffer; /* lines that are not written yet */
     off_t whole;       /* bytes of whole lines in the file */
-    double synced;     /* the time of the last sync, by clock_seconds */
-    bool dirty;        /* lines were written after it */
+    /* The first line of a part's results (shard.h), borrowed, which the caller sets before
+     * result_file_resume; NULL: none. */
+    const char *header;
+    double synced; /* the time of the last sync, by clock_seconds */
+    bool dirty;    /* lines were written after it */
 
     /* The results of an earlier run, read by result_file_resume. */
     KeySet keys;       /* KEY_DONE, KEY_FAILED; batch.c adds KEY_SEEN for each id that it reads */
@@ -101,6 +112,9 @@ void result_file_close(ResultFile *file);
  * `ordered` it cuts the file before the first failed line instead, so that the new results are in
  * order. */
 Status result_file_resume(ResultFile *file, const char *fingerprint, bool ordered, Error *error);
+
+/* Adds the header to a file that has none yet. */
+Status result_file_begin(ResultFile *file, Error *error);
 
 /* Adds a whole line (a newline follows it). */
 Status result_file_add(ResultFile *file, const char *line, Error *error);

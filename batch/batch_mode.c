@@ -1,8 +1,11 @@
 #include "batch/batch_mode.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "batch/batch.h"
+#include "batch/merge.h"
+#include "batch/shard.h"
 
 #define FIELD(name) offsetof(Options, name)
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
@@ -14,6 +17,10 @@ const OptionRow batch_options[] = {
     TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check), "say whether the answers are those in FILE"),
     FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text), "each line is a prompt, not JSON"),
     FLAG_ROW(RARE, 0, "ordered", FIELD(ordered), "results in the order of the lines"),
+    TEXT_ROW(RARE, 0, "shard", "I/N", FIELD(shard),
+             "only the Ith of N parts of FILE; or slurm, mpi"),
+    {OPTION_FLAG, 0, "merge", "PARTS...", FIELD(merge), 0, 0,
+     "join the results of all parts of --batch FILE", RARE, NULL},
     FLAG_ROW(USUAL, 0, "resume", FIELD(resume), "go on with the results that -o FILE has"),
     FLAG_ROW(RARE, 0, "retry-failed", FIELD(retry_failed),
              "with --resume: try lines again that failed"),
@@ -27,6 +34,17 @@ const OptionRow batch_options[] = {
 
 static bool asked(const Options *options) {
     return options->batch != NULL;
+}
+
+/* Checks --shard, by its numbers as well. */
+static Status check_shard(const Options *o, Error *error) {
+    uint64_t part, of;
+    if (!o->shard) return STATUS_OK;
+    if (!o->batch || strcmp(o->batch, "-") == 0)
+        return usage(error, "--shard needs the requests' --batch FILE, not stdin");
+    if (o->check)
+        return usage(error, "--check looks at results of the whole FILE, not of a --shard");
+    return shard_number(o->shard, &part, &of, error);
 }
 
 /* Checks the options of batches. It is called without --batch as well, to refuse options that need
@@ -51,7 +69,7 @@ static Status check(Options *o, Error *error) {
                             "--kv-memory and --max-concurrent need --batch FILE");
     if (o->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
     if (o->retry_failed && !o->resume) return usage(error, "--retry-failed needs --resume");
-    return STATUS_OK;
+    return check_shard(o, error);
 }
 
 static Status open_batch(void **state, const Session *session, SandboxRules *rules, Error *error) {
@@ -73,3 +91,34 @@ const Mode batch_mode = {.traits = MODE_OWN_OUTPUT,
                          .open = open_batch,
                          .run = run_batch,
                          .close = close_batch};
+
+/* ---- --merge -----------------------------------------------------------------------------------
+ */
+
+static bool merge_asked(const Options *options) {
+    return options->merge;
+}
+
+static Status check_merge(Options *o, Error *error) {
+    if (!o->merge) return STATUS_OK;
+    if (o->model)
+        return usage(error, "--merge needs no model: run --merge PARTS... --batch FILE -o ALL");
+    if (o->n_parts == 0 || !o->batch || strcmp(o->batch, "-") == 0)
+        return usage(error, "--merge needs the parts' results and the requests that they answer: "
+                            "run --merge PARTS... --batch FILE -o ALL");
+    if (o->shard || o->check || o->resume || o->retry_failed || o->strict)
+        return usage(error, "--merge joins results that are there: no --shard, --check, --resume, "
+                            "--retry-failed, --strict");
+    return STATUS_OK;
+}
+
+static Status run_merge(void *state, Session *session, Error *error) {
+    (void)state;
+    return merge_run(session, error);
+}
+
+const Mode merge_mode = {.name = "--merge",
+                         .traits = MODE_WITHOUT_MODEL,
+                         .asked = merge_asked,
+                         .check = check_merge,
+                         .run = run_merge};

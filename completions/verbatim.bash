@@ -13,6 +13,7 @@ _verbatim() {
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
         --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;
+        --shard) COMPREPLY=($(compgen -W "slurm mpi" -- "$cur")); return ;;
         --draft) COMPREPLY=($(compgen -W "auto none shape lookup model mtp" -- "$cur")); return ;;
         -h | --help) COMPREPLY=($(compgen -W "all" -- "$cur")); return ;;
         --cache-dir) compopt -o dirnames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
@@ -29,7 +30,7 @@ _verbatim() {
             --grammar --choice --on-length --shape-test --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
-            --ordered --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
+            --ordered --shard --merge --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
             --tokenize --detokenize --render --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --list --cache-list --cache-clear
             --help --version" -- "$cur"))

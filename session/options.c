@@ -1,7 +1,10 @@
 #include "session/options.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
 
 #define FIELD(name) offsetof(Options, name)
 
@@ -64,8 +67,17 @@ static const OptionRow help_rows[] = {
     END_ROW,
 };
 
+/* A word after --merge. */
+static Status take_part(Options *o, const char *word, Error *error) {
+    if (!array_reserve(&o->parts, &o->parts_capacity, o->n_parts + 1, sizeof *o->parts))
+        return error_set(error, "no memory for the names of the parts");
+    o->parts[o->n_parts++] = word;
+    return STATUS_OK;
+}
+
 static Status take_model(void *values, const char *word, Error *error) {
     Options *options = values;
+    if (options->merge) return take_part(options, word, error);
     if (!options->model) {
         options->model = word;
         return STATUS_OK;
@@ -111,6 +123,11 @@ Status options_parse(Options *options, const MoreOptions *more, int argc, char *
     options->line.look = more ? more->look : NULL;
     Status status = command_line_parse(&options->line, argc, argv, error);
     return status == STATUS_OK ? check(options, error) : status;
+}
+
+void options_free(Options *options) {
+    free(options->parts);
+    options->parts = NULL;
 }
 
 bool options_given(const Options *options, const void *field) {

@@ -60,6 +60,10 @@ typedef struct Options {
     const char *batch, *kv_memory;
     const char *check; /* recorded answers, which are compared with the model's */
     bool batch_text, ordered, resume, retry_failed, strict;
+    const char *shard;  /* the part of the requests to answer: I/N, slurm, mpi */
+    bool merge;         /* the parts' results are to be joined */
+    const char **parts; /* [n_parts] the words after --merge; the array is owned */
+    size_t n_parts, parts_capacity;
     uint64_t max_concurrent; /* 0: as the memory allows */
 
     /* Instead of generating. */
@@ -101,6 +105,9 @@ typedef struct MoreOptions {
  * is wrong. */
 Status options_parse(Options *options, const MoreOptions *more, int argc, char **argv,
                      Error *error);
+
+/* Frees what options_parse has allocated, also after a failure. */
+void options_free(Options *options);
 
 /* True when the command line set `field`, a pointer to a field of `options`. */
 bool options_given(const Options *options, const void *field);

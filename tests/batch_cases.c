@@ -70,6 +70,60 @@ void batch_write_cases(const char *path, size_t n) {
     assert_int_equal(fclose(f), 0);
 }
 
+/* A line of the i-th kind; NULL: a line that is no JSON. */
+static json_t *mixed_case(size_t i) {
+    json_t *json = batch_case(i), *body;
+    json_object_set_new(json, "max_tokens", json_integer((json_int_t)(1 + i % 7)));
+    switch (i % 9) {
+    case 1: /* a request without an id */
+        json_object_del(json, "id");
+        return json;
+    case 2: /* several texts with logprobs, without an id */
+        json_object_del(json, "id");
+        json_object_set_new(json, "n", json_integer(2));
+        json_object_set_new(json, "logprobs", json_integer(1));
+        return json;
+    case 3: /* fails; with an id or without */
+        if (i % 2) json_object_del(json, "id");
+        json_object_set_new(json, "unknown", json_true());
+        return json;
+    case 4: /* OpenAI's forms; with an id or without */
+    case 5:
+        json_object_del(json, "id");
+        body = json_pack("{s:s, s:o}", "method", "POST", "body", json);
+        json_object_set_new(body, "url",
+                            json_string(i % 9 == 4 ? "/v1/completions" : "/v1/chat/completions"));
+        if (i % 2) json_object_set_new(body, "custom_id", json_sprintf("c%zu", i));
+        if (i % 9 == 5)
+            json_object_set_new(json, "messages",
+                                json_pack("[{s:s, s:o}]", "role", "user", "content",
+                                          json_incref(json_object_get(json, "prompt"))));
+        if (i % 9 == 5) json_object_del(json, "prompt");
+        json_object_del(json, "top_k");
+        json_object_del(json, "min_p");
+        json_object_del(json, "repetition_penalty");
+        return body;
+    case 6:
+        json_decref(json);
+        return NULL;
+    default:
+        return json;
+    }
+}
+
+void batch_write_mixed(const char *path, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (size_t i = 0; i < n; i++) {
+        json_t *json = mixed_case(i == 8 ? 7 : i); /* the ninth line repeats an id */
+        if (json) json_dumpf(json, f, JSON_REAL_PRECISION(17));
+        if (!json) fputs(i % 2 ? "" : "not JSON", f);
+        fputc('\n', f);
+        json_decref(json);
+    }
+    assert_int_equal(fclose(f), 0);
+}
+
 /* ---- One at a time --------------------------------------------------------------------------- */
 
 char *batch_case_alone(const char *model, size_t i, size_t *length) {

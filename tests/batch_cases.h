@@ -19,6 +19,10 @@ char *batch_case_alone(const char *model, size_t i, size_t *length);
 /* Writes the first n requests to a file, one on each line. */
 void batch_write_cases(const char *path, size_t n);
 
+/* Writes n lines of every kind to a file: requests in all three forms with ids and without,
+ * samples, logprobs, lines that fail, that repeat an id and that are blank. */
+void batch_write_mixed(const char *path, size_t n);
+
 /* Runs `run MODEL --batch INPUT -o OUTPUT` with further arguments (NULL-terminated). */
 Process batch_run_program(const char *model, const char *input, const char *output,
                           const char *const *more);

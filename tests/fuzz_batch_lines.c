@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch/renumber.h"
 #include "batch/result.h"
+#include "batch/shard.h"
 #include "fuzz_mutate.h"
 #include "modelfile.h"
 
@@ -37,6 +39,22 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
+/* A result gets the number of another line as the program writes it there. */
+static void check_number(const Request *r, const char *result, const Choice *choices,
+                         const char *message) {
+    Request other = *r; /* borrows everything */
+    other.line = 1000;
+    char *wanted =
+        choices ? result_line(&maker, &other, choices) : result_error_line(&maker, &other, message);
+    ResultLine read;
+    Error error;
+    if (!wanted || result_read(result, strlen(result), &read, &error) != STATUS_OK) abort();
+    char *got = read.numbered ? result_renumber(result, strlen(result), 1000) : strdup(result);
+    if (!got || strcmp(got, wanted) != 0) abort();
+    free(got);
+    free(wanted);
+}
+
 /* Expects the result line of a failed request to be read back with its key. */
 static void check_error_line(const Request *r, const char *message) {
     ResultLine read;
@@ -46,6 +64,7 @@ static void check_error_line(const Request *r, const char *message) {
     if (result_read(line, strlen(line), &read, &error) != STATUS_OK) abort();
     RequestKey key = request_key(r);
     if (!read.failed || read.key.low != key.low || read.key.high != key.high) abort();
+    check_number(r, line, NULL, message);
     free(line);
 }
 
@@ -82,6 +101,7 @@ static void check_result_line(const Request *r, const char *line, size_t size) {
     if (result_read(result, strlen(result), &read, &error) != STATUS_OK || read.failed) abort();
     RequestKey key = request_key(r);
     if (read.key.low != key.low || read.key.high != key.high) abort();
+    check_number(r, result, choices, NULL);
     free(result);
     for (size_t i = 0; i < n; i++) choice_free(&choices[i]);
 }
@@ -116,5 +136,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (result_read(line, size, &result, &error) == STATUS_OK &&
         !memchr(result.fingerprint, '\0', sizeof result.fingerprint))
         abort();
+    Shard shard;
+    if (shard_read(line, size, &shard) && (shard.part > shard.of || shard.begin > shard.end))
+        abort();
+    free(result_renumber(line, size, 7));
     return 0;
 }

@@ -96,7 +96,8 @@ static void links_lead_to_files(void **state) {
     static const char *const docs[] = {"architecture",   "numerics",          "format",
                                        "families",       "adding-a-family",   "batch",
                                        "chat",           "quantization",      "command-line",
-                                       "chat-templates", "tokenizer-section", "benchmarks"};
+                                       "chat-templates", "tokenizer-section", "benchmarks",
+                                       "cluster"};
     for (size_t i = 0; i < sizeof docs / sizeof *docs; i++) {
         char page[128];
         snprintf(page, sizeof page, "docs/%s.md", docs[i]);
