@@ -30,10 +30,12 @@
 #define SHIM_POSSIBLE 1
 #endif
 
-static const char *const mode_names[] = {"export", "generate", "chat", "batch", "attention"};
+static const char *const mode_names[] = {"export", "generate",  "chat",
+                                         "batch",  "attention", "merge"};
 static const char *const kind_names[] = {"memory", "mmap",   "read", "write",
                                          "fsync",  "rename", "short"};
-static const char *const results[] = {"export.bin", "text", "session", "results", "attention.json"};
+static const char *const results[] = {"export.bin", "text",           "session",
+                                      "results",    "attention.json", "merged"};
 
 /* ---- One run --------------------------------------------------------------------------------- */
 
@@ -53,7 +55,8 @@ static void child(const FaultRuns *r, FaultMode mode, const char *result, int er
          "--chat-template", r->source},
         {program, r->model, "--batch", r->requests, "--batch-text", "-n", "3", "-j", "1",
          "--ordered", "-o", result},
-        {program, r->model, "-i", "Once upon a time", "-j", "2", "--attention", result}};
+        {program, r->model, "-i", "Once upon a time", "-j", "2", "--attention", result},
+        {program, "--merge", r->parts[0], r->parts[1], "--batch", r->requests, "-o", result}};
     const char *argv[20];
     size_t n = 0;
     for (; arguments[mode][n]; n++) argv[n] = arguments[mode][n];
@@ -106,15 +109,21 @@ static void remove_results(const FaultRuns *r) {
     closedir(dir);
 }
 
-/* Returns true when a temporary file was left behind by a program that ended by itself. */
-static bool left_something(const FaultRuns *r) {
-    bool left = false;
+static bool has_temporary(const FaultRuns *r) {
+    bool has = false;
     DIR *dir = opendir(r->directory);
     assert_non_null(dir);
     for (struct dirent *entry; (entry = readdir(dir));)
-        left |= strstr(entry->d_name, ".tmp") != NULL;
+        has |= strstr(entry->d_name, ".tmp") != NULL;
     closedir(dir);
-    return left;
+    return has;
+}
+
+/* Returns true when a temporary file was left behind by a program that ended by itself. When it
+ * ended at once, for lack of memory, the process that removes the file ends a moment later. */
+static bool left_something(const FaultRuns *r) {
+    for (int i = 0; i < 100 && has_temporary(r); i++) usleep(20000);
+    return has_temporary(r);
 }
 
 /* Returns true when the file holds the result of a run without a fault. The results of a batch and
@@ -216,6 +225,13 @@ FaultRuns *fault_runs_new(void) {
     fixture_free(&f);
     r->requests = fixture_path(r->directory, "requests");
     file_write(r->requests, "one\ntwo\nthree\n", 14);
+    for (size_t i = 0; i < 2; i++) {
+        r->parts[i] = fixture_path(r->directory, i ? "part-2" : "part-1");
+        Process part = RUN("run", r->model, "--batch", r->requests, "--batch-text", "-n", "3",
+                           "--shard", i ? "2/2" : "1/2", "-o", r->parts[i]);
+        assert_int_equal(part.status, 0);
+        process_free(&part);
+    }
     r->fd = memfd_create("faults", 0);
     assert_int_equal(ftruncate(r->fd, sizeof *r->faults), 0);
     r->faults = mmap(NULL, sizeof *r->faults, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
@@ -247,6 +263,7 @@ void fault_runs_free(FaultRuns *r) {
     free(r->model);
     free(r->tokenizer);
     free(r->requests);
+    for (size_t i = 0; i < 2; i++) free(r->parts[i]);
     free(r->shim);
     fixture_remove_directory(r->directory);
     free(r);

@@ -12,12 +12,13 @@ typedef enum FaultMode {
     FAULT_CHAT,
     FAULT_BATCH,
     FAULT_ATTENTION,
+    FAULT_MERGE,
     FAULT_MODES
 } FaultMode;
 
 typedef struct FaultRuns {
     char *directory, *model, *source, *tokenizer, *shim;
-    char *requests;
+    char *requests, *parts[2];            /* the parts' results, which are merged */
     long calls[FAULT_MODES][FAULT_KINDS]; /* calls made by a run without a fault */
     char *wanted[FAULT_MODES];            /* result file of a run without a fault */
     size_t wanted_length[FAULT_MODES];

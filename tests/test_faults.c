@@ -58,6 +58,11 @@ static void a_picture_of_attention_stands_every_fault(void **state) {
     stands(FAULT_ATTENTION);
 }
 
+static void joining_parts_stands_every_fault(void **state) {
+    (void)state;
+    stands(FAULT_MERGE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_export_stands_every_fault),
@@ -65,6 +70,7 @@ int main(void) {
         cmocka_unit_test(a_chat_stands_every_fault),
         cmocka_unit_test(a_batch_stands_every_fault),
         cmocka_unit_test(a_picture_of_attention_stands_every_fault),
+        cmocka_unit_test(joining_parts_stands_every_fault),
     };
     return cmocka_run_group_tests_name("faults", tests, set_up, tear_down);
 }
