@@ -16,6 +16,7 @@
 #include "system/descriptor.h"
 #include "system/own_file.h"
 #include "system/replace_file.h"
+#include "system/terminal.h"
 
 /* ---- Input ---------------------------------------------------------------------------------- */
 
@@ -207,10 +208,16 @@ static Status failed(const ResultFile *file, const char *what, Error *error) {
     return error_set(error, "%s: cannot be %s: %s", name_of(file), what, strerror(errno));
 }
 
+/* Some file systems of clusters have no locks, such as Lustre mounted without them. */
 static Status lock(const ResultFile *file, int fd, Error *error) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return STATUS_OK;
     if (errno == EWOULDBLOCK)
         return error_set(error, "%s: another process is writing to it", file->path);
+    if (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK) {
+        terminal_say("%s: there are no locks here, so nothing stops another run from writing to it",
+                     file->path);
+        return STATUS_OK;
+    }
     return failed(file, "locked", error);
 }
 

@@ -33,7 +33,7 @@
 static const char *const mode_names[] = {"export", "generate",  "chat",
                                          "batch",  "attention", "merge"};
 static const char *const kind_names[] = {"memory", "mmap",   "read", "write",
-                                         "fsync",  "rename", "short"};
+                                         "fsync",  "rename", "lock", "short"};
 static const char *const results[] = {"export.bin", "text",           "session",
                                       "results",    "attention.json", "merged"};
 

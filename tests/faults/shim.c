@@ -107,6 +107,9 @@ EXPORT int fsync(int fd) {
 EXPORT int fdatasync(int fd) {
     return fails(FAULT_SYNC, EIO) ? -1 : NEXT(fdatasync)(fd);
 }
+EXPORT int flock(int fd, int operation) {
+    return fails(FAULT_LOCK, ENOSYS) ? -1 : NEXT(flock)(fd, operation);
+}
 EXPORT int rename(const char *from, const char *to) {
     return fails(FAULT_RENAME, EIO) ? -1 : NEXT(rename)(from, to);
 }

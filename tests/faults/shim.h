@@ -12,6 +12,7 @@ typedef enum FaultKind {
     FAULT_WRITE,  /* write, pwrite, fallocate: ENOSPC */
     FAULT_SYNC,   /* fsync, fdatasync: EIO */
     FAULT_RENAME, /* rename, linkat: EIO */
+    FAULT_LOCK,   /* flock: ENOSYS */
     FAULT_SHORT,  /* read, write: only half the bytes are transferred */
     FAULT_KINDS
 } FaultKind;
