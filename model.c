@@ -292,7 +292,7 @@ static void block(ForwardPass *pass, size_t l) {
 /* ---- Output ---- */
 
 /* Computes the logits of the rows with wants_logits, whose x is first copied to the front of
- * m->normed. */
+ * m->normed. Without room for logits the normalized rows stay there: final_states.h. */
 static void output_head(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
@@ -311,6 +311,7 @@ static void output_head(ForwardPass *pass) {
                               m->normed + i * c->dim, c->dim);
         forward_wait(pass);
     }
+    if (!pass->logits) return;
     const Product out = {&m->weights.output.w, pass->logits, c->vocab_size};
     forward_multiply(m, m->normed, n, &out, 1);
 #pragma omp for schedule(static) nowait

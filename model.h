@@ -38,7 +38,8 @@ KvType model_kv_type(const Model *model);
 
 /* Runs n rows, 1 <= n <= max_rows. Rows of one sequence are neighbours in the order of their
  * positions, and the first one is at kvcache_next(). logits[k][vocab_size] receives the logits of
- * the k-th row that wants them.
+ * the k-th row that wants them. NULL: no logits are computed, and model_final_states
+ * (layers/final_states.h) then has the states of these rows.
  *
  * On STATUS_OK the cache holds the rows. Fails, and leaves the cache as it was, when there is no
  * memory or no page left, when a token is outside the vocabulary or a position outside the context,

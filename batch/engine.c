@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "kvcache_sharing.h"
+#include "layers/final_states.h"
 #include "prefill.h"
 
 /* RETAINED sequences outlive their tasks, for the prefixes they hold. At least EXTRA_ROWS of a step
@@ -47,6 +48,7 @@ struct Engine {
     LogitsRow *logits_rows; /* whose logits come k-th, a task's one behind another */
     float *logits;          /* [max_tasks + extra_rows][vocab_size] */
     size_t clock;
+    bool for_states; /* this pass is for the tasks that want final states, not for the others */
     EngineStats stats;
 };
 
@@ -146,8 +148,10 @@ Status engine_submit(Engine *e, EngineTask *task, Error *error) {
     task->following = NULL;
     task->speculation = (Speculation){.drafter = task->drafter};
     task->n_computed = task->n_again = task->mark_at = 0;
-    task->n_to_see = task->seen ? task->n_tokens - 1 : 0;
+    task->n_to_see = task->state ? task->n_tokens : task->seen ? task->n_tokens - 1 : 0;
     task->n_seen = 0;
+    if (task->state)
+        task->n_seen = task->first_state < task->n_tokens ? task->first_state : task->n_tokens - 1;
     task->age = e->clock++;
     task->sequence = -1;
     e->waiting[e->first_waiting + e->n_waiting++] = task;
@@ -360,10 +364,10 @@ static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size
         left = task->mark_at - task->n_computed;
     size_t most = kvcache_call_rows(e->cache, task->sequence, left, room);
     task->speculation.n_drafts = 0;
-    for (; n < most && *n_logits <= before + most_seen; n++) {
+    for (; n < most && (e->for_states || *n_logits <= before + most_seen); n++) {
         size_t position = task->n_computed + n;
         bool wants = position + 1 == task->n_tokens || is_seen(task, position);
-        if (wants) e->logits_rows[(*n_logits)++] = (LogitsRow){task, position};
+        if (wants && !e->for_states) e->logits_rows[(*n_logits)++] = (LogitsRow){task, position};
         e->rows[at + n] = (Row){.sequence = task->sequence,
                                 .position = (int32_t)position,
                                 .token = task->tokens[position],
@@ -400,8 +404,8 @@ static size_t plan_part(Engine *e, bool decode, size_t n_rows, size_t *n_logits)
     for (size_t i = 0; i < e->n_running && n_rows < room; i++) {
         EngineTask *task = e->running[i];
         size_t left = task->n_tokens - task->n_computed, n;
-        bool decodes = left <= 1 + task->n_again;
-        if (decodes != decode || task->following) continue;
+        bool decodes = left <= 1 + task->n_again && !task->state;
+        if (decodes != decode || task->following || !task->state == e->for_states) continue;
         size_t before = *n_logits;
         n = decode ? add_decode_rows(e, task, n_rows, room - n_rows, n_logits)
                    : add_rows(e, task, n_rows, room - n_rows, spare, n_logits);
@@ -461,6 +465,21 @@ static size_t index_of_sequence(const Engine *e, int32_t sequence) {
     return i;
 }
 
+/* Hands the tasks the final states that the last call has computed for rows[n]. */
+static void take_states(Engine *e, const Row *rows, size_t n) {
+    const float *state = model_final_states(e->model);
+    for (size_t i = 0; i < n; i++) {
+        if (!rows[i].wants_logits) continue;
+        EngineTask *task = e->running[index_of_sequence(e, rows[i].sequence)];
+        size_t position = (size_t)rows[i].position;
+        if (is_seen(task, position)) {
+            task->state(task, position, state);
+            task->n_seen = position + 1;
+        }
+        state += model_config(e->model)->dim;
+    }
+}
+
 /* Shows the rows of the pass to the drafters of their texts; rows of one text are neighbours. Not
  * where so many texts run that none of them drafts. */
 static void show_rows(Engine *e, size_t n_rows) {
@@ -473,9 +492,9 @@ static void show_rows(Engine *e, size_t n_rows) {
 }
 
 static void advance(Engine *e, size_t n_logits) {
-    for (size_t i = 0; i < e->n_running; i++) e->running[i]->goes_on = true;
     for (size_t i = 0; i < e->n_running; i++) {
         EngineTask *task = e->running[i];
+        task->goes_on = !task->state || task->n_seen < task->n_tokens;
         task->n_computed = (size_t)kvcache_next(e->cache, task->sequence);
         task->n_again = 0;
         if (task->mark_at > 0 && task->n_computed == task->mark_at)
@@ -493,6 +512,16 @@ static void advance(Engine *e, size_t n_logits) {
     }
 }
 
+/* Runs rows[n], whose logits go behind the first n_logits. Tasks that want states get them at once:
+ * the next call overwrites them. */
+static Status forward(Engine *e, const Row *rows, size_t n, size_t n_logits, Error *error) {
+    float *logits = e->logits + n_logits * model_config(e->model)->vocab_size;
+    Status status =
+        model_forward(e->model, e->cache, rows, n, e->for_states ? NULL : logits, error);
+    if (status == STATUS_OK && e->for_states) take_states(e, rows, n);
+    return status;
+}
+
 /* Runs the tokens before `position` that a failed pass took out of the cache. */
 static Status run_again(Engine *e, const EngineTask *task, int32_t position, Error *error) {
     int32_t next = kvcache_next(e->cache, task->sequence);
@@ -506,7 +535,6 @@ static Status run_again(Engine *e, const EngineTask *task, int32_t position, Err
  * drafts, shows whose fault it is: that text ends, the others get what they would have got. Gives
  * the number of rows with logits. */
 static Status one_by_one(Engine *e, size_t n_rows, size_t *n_logits) {
-    size_t vocab = model_config(e->model)->vocab_size;
     *n_logits = 0;
     for (size_t at = 0, n; at < n_rows; at += n) {
         const Row *rows = e->rows + at;
@@ -517,15 +545,13 @@ static Status one_by_one(Engine *e, size_t n_rows, size_t *n_logits) {
         size_t n_own = n - task->speculation.n_drafts;
         task->speculation.n_drafts = 0;
         Status status = run_again(e, task, rows[0].position, &error);
-        if (status == STATUS_OK)
-            status = model_forward(e->model, e->cache, rows, n_own, e->logits + *n_logits * vocab,
-                                   &error);
+        if (status == STATUS_OK) status = forward(e, rows, n_own, *n_logits, &error);
         if (status == STATUS_INTERRUPTED) return status;
         if (status != STATUS_OK) {
             finish(e, i, &error);
             continue;
         }
-        for (size_t k = 0; k < n_own; k++)
+        for (size_t k = 0; k < n_own && !e->for_states; k++)
             if (rows[k].wants_logits)
                 e->logits_rows[(*n_logits)++] = (LogitsRow){task, (size_t)rows[k].position};
     }
@@ -538,6 +564,19 @@ static PassCosts *pass_costs(const Engine *e) {
     return drafter ? drafter->costs : NULL;
 }
 
+/* Chooses whether the next pass is for tasks that want states or for the others: in turns where
+ * there are both. */
+static void choose_kind(Engine *e) {
+    bool states = false, others = false;
+    for (size_t i = 0; i < e->n_running; i++) {
+        const EngineTask *task = e->running[i];
+        if (task->following) continue;
+        states = states || task->state;
+        others = others || !task->state;
+    }
+    e->for_states = states && (!others || !e->for_states);
+}
+
 Status engine_step(Engine *e, Error *error) {
     Error page_error;
     admit(e);
@@ -547,6 +586,7 @@ Status engine_step(Engine *e, Error *error) {
             find_prefix(e, e->running[i]);
     }
     secure_pages(e, &page_error);
+    choose_kind(e);
     if (pass_costs(e)) pass_costs(e)->n_texts = e->n_running;
     size_t n_prompt_rows = e->stats.prompt_rows;
     size_t n_logits = 0, n_rows = plan_part(e, true, 0, &n_logits);
@@ -557,7 +597,7 @@ Status engine_step(Engine *e, Error *error) {
     e->stats.passes++;
     PassCosts *costs = n_prompt_rows == e->stats.prompt_rows ? pass_costs(e) : NULL;
     double start = clock_seconds();
-    Status status = model_forward(e->model, e->cache, e->rows, n_rows, e->logits, error);
+    Status status = forward(e, e->rows, n_rows, 0, error);
     if (status == STATUS_OK && costs) pass_costs_add(costs, n_rows, clock_seconds() - start);
     if (status == STATUS_OK) show_rows(e, n_rows);
     if (status == STATUS_FAILED) status = one_by_one(e, n_rows, &n_logits);

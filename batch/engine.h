@@ -28,6 +28,11 @@ struct EngineTask {
      * last, in order and once; `position` is the token's. Such a task shares no prefix that another
      * has computed. */
     void (*seen)(EngineTask *task, size_t position, const float *logits);
+    /* NULL, or the task wants final states in place of logits, and generates nothing: called with
+     * the state [dim] of each token from `first_state` on (of the last one at least), in order and
+     * once. It is done after the last one. `next` and `seen` are not called. */
+    void (*state)(EngineTask *task, size_t position, const float *state);
+    size_t first_state;
     /* The task is done: by its own will (error NULL) or because it cannot go on. Called from
      * the thread that called engine_step; the task is the owner's again. */
     void (*done)(EngineTask *task, const Error *error);
@@ -39,9 +44,9 @@ struct EngineTask {
     size_t n_computed;     /* tokens that the cache holds */
     size_t n_again;        /* tokens that rejected drafts took out of it, at most */
     size_t mark_at;        /* the end of a prefix that other texts have too; 0: none is known */
-    size_t n_to_see;       /* tokens whose logits `seen` gets ... */
-    size_t n_seen;         /* ... and has got */
-    size_t age;            /* order of arrival */
+    size_t n_to_see; /* tokens whose logits `seen` gets, or states `state`, up to this one ... */
+    size_t n_seen;   /* ... and which it has got or does not get */
+    size_t age;      /* order of arrival */
     Speculation speculation;
     int32_t sequence;
     bool goes_on;
