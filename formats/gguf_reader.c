@@ -10,6 +10,7 @@
 #include "config_fields.h"
 #include "formats/gguf_families.h"
 #include "formats/gguf_positions.h"
+#include "formats/pooling.h"
 #include "formats/scale_join.h"
 
 /* ---- Split files ---- */
@@ -419,6 +420,10 @@ static Status read_tensors(GgufModel *r) {
         prediction_add(&context, form, r->error) != STATUS_OK ||
         gguf_add_positions(r, family) != STATUS_OK ||
         (family->more && family->more(r) != STATUS_OK))
+        return STATUS_FAILED;
+    uint32_t pooling = 0;
+    gguf_model_uint(r, "pooling_type", &pooling);
+    if (pooling_read_gguf(r->source, pooling, !context.tied, r->error) != STATUS_OK)
         return STATUS_FAILED;
     static const char *const harmless[] = {".attn_rot_embd.weight", NULL};
     return rules_check_leftovers(&context, "blk.", harmless, r->architecture, r->error);

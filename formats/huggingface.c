@@ -15,6 +15,7 @@
 #include "formats/json.h"
 #include "formats/multimodal.h"
 #include "formats/mxfp4_join.h"
+#include "formats/pooling.h"
 #include "formats/quantization.h"
 #include "formats/prediction.h"
 #include "formats/rope.h"
@@ -37,7 +38,7 @@ static bool is_wanted(const char *name) {
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
-    return ends_with(name, ".safetensors");
+    return pooling_wants(name) || ends_with(name, ".safetensors");
 }
 
 static int by_path(const void *a, const void *b) {
@@ -67,28 +68,38 @@ static Status check_link(const char *directory, const char *path, Error *error) 
     return status;
 }
 
+static Status open_file(Source *source, const char *name, Error *error) {
+    char path[4096 + 256];
+    size_t n = strlen(source->path);
+    const char *slash = n && source->path[n - 1] == '/' ? "" : "/";
+    int length = snprintf(path, sizeof path, "%s%s%s", source->path, slash, name);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return error_set(error, "%s: name too long", source->path);
+    Status status = check_link(source->path, path, error);
+    return status == STATUS_OK ? source_add_file(source, path, error) : status;
+}
+
+/* The one file in a directory below. It comes last, so that source_file finds the model's own
+ * config.json. */
+static Status open_pooling(Source *source, Error *error) {
+    char path[4096 + 64];
+    snprintf(path, sizeof path, "%.4095s/" POOLING_DIRECTORY "/config.json", source->path);
+    if (access(path, F_OK) != 0) return STATUS_OK;
+    return open_file(source, POOLING_DIRECTORY "/config.json", error);
+}
+
 Status huggingface_open(Source *source, Error *error) {
     DIR *directory = opendir(source->path);
     if (!directory) return error_set(error, "%s: %s", source->path, strerror(errno));
     Status status = STATUS_OK;
     const struct dirent *entry;
     while (status == STATUS_OK && (entry = readdir(directory))) {
-        char path[4096 + 256];
-        if (!is_wanted(entry->d_name)) continue;
-        size_t n = strlen(source->path);
-        const char *slash = n && source->path[n - 1] == '/' ? "" : "/";
-        int length = snprintf(path, sizeof path, "%s%s%s", source->path, slash, entry->d_name);
-        if (length < 0 || (size_t)length >= sizeof path) {
-            status = error_set(error, "%s: name too long", source->path);
-        } else {
-            status = check_link(source->path, path, error);
-            if (status == STATUS_OK) status = source_add_file(source, path, error);
-        }
+        if (is_wanted(entry->d_name)) status = open_file(source, entry->d_name, error);
     }
     closedir(directory);
     /* readdir's order is arbitrary. */
     if (source->n_files) qsort(source->files, source->n_files, sizeof *source->files, by_path);
-    return status;
+    return status == STATUS_OK ? open_pooling(source, error) : status;
 }
 
 /* ---- Safetensors ---- */
@@ -242,6 +253,16 @@ static Status check_leftovers(const RuleContext *context, const TensorRule *rule
     return rules_check_leftovers(context, layers, harmless, context->source->config.family, error);
 }
 
+/* Whether the directory holds the model without an output head, as those that give embeddings do:
+ * the class that saved it is the base, "Qwen3Model", and the head is not tied. */
+static bool lacks_head(const Directory *d, const TensorRule *rules) {
+    const char *class =
+        json_string_value(json_array_get(json_object_get(d->config, "architectures"), 0));
+    while (rules->to && strcmp(rules->to, "output") != 0) rules++;
+    return rules->to && class && ends_with(class, "Model") &&
+           !raw_table_find(&d->table, rules->from);
+}
+
 static Status add_tensors(Directory *d, const Family *family) {
     char biases[FAMILY_BIASES_BYTES];
     family_biases(family, d->config, &d->source->config, biases);
@@ -250,6 +271,10 @@ static Status add_tensors(Directory *d, const Family *family) {
                            .prefix = find_prefix(d, family->tensors),
                            .tied = json_flag(d->config, "tie_word_embeddings", family->tied),
                            .biases = biases};
+    if (!context.tied && lacks_head(d, family->tensors)) {
+        context.tied = true; /* nothing reads it */
+        pooling_set_only(d->source);
+    }
     if (prediction_find(&context, family->prediction, d->error) != STATUS_OK ||
         rules_apply(&context, family->tensors, d->error) != STATUS_OK ||
         prediction_add(&context, family->prediction, d->error) != STATUS_OK)
@@ -363,12 +388,34 @@ static void add_generation(Directory *d) {
     }
 }
 
+/* Refuses a decoder that was made to attend in both directions, by the keys and classes of models
+ * of embeddings. */
+static Status check_causal(const Directory *d) {
+    static const char *const parts[] = {"Bidirectional", "BiModel", "BiForMNTP", "BidirecModel"};
+    const char *class =
+        json_string_value(json_array_get(json_object_get(d->config, "architectures"), 0));
+    for (size_t i = 0; class && i < sizeof parts / sizeof *parts; i++)
+        if (strstr(class, parts[i]))
+            return error_set(d->error,
+                             "%s: config.json: architectures is '%.80s', which attends in both "
+                             "directions: not a decoder",
+                             d->source->path, class);
+    if (json_flag(d->config, "is_causal", true) &&
+        !json_flag(d->config, "use_bidirectional_attention", false))
+        return STATUS_OK;
+    return error_set(d->error,
+                     "%s: config.json: it attends in both directions (is_causal is false, or "
+                     "use_bidirectional_attention true): not a decoder",
+                     d->source->path);
+}
+
 /* Finds the family and refuses, by name, what this program cannot compute. */
 static Status check_supported(Directory *d, const Family **family) {
     const char *path = d->source->path, *type = json_text(d->config, "model_type");
     if (!type) return error_set(d->error, "%s: config.json: model_type is missing", path);
     if (quantization_read(d->config, &d->quantization, d->error) != STATUS_OK)
         return error_prefix(d->error, "%s", path);
+    if (check_causal(d) != STATUS_OK) return STATUS_FAILED;
     *family = family_find(type);
     if (*family) return STATUS_OK;
     char why[400];
@@ -493,7 +540,7 @@ static Status parse(Directory *d) {
     if (check_supported(d, &family) != STATUS_OK || configure(d, family) != STATUS_OK ||
         read_weights(d) != STATUS_OK || add_tensors(d, family) != STATUS_OK ||
         add_tables(d, family) != STATUS_OK || read_tokenizer(d) != STATUS_OK ||
-        read_template(d) != STATUS_OK)
+        read_template(d) != STATUS_OK || pooling_read(d->source, d->error) != STATUS_OK)
         return STATUS_FAILED;
     add_generation(d);
     add_special_tokens(d);
