@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <strings.h>
 #include <sys/stat.h>
 
@@ -69,16 +70,24 @@ static Status not_there(const char *path, Error *error) {
                          quote, path, quote, program_invocation_short_name, quote, path, quote);
     if (slash && slash != path && slash[1] && !strchr(slash + 1, '/') && path[0] != '.' &&
         !ends_in(path, ".gguf") && !ends_in(path, ".bin"))
-        return error_set(error,
-                         "%s: no such directory. Nothing is downloaded; if it is a repository of "
-                         "huggingface.co: git clone https://huggingface.co/%s, then give its "
-                         "directory, %s",
-                         path, path, slash + 1);
+        return error_set(
+            error,
+            "%s: no such directory, and no model that --list finds. Nothing is downloaded "
+            "here: hf download %s fetches it; then: %s %s",
+            path, path, program_invocation_short_name, path);
     return STATUS_FAILED;
 }
 
 /* Advice for a directory without config.json: it holds files that are models themselves. */
 static Status directory(const char *path, Error *error) {
+    char adapter[4096];
+    int written = snprintf(adapter, sizeof adapter, "%s/adapter_config.json", path);
+    if (written > 0 && (size_t)written < sizeof adapter && access(adapter, F_OK) == 0)
+        return error_set(error,
+                         "%s: a LoRA adapter, which changes another model; in Python, "
+                         "PeftModel's merge_and_unload().save_pretrained(\"DIR\") merges both: "
+                         "then give DIR",
+                         path);
     DIR *dir = opendir(path);
     struct dirent *entry;
     char first[256] = "";
@@ -120,9 +129,9 @@ Status advice_add(const char *path, Error *error) {
                          "%s: one file of a model; give the directory that holds config.json and "
                          "the *.safetensors",
                          path);
-    if (ends_in(path, ".jsonl") || ends_in(path, ".txt"))
+    bool is_text = ends_in(path, ".txt") || ends_in(path, ".md");
+    if (ends_in(path, ".jsonl") || is_text)
         return error_set(error, "%s: a text, not a model; %s goes after %s", path,
-                         ends_in(path, ".txt") ? "a prompt" : "a file of requests",
-                         ends_in(path, ".txt") ? "-f" : "--batch");
+                         is_text ? "a prompt" : "a file of requests", is_text ? "-f" : "--batch");
     return STATUS_FAILED;
 }

@@ -140,8 +140,8 @@ void family_explain(const char *model_type, const json_t *config, char *text, si
                                    length ? ", " : "", last);
     }
     snprintf(text, size,
-             "is not known to this program: %s%s%s what is missing is a description of its "
+             "is not known to this program: %s%s%swhat is missing is a description of its "
              "layers%s%s%s; docs/families.md lists what runs",
-             near ? "the nearest that runs is '" : "", near ? near : "", near ? "', and" : "",
+             near ? "the nearest that runs is '" : "", near ? near : "", near ? "', and " : "",
              length ? " (its config.json has " : "", missing, length ? ")" : "");
 }

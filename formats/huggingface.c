@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/numbers.h"
 #include "config_fields.h"
@@ -39,6 +38,14 @@ static bool is_wanted(const char *name) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return pooling_wants(name) || ends_with(name, ".safetensors");
+}
+
+/* The name as a constant when the file holds weights in a form that is not read; else NULL. */
+static const char *other_weights(const char *name) {
+    static const char *const names[] = {"pytorch_model.bin", "tf_model.h5", "flax_model.msgpack"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) return names[i];
+    return strncmp(name, "pytorch_model-", 14) == 0 ? "pytorch_model-*.bin" : NULL;
 }
 
 static int by_path(const void *a, const void *b) {
@@ -94,6 +101,8 @@ Status huggingface_open(Source *source, Error *error) {
     Status status = STATUS_OK;
     const struct dirent *entry;
     while (status == STATUS_OK && (entry = readdir(directory))) {
+        const char *other = is_wanted(entry->d_name) ? NULL : other_weights(entry->d_name);
+        if (other) source->other_weights = other;
         if (is_wanted(entry->d_name)) status = open_file(source, entry->d_name, error);
     }
     closedir(directory);
@@ -152,21 +161,14 @@ static Status read_shards(Directory *d) {
     return status;
 }
 
-/* Sets the error of a directory without safetensors: which other weight files it has, if any. */
+/* Sets the error of a directory without safetensors. */
 static Status no_weights(const Directory *d) {
-    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
-                                         "pytorch_model-00001-of-00002.bin", "tf_model.h5",
-                                         "flax_model.msgpack"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        char path[4096 + 64];
-        snprintf(path, sizeof path, "%.4095s/%s", d->source->path, others[i]);
-        if (access(path, F_OK) == 0)
-            return error_set(d->error,
-                             "%s: holds %s, which could run code or is not read; use the "
-                             "safetensors form of the model",
-                             d->source->path, others[i]);
-    }
-    return error_set(d->error, "%s: model.safetensors is missing", d->source->path);
+    if (!d->source->other_weights)
+        return error_set(d->error, "%s: model.safetensors is missing", d->source->path);
+    return error_set(d->error,
+                     "%s: its weights are in %s, which can run code or is not read; in Python, "
+                     "model.save_pretrained(\"DIR\") writes safetensors: then give DIR",
+                     d->source->path, d->source->other_weights);
 }
 
 /* Joins weights with scales that are tensors of their own. */

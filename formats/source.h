@@ -90,6 +90,8 @@ typedef struct Source {
     const char *path; /* as given; owned */
     InputFile *files;
     size_t n_files, files_capacity;
+    const char *other_weights; /* a file of weights that is not read, beside the files; NULL: none.
+                                * Seen at opening: the sandbox hides the directory from the parser */
 
     /* Filled by source_parse. */
     Config config;

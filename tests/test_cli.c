@@ -570,8 +570,7 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
     assert_fails(RUN("run", "It's late"), 1, "run -i \"It's late\"\n");
     assert_fails(RUN("run", "Hello"), 1, "a prompt goes after -i: run -i 'Hello'\n");
     assert_fails(RUN("run", "Someone/Some-Model"), 1,
-                 "git clone https://huggingface.co/Someone/Some-Model, then give its directory, "
-                 "Some-Model\n");
+                 "hf download Someone/Some-Model fetches it; then: run Someone/Some-Model\n");
     assert_fails(RUN("run", "llama3.2:1b"), 1,
                  "no file is called llama3.2:1b, and no model that --list finds. Nothing is "
                  "downloaded here: ollama pull llama3.2:1b, or hf download ORG/NAME\n");
@@ -594,6 +593,7 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
         {"tests/cli.json", "{}", "one file of a model; give the directory that holds"},
         {"tests/cli.jsonl", "{}", "a text, not a model; a file of requests goes after --batch"},
         {"tests/cli.txt", "Once", "a text, not a model; a prompt goes after -f"},
+        {"tests/cli.md", "# Once", "a text, not a model; a prompt goes after -f"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = scratch_file(files[i].name, files[i].bytes);
@@ -604,6 +604,11 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
     char *directory = build_path("tests/cli-ggufs");
     mkdir(directory, 0700);
     assert_fails(RUN("run", directory), 1, "no model in this directory (config.json is missing)");
+    char *adapter = scratch_file("tests/cli-ggufs/adapter_config.json", "{}");
+    assert_fails(RUN("run", directory), 1,
+                 "a LoRA adapter, which changes another model; in Python");
+    unlink(adapter);
+    free(adapter);
     char *b = scratch_file("tests/cli-ggufs/b.gguf", "x"),
          *a = scratch_file("tests/cli-ggufs/a.gguf", "x");
     assert_fails(RUN("run", directory), 1, "name a file in it, like ");

@@ -14,6 +14,7 @@
 #include "convert/convert.h"
 #include "convert/quantize.h"
 #include "fixture.h"
+#include "formats/json.h"
 #include "formats/source_open.h"
 #include "hashed_weights.h"
 #include "modelfile.h"
@@ -345,6 +346,49 @@ static void a_directory_with_a_cut_file_is_refused(void **state) {
     }
 }
 
+/* What Python's json module writes and the standard does not have: words for numbers, and integers
+ * of any length. transformers writes a tokenizer's missing limit as 10^30, in digits. */
+static void numbers_as_python_writes_them_are_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } cases[] = {
+        {"{\"n\": 1000000000000000019884624838656}", 1e30},
+        {"{\"n\": -1000000000000000019884624838656, \"m\": [Infinity, NaN]}", -1e30},
+        {"{\"s\": \"\\\": 99999999999999999999\", \"n\":99999999999999999999}", 1e20},
+        {"{\"n\": 9223372036854775807, \"m\": 18446744073709551616}", 9223372036854775807.0},
+        {"{\"m\": 18446744073709551616, \"n\": 42}", 42},
+    };
+    Error error = {{0}};
+    json_t *json;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = cases[i].text;
+        if (json_parse(&json, "test", text, strlen(text), &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        assert_true(json_number(json, "n", 0) == cases[i].value);
+        json_decref(json);
+    }
+    char endless[600];
+    memset(endless, '9', sizeof endless);
+    memcpy(endless, "{\"n\":", 5);
+    memcpy(endless + sizeof endless - 12, ",\"small\":-1}", 12);
+    assert_int_equal(json_parse(&json, "test", endless, sizeof endless, &error), STATUS_OK);
+    assert_null(json_value(json, "n"));
+    assert_true(json_number(json, "small", 0) == -1);
+    json_decref(json);
+    assert_int_equal(json_parse(&json, "test", "{\"n\": 99999999999999999999,\n}", 29, &error),
+                     STATUS_FAILED);
+    assert_non_null(strstr(error.text, "line 2"));
+
+    char *directory = safetensors_directory("safetensors/f32", NULL, 0);
+    char *path = fixture_path(directory, "tokenizer_config.json");
+    file_write(path, cases[0].text, strlen(cases[0].text));
+    assert_string_equal(converting(directory), "");
+    free(path);
+    fixture_remove_directory(directory);
+}
+
 /* Replaces the n bytes `from` by `to` in a seed and expects the conversion to fail with this
  * error. */
 static void assert_change_refused(const char *seed, const char *from, size_t n, const char *to,
@@ -462,6 +506,12 @@ static void files_of_other_kinds_are_refused_by_name(void **state) {
     assert_refused(directory, "model.safetensors is missing");
     file_write(weights, "PK", 2);
     assert_refused(directory, "pytorch_model.bin");
+    /* The programs parse inside the sandbox, where the directory cannot be looked at again. */
+    Process run = RUN("run", directory, "-i", "Hello");
+    assert_int_equal(run.status, 1);
+    assert_non_null(strstr(run.err, "pytorch_model.bin"));
+    assert_non_null(strstr(run.err, "save_pretrained"));
+    process_free(&run);
     free(config);
     free(weights);
     fixture_remove_directory(directory);
@@ -477,6 +527,7 @@ int main(void) {
         cmocka_unit_test(the_smallest_models_of_each_format_convert),
         cmocka_unit_test(a_source_cut_anywhere_is_refused),
         cmocka_unit_test(a_directory_with_a_cut_file_is_refused),
+        cmocka_unit_test(numbers_as_python_writes_them_are_read),
         cmocka_unit_test(gguf_that_cannot_be_read_is_refused_by_name),
         cmocka_unit_test(config_that_cannot_be_computed_is_refused_by_name),
         cmocka_unit_test(files_of_other_kinds_are_refused_by_name),
