@@ -351,12 +351,12 @@ static bool run_layers(ForwardPass *pass) {
     bool in_parts = control && work > control->part_work;
     size_t n = in_parts ? (size_t)(control->part_work / of_layer) + 1 : n_layers;
     while (pass->end_layer < n_layers) {
-        bool first = pass->end_layer == 0;
+        double done = (double)pass->end_layer / (double)n_layers;
         pass->first_layer = pass->end_layer;
         pass->end_layer = n < n_layers - pass->first_layer ? pass->first_layer + n : n_layers;
         double part = of_layer * (double)(pass->end_layer - pass->first_layer);
         int n_threads = part < SOLO_WORK ? 1 : m->n_threads;
-        if (control) n_threads = control->begin(control, n_threads, pass->n, part, first);
+        if (control) n_threads = control->begin(control, n_threads, pass->n, part, done);
         if (n_threads == 0) return false;
         if (n_threads == 1) {
             forward(pass); /* without a parallel region, whose barriers are system calls */

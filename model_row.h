@@ -29,9 +29,10 @@ typedef struct PassControl PassControl;
 struct PassControl {
     double part_work; /* a pass of more multiply-adds is run in parts of about so many */
     /* Returns how many threads run the part, 1 to `most`: speed depends on it, no result does. 0
-     * ends the pass, which only a part that is not the `first` allows. The part is n_rows rows of
-     * `work` multiply-adds in all. */
-    int (*begin)(PassControl *control, int most, size_t n_rows, double work, bool first);
+     * ends the pass, which the first part does not allow. The part is n_rows rows of `work`
+     * multiply-adds in all; `done` is the share of the pass's layers that have run: 0 for the
+     * first part. */
+    int (*begin)(PassControl *control, int most, size_t n_rows, double work, double done);
     void (*end)(PassControl *control); /* the part has run */
 };
 

@@ -193,7 +193,8 @@ static Status open_weights(Session *session, Error *error) {
     if (status == STATUS_OK) status = model_open(&session->model, session->file, &options, error);
     if (status != STATUS_OK) return status;
     adaptive_threads_init(&session->threads, session->interrupted);
-    model_set_pass_control(session->model, &session->threads.control);
+    session->control = &session->threads.control;
+    model_set_pass_control(session->model, session->control);
     session->kv_type = session_kv_type(session->model, o->kv_type);
     return STATUS_OK;
 }

@@ -24,14 +24,29 @@ Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error)
 }
 
 typedef struct Reading {
+    PassControl control; /* the session's, and progress between the parts of a chunk */
     const Session *session;
     Drafter *drafter;
-    bool shows; /* progress */
+    bool shows;       /* progress */
+    size_t n, n_read; /* tokens, and those of the chunks that have run */
 } Reading;
 
+static int begin_part(PassControl *control, int most, size_t n_rows, double work, double done) {
+    const Reading *r = (const Reading *)control;
+    size_t read = r->n_read + (size_t)(done * (double)n_rows);
+    if (done > 0) session_progress(r->session, "reading the prompt", read, r->n);
+    return r->session->control->begin(r->session->control, most, n_rows, work, done);
+}
+
+static void end_part(PassControl *control) {
+    const Reading *r = (const Reading *)control;
+    r->session->control->end(r->session->control);
+}
+
 static Status after_chunk(void *context, const PrefillChunk *chunk, Error *error) {
-    const Reading *r = context;
+    Reading *r = context;
     (void)error;
+    r->n_read = chunk->done;
     if (r->shows) session_progress(r->session, "reading the prompt", chunk->done, chunk->total);
     if (r->drafter && r->drafter->ran) r->drafter->ran(r->drafter, chunk->rows, 0, chunk->n);
     return STATUS_OK;
@@ -41,7 +56,8 @@ Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter
                         const int32_t *ids, size_t n, float *logits, Error *error) {
     enum { SOON_READ = 100 }; /* tokens, for which nobody waits long */
     bool shows = n > SOON_READ;
-    Reading reading = {session, drafter, shows};
+    PassControl *control = shows && session->shows_progress ? session->control : NULL;
+    Reading reading = {.session = session, .drafter = drafter, .shows = shows, .n = n};
     const Prefill p = {.ids = ids,
                        .n = n,
                        .first_wanted = n - 1,
@@ -50,7 +66,12 @@ Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter
                        .after_chunk = after_chunk,
                        .context = &reading};
     if (shows) session_progress(session, "reading the prompt", 0, n); /* a chunk may take seconds */
+    if (control) {
+        reading.control = (PassControl){control->part_work, begin_part, end_part};
+        model_set_pass_control(session->model, &reading.control);
+    }
     Status status = prefill(session->model, cache, &p, error);
+    if (control) model_set_pass_control(session->model, control);
     if (shows) session_progress(session, "reading the prompt", 0, 0);
     return status;
 }

@@ -41,6 +41,7 @@ struct Session {
     const Isa *isa;
     int n_threads;           /* the most */
     AdaptiveThreads threads; /* how many of them the model's passes take */
+    PassControl *control;    /* of the model's passes: that of `threads`; NULL: none */
 };
 
 /* The model options that --threads, --isa, -c and --chunk ask for. */

@@ -72,9 +72,9 @@ static void judge_trial(AdaptiveThreads *t, double now) {
     t->next_trial = now + t->interval;
 }
 
-static int begin(PassControl *control, int most, size_t n_rows, double work, bool first) {
+static int begin(PassControl *control, int most, size_t n_rows, double work, double done) {
     AdaptiveThreads *t = (AdaptiveThreads *)control;
-    if (!first && t->interrupted && *t->interrupted) return 0;
+    if (done > 0 && t->interrupted && *t->interrupted) return 0;
     t->alone = most == 1;
     if (t->alone) return 1;
     int rows_class = 0;

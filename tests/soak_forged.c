@@ -120,10 +120,10 @@ typedef struct Parts {
     int stop_in; /* parts until the pass ends; 0: it does not */
 } Parts;
 
-static int begin_part(PassControl *control, int most, size_t n_rows, double work, bool first) {
+static int begin_part(PassControl *control, int most, size_t n_rows, double work, double done) {
     Parts *parts = (Parts *)control;
     (void)n_rows, (void)work;
-    if (!first && parts->stop_in > 0 && --parts->stop_in == 0) return 0;
+    if (done > 0 && parts->stop_in > 0 && --parts->stop_in == 0) return 0;
     return 1 + (int)draw((uint64_t)most);
 }
 

@@ -152,10 +152,10 @@ typedef struct Parts {
     int n_begun, stop_at; /* the part that ends the pass; 0: none does */
 } Parts;
 
-static int begin_part(PassControl *control, int most, size_t n_rows, double work, bool first) {
+static int begin_part(PassControl *control, int most, size_t n_rows, double work, double done) {
     Parts *parts = (Parts *)control;
     assert_true(n_rows > 0 && work > 0);
-    if (++parts->n_begun == parts->stop_at && !first) return 0;
+    if (++parts->n_begun == parts->stop_at && done > 0) return 0;
     return 1 + parts->n_begun % most;
 }
 

@@ -5,9 +5,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "prefill.h"
+#include "session/generate.h"
 #include "tests/tiny_model.h"
 
 enum { LENGTH = 23, SEQUENCE = 3 };
@@ -122,11 +125,52 @@ static void the_callback_can_end_it(void **state) {
     free(seen.logits);
 }
 
+static int all_threads(PassControl *control, int most, size_t n_rows, double work, double done) {
+    (void)control, (void)n_rows, (void)work, (void)done;
+    return most;
+}
+
+static void nothing_more(PassControl *control) {
+    (void)control;
+}
+
+static void progress_moves_within_a_chunk(void **state) {
+    Setup *s = *state;
+    enum { TOKENS = 120 };                                  /* one chunk */
+    PassControl control = {1.0, all_threads, nothing_more}; /* each layer is a part */
+    const Session session = {.model = s->tiny.model, .control = &control, .shows_progress = true};
+    int32_t ids[TOKENS];
+    float *logits = malloc(s->tiny.vocab_size * sizeof *logits);
+    char shown[1000] = "";
+    Error error;
+    assert_non_null(logits);
+    for (int i = 0; i < TOKENS; i++) ids[i] = i;
+    KvCache *cache;
+    const KvShape shape = model_kv_shape(s->tiny.model, KV_F32);
+    assert_int_equal(kvcache_new(&cache, &shape, 1, 0, &error), STATUS_OK);
+    int screen = memfd_create("screen", MFD_CLOEXEC), before = dup(STDERR_FILENO);
+    dup2(screen, STDERR_FILENO);
+    model_set_pass_control(s->tiny.model, &control);
+    Status status = generate_prefill(&session, cache, NULL, ids, TOKENS, logits, &error);
+    model_set_pass_control(s->tiny.model, NULL);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    assert_int_equal(status, STATUS_OK);
+    assert_true(pread(screen, shown, sizeof shown - 1, 0) > 0);
+    close(screen);
+    const char *half = strstr(shown, " 50%"); /* one layer of two */
+    assert_non_null(half);
+    assert_non_null(strstr(half, " 100%"));
+    kvcache_free(cache);
+    free(logits);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wanted_logits_are_those_of_one_row_at_a_time),
         cmocka_unit_test(an_interruption_stops_between_two_chunks_and_not_after_the_last),
         cmocka_unit_test(the_callback_can_end_it),
+        cmocka_unit_test(progress_moves_within_a_chunk),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

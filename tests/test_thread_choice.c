@@ -10,8 +10,8 @@
 
 enum { MOST = 8 };
 
-static int begin(AdaptiveThreads *threads, int most, size_t n_rows, double work, bool first) {
-    return threads->control.begin(&threads->control, most, n_rows, work, first);
+static int begin(AdaptiveThreads *threads, int most, size_t n_rows, double work, double done) {
+    return threads->control.begin(&threads->control, most, n_rows, work, done);
 }
 
 /* A small model's single tokens are work for one thread; its next prompt is not. */
@@ -20,10 +20,10 @@ static void parts_for_one_thread_leave_the_others_their_number(void **state) {
     AdaptiveThreads threads;
     adaptive_threads_init(&threads, NULL);
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(begin(&threads, 1, 1, 1e6, true), 1);
+        assert_int_equal(begin(&threads, 1, 1, 1e6, 0), 1);
         threads.control.end(&threads.control);
     }
-    assert_int_equal(begin(&threads, MOST, 512, 1e9, true), MOST);
+    assert_int_equal(begin(&threads, MOST, 512, 1e9, 0), MOST);
     threads.control.end(&threads.control);
 }
 
@@ -32,11 +32,11 @@ static void an_interruption_ends_a_pass_between_its_parts(void **state) {
     volatile sig_atomic_t interrupted = 1;
     AdaptiveThreads threads;
     adaptive_threads_init(&threads, &interrupted);
-    assert_int_equal(begin(&threads, MOST, 512, 1e10, true), MOST);
+    assert_int_equal(begin(&threads, MOST, 512, 1e10, 0), MOST);
     threads.control.end(&threads.control);
-    assert_int_equal(begin(&threads, MOST, 512, 1e10, false), 0);
+    assert_int_equal(begin(&threads, MOST, 512, 1e10, 0.5), 0);
     interrupted = 0;
-    assert_int_equal(begin(&threads, MOST, 512, 1e10, false), MOST);
+    assert_int_equal(begin(&threads, MOST, 512, 1e10, 0.5), MOST);
     threads.control.end(&threads.control);
 }
 
