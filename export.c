@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "advice/options.h"
@@ -106,6 +107,12 @@ static Status choose_files(Export *e, Error *error) {
         return usage(error, a->random ? "TARGET is missing" : "SOURCE and TARGET are needed", "");
     if (a->n_operands > wanted) return usage(error, "too many operands: ", a->operands[wanted]);
     e->target = a->operands[wanted - 1];
+    const char *ending = strrchr(e->target, '.');
+    if (ending && (strcasecmp(ending, ".gguf") == 0 || strcasecmp(ending, ".safetensors") == 0))
+        return usage(error,
+                     "a model.bin is written, which no other program reads: "
+                     "let the name of TARGET not end in ",
+                     ending);
     int length = a->random ? snprintf(e->source, sizeof e->source, "random:%s", a->random)
                            : snprintf(e->source, sizeof e->source, "%s", a->operands[0]);
     if (length >= (int)sizeof e->source) return usage(error, "SOURCE is too long", "");
@@ -125,8 +132,8 @@ static Status choose_types(Export *e, Error *error) {
         if (a->keep.n > 0) return usage(error, "--keep needs --type", "");
         return a->calibrate ? usage(error, "--calibrate needs --type", "") : STATUS_OK;
     }
-    if (strlen(a->type) >= MIX_BYTES || mix_check(a->type, &why) != STATUS_OK)
-        return usage(error, "unknown type: ", a->type);
+    if (strlen(a->type) >= MIX_BYTES) return usage(error, "--type is too long", "");
+    if (mix_check(a->type, error) != STATUS_OK) return STATUS_USAGE;
     size_t length = (size_t)snprintf(e->mix, sizeof e->mix, "%s", a->type);
     for (size_t i = 0; i < a->keep.n; i++) {
         const char *keep = a->keep.items[i];

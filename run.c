@@ -276,7 +276,8 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
     if (status == STATUS_OK) status = session_shape_read(&opened.shape, o, interrupted, error);
     opened.session.shape = &opened.shape.source;
     if (status == STATUS_OK) status = parse_model(&opened, error);
-    if (status == STATUS_OK && !mode) hint_at_stdin(&opened.session, &opened.prompt);
+    if (status == STATUS_OK && (!mode || (o->mode == MODE_CHAT && o->prompt)))
+        hint_at_stdin(&opened.session, &opened.prompt);
     if (status == STATUS_OK) status = run_mode(&opened, error);
     if (status == STATUS_OK) status = output_finish(&opened.output, error);
     close_everything(&opened);

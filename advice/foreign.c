@@ -46,6 +46,7 @@ static const struct {
     {"kv-cache-dtype", "kv-type"},
     {"dtype", "type"},
     {"torch-dtype", "type"},
+    {"outtype", "type"},
     {"quantize", "type"},
     {"quantization", "type"},
     {"usage", "help"},
@@ -65,6 +66,19 @@ static const struct {
     {"max-num-seqs", "max-concurrent"},
     {"ls", "list"},
     {"timings", "stats"},
+    {"predict", "tokens"},
+    {"n", "tokens"},
+    {"max-output-tokens", "tokens"},
+    {"out", "output"},
+    {"output-file", "output"},
+    {"input-file", "prompt-file"},
+    {"V", "version"},
+    {"prompt-cache", "session"},
+    {"save-session", "session"},
+    {"think", "reasoning"},
+    {"enable-thinking", "reasoning"},
+    {"hidethinking", "hide-reasoning"},
+    {"repetition-penalty-range", "repetition-penalty"},
 };
 
 const char *foreign_synonym(const char *name) {
@@ -112,15 +126,60 @@ static const struct {
     {" verbose v log-verbosity ", "versions: --version; speed and memory: --stats"},
     {" e escape ", "a shell's $'...' writes newlines: -i $'one\\ntwo'"},
     {" no-stream ", "a pipe gets whole results: -o FILE, or --batch"},
+    {" stream ", "the text is always written as it comes: leave it out"},
+    {" do-sample ", "-t 0 always takes the likeliest token; a higher temperature samples"},
+    {" greedy ", "-t 0 always takes the likeliest token"},
+    {" num-beams beam-size ",
+     "there is no beam search: -t 0 takes the likeliest token at each step"},
+    {" load-in-8bit int8 ", "--type q8 converts the weights to 8 bits"},
+    {" load-in-4bit int4 ", "--type q4m converts the weights to 4 bits"},
+    {" json-schema-file jf ", "--json-schema @FILE reads the schema from a file"},
+    {" grammar-file ", "--grammar @FILE reads the grammar from a file"},
+    {" samplers sampler-seq mirostat mirostat-lr mirostat-ent typical typical-p xtc-probability "
+     "xtc-threshold dry-multiplier dry-base dry-allowed-length dynatemp-range top-n-sigma "
+     "no-repeat-ngram-size epsilon-cutoff eta-cutoff ",
+     "not among the samplers here, which are --top-k, -p and --min-p (docs/command-line.md)"},
+    {" rope-scaling rope-scale rope-freq-base rope-freq-scale yarn-orig-ctx yarn-ext-factor "
+     "yarn-attn-factor ",
+     "the model's own scaling is used, and -c N adapts it; --override rope_theta=X changes it"},
+    {" nowordwrap ", "a pipe gets lines that are not wrapped"},
+    {" it i-t ", "-m chat talks; -i TEXT continues a text"},
+    {" verbose-prompt ", "--render prints the prompt of a conversation, --tokenize its ids"},
+    {" keep context-shift no-context-shift ",
+     "a chat leaves out its oldest exchanges when the context is full: leave it out"},
     {" color simple-io log-disable no-display-prompt no-warmup no-perf ",
      "only the answer goes to stdout: leave it out"},
 };
 
-const char *foreign_option(const char *name) {
+/* The same of llama.cpp's tools that stand for our other two programs. */
+static const struct {
+    const char *program, *names, *says;
+} of_tools[] = {
+    {"export", " o outfile output out ", "the result stands behind the source: SOURCE TARGET"},
+    {"export", " imatrix ", "--calibrate FILE runs a text instead"},
+    {"export", " model m ", "the model stands alone: SOURCE TARGET"},
+    {"bench", " model m ", "the model stands alone: bench MODEL [options]"},
+    {"bench", " p n-prompt pp ", "--prefill N measures a prompt of N tokens"},
+    {"bench", " n n-gen tg ", "--decode N measures one token after N positions"},
+    {"bench", " t ", "-j N is the number of threads"},
+    {"bench", " d n-depth ", "--decode N measures one token after N positions"},
+    {"bench", " o output ", "--json prints the results as JSON"},
+    {"bench", " r repetitions ", "each figure is measured until it is steady: leave it out"},
+};
+
+static bool is_listed(const char *names, const char *name) {
     size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        for (const char *at = others[i].names; n > 0 && (at = strstr(at, name)); at++)
-            if (at[-1] == ' ' && at[n] == ' ') return others[i].says;
+    for (const char *at = names; n > 0 && (at = strstr(at, name)); at++)
+        if (at[-1] == ' ' && at[n] == ' ') return true;
+    return false;
+}
+
+const char *foreign_option(const char *program, const char *name) {
+    for (size_t i = 0; !program && i < sizeof others / sizeof *others; i++)
+        if (is_listed(others[i].names, name)) return others[i].says;
+    for (size_t i = 0; program && i < sizeof of_tools / sizeof *of_tools; i++)
+        if (strcmp(of_tools[i].program, program) == 0 && is_listed(of_tools[i].names, name))
+            return of_tools[i].says;
     return NULL;
 }
 
@@ -152,6 +211,11 @@ static const struct {
     {"create", "export SOURCE TARGET writes a model.bin"},
     {"quantize", "export SOURCE TARGET --type q8 writes a model.bin of 8 bits"},
     {"prompt", "there are no commands: run MODEL -i TEXT continues a text"},
+    {"help", "there are no commands: run --help lists the usual options"},
+    {"version", "there are no commands: run --version prints it"},
+    {"ps", "there are no commands: a model is in memory only while run answers"},
+    {"rm",
+     "there are no commands: run --cache-clear NAME deletes a conversion; models are only read"},
 };
 
 static Status operand(const char *word, Error *error) {
@@ -187,6 +251,8 @@ Status foreign_value(const CommandLine *line, const char *spelled, const char *v
         return usage(error, "-j is the number of threads; a schema goes after --json-schema");
     if ((c == 'n' || strcmp(spelled, "--tokens") == 0) && value[0] == '-' && is_whole(value + 1))
         return usage(error, "%s %s: up to the end of the context is %s 0", spelled, value, spelled);
+    if (strcmp(spelled, "--top-k") == 0 && strcmp(value, "-1") == 0)
+        return usage(error, "--top-k -1: all tokens are --top-k 0, the default");
     if ((c == 'c' || strcmp(spelled, "--context") == 0) && strcmp(value, "0") == 0)
         return usage(error, "%s 0: without %s the context is the model's", spelled, spelled);
     return STATUS_OK;

@@ -5,9 +5,9 @@
 
 #include "system/command_line.h"
 
-/* What to say of an option that no program of this project has, without dashes and with - for _:
- * "to talk: -m chat"; NULL: nothing. */
-const char *foreign_option(const char *name);
+/* What to say of an option that `program` ("export", "bench"; NULL: run) does not have, without
+ * dashes and with - for _: "to talk: -m chat"; NULL: nothing. */
+const char *foreign_option(const char *program, const char *name);
 
 /* The name that our programs give to an option of this name; NULL: none. */
 const char *foreign_synonym(const char *name);

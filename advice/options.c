@@ -31,10 +31,11 @@ void advice_option(const CommandLine *line, const char *spelled, Error *error) {
     snprintf(name, sizeof name, "%.*s", (int)strcspn(spelled, "="), spelled);
     for (char *c = name; *c; c++)
         if (*c == '_') *c = '-';
-    const char *ours = foreign_synonym(name), *says = foreign_option(name);
+    const char *program = find(line, "mode") ? NULL : find(line, "keep") ? "export" : "bench";
+    const char *ours = foreign_synonym(name), *says = foreign_option(program, name);
     const OptionRow *row = ours ? find(line, ours) : NULL;
-    /* What is said of other programs' options speaks of run's. */
-    if (!row && says && find(line, "mode")) {
+    if (program && says) row = NULL; /* -n is a number of tokens to run alone */
+    if (!row && says) {
         error_set(error, ": %s", says);
         return;
     }

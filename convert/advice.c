@@ -4,10 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include "convert/model_names.h"
 
 static bool ends_in(const char *path, const char *suffix) {
     size_t length = strlen(path), n = strlen(suffix);
@@ -57,6 +60,12 @@ static bool is_model_name(const char *path) {
 /* Advice for a name that no file has: it is a prompt, or a model that was not downloaded. */
 static Status not_there(const char *path, Error *error) {
     if (in_hub(path)) return address(path, in_hub(path), error);
+    char *near = model_names_near(path);
+    if (near) {
+        error_set(error, "no file is called '%s'; did you mean the model %s?", path, near);
+        free(near);
+        return STATUS_FAILED;
+    }
     if (is_model_name(path))
         return error_set(
             error,

@@ -1,5 +1,6 @@
 #include "convert/mix.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,13 +43,43 @@ static bool type_of(const char *text, size_t length, TensorType *type) {
     return true;
 }
 
+/* What other programs call our types, in lower case. */
+static const struct {
+    const char *theirs, *ours;
+} synonyms[] = {
+    {"float32", "f32"}, {"fp32", "f32"},      {"float", "f32"}, {"float16", "f16"},
+    {"fp16", "f16"},    {"half", "f16"},      {"q8_0", "q8"},   {"int8", "q8"},
+    {"8bit", "q8"},     {"8", "q8"},          {"q6_k_m", "q6"}, {"q5_0", "q5"},
+    {"q5_1", "q5"},     {"q5_k_m", "q5"},     {"q5_k_s", "q5"}, {"q4_k_m", "q4m"},
+    {"q4_k_s", "q4m"},  {"bfloat16", "bf16"}, {"q4_0", "q4"},   {"q4_1", "q4"},
+    {"int4", "q4m"},    {"4bit", "q4m"},      {"4", "q4m"},
+};
+
+/* Refuses a type that does not exist, with its name here if other programs have it, else with all
+ * names. */
+static Status unknown_type(const char *text, size_t length, Error *error) {
+    char name[NAME_BYTES] = "", list[400] = "q4m, q5, q6";
+    TensorType type;
+    for (size_t i = 0; i < length && i < sizeof name - 1; i++)
+        name[i] = (char)tolower((unsigned char)text[i]);
+    const char *ours = type_of(name, strlen(name), &type) ? name : NULL;
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        if (strcmp(synonyms[i].theirs, name) == 0) ours = synonyms[i].ours;
+    if (ours)
+        return error_set(error, "no type is called '%.*s'; did you mean %s?", (int)length, text,
+                         ours);
+    for (uint32_t t = 0; t < TENSOR_TYPES; t++) {
+        size_t n = strlen(list);
+        if (t != TENSOR_VECTOR)
+            snprintf(list + n, sizeof list - n, ", %s", tensor_type_info(t)->name);
+    }
+    return error_set(error, "no type is called '%.*s'; there are %s", (int)length, text, list);
+}
+
 Status mix_check(const char *mix, Error *error) {
     TensorType type;
     size_t length = strcspn(mix, ",");
-    if (!type_of(mix, length, &type))
-        return error_set(error,
-                         "no type is called '%.*s' (f32, f16, bf16, q8, q6, q5, q4m, q4, ...)",
-                         (int)length, mix);
+    if (!type_of(mix, length, &type)) return unknown_type(mix, length, error);
     for (mix += length; *mix; mix += length) {
         mix++;
         length = strcspn(mix, ",");
@@ -56,8 +87,7 @@ Status mix_check(const char *mix, Error *error) {
         if (!equals || equals == mix)
             return error_set(error, "'%.*s' is not NAME=TYPE", (int)length, mix);
         size_t rest = length - (size_t)(equals + 1 - mix);
-        if (!type_of(equals + 1, rest, &type))
-            return error_set(error, "no type is called '%.*s'", (int)rest, equals + 1);
+        if (!type_of(equals + 1, rest, &type)) return unknown_type(equals + 1, rest, error);
     }
     return STATUS_OK;
 }

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "advice/spelling.h"
 #include "base/array.h"
 #include "modelfile.h"
 
@@ -328,6 +329,35 @@ static Status several(const ModelNames *names, const char *name, Error *error) {
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%.150s", at ? ", " : "",
                                    names->models[i].name);
     return error_set(error, "%s: several models are called so: %s", name, list);
+}
+
+static void in_lower_case(char *out, size_t size, const char *text) {
+    size_t i = 0;
+    for (; text[i] && i < size - 1; i++) out[i] = (char)tolower((unsigned char)text[i]);
+    out[i] = '\0';
+}
+
+char *model_names_near(const char *name) {
+    ModelNames names;
+    char wanted[64], model[64];
+    size_t n = strlen(name), least = spelling_tolerance(name) + 1;
+    char *near = NULL;
+    if (n < 3 || strpbrk(name, " \t\n\\")) return NULL;
+    in_lower_case(wanted, sizeof wanted, name);
+    model_names_find(&names);
+    for (size_t i = 0; i < names.n && least > 0; i++) {
+        const char *whole = names.models[i].name, *slash = strrchr(whole, '/');
+        const char *last = slash && !strchr(name, '/') ? slash + 1 : whole;
+        bool begins = strncasecmp(name, whole, n) == 0 || strncasecmp(name, last, n) == 0;
+        in_lower_case(model, sizeof model, last);
+        size_t distance = begins ? 0 : spelling_distance(wanted, model);
+        if (distance >= least) continue;
+        least = distance;
+        free(near);
+        near = strdup(whole);
+    }
+    model_names_free(&names);
+    return near;
 }
 
 Status model_names_resolve(const char *name, char **path, Error *error) {

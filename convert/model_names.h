@@ -39,4 +39,8 @@ void model_names_free(ModelNames *names);
  * Fails when several begin so, and names them. */
 Status model_names_resolve(const char *name, char **path, Error *error);
 
+/* The first model whose name, or what follows its last slash, begins with this text or is spelled
+ * almost so; malloc'ed. NULL: none. */
+char *model_names_near(const char *name);
+
 #endif

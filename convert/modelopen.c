@@ -9,6 +9,7 @@
 #include "convert/advice.h"
 #include "convert/convert.h"
 #include "convert/layout.h"
+#include "convert/mix.h"
 #include "convert/model_names.h"
 #include "formats/source_open.h"
 #include "formats/tokenizer_file.h"
@@ -29,6 +30,10 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         if (opening->found) path = opening->found;
     }
     opening->path = path;
+    if (is_own && options->type && mix_check(options->type, error) != STATUS_OK) {
+        error_prefix(error, "--type");
+        return STATUS_USAGE;
+    }
     opening->type = options->type;
     opening->split_pattern = is_own ? options->split_pattern : NULL;
     if (source_detect(path, &kind, error) != STATUS_OK)

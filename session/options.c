@@ -82,6 +82,13 @@ static Status take_model(void *values, const char *word, Error *error) {
         options->model = word;
         return STATUS_OK;
     }
+    if (!strpbrk(options->model, "./:\\")) { /* the first words of a prompt */
+        error_set(error,
+                  "one model at a time, but '%s' stands beside '%s'; a prompt goes after -i, in "
+                  "quotes: run -i '%s %s ...'",
+                  word, options->model, options->model, word);
+        return STATUS_USAGE;
+    }
     error_set(error,
               "one model at a time, but '%s' stands beside '%s'; a prompt goes after -i: run %s -i "
               "'%s'",
@@ -122,6 +129,7 @@ Status options_parse(Options *options, const MoreOptions *more, int argc, char *
     options->line.advise = more ? more->advise : NULL;
     options->line.look = more ? more->look : NULL;
     Status status = command_line_parse(&options->line, argc, argv, error);
+    if (options->output && strcmp(options->output, "-") == 0) options->output = NULL; /* stdout */
     return status == STATUS_OK ? check(options, error) : status;
 }
 

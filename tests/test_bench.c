@@ -52,6 +52,9 @@ static void a_wrong_command_line_is_told_what_is_wrong(void **state) {
             "--sweep", "batch", "--decode", "4");
     REFUSES(2, "no option --prefil; did you mean --prefill N?", model, "--prefil", "9");
     REFUSES(2, "one model at a time, not 'a' and 'b'", "a", "b");
+    REFUSES(2, "no option -m: the model stands alone: bench MODEL [options]", "-m", "a");
+    REFUSES(2, "no option -p: --prefill N measures a prompt of N tokens", "a", "-p", "512");
+    REFUSES(2, "no option -n: --decode N measures one token after N positions", "a", "-n", "9");
     REFUSES(2, "which model? bench MODEL; see bench --help", "--json");
 }
 

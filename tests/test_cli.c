@@ -183,6 +183,10 @@ static void text_on_stdin_follows_the_prompt_or_is_hinted_at(void **state) {
     Process p = RUN("/bin/sh", "-c", command);
     assert_non_null(strstr(p.err, "-f - takes it as the prompt"));
     process_free(&p);
+    const char *const said[] = {"run", tiny, "-m", "chat", "-i", "Hi", "-n", "2", NULL};
+    p = process_run(said, PROMPT, strlen(PROMPT));
+    assert_non_null(strstr(p.err, "-f - puts it behind the prompt of -i"));
+    process_free(&p);
     p = process_run(bare, NULL, 0);
     assert_null(strstr(p.err, "stdin"));
     process_free(&p);
@@ -581,6 +585,8 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
                  1, "hf download Org/Name a-q8.gguf fetches it; then: run a-q8 -m chat\n");
     assert_fails(RUN("run", "no/such.gguf"), 1, "no/such.gguf: No such file or directory\n");
     assert_fails(RUN("run", ""), 1, "the model's name is empty\n");
+    assert_fails(RUN("run", tiny, "-i", "Hi", "--type", "float16"), 2,
+                 "--type: no type is called 'float16'; did you mean f16?\n");
     static const struct {
         const char *name, *bytes, *advice;
     } files[] = {

@@ -69,7 +69,17 @@ static void a_wrong_command_line_says_so(void **state) {
     assert_fails(RUN("export"), 2, "SOURCE and TARGET");
     assert_fails(RUN("export", "one"), 2, "SOURCE and TARGET");
     assert_fails(RUN("export", "one", "two", "three"), 2, "too many operands: three");
-    assert_fails(RUN("export", "one", "two", "--type", "q3"), 2, "unknown type: q3");
+    assert_fails(RUN("export", "one", "two", "--type", "q3"), 2,
+                 "no type is called 'q3'; there are q4m, q5, q6, f32, ");
+    assert_fails(RUN("export", "one", "two", "-t", "Q4_K_M"), 2,
+                 "no type is called 'Q4_K_M'; did you mean q4m?");
+    assert_fails(RUN("export", "one", "two", "-t", "q4m", "--keep", "output=int8"), 2,
+                 "no type is called 'int8'; did you mean q8?");
+    assert_fails(RUN("export", "one", "two.gguf"), 2, "a model.bin is written, which no other");
+    assert_fails(RUN("export", "one", "-o", "two"), 2,
+                 "no option -o: the result stands behind the source: SOURCE TARGET");
+    assert_fails(RUN("export", "one", "two", "--outtype", "q8_0"), 2,
+                 "no option --outtype; did you mean --type TYPE?");
     assert_fails(RUN("export", "--random", "tiny", "two", "-t", "q8", "--keep", "nosuch=f16"), 1,
                  "no matrix is called 'nosuch'");
     assert_fails(RUN("export", "one", "two", "-j", "0"), 2,

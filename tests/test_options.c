@@ -115,6 +115,20 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option --max_new_tokens; did you mean --tokens N?", "m", "--max_new_tokens", "9");
     REFUSES("no option --lora: adapters are not read: merge it into the model's weights first", "m",
             "--lora", "x");
+    REFUSES("no option --json-schema-file: --json-schema @FILE reads the schema from a file", "m",
+            "--json-schema-file", "s.json");
+    REFUSES("no option --load-in-8bit: --type q8 converts the weights to 8 bits", "m",
+            "--load-in-8bit");
+    REFUSES("no option --mirostat: not among the samplers here, which are --top-k, -p and --min-p "
+            "(docs/command-line.md)", "m", "--mirostat", "2");
+    REFUSES("no option -V; did you mean --version?", "-V");
+    REFUSES("--top-k -1: all tokens are --top-k 0, the default", "m", "--top-k", "-1");
+    REFUSES("help: there are no commands: run --help lists the usual options", "help");
+    REFUSES("one model at a time, but 'me' stands beside 'tell'; a prompt goes after -i, in "
+            "quotes: run -i 'tell me ...'",
+            "tell", "me", "a", "story");
+    assert_int_equal(PARSE("m", "-o", "-"), STATUS_OK);
+    assert_null(o.output);
     REFUSES("show: there are no commands: run MODEL --info describes a model", "show", "llama3.2");
     REFUSES("list: there are no commands: run --list shows the models on this machine", "list");
     /* Only what is near is suggested. */
