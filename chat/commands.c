@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advice/spelling.h"
 #include "chat/command_paths.h"
 #include "chat/note.h"
 #include "chat/settings.h"
@@ -233,7 +234,9 @@ const char *commands_name(size_t i) {
 /* Names that people know from elsewhere. */
 static const struct Alias {
     const char *name, *command;
-} aliases[] = {{"/exit", "/quit"}, {"/bye", "/quit"}, {"/clear", "/reset"}, {"/?", "/help"}};
+} aliases[] = {{"/exit", "/quit"},   {"/bye", "/quit"},    {"/q", "/quit"},
+               {"/clear", "/reset"}, {"/new", "/reset"},   {"/h", "/help"},
+               {"/?", "/help"},      {"/regen", "/retry"}, {"/regenerate", "/retry"}};
 
 static const Command *find_command(const char *name, size_t length) {
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
@@ -253,7 +256,12 @@ Status commands_run(Chat *chat, char *line, Error *error) {
     if (command && *argument && !*command->argument)
         return error_set(error, "%s takes no argument", command->name);
     if (command) return command->run(chat, argument, error);
-    return error_set(error, "no command %.*s: /help lists them", (int)length, line);
+    const char *names[N_COMMANDS];
+    line[length] = '\0';
+    for (size_t i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
+    const char *near = spelling_nearest(line, names, N_COMMANDS);
+    if (near) return error_set(error, "no command %s; did you mean %s?", line, near);
+    return error_set(error, "no command %s: /help lists them", line);
 }
 
 bool commands_is(const char *text) {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advice/foreign.h"
+#include "advice/spelling.h"
 #include "chat/note.h"
 
 /* An option that /set changes. */
@@ -38,19 +40,62 @@ const char *settings_name(size_t i) {
 static const char *const reasoning_words[] = {
     [REASONING_AUTO] = "auto", [REASONING_ON] = "on", [REASONING_OFF] = "off"};
 
-static void show_settings(const Dialogue *d, bool hides_reasoning) {
+/* Shows the settings, or the one called `only`. Each value is shown as /set takes it. */
+static void show_settings(const Dialogue *d, bool hides_reasoning, const char *only) {
     const GenerationOptions *o = &d->options;
-    for (size_t i = 0; i < N_SETTINGS; i++) {
-        const char *at = (const char *)o + settings[i].offset;
-        double value = settings[i].whole ? *(const uint32_t *)at : (double)*(const float *)at;
-        note("%-20s %g", settings[i].name, value);
+    const char *name;
+    for (size_t i = 0; (name = settings_name(i)); i++) {
+        if (only && strcmp(only, name) != 0) continue;
+        if (i < N_SETTINGS) {
+            const char *at = (const char *)o + settings[i].offset;
+            note("%-20s %g", name,
+                 settings[i].whole ? *(const uint32_t *)at : (double)*(const float *)at);
+        } else if (strcmp(name, "tokens") == 0) {
+            note("%-20s %zu%s", name, o->max_tokens, o->max_tokens ? "" : " (no limit)");
+        } else if (strcmp(name, "seed") == 0) {
+            note("%-20s %llu", name, (unsigned long long)o->sampling.seed);
+        } else if (strcmp(name, "reasoning") == 0) {
+            note("%-20s %s", name, reasoning_words[d->prompt.reasoning]);
+        } else if (strcmp(name, "reasoning-effort") == 0) {
+            note("%-20s %s", name, d->prompt.effort ? d->prompt.effort : "none");
+        } else if (strcmp(name, "hide-reasoning") == 0) {
+            note("%-20s %s", name, hides_reasoning ? "on" : "off");
+        } else if (d->budget == REASONING_UNLIMITED) {
+            note("%-20s off", name);
+        } else {
+            note("%-20s %lld", name, (long long)d->budget);
+        }
     }
-    note("%-20s %zu", "tokens", o->max_tokens);
-    note("%-20s %llu", "seed", (unsigned long long)o->sampling.seed);
-    note("%-20s %s", "reasoning", reasoning_words[d->prompt.reasoning]);
-    note("%-20s %s", "reasoning-effort", d->prompt.effort ? d->prompt.effort : "none");
-    note("%-20s %lld", "reasoning-budget", (long long)d->budget);
-    note("%-20s %s", "hide-reasoning", hides_reasoning ? "on" : "off");
+}
+
+static bool is_setting(const char *name) {
+    const char *ours;
+    for (size_t i = 0; (ours = settings_name(i)); i++)
+        if (strcmp(ours, name) == 0) return true;
+    return false;
+}
+
+/* Refuses a name that no setting has, and says which was meant or what does it. */
+static Status unknown_setting(const char *name, Error *error) {
+    static const struct {
+        const char *name, *says;
+    } elsewhere[] = {
+        {"system", "/system TEXT sets the system prompt"},
+        {"num-ctx", "the context is chosen at the start: -c N"},
+        {"context", "the context is chosen at the start: -c N"},
+        {"stop", "texts that end an answer are given at the start: --stop TEXT"},
+        {"format", "the shape of the answers is given at the start: --json, --json-schema"},
+        {"verbose", "/stats shows the speed of the last answer"},
+        {"history", "lines are always remembered; --session FILE keeps the conversation"},
+    };
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (strcmp(elsewhere[i].name, name) == 0)
+            return error_set(error, "no setting '%s': %s", name, elsewhere[i].says);
+    const char *names[N_SETTINGS + N_OTHERS], *near = foreign_synonym(name);
+    for (size_t i = 0; i < N_SETTINGS + N_OTHERS; i++) names[i] = settings_name(i);
+    if (!near || !is_setting(near)) near = spelling_nearest(name, names, N_SETTINGS + N_OTHERS);
+    if (near) return error_set(error, "no setting '%s'; did you mean %s?", name, near);
+    return error_set(error, "no setting '%s': /set alone lists them", name);
 }
 
 /* Changes one of the settings of reasoning; *known is false for others. */
@@ -101,7 +146,7 @@ static Status change_setting(GenerationOptions *o, const char *name, const char 
         return error_set(error, "/set %s needs a number, as in /set temperature 0.7", name);
     if (strcmp(name, "seed") == 0) {
         if (value[strspn(value, "0123456789")] != '\0' || !(number < 1.8e19))
-            return error_set(error, "seed must be a whole number");
+            return error_set(error, "seed must be a whole number from 0 up");
         o->sampling.seed = strtoull(value, NULL, 10);
         return STATUS_OK;
     }
@@ -124,19 +169,26 @@ static Status change_setting(GenerationOptions *o, const char *name, const char 
         }
         return STATUS_OK;
     }
-    return error_set(error, "no setting '%s': /set alone lists them", name);
+    return unknown_setting(name, error);
 }
 
 Status settings_command(Dialogue *dialogue, bool *hides_reasoning, char *argument, Error *error) {
     if (!*argument) {
-        show_settings(dialogue, *hides_reasoning);
+        show_settings(dialogue, *hides_reasoning, NULL);
         return STATUS_OK;
     }
+    /* "/set parameter NAME VALUE", as ollama has it. */
+    if (strncmp(argument, "parameter ", 10) == 0) argument += 10 + strspn(argument + 10, " ");
     char *value = argument + strcspn(argument, " =");
     if (*value) *value++ = '\0';
     value += strspn(value, " =");
     for (char *c = argument; *c; c++)
         if (*c == '_') *c = '-';
+    if (!is_setting(argument)) return unknown_setting(argument, error);
+    if (!*value) {
+        show_settings(dialogue, *hides_reasoning, argument);
+        return STATUS_OK;
+    }
     bool known;
     Status status = change_reasoning(dialogue, hides_reasoning, argument, value, &known, error);
     return known ? status : change_setting(&dialogue->options, argument, value, error);

@@ -909,6 +909,39 @@ static void unknown_commands_and_bad_settings_are_told_and_change_nothing(void *
     process_free(&p);
 }
 
+static void a_mistyped_setting_or_command_is_told_the_right_one(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *says;
+    } cases[] = {
+        {"/set foo", "no setting 'foo': /set alone lists them\n"},
+        {"/set temp 0.5", "no setting 'temp'; did you mean temperature?\n"},
+        {"/set num_predict 5", "no setting 'num-predict'; did you mean tokens?\n"},
+        {"/set repeat_penalty 2", "no setting 'repeat-penalty'; did you mean repetition-penalty?"},
+        {"/set num_ctx 4096", "no setting 'num-ctx': the context is chosen at the start: -c N\n"},
+        {"/set system be", "no setting 'system': /system TEXT sets the system prompt\n"},
+        {"/hlep", "no command /hlep; did you mean /help?\n"},
+        {"/frobnicate now", "no command /frobnicate: /help lists them\n"},
+        {"/set seed -1", "seed must be a whole number from 0 up\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *lines;
+        assert_true(asprintf(&lines, "%s\n", cases[i].line) > 0);
+        Process p = TALK(lines, "-n", "2");
+        assert_int_equal(p.status, 1);
+        if (!strstr(p.err, cases[i].says)) fail_msg("%s", p.err);
+        process_free(&p);
+        free(lines);
+    }
+    Process p = TALK("/set parameter temperature 0.25\n/set temperature\n/set reasoning\n/h\n/q\n"
+                     "hello\n",
+                     "-n", "2");
+    assert_int_equal(p.status, 0);
+    assert_int_equal(p.out_length, 0); /* /q left */
+    assert_non_null(strstr(p.err, "temperature          0.25\nreasoning            auto\n/help "));
+    process_free(&p);
+}
+
 static void a_session_is_not_erased_without_a_question(void **state) {
     (void)state;
     char *session = inside("precious.jsonl");
@@ -1225,7 +1258,7 @@ static void settings_of_reasoning_are_checked(void **state) {
     assert_non_null(strstr(p.err, "hide-reasoning must be on or off"));
     assert_non_null(strstr(p.err, "reasoning            off\n"));
     assert_non_null(strstr(p.err, "reasoning-effort     low\n"));
-    assert_non_null(strstr(p.err, "reasoning-budget     -1\n"));
+    assert_non_null(strstr(p.err, "reasoning-budget     off\n"));
     process_free(&p);
 }
 
@@ -1264,6 +1297,7 @@ int main(void) {
         cmocka_unit_test(answers_that_cannot_be_written_are_a_failure),
         cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),
         cmocka_unit_test(unknown_commands_and_bad_settings_are_told_and_change_nothing),
+        cmocka_unit_test(a_mistyped_setting_or_command_is_told_the_right_one),
         cmocka_unit_test(a_session_is_not_erased_without_a_question),
         cmocka_unit_test(exit_is_a_message_of_a_pipe),
         cmocka_unit_test(undo_takes_back_as_many_as_it_is_told),
