@@ -17,11 +17,8 @@ void forward_add_time(ForwardPass *pass, ModelPart part) {
 }
 
 void forward_multiply_sets(Model *m, const ProductSet *sets, size_t n_sets) {
-    const InputObserver *observer = m->input_observer;
-    for (size_t s = 0; observer && s < n_sets; s++)
-        for (size_t i = 0; i < sets[s].n_products; i++)
-            observer->inputs(observer->context, sets[s].products[i].w, sets[s].x, sets[s].n_rows);
     matmul(m->isa->kernels, m->matmul, sets->products->w->cols, sets, n_sets);
+    if (m->partner) m->partner->multiplied(m->partner, sets, n_sets);
 }
 
 void forward_multiply(Model *m, const float *in, size_t n, const Product *products,

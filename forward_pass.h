@@ -25,7 +25,7 @@ struct Model {
     size_t ffn_rows; /* of feed-forwards in one call: max_rows, and room for a token's experts */
     double row_work; /* multiply-adds of the matrix products of one row */
     const AttentionObserver *observer;
-    const InputObserver *input_observer;
+    const PassPartner *partner;
     double *seconds; /* [MODEL_PARTS], or NULL */
     PassControl *control;
     Barrier barrier;

@@ -73,6 +73,7 @@ static void embed(ForwardPass *pass) {
         float *x = m->x + i * c->dim;
         int32_t position = row->position + (int32_t)c->position_offset;
         matrix_row(&m->weights.token_embedding, (size_t)row->token, x);
+        if (m->partner && m->partner->embedded) m->partner->embedded(m->partner, i, x);
         if (c->embedding_scale != 1.0f) m->isa->numeric->scale(x, c->embedding_scale, c->dim);
         if (c->position == POSITION_LEARNED)
             m->isa->numeric->add_scaled(
@@ -432,6 +433,7 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
     static const ForwardSteps steps = {attention_block, add_to_residual};
     ForwardPass pass = {
         .model = m, .cache = cache, .rows = rows, .n = n, .logits = logits, .steps = &steps};
+    if (m->partner && m->partner->begin) m->partner->begin(m->partner, rows, n);
     atomic_init(&pass.bad_layer, INT32_MAX);
     if (m->seconds) pass.last_time = clock_seconds();
     bool completed = run_layers(&pass);

@@ -61,8 +61,7 @@ void model_set_pass_control(Model *model, PassControl *control);
  * bits of the logits do not change. */
 void model_set_attention_observer(Model *model, const AttentionObserver *observer);
 
-/* From the next model_forward on, passes the inputs of every product to the observer; NULL stops
- * that. */
-void model_set_input_observer(Model *model, const InputObserver *observer);
+/* From the next model_forward on, lets the partner take part; NULL stops that. */
+void model_set_partner(Model *model, const PassPartner *partner);
 
 #endif

@@ -36,12 +36,18 @@ struct PassControl {
     void (*end)(PassControl *control); /* the part has run */
 };
 
-/* Receives the inputs of each matrix product before it is computed: in[n][w->cols] is about to be
- * multiplied by w. All threads of the forward pass call it at once and must share its loops by
- * `#pragma omp for`. Which n rows come together depends on the calls of model_forward alone. */
-typedef struct InputObserver {
-    void (*inputs)(void *context, const Matrix *w, const float *in, size_t n);
-    void *context;
-} InputObserver;
+/* Takes part in every forward pass: sees what is multiplied, and may change what comes out
+ * (layers/lora.h). A function is called with the table that holds it. */
+typedef struct PassPartner PassPartner;
+struct PassPartner {
+    /* A pass of n rows begins. NULL: not asked. */
+    void (*begin)(const PassPartner *partner, const Row *rows, size_t n);
+    /* x[dim] is the embedding of the token of row `row`, which one thread calls. NULL: not asked. */
+    void (*embedded)(const PassPartner *partner, size_t row, float *x);
+    /* The products of the sets are in their `out`, without biases. All threads of the forward pass
+     * call it at once and must share its loops by `#pragma omp for`; it returns when all are done.
+     * Which rows come together depends on the calls of model_forward alone. */
+    void (*multiplied)(const PassPartner *partner, const ProductSet *sets, size_t n_sets);
+};
 
 #endif

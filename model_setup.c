@@ -292,8 +292,8 @@ void model_set_attention_observer(Model *m, const AttentionObserver *observer) {
     m->observer = observer;
 }
 
-void model_set_input_observer(Model *m, const InputObserver *observer) {
-    m->input_observer = observer;
+void model_set_partner(Model *m, const PassPartner *partner) {
+    m->partner = partner;
 }
 
 void model_set_clock(Model *m, double *seconds) {

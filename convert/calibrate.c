@@ -58,11 +58,11 @@ static Inputs *find(const Calibration *c, const void *data) {
 /* Adds the squares of in[n][cols], called by every thread of the forward pass. A thread sums its
  * own columns, over the rows in their order, so the result does not depend on the number of
  * threads. */
-static void add_squares(void *context, const Matrix *w, const float *in, size_t n) {
-    Inputs *inputs = find(context, w->data);
+static void add_squares(const Calibration *c, const Matrix *w, const float *in, size_t n) {
+    Inputs *inputs = find(c, w->data);
     enum { PIECE = 64 };
     size_t cols = w->cols, n_pieces = (cols + PIECE - 1) / PIECE;
-#pragma omp for schedule(static) nowait
+#pragma omp for schedule(static)
     for (size_t p = 0; p < n_pieces; p++) {
         size_t end = (p + 1) * PIECE < cols ? (p + 1) * PIECE : cols;
         for (size_t r = 0; r < n; r++)
@@ -70,6 +70,19 @@ static void add_squares(void *context, const Matrix *w, const float *in, size_t 
                 inputs->sums[k] += (double)in[r * cols + k] * (double)in[r * cols + k];
         if (p == 0) inputs->n += n;
     }
+}
+
+/* Takes part in the forward pass: adds the squares of the inputs of all products. */
+typedef struct Summing {
+    PassPartner partner; /* the first field: the forward pass hands it back */
+    const Calibration *calibration;
+} Summing;
+
+static void sum_inputs(const PassPartner *partner, const ProductSet *sets, size_t n_sets) {
+    const Calibration *c = ((const Summing *)partner)->calibration;
+    for (size_t s = 0; s < n_sets; s++)
+        for (size_t i = 0; i < sets[s].n_products; i++)
+            add_squares(c, sets[s].products[i].w, sets[s].x, sets[s].n_rows);
 }
 
 /* Fills in `matrices` and `of_tensor`. Tensors that share their data (tied embeddings) are one
@@ -197,8 +210,8 @@ Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text
     if (status == STATUS_OK) status = open_tokenizer(&run, text, error);
     if (status == STATUS_OK) status = open_run(&run, error);
     if (status == STATUS_OK) {
-        const InputObserver observer = {add_squares, c};
-        model_set_input_observer(run.model, &observer);
+        const Summing summing = {{.multiplied = sum_inputs}, c};
+        model_set_partner(run.model, &summing.partner);
         status = run_text(&run, error);
     }
     for (size_t i = 0; status == STATUS_OK && i < c->n_matrices; i++)
