@@ -769,6 +769,22 @@ const GgufFamily *gguf_family_find(const GgufModel *model) {
     return NULL;
 }
 
+/* Whether the entry is for the family, or, with 1, for all files of the architecture. */
+static bool is_of(const GgufFamily *f, const char *architecture, const char *model_type, int any) {
+    if (strcmp(f->architecture, architecture) != 0) return false;
+    return any ? !f->needs_tensor : strcmp(f->model_type, model_type) == 0;
+}
+
+const GgufFamily *gguf_family_of(const char *architecture, const char *model_type) {
+    for (int any = 0; any < 2; any++) {
+        for (size_t i = 0; i < FAMILIES; i++)
+            if (is_of(&families[i], architecture, model_type, any)) return &families[i];
+        for (const GgufFamily *f = gguf_families_state; f->architecture; f++)
+            if (is_of(f, architecture, model_type, any)) return f;
+    }
+    return NULL;
+}
+
 void gguf_family_names(char *text, size_t size) {
     size_t length = 0;
     if (size) text[0] = '\0';

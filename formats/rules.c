@@ -307,8 +307,8 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
         rule->flags & RULE_VECTOR || (rule->rows == N_ONE && !(rule->flags & RULE_MATRIX));
     /* MXFP4's blocks run along the inputs, so those tensors are outputs x inputs already. */
     bool turned = rule->flags & RULE_EITHER_WAY && !has_shape(raw, fused ? fused : rows, cols);
-    bool transposed =
-        (turned || rule->flags & RULE_TRANSPOSED) && rule->rows != N_ONE && !raw->scales.present;
+    bool transposed = (turned || rule->flags & RULE_TRANSPOSED) && rule->rows != N_ONE &&
+                      !raw->scales.present && !c->is_adapter;
     if (rule->rows == N_ONE && fused) rows = cols, cols = 1;
     size_t stored_rows = fused ? fused : rows, stored_cols = cols;
     if (transposed) stored_rows = cols, stored_cols = fused ? fused : rows;
@@ -539,6 +539,8 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
     if (!fits) return error_set(error, "%s: a name is too long", c->source->path);
     if (!below_language_model(c, from, sizeof from))
         return error_set(error, "%s: a name is too long", c->source->path);
+    bool is_joined = rule->flags & (RULE_OF_EMBEDDING | RULE_OF_OUTPUT) || strstr(from, "%h");
+    if (c->is_adapter && is_joined) return STATUS_OK;
     if ((rule->flags & RULE_TIED) && c->tied)
         return tie(c, rule, from, to, "token_embedding", error);
     if (rule->flags & RULE_OF_EMBEDDING) return tie(c, rule, from, to, "token_embedding", error);
@@ -557,6 +559,13 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
     if (raw) {
         RawTensor one = *raw;
         raw->used = true;
+        bool in_parts =
+            rule->flags & RULE_HEADS || (names_expert(rule) && count_numbers(rule->from) == 1);
+        if (c->is_adapter && in_parts)
+            return error_set(error,
+                             "%s: '%.100s' is stored in parts, for each head or expert, to which "
+                             "this program cannot add",
+                             c->source->path, from);
         if (rule->flags & RULE_HEADS) {
             const TensorRule part = {rule->to,    rule->from, rule->rows, rule->cols,
                                      rule->flags, {0},        {0}};
@@ -569,7 +578,7 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
             return STATUS_FAILED;
         return take(c, rule, &one, numbers[0], to, error);
     }
-    if (rule->flags & RULE_OPTIONAL) return STATUS_OK;
+    if (rule->flags & RULE_OPTIONAL || c->is_adapter) return STATUS_OK;
     return error_set(error, "%s: tensor '%s' is missing", c->source->path, from);
 }
 

@@ -140,6 +140,10 @@ typedef struct RuleContext {
     /* Replaces "model.layers." in prediction layers (Config.mtp_layers), which are then numbered
      * from 0; NULL: they are numbered on from the other layers. */
     const char *mtp_prefix;
+    /* The table names the matrices that an adapter adds to (adapter.h): none is required, each is
+     * outputs x inputs whatever the rule says, and a layout that a sum of products cannot have is
+     * refused. */
+    bool is_adapter;
     bool tied;          /* a RULE_TIED tensor shares the embedding unless the source has another */
     const char *biases; /* the matrices and norms that have a bias in this model, by their `to`
                          * between spaces, and "norms" where all norms have one; another bias is

@@ -1,0 +1,397 @@
+/* From an adapter's modules to parts of the model's tensors. The families' rules, which turn a
+ * source's tensors into the runner's, are applied to the names and shapes of the modules; what they
+ * say about rows then holds for the rows' factor. */
+#include "formats/adapter.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "base/array.h"
+#include "formats/adapter_modules.h"
+#include "formats/families.h"
+#include "formats/gguf_families.h"
+
+/* ---- Opening ---- */
+
+static Status open_in(Adapter *a, const char *name, Error *error) {
+    char path[4096];
+    size_t n = strlen(a->path);
+    const char *slash = n && a->path[n - 1] == '/' ? "" : "/";
+    int length = snprintf(path, sizeof path, "%s%s%s", a->path, slash, name);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return error_set(error, "%s: name too long", a->path);
+    Status status = input_open(&a->files[a->n_files], path, error);
+    a->n_files += status == STATUS_OK;
+    return status;
+}
+
+/* Says what a directory without the adapter's files holds instead. */
+static Status explain_missing(const Adapter *a, Error *error) {
+    char path[4096];
+    struct stat info;
+    snprintf(path, sizeof path, "%.4000s/adapter_model.bin", a->path);
+    if (stat(path, &info) == 0)
+        return error_set(error,
+                         "%s: adapter_model.bin could run code and is not read; save the adapter "
+                         "as safetensors",
+                         a->path);
+    snprintf(path, sizeof path, "%.4000s/config.json", a->path);
+    if (stat(path, &info) == 0)
+        return error_set(error, "%s: holds a whole model, not an adapter: give it as MODEL",
+                         a->path);
+    return STATUS_FAILED; /* the error of the missing file says it */
+}
+
+Status adapter_open(Adapter *a, const char *path, Error *error) {
+    struct stat info;
+    *a = (Adapter){.path = strdup(path)};
+    if (!a->path) return error_set(error, "no memory for an adapter");
+    if (stat(path, &info) != 0) return error_set(error, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode)) {
+        a->is_gguf = true;
+        if (input_open(&a->files[0], path, error) != STATUS_OK) return STATUS_FAILED;
+        a->n_files = 1;
+        if (a->files[0].bytes >= 4 && memcmp(a->files[0].map, "GGUF", 4) == 0) return STATUS_OK;
+        return error_set(error,
+                         "%s: neither a GGUF file nor a directory with adapter_config.json and "
+                         "adapter_model.safetensors",
+                         path);
+    }
+    if (open_in(a, "adapter_config.json", error) != STATUS_OK ||
+        open_in(a, "adapter_model.safetensors", error) != STATUS_OK)
+        return explain_missing(a, error);
+    return STATUS_OK;
+}
+
+void adapter_forget(Adapter *a) {
+    for (size_t i = 0; i < a->n_parts; i++) free(a->parts[i].rows_factor);
+    for (size_t i = 0; i < a->n_factors; i++) free(a->cols_factors[i]);
+    free(a->cols_factors);
+    free(a->parts);
+    a->cols_factors = NULL;
+    a->parts = NULL;
+    a->n_parts = a->n_factors = a->parts_capacity = 0;
+}
+
+void adapter_close(Adapter *a) {
+    adapter_forget(a);
+    for (size_t i = 0; i < a->n_files; i++) input_close(&a->files[i]);
+    free(a->path);
+    *a = (Adapter){0};
+}
+
+/* ---- The base ---- */
+
+AdapterBase adapter_base(const Config *config, const char *format, size_t n) {
+    bool is_gguf = format && n == 4 && memcmp(format, "gguf", 4) == 0;
+    bool is_llama2c = format && n == 8 && memcmp(format, "llama2.c", 8) == 0;
+    return (AdapterBase){config, is_gguf || is_llama2c};
+}
+
+AdapterBase adapter_base_of_file(const ModelFile *file) {
+    const char *format = NULL;
+    size_t n = 0;
+    if (!modelfile_meta_text(file, "source.format", &format, &n)) format = NULL;
+    return adapter_base(modelfile_config(file), format, n);
+}
+
+/* ---- Modules ---- */
+
+AdapterModule *adapter_module(AdapterModules *modules, const char *own_name, size_t length) {
+    if (modules->n > 0) { /* in a sorted table a module's factors are neighbours */
+        AdapterModule *last = &modules->items[modules->n - 1];
+        if (strlen(last->own_name) == length && memcmp(last->own_name, own_name, length) == 0)
+            return last;
+    }
+    if (!array_reserve(&modules->items, &modules->capacity, modules->n + 1, sizeof(AdapterModule)))
+        return NULL;
+    AdapterModule *module = &modules->items[modules->n];
+    *module = (AdapterModule){.own_name = strndup(own_name, length)};
+    if (!module->own_name) return NULL;
+    modules->n++;
+    return module;
+}
+
+void adapter_modules_free(AdapterModules *modules) {
+    for (size_t i = 0; i < modules->n; i++) {
+        free(modules->items[i].name);
+        free(modules->items[i].own_name);
+    }
+    free(modules->items);
+    raw_table_free(&modules->table);
+    *modules = (AdapterModules){0};
+}
+
+size_t adapter_rank(const AdapterModule *module) {
+    return (size_t)module->b->dims[1];
+}
+
+static bool is_readable(StoredType type) {
+    return type == STORED_F32 || type == STORED_F16 || type == STORED_BF16 || type == STORED_Q8_0;
+}
+
+Status adapter_check_modules(const AdapterModules *modules, const char *path, Error *error) {
+    enum { MOST_RANK = 4096 };
+    if (modules->n == 0) return error_set(error, "%s: holds no adapter", path);
+    for (size_t i = 0; i < modules->n; i++) {
+        const AdapterModule *m = &modules->items[i];
+        if (!m->a || !m->b)
+            return error_set(error, "%s: '%.100s' has only one of the two factors A and B", path,
+                             m->own_name);
+        const RawTensor *factors[] = {m->a, m->b};
+        for (int k = 0; k < 2; k++) {
+            if (factors[k]->n_dims != 2 || factors[k]->dims[0] == 0 || factors[k]->dims[1] == 0)
+                return error_set(error,
+                                 "%s: '%.100s': an adapter of a layer that is not a plain matrix",
+                                 path, m->own_name);
+            if (!is_readable(factors[k]->type))
+                return error_set(error,
+                                 "%s: '%.100s' is of type %s, which this program cannot read", path,
+                                 m->own_name, factors[k]->type_name);
+        }
+        uint64_t rank = m->a->dims[m->a_is_turned ? 1 : 0];
+        if (rank != m->b->dims[1])
+            return error_set(error, "%s: '%.100s': A has rank %llu and B rank %llu", path,
+                             m->own_name, (unsigned long long)rank,
+                             (unsigned long long)m->b->dims[1]);
+        if (rank > MOST_RANK)
+            return error_set(error, "%s: '%.100s' has rank %llu, more than %d", path, m->own_name,
+                             (unsigned long long)rank, MOST_RANK);
+    }
+    return STATUS_OK;
+}
+
+/* ---- Reading factors ---- */
+
+/* A run of reading: the source stands for the adapter's files. */
+typedef struct Reading {
+    Adapter *adapter;
+    const AdapterBase *base;
+    AdapterModules modules;
+    size_t *cols_factor_of; /* [modules.n] index into adapter->cols_factors, plus 1; 0: not read */
+    Source source;
+    RawTable table;   /* the base's matrices, one a module */
+    bool interleaved; /* rows of q and k are in the order of interleaved RoPE in the adapter */
+    Error *error;
+} Reading;
+
+/* Reads a stored matrix as floats, malloc'ed; NULL after a failure. turned: its transpose. */
+static float *read_factor(const Reading *r, const char *name, const RawTensor *raw, size_t rows,
+                          size_t cols, bool turned, const RowMap *map) {
+    SourceTensor t = {.rows = rows,
+                      .cols = cols,
+                      .stored = raw->type,
+                      .file = r->adapter->n_files - 1,
+                      .offset = raw->offset,
+                      .stored_rows = (size_t)raw->dims[0],
+                      .stored_cols = (size_t)raw->dims[1],
+                      .transposed = turned};
+    size_t n;
+    snprintf(t.name, sizeof t.name, "%s", name);
+    if (map) t.map = *map;
+    if (source_check_tensor(&r->source, &t, r->error) != STATUS_OK) return NULL;
+    float *out = size_mul(rows, cols, &n) && n < SIZE_MAX / 8 ? malloc(n * sizeof *out) : NULL;
+    if (!out) {
+        error_set(r->error, "%s: no memory", r->adapter->path);
+        return NULL;
+    }
+    Status status = source_read_floats(&r->source, &t, 0, rows, out, r->error);
+    for (size_t i = 0; status == STATUS_OK && i < n; i++)
+        if (!isfinite(out[i]))
+            status = error_set(r->error, "%s: '%.100s' holds a value that is not a finite number",
+                               r->adapter->path, raw->name);
+    if (status == STATUS_OK) return out;
+    free(out);
+    return NULL;
+}
+
+/* The type of panels that holds the factor as it is. */
+static TensorType type_of(const RawTensor *raw) {
+    return raw->type == STORED_F16    ? TENSOR_F16
+           : raw->type == STORED_BF16 ? TENSOR_BF16
+                                      : TENSOR_F32;
+}
+
+/* The factor [rank][cols] of a module, read once. */
+static const float *cols_factor(Reading *r, size_t i, size_t cols) {
+    Adapter *a = r->adapter;
+    const AdapterModule *m = &r->modules.items[i];
+    if (r->cols_factor_of[i]) return a->cols_factors[r->cols_factor_of[i] - 1];
+    const RawTensor *raw = m->is_embedding ? m->b : m->a;
+    float *factor = read_factor(r, m->own_name, raw, adapter_rank(m), cols, m->is_embedding, NULL);
+    if (!factor) return NULL;
+    a->cols_factors[a->n_factors++] = factor;
+    r->cols_factor_of[i] = a->n_factors;
+    return factor;
+}
+
+/* Whether the tensor's rows are heads that RoPE rotates. */
+static bool is_rotated(const char *name) {
+    const char *last = strrchr(name, '.');
+    return last && (strcmp(last, ".wq") == 0 || strcmp(last, ".wk") == 0);
+}
+
+/* Reorders the rows of each head from the pairs that the adapter has to those of the model. */
+static Status reorder(const Reading *r, AdapterPart *part) {
+    const Config *c = r->base->config;
+    bool to_interleaved = c->rope_pairing == ROPE_INTERLEAVED;
+    if (c->position != POSITION_ROPE || to_interleaved == r->interleaved || !is_rotated(part->name))
+        return STATUS_OK;
+    uint32_t layer = (uint32_t)strtoul(part->name + strlen("layers."), NULL, 10);
+    const HeadShape heads = config_heads(c, layer);
+    size_t dim = heads.head_dim, half = dim / 2, rank = part->rank;
+    if (heads.rotary_dim != dim || dim % 2 != 0 || dim == 0 || part->rows % dim != 0)
+        return error_set(r->error,
+                         "%s: adds to '%s', but the model's file has the rows of its heads in "
+                         "another order, and turns only a part of each",
+                         r->adapter->path, part->name);
+    float *copy = malloc(dim * rank * sizeof *copy);
+    if (!copy) return error_set(r->error, "%s: no memory", r->adapter->path);
+    for (size_t at = 0; at < part->rows; at += dim) {
+        float *head = part->rows_factor + at * rank;
+        memcpy(copy, head, dim * rank * sizeof *copy);
+        for (size_t i = 0; i < dim; i++) {
+            size_t from = to_interleaved ? i / 2 + i % 2 * half
+                          : i < half     ? 2 * i
+                                         : 2 * (i - half) + 1;
+            memcpy(head + i * rank, copy + from * rank, rank * sizeof *copy);
+        }
+    }
+    free(copy);
+    return STATUS_OK;
+}
+
+/* Adds the part that a rule has made of module t->file. */
+static Status add_part(Reading *r, const SourceTensor *t) {
+    Adapter *a = r->adapter;
+    size_t i = t->file;
+    const AdapterModule *m = &r->modules.items[i];
+    if (!array_reserve(&a->parts, &a->parts_capacity, a->n_parts + 1, sizeof *a->parts))
+        return error_set(r->error, "%s: no memory", a->path);
+    AdapterPart part = {.rows = t->rows,
+                        .cols = t->cols,
+                        .rank = adapter_rank(m),
+                        .alpha_over_rank = m->alpha_over_rank};
+    memcpy(part.name, t->name, sizeof part.name);
+    const RawTensor *of_rows = m->is_embedding ? m->a : m->b;
+    part.rows_type = type_of(of_rows);
+    part.cols_type = type_of(m->is_embedding ? m->b : m->a);
+    part.cols_factor = cols_factor(r, i, t->cols);
+    if (!part.cols_factor) return STATUS_FAILED;
+    part.rows_factor = read_factor(r, m->own_name, of_rows, t->rows, part.rank,
+                                   m->is_embedding && !m->a_is_turned, &t->map);
+    if (!part.rows_factor) return STATUS_FAILED;
+    a->parts[a->n_parts++] = part;
+    return t->map.head ? STATUS_OK : reorder(r, &a->parts[a->n_parts - 1]); /* RULE_PAIRED did it */
+}
+
+/* ---- Names ---- */
+
+/* Lists the base's matrices as the rules look for them: their shapes, and in `file` the number of
+ * the module. */
+static Status list_matrices(Reading *r) {
+    for (size_t i = 0; i < r->modules.n; i++) {
+        const AdapterModule *m = &r->modules.items[i];
+        RawTensor *raw = raw_table_add(&r->table, m->name, strlen(m->name));
+        if (!raw) return error_set(r->error, "%s: no memory", r->adapter->path);
+        raw->type = STORED_F32;
+        raw->n_dims = 2;
+        raw->dims[0] = m->is_embedding ? m->a->dims[m->a_is_turned ? 0 : 1] : m->b->dims[0];
+        raw->dims[1] = m->is_embedding ? m->b->dims[0] : m->a->dims[1];
+        raw->file = i;
+    }
+    return raw_table_sort(&r->table, r->error) == STATUS_OK
+               ? STATUS_OK
+               : error_prefix(r->error, "%s", r->adapter->path);
+}
+
+static Status apply_rules(Reading *r, const TensorRule *rules) {
+    const Config *c = r->base->config;
+    const RuleContext context = {.source = &r->source, .table = &r->table, .is_adapter = true};
+    r->source.config = *c;
+    r->source.path = r->adapter->path;
+    r->source.files = r->adapter->files;
+    r->source.n_files = r->adapter->n_files;
+    if (list_matrices(r) != STATUS_OK || rules_apply(&context, rules, r->error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (size_t i = 0; i < r->table.n; i++)
+        if (!r->table.items[i].used)
+            return error_set(r->error,
+                             "%s: adds to '%.100s', which is not a matrix of a model of type '%s' "
+                             "that this program can add to",
+                             r->adapter->path, r->modules.items[r->table.items[i].file].own_name,
+                             c->family);
+    Status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < r->source.n_tensors; i++)
+        status = add_part(r, &r->source.tensors[i]);
+    return status;
+}
+
+/* ---- The formats ---- */
+
+static Status read_peft(Reading *r) {
+    const Config *c = r->base->config;
+    const Family *family = family_find(c->family);
+    if (!family)
+        return error_set(r->error, "%s: adapters for a model of type '%s' are not known",
+                         r->adapter->path, c->family);
+    Config own = config_default();
+    if (family->preset) family->preset(&own);
+    const Config *ordered = r->base->is_reordered ? &own : c;
+    r->interleaved = ordered->rope_pairing == ROPE_INTERLEAVED;
+    if (adapter_read_peft(&r->modules, &r->adapter->files[0], &r->adapter->files[1], c->family,
+                          r->error) != STATUS_OK)
+        return STATUS_FAILED;
+    r->cols_factor_of = calloc(r->modules.n + 1, sizeof *r->cols_factor_of);
+    r->adapter->cols_factors = calloc(r->modules.n + 1, sizeof *r->adapter->cols_factors);
+    if (!r->cols_factor_of || !r->adapter->cols_factors)
+        return error_set(r->error, "%s: no memory", r->adapter->path);
+    return apply_rules(r, family->tensors);
+}
+
+static Status read_gguf(Reading *r) {
+    const Config *c = r->base->config;
+    char architecture[32];
+    if (adapter_read_gguf(&r->modules, &r->adapter->files[0], architecture, r->error) != STATUS_OK)
+        return STATUS_FAILED;
+    const GgufFamily *family = gguf_family_of(architecture, c->family);
+    if (!family)
+        return error_set(r->error, "%s: architecture '%s' is not known to this program",
+                         r->adapter->path, architecture);
+    r->interleaved = family->pairing == ROPE_INTERLEAVED;
+    r->cols_factor_of = calloc(r->modules.n + 1, sizeof *r->cols_factor_of);
+    r->adapter->cols_factors = calloc(r->modules.n + 1, sizeof *r->adapter->cols_factors);
+    if (!r->cols_factor_of || !r->adapter->cols_factors)
+        return error_set(r->error, "%s: no memory", r->adapter->path);
+    return apply_rules(r, family->tensors);
+}
+
+static void add_checksum(Adapter *a) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < a->n_parts; i++) {
+        const AdapterPart *p = &a->parts[i];
+        const uint64_t sizes[] = {p->rows, p->cols, p->rank};
+        hash = XXH3_64bits_withSeed(p->name, strlen(p->name), hash);
+        hash = XXH3_64bits_withSeed(sizes, sizeof sizes, hash);
+        hash = XXH3_64bits_withSeed(&p->alpha_over_rank, sizeof p->alpha_over_rank, hash);
+        hash = XXH3_64bits_withSeed(p->rows_factor, p->rows * p->rank * sizeof(float), hash);
+        hash = XXH3_64bits_withSeed(p->cols_factor, p->rank * p->cols * sizeof(float), hash);
+    }
+    a->checksum = hash;
+}
+
+Status adapter_read(Adapter *a, const AdapterBase *base, Error *error) {
+    Reading r = {.adapter = a, .base = base, .error = error};
+    Status status = a->is_gguf ? read_gguf(&r) : read_peft(&r);
+    if (status == STATUS_OK) add_checksum(a);
+    adapter_modules_free(&r.modules);
+    raw_table_free(&r.table);
+    free(r.cols_factor_of);
+    free(r.source.tensors);
+    return status;
+}

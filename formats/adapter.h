@@ -1,0 +1,63 @@
+/* Low-rank adapters (LoRA, arXiv:2106.09685) of a model, as peft saves them (a directory with
+ * adapter_config.json and adapter_model.safetensors) or as llama.cpp's converter makes them (one
+ * GGUF file), described in the runner's own terms: which of the model's tensors they add to, in
+ * the order of rows that the model's file has. Opened like a source (source_open.h), in two steps:
+ *
+ *     adapter_open(&adapter, path, &error)          opens the files
+ *     adapter_read(&adapter, &base, &error)         parses, checks and reads them
+ *     adapter_close(&adapter)
+ *
+ * What an adapter asks for and this program does not do is refused by name (DoRA, biases, whole
+ * modules, ...). Everything in the files is untrusted: after adapter_read every shape fits the
+ * model and every number is finite. */
+#ifndef FORMATS_ADAPTER_H
+#define FORMATS_ADAPTER_H
+
+#include "formats/input.h"
+#include "modelfile.h"
+
+/* What an adapter adds to one tensor: scale * rows_factor * cols_factor. A module of the adapter
+ * that is several tensors of the model (a fused q, k and v) is several parts with one cols_factor.
+ */
+typedef struct AdapterPart {
+    char name[MODELFILE_NAME_BYTES]; /* of the model's tensor: "layers.3.wq" */
+    size_t rows, cols, rank;
+    double alpha_over_rank;   /* lora_alpha / rank, or / sqrt(rank) for rsLoRA */
+    float *rows_factor;       /* [rows][rank]; owned */
+    const float *cols_factor; /* [rank][cols]; the adapter's */
+    TensorType rows_type;     /* f32, f16 or bf16: holds the factor as it is in the file */
+    TensorType cols_type;
+} AdapterPart;
+
+typedef struct Adapter {
+    char *path; /* as given; owned */
+    InputFile files[2];
+    size_t n_files;
+    bool is_gguf;
+
+    /* Filled by adapter_read. */
+    AdapterPart *parts;
+    size_t n_parts, parts_capacity;
+    float **cols_factors; /* [n_factors], owned */
+    size_t n_factors;
+    uint64_t checksum; /* XXH3-64 of all parts */
+} Adapter;
+
+/* The model that an adapter is for. */
+typedef struct AdapterBase {
+    const Config *config;
+    bool is_reordered; /* made from a format whose q and k have the rows of interleaved RoPE */
+} AdapterBase;
+
+/* The base of a model.bin; of a source's config and "source.format" (n bytes; NULL: unknown). */
+AdapterBase adapter_base_of_file(const ModelFile *file);
+AdapterBase adapter_base(const Config *config, const char *format, size_t n);
+
+/* All functions accept a zero-initialized Adapter; adapter_close also a failed one. */
+Status adapter_open(Adapter *adapter, const char *path, Error *error);
+Status adapter_read(Adapter *adapter, const AdapterBase *base, Error *error);
+/* Frees the parts: the files and the path stay. */
+void adapter_forget(Adapter *adapter);
+void adapter_close(Adapter *adapter);
+
+#endif

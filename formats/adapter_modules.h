@@ -1,0 +1,43 @@
+/* The matrices of an adapter's file, before they are assigned to the model's tensors (adapter.h):
+ * what the readers of the two formats fill in. */
+#ifndef FORMATS_ADAPTER_MODULES_H
+#define FORMATS_ADAPTER_MODULES_H
+
+#include "formats/rules.h"
+
+/* One matrix of the base that an adapter adds to. Linear: a is [rank][inputs], b [outputs][rank].
+ * An embedding's factors lie the other way round: see a_is_turned. */
+typedef struct AdapterModule {
+    char *name;     /* the base's tensor, as the rules of its format call it; owned */
+    char *own_name; /* for messages and patterns: as the adapter calls it; owned */
+    const RawTensor *a, *b;
+    bool is_embedding; /* rows: the vocabulary. a is [rank][vocabulary], b [dim][rank] */
+    bool a_is_turned;  /* of an embedding in GGUF: a is [vocabulary][rank] */
+    double alpha_over_rank;
+} AdapterModule;
+
+typedef struct AdapterModules {
+    AdapterModule *items;
+    size_t n, capacity;
+    RawTable table; /* of the file; `a` and `b` point into it */
+} AdapterModules;
+
+/* The module that was added last if it has this name of its own, else a new one; NULL: no memory.
+ */
+AdapterModule *adapter_module(AdapterModules *modules, const char *own_name, size_t length);
+void adapter_modules_free(AdapterModules *modules);
+
+/* A module's rank; the module's a and b are matrices. */
+size_t adapter_rank(const AdapterModule *module);
+
+/* Fills modules from the files: adapter_peft.c and adapter_gguf.c. `model_type` is the base's.
+ * Every module then has both factors, matrices whose ranks agree, and a scale. */
+Status adapter_read_peft(AdapterModules *modules, const InputFile *config, const InputFile *weights,
+                         const char *model_type, Error *error);
+Status adapter_read_gguf(AdapterModules *modules, const InputFile *file, char architecture[32],
+                         Error *error);
+
+/* Checks that every module has two matrices of one rank. `path` is for messages. */
+Status adapter_check_modules(const AdapterModules *modules, const char *path, Error *error);
+
+#endif
