@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mapped.h"
 #include "base/unicode.h"
+#include "convert/adapter_opening.h"
 #include "convert/default_model.h"
 #include "convert/draft_opening.h"
 #include "convert/modelopen.h"
@@ -54,6 +55,7 @@ typedef struct Opened {
     SessionShape shape;
     Drafting drafting;
     DraftOpening draft;
+    AdapterOpening adapters;
     double begin_seconds; /* time to find the model's files */
 } Opened;
 
@@ -109,6 +111,7 @@ static Status open_everything(Opened *opened, Error *error) {
         modelopen_begin(&opened->model, o->model, o->tokenizer, o, session->interrupted, error);
     if (status == STATUS_OK && !(mode && mode->traits & MODE_WITHOUT_WEIGHTS))
         status = draft_opening_begin(&opened->draft, session, error);
+    if (status == STATUS_OK) status = adapter_opening_begin(&opened->adapters, &o->lora, error);
     opened->begin_seconds = clock_seconds() - start;
     if (status == STATUS_OK) status = open_prompt(&opened->prompt, o, error);
     if (status == STATUS_OK) status = open_text(&opened->chat_template, o->chat_template, error);
@@ -212,6 +215,7 @@ static Status parse_model(Opened *opened, Error *error) {
         return error_set(error, "%s: has no tokenizer: give one with -z FILE",
                          session->options->model);
     if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(session, error);
+    if (status == STATUS_OK) status = adapter_opening_start(&opened->adapters, session, error);
     if (status == STATUS_OK && session->tokenizer && session->model) {
         session->shapes =
             shape_store_new(session->tokenizer, model_config(session->model)->vocab_size);
@@ -234,6 +238,7 @@ static void close_everything(Opened *opened) {
     draft_opening_close(&opened->draft);
     shape_store_free(session->shapes);
     session_shape_close(&opened->shape);
+    adapter_opening_close(&opened->adapters);
     model_close(session->model);
     tokenizer_close(session->tokenizer);
     modelfile_close(session->file);

@@ -61,6 +61,11 @@ static const struct {
     {"r", "stop"},
     {"reverse-prompt", "stop"},
     {"stop-token-ids", "stop"},
+    {"lora-scaled", "lora"},
+    {"lora-modules", "lora"},
+    {"lora-path", "lora"},
+    {"enable-lora", "lora"},
+    {"adapter", "lora"},
     {"np", "max-concurrent"},
     {"parallel", "max-concurrent"},
     {"max-num-seqs", "max-concurrent"},
@@ -94,7 +99,7 @@ static const char no_download[] =
     "nothing is downloaded here: hf download ORG/NAME first, then name it, ORG/NAME";
 static const char no_server[] = "there is no server: --batch FILE answers many requests";
 static const char text_only[] = "this program reads only text";
-static const char no_adapter[] = "adapters are not read: merge it into the model's weights first";
+static const char no_vector[] = "control vectors are not read; of adapters, LoRA: --lora NAME=PATH";
 static const char same_bits[] = "the result is the same whatever the machine does: leave it out";
 static const char jinja[] = "the model's own template is always used: leave it out";
 
@@ -116,7 +121,7 @@ static const struct {
      same_bits},
     {" jinja chat-template-file ", jinja},
     {" mm mmproj image audio attachment ", text_only},
-    {" lora lora-scaled control-vector adapter enable-lora ", no_adapter},
+    {" control-vector control-vector-scaled ", no_vector},
     {" host port server api-key served-model-name ", no_server},
     {" embedding embeddings pooling ", "embeddings are not given: the program generates text"},
     {" trust-remote-code ", "no code of a model is ever run: leave it out"},

@@ -30,6 +30,7 @@ _verbatim() {
             --grammar --choice --on-length --shape-test --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
+            --lora
             --ordered --shard --merge --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
             --tokenize --detokenize --render --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --list --cache-list --cache-clear

@@ -53,6 +53,8 @@ static const OptionRow machine_rows[] = {
     UINT_ROW(RARE, 0, "chunk", FIELD(chunk), 1, 65536, "tokens of the prompt at a time [512]"),
     CHOICE_ROW(RARE, 0, "kv-type", "auto|f32|f16|q8", FIELD(kv_type), NULL,
                "of the cache [f16; f32 for f32 models]"),
+    LIST_ROW(RARE, "lora", "NAME=PATH", FIELD(lora),
+             "use an adapter; NAME=PATH:SCALE; may be repeated"),
     UINT_ROW(RARE, 0, "snapshots", FIELD(snapshots), 0, 100,
              "percent of memory for places to go back to [25]"),
     FLAG_ROW(USUAL, 0, "stats", FIELD(stats), "speed, memory and seed, to stderr"),

@@ -53,6 +53,7 @@ typedef struct Options {
     uint64_t lookup; /* drafts at a time; unless given: lookup_default */
     const char *isa;
     KvChoice kv_type; /* AUTO: as the model's weights ask for */
+    OptionList lora;  /* adapters: NAME=PATH[:SCALE] */
     const char *type; /* of the weights, where MODEL is converted first */
     const char *cache_dir;
 

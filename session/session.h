@@ -7,6 +7,7 @@
 #include "constraint/shape_store.h"
 #include "draft/drafter.h"
 #include "model.h"
+#include "session/adapters.h"
 #include "session/options.h"
 #include "session/thread_choice.h"
 #include "system/output.h"
@@ -21,6 +22,7 @@ struct Session {
     Tokenizer *tokenizer; /* NULL: the model has none and none was given */
     Model *model;         /* NULL in the modes that compute nothing */
     Model *other;         /* --against's; NULL: none */
+    const Adapters *adapters; /* of --lora; NULL: none */
     KvType kv_type;
     char *prompt; /* of -i, -f or stdin; UTF-8, NUL-terminated; "" when none was given */
     size_t prompt_length;

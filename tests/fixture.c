@@ -182,7 +182,7 @@ char *fixture_header(json_t *tensors) {
     return text;
 }
 
-static void write_weights(json_t *tensors, const char *path) {
+void fixture_write_weights(json_t *tensors, const char *path) {
     char *header = fixture_header(tensors);
     uint64_t length = strlen(header);
     FILE *f = fopen(path, "wb");
@@ -226,7 +226,7 @@ char *fixture_source(const Fixture *f) {
     char *config = fixture_path(directory, "config.json");
     char *weights = fixture_path(directory, "model.safetensors");
     assert_int_equal(json_dump_file(json_object_get(f->json, "config"), config, JSON_INDENT(2)), 0);
-    write_weights(json_object_get(f->json, "tensors"), weights);
+    fixture_write_weights(json_object_get(f->json, "tensors"), weights);
     free(config);
     free(weights);
     return directory;

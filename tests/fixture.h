@@ -44,6 +44,8 @@ char *fixture_source(const Fixture *fixture);
 /* Returns the header of model.safetensors for a fixture's "tensors": name -> type, shape, offsets;
  * the caller frees it. */
 char *fixture_header(json_t *tensors);
+/* Writes a safetensors file of a fixture's "tensors". */
+void fixture_write_weights(json_t *tensors, const char *path);
 /* Creates an empty temporary directory and returns its path; the caller calls
  * fixture_remove_directory. */
 char *fixture_directory(void);

@@ -113,8 +113,6 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option --n-gpu-layers=99: this program computes on the CPU alone: leave it out",
             "m", "--n-gpu-layers=99");
     REFUSES("no option --max_new_tokens; did you mean --tokens N?", "m", "--max_new_tokens", "9");
-    REFUSES("no option --lora: adapters are not read: merge it into the model's weights first", "m",
-            "--lora", "x");
     REFUSES("no option --json-schema-file: --json-schema @FILE reads the schema from a file", "m",
             "--json-schema-file", "s.json");
     REFUSES("no option --load-in-8bit: --type q8 converts the weights to 8 bits", "m",
@@ -129,6 +127,10 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
             "tell", "me", "a", "story");
     assert_int_equal(PARSE("m", "-o", "-"), STATUS_OK);
     assert_null(o.output);
+    REFUSES("no option --control-vector: control vectors are not read; of adapters, LoRA: --lora "
+            "NAME=PATH",
+            "m", "--control-vector", "x");
+    REFUSES("no option --lora-scaled; did you mean --lora NAME=PATH?", "m", "--lora-scaled", "x");
     REFUSES("show: there are no commands: run MODEL --info describes a model", "show", "llama3.2");
     REFUSES("list: there are no commands: run --list shows the models on this machine", "list");
     /* Only what is near is suggested. */
