@@ -406,7 +406,8 @@ static Status start(Batch *b, Session *session, Error *error) {
                                    .max_tasks = choose_concurrency(b, &shape),
                                    .max_bytes = b->kv_bytes,
                                    .snapshot_bytes = b->kv_bytes / 100 * o->snapshots,
-                                   .kv_type = session->kv_type};
+                                   .kv_type = session->kv_type,
+                                   .lora = session->adapters ? session->adapters->lora : NULL};
     if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
     b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;
     if (session->shows_progress) b->progress.total = line_reader_count(&b->reader);

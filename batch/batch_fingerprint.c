@@ -19,7 +19,7 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
                        const GenerationOptions *g, const ChatPrompt *chat) {
     const Options *o = session->options;
     const SamplerOptions *s = &g->sampling;
-    uint64_t hash = modelfile_checksum(session->file);
+    uint64_t hash = adapters_mix(session->adapters, modelfile_checksum(session->file));
     const double numbers[] = {NUMERIC_REVISION,
                               (double)session->kv_type,
                               model_context(session->model),

@@ -20,6 +20,7 @@ typedef struct Retained {
     int32_t *tokens;
     size_t n;
     int32_t sequence;
+    uint64_t adapters;
     size_t last_use;
 } Retained;
 
@@ -32,6 +33,7 @@ typedef struct LogitsRow {
 struct Engine {
     Model *model;
     KvCache *cache;
+    Lora *lora;
     size_t max_tasks;
     size_t extra_rows, draft_rows;
     bool forgets;         /* kvcache_forgets */
@@ -74,8 +76,15 @@ Status engine_new(Engine **out, Model *model, const EngineOptions *options, Erro
         engine_free(e);
         return STATUS_FAILED;
     }
-    for (size_t i = 0; i < n_sequences; i++)
+    e->lora = options->lora;
+    for (size_t i = 0; i < n_sequences; i++) {
         e->free_sequences[e->n_free++] = (int32_t)(n_sequences - 1 - i);
+        if (e->lora && !lora_select(e->lora, (int32_t)i, lora_all(e->lora))) {
+            error_set(error, "no memory for a batch of %zu texts", e->max_tasks);
+            engine_free(e);
+            return STATUS_FAILED;
+        }
+    }
     if (kvcache_new(&e->cache, &shape, n_sequences, options->max_bytes, error) != STATUS_OK) {
         engine_free(e);
         return STATUS_FAILED;
@@ -196,7 +205,8 @@ static void retain(Engine *e, EngineTask *task) {
         return;
     }
     memcpy(tokens, task->tokens, task->n_computed * sizeof *tokens);
-    e->retained[e->n_retained++] = (Retained){tokens, task->n_computed, task->sequence, e->clock++};
+    e->retained[e->n_retained++] =
+        (Retained){tokens, task->n_computed, task->sequence, task->adapters, e->clock++};
 }
 
 /* The longest prefix that the task can take over from another one. At least its last token must be
@@ -230,12 +240,14 @@ static void find_prefix(Engine *e, EngineTask *task) {
     EngineTask *leader = NULL;
     for (size_t i = 0; i < e->n_retained; i++) {
         Retained *r = &e->retained[i];
+        if (r->adapters != task->adapters) continue;
         size_t n = common_prefix(task->tokens, limit, r->tokens, r->n);
         if (n > best) best = n, kept = r;
     }
     for (size_t i = 0; i < e->n_running; i++) {
         EngineTask *other = e->running[i];
         if (other->age >= task->age) continue; /* only the older lead: no circles */
+        if (other->adapters != task->adapters) continue;
         size_t n = common_prefix(task->tokens, limit, other->tokens, other->n_tokens);
         /* One page at least: less is computed sooner than waited for. */
         if (n > best && (n <= other->n_computed || n >= KV_PAGE))
@@ -290,6 +302,8 @@ static void admit(Engine *e) {
         e->n_waiting--;
         task->sequence = e->free_sequences[--e->n_free];
         kvcache_reset(e->cache, task->sequence, 0);
+        if (e->lora)
+            lora_select(e->lora, task->sequence, task->adapters); /* engine_new made room */
         task->n_computed = task->n_again = 0;
         find_prefix(e, task);
         size_t at = e->n_running++;

@@ -12,6 +12,7 @@
 #define ENGINE_H
 
 #include "draft/speculation.h"
+#include "layers/lora.h"
 #include "model.h"
 
 typedef struct EngineTask EngineTask;
@@ -36,8 +37,9 @@ struct EngineTask {
     /* The task is done: by its own will (error NULL) or because it cannot go on. Called from
      * the thread that called engine_step; the task is the owner's again. */
     void (*done)(EngineTask *task, const Error *error);
-    Drafter *drafter; /* NULL: none; borrowed until the task is done */
-    void *context;    /* the owner's */
+    Drafter *drafter;  /* NULL: none; borrowed until the task is done */
+    uint64_t adapters; /* bits of lora_select; only with EngineOptions.lora */
+    void *context;     /* the owner's */
 
     /* The engine's own. */
     EngineTask *following; /* waits for this task to compute the prefix that both share */
@@ -60,6 +62,7 @@ typedef struct EngineOptions {
     size_t snapshot_bytes; /* kvcache_limit_snapshots */
     size_t draft_rows;     /* tasks draft while all their rows are at most so many; 0: 16 */
     KvType kv_type;
+    Lora *lora; /* the model's adapters; NULL: none. Tasks of other adapters share no prefix */
 } EngineOptions;
 
 typedef struct EngineStats {

@@ -1,5 +1,6 @@
 #include "batch/job.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -221,8 +222,25 @@ static Status prepare_check(Job *job, size_t n, Error *error) {
     return STATUS_OK;
 }
 
+/* The adapters that the request's `model` names. */
+static Status find_adapters(const Job *job, uint64_t *bits, Error *error) {
+    const Adapters *adapters = job->setting->session->adapters;
+    const char *name = job->request.model;
+    *bits = 0;
+    if (!adapters || adapters_named(adapters, name, bits)) return STATUS_OK;
+    char known[400] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < adapters->n && length < sizeof known; i++)
+        length += (size_t)snprintf(known + length, sizeof known - length, ", '%s'",
+                                   adapters->items[i].name);
+    return error_set(error, "model: '%.100s' is neither the model's name '%s' nor an adapter's%s",
+                     name, adapters->base, known);
+}
+
 Status job_prepare(Job *job, Error *error) {
     const JobSetting *s = job->setting;
+    uint64_t adapters;
+    if (find_adapters(job, &adapters, error) != STATUS_OK) return STATUS_FAILED;
     if (request_encode(&job->request, s->session, s->chat, error) != STATUS_OK)
         return STATUS_FAILED;
     const ShapeSource *shape = &job->request.hold.source;
@@ -241,6 +259,7 @@ Status job_prepare(Job *job, Error *error) {
         job->samples[i].task = (EngineTask){.next = sample_next,
                                             .seen = sees ? sample_seen : NULL,
                                             .done = sample_done,
+                                            .adapters = adapters,
                                             .context = &job->samples[i]};
     }
     job->n = job->n_left = n;

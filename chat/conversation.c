@@ -142,7 +142,7 @@ static Status adopt(Conversation *c, Contents *contents, bool *whole, Error *err
         if (fingerprint != c->fingerprint)
             return error_set(error,
                              "%s: a conversation with another model, '%s' (%016" PRIx64
-                             "); this one is '%s' (%016" PRIx64 ")",
+                             "), or other adapters; this one is '%s' (%016" PRIx64 ")",
                              c->path, model, fingerprint, c->model, c->fingerprint);
         c->started = started;
     } else {

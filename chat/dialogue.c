@@ -68,9 +68,10 @@ Status dialogue_open_file(Dialogue *d, const Session *session, SessionFile *file
     KvShape shape = model_kv_shape(session->model, session->kv_type);
     Status status = begin_opening(d, session, error);
     if (status == STATUS_OK)
-        status = conversation_open_file(&d->conversation, file, courier,
-                                        model_config(session->model)->name,
-                                        modelfile_checksum(session->file), &shape, note, error);
+        status = conversation_open_file(
+            &d->conversation, file, courier, model_config(session->model)->name,
+            adapters_mix(session->adapters, modelfile_checksum(session->file)), &shape, note,
+            error);
     return finish_opening(d, status, note, error);
 }
 
@@ -83,8 +84,9 @@ Status dialogue_open(Dialogue *d, const Session *session, const char *path, Erro
     Status status = path ? STATUS_FAILED : begin_opening(d, session, error);
     if (path) *d = (Dialogue){.session = session, .conversation.file = SESSION_FILE_NONE};
     if (status == STATUS_OK)
-        status = conversation_new(&d->conversation, model_config(session->model)->name,
-                                  modelfile_checksum(session->file), error);
+        status = conversation_new(
+            &d->conversation, model_config(session->model)->name,
+            adapters_mix(session->adapters, modelfile_checksum(session->file)), error);
     return finish_opening(d, status, note, error);
 }
 

@@ -142,6 +142,21 @@ static json_t *cache_json(const Session *session) {
                      "context", (json_int_t)context, "context_bytes", (json_int_t)all);
 }
 
+static json_t *adapters_json(const Adapters *adapters) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < adapters->n; i++) {
+        const SessionAdapter *a = &adapters->items[i];
+        char checksum[20];
+        snprintf(checksum, sizeof checksum, "%016llx", (unsigned long long)a->checksum);
+        json_t *one = json_pack("{s:s, s:I, s:I, s:I, s:f, s:s}", "name", a->name, "matrices",
+                                (json_int_t)a->n_matrices, "rank", (json_int_t)a->rank, "bytes",
+                                (json_int_t)a->bytes, "scale", a->scale, "checksum", checksum);
+        json_object_set_new(one, "path", text_of(a->path, strlen(a->path)));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
 static json_t *info_json(const Session *session) {
     const ModelFile *file = session->file;
     const char *path = modelfile_path(file);
@@ -163,6 +178,7 @@ static json_t *info_json(const Session *session) {
                             : json_null());
     json_object_set_new(json, "chat_template", template ? text_of(template, bytes) : json_null());
     if (!session->model) return json;
+    if (session->adapters) json_object_set_new(json, "adapters", adapters_json(session->adapters));
     json_object_set_new(json, "cache", cache_json(session));
     json_object_set_new(json, "machine",
                         json_pack("{s:s, s:i}", "isa", model_isa(session->model)->name, "threads",

@@ -249,9 +249,27 @@ static Status print_draft_model(Session *session, Error *error) {
         size_text((double)kvcache_sequence_bytes(shape, context), all, sizeof all), context);
 }
 
+static Status print_adapters(Session *session, Error *error) {
+    Status status = STATUS_OK;
+    for (size_t i = 0; session->adapters && status == STATUS_OK && i < session->adapters->n; i++) {
+        const SessionAdapter *a = &session->adapters->items[i];
+        char name[600], size[32];
+        snprintf(name, sizeof name, "%s, %s", a->name, a->path);
+        one_line(name);
+        status = inspect_print(session, error,
+                               "adapter             %s: %zu matrices, rank %zu, %s, scale %g, "
+                               "checksum %016llx\n",
+                               name, a->n_matrices, a->rank,
+                               size_text((double)a->bytes, size, sizeof size), a->scale,
+                               (unsigned long long)a->checksum);
+    }
+    return status;
+}
+
 static Status print_needs(Session *session, Error *error) {
     const Model *model = session->model;
-    Status status = print_cache(session, error);
+    Status status = print_adapters(session, error);
+    if (status == STATUS_OK) status = print_cache(session, error);
     if (status == STATUS_OK) status = print_draft_model(session, error);
     if (status != STATUS_OK) return status;
     return inspect_print(session, error, "machine             %s, %d threads\n",

@@ -11,6 +11,8 @@
 
 #include "layers/lora.h"
 #include "tests/adapter_fixture.h"
+#include "tests/process.h"
+#include "tests/small_model.h"
 
 /* Largest allowed difference of a logit from peft's, in standard deviations of the logits. */
 static const double TOLERANCE = 5e-5;
@@ -259,6 +261,188 @@ static void tensors_that_do_not_fit_the_model_are_refused(void **state) {
     adapter_fixture_free(&f);
 }
 
+/* ---- The program ---- */
+
+/* An adapter of small_model's attention with hashed weights of its own, as peft writes it. */
+static char *small_adapter(const char *salt, int rank) {
+    json_t *config = json_pack("{s:s, s:i, s:i, s:[s]}", "peft_type", "LORA", "r", rank,
+                               "lora_alpha", rank, "target_modules", "q_proj");
+    json_t *tensors = json_object();
+    for (int layer = 0; layer < 2; layer++) {
+        for (int is_b = 0; is_b < 2; is_b++) {
+            char name[128], hashed[160];
+            snprintf(name, sizeof name,
+                     "base_model.model.model.layers.%d.self_attn.q_proj.lora_%c.weight", layer,
+                     "AB"[is_b]);
+            snprintf(hashed, sizeof hashed, "%s%s", name, salt);
+            json_object_set_new(tensors, name,
+                                json_pack("[i, f, f, [i, i], s]", 20, 1.5, 0.0, is_b ? 64 : rank,
+                                          is_b ? rank : 64, hashed));
+        }
+    }
+    char *directory = adapter_directory(config, tensors);
+    json_decref(config);
+    json_decref(tensors);
+    return directory;
+}
+
+/* A model.bin and two adapters, "one" and "two". */
+typedef struct Place {
+    char *directory, *model, *paths[2], *input, *output, *session;
+    char specs[2][512];
+} Place;
+
+static void make_place(Place *p) {
+    p->directory = fixture_directory();
+    p->model = small_model(p->directory, NULL);
+    p->input = fixture_path(p->directory, "requests.jsonl");
+    p->output = fixture_path(p->directory, "results.jsonl");
+    p->session = fixture_path(p->directory, "session");
+    for (int i = 0; i < 2; i++) {
+        p->paths[i] = small_adapter(i ? "two" : "one", i ? 4 : 2);
+        snprintf(p->specs[i], sizeof p->specs[i], "%s=%s", i ? "two" : "one", p->paths[i]);
+    }
+}
+
+static void free_place(Place *p) {
+    fixture_remove_directory(p->paths[0]);
+    fixture_remove_directory(p->paths[1]);
+    fixture_remove_directory(p->directory);
+    free(p->model), free(p->input), free(p->output), free(p->session);
+}
+
+/* The text of a result line, as JSON; the caller frees it. */
+static char *text_of(const char *line) {
+    json_t *json = json_loads(line, JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, NULL);
+    char *text = json_dumps(json_object_get(json, "text"), JSON_ENCODE_ANY);
+    if (!text) fail_msg("%s", line);
+    json_decref(json);
+    return text;
+}
+
+/* The text that a batch of one line gives with the adapter (NULL: with none, "": with both). */
+static char *text_alone(const Place *p, const char *adapter) {
+    static const char line[] = "{\"prompt\": \"the rain and the\", \"temperature\": 0}\n";
+    const char *argv[16] = {"run", p->model, "--batch", "-", "-n", "12"};
+    size_t n = 6;
+    for (int i = 0; i < 2; i++) {
+        if (!adapter || (*adapter && strcmp(adapter, i ? "two" : "one") != 0)) continue;
+        argv[n++] = "--lora";
+        argv[n++] = p->specs[i];
+    }
+    Process process = process_run(argv, line, sizeof line - 1);
+    if (process.status != 0) fail_msg("%s", process.err);
+    char *text = text_of(process.out);
+    process_free(&process);
+    return text;
+}
+
+static void a_batch_selects_adapters_by_the_model_that_a_request_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *field, *alone;
+    } kinds[] = {{"\"model\": \"one\", ", "one"},
+                 {"\"model\": \"two\", ", "two"},
+                 {"\"model\": \"random:tiny\", ", NULL},
+                 {"", ""}};
+    Place p;
+    make_place(&p);
+    char *expected[4];
+    for (int k = 0; k < 4; k++) expected[k] = text_alone(&p, kinds[k].alone);
+    assert_string_not_equal(expected[0], expected[1]);
+    assert_string_not_equal(expected[0], expected[2]);
+    enum { LINES = 24 };
+    FILE *f = fopen(p.input, "w");
+    assert_non_null(f);
+    for (int i = 0; i < LINES; i++) /* one prompt, so that prefixes could be shared wrongly */
+        fprintf(f, "{%s\"prompt\": \"the rain and the\", \"temperature\": 0}\n",
+                kinds[i % 4].field);
+    fclose(f);
+    static const char *const most[] = {"1", "7", "24"};
+    for (int m = 0; m < 3; m++) {
+        remove(p.output);
+        Process b =
+            RUN("run", p.model, "--lora", p.specs[0], "--lora", p.specs[1], "--batch", p.input,
+                "-o", p.output, "--ordered", "-n", "12", "--special", "--max-concurrent", most[m]);
+        if (b.status != 0) fail_msg("%d: %s", b.status, b.err);
+        process_free(&b);
+        size_t length;
+        char *results = file_read(p.output, &length), *line = results;
+        for (int i = 0; i < LINES; i++) {
+            char *text = text_of(line);
+            if (strcmp(text, expected[i % 4]) != 0)
+                fail_msg("line %d, at most %s: '%s', expected '%s'", i, most[m], text,
+                         expected[i % 4]);
+            free(text);
+            line = strchr(line, '\n') + 1;
+        }
+        free(results);
+    }
+    for (int k = 0; k < 4; k++) free(expected[k]);
+    free_place(&p);
+}
+
+static void a_batch_refuses_a_model_that_is_no_adapter(void **state) {
+    (void)state;
+    Place p;
+    make_place(&p);
+    static const char line[] = "{\"model\": \"three\", \"prompt\": \"a\"}\n";
+    Process b = process_run((const char *const[]){"run", p.model, "--lora", p.specs[0], "--batch",
+                                                  "-", "-n", "3", NULL},
+                            line, sizeof line - 1);
+    assert_int_equal(b.status, 3);
+    if (!strstr(b.out, "'three' is neither the model's name 'random:tiny' nor an adapter's, 'one'"))
+        fail_msg("%s", b.out);
+    process_free(&b);
+    /* Without adapters any name will do, as before. */
+    b = process_run((const char *const[]){"run", p.model, "--batch", "-", "-n", "3", NULL}, line,
+                    sizeof line - 1);
+    assert_int_equal(b.status, 0);
+    process_free(&b);
+    free_place(&p);
+}
+
+static void a_conversation_with_other_adapters_is_refused(void **state) {
+    (void)state;
+    Place p;
+    make_place(&p);
+    Process first = RUN("run", p.model, "-m", "chat", "--lora", p.specs[0], "--session", p.session,
+                        "-i", "hello", "-n", "3");
+    Process again = RUN("run", p.model, "-m", "chat", "--lora", p.specs[0], "--session", p.session,
+                        "-i", "hello", "-n", "3");
+    Process other = RUN("run", p.model, "-m", "chat", "--lora", p.specs[1], "--session", p.session,
+                        "-i", "hello", "-n", "3");
+    Process none = RUN("run", p.model, "-m", "chat", "--session", p.session, "-i", "x", "-n", "3");
+    if (first.status || again.status) fail_msg("%s%s", first.err, again.err);
+    assert_int_equal(other.status, 1);
+    assert_int_equal(none.status, 1);
+    assert_non_null(strstr(other.err, "or other adapters"));
+    process_free(&first), process_free(&again), process_free(&other), process_free(&none);
+    free_place(&p);
+}
+
+static void info_and_wrong_arguments_name_the_adapter(void **state) {
+    (void)state;
+    Place p;
+    make_place(&p);
+    Process info = RUN("run", p.model, "--info", "--lora", p.specs[1]);
+    if (!strstr(info.out, "adapter             two, ") || !strstr(info.out, "2 matrices, rank 4"))
+        fail_msg("%s%s", info.out, info.err);
+    process_free(&info);
+    char twice[512], missing[600];
+    snprintf(twice, sizeof twice, "two=%s:0.5", p.paths[0]);
+    snprintf(missing, sizeof missing, "x=%s/none", p.paths[0]);
+    Process both = RUN("run", p.model, "--lora", p.specs[1], "--lora", twice, "-i", "a");
+    Process none = RUN("run", p.model, "--lora", missing, "-i", "a");
+    assert_int_equal(both.status, 2);
+    assert_non_null(strstr(both.err, "two adapters are called 'two'"));
+    assert_int_equal(none.status, 1);
+    assert_non_null(strstr(none.err, "No such file"));
+    process_free(&both);
+    process_free(&none);
+    free_place(&p);
+}
+
 int main(void) {
     static const char *const names[] = {"llama-attention", "phi3-fused", "qwen2-two", "gpt2-all",
                                         "gemma2-head"};
@@ -268,6 +452,10 @@ int main(void) {
         cmocka_unit_test(a_row_has_the_bits_of_its_adapters_beside_any_others),
         cmocka_unit_test(what_is_not_plain_lora_is_refused_by_name),
         cmocka_unit_test(tensors_that_do_not_fit_the_model_are_refused),
+        cmocka_unit_test(a_batch_selects_adapters_by_the_model_that_a_request_names),
+        cmocka_unit_test(a_batch_refuses_a_model_that_is_no_adapter),
+        cmocka_unit_test(a_conversation_with_other_adapters_is_refused),
+        cmocka_unit_test(info_and_wrong_arguments_name_the_adapter),
     };
     enum { OTHERS = sizeof others / sizeof *others };
     struct CMUnitTest tests[NAMES + OTHERS];
