@@ -13,9 +13,25 @@
  * of register for the sums than for the lanes. sums_to_lanes therefore goes through memory, which
  * the compiler removes where the kinds agree. */
 
+LANES_INLINE int32_t four_bytes(const void *p) {
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
 #if defined(__AVX512VNNI__)
 
 typedef __m512i sums;
+/* Keeps a sum in its register: gcc would rather move it about. */
+#define SUMS_KEEP(a) __asm__("" : "+v"(a))
+/* Four bytes for each sum. They are loaded once for several products: a compiler would rather load
+ * them for each. */
+typedef __m512i sums_four;
+LANES_INLINE sums_four sums_load_four(const void *p) {
+    sums_four x;
+    __asm__("vpbroadcastd %1, %0" : "=v"(x) : "m"(*(const uint32_t *)p));
+    return x;
+}
 
 LANES_INLINE sums sums_set(int32_t x) {
     return _mm512_set1_epi32(x);
@@ -28,20 +44,27 @@ LANES_INLINE sums sums_join(sums a, sums b) {
     return _mm512_add_epi32(_mm512_slli_epi32(a, 7), b);
 }
 /* Adds to each sum the products of its four signed bytes with the four bytes of x, 0 ... 127. */
-LANES_INLINE sums sums_add_weighted(sums a, const int8_t *bytes, int32_t x) {
-    return _mm512_dpbusd_epi32(a, _mm512_set1_epi32(x), _mm512_loadu_si512(bytes));
+typedef __m512i sums_bytes;
+LANES_INLINE sums_bytes sums_load_signed(const int8_t *bytes) {
+    return _mm512_loadu_si512(bytes);
+}
+LANES_INLINE sums sums_add_weighted(sums a, sums_bytes bytes, sums_four x) {
+    a = _mm512_dpbusd_epi32(a, x, bytes);
+    SUMS_KEEP(a);
+    return a;
 }
 /* Like sums_add_weighted, with signed x. sums_load adds 128 to the bytes to make them unsigned;
  * sums_start begins with `offset`, which is -128 times the sum of all x and cancels this. */
-typedef __m512i sums_bytes;
 LANES_INLINE sums sums_start(int32_t offset) {
     return _mm512_set1_epi32(offset);
 }
 LANES_INLINE sums_bytes sums_load(const int8_t *bytes) {
     return _mm512_xor_si512(_mm512_loadu_si512(bytes), _mm512_set1_epi8(-128));
 }
-LANES_INLINE sums sums_add_signed(sums a, sums_bytes bytes, int32_t x) {
-    return _mm512_dpbusd_epi32(a, bytes, _mm512_set1_epi32(x));
+LANES_INLINE sums sums_add_signed(sums a, sums_bytes bytes, sums_four x) {
+    a = _mm512_dpbusd_epi32(a, bytes, x);
+    SUMS_KEEP(a);
+    return a;
 }
 
 #elif defined(__AVX2__)
@@ -70,12 +93,14 @@ LANES_INLINE __m256i sums_add_half(__m256i sum, __m256i unsigned_bytes, __m256i 
     __m256i pairs = _mm256_maddubs_epi16(unsigned_bytes, signed_bytes);
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-LANES_INLINE sums sums_add_weighted(sums s, const int8_t *bytes, int32_t x) {
-    const __m256i *p = (const void *)bytes, weights = _mm256_set1_epi32(x);
-    return (sums){sums_add_half(s.a, weights, _mm256_loadu_si256(p)),
-                  sums_add_half(s.b, weights, _mm256_loadu_si256(p + 1))};
-}
 typedef sums sums_bytes;
+typedef __m256i sums_four;
+LANES_INLINE sums_four sums_load_four(const void *p) {
+    return _mm256_set1_epi32(four_bytes(p));
+}
+LANES_INLINE sums sums_add_weighted(sums s, sums_bytes w, sums_four x) {
+    return (sums){sums_add_half(s.a, x, w.a), sums_add_half(s.b, x, w.b)};
+}
 LANES_INLINE sums sums_start(int32_t offset) {
     (void)offset;
     return sums_set(0);
@@ -85,10 +110,10 @@ LANES_INLINE sums_bytes sums_load(const int8_t *bytes) {
     return (sums){_mm256_loadu_si256(p), _mm256_loadu_si256(p + 1)};
 }
 /* maddubs wants one unsigned operand: the bytes' signs move to x. */
-LANES_INLINE sums sums_add_signed(sums s, sums_bytes w, int32_t x) {
-    const __m256i codes = _mm256_set1_epi32(x);
-    return (sums){sums_add_half(s.a, _mm256_abs_epi8(w.a), _mm256_sign_epi8(codes, w.a)),
-                  sums_add_half(s.b, _mm256_abs_epi8(w.b), _mm256_sign_epi8(codes, w.b))};
+#define sums_load_signed sums_load
+LANES_INLINE sums sums_add_signed(sums s, sums_bytes w, sums_four x) {
+    return (sums){sums_add_half(s.a, _mm256_abs_epi8(w.a), _mm256_sign_epi8(x, w.a)),
+                  sums_add_half(s.b, _mm256_abs_epi8(w.b), _mm256_sign_epi8(x, w.b))};
 }
 
 #elif defined(__ARM_FEATURE_DOTPROD) && !defined(LANES_PLAIN)
@@ -116,12 +141,15 @@ LANES_INLINE sums sums_start(int32_t offset) {
 LANES_INLINE sums_bytes sums_load(const int8_t *bytes) {
     LANES_EACH(sums_bytes, vld1q_s8(bytes + 16 * i));
 }
-LANES_INLINE sums sums_add_signed(sums s, sums_bytes w, int32_t x) {
-    LANES_EACH(sums, vdotq_s32(s.v[i], w.v[i], vreinterpretq_s8_s32(vdupq_n_s32(x))));
+typedef int8x16_t sums_four;
+LANES_INLINE sums_four sums_load_four(const void *p) {
+    return vreinterpretq_s8_s32(vdupq_n_s32(four_bytes(p)));
 }
-LANES_INLINE sums sums_add_weighted(sums s, const int8_t *bytes, int32_t x) {
-    return sums_add_signed(s, sums_load(bytes), x);
+LANES_INLINE sums sums_add_signed(sums s, sums_bytes w, sums_four x) {
+    LANES_EACH(sums, vdotq_s32(s.v[i], w.v[i], x));
 }
+#define sums_load_signed sums_load
+#define sums_add_weighted sums_add_signed
 
 #else /* plain C: the definition */
 
@@ -156,15 +184,18 @@ LANES_INLINE sums_bytes sums_load(const int8_t *bytes) {
     memcpy(r.v, bytes, sizeof r.v);
     return r;
 }
-LANES_INLINE sums sums_add_signed(sums s, sums_bytes w, int32_t x) {
+typedef int32_t sums_four;
+LANES_INLINE sums_four sums_load_four(const void *p) {
+    return four_bytes(p);
+}
+LANES_INLINE sums sums_add_signed(sums s, sums_bytes w, sums_four x) {
     int8_t c[4];
     memcpy(c, &x, sizeof c);
     SUMS_EACH(s.v[i] + w.v[4 * i] * c[0] + w.v[4 * i + 1] * c[1] + w.v[4 * i + 2] * c[2] +
               w.v[4 * i + 3] * c[3]);
 }
-LANES_INLINE sums sums_add_weighted(sums s, const int8_t *bytes, int32_t x) {
-    return sums_add_signed(s, sums_load(bytes), x);
-}
+#define sums_load_signed sums_load
+#define sums_add_weighted sums_add_signed
 
 #endif
 
@@ -220,25 +251,18 @@ static void store_value(void *values, size_t head_dim, size_t slot, const float 
     ((float *)(void *)((int8_t *)values + width * Q8_PAGE))[slot] = scale;
 }
 
-/* A tile is a few queries by a few registers of 16 sums, all of which stay in registers.
- * EACH_TILE lists how many registers a tile has for each number of queries. */
+/* A tile is a few queries by a few registers of 16 sums, all of which stay in registers. The lists
+ * say how many registers a tile has for each number of queries. An output has two sums, which share
+ * the values. */
 #if defined(__AVX512VNNI__)
-enum { TILE_QUERIES = 8, TILE_LANES = 4, LINE = 4 * LANES };
-#define EACH_TILE(f) f(1, 4) f(2, 4) f(3, 2) f(4, 2) f(5, 1) f(6, 1) f(7, 1) f(8, 1)
+enum { SCORE_QUERIES = 6, OUTPUT_QUERIES = 3, TILE_LANES = 4, LINE = 4 * LANES };
+#define EACH_SCORE_TILE(f) f(1, 4) f(2, 4) f(3, 4) f(4, 2) f(5, 2) f(6, 2)
+#define EACH_OUTPUT_TILE(f) f(1, 4) f(2, 4) f(3, 4)
 #else
-enum { TILE_QUERIES = 2, TILE_LANES = 1, LINE = 4 * LANES };
-#define EACH_TILE(f) f(1, 1) f(2, 1)
+enum { SCORE_QUERIES = 2, OUTPUT_QUERIES = 2, TILE_LANES = 1, LINE = 4 * LANES };
+#define EACH_SCORE_TILE(f) f(1, 1) f(2, 1)
+#define EACH_OUTPUT_TILE(f) f(1, 1) f(2, 1)
 #endif
-
-static inline size_t tile_queries(size_t left) {
-    return left < TILE_QUERIES ? left : TILE_QUERIES;
-}
-
-LANES_INLINE int32_t four_bytes(const void *p) {
-    int32_t x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
 
 /* ---- Scores ---- */
 
@@ -248,11 +272,11 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
     const int8_t *codes = keys;
     const float *key_scales = (const float *)(codes + quads * 4 * Q8_PAGE);
     for (size_t lane = 0; lane < Q8_PAGE; lane += width * LANES) {
-        lanes acc[TILE_QUERIES][TILE_LANES];
+        lanes acc[SCORE_QUERIES][TILE_LANES];
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < width; j++) acc[i][j] = lanes_zero();
         for (size_t g = 0; g < groups; g++) {
-            sums dot[TILE_QUERIES][TILE_LANES];
+            sums dot[SCORE_QUERIES][TILE_LANES];
             for (size_t i = 0; i < n; i++)
                 for (size_t j = 0; j < width; j++)
                     dot[i][j] = sums_start(queries[i * groups + g].offset);
@@ -263,10 +287,10 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
                 for (size_t j = 0; j < width; j++) {
                     const int8_t *at = codes + (c * Q8_PAGE + lane + j * LANES) * 4;
                     key[j] = sums_load(at);
-                    __builtin_prefetch(at + next, 0, 2);
+                    if (next) __builtin_prefetch(at + next, 0, 2);
                 }
                 for (size_t i = 0; i < n; i++) {
-                    int32_t x = four_bytes(queries[i * groups + g].codes + 4 * (c - first));
+                    sums_four x = sums_load_four(queries[i * groups + g].codes + 4 * (c - first));
                     for (size_t j = 0; j < width; j++)
                         dot[i][j] = sums_add_signed(dot[i][j], key[j], x);
                 }
@@ -274,7 +298,7 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
             for (size_t j = 0; j < width; j++) {
                 const float *at = key_scales + g * Q8_PAGE + lane + j * LANES;
                 lanes scale = lanes_load(at);
-                __builtin_prefetch((const char *)at + next, 0, 2);
+                if (next) __builtin_prefetch((const char *)at + next, 0, 2);
                 for (size_t i = 0; i < n; i++)
                     acc[i][j] = lanes_fma(
                         sums_to_lanes(dot[i][j]),
@@ -293,9 +317,10 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
 static void score_queries(const Q8Group *queries, size_t n, const void *keys, ptrdiff_t next,
                           size_t head_dim, float (*scores)[Q8_PAGE]) {
     while (n > 0) {
-        size_t tile = tile_queries(n);
-        switch (tile) { EACH_TILE(SCORE_CASE) }
+        size_t tile = n < SCORE_QUERIES ? n : SCORE_QUERIES;
+        switch (tile) { EACH_SCORE_TILE(SCORE_CASE) }
         queries += tile * q8_groups(head_dim), scores += tile, n -= tile;
+        next = 0; /* the first tile has prefetched it all */
     }
 }
 
@@ -353,18 +378,22 @@ typedef struct Values {
 LANES_INLINE void output_tile(const PageOutput *outputs, size_t n, size_t width,
                               const float (*weights)[Q8_PAGE], Values v, size_t d) {
     const size_t step = values_step(v.head_dim);
-    sums high[TILE_QUERIES][TILE_LANES], low[TILE_QUERIES][TILE_LANES];
+    sums high[OUTPUT_QUERIES][TILE_LANES], low[OUTPUT_QUERIES][TILE_LANES];
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < width; j++) high[i][j] = low[i][j] = sums_set(0);
     for (size_t p = v.begin / 4 * 4; p < v.end; p += 4) {
         const int8_t *at = v.codes + p / 4 * step + 4 * d;
-        for (size_t j = 0; j < width; j++) __builtin_prefetch(at + j * LINE + v.next, 0, 2);
+        sums_bytes value[TILE_LANES];
+        for (size_t j = 0; j < width; j++) {
+            value[j] = sums_load_signed(at + j * LINE);
+            if (v.next) __builtin_prefetch(at + j * LINE + v.next, 0, 2);
+        }
         for (size_t i = 0; i < n; i++) {
             const Q8Weights *own = (const Q8Weights *)(const void *)weights[i];
+            sums_four x = sums_load_four(own->high + p), y = sums_load_four(own->low + p);
             for (size_t j = 0; j < width; j++) {
-                high[i][j] =
-                    sums_add_weighted(high[i][j], at + j * LINE, four_bytes(own->high + p));
-                low[i][j] = sums_add_weighted(low[i][j], at + j * LINE, four_bytes(own->low + p));
+                high[i][j] = sums_add_weighted(high[i][j], value[j], x);
+                low[i][j] = sums_add_weighted(low[i][j], value[j], y);
             }
         }
     }
@@ -404,9 +433,10 @@ static void add_values(const PageOutput *outputs, size_t n, float (*all_weights)
     const float(*weights)[Q8_PAGE] = (const float(*)[Q8_PAGE])all_weights;
     const size_t padded = round_up(head_dim, LANES);
     for (size_t d = 0; n > 0; d = 0) {
-        size_t tile = tile_queries(n);
-        switch (tile) { EACH_TILE(OUTPUT_CASE) }
+        size_t tile = n < OUTPUT_QUERIES ? n : OUTPUT_QUERIES;
+        switch (tile) { EACH_OUTPUT_TILE(OUTPUT_CASE) }
         outputs += tile, weights += tile, n -= tile;
+        v.next = 0; /* the first tile has prefetched it all */
     }
 }
 
@@ -443,7 +473,7 @@ static void turn_codes(const int8_t *codes, size_t known, size_t width, int8_t *
         break;
 static void add_group(const PageOutput *outputs, size_t n, const float (*weights)[Q8_PAGE],
                       Values v, size_t d, size_t end) {
-    switch (n) { EACH_TILE(GROUP_CASE) }
+    switch (n) { EACH_OUTPUT_TILE(GROUP_CASE) }
 }
 
 /* An element of a value has the scale of its group of the key, so the weights are quantized anew
@@ -462,8 +492,8 @@ static void add_key_values(const PageOutput *outputs, size_t n, float (*weights)
     for (size_t d = 0; d < value_dim; d += Q8_GROUP, scales += Q8_PAGE) {
         size_t end = d + Q8_GROUP < width ? d + Q8_GROUP : width;
         for (size_t first = 0, tile; first < n; first += tile) {
-            float own[TILE_QUERIES][Q8_PAGE];
-            tile = tile_queries(n - first);
+            float own[OUTPUT_QUERIES][Q8_PAGE];
+            tile = n - first < OUTPUT_QUERIES ? n - first : OUTPUT_QUERIES;
             memcpy(own, weights + first, tile * sizeof *own);
             for (size_t i = 0; i < tile; i++)
                 quantize_weights(own[i], scales, outputs[first + i].begin, outputs[first + i].end);
