@@ -324,7 +324,7 @@ static Status must_be_empty(Request *r, const Field *field, const json_t *value,
     (void)r;
     if (json_is_string(value) && json_string_length(value) == 0) return STATUS_OK;
     if (json_is_array(value) && json_array_size(value) == 0) return STATUS_OK;
-    return error_set(error, "'%s' is not supported", field->name);
+    return error_set(error, "'%s' is not supported, unless it is empty", field->name);
 }
 
 static Status must_be_n(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -388,8 +388,8 @@ static const Field fields[] = {
     OTHER(grammar, "n", set_shape),
     OTHER(choice, "n", set_shape),
     OTHER(modalities, "nc", must_be_text_only),
-    OTHER(best_of, "t", must_be_n),
-    OTHER(suffix, "t", must_be_empty),
+    OTHER(best_of, "nt", must_be_n),
+    OTHER(suffix, "nt", must_be_empty),
     OTHER(functions, "c", must_be_empty),
     /* Fields that cannot change the result. */
     OTHER(user, "nct", ignore),
@@ -429,6 +429,29 @@ static const char *known_elsewhere(const char *name, RequestFormat format) {
     return found ? found->name : NULL;
 }
 
+/* What to write instead of fields that other programs have. */
+static const struct {
+    const char *name, *says;
+} instead[] = {
+    {"system", "the first of 'messages' may have the role system"},
+    {"options", "its members stand in the request itself"},
+    {"parameters", "its members stand in the request itself"},
+    {"sampling_params", "its members stand in the request itself"},
+    {"do_sample", "'temperature' 0 always takes the likeliest token"},
+    {"use_beam_search", "there is no beam search"},
+    {"num_beams", "there is no beam search"},
+    {"min_tokens", "'ignore_eos' goes on after an end of the text"},
+    {"n_probs", "'logprobs' is the number of alternatives"},
+    {"prompt_logprobs", "'echo' with 'logprobs' scores the prompt's tokens"},
+    {"chat_template", "--chat-template FILE is given once for all lines"},
+    {"add_generation_prompt", "an answer always begins behind the messages"},
+    {"continue_final_message", "--render prints a prompt, which 'prompt' may go on with"},
+    {"text", "a text to continue is 'prompt'"},
+    {"query", "a text to continue is 'prompt'; a question is one of 'messages'"},
+    {"question", "a question is one of 'messages'"},
+    {"num_ctx", "the context is one for all lines: -c N"},
+};
+
 /* Refuses a field that the form of requests does not have, and names the nearest that it has. */
 static Status unknown_field(const Request *r, const char *name, const char *const *own,
                             Error *error) {
@@ -437,6 +460,9 @@ static Status unknown_field(const Request *r, const char *name, const char *cons
     for (size_t i = 0; own[i]; i++) names[n++] = own[i];
     for (size_t i = 0; i < N_FIELDS; i++)
         if (strchr(fields[i].formats, "nct"[r->format])) names[n++] = fields[i].name;
+    for (size_t i = 0; i < sizeof instead / sizeof *instead; i++)
+        if (strcmp(instead[i].name, name) == 0)
+            return error_set(error, "the field '%s' is not supported: %s", name, instead[i].says);
     const char *near = known_elsewhere(name, r->format);
     if (!near) near = spelling_nearest(name, names, n);
     return error_set(error, "the field '%.80s' is not supported%s%s%s", name,
@@ -527,8 +553,15 @@ static Status not_json(const char *line, size_t length, const json_error_t *wher
                          "them so",
                          where->text, list ? ", without a list around them" : "",
                          list ? ".[]" : ".");
-    return error_set(error, "not JSON: %s (at byte %d)", where->text,
-                     where->position > 0 ? where->position : 0);
+    int byte = where->position > 0 ? where->position : 0;
+    if (first < last && !strchr("{}[]\"", line[first]))
+        return error_set(error,
+                         "not JSON: %s (at byte %d). Each line is one object, {\"prompt\": ...}; "
+                         "--batch-text takes each line as a prompt",
+                         where->text, byte);
+    bool single = last - first > 1 && line[first] == '{' && line[first + 1] == '\'';
+    return error_set(error, "not JSON: %s (at byte %d)%s", where->text, byte,
+                     single ? ". JSON has double quotes around its texts" : "");
 }
 
 Status request_identify(Request *r, const char *line, size_t length, size_t number, Error *error) {
@@ -555,6 +588,11 @@ Status request_parse(Request *r, const char *line, size_t length, size_t number,
     Status status = request_identify(r, line, length, number, error);
     r->options = *defaults;
     if (status != STATUS_OK) return status;
+    const json_t *id = json_object_get(r->json, "custom_id");
+    bool bare = json_object_get(r->json, "prompt") || json_object_get(r->json, "messages");
+    if (r->format != REQUEST_NATIVE && bare && !json_object_get(r->json, "body"))
+        return error_set(error, "a request without 'body' has no '%s'%s", id ? "custom_id" : "url",
+                         id ? ": its name is 'id'" : "");
     return r->format == REQUEST_NATIVE ? read_native(r, error) : read_openai(r, error);
 }
 

@@ -126,8 +126,11 @@ static Status check_content(const json_t *message, const char *where, Error *err
 Status request_messages_are_list(const json_t *messages, Error *error) {
     size_t i;
     json_t *message;
-    if (!json_is_array(messages) || json_array_size(messages) == 0)
-        return error_set(error, "'messages' must be a list of messages");
+    if (json_is_array(messages) && json_array_size(messages) == 0)
+        return error_set(error, "'messages' is empty: there is nothing to answer");
+    if (!json_is_array(messages))
+        return error_set(error, "'messages' must be a list, like "
+                                "[{\"role\": \"user\", \"content\": \"Hello\"}]");
     json_array_foreach((json_t *)messages, i, message) {
         if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
             return error_set(error, "'messages': number %zu is not an object with a 'role'", i + 1);

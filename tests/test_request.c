@@ -111,6 +111,16 @@ static void fields_that_change_nothing_are_ignored_and_others_refused(void **sta
     refused("{\"prompt\": \"a\", \"max_new_tokens\": 5}", "did you mean 'max_tokens'?");
     refused("{\"prompt\": \"a\", \"repeat_penalty\": 2}", "did you mean 'repetition_penalty'?");
     refused("{\"prompt\": \"a\", \"guided_regex\": \"b\"}", "did you mean 'regex'?");
+    refused("{\"prompt\": \"a\", \"system\": \"b\"}", "of 'messages' may have the role system");
+    refused("{\"prompt\": \"a\", \"options\": {}}", "its members stand in the request itself");
+    refused("{\"prompt\": \"a\", \"max_output_tokens\": 5}", "did you mean 'max_tokens'?");
+    refused("{\"custom_id\": 1, \"prompt\": \"a\"}",
+            "a request without 'body' has no 'custom_id': its name is 'id'");
+    refused("{\"prompt\": \"a\", \"best_of\": 3}", "'best_of' must be the same as 'n'");
+    refused("{\"prompt\": \"a\", \"suffix\": \"b\"}",
+            "'suffix' is not supported, unless it is empty");
+    r = parsed("{\"prompt\": \"a\", \"best_of\": 1, \"suffix\": \"\"}");
+    request_free(&r);
     refused("{\"promt\": \"a\"}", "'promt' is not supported; did you mean 'prompt'?");
     refused("{\"custom_idd\": 1, \"url\": \"/v1/completions\", \"body\": {}}",
             "did you mean 'custom_id'?");
@@ -141,6 +151,10 @@ static void wrong_lines_are_refused_by_name(void **state) {
     (void)state;
     refused("", "not JSON");
     refused("[1]", "not a JSON object but a list: each line is one object");
+    refused("Once upon a time", "--batch-text takes each line as a prompt");
+    refused("{'prompt': 'a'}", "JSON has double quotes around its texts");
+    refused("{\"messages\": []}", "'messages' is empty: there is nothing to answer");
+    refused("{\"messages\": \"Hi\"}", "must be a list, like [{\"role\": \"user\"");
     refused("[", "jq -c '.[]' FILE");
     refused("]", "jq -c '.[]' FILE");
     refused("{\"prompt\": \"a\"},", "without a list around them: jq -c '.[]' FILE");
