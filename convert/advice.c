@@ -92,11 +92,9 @@ static Status directory(const char *path, Error *error) {
     char adapter[4096];
     int written = snprintf(adapter, sizeof adapter, "%s/adapter_config.json", path);
     if (written > 0 && (size_t)written < sizeof adapter && access(adapter, F_OK) == 0)
-        return error_set(error,
-                         "%s: a LoRA adapter, which changes another model; in Python, "
-                         "PeftModel's merge_and_unload().save_pretrained(\"DIR\") merges both: "
-                         "then give DIR",
-                         path);
+        return error_set(
+            error, "%s: a LoRA adapter, which stands beside its model: %s MODEL --lora NAME=%s",
+            path, program_invocation_short_name, path);
     DIR *dir = opendir(path);
     struct dirent *entry;
     char first[256] = "";

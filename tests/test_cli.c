@@ -612,7 +612,7 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
     assert_fails(RUN("run", directory), 1, "no model in this directory (config.json is missing)");
     char *adapter = scratch_file("tests/cli-ggufs/adapter_config.json", "{}");
     assert_fails(RUN("run", directory), 1,
-                 "a LoRA adapter, which changes another model; in Python");
+                 "a LoRA adapter, which stands beside its model: run MODEL --lora NAME=");
     unlink(adapter);
     free(adapter);
     char *b = scratch_file("tests/cli-ggufs/b.gguf", "x"),
