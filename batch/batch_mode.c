@@ -99,16 +99,25 @@ static bool merge_asked(const Options *options) {
     return options->merge;
 }
 
+static bool may_stand_beside_merge(const OptionRow *row) {
+    static const char *const names[] = {"merge",   "batch", "batch-text", "output",
+                                        "ordered", "stats", "no-sandbox"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(row->name, names[i]) == 0) return true;
+    return false;
+}
+
 static Status check_merge(Options *o, Error *error) {
+    const OptionRow *row;
     if (!o->merge) return STATUS_OK;
     if (o->model)
         return usage(error, "--merge needs no model: run --merge PARTS... --batch FILE -o ALL");
     if (o->n_parts == 0 || !o->batch || strcmp(o->batch, "-") == 0)
         return usage(error, "--merge needs the parts' results and the requests that they answer: "
                             "run --merge PARTS... --batch FILE -o ALL");
-    if (o->shard || o->check || o->resume || o->retry_failed || o->strict)
-        return usage(error, "--merge joins results that are there: no --shard, --check, --resume, "
-                            "--retry-failed, --strict");
+    for (size_t i = 0; (row = command_line_row(&o->line, i)); i++)
+        if (o->line.given[i] && !may_stand_beside_merge(row))
+            return usage(error, "--merge joins results that are there: not with --%s", row->name);
     return STATUS_OK;
 }
 

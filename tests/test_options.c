@@ -118,7 +118,8 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option --load-in-8bit: --type q8 converts the weights to 8 bits", "m",
             "--load-in-8bit");
     REFUSES("no option --mirostat: not among the samplers here, which are --top-k, -p and --min-p "
-            "(docs/command-line.md)", "m", "--mirostat", "2");
+            "(docs/command-line.md)",
+            "m", "--mirostat", "2");
     REFUSES("no option -V; did you mean --version?", "-V");
     REFUSES("--top-k -1: all tokens are --top-k 0, the default", "m", "--top-k", "-1");
     REFUSES("help: there are no commands: run --help lists the usual options", "help");
@@ -229,6 +230,44 @@ static void options_that_would_do_nothing_are_refused(void **state) {
     REFUSES("the shape of an answer is for a text, a chat or a batch, not this", "m", "--eval", "f",
             "--regex", "a");
     assert_int_equal(PARSE("m", "--info", "--json"), STATUS_OK);
+}
+
+static void parts_of_a_batch_are_named_and_joined(void **state) {
+    static const char usage[] = "--merge needs the parts' results and the requests that they "
+                                "answer: run --merge PARTS... --batch FILE -o ALL";
+    (void)state;
+    Options o;
+    Error error;
+    assert_int_equal(PARSE("m", "--batch", "f", "--shard", "2/8"), STATUS_OK);
+    REFUSES("--shard: 'two' is not I/N (the Ith of N parts), slurm or mpi", "m", "--batch", "f",
+            "--shard", "two");
+    REFUSES("--shard 9/8: there is no part 9 of 8; they count from 1", "m", "--batch", "f",
+            "--shard", "9/8");
+    REFUSES("--shard needs the requests' --batch FILE, not stdin", "m", "--shard", "1/2");
+    REFUSES("--shard needs the requests' --batch FILE, not stdin", "m", "--batch", "-", "--shard",
+            "1/2");
+    REFUSES("--check looks at results of the whole FILE, not of a --shard", "m", "--batch", "f",
+            "--shard", "1/2", "--check", "r");
+    assert_int_equal(PARSE("--batch", "f", "--merge", "a", "-o", "all", "b", "--stats", "c"),
+                     STATUS_OK);
+    assert_true(o.merge && o.n_parts == 3 && !o.model);
+    assert_string_equal(o.parts[0], "a");
+    assert_string_equal(o.parts[2], "c");
+    options_free(&o);
+    REFUSES(usage, "--merge", "--batch", "f");
+    REFUSES(usage, "--merge", "--batch", "-", "a");
+    options_free(&o);
+    REFUSES(usage, "--merge", "a");
+    options_free(&o);
+    REFUSES("--merge needs no model: run --merge PARTS... --batch FILE -o ALL", "m", "--merge", "a",
+            "--batch", "f");
+    options_free(&o);
+    REFUSES("--merge joins results that are there: not with --resume", "--merge", "a", "--batch",
+            "f", "--resume", "-o", "o");
+    options_free(&o);
+    REFUSES("--merge joins results that are there: not with --temperature", "--merge", "a",
+            "--batch", "f", "-t", "0");
+    options_free(&o);
 }
 
 static char *help(bool all) {
@@ -371,6 +410,7 @@ int main(void) {
         cmocka_unit_test(numbers_out_of_range_are_refused),
         cmocka_unit_test(what_does_not_fit_together_is_refused),
         cmocka_unit_test(options_that_would_do_nothing_are_refused),
+        cmocka_unit_test(parts_of_a_batch_are_named_and_joined),
         cmocka_unit_test(help_fits_a_screen),
         cmocka_unit_test(help_takes_all_and_no_other_word),
         cmocka_unit_test(the_manual_and_the_completions_know_every_option),
