@@ -25,7 +25,7 @@ void line_reader_init(LineReader *r, int fd, const char *name) {
 }
 
 Status line_reader_range(LineReader *r, uint64_t begin, uint64_t end, Error *error) {
-    r->offset = begin;
+    r->offset = r->first = begin;
     r->limit = end;
     if (lseek(r->fd, (off_t)begin, SEEK_SET) == (off_t)begin) return STATUS_OK;
     return error_set(error, "%s: cannot be read: %s", r->name, strerror(errno));
@@ -43,8 +43,8 @@ bool line_is_blank(const char *line, size_t length) {
 }
 
 void line_trim(const LineReader *r, bool text, const char **line, size_t *length) {
-    uint64_t begin = r->offset - r->terminated - *length;
-    if (begin == 0 && *length >= 3 && memcmp(*line, "\xEF\xBB\xBF", 3) == 0) {
+    bool begins_file = r->number == 1 && r->first == 0;
+    if (begins_file && *length >= 3 && memcmp(*line, "\xEF\xBB\xBF", 3) == 0) {
         *line += 3;
         *length -= 3;
     }

@@ -5,16 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
 #include "batch/batch_files.h"
 
 Status merge_part_open(Part *p, const char *path, Error *error) {
-    *p = (Part){.name = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
-    if (p->fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
-    if (lseek(p->fd, 0, SEEK_CUR) < 0)
-        return error_set(error, "%s: parts are read from files, not from pipes", path);
+    struct stat info;
+    *p = (Part){.name = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    if (p->fd < 0 || fstat(p->fd, &info) != 0)
+        return error_set(error, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return error_set(error, "%s: not a file", path);
     if (flock(p->fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return error_set(error, "%s: another process is writing to it", path);
     return STATUS_OK;

@@ -507,6 +507,7 @@ static void what_is_no_part_is_refused(void **state) {
     refused(p, 2, "part-1.jsonl: line 2: not a result: ");
     unlink(p->parts[2]);
     refused(p, 3, "part-3.jsonl: No such file");
+    check_run(RUN("run", "--merge", "/dev/zero", "--batch", p->input), 1, "/dev/zero: not a file");
     check_run(RUN("run", "--merge", p->parts[0], "--batch", p->input, "-o", p->parts[0]), 1,
               "what is to be joined cannot be the output as well");
     two_parts(p);
