@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/mapped.h"
 #include "base/threads.h"
+#include "convert/adapter_opening.h"
 #include "convert/convert_target.h"
 #include "convert/mix.h"
 #include "convert/model_names.h"
@@ -33,7 +34,7 @@ typedef struct Arguments {
     const char *operands[2]; /* SOURCE and TARGET, or TARGET alone after --random */
     size_t n_operands;
     const char *type, *calibrate, *tokenizer, *split_pattern, *random;
-    OptionList keep;
+    OptionList keep, lora;
     uint64_t n_threads;
     bool quiet, no_sandbox, no_mtp, help;
 } Arguments;
@@ -44,6 +45,7 @@ typedef struct Export {
     char source[4096];
     const char *target;
     double started;
+    AdapterOpening adapters; /* merged into the weights */
     char mix[2 * MIX_BYTES]; /* --type and all --keep */
 } Export;
 
@@ -56,6 +58,8 @@ static const OptionRow rows[] = {
              "but TYPE for matrices named so: w_down, layers.0, output"),
     TEXT_ROW(USUAL, 0, "calibrate", "FILE", FIELD(calibrate),
              "run this text, and quantize its largest inputs best"),
+    LIST_ROW(USUAL, "lora", "NAME=PATH", FIELD(lora),
+             "merge an adapter into the weights; NAME=PATH:SCALE; repeated"),
     TEXT_ROW(USUAL, 'z', "tokenizer", "FILE", FIELD(tokenizer),
              "tokenizer.json, tokenizer.bin, .model or .tiktoken"),
     TEXT_ROW(USUAL, 0, "split-pattern", "REGEX", FIELD(split_pattern),
@@ -208,6 +212,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
     const ConvertOptions options = {
         .type = a->type ? e->mix : NULL,
         .calibrate = a->calibrate,
+        .adapters = a->lora.n ? &e->adapters : NULL,
         .tokenizer = a->tokenizer,
         .split_pattern = a->split_pattern,
         .no_mtp = a->no_mtp,
@@ -220,7 +225,9 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .progress = shows_progress ? show_progress : NULL,
         .progress_context = &meter,
     };
-    Status status = convert_to_path(e->source, &options, e->target, error);
+    Status status = adapter_opening_begin(&e->adapters, &a->lora, error);
+    if (status == STATUS_OK) status = convert_to_path(e->source, &options, e->target, error);
+    adapter_opening_close(&e->adapters);
     if (shows_progress) fputs("\r\033[K", stderr);
     return status;
 }

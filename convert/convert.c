@@ -246,7 +246,7 @@ static void note_second_rounding(const Conversion *c) {
     for (size_t i = 0; i < c->source->n_tensors; i++) {
         const SourceTensor *t = &c->source->tensors[i];
         TensorType type = (TensorType)c->layout->tensors[i].type;
-        if (t->stored != STORED_PANELS || t->panels == type || t->shares) continue;
+        if (t->stored != STORED_PANELS || (t->panels == type && !t->sums) || t->shares) continue;
         if (!tensor_type_info(t->panels)->group || !tensor_type_info(type)->group) continue;
         char line[200];
         snprintf(line, sizeof line,
@@ -261,8 +261,8 @@ static void note_second_rounding(const Conversion *c) {
 /* True when the target holds the source's own blocks. */
 static bool same_blocks(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
-    return info->same_blocks && info->lossless == type && !t->transposed && t->add == 0.0f &&
-           (!t->blocks.present || type == TENSOR_NVFP4);
+    return info->same_blocks && info->lossless == type && !t->sums && !t->transposed &&
+           t->add == 0.0f && (!t->blocks.present || type == TENSOR_NVFP4);
 }
 
 static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *error) {
@@ -285,7 +285,7 @@ static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *err
     for (size_t p = 0; status == STATUS_OK && p < job->n; p++) {
         size_t first = (job->first + p) * PANEL_ROWS;
         uint8_t *panel = w->target + p * panel_bytes;
-        if (t->stored == STORED_PANELS && t->panels == type) {
+        if (t->stored == STORED_PANELS && t->panels == type && !t->sums) {
             status = copy_panel(c, t, first, panel_bytes, w, panel, error);
         } else if (same_blocks(t, type)) {
             status = is_record_type(type) ? same_records(c, t, type, first, w, panel, error)

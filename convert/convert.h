@@ -20,8 +20,9 @@ typedef struct ConvertOptions {
     const char *tokenizer;     /* path of a tokenizer to use instead of the source's; NULL: none */
     const char *split_pattern; /* of that tokenizer, as in tokenizer_from_file; may be NULL */
     bool no_mtp;               /* leave out prediction layers (formats/prediction.h) */
-    const char *target;        /* the target's name in messages; NULL: the source's path */
-    int n_threads;             /* 0: threads_default() */
+    struct AdapterOpening *adapters; /* merged into the weights, for convert_to_path; or NULL */
+    const char *target;              /* the target's name in messages; NULL: the source's path */
+    int n_threads;                   /* 0: threads_default() */
     /* For convert_to_path: the path of a text to calibrate with (calibrate.h). The model is
      * converted losslessly into an unlinked file beside the target and runs over the text. NULL:
      * all inputs matter alike. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "convert/adapter_merge.h"
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
 #include "formats/source_open.h"
@@ -146,6 +147,8 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
                                 int fd, Error *error) {
     Calibration *calibration = NULL;
     Status status = source_parse(source, error);
+    if (status == STATUS_OK && options->adapters)
+        status = adapter_merge(options->adapters, source, error);
     if (status == STATUS_OK && options->calibrate)
         status = calibrate_source(&calibration, source, &files->text, &files->fd, options, error);
     if (calibration) {

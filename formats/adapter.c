@@ -87,17 +87,26 @@ void adapter_close(Adapter *a) {
 
 /* ---- The base ---- */
 
-AdapterBase adapter_base(const Config *config, const char *format, size_t n) {
-    bool is_gguf = format && n == 4 && memcmp(format, "gguf", 4) == 0;
-    bool is_llama2c = format && n == 8 && memcmp(format, "llama2.c", 8) == 0;
-    return (AdapterBase){config, is_gguf || is_llama2c};
+static bool is_text(const char *text, size_t n, const char *expected) {
+    return n == strlen(expected) && memcmp(text, expected, n) == 0;
+}
+
+/* Whether models of this "source.format" have the rows of q and k in interleaved order. */
+static bool reorders(const char *format, size_t n) {
+    return is_text(format, n, "gguf") || is_text(format, n, "llama2.c");
 }
 
 AdapterBase adapter_base_of_file(const ModelFile *file) {
-    const char *format = NULL;
+    const char *format = "";
     size_t n = 0;
-    if (!modelfile_meta_text(file, "source.format", &format, &n)) format = NULL;
-    return adapter_base(modelfile_config(file), format, n);
+    if (!modelfile_meta_text(file, "source.format", &format, &n)) n = 0;
+    return (AdapterBase){modelfile_config(file), reorders(format, n)};
+}
+
+AdapterBase adapter_base_of_source(const Source *source) {
+    bool reordered = source->kind == SOURCE_GGUF || source->kind == SOURCE_LLAMA2C ||
+                     reorders(source->origin, strlen(source->origin));
+    return (AdapterBase){&source->config, reordered};
 }
 
 /* ---- Modules ---- */

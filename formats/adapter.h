@@ -13,7 +13,7 @@
 #ifndef FORMATS_ADAPTER_H
 #define FORMATS_ADAPTER_H
 
-#include "formats/input.h"
+#include "formats/source.h"
 #include "modelfile.h"
 
 /* What an adapter adds to one tensor: scale * rows_factor * cols_factor. A module of the adapter
@@ -49,9 +49,8 @@ typedef struct AdapterBase {
     bool is_reordered; /* made from a format whose q and k have the rows of interleaved RoPE */
 } AdapterBase;
 
-/* The base of a model.bin; of a source's config and "source.format" (n bytes; NULL: unknown). */
 AdapterBase adapter_base_of_file(const ModelFile *file);
-AdapterBase adapter_base(const Config *config, const char *format, size_t n);
+AdapterBase adapter_base_of_source(const Source *source);
 
 /* All functions accept a zero-initialized Adapter; adapter_close also a failed one. */
 Status adapter_open(Adapter *adapter, const char *path, Error *error);

@@ -133,6 +133,9 @@ static Status copy_metadata(Source *source, const ModelFile *file, Error *error)
                              entry->key);
         memcpy(key, entry->key, entry->key_bytes);
         key[entry->key_bytes] = '\0';
+        if (strcmp(key, "source.format") == 0 && entry->type == META_TEXT &&
+            entry->count < sizeof source->origin)
+            memcpy(source->origin, entry->values, entry->count);
         add_entry(&source->metadata, entry, key);
     }
     return STATUS_OK;

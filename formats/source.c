@@ -37,7 +37,10 @@ const InputFile *source_file(const Source *source, const char *name) {
 void source_close(Source *source) {
     if (!source) return;
     for (size_t i = 0; i < source->n_files; i++) input_close(&source->files[i]);
-    for (size_t i = 0; i < source->n_tensors; i++) free((void *)source->tensors[i].values);
+    for (size_t i = 0; i < source->n_tensors; i++) {
+        free((void *)source->tensors[i].values);
+        free((void *)source->tensors[i].sums);
+    }
     if (source->tokenizer.bytes) tokenizer_blob_free(&source->tokenizer);
     input_close(&source->tokenizer_file);
     metadata_free(&source->metadata);
@@ -462,6 +465,23 @@ static float minus_exp(float x) {
     return -(float)power(2.71828182845904523536, (double)x);
 }
 
+/* Adds scale * rows * cols to rows [first, first + n). The products of an element are summed up in
+ * the order of the rank. */
+static Status add_sum(const SourceSum *sum, const SourceTensor *t, size_t first, size_t n,
+                      float *out, Error *error) {
+    float *row = malloc(t->cols * sizeof *row);
+    if (!row) return error_set(error, "tensor '%s': no memory", t->name);
+    for (size_t r = 0; r < n; r++) {
+        const float *factor = sum->rows + (first + r) * sum->rank;
+        memset(row, 0, t->cols * sizeof *row);
+        for (size_t k = 0; k < sum->rank; k++)
+            for (size_t c = 0; c < t->cols; c++) row[c] += factor[k] * sum->cols[k * t->cols + c];
+        for (size_t c = 0; c < t->cols; c++) out[r * t->cols + c] += sum->scale * row[c];
+    }
+    free(row);
+    return STATUS_OK;
+}
+
 Status source_read_floats(const Source *source, const SourceTensor *t, size_t first, size_t n,
                           float *out, Error *error) {
     Status status = STATUS_OK;
@@ -485,5 +505,7 @@ Status source_read_floats(const Source *source, const SourceTensor *t, size_t fi
         for (size_t i = 0; i < n * t->cols; i++) out[i] += t->add;
     for (size_t i = 0; status == STATUS_OK && t->minus_exp && i < n * t->cols; i++)
         out[i] = minus_exp(out[i]);
+    for (size_t i = 0; status == STATUS_OK && i < t->n_sums; i++)
+        status = add_sum(&t->sums[i], t, first, n, out, error);
     return status;
 }

@@ -57,6 +57,14 @@ typedef struct BlockScales {
     size_t first;      /* the row, of those that the scales are for, with which the matrix begins */
 } BlockScales;
 
+/* What is added to a tensor's values when they are read as floats: scale * rows * cols, a product
+ * of factors [tensor's rows][rank] and [rank][tensor's cols]. Borrowed. */
+typedef struct SourceSum {
+    const float *rows, *cols;
+    size_t rank;
+    float scale;
+} SourceSum;
+
 typedef struct SourceTensor {
     char name[MODELFILE_NAME_BYTES];
     bool is_vector; /* becomes a TENSOR_VECTOR */
@@ -71,16 +79,18 @@ typedef struct SourceTensor {
     SeparateScales scales; /* MXFP4 and Q4_0 only; `offset` is then the offset of the codes */
     BlockScales blocks;
     RowMap map;
-    float ternary_scale;  /* not 0: packed as ternary_join.h says; `stored` is then the type as
-                           * which it is read, F32 or TQ2_0 */
-    bool transposed;      /* stored as inputs x outputs: GPT-2's Conv1D */
-    float add;            /* added to every value: 1 for Gemma's norms */
-    bool minus_exp;       /* every value x becomes -exp(x): decays of layers with a state */
-    uint32_t group;       /* STORED_LLAMA2C_Q8: elements that share a scale */
-    float spread, center; /* STORED_RANDOM: values lie within center +- spread */
-    TensorType panels;    /* STORED_PANELS: their type */
-    const char *shares;   /* NULL, or the name of an earlier tensor that has the same data, as tied
-                           * embeddings do */
+    float ternary_scale;   /* not 0: packed as ternary_join.h says; `stored` is then the type as
+                            * which it is read, F32 or TQ2_0 */
+    bool transposed;       /* stored as inputs x outputs: GPT-2's Conv1D */
+    float add;             /* added to every value: 1 for Gemma's norms */
+    bool minus_exp;        /* every value x becomes -exp(x): decays of layers with a state */
+    uint32_t group;        /* STORED_LLAMA2C_Q8: elements that share a scale */
+    float spread, center;  /* STORED_RANDOM: values lie within center +- spread */
+    TensorType panels;     /* STORED_PANELS: their type */
+    const SourceSum *sums; /* [n_sums], in their order; owned. NULL: none */
+    size_t n_sums;
+    const char *shares; /* NULL, or the name of an earlier tensor that has the same data, as tied
+                         * embeddings do */
 } SourceTensor;
 
 enum { SOURCE_MAX_NOTES = 4 };
@@ -95,6 +105,7 @@ typedef struct Source {
 
     /* Filled by source_parse. */
     Config config;
+    char origin[16]; /* of a model.bin: its "source.format" */
     SourceTensor *tensors;
     size_t n_tensors, tensors_capacity;
     TokenizerBlob tokenizer; /* size 0: none */

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "convert/convert_target.h"
 #include "layers/lora.h"
 #include "tests/adapter_fixture.h"
 #include "tests/process.h"
@@ -68,6 +69,58 @@ static void logits_are_those_of_peft(void **state) {
     assert_true(worst / f.std <= TOLERANCE);
     free(logits);
     adapted_close(&a);
+    fixture_remove_directory(source);
+    free_specs(&specs);
+    adapter_fixture_free(&f);
+}
+
+/* ---- Merging ---- */
+
+/* The largest difference from peft's logits of a model.bin, in standard deviations. */
+static double worst_of(const AdapterFixture *f, const char *path) {
+    const ModelOptions options = {.n_threads = 2};
+    TinyModel tiny = tiny_model_map(path, &options, KV_F32);
+    size_t vocab = f->base.vocab_size, first = f->base.n_ids - f->kept;
+    float *logits = tiny_model_run(&tiny, 0, 0, f->base.ids, f->base.n_ids, f->base.n_ids);
+    double worst = 0;
+    for (size_t i = 0; i < f->kept * vocab; i++) {
+        double difference = fabs((double)logits[first * vocab + i] - (double)f->logits[i]);
+        if (!(difference <= worst)) worst = difference;
+    }
+    free(logits);
+    tiny_model_close(&tiny);
+    return worst / f->std;
+}
+
+/* Converts the source with the adapters merged. */
+static void merge(const char *source, const char *target, const Specs *specs) {
+    Error error;
+    AdapterOpening opening = {0};
+    OptionList list = {.n = specs->n};
+    memcpy(list.items, specs->list, sizeof specs->list);
+    const ConvertOptions options = {.type = "f32", .n_threads = 1, .adapters = &opening};
+    if (adapter_opening_begin(&opening, &list, &error) != STATUS_OK ||
+        convert_to_path(source, &options, target, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    adapter_opening_close(&opening);
+}
+
+static void a_merged_model_gives_the_same_logits(void **state) {
+    AdapterFixture f = adapter_fixture_load(*state);
+    Specs specs;
+    make_specs(&specs, &f);
+    char *source = fixture_source(&f.base), *plain = fixture_path(source, "plain.bin");
+    char *direct = fixture_path(source, "direct.bin"), *again = fixture_path(source, "again.bin");
+    merge(source, direct, &specs);
+    Error error;
+    const ConvertOptions options = {.type = "f32", .n_threads = 1};
+    if (convert_to_path(source, &options, plain, &error) != STATUS_OK) fail_msg("%s", error.text);
+    merge(plain, again, &specs); /* from a model.bin */
+    double worst = worst_of(&f, direct), other = worst_of(&f, again);
+    printf("%-16s merged: %.1e, from a model.bin: %.1e\n", (const char *)*state, worst, other);
+    assert_true(worst <= TOLERANCE && other <= TOLERANCE);
+    assert_true(worst_of(&f, plain) > 0.1);
+    free(plain), free(direct), free(again);
     fixture_remove_directory(source);
     free_specs(&specs);
     adapter_fixture_free(&f);
@@ -458,11 +511,13 @@ int main(void) {
         cmocka_unit_test(info_and_wrong_arguments_name_the_adapter),
     };
     enum { OTHERS = sizeof others / sizeof *others };
-    struct CMUnitTest tests[NAMES + OTHERS];
-    for (size_t i = 0; i < NAMES; i++)
-        tests[i] = (struct CMUnitTest){.name = names[i],
-                                       .test_func = logits_are_those_of_peft,
-                                       .initial_state = (void *)names[i]};
-    memcpy(tests + NAMES, others, sizeof others);
+    struct CMUnitTest tests[2 * NAMES + OTHERS];
+    for (size_t i = 0; i < 2 * NAMES; i++)
+        tests[i] =
+            (struct CMUnitTest){.name = names[i % NAMES],
+                                .test_func = i < NAMES ? logits_are_those_of_peft
+                                                       : a_merged_model_gives_the_same_logits,
+                                .initial_state = (void *)names[i % NAMES]};
+    memcpy(tests + 2 * NAMES, others, sizeof others);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
