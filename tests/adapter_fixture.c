@@ -52,6 +52,18 @@ char *adapter_fixture_directory(const AdapterFixture *f, size_t i) {
                              json_object_get(adapter, "tensors"));
 }
 
+void adapter_fixture_gguf(const AdapterFixture *f, const char *name, const char *path,
+                          StoredType type) {
+    char from[256];
+    snprintf(from, sizeof from, ADAPTERS "/%s.gguf.json", name);
+    json_t *json = json_load_file(from, 0, NULL);
+    assert_non_null(json);
+    json_t *adapter = json_array_get(json_object_get(f->json, "adapters"), 0);
+    json_object_set(json, "more_recipes", json_object_get(adapter, "tensors"));
+    gguf_fixture_write(json, path, type, false);
+    json_decref(json);
+}
+
 void adapted_open(Adapted *adapted, const char *source, const char *type,
                   const ModelOptions *options, KvType kv_type, const char *const *specs, size_t n) {
     Error error;

@@ -6,6 +6,7 @@
 
 #include "convert/adapter_opening.h"
 #include "tests/fixture.h"
+#include "tests/gguf_fixture.h"
 #include "tests/tiny_model.h"
 
 typedef struct AdapterFixture {
@@ -23,6 +24,11 @@ void adapter_fixture_free(AdapterFixture *fixture);
 char *adapter_fixture_directory(const AdapterFixture *fixture, size_t i);
 /* The same with another adapter_config.json or other tensors (NULL: the fixture's). */
 char *adapter_directory(json_t *config, json_t *tensors);
+
+/* Writes what llama.cpp's converter makes of the first adapter to `path`, with its matrices in
+ * `type` (gguf_fixture.h). */
+void adapter_fixture_gguf(const AdapterFixture *fixture, const char *name, const char *path,
+                          StoredType type);
 
 /* A model that runs with adapters. Not to be moved after adapted_open. */
 typedef struct Adapted {

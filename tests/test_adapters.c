@@ -48,6 +48,17 @@ static void assert_same_bits(const char *what, const float *a, const float *b, s
     fail_msg("%s: logit %zu is %.9g, expected %.9g", what, i, (double)b[i], (double)a[i]);
 }
 
+/* The largest difference from peft's logits, in standard deviations. logits: of the whole text. */
+static double difference_of(const AdapterFixture *f, const float *logits) {
+    size_t vocab = f->base.vocab_size, first = f->base.n_ids - f->kept;
+    double worst = 0;
+    for (size_t i = 0; i < f->kept * vocab; i++) {
+        double difference = fabs((double)logits[first * vocab + i] - (double)f->logits[i]);
+        if (!(difference <= worst)) worst = difference;
+    }
+    return worst / f->std;
+}
+
 /* ---- peft ---- */
 
 static void logits_are_those_of_peft(void **state) {
@@ -58,19 +69,66 @@ static void logits_are_those_of_peft(void **state) {
     char *source = fixture_source(&f.base);
     const ModelOptions options = {.n_threads = 2};
     adapted_open(&a, source, "f32", &options, KV_F32, specs.list, specs.n);
-    size_t vocab = f.base.vocab_size, first = f.base.n_ids - f.kept;
     float *logits = tiny_model_run(&a.tiny, 0, 0, f.base.ids, f.base.n_ids, f.base.n_ids);
-    double worst = 0;
-    for (size_t i = 0; i < f.kept * vocab; i++) {
-        double difference = fabs((double)logits[first * vocab + i] - (double)f.logits[i]);
-        if (!(difference <= worst)) worst = difference;
-    }
-    printf("%-16s %.1e of a deviation\n", (const char *)*state, worst / f.std);
-    assert_true(worst / f.std <= TOLERANCE);
+    double worst = difference_of(&f, logits);
+    printf("%-16s %.1e of a deviation\n", (const char *)*state, worst);
+    assert_true(worst <= TOLERANCE);
     free(logits);
     adapted_close(&a);
     fixture_remove_directory(source);
     free_specs(&specs);
+    adapter_fixture_free(&f);
+}
+
+/* ---- GGUF ---- */
+
+/* The logits of the model at `source` with the adapter. */
+static float *logits_of(const AdapterFixture *f, const char *source, const char *adapter) {
+    Adapted a;
+    const ModelOptions options = {.n_threads = 2};
+    adapted_open(&a, source, "f32", &options, KV_F32, &adapter, 1);
+    float *logits = tiny_model_run(&a.tiny, 0, 0, f->base.ids, f->base.n_ids, f->base.n_ids);
+    adapted_close(&a);
+    return logits;
+}
+
+/* llama.cpp's converter reorders the rows of heads, in models and adapters. */
+static void adapters_and_models_of_either_format_go_together(void **state) {
+    (void)state;
+    AdapterFixture f = adapter_fixture_load("llama-attention");
+    Specs specs;
+    make_specs(&specs, &f);
+    char *source = fixture_source(&f.base), *gguf = fixture_path(source, "base.gguf");
+    char *adapter = fixture_path(source, "adapter.gguf");
+    json_t *base = gguf_fixture_load("llama-gqa");
+    gguf_fixture_write(base, gguf, STORED_F32, false);
+    adapter_fixture_gguf(&f, "llama-attention", adapter, STORED_F32);
+    float *expected = logits_of(&f, source, specs.list[0]);
+    float *other = logits_of(&f, source, adapter);
+    assert_same_bits("a GGUF adapter", expected, other, f.base.n_ids * f.base.vocab_size);
+    float *peft = logits_of(&f, gguf, specs.list[0]), *both = logits_of(&f, gguf, adapter);
+    assert_same_bits("on a GGUF model", peft, both, f.base.n_ids * f.base.vocab_size);
+    printf("on a GGUF model: %.1e of a deviation\n", difference_of(&f, peft));
+    assert_true(difference_of(&f, peft) <= TOLERANCE);
+    free(expected), free(other), free(peft), free(both);
+    free(gguf), free(adapter);
+    json_decref(base);
+    fixture_remove_directory(source);
+    free_specs(&specs);
+    adapter_fixture_free(&f);
+}
+
+static void a_gguf_adapter_of_embeddings_is_read(void **state) {
+    (void)state;
+    AdapterFixture f = adapter_fixture_load("qwen2-ends");
+    char *source = fixture_source(&f.base), *adapter = fixture_path(source, "adapter.gguf");
+    adapter_fixture_gguf(&f, "qwen2-ends", adapter, STORED_F32);
+    float *logits = logits_of(&f, source, adapter);
+    printf("a GGUF adapter: %.1e of a deviation\n", difference_of(&f, logits));
+    assert_true(difference_of(&f, logits) <= TOLERANCE);
+    free(logits);
+    free(adapter);
+    fixture_remove_directory(source);
     adapter_fixture_free(&f);
 }
 
@@ -80,16 +138,11 @@ static void logits_are_those_of_peft(void **state) {
 static double worst_of(const AdapterFixture *f, const char *path) {
     const ModelOptions options = {.n_threads = 2};
     TinyModel tiny = tiny_model_map(path, &options, KV_F32);
-    size_t vocab = f->base.vocab_size, first = f->base.n_ids - f->kept;
     float *logits = tiny_model_run(&tiny, 0, 0, f->base.ids, f->base.n_ids, f->base.n_ids);
-    double worst = 0;
-    for (size_t i = 0; i < f->kept * vocab; i++) {
-        double difference = fabs((double)logits[first * vocab + i] - (double)f->logits[i]);
-        if (!(difference <= worst)) worst = difference;
-    }
+    double worst = difference_of(f, logits);
     free(logits);
     tiny_model_close(&tiny);
-    return worst / f->std;
+    return worst;
 }
 
 /* Converts the source with the adapters merged. */
@@ -497,10 +550,12 @@ static void info_and_wrong_arguments_name_the_adapter(void **state) {
 }
 
 int main(void) {
-    static const char *const names[] = {"llama-attention", "phi3-fused", "qwen2-two", "gpt2-all",
-                                        "gemma2-head"};
+    static const char *const names[] = {"llama-attention", "phi3-fused", "qwen2-two",
+                                        "qwen2-ends",      "gpt2-all",   "gemma2-head"};
     enum { NAMES = sizeof names / sizeof *names };
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(adapters_and_models_of_either_format_go_together),
+        cmocka_unit_test(a_gguf_adapter_of_embeddings_is_read),
         cmocka_unit_test(bits_do_not_depend_on_threads_chunks_or_instruction_sets),
         cmocka_unit_test(a_row_has_the_bits_of_its_adapters_beside_any_others),
         cmocka_unit_test(what_is_not_plain_lora_is_refused_by_name),
