@@ -617,6 +617,10 @@ bool lora_select(Lora *lora, int32_t sequence, uint64_t adapters) {
     return true;
 }
 
+const PassPartner *lora_partner(const Lora *lora) {
+    return &lora->partner;
+}
+
 size_t lora_bytes(const Lora *lora, size_t i) {
     return lora->bytes[i];
 }

@@ -45,6 +45,9 @@ uint64_t lora_all(const Lora *lora);
  * Until the first call all adapters are every sequence's. False: no memory. */
 bool lora_select(Lora *lora, int32_t sequence, uint64_t adapters);
 
+/* What lora_begin gives to model_set_partner, for tests. */
+const PassPartner *lora_partner(const Lora *lora);
+
 /* Bytes of the factors of adapter i in memory, and the number of its matrices. */
 size_t lora_bytes(const Lora *lora, size_t i);
 size_t lora_n_matrices(const Lora *lora, size_t i);

@@ -69,7 +69,7 @@ static void logits_are_those_of_peft(void **state) {
     char *source = fixture_source(&f.base);
     const ModelOptions options = {.n_threads = 2};
     adapted_open(&a, source, "f32", &options, KV_F32, specs.list, specs.n);
-    float *logits = tiny_model_run(&a.tiny, 0, 0, f.base.ids, f.base.n_ids, f.base.n_ids);
+    float *logits = tiny_model_run(&a.tiny, 0, 0, f.base.ids, f.base.n_ids, 48);
     double worst = difference_of(&f, logits);
     printf("%-16s %.1e of a deviation\n", (const char *)*state, worst);
     assert_true(worst <= TOLERANCE);
@@ -87,7 +87,7 @@ static float *logits_of(const AdapterFixture *f, const char *source, const char 
     Adapted a;
     const ModelOptions options = {.n_threads = 2};
     adapted_open(&a, source, "f32", &options, KV_F32, &adapter, 1);
-    float *logits = tiny_model_run(&a.tiny, 0, 0, f->base.ids, f->base.n_ids, f->base.n_ids);
+    float *logits = tiny_model_run(&a.tiny, 0, 0, f->base.ids, f->base.n_ids, 48);
     adapted_close(&a);
     return logits;
 }
@@ -138,7 +138,7 @@ static void a_gguf_adapter_of_embeddings_is_read(void **state) {
 static double worst_of(const AdapterFixture *f, const char *path) {
     const ModelOptions options = {.n_threads = 2};
     TinyModel tiny = tiny_model_map(path, &options, KV_F32);
-    float *logits = tiny_model_run(&tiny, 0, 0, f->base.ids, f->base.n_ids, f->base.n_ids);
+    float *logits = tiny_model_run(&tiny, 0, 0, f->base.ids, f->base.n_ids, 48);
     double worst = difference_of(f, logits);
     free(logits);
     tiny_model_close(&tiny);
@@ -263,6 +263,122 @@ static void a_row_has_the_bits_of_its_adapters_beside_any_others(void **state) {
     free(mixed);
     tiny_model_close(&base);
     adapted_close(&a);
+    fixture_remove_directory(source);
+    free_specs(&specs);
+    adapter_fixture_free(&f);
+}
+
+/* ---- The definition ---- */
+
+/* Stands between the forward pass and the adapters: computes what they are to give in plain C. */
+typedef struct Witness {
+    PassPartner partner; /* the first field */
+    const PassPartner *adapters;
+    const Adapted *adapted;
+    const AdapterOpening *read; /* the adapters' factors */
+    size_t n_checked;
+} Witness;
+
+static void witness_begin(const PassPartner *partner, const Row *rows, size_t n) {
+    const Witness *w = (const Witness *)partner;
+    w->adapters->begin(w->adapters, rows, n);
+}
+
+static const AdapterPart *part_for(const Witness *w, size_t adapter, const void *data) {
+    const Adapter *a = &w->read->items[adapter].adapter;
+    for (size_t i = 0; i < a->n_parts; i++) {
+        const FileTensor *tensor = modelfile_find(w->adapted->tiny.file, a->parts[i].name);
+        if (modelfile_data(w->adapted->tiny.file, tensor) == data) return &a->parts[i];
+    }
+    return NULL;
+}
+
+/* The bias of the tensor with this data; NULL: none. */
+static const float *bias_for(const Witness *w, const void *data) {
+    const ModelFile *file = w->adapted->tiny.file;
+    for (size_t i = 0; i < modelfile_n_tensors(file); i++) {
+        const FileTensor *t = modelfile_tensor(file, i);
+        char name[MODELFILE_NAME_BYTES + 8];
+        snprintf(name, sizeof name, "%s.bias", t->name);
+        const FileTensor *bias = modelfile_find(file, name);
+        if (modelfile_data(file, t) == data) return bias ? modelfile_data(file, bias) : NULL;
+    }
+    return NULL;
+}
+
+/* y[i] = fma(scale, (B (A x))[i], y[i]) */
+static void add_by_definition(const AdapterPart *p, float scale, const float *x, float *y) {
+    for (size_t i = 0; i < p->rows; i++) {
+        float sum = 0.0f;
+        for (size_t k = 0; k < p->rank; k++) {
+            float inner = 0.0f;
+            for (size_t c = 0; c < p->cols; c++)
+                inner = fmaf(p->cols_factor[k * p->cols + c], x[c], inner);
+            sum = fmaf(p->rows_factor[i * p->rank + k], inner, sum);
+        }
+        y[i] = fmaf(scale, sum, y[i]);
+    }
+}
+
+static void witness_multiplied(const PassPartner *partner, const ProductSet *sets, size_t n_sets) {
+    Witness *w = (Witness *)partner;
+    assert_int_equal(n_sets, 1);
+    for (size_t p = 0; p < sets->n_products; p++) {
+        const ProductSet one = {sets->x, sets->n_rows, &sets->products[p], 1};
+        const Product *product = &sets->products[p];
+        size_t rows = product->w->rows, n = sets->n_rows;
+        const float *bias = bias_for(w, product->w->data);
+        const AdapterPart *parts[] = {part_for(w, 0, product->w->data),
+                                      part_for(w, 1, product->w->data)};
+        float *expected = malloc(n * rows * sizeof *expected);
+        assert_non_null(expected);
+        for (size_t r = 0; r < n; r++) {
+            float *y = expected + r * rows;
+            memcpy(y, product->out + r * product->stride, rows * sizeof *y);
+            for (size_t i = 0; bias && (parts[0] || parts[1]) && i < rows; i++) y[i] += bias[i];
+            for (size_t a = 0; a < 2; a++)
+                if (parts[a])
+                    add_by_definition(parts[a], adapter_spec_scale(&w->read->items[a], parts[a]),
+                                      sets->x + r * product->w->cols, y);
+        }
+        w->adapters->multiplied(w->adapters, &one, 1);
+        for (size_t r = 0; r < n; r++)
+            assert_same_bits("the definition", expected + r * rows,
+                             product->out + r * product->stride, rows);
+        w->n_checked += parts[0] || parts[1];
+        free(expected);
+    }
+}
+
+static void products_with_adapters_are_as_defined_on_any_type(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "bf16", "q8", "q4", "q4m"};
+    AdapterFixture f = adapter_fixture_load("qwen2-two");
+    Specs specs;
+    make_specs(&specs, &f);
+    char *source = fixture_source(&f.base);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        Adapted a;
+        Error error;
+        const ModelOptions options = {.n_threads = 1};
+        adapted_open(&a, source, types[t], &options, KV_F16, specs.list, specs.n);
+        AdapterOpening read = {0};
+        OptionList list = {.n = specs.n};
+        memcpy(list.items, specs.list, sizeof specs.list);
+        const AdapterBase base = adapter_base_of_file(a.tiny.file);
+        if (adapter_opening_begin(&read, &list, &error) != STATUS_OK ||
+            adapter_opening_read(&read, &base, "base", &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        Witness witness = {.partner = {.begin = witness_begin, .multiplied = witness_multiplied},
+                           .adapters = lora_partner(a.opening.adapters.lora),
+                           .adapted = &a,
+                           .read = &read};
+        model_set_partner(a.tiny.model, &witness.partner);
+        free(tiny_model_run(&a.tiny, 0, 0, f.base.ids, 5, 5));
+        assert_true(witness.n_checked > 20);
+        adapter_opening_close(&read);
+        adapted_close(&a);
+    }
     fixture_remove_directory(source);
     free_specs(&specs);
     adapter_fixture_free(&f);
@@ -549,15 +665,19 @@ static void info_and_wrong_arguments_name_the_adapter(void **state) {
     free_place(&p);
 }
 
-int main(void) {
-    static const char *const names[] = {"llama-attention", "phi3-fused", "qwen2-two",
-                                        "qwen2-ends",      "gpt2-all",   "gemma2-head"};
-    enum { NAMES = sizeof names / sizeof *names };
+/* test_adapters [NAME...]: only the logits of these fixtures. */
+int main(int argc, char **argv) {
+    static char *usual[] = {"llama-attention", "phi3-fused", "qwen2-two",
+                            "qwen2-ends",      "gpt2-all",   "gemma2-head"};
+    enum { MOST_NAMES = 64 };
+    char **names = argc > 1 ? argv + 1 : usual;
+    size_t n = argc > 1 ? (size_t)argc - 1 : sizeof usual / sizeof *usual;
     const struct CMUnitTest others[] = {
         cmocka_unit_test(adapters_and_models_of_either_format_go_together),
         cmocka_unit_test(a_gguf_adapter_of_embeddings_is_read),
         cmocka_unit_test(bits_do_not_depend_on_threads_chunks_or_instruction_sets),
         cmocka_unit_test(a_row_has_the_bits_of_its_adapters_beside_any_others),
+        cmocka_unit_test(products_with_adapters_are_as_defined_on_any_type),
         cmocka_unit_test(what_is_not_plain_lora_is_refused_by_name),
         cmocka_unit_test(tensors_that_do_not_fit_the_model_are_refused),
         cmocka_unit_test(a_batch_selects_adapters_by_the_model_that_a_request_names),
@@ -566,13 +686,13 @@ int main(void) {
         cmocka_unit_test(info_and_wrong_arguments_name_the_adapter),
     };
     enum { OTHERS = sizeof others / sizeof *others };
-    struct CMUnitTest tests[2 * NAMES + OTHERS];
-    for (size_t i = 0; i < 2 * NAMES; i++)
-        tests[i] =
-            (struct CMUnitTest){.name = names[i % NAMES],
-                                .test_func = i < NAMES ? logits_are_those_of_peft
-                                                       : a_merged_model_gives_the_same_logits,
-                                .initial_state = (void *)names[i % NAMES]};
-    memcpy(tests + 2 * NAMES, others, sizeof others);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    struct CMUnitTest tests[2 * MOST_NAMES + OTHERS];
+    if (n > MOST_NAMES) n = MOST_NAMES;
+    for (size_t i = 0; i < 2 * n; i++)
+        tests[i] = (struct CMUnitTest){.name = names[i % n],
+                                       .test_func = i < n ? logits_are_those_of_peft
+                                                          : a_merged_model_gives_the_same_logits,
+                                       .initial_state = names[i % n]};
+    memcpy(tests + 2 * n, others, sizeof others);
+    return _cmocka_run_group_tests("adapters", tests, 2 * n + (argc > 1 ? 0 : OTHERS), NULL, NULL);
 }
