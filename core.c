@@ -116,6 +116,8 @@ static Status open_model(Core *core, const Arguments *a, Error *error) {
     int fd = open(a->model, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return error_set(error, "%s: %s", a->model, strerror(errno));
     if (modelfile_open(&core->file, a->model, fd, error) != STATUS_OK) return STATUS_FAILED;
+    if (modelfile_meta_uint(core->file, "embedding.only", 0, &(uint64_t){0}))
+        return error_set(error, "%s: a model without an output head gives no text", a->model);
     const void *section = modelfile_section(core->file, SECTION_TOKENIZER, &n_bytes);
     if (!section) return error_set(error, "%s: has no tokenizer", a->model);
     if (tokenizer_open_for(&core->tokenizer, a->model, section, n_bytes,

@@ -49,8 +49,8 @@ static const OptionRow shape_rows[] = {
 };
 
 static const OptionRow *const tables[] = {
-    shape_rows,      more_machine_rows, chat_options, batch_options,
-    inspect_options, convert_options,   NULL,
+    shape_rows,      more_machine_rows, chat_options,      batch_options,
+    inspect_options, convert_options,   embedding_options, NULL,
 };
 
 const MoreOptions modes_options = {

@@ -23,6 +23,7 @@
 #include "inspect/overrides.h"
 #include "modes.h"
 #include "session/drafting.h"
+#include "session/embedding.h"
 #include "session/generate.h"
 #include "session/shape.h"
 #include "system/descriptor.h"
@@ -183,7 +184,7 @@ static Status change_model(Session *session, float *rope_theta, Error *error) {
     return status;
 }
 
-static Status open_weights(Session *session, Error *error) {
+static Status open_weights(Session *session, unsigned traits, Error *error) {
     const Options *o = session->options;
     const Config *config = modelfile_config(session->file);
     ModelOptions options = session_model_options(session);
@@ -193,6 +194,8 @@ static Status open_weights(Session *session, Error *error) {
         terminal_say("the model was made for %u positions; more than these may not make sense",
                      config->context);
     Status status = change_model(session, &options.rope_theta, error);
+    if (status == STATUS_OK && !(traits & MODE_WITHOUT_HEAD))
+        status = embedding_refuse_text(session->file, error);
     if (status == STATUS_OK) status = model_open(&session->model, session->file, &options, error);
     if (status != STATUS_OK) return status;
     adaptive_threads_init(&session->threads, session->interrupted);
@@ -214,7 +217,7 @@ static Status parse_model(Opened *opened, Error *error) {
     if (!session->tokenizer && !(traits & MODE_WITHOUT_TOKENIZER))
         return error_set(error, "%s: has no tokenizer: give one with -z FILE",
                          session->options->model);
-    if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(session, error);
+    if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(session, traits, error);
     if (status == STATUS_OK) status = adapter_opening_start(&opened->adapters, session, error);
     if (status == STATUS_OK && session->tokenizer && session->model) {
         session->shapes =

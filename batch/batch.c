@@ -42,6 +42,7 @@ struct Batch {
     ChatPrompt chat;
     char fingerprint[BATCH_FINGERPRINT_BYTES];
     ResultMaker maker;
+    EmbeddingSetting embedding;
     JobSetting setting;
     size_t read_ahead; /* how many texts to have waiting in the engine */
 
@@ -70,7 +71,8 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
     int fd = standard ? STDIN_FILENO : open(o->batch, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return error_set(error, "%s: %s", o->batch, strerror(errno));
     if (standard && isatty(fd))
-        terminal_say("reading stdin, one JSON object a line; Ctrl-D ends it");
+        terminal_say("reading stdin, one %s a line; Ctrl-D ends it",
+                     o->batch_text ? "text" : "JSON object");
     line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch);
     b->input_open = true;
     if (o->check && check_open(&b->check, o->check, o->output, error) != STATUS_OK)
@@ -242,8 +244,10 @@ static Status parse_line(Batch *b, Request *r, LineState state, const char *line
         request_blank(r, line, length, number);
         return error_set(error, "the line is longer than %d bytes", LINE_MOST_BYTES);
     }
-    return b->options->batch_text ? request_plain(r, line, length, number, &b->defaults, error)
-                                  : request_parse(r, line, length, number, &b->defaults, error);
+    if (!b->options->batch_text) return request_parse(r, line, length, number, &b->defaults, error);
+    Status status = request_plain(r, line, length, number, &b->defaults, error);
+    if (b->options->embed) request_embed_plain(r);
+    return status;
 }
 
 /* Makes a job of a line of the input, unless the line is blank or answered by an earlier run. */
@@ -251,7 +255,7 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
     static const Error no_memory = {"no memory for a request"};
     Error error, other;
     line_trim(&b->reader, b->options->batch_text, &line, &length);
-    if (line_is_blank(line, length)) return;
+    if (!b->options->embed && line_is_blank(line, length)) return;
     b->progress.n_lines++;
     Job *job = add_job(b);
     if (!job) {
@@ -379,6 +383,9 @@ static Status start(Batch *b, Session *session, Error *error) {
     chat_prompt_end(&b->chat, &b->defaults);
     set_clock(&b->chat.now);
     batch_fingerprint(b->fingerprint, session, &b->defaults, &b->chat);
+    status = embedding_setting(session, &b->embedding, error);
+    if (status == STATUS_OK && o->embed) status = embedding_check(session, &b->embedding, error);
+    if (status != STATUS_OK) return status;
     b->maker = (ResultMaker){.tokenizer = session->tokenizer,
                              .model = config->name[0] ? config->name : "verbatim",
                              .fingerprint = b->fingerprint,
@@ -388,6 +395,7 @@ static Status start(Batch *b, Session *session, Error *error) {
                               .chat = &b->chat,
                               .maker = &b->maker,
                               .check = b->check,
+                              .embedding = &b->embedding,
                               .done = finish_job,
                               .context = b};
     size_t least = kvcache_sequence_bytes(&shape, KV_PAGE + 1);

@@ -32,6 +32,35 @@ const OptionRow batch_options[] = {
     END_ROW,
 };
 
+const OptionRow embedding_options[] = {
+    HEADING_ROW("Embeddings (docs/embeddings.md)"),
+    TEXT_ROW(RARE, 0, "embed", "FILE", FIELD(embed),
+             "a vector for each line of FILE; - reads stdin"),
+    CHOICE_ROW(RARE, 0, "pooling", "auto|last|mean|cls", FIELD(pooling), NULL,
+               "which tokens' states make it [the model's]"),
+    UINT_ROW(RARE, 0, "dimensions", FIELD(dimensions), 1, 1 << 20,
+             "the first N; --embed-normalize, -prompt, -truncate"),
+    CHOICE_ROW(RARE, 0, "embed-normalize", "auto|yes|no", FIELD(embed_normalize), NULL, NULL),
+    TEXT_ROW(RARE, 0, "embed-prompt", "NAME", FIELD(embed_prompt), NULL),
+    FLAG_ROW(RARE, 0, "embed-truncate", FIELD(embed_truncate), NULL),
+    END_ROW,
+};
+
+/* --embed is a batch whose lines are texts, with the results in their order. */
+static Status check_embed(Options *o, Error *error) {
+    bool others =
+        o->pooling || o->dimensions || o->embed_normalize || o->embed_prompt || o->embed_truncate;
+    if (others && !o->embed && !o->batch)
+        return usage(error, "--pooling, --dimensions, --embed-normalize, --embed-prompt and "
+                            "--embed-truncate need --embed FILE or --batch FILE");
+    if (!o->embed) return STATUS_OK;
+    if (o->batch || o->batch_text || o->check)
+        return usage(error, "--embed FILE names the texts: no --batch, --batch-text or --check");
+    o->batch = o->embed;
+    o->batch_text = o->ordered = true;
+    return STATUS_OK;
+}
+
 static bool asked(const Options *options) {
     return options->batch != NULL;
 }
@@ -50,6 +79,8 @@ static Status check_shard(const Options *o, Error *error) {
 /* Checks the options of batches. It is called without --batch as well, to refuse options that need
  * it. */
 static Status check(Options *o, Error *error) {
+    Status status = check_embed(o, error);
+    if (status != STATUS_OK) return status;
     bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
                       o->kv_memory || o->max_concurrent;
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
@@ -85,7 +116,7 @@ static void close_batch(void *state) {
     batch_close(state);
 }
 
-const Mode batch_mode = {.traits = MODE_OWN_OUTPUT,
+const Mode batch_mode = {.traits = MODE_OWN_OUTPUT | MODE_WITHOUT_HEAD,
                          .asked = asked,
                          .check = check,
                          .open = open_batch,

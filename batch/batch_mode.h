@@ -4,7 +4,7 @@
 
 #include "session/mode.h"
 
-extern const OptionRow batch_options[];
+extern const OptionRow batch_options[], embedding_options[];
 extern const Mode batch_mode, merge_mode;
 
 #endif

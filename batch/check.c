@@ -283,7 +283,7 @@ static bool compare(json_t *report, const char *path, const json_t *expected, co
 static json_t *report_head(const Request *r) {
     json_t *report = json_object();
     if (r->id) {
-        json_object_set(report, r->format == REQUEST_NATIVE ? "id" : "custom_id", (json_t *)r->id);
+        json_object_set(report, r->is_native ? "id" : "custom_id", (json_t *)r->id);
     } else {
         result_put_line(report, r);
     }

@@ -1,10 +1,12 @@
 #include "batch/job.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "session/logprobs.h"
 
 struct Sample {
     EngineTask task;
@@ -14,6 +16,7 @@ struct Sample {
     Generation generation;
     TokenRule *rule; /* of the generation; NULL: none */
     float *scratch;  /* [2][vocab_size], only for logprobs */
+    EmbeddingPool pool;
     Error error;
     bool failed;
     bool left; /* the record that it is checked against, and will not be completed */
@@ -32,6 +35,7 @@ static void sample_end(Sample *sample) {
     sample->begun = false;
     free(sample->scratch);
     sample->scratch = NULL;
+    embedding_pool_free(&sample->pool);
     free(sample->task.tokens);
     sample->task.tokens = NULL;
     drafter_free(sample->task.drafter);
@@ -196,6 +200,44 @@ static bool sample_next(EngineTask *task, float *logits) {
     return false;
 }
 
+/* The request's text that the sample is. */
+static EmbeddingText *text_of(const Sample *sample) {
+    return &sample->job->request.embedding.texts[sample->index];
+}
+
+/* REQUEST_RERANK: the probability of yes, if the answer is yes or no. */
+static bool sample_rank(EngineTask *task, float *logits) {
+    Sample *sample = task->context;
+    const EmbeddingRequest *e = &sample->job->request.embedding;
+    const float two[] = {logits[e->yes], logits[e->no]};
+    const Model *model = sample->job->setting->session->model;
+    float exps[2];
+    double sum;
+    logits_log_sum(model_isa(model)->numeric, two, 2, exps, &sum);
+    text_of(sample)->score = (double)exps[0] / sum;
+    return false;
+}
+
+/* REQUEST_EMBEDDING: pools the state of one token. */
+static void sample_state(EngineTask *task, size_t position, const float *state) {
+    Sample *sample = task->context;
+    const EmbeddingSetting *setting = &sample->job->request.embedding.setting;
+    if (sample->failed || embedding_pool_add(&sample->pool, setting, position, state)) return;
+    sample->failed = true;
+    error_set(&sample->error, "no memory for an embedding");
+}
+
+static Status sample_embedding(Sample *sample) {
+    const EmbeddingSetting *setting = &sample->job->request.embedding.setting;
+    float *out = text_of(sample)->vector = malloc(setting->dimensions * sizeof *out);
+    if (!out) return error_set(&sample->error, "no memory for an embedding");
+    embedding_pool_result(&sample->pool, setting, out);
+    for (uint32_t i = 0; i < setting->dimensions; i++)
+        if (!isfinite(out[i]))
+            return error_set(&sample->error, "the embedding is not made of finite numbers");
+    return STATUS_OK;
+}
+
 static void sample_done(EngineTask *task, const Error *error) {
     Sample *sample = task->context;
     Job *job = sample->job;
@@ -203,6 +245,7 @@ static void sample_done(EngineTask *task, const Error *error) {
         sample->failed = true;
         sample->error = *error;
     }
+    if (task->state && !sample->failed) sample->failed = sample_embedding(sample) != STATUS_OK;
     if (job->recorded && task->drafter)
         job->divergences[sample->index] = *recorded_divergence(task->drafter);
     sample_end(sample);
@@ -237,11 +280,33 @@ static Status find_adapters(const Job *job, uint64_t *bits, Error *error) {
                      name, adapters->base, known);
 }
 
+static Status encode(Job *job, Error *error) {
+    const JobSetting *s = job->setting;
+    Request *r = &job->request;
+    if (request_embeds(r))
+        return request_embedding_encode(&r->embedding, s->session, s->embedding, &r->prompts,
+                                        &r->n_prompts, error);
+    if (embedding_refuse_text(s->session->file, error) != STATUS_OK) return STATUS_FAILED;
+    return request_encode(r, s->session, s->chat, error);
+}
+
+/* What the engine asks of a text, by what the request wants. */
+static EngineTask new_task(Sample *sample) {
+    const Request *r = &sample->job->request;
+    EngineTask task = {.next = sample_next, .done = sample_done, .context = sample};
+    if (r->format == REQUEST_RERANK) task.next = sample_rank;
+    if (r->echo && r->wants_logprobs) task.seen = sample_seen;
+    if (r->format != REQUEST_EMBEDDING) return task;
+    task.state = sample_state;
+    task.first_state = embedding_first_state(&r->embedding.setting, text_of(sample)->first,
+                                             r->prompts[sample->index].length);
+    return task;
+}
+
 Status job_prepare(Job *job, Error *error) {
     const JobSetting *s = job->setting;
     uint64_t adapters;
-    if (find_adapters(job, &adapters, error) != STATUS_OK) return STATUS_FAILED;
-    if (request_encode(&job->request, s->session, s->chat, error) != STATUS_OK)
+    if (find_adapters(job, &adapters, error) != STATUS_OK || encode(job, error) != STATUS_OK)
         return STATUS_FAILED;
     const ShapeSource *shape = &job->request.hold.source;
     if (shape->kind != SHAPE_NONE &&
@@ -255,12 +320,8 @@ Status job_prepare(Job *job, Error *error) {
     for (size_t i = 0; i < n; i++) {
         job->samples[i].job = job;
         job->samples[i].index = i;
-        bool sees = job->request.echo && job->request.wants_logprobs;
-        job->samples[i].task = (EngineTask){.next = sample_next,
-                                            .seen = sees ? sample_seen : NULL,
-                                            .done = sample_done,
-                                            .adapters = adapters,
-                                            .context = &job->samples[i]};
+        job->samples[i].task = new_task(&job->samples[i]);
+        job->samples[i].task.adapters = adapters;
     }
     job->n = job->n_left = n;
     return STATUS_OK;
@@ -296,7 +357,8 @@ Status job_submit(Job *job, Engine *engine, Error *error) {
     if (!task->tokens) return error_set(error, "no memory for a prompt");
     memcpy(task->tokens, prompt->ids, prompt->length * sizeof *task->tokens);
     task->n_tokens = prompt->length;
-    if (new_drafter(sample, prompt->length, error) != STATUS_OK) return STATUS_FAILED;
+    if (!request_embeds(r) && new_drafter(sample, prompt->length, error) != STATUS_OK)
+        return STATUS_FAILED;
     return engine_submit(engine, task, error);
 }
 

@@ -259,8 +259,8 @@ static Status join_line(Merge *m, Part *part, const LineReader *reader, LineStat
     bool text = m->parts[0].shard.text;
     size_t number = m->n_before + reader->number;
     line_trim(reader, text, &line, &length);
-    if (line_is_blank(line, length)) return STATUS_OK;
-    m->n_requests++;
+    bool blank = line_is_blank(line, length); /* a request of --embed alone */
+    if (blank && !text) return STATUS_OK;
     if (text || state == LINE_TOO_LONG)
         request_blank(&request, line, length, reader->number);
     else
@@ -269,7 +269,8 @@ static Status join_line(Merge *m, Part *part, const LineReader *reader, LineStat
     PartLine *found =
         part && status == STATUS_OK ? merge_part_find(part, request_key(&request)) : NULL;
     request_free(&request);
-    if (status != STATUS_OK) return status;
+    if (status != STATUS_OK || (blank && !found)) return status;
+    m->n_requests++;
     if (!found) {
         add_missing(m, part, number);
         return STATUS_OK;

@@ -405,10 +405,16 @@ static const Field fields[] = {
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 
+/* Whether requests of the format, one that generates a text, have the field. */
+static bool has_field(RequestFormat format, const Field *field) {
+    static const char letters[] = {
+        [REQUEST_NATIVE] = 'n', [REQUEST_CHAT] = 'c', [REQUEST_COMPLETION] = 't'};
+    return (size_t)format < sizeof letters && strchr(field->formats, letters[format]);
+}
+
 static const Field *find_field(const char *name, RequestFormat format) {
     for (size_t i = 0; i < N_FIELDS; i++)
-        if (strcmp(fields[i].name, name) == 0 && strchr(fields[i].formats, "nct"[format]))
-            return &fields[i];
+        if (strcmp(fields[i].name, name) == 0 && has_field(format, &fields[i])) return &fields[i];
     return NULL;
 }
 
@@ -459,7 +465,7 @@ static Status unknown_field(const Request *r, const char *name, const char *cons
     size_t n = 0;
     for (size_t i = 0; own[i]; i++) names[n++] = own[i];
     for (size_t i = 0; i < N_FIELDS; i++)
-        if (strchr(fields[i].formats, "nct"[r->format])) names[n++] = fields[i].name;
+        if (has_field(r->format, &fields[i])) names[n++] = fields[i].name;
     for (size_t i = 0; i < sizeof instead / sizeof *instead; i++)
         if (strcmp(instead[i].name, name) == 0)
             return error_set(error, "the field '%s' is not supported: %s", name, instead[i].says);
@@ -481,7 +487,7 @@ static Status read_fields(Request *r, const json_t *body, const char *const *own
     }
     for (size_t i = 0; i < N_FIELDS; i++) {
         value = json_object_get(body, fields[i].name);
-        if (!value || json_is_null(value) || !strchr(fields[i].formats, "nct"[r->format])) continue;
+        if (!value || json_is_null(value) || !has_field(r->format, &fields[i])) continue;
         if (fields[i].set(r, &fields[i], value, error) != STATUS_OK) return STATUS_FAILED;
     }
     if (r->prompt && r->messages) return error_set(error, "both 'prompt' and 'messages' are given");
@@ -505,6 +511,24 @@ static Status take_id(Request *r, const json_t *id, const char *name, Error *err
     return STATUS_OK;
 }
 
+static Status read_embedding(Request *r, const json_t *body, const char *const *own, Error *error) {
+    r->embedding.ranks = r->format == REQUEST_RERANK;
+    Status status = request_embedding_read(&r->embedding, body, own, error);
+    r->model = r->embedding.model;
+    return status;
+}
+
+/* What a request with this URL is; REQUEST_NATIVE: nothing that is known. */
+static RequestFormat format_of(const char *url) {
+    static const char *const urls[] = {[REQUEST_CHAT] = "/v1/chat/completions",
+                                       [REQUEST_COMPLETION] = "/v1/completions",
+                                       [REQUEST_EMBEDDING] = "/v1/embeddings",
+                                       [REQUEST_RERANK] = "/v1/rerank"};
+    for (int i = REQUEST_CHAT; url && i <= REQUEST_RERANK; i++)
+        if (strcmp(url, urls[i]) == 0) return (RequestFormat)i;
+    return REQUEST_NATIVE;
+}
+
 static Status read_openai(Request *r, Error *error) {
     static const char *const own[] = {"custom_id", "method", "url", "body", NULL};
     static const char *const none[] = {NULL};
@@ -523,21 +547,29 @@ static Status read_openai(Request *r, Error *error) {
         return error_set(error, "the field '%.80s' is not supported%s%s%s", name,
                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
-    if (!url || (strcmp(url, "/v1/chat/completions") != 0 && strcmp(url, "/v1/completions") != 0))
-        return error_set(error, "'url' must be /v1/chat/completions or /v1/completions");
+    if (format_of(url) == REQUEST_NATIVE)
+        return error_set(error, "'url' must be /v1/chat/completions, /v1/completions, "
+                                "/v1/embeddings or /v1/rerank");
     if (!method || strcmp(method, "POST") != 0) return error_set(error, "'method' must be POST");
     if (!json_is_object(body)) return error_set(error, "'body' must be an object");
+    if (request_embeds(r)) return read_embedding(r, body, none, error);
     return read_fields(r, body, none, error);
 }
 
 static Status read_native(Request *r, Error *error) {
     static const char *const own[] = {"id", NULL};
+    if (json_object_get(r->json, "input")) r->format = REQUEST_EMBEDDING;
+    if (json_object_get(r->json, "documents")) r->format = REQUEST_RERANK;
+    if (request_embeds(r)) return read_embedding(r, r->json, own, error);
     return read_fields(r, r->json, own, error);
 }
 
 void request_blank(Request *r, const char *line, size_t length, size_t number) {
-    *r = (Request){
-        .line = number, .line_hash = XXH3_64bits(line, length), .n = 1, .budget = NOT_GIVEN};
+    *r = (Request){.is_native = true,
+                   .line = number,
+                   .line_hash = XXH3_64bits(line, length),
+                   .n = 1,
+                   .budget = NOT_GIVEN};
 }
 
 /* Explains a line that is no JSON. A list of requests and objects over several lines are common
@@ -578,8 +610,8 @@ Status request_identify(Request *r, const char *line, size_t length, size_t numb
                   json_object_get(r->json, "url");
     const char *url = json_string_value(json_object_get(r->json, "url"));
     const char *name = openai ? "custom_id" : "id";
-    if (openai)
-        r->format = url && strcmp(url, "/v1/completions") == 0 ? REQUEST_COMPLETION : REQUEST_CHAT;
+    r->is_native = !openai;
+    if (openai) r->format = format_of(url) == REQUEST_NATIVE ? REQUEST_CHAT : format_of(url);
     return take_id(r, json_object_get(r->json, name), name, error);
 }
 
@@ -590,10 +622,10 @@ Status request_parse(Request *r, const char *line, size_t length, size_t number,
     if (status != STATUS_OK) return status;
     const json_t *id = json_object_get(r->json, "custom_id");
     bool bare = json_object_get(r->json, "prompt") || json_object_get(r->json, "messages");
-    if (r->format != REQUEST_NATIVE && bare && !json_object_get(r->json, "body"))
+    if (!r->is_native && bare && !json_object_get(r->json, "body"))
         return error_set(error, "a request without 'body' has no '%s'%s", id ? "custom_id" : "url",
                          id ? ": its name is 'id'" : "");
-    return r->format == REQUEST_NATIVE ? read_native(r, error) : read_openai(r, error);
+    return r->is_native ? read_native(r, error) : read_openai(r, error);
 }
 
 Status request_plain(Request *r, const char *line, size_t length, size_t number,
@@ -612,6 +644,12 @@ Status request_plain(Request *r, const char *line, size_t length, size_t number,
     return STATUS_OK;
 }
 
+void request_embed_plain(Request *r) {
+    r->format = REQUEST_EMBEDDING;
+    r->embedding.plain = r->text;
+    r->embedding.plain_length = r->text_length;
+}
+
 void request_free(Request *r) {
     for (size_t i = 0; i < r->n_prompts; i++) token_list_free(&r->prompts[i]);
     free(r->prompts);
@@ -620,6 +658,7 @@ void request_free(Request *r) {
     free(r->text);
     request_shape_free(&r->shape);
     answer_hold_free(&r->hold);
+    request_embedding_free(&r->embedding);
     json_decref(r->with_system);
     json_decref(r->json);
     *r = (Request){0};

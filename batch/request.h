@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "batch/request_embedding.h"
 #include "batch/request_prompt.h"
 #include "batch/request_shape.h"
 #include "generation.h"
@@ -20,8 +21,10 @@
 
 typedef enum RequestFormat {
     REQUEST_NATIVE,
-    REQUEST_CHAT,      /* OpenAI's /v1/chat/completions */
-    REQUEST_COMPLETION /* OpenAI's /v1/completions */
+    REQUEST_CHAT,       /* OpenAI's /v1/chat/completions */
+    REQUEST_COMPLETION, /* OpenAI's /v1/completions */
+    REQUEST_EMBEDDING,  /* OpenAI's /v1/embeddings, or the same in native form */
+    REQUEST_RERANK      /* /v1/rerank, likewise */
 } RequestFormat;
 
 enum {
@@ -38,6 +41,7 @@ typedef struct RequestKey {
 
 typedef struct Request {
     RequestFormat format;
+    bool is_native;     /* the line is not in OpenAI's batch form */
     size_t line;        /* from 1 */
     uint64_t line_hash; /* XXH3-64 of its bytes */
     json_t *json;       /* the line, parsed; NULL for plain text and for invalid JSON */
@@ -61,11 +65,12 @@ typedef struct Request {
     bool wants_logprobs;
     int top_logprobs; /* alternatives of each token */
     GenerationOptions options;
-    bool opened;        /* the prompt has begun a reasoning */
-    const char **stop;  /* what options.stop points at */
-    LogitBias *bias;    /* what options.sampling.bias points at */
-    RequestShape shape; /* of the answer, as the request gives it */
-    AnswerHold hold;    /* what holds the answer, by request_encode */
+    bool opened;                /* the prompt has begun a reasoning */
+    const char **stop;          /* what options.stop points at */
+    LogitBias *bias;            /* what options.sampling.bias points at */
+    EmbeddingRequest embedding; /* REQUEST_EMBEDDING and REQUEST_RERANK, which generate nothing */
+    RequestShape shape;         /* of the answer, as the request gives it */
+    AnswerHold hold;            /* what holds the answer, by request_encode */
 
     PromptCut cut;      /* truncate_prompt_tokens */
     TokenList *prompts; /* [n_prompts], by request_encode */
@@ -78,6 +83,10 @@ typedef struct Request {
 Status request_parse(Request *request, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error);
 
+/* Whether its result is pooled or ranked, by request_embedding.h: nothing is generated. */
+static inline bool request_embeds(const Request *request) {
+    return request->format == REQUEST_EMBEDDING || request->format == REQUEST_RERANK;
+}
 /* The first step of request_parse: the line as JSON, its format and its id, which is all that
  * finding its result takes. */
 Status request_identify(Request *request, const char *line, size_t length, size_t number,
@@ -86,6 +95,9 @@ Status request_identify(Request *request, const char *line, size_t length, size_
 /* Like request_parse for --batch-text, where the whole line is the prompt. */
 Status request_plain(Request *request, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error);
+
+/* Makes a request of request_plain one for the line's embedding. */
+void request_embed_plain(Request *request);
 
 /* Makes a request of a line that cannot be parsed because it is too long. */
 void request_blank(Request *request, const char *line, size_t length, size_t number);

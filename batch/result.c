@@ -5,6 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "batch/result_embedding.h"
 #include "batch/result_id.h"
 #include "session/json_text.h"
 #include "session/logprobs.h"
@@ -262,8 +263,12 @@ static const char *finish_of(const Choice *choice, const Answer *answer) {
 /* ---- Result lines -----------------------------------------------------------------------------
  */
 
+/* Nine digits tell a float32 from any other: embeddings are not longer than they need be. */
 char *result_dump(const json_t *json) {
-    return json ? json_dumps(json, JSON_REAL_PRECISION(17)) : NULL;
+    const json_t *body = json_object_get(json_object_get(json, "response"), "body");
+    bool embeds = json_object_get(json, "embedding") || json_object_get(json, "embeddings") ||
+                  json_object_get(body, "data");
+    return json ? json_dumps(json, JSON_REAL_PRECISION(embeds ? 9 : 17)) : NULL;
 }
 
 /* Takes over the reference. */
@@ -325,7 +330,9 @@ static char *native_line(const ResultMaker *maker, const Request *r, const Choic
     } else {
         result_put_line(json, r);
     }
-    if (n_choices(r) == 1) {
+    if (request_embeds(r)) {
+        result_put_embedding(json, &r->embedding, prompt_tokens(r));
+    } else if (n_choices(r) == 1) {
         put_native(json, maker, r, &choices[0], 0);
     } else {
         json_t *list = json_array();
@@ -403,6 +410,13 @@ static json_t *openai_body(const ResultMaker *maker, const Request *r, const Cho
     return body;
 }
 
+static json_t *embedding_body(const ResultMaker *maker, const Request *r) {
+    json_t *body = result_embedding_body(&r->embedding, prompt_tokens(r));
+    json_object_set_new(body, "model", json_string(r->model ? r->model : maker->model));
+    json_object_set_new(body, "system_fingerprint", json_string(maker->fingerprint));
+    return body;
+}
+
 /* {"id", "custom_id"}; of a request without an id custom_id is null, and the line is named. */
 static json_t *openai_head(const ResultMaker *maker, const Request *r) {
     char id[RESULT_ID_BYTES];
@@ -420,20 +434,21 @@ static char *openai_line(const ResultMaker *maker, const Request *r, const Choic
     make_id(id, RESULT_ID_REQUEST, maker, r);
     json_object_set_new(response, "status_code", json_integer(200));
     json_object_set_new(response, "request_id", json_string(id));
-    json_object_set_new(response, "body", openai_body(maker, r, choices));
+    json_object_set_new(response, "body",
+                        request_embeds(r) ? embedding_body(maker, r)
+                                          : openai_body(maker, r, choices));
     json_object_set_new(json, "response", response);
     json_object_set_new(json, "error", json_null());
     return dump(json);
 }
 
 char *result_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
-    return r->format == REQUEST_NATIVE ? native_line(maker, r, choices)
-                                       : openai_line(maker, r, choices);
+    return r->is_native ? native_line(maker, r, choices) : openai_line(maker, r, choices);
 }
 
 char *result_error_line(const ResultMaker *maker, const Request *r, const char *message) {
     json_t *json, *error = json_object();
-    if (r->format == REQUEST_NATIVE) {
+    if (r->is_native) {
         json = json_object();
         if (r->id) json_object_set(json, "id", (json_t *)r->id);
         result_put_line(json, r);

@@ -11,6 +11,8 @@ _verbatim() {
         --reasoning-effort) COMPREPLY=($(compgen -W "low medium high" -- "$cur")); return ;;
         --on-length) COMPREPLY=($(compgen -W "cut close" -- "$cur")); return ;;
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
+        --pooling) COMPREPLY=($(compgen -W "auto last mean cls" -- "$cur")); return ;;
+        --embed-normalize) COMPREPLY=($(compgen -W "auto yes no" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
         --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;
         --shard) COMPREPLY=($(compgen -W "slurm mpi" -- "$cur")); return ;;
@@ -20,7 +22,7 @@ _verbatim() {
         -i | --prompt | -y | --system | --stop | -n | --tokens | -t | --temperature | --top-k | -p | \
             --top-p | --min-p | --repetition-penalty | --presence-penalty | --frequency-penalty | \
             --json-schema | --regex | --grammar | --choice | --reasoning-budget | --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --lookup | --snapshots | \
-            --kv-memory | \
+            --kv-memory | --dimensions | --embed-prompt | \
             --max-concurrent | --override) return ;;
         --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
@@ -31,7 +33,8 @@ _verbatim() {
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --lora
-            --ordered --shard --merge --resume --retry-failed --strict --kv-memory --max-concurrent --info --verify
+            --ordered --shard --merge --resume --retry-failed --strict --kv-memory --max-concurrent --embed --pooling --dimensions
+            --embed-normalize --embed-prompt --embed-truncate --info --verify
             --tokenize --detokenize --render --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --list --cache-list --cache-clear
             --help --version" -- "$cur"))

@@ -152,8 +152,10 @@ static void close_eval(void *state) {
 
 /* ---- The modes ---- */
 
-const Mode info_mode = {
-    .name = "--info", .traits = MODE_WITHOUT_TOKENIZER, .asked = asks_info, .run = run_info};
+const Mode info_mode = {.name = "--info",
+                        .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
+                        .asked = asks_info,
+                        .run = run_info};
 const Mode verify_mode = {.name = "--verify",
                           .traits =
                               MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_WEIGHTS | MODE_CHECKS_FILE,
@@ -177,6 +179,12 @@ const Mode eval_mode = {.name = "--eval",
                         .close = close_eval};
 const Mode score_mode = {
     .name = "--score", .asked = asks_score, .check = check_views, .run = run_score};
-const Mode attention_mode = {.name = "--attention", .asked = asks_attention, .run = run_attention};
-const Mode positions_mode = {.name = "--positions", .asked = asks_positions, .run = run_positions};
+const Mode attention_mode = {.name = "--attention",
+                             .traits = MODE_WITHOUT_HEAD,
+                             .asked = asks_attention,
+                             .run = run_attention};
+const Mode positions_mode = {.name = "--positions",
+                             .traits = MODE_WITHOUT_HEAD,
+                             .asked = asks_positions,
+                             .run = run_positions};
 const Mode no_cache_mode = {.name = "--no-cache", .asked = asks_no_cache, .run = run_no_cache};

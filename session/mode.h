@@ -11,7 +11,8 @@ typedef enum ModeTraits {
     MODE_WITHOUT_WEIGHTS = 2,   /* session->model stays NULL */
     MODE_WITHOUT_MODEL = 4,     /* no MODEL is opened at all, and no right given up */
     MODE_OWN_OUTPUT = 8,        /* the mode opens -o itself */
-    MODE_CHECKS_FILE = 16       /* its failure is the model file's: a conversion is to be deleted */
+    MODE_CHECKS_FILE = 16,      /* its failure is the model file's: a conversion is to be deleted */
+    MODE_WITHOUT_HEAD = 32      /* a model that gives embeddings alone will do */
 } ModeTraits;
 
 typedef struct Mode {

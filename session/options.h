@@ -16,6 +16,13 @@ typedef enum KvChoice { KV_CHOICE_AUTO, KV_CHOICE_F32, KV_CHOICE_F16, KV_CHOICE_
 typedef enum ScoreChoice { SCORE_NO, SCORE_TABLE, SCORE_JSON } ScoreChoice;
 typedef enum LengthChoice { LENGTH_CUT, LENGTH_CLOSE } LengthChoice;
 typedef enum ReasoningChoice { REASONING_AUTO, REASONING_ON, REASONING_OFF } ReasoningChoice;
+typedef enum PoolingChoice {
+    POOLING_CHOICE_AUTO,
+    POOLING_CHOICE_LAST,
+    POOLING_CHOICE_MEAN,
+    POOLING_CHOICE_CLS
+} PoolingChoice;
+typedef enum NormalizeChoice { NORMALIZE_AUTO, NORMALIZE_YES, NORMALIZE_NO } NormalizeChoice;
 typedef enum HelpChoice { HELP_NO, HELP_USUAL, HELP_ALL } HelpChoice;
 
 /* What the command line says, for all modes. Texts are borrowed from argv; NULL: not given. */
@@ -66,6 +73,14 @@ typedef struct Options {
     const char **parts; /* [n_parts] the words after --merge; the array is owned */
     size_t n_parts, parts_capacity;
     uint64_t max_concurrent; /* 0: as the memory allows */
+
+    /* Embeddings. */
+    const char *embed; /* the texts, one a line */
+    PoolingChoice pooling;
+    NormalizeChoice embed_normalize;
+    uint64_t dimensions;      /* 0: all */
+    const char *embed_prompt; /* its name; "": none */
+    bool embed_truncate;
 
     /* Instead of generating. */
     bool info, verify, tokenize, detokenize, render, list, cache_list, version;

@@ -257,7 +257,7 @@ static const char bad_lines[] =
     "{\"id\": \"typo\", \"prompt\": \"Tom\", \"temprature\": 1}\n"
     "{\"id\": \"type\", \"prompt\": \"Tom\", \"temperature\": \"hot\"}\n"
     "{\"id\": \"good\", \"prompt\": \"Tim\", \"max_tokens\": 3}\n"
-    "{\"custom_id\": \"c\", \"method\": \"POST\", \"url\": \"/v1/embeddings\", \"body\": {}}\n"
+    "{\"custom_id\": \"c\", \"method\": \"POST\", \"url\": \"/v1/images\", \"body\": {}}\n"
     "{\"id\": \"ids\", \"prompt\": [1, 100000000]}\n"
     "{\"id\": \"last\", \"prompt\": \"Ann\", \"max_tokens\": 3}\n";
 
