@@ -6,6 +6,9 @@
 
 extern const Mode *const modes[]; /* ends with NULL */
 
+/* For Session.replay_kinds; ends with NULL. */
+extern const Mode *const replay_kinds[];
+
 /* For options_parse. */
 extern const MoreOptions modes_options;
 

@@ -22,6 +22,7 @@
 #include "formats/json_memory.h"
 #include "inspect/overrides.h"
 #include "modes.h"
+#include "receipts/text_item.h"
 #include "session/drafting.h"
 #include "session/embedding.h"
 #include "session/generate.h"
@@ -119,6 +120,7 @@ static Status open_everything(Opened *opened, Error *error) {
     if (status == STATUS_OK) status = session_shape_open(&opened->shape, o, error);
     if (status == STATUS_OK && !(mode && mode->traits & MODE_OWN_OUTPUT))
         status = output_open(&opened->output, o->output, error);
+    if (status == STATUS_OK && o->receipt) status = receipt_open(&session->receipt, o, error);
     if (status == STATUS_OK && mode && mode->open)
         status = mode->open(&opened->state, session, &rules, error);
     if (status != STATUS_OK || o->no_sandbox) return status;
@@ -214,6 +216,9 @@ static Status parse_model(Opened *opened, Error *error) {
     if (status == STATUS_OK)
         status = modelopen_tokenizer(&opened->model, session->file, &session->tokenizer, error);
     if (status != STATUS_OK) return status;
+    session->tokenizer_section = opened->model.section.bytes;
+    session->tokenizer_bytes = opened->model.section.size;
+    session->sources = opened->model.sources;
     if (!session->tokenizer && !(traits & MODE_WITHOUT_TOKENIZER))
         return error_set(error, "%s: has no tokenizer: give one with -z FILE",
                          session->options->model);
@@ -237,6 +242,7 @@ static Status parse_model(Opened *opened, Error *error) {
 static void close_everything(Opened *opened) {
     Session *session = &opened->session;
     if (opened->mode && opened->mode->close) opened->mode->close(opened->state);
+    if (session->options->receipt) receipt_close(session->receipt);
     drafting_close(&opened->drafting);
     draft_opening_close(&opened->draft);
     shape_store_free(session->shapes);
@@ -254,6 +260,26 @@ static void close_everything(Opened *opened) {
     free(opened->chat_template.text);
 }
 
+/* What the receipt of --receipt is of. */
+static const char *receipt_kind_of(const Options *o) {
+    return o->batch ? "batch" : o->mode == MODE_CHAT ? "chat" : "text";
+}
+
+/* run_mode, below, with --receipt: a batch whose lines have failed in part has a receipt, too. */
+static Status run_mode(Opened *opened, Error *error);
+static Status run_with_receipt(Opened *opened, Error *error) {
+    Session *session = &opened->session;
+    const Options *o = session->options;
+    Error other;
+    if (!o->receipt) return run_mode(opened, error);
+    Status status = receipt_begin(session->receipt, session, receipt_kind_of(o), error);
+    if (status == STATUS_OK) status = run_mode(opened, error);
+    if (status != STATUS_OK && status != STATUS_LINES_FAILED) return status;
+    if (receipt_finish(session->receipt, &other) == STATUS_OK) return status;
+    *error = other;
+    return STATUS_FAILED;
+}
+
 static Status run_mode(Opened *opened, Error *error) {
     const Mode *mode = opened->mode;
     if (!mode) return generate_run(&opened->session, error);
@@ -262,8 +288,7 @@ static Status run_mode(Opened *opened, Error *error) {
     return blames ? modelopen_blame(&opened->model, error) : status;
 }
 
-static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *interrupted,
-                  Error *error) {
+static Status run(Options *o, const Mode *mode, volatile sig_atomic_t *interrupted, Error *error) {
     Opened opened = {.mode = mode,
                      .output.fd = STDOUT_FILENO,
                      .prompt.fd = -1,
@@ -274,6 +299,8 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
                                .output = &opened.output,
                                .shows_progress = isatty(STDERR_FILENO),
                                .new_drafter = drafting_new,
+                               .replay_kinds = replay_kinds,
+                               .answered = o->receipt || o->replay ? receipt_take_text : NULL,
                                .drafting = &opened.drafting,
                                .interrupted = interrupted};
     if (mode && mode->traits & MODE_WITHOUT_MODEL) return run_mode(&opened, error);
@@ -283,10 +310,12 @@ static Status run(const Options *o, const Mode *mode, volatile sig_atomic_t *int
     opened.session.chat_template = opened.chat_template.text;
     if (status == STATUS_OK) status = session_shape_read(&opened.shape, o, interrupted, error);
     opened.session.shape = &opened.shape.source;
+    if (status == STATUS_OK && mode && mode->prepare)
+        status = mode->prepare(opened.state, o, &opened.session, error);
     if (status == STATUS_OK) status = parse_model(&opened, error);
     if (status == STATUS_OK && (!mode || (o->mode == MODE_CHAT && o->prompt)))
         hint_at_stdin(&opened.session, &opened.prompt);
-    if (status == STATUS_OK) status = run_mode(&opened, error);
+    if (status == STATUS_OK) status = run_with_receipt(&opened, error);
     if (status == STATUS_OK) status = output_finish(&opened.output, error);
     close_everything(&opened);
     return status;

@@ -14,6 +14,7 @@
 #include "batch/batch_fingerprint.h"
 #include "batch/batch_memory.h"
 #include "batch/batch_progress.h"
+#include "batch/batch_receipt.h"
 #include "batch/job.h"
 #include "batch/shard.h"
 #include "kvcache_sharing.h"
@@ -35,6 +36,7 @@ struct Batch {
     size_t kv_bytes; /* that the KV cache may use */
     bool input_open;
     char *name, *header; /* of a part: for errors; its first line of results. NULL: the whole */
+    bool replays;        /* a receipt: no result is written */
 
     Session *session;
     Engine *engine;
@@ -121,13 +123,31 @@ static void unlink_job(Batch *b, Job *job) {
 static void write_job(Batch *b, Job *job) {
     Error error;
     b->held_bytes -= strlen(job->line);
-    if (result_file_add(&b->results, job->line, &error) != STATUS_OK)
+    if (!b->replays && result_file_add(&b->results, job->line, &error) != STATUS_OK)
         give_up(b, STATUS_FAILED, &error);
     if (job->result && check_write(b->check, job->result, &error) != STATUS_OK)
         give_up(b, STATUS_FAILED, &error);
     b->progress.n_done++;
     unlink_job(b, job);
     job_free(job);
+}
+
+/* Hands what became of a job to the receipt. */
+static void tell_receipt(Batch *b, Job *job, const char *failure) {
+    static const Error no_memory = {"no memory for a receipt"};
+    Error error;
+    json_t *item = job->item;
+    job->item = NULL;
+    if (!item) return;
+    const Receipt *receipt = b->session->receipt;
+    bool fits = failure ? batch_receipt_failure(receipt, item, failure)
+                        : batch_receipt_answers(receipt, item, &job->request, job->choices);
+    if (!fits) {
+        json_decref(item);
+        give_up(b, STATUS_FAILED, &no_memory);
+    } else if (receipt_item(b->session->receipt, job->request.line, item, &error) != STATUS_OK) {
+        give_up(b, STATUS_FAILED, &error);
+    }
 }
 
 /* Takes over the result line of a job (NULL: no memory) and writes it; with --ordered once all
@@ -160,10 +180,12 @@ static void stop_at(Batch *b, Job *job, const char *message) {
 
 static void fail_job(Batch *b, Job *job, const char *message) {
     b->progress.n_failed++;
-    if (b->options->strict)
+    if (b->options->strict) {
         stop_at(b, job, message);
-    else
-        deliver(b, job, result_error_line(&b->maker, &job->request, message));
+        return;
+    }
+    tell_receipt(b, job, message);
+    deliver(b, job, result_error_line(&b->maker, &job->request, message));
 }
 
 /* All texts of the job are done: JobSetting.done. */
@@ -175,6 +197,7 @@ static void finish_job(Job *job, void *context) {
         return;
     }
     b->progress.n_generated += job_n_generated(job);
+    tell_receipt(b, job, NULL);
     deliver(b, job, job_result(job));
 }
 
@@ -259,6 +282,11 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
     b->progress.n_lines++;
     Job *job = add_job(b);
     if (!job) {
+        give_up(b, STATUS_FAILED, &no_memory);
+        return;
+    }
+    if (b->session->receipt &&
+        !(job->item = batch_receipt_begin(b->session->receipt, line, length))) {
         give_up(b, STATUS_FAILED, &no_memory);
         return;
     }
@@ -381,7 +409,11 @@ static Status start(Batch *b, Session *session, Error *error) {
     if (!options_given(o, &o->seed)) b->defaults.sampling.seed = 0;
     if (chat_prompt_open(&b->chat, session, error) != STATUS_OK) return STATUS_FAILED;
     chat_prompt_end(&b->chat, &b->defaults);
-    set_clock(&b->chat.now);
+    if (!session->receipt || !receipt_clock(session->receipt, &b->chat.now))
+        set_clock(&b->chat.now);
+    if (session->receipt &&
+        receipt_settings(session->receipt, session, &b->defaults, &b->chat.now, error) != STATUS_OK)
+        return STATUS_FAILED;
     batch_fingerprint(b->fingerprint, session, &b->defaults, &b->chat);
     status = embedding_setting(session, &b->embedding, error);
     if (status == STATUS_OK && o->embed) status = embedding_check(session, &b->embedding, error);
@@ -460,7 +492,7 @@ static void tell_how_to_resume(const Batch *b) {
 
 static Status batch_status(const Batch *b, Error *error) {
     size_t n_differ = b->check ? check_n_differ(b->check) : 0;
-    if (b->check && n_differ == 0) return STATUS_OK;
+    if (b->replays || (b->check && n_differ == 0)) return STATUS_OK;
     if (b->check) {
         error_set(error, "%zu results are not what this model gives", n_differ);
         return STATUS_LINES_FAILED;
@@ -482,11 +514,42 @@ Status batch_run(Batch *b, Session *session, Error *error) {
         if (flushed != STATUS_OK) status = flushed;
     }
     if (b->options->stats) batch_progress_stats(&b->progress, b->kv_bytes, b->fingerprint);
-    if (status != STATUS_OK || b->stops) tell_how_to_resume(b);
+    if (!b->replays && (status != STATUS_OK || b->stops)) tell_how_to_resume(b);
     if (status != STATUS_OK) return status;
     if (b->stops) {
         *error = b->error;
         return STATUS_LINES_FAILED;
     }
     return batch_status(b, error);
+}
+
+/* ---- Replaying a receipt ------------------------------------------------------------------------
+ */
+
+Status batch_replay_open(Batch **out, const Options *o, Error *error) {
+    Batch *b = calloc(1, sizeof *b);
+    if (!b) return error_set(error, "no memory for a batch");
+    *out = b;
+    b->options = o;
+    b->replays = true;
+    b->results.fd = b->results.retry_fd = -1;
+    Status status = batch_memory(o->kv_memory, &b->kv_bytes, error);
+    int fd = status == STATUS_OK && o->batch ? open(o->batch, O_RDONLY | O_CLOEXEC) : -1;
+    if (status == STATUS_OK && o->batch && fd < 0)
+        return error_set(error, "%s: %s", o->batch, strerror(errno));
+    line_reader_init(&b->reader, fd, o->batch ? o->batch : "the receipt");
+    b->input_open = fd >= 0;
+    return status;
+}
+
+Status batch_replay_run(Batch *b, Session *session, Error *error) {
+    LineReader *reader = &b->reader;
+    size_t length = 0;
+    if (!b->input_open) {
+        if (batch_receipt_lines(session->receipt, &reader->bytes, &length, error) != STATUS_OK)
+            return STATUS_FAILED;
+        reader->end = reader->capacity = length;
+        reader->at_end = true;
+    }
+    return batch_run(b, session, error);
 }

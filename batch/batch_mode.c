@@ -162,3 +162,18 @@ const Mode merge_mode = {.name = "--merge",
                          .asked = merge_asked,
                          .check = check_merge,
                          .run = run_merge};
+
+/* ---- --replay ----------------------------------------------------------------------------------
+ */
+
+static Status open_replay(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    (void)rules;
+    return batch_replay_open((Batch **)state, session->options, error);
+}
+
+static Status run_replay(void *state, Session *session, Error *error) {
+    return batch_replay_run(state, session, error);
+}
+
+const Mode batch_replay = {
+    .name = "batch", .open = open_replay, .run = run_replay, .close = close_batch};

@@ -6,5 +6,6 @@
 
 extern const OptionRow batch_options[], embedding_options[];
 extern const Mode batch_mode, merge_mode;
+extern const Mode batch_replay; /* of replay_kinds */
 
 #endif

@@ -68,6 +68,7 @@ void job_free(Job *job) {
     job_shrink(job);
     free(job->line);
     free(job->result);
+    json_decref(job->item);
     free(job);
 }
 

@@ -45,6 +45,8 @@ struct Job {
     Divergence *divergences; /* [n] */
     char *result;            /* as it should be; NULL: not completed, or nobody asks */
 
+    json_t *item; /* of the receipt; owned; NULL: none is kept */
+
     /* The caller's. */
     char *line; /* the result, or --check's; owned; NULL: not yet finished */
     Job *next;  /* the next line of the input */

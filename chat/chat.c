@@ -6,11 +6,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "chat/chat_receipt.h"
 #include "chat/chat_state.h"
 #include "chat/commands.h"
 #include "chat/note.h"
 #include "chat/tab_completion.h"
 #include "chat/turn.h"
+#include "receipts/receipt.h"
 #include "system/terminal.h"
 
 /* Messages are C strings: a zero byte would cut one. */
@@ -151,9 +153,13 @@ Status chat_run(Chat *chat, Session *session, Error *error) {
                                     : dialogue_open(&chat->dialogue, session, NULL, &remark, error);
     if (status != STATUS_OK) return status;
     if (remark.text[0]) note("(%s)", remark.text);
+    if (session->receipt && receipt_settings(session->receipt, session, &chat->dialogue.options,
+                                             &chat->dialogue.prompt.now, error) != STATUS_OK)
+        return STATUS_FAILED;
     status = begin(chat, error);
     if (status != STATUS_FAILED && chat->view.lost)
         return error_set(error, "stdout: cannot be written: %s", strerror(chat->view.lost));
+    if (status == STATUS_OK && session->receipt) status = chat_receipt_add(&chat->dialogue, error);
     if (status == STATUS_OK && chat->dialogue.conversation.unsaved)
         return error_set(error, "%s: not all of the conversation could be saved",
                          chat->dialogue.conversation.path);

@@ -262,7 +262,8 @@ static json_t *new_message(const char *role, const char *content, size_t length)
 /* Takes over the message; NULL: not UTF-8, or no memory. */
 static Status append_message(Conversation *c, json_t *message, Error *error) {
     if (!message) return error_set(error, "a message that is not UTF-8, or no memory for it");
-    if (c->path && add_line(c, json_dumps(message, JSON_COMPACT), error) != STATUS_OK) {
+    if (c->path && add_line(c, json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(9)), error) !=
+                       STATUS_OK) {
         json_decref(message);
         return STATUS_FAILED;
     }
@@ -277,10 +278,25 @@ Status conversation_append(Conversation *c, const char *role, const char *conten
 }
 
 Status conversation_append_answer(Conversation *c, const char *content, size_t length,
-                                  const char *reasoning, size_t reasoning_length, Error *error) {
-    json_t *message = json_pack("{s:s, s:s%, s:s%}", "role", "assistant", "content", content,
-                                length, "reasoning_content", reasoning, reasoning_length);
+                                  const char *reasoning, size_t reasoning_length, json_t *made_with,
+                                  Error *error) {
+    json_t *message = new_message("assistant", content, length);
+    bool fits = message && made_with && json_object_set(message, "made_with", made_with) == 0;
+    if (fits && reasoning)
+        fits = json_object_set_new(message, "reasoning_content",
+                                   json_stringn(reasoning, reasoning_length)) == 0;
+    json_decref(made_with);
+    if (!fits) {
+        json_decref(message);
+        message = NULL;
+    }
     return append_message(c, message, error);
+}
+
+Status conversation_append_message(Conversation *c, json_t *message, Error *error) {
+    if (is_message(message)) return append_message(c, message, error);
+    json_decref(message);
+    return error_set(error, "not a message: it has no role or no content");
 }
 
 /* Replaces the messages in the file and in memory; after a failure both are as before. Takes over
@@ -306,11 +322,32 @@ Status conversation_truncate(Conversation *c, size_t n, Error *error) {
     return replace_messages(c, kept, error);
 }
 
+/* Copies of the messages without "made_with": what it says no longer gives the answers. */
+static json_t *without_made_with(const json_t *messages) {
+    json_t *all = json_array(), *message;
+    size_t i;
+    json_array_foreach((json_t *)messages, i, message) {
+        json_t *copy = json_copy(message);
+        json_object_del(copy, "made_with");
+        if (json_array_append_new(all, copy) == 0) continue;
+        json_decref(all);
+        return NULL;
+    }
+    return all;
+}
+
+/* Whether the first message is this system prompt; NULL: is none. */
+static bool has_system(const Conversation *c, const char *content) {
+    bool has = conversation_length(c) > 0 && strcmp(conversation_role(c, 0), "system") == 0;
+    return has ? content && strcmp(conversation_content(c, 0), content) == 0 : !content;
+}
+
 Status conversation_set_system(Conversation *c, const char *content, Error *error) {
     json_t *message = content ? new_message("system", content, strlen(content)) : NULL;
     if (content && !message)
         return error_set(error, "a system prompt that is not UTF-8, or no memory for it");
-    json_t *messages = json_copy(c->messages);
+    json_t *messages =
+        has_system(c, content) ? json_copy(c->messages) : without_made_with(c->messages);
     if (conversation_length(c) > 0 && strcmp(conversation_role(c, 0), "system") == 0)
         json_array_remove(messages, 0);
     if (message && json_array_insert_new(messages, 0, message) != 0) {
@@ -328,7 +365,7 @@ Status conversation_text(const Conversation *c, char **text, size_t *length, Err
     if (out && line) fprintf(out, "%s\n", line);
     free(line);
     json_array_foreach(c->messages, i, message) {
-        line = json_dumps(message, JSON_COMPACT);
+        line = json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(9));
         if (out && line) fprintf(out, "%s\n", line);
         free(line);
     }
@@ -343,7 +380,7 @@ Status conversation_adopt(Conversation *c, const char *path, const char *text, s
     if (!contents.messages || contents.bad_line) {
         status = error_set(error, "%s: line %zu is not a message", path, contents.bad_line);
     } else {
-        status = replace_messages(c, json_incref(contents.messages), error);
+        status = replace_messages(c, without_made_with(contents.messages), error);
     }
     contents_free(&contents);
     return status;

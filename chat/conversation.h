@@ -2,7 +2,8 @@
  * cache.
  *
  * FILE holds JSON lines. The first names the model, each other is a message,
- * {"role": ..., "content": ...}, of a model that thinks with "reasoning_content". A message is
+ * {"role": ..., "content": ...}, of a model that thinks with "reasoning_content", and of an answer
+ * that can be repeated with "made_with" (made_with.h). A message is
  * appended and synced when it is complete, so that a kill loses at most the answer in progress;
  * taking messages back replaces the file atomically. FILE.kv holds the pages of the KV cache
  * (kvfile.h) and only saves time. */
@@ -49,9 +50,14 @@ void conversation_close(Conversation *conversation);
 Status conversation_append(Conversation *conversation, const char *role, const char *content,
                            size_t length, Error *error);
 
-/* Adds an answer with what the model thought before it, as "reasoning_content". */
+/* Adds an answer with what the model thought before it, as "reasoning_content" (NULL: nothing), and
+ * how it was made (made_with.h), an object that it takes over. */
 Status conversation_append_answer(Conversation *conversation, const char *content, size_t length,
-                                  const char *reasoning, size_t reasoning_length, Error *error);
+                                  const char *reasoning, size_t reasoning_length, json_t *made_with,
+                                  Error *error);
+
+/* Adds a message of this form, which it takes over. */
+Status conversation_append_message(Conversation *conversation, json_t *message, Error *error);
 
 /* Keeps only the first n messages. When this or a change below fails, both the messages and the
  * file are as before. */

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "chat/made_with.h"
 #include "kvcache_sharing.h"
 
 /* ---- Opening ----------------------------------------------------------------------------- */
@@ -55,6 +56,7 @@ static Status finish_opening(Dialogue *d, Status status, Error *note, Error *err
     KvShape shape = model_kv_shape(session->model, session->kv_type);
     size_t vocab_size = model_config(session->model)->vocab_size;
     if (status == STATUS_OK) status = open_prompt(d, note, error);
+    if (status == STATUS_OK) status = settings_common(session, &d->options, d->common, error);
     if (status == STATUS_OK) status = kvcache_new(&d->cache, &shape, 1, 0, error);
     if (status == STATUS_OK) kvcache_limit_snapshots(d->cache, snapshot_bytes(session->options));
     if (status == STATUS_OK && !(d->logits = malloc(vocab_size * sizeof *d->logits)))
@@ -112,11 +114,19 @@ const char *dialogue_system(const Dialogue *d) {
     return has_system(d) ? conversation_content(&d->conversation, 0) : NULL;
 }
 
+/* Appends a message as the chat template sees it. */
+static void append_without_made_with(json_t *messages, json_t *message) {
+    bool has = json_object_get(message, "made_with") != NULL;
+    json_t *shown = has ? json_copy(message) : json_incref(message);
+    if (has) json_object_del(shown, "made_with");
+    json_array_append_new(messages, shown);
+}
+
 /* The tokens of the first n messages without those before `first`, ready for an answer. */
 static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error *error) {
     json_t *messages = json_array(), *all = d->conversation.messages;
     if (first > 0 && n > 0 && has_system(d)) json_array_append(messages, json_array_get(all, 0));
-    for (size_t i = first; i < n; i++) json_array_append(messages, json_array_get(all, i));
+    for (size_t i = first; i < n; i++) append_without_made_with(messages, json_array_get(all, i));
     const ChatPromptInput input = {.messages = messages};
     ids->length = 0;
     Status status = chat_prompt_encode(&d->prompt, &input, ids, &d->start, error);
@@ -369,7 +379,8 @@ static size_t trimmed(char **text, size_t length) {
 }
 
 /* Adds the answer to the conversation, what the model thought apart from what it said. */
-static Status keep_answer(Dialogue *d, char *text, size_t length, Error *error) {
+static Status keep_answer(Dialogue *d, const Generation *g, char *text, size_t length,
+                          Error *error) {
     Answer parts;
     length = keep_valid(text, length);
     if (d->prompt.plain) length = trimmed(&text, length);
@@ -378,12 +389,16 @@ static Status keep_answer(Dialogue *d, char *text, size_t length, Error *error) 
         answer_free(&parts);
         return error_set(error, "no memory for the answer");
     }
-    Status status = parts.has_reasoning
-                        ? conversation_append_answer(&d->conversation, parts.content.bytes,
-                                                     parts.content.length, parts.reasoning.bytes,
-                                                     parts.reasoning.length, error)
-                        : conversation_append(&d->conversation, "assistant", parts.content.bytes,
-                                              parts.content.length, error);
+    const char *reasoning = parts.has_reasoning ? parts.reasoning.bytes : NULL;
+    const MadeWith how = {.options = &d->options,
+                          .prompt = &d->prompt,
+                          .budget = d->budget,
+                          .common = d->common,
+                          .n_generated = g->n_tokens,
+                          .finish = g->finish};
+    Status status =
+        conversation_append_answer(&d->conversation, parts.content.bytes, parts.content.length,
+                                   reasoning, parts.reasoning.length, made_with(&how), error);
     answer_free(&parts);
     return status;
 }
@@ -453,7 +468,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     decoding_end(&decoding);
     if (decoding.cache) forget_lost(d);
     if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
-        status = keep_answer(d, answer ? answer : "", length, error);
+        status = keep_answer(d, &g, answer ? answer : "", length, error);
     }
     if (status == STATUS_OK && d->conversation.kv)
         status = kvfile_save(d->conversation.kv, d->cache, 0, d->cached.ids, error);

@@ -12,6 +12,7 @@
 #define DIALOGUE_H
 
 #include "chat/conversation.h"
+#include "receipts/settings.h"
 #include "session/generate.h"
 #include "template/answer_hold.h"
 #include "template/chat_prompt.h"
@@ -21,14 +22,15 @@ typedef struct Dialogue {
     Conversation conversation;
     GenerationOptions options;
     ChatPrompt prompt;
-    KvCache *cache;       /* sequence 0 */
-    TokenList cached;     /* its tokens */
-    float *logits;        /* [vocab_size] */
-    uint64_t attempt;     /* /retry: the sample of the next answer */
-    ReasoningStart start; /* how the last prompt leaves the reasoning */
-    bool may_reason;      /* the model was not told to leave it out */
-    int64_t budget;       /* tokens of reasoning; REASONING_UNLIMITED */
-    char *effort;         /* of dialogue_set_effort; NULL: none */
+    KvCache *cache;                   /* sequence 0 */
+    TokenList cached;                 /* its tokens */
+    float *logits;                    /* [vocab_size] */
+    uint64_t attempt;                 /* /retry: the sample of the next answer */
+    ReasoningStart start;             /* how the last prompt leaves the reasoning */
+    bool may_reason;                  /* the model was not told to leave it out */
+    int64_t budget;                   /* tokens of reasoning; REASONING_UNLIMITED */
+    char common[SETTINGS_COMMON_HEX]; /* settings_common, for the answers' made_with */
+    char *effort;                     /* of dialogue_set_effort; NULL: none */
     size_t shown_left_out;
 
     /* firsts[n]: of n messages, the first that is rendered (beside the system prompt). */

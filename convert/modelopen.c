@@ -11,6 +11,7 @@
 #include "convert/layout.h"
 #include "convert/mix.h"
 #include "convert/model_names.h"
+#include "convert/source_digest.h"
 #include "formats/source_open.h"
 #include "formats/tokenizer_file.h"
 #include "system/terminal.h"
@@ -35,6 +36,7 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         return STATUS_USAGE;
     }
     opening->type = options->type;
+    opening->digests = is_own && (options->receipt || options->replay);
     opening->split_pattern = is_own ? options->split_pattern : NULL;
     if (source_detect(path, &kind, error) != STATUS_OK)
         return is_own ? advice_add(path, error) : STATUS_FAILED;
@@ -72,6 +74,7 @@ Status modelopen_blame(const ModelOpening *opening, Error *error) {
 void modelopen_close(ModelOpening *opening) {
     free(opening->kept);
     free(opening->found);
+    json_decref(opening->sources);
     tokenizer_blob_free(&opening->section);
     conversion_cache_close(&opening->conversion);
     source_close(opening->source);
@@ -150,7 +153,11 @@ Status modelopen_finish(ModelOpening *opening, const Session *session, int n_thr
     int fd = opening->fd;
     opening->fd = -1; /* modelfile_open takes it over */
     if (opening->source) {
-        Status status = convert(opening, session, n_threads, &fd, error);
+        Status status = STATUS_OK;
+        if (opening->digests)
+            status = source_digest(opening->source, opening->type, n_threads, session->interrupted,
+                                   &opening->sources, error);
+        if (status == STATUS_OK) status = convert(opening, session, n_threads, &fd, error);
         if (opening->conversion.found) {
             opening->kept = opening->conversion.path;
             opening->conversion.path = NULL;

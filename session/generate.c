@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "kvcache_sharing.h"
 #include "prefill.h"
 #include "session/drafting.h"
@@ -76,9 +77,23 @@ Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter
     return status;
 }
 
+/* Hands the whole text to session->answered. */
+static Status tell(const Session *session, const Generation *g, const TokenList *ids,
+                   const TextBuffer *text, Error *error) {
+    const AnsweredText answer = {.prompt = ids,
+                                 .bytes = text->bytes,
+                                 .length = text->length,
+                                 .options = &g->options,
+                                 .n_tokens = g->n_tokens,
+                                 .finish = g->finish};
+    if (text->failed) return error_set(error, "no memory for the text");
+    return session->answered(session, &answer, error);
+}
+
 static Status generate_text(Session *session, Generation *g, Decoding *decoding,
                             const TokenList *ids, float *logits, Timing *timing, Error *error) {
     size_t position = ids->length, context = model_context(session->model);
+    TextBuffer text = {0}; /* for session->answered */
     GenerationStep step;
     Status status = generate_prefill(session, decoding->cache, decoding->speculation.drafter,
                                      ids->ids, ids->length, logits, error);
@@ -86,15 +101,20 @@ static Status generate_text(Session *session, Generation *g, Decoding *decoding,
     while (status == STATUS_OK) {
         /* The last token that the context allows is chosen, but never looked at. */
         if (position == context) g->options.max_tokens = g->n_tokens + 1;
-        if (generation_next(g, logits, position, &step, error) != STATUS_OK ||
-            output_write(session->output, step.text, step.length, error) != STATUS_OK)
-            return STATUS_FAILED;
+        status = generation_next(g, logits, position, &step, error);
+        if (status == STATUS_OK)
+            status = output_write(session->output, step.text, step.length, error);
+        if (status != STATUS_OK) break;
+        if (session->answered) text_put(&text, step.text, step.length, 0);
         if (g->finish != FINISH_NOT || session->output->closed) break;
-        if (*session->interrupted) return STATUS_INTERRUPTED;
+        status = *session->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
+        if (status != STATUS_OK) break;
         position++;
         status = decoding_next(decoding, step.token, &logits, error);
         timing->n_decoded++;
     }
+    if (status == STATUS_OK && session->answered) status = tell(session, g, ids, &text, error);
+    text_free(&text);
     return status;
 }
 

@@ -15,7 +15,8 @@ typedef enum ModeTraits {
     MODE_WITHOUT_HEAD = 32      /* a model that gives embeddings alone will do */
 } ModeTraits;
 
-typedef struct Mode {
+typedef struct Mode Mode;
+struct Mode {
     const char *name; /* the option that asks for it, "--info"; NULL: it may stand beside others */
     unsigned traits;
     bool (*asked)(const Options *options);
@@ -25,9 +26,12 @@ typedef struct Mode {
     /* Opens what the mode needs while the program may still open files, and adds the directories in
      * which it creates files later to `rules`; *state is passed to run and close. NULL: nothing. */
     Status (*open)(void **state, const Session *session, SandboxRules *rules, Error *error);
+    /* Called when the rights are given up, with prompt and shape read and before the model is
+     * parsed: may change the options and the session's inputs. NULL: nothing. */
+    Status (*prepare)(void *state, Options *options, Session *session, Error *error);
     Status (*run)(void *state, Session *session, Error *error);
     void (*close)(void *state); /* called even when open failed; state may be NULL. NULL: nothing */
-} Mode;
+};
 
 /* Lets every mode check the options (`modes` ends with NULL) and chooses the mode that they ask
  * for; NULL: none. STATUS_USAGE when they ask for two modes that have names. A mode without a name

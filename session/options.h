@@ -67,6 +67,7 @@ typedef struct Options {
     /* Many requests at once. */
     const char *batch, *kv_memory;
     const char *check; /* recorded answers, which are compared with the model's */
+    const char *receipt, *replay, *receipt_key;
     bool batch_text, ordered, resume, retry_failed, strict;
     const char *shard;  /* the part of the requests to answer: I/N, slurm, mpi */
     bool merge;         /* the parts' results are to be joined */

@@ -2,6 +2,7 @@
 #ifndef SESSION_H
 #define SESSION_H
 
+#include <jansson.h>
 #include <signal.h>
 
 #include "constraint/shape_store.h"
@@ -15,6 +16,16 @@
 #include "tokenizer.h"
 
 typedef struct Session Session;
+
+/* A text that was continued, whole. */
+typedef struct AnsweredText {
+    const TokenList *prompt;
+    const char *bytes; /* [length] generated; NULL: none */
+    size_t length;
+    const GenerationOptions *options;
+    size_t n_tokens;
+    Finish finish;
+} AnsweredText;
 
 struct Session {
     const Options *options;
@@ -36,7 +47,14 @@ struct Session {
     struct Drafting *drafting; /* what new_drafter needs (drafting.h); NULL: nothing */
     ShapeStore *shapes;        /* of this model; NULL: it has no tokenizer */
     const ShapeSource *shape;  /* what the command line asks for; NULL: nothing */
-    bool shows_progress;       /* stderr is a terminal */
+    struct Receipt *receipt;   /* --receipt, --replay (receipts/receipt.h); NULL: none is kept */
+    /* Told of the text that generate_run has continued; NULL: nobody asks. */
+    Status (*answered)(const Session *session, const AnsweredText *text, Error *error);
+    const struct Mode *const *replay_kinds; /* of --replay (receipts/replay_mode.h) */
+    const void *tokenizer_section; /* [tokenizer_bytes] of -z beside a model.bin; NULL: none */
+    size_t tokenizer_bytes;
+    json_t *sources;     /* the files that were converted, for a receipt; borrowed; NULL: none */
+    bool shows_progress; /* stderr is a terminal */
     double load_seconds;
     SandboxReport sandbox;              /* what is in force */
     volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */

@@ -218,6 +218,21 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
     return set((char *)line->values + row->field, row, spelled, value, error);
 }
 
+Status command_line_default(CommandLine *line, const char *name, const char *const *values,
+                            size_t n, Error *error) {
+    const OptionRow *row;
+    size_t index = find_row(line, has_name, name, &row);
+    Status status = STATUS_OK;
+    if (!row) return usage(error, "no option --%s", name);
+    if (line->given[index]) return STATUS_OK;
+    line->given[index] = true;
+    void *field = (char *)line->values + row->field;
+    if (row->kind == OPTION_FLAG) return set(field, row, name, NULL, error);
+    for (size_t i = 0; i < n && status == STATUS_OK; i++)
+        status = set(field, row, name, values[i], error);
+    return status;
+}
+
 Status command_line_parse(CommandLine *line, int argc, char **argv, Error *error) {
     bool only_operands = false;
     Status status = STATUS_OK;

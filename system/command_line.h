@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-enum { OPTION_LIST_MOST = 32, OPTION_ROWS_MOST = 96 };
+enum { OPTION_LIST_MOST = 32, OPTION_ROWS_MOST = 128 };
 
 /* The texts of an option that may be repeated, borrowed from argv. */
 typedef struct OptionList {
@@ -62,6 +62,12 @@ typedef struct CommandLine {
 
 /* Reads argv. STATUS_USAGE and an Error that says what to write instead when it is wrong. */
 Status command_line_parse(CommandLine *line, int argc, char **argv, Error *error);
+
+/* Sets an option, by its name, that the command line did not give, as if it had given it with
+ * values[n], which are borrowed (one but for lists; of a flag none). Does nothing when it was
+ * given. Fails when there is no such option, or the value is wrong. */
+Status command_line_default(CommandLine *line, const char *name, const char *const *values,
+                            size_t n, Error *error);
 
 /* True when the command line set `field`, a pointer into line->values. */
 bool command_line_given(const CommandLine *line, const void *field);

@@ -1,0 +1,148 @@
+#include "chat/chat_receipt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "receipts/receipt.h"
+#include "receipts/sha256.h"
+
+/* ---- Items ------------------------------------------------------------------------------------
+ */
+
+static const json_t *message_at(const Dialogue *d, size_t i) {
+    return json_array_get(d->conversation.messages, i);
+}
+
+static json_t *digest_of(const json_t *text) {
+    char digest[SHA256_HEX];
+    sha256_text(json_string_value(text), json_string_length(text), digest);
+    return json_string(digest);
+}
+
+/* The item of the answer that is message i; the messages from `first` on are its prompt. */
+static json_t *make_item(const Dialogue *d, size_t first, size_t i) {
+    const json_t *answer = message_at(d, i);
+    const json_t *reasoning = json_object_get(answer, "reasoning_content");
+    json_t *prompt = json_array(), *item = NULL;
+    for (size_t k = first; k < i; k++) json_array_append(prompt, (json_t *)message_at(d, k));
+    char *text = prompt ? json_dumps(prompt, JSON_COMPACT) : NULL;
+    if (text)
+        item = json_pack("{s:o, s:o, s:O}", "prompt",
+                         receipt_text(d->session->receipt, text, strlen(text)), "sha256",
+                         digest_of(json_object_get(answer, "content")), "made_with",
+                         json_object_get(answer, "made_with"));
+    if (item && json_is_string(reasoning))
+        json_object_set_new(item, "reasoning_sha256", digest_of(reasoning));
+    free(text);
+    json_decref(prompt);
+    return item;
+}
+
+Status chat_receipt_add(const Dialogue *d, Error *error) {
+    size_t n = conversation_length(&d->conversation), first = 0;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *made_with = json_object_get(message_at(d, i), "made_with");
+        const char *under = json_string_value(json_object_get(made_with, "under"));
+        if (!under || strcmp(under, d->common) != 0) continue; /* it is part of the next prompt */
+        if (receipt_item(d->session->receipt, i + 1, make_item(d, first, i), error) != STATUS_OK)
+            return STATUS_FAILED;
+        first = i + 1;
+    }
+    return STATUS_OK;
+}
+
+/* ---- Replaying --------------------------------------------------------------------------------
+ */
+
+/* Adds the messages of an item's prompt to the conversation. */
+static Status add_prompt(Dialogue *d, const json_t *item, Error *error) {
+    const json_t *text = json_object_get(json_object_get(item, "prompt"), "text");
+    if (!json_is_string(text))
+        return error_set(error, "a chat whose messages are keyed cannot be repeated from its "
+                                "receipt");
+    json_t *messages =
+        json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
+    json_t *message;
+    size_t i;
+    Status status = json_is_array(messages)
+                        ? STATUS_OK
+                        : error_set(error, "the receipt's messages are damaged");
+    json_array_foreach(messages, i, message) {
+        if (status == STATUS_OK)
+            status = conversation_append_message(&d->conversation, json_incref(message), error);
+    }
+    json_decref(messages);
+    return status;
+}
+
+/* Makes the dialogue give its next answer as `json`, made_with.h, says. */
+static Status set_made_with(Dialogue *d, const json_t *json, Error *error) {
+    static const char *const words[] = {
+        [REASONING_AUTO] = "auto", [REASONING_ON] = "on", [REASONING_OFF] = "off"};
+    const char *reasoning = json_string_value(json_object_get(json, "reasoning"));
+    const char *finish = json_string_value(json_object_get(json, "finish"));
+    const json_t *budget = json_object_get(json, "reasoning-budget");
+    json_int_t sample = json_integer_value(json_object_get(json, "sample"));
+    json_int_t generated = json_integer_value(json_object_get(json, "generated"));
+    if (settings_read_sampling(json, &d->options, error) != STATUS_OK) return STATUS_FAILED;
+    if (sample < 0 || generated < 0 || (budget && json_integer_value(budget) < 0))
+        return error_set(error, "the settings of an answer are damaged");
+    d->attempt = (uint64_t)sample;
+    d->budget = budget ? json_integer_value(budget) : REASONING_UNLIMITED;
+    dialogue_set_reasoning(d, REASONING_AUTO);
+    for (size_t i = 0; reasoning && i < sizeof words / sizeof *words; i++)
+        if (strcmp(reasoning, words[i]) == 0) dialogue_set_reasoning(d, (ReasoningChoice)i);
+    if (finish && strcmp(finish, "interrupted") == 0 && generated > 0)
+        d->options.max_tokens = (size_t)generated; /* the user ended it there */
+    return dialogue_set_effort(d, json_string_value(json_object_get(json, "reasoning-effort")),
+                               error);
+}
+
+/* An answer that the user has interrupted ends here by its length. */
+static void keep_interruption(Dialogue *d, const json_t *made_with) {
+    static const char *const keys[] = {"finish", "tokens"};
+    const char *finish = json_string_value(json_object_get(made_with, "finish"));
+    size_t n = conversation_length(&d->conversation);
+    json_t *own = json_object_get(message_at(d, n - 1), "made_with");
+    if (!finish || strcmp(finish, "interrupted") != 0) return;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        json_object_set(own, keys[i], json_object_get(made_with, keys[i]));
+}
+
+/* Gives the answer of one item once more and compares. */
+static Status repeat(Dialogue *d, const json_t *item, Error *error) {
+    const AnswerWatcher nobody = {0};
+    const json_t *made_with = json_object_get(item, "made_with");
+    AnswerStats stats;
+    size_t first = conversation_length(&d->conversation);
+    Status status = add_prompt(d, item, error);
+    if (status == STATUS_OK) status = set_made_with(d, made_with, error);
+    if (status == STATUS_OK && conversation_length(&d->conversation) == first)
+        status = error_set(error, "the receipt's messages are damaged");
+    if (status == STATUS_OK) status = dialogue_answer(d, &nobody, &stats, error);
+    if (status == STATUS_OK && *d->session->interrupted) status = STATUS_INTERRUPTED;
+    if (status != STATUS_OK) return status;
+    keep_interruption(d, made_with);
+    size_t last = conversation_length(&d->conversation) - 1;
+    return receipt_item(d->session->receipt, last + 1, make_item(d, first, last), error);
+}
+
+static Status run(void *state, Session *session, Error *error) {
+    Dialogue d;
+    Error note = {.text = ""};
+    Receipt *receipt = session->receipt;
+    const json_t *items = receipt_items(receipt);
+    (void)state;
+    if (dialogue_open(&d, session, NULL, &note, error) != STATUS_OK) return STATUS_FAILED;
+    receipt_clock(receipt, &d.prompt.now);
+    Status status = receipt_settings(receipt, session, &d.options, &d.prompt.now, error);
+    size_t before = receipt_n_differ(receipt);
+    for (size_t i = 0; status == STATUS_OK && i < json_array_size(items); i++) {
+        status = repeat(&d, json_array_get(items, i), error);
+        if (receipt_n_differ(receipt) > before) break; /* the next answers follow from this one */
+    }
+    dialogue_close(&d);
+    return status;
+}
+
+const Mode chat_replay = {.name = "chat", .run = run};

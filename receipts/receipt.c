@@ -1,0 +1,501 @@
+#include "receipts/receipt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "numeric.h"
+#include "receipts/model_digest.h"
+#include "session/json_text.h"
+#include "system/descriptor.h"
+
+enum { RECEIPT_VERSION = 1, KEY_MOST_BYTES = 4096, NAMED_MOST = 16 };
+
+struct Receipt {
+    const Options *options;
+    bool replays;
+    const char *name; /* the file's */
+    Output output;    /* --receipt */
+    int fd, key_fd;   /* --replay, --receipt-key; -1: none */
+    char *key;        /* NULL: texts are written in full */
+    size_t key_bytes;
+    json_t *json;  /* as it is written, or was read */
+    json_t *items; /* of it, borrowed */
+    json_t *found; /* --replay: {number: true} for items that came */
+    const volatile sig_atomic_t *interrupted;
+    ShapeSource shape;
+    size_t n_differ, n_same;
+};
+
+/* ---- Opening ----------------------------------------------------------------------------------
+ */
+
+static Status open_file(const char *path, int *fd, Error *error) {
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    return *fd < 0 ? error_set(error, "%s: %s", path, strerror(errno)) : STATUS_OK;
+}
+
+Status receipt_open(Receipt **out, const Options *o, Error *error) {
+    Receipt *r = calloc(1, sizeof *r);
+    if (!r) return error_set(error, "no memory for a receipt");
+    *out = r;
+    r->options = o;
+    r->replays = o->replay != NULL;
+    r->name = r->replays ? o->replay : o->receipt;
+    r->fd = r->key_fd = r->output.fd = -1;
+    Status status =
+        r->replays ? open_file(r->name, &r->fd, error) : output_open(&r->output, r->name, error);
+    if (status == STATUS_OK && o->receipt_key)
+        status = open_file(o->receipt_key, &r->key_fd, error);
+    return status;
+}
+
+void receipt_close(Receipt *r) {
+    if (!r) return;
+    if (r->fd >= 0) close(r->fd);
+    if (r->key_fd >= 0) close(r->key_fd);
+    if (!r->replays) output_close(&r->output);
+    json_decref(r->json);
+    json_decref(r->found);
+    free(r->key);
+    free(r);
+}
+
+static Status read_key(Receipt *r, const volatile sig_atomic_t *interrupted, Error *error) {
+    if (r->key_fd < 0) return STATUS_OK;
+    Status status = descriptor_read(r->key_fd, r->options->receipt_key, KEY_MOST_BYTES, interrupted,
+                                    &r->key, &r->key_bytes, error);
+    if (status == STATUS_OK && r->key_bytes == 0)
+        status = error_set(error, "%s: an empty key", r->options->receipt_key);
+    return status;
+}
+
+/* ---- Parts ------------------------------------------------------------------------------------
+ */
+
+static json_t *json_digest(const void *bytes, size_t n) {
+    char digest[SHA256_HEX];
+    sha256_text(bytes, n, digest);
+    return json_string(digest);
+}
+
+json_t *receipt_text(const Receipt *r, const char *text, size_t length) {
+    if (r->key) {
+        char digest[SHA256_HEX];
+        hmac_sha256_text(r->key, r->key_bytes, text, length, digest);
+        return json_pack("{s:s}", "hmac", digest);
+    }
+    return json_pack("{s:s%, s:o}", "text", text, length, "sha256", json_digest(text, length));
+}
+
+/* A text of the settings: it is applied again as it stands, so that only a keyed one is an object.
+ */
+static json_t *setting_text(const void *receipt, const char *text, size_t length) {
+    const Receipt *r = receipt;
+    return r->key ? receipt_text(r, text, length) : json_stringn(text, length);
+}
+
+json_t *receipt_tokens(const Receipt *r, const TokenList *ids) {
+    char digest[SHA256_HEX];
+    size_t bytes = ids->length * sizeof *ids->ids;
+    if (!r->key) return json_digest(ids->ids, bytes);
+    hmac_sha256_text(r->key, r->key_bytes, ids->ids, bytes, digest);
+    return json_string(digest);
+}
+
+json_t *receipt_answer(const SamplerOptions *sampling, const char *text, size_t length,
+                       size_t n_tokens, Finish finish) {
+    static const char *const finishes[] = {[FINISH_NOT] = "interrupted",
+                                           [FINISH_EOS] = "end",
+                                           [FINISH_STOP] = "stop",
+                                           [FINISH_LENGTH] = "length"};
+    char seed[24];
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)sampling->seed);
+    return json_pack("{s:s, s:I, s:o, s:I, s:s}", "seed", seed, "sample",
+                     (json_int_t)sampling->sample, "sha256", json_digest(text ? text : "", length),
+                     "tokens", (json_int_t)n_tokens, "finish", finishes[finish]);
+}
+
+/* ---- Saying what is the same ------------------------------------------------------------------
+ */
+
+/* Prints a report, a line of JSON, and counts it. */
+static void say(Receipt *r, json_t *report, bool same) {
+    json_object_set_new(report, "same", json_boolean(same));
+    char *line = json_dumps(report, JSON_REAL_PRECISION(9));
+    if (line) printf("%s\n", line);
+    fflush(stdout);
+    free(line);
+    json_decref(report);
+    if (same) {
+        r->n_same++;
+    } else {
+        r->n_differ++;
+    }
+}
+
+/* Compares leaf by leaf and says of each that differs where it stands. `number` is the item's; 0:
+ * none. */
+static bool compare(Receipt *r, const char *path, uint64_t number, const json_t *expected,
+                    const json_t *got) {
+    const char *key;
+    json_t *value;
+    char inner[256];
+    bool same = true;
+    if (json_is_object(expected) && json_is_object(got)) {
+        json_object_foreach((json_t *)expected, key, value) {
+            snprintf(inner, sizeof inner, "%s.%s", path, key);
+            same = compare(r, inner, number, value, json_object_get(got, key)) && same;
+        }
+        json_object_foreach((json_t *)got, key, value) {
+            if (json_object_get(expected, key)) continue;
+            snprintf(inner, sizeof inner, "%s.%s", path, key);
+            same = compare(r, inner, number, NULL, value) && same;
+        }
+        return same;
+    }
+    if (json_is_array(expected) && json_is_array(got) &&
+        json_array_size(expected) == json_array_size(got)) {
+        for (size_t i = 0; i < json_array_size(got); i++) {
+            snprintf(inner, sizeof inner, "%s[%zu]", path, i);
+            same = compare(r, inner, number, json_array_get(expected, i), json_array_get(got, i)) &&
+                   same;
+        }
+        return same;
+    }
+    if (expected && got && json_equal(expected, got)) return true;
+    json_t *report = json_pack("{s:s}", "part", path);
+    if (number) json_object_set_new(report, "number", json_integer((json_int_t)number));
+    json_object_set(report, "expected", expected ? (json_t *)expected : json_null());
+    json_object_set(report, "got", got ? (json_t *)got : json_null());
+    say(r, report, false);
+    return false;
+}
+
+void receipt_compare(Receipt *r, const char *part, const json_t *expected, const json_t *got) {
+    if (compare(r, part, 0, expected, got)) say(r, json_pack("{s:s}", "part", part), true);
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------
+ */
+
+/* The digest of the receipt without its seal. */
+static json_t *make_seal(json_t *receipt) {
+    json_t *rest = json_copy(receipt);
+    json_object_del(rest, "seal");
+    char *text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    json_t *seal = text ? json_digest(text, strlen(text)) : NULL;
+    free(text);
+    json_decref(rest);
+    return seal;
+}
+
+static Status parse(Receipt *r, const char *text, size_t length, Error *error) {
+    json_error_t where;
+    r->json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    if (!r->json)
+        return error_set(error, "%s: not a receipt: %s (line %d)", r->name, where.text, where.line);
+    const json_t *version = json_object_get(r->json, "verbatim_receipt");
+    if (!json_is_integer(version))
+        return error_set(error, "%s: not a receipt: it has no 'verbatim_receipt'", r->name);
+    if (json_integer_value(version) != RECEIPT_VERSION)
+        return error_set(error, "%s: a receipt of version %lld, but this program reads %d", r->name,
+                         (long long)json_integer_value(version), RECEIPT_VERSION);
+    static const char *const objects[] = {"program", "model", "settings"};
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
+        if (!json_is_object(json_object_get(r->json, objects[i])))
+            return error_set(error, "%s: not a receipt: it has no '%s'", r->name, objects[i]);
+    r->items = json_object_get(r->json, "items");
+    if (!json_is_array(r->items) || !json_is_string(json_object_get(r->json, "kind")))
+        return error_set(error, "%s: not a receipt: it has no 'items' or no 'kind'", r->name);
+    json_t *seal = make_seal(r->json);
+    if (!seal) return error_set(error, "%s: no memory for it", r->name);
+    receipt_compare(r, "seal", json_object_get(r->json, "seal"), seal);
+    json_decref(seal);
+    return STATUS_OK;
+}
+
+/* Gives the session the prompt of a text and the shape of answers. */
+static Status set_inputs(Receipt *r, Options *o, Session *session, Error *error) {
+    const json_t *settings = json_object_get(r->json, "settings");
+    const json_t *prompt = json_object_get(json_array_get(r->items, 0), "prompt");
+    const json_t *text = json_object_get(prompt, "text");
+    bool given = o->prompt || o->prompt_file;
+    if (strcmp(receipt_kind(r), "text") == 0 && !given && json_is_string(text)) {
+        session->prompt = (char *)(uintptr_t)json_string_value(text);
+        session->prompt_length = json_string_length(text);
+    } else if (strcmp(receipt_kind(r), "text") == 0 && !given) {
+        return error_set(error, "%s: its prompt is keyed: give it with -i or -f", r->name);
+    }
+    if (session->shape && session->shape->kind != SHAPE_NONE) return STATUS_OK;
+    if (settings_shape(settings, &r->shape, error) != STATUS_OK)
+        return error_prefix(error, "%s", r->name);
+    session->shape = &r->shape;
+    return STATUS_OK;
+}
+
+Status receipt_read(Receipt *r, Options *o, Session *session, Error *error) {
+    static const size_t most = (size_t)1 << 31;
+    char *text;
+    size_t length;
+    Status status =
+        descriptor_read(r->fd, r->name, most, session->interrupted, &text, &length, error);
+    if (status != STATUS_OK) return status;
+    status = parse(r, text, length, error);
+    free(text);
+    if (status == STATUS_OK) status = read_key(r, session->interrupted, error);
+    if (status != STATUS_OK) return status;
+    if (json_object_get(r->json, "key") && !r->key)
+        return error_set(error, "%s: its texts are keyed: give the key's file with --receipt-key",
+                         r->name);
+    if (!json_object_get(r->json, "key") && r->key)
+        return error_set(error, "%s: its texts are not keyed: no --receipt-key", r->name);
+    r->found = json_object();
+    if (settings_apply(json_object_get(r->json, "settings"), o, error) != STATUS_OK)
+        return error_prefix(error, "%s", r->name);
+    return set_inputs(r, o, session, error);
+}
+
+const char *receipt_kind(const Receipt *r) {
+    return json_string_value(json_object_get(r->json, "kind"));
+}
+
+const json_t *receipt_items(const Receipt *r) {
+    return r->replays ? r->items : NULL;
+}
+
+bool receipt_clock(const Receipt *r, struct tm *clock) {
+    return r->replays && settings_clock(json_object_get(r->json, "settings"), clock);
+}
+
+size_t receipt_n_differ(const Receipt *r) {
+    return r->n_differ;
+}
+
+/* ---- The model --------------------------------------------------------------------------------
+ */
+
+static void show_hashing(uint64_t done, uint64_t total, void *session) {
+    session_progress(session, "hashing the weights", done, total);
+}
+
+static json_t *digest_or_null(const void *bytes, size_t n) {
+    return bytes && n > 0 ? json_digest(bytes, n) : json_null();
+}
+
+static Status make_model(const Session *session, json_t **model, json_t **tensors, Error *error) {
+    const ModelDigestOptions options = {.n_threads = session->n_threads,
+                                        .progress = show_hashing,
+                                        .context = (void *)(uintptr_t)session,
+                                        .interrupted = session->interrupted};
+    const Config *config = model_config(session->model);
+    char weights[SHA256_HEX], how[SHA256_HEX];
+    size_t n_tokenizer = session->tokenizer_bytes, n_template;
+    const void *tokenizer = session->tokenizer_section;
+    const char *own = modelfile_section(session->file, SECTION_TEMPLATE, &n_template);
+    if (session->chat_template) own = session->chat_template, n_template = strlen(own);
+    if (!tokenizer) tokenizer = modelfile_section(session->file, SECTION_TOKENIZER, &n_tokenizer);
+    Status status = model_digest_weights(session->file, &options, weights, tensors, error);
+    session_progress(session, "hashing the weights", 0, 0);
+    if (status == STATUS_OK) status = model_digest_config(config, how, error);
+    if (status != STATUS_OK) return status;
+    *model = json_pack("{s:o, s:s, s:s, s:o, s:o}", "name",
+                       json_lossy_text(config->name, strlen(config->name)), "weights", weights,
+                       "config", how, "tokenizer", digest_or_null(tokenizer, n_tokenizer),
+                       "template", digest_or_null(own, n_template));
+    if (!*model) return error_set(error, "no memory for a receipt");
+    if (session->sources) json_object_set(*model, "source", session->sources);
+    return STATUS_OK;
+}
+
+static json_t *make_program(void) {
+    return json_pack("{s:s, s:s, s:i}", "name", "verbatim", "version", VERBATIM_VERSION,
+                     "numeric_revision", NUMERIC_REVISION);
+}
+
+/* Says which tensors and files differ, up to NAMED_MOST of each. */
+static void say_weights(Receipt *r, const json_t *expected, const json_t *got,
+                        const json_t *tensors) {
+    json_t *before = json_object_get(r->json, "tensors"), *names = json_array(), *value;
+    const char *name;
+    const json_t *weights = json_object_get(expected, "weights");
+    json_t *report = json_pack("{s:s}", "part", "weights");
+    bool same = json_equal(weights, json_object_get(got, "weights"));
+    json_object_foreach(before, name, value) {
+        if (json_equal(value, json_object_get(tensors, name))) continue;
+        if (json_array_size(names) < NAMED_MOST) json_array_append_new(names, json_string(name));
+    }
+    json_object_foreach((json_t *)tensors, name, value) {
+        if (!json_object_get(before, name) && json_array_size(names) < NAMED_MOST)
+            json_array_append_new(names, json_string(name));
+    }
+    if (!same) {
+        json_object_set(report, "expected", (json_t *)weights);
+        json_object_set(report, "got", json_object_get(got, "weights"));
+        json_object_set(report, "tensors", names);
+        if (json_object_get(expected, "source"))
+            json_object_set(report, "made_from", json_object_get(expected, "source"));
+    }
+    json_decref(names);
+    say(r, report, same);
+}
+
+static Status compare_model(Receipt *r, const json_t *model, const json_t *tensors, Error *error) {
+    static const char *const parts[] = {"config", "tokenizer", "template"};
+    const json_t *expected = json_object_get(r->json, "model");
+    size_t before = r->n_differ;
+    say_weights(r, expected, model, tensors);
+    bool other = r->n_differ > before;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        receipt_compare(r, parts[i], json_object_get(expected, parts[i]),
+                        json_object_get(model, parts[i]));
+    if (!other) return STATUS_OK;
+    error_set(error, "%s was made with other weights: nothing is repeated", r->name);
+    return STATUS_LINES_FAILED;
+}
+
+/* Another version may compute other bits: the revision says so. */
+static void compare_program(Receipt *r, const json_t *program) {
+    const json_t *expected = json_object_get(r->json, "program");
+    const json_t *revision = json_object_get(expected, "numeric_revision");
+    if (json_equal(revision, json_object_get(program, "numeric_revision"))) {
+        say(r, json_pack("{s:s}", "part", "numeric_revision"), true);
+        return;
+    }
+    json_t *report = json_pack("{s:s}", "part", "numeric_revision");
+    json_object_set(report, "expected", (json_t *)revision);
+    json_object_set(report, "got", json_object_get(program, "numeric_revision"));
+    json_object_set(report, "made_by_version", json_object_get(expected, "version"));
+    say(r, report, false);
+}
+
+Status receipt_begin(Receipt *r, const Session *session, const char *kind, Error *error) {
+    json_t *model = NULL, *tensors = NULL, *program = make_program();
+    Status status = STATUS_OK;
+    if (!r->replays) status = read_key(r, session->interrupted, error);
+    if (status == STATUS_OK) status = make_model(session, &model, &tensors, error);
+    if (status == STATUS_OK && r->replays) {
+        compare_program(r, program);
+        status = compare_model(r, model, tensors, error);
+    } else if (status == STATUS_OK) {
+        r->json = json_pack("{s:i, s:s, s:O, s:O, s:{}, s:O}", "verbatim_receipt", RECEIPT_VERSION,
+                            "kind", kind, "program", program, "model", model, "settings", "tensors",
+                            tensors);
+        r->items = json_array();
+        if (r->key) json_object_set_new(r->json, "key", json_string("hmac-sha256"));
+        if (!r->json || json_object_set_new(r->json, "items", r->items) != 0)
+            status = error_set(error, "no memory for a receipt");
+    }
+    json_decref(model);
+    json_decref(tensors);
+    json_decref(program);
+    return status;
+}
+
+/* ---- Settings and items -----------------------------------------------------------------------
+ */
+
+Status receipt_settings(Receipt *r, const Session *session, const GenerationOptions *options,
+                        const struct tm *clock, Error *error) {
+    json_t *settings = settings_make(session, options, clock, setting_text, r);
+    if (!settings) return error_set(error, "no memory for a receipt");
+    if (r->replays) {
+        receipt_compare(r, "settings", json_object_get(r->json, "settings"), settings);
+    } else {
+        json_object_set(r->json, "settings", settings);
+    }
+    json_decref(settings);
+    return STATUS_OK;
+}
+
+static json_t *find_item(const Receipt *r, uint64_t number) {
+    size_t i;
+    json_t *item, *at = json_array_get(r->items, (size_t)number - 1); /* mostly it is there */
+    if ((uint64_t)json_integer_value(json_object_get(at, "number")) == number) return at;
+    json_array_foreach(r->items, i, item) {
+        if ((uint64_t)json_integer_value(json_object_get(item, "number")) == number) return item;
+    }
+    return NULL;
+}
+
+Status receipt_item(Receipt *r, uint64_t number, json_t *item, Error *error) {
+    if (!item || json_object_set_new(item, "number", json_integer((json_int_t)number)) != 0) {
+        json_decref(item);
+        return error_set(error, "no memory for a receipt");
+    }
+    if (!r->replays) {
+        if (json_array_append_new(r->items, item) == 0) return STATUS_OK;
+        return error_set(error, "no memory for a receipt");
+    }
+    char key[24];
+    const json_t *expected = find_item(r, number);
+    snprintf(key, sizeof key, "%llu", (unsigned long long)number);
+    json_object_set_new(r->found, key, json_true());
+    if (!expected) {
+        say(r,
+            json_pack("{s:s, s:I, s:s}", "part", "item", "number", (json_int_t)number, "error",
+                      "the receipt has no such item"),
+            false);
+    } else if (compare(r, "item", number, expected, item)) {
+        say(r, json_pack("{s:s, s:I}", "part", "item", "number", (json_int_t)number), true);
+    }
+    json_decref(item);
+    return STATUS_OK;
+}
+
+/* ---- The end ----------------------------------------------------------------------------------
+ */
+
+static Status finish_replay(Receipt *r, Error *error) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(r->items, i, item) {
+        char key[24];
+        json_int_t number = json_integer_value(json_object_get(item, "number"));
+        snprintf(key, sizeof key, "%lld", (long long)number);
+        if (json_object_get(r->found, key)) continue;
+        say(r,
+            json_pack("{s:s, s:I, s:s}", "part", "item", "number", number, "error",
+                      "nothing was repeated for it"),
+            false);
+    }
+    if (r->n_differ == 0) return STATUS_OK;
+    error_set(error, "%s: %zu parts differ, %zu are the same", r->name, r->n_differ, r->n_same);
+    return STATUS_LINES_FAILED;
+}
+
+static int by_number(const void *a, const void *b) {
+    json_int_t x = json_integer_value(json_object_get(*(json_t *const *)a, "number"));
+    json_int_t y = json_integer_value(json_object_get(*(json_t *const *)b, "number"));
+    return (x > y) - (x < y);
+}
+
+/* The items of a batch come as they are finished. */
+static bool sort_items(Receipt *r) {
+    size_t n = json_array_size(r->items);
+    json_t **items = calloc(n + 1, sizeof *items), *sorted = json_array();
+    for (size_t i = 0; items && i < n; i++) items[i] = json_array_get(r->items, i);
+    if (items && n > 0) qsort(items, n, sizeof *items, by_number);
+    bool fits = items && sorted;
+    for (size_t i = 0; fits && i < n; i++) fits = json_array_append(sorted, items[i]) == 0;
+    free(items);
+    fits = fits && json_object_set(r->json, "items", sorted) == 0;
+    json_decref(sorted);
+    return fits;
+}
+
+Status receipt_finish(Receipt *r, Error *error) {
+    if (r->replays) return finish_replay(r, error);
+    json_t *seal = sort_items(r) ? make_seal(r->json) : NULL;
+    if (!seal || json_object_set_new(r->json, "seal", seal) != 0)
+        return error_set(error, "%s: no memory for the receipt", r->name);
+    char *text = json_dumps(r->json, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    if (!text) return error_set(error, "%s: no memory for the receipt", r->name);
+    Status status = output_write(&r->output, text, strlen(text), error);
+    if (status == STATUS_OK) status = output_write(&r->output, "\n", 1, error);
+    free(text);
+    return status == STATUS_OK ? output_finish(&r->output, error) : status;
+}

@@ -1,0 +1,110 @@
+#include "receipts/replay_mode.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "receipts/receipt.h"
+#include "session/generate.h"
+
+#define FIELD(name) offsetof(Options, name)
+#define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
+const OptionRow receipt_options[] = {
+    HEADING_ROW("Receipts (docs/receipts.md)"),
+    TEXT_ROW(RARE, 0, "receipt", "FILE", FIELD(receipt),
+             "write down what is needed to repeat the answers"),
+    TEXT_ROW(RARE, 0, "replay", "RECEIPT", FIELD(replay),
+             "repeat them, and say whether they are the same"),
+    TEXT_ROW(RARE, 0, "receipt-key", "FILE", FIELD(receipt_key),
+             "key by which prompts are hashed instead of kept"),
+    END_ROW,
+};
+
+typedef struct Replay {
+    Receipt *receipt;
+    Output sink; /* of what the kinds write */
+    const Mode *const *kinds;
+    void *states[REPLAY_MOST_KINDS]; /* theirs */
+} Replay;
+
+static bool asked(const Options *o) {
+    return o->replay != NULL;
+}
+
+static Status check(Options *o, Error *error) {
+    bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
+                 o->score || o->attention || o->positions || o->no_cache || o->check ||
+                 o->shape_test;
+    if (o->receipt && o->replay)
+        return usage(error, "--receipt writes a receipt and --replay reads one: use one of them");
+    if (o->receipt_key && !o->receipt && !o->replay)
+        return usage(error, "--receipt-key needs --receipt or --replay");
+    if ((o->receipt || o->replay) && views)
+        return usage(error, "receipts are of a text, a chat or a batch, not of this");
+    if (o->receipt && o->resume)
+        return usage(error, "--receipt writes down a whole batch: not with --resume");
+    if (o->replay && (o->output || o->session || o->resume || o->mode))
+        return usage(error, "--replay repeats what the receipt says: no -o, -m, --session or "
+                            "--resume");
+    return STATUS_OK;
+}
+
+static Status open_replay(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    Replay *replay = calloc(1, sizeof *replay);
+    if (!replay) return error_set(error, "no memory for a receipt");
+    *state = replay;
+    replay->sink.fd = -1;
+    replay->kinds = session->replay_kinds;
+    Status status = receipt_open(&replay->receipt, session->options, error);
+    if (status == STATUS_OK) status = output_open(&replay->sink, "/dev/null", error);
+    for (size_t i = 0; status == STATUS_OK && replay->kinds[i]; i++)
+        if (replay->kinds[i]->open)
+            status = replay->kinds[i]->open(&replay->states[i], session, rules, error);
+    return status;
+}
+
+static Status prepare(void *state, Options *options, Session *session, Error *error) {
+    Replay *replay = state;
+    session->receipt = replay->receipt;
+    session->output = &replay->sink;
+    return receipt_read(replay->receipt, options, session, error);
+}
+
+static Status run(void *state, Session *session, Error *error) {
+    Replay *replay = state;
+    const char *kind = receipt_kind(replay->receipt);
+    size_t i = 0;
+    while (replay->kinds[i] && strcmp(replay->kinds[i]->name, kind) != 0) i++;
+    if (!replay->kinds[i])
+        return error_set(error, "%s: a receipt of a '%.40s', which this version does not know",
+                         session->options->replay, kind);
+    Status status = receipt_begin(replay->receipt, session, kind, error);
+    if (status == STATUS_OK) status = replay->kinds[i]->run(replay->states[i], session, error);
+    return status == STATUS_OK ? receipt_finish(replay->receipt, error) : status;
+}
+
+static void close_replay(void *state) {
+    Replay *replay = state;
+    if (!replay) return;
+    for (size_t i = 0; replay->kinds[i]; i++)
+        if (replay->kinds[i]->close) replay->kinds[i]->close(replay->states[i]);
+    receipt_close(replay->receipt);
+    output_close(&replay->sink);
+    free(replay);
+}
+
+const Mode replay_mode = {.traits = MODE_OWN_OUTPUT,
+                          .asked = asked,
+                          .check = check,
+                          .open = open_replay,
+                          .prepare = prepare,
+                          .run = run,
+                          .close = close_replay};
+
+static Status run_text(void *state, Session *session, Error *error) {
+    (void)state;
+    return generate_run(session, error);
+}
+
+const Mode replay_text = {.name = "text", .run = run_text};

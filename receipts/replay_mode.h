@@ -1,0 +1,18 @@
+/* --replay RECEIPT: its options and its entry in the table of modes. */
+#ifndef REPLAY_MODE_H
+#define REPLAY_MODE_H
+
+#include "session/mode.h"
+
+extern const OptionRow receipt_options[];
+extern const Mode replay_mode;
+
+/* Session.replay_kinds are the modes that repeat the answers of each kind of receipt, which is
+ * their name: modes.c has the table, because they lie in the folders of what they repeat. Which
+ * kind a receipt is, is known only when it is read, so that all of them are opened and one runs. */
+enum { REPLAY_MOST_KINDS = 4 };
+
+/* Of one text. */
+extern const Mode replay_text;
+
+#endif

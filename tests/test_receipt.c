@@ -1,0 +1,451 @@
+/* Receipts: what a run wrote down repeats its answers, on any instruction set, and each changed
+ * byte is named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "receipts/model_digest.h"
+#include "tests/fixture.h"
+#include "tests/gguf_fixture.h"
+#include "tests/process.h"
+#include "tests/tiny_model.h"
+
+static const char MODEL[] = "models/stories.bin";
+
+/* ---- SHA-256 ----------------------------------------------------------------------------------
+ */
+
+static void expect_digest(const char *text, size_t n, const char *expected) {
+    char digest[SHA256_HEX];
+    sha256_text(text, n, digest);
+    assert_string_equal(digest, expected);
+}
+
+/* FIPS 180-4's examples, as NIST publishes them (csrc.nist.gov, "SHA256" and "SHA2 Additional"). */
+static void sha256_gives_nists_digests(void **state) {
+    (void)state;
+    const char *two = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    expect_digest("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    expect_digest("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    expect_digest(two, 56, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    expect_digest("\xbd", 1, "68325720aabd7c82f30f554b313d0570c95accbb7dc4b5aae11204c08ffe732b");
+    expect_digest("\xc9\x8c\x8e\x55", 4,
+                  "7abc22c0ae5af26ce93dbb94433a0e0b2e119d014f8e7f65bd56c61ccccd9504");
+    char zeros[64] = {0};
+    expect_digest(zeros, 55, "02779466cdec163811d078815c633f21901413081449002f24aa3e80f0b88ef7");
+    expect_digest(zeros, 56, "d4817aa5497628e7c77e6b606107042bbba3130888c5f47a375e6179be789fbb");
+    expect_digest(zeros, 57, "65a16cb7861335d5ace3c60718b5052e44660726da4cd13bb745381b235a1785");
+    expect_digest(zeros, 64, "f5a5fd42d16a20302798ef6ed309979b43003d2320d9f0e8ea9831a92759fb4b");
+}
+
+static void sha256_takes_a_text_in_any_pieces(void **state) {
+    (void)state;
+    enum { N = 1000000 };
+    char *text = malloc(N), hex[SHA256_HEX];
+    uint8_t digest[SHA256_BYTES];
+    memset(text, 'a', N);
+    expect_digest(text, N, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    Sha256 hash;
+    sha256_init(&hash);
+    for (size_t at = 0, n = 0; at < N; at += n) {
+        n = at % 131 < N - at ? at % 131 + 1 : N - at;
+        if (n > N - at) n = N - at;
+        sha256_add(&hash, text + at, n);
+        sha256_add(&hash, NULL, 0);
+    }
+    sha256_end(&hash, digest);
+    sha256_hex(digest, hex);
+    assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    free(text);
+}
+
+/* RFC 4231, test cases 1, 2 and 6. */
+static void hmac_gives_the_rfcs_digests(void **state) {
+    (void)state;
+    char key[131], digest[SHA256_HEX];
+    const char *large = "Test Using Larger Than Block-Size Key - Hash Key First";
+    memset(key, 0x0b, 20);
+    hmac_sha256_text(key, 20, "Hi There", 8, digest);
+    assert_string_equal(digest, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    hmac_sha256_text("Jefe", 4, "what do ya want for nothing?", 28, digest);
+    assert_string_equal(digest, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(key, 0xaa, sizeof key);
+    hmac_sha256_text(key, sizeof key, large, strlen(large), digest);
+    assert_string_equal(digest, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+/* ---- Digests of models ------------------------------------------------------------------------
+ */
+
+static json_t *tensors_of(const char *source, const char *type, int n_threads,
+                          char weights[SHA256_HEX]) {
+    const ModelOptions options = {.n_threads = 1};
+    const ModelDigestOptions how = {.n_threads = n_threads};
+    TinyModel tiny = tiny_model_open(source, type, &options, KV_F32);
+    json_t *tensors;
+    Error error;
+    assert_int_equal(model_digest_weights(tiny.file, &how, weights, &tensors, &error), STATUS_OK);
+    tiny_model_close(&tiny);
+    return tensors;
+}
+
+static void a_float_tensor_has_the_digest_of_its_rows(void **state) {
+    (void)state;
+    const ModelOptions options = {.n_threads = 1};
+    const ModelDigestOptions how = {.n_threads = 2};
+    char weights[SHA256_HEX], digest[SHA256_HEX];
+    json_t *tensors;
+    Error error;
+    TinyModel tiny = tiny_model_open("random:tiny", NULL, &options, KV_F32);
+    assert_int_equal(model_digest_weights(tiny.file, &how, weights, &tensors, &error), STATUS_OK);
+    for (size_t i = 0; i < modelfile_n_tensors(tiny.file); i++) {
+        const FileTensor *tensor = modelfile_tensor(tiny.file, i);
+        if (tensor->type == TENSOR_VECTOR) continue;
+        assert_int_equal(tensor->type, TENSOR_F32);
+        Matrix w = modelfile_matrix(tiny.file, tensor, 0);
+        float *rows = malloc(w.rows * w.cols * sizeof *rows);
+        for (size_t row = 0; row < w.rows; row++) matrix_row(&w, row, rows + row * w.cols);
+        sha256_text(rows, w.rows * w.cols * sizeof *rows, digest);
+        assert_string_equal(json_string_value(json_object_get(tensors, tensor->name)), digest);
+        free(rows);
+    }
+    json_decref(tensors);
+    tiny_model_close(&tiny);
+}
+
+static void digests_do_not_depend_on_threads(void **state) {
+    (void)state;
+    static const char *const types[] = {NULL, "f16", "bf16", "q8", "q4m", "q4", "q6", "q5"};
+    char one[SHA256_HEX], two[SHA256_HEX], last[SHA256_HEX] = "";
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        json_decref(tensors_of("random:tiny", types[i], 1, one));
+        json_decref(tensors_of("random:tiny", types[i], 3, two));
+        assert_string_equal(one, two);
+        assert_string_not_equal(one, last);
+        memcpy(last, one, sizeof last);
+    }
+}
+
+/* The same weights in a Hugging Face directory and in a GGUF file. */
+static void digests_do_not_depend_on_the_container(void **state) {
+    (void)state;
+    json_t *gguf = gguf_fixture_load("gpt_neox");
+    Fixture f = fixture_load(json_string_value(json_object_get(gguf, "source")));
+    char *source = fixture_source(&f), *directory = fixture_directory(),
+         *path = fixture_path(directory, "model.gguf"), one[SHA256_HEX], two[SHA256_HEX];
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    json_t *a = tensors_of(source, NULL, 1, one), *b = tensors_of(path, NULL, 1, two);
+    assert_true(json_equal(a, b));
+    assert_string_equal(one, two);
+    json_decref(a);
+    json_decref(b);
+    free(path);
+    fixture_remove_directory(directory);
+    fixture_remove_directory(source);
+    fixture_free(&f);
+    json_decref(gguf);
+}
+
+/* ---- Runs -------------------------------------------------------------------------------------
+ */
+
+typedef struct Files {
+    char *directory, *receipt, *requests, *key, *session, *model;
+} Files;
+
+static const char REQUESTS[] =
+    "{\"id\": \"a\", \"prompt\": \"Once upon a time\", \"n\": 2, \"seed\": 3}\n"
+    "\n"
+    "{\"prompt\": [\"The dog\", \"A cat\"], \"logprobs\": 2}\n"
+    "{\"prompt\": \"One day\", \"echo\": true, \"logprobs\": 1, \"max_tokens\": 0}\n"
+    "{\"prompt\": 3}\n"
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi!\"}]}\n";
+
+static int set_up(void **state) {
+    Files *f = calloc(1, sizeof *f);
+    f->directory = fixture_directory();
+    f->receipt = fixture_path(f->directory, "receipt.json");
+    f->requests = fixture_path(f->directory, "requests.jsonl");
+    f->key = fixture_path(f->directory, "key");
+    f->session = fixture_path(f->directory, "session");
+    f->model = fixture_path(f->directory, "model.bin");
+    file_write(f->requests, REQUESTS, strlen(REQUESTS));
+    file_write(f->key, "a key", 5);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    Files *f = *state;
+    free(f->receipt);
+    free(f->requests);
+    free(f->key);
+    free(f->session);
+    free(f->model);
+    fixture_remove_directory(f->directory);
+    free(f);
+    return 0;
+}
+
+/* Runs `run` and expects this exit status, and these parts in what it says (ends with NULL). */
+static void expect(int status, const char *const *argv, const char *input,
+                   const char *const *parts) {
+    Process p = process_run(argv, input, input ? strlen(input) : 0);
+    if (p.status != status) fail_msg("status %d:\n%s%s", p.status, p.out, p.err);
+    for (; *parts; parts++)
+        if (!strstr(p.out, *parts) && !strstr(p.err, *parts))
+            fail_msg("no %s in:\n%s%s", *parts, p.out, p.err);
+    process_free(&p);
+}
+
+#define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define EXPECT(status, arguments, ...)                                                             \
+    expect(status, ARGUMENTS arguments, NULL, ARGUMENTS(__VA_ARGS__))
+
+static void write_text(const Files *f) {
+    EXPECT(0,
+           ("run", MODEL, "-i", "Once upon", "-n", "12", "--isa", "reference", "-t", "0.8",
+            "--receipt", f->receipt),
+           "");
+}
+
+static void write_batch(const Files *f) {
+    EXPECT(3,
+           ("run", MODEL, "--batch", f->requests, "-n", "6", "-t", "0.8", "--isa", "reference",
+            "-j", "1", "--receipt", f->receipt),
+           "");
+}
+
+static void write_chat(const Files *f) {
+    static const char lines[] = "Hello\n/set temperature 0.4\nTell me a story\n/retry\nBye\n";
+    unlink(f->session);
+    expect(0,
+           ARGUMENTS("run", MODEL, "-m", "chat", "-n", "8", "-y", "Be kind", "--session",
+                     f->session, "--receipt", f->receipt),
+           lines, ARGUMENTS(""));
+}
+
+/* Replaces `from` by `to`, of the same length, in the file; in the last place where it stands. */
+static void change(const char *path, const char *from, const char *to) {
+    size_t n, m = strlen(from);
+    char *text = file_read(path, &n), *found = NULL;
+    for (char *at = text; (at = memmem(at, n - (size_t)(at - text), from, m)); at++) found = at;
+    assert_non_null(found);
+    assert_int_equal(m, strlen(to));
+    memcpy(found, to, m);
+    file_write(path, text, n);
+    free(text);
+}
+
+static void a_text_is_repeated_on_another_instruction_set(void **state) {
+    const Files *f = *state;
+    write_text(f);
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt), "{\"part\": \"weights\", \"same\": true}",
+           "{\"part\": \"item\", \"number\": 1, \"same\": true}");
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt, "-j", "3", "--chunk", "2"), "");
+}
+
+static void a_batch_is_repeated(void **state) {
+    const Files *f = *state;
+    write_batch(f);
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt, "-j", "2"), "\"number\": 1, \"same\": true",
+           "\"number\": 3, \"same\": true", "\"number\": 4, \"same\": true",
+           "\"number\": 5, \"same\": true", "\"number\": 6, \"same\": true");
+}
+
+static void a_chat_is_repeated(void **state) {
+    const Files *f = *state;
+    write_chat(f);
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt, "--isa", "reference"),
+           "\"number\": 3, \"same\": true", "\"number\": 5, \"same\": true",
+           "\"number\": 7, \"same\": true");
+    /* The same, resumed: earlier answers are in its receipt as well, unless others settings gave
+     * them. */
+    expect(0,
+           ARGUMENTS("run", MODEL, "-m", "chat", "-n", "8", "--session", f->session, "--receipt",
+                     f->receipt),
+           "And now?\n", ARGUMENTS(""));
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt), "\"number\": 3, \"same\": true",
+           "\"number\": 9, \"same\": true");
+    expect(0,
+           ARGUMENTS("run", MODEL, "-m", "chat", "-n", "8", "--session", f->session, "--receipt",
+                     f->receipt, "--kv-type", "q8"),
+           "And now?\n", ARGUMENTS(""));
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt), "\"number\": 11, \"same\": true");
+}
+
+static void a_changed_byte_of_the_model_is_named(void **state) {
+    const Files *f = *state;
+    size_t n;
+    char *model = file_read(MODEL, &n);
+    write_text(f);
+    model[n / 2] ^= 1;
+    file_write(f->model, model, n);
+    free(model);
+    EXPECT(3, ("run", f->model, "--replay", f->receipt),
+           "{\"part\": \"weights\", \"expected\": ", "\"tensors\": [\"layers.",
+           "was made with other weights");
+    Process p = RUN("run", f->model, "--replay", f->receipt);
+    assert_null(strstr(p.out, "\"item\""));
+    process_free(&p);
+}
+
+static void a_changed_prompt_answer_or_option_is_named(void **state) {
+    const Files *f = *state;
+    write_text(f);
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "-i", "Once upom"), "item.prompt.text",
+           "item.answers[0].sha256");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "-t", "0.9"),
+           "{\"part\": \"settings.temperature\", \"expected\": 0.8");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "-s", "5"), "settings.seed",
+           "item.answers[0].seed");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--kv-type", "q8"), "settings.kv-type");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--stop", "x"), "settings.stop");
+    /* In the receipt itself the seal tells as well. */
+    change(f->receipt, "Once upon", "Once upom");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), "{\"part\": \"seal\", \"expected\"",
+           "item.prompt.sha256", "item.answers[0].sha256");
+    change(f->receipt, "Once upom", "Once upon");
+    change(f->receipt, "\"tokens\": 12", "\"tokens\": 13");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), "\"seal\", \"expected\"",
+           "item.answers[0].tokens");
+    write_batch(f);
+    change(f->receipt, "A cat", "A car");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), "item.prompt.sha256\", \"number\": 3",
+           "item.answers[1].sha256\", \"number\": 3", "\"number\": 4, \"same\": true");
+    write_chat(f);
+    change(f->receipt, "Tell me", "Sell me");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), "item.prompt.sha256\", \"number\": 5",
+           "nothing was repeated for it");
+}
+
+static void keyed_prompts_are_not_in_the_receipt(void **state) {
+    const Files *f = *state;
+    EXPECT(3,
+           ("run", MODEL, "--batch", f->requests, "-n", "6", "-y", "Be secret", "--receipt",
+            f->receipt, "--receipt-key", f->key),
+           "");
+    size_t n;
+    char *text = file_read(f->receipt, &n);
+    assert_null(strstr(text, "dog"));
+    assert_null(strstr(text, "secret"));
+    free(text);
+    EXPECT(1, ("run", MODEL, "--replay", f->receipt), "--receipt-key");
+    EXPECT(1, ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key), "--batch FILE");
+    EXPECT(0,
+           ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key, "--batch", f->requests,
+            "-y", "Be secret"),
+           "");
+    EXPECT(3,
+           ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key, "--batch", f->requests,
+            "-y", "Be public"),
+           "settings.system.hmac");
+    EXPECT(
+        0,
+        ("run", MODEL, "-i", "Once", "-n", "4", "--receipt", f->receipt, "--receipt-key", f->key),
+        "");
+    EXPECT(1, ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key), "-i or -f");
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key, "-i", "Once"), "");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key, "-i", "Onca"),
+           "item.prompt.hmac");
+}
+
+static void what_is_no_receipt_is_refused(void **state) {
+    const Files *f = *state;
+    static const char *const texts[] = {
+        "",
+        "{",
+        "[]",
+        "{}",
+        "{\"verbatim_receipt\": 2}",
+        "{\"verbatim_receipt\": 1, \"program\": {}, \"model\": {}, \"settings\": {}, \"items\": 3, "
+        "\"kind\": \"text\"}"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        file_write(f->receipt, texts[i], strlen(texts[i]));
+        EXPECT(1, ("run", MODEL, "--replay", f->receipt), "receipt");
+    }
+    static const char empty[] =
+        "{\"verbatim_receipt\": 1, \"program\": {}, \"model\": {}, \"settings\": {%s}, \"items\": "
+        "[], \"kind\": \"%s\"}";
+    char text[512];
+    snprintf(text, sizeof text, empty, "\"output\": \"x\"", "text");
+    file_write(f->receipt, text, strlen(text));
+    EXPECT(1, ("run", MODEL, "--replay", f->receipt), "'output' is not one of this version's");
+    snprintf(text, sizeof text, empty, "\"temperature\": -1", "chat");
+    file_write(f->receipt, text, strlen(text));
+    EXPECT(1, ("run", MODEL, "--replay", f->receipt), "out of range");
+    EXPECT(2, ("run", MODEL, "--replay", f->receipt, "--receipt", f->receipt), "use one of them");
+    EXPECT(2, ("run", MODEL, "--info", "--receipt", f->receipt), "not of this");
+    EXPECT(2, ("run", MODEL, "-i", "x", "--receipt-key", f->receipt), "--receipt-key needs");
+}
+
+/* ---- Conversions ------------------------------------------------------------------------------
+ */
+
+static void an_export_is_reproducible(void **state) {
+    const Files *f = *state;
+    char *other = fixture_path(f->directory, "other.bin");
+    static const char *const types[] = {"f16", "q8", "q4m"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        size_t n, m;
+        EXPECT(0, ("export", MODEL, f->model, "--type", types[i], "-j", "1"), "");
+        EXPECT(0, ("export", MODEL, other, "--type", types[i], "-j", "3"), "");
+        char *one = file_read(f->model, &n), *two = file_read(other, &m);
+        assert_int_equal(n, m);
+        assert_memory_equal(one, two, n);
+        free(one);
+        free(two);
+        unlink(f->model);
+        unlink(other);
+    }
+    free(other);
+}
+
+/* A receipt names the files that a model was converted from, and the type. */
+static void a_conversion_names_its_source(void **state) {
+    const Files *f = *state;
+    char *cache = fixture_path(f->directory, "cache"), digest[SHA256_HEX], wanted[256];
+    size_t n;
+    char *source = file_read(MODEL, &n);
+    sha256_text(source, n, digest);
+    free(source);
+    EXPECT(0,
+           ("run", MODEL, "--type", "q4m", "--cache-dir", cache, "-i", "Once", "-n", "4",
+            "--receipt", f->receipt),
+           "");
+    char *text = file_read(f->receipt, &n);
+    snprintf(wanted, sizeof wanted, "\"sha256\": \"%s\"", digest);
+    assert_non_null(strstr(text, wanted));
+    assert_non_null(strstr(text, "\"type\": \"q4m\""));
+    free(text);
+    EXPECT(0, ("run", MODEL, "--type", "q4m", "--cache-dir", cache, "--replay", f->receipt), "");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), "\"made_from\"", digest);
+    free(cache);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sha256_gives_nists_digests),
+        cmocka_unit_test(sha256_takes_a_text_in_any_pieces),
+        cmocka_unit_test(hmac_gives_the_rfcs_digests),
+        cmocka_unit_test(a_float_tensor_has_the_digest_of_its_rows),
+        cmocka_unit_test(digests_do_not_depend_on_threads),
+        cmocka_unit_test(digests_do_not_depend_on_the_container),
+        cmocka_unit_test(a_text_is_repeated_on_another_instruction_set),
+        cmocka_unit_test(a_batch_is_repeated),
+        cmocka_unit_test(a_chat_is_repeated),
+        cmocka_unit_test(a_changed_byte_of_the_model_is_named),
+        cmocka_unit_test(a_changed_prompt_answer_or_option_is_named),
+        cmocka_unit_test(keyed_prompts_are_not_in_the_receipt),
+        cmocka_unit_test(what_is_no_receipt_is_refused),
+        cmocka_unit_test(an_export_is_reproducible),
+        cmocka_unit_test(a_conversion_names_its_source),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
