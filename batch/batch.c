@@ -50,6 +50,7 @@ struct Batch {
 
     Job *first, *last;         /* the jobs whose results are not written yet */
     Job *feeding;              /* the job whose texts are being handed to the engine; NULL: none */
+    size_t n_streams;          /* jobs in that list whose results come in chunks */
     size_t n_jobs, held_bytes; /* in that list: jobs, and bytes of their result lines */
     bool at_end;               /* of the input */
     bool stops;                /* a line failed with --strict */
@@ -188,17 +189,46 @@ static void fail_job(Batch *b, Job *job, const char *message) {
     deliver(b, job, result_error_line(&b->maker, &job->request, message));
 }
 
+static Status add_line(void *context, const char *line, Error *error) {
+    return result_file_add(context, line, error);
+}
+
+/* Writes the chunks that streams can get now; the last ones of a job that is done. */
+static void stream(Batch *b, Job *job) {
+    Error error;
+    if (job_stream(job, add_line, &b->results, &error) != STATUS_OK)
+        give_up(b, STATUS_FAILED, &error);
+}
+
+static void stream_all(Batch *b) {
+    for (Job *job = b->first; job && b->n_streams > 0; job = job->next)
+        if (job->streamed && job->n_submitted > 0) stream(b, job);
+}
+
+static void finish_stream(Batch *b, Job *job) {
+    stream(b, job);
+    b->n_streams--;
+    b->progress.n_done++;
+    unlink_job(b, job);
+    job_free(job);
+}
+
 /* All texts of the job are done: JobSetting.done. */
 static void finish_job(Job *job, void *context) {
     Batch *b = context;
     const char *failure = job_failure(job);
     if (failure) {
+        b->n_streams -= job->streamed != NULL;
         fail_job(b, job, failure);
         return;
     }
     b->progress.n_generated += job_n_generated(job);
     tell_receipt(b, job, NULL);
-    deliver(b, job, job_result(job));
+    if (job->streamed) {
+        finish_stream(b, job);
+    } else {
+        deliver(b, job, job_result(job));
+    }
 }
 
 /* ---- Reading -----------------------------------------------------------------------------------
@@ -273,6 +303,14 @@ static Status parse_line(Batch *b, Request *r, LineState state, const char *line
     return status;
 }
 
+/* Chunks are for a reader at the other end of a pipe: they cannot be put in order, compared or
+ * continued. */
+static Status check_stream(const Batch *b, const Request *r, Error *error) {
+    if (!r->streams || !(b->options->ordered || b->results.regular)) return STATUS_OK;
+    return error_set(error, "'stream' needs results that go to a pipe: no file, --ordered or "
+                            "--check");
+}
+
 /* Makes a job of a line of the input, unless the line is blank or answered by an earlier run. */
 static void take_line(Batch *b, LineState state, const char *line, size_t length) {
     static const Error no_memory = {"no memory for a request"};
@@ -301,11 +339,13 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
         return;
     }
     if (b->check) job->recorded = check_find(b->check, &job->request);
+    if (status == STATUS_OK) status = check_stream(b, &job->request, &error);
     if (status == STATUS_OK) status = job_prepare(job, &error);
     if (status != STATUS_OK) {
         fail_job(b, job, error.text);
     } else {
         b->feeding = job;
+        b->n_streams += job->streamed != NULL;
     }
 }
 
@@ -464,6 +504,7 @@ static Status answer_lines(Batch *b, Error *error) {
         if (status != STATUS_OK) return status;
         if (engine_pending(b->engine) > 0) status = engine_step(b->engine, error);
         if (status != STATUS_OK) return status;
+        stream_all(b);
         if (result_file_flush(&b->results, false, error) != STATUS_OK) return STATUS_FAILED;
         batch_progress_show(&b->progress, false);
         if (b->status != STATUS_OK) {

@@ -57,6 +57,8 @@ void job_shrink(Job *job) {
     job->recorded = NULL;
     free(job->samples);
     free(job->choices);
+    free(job->streamed);
+    job->streamed = NULL;
     job->samples = NULL;
     job->choices = NULL;
     shape_store_release(job->setting->session->shapes, job->shape);
@@ -316,7 +318,9 @@ Status job_prepare(Job *job, Error *error) {
     size_t n = job->request.n_prompts * job->request.n;
     job->choices = calloc(n, sizeof *job->choices);
     job->samples = calloc(n, sizeof *job->samples);
-    if (!job->choices || !job->samples) return error_set(error, "no memory for a request");
+    if (job->request.streams) job->streamed = calloc(n, sizeof *job->streamed);
+    if (!job->choices || !job->samples || (job->request.streams && !job->streamed))
+        return error_set(error, "no memory for a request");
     if (s->check && prepare_check(job, n, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t i = 0; i < n; i++) {
         job->samples[i].job = job;
@@ -381,6 +385,39 @@ char *job_result(const Job *job) {
     for (size_t i = 0; i < job->n; i++)
         if (job->samples[i].left) return NULL;
     return result_line(job->setting->maker, &job->request, job->choices);
+}
+
+static bool all_ended(const Job *job) {
+    for (size_t i = 0; i < job->n; i++)
+        if (!job->streamed[i].ended && job->choices[i].finish == FINISH_NOT) return false;
+    return true;
+}
+
+/* The texts before the index-th have been told as far as they go. */
+static bool is_last_text(const Job *job, size_t index) {
+    for (size_t i = index + 1; i < job->n; i++)
+        if (!job->streamed[i].ended) return false;
+    return all_ended(job);
+}
+
+Status job_stream(Job *job, Status (*add)(void *context, const char *line, Error *error),
+                  void *context, Error *error) {
+    const ResultMaker *maker = job->setting->maker;
+    const Request *r = &job->request;
+    for (size_t i = 0; i < job->n; i++) {
+        bool failed, is_last = !r->tells_usage && is_last_text(job, i);
+        char *line =
+            result_chunk_line(maker, r, job->choices, i, &job->streamed[i], is_last, &failed);
+        if (failed) return error_set(error, "no memory for a result");
+        Status status = line ? add(context, line, error) : STATUS_OK;
+        free(line);
+        if (status != STATUS_OK) return status;
+    }
+    if (!r->tells_usage || job->n_left > 0) return STATUS_OK;
+    char *line = result_usage_line(maker, r, job->choices);
+    Status status = line ? add(context, line, error) : error_set(error, "no memory for a result");
+    free(line);
+    return status;
 }
 
 char *job_compare(Job *job, char *line) {

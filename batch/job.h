@@ -38,6 +38,7 @@ struct Job {
     Sample *samples;               /* [n] */
     size_t n, n_submitted, n_left; /* texts: all, handed to the engine, not yet done */
     Shape *shape;                  /* of its texts; NULL: none */
+    Streamed *streamed;            /* [n] of a request with "stream"; else NULL */
 
     /* --check */
     json_t *recorded;        /* owned, set before job_prepare; NULL: there is no record */
@@ -73,6 +74,11 @@ size_t job_n_generated(const Job *job); /* tokens of all texts */
 /* Returns the result line of a job whose texts are all done, freed by the caller. NULL: no memory,
  * or a text was not completed because its record is known to be another. */
 char *job_result(const Job *job);
+
+/* Passes each line that a request with "stream" can get now to `add`, a newline not included; stops
+ * at its first failure. After the last text has ended the stream is complete. */
+Status job_stream(Job *job, Status (*add)(void *context, const char *line, Error *error),
+                  void *context, Error *error);
 
 /* With --check: returns what it says in place of the result line (NULL: it was not completed),
  * which the job takes over. NULL: no memory. */

@@ -308,9 +308,28 @@ static Status set_model(Request *r, const Field *field, const json_t *value, Err
     return STATUS_OK;
 }
 
-static Status must_be_false(Request *r, const Field *field, const json_t *value, Error *error) {
-    (void)r;
-    return json_is_false(value) ? STATUS_OK : wrong(field, "false in a batch", error);
+/* Chunks have a form in OpenAI's API alone. */
+static Status set_stream(Request *r, const Field *field, const json_t *value, Error *error) {
+    if (r->format != REQUEST_NATIVE) return set_flag(field, value, &r->streams, error);
+    return json_is_false(value) ? STATUS_OK
+                                : wrong(field, "false, but in requests in OpenAI's form", error);
+}
+
+/* {"include_usage": true}; the other option of OpenAI's only pads the lines. */
+static Status set_stream_options(Request *r, const Field *field, const json_t *value,
+                                 Error *error) {
+    const char *name;
+    json_t *option;
+    if (!json_is_object(value)) return wrong(field, "an object", error);
+    json_object_foreach((json_t *)value, name, option) {
+        bool is_usage = strcmp(name, "include_usage") == 0;
+        if (!is_usage && strcmp(name, "include_obfuscation") != 0)
+            return error_set(error, "'%s': '%.80s' is not supported", field->name, name);
+        if (!json_is_boolean(option) && !json_is_null(option))
+            return error_set(error, "'%s': '%.80s' must be true or false", field->name, name);
+        if (is_usage) r->tells_usage = json_is_true(option);
+    }
+    return STATUS_OK;
 }
 
 static Status must_be_text_only(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -379,7 +398,7 @@ static const Field fields[] = {
     WHOLE(logprobs, "nct", set_logprobs, 0, REQUEST_MAX_TOP),
     WHOLE(top_logprobs, "nc", set_top_logprobs, 0, REQUEST_MAX_TOP),
     OTHER(echo, "nt", set_echo),
-    OTHER(stream, "nct", must_be_false),
+    OTHER(stream, "nct", set_stream),
     OTHER(response_format, "nct", set_format),
     OTHER(structured_outputs, "nct", set_structured),
     OTHER(json_schema, "n", set_shape),
@@ -399,7 +418,8 @@ static const Field fields[] = {
     OTHER(safety_identifier, "nct", ignore),
     OTHER(prompt_cache_key, "nct", ignore),
     OTHER(prompt_cache_retention, "nct", ignore),
-    OTHER(stream_options, "nct", ignore),
+    OTHER(stream_options, "n", ignore),
+    OTHER(stream_options, "ct", set_stream_options),
     OTHER(parallel_tool_calls, "nc", set_parallel),
     OTHER(prediction, "nct", ignore),
 };

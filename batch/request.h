@@ -62,6 +62,8 @@ typedef struct Request {
     size_t n;         /* samples of each prompt */
     bool echo;        /* the result's text and logprobs begin with the prompt's */
     bool only_prompt; /* nothing is generated */
+    bool streams;     /* the result comes in chunks, while it is generated */
+    bool tells_usage; /* of a stream: the last chunk counts the tokens */
     bool wants_logprobs;
     int top_logprobs; /* alternatives of each token */
     GenerationOptions options;

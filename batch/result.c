@@ -181,20 +181,22 @@ static void put_logprobs(Lists *lists, const ResultMaker *maker, const Request *
 }
 
 /* The logprobs of an OpenAI completion: {"tokens", "token_logprobs", "top_logprobs",
- * "text_offset"}. With echo the prompt's tokens come first, without the bos token. */
+ * "text_offset"}. With echo the prompt's tokens come first, without the bos token. Of a stream only
+ * what was not told. */
 static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, const Choice *choice,
-                                   size_t index) {
+                                   size_t index, Streamed *streamed) {
     size_t width = 1 + (size_t)r->top_logprobs;
     const TokenList *prompt = &r->prompts[index / r->n];
-    Lists lists = {json_array(), json_array(), json_array(), json_array(), 0};
+    Lists lists = {json_array(), json_array(), json_array(), json_array(), streamed->offset};
     const TokenLogprob *known = choice->prompt_logprobs;
-    for (size_t i = 0; r->echo && i < prompt->length; i++)
+    for (size_t i = 0; r->echo && !streamed->begun && i < prompt->length; i++)
         if (i > 0 || prompt->ids[i] != tokenizer_bos(maker->tokenizer))
             put_logprobs(&lists, maker, r, prompt->ids[i],
                          i > 0 && known ? known + i * width : NULL);
-    for (size_t i = 0; i < choice->n_logprobs; i++)
+    for (size_t i = streamed->n_logprobs; i < choice->n_logprobs; i++)
         put_logprobs(&lists, maker, r, choice->logprobs[i * width].token,
                      choice->logprobs + i * width);
+    streamed->offset = lists.offset;
     json_t *json = json_object();
     json_object_set_new(json, "tokens", lists.tokens);
     json_object_set_new(json, "token_logprobs", lists.logprobs);
@@ -375,7 +377,11 @@ static json_t *openai_choice(const ResultMaker *maker, const Request *r, const C
         }
     } else {
         json_object_set_new(json, "text", text_of(r, maker, &choice->text, index));
-        if (r->wants_logprobs) logprobs = completion_logprobs(maker, r, choice, index);
+        Streamed all = {0};
+        if (r->wants_logprobs) {
+            json_decref(logprobs);
+            logprobs = completion_logprobs(maker, r, choice, index, &all);
+        }
     }
     json_object_set_new(json, "logprobs", logprobs);
     json_object_set_new(json, "finish_reason", json_string(finish_of(choice, &answer)));
@@ -383,31 +389,42 @@ static json_t *openai_choice(const ResultMaker *maker, const Request *r, const C
     return json;
 }
 
-static json_t *openai_body(const ResultMaker *maker, const Request *r, const Choice *choices) {
-    bool chat = r->format == REQUEST_CHAT;
+static json_t *usage_json(const Request *r, const Choice *choices) {
     size_t n_prompt = prompt_tokens(r), n_generated = 0;
+    for (size_t i = 0; i < n_choices(r); i++) n_generated += choices[i].n_tokens;
+    json_t *usage =
+        json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)n_prompt, "completion_tokens",
+                  (json_int_t)n_generated, "total_tokens", (json_int_t)(n_prompt + n_generated));
+    if (r->cut.dropped > 0)
+        json_object_set_new(usage, "truncated_prompt_tokens",
+                            json_integer((json_int_t)r->cut.dropped));
+    return usage;
+}
+
+/* The body of a result, or of a chunk of one: `list` are its choices, `usage` may be NULL. Takes
+ * over both. */
+static json_t *openai_body(const ResultMaker *maker, const Request *r, const char *chat_object,
+                           json_t *list, json_t *usage) {
+    bool chat = r->format == REQUEST_CHAT;
     char id[RESULT_ID_BYTES];
-    json_t *body = json_object(), *list = json_array();
-    for (size_t i = 0; i < n_choices(r); i++) {
-        n_generated += choices[i].n_tokens;
-        json_array_append_new(list, openai_choice(maker, r, &choices[i], i));
-    }
+    json_t *body = json_object();
     make_id(id, chat ? RESULT_ID_CHAT : RESULT_ID_COMPLETION, maker, r);
     json_object_set_new(body, "id", json_string(id));
-    json_object_set_new(body, "object", json_string(chat ? "chat.completion" : "text_completion"));
+    json_object_set_new(body, "object", json_string(chat ? chat_object : "text_completion"));
     json_object_set_new(body, "created",
                         json_integer(0)); /* not the time: results are the same in every run */
     json_object_set_new(body, "model", json_string(r->model ? r->model : maker->model));
     json_object_set_new(body, "choices", list);
-    json_object_set_new(body, "usage",
-                        json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)n_prompt,
-                                  "completion_tokens", (json_int_t)n_generated, "total_tokens",
-                                  (json_int_t)(n_prompt + n_generated)));
-    if (r->cut.dropped > 0)
-        json_object_set_new(json_object_get(body, "usage"), "truncated_prompt_tokens",
-                            json_integer((json_int_t)r->cut.dropped));
+    if (usage) json_object_set_new(body, "usage", usage);
     json_object_set_new(body, "system_fingerprint", json_string(maker->fingerprint));
     return body;
+}
+
+static json_t *whole_body(const ResultMaker *maker, const Request *r, const Choice *choices) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < n_choices(r); i++)
+        json_array_append_new(list, openai_choice(maker, r, &choices[i], i));
+    return openai_body(maker, r, "chat.completion", list, usage_json(r, choices));
 }
 
 static json_t *embedding_body(const ResultMaker *maker, const Request *r) {
@@ -428,22 +445,138 @@ static json_t *openai_head(const ResultMaker *maker, const Request *r) {
     return json;
 }
 
-static char *openai_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
+/* The line around a body. Of a stream, `is_last` says whether it is complete; else NULL. */
+static char *openai_line(const ResultMaker *maker, const Request *r, json_t *body,
+                         const bool *is_last) {
     char id[RESULT_ID_BYTES];
     json_t *json = openai_head(maker, r), *response = json_object();
     make_id(id, RESULT_ID_REQUEST, maker, r);
     json_object_set_new(response, "status_code", json_integer(200));
     json_object_set_new(response, "request_id", json_string(id));
-    json_object_set_new(response, "body",
-                        request_embeds(r) ? embedding_body(maker, r)
-                                          : openai_body(maker, r, choices));
+    json_object_set_new(response, "body", body);
+    if (is_last) json_object_set_new(response, "done", json_boolean(*is_last));
     json_object_set_new(json, "response", response);
     json_object_set_new(json, "error", json_null());
     return dump(json);
 }
 
 char *result_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
-    return r->is_native ? native_line(maker, r, choices) : openai_line(maker, r, choices);
+    if (r->is_native) return native_line(maker, r, choices);
+    return openai_line(maker, r,
+                       request_embeds(r) ? embedding_body(maker, r) : whole_body(maker, r, choices),
+                       NULL);
+}
+
+/* ---- Streams ----------------------------------------------------------------------------------
+ */
+
+/* The parts of a text that are certain. */
+static Answer split_so_far(const ResultMaker *maker, const Request *r, const Choice *choice) {
+    Answer answer = {0};
+    if (choice->finish != FINISH_NOT || !r->messages || !maker->answers)
+        return split(maker, r, choice);
+    if (!answer_split_so_far(maker->answers, choice->text.bytes, choice->text.length, r->opened,
+                             r->tools, &answer))
+        answer_free(&answer);
+    return answer;
+}
+
+/* Takes what `text` has beyond the first *told bytes. */
+static TextBuffer news(const TextBuffer *text, size_t *told) {
+    size_t from = *told < text->length ? *told : text->length;
+    *told = text->length > from ? text->length : from;
+    return (TextBuffer){.bytes = text->bytes ? text->bytes + from : NULL,
+                        .length = text->length - from};
+}
+
+static void put_news(json_t *delta, const char *key, const TextBuffer *text, size_t *told) {
+    const TextBuffer fresh = news(text, told);
+    if (fresh.length > 0)
+        json_object_set_new(delta, key, json_lossy_text(fresh.bytes, fresh.length));
+}
+
+/* "delta" of a chat completion's chunk. */
+static json_t *delta_json(const ResultMaker *maker, const Request *r, const Answer *answer,
+                          size_t index, bool ends, Streamed *s) {
+    json_t *delta = s->begun ? json_object() : json_pack("{s:s}", "role", "assistant");
+    if (!s->begun) json_object_set_new(delta, "content", json_string(""));
+    put_news(delta, "content", &answer->content, &s->content);
+    if (!maker->hides_reasoning)
+        put_news(delta, "reasoning_content", &answer->reasoning, &s->reasoning);
+    if (ends && answer->calls) {
+        json_t *calls = calls_json(maker, r, answer, index), *call;
+        size_t i;
+        json_array_foreach(calls, i, call) {
+            json_object_set_new(call, "index", json_integer((json_int_t)i));
+        }
+        json_object_set_new(delta, "tool_calls", calls);
+    }
+    return delta;
+}
+
+/* The choice of a chunk. */
+static json_t *chunk_choice(const ResultMaker *maker, const Request *r, const Choice *choice,
+                            size_t index, Streamed *s) {
+    bool chat = r->format == REQUEST_CHAT, ends = choice->finish != FINISH_NOT;
+    size_t width = 1 + (size_t)r->top_logprobs;
+    json_t *json = json_pack("{s:I}", "index", (json_int_t)index), *logprobs = json_null();
+    Answer answer = split_so_far(maker, r, choice);
+    if (chat) {
+        json_object_set_new(json, "delta", delta_json(maker, r, &answer, index, ends, s));
+        if (r->wants_logprobs)
+            logprobs = json_pack("{s:o, s:n}", "content",
+                                 logprobs_json(maker, r, choice->logprobs + s->n_logprobs * width,
+                                               choice->n_logprobs - s->n_logprobs),
+                                 "refusal");
+    } else {
+        const TextBuffer fresh = news(&answer.content, &s->content);
+        json_object_set_new(json, "text",
+                            s->begun ? json_lossy_text(fresh.bytes ? fresh.bytes : "", fresh.length)
+                                     : text_of(r, maker, &fresh, index));
+        if (r->wants_logprobs) logprobs = completion_logprobs(maker, r, choice, index, s);
+    }
+    json_object_set_new(json, "logprobs", logprobs);
+    json_object_set_new(json, "finish_reason",
+                        ends ? json_string(finish_of(choice, &answer)) : json_null());
+    answer_free(&answer);
+    s->n_logprobs = choice->n_logprobs;
+    s->begun = true;
+    s->ended = ends;
+    return json;
+}
+
+/* Whether the text has something to tell. */
+static bool has_news(const ResultMaker *maker, const Request *r, const Choice *choice,
+                     const Streamed *s) {
+    if (choice->finish != FINISH_NOT) return !s->ended;
+    if (!s->begun && r->format == REQUEST_CHAT) return true; /* the role */
+    Answer answer = split_so_far(maker, r, choice);
+    bool has = answer.content.length > s->content ||
+               (answer.reasoning.length > s->reasoning && !maker->hides_reasoning);
+    answer_free(&answer);
+    return has;
+}
+
+char *result_chunk_line(const ResultMaker *maker, const Request *r, const Choice *choices,
+                        size_t index, Streamed *s, bool is_last, bool *failed) {
+    const Choice *choice = &choices[index];
+    *failed = false;
+    if (!has_news(maker, r, choice, s)) return NULL;
+    json_t *list = json_array();
+    json_array_append_new(list, chunk_choice(maker, r, choice, index, s));
+    json_t *usage = r->tells_usage ? json_null() : NULL;
+    char *line = openai_line(maker, r, openai_body(maker, r, "chat.completion.chunk", list, usage),
+                             &is_last);
+    *failed = !line;
+    return line;
+}
+
+char *result_usage_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
+    bool is_last = true;
+    return openai_line(
+        maker, r,
+        openai_body(maker, r, "chat.completion.chunk", json_array(), usage_json(r, choices)),
+        &is_last);
 }
 
 char *result_error_line(const ResultMaker *maker, const Request *r, const char *message) {

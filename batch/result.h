@@ -52,6 +52,22 @@ typedef struct ResultMaker {
  * choices[n_prompts * n] holds the n texts of the first prompt, then those of the second, ... */
 char *result_line(const ResultMaker *maker, const Request *request, const Choice *choices);
 
+/* How much of one text the chunks of its stream have told. */
+typedef struct Streamed {
+    size_t content, reasoning; /* bytes of the answer's parts */
+    size_t n_logprobs, offset; /* tokens; characters of a completion's text */
+    bool begun, ended;
+} Streamed;
+
+/* Returns the next line of a request with "stream", which has what is new of choices[index], freed
+ * by the caller; NULL and *failed: no memory; NULL alone: nothing is certain that was not told.
+ * `is_last`: the stream is complete with it. */
+char *result_chunk_line(const ResultMaker *maker, const Request *request, const Choice *choices,
+                        size_t index, Streamed *streamed, bool is_last, bool *failed);
+
+/* Returns the line that ends a stream with its count of tokens (Request.tells_usage). */
+char *result_usage_line(const ResultMaker *maker, const Request *request, const Choice *choices);
+
 /* Returns the result line of a request that failed, likewise. */
 char *result_error_line(const ResultMaker *maker, const Request *request, const char *message);
 

@@ -177,6 +177,70 @@ bool answer_split(const AnswerFormat *format, const char *text, size_t length, b
     return !out->content.failed && !out->reasoning.failed;
 }
 
+/* ---- Answers that are not complete ---- */
+
+/* How many bytes at the end of text[length] may be the beginning of the mark; NULL: no mark. */
+static size_t begins_at_end(const char *text, size_t length, const char *mark) {
+    size_t n = mark ? strlen(mark) : 0;
+    for (size_t k = n; k-- > 1;)
+        if (k <= length && memcmp(text + length - k, mark, k) == 0) return k;
+    return 0;
+}
+
+/* Takes off the end what may be the beginning of a mark. */
+static size_t without_begun_mark(const AnswerFormat *format, const char *text, size_t length,
+                                 const json_t *tools) {
+    const char *const marks[] = {
+        format->think_close, tools && format->tools ? format->tools->begin : NULL,
+        format->has_channels ? "<|end|>" : NULL, format->has_channels ? "<|start|>" : NULL};
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        size_t n = begins_at_end(text, length, marks[i]);
+        if (n > most) most = n;
+    }
+    return length - most;
+}
+
+/* The length of text[length] without a channel that has ended and what follows it until the next
+ * one's text begins. */
+static size_t whole_channels(Piece text) {
+    static const char mark[] = "<|message|>";
+    const char *body = NULL, *end, *next;
+    for (const char *at; (at = find(body ? rest(text, body) : text, mark));)
+        body = at + strlen(mark);
+    if (!body) return 0;
+    end = find(rest(text, body), "<|end|>");
+    next = find(rest(text, body), "<|start|>");
+    const char *stop = end && (!next || end < next) ? end : next;
+    return stop ? (size_t)(stop - text.at) : text.length;
+}
+
+/* Whether it is open if the answer begins with a reasoning. */
+static bool may_open(const AnswerFormat *format, Piece text) {
+    if (!format->think_open) return false;
+    while (text.length > 0 && *text.at == '\n') text.at++, text.length--;
+    return text.length < strlen(format->think_open) &&
+           memcmp(text.at, format->think_open, text.length) == 0;
+}
+
+bool answer_split_so_far(const AnswerFormat *format, const char *text, size_t length, bool opened,
+                         const json_t *tools, Answer *out) {
+    Piece whole = {text, length};
+    bool is_open = format->has_channels ? tools != NULL : !opened && may_open(format, whole);
+    length = is_open ? 0 : without_begun_mark(format, text, length, tools);
+    if (format->has_channels) length = whole_channels((Piece){text, length});
+    if (!answer_split(format, text, length, opened && !is_open, NULL, out)) return false;
+    if (!tools || !format->tools) return true;
+    Piece content = {out->content.bytes, out->content.length};
+    const char *call = format->tools->begin ? find(content, format->tools->begin) : content.at;
+    if (call) content.length = (size_t)(call - content.at);
+    while (content.length > 0 &&
+           (content.at[content.length - 1] == '\n' || content.at[content.length - 1] == ' '))
+        content.length--;
+    out->content.length = content.length;
+    return true;
+}
+
 void answer_free(Answer *answer) {
     text_free(&answer->content);
     text_free(&answer->reasoning);

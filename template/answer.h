@@ -49,6 +49,11 @@ typedef struct Answer {
  * list of tools, or NULL: then calls are not looked for. False: no memory. */
 bool answer_split(const AnswerFormat *format, const char *text, size_t length, bool opened,
                   const json_t *tools, Answer *out);
+/* The same for an answer that is not complete: only what stays where it is, whatever follows. Calls
+ * are left to the end, and so is a text that may turn out to be one. (Newlines before a text stay,
+ * which answer_split removes where calls follow.) */
+bool answer_split_so_far(const AnswerFormat *format, const char *text, size_t length, bool opened,
+                         const json_t *tools, Answer *out);
 void answer_free(Answer *answer);
 
 #endif

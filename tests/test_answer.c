@@ -147,6 +147,47 @@ static void a_call_that_is_cut_off_stays_text(void **state) {
     json_decref(tools);
 }
 
+/* What was told of an answer while it grew is what it holds in the end. */
+static void check_growing(const AnswerFormat *format, const char *text, bool opened,
+                          const json_t *tools) {
+    Answer whole, part;
+    size_t n = strlen(text), told = 0;
+    assert_true(answer_split(format, text, n, opened, tools, &whole));
+    for (size_t i = 0; i <= n; i++) {
+        assert_true(answer_split_so_far(format, text, i, opened, tools, &part));
+        assert_null(part.calls);
+        assert_true(part.content.length >= told && part.content.length <= whole.content.length);
+        assert_memory_equal(part.content.bytes, whole.content.bytes, part.content.length);
+        assert_true(part.reasoning.length <= whole.reasoning.length);
+        assert_memory_equal(part.reasoning.bytes, whole.reasoning.bytes, part.reasoning.length);
+        told = part.content.length;
+        answer_free(&part);
+    }
+    answer_free(&whole);
+}
+
+static void parts_of_an_answer_that_grows_stay_as_they_were_told(void **state) {
+    json_t *tools = tools_of_request();
+    char text[2048];
+    (void)state;
+    for (size_t i = 0; i < N_CASES; i++) {
+        const AnswerFormat format = format_of(cases[i].marks);
+        snprintf(text, sizeof text, "<think>\nHm, 1 < 2. </thin.\n</think>\n\n%s%s",
+                 cases[i].before, cases[i].calls);
+        check_growing(&format, text, false, tools);
+        check_growing(&format, text + strlen("<think>"), true, tools);
+        text[strlen(text) - 3] = '\0'; /* a call that is cut off */
+        check_growing(&format, text, false, tools);
+        check_growing(&format, "\n<thing> is no mark\n <", false, tools);
+    }
+    const AnswerFormat channels = {.has_channels = true};
+    check_growing(&channels,
+                  "<|channel|>analysis<|message|>Hm < 2<|end|><|start|>assistant<|channel|>final"
+                  "<|message|>Yes.",
+                  false, NULL);
+    json_decref(tools);
+}
+
 static void a_call_of_no_tool_of_the_request_stays_text(void **state) {
     static const char text[] = "<tool_call>{\"name\": \"rm\", \"arguments\": {}}</tool_call>";
     json_t *tools = tools_of_request();
@@ -233,6 +274,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_every_format_are_read),
         cmocka_unit_test(a_call_that_is_cut_off_stays_text),
+        cmocka_unit_test(parts_of_an_answer_that_grows_stay_as_they_were_told),
         cmocka_unit_test(a_call_of_no_tool_of_the_request_stays_text),
         cmocka_unit_test(reasoning_is_cut_from_the_beginning_alone),
         cmocka_unit_test(channels_are_told_apart),
