@@ -100,7 +100,8 @@ static const char mapped[] = "the model is always mapped from its file: leave it
 static const char talk[] = "to talk: -m chat";
 static const char no_download[] =
     "nothing is downloaded here: hf download ORG/NAME first, then name it, ORG/NAME";
-static const char no_server[] = "there is no server: --batch FILE answers many requests";
+static const char no_server[] =
+    "--batch FILE answers many requests; integrations/openai serves them on localhost";
 static const char text_only[] = "this program reads only text";
 static const char no_vector[] = "control vectors are not read; of adapters, LoRA: --lora NAME=PATH";
 static const char same_bits[] = "the result is the same whatever the machine does: leave it out";
@@ -216,7 +217,8 @@ static const struct {
     {"models", "there are no commands: run --list shows the models on this machine"},
     {"show", "there are no commands: run MODEL --info describes a model"},
     {"pull", "nothing is downloaded here: hf download ORG/NAME or ollama pull NAME; then run NAME"},
-    {"serve", "there is no server: run MODEL --batch FILE answers many requests"},
+    {"serve", "there is no server: run MODEL --batch FILE answers many requests; "
+              "integrations/openai serves them on localhost"},
     {"create", "export SOURCE TARGET writes a model.bin"},
     {"quantize", "export SOURCE TARGET --type q8 writes a model.bin of 8 bits"},
     {"prompt", "there are no commands: run MODEL -i TEXT continues a text"},

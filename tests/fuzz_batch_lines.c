@@ -20,6 +20,7 @@ FUZZ_MUTATE_PARTS('\n')
 static const Options options;
 static Session session = {.options = &options};
 static ChatPrompt chat;
+static EmbeddingSetting embedding;
 static ResultMaker maker = {.model = "m", .fingerprint = "fp_0123456789abcdef"};
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
@@ -33,8 +34,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
         model_open(&session.model, session.file, &one, &error) != STATUS_OK ||
         !(section = modelfile_section(session.file, SECTION_TOKENIZER, &bytes)) ||
         tokenizer_open(&session.tokenizer, section, bytes, &error) != STATUS_OK ||
-        chat_prompt_open(&chat, &session, &error) != STATUS_OK)
+        chat_prompt_open(&chat, &session, &error) != STATUS_OK ||
+        embedding_setting(&session, &embedding, &error) != STATUS_OK)
         abort();
+    embedding.pooling = POOLING_MEAN;
     maker.tokenizer = session.tokenizer;
     return 0;
 }
@@ -83,6 +86,23 @@ static void make_choice(Choice *choice, const Request *r, const char *line, size
                                              -(float)(i % 5) / (i % 11 ? 1.0f : 0.0f)};
 }
 
+/* The chunks of a stream are lines, and each text ends once. */
+static void check_stream(const Request *r, Choice *choices, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        Streamed streamed = {0};
+        Finish finish = choices[i].finish;
+        size_t length = choices[i].text.length;
+        for (size_t part = 0; part <= length + 1; part++) {
+            bool failed, ends = part > length;
+            choices[i].text.length = ends ? length : part;
+            choices[i].finish = ends ? finish : FINISH_NOT;
+            char *line = result_chunk_line(&maker, r, choices, i, &streamed, false, &failed);
+            if (failed || streamed.ended != ends || (line && strchr(line, '\n'))) abort();
+            free(line);
+        }
+    }
+}
+
 static void check_result_line(const Request *r, const char *line, size_t size) {
     enum { MOST = 8 };
     Choice choices[MOST];
@@ -98,6 +118,7 @@ static void check_result_line(const Request *r, const char *line, size_t size) {
     }
     char *result = result_line(&maker, r, choices);
     if (!result || strchr(result, '\n')) abort();
+    if (r->streams) check_stream(r, choices, n);
     if (result_read(result, strlen(result), &read, &error) != STATUS_OK || read.failed) abort();
     RequestKey key = request_key(r);
     if (read.key.low != key.low || read.key.high != key.high) abort();
@@ -106,8 +127,32 @@ static void check_result_line(const Request *r, const char *line, size_t size) {
     for (size_t i = 0; i < n; i++) choice_free(&choices[i]);
 }
 
+/* The same for a request whose result is pooled or ranked. */
+static void embed(Request *r) {
+    EmbeddingRequest *e = &r->embedding;
+    ResultLine read;
+    Error error = {.text = ""};
+    if (request_embedding_encode(e, &session, &embedding, &r->prompts, &r->n_prompts, &error) !=
+        STATUS_OK) {
+        if (!error.text[0]) abort();
+        return;
+    }
+    for (size_t i = 0; i < e->n_texts; i++) {
+        if (r->prompts[i].length == 0 || e->texts[i].first > r->prompts[i].length) abort();
+        e->texts[i].vector = calloc(e->setting.dimensions, sizeof(float));
+    }
+    char *result = result_line(&maker, r, NULL);
+    if (!result || strchr(result, '\n')) abort();
+    if (result_read(result, strlen(result), &read, &error) != STATUS_OK || read.failed) abort();
+    free(result);
+}
+
 static void encode(Request *r, const char *line, size_t size) {
     Error error;
+    if (request_embeds(r)) {
+        embed(r);
+        return;
+    }
     if (request_encode(r, &session, &chat, &error) == STATUS_OK) {
         check_result_line(r, line, size);
     } else if (!error.text[0]) {
@@ -122,7 +167,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ResultLine result;
     const char *line = (const char *)data;
     bool good = request_parse(&r, line, size, 1, &defaults, &error) == STATUS_OK;
-    if (good && (r.n < 1 || r.n > REQUEST_MAX_SAMPLES || !(r.prompt || r.messages))) abort();
+    if (good && (r.n < 1 || r.n > REQUEST_MAX_SAMPLES)) abort();
+    if (good && !request_embeds(&r) && !(r.prompt || r.messages)) abort();
     check_error_line(&r, good ? "a message" : error.text);
     if (good) encode(&r, line, size);
     r.id_taken = r.id != NULL;
@@ -130,6 +176,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     request_free(&r);
     if (request_plain(&r, line, size, 1, &defaults, &error) == STATUS_OK) {
         if (r.text_length != size) abort();
+        if (size % 2) request_embed_plain(&r);
         encode(&r, line, size);
     }
     request_free(&r);

@@ -1,0 +1,152 @@
+"""Asks the server as a user of the openai package does; on the loopback alone.
+
+    python integrations/openai/test_server.py [BUILD]      the folder with run and export [build]
+"""
+import base64
+import concurrent.futures
+import http.client
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import openai
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = (HERE.parent.parent / "build").resolve()
+MESSAGES = [{"role": "user", "content": "Tell me of a fox."}]
+
+
+class Served(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.model = cls.directory.name + "/tiny.bin"
+        subprocess.run([BUILD / "export", "--random", "tiny,context=512", cls.model, "-q"], check=True)
+        cls.server = subprocess.Popen(
+            [sys.executable, HERE / "verbatim_server.py", "--run", BUILD / "run", "--port", "0", cls.model,
+             "-n", "24", "--pooling", "mean"], stdout=subprocess.PIPE, text=True)
+        cls.url = cls.server.stdout.readline().strip()
+        cls.client = openai.OpenAI(base_url=cls.url, api_key="none", max_retries=0)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        cls.server.send_signal(2)
+        cls.server.wait(20)
+        cls.server.stdout.close()
+        cls.directory.cleanup()
+
+    def chat(self, **more):
+        return self.client.chat.completions.create(model="tiny", messages=MESSAGES, **more)
+
+    def test_models_are_listed(self):
+        self.assertEqual([m.id for m in self.client.models.list()], ["tiny"])
+        self.assertEqual(self.client.models.retrieve("tiny").owned_by, "verbatim")
+
+    def test_an_answer_is_the_same_again_and_what_the_batch_gives(self):
+        first, second = self.chat(), self.chat()
+        self.assertEqual(first.choices, second.choices)
+        self.assertEqual(first.usage.completion_tokens, 24)
+        line = {"messages": MESSAGES, "max_tokens": 24}
+        out = subprocess.run([BUILD / "run", self.model, "--batch", "-"], input=json.dumps(line), text=True,
+                             capture_output=True, check=True).stdout
+        self.assertEqual(json.loads(out)["text"], first.choices[0].message.content)
+
+    def test_chunks_make_the_answer(self):
+        whole = self.chat(n=2, seed=5)
+        texts, ends, usage = ["", ""], [None, None], None
+        for chunk in self.chat(n=2, seed=5, stream=True, stream_options={"include_usage": True}):
+            usage = chunk.usage or usage
+            for choice in chunk.choices:
+                texts[choice.index] += choice.delta.content or ""
+                ends[choice.index] = choice.finish_reason or ends[choice.index]
+        self.assertEqual(texts, [c.message.content for c in whole.choices])
+        self.assertEqual(ends, [c.finish_reason for c in whole.choices])
+        self.assertEqual(usage, whole.usage)
+
+    def test_a_completion_streams(self):
+        whole = self.client.completions.create(model="tiny", prompt="Tom", max_tokens=9)
+        chunks = list(self.client.completions.create(model="tiny", prompt="Tom", max_tokens=9, stream=True))
+        self.assertEqual("".join(c.choices[0].text for c in chunks), whole.choices[0].text)
+        self.assertGreater(len(chunks), 3)
+
+    def test_embeddings_come_as_the_client_asks(self):
+        # The client asks for base64 and unpacks it unless it is told otherwise.
+        packed = self.client.embeddings.create(model="tiny", input=["one", "two"], dimensions=8)
+        plain = self.client.embeddings.create(model="tiny", input="one", dimensions=8, encoding_format="float")
+        self.assertEqual([d.index for d in packed.data], [0, 1])
+        self.assertEqual(len(plain.data[0].embedding), 8)
+        for a, b in zip(packed.data[0].embedding, plain.data[0].embedding):
+            self.assertEqual(struct.pack("<f", a), struct.pack("<f", b))
+        self.assertAlmostEqual(sum(x * x for x in plain.data[0].embedding), 1, places=6)
+
+    def test_results_of_a_batch_are_read_by_the_client(self):
+        line = {"custom_id": "a", "method": "POST", "url": "/v1/embeddings",
+                "body": {"model": "m", "input": "one", "encoding_format": "base64"}}
+        out = subprocess.run([BUILD / "run", self.model, "--batch", "-", "--pooling", "mean"], text=True,
+                             input=json.dumps(line), capture_output=True, check=True).stdout
+        body = json.loads(out)["response"]["body"]
+        read = openai.types.CreateEmbeddingResponse.model_validate(
+            {**body, "data": [{**d, "embedding": list(struct.unpack(
+                f"<{len(base64.b64decode(d['embedding'])) // 4}f", base64.b64decode(d["embedding"])))}
+                for d in body["data"]]})
+        asked = self.client.embeddings.create(model="m", input="one")
+        self.assertEqual(read.data, asked.data)
+
+    def test_many_at_once_get_what_each_gets_alone(self):
+        prompts = [f"Number {i}" for i in range(12)]
+        ask = lambda p: self.client.completions.create(model="tiny", prompt=p, max_tokens=12).choices[0].text
+        alone = [ask(p) for p in prompts]
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            self.assertEqual(list(pool.map(ask, prompts)), alone)
+
+    def test_a_wrong_request_is_told_what_is_wrong(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(extra_body={"temprature": 1})
+        self.assertIn("did you mean 'temperature'", str(caught.exception))
+        with self.assertRaises(openai.BadRequestError):
+            list(self.chat(stream=True, temperature=-1))
+        with self.assertRaises(openai.NotFoundError):
+            self.client.images.generate(model="tiny", prompt="a fox")
+
+    def test_a_client_that_goes_away_disturbs_nobody(self):
+        stream = self.chat(stream=True)
+        next(iter(stream))
+        stream.close()
+        self.assertEqual(self.chat(seed=1).choices, self.chat(seed=1).choices)
+
+    def raw(self, headers, body):
+        connection = http.client.HTTPConnection(self.url.split("/")[2])
+        connection.request("POST", "/v1/completions", body, headers)
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    def test_pages_of_other_sites_are_refused(self):
+        body = json.dumps({"prompt": "Tom", "max_tokens": 1})
+        kind = {"Content-Type": "application/json"}
+        self.assertEqual(self.raw(kind, body), 200)
+        self.assertEqual(self.raw({**kind, "Host": "evil.example"}, body), 403)
+        self.assertEqual(self.raw({"Content-Type": "text/plain"}, body), 415)
+        self.assertEqual(self.raw(kind, "[1"), 400)
+        self.assertEqual(self.raw(kind, "[1]"), 400)
+
+
+class Ended(unittest.TestCase):
+    def test_a_model_that_is_not_there_ends_the_server(self):
+        server = subprocess.run([sys.executable, HERE / "verbatim_server.py", "--run", BUILD / "run", "--port", "0",
+                                 "/nowhere.bin"], capture_output=True, text=True, timeout=30)
+        self.assertEqual(server.returncode, 1)
+        self.assertIn("/nowhere.bin", server.stderr)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+    os.environ.pop("VERBATIM_API_KEY", None)
+    unittest.main()
