@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "fixture.h"
+#include "gguf_fixture.h"
 #include "process.h"
 
 static const char *const names[] = {"qwen3-last",     "mistral-last", "llama-mean", "qwen2-cls",
@@ -37,6 +38,21 @@ static void write_json(const char *directory, const char *name, const json_t *js
     free(path);
 }
 
+/* Gives some marks the names that `renamed` has for them. Those that are words are not special. */
+static void rename_marks(json_t *tokenizer, const json_t *renamed) {
+    json_t *token;
+    size_t i;
+    json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, token) {
+        const char *name = json_string_value(json_object_get(token, "content"));
+        json_t *other = json_object_get(renamed, name);
+        if (other) json_object_set(token, "content", other);
+        name = json_string_value(json_object_get(token, "content"));
+        bool is_word = strcmp(name, "yes") == 0 || strcmp(name, "no") == 0 ||
+                       strcmp(name, "<think>") == 0 || strcmp(name, "</think>") == 0;
+        json_object_set_new(token, "special", json_boolean(!is_word));
+    }
+}
+
 /* The directory of the fixture's model; remove_source deletes it. */
 static char *new_source(json_t *fixture) {
     const Fixture f = {.json = fixture};
@@ -49,7 +65,10 @@ static char *new_source(json_t *fixture) {
     json_object_foreach(files, name, value) {
         if (strcmp(name, "post_processor") != 0) write_json(directory, name, value);
     }
-    json_object_set(tokenizer, "post_processor", json_object_get(files, "post_processor"));
+    if (files)
+        json_object_set(tokenizer, "post_processor", json_object_get(files, "post_processor"));
+    if (json_object_get(fixture, "renamed"))
+        rename_marks(tokenizer, json_object_get(fixture, "renamed"));
     write_json(directory, "tokenizer.json", tokenizer);
     json_decref(tokenizer);
     return directory;
@@ -271,6 +290,56 @@ static void openai_requests_get_lists_or_base64(void **state) {
     json_decref(fixture);
 }
 
+/* The scores are those of the code on Qwen3-Reranker's model card, the most relevant first. */
+static void documents_are_ranked_as_the_reference_does(void **state) {
+    (void)state;
+    json_t *fixture = load("qwen3-rerank"), *scores = json_object_get(fixture, "scores"), *item;
+    char *model = new_model(fixture), lines[4096];
+    json_t *request = json_pack("{s:O, s:O, s:O}", "query", json_object_get(fixture, "query"),
+                                "instruction", json_object_get(fixture, "instruction"), "documents",
+                                json_object_get(fixture, "documents"));
+    char *plain = json_dumps(request, 0);
+    json_object_set_new(request, "top_n", json_integer(2));
+    json_object_set_new(request, "return_documents", json_false());
+    char *top = json_dumps(request, 0);
+    snprintf(lines, sizeof lines,
+             "%s\n{\"custom_id\": \"r\", \"method\": \"POST\", \"url\": \"/v1/rerank\", \"body\": "
+             "%s}\n",
+             plain, top);
+    Process p = batch(model, lines, NULL);
+    if (p.status != 0) print_message("%s%s", p.out, p.err);
+    assert_int_equal(p.status, 0);
+    json_t *list = results(&p), *ranked = json_object_get(json_array_get(list, 0), "results");
+    double last = 1.0;
+    size_t i;
+    assert_int_equal(json_array_size(ranked), json_array_size(scores));
+    json_array_foreach(ranked, i, item) {
+        size_t index = (size_t)json_integer_value(json_object_get(item, "index"));
+        double score = json_number_value(json_object_get(item, "relevance_score"));
+        assert_true(fabs(score - number_at(scores, index)) < 1e-5);
+        assert_true(score <= last);
+        last = score;
+        assert_string_equal(
+            json_string_value(json_object_get(json_object_get(item, "document"), "text")),
+            json_string_value(json_array_get(json_object_get(fixture, "documents"), index)));
+    }
+    json_t *body = json_object_get(json_object_get(json_array_get(list, 1), "response"), "body");
+    json_t *best = json_object_get(body, "results");
+    assert_int_equal(json_array_size(best), 2);
+    json_array_foreach(best, i, item) {
+        assert_null(json_object_get(item, "document"));
+        assert_true(json_equal(json_object_get(item, "relevance_score"),
+                               json_object_get(json_array_get(ranked, i), "relevance_score")));
+    }
+    free(plain);
+    free(top);
+    json_decref(request);
+    json_decref(list);
+    process_free(&p);
+    remove_model(model);
+    json_decref(fixture);
+}
+
 static void assert_says(const Process *p, int status, const char *what) {
     bool says = strstr(p->out, what) || strstr(p->err, what);
     if (p->status != status || !says) print_message("%d: %s%s", p->status, p->out, p->err);
@@ -302,7 +371,8 @@ static void what_cannot_be_done_is_refused_by_name(void **state) {
     }
     snprintf(line, sizeof line, "%0600d\n", 1);
     Process p[] = {
-        RUN("run", model, "-i", "a"), RUN("run", model, "--score", "table"), RUN(core, model, "-i", "a"),
+        RUN("run", model, "-i", "a"), RUN("run", model, "--score", "table"),
+        RUN(core, model, "-i", "a"),
         process_run((const char *const[]){"run", model, "--embed", "-", NULL}, line, 601)};
     for (size_t i = 0; i < 3; i++) assert_says(&p[i], 1, "without an output head");
     assert_says(&p[3], 3, "601 tokens long, but the model takes 512");
@@ -351,12 +421,78 @@ static void models_that_pool_otherwise_are_refused_by_name(void **state) {
     json_decref(fixture);
 }
 
+/* ---- GGUF ---- */
+
+static void set_key(json_t *keys, const char *key, const char *type, json_t *value) {
+    json_array_append_new(keys, json_pack("[s, s, o]", key, type, value));
+}
+
+/* Writes the model with this pooling_type, and without an output matrix if `headless`. */
+static void write_gguf(const char *path, int pooling, bool headless) {
+    json_t *gguf = gguf_fixture_load("qwen3-gqa"), *keys = json_object_get(gguf, "keys");
+    set_key(keys, "qwen3.pooling_type", "uint32", json_integer(pooling));
+    if (headless) json_object_del(json_object_get(gguf, "tensors"), "output.weight");
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    json_decref(gguf);
+}
+
+static void gguf_says_how_to_pool(void **state) {
+    (void)state;
+    static const char ids[] = "{\"input\": [1, 2, 3, 4]}\n";
+    static const char *const ways[] = {"mean", "cls", "last"};
+    static const struct {
+        int pooling;
+        const char *says;
+    } refused[] = {{4, "a head that ranks is not supported"}, {9, "pooling_type 9 is not known"}};
+    static const char words[] =
+        "{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"b\": 1}, "
+        "\"unk_token\": \"a\"}}";
+    char *path = build_path("tests/embeddings.gguf"), *model = build_path("tests/embeddings.bin");
+    char *tokenizer = build_path("tests/embeddings.json");
+    file_write(tokenizer, words, strlen(words));
+    for (int pooling = 0; pooling <= 3; pooling++) {
+        write_gguf(path, pooling, pooling == 3);
+        Process made = RUN("export", path, model, "-t", "f32", "-q", "-z", tokenizer);
+        if (made.status != 0) print_message("%s", made.err);
+        assert_int_equal(made.status, 0);
+        Process p = batch(model, ids, NULL);
+        if (pooling == 0) {
+            assert_says(&p, 3, "does not say how its embeddings are pooled");
+        } else {
+            const char *const same[] = {"--pooling", ways[pooling - 1], NULL};
+            Process q = batch(model, ids, same);
+            json_t *own = results(&p), *given = results(&q);
+            assert_true(json_equal(json_object_get(json_array_get(own, 0), "embedding"),
+                                   json_object_get(json_array_get(given, 0), "embedding")));
+            json_decref(own);
+            json_decref(given);
+            process_free(&q);
+        }
+        Process text = RUN("run", model, "-i", "a", "-n", "1");
+        assert_int_equal(strstr(text.err, "without an output head") != NULL, pooling == 3);
+        process_free(&text);
+        process_free(&p);
+        process_free(&made);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        write_gguf(path, refused[i].pooling, false);
+        Process p = RUN("export", path, model, "-q");
+        assert_says(&p, 1, refused[i].says);
+        process_free(&p);
+    }
+    remove_model(path);
+    remove_model(model);
+    remove_model(tokenizer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embeddings_are_those_of_sentence_transformers),
         cmocka_unit_test(embeddings_have_the_same_bits_in_any_batch),
         cmocka_unit_test(texts_and_embeddings_do_not_disturb_each_other),
         cmocka_unit_test(openai_requests_get_lists_or_base64),
+        cmocka_unit_test(documents_are_ranked_as_the_reference_does),
+        cmocka_unit_test(gguf_says_how_to_pool),
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
         cmocka_unit_test(models_that_pool_otherwise_are_refused_by_name),
     };
