@@ -158,7 +158,7 @@ Status engine_submit(Engine *e, EngineTask *task, Error *error) {
     task->speculation = (Speculation){.drafter = task->drafter};
     task->n_computed = task->n_again = task->mark_at = 0;
     task->n_to_see = task->state ? task->n_tokens : task->seen ? task->n_tokens - 1 : 0;
-    task->n_seen = 0;
+    task->n_seen = task->see_from;
     if (task->state)
         task->n_seen = task->first_state < task->n_tokens ? task->first_state : task->n_tokens - 1;
     task->age = e->clock++;

@@ -25,9 +25,9 @@ struct EngineTask {
      * several threads at once, but never for the same task; several times in a step when the
      * task's drafts are right. */
     bool (*next)(EngineTask *task, float *logits);
-    /* NULL, or called before that with the logits [vocab_size] of each token of the prompt but the
-     * last, in order and once; `position` is the token's. Such a task shares no prefix that another
-     * has computed. */
+    /* NULL, or called before that with the logits [vocab_size] of each token of the prompt from
+     * see_from on but the last, in order and once; `position` is the token's. Such a task shares
+     * the prefix before see_from alone with others. */
     void (*seen)(EngineTask *task, size_t position, const float *logits);
     /* NULL, or the task wants final states in place of logits, and generates nothing: called with
      * the state [dim] of each token from `first_state` on (of the last one at least), in order and
@@ -37,6 +37,7 @@ struct EngineTask {
     /* The task is done: by its own will (error NULL) or because it cannot go on. Called from
      * the thread that called engine_step; the task is the owner's again. */
     void (*done)(EngineTask *task, const Error *error);
+    size_t see_from;
     Drafter *drafter;  /* NULL: none; borrowed until the task is done */
     uint64_t adapters; /* bits of lora_select; only with EngineOptions.lora */
     void *context;     /* the owner's */

@@ -142,6 +142,15 @@ static bool judge(Sample *sample, int32_t token, bool ends) {
     return !sample->left;
 }
 
+/* Notes the id of a generated token. */
+static bool push_id(Choice *choice, int32_t token) {
+    if (!array_reserve(&choice->ids, &choice->ids_capacity, choice->n_tokens + 1,
+                       sizeof *choice->ids))
+        return false;
+    choice->ids[choice->n_tokens] = token;
+    return true;
+}
+
 /* Chooses the next token of a text and appends its bytes to the choice. */
 static Status sample_token(Sample *sample, float *logits, int32_t *token) {
     const Request *r = &sample->job->request;
@@ -176,6 +185,8 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
         choice->n_logprobs++;
     }
     text_put(&choice->text, step.text, step.length, 0);
+    if (g->n_tokens > before && !push_id(choice, step.token))
+        return error_set(&sample->error, "no memory for a token");
     choice->n_tokens = g->n_tokens;
     choice->finish = g->finish;
     if (checks && !judge(sample, step.token, g->finish == FINISH_EOS && g->n_tokens == before))
@@ -188,7 +199,8 @@ static bool sample_next(EngineTask *task, float *logits) {
     Sample *sample = task->context;
     int32_t token = -1;
     if (sample->failed) return false;
-    if (sample->job->request.only_prompt) {
+    if (sample->job->request.only_prompt) { /* of the prompt, all but the last token was run */
+        sample_seen(task, task->n_tokens - 1, logits);
         sample->job->choices[sample->index].finish = FINISH_LENGTH;
         return false;
     }
@@ -298,7 +310,9 @@ static EngineTask new_task(Sample *sample) {
     const Request *r = &sample->job->request;
     EngineTask task = {.next = sample_next, .done = sample_done, .context = sample};
     if (r->format == REQUEST_RERANK) task.next = sample_rank;
-    if (r->echo && r->wants_logprobs) task.seen = sample_seen;
+    size_t length = r->prompts[sample->index / r->n].length;
+    if (r->echo && r->wants_logprobs && r->score_from < length) task.seen = sample_seen;
+    task.see_from = r->score_from - 1;
     if (r->format != REQUEST_EMBEDDING) return task;
     task.state = sample_state;
     task.first_state = embedding_first_state(&r->embedding.setting, text_of(sample)->first,
@@ -357,12 +371,18 @@ Status job_submit(Job *job, Engine *engine, Error *error) {
     Sample *sample = &job->samples[job->n_submitted++];
     const TokenList *prompt = &r->prompts[sample->index / r->n];
     EngineTask *task = &sample->task;
+    if (r->only_prompt && !task->seen) { /* there is nothing to compute */
+        job->choices[sample->index].finish = FINISH_LENGTH;
+        sample_done(task, NULL);
+        return STATUS_OK;
+    }
     task->capacity = prompt->length + 64;
     task->tokens = malloc(task->capacity * sizeof *task->tokens);
     if (!task->tokens) return error_set(error, "no memory for a prompt");
     memcpy(task->tokens, prompt->ids, prompt->length * sizeof *task->tokens);
-    task->n_tokens = prompt->length;
-    if (!request_embeds(r) && new_drafter(sample, prompt->length, error) != STATUS_OK)
+    task->n_tokens = prompt->length - (r->only_prompt && !request_embeds(r) ? 1 : 0);
+    if (!r->only_prompt && !request_embeds(r) &&
+        new_drafter(sample, prompt->length, error) != STATUS_OK)
         return STATUS_FAILED;
     return engine_submit(engine, task, error);
 }

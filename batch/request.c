@@ -134,6 +134,35 @@ static Status set_echo(Request *r, const Field *field, const json_t *value, Erro
     return set_flag(field, value, &r->echo, error);
 }
 
+static Status set_score_from(Request *r, const Field *field, const json_t *value, Error *error) {
+    json_int_t number = 0;
+    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (number > 0) r->score_from = (size_t)number;
+    return STATUS_OK;
+}
+
+static Status set_returns_ids(Request *r, const Field *field, const json_t *value, Error *error) {
+    return set_flag(field, value, &r->returns_ids, error);
+}
+
+static Status set_returns_prompt(Request *r, const Field *field, const json_t *value,
+                                 Error *error) {
+    return set_flag(field, value, &r->returns_prompt, error);
+}
+
+static Status set_adds_special(Request *r, const Field *field, const json_t *value, Error *error) {
+    bool ignored;
+    r->adds_special = value;
+    return set_flag(field, value, &ignored, error);
+}
+
+static Status set_parses_special(Request *r, const Field *field, const json_t *value,
+                                 Error *error) {
+    bool ignored;
+    r->parses_special = value;
+    return set_flag(field, value, &ignored, error);
+}
+
 static Status set_ignore_eos(Request *r, const Field *field, const json_t *value, Error *error) {
     bool ignores = false;
     Status status = set_flag(field, value, &ignores, error);
@@ -398,6 +427,12 @@ static const Field fields[] = {
     WHOLE(logprobs, "nct", set_logprobs, 0, REQUEST_MAX_TOP),
     WHOLE(top_logprobs, "nc", set_top_logprobs, 0, REQUEST_MAX_TOP),
     OTHER(echo, "nt", set_echo),
+    /* Of SGLang, vLLM (the next three) and llama.cpp. */
+    WHOLE(logprob_start_len, "nt", set_score_from, -1, 1e9),
+    OTHER(return_token_ids, "nct", set_returns_ids),
+    OTHER(add_special_tokens, "nt", set_adds_special),
+    OTHER(parse_special, "nt", set_parses_special),
+    OTHER(return_prompt, "n", set_returns_prompt),
     OTHER(stream, "nct", set_stream),
     OTHER(response_format, "nct", set_format),
     OTHER(structured_outputs, "nct", set_structured),
@@ -517,6 +552,10 @@ static Status read_fields(Request *r, const json_t *body, const char *const *own
                          : r->format == REQUEST_COMPLETION ? "'prompt'"
                                                            : "'prompt' and no 'messages'");
     if (r->echo && r->messages) return error_set(error, "'echo' needs a 'prompt'");
+    if (r->returns_prompt && !r->messages)
+        return error_set(error, "'return_prompt' needs 'messages'");
+    if ((r->adds_special || r->parses_special) && r->messages)
+        return error_set(error, "'add_special_tokens' and 'parse_special' need a 'prompt'");
     if (r->tools && !r->messages) return error_set(error, "'tools' need 'messages'");
     if (r->budget != NOT_GIVEN && !r->messages)
         return error_set(error, "a reasoning budget needs 'messages'");
@@ -589,6 +628,7 @@ void request_blank(Request *r, const char *line, size_t length, size_t number) {
                    .line = number,
                    .line_hash = XXH3_64bits(line, length),
                    .n = 1,
+                   .score_from = 1,
                    .budget = NOT_GIVEN};
 }
 
@@ -676,6 +716,7 @@ void request_free(Request *r) {
     free(r->stop);
     free(r->bias);
     free(r->text);
+    chat_template_output_free(&r->rendered);
     request_shape_free(&r->shape);
     answer_hold_free(&r->hold);
     request_embedding_free(&r->embedding);
@@ -769,6 +810,8 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
     if (chat_prompt_encode(chat, &input, &r->prompts[0], &start, error) != STATUS_OK ||
         hold_answer(r, chat, &input, start, error) != STATUS_OK)
         return STATUS_FAILED;
+    if (r->returns_prompt && chat_prompt_render(chat, &input, &r->rendered, error) != STATUS_OK)
+        return STATUS_FAILED;
     show_marks(r, chat);
     size_t prefix = 0;
     if (chat->plain && r->cut.asked &&
@@ -778,6 +821,20 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
                               error);
 }
 
+bool request_only_encodes(const Request *r) {
+    return r->only_prompt && !(r->echo && r->wants_logprobs);
+}
+
+/* The session as the request's prompts are encoded. `options` is what it points at. */
+static Session encoding_session(const Request *r, const Session *session, Options *options) {
+    Session own = *session;
+    *options = *session->options;
+    if (r->adds_special) options->bos = json_is_true(r->adds_special) ? BOS_AUTO : BOS_NO;
+    if (r->parses_special) options->special = json_is_true(r->parses_special);
+    own.options = options;
+    return own;
+}
+
 /* With "truncate_prompt_tokens": -1 a prompt is cut so that the answer's tokens fit as well. */
 static void leave_room(Request *r, const Session *session) {
     size_t context = model_context(session->model), answer = r->options.max_tokens;
@@ -785,7 +842,9 @@ static void leave_room(Request *r, const Session *session) {
         r->cut.most = (json_int_t)(answer < context ? context - answer : 1);
 }
 
-Status request_encode(Request *r, const Session *session, const ChatPrompt *chat, Error *error) {
+Status request_encode(Request *r, const Session *asked, const ChatPrompt *chat, Error *error) {
+    Options options;
+    const Session own = encoding_session(r, asked, &options), *session = &own;
     bool several = json_is_array(r->prompt) && !json_is_integer(json_array_get(r->prompt, 0));
     size_t n = several ? json_array_size(r->prompt) : 1;
     if (n * r->n > REQUEST_MAX_SAMPLES)
@@ -795,6 +854,8 @@ Status request_encode(Request *r, const Session *session, const ChatPrompt *chat
     if (!r->prompts) return error_set(error, "no memory for a request");
     r->n_prompts = n;
     leave_room(r, session);
+    /* The last token of a prompt that is only scored is not run through the model. */
+    r->cut.beyond = request_only_encodes(r) ? SIZE_MAX : r->only_prompt ? 1 : 0;
     if (r->messages) return encode_messages(r, chat, error);
     const ShapeSource *shape = asked_shape(r, session);
     if (shape) r->hold.source = *shape;

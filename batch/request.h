@@ -59,11 +59,16 @@ typedef struct Request {
     bool one_call;        /* parallel_tool_calls is false */
     int64_t budget;       /* tokens of reasoning; REASONING_UNLIMITED */
 
-    size_t n;         /* samples of each prompt */
-    bool echo;        /* the result's text and logprobs begin with the prompt's */
-    bool only_prompt; /* nothing is generated */
-    bool streams;     /* the result comes in chunks, while it is generated */
-    bool tells_usage; /* of a stream: the last chunk counts the tokens */
+    size_t n;            /* samples of each prompt */
+    bool echo;           /* the result's text and logprobs begin with the prompt's */
+    bool only_prompt;    /* nothing is generated */
+    size_t score_from;   /* with echo and logprobs: the prompt's first token that is scored, > 0 */
+    bool returns_ids;    /* the result has the ids of prompt and text */
+    bool returns_prompt; /* and what the chat template made of the messages */
+    const json_t *adds_special, *parses_special; /* booleans; NULL: as the command line has it */
+    ChatTemplateOutput rendered;                 /* for returns_prompt, by request_encode */
+    bool streams;                                /* the result comes in chunks */
+    bool tells_usage;                            /* of a stream: its last chunk counts the tokens */
     bool wants_logprobs;
     int top_logprobs; /* alternatives of each token */
     GenerationOptions options;
@@ -105,6 +110,9 @@ void request_embed_plain(Request *request);
 void request_blank(Request *request, const char *line, size_t length, size_t number);
 
 void request_free(Request *request);
+
+/* Nothing is computed: the result only says what the prompt is. */
+bool request_only_encodes(const Request *request);
 
 RequestKey request_key(const Request *request);
 RequestKey request_key_of_id(const json_t *id);

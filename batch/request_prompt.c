@@ -14,7 +14,7 @@ Status request_prompt_cut(const Session *session, PromptCut *cut, size_t prefix,
         ids->length = most;
         cut->dropped += drop;
     }
-    if (ids->length <= context) return STATUS_OK;
+    if (ids->length <= context || ids->length - context <= cut->beyond) return STATUS_OK;
     return error_set(error, "%s %zu tokens long, but the context has %zu positions", what,
                      ids->length, context);
 }
@@ -34,7 +34,7 @@ Status request_prompt_text(const Session *session, const char *text, size_t leng
                            TokenList *ids, Error *error) {
     const Options *o = session->options;
     size_t prefix = 0;
-    if (!cut->asked) {
+    if (!cut->asked && cut->beyond == 0) {
         Session alone = *session;
         alone.prompt = (char *)text;
         alone.prompt_length = length;

@@ -10,6 +10,7 @@
 typedef struct PromptCut {
     bool asked;
     json_int_t most; /* tokens to keep, the last ones; -1: as many as leave room for the answer */
+    size_t beyond;   /* tokens by which a prompt may exceed the context; SIZE_MAX: any number */
     size_t dropped;  /* tokens, of all prompts so far */
 } PromptCut;
 
@@ -23,7 +24,7 @@ Status request_prompt_json(const Session *session, const json_t *prompt, PromptC
                            TokenList *ids, Error *error);
 
 /* Keeps the first `prefix` ids and the last of the others, and fails for a prompt that does not fit
- * into the context then; `what` is its subject: "the messages are". */
+ * into the context (and cut->beyond) then; `what` is its subject: "the messages are". */
 Status request_prompt_cut(const Session *session, PromptCut *cut, size_t prefix, const char *what,
                           TokenList *ids, Error *error);
 

@@ -12,6 +12,7 @@
 
 void choice_free(Choice *choice) {
     text_free(&choice->text);
+    free(choice->ids);
     free(choice->logprobs);
     free(choice->prompt_logprobs);
     *choice = (Choice){0};
@@ -192,7 +193,7 @@ static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, c
     for (size_t i = 0; r->echo && !streamed->begun && i < prompt->length; i++)
         if (i > 0 || prompt->ids[i] != tokenizer_bos(maker->tokenizer))
             put_logprobs(&lists, maker, r, prompt->ids[i],
-                         i > 0 && known ? known + i * width : NULL);
+                         i >= r->score_from && known ? known + i * width : NULL);
     for (size_t i = streamed->n_logprobs; i < choice->n_logprobs; i++)
         put_logprobs(&lists, maker, r, choice->logprobs[i * width].token,
                      choice->logprobs + i * width);
@@ -300,6 +301,20 @@ static size_t prompt_tokens(const Request *r) {
     return n;
 }
 
+static json_t *ids_json(const int32_t *ids, size_t n) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
+    return list;
+}
+
+/* With return_token_ids: "prompt_token_ids" and "token_ids", as vLLM has them. */
+static void put_ids(json_t *json, const Request *r, const Choice *choice, size_t index) {
+    const TokenList *prompt = &r->prompts[index / r->n];
+    if (!r->returns_ids) return;
+    json_object_set_new(json, "prompt_token_ids", ids_json(prompt->ids, prompt->length));
+    json_object_set_new(json, "token_ids", ids_json(choice->ids, choice->n_tokens));
+}
+
 /* Sets the fields of one choice in the native form: "text", "finish_reason", ... When the text is
  * not UTF-8, "bytes" holds it. */
 static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
@@ -318,11 +333,16 @@ static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
     if (r->wants_logprobs)
         json_object_set_new(json, "logprobs",
                             logprobs_json(maker, r, choice->logprobs, choice->n_logprobs));
-    size_t n = r->prompts[index / r->n].length;
-    if (choice->prompt_logprobs)
-        json_object_set_new(
-            json, "prompt_logprobs",
-            logprobs_json(maker, r, choice->prompt_logprobs + 1 + (size_t)r->top_logprobs, n - 1));
+    size_t n = r->prompts[index / r->n].length, from = r->score_from;
+    if (r->echo && r->wants_logprobs && (choice->prompt_logprobs || from >= n)) {
+        const TokenLogprob *scored = choice->prompt_logprobs; /* NULL: no token is */
+        if (scored) scored += from * (1 + (size_t)r->top_logprobs);
+        json_object_set_new(json, "prompt_logprobs",
+                            logprobs_json(maker, r, scored, scored ? n - from : 0));
+    }
+    put_ids(json, r, choice, index);
+    if (r->returns_prompt)
+        json_object_set_new(json, "prompt", json_lossy_text(r->rendered.text, r->rendered.length));
 }
 
 static char *native_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
@@ -384,6 +404,7 @@ static json_t *openai_choice(const ResultMaker *maker, const Request *r, const C
         }
     }
     json_object_set_new(json, "logprobs", logprobs);
+    put_ids(json, r, choice, index);
     json_object_set_new(json, "finish_reason", json_string(finish_of(choice, &answer)));
     answer_free(&answer);
     return json;

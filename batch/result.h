@@ -23,12 +23,15 @@ typedef struct Choice {
     TextBuffer text; /* not always UTF-8 */
     Finish finish;
     size_t n_tokens; /* generated, without the token that ended the text */
+    int32_t *ids;    /* [n_tokens] */
+    size_t ids_capacity;
     /* [n_logprobs][1 + top_logprobs]: for each generated token the token itself, then the likeliest
      * in its place. */
     TokenLogprob *logprobs;
     size_t n_logprobs, logprobs_capacity;
     /* With echo: the same for the prompt's tokens, [prompt length][1 + top_logprobs]; the first
-     * row is not used, because nothing predicts the first token. NULL otherwise. */
+     * rows before request->score_from are not used: nothing predicts the first token. NULL
+     * otherwise. */
     TokenLogprob *prompt_logprobs;
 } Choice;
 
