@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "numeric.h"
 #include "receipts/model_digest.h"
+#include "session/adapters.h"
 #include "session/json_text.h"
 #include "system/descriptor.h"
 
@@ -286,6 +288,19 @@ static json_t *digest_or_null(const void *bytes, size_t n) {
     return bytes && n > 0 ? json_digest(bytes, n) : json_null();
 }
 
+/* Sets "adapters": of each its name, scale and the checksum of its weights. */
+static void put_adapters(json_t *model, const Adapters *adapters) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < adapters->n; i++) {
+        const SessionAdapter *a = &adapters->items[i];
+        char checksum[17];
+        snprintf(checksum, sizeof checksum, "%016" PRIx64, a->checksum);
+        json_array_append_new(list, json_pack("{s:s, s:f, s:s}", "name", a->name, "scale", a->scale,
+                                              "xxh3", checksum));
+    }
+    json_object_set_new(model, "adapters", list);
+}
+
 static Status make_model(const Session *session, json_t **model, json_t **tensors, Error *error) {
     const ModelDigestOptions options = {.n_threads = session->n_threads,
                                         .progress = show_hashing,
@@ -307,6 +322,7 @@ static Status make_model(const Session *session, json_t **model, json_t **tensor
                        "config", how, "tokenizer", digest_or_null(tokenizer, n_tokenizer),
                        "template", digest_or_null(own, n_template));
     if (!*model) return error_set(error, "no memory for a receipt");
+    if (session->adapters) put_adapters(*model, session->adapters);
     if (session->sources) json_object_set(*model, "source", session->sources);
     return STATUS_OK;
 }
@@ -352,6 +368,9 @@ static Status compare_model(Receipt *r, const json_t *model, const json_t *tenso
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         receipt_compare(r, parts[i], json_object_get(expected, parts[i]),
                         json_object_get(model, parts[i]));
+    if (json_object_get(expected, "adapters") || json_object_get(model, "adapters"))
+        receipt_compare(r, "adapters", json_object_get(expected, "adapters"),
+                        json_object_get(model, "adapters"));
     if (!other) return STATUS_OK;
     error_set(error, "%s was made with other weights: nothing is repeated", r->name);
     return STATUS_LINES_FAILED;
