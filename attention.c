@@ -253,7 +253,8 @@ static void show_weights(const AttentionCall *call, const Item *item, const floa
     float one[PARTIAL_OUT + 1] = {
         [PARTIAL_MAX] = max, [PARTIAL_SUM] = partial[PARTIAL_SUM], [PARTIAL_OUT] = 1.0f};
     call->kernel->finish(&inverse_sum, one, head_sink(call, head), 1);
-    for (size_t i = 0; i < n; i++) weights[i] = expf(weights[i] - max) * inverse_sum;
+    for (size_t i = 0; i < n && !call->observer->scores; i++)
+        weights[i] = expf(weights[i] - max) * inverse_sum;
     int32_t start = kvcache_start(call->cache, call->rows[row].sequence);
     call->observer->weights(call->observer->context, call->params->layer, row, head,
                             start + (int32_t)first, weights, n);

@@ -45,6 +45,7 @@ typedef struct AttentionObserver {
     void (*weights)(void *context, size_t layer, size_t row, size_t head, int32_t first,
                     float *weights, size_t n);
     void *context;
+    bool scores; /* receives the scores that the softmax takes instead of its weights */
 } AttentionObserver;
 
 /* Working memory for n_threads threads and sequences of up to n_positions positions (the memory

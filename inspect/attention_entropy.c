@@ -20,7 +20,7 @@ static void add_entropy(void *context, size_t layer, size_t row, size_t head, in
 }
 
 void attention_entropy_begin(AttentionEntropy *entropy, Model *model) {
-    *entropy = (AttentionEntropy){.observer = {add_entropy, entropy}};
+    *entropy = (AttentionEntropy){.observer = {.weights = add_entropy, .context = entropy}};
     model_set_attention_observer(model, &entropy->observer);
 }
 

@@ -29,7 +29,7 @@ const OptionRow inspect_options[] = {
              "with --eval: compare with another model"),
     HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
     TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
-             "what tokens attend to: OUT.svg .html .json or -"),
+             "what tokens look at: .svg .html .json, -, scores"),
     CHOICE_ROW(RARE, 0, "score", "no|table|json", FIELD(score), NULL,
                "print how likely each token of the text is [no]"),
     TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions), "draw the position code, as SVG"),
@@ -93,10 +93,10 @@ static Status check_views(Options *o, Error *error) {
         o->json_schema || o->regex || o->grammar || o->choice.n > 0 || (o->json_object && !o->info);
     if ((measures || o->eval) && shaped)
         return usage(error, "the shape of an answer is for a text, a chat or a batch, not this");
-    if (o->attention && strcmp(o->attention, "-") != 0 && !has_form(o->attention, maps))
+    if (o->attention && !attention_view_is_text(o->attention) && !has_form(o->attention, maps))
         return usage(error,
-                     "--attention %s: the name says the form: .svg, .html, .json, or - for "
-                     "the terminal",
+                     "--attention %s: the name says the form: .svg, .html, .json; or for the "
+                     "terminal - or scores or LAYER.HEAD",
                      o->attention);
     if (o->positions && strcmp(o->positions, "-") != 0 && !has_form(o->positions, svg))
         return usage(error, "--positions %s: the picture is SVG: give a name in .svg, or -",
@@ -106,7 +106,8 @@ static Status check_views(Options *o, Error *error) {
                             "not with -m chat");
     if (picture && o->output)
         return usage(error, "--attention and --positions name their own file: no -o");
-    if (picture && strcmp(picture, "-") != 0) o->output = picture;
+    bool is_text = o->attention && attention_view_is_text(o->attention);
+    if (picture && strcmp(picture, "-") != 0 && !is_text) o->output = picture;
     if (o->override.n > 0 && o->session)
         return usage(error, "--override is for single texts: not with --batch or --session");
     return STATUS_OK;

@@ -20,6 +20,29 @@ static const char *const allowed[] = {"attention_scale", "attention_softcap",
                                       "query_scaling",   "query_scaling_floor",
                                       "index_topk"};
 
+/* Says why the value changes nothing: it is the model's own, or the model lacks what it is about.
+ */
+static Status changes_nothing(const char *item, const char *why, Error *error) {
+    error_set(error, "--override %.60s: it changes nothing: %s", item, why);
+    return STATUS_USAGE;
+}
+
+/* Whether a limit on positions (a window, a chunk) is none: a text never gets so long. */
+static bool limits_nothing(const Config *config, const ConfigField *field, const void *value) {
+    bool is_limit = strcmp(field->name, "window") == 0 || strcmp(field->name, "chunk") == 0 ||
+                    strcmp(field->name, "index_topk") == 0;
+    return is_limit && *(const uint32_t *)value >= config->context;
+}
+
+/* Why the field means nothing in this model; NULL: it means something. */
+static const char *unused(const Config *config, const char *field) {
+    if (strcmp(field, "index_topk") == 0 && config->index_topk == 0)
+        return "the model has no indexer that chooses positions";
+    if (strcmp(field, "query_scaling_floor") == 0 && config->query_scaling == 0.0f)
+        return "the model does not scale its queries (query_scaling is 0)";
+    return NULL;
+}
+
 static const ConfigField *find_field(const char *name, size_t length) {
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
         if (strlen(allowed[i]) != length || strncmp(allowed[i], name, length) != 0) continue;
@@ -92,11 +115,23 @@ static Status apply(Overrides *o, const char *item, Config *config, Error *error
         return wrong_value(item, "used: the model has no experts", error);
     if (strcmp(field->name, "position") == 0 && config->position == POSITION_NONE)
         return wrong_value(item, "used: the model has no position code", error);
-    char before[256], after[256];
+    char before[256], after[256], why[300];
+    Config was;
+    memcpy(&was, config, sizeof was);
     config_text(config, field, before, sizeof before);
+    if (unused(config, field->name))
+        return changes_nothing(item, unused(config, field->name), error);
     Status status = set_value(item, field, equals + 1, config, error);
     if (status != STATUS_OK) return status;
     config_text(config, field, after, sizeof after);
+    if (memcmp(&was, config, sizeof was) == 0) {
+        snprintf(why, sizeof why, "the model has %s", before);
+        return changes_nothing(item, why, error);
+    }
+    if (limits_nothing(config, field, (const char *)config + field->offset)) {
+        snprintf(why, sizeof why, "the model's context ends at %u positions", config->context);
+        return changes_nothing(item, why, error);
+    }
     if (strcmp(field->name, "rope_theta") == 0) {
         if (config->position != POSITION_ROPE)
             return wrong_value(item, "allowed: the model has no RoPE", error);

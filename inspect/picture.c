@@ -122,14 +122,23 @@ Colour picture_colour(double value, bool both_signs) {
 
 void picture_begin(Sheet *svg, double width, double height, const char *title) {
     sheet_printf(svg,
-                 "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
+                 "<svg xmlns=\"http://www.w3.org/2000/svg\" "
+                 "xmlns:xlink=\"http://www.w3.org/1999/xlink\" width=\"%.0f\" height=\"%.0f\" "
                  "viewBox=\"0 0 %.0f %.0f\">\n<title>",
                  width, height, width, height);
     sheet_xml(svg, title, strlen(title));
     sheet_printf(svg, "</title>\n<style>text{font-family:'DejaVu Sans',Verdana,sans-serif;"
                       "fill:#222}.title{font-size:15px;font-weight:bold}.label{font-size:11px}"
-                      ".small{font-size:9px;fill:#555}</style>\n"
-                      "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n");
+                      ".small{font-size:9px;fill:#555}.page{fill:#fff}.line{stroke:#777;fill:none}"
+                      ".ground{fill:#eceef0}.stripe{stroke:#b4bac0}\n");
+    sheet_printf(svg, "@media(prefers-color-scheme:dark){text{fill:#e6e6e6}.small{fill:#b0b0b0}"
+                      ".page{fill:#15181c}.line{stroke:#9a9a9a}.ground{fill:#2b3036}"
+                      ".stripe{stroke:#555c64}}</style>\n");
+    sheet_printf(svg, "<defs><pattern id=\"hatch\" width=\"4\" height=\"4\" "
+                      "patternUnits=\"userSpaceOnUse\"><rect class=\"ground\" width=\"4\" "
+                      "height=\"4\"/><path class=\"stripe\" d=\"M-1 1 L1 -1 M0 4 L4 0 M3 5 L5 3\" "
+                      "stroke-width=\"0.8\"/></pattern></defs>\n"
+                      "<rect class=\"page\" width=\"100%%\" height=\"100%%\"/>\n");
 }
 
 void picture_end(Sheet *svg) {
@@ -155,6 +164,29 @@ static size_t run_of_colour(const float *values, size_t n, bool both_signs) {
     return run;
 }
 
+/* Draws a row of cells but for those near 0. Neighbours of one colour become one rectangle. */
+static void draw_row(Sheet *svg, double x, double y, double cell_width, double cell_height,
+                     const float *values, size_t columns, bool both_signs) {
+    for (size_t c = 0; c < columns;) {
+        size_t n = run_of_colour(values + c, columns - c, both_signs);
+        if (fabs((double)values[c]) > 0.004)
+            sheet_printf(
+                svg, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"/>\n",
+                x + cell_width * (double)c, y, cell_width * (double)n, cell_height,
+                picture_colour((double)values[c], both_signs).text);
+        c += n;
+    }
+}
+
+void picture_strip(Sheet *svg, double x, double y, double cell, const float *values, size_t n) {
+    sheet_printf(svg,
+                 "<g shape-rendering=\"crispEdges\"><rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
+                 "height=\"%.2f\" fill=\"%s\"/>\n",
+                 x, y, cell * (double)n, cell, picture_colour(0.0, false).text);
+    draw_row(svg, x, y, cell, cell, values, n, false);
+    sheet_printf(svg, "</g>\n");
+}
+
 void picture_heat_map(Sheet *svg, double x, double y, double cell_width, double cell_height,
                       const float *values, size_t rows, size_t columns, size_t stride,
                       bool both_signs) {
@@ -164,32 +196,43 @@ void picture_heat_map(Sheet *svg, double x, double y, double cell_width, double 
                  "stroke=\"#999\" stroke-width=\"0.7\"/>\n<g shape-rendering=\"crispEdges\">\n",
                  x, y, width, height, picture_colour(0.0, both_signs).text);
     for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < columns;) {
-            /* Neighbours of one colour become one rectangle. */
-            const float *cell = values + r * stride + c;
-            size_t n = run_of_colour(cell, columns - c, both_signs);
-            if (fabs((double)*cell) > 0.004)
-                sheet_printf(
-                    svg,
-                    "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"/>\n",
-                    x + cell_width * (double)c, y + cell_height * (double)r, cell_width * (double)n,
-                    cell_height, picture_colour((double)*cell, both_signs).text);
-            c += n;
-        }
+        draw_row(svg, x, y + cell_height * (double)r, cell_width, cell_height, values + r * stride,
+                 columns, both_signs);
     sheet_printf(svg, "</g>\n");
 }
 
-void picture_legend(Sheet *svg, double x, double y, const char *what, bool both_signs) {
-    enum { STEPS = 40, WIDTH = 160 };
+void picture_hatch(Sheet *svg, double x, double y, double width, double height) {
+    sheet_printf(svg,
+                 "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
+                 "fill=\"url(#hatch)\" stroke=\"#999\" stroke-width=\"0.7\"/>\n",
+                 x, y, width, height);
+}
+
+void picture_line(Sheet *svg, const double (*points)[2], size_t n) {
+    sheet_printf(svg, "<polyline class=\"line\" points=\"");
+    for (size_t i = 0; i < n; i++) sheet_printf(svg, "%.1f,%.1f ", points[i][0], points[i][1]);
+    sheet_printf(svg, "\"/>\n");
+}
+
+void picture_scale(Sheet *svg, double x, double y, const char *what, bool both_signs) {
+    enum { STEPS = 40 };
     float values[STEPS];
     for (int i = 0; i < STEPS; i++) {
         float at = ((float)i + 0.5f) / STEPS;
         values[i] = both_signs ? 2 * at - 1 : at;
     }
     picture_text(svg, x, y - 5, "label", "start", 0, what, strlen(what));
-    picture_heat_map(svg, x, y, (double)WIDTH / STEPS, 12, values, 1, STEPS, STEPS, both_signs);
-    const char *low = both_signs ? "-1" : "0", *middle = both_signs ? "0" : "0.5";
-    picture_text(svg, x, y + 24, "small", "middle", 0, low, strlen(low));
-    picture_text(svg, x + WIDTH / 2.0, y + 24, "small", "middle", 0, middle, strlen(middle));
-    picture_text(svg, x + WIDTH, y + 24, "small", "middle", 0, "1", 1);
+    picture_heat_map(svg, x, y, (double)PICTURE_SCALE / STEPS, 12, values, 1, STEPS, STEPS,
+                     both_signs);
+}
+
+void picture_tick(Sheet *svg, double x, double y, double at, const char *text) {
+    picture_text(svg, x + at * PICTURE_SCALE, y + 24, "small", "middle", 0, text, strlen(text));
+}
+
+void picture_legend(Sheet *svg, double x, double y, const char *what, bool both_signs) {
+    picture_scale(svg, x, y, what, both_signs);
+    picture_tick(svg, x, y, 0.0, both_signs ? "-1" : "0");
+    picture_tick(svg, x, y, 0.5, both_signs ? "0" : "0.5");
+    picture_tick(svg, x, y, 1.0, "1");
 }

@@ -44,8 +44,8 @@ typedef struct Colour {
  * 1 blue. Values outside are clamped. */
 Colour picture_colour(double value, bool both_signs);
 
-/* Writes the SVG's head: a white picture of that size, in pixels, and the styles of its text.
- * picture_end closes it. */
+/* Writes the SVG's head: a picture of that size, in pixels, on white, or on near black where the
+ * reader prefers dark colours, and the styles of its text. picture_end closes it. */
 void picture_begin(Sheet *svg, double width, double height, const char *title);
 void picture_end(Sheet *svg);
 
@@ -60,8 +60,22 @@ void picture_heat_map(Sheet *svg, double x, double y, double cell_width, double 
                       const float *values, size_t rows, size_t columns, size_t stride,
                       bool both_signs);
 
-/* Draws the scale of colours: `what` as its title, a bar of 160 x 12 pixels at (x, y), and numbers
- * below it. */
+/* Draws values[n] from 0 to 1 as a row of square cells without a frame, the first at (x, y). */
+void picture_strip(Sheet *svg, double x, double y, double cell, const float *values, size_t n);
+
+/* Draws a frame filled with stripes, for what is masked. */
+void picture_hatch(Sheet *svg, double x, double y, double width, double height);
+
+/* Draws a line through n points (x, y). */
+void picture_line(Sheet *svg, const double (*points)[2], size_t n);
+
+/* Draws the scale of colours: `what` as its title, and a bar of PICTURE_SCALE x 12 pixels at
+ * (x, y). picture_tick writes a number below it, `at` from 0 to 1. */
+enum { PICTURE_SCALE = 160 };
+void picture_scale(Sheet *svg, double x, double y, const char *what, bool both_signs);
+void picture_tick(Sheet *svg, double x, double y, double at, const char *text);
+
+/* Draws the scale of colours with the numbers of its ends and its middle. */
 void picture_legend(Sheet *svg, double x, double y, const char *what, bool both_signs);
 
 #endif

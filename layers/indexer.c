@@ -1,5 +1,6 @@
 #include "layers/indexer.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -198,15 +199,16 @@ typedef struct RowObserver {
 } RowObserver;
 
 /* The memory of the weights holds those of a whole context (attention.h). A position comes after
- * as many as were chosen before it, so that nothing is overwritten before it is moved. */
-static void spread(float *weights, size_t n, const uint32_t *chosen, size_t seen) {
+ * as many as were chosen before it, so that nothing is overwritten before it is moved. The others
+ * receive `absent`. */
+static void spread(float *weights, size_t n, const uint32_t *chosen, size_t seen, float absent) {
     size_t end = seen;
     for (size_t i = n; i-- > 0; end = chosen[i]) {
         float weight = weights[i];
-        memset(weights + chosen[i], 0, (end - chosen[i]) * sizeof *weights);
+        for (size_t at = chosen[i] + 1; at < end; at++) weights[at] = absent;
         weights[chosen[i]] = weight;
     }
-    memset(weights, 0, end * sizeof *weights);
+    for (size_t at = 0; at < end; at++) weights[at] = absent;
 }
 
 static void observe(void *context, size_t layer, size_t row, size_t head, int32_t first,
@@ -216,7 +218,8 @@ static void observe(void *context, size_t layer, size_t row, size_t head, int32_
     const AttentionObserver *observer = pass->model->observer;
     size_t at = o->first + row;
     if (o->chosen) {
-        spread(weights, n, o->chosen + row * pass->model->config->index_topk, n_seen(pass, at));
+        spread(weights, n, o->chosen + row * pass->model->config->index_topk, n_seen(pass, at),
+               observer->scores ? -INFINITY : 0.0f);
         n = n_seen(pass, at);
         first = kvcache_start(pass->cache, pass->rows[at].sequence);
     }
@@ -228,7 +231,8 @@ static void attend_to_all(ForwardPass *pass, const AttentionParams *params, cons
                           float *out, size_t first, size_t n) {
     Model *m = pass->model;
     RowObserver own = {pass, first, NULL};
-    const AttentionObserver observer = {observe, &own};
+    const AttentionObserver observer = {
+        .weights = observe, .context = &own, .scores = m->observer && m->observer->scores};
     attention_forward(m->isa->attention, m->attention, params, pass->cache,
                       m->attention_rows + first, n, q + first * params->n_heads * params->head_dim,
                       out + first * params->n_heads * params->value_dim,
@@ -283,7 +287,8 @@ static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRow
     for (size_t i = 0; i < n * parts; i++)
         attending[i] = (AttentionRow){(int32_t)(i / parts), (int32_t)k - 1};
     RowObserver own = {pass, first, rows->chosen + first * k};
-    const AttentionObserver observer = {observe, &own};
+    const AttentionObserver observer = {
+        .weights = observe, .context = &own, .scores = m->observer && m->observer->scores};
     attention_forward(m->isa->attention, m->attention, &of_chosen, gathered, attending, n * parts,
                       q + first * params->n_heads * params->head_dim,
                       out + first * params->n_heads * params->value_dim,

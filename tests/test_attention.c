@@ -344,7 +344,7 @@ static void an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future(void
     Problem p = problem_new(params, KV_F16, 100, 100);
     float *plain = malloc(100 * 64 * sizeof *plain), *watched = malloc(100 * 64 * sizeof *watched);
     Seen seen;
-    AttentionObserver observer = {see, &seen};
+    AttentionObserver observer = {.weights = see, .context = &seen};
     AttentionMemory *memory = attention_memory_new(params.head_dim, p.n, 1);
     AttentionRow rows[100];
     for (int32_t i = 0; i < 100; i++) rows[i] = (AttentionRow){0, i};

@@ -137,6 +137,95 @@ static void grouped_heads_name_their_keys(void **state) {
     }
 }
 
+static const json_t *head_of(const json_t *json, size_t layer, size_t head) {
+    const json_t *layers = json_object_get(json, "layers");
+    return json_array_get(json_object_get(json_array_get(layers, layer), "heads"), head);
+}
+
+/* The softmax of a row's scores is its weights; what is masked has no score. The variance of q . k
+ * is that of the scores without the scale. */
+static void the_softmax_of_the_scores_is_the_weights(void **state) {
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) {
+        json_t *json = attention_of(models[i], TEXT);
+        size_t n = json_array_size(json_object_get(json, "tokens"));
+        const json_t *layer = json_array_get(json_object_get(json, "layers"), 1);
+        double scale = json_number_value(json_object_get(layer, "scale"));
+        const json_t *head = head_of(json, 1, 2);
+        double sum = 0.0, squares = 0.0, n_seen = 0.0;
+        for (size_t q = 0; q < n; q++) {
+            const json_t *row = json_array_get(json_object_get(head, "scores"), q);
+            double max = -INFINITY, exps = 0.0;
+            for (size_t k = 0; k < n; k++) {
+                const json_t *score = json_array_get(row, k);
+                assert_true(json_is_null(score) == (weight(json, 1, 2, q, k) == 0.0));
+                if (json_is_null(score)) continue;
+                double s = json_number_value(score);
+                max = fmax(max, s);
+                sum += s, squares += s * s, n_seen++;
+            }
+            for (size_t k = 0; k < n; k++)
+                if (!json_is_null(json_array_get(row, k)))
+                    exps += exp(json_number_value(json_array_get(row, k)) - max);
+            for (size_t k = 0; k < n; k++) {
+                if (json_is_null(json_array_get(row, k))) continue;
+                double w = exp(json_number_value(json_array_get(row, k)) - max) / exps;
+                assert_true(fabs(w - weight(json, 1, 2, q, k)) < 1e-5);
+            }
+        }
+        double variance = squares / n_seen - sum / n_seen * (sum / n_seen);
+        double told = json_number_value(json_object_get(head, "score_variance"));
+        double products = json_number_value(json_object_get(head, "product_variance"));
+        assert_true(fabs(variance / told - 1.0) < 1e-3);
+        if (!strstr(kinds[i].name, "alibi"))
+            assert_true(fabs(products * scale * scale / told - 1.0) < 1e-3);
+        json_decref(json);
+    }
+}
+
+static void a_head_and_the_scores_of_all_can_be_read_in_the_terminal(void **state) {
+    (void)state;
+    Process p = RUN("run", models[1], "-i", TEXT, "--attention", "1.3");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, "layer 1, head 3, which reads keys and values 1"));
+    assert_non_null(strstr(p.out, "without the scale"));
+    process_free(&p);
+    p = RUN("run", models[1], "-i", TEXT, "--attention", "scores");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, "q . k times 0.25 (1 / sqrt of a head's width of 16 is 0.25)"));
+    process_free(&p);
+    static const char *const wrong[][2] = {{"2.0", "layers 0 to 1"}, {"0.4", "heads 0 to 3"}};
+    for (size_t i = 0; i < 2; i++) {
+        p = RUN("run", models[1], "-i", TEXT, "--attention", wrong[i][0]);
+        assert_int_equal(p.status, 1);
+        assert_non_null(strstr(p.err, wrong[i][1]));
+        process_free(&p);
+    }
+}
+
+/* The picture of a long text holds images, and stays small. */
+static void pictures_stripe_what_is_masked_and_stay_small(void **state) {
+    (void)state;
+    char path[512], text[1024] = "";
+    snprintf(path, sizeof path, "%s.svg", scratch);
+    for (size_t i = 0; i < 100; i++) strcat(text, i % 7 ? "a" : " b");
+    const char *const texts[] = {TEXT, text};
+    for (size_t i = 0; i < 2; i++) {
+        Process p = RUN("run", models[1], "-i", texts[i], "--attention", path);
+        assert_done(&p);
+        process_free(&p);
+        size_t length;
+        char *file = file_read(path, &length);
+        assert_true(length < 400000);
+        assert_non_null(strstr(file, "url(#hatch)"));
+        assert_non_null(strstr(file, "prefers-color-scheme:dark"));
+        assert_non_null(strstr(file, ">keys 1<") ? file : strstr(file, "share keys and values 1"));
+        assert_true((strstr(file, "image/png") != NULL) == (i == 1));
+        free(file);
+        unlink(path);
+    }
+}
+
 /* A picture is a single well-formed XML element, and untrusted text in it is escaped. */
 static void pictures_and_pages_escape_what_they_show(void **state) {
     (void)state;
@@ -265,6 +354,12 @@ static void overrides_change_the_model_and_say_so(void **state) {
                                            {"norm=soft", "one of rms, layer"},
                                            {"attention_scale=x", "a number"},
                                            {"n_experts_used=2", "the model has no experts"},
+                                           {"activation=silu", "it changes nothing: the model has"},
+                                           {"attention_scale=0.25", "changes nothing"},
+                                           {"window=0", "changes nothing"},
+                                           {"window=100000", "the model's context ends at"},
+                                           {"index_topk=4", "no indexer"},
+                                           {"query_scaling_floor=4", "does not scale its queries"},
                                            {"window=-1", "a whole number"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         p = RUN("run", models[1], "-i", "a", "--override", wrong[i][0]);
@@ -390,7 +485,7 @@ static void watching_changes_no_bit_and_sinks_take_weight(void **state) {
         const Config *c = modelfile_config(tiny.file);
         size_t n = (size_t)c->n_layers * f.n_ids * c->n_heads, below = 0;
         Watch w = {f.n_ids, c->n_heads, calloc(n, sizeof(double)), 0};
-        const AttentionObserver observer = {watch, &w};
+        const AttentionObserver observer = {.weights = watch, .context = &w};
         float *plain = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
         model_set_attention_observer(tiny.model, &observer);
         float *watched = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
@@ -465,6 +560,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_add_up_to_one_and_see_no_future),
         cmocka_unit_test(grouped_heads_name_their_keys),
+        cmocka_unit_test(the_softmax_of_the_scores_is_the_weights),
+        cmocka_unit_test(a_head_and_the_scores_of_all_can_be_read_in_the_terminal),
+        cmocka_unit_test(pictures_stripe_what_is_masked_and_stay_small),
         cmocka_unit_test(pictures_and_pages_escape_what_they_show),
         cmocka_unit_test(the_terminal_and_the_files_are_the_same_on_any_thread_count),
         cmocka_unit_test(scores_are_the_chain_rule),

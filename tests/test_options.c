@@ -203,7 +203,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("--stop: an empty text is everywhere", "m", "--stop", "");
     REFUSES("-i is given twice", "m", "-i", "a", "-i", "b");
     REFUSES("--eval FILE names the text: no -i or -f", "m", "--eval", "f", "-i", "a");
-    REFUSES("--attention a.png: the name says the form: .svg, .html, .json, or - for the terminal",
+    REFUSES("--attention a.png: the name says the form: .svg, .html, .json; or for the "
+            "terminal - or scores or LAYER.HEAD",
             "m", "--attention", "a.png");
     REFUSES("--positions a.html: the picture is SVG: give a name in .svg, or -", "m", "--positions",
             "a.html");
