@@ -11,6 +11,7 @@ _verbatim() {
         --reasoning-effort) COMPREPLY=($(compgen -W "low medium high" -- "$cur")); return ;;
         --on-length) COMPREPLY=($(compgen -W "cut close" -- "$cur")); return ;;
         --attention) COMPREPLY=($(compgen -W "- scores" -- "$cur") $(compgen -f -- "$cur")); return ;;
+        --positions) COMPREPLY=($(compgen -W "- table" -- "$cur") $(compgen -f -- "$cur")); return ;;
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
         --pooling) COMPREPLY=($(compgen -W "auto last mean cls" -- "$cur")); return ;;
         --embed-normalize) COMPREPLY=($(compgen -W "auto yes no" -- "$cur")); return ;;

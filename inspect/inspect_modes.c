@@ -32,7 +32,8 @@ const OptionRow inspect_options[] = {
              "what tokens look at: .svg .html .json, -, scores"),
     CHOICE_ROW(RARE, 0, "score", "no|table|json", FIELD(score), NULL,
                "print how likely each token of the text is [no]"),
-    TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions), "draw the position code, as SVG"),
+    TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions),
+             "draw the position code, as SVG; or table"),
     FLAG_ROW(RARE, 0, "no-cache", FIELD(no_cache), "measure what the KV cache saves"),
     LIST_ROW(RARE, "override", "FIELD=VALUE", FIELD(override),
              "change a field of the configuration; repeatable"),
@@ -98,15 +99,17 @@ static Status check_views(Options *o, Error *error) {
                      "--attention %s: the name says the form: .svg, .html, .json; or for the "
                      "terminal - or scores or LAYER.HEAD",
                      o->attention);
+    bool is_table = o->positions && strcmp(o->positions, "table") == 0;
     if (o->positions && strcmp(o->positions, "-") != 0 && !has_form(o->positions, svg))
-        return usage(error, "--positions %s: the picture is SVG: give a name in .svg, or -",
+        return usage(error,
+                     "--positions %s: the picture is SVG: give a name in .svg, or -; or table",
                      o->positions);
     if ((o->score || picture || o->no_cache) && o->mode)
         return usage(error, "--score, --attention, --positions and --no-cache look at one text: "
                             "not with -m chat");
     if (picture && o->output)
         return usage(error, "--attention and --positions name their own file: no -o");
-    bool is_text = o->attention && attention_view_is_text(o->attention);
+    bool is_text = is_table || (o->attention && attention_view_is_text(o->attention));
     if (picture && strcmp(picture, "-") != 0 && !is_text) o->output = picture;
     if (o->override.n > 0 && o->session)
         return usage(error, "--override is for single texts: not with --batch or --session");

@@ -428,6 +428,42 @@ static void every_position_code_has_a_picture(void **state) {
     }
 }
 
+/* The table of numbers: a position further is a turn of every pair, whatever the position. The
+ * picture shows every element of a vector. */
+static void positions_are_told_as_numbers_and_whole(void **state) {
+    (void)state;
+    Process p = RUN("run", models[5], "--positions", "table");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, "64 elements in 32 pairs of a sine and a cosine"));
+    double similarity = 0.0, error = 1.0;
+    assert_int_equal(sscanf(strstr(p.out, "\n       1  ") + 9, "%lf %lf", &similarity, &error), 2);
+    double expected = 0.0;
+    for (int i = 0; i < 32; i++) expected += cos(pow(10000.0, -i / 32.0)) / 32;
+    assert_true(fabs(similarity - expected) < 1e-4 && error < 1e-4);
+    process_free(&p);
+    p = RUN("run", models[4], "--positions", "table");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, "a weight is halved every"));
+    process_free(&p);
+    char *wide = build_path("tests/inside-wide.bin");
+    p = RUN("export", "--random",
+            "dim=512,n_layers=1,n_heads=4,ffn_dim=16,vocab_size=300,"
+            "context=200,position=sinusoidal",
+            wide, "-q");
+    assert_done(&p);
+    process_free(&p);
+    p = RUN("run", wide, "--positions", "-");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, ">element of the vector<"));
+    assert_null(strstr(p.out, "every 2"));
+    assert_null(strstr(p.out, "the first 1"));
+    assert_non_null(strstr(p.out, ">480<"));
+    assert_non_null(strstr(p.out, "PE(p) . PE(q)"));
+    process_free(&p);
+    unlink(wide);
+    free(wide);
+}
+
 /* The shape of TinyLlama: 32 heads on 4 key/value heads, 22 layers, head size 64, f16, 2,048
  * positions. */
 static void info_tells_what_grouping_saves(void **state) {
@@ -571,6 +607,7 @@ int main(void) {
         cmocka_unit_test(sharper_scores_have_less_entropy),
         cmocka_unit_test(a_picture_of_changed_positions_says_so_and_shows_them),
         cmocka_unit_test(every_position_code_has_a_picture),
+        cmocka_unit_test(positions_are_told_as_numbers_and_whole),
         cmocka_unit_test(info_tells_what_grouping_saves),
         cmocka_unit_test(watching_changes_no_bit_and_sinks_take_weight),
         cmocka_unit_test(only_the_chosen_experts_are_read),

@@ -206,8 +206,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("--attention a.png: the name says the form: .svg, .html, .json; or for the "
             "terminal - or scores or LAYER.HEAD",
             "m", "--attention", "a.png");
-    REFUSES("--positions a.html: the picture is SVG: give a name in .svg, or -", "m", "--positions",
-            "a.html");
+    REFUSES("--positions a.html: the picture is SVG: give a name in .svg, or -; or table", "m",
+            "--positions", "a.html");
     assert_int_equal(PARSE("m", "--attention", "/dev/fd/1"), STATUS_OK);
 }
 
