@@ -62,6 +62,7 @@ typedef struct Family {
     bool reads_text_alone;      /* parts for images or sound are left out, which a note says */
     PredictionForm prediction;  /* how checkpoints hold prediction layers */
     bool norms_have_no_bias;    /* although they are layer norms */
+    bool any_biases;            /* those that the source has are taken; `biases` is not read */
     bool has_layer_config;      /* `finish` reads per_layer_config */
     bool tied;                  /* tie_word_embeddings where the key is absent */
     int32_t bos_id, eos_id;     /* where the keys are absent; -1: none */

@@ -15,6 +15,8 @@
 #include "formats/json.h"
 #include "formats/multimodal.h"
 #include "formats/mxfp4_join.h"
+#include "formats/own_model.h"
+#include "formats/own_vocabulary.h"
 #include "formats/pooling.h"
 #include "formats/quantization.h"
 #include "formats/prediction.h"
@@ -34,7 +36,7 @@ static bool is_wanted(const char *name) {
         "vocab.json",         "tokenizer_config.json",   "merges.txt",
         "added_tokens.json",  "tokenizer.model",         "chat_template.jinja",
         "chat_template.json", "special_tokens_map.json", "model.safetensors.index.json",
-        "tekken.json",
+        "tekken.json",        "vocabulary.txt",          "input.txt",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
@@ -117,6 +119,7 @@ Status huggingface_open(Source *source, Error *error) {
 typedef struct Directory {
     Source *source;
     json_t *config, *generation, *tokenizer_config, *index;
+    OwnModel own;
     bool is_part; /* the text model of a model of images or sound */
     Quantization quantization;
     RawTable table;
@@ -273,7 +276,7 @@ static Status add_tensors(Directory *d, const Family *family) {
                            .table = &d->table,
                            .prefix = find_prefix(d, family->tensors),
                            .tied = json_flag(d->config, "tie_word_embeddings", family->tied),
-                           .biases = biases};
+                           .biases = family->any_biases ? NULL : biases};
     if (!context.tied && lacks_head(d, family->tensors)) {
         context.tied = true; /* nothing reads it */
         pooling_set_only(d->source);
@@ -284,6 +287,7 @@ static Status add_tensors(Directory *d, const Family *family) {
         return STATUS_FAILED;
     if (family->more && family->more(&context, d->config, d->error) != STATUS_OK)
         return STATUS_FAILED;
+    if (own_model_is(d->config)) return STATUS_OK; /* it has looked at all tensors itself */
     return check_leftovers(&context, family->tensors, d->error);
 }
 
@@ -426,6 +430,15 @@ static Status check_supported(Directory *d, const Family **family) {
     return error_set(d->error, "%s: model_type '%.60s' %s", path, type, why);
 }
 
+/* Reads the weights of an own_transformer first: they say how large it is. */
+static Status describe_own(Directory *d, const Family **family) {
+    *family = &d->own.family;
+    if (read_weights(d) != STATUS_OK) return STATUS_FAILED;
+    return own_model_describe(&d->own, d->config, &d->table, d->error) == STATUS_OK
+               ? STATUS_OK
+               : error_prefix(d->error, "%s", d->source->path);
+}
+
 /* Fills Config: the family's fields, the name, the rotated part of a head, the special ids. */
 static Status configure(Directory *d, const Family *family) {
     Config *c = &d->source->config;
@@ -478,6 +491,10 @@ static Status read_tokenizer(Directory *d) {
     } else if (other) {
         status = tokenizer_from_file(other, NULL, s->config.vocab_size, &s->tokenizer, d->error);
     }
+    if (!file && own_model_is(d->config))
+        return own_vocabulary_import(d->config, source_file(s, "vocabulary.txt"),
+                                     source_file(s, "input.txt"), s->config.vocab_size,
+                                     &s->tokenizer, d->error);
     if (status != STATUS_OK && strncmp(d->error->text, file->path, strlen(file->path)) != 0)
         error_prefix(d->error, "%s", file->path);
     return status;
@@ -540,10 +557,12 @@ static Status parse(Directory *d) {
         return STATUS_FAILED;
     if (multimodal_text_config(&d->config, &d->is_part, d->error) != STATUS_OK)
         return error_prefix(d->error, "%s", d->source->path);
-    if (check_supported(d, &family) != STATUS_OK || configure(d, family) != STATUS_OK ||
-        read_weights(d) != STATUS_OK || add_tensors(d, family) != STATUS_OK ||
-        add_tables(d, family) != STATUS_OK || read_tokenizer(d) != STATUS_OK ||
-        read_template(d) != STATUS_OK || pooling_read(d->source, d->error) != STATUS_OK)
+    bool is_own = own_model_is(d->config);
+    if ((is_own ? describe_own(d, &family) : check_supported(d, &family)) != STATUS_OK ||
+        configure(d, family) != STATUS_OK || (!is_own && read_weights(d) != STATUS_OK) ||
+        add_tensors(d, family) != STATUS_OK || add_tables(d, family) != STATUS_OK ||
+        read_tokenizer(d) != STATUS_OK || read_template(d) != STATUS_OK ||
+        pooling_read(d->source, d->error) != STATUS_OK)
         return STATUS_FAILED;
     add_generation(d);
     add_special_tokens(d);
@@ -557,6 +576,7 @@ Status huggingface_parse(Source *source, Error *error) {
     Directory d = {.source = source, .error = error};
     Status status = parse(&d);
     raw_table_free(&d.table);
+    own_model_free(&d.own);
     json_decref(d.config);
     json_decref(d.generation);
     json_decref(d.tokenizer_config);

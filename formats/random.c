@@ -17,7 +17,8 @@ typedef struct Shape {
     Config config;
     uint32_t tied, bias, window, window_pattern, dense, full_head_dim, shared_layers, attend;
     uint32_t chunk, full_n_heads,
-        full_n_kv_heads; /* of layers with, and without a chunk or window */
+        full_n_kv_heads;    /* of layers with, and without a chunk or window */
+    uint32_t weight_groups; /* layers that follow each other share weights; 0: none do */
 } Shape;
 
 static const struct {
@@ -99,7 +100,8 @@ static Status set(Shape *shape, const char *key, const char *value, Error *error
                   {"attend", &shape->attend},
                   {"chunk", &shape->chunk},
                   {"full_n_heads", &shape->full_n_heads},
-                  {"full_n_kv_heads", &shape->full_n_kv_heads}};
+                  {"full_n_kv_heads", &shape->full_n_kv_heads},
+                  {"weight_groups", &shape->weight_groups}};
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
         if (strcmp(extras[i].name, key) != 0) continue;
         *extras[i].value = (uint32_t)strtoul(value, NULL, 10);
@@ -408,6 +410,19 @@ static Status add_tables(Source *source, const Config *c, Error *error) {
     return status;
 }
 
+/* Refuses groups of layers that do not have the same tensors. */
+static Status check_groups(const Shape *shape, Error *error) {
+    const Config *c = &shape->config;
+    if (shape->weight_groups == 0) return STATUS_OK;
+    if (shape->weight_groups > c->n_layers || c->n_layers % shape->weight_groups != 0)
+        return error_set(error, "random: %u layers cannot share the weights of %u", c->n_layers,
+                         shape->weight_groups);
+    if (shape->dense || shape->full_head_dim || shape->full_n_heads || c->state_kernel ||
+        c->index_topk || c->mtp_layers || c->stack != STACK_PLAIN)
+        return error_set(error, "random: layers of different kinds cannot share weights");
+    return STATUS_OK;
+}
+
 Status random_parse(Source *source, const char *settings, Error *error) {
     Shape shape = {.config = config_default()};
     if (apply(&shape, settings, error) != STATUS_OK) return STATUS_FAILED;
@@ -422,6 +437,9 @@ Status random_parse(Source *source, const char *settings, Error *error) {
         return error_set(error,
                          "random: prediction layers with a stack of its own, or of %u layers",
                          c->n_layers);
+    if (check_groups(&shape, error) != STATUS_OK) return STATUS_FAILED;
+    uint32_t n_layers = c->n_layers;
+    if (shape.weight_groups) c->n_layers = shape.weight_groups;
     prediction_fields(c);
     source->config = *c;
 
@@ -441,6 +459,8 @@ Status random_parse(Source *source, const char *settings, Error *error) {
     if (g.failed || (shape.tied && source_add_shared(source, "output", "token_embedding",
                                                      c->vocab_size, c->dim, error) != STATUS_OK))
         return STATUS_FAILED;
-    if (add_tables(source, c, error) != STATUS_OK) return STATUS_FAILED;
+    if (add_tables(source, c, error) != STATUS_OK ||
+        source_share_layers(source, n_layers, error) != STATUS_OK)
+        return STATUS_FAILED;
     return random_tokenizer(source, error);
 }

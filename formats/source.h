@@ -112,6 +112,7 @@ typedef struct Source {
     char *chat_template;     /* NULL: none; owned */
     size_t chat_template_bytes;
     Metadata metadata;                   /* beside Config's fields */
+    char (*shared_names)[MODELFILE_NAME_BYTES]; /* of source_share_layers; NULL: none */
     const char *notes[SOURCE_MAX_NOTES]; /* what the result will lack, or how it will differ */
     size_t n_notes;
 
@@ -141,6 +142,11 @@ Status source_add_values(Source *source, const char *name, size_t rows, size_t c
 /* Adds a tensor that has the data of the earlier tensor `shares` (a string constant). */
 Status source_add_shared(Source *source, const char *name, const char *shares, size_t rows,
                          size_t cols, Error *error);
+
+/* Makes n_layers layers of the config's n_layers, whose number divides it: layers that follow each
+ * other share all tensors of one, as ALBERT's groups do (arXiv:1909.11942; one group is the
+ * Universal Transformer's way, arXiv:1807.03819). */
+Status source_share_layers(Source *source, uint32_t n_layers, Error *error);
 
 /* Adds a note (a string constant), for people who convert the source. */
 void source_add_note(Source *source, const char *note);
