@@ -11,6 +11,7 @@
 
 /* What is known of one scored token; the other_... fields are those of --against's model. */
 typedef struct Score {
+    size_t position;         /* in its window, where the beginning-of-text token is the first */
     double loss, other_loss; /* -log p(token) */
     double divergence;       /* from the other distribution: sum of p_other (log p_other - log p) */
     bool same_top;           /* both models have the same likeliest token */
@@ -67,10 +68,12 @@ static Status score_chunk(void *context, const PrefillChunk *chunk, Error *error
     int n_threads = model_threads(session->model);
 #pragma omp parallel for num_threads(n_threads) schedule(static)
     for (int t = 0; t < n_threads; t++)
-        for (size_t k = (size_t)t; k < chunk->n_logits; k += (size_t)n_threads)
-            s->scores[s->n_scores + k] =
-                score_token(s, chunk->logits + k * n, s->other_logits + k * n, targets[k],
-                            s->exps + (size_t)t * n, s->other_exps + (size_t)t * n);
+        for (size_t k = (size_t)t; k < chunk->n_logits; k += (size_t)n_threads) {
+            Score *score = &s->scores[s->n_scores + k];
+            *score = score_token(s, chunk->logits + k * n, s->other_logits + k * n, targets[k],
+                                 s->exps + (size_t)t * n, s->other_exps + (size_t)t * n);
+            score->position = (size_t)(targets + k - s->window);
+        }
     s->n_scores += chunk->n_logits;
     session_progress(session, "scoring", s->n_scores, s->ids->length);
     return *session->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
@@ -156,9 +159,31 @@ static Status report_comparison(const Scoring *s, Error *error) {
                          exp(loss / n), divergence / n, tail, 100.0 * (double)same / n);
 }
 
+/* Where the context is longer than the model's: the perplexity inside the model's, and in each
+ * stretch beyond it, which is as long as all before it. */
+static Status report_positions(const Scoring *s, Error *error) {
+    size_t made_for = model_config(s->session->model)->context, end = made_for;
+    size_t context = model_context(s->session->model);
+    Status status = STATUS_OK;
+    if (context <= made_for) return STATUS_OK;
+    for (size_t begin = 0; status == STATUS_OK && begin < context; begin = end, end *= 2) {
+        double loss = 0.0, n = 0.0;
+        for (size_t i = 0; i < s->n_scores; i++) {
+            if (s->scores[i].position < begin || s->scores[i].position >= end) continue;
+            loss += s->scores[i].loss;
+            n++;
+        }
+        if (n > 0.0)
+            status = inspect_print(s->session, error, "  position %zu to %-6zu %.6g, %.0f tokens\n",
+                                   begin, (end < context ? end : context) - 1, exp(loss / n), n);
+    }
+    return status;
+}
+
 static Status report(const Scoring *s, Error *error) {
     const Session *session = s->session;
     Status status = report_model(s, error);
+    if (status == STATUS_OK) status = report_positions(s, error);
     if (status == STATUS_OK && s->entropy.n > 0)
         status = inspect_print(session, error,
                                "attention entropy   %.6g of %.6g nats, mean of %lld rows\n",

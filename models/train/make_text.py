@@ -25,10 +25,10 @@ def conversation(messages):
     return "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in messages)
 
 
-def document(rng, second=False):
+def document(rng, second=False, chats=CHAT_SHARE):
     if second and rng.random() < DRILL_SHARE:
         return conversation(drill(rng))
-    if rng.random() < CHAT_SHARE:
+    if rng.random() < chats:
         return conversation(chat(rng, settled=second))
     text, slots, _, plot = story(rng, settled=second)
     if rng.random() < 0.07:
@@ -42,11 +42,12 @@ def main():
     parser.add_argument("--documents", type=int, default=120000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--second", action="store_true", help="the second text")
+    parser.add_argument("--chats", type=float, default=CHAT_SHARE, help="share of chats")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     with open(args.out, "w", encoding="utf-8") as out:
         for _ in range(args.documents):
-            out.write(json.dumps(document(rng, args.second)) + "\n")
+            out.write(json.dumps(document(rng, args.second, args.chats)) + "\n")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ class Shape:
     eps: float = 1e-5
     context: int = 1024
     positions: str = "rope"
+    decoder: str = "llama"
 
     @property
     def head_dim(self):
@@ -155,3 +156,10 @@ class Llama(nn.Module):
             }
             out.update({f"model.layers.{i}.{k}.weight": t for k, t in parts.items()})
         return {k: t.detach().clone().contiguous() for k, t in out.items()}
+
+
+def build(shape):
+    """The model of a shape: the llama above, or the decoder of paper.py."""
+    from paper import Paper
+
+    return {"llama": Llama, "paper": Paper}[shape.decoder](shape)

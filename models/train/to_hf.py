@@ -15,12 +15,12 @@ import numpy
 import torch
 from safetensors.torch import save_file
 
-from model import Llama, Shape
+from model import Shape, build
 
 
 def load(path):
     state = torch.load(path, weights_only=False, map_location="cpu")
-    model = Llama(Shape(**state["shape"]))
+    model = build(Shape(**state["shape"]))
     model.load_state_dict(state["model"])
     return model.eval(), state
 

@@ -24,7 +24,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 
-from model import Llama, Shape
+from model import Shape, build
 
 
 class Rows:
@@ -102,6 +102,7 @@ def main():
     p.add_argument("data"), p.add_argument("out")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--rows", type=int, default=12)
+    p.add_argument("--row", type=int, default=512, help="tokens of a row but for the long part")
     p.add_argument("--lr", type=float, default=3e-3)
     p.add_argument("--warmup", type=int, default=60)
     p.add_argument("--until"), p.add_argument("--decay-minutes", type=float, default=30)
@@ -112,6 +113,7 @@ def main():
     p.add_argument("--processes", type=int, default=1, help="that share the rows of a step")
     p.add_argument("--save-minutes", type=float, default=4)
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--f32", action="store_true", help="products in float32, not bfloat16")
     p.add_argument("--from", dest="start", help="a checkpoint whose weights to begin with")
     p.add_argument("--shape", default="{}", help="JSON of the fields of Shape that differ")
     args = p.parse_args()
@@ -137,7 +139,7 @@ def run(rank, args, meeting):
         pid.write(f"{os.getpid()}\n")
     data = Rows(numpy.load(pathlib.Path(args.data) / "train.npy"), args.seed)
     heldout = numpy.load(pathlib.Path(args.data) / "heldout.npy")
-    model = Llama(shape)
+    model = build(shape)
     matrices = [t for n, t in model.named_parameters() if t.dim() == 2 and "embed" not in n]
     others = [t for n, t in model.named_parameters() if t.dim() != 2 or "embed" in n]
     optimizers = [
@@ -190,15 +192,15 @@ def run(rank, args, meeting):
             left = shared.item()
         if left <= 0:
             break
-        n = 1024 if left <= long else 512
+        n = 2 * args.row if left <= long else args.row
         rate = (
             args.lr * min(1.0, (step + 1) / args.warmup) * (min(1.0, left / decay) if decay else 1)
         )
         for opt in optimizers:
             for group in opt.param_groups:
                 group["lr"] = rate
-        mine = data.batch(args.rows * 512 // n, n)[rank :: args.processes]
-        loss = loss_of(forward, mine)
+        mine = data.batch(args.rows * args.row // n, n)[rank :: args.processes]
+        loss = loss_of(forward, mine, bf16=not args.f32)
         loss.backward()
         if meeting:
             average(model, args.processes)
@@ -206,7 +208,7 @@ def run(rank, args, meeting):
         for opt in optimizers:
             opt.step()
             opt.zero_grad(set_to_none=True)
-        step, seen = step + 1, seen + args.rows * 512
+        step, seen = step + 1, seen + args.rows * args.row
         mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
         if not math.isfinite(mean):
             raise SystemExit(f"step {step}: the loss is not finite")
@@ -220,12 +222,13 @@ def run(rank, args, meeting):
             keep()
             saved = time.time()
             print(
-                f"step {step} held-out loss {heldout_loss(model, heldout, rows=16):.4f}", file=log
+                f"step {step} held-out loss {heldout_loss(model, heldout, n=args.row, rows=16):.4f}",
+                file=log,
             )
     if rank:
         return
     keep()
-    final = heldout_loss(model, heldout, rows=96, bf16=False)
+    final = heldout_loss(model, heldout, n=args.row, rows=96, bf16=False)
     print(
         f"done: step {step} tokens {seen} hours {(seconds + time.time() - began) / 3600:.2f} "
         f"held-out loss {final:.4f} perplexity {math.exp(final):.3f}",
