@@ -53,6 +53,8 @@ static Status print_text(const Session *session, const int32_t *ids, size_t n, E
     return status;
 }
 
+enum { GROWTH = 3 }; /* lengths of text whose costs are compared, each twice the one before */
+
 /* Time and multiply-adds of one step or of several. */
 typedef struct Cost {
     double seconds, matrices, attention;
@@ -68,6 +70,37 @@ static void print_costs(const char *label, const Cost *cached, const Cost *whole
     fprintf(stderr, "%-10s %8.3f %8.2fM %8.3fM %8.3f %8.2fM %8.3fM\n", label, 1e3 * cached->seconds,
             1e-6 * cached->matrices, 1e-6 * cached->attention, 1e3 * whole->seconds,
             1e-6 * whole->matrices, 1e-6 * whole->attention);
+}
+
+/* Prints what attention costs up to a length, and how often that of the shortest. */
+static void print_growth_of(const char *label, const double *work) {
+    for (size_t i = 0; i < GROWTH; i++) {
+        enum { MOST_BLOCKS = 70 };
+        double times = work[0] > 0.0 ? work[i] / work[0] : 0.0;
+        fprintf(stderr, "%-13s %9.3fM %6.1fx ", i ? "" : label, 1e-6 * work[i], times);
+        for (int block = 0; block < MOST_BLOCKS && block < (int)(times + 0.5); block++)
+            fputs("\xE2\x96\x88", stderr);
+        fputc('\n', stderr);
+    }
+}
+
+/* Prints how the attention of all steps together grows from doubling to doubling of the text: as
+ * the square of its length with the cache, as the cube without. */
+static void print_growth(const Config *c, size_t n_prompt, size_t n) {
+    size_t most = n_prompt + n - 1, ends[GROWTH];
+    double cached[GROWTH], whole[GROWTH] = {0};
+    if (most / 4 <= n_prompt) return;
+    fprintf(stderr, "\nmultiply-adds of attention, all steps up to");
+    for (size_t i = 0; i < GROWTH; i++) {
+        ends[i] = most >> (GROWTH - 1 - i);
+        cached[i] = attention_work(c, 0, ends[i]);
+        for (size_t end = n_prompt; end <= ends[i]; end++) whole[i] += attention_work(c, 0, end);
+        fprintf(stderr, " %zu%s", ends[i], i + 1 < GROWTH ? "," : " positions\n");
+    }
+    print_growth_of("with cache", cached);
+    print_growth_of("without", whole);
+    fprintf(stderr, "twice the text costs about 4 times with the cache (L^2), 8 times without "
+                    "(L^3)\n");
 }
 
 /* Prints the table of n steps: each of them, or some 20 when there are more than 40. */
@@ -99,6 +132,7 @@ static void print_table(const Model *model, size_t n_prompt, const Step *steps, 
             (all_whole.matrices + all_whole.attention) /
                 (all_cached.matrices + all_cached.attention),
             all_cached.seconds > 0.0 ? all_whole.seconds / all_cached.seconds : 0.0);
+    print_growth(c, n_prompt, n);
 }
 
 /* ---- Running --------------------------------------------------------------------------------- */
@@ -131,6 +165,16 @@ static Status time_step(const Comparison *r, KvCache *cache, size_t first, float
         if (elapsed > REPEATED_SECONDS) break;
     }
     return STATUS_OK;
+}
+
+/* Runs the prompt both ways, not measured: the first passes read the weights from the file and wake
+ * the threads. */
+static Status warm_up(const Comparison *r, Error *error) {
+    double seconds;
+    Status status = time_step(r, r->cache, 0, r->cached_logits, &seconds, error);
+    if (status == STATUS_OK) status = time_step(r, r->none, 0, r->logits, &seconds, error);
+    if (status == STATUS_OK) kvcache_truncate(r->cache, 0, 0);
+    return status;
 }
 
 /* Continues the text until it ends, each token computed both ways. */
@@ -178,6 +222,7 @@ Status recompute_run(Session *session, Error *error) {
     Status status = session_generation_options(session, &r.options, error);
     if (status == STATUS_OK) status = generate_prompt_ids(session, &r.ids, error);
     if (status == STATUS_OK) status = prepare(&r, error);
+    if (status == STATUS_OK) status = warm_up(&r, error);
     if (status == STATUS_OK) status = compare(&r, error);
     if (status == STATUS_OK)
         status = print_text(session, r.ids.ids + r.n_prompt, r.ids.length - r.n_prompt, error);
