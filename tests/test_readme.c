@@ -1,5 +1,5 @@
-/* The README's example sessions are run line by line and must print what it shows; links must lead
- * to files. */
+/* The example sessions of the README and of docs/ are run line by line and must print what they
+ * show; links must lead to files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,19 +25,32 @@ static char *replaced(const char *text, const char *from, const char *to) {
     return out;
 }
 
-/* Runs one command of the README and compares what it prints with `expected`. */
+/* The command as it runs here: the built programs, and the model that a page makes in the build
+ * directory. malloc'ed. */
+static char *as_built(const char *line) {
+    char *run = program_command("run"), *export = program_command("export");
+    char *made = build_path("tests/mine.bin");
+    char *first = replaced(line, "./run", run), *second = replaced(first, "./export", export);
+    char *command = replaced(second, "mine.bin", made);
+    free(run);
+    free(export);
+    free(made);
+    free(first);
+    free(second);
+    return command;
+}
+
+/* Runs one command of a page and compares what it prints with `expected`. */
 static void check_command(const char *line, const char *expected) {
-    char *program = program_command("run"), *command = replaced(line, "./run", program);
-    char *both = NULL;
+    char *command = as_built(line), *both = NULL;
     assert_true(asprintf(&both, "{ %s; } 2>&1", command) > 0);
     Process p = RUN("/bin/sh", "-c", both);
     if (strcmp(p.out, expected) != 0)
-        print_message("$ %s\nprints:\n%sbut the README shows:\n%s", line, p.out, expected);
+        print_message("$ %s\nprints:\n%sbut the page shows:\n%s", line, p.out, expected);
     assert_string_equal(p.out, expected);
     process_free(&p);
     free(both);
     free(command);
-    free(program);
 }
 
 /* Runs the commands of one block, which ends at `end`, and returns how many there are. */
@@ -60,11 +73,11 @@ static size_t check_block(char *at, char *end) {
     return n;
 }
 
-static void the_sessions_are_what_their_commands_print(void **state) {
+/* Runs the sessions of one page and returns how many commands they have. */
+static size_t check_page(const char *path) {
     static const char begins[] = "```console\n";
-    (void)state;
     size_t length, n = 0;
-    char *readme = file_read("README.md", &length), *at = readme;
+    char *page = file_read(path, &length), *at = page;
     while ((at = strstr(at, begins))) {
         at += strlen(begins);
         char *end = strstr(at, "```");
@@ -72,8 +85,29 @@ static void the_sessions_are_what_their_commands_print(void **state) {
         n += check_block(at, end);
         at = end + 1;
     }
-    assert_true(n >= 10);
-    free(readme);
+    free(page);
+    return n;
+}
+
+static void the_sessions_are_what_their_commands_print(void **state) {
+    (void)state;
+    assert_true(check_page("README.md") >= 10);
+}
+
+static void the_sessions_of_the_docs_are_what_their_commands_print(void **state) {
+    (void)state;
+    static const struct {
+        const char *page;
+        size_t least;
+    } pages[] = {{"docs/guide-to-code.md", 12},
+                 {"docs/seeing-inside.md", 8},
+                 {"docs/your-own-model.md", 4},
+                 {"docs/positions-and-heads.md", 2}};
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
+        assert_true(check_page(pages[i].page) >= pages[i].least);
+    char *made = build_path("tests/mine.bin");
+    unlink(made);
+    free(made);
 }
 
 /* Checks that every link of `page` to another file exists; `directory` is the page's directory. */
@@ -93,11 +127,12 @@ static void check_links(const char *page, const char *directory) {
 
 static void links_lead_to_files(void **state) {
     (void)state;
-    static const char *const docs[] = {"architecture",   "numerics",          "format",
-                                       "families",       "adding-a-family",   "batch",
-                                       "chat",           "quantization",      "command-line",
-                                       "chat-templates", "tokenizer-section", "benchmarks",
-                                       "cluster"};
+    static const char *const docs[] = {"architecture",   "numerics",           "format",
+                                       "families",       "adding-a-family",    "batch",
+                                       "chat",           "quantization",       "command-line",
+                                       "chat-templates", "tokenizer-section",  "benchmarks",
+                                       "cluster",        "guide-to-code",      "seeing-inside",
+                                       "your-own-model", "positions-and-heads"};
     for (size_t i = 0; i < sizeof docs / sizeof *docs; i++) {
         char page[128];
         snprintf(page, sizeof page, "docs/%s.md", docs[i]);
@@ -110,6 +145,7 @@ static void links_lead_to_files(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sessions_are_what_their_commands_print),
+        cmocka_unit_test(the_sessions_of_the_docs_are_what_their_commands_print),
         cmocka_unit_test(links_lead_to_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
