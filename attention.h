@@ -2,9 +2,10 @@
  *
  * For one query the cached positions fall into blocks of KV_PAGE and segments of
  * ATTENTION_SEGMENT, both counted from the sequence's start. Within a segment an online softmax
- * takes the blocks in order; then the segments are joined in order. The result has the same bits
- * whether one thread computed all segments or several did, for one query or for hundreds. A masked
- * position is skipped and contributes exactly nothing. docs/numerics.md has the formulas.
+ * (FlashAttention's, arXiv:2205.14135) takes the blocks in order; then the segments are joined in
+ * order. The result has the same bits whether one thread computed all segments or several did, for
+ * one query or for hundreds. A masked position is skipped and contributes exactly nothing.
+ * docs/numerics.md has the formulas.
  *
  * attention.c divides the work among threads; attention_segment.c computes it. */
 #ifndef ATTENTION_H
