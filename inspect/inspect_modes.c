@@ -25,8 +25,10 @@ const OptionRow inspect_options[] = {
     FLAG_ROW(RARE, 0, "detokenize", FIELD(detokenize), NULL),
     FLAG_ROW(RARE, 0, "render", FIELD(render), "print the prompt that a conversation becomes"),
     TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval), "print the perplexity of a text"),
+    TEXT_ROW(RARE, 0, "eval-tasks", "FILE", FIELD(eval_tasks),
+             "accuracy on questions with choices, JSON lines"),
     TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
-             "with --eval: compare with another model"),
+             "with these two: compare with another model"),
     HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
     TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
              "what tokens look at: .svg .html .json, -, scores"),
@@ -119,8 +121,12 @@ static Status check_views(Options *o, Error *error) {
 /* ---- --eval, and the second model that --against names ---- */
 
 static Status check_eval(Options *o, Error *error) {
-    if (o->against && !o->eval)
+    if (o->against && !o->eval && !o->eval_tasks)
         return usage(error, "--against MODEL compares on a text: --eval FILE");
+    if (o->eval_tasks && (o->prompt || o->prompt_file || o->mode || o->batch || o->check ||
+                          o->eval || o->score || o->info || o->replay || o->receipt))
+        return usage(error, "--eval-tasks FILE names the questions: no -i, -f, -m, --batch or "
+                            "other mode");
     if (o->eval && (o->prompt || o->prompt_file))
         return usage(error, "--eval FILE names the text: no -i or -f");
     return STATUS_OK;

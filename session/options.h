@@ -87,7 +87,7 @@ typedef struct Options {
     bool info, verify, tokenize, detokenize, render, list, cache_list, version;
     const char *cache_clear; /* the conversion to delete; "": all */
     HelpChoice help;
-    const char *eval, *against;
+    const char *eval, *eval_tasks, *against;
 
     /* Seeing inside. */
     const char *attention, *positions; /* where the picture goes; "-": the terminal */

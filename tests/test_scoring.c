@@ -1,4 +1,7 @@
-/* Requests that score prompts: what lm-evaluation-harness and its like ask a batch for. */
+/* Scoring the endings of contexts: the fields of requests that lm-evaluation-harness needs, and
+ * --eval-tasks. */
+#include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,9 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include <jansson.h>
-
-#include "formats/json.h"
+#include "inspect/statistics.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 
@@ -152,22 +153,181 @@ static void a_long_text_is_encoded(void **state) {
     free(requests);
 }
 
-/* Tokenizers without a limit write it as a number of 100 bits. */
-static void whole_numbers_of_any_length_are_read(void **state) {
+/* ---- --eval-tasks ---- */
+
+static void shares_have_wilsons_interval(void **state) {
     (void)state;
-    static const char text[] = "{\"model_max_length\": 1000000000000000019884624838656, \"a\": "
-                               "-99999999999999999999, \"b\": [1234567890123456789], \"c\": "
-                               "\"11111111111111111111111\", \"d\": 0.12345678901234567890123, "
-                               "\"e\": NaN}";
-    json_t *json;
-    Error error;
-    assert_int_equal(json_parse(&json, "x", text, strlen(text), &error), STATUS_OK);
-    assert_true(json_number(json, "model_max_length", 0) > 0.999e30);
-    assert_true(json_number(json, "model_max_length", 0) < 1.001e30);
-    assert_true(json_number(json, "a", 0) < -0.999e20);
-    assert_string_equal(json_text(json, "c"), "11111111111111111111111");
-    assert_true(json_number(json, "d", 0) > 0.12 && json_number(json, "d", 0) < 0.13);
-    json_decref(json);
+    double low, high;
+    wilson_interval(2, 3, &low, &high); /* scipy: binomtest(2, 3).proportion_ci */
+    assert_true(fabs(low - 0.2076596008) < 1e-9 && fabs(high - 0.9385080553) < 1e-9);
+    wilson_interval(0, 10, &low, &high);
+    assert_true(low == 0.0 && fabs(high - 0.277533) < 1e-6);
+    wilson_interval(10, 10, &low, &high);
+    assert_true(high == 1.0 && fabs(low - 0.722467) < 1e-6);
+}
+
+static void mcnemars_test_is_exact(void **state) {
+    (void)state;
+    assert_true(mcnemar_p(0, 0) == 1.0);
+    assert_true(mcnemar_p(7, 7) == 1.0);
+    assert_true(fabs(mcnemar_p(8, 1) - 0.0390625) < 1e-12);
+    assert_true(fabs(mcnemar_p(1, 8) - 0.0390625) < 1e-12);
+    assert_true(fabs(mcnemar_p(20, 12) - 0.2153271497) < 1e-9);
+    assert_true(mcnemar_p(3000, 1000) < 1e-200);
+}
+
+static const char TASKS[] =
+    "{\"id\": 1, \"context\": \"Once upon a time there was a girl named\", \"choices\": [\" "
+    "Lily\", "
+    "\" a table\", \" ran far away\"], \"answer\": 0}\n"
+    "\n"
+    "{\"id\": 2, \"context\": \"Once upon a time there was a dog. It \", \"choices\": [\"ran\", "
+    "\"of of\"], \"answer\": \"of of\"}\n"
+    "{\"id\": 3, \"context\": \"\", \"choices\": [\"Once upon\", \"xyz\"], \"answer\": 0}\n"
+    "{\"id\": 4, \"text\": \"Once upon a time there was a dog. The dog liked to play.\"}\n";
+
+/* Runs --eval-tasks on these items; the lines of -o as an array. */
+static json_t *evaluated(const char *tasks, const char *const *more, char **out) {
+    const char *argv[24] = {"run", MODEL, "--eval-tasks"};
+    char *directory = fixture_directory(), *path = fixture_path(directory, "tasks.jsonl"),
+         *items = fixture_path(directory, "items.jsonl");
+    size_t n = 3, length;
+    file_write(path, tasks, strlen(tasks));
+    argv[n++] = path;
+    argv[n++] = "-o";
+    argv[n++] = items;
+    for (; *more; more++) argv[n++] = *more;
+    Process p = process_run(argv, NULL, 0);
+    if (p.status != 0) fail_msg("%s", p.err);
+    char *text = file_read(items, &length);
+    json_t *all = json_array();
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        json_array_append_new(all, json_loads(line, 0, NULL));
+    if (out) *out = strdup(p.out);
+    free(text);
+    process_free(&p);
+    free(path);
+    free(items);
+    fixture_remove_directory(directory);
+    return all;
+}
+
+#define WITH(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static double first_logprob(const json_t *item, size_t i) {
+    return json_real_value(json_array_get(json_object_get(item, "logprob"), i));
+}
+
+static void choices_get_the_scores_of_a_batch(void **state) {
+    (void)state;
+    char *out;
+    json_t *items = evaluated(TASKS, WITH("-j", "2"), &out);
+    json_t *all =
+        answers("{\"prompt\": \"Once upon a time there was a girl named a table\", " SCORED "}\n"
+                "{\"prompt\": \"Once upon a time there was a girl named\", \"max_tokens\": 0}\n",
+                "64", NULL);
+    const json_t *scores = field(all, 0, "prompt_logprobs"), *score;
+    size_t i, from = (size_t)json_integer_value(field(all, 1, "prompt_tokens")) - 1;
+    double sum = 0.0;
+    json_array_foreach((json_t *)scores, i, score) {
+        if (i >= from) sum += json_real_value(json_object_get(score, "logprob"));
+    }
+    assert_true(fabs(sum - first_logprob(json_array_get(items, 0), 1)) < 1e-5);
+    assert_non_null(strstr(out, "questions           3"));
+    assert_non_null(strstr(out, "accuracy            0.6667 [0.2077, 0.9385]"));
+    assert_non_null(strstr(out, "documents           1"));
+    json_decref(all);
+    json_decref(items);
+    free(out);
+}
+
+static void scores_do_not_depend_on_the_machine_or_the_order(void **state) {
+    (void)state;
+    char reversed[4096] = "", *out, *other;
+    json_t *items = evaluated(TASKS, WITH("-j", "3"), &out);
+    json_t *again = evaluated(TASKS, WITH("-j", "1", "--isa", "reference", "--chunk", "3"), &other);
+    assert_true(json_equal(items, again));
+    assert_string_equal(out, other);
+    for (size_t end = strlen(TASKS); end > 0;) {
+        size_t begin = end - 1;
+        while (begin > 0 && TASKS[begin - 1] != '\n') begin--;
+        memcpy(reversed + strlen(TASKS) - end, TASKS + begin, end - begin);
+        end = begin;
+    }
+    json_t *backwards = evaluated(reversed, WITH("-j", "1"), NULL);
+    for (size_t i = 0; i < 4; i++) {
+        json_t *a = json_array_get(items, i), *b = json_array_get(backwards, 3 - i);
+        assert_true(json_equal(json_object_get(a, "id"), json_object_get(b, "id")));
+        assert_true(json_equal(json_object_get(a, "logprob"), json_object_get(b, "logprob")));
+    }
+    json_decref(items);
+    json_decref(again);
+    json_decref(backwards);
+    free(out);
+    free(other);
+}
+
+static void two_models_get_the_same_items(void **state) {
+    (void)state;
+    char *out;
+    json_t *items = evaluated(TASKS, WITH("--against", "models/sinusoidal.bin"), &out);
+    assert_non_null(strstr(out, "other accuracy"));
+    assert_non_null(strstr(out, "McNemar"));
+    assert_non_null(strstr(out, "other perplexity"));
+    json_t *same = evaluated(TASKS, WITH("--against", MODEL), NULL), *item;
+    size_t i;
+    json_array_foreach(same, i, item) {
+        assert_true(json_equal(json_object_get(item, "logprob"),
+                               json_object_get(json_object_get(item, "other"), "logprob")));
+        assert_true(json_equal(json_object_get(item, "logprob"),
+                               json_object_get(json_array_get(items, i), "logprob")));
+    }
+    json_decref(items);
+    json_decref(same);
+    free(out);
+}
+
+static void a_document_is_scored_once_in_windows(void **state) {
+    (void)state;
+    char tasks[4096] = "{\"stride\": 5, \"text\": \"";
+    for (int i = 0; i < 40; i++) strcat(tasks, "the dog ran ");
+    strcat(tasks, "\"}\n");
+    json_t *narrow = evaluated(tasks, WITH("-c", "16"), NULL),
+           *wide = evaluated(tasks, WITH("-c", "512"), NULL);
+    const json_t *tokens = field(narrow, 0, "tokens");
+    assert_true(json_integer_value(tokens) >= 120);
+    assert_true(json_equal(tokens, field(wide, 0, "tokens")));
+    json_decref(narrow);
+    json_decref(wide);
+}
+
+static void wrong_items_are_named_by_their_line(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", "no items"},
+        {"{}\n", "line 1: there is no 'context'"},
+        {"\n[1]\n", "line 2: not a JSON object"},
+        {"{\"context\": \"a\", \"choices\": [\"b\"], \"answer\": 0}\n", "2 to 256 texts"},
+        {"{\"context\": \"a\", \"choices\": [\"b\", \"\"], \"answer\": 0}\n", "element 2"},
+        {"{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 2}\n", "not the index"},
+        {"{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": \"d\"}\n", "none of"},
+        {"{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": 0}\n", "the key 'gold'"},
+        {"{\"text\": \"a\", \"stride\": 0}\n", "'stride'"},
+        {"{\"text\": \"\"}\n", "not empty"},
+        {"{\"context\": \n", "line 1: not JSON"}};
+    char *directory = fixture_directory(), *path = fixture_path(directory, "tasks.jsonl");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        file_write(path, cases[i][0], strlen(cases[i][0]));
+        Process p = RUN("run", MODEL, "--eval-tasks", path);
+        assert_int_equal(p.status, 1);
+        if (!strstr(p.err, cases[i][1])) fail_msg("no %s in %s", cases[i][1], p.err);
+        process_free(&p);
+    }
+    Process p = RUN("run", MODEL, "--eval-tasks", path, "-i", "x");
+    assert_int_equal(p.status, 2);
+    process_free(&p);
+    free(path);
+    fixture_remove_directory(directory);
 }
 
 int main(void) {
@@ -177,7 +337,13 @@ int main(void) {
         cmocka_unit_test(scored_prompts_share_their_context),
         cmocka_unit_test(ids_are_given_back),
         cmocka_unit_test(a_long_text_is_encoded),
-        cmocka_unit_test(whole_numbers_of_any_length_are_read),
+        cmocka_unit_test(shares_have_wilsons_interval),
+        cmocka_unit_test(mcnemars_test_is_exact),
+        cmocka_unit_test(choices_get_the_scores_of_a_batch),
+        cmocka_unit_test(scores_do_not_depend_on_the_machine_or_the_order),
+        cmocka_unit_test(two_models_get_the_same_items),
+        cmocka_unit_test(a_document_is_scored_once_in_windows),
+        cmocka_unit_test(wrong_items_are_named_by_their_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
