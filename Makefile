@@ -6,6 +6,7 @@
 # make coverage   the lines of each reader that the fuzz targets reach (clang, llvm)
 # make tsan       generation, a batch and a conversion under ThreadSanitizer (clang)
 # make format     clang-format in place              make lint   includes, clang-format and cppcheck
+# make mpi        build/run-mpi: run as several processes that compute one model (docs/cluster.md)
 # make install    PREFIX=/usr/local DESTDIR=       make uninstall
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
 # make static     build/static/run, export: no shared libraries, the same bytes from the same compiler
@@ -93,6 +94,18 @@ $(BUILD)/libverbatim.a: $(OBJECTS)
 
 $(BUILD)/run $(BUILD)/export $(BUILD)/bench: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
+
+# run for several processes under mpirun. Only run.c and cluster/ know of MPI; everything else is the
+# library's.
+MPICC = mpicc
+MPI_CFLAGS = -DVERBATIM_MPI $(filter -I%,$(shell $(MPICC) -show 2>/dev/null))
+MPI_OBJECTS = $(BUILD)/mpi/run.o $(patsubst %.c,$(BUILD)/mpi/%.o,$(wildcard cluster/*.c))
+mpi: $(BUILD)/run-mpi
+$(BUILD)/run-mpi: $(MPI_OBJECTS) $(BUILD)/libverbatim.a
+	$(MPICC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
+$(BUILD)/mpi/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(MPI_CFLAGS) -c -o $@ $<
 
 # Programs without shared libraries. Of jansson only json_* stays visible: its archive has functions
 # with names that we have, too. What libedit needs is not in every pkg-config file.
@@ -220,7 +233,7 @@ coverage:
 tsan:
 	scripts/tsan
 
-FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) tests/*.[ch] tests/faults/*.[ch])
+FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) cluster/*.[ch] tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 lint:
@@ -267,8 +280,8 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all core core-lines $(PROGRAMS) test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb static dist clean
+.PHONY: all core core-lines mpi $(PROGRAMS) test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb static dist clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d) \
-	$(CORE_OBJECTS:.o=.d)
+	$(CORE_OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d)

@@ -26,6 +26,10 @@ void forward_multiply(Model *m, const float *in, size_t n, const Product *produc
     forward_multiply_sets(m, &(ProductSet){in, n, products, n_products}, 1);
 }
 
+void forward_gather(ForwardPass *pass, const Share *share, float *x, size_t n) {
+    if (share) share->gather(share, pass, x, n);
+}
+
 void forward_normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
     const Numeric *numeric = m->isa->numeric;
     float eps = norm->eps > 0.0f ? norm->eps : m->config->norm_eps;
@@ -39,7 +43,8 @@ void forward_normalize(const Model *m, const Norm *norm, float *out, const float
 }
 
 void forward_add_bias(const Model *m, const Linear *linear, float *out) {
-    if (linear->bias) m->isa->numeric->add_scaled(out, linear->bias, 1.0f, linear->w.rows);
+    size_t n = linear->outputs ? linear->outputs->width : linear->w.rows;
+    if (linear->bias) m->isa->numeric->add_scaled(out, linear->bias, 1.0f, n);
 }
 
 void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
@@ -75,7 +80,8 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
                    float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
-    size_t width = parts->network->width, dim = c->dim;
+    size_t width = parts->network->width, inputs = parts->network->down.w.cols;
+    size_t outputs = parts->network->down.w.rows;
     float *hidden = c->gated ? m->gate : m->up;
     Product inner[FEED_FORWARD_PARTS][2], outer[FEED_FORWARD_PARTS];
     ProductSet sets[FEED_FORWARD_PARTS];
@@ -84,8 +90,8 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
         size_t at = parts[p].first * width;
         inner[p][0] = (Product){&f->up.w, m->up + at, width};
         inner[p][1] = (Product){&f->gate.w, m->gate + at, width};
-        outer[p] = (Product){&f->down.w, y + parts[p].first * dim, dim};
-        sets[p] = (ProductSet){in + parts[p].first * dim, parts[p].n, inner[p], c->gated ? 2 : 1};
+        outer[p] = (Product){&f->down.w, y + parts[p].first * outputs, outputs};
+        sets[p] = (ProductSet){in + parts[p].first * c->dim, parts[p].n, inner[p], 1 + c->gated};
     }
     forward_multiply_sets(m, sets, n_parts);
     size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n, p = 0;
@@ -106,11 +112,13 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
         if (f->inner_norm.present) forward_normalize(m, &f->inner_norm, row, row, width);
     }
     forward_wait(pass);
+    forward_gather(pass, parts->network->down.inputs, hidden, n);
     for (size_t k = 0; k < n_parts; k++)
-        sets[k] = (ProductSet){hidden + parts[k].first * width, parts[k].n, &outer[k], 1};
+        sets[k] = (ProductSet){hidden + parts[k].first * inputs, parts[k].n, &outer[k], 1};
     forward_multiply_sets(m, sets, n_parts);
 }
 
 void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float *in, float *y) {
     feed_forwards(pass, &(FeedForwardRows){f, 0, n}, 1, in, y);
+    forward_gather(pass, f->down.outputs, y, n);
 }

@@ -28,6 +28,7 @@ struct Model {
     const PassPartner *partner;
     double *seconds; /* [MODEL_PARTS], or NULL */
     PassControl *control;
+    Exchange *exchange;
     Barrier barrier;
     MatmulMemory *matmul;
     AttentionMemory *attention;
@@ -95,6 +96,9 @@ void forward_multiply(Model *model, const float *in, size_t n, const Product *pr
  * for the threads. n_sets is not 0. */
 void forward_multiply_sets(Model *model, const ProductSet *sets, size_t n_sets);
 
+/* Gathers x[n][this rank's elements] to x[n][share->width]; does nothing without a share. */
+void forward_gather(ForwardPass *pass, const Share *share, float *x, size_t n);
+
 /* out[n] = the norm of x[n]; out may be x. */
 void forward_normalize(const Model *model, const Norm *norm, float *out, const float *x, size_t n);
 
@@ -121,9 +125,9 @@ typedef struct FeedForwardRows {
 
 enum { FEED_FORWARD_PARTS = 64 }; /* the most of one call */
 
-/* y[rows][dim] = feed-forwards of in[rows][dim], without the bias of their last projections. All
- * are equally wide; their rows follow each other. One list of work for gate and up, and one for
- * down. */
+/* y[rows][dim] = feed-forwards of in[rows][dim], without the bias of their last projections; of a
+ * rank, y[rows][its rows of down]. All are equally wide; their rows follow each other. One list of
+ * work for gate and up, and one for down. */
 void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, const float *in,
                    float *y);
 

@@ -30,6 +30,7 @@ typedef struct KvShape {
     KvType type;
     uint32_t n_layers;
     KvLayer layers[KV_MAX_LAYERS];
+    struct KvMirror *mirror; /* is told of changes (kvcache_sharing.h); NULL: nobody is */
 } KvShape;
 
 #endif

@@ -42,6 +42,7 @@ void kvcache_free(KvCache *cache) {
         kvcache_reset(cache, (int32_t)i, 0);
         free(cache->sequences[i].pages);
     }
+    if (sharing) sharing->end(cache);
     free(cache);
 }
 
@@ -53,7 +54,7 @@ size_t kvcache_bytes_used(const KvCache *cache) {
 }
 void kvcache_reset(KvCache *cache, int32_t id, int32_t start) {
     Sequence *sequence = &cache->sequences[id];
-    if (sharing) sharing->forget(cache, sequence);
+    if (sharing) sharing->forget(cache, sequence, start);
     kvpages_release_from(cache, sequence, 0);
     kvpages_free_states(cache, sequence->states);
     sequence->states = NULL;

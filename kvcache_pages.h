@@ -103,8 +103,9 @@ typedef struct KvSharing {
     void (*commit)(KvCache *cache, Sequence *sequence, size_t n);
     /* kvcache_call_rows */
     size_t (*call_rows)(const KvCache *cache, const Sequence *sequence, size_t left, size_t most);
-    /* Drops all snapshots of the sequence. */
-    void (*forget)(KvCache *cache, Sequence *sequence);
+    /* Drops all snapshots of the sequence, which is about to be emptied. */
+    void (*forget)(KvCache *cache, Sequence *sequence, int32_t start);
+    void (*end)(KvCache *cache); /* the cache is about to be freed */
     /* Goes back to the newest snapshot; false: there is none. */
     bool (*restore)(KvCache *cache, Sequence *sequence);
     /* Drops the snapshot that is missed least; false: there was none. */

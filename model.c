@@ -194,7 +194,7 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
         .alibi_slopes = m->weights.alibi_slopes,
         .sinks = w->sinks,
     };
-    const Product out = {&w->wo.w, y, c->dim};
+    const Product out = {&w->wo.w, y, w->wo.w.rows};
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, qkv, c->kv_distance[l] > 0 ? 1 : w->wv.w.data ? 3 : 2);
     if (w->attention_gate.data) {
@@ -206,9 +206,11 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
                       pass->n, m->q, m->attended, m->observer);
     if (w->attention_gate.data) gate_heads(pass, &h, w->attention_gate.rows);
+    forward_gather(pass, w->wo.inputs, m->attended, pass->n);
     if (w->inner_norm.present) normalize_rows(pass, &w->inner_norm, m->attended, w->wo.w.cols);
     forward_add_time(pass, PART_ATTENTION);
     forward_multiply(m, m->attended, pass->n, &out, 1);
+    forward_gather(pass, w->wo.outputs, y, pass->n);
     forward_add_time(pass, PART_PROJECTIONS);
 }
 
@@ -313,8 +315,9 @@ static void output_head(ForwardPass *pass) {
         forward_wait(pass);
     }
     if (!pass->logits) return;
-    const Product out = {&m->weights.output.w, pass->logits, c->vocab_size};
+    const Product out = {&m->weights.output.w, pass->logits, m->weights.output.w.rows};
     forward_multiply(m, m->normed, n, &out, 1);
+    forward_gather(pass, m->weights.output.outputs, pass->logits, n);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *logits = pass->logits + i * c->vocab_size;
@@ -349,7 +352,7 @@ static bool run_layers(ForwardPass *pass) {
     PassControl *control = m->control;
     size_t n_layers = m->config->n_layers;
     double work = m->row_work * (double)pass->n, of_layer = work / (double)n_layers;
-    bool in_parts = control && work > control->part_work;
+    bool in_parts = control && !m->exchange && work > control->part_work;
     size_t n = in_parts ? (size_t)(control->part_work / of_layer) + 1 : n_layers;
     while (pass->end_layer < n_layers) {
         double done = (double)pass->end_layer / (double)n_layers;
@@ -429,7 +432,9 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
         return error_set(error, "%zu rows, but a call takes 1 to %u", n, m->max_rows);
     for (size_t i = 0; i < n; i++)
         if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
-    if (reserve_pages(cache, rows, n, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = reserve_pages(cache, rows, n, error);
+    if (m->exchange) m->exchange->begin(m->exchange, cache, rows, n, status == STATUS_OK);
+    if (status != STATUS_OK) return status;
     static const ForwardSteps steps = {attention_block, add_to_residual};
     ForwardPass pass = {
         .model = m, .cache = cache, .rows = rows, .n = n, .logits = logits, .steps = &steps};

@@ -3,6 +3,7 @@
 #define MODEL_ROW_H
 
 #include "kernels/kernels.h"
+#include "kvcache.h"
 
 typedef struct Model Model;
 
@@ -48,6 +49,21 @@ struct PassPartner {
      * call it at once and must share its loops by `#pragma omp for`; it returns when all are done.
      * Which rows come together depends on the calls of model_forward alone. */
     void (*multiplied)(const PassPartner *partner, const ProductSet *sets, size_t n_sets);
+};
+
+/* Several processes, called ranks, that compute one model together (cluster/ has them; NULL: one
+ * process computes it alone). Each rank multiplies with some rows of each matrix, over all inputs
+ * and in the definition's order, and the ranks gather the results (weights.h: Share): nothing is
+ * summed across ranks, and therefore the bits are those of one process. */
+typedef struct Exchange Exchange;
+struct Exchange {
+    /* Called by model_open: leaves the model's weights and Config the rows and heads of this rank.
+     */
+    Status (*divide)(Exchange *exchange, Model *model, Error *error);
+    /* Called by each model_forward before it computes: the other ranks run these rows as well, or,
+     * where the cache has no room (`fits`), fail as this one does. */
+    void (*begin)(Exchange *exchange, const KvCache *cache, const Row *rows, size_t n, bool fits);
+    struct KvMirror *mirror; /* of the model's caches (kvcache_sharing.h) */
 };
 
 #endif

@@ -200,6 +200,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     if (!m) return error_set(error, "no memory for a model");
     m->file = file;
     m->config = modelfile_config(file);
+    m->exchange = options->exchange;
     m->isa = options->isa ? options->isa : isa_choose(NULL, error);
     m->n_threads = options->n_threads > 0 ? options->n_threads : threads_default();
     m->context = options->context ? options->context : m->config->context;
@@ -212,6 +213,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     if (status == STATUS_OK) status = find_own_weights(m, error);
     if (status == STATUS_OK) status = allocate(m, error);
     if (status == STATUS_OK) status = choose_frequencies(m, options->rope_theta, error);
+    if (status == STATUS_OK && m->exchange) status = m->exchange->divide(m->exchange, m, error);
     if (status != STATUS_OK) {
         model_close(m);
         return status;
@@ -232,7 +234,7 @@ void model_close(Model *m) {
     free(m);
 }
 
-/* ---- Questions, and observers ---- */
+/* ---- Questions ---- */
 
 const Config *model_config(const Model *m) {
     return m->config;
@@ -245,9 +247,6 @@ uint32_t model_max_rows(const Model *m) {
 }
 const Isa *model_isa(const Model *m) {
     return m->isa;
-}
-int model_threads(const Model *m) {
-    return m->n_threads;
 }
 
 /* How far back a layer's queries see: its window or, if that is all, its chunk; 0: to the start. */
@@ -268,6 +267,7 @@ static uint32_t widest_window(const Config *c, uint32_t layer) {
 KvShape model_kv_shape(const Model *m, KvType type) {
     const Config *c = m->config;
     KvShape shape = {.type = type, .n_layers = c->n_layers};
+    if (m->exchange) shape.mirror = m->exchange->mirror;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
         if (c->layer_kind[l] != LAYER_ATTENTION) {
@@ -286,20 +286,4 @@ KvType model_kv_type(const Model *m) {
     const Matrix *first = &m->weights.layers[0].wq.w;
     if (!first->data) first = &m->weights.output.w;
     return first->type == TENSOR_F32 ? KV_F32 : KV_F16;
-}
-
-void model_set_attention_observer(Model *m, const AttentionObserver *observer) {
-    m->observer = observer;
-}
-
-void model_set_partner(Model *m, const PassPartner *partner) {
-    m->partner = partner;
-}
-
-void model_set_clock(Model *m, double *seconds) {
-    m->seconds = seconds;
-}
-
-void model_set_pass_control(Model *m, PassControl *control) {
-    m->control = control;
 }

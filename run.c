@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mapped.h"
 #include "base/unicode.h"
+#include "cluster/cluster.h"
 #include "convert/adapter_opening.h"
 #include "convert/default_model.h"
 #include "convert/draft_opening.h"
@@ -124,6 +125,7 @@ static Status open_everything(Opened *opened, Error *error) {
     if (status == STATUS_OK && mode && mode->open)
         status = mode->open(&opened->state, session, &rules, error);
     if (status != STATUS_OK || o->no_sandbox) return status;
+    rules.sockets = session->cluster != NULL;
     return sandbox_enter(&rules, &session->sandbox, error);
 }
 
@@ -198,6 +200,7 @@ static Status open_weights(Session *session, unsigned traits, Error *error) {
     Status status = change_model(session, &options.rope_theta, error);
     if (status == STATUS_OK && !(traits & MODE_WITHOUT_HEAD))
         status = embedding_refuse_text(session->file, error);
+    options.exchange = cluster_exchange(session->cluster);
     if (status == STATUS_OK) status = model_open(&session->model, session->file, &options, error);
     if (status != STATUS_OK) return status;
     adaptive_threads_init(&session->threads, session->interrupted);
@@ -288,7 +291,8 @@ static Status run_mode(Opened *opened, Error *error) {
     return blames ? modelopen_blame(&opened->model, error) : status;
 }
 
-static Status run(Options *o, const Mode *mode, volatile sig_atomic_t *interrupted, Error *error) {
+static Status run(Options *o, const Mode *mode, Cluster *cluster,
+                  volatile sig_atomic_t *interrupted, Error *error) {
     Opened opened = {.mode = mode,
                      .output.fd = STDOUT_FILENO,
                      .prompt.fd = -1,
@@ -302,6 +306,7 @@ static Status run(Options *o, const Mode *mode, volatile sig_atomic_t *interrupt
                                .replay_kinds = replay_kinds,
                                .answered = o->receipt || o->replay ? receipt_take_text : NULL,
                                .drafting = &opened.drafting,
+                               .cluster = cluster,
                                .interrupted = interrupted};
     if (mode && mode->traits & MODE_WITHOUT_MODEL) return run_mode(&opened, error);
     Status status = open_everything(&opened, error);
@@ -313,6 +318,7 @@ static Status run(Options *o, const Mode *mode, volatile sig_atomic_t *interrupt
     if (status == STATUS_OK && mode && mode->prepare)
         status = mode->prepare(opened.state, o, &opened.session, error);
     if (status == STATUS_OK) status = parse_model(&opened, error);
+    status = cluster_begin(cluster, &opened.session, status, error);
     if (status == STATUS_OK && (!mode || (o->mode == MODE_CHAT && o->prompt)))
         hint_at_stdin(&opened.session, &opened.prompt);
     if (status == STATUS_OK) status = run_with_receipt(&opened, error);
@@ -322,18 +328,18 @@ static Status run(Options *o, const Mode *mode, volatile sig_atomic_t *interrupt
 }
 
 /* Runs with the model that comes with the program where the command line names none. */
-static Status run_any(Options *o, const Mode *mode, volatile sig_atomic_t *interrupted,
-                      Error *error) {
+static Status run_any(Options *o, const Mode *mode, Cluster *cluster,
+                      volatile sig_atomic_t *interrupted, Error *error) {
     char *found = NULL;
     if (!o->model) found = default_model_path(error);
     if (!o->model && !found) return STATUS_USAGE;
     if (found) {
         o->model = found;
         if (!options_given(o, &o->n_tokens)) o->n_tokens = 0; /* its stories end by themselves */
-        if (isatty(STDERR_FILENO))
+        if (isatty(STDERR_FILENO) && cluster_leads(cluster))
             terminal_say("no model is named, so the story model runs (--help)");
     }
-    Status status = run(o, mode, interrupted, error);
+    Status status = run(o, mode, cluster, interrupted, error);
     free(found);
     return status;
 }
@@ -357,11 +363,19 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     Options options = {0};
     Error error = {.text = ""};
     const Mode *mode = NULL;
-    standard_streams_only(argv);
-    Status status = standard_streams_fill(&error);
+    Cluster *cluster = NULL;
+    bool follows = true;
+    Status status = cluster_join(&cluster, &argc, &argv, &follows, &error);
+    if (!follows) {
+        cluster_leave(cluster);
+        return STATUS_OK;
+    }
+    if (!cluster) standard_streams_only(argv); /* the descriptors of a cluster stay open */
+    if (status == STATUS_OK) status = standard_streams_fill(&error);
     if (status == STATUS_OK) status = options_parse(&options, &modes_options, argc, argv, &error);
     if (status == STATUS_OK) status = drafting_check(&options, &error);
     if (status == STATUS_OK) status = mode_choose(modes, &options, &mode, &error);
+    cluster_adapt(cluster, &options, &mode);
     volatile sig_atomic_t *interrupted = stop_signals_catch(options.mode == MODE_CHAT);
     mapped_watch();
     json_memory_guard();
@@ -376,10 +390,13 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
         print_version();
         status = standard_streams_finish(&error);
     } else if (status == STATUS_OK && mode && mode->traits & MODE_WITHOUT_MODEL) {
-        status = run(&options, mode, interrupted, &error);
+        status = run(&options, mode, cluster, interrupted, &error);
     } else if (status == STATUS_OK) {
-        status = run_any(&options, mode, interrupted, &error);
+        status = run_any(&options, mode, cluster, interrupted, &error);
     }
+    bool leads = cluster_leads(cluster);
+    cluster_leave(cluster);
+    if (!leads) return STATUS_OK; /* rank 0 says how it ended */
     if (status == STATUS_INTERRUPTED) {
         terminal_say("interrupted");
     } else if (status != STATUS_OK) {

@@ -7,6 +7,8 @@
 
 #include "modelfile.h"
 
+struct ForwardPass;
+
 typedef struct Norm {
     const float *weight, *bias; /* [dim] (q and k: [head_dim] or [heads * head_dim]) */
     float eps;                  /* 0: Config's norm_eps */
@@ -14,9 +16,18 @@ typedef struct Norm {
     bool present;               /* the norm is applied, if need be without weights (OLMo) */
 } Norm;
 
+/* How the ranks of an Exchange (model_row.h) divide the elements of a vector. */
+typedef struct Share Share;
+struct Share {
+    /* x[n][this rank's elements] becomes x[n][width] on all ranks. All threads call it. */
+    void (*gather)(const Share *share, struct ForwardPass *pass, float *x, size_t n);
+    size_t width; /* of all ranks together */
+};
+
 typedef struct Linear {
-    Matrix w;          /* outputs x inputs */
-    const float *bias; /* [outputs] */
+    Matrix w;                      /* outputs x inputs; of a rank: its rows alone */
+    const float *bias;             /* [outputs]; of a rank: all where `outputs` is given */
+    const Share *inputs, *outputs; /* gathered before and after the product; NULL: undivided */
 } Linear;
 
 /* down(activation(gate(x)) * up(x)), or down(activation(up(x))). */

@@ -5,7 +5,7 @@
 #include "kvcache_sharing.h"
 #include "layers/snapshots.h"
 
-void kvcache_truncate(KvCache *cache, int32_t id, int32_t position) {
+static void truncate_to(KvCache *cache, int32_t id, int32_t position) {
     Sequence *sequence = &cache->sequences[id];
     int32_t start = sequence->start;
     if (position > sequence->next) return;
@@ -20,8 +20,13 @@ void kvcache_truncate(KvCache *cache, int32_t id, int32_t position) {
     }
 }
 
-Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t to_id,
-                    Error *error) {
+void kvcache_truncate(KvCache *cache, int32_t id, int32_t position) {
+    truncate_to(cache, id, position);
+    snapshots_tell(cache, KV_TRUNCATED, id, position, 0);
+}
+
+static Status fork_to(KvCache *cache, int32_t from_id, int32_t position, int32_t to_id,
+                      Error *error) {
     const Sequence *from = &cache->sequences[from_id];
     Sequence *to = &cache->sequences[to_id];
     size_t n = kvpages_for((size_t)(from->next - from->start));
@@ -42,6 +47,12 @@ Status kvcache_fork(KvCache *cache, int32_t from_id, int32_t position, int32_t t
         to->snapshots[to->n_snapshots++] = from->snapshots[i];
         from->snapshots[i]->readers++;
     }
-    kvcache_truncate(cache, to_id, position);
+    truncate_to(cache, to_id, position);
     return STATUS_OK;
+}
+
+Status kvcache_fork(KvCache *cache, int32_t from, int32_t position, int32_t to, Error *error) {
+    Status status = fork_to(cache, from, position, to, error);
+    snapshots_tell(cache, KV_FORKED, from, position, to);
+    return status;
 }

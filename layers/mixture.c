@@ -35,14 +35,15 @@ static void route(ForwardPass *pass, const LayerWeights *w, const float *in) {
 /* y += the outputs of some experts for the rows that chose them. The outputs, or in Llama 4 the
  * inputs, are multiplied by the shares. slots: the choices of all their rows, expert after expert.
  * Each thread adds up columns of its own, so that a row takes its experts in the order of their
- * numbers. */
+ * numbers; and each rank the columns that its rows of w_down give: y[n][these]. */
 static void run_experts(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
                         const uint32_t *slots, const float *in, float *y) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim, used = m->config->n_experts_used;
     size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n;
-    size_t width = round_up((dim - 1) / (size_t)omp_get_num_threads() + 1, 16);
+    size_t own = parts->network->down.w.rows;
+    size_t width = round_up((own - 1) / (size_t)omp_get_num_threads() + 1, 16);
     bool on_input = m->config->share_on_input;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
@@ -52,15 +53,15 @@ static void run_experts(ForwardPass *pass, const FeedForwardRows *parts, size_t 
     forward_wait(pass);
     feed_forwards(pass, parts, n_parts, m->expert_in, m->expert_out);
 #pragma omp for schedule(static) nowait
-    for (size_t at = 0; at < dim; at += width) {
-        size_t columns = dim - at < width ? dim - at : width, p = 0;
+    for (size_t at = 0; at < own; at += width) {
+        size_t columns = own - at < width ? own - at : width, p = 0;
         for (size_t i = 0; i < n; i++) {
             if (i >= parts[p].first + parts[p].n) p++;
             const float *bias = parts[p].network->down.bias;
-            float *out = m->expert_out + i * dim + at;
+            float *out = m->expert_out + i * own + at;
             if (bias) numeric->add_scaled(out, bias + at, 1.0f, columns);
             float share = on_input ? 1.0f : m->shares[slots[i]];
-            numeric->add_scaled(y + slots[i] / used * dim + at, out, share, columns);
+            numeric->add_scaled(y + slots[i] / used * own + at, out, share, columns);
         }
     }
     forward_wait(pass);
@@ -134,6 +135,7 @@ void mixture_forward(ForwardPass *pass, const LayerWeights *w, const float *rout
     route(pass, w, routed); /* ends in a wait, so that y is zero for all threads */
     uint32_t n_experts = c->n_experts - c->zero_experts;
     for (uint32_t e = 0; e < n_experts;) e = run_some_experts(pass, w, e, in, y);
+    forward_gather(pass, w->experts->down.outputs, y, pass->n);
     if (c->zero_experts > 0) run_zero_experts(pass, in, y);
     if (c->shared_ffn_dim > 0) run_shared_expert(pass, w, in, y);
 }

@@ -10,6 +10,12 @@ enum {
     HOLD_GAP = 32, /* positions between snapshots that are made while drafts are tried */
 };
 
+void snapshots_tell(const KvCache *cache, KvChange change, int32_t id, int64_t position,
+                    int32_t other) {
+    KvMirror *mirror = cache->shape.mirror;
+    if (mirror) mirror->changed(mirror, cache, change, id, position, other);
+}
+
 /* ---- One snapshot ---- */
 
 static void discard(KvCache *cache, KvSnapshot *snapshot) {
@@ -188,8 +194,7 @@ static KvSnapshot *new_held(KvCache *cache) {
     return held;
 }
 
-bool kvcache_hold(KvCache *cache, int32_t id) {
-    Sequence *sequence = &cache->sequences[id];
+static bool hold(KvCache *cache, Sequence *sequence) {
     if (!sequence->states) return true;
     if (cache->snapshot_bytes > 0 && sequence->next - newest_position(sequence) > HOLD_GAP) {
         add(cache, sequence, sequence->next, false);
@@ -200,6 +205,12 @@ bool kvcache_hold(KvCache *cache, int32_t id) {
     memcpy(sequence->held->states, sequence->states, cache->state_floats * sizeof(float));
     sequence->held->position = sequence->next;
     return true;
+}
+
+bool kvcache_hold(KvCache *cache, int32_t id) {
+    bool held = hold(cache, &cache->sequences[id]);
+    snapshots_tell(cache, KV_HELD, id, 0, 0);
+    return held;
 }
 
 bool snapshots_has_windows(const KvCache *cache, const Sequence *sequence, int32_t position) {
@@ -287,8 +298,13 @@ bool snapshots_restore(KvCache *cache, Sequence *sequence) {
     return true;
 }
 
-static void forget(KvCache *cache, Sequence *sequence) {
+static void forget(KvCache *cache, Sequence *sequence, int32_t start) {
     snapshots_drop_behind(cache, sequence, INT32_MIN);
+    snapshots_tell(cache, KV_RESET, (int32_t)(sequence - cache->sequences), start, 0);
+}
+
+static void end(KvCache *cache) {
+    snapshots_tell(cache, KV_ENDED, 0, 0, 0);
 }
 
 static Status own_page(KvCache *cache, Sequence *sequence, size_t index, Error *error) {
@@ -305,21 +321,26 @@ static Status own_page(KvCache *cache, Sequence *sequence, size_t index, Error *
     return STATUS_OK;
 }
 
-const KvSharing kv_sharing = {own_page, commit, call_rows, forget, snapshots_restore, shed};
+const KvSharing kv_sharing = {own_page, commit, call_rows, forget, end, snapshots_restore, shed};
 
 /* ---- Marks and limits ---- */
 
 void kvcache_limit_snapshots(KvCache *cache, size_t bytes) {
     cache->snapshot_bytes = bytes;
     obey_limit(cache);
+    snapshots_tell(cache, KV_LIMITED, 0, (int64_t)(bytes > INT64_MAX ? INT64_MAX : bytes), 0);
 }
 
-void kvcache_mark(KvCache *cache, int32_t id, int32_t position) {
-    Sequence *sequence = &cache->sequences[id];
+static void mark(KvCache *cache, Sequence *sequence, int32_t position) {
     if (cache->snapshot_bytes == 0 || !kvcache_forgets(&cache->shape)) return;
     if (position > sequence->next || position <= sequence->start) return;
     if (cache->state_floats > 0 && position != sequence->next) return;
     if (!snapshots_has_windows(cache, sequence, position)) return;
     add(cache, sequence, position, true);
     obey_limit(cache);
+}
+
+void kvcache_mark(KvCache *cache, int32_t id, int32_t position) {
+    mark(cache, &cache->sequences[id], position);
+    snapshots_tell(cache, KV_MARKED, id, position, 0);
 }

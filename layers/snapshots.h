@@ -4,6 +4,7 @@
 #define SNAPSHOTS_H
 
 #include "kvcache_pages.h"
+#include "kvcache_sharing.h"
 
 /* Pages of a group with a window. */
 typedef struct Pages {
@@ -21,6 +22,10 @@ struct KvSnapshot {
     float *states; /* or NULL */
     Pages groups[KV_GROUPS];
 };
+
+/* Tells the cache's mirror, if it has one, what has been done. */
+void snapshots_tell(const KvCache *cache, KvChange change, int32_t sequence, int64_t position,
+                    int32_t other);
 
 /* Whether the sequence still has the windows that `position` sees. */
 bool snapshots_has_windows(const KvCache *cache, const Sequence *sequence, int32_t position);

@@ -56,7 +56,8 @@ struct Session {
     json_t *sources;     /* the files that were converted, for a receipt; borrowed; NULL: none */
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;
-    SandboxReport sandbox;              /* what is in force */
+    SandboxReport sandbox;   /* what is in force */
+    struct Cluster *cluster; /* the processes that compute together (cluster/); NULL: one */
     volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
     const Isa *isa;
     int n_threads;           /* the most */

@@ -259,7 +259,16 @@ static void allow_affinity(Filter *f) {
     allow_if(f, SYS_sched_setaffinity, 0, BPF_JEQ, (unsigned long)getpid());
 }
 
-static void write_filter(Filter *f, bool paths) {
+/* Sending and receiving on open sockets, waiting for them, and letting go of shared memory. */
+static const int on_sockets[] = {
+    SYS_sendto,      SYS_recvfrom,  SYS_sendmsg,  SYS_recvmsg, SYS_getsockopt,
+    SYS_epoll_pwait, SYS_epoll_ctl, SYS_shutdown, SYS_shmdt,
+#if defined(SYS_epoll_wait)
+    SYS_epoll_wait,
+#endif
+};
+
+static void write_filter(Filter *f, const SandboxRules *rules) {
     load(f, offsetof(struct seccomp_data, arch));
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MACHINE);
     give(f, SECCOMP_RET_ERRNO | EPERM); /* calls by the numbers of another architecture */
@@ -271,7 +280,10 @@ static void write_filter(Filter *f, bool paths) {
     ALLOW_ALL(f, on_signals);
     ALLOW_ALL(f, on_process);
     ALLOW_ALL(f, on_time);
-    if (paths) allow_paths(f);
+    if (rules->writable[0]) allow_paths(f);
+    if (rules->sockets) {
+        ALLOW_ALL(f, on_sockets);
+    }
     allow_affinity(f);
     for (size_t i = 0; i < sizeof terminal_requests / sizeof *terminal_requests; i++)
         allow_if(f, SYS_ioctl, 1, BPF_JEQ, terminal_requests[i]);
@@ -295,9 +307,9 @@ static void write_filter(Filter *f, bool paths) {
     give(f, SECCOMP_RET_ERRNO | EPERM);
 }
 
-static Status filter_calls(bool paths, bool *filtered, Error *error) {
+static Status filter_calls(const SandboxRules *rules, bool *filtered, Error *error) {
     Filter filter = {.n = 0};
-    write_filter(&filter, paths);
+    write_filter(&filter, rules);
     const struct sock_fprog program = {filter.n, filter.code};
     *filtered = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
     /* These mean a kernel without seccomp. */
@@ -307,8 +319,8 @@ static Status filter_calls(bool paths, bool *filtered, Error *error) {
 
 #else
 
-static Status filter_calls(bool paths, bool *filtered, Error *error) {
-    (void)paths, (void)error;
+static Status filter_calls(const SandboxRules *rules, bool *filtered, Error *error) {
+    (void)rules, (void)error;
     *filtered = false;
     return STATUS_OK;
 }
@@ -333,7 +345,7 @@ Status sandbox_enter(const SandboxRules *rules, SandboxReport *report, Error *er
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return error_set(error, "cannot give up new privileges: %s", strerror(errno));
     if (close_file_system(rules, &report->files, error) != STATUS_OK) return STATUS_FAILED;
-    return filter_calls(rules->writable[0], &report->system_calls, error);
+    return filter_calls(rules, &report->system_calls, error);
 }
 
 #else

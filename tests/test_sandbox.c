@@ -171,7 +171,7 @@ static int write_below(const SandboxRules *rules) {
     return opens_a_file() || makes_a_file() || has_a_socket() ? 4 : 0;
 }
 
-static const SandboxRules nothing = {{NULL}};
+static const SandboxRules nothing = {.writable = {NULL}};
 
 static void skip_when(int result) {
     if (result != 91) return;
@@ -208,7 +208,7 @@ static void only_the_named_directory_is_writable(void **state) {
     (void)state;
     char directory[] = "/tmp/verbatim-sandbox-XXXXXX";
     assert_non_null(mkdtemp(directory));
-    SandboxRules rules = {{directory, NULL}};
+    SandboxRules rules = {.writable = {directory, NULL}};
     int result = in_child(write_below, &rules);
     rmdir(directory);
     skip_when(result);

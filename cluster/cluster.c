@@ -1,0 +1,182 @@
+#include "cluster/cluster.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "cluster/divide.h"
+#include "cluster/steps.h"
+#include "cluster/wire.h"
+
+struct Cluster {
+    Exchange exchange; /* first: the model knows it alone */
+    Wire *wire;
+    Leader *leader; /* NULL: this rank follows */
+    Shares *shares;
+    Config *config; /* of the divided model */
+    Divided divided;
+    bool begun, over; /* the others were told to open a model; they have left */
+};
+
+/* ---- Joining ---- */
+
+Status cluster_join(Cluster **out, int *argc, char ***argv, bool *follows, Error *error) {
+    Wire *wire = NULL;
+    *out = NULL;
+    *follows = true;
+    Status status = wire_open(&wire, argc, argv, error);
+    if (status != STATUS_OK) return status;
+    if (wire_ranks(wire) == 1) {
+        wire_close(wire);
+        return STATUS_OK;
+    }
+    Cluster *cluster = calloc(1, sizeof *cluster);
+    if (!cluster) wire_fail(wire, "no memory for a cluster");
+    cluster->wire = wire;
+    if (wire_rank(wire) == 0) {
+        if (leader_new(&cluster->leader, wire, error) != STATUS_OK)
+            wire_fail(wire, "%s", error->text);
+        cluster->exchange.mirror = leader_mirror(cluster->leader);
+    } else {
+        *follows = follower_wait(wire);
+        cluster->over = !*follows;
+    }
+    *out = cluster;
+    return STATUS_OK;
+}
+
+bool cluster_leads(const Cluster *cluster) {
+    return !cluster || cluster->leader;
+}
+
+void cluster_leave(Cluster *cluster) {
+    if (!cluster) return;
+    if (cluster->leader && !cluster->over) leader_say(cluster->leader, false);
+    leader_free(cluster->leader);
+    shares_free(cluster->shares);
+    free(cluster->config);
+    wire_close(cluster->wire);
+    free(cluster);
+}
+
+/* ---- A rank that follows ---- */
+
+static Status run_follower(void *state, Session *session, Error *error) {
+    Cluster *cluster = session->cluster;
+    (void)state;
+    Status status = follower_run(cluster->wire, session->model, error);
+    cluster->over = true;
+    return status;
+}
+
+static const Mode follower_mode = {
+    .name = "a rank of a cluster",
+    .traits = MODE_WITHOUT_TOKENIZER | MODE_OWN_OUTPUT,
+    .run = run_follower,
+};
+
+void cluster_adapt(Cluster *cluster, Options *o, const Mode **mode) {
+    if (cluster_leads(cluster)) return;
+    *mode = &follower_mode;
+    o->mode = MODE_GENERATE;
+    o->prompt = "";
+    o->prompt_file = o->eval = o->chat_template = o->output = NULL;
+    o->tokenize = o->detokenize = o->render = false;
+    o->json_schema = o->regex = o->grammar = NULL;
+    o->json_object = false;
+    o->choice.n = 0;
+    o->draft = "none";
+    o->draft_model = NULL;
+}
+
+/* ---- The model ---- */
+
+static Status divide_for(Exchange *exchange, Model *model, Error *error) {
+    Cluster *cluster = (Cluster *)exchange;
+    Status status = shares_new(&cluster->shares, cluster->wire, error);
+    if (status == STATUS_OK)
+        status = divide_model(model, cluster->shares, &cluster->config, &cluster->divided, error);
+    return status;
+}
+
+static void begin_pass(Exchange *exchange, const KvCache *cache, const Row *rows, size_t n,
+                       bool fits) {
+    Cluster *cluster = (Cluster *)exchange;
+    if (cluster->leader) leader_pass(cluster->leader, cache, rows, n, fits);
+}
+
+Exchange *cluster_exchange(Cluster *cluster) {
+    if (!cluster) return NULL;
+    cluster->exchange.divide = divide_for;
+    cluster->exchange.begin = begin_pass;
+    return &cluster->exchange;
+}
+
+/* ---- Beginning together ---- */
+
+/* What each rank says of itself when its model is open. */
+typedef struct Facts {
+    int32_t status;
+    uint32_t context, max_rows;
+    char version[20];
+    uint64_t model;  /* checksum of the file */
+    uint64_t config; /* of what the options made of its Config */
+    char error[sizeof((Error *)0)->text];
+    char name[256]; /* of the rank */
+} Facts;
+
+static Facts own_facts(const Cluster *cluster, const Session *session, Status status,
+                       const Error *error) {
+    Facts facts = {.status = status};
+    const char *changed = session->overridden ? session->overridden : "";
+    snprintf(facts.version, sizeof facts.version, "%s", VERBATIM_VERSION);
+    snprintf(facts.name, sizeof facts.name, "%s", wire_name(cluster->wire));
+    if (status != STATUS_OK) {
+        memcpy(facts.error, error->text, sizeof facts.error);
+        return facts;
+    }
+    facts.model = modelfile_checksum(session->file);
+    facts.config = XXH3_64bits(changed, strlen(changed));
+    facts.context = model_context(session->model);
+    facts.max_rows = model_max_rows(session->model);
+    return facts;
+}
+
+/* What rank 0 and another rank differ in; NULL: nothing. */
+static const char *difference(const Facts *a, const Facts *b) {
+    if (memcmp(a->version, b->version, sizeof a->version) != 0) return "another version";
+    if (a->model != b->model) return "another model";
+    if (a->config != b->config) return "other values of --override";
+    if (a->context != b->context) return "another context (-c)";
+    if (a->max_rows != b->max_rows) return "another --chunk";
+    return NULL;
+}
+
+static Status compare(const Facts *all, size_t ranks, Error *error) {
+    for (size_t r = 0; r < ranks; r++) {
+        const char *other = NULL;
+        if (all[r].status == STATUS_OK) other = difference(&all[0], &all[r]);
+        if (all[r].status != STATUS_OK)
+            return error_set(error, "%.250s: %.700s", all[r].name, all[r].error);
+        if (other) return error_set(error, "%.250s has %s than rank 0", all[r].name, other);
+    }
+    return STATUS_OK;
+}
+
+Status cluster_begin(Cluster *cluster, const Session *session, Status status, Error *error) {
+    if (!cluster) return status;
+    if (cluster->leader) {
+        if (status != STATUS_OK || !session->model) return status;
+        leader_say(cluster->leader, true);
+    }
+    size_t ranks = wire_ranks(cluster->wire);
+    const Facts own = own_facts(cluster, session, status, error);
+    Facts *all = calloc(ranks, sizeof *all);
+    if (!all) wire_fail(cluster->wire, "no memory to compare ranks");
+    wire_gather_bytes(cluster->wire, &own, sizeof own, all);
+    status = compare(all, ranks, error);
+    if (status != STATUS_OK) cluster->over = true; /* all leave */
+    free(all);
+    return status;
+}

@@ -1,0 +1,197 @@
+#include "cluster/divide.h"
+
+#include <stdlib.h>
+
+typedef struct Division {
+    Model *model;
+    Shares *shares;
+    Config *config;       /* becomes the model's */
+    const Config *whole;  /* the file's */
+    const RankShare *dim; /* of the residual stream */
+    Divided *divided;
+    bool failed; /* no memory for a share */
+} Division;
+
+/* ---- Cutting matrices ---- */
+
+/* Leaves the matrix the rows from `first` on, which begin a panel. */
+static void cut_rows(Matrix *w, size_t first, size_t n) {
+    w->data += first / PANEL_ROWS * w->panel_bytes;
+    w->rows = n;
+}
+
+/* Leaves a projection its rows of the share, with their biases. */
+static void cut(Linear *linear, const RankShare *s) {
+    if (!linear->w.data) return;
+    cut_rows(&linear->w, s->first, s->own);
+    if (linear->bias) linear->bias += s->first;
+}
+
+/* Leaves the last projection of a block its rows; its bias is added when all are gathered. */
+static void cut_last(Linear *linear, const RankShare *s) {
+    cut_rows(&linear->w, s->first, s->own);
+    linear->outputs = &s->share;
+}
+
+static const RankShare *find(Division *d, size_t width, size_t unit) {
+    const RankShare *found = shares_find(d->shares, width, unit);
+    if (!found) d->failed = true;
+    return found;
+}
+
+/* ---- Heads ---- */
+
+/* The layer whose keys and values layer l reads. */
+static size_t source_of(const Config *c, size_t l) {
+    return l - c->kv_distance[l];
+}
+
+/* Whether the layer can be cut between every `unit` of its key/value heads. */
+static bool cuts_at(const Division *d, size_t l, size_t unit) {
+    const Config *c = d->whole;
+    const LayerWeights *w = &d->model->weights.layers[l];
+    const HeadShape h = config_heads(c, l), source = config_heads(c, source_of(c, l));
+    size_t group = h.n_heads / h.n_kv_heads;
+    bool narrow = w->attention_gate.data && w->attention_gate.rows == h.n_heads;
+    if (h.n_kv_heads != source.n_kv_heads || h.head_dim != source.head_dim) return false;
+    if (c->layer_kind[l] != LAYER_ATTENTION || c->qk_norm == QK_NORM_ALL) return false;
+    if (c->position == POSITION_ALIBI && (h.n_heads != c->n_heads || h.n_kv_heads != c->n_kv_heads))
+        return false;
+    return h.n_kv_heads % unit == 0 && unit * h.head_dim % PANEL_ROWS == 0 &&
+           unit * h.value_dim % PANEL_ROWS == 0 && (!narrow || unit * group % PANEL_ROWS == 0);
+}
+
+/* The fewest key/value heads between which the layer, and the layers that share its cache, can be
+ * cut; all of them where they cannot. */
+static size_t head_unit(const Division *d, size_t l) {
+    const Config *c = d->whole;
+    size_t n = config_heads(c, l).n_kv_heads, source = source_of(c, l);
+    for (size_t unit = 1; unit < n; unit++) {
+        bool fits = true;
+        for (size_t k = source; k < c->n_layers && fits; k++)
+            if (source_of(c, k) == source) fits = cuts_at(d, k, unit);
+        if (fits) return unit;
+    }
+    return n;
+}
+
+/* The same unit for all layers where the model has one list of slopes. */
+static size_t alibi_unit(const Division *d) {
+    const Config *c = d->whole;
+    for (size_t l = 0; l < c->n_layers; l++)
+        if (head_unit(d, l) == config_heads(c, l).n_kv_heads) return c->n_kv_heads;
+    return head_unit(d, 0);
+}
+
+static void cut_norm(Norm *norm, QkNorm kind, size_t first) {
+    if (kind != QK_NORM_EACH) return;
+    if (norm->weight) norm->weight += first;
+    if (norm->bias) norm->bias += first;
+}
+
+static void divide_heads(Division *d, size_t l, size_t unit) {
+    Config *c = d->config;
+    LayerWeights *w = &d->model->weights.layers[l];
+    const HeadShape h = config_heads(d->whole, l);
+    size_t group = h.n_heads / h.n_kv_heads;
+    if (unit == h.n_kv_heads) return;
+    const RankShare *q = find(d, (size_t)h.n_heads * h.head_dim, unit * group * h.head_dim);
+    const RankShare *k = find(d, (size_t)h.n_kv_heads * h.head_dim, unit * h.head_dim);
+    const RankShare *v = find(d, (size_t)h.n_kv_heads * h.value_dim, unit * h.value_dim);
+    const RankShare *out = find(d, (size_t)h.n_heads * h.value_dim, unit * group * h.value_dim);
+    if (d->failed) return;
+    size_t first_kv = k->first_unit * unit, own_kv = k->own_units * unit;
+    cut(&w->wq, q);
+    cut(&w->wk, k);
+    cut(&w->wv, v);
+    if (w->attention_gate.data && w->attention_gate.rows == h.n_heads)
+        cut_rows(&w->attention_gate, first_kv * group, own_kv * group);
+    else if (w->attention_gate.data)
+        cut_rows(&w->attention_gate, out->first, out->own);
+    cut_norm(&w->q_norm, c->qk_norm, q->first);
+    cut_norm(&w->k_norm, c->qk_norm, k->first);
+    if (w->sinks) w->sinks += first_kv * group;
+    w->wo.inputs = &out->share;
+    c->layer_n_heads[l] = (uint32_t)(own_kv * group);
+    c->layer_n_kv_heads[l] = (uint32_t)own_kv;
+    d->divided->attention++;
+}
+
+static void divide_attention(Division *d) {
+    Model *m = d->model;
+    const Config *c = d->whole;
+    bool slopes = c->position == POSITION_ALIBI;
+    size_t of_all = slopes ? alibi_unit(d) : 0;
+    for (size_t l = 0; l < c->n_layers && !d->failed; l++) {
+        if (c->layer_kind[l] != LAYER_ATTENTION) continue;
+        divide_heads(d, l, slopes ? of_all : head_unit(d, l));
+        if (d->dim) cut_last(&m->weights.layers[l].wo, d->dim);
+    }
+    if (!slopes || of_all == c->n_kv_heads || d->failed) return;
+    size_t group = c->n_heads / c->n_kv_heads;
+    const RankShare *kv = find(d, (size_t)c->n_kv_heads * c->head_dim, of_all * c->head_dim);
+    if (kv) m->weights.alibi_slopes += kv->first_unit * of_all * group;
+}
+
+/* ---- Feed-forwards, experts, output ---- */
+
+/* True when the hidden vectors are divided as well: a norm of them needs them whole. */
+static bool divide_ffn(Division *d, FeedForward *f) {
+    if (!f->up.w.data) return true;
+    size_t group = tensor_type_info(f->down.w.type)->group;
+    const RankShare *s = find(d, f->width, group > PANEL_ROWS ? group : PANEL_ROWS);
+    if (!s) return false;
+    cut_last(&f->down, d->dim);
+    if (f->inner_norm.present) return false;
+    cut(&f->up, s);
+    cut(&f->gate, s);
+    f->width = s->own;
+    f->down.inputs = &s->share;
+    return true;
+}
+
+static void divide_layer_ffns(Division *d, size_t l) {
+    const Config *c = d->whole;
+    LayerWeights *w = &d->model->weights.layers[l];
+    /* Some layers of this stack look at hidden vectors in steps of their own. */
+    if (c->stack == STACK_ALTUP || c->without_ffn[l]) return;
+    bool all = divide_ffn(d, &w->ffn);
+    for (size_t e = 0; w->router.w.data && e < c->n_experts - c->zero_experts; e++) {
+        FeedForward *expert = &w->experts[e];
+        /* One list of work has experts of one layer, whose hidden vectors are gathered at once. */
+        if (tensor_type_info(expert->down.w.type)->group !=
+            tensor_type_info(w->experts->down.w.type)->group)
+            d->failed = true;
+        if (!d->failed) all = divide_ffn(d, expert) && all;
+    }
+    all = divide_ffn(d, &w->shared) && all;
+    d->divided->ffn += all;
+}
+
+static Status divide(Division *d, Error *error) {
+    Weights *w = &d->model->weights;
+    const Config *c = d->whole;
+    d->dim = find(d, c->dim, PANEL_ROWS);
+    const RankShare *vocab = find(d, c->vocab_size, PANEL_ROWS);
+    if (!d->failed) divide_attention(d);
+    for (size_t l = 0; l < c->n_layers && !d->failed; l++) divide_layer_ffns(d, l);
+    if (d->failed || shares_reserve(d->shares, error) != STATUS_OK)
+        return error_set(error, "no memory to divide the model among ranks");
+    cut_last(&w->output, vocab);
+    return STATUS_OK;
+}
+
+Status divide_model(Model *model, Shares *shares, Config **config, Divided *divided, Error *error) {
+    *config = malloc(sizeof **config);
+    if (!*config) return error_set(error, "no memory for a rank's configuration");
+    **config = *model->config;
+    *divided = (Divided){.n_layers = model->config->n_layers};
+    Division d = {.model = model,
+                  .shares = shares,
+                  .config = *config,
+                  .whole = model->config,
+                  .divided = divided};
+    Status status = divide(&d, error);
+    model->config = *config;
+    return status;
+}

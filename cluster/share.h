@@ -1,0 +1,38 @@
+/* How the ranks of a cluster divide vectors among each other, and gather them.
+ *
+ * A vector of `width` elements is cut into units of neighbouring elements, and the units are dealt
+ * out in order, to each rank as many as to the next. Where they do not come out even, or are fewer
+ * than the ranks, the last ranks begin earlier and compute some of their neighbours' elements once
+ * more, which takes no longer than the others take and gives the same bits: every rank has work of
+ * one size. Of each element only one rank sends its value. */
+#ifndef CLUSTER_SHARE_H
+#define CLUSTER_SHARE_H
+
+#include "cluster/wire.h"
+#include "forward_pass.h"
+
+/* The shares of one model, which own their memory. */
+typedef struct Shares Shares;
+
+Status shares_new(Shares **out, Wire *wire, Error *error);
+void shares_free(Shares *shares);
+
+/* The part of a vector that this rank computes. */
+typedef struct RankShare {
+    Share share; /* first: what Linear points to */
+    Shares *shares;
+    size_t unit, n_units; /* of the whole vector */
+    size_t first_unit, own_units;
+    size_t first, own;            /* elements; `own` is smaller where the last unit is cut off */
+    size_t skip;                  /* elements of its own before those that it sends */
+    int *counts, *firsts;         /* [ranks] which elements each rank sends */
+    int *now_counts, *now_firsts; /* [ranks] the same for several rows at once */
+} RankShare;
+
+/* The share of vectors of `width` elements in units of `unit`; NULL: no memory. */
+const RankShare *shares_find(Shares *shares, size_t width, size_t unit);
+
+/* Makes room to gather rows of all shares; called after the last shares_find. */
+Status shares_reserve(Shares *shares, Error *error);
+
+#endif

@@ -1,0 +1,281 @@
+#include "cluster/steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "kvcache.h"
+#include "kvcache_pages.h"
+
+/* ---- Messages ---- */
+
+enum { CACHE_NEW = 100 }; /* beside the values of KvChange */
+
+/* Something that was done to a cache. */
+typedef struct Change {
+    int32_t kind;  /* KvChange or CACHE_NEW */
+    int32_t cache; /* its number */
+    int32_t sequence, other;
+    int64_t position;
+    int32_t type; /* CACHE_NEW: of keys and values; `sequence`: how many, `position`: most bytes */
+    int32_t reserved;
+} Change;
+
+typedef enum MessageKind { MESSAGE_END, MESSAGE_GO_ON, MESSAGE_PASS, MESSAGE_FULL } MessageKind;
+
+/* Then n_changes Changes and n_rows Rows. */
+typedef struct Header {
+    uint32_t kind, n_changes, n_rows;
+    int32_t cache; /* of the rows */
+} Header;
+
+enum { SHORT = 2048 }; /* bytes of the first broadcast; a longer message takes a second one */
+
+static size_t message_bytes(const Header *h) {
+    return sizeof *h + h->n_changes * sizeof(Change) + h->n_rows * sizeof(Row);
+}
+
+/* ---- Rank 0 ---- */
+
+struct Leader {
+    KvMirror mirror; /* first: the caches know it alone */
+    Wire *wire;
+    const KvCache **caches; /* by their numbers; NULL: freed */
+    size_t n_caches, caches_capacity;
+    Change *changes;
+    size_t n_changes, changes_capacity;
+    unsigned char *message;
+    size_t message_capacity;
+};
+
+static void add(Leader *leader, const Change *change) {
+    if (!array_reserve(&leader->changes, &leader->changes_capacity, leader->n_changes + 1,
+                       sizeof *change))
+        wire_fail(leader->wire, "no memory to tell what happens to the cache");
+    leader->changes[leader->n_changes++] = *change;
+}
+
+/* The cache's number; a new cache gets one, and is told of. */
+static int32_t number_of(Leader *leader, const KvCache *cache) {
+    size_t i = 0;
+    while (i < leader->n_caches && leader->caches[i] != cache) i++;
+    if (i < leader->n_caches) return (int32_t)i;
+    for (i = 0; i < leader->n_caches && leader->caches[i];) i++;
+    if (i == leader->n_caches && !array_reserve(&leader->caches, &leader->caches_capacity,
+                                                ++leader->n_caches, sizeof *leader->caches))
+        wire_fail(leader->wire, "no memory for another cache");
+    leader->caches[i] = cache;
+    add(leader, &(Change){.kind = CACHE_NEW,
+                          .cache = (int32_t)i,
+                          .sequence = (int32_t)cache->n_sequences,
+                          .position = cache->max_bytes > INT64_MAX ? 0 : (int64_t)cache->max_bytes,
+                          .type = (int32_t)cache->shape.type});
+    return (int32_t)i;
+}
+
+static void changed(KvMirror *mirror, const KvCache *cache, KvChange kind, int32_t sequence,
+                    int64_t position, int32_t other) {
+    Leader *leader = (Leader *)mirror;
+    Change change = {.kind = (int32_t)kind,
+                     .cache = number_of(leader, cache),
+                     .sequence = sequence,
+                     .other = other,
+                     .position = position};
+    add(leader, &change);
+    if (kind == KV_ENDED) leader->caches[change.cache] = NULL;
+}
+
+static void send(Leader *leader, Header header, const Row *rows) {
+    header.n_changes = (uint32_t)leader->n_changes;
+    size_t bytes = message_bytes(&header), room = bytes > SHORT ? bytes : SHORT;
+    if (!array_reserve(&leader->message, &leader->message_capacity, room, 1))
+        wire_fail(leader->wire, "no memory for a message of %zu bytes", bytes);
+    unsigned char *at = leader->message;
+    memcpy(at, &header, sizeof header);
+    at += sizeof header;
+    if (leader->n_changes > 0)
+        memcpy(at, leader->changes, leader->n_changes * sizeof *leader->changes);
+    at += leader->n_changes * sizeof *leader->changes;
+    if (rows) memcpy(at, rows, header.n_rows * sizeof *rows);
+    leader->n_changes = 0;
+    wire_broadcast(leader->wire, leader->message, SHORT);
+    if (bytes > SHORT) wire_broadcast(leader->wire, leader->message + SHORT, bytes - SHORT);
+}
+
+Status leader_new(Leader **out, Wire *wire, Error *error) {
+    Leader *leader = calloc(1, sizeof *leader);
+    if (!leader) return error_set(error, "no memory for rank 0");
+    leader->mirror.changed = changed;
+    leader->wire = wire;
+    *out = leader;
+    return STATUS_OK;
+}
+
+void leader_free(Leader *leader) {
+    if (!leader) return;
+    free(leader->caches);
+    free(leader->changes);
+    free(leader->message);
+    free(leader);
+}
+
+KvMirror *leader_mirror(Leader *leader) {
+    return &leader->mirror;
+}
+
+void leader_pass(Leader *leader, const KvCache *cache, const Row *rows, size_t n, bool fits) {
+    Header header = {.kind = fits ? MESSAGE_PASS : MESSAGE_FULL,
+                     .n_rows = (uint32_t)n,
+                     .cache = number_of(leader, cache)};
+    send(leader, header, rows);
+}
+
+void leader_say(Leader *leader, bool goes_on) {
+    send(leader, (Header){.kind = goes_on ? MESSAGE_GO_ON : MESSAGE_END}, NULL);
+}
+
+/* ---- The others ---- */
+
+typedef struct Follower {
+    Wire *wire;
+    Model *model;
+    KvCache **caches;
+    size_t n_caches, caches_capacity;
+    float *logits; /* [logits_rows][vocab_size] */
+    size_t logits_capacity;
+    unsigned char *message;
+    size_t message_capacity;
+} Follower;
+
+static void make_room(Follower *f, size_t bytes) {
+    if (!array_reserve(&f->message, &f->message_capacity, bytes, 1))
+        wire_fail(f->wire, "no memory for a message of %zu bytes", bytes);
+}
+
+static Header receive(Follower *f) {
+    Header header;
+    make_room(f, SHORT);
+    wire_broadcast(f->wire, f->message, SHORT);
+    memcpy(&header, f->message, sizeof header);
+    size_t bytes = message_bytes(&header);
+    if (bytes <= SHORT) return header;
+    make_room(f, bytes);
+    wire_broadcast(f->wire, f->message + SHORT, bytes - SHORT);
+    return header;
+}
+
+static void make_cache(Follower *f, const Change *change) {
+    Error error;
+    const KvShape shape = model_kv_shape(f->model, (KvType)change->type);
+    size_t i = (size_t)change->cache;
+    if (i >= f->n_caches) {
+        if (!array_reserve(&f->caches, &f->caches_capacity, i + 1, sizeof *f->caches))
+            wire_fail(f->wire, "no memory for another cache");
+        while (f->n_caches <= i) f->caches[f->n_caches++] = NULL;
+    }
+    if (kvcache_new(&f->caches[i], &shape, (size_t)change->sequence, (size_t)change->position,
+                    &error) != STATUS_OK)
+        wire_fail(f->wire, "%s", error.text);
+}
+
+static void apply(Follower *f, const Change *change) {
+    Error ignored; /* rank 0 fails in the same way */
+    int32_t sequence = change->sequence, position = (int32_t)change->position;
+    if (change->kind == CACHE_NEW) {
+        make_cache(f, change);
+        return;
+    }
+    KvCache *cache = f->caches[change->cache];
+    switch ((KvChange)change->kind) {
+    case KV_ENDED:
+        kvcache_free(cache);
+        f->caches[change->cache] = NULL;
+        break;
+    case KV_RESET:
+        kvcache_reset(cache, sequence, position);
+        break;
+    case KV_TRUNCATED:
+        kvcache_truncate(cache, sequence, position);
+        break;
+    case KV_FORKED:
+        kvcache_fork(cache, sequence, position, change->other, &ignored);
+        break;
+    case KV_MARKED:
+        kvcache_mark(cache, sequence, position);
+        break;
+    case KV_HELD:
+        kvcache_hold(cache, sequence);
+        break;
+    case KV_LIMITED:
+        kvcache_limit_snapshots(cache, (size_t)change->position);
+        break;
+    }
+}
+
+/* Reserves the rows' positions. Returns false when the cache has no room, as rank 0's `fits` says;
+ * a rank that finds otherwise ends all. */
+static void reserve(Follower *f, KvCache *cache, const Row *rows, size_t n, bool fits) {
+    Error error = {.text = ""};
+    bool room = true;
+    size_t first = 0, end;
+    for (; first < n && room; first = end) {
+        int32_t sequence = rows[first].sequence;
+        for (end = first + 1; end < n && rows[end].sequence == sequence;) end++;
+        if (kvcache_next(cache, sequence) != rows[first].position)
+            wire_fail(f->wire, "is out of step: sequence %d goes on at %d, not %d", sequence,
+                      kvcache_next(cache, sequence), rows[first].position);
+        room = kvcache_reserve(cache, sequence, end - first, &error) == STATUS_OK;
+        if (!room) end = first;
+    }
+    if (room != fits)
+        wire_fail(f->wire, "%s", room ? "has more room for the cache than rank 0" : error.text);
+    for (size_t i = 0; i < first && !fits; i = end) {
+        for (end = i + 1; end < first && rows[end].sequence == rows[i].sequence;) end++;
+        kvcache_cancel(cache, rows[i].sequence, false);
+    }
+}
+
+static void run_pass(Follower *f, const Header *header, const Row *rows) {
+    Error error;
+    KvCache *cache = f->caches[header->cache];
+    size_t wanted = 0, vocab = model_config(f->model)->vocab_size;
+    for (size_t i = 0; i < header->n_rows; i++) wanted += rows[i].wants_logits;
+    if (!array_reserve(&f->logits, &f->logits_capacity, wanted * vocab, sizeof *f->logits))
+        wire_fail(f->wire, "no memory for the logits of %zu rows", wanted);
+    reserve(f, cache, rows, header->n_rows, header->kind == MESSAGE_PASS);
+    /* A value that is not finite is one on all ranks: rank 0 says it, and goes on or ends. */
+    if (header->kind == MESSAGE_PASS)
+        model_forward(f->model, cache, rows, header->n_rows, f->logits, &error);
+}
+
+/* Handles one message. Returns what it was. */
+static MessageKind follow(Follower *f) {
+    const Header header = receive(f);
+    const Change *changes = (const Change *)(f->message + sizeof header);
+    for (size_t i = 0; i < header.n_changes; i++) apply(f, &changes[i]);
+    if (header.kind == MESSAGE_PASS || header.kind == MESSAGE_FULL)
+        run_pass(f, &header, (const Row *)(changes + header.n_changes));
+    return (MessageKind)header.kind;
+}
+
+static void follower_free(Follower *f) {
+    for (size_t i = 0; i < f->n_caches; i++) kvcache_free(f->caches[i]);
+    free(f->caches);
+    free(f->logits);
+    free(f->message);
+}
+
+bool follower_wait(Wire *wire) {
+    Follower f = {.wire = wire};
+    bool goes_on = follow(&f) == MESSAGE_GO_ON;
+    follower_free(&f);
+    return goes_on;
+}
+
+Status follower_run(Wire *wire, Model *model, Error *error) {
+    Follower f = {.wire = wire, .model = model};
+    (void)error;
+    while (follow(&f) != MESSAGE_END) continue;
+    follower_free(&f);
+    return STATUS_OK;
+}

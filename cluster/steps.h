@@ -1,0 +1,30 @@
+/* What rank 0 tells the ranks that follow it: before each of its passes one broadcast, with what
+ * was done to its caches since the last one and the rows of the pass. They do the same to theirs.
+ */
+#ifndef CLUSTER_STEPS_H
+#define CLUSTER_STEPS_H
+
+#include "cluster/wire.h"
+#include "kvcache_sharing.h"
+#include "model.h"
+
+/* Of rank 0. */
+typedef struct Leader Leader;
+Status leader_new(Leader **out, Wire *wire, Error *error);
+void leader_free(Leader *leader);
+
+KvMirror *leader_mirror(Leader *leader);
+
+/* Tells the rows of a pass; fits: the cache has room for them. */
+void leader_pass(Leader *leader, const KvCache *cache, const Row *rows, size_t n, bool fits);
+
+/* Tells the others to go on: with what wire_open's caller waits for, or to their end. */
+void leader_say(Leader *leader, bool goes_on);
+
+/* Of the others: waits for leader_say and returns what it said. */
+bool follower_wait(Wire *wire);
+
+/* Runs rank 0's passes until it says that it ends. */
+Status follower_run(Wire *wire, Model *model, Error *error);
+
+#endif

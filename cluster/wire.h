@@ -1,0 +1,40 @@
+/* Messages between the processes ("ranks") of a cluster, over MPI. The only module that knows MPI.
+ *
+ * All ranks make the same calls in the same order. A wait gives the processor to others after a
+ * while, so that ranks may be more than processors. There is no status: a call that fails, because
+ * another rank has died, ends all ranks with one line. Only the thread that opened the wire may use
+ * it. */
+#ifndef CLUSTER_WIRE_H
+#define CLUSTER_WIRE_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct Wire Wire;
+
+/* Joins the other ranks and makes all connections that the calls below need. MPI may take words of
+ * its own out of argv. */
+Status wire_open(Wire **out, int *argc, char ***argv, Error *error);
+/* Leaves; all ranks must. */
+void wire_close(Wire *wire);
+
+size_t wire_rank(const Wire *wire);
+size_t wire_ranks(const Wire *wire);
+/* "rank 2 (its machine's name)", for errors. */
+const char *wire_name(const Wire *wire);
+
+/* whole[firsts[r]] and the counts[r] - 1 numbers after it become those of rank r, on all ranks;
+ * `own` are this rank's, or NULL: they stand in their place already. */
+void wire_gather(Wire *wire, const float *own, float *whole, const int *counts, const int *firsts);
+
+/* all[r][bytes] = own[bytes] of rank r. */
+void wire_gather_bytes(Wire *wire, const void *own, size_t bytes, void *all);
+
+/* Rank 0 gives data[bytes] to all others. */
+void wire_broadcast(Wire *wire, void *data, size_t bytes);
+
+/* Says why on stderr and ends all ranks. */
+_Noreturn void wire_fail(Wire *wire, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,24 @@
+/* What the full program asks of an open model, and what it lets watch and steer its passes. The
+ * core does neither. */
+#include "forward_pass.h"
+#include "model.h"
+
+int model_threads(const Model *m) {
+    return m->n_threads;
+}
+
+void model_set_attention_observer(Model *m, const AttentionObserver *observer) {
+    m->observer = observer;
+}
+
+void model_set_partner(Model *m, const PassPartner *partner) {
+    m->partner = partner;
+}
+
+void model_set_clock(Model *m, double *seconds) {
+    m->seconds = seconds;
+}
+
+void model_set_pass_control(Model *m, PassControl *control) {
+    m->control = control;
+}
