@@ -107,6 +107,12 @@ $(BUILD)/mpi/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(MPI_CFLAGS) -c -o $@ $<
 
+# Tests of cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
+CLUSTER_TESTS = $(BUILD)/tests/test_cluster $(BUILD)/tests/soak_cluster
+RANK_HELPERS = tests/ranks.c tests/thread_wire.c
+$(CLUSTER_TESTS): $(patsubst %,$(BUILD)/mpi/cluster/%.o,codes divide rank share steps) \
+	$(RANK_HELPERS:%.c=$(BUILD)/%.o)
+
 # Programs without shared libraries. Of jansson only json_* stays visible: its archive has functions
 # with names that we have, too. What libedit needs is not in every pkg-config file.
 STATIC_LIBS = $(filter-out -ljansson,$(shell pkg-config --static --libs $(PACKAGES)))
@@ -163,7 +169,7 @@ core-lines: $(BUILD)/core/run
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
 # Helpers of the tests: tests/*.c that are no program of their own.
-TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c,$(wildcard tests/*.c)))
+TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c $(RANK_HELPERS),$(wildcard tests/*.c)))
 $(BUILD)/tests/%.o: ALL_CFLAGS += $(CMOCKA_CFLAGS)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a

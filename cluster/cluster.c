@@ -5,18 +5,12 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "cluster/divide.h"
-#include "cluster/steps.h"
-#include "cluster/wire.h"
+#include "cluster/rank.h"
 
 struct Cluster {
-    Exchange exchange; /* first: the model knows it alone */
     Wire *wire;
-    Leader *leader; /* NULL: this rank follows */
-    Shares *shares;
-    Config *config; /* of the divided model */
-    Divided divided;
-    bool begun, over; /* the others were told to open a model; they have left */
+    Rank *rank;
+    bool over; /* the other ranks have left, or leave by themselves */
 };
 
 /* ---- Joining ---- */
@@ -34,28 +28,21 @@ Status cluster_join(Cluster **out, int *argc, char ***argv, bool *follows, Error
     Cluster *cluster = calloc(1, sizeof *cluster);
     if (!cluster) wire_fail(wire, "no memory for a cluster");
     cluster->wire = wire;
-    if (wire_rank(wire) == 0) {
-        if (leader_new(&cluster->leader, wire, error) != STATUS_OK)
-            wire_fail(wire, "%s", error->text);
-        cluster->exchange.mirror = leader_mirror(cluster->leader);
-    } else {
-        *follows = follower_wait(wire);
-        cluster->over = !*follows;
-    }
+    if (rank_new(&cluster->rank, wire, error) != STATUS_OK) wire_fail(wire, "%s", error->text);
+    *follows = wire_rank(wire) == 0 || follower_wait(wire);
+    cluster->over = !*follows;
     *out = cluster;
     return STATUS_OK;
 }
 
 bool cluster_leads(const Cluster *cluster) {
-    return !cluster || cluster->leader;
+    return !cluster || wire_rank(cluster->wire) == 0;
 }
 
 void cluster_leave(Cluster *cluster) {
     if (!cluster) return;
-    if (cluster->leader && !cluster->over) leader_say(cluster->leader, false);
-    leader_free(cluster->leader);
-    shares_free(cluster->shares);
-    free(cluster->config);
+    if (cluster_leads(cluster) && !cluster->over) leader_say(rank_leader(cluster->rank), false);
+    rank_free(cluster->rank);
     wire_close(cluster->wire);
     free(cluster);
 }
@@ -90,27 +77,8 @@ void cluster_adapt(Cluster *cluster, Options *o, const Mode **mode) {
     o->draft_model = NULL;
 }
 
-/* ---- The model ---- */
-
-static Status divide_for(Exchange *exchange, Model *model, Error *error) {
-    Cluster *cluster = (Cluster *)exchange;
-    Status status = shares_new(&cluster->shares, cluster->wire, error);
-    if (status == STATUS_OK)
-        status = divide_model(model, cluster->shares, &cluster->config, &cluster->divided, error);
-    return status;
-}
-
-static void begin_pass(Exchange *exchange, const KvCache *cache, const Row *rows, size_t n,
-                       bool fits) {
-    Cluster *cluster = (Cluster *)exchange;
-    if (cluster->leader) leader_pass(cluster->leader, cache, rows, n, fits);
-}
-
 Exchange *cluster_exchange(Cluster *cluster) {
-    if (!cluster) return NULL;
-    cluster->exchange.divide = divide_for;
-    cluster->exchange.begin = begin_pass;
-    return &cluster->exchange;
+    return cluster ? rank_exchange(cluster->rank) : NULL;
 }
 
 /* ---- Beginning together ---- */
@@ -166,9 +134,9 @@ static Status compare(const Facts *all, size_t ranks, Error *error) {
 
 Status cluster_begin(Cluster *cluster, const Session *session, Status status, Error *error) {
     if (!cluster) return status;
-    if (cluster->leader) {
+    if (cluster_leads(cluster)) {
         if (status != STATUS_OK || !session->model) return status;
-        leader_say(cluster->leader, true);
+        leader_say(rank_leader(cluster->rank), true);
     }
     size_t ranks = wire_ranks(cluster->wire);
     const Facts own = own_facts(cluster, session, status, error);

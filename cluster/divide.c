@@ -33,8 +33,8 @@ static void cut_last(Linear *linear, const RankShare *s) {
     linear->outputs = &s->share;
 }
 
-static const RankShare *find(Division *d, size_t width, size_t unit) {
-    const RankShare *found = shares_find(d->shares, width, unit);
+static const RankShare *find(Division *d, size_t width, size_t unit, size_t group) {
+    const RankShare *found = shares_find(d->shares, width, unit, group);
     if (!found) d->failed = true;
     return found;
 }
@@ -93,12 +93,15 @@ static void divide_heads(Division *d, size_t l, size_t unit) {
     Config *c = d->config;
     LayerWeights *w = &d->model->weights.layers[l];
     const HeadShape h = config_heads(d->whole, l);
-    size_t group = h.n_heads / h.n_kv_heads;
+    size_t group = h.n_heads / h.n_kv_heads, codes = tensor_type_info(w->wo.w.type)->group;
     if (unit == h.n_kv_heads) return;
-    const RankShare *q = find(d, (size_t)h.n_heads * h.head_dim, unit * group * h.head_dim);
-    const RankShare *k = find(d, (size_t)h.n_kv_heads * h.head_dim, unit * h.head_dim);
-    const RankShare *v = find(d, (size_t)h.n_kv_heads * h.value_dim, unit * h.value_dim);
-    const RankShare *out = find(d, (size_t)h.n_heads * h.value_dim, unit * group * h.value_dim);
+    /* The outputs travel as codes where wo alone reads them, and none of its groups is cut. */
+    if (w->inner_norm.present || (codes && unit * group * h.value_dim % codes != 0)) codes = 0;
+    const RankShare *q = find(d, (size_t)h.n_heads * h.head_dim, unit * group * h.head_dim, 0);
+    const RankShare *k = find(d, (size_t)h.n_kv_heads * h.head_dim, unit * h.head_dim, 0);
+    const RankShare *v = find(d, (size_t)h.n_kv_heads * h.value_dim, unit * h.value_dim, 0);
+    const RankShare *out =
+        find(d, (size_t)h.n_heads * h.value_dim, unit * group * h.value_dim, codes);
     if (d->failed) return;
     size_t first_kv = k->first_unit * unit, own_kv = k->own_units * unit;
     cut(&w->wq, q);
@@ -129,17 +132,17 @@ static void divide_attention(Division *d) {
     }
     if (!slopes || of_all == c->n_kv_heads || d->failed) return;
     size_t group = c->n_heads / c->n_kv_heads;
-    const RankShare *kv = find(d, (size_t)c->n_kv_heads * c->head_dim, of_all * c->head_dim);
+    const RankShare *kv = find(d, (size_t)c->n_kv_heads * c->head_dim, of_all * c->head_dim, 0);
     if (kv) m->weights.alibi_slopes += kv->first_unit * of_all * group;
 }
 
 /* ---- Feed-forwards, experts, output ---- */
 
-/* True when the hidden vectors are divided as well: a norm of them needs them whole. */
-static bool divide_ffn(Division *d, FeedForward *f) {
+/* Divides a feed-forward whose hidden vectors travel as the codes of `group` (0: as floats). True
+ * when they are divided: a norm of them needs them whole. */
+static bool divide_ffn(Division *d, FeedForward *f, size_t group) {
     if (!f->up.w.data) return true;
-    size_t group = tensor_type_info(f->down.w.type)->group;
-    const RankShare *s = find(d, f->width, group > PANEL_ROWS ? group : PANEL_ROWS);
+    const RankShare *s = find(d, f->width, WEIGHT_GROUP_MAX, group);
     if (!s) return false;
     cut_last(&f->down, d->dim);
     if (f->inner_norm.present) return false;
@@ -150,29 +153,36 @@ static bool divide_ffn(Division *d, FeedForward *f) {
     return true;
 }
 
+/* The group that the last projection quantizes its inputs by; 0: it takes floats. */
+static size_t codes_of(const FeedForward *f) {
+    return tensor_type_info(f->down.w.type)->group;
+}
+
 static void divide_layer_ffns(Division *d, size_t l) {
     const Config *c = d->whole;
     LayerWeights *w = &d->model->weights.layers[l];
     /* Some layers of this stack look at hidden vectors in steps of their own. */
     if (c->stack == STACK_ALTUP || c->without_ffn[l]) return;
-    bool all = divide_ffn(d, &w->ffn);
-    for (size_t e = 0; w->router.w.data && e < c->n_experts - c->zero_experts; e++) {
-        FeedForward *expert = &w->experts[e];
-        /* One list of work has experts of one layer, whose hidden vectors are gathered at once. */
-        if (tensor_type_info(expert->down.w.type)->group !=
-            tensor_type_info(w->experts->down.w.type)->group)
-            d->failed = true;
-        if (!d->failed) all = divide_ffn(d, expert) && all;
+    bool all = divide_ffn(d, &w->ffn, codes_of(&w->ffn));
+    size_t group = w->router.w.data ? codes_of(w->experts) : 0;
+    size_t n = w->router.w.data ? c->n_experts - c->zero_experts : 0;
+    /* The hidden vectors of several experts are gathered at once. */
+    for (size_t e = 0; e < n; e++)
+        if (codes_of(&w->experts[e]) != group) group = 0;
+    for (size_t e = 0; e < n && !d->failed; e++) {
+        all = divide_ffn(d, &w->experts[e], group) && all;
+        /* Each rank adds up its own columns of the experts (layers/mixture.c), with their biases. */
+        if (w->experts[e].down.bias) w->experts[e].down.bias += d->dim->first;
     }
-    all = divide_ffn(d, &w->shared) && all;
+    all = divide_ffn(d, &w->shared, codes_of(&w->shared)) && all;
     d->divided->ffn += all;
 }
 
 static Status divide(Division *d, Error *error) {
     Weights *w = &d->model->weights;
     const Config *c = d->whole;
-    d->dim = find(d, c->dim, PANEL_ROWS);
-    const RankShare *vocab = find(d, c->vocab_size, PANEL_ROWS);
+    d->dim = find(d, c->dim, PANEL_ROWS, 0);
+    const RankShare *vocab = find(d, c->vocab_size, PANEL_ROWS, 0);
     if (!d->failed) divide_attention(d);
     for (size_t l = 0; l < c->n_layers && !d->failed; l++) divide_layer_ffns(d, l);
     if (d->failed || shares_reserve(d->shares, error) != STATUS_OK)

@@ -1,8 +1,11 @@
 #include "cluster/share.h"
 
 #include <omp.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "cluster/codes.h"
 
 enum { MOST_SHARES = 256 };
 
@@ -58,16 +61,23 @@ static void divide(RankShare *s, size_t rank, size_t ranks) {
     s->first = s->first_unit * s->unit;
     s->own = smaller((s->first_unit + each) * s->unit, width) - s->first;
     if (s->counts[rank] > 0) s->skip = (size_t)s->firsts[rank] - s->first;
+    for (size_t r = 0; r < ranks; r++) {
+        size_t n = (size_t)s->counts[r];
+        s->starts[r] = (int)s->packed_width;
+        s->packed[r] = (int)(s->group ? codes_floats(n, s->group) : n);
+        s->packed_width += (size_t)s->packed[r];
+    }
 }
 
-const RankShare *shares_find(Shares *shares, size_t width, size_t unit) {
-    for (size_t i = 0; i < shares->n; i++)
-        if (shares->all[i]->share.width == width && shares->all[i]->unit == unit)
-            return shares->all[i];
+const RankShare *shares_find(Shares *shares, size_t width, size_t unit, size_t group) {
+    for (size_t i = 0; i < shares->n; i++) {
+        const RankShare *s = shares->all[i];
+        if (s->share.width == width && s->unit == unit && s->group == group) return s;
+    }
     size_t ranks = wire_ranks(shares->wire);
-    if (shares->n == MOST_SHARES || width == 0 || width > INT32_MAX) return NULL;
+    if (shares->n == MOST_SHARES || width == 0 || width > INT32_MAX / 16) return NULL;
     RankShare *s = calloc(1, sizeof *s);
-    int *lists = calloc(4 * ranks, sizeof *lists);
+    int *lists = calloc(6 * ranks, sizeof *lists);
     if (!s || !lists) {
         free(s);
         free(lists);
@@ -77,10 +87,13 @@ const RankShare *shares_find(Shares *shares, size_t width, size_t unit) {
                      .shares = shares,
                      .unit = unit,
                      .n_units = (width + unit - 1) / unit,
+                     .group = group,
                      .counts = lists,
                      .firsts = lists + ranks,
-                     .now_counts = lists + 2 * ranks,
-                     .now_firsts = lists + 3 * ranks};
+                     .packed = lists + 2 * ranks,
+                     .starts = lists + 3 * ranks,
+                     .now_counts = lists + 4 * ranks,
+                     .now_firsts = lists + 5 * ranks};
     divide(s, wire_rank(shares->wire), ranks);
     shares->all[shares->n++] = s;
     return s;
@@ -88,9 +101,11 @@ const RankShare *shares_find(Shares *shares, size_t width, size_t unit) {
 
 Status shares_reserve(Shares *shares, Error *error) {
     shares->capacity = FLOATS_AT_ONCE;
-    for (size_t i = 0; i < shares->n; i++)
-        if (shares->all[i]->share.width > shares->capacity)
-            shares->capacity = shares->all[i]->share.width;
+    for (size_t i = 0; i < shares->n; i++) {
+        const RankShare *s = shares->all[i];
+        size_t width = s->share.width > s->packed_width ? s->share.width : s->packed_width;
+        if (width > shares->capacity) shares->capacity = width;
+    }
     shares->sent = malloc(shares->capacity * sizeof(float));
     shares->received = malloc(shares->capacity * sizeof(float));
     if (shares->sent && shares->received) return STATUS_OK;
@@ -99,32 +114,43 @@ Status shares_reserve(Shares *shares, Error *error) {
 
 /* ---- Gathering ---- */
 
-/* One row: the others' elements arrive where they belong. */
+/* One row of floats: the others' elements arrive where they belong. */
 static void gather_row(const RankShare *s, const float *own, float *whole) {
     size_t rank = wire_rank(s->shares->wire);
     memmove(whole + s->firsts[rank], own + s->skip, (size_t)s->counts[rank] * sizeof *own);
     wire_gather(s->shares->wire, NULL, whole, s->counts, s->firsts);
 }
 
-/* n rows own[n][s->own], into shares->received: for each rank [n][what it sends]. */
-static void gather_rows(const RankShare *s, const float *own, size_t n) {
+/* Puts what this rank sends of row i into shares->sent. */
+static void pack_row(const RankShare *s, size_t i, const float *own) {
+    size_t rank = wire_rank(s->shares->wire), count = (size_t)s->counts[rank];
+    float *packed = s->shares->sent + i * (size_t)s->packed[rank];
+    if (s->group)
+        codes_pack(own + s->skip, count, s->group, packed);
+    else
+        memcpy(packed, own + s->skip, count * sizeof *own);
+}
+
+/* Sends n rows of shares->sent and receives shares->received: for each rank [n][what it sends]. */
+static void gather_rows(const RankShare *s, size_t n) {
     Shares *shares = s->shares;
-    size_t rank = wire_rank(shares->wire), ranks = wire_ranks(shares->wire);
-    size_t count = (size_t)s->counts[rank];
-    for (size_t r = 0; r < ranks; r++) {
-        s->now_counts[r] = s->counts[r] * (int)n;
-        s->now_firsts[r] = s->firsts[r] * (int)n;
+    for (size_t r = 0; r < wire_ranks(shares->wire); r++) {
+        s->now_counts[r] = s->packed[r] * (int)n;
+        s->now_firsts[r] = s->starts[r] * (int)n;
     }
-    for (size_t i = 0; i < n; i++)
-        memcpy(shares->sent + i * count, own + i * s->own + s->skip, count * sizeof *own);
     wire_gather(shares->wire, shares->sent, shares->received, s->now_counts, s->now_firsts);
 }
 
 /* whole[width] of row i of n, from shares->received. */
 static void put_row(const RankShare *s, size_t i, size_t n, float *whole) {
     for (size_t r = 0; r < wire_ranks(s->shares->wire); r++) {
-        size_t first = (size_t)s->firsts[r], count = (size_t)s->counts[r];
-        memcpy(whole + first, s->shares->received + first * n + i * count, count * sizeof *whole);
+        size_t count = (size_t)s->counts[r];
+        const float *packed =
+            s->shares->received + (size_t)s->starts[r] * n + i * (size_t)s->packed[r];
+        if (s->group)
+            codes_unpack(packed, count, s->group, whole + s->firsts[r]);
+        else
+            memcpy(whole + s->firsts[r], packed, count * sizeof *whole);
     }
 }
 
@@ -132,18 +158,25 @@ static void put_row(const RankShare *s, size_t i, size_t n, float *whole) {
  * the ones behind them. */
 static void gather(const Share *share, ForwardPass *pass, float *x, size_t n) {
     const RankShare *s = (const RankShare *)share;
-    size_t width = share->width, most = s->shares->capacity / width;
+    size_t width = share->width, wider = s->packed_width > width ? s->packed_width : width;
+    size_t most = s->shares->capacity / wider;
     for (size_t end = n, first; end > 0; end = first) {
         size_t rows = smaller(end, most);
+        bool in_place = rows == 1 && !s->group;
         first = end - rows;
+        if (!in_place) {
+#pragma omp for schedule(static) nowait
+            for (size_t i = 0; i < rows; i++) pack_row(s, i, x + (first + i) * s->own);
+            forward_wait(pass);
+        }
         if (omp_get_thread_num() == 0) {
-            if (rows == 1)
+            if (in_place)
                 gather_row(s, x + first * s->own, x + first * width);
             else
-                gather_rows(s, x + first * s->own, rows);
+                gather_rows(s, rows);
         }
         forward_wait(pass);
-        if (rows == 1) continue;
+        if (in_place) continue;
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < rows; i++) put_row(s, i, rows, x + (first + i) * width);
         forward_wait(pass);

@@ -23,14 +23,18 @@ typedef struct RankShare {
     Shares *shares;
     size_t unit, n_units; /* of the whole vector */
     size_t first_unit, own_units;
-    size_t first, own;            /* elements; `own` is smaller where the last unit is cut off */
-    size_t skip;                  /* elements of its own before those that it sends */
-    int *counts, *firsts;         /* [ranks] which elements each rank sends */
+    size_t first, own;    /* elements; `own` is smaller where the last unit is cut off */
+    size_t skip;          /* elements of its own before those that it sends */
+    size_t group;         /* elements travel as the codes of such groups (codes.h); 0: as floats */
+    int *counts, *firsts; /* [ranks] which elements each rank sends */
+    int *packed, *starts; /* [ranks] floats that they take on their way, and where they begin */
+    size_t packed_width;  /* of all ranks */
     int *now_counts, *now_firsts; /* [ranks] the same for several rows at once */
 } RankShare;
 
-/* The share of vectors of `width` elements in units of `unit`; NULL: no memory. */
-const RankShare *shares_find(Shares *shares, size_t width, size_t unit);
+/* The share of vectors of `width` elements in units of `unit`. group: the group of the product that
+ * alone reads the vectors, which divides `unit`; 0: they travel as floats. NULL: no memory. */
+const RankShare *shares_find(Shares *shares, size_t width, size_t unit, size_t group);
 
 /* Makes room to gather rows of all shares; called after the last shares_find. */
 Status shares_reserve(Shares *shares, Error *error);

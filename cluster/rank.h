@@ -1,0 +1,21 @@
+/* One of the processes that compute a model together: its part of the model, and its place in their
+ * passes. */
+#ifndef CLUSTER_RANK_H
+#define CLUSTER_RANK_H
+
+#include "cluster/divide.h"
+#include "cluster/steps.h"
+
+typedef struct Rank Rank;
+
+/* Borrows the wire. Rank 0 leads: the passes of its model and what is done to their caches are told
+ * to the others, which follower_run repeats. */
+Status rank_new(Rank **out, Wire *wire, Error *error);
+void rank_free(Rank *rank); /* after model_close */
+
+/* What model_open needs. One model of a rank can be divided. */
+Exchange *rank_exchange(Rank *rank);
+Leader *rank_leader(Rank *rank); /* NULL: it follows */
+const Divided *rank_divided(const Rank *rank);
+
+#endif

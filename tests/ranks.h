@@ -1,0 +1,21 @@
+/* A model on several ranks, which are threads of this process (thread_wire.h). */
+#ifndef TESTS_RANKS_H
+#define TESTS_RANKS_H
+
+#include "cluster/rank.h"
+#include "tests/tiny_model.h"
+
+typedef struct Ranks {
+    TinyModel tiny; /* rank 0's: its passes run on all of them */
+    Divided divided;
+    struct RankThread *threads;
+    struct Wire **wires;
+    Rank *first;
+    size_t n;
+} Ranks;
+
+/* Opens the model.bin on n ranks with one thread each. Fails the test (cmocka) on an error. */
+Ranks ranks_open(const char *path, size_t n, const ModelOptions *options, KvType kv_type);
+void ranks_close(Ranks *ranks);
+
+#endif

@@ -1,0 +1,128 @@
+/* A model that is divided among ranks gives the logits of the whole model, bit for bit, whatever
+ * its family, its types and the number of ranks. The ranks are threads: tests/test_mpi.c runs
+ * processes.
+ *
+ *     test_cluster [PART]      of the fixtures, only those whose names contain PART */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "convert/convert_target.h"
+#include "tests/fixture.h"
+#include "tests/ranks.h"
+
+static void assert_same_bits(const char *what, const float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+            fail_msg("%s: logit %zu is %.9g, expected %.9g", what, i, (double)b[i], (double)a[i]);
+}
+
+static char *convert(const char *directory, const char *source, const char *type) {
+    char *path = fixture_path(directory, "divided.bin");
+    const ConvertOptions options = {.type = type, .n_threads = 1};
+    Error error;
+    if (convert_to_path(source, &options, path, &error) != STATUS_OK)
+        fail_msg("%s: %s", source, error.text);
+    return path;
+}
+
+/* Compares the logits of ids[n] on so many ranks with those of the whole model, in one call and in
+ * calls of three rows. Returns how much of the model is divided. */
+static Divided check(const char *what, const char *path, size_t ranks, const int32_t *ids, size_t n,
+                     uint32_t context, KvType kv_type) {
+    const ModelOptions options = {.n_threads = 1, .context = context};
+    TinyModel whole = tiny_model_map(path, &options, kv_type);
+    Ranks divided = ranks_open(path, ranks, &options, kv_type);
+    size_t chunk = n < 512 ? n : 512;
+    float *expected = tiny_model_run(&whole, 0, 0, ids, n, chunk);
+    float *all = tiny_model_run(&divided.tiny, 0, 0, ids, n, chunk);
+    float *few = tiny_model_run(&divided.tiny, 1, 0, ids, n, 3);
+    float *single = tiny_model_run(&divided.tiny, 2, 0, ids, n < 8 ? n : 8, 1);
+    assert_same_bits(what, expected, all, n * whole.vocab_size);
+    assert_same_bits(what, expected, few, n * whole.vocab_size);
+    assert_same_bits(what, expected, single, (n < 8 ? n : 8) * whole.vocab_size);
+    free(expected);
+    free(all);
+    free(few);
+    free(single);
+    Divided result = divided.divided;
+    ranks_close(&divided);
+    tiny_model_close(&whole);
+    return result;
+}
+
+static void check_fixture(const char *name, const char *type, size_t ranks) {
+    Fixture f = fixture_load(name);
+    char *source = fixture_source(&f), *path = convert(source, source, type);
+    Divided d = check(name, path, ranks, f.ids, f.n_ids, f.context, KV_F16);
+    print_message("%-24s %s, %zu ranks: %zu layers, %zu with divided heads, %zu with divided "
+                  "feed-forwards\n",
+                  name, type, ranks, d.n_layers, d.attention, d.ffn);
+    free(path);
+    fixture_remove_directory(source);
+    fixture_free(&f);
+}
+
+static void families_give_the_same_bits(void **state) {
+    static const char *const names[] = {"llama-head-dim", "gemma2-gguf", "bloom",       "olmo2",
+                                        "gpt_oss-small",  "bitnet",      "deepseek_v3", "gemma3n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_fixture(names[i], "f32", 3);
+}
+
+/* ---- Every type, every number of ranks ---- */
+
+static const char model[] = "random:dim=256,n_layers=2,n_heads=8,n_kv_heads=4,head_dim=32,ffn_dim="
+                            "544,vocab_size=307,n_experts=0";
+static const char mixture[] = "random:dim=256,n_layers=2,n_heads=8,n_kv_heads=4,head_dim=32,"
+                              "n_experts=6,n_experts_used=2,expert_ffn_dim=256,vocab_size=307";
+
+static void check_random(const char *source, const char *type, size_t ranks, KvType kv_type) {
+    int32_t ids[11];
+    char what[64], *directory = fixture_directory(), *path = convert(directory, source, type);
+    for (size_t i = 0; i < 11; i++) ids[i] = (int32_t)(i * i % 300);
+    snprintf(what, sizeof what, "%s on %zu ranks", type, ranks);
+    Divided d = check(what, path, ranks, ids, 11, 0, kv_type);
+    assert_int_equal(d.attention, 2);
+    assert_int_equal(d.ffn, 2);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+static void every_type_gives_the_same_bits(void **state) {
+    (void)state;
+    for (uint32_t t = 1; t < TENSOR_TYPES; t++) {
+        const TensorTypeInfo *info = tensor_type_info(t);
+        if (!info || t == TENSOR_VECTOR) continue;
+        check_random(model, info->name, 3, KV_F16);
+    }
+    check_random(mixture, "q8", 3, KV_Q8);
+}
+
+static void any_number_of_ranks_gives_the_same_bits(void **state) {
+    (void)state;
+    for (size_t ranks = 1; ranks <= 9; ranks++) check_random(model, "q8", ranks, KV_F32);
+    check_random(mixture, "f32", 8, KV_F32);
+}
+
+/* ---- The programs ---- */
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families_give_the_same_bits),
+        cmocka_unit_test(every_type_gives_the_same_bits),
+        cmocka_unit_test(any_number_of_ranks_gives_the_same_bits),
+    };
+    if (argc <= 1) return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);
+    char **names = fixture_names();
+    for (size_t i = 0; names[i]; i++) {
+        if (!strstr(names[i], argv[1])) continue;
+        check_fixture(names[i], "f32", 3);
+        check_fixture(names[i], "q8", 4);
+    }
+    return 0;
+}
