@@ -433,11 +433,11 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
     for (size_t i = 0; i < n; i++)
         if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
     Status status = reserve_pages(cache, rows, n, error);
-    if (m->exchange) m->exchange->begin(m->exchange, cache, rows, n, status == STATUS_OK);
-    if (status != STATUS_OK) return status;
     static const ForwardSteps steps = {attention_block, add_to_residual};
     ForwardPass pass = {
         .model = m, .cache = cache, .rows = rows, .n = n, .logits = logits, .steps = &steps};
+    if (m->exchange) m->exchange->begin(m->exchange, &pass, status == STATUS_OK);
+    if (status != STATUS_OK) return status;
     if (m->partner && m->partner->begin) m->partner->begin(m->partner, rows, n);
     atomic_init(&pass.bad_layer, INT32_MAX);
     if (m->seconds) pass.last_time = clock_seconds();

@@ -6,6 +6,7 @@
 #include "kvcache.h"
 
 typedef struct Model Model;
+struct ForwardPass;
 
 /* One token at one position of one sequence. */
 typedef struct Row {
@@ -43,7 +44,8 @@ typedef struct PassPartner PassPartner;
 struct PassPartner {
     /* A pass of n rows begins. NULL: not asked. */
     void (*begin)(const PassPartner *partner, const Row *rows, size_t n);
-    /* x[dim] is the embedding of the token of row `row`, which one thread calls. NULL: not asked. */
+    /* x[dim] is the embedding of the token of row `row`, which one thread calls. NULL: not asked.
+     */
     void (*embedded)(const PassPartner *partner, size_t row, float *x);
     /* The products of the sets are in their `out`, without biases. All threads of the forward pass
      * call it at once and must share its loops by `#pragma omp for`; it returns when all are done.
@@ -60,9 +62,9 @@ struct Exchange {
     /* Called by model_open: leaves the model's weights and Config the rows and heads of this rank.
      */
     Status (*divide)(Exchange *exchange, Model *model, Error *error);
-    /* Called by each model_forward before it computes: the other ranks run these rows as well, or,
-     * where the cache has no room (`fits`), fail as this one does. */
-    void (*begin)(Exchange *exchange, const KvCache *cache, const Row *rows, size_t n, bool fits);
+    /* Called by each model_forward before it computes: the other ranks run the same pass, or, where
+     * the cache has no room for it (`fits`), fail as this one does. */
+    void (*begin)(Exchange *exchange, const struct ForwardPass *pass, bool fits);
     struct KvMirror *mirror; /* of the model's caches (kvcache_sharing.h) */
 };
 

@@ -137,6 +137,10 @@ static uint64_t shape_checksum(const KvShape *shape) {
 
 Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
                    const KvShape *shape, bool *begun, Error *error) {
+    if (shape->mirror) {
+        close(fd);
+        return error_set(error, "%s: not used: keys and values are divided among ranks", path);
+    }
     KvFile *file = calloc(1, sizeof *file);
     FileStart found;
     if (!file || !(file->path = strdup(path))) {

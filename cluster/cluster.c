@@ -1,6 +1,7 @@
 #include "cluster/cluster.h"
 
-#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -10,7 +11,8 @@
 struct Cluster {
     Wire *wire;
     Rank *rank;
-    bool over; /* the other ranks have left, or leave by themselves */
+    bool over;       /* the other ranks have left, or leave by themselves */
+    char about[300]; /* how the model is divided, for people */
 };
 
 /* ---- Joining ---- */
@@ -75,6 +77,7 @@ void cluster_adapt(Cluster *cluster, Options *o, const Mode **mode) {
     o->choice.n = 0;
     o->draft = "none";
     o->draft_model = NULL;
+    o->lora.n = 0;
 }
 
 Exchange *cluster_exchange(Cluster *cluster) {
@@ -132,11 +135,45 @@ static Status compare(const Facts *all, size_t ranks, Error *error) {
     return STATUS_OK;
 }
 
-Status cluster_begin(Cluster *cluster, const Session *session, Status status, Error *error) {
+/* What ranks cannot do yet. */
+static Status check_supported(const Options *o, Error *error) {
+    const char *name = o->attention    ? "--attention"
+                       : o->positions  ? "--positions"
+                       : o->lora.n > 0 ? "--lora"
+                       : o->against    ? "--against"
+                                       : NULL;
+    if (!name) return STATUS_OK;
+    error_set(error, "%s needs the whole model in one process: it is not for several ranks", name);
+    return STATUS_USAGE;
+}
+
+/* A rank that follows ends when rank 0 says so, which a signal to all of them reaches as well. */
+static void leave_signals_to_rank_0(void) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], SIG_IGN);
+}
+
+static void describe(Cluster *cluster) {
+    const Divided *d = rank_divided(cluster->rank);
+    int n = snprintf(cluster->about, sizeof cluster->about, "%zu; ", wire_ranks(cluster->wire));
+    if (d->attention == d->n_layers && d->ffn == d->n_layers)
+        snprintf(cluster->about + n, sizeof cluster->about - (size_t)n,
+                 "all layers are divided, with their cache");
+    else
+        snprintf(cluster->about + n, sizeof cluster->about - (size_t)n,
+                 "of %zu layers, %zu have divided heads and cache, %zu divided feed-forwards; each "
+                 "rank has the rest whole",
+                 d->n_layers, d->attention, d->ffn);
+}
+
+Status cluster_begin(Cluster *cluster, Session *session, Status status, Error *error) {
     if (!cluster) return status;
     if (cluster_leads(cluster)) {
+        if (status == STATUS_OK) status = check_supported(session->options, error);
         if (status != STATUS_OK || !session->model) return status;
         leader_say(rank_leader(cluster->rank), true);
+    } else {
+        leave_signals_to_rank_0();
     }
     size_t ranks = wire_ranks(cluster->wire);
     const Facts own = own_facts(cluster, session, status, error);
@@ -146,5 +183,7 @@ Status cluster_begin(Cluster *cluster, const Session *session, Status status, Er
     status = compare(all, ranks, error);
     if (status != STATUS_OK) cluster->over = true; /* all leave */
     free(all);
+    describe(cluster);
+    session->ranks = cluster->about;
     return status;
 }

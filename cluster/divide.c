@@ -171,7 +171,8 @@ static void divide_layer_ffns(Division *d, size_t l) {
         if (codes_of(&w->experts[e]) != group) group = 0;
     for (size_t e = 0; e < n && !d->failed; e++) {
         all = divide_ffn(d, &w->experts[e], group) && all;
-        /* Each rank adds up its own columns of the experts (layers/mixture.c), with their biases. */
+        /* Each rank adds up its own columns of the experts (layers/mixture.c), with their biases.
+         */
         if (w->experts[e].down.bias) w->experts[e].down.bias += d->dim->first;
     }
     all = divide_ffn(d, &w->shared, codes_of(&w->shared)) && all;

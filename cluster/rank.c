@@ -19,9 +19,9 @@ static Status divide(Exchange *exchange, Model *model, Error *error) {
     return divide_model(model, rank->shares, &rank->config, &rank->divided, error);
 }
 
-static void begin(Exchange *exchange, const KvCache *cache, const Row *rows, size_t n, bool fits) {
+static void begin(Exchange *exchange, const ForwardPass *pass, bool fits) {
     Rank *rank = (Rank *)exchange;
-    if (rank->leader) leader_pass(rank->leader, cache, rows, n, fits);
+    if (rank->leader) leader_pass(rank->leader, pass, fits);
 }
 
 Status rank_new(Rank **out, Wire *wire, Error *error) {

@@ -21,7 +21,13 @@ typedef struct Change {
     int32_t reserved;
 } Change;
 
-typedef enum MessageKind { MESSAGE_END, MESSAGE_GO_ON, MESSAGE_PASS, MESSAGE_FULL } MessageKind;
+typedef enum MessageKind {
+    MESSAGE_END,
+    MESSAGE_GO_ON,
+    MESSAGE_PASS,
+    MESSAGE_STATES, /* a pass without logits */
+    MESSAGE_FULL    /* a pass for which the cache has no room */
+} MessageKind;
 
 /* Then n_changes Changes and n_rows Rows. */
 typedef struct Header {
@@ -123,11 +129,13 @@ KvMirror *leader_mirror(Leader *leader) {
     return &leader->mirror;
 }
 
-void leader_pass(Leader *leader, const KvCache *cache, const Row *rows, size_t n, bool fits) {
-    Header header = {.kind = fits ? MESSAGE_PASS : MESSAGE_FULL,
-                     .n_rows = (uint32_t)n,
-                     .cache = number_of(leader, cache)};
-    send(leader, header, rows);
+void leader_pass(Leader *leader, const ForwardPass *pass, bool fits) {
+    Header header = {.kind = !fits          ? MESSAGE_FULL
+                             : pass->logits ? MESSAGE_PASS
+                                            : MESSAGE_STATES,
+                     .n_rows = (uint32_t)pass->n,
+                     .cache = number_of(leader, pass->cache)};
+    send(leader, header, pass->rows);
 }
 
 void leader_say(Leader *leader, bool goes_on) {
@@ -242,10 +250,12 @@ static void run_pass(Follower *f, const Header *header, const Row *rows) {
     for (size_t i = 0; i < header->n_rows; i++) wanted += rows[i].wants_logits;
     if (!array_reserve(&f->logits, &f->logits_capacity, wanted * vocab, sizeof *f->logits))
         wire_fail(f->wire, "no memory for the logits of %zu rows", wanted);
-    reserve(f, cache, rows, header->n_rows, header->kind == MESSAGE_PASS);
+    bool fits = header->kind != MESSAGE_FULL;
+    reserve(f, cache, rows, header->n_rows, fits);
     /* A value that is not finite is one on all ranks: rank 0 says it, and goes on or ends. */
-    if (header->kind == MESSAGE_PASS)
-        model_forward(f->model, cache, rows, header->n_rows, f->logits, &error);
+    if (fits)
+        model_forward(f->model, cache, rows, header->n_rows,
+                      header->kind == MESSAGE_PASS ? f->logits : NULL, &error);
 }
 
 /* Handles one message. Returns what it was. */
@@ -253,7 +263,7 @@ static MessageKind follow(Follower *f) {
     const Header header = receive(f);
     const Change *changes = (const Change *)(f->message + sizeof header);
     for (size_t i = 0; i < header.n_changes; i++) apply(f, &changes[i]);
-    if (header.kind == MESSAGE_PASS || header.kind == MESSAGE_FULL)
+    if (header.kind != MESSAGE_END && header.kind != MESSAGE_GO_ON)
         run_pass(f, &header, (const Row *)(changes + header.n_changes));
     return (MessageKind)header.kind;
 }

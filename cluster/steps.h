@@ -5,6 +5,7 @@
 #define CLUSTER_STEPS_H
 
 #include "cluster/wire.h"
+#include "forward_pass.h"
 #include "kvcache_sharing.h"
 #include "model.h"
 
@@ -15,8 +16,8 @@ void leader_free(Leader *leader);
 
 KvMirror *leader_mirror(Leader *leader);
 
-/* Tells the rows of a pass; fits: the cache has room for them. */
-void leader_pass(Leader *leader, const KvCache *cache, const Row *rows, size_t n, bool fits);
+/* Tells a pass; fits: the cache has room for its rows. */
+void leader_pass(Leader *leader, const ForwardPass *pass, bool fits);
 
 /* Tells the others to go on: with what wire_open's caller waits for, or to their end. */
 void leader_say(Leader *leader, bool goes_on);

@@ -183,6 +183,7 @@ static json_t *info_json(const Session *session) {
     json_object_set_new(json, "machine",
                         json_pack("{s:s, s:i}", "isa", model_isa(session->model)->name, "threads",
                                   model_threads(session->model)));
+    if (session->ranks) json_object_set_new(json, "ranks", json_string(session->ranks));
     return json;
 }
 

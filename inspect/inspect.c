@@ -272,8 +272,10 @@ static Status print_needs(Session *session, Error *error) {
     if (status == STATUS_OK) status = print_cache(session, error);
     if (status == STATUS_OK) status = print_draft_model(session, error);
     if (status != STATUS_OK) return status;
-    return inspect_print(session, error, "machine             %s, %d threads\n",
-                         model_isa(model)->name, model_threads(model));
+    status = inspect_print(session, error, "machine             %s, %d threads\n",
+                           model_isa(model)->name, model_threads(model));
+    if (!session->ranks || status != STATUS_OK) return status;
+    return inspect_print(session, error, "ranks               %s\n", session->ranks);
 }
 
 static Status print_overridden(Session *session, Error *error) {

@@ -30,9 +30,9 @@ typedef struct AnsweredText {
 struct Session {
     const Options *options;
     ModelFile *file;
-    Tokenizer *tokenizer; /* NULL: the model has none and none was given */
-    Model *model;         /* NULL in the modes that compute nothing */
-    Model *other;         /* --against's; NULL: none */
+    Tokenizer *tokenizer;     /* NULL: the model has none and none was given */
+    Model *model;             /* NULL in the modes that compute nothing */
+    Model *other;             /* --against's; NULL: none */
     const Adapters *adapters; /* of --lora; NULL: none */
     KvType kv_type;
     char *prompt; /* of -i, -f or stdin; UTF-8, NUL-terminated; "" when none was given */
@@ -57,6 +57,7 @@ struct Session {
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;
     SandboxReport sandbox;   /* what is in force */
+    const char *ranks;       /* how they divide the model, for --info; NULL: one process */
     struct Cluster *cluster; /* the processes that compute together (cluster/); NULL: one */
     volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
     const Isa *isa;

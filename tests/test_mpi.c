@@ -12,14 +12,17 @@
 
 #include <cmocka.h>
 
+#include "tests/fixture.h"
 #include "tests/process.h"
+#include "tests/small_model.h"
 
 static const char stories[] = "models/stories.bin";
 
 enum { MOST_WORDS = 24 };
 
-/* Runs run-mpi on so many ranks of one thread each. `words` end with NULL. */
-static Process mpi_run(int ranks, const char *const *words) {
+/* Runs run-mpi on so many ranks of one thread each. `words` end with NULL; input: NULL, or a text
+ * for stdin. */
+static Process mpi_run(int ranks, const char *const *words, const char *input) {
     const char *argv[PROCESS_MAX_ARGUMENTS] = {"/usr/bin/env", "mpirun", "-n"};
     char number[16], *program = build_path("run-mpi");
     size_t n = 3;
@@ -29,17 +32,17 @@ static Process mpi_run(int ranks, const char *const *words) {
     for (size_t i = 0; words[i]; i++) argv[n++] = words[i];
     argv[n++] = "-j";
     argv[n++] = "1";
-    Process p = process_run(argv, NULL, 0);
+    Process p = process_run(argv, input, input ? strlen(input) : 0);
     free(program);
     return p;
 }
 
 /* Fails unless so many ranks print what `run` prints. */
-static void assert_same(int ranks, const char *const *words) {
+static void assert_same(int ranks, const char *const *words, const char *input) {
     const char *argv[MOST_WORDS + 2] = {"run"};
     for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
-    Process one = process_run(argv, NULL, 0);
-    Process all = mpi_run(ranks, words);
+    Process one = process_run(argv, input, input ? strlen(input) : 0);
+    Process all = mpi_run(ranks, words, input);
     if (one.status != 0 || all.status != 0)
         fail_msg("%d and %d of %d ranks: %s%s", one.status, all.status, ranks, one.err, all.err);
     assert_string_equal(all.out, one.out);
@@ -47,8 +50,34 @@ static void assert_same(int ranks, const char *const *words) {
     process_free(&all);
 }
 
-#define SAME(ranks, ...) assert_same(ranks, (const char *const[]){__VA_ARGS__, NULL})
-#define MPI(ranks, ...) mpi_run(ranks, (const char *const[]){__VA_ARGS__, NULL})
+/* The same for what -o writes: mpirun gives rank 0 a terminal, where control characters are shown.
+ */
+static void assert_same_file(const char *directory, const char *const *words) {
+    const char *argv[MOST_WORDS + 4] = {"run"};
+    char *paths[2], *texts[2];
+    size_t n = 1, length;
+    for (size_t i = 0; words[i]; i++) argv[n++] = words[i];
+    for (int i = 0; i < 2; i++) {
+        paths[i] = fixture_path(directory, i == 0 ? "one.txt" : "all.txt");
+        argv[n] = "-o";
+        argv[n + 1] = paths[i];
+        Process p = i == 0 ? process_run(argv, NULL, 0) : mpi_run(3, argv + 1, NULL);
+        if (p.status != 0) fail_msg("%s", p.err);
+        process_free(&p);
+        texts[i] = file_read(paths[i], &length);
+    }
+    assert_true(length > 0);
+    assert_string_equal(texts[1], texts[0]);
+    for (int i = 0; i < 2; i++) {
+        free(paths[i]);
+        free(texts[i]);
+    }
+}
+
+#define SAME_FILE(...) assert_same_file(directory, (const char *const[]){__VA_ARGS__, NULL})
+#define SAME(ranks, ...) assert_same(ranks, (const char *const[]){__VA_ARGS__, NULL}, NULL)
+#define SAME_WITH(input, ...) assert_same(3, (const char *const[]){__VA_ARGS__, NULL}, input)
+#define MPI(ranks, ...) mpi_run(ranks, (const char *const[]){__VA_ARGS__, NULL}, NULL)
 
 static void any_number_of_ranks_writes_the_same_text(void **state) {
     (void)state;
@@ -64,6 +93,33 @@ static void probabilities_are_the_same(void **state) {
     (void)state;
     SAME(3, stories, "-i", text, "--score", "json");
     SAME(2, stories, "-i", text, "--score", "json", "--chunk", "5", "--kv-type", "q8");
+}
+
+static void modes_and_drafts_do_as_in_one_process(void **state) {
+    char *directory = fixture_directory(), *session = fixture_path(directory, "talk.jsonl");
+    char *mtp = small_model(directory, "tiny,logit_scale=5,mtp_layers=1,n_layers=3,window=20,"
+                                       "window_pattern=3,context=256");
+    const char requests[] = "{\"prompt\": \"Once upon a time\", \"max_tokens\": 20}\n"
+                            "{\"prompt\": \"Once upon a time there\", \"max_tokens\": 9}\n"
+                            "{\"prompt\": \"A dragon\", \"max_tokens\": 20, \"seed\": 7}\n";
+    (void)state;
+    SAME_WITH("Tell me a story.\nAnother one!\n", stories, "-m", "chat", "-s", "3", "-n", "20");
+    SAME_WITH(requests, stories, "--batch", "-", "--ordered", "--max-concurrent", "2");
+    SAME_WITH("the cat and the hat", stories, "--eval", "-");
+    SAME(3, stories, "-t", "0", "-n", "60", "-i", "The cat sat. The cat sat. The cat", "--draft",
+         "lookup");
+    SAME_FILE(mtp, "-t", "0", "-n", "80", "-i", "the the other", "--draft", "mtp");
+    SAME_FILE(mtp, "-s", "2", "-n", "80", "-i", "the the other", "--draft", "none");
+    Process p = mpi_run(
+        2, (const char *const[]){stories, "-m", "chat", "--session", session, "-n", "9", NULL},
+        "Hello\n");
+    if (p.status != 0) fail_msg("%s", p.err);
+    assert_non_null(strstr(p.err, "keys and values are divided among ranks"));
+    process_free(&p);
+
+    free(mtp);
+    free(session);
+    fixture_remove_directory(directory);
 }
 
 static void a_failure_is_one_line_of_rank_0(void **state) {
@@ -83,6 +139,109 @@ static void a_failure_is_one_line_of_rank_0(void **state) {
     process_free(&p);
 }
 
+static void what_ranks_cannot_do_is_refused(void **state) {
+    (void)state;
+    Process p = MPI(2, stories, "--attention", "-", "-i", "Hello");
+    assert_int_equal(p.status, 2);
+    assert_non_null(strstr(p.err, "--attention needs the whole model in one process"));
+    process_free(&p);
+    p = MPI(2, stories, "--info");
+    assert_non_null(strstr(p.out, "ranks               2; all layers are divided"));
+    process_free(&p);
+}
+
+/* ---- Memory, and ranks that die ---- */
+
+static Process shell(const char *script, const char *file, int number) {
+    char *program = build_path("run-mpi"), digits[16];
+    snprintf(digits, sizeof digits, "%d", number);
+    Process p = RUN("/bin/sh", "-c", script, program, file, digits);
+    free(program);
+    return p;
+}
+
+/* Prints the KiB that each of 4 ranks has mapped of the model, when the first token is written. */
+static const char print_mapped[] =
+    "mpirun -n 4 \"$0\" \"$1/big.bin\" -i the -n 0 -j 1 > \"$1/text\" 2> /dev/null & run=$!\n"
+    "while [ -d /proc/$run ] && [ ! -s \"$1/text\" ]; do sleep 0.2; done\n"
+    "for rank in $(cat /proc/$run/task/$run/children); do\n"
+    "    awk '/big.bin/ { ours = 1; next } /^[0-9a-f]+-/ { ours = 0 }\n"
+    "         ours && /^Rss:/ { sum += $2 } END { print sum }' /proc/$rank/smaps\n"
+    "done\n"
+    "kill $run; wait $run; true\n";
+
+static void each_rank_touches_its_own_rows_alone(void **state) {
+    char *directory = fixture_directory(), *model = fixture_path(directory, "big.bin");
+    char *tokenizer = fixture_path(directory, "tokenizer.bin");
+    size_t bytes;
+    (void)state;
+    free(small_model(directory, "tiny")); /* for its tokenizer */
+    Process made = RUN("export", "--random",
+                       "dim=4096,n_layers=1,n_heads=32,n_kv_heads=8,head_dim=128,ffn_dim=11264,"
+                       "vocab_size=300,context=4096",
+                       model, "-t", "q8", "-z", tokenizer, "-q");
+    if (made.status != 0) fail_msg("%s", made.err);
+    free(file_read(model, &bytes));
+    Process p = shell(print_mapped, directory, 0);
+    const char *at = p.out;
+    for (int rank = 0; rank < 4; rank++) {
+        char *end;
+        double part = (double)strtol(at, &end, 10) * 1024.0 / (double)bytes;
+        if (end == at || part < 0.2 || part > 0.3) fail_msg("rank %d: %g of it", rank, part);
+        at = end;
+    }
+    process_free(&p);
+    process_free(&made);
+    free(model);
+    free(tokenizer);
+    fixture_remove_directory(directory);
+}
+
+/* Kills a rank of three in the middle of a batch, and prints how long the others took to end. */
+static const char kill_one[] =
+    "mpirun -n 3 \"$0\" models/stories.bin --batch \"$1/requests\" -o \"$1/results\" --resume "
+    "--ordered --max-concurrent 2 -j 1"
+    " > /dev/null 2>&1 & run=$!\n"
+    "lines() { wc -l < \"$1/results\" 2> /dev/null || echo 0; }\n"
+    "before=$(lines \"$1\")\n"
+    "while [ -d /proc/$run ] && [ $(lines \"$1\") -le $((before + 1)) ]; do sleep 0.05; done\n"
+    "kill -9 $(cut -d ' ' -f $2 /proc/$run/task/$run/children)\n"
+    "killed=$(date +%s); wait $run; echo $? $(($(date +%s) - killed))\n";
+
+static void a_dead_rank_ends_all_and_nothing_is_lost(void **state) {
+    char *directory = fixture_directory(), *requests = fixture_path(directory, "requests");
+    char *results = fixture_path(directory, "results"), *expected = fixture_path(directory, "all");
+    (void)state;
+    FILE *f = fopen(requests, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 60; i++)
+        fprintf(f, "{\"prompt\": \"Once upon a time %d\", \"max_tokens\": 40}\n", i);
+    assert_int_equal(fclose(f), 0);
+    for (int rank = 1; rank <= 3; rank++) {
+        Process p = shell(kill_one, directory, rank);
+        int status = -1, seconds = -1;
+        sscanf(p.out, "%d %d", &status, &seconds);
+        assert_int_not_equal(status, 0);
+        assert_in_range(seconds, 0, 10);
+        process_free(&p);
+    }
+    Process last = MPI(2, stories, "--batch", requests, "-o", results, "--resume", "--ordered");
+    if (last.status != 0) fail_msg("%s", last.err);
+    Process whole = RUN("run", stories, "--batch", requests, "-o", expected, "--ordered");
+    assert_int_equal(whole.status, 0);
+    size_t a, b;
+    char *resumed = file_read(results, &a), *at_once = file_read(expected, &b);
+    assert_string_equal(resumed, at_once);
+    free(resumed);
+    free(at_once);
+    process_free(&last);
+    process_free(&whole);
+    free(requests);
+    free(results);
+    free(expected);
+    fixture_remove_directory(directory);
+}
+
 /* Why MPI cannot be tested here; NULL: it can. */
 static const char *obstacle(void) {
     const char *runner = getenv("VERBATIM_RUNNER");
@@ -98,7 +257,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_writes_the_same_text),
         cmocka_unit_test(probabilities_are_the_same),
+        cmocka_unit_test(modes_and_drafts_do_as_in_one_process),
         cmocka_unit_test(a_failure_is_one_line_of_rank_0),
+        cmocka_unit_test(what_ranks_cannot_do_is_refused),
+        cmocka_unit_test(each_rank_touches_its_own_rows_alone),
+        cmocka_unit_test(a_dead_rank_ends_all_and_nothing_is_lost),
     };
     if (obstacle()) {
         print_message("skipped: %s\n", obstacle());
