@@ -151,11 +151,22 @@ static void tell_receipt(Batch *b, Job *job, const char *failure) {
     }
 }
 
+/* With --replay and --check: names a recorded result that is not the model's. */
+static void report_record(Batch *b, const Job *job, const char *line) {
+    json_t *report = json_loads(line, JSON_ALLOW_NUL, NULL);
+    if (report && !json_is_true(json_object_get(report, "same"))) {
+        json_object_set_new(report, "number", json_integer((json_int_t)job->request.line));
+        receipt_report(b->session->receipt, "recorded", report);
+    }
+    json_decref(report);
+}
+
 /* Takes over the result line of a job (NULL: no memory) and writes it; with --ordered once all
  * earlier results are written. */
 static void deliver(Batch *b, Job *job, char *line) {
     static const Error no_memory = {"no memory for a result"};
     if (b->check) line = job_compare(job, line);
+    if (b->check && b->replays && line) report_record(b, job, line);
     job->line = line;
     if (!line) {
         give_up(b, STATUS_FAILED, &no_memory);
@@ -548,7 +559,8 @@ Status batch_run(Batch *b, Session *session, Error *error) {
     Status status = start(b, session, error);
     if (status != STATUS_OK) return status;
     status = answer_lines(b, error);
-    if (b->check && status == STATUS_OK && !b->stops) status = finish_check(b, error);
+    if (b->check && status == STATUS_OK && !b->stops && !b->replays)
+        status = finish_check(b, error);
     batch_progress_show(&b->progress, true);
     if (status != STATUS_FAILED) {
         Status flushed = result_file_flush(&b->results, true, error);
@@ -580,6 +592,10 @@ Status batch_replay_open(Batch **out, const Options *o, Error *error) {
         return error_set(error, "%s: %s", o->batch, strerror(errno));
     line_reader_init(&b->reader, fd, o->batch ? o->batch : "the receipt");
     b->input_open = fd >= 0;
+    if (status == STATUS_OK && o->check) {
+        status = check_open(&b->check, o->check, NULL, error);
+        if (status == STATUS_OK) check_complete(b->check);
+    }
     return status;
 }
 

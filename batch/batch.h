@@ -20,7 +20,7 @@ void batch_close(Batch *batch); /* NULL is fine */
 Status batch_run(Batch *batch, Session *session, Error *error);
 
 /* For --replay: the requests are those of the receipt, or of --batch where that is given; each
- * answer goes to session->receipt and nowhere else. */
+ * answer goes to session->receipt and nowhere else. The results of --check are drafts. */
 Status batch_replay_open(Batch **out, const Options *options, Error *error);
 Status batch_replay_run(Batch *batch, Session *session, Error *error);
 

@@ -26,7 +26,7 @@ struct Check {
     Record *records; /* sorted by their keys */
     size_t n, capacity, n_told;
     Output output;
-    bool writes;
+    bool writes, completes;
     size_t n_differ;
 };
 
@@ -43,6 +43,10 @@ Status check_open(Check **out, const char *results, const char *output, Error *e
     if (c->fd < 0) return error_set(error, "%s: %s", results, strerror(errno));
     c->writes = output != NULL;
     return output ? output_open(&c->output, output, error) : STATUS_OK;
+}
+
+void check_complete(Check *c) {
+    c->completes = true;
 }
 
 void check_close(Check *c) {
@@ -158,8 +162,8 @@ void check_text(const Check *c, const json_t *recorded, const ResultMaker *maker
     const json_t *parts = message ? message : choice, *bytes = json_object_get(parts, "bytes");
     const json_t *content = json_object_get(parts, message ? "content" : "text");
     const json_t *reasoning = json_object_get(parts, "reasoning_content");
-    *text =
-        (CheckText){.whole = !check_writes(c) && r->options.n_stop == 0 && json_is_string(content)};
+    *text = (CheckText){.whole = !check_writes(c) && !c->completes && r->options.n_stop == 0 &&
+                                 json_is_string(content)};
     if (json_is_string(reasoning) && maker->answers && maker->answers->think_close) {
         if (!r->opened && maker->answers->think_open)
             text_put(&text->record, maker->answers->think_open, strlen(maker->answers->think_open),

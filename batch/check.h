@@ -18,6 +18,9 @@ typedef struct Check Check;
 Status check_open(Check **out, const char *results, const char *output, Error *error);
 void check_close(Check *check); /* NULL is fine */
 
+/* From now on each text is completed, also where its record is known to be another. */
+void check_complete(Check *check);
+
 /* Reads the results, afterwards. */
 Status check_read(Check *check, const volatile sig_atomic_t *interrupted, Error *error);
 

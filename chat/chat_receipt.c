@@ -133,6 +133,8 @@ static Status run(void *state, Session *session, Error *error) {
     Receipt *receipt = session->receipt;
     const json_t *items = receipt_items(receipt);
     (void)state;
+    if (session->options->check)
+        return error_set(error, "--check drafts the answers of a text or a batch, not of a chat");
     if (dialogue_open(&d, session, NULL, &note, error) != STATUS_OK) return STATUS_FAILED;
     receipt_clock(receipt, &d.prompt.now);
     Status status = receipt_settings(receipt, session, &d.options, &d.prompt.now, error);

@@ -181,6 +181,12 @@ void receipt_compare(Receipt *r, const char *part, const json_t *expected, const
     if (compare(r, part, 0, expected, got)) say(r, json_pack("{s:s}", "part", part), true);
 }
 
+void receipt_report(Receipt *r, const char *part, const json_t *report) {
+    json_t *line = json_pack("{s:s}", "part", part);
+    json_object_update(line, (json_t *)report);
+    say(r, line, false);
+}
+
 /* ---- Reading ----------------------------------------------------------------------------------
  */
 
@@ -226,6 +232,7 @@ static Status set_inputs(Receipt *r, Options *o, Session *session, Error *error)
     const json_t *prompt = json_object_get(json_array_get(r->items, 0), "prompt");
     const json_t *text = json_object_get(prompt, "text");
     bool given = o->prompt || o->prompt_file;
+    if (strcmp(receipt_kind(r), "batch") == 0 && !o->batch) o->batch = r->name;
     if (strcmp(receipt_kind(r), "text") == 0 && !given && json_is_string(text)) {
         session->prompt = (char *)(uintptr_t)json_string_value(text);
         session->prompt_length = json_string_length(text);

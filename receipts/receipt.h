@@ -42,6 +42,9 @@ bool receipt_clock(const Receipt *receipt, struct tm *clock);
 /* Compares something of the mode's own, as receipt_item does for an item. */
 void receipt_compare(Receipt *receipt, const char *part, const json_t *expected, const json_t *got);
 
+/* Says that something of the mode's own differs: prints the report, with its "part". */
+void receipt_report(Receipt *receipt, const char *part, const json_t *report);
+
 size_t receipt_n_differ(const Receipt *receipt);
 
 /* ---- Telling it what happens ---- */

@@ -1,11 +1,17 @@
 #include "receipts/replay_mode.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "draft/recorded.h"
 #include "receipts/receipt.h"
+#include "receipts/sha256.h"
 #include "session/generate.h"
+#include "system/descriptor.h"
 
 #define FIELD(name) offsetof(Options, name)
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
@@ -34,14 +40,15 @@ static bool asked(const Options *o) {
 
 static Status check(Options *o, Error *error) {
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
-                 o->score || o->attention || o->positions || o->no_cache || o->check ||
-                 o->shape_test;
+                 o->score || o->attention || o->positions || o->no_cache || o->shape_test;
     if (o->receipt && o->replay)
         return usage(error, "--receipt writes a receipt and --replay reads one: use one of them");
     if (o->receipt_key && !o->receipt && !o->replay)
         return usage(error, "--receipt-key needs --receipt or --replay");
     if ((o->receipt || o->replay) && views)
         return usage(error, "receipts are of a text, a chat or a batch, not of this");
+    if (o->receipt && o->check)
+        return usage(error, "--receipt writes answers down, --check looks at them: one at a time");
     if (o->receipt && o->resume)
         return usage(error, "--receipt writes down a whole batch: not with --resume");
     if (o->replay && (o->output || o->session || o->resume || o->mode))
@@ -102,9 +109,73 @@ const Mode replay_mode = {.traits = MODE_OWN_OUTPUT,
                           .run = run,
                           .close = close_replay};
 
+/* ---- Of one text ------------------------------------------------------------------------------
+ */
+
+/* What --check says the text was: it is drafted from that. */
+typedef struct RecordedText {
+    int fd; /* -1: none */
+    char *text;
+    size_t length; /* without the newline that `run` adds */
+} RecordedText;
+
+static Status open_text(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    const char *path = session->options->check;
+    RecordedText *record = calloc(1, sizeof *record);
+    (void)rules;
+    if (!record) return error_set(error, "no memory for a text");
+    *state = record;
+    record->fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    return path && record->fd < 0 ? error_set(error, "%s: %s", path, strerror(errno)) : STATUS_OK;
+}
+
+static void close_text(void *state) {
+    RecordedText *record = state;
+    if (!record) return;
+    if (record->fd >= 0) close(record->fd);
+    free(record->text);
+    free(record);
+}
+
+/* For Session.new_drafter: drafts what session->recorded says. */
+static Status new_drafter(const Session *session, const GenerationOptions *options,
+                          Drafter **drafter, Error *error) {
+    const RecordedText *record = session->recorded;
+    const RecordedDecoding decoding = {.tokenizer = session->tokenizer,
+                                       .flags = options->decode_flags,
+                                       .stops = options->n_stop > 0};
+    TokenList prompt = {0};
+    Status status = generate_prompt_ids(session, &prompt, error);
+    if (status == STATUS_OK)
+        *drafter = recorded_new(&decoding, record->text, record->length, prompt.length);
+    if (status == STATUS_OK && !*drafter) status = error_set(error, "no memory for a text");
+    token_list_free(&prompt);
+    return status;
+}
+
+/* Says whether the recorded text is the one that the receipt was made of. */
+static void compare_record(const Session *session, const RecordedText *record) {
+    const json_t *item = json_array_get(receipt_items(session->receipt), 0);
+    const json_t *answer = json_array_get(json_object_get(item, "answers"), 0);
+    char digest[SHA256_HEX];
+    sha256_text(record->text, record->length, digest);
+    json_t *got = json_string(digest);
+    receipt_compare(session->receipt, "recorded", json_object_get(answer, "sha256"), got);
+    json_decref(got);
+}
+
 static Status run_text(void *state, Session *session, Error *error) {
-    (void)state;
+    static const size_t most = (size_t)1 << 30;
+    RecordedText *record = state;
+    if (record->fd < 0) return generate_run(session, error);
+    Status status = descriptor_read(record->fd, session->options->check, most, session->interrupted,
+                                    &record->text, &record->length, error);
+    if (status != STATUS_OK) return status;
+    if (record->length > 0 && record->text[record->length - 1] == '\n') record->length--;
+    compare_record(session, record);
+    session->recorded = record;
+    session->new_drafter = new_drafter;
     return generate_run(session, error);
 }
 
-const Mode replay_text = {.name = "text", .run = run_text};
+const Mode replay_text = {.name = "text", .open = open_text, .run = run_text, .close = close_text};

@@ -45,6 +45,7 @@ struct Session {
     Status (*new_drafter)(const Session *session, const GenerationOptions *options,
                           Drafter **drafter, Error *error);
     struct Drafting *drafting; /* what new_drafter needs (drafting.h); NULL: nothing */
+    const void *recorded;      /* what new_drafter drafts with --replay and --check */
     ShapeStore *shapes;        /* of this model; NULL: it has no tokenizer */
     const ShapeSource *shape;  /* what the command line asks for; NULL: nothing */
     struct Receipt *receipt;   /* --receipt, --replay (receipts/receipt.h); NULL: none is kept */

@@ -325,6 +325,35 @@ static void a_changed_prompt_answer_or_option_is_named(void **state) {
            "nothing was repeated for it");
 }
 
+/* Recorded answers beside a receipt are drafts: they save passes, and are compared as well. */
+static void recorded_answers_are_drafted_and_compared(void **state) {
+    const Files *f = *state;
+    size_t n;
+    char *text = f->session; /* any file */
+    unlink(text);
+    EXPECT(0, ("run", MODEL, "-i", "Once upon", "-n", "40", "-o", text, "--receipt", f->receipt),
+           "");
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt, "--check", text, "--stats"),
+           "{\"part\": \"recorded\", \"same\": true}", "of them accepted");
+    char *bytes = file_read(text, &n);
+    bytes[n / 2] ^= 1;
+    file_write(text, bytes, n);
+    free(bytes);
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--check", text),
+           "{\"part\": \"recorded\", \"expected\"",
+           "{\"part\": \"item\", \"number\": 1, \"same\": true}");
+    Process p = RUN("run", MODEL, "--batch", f->requests, "-n", "6", "--receipt", f->receipt);
+    assert_int_equal(p.status, 3);
+    file_write(text, p.out, p.out_length);
+    process_free(&p);
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt, "--check", text),
+           "\"number\": 6, \"same\": true");
+    change(text, "\"finish_reason\": \"length\"", "\"finish_reason\": \"lengtH\"");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--check", text), "\"part\": \"recorded\"",
+           "finish_reason", "\"number\": 1, \"same\": true");
+    unlink(text);
+}
+
 static void keyed_prompts_are_not_in_the_receipt(void **state) {
     const Files *f = *state;
     EXPECT(3,
@@ -358,14 +387,14 @@ static void keyed_prompts_are_not_in_the_receipt(void **state) {
 
 static void what_is_no_receipt_is_refused(void **state) {
     const Files *f = *state;
-    static const char *const texts[] = {
-        "",
-        "{",
-        "[]",
-        "{}",
-        "{\"verbatim_receipt\": 2}",
-        "{\"verbatim_receipt\": 1, \"program\": {}, \"model\": {}, \"settings\": {}, \"items\": 3, "
-        "\"kind\": \"text\"}"};
+    static const char *const texts[] = {"",
+                                        "{",
+                                        "[]",
+                                        "{}",
+                                        "{\"verbatim_receipt\": 2}",
+                                        ("{\"verbatim_receipt\": 1, \"program\": {}, \"model\": "
+                                         "{}, \"settings\": {}, \"items\": 3, "
+                                         "\"kind\": \"text\"}")};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         file_write(f->receipt, texts[i], strlen(texts[i]));
         EXPECT(1, ("run", MODEL, "--replay", f->receipt), "receipt");
@@ -442,6 +471,7 @@ int main(void) {
         cmocka_unit_test(a_chat_is_repeated),
         cmocka_unit_test(a_changed_byte_of_the_model_is_named),
         cmocka_unit_test(a_changed_prompt_answer_or_option_is_named),
+        cmocka_unit_test(recorded_answers_are_drafted_and_compared),
         cmocka_unit_test(keyed_prompts_are_not_in_the_receipt),
         cmocka_unit_test(what_is_no_receipt_is_refused),
         cmocka_unit_test(an_export_is_reproducible),
