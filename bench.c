@@ -12,6 +12,7 @@
  * reads; prefill against the instruction set's peak, counting two operations for each weight and
  * token. All figures are medians. docs/benchmarks.md */
 #include <stddef.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ typedef struct Bench {
     Reading *reading;             /* what decoding is compared with */
     double bandwidth, peak;       /* bytes and operations a second */
     double step_bytes, token_ops; /* of the weights, for one step and for one token */
+    double expert_bytes;          /* of all experts, of which a token reads a share */
     bool any_result;
 } Bench;
 
@@ -79,9 +81,11 @@ typedef struct Result {
     const char *what;
     int n_threads;
     size_t batch, position;
-    double tokens;      /* a second */
-    double rate, share; /* share: of what the machine could do */
+    double tokens; /* a second */
+    double rate;
     const char *unit;
+    double share;        /* the least time that the machine could take, of the time taken */
+    bool computes;       /* that least time is of operations, not of reading */
     const double *parts; /* [MODEL_PARTS] seconds, of which the shares are shown */
 } Result;
 
@@ -103,14 +107,15 @@ static void print_result(Bench *b, Result r) {
     double scale = strcmp(r.unit, "GB/s") == 0 ? 1e9 : 1e12;
     if (b->arguments->json) {
         printf("%s\n    {\"what\": \"%s\", \"threads\": %d, \"batch\": %zu, \"position\": %zu, "
-               "\"tokens_per_second\": %.3f, \"rate\": %.6g, \"unit\": \"%s\", \"share\": %.4f",
+               "\"tokens_per_second\": %.3f, \"rate\": %.6g, \"unit\": \"%s\", \"share\": %.4f, "
+               "\"limit\": \"%s\"",
                b->any_result ? "," : "", r.what, r.n_threads, r.batch, r.position, r.tokens,
-               r.rate / scale, r.unit, r.share);
+               r.rate / scale, r.unit, r.share, r.computes ? "peak" : "memory");
     } else {
-        printf(
-            "%-8s threads %2d  batch %2zu  position %6zu  %10.2f tokens/s  %8.3f %-4s  %3.0f%%\n",
-            r.what, r.n_threads, r.batch, r.position, r.tokens, r.rate / scale, r.unit,
-            100.0 * r.share);
+        printf("%-8s threads %2d  batch %2zu  position %6zu  %10.2f tokens/s  %8.3f %-4s  %3.0f%% "
+               "of %s\n",
+               r.what, r.n_threads, r.batch, r.position, r.tokens, r.rate / scale, r.unit,
+               100.0 * r.share, r.computes ? "peak" : "memory");
     }
     print_parts(b, r.parts);
     if (b->arguments->json) printf("}");
@@ -128,7 +133,7 @@ static void count_weights(Bench *b) {
     const FileTensor *embedding = modelfile_find(b->file, "token_embedding");
     const FileTensor *output = modelfile_find(b->file, "output");
     double integer_bytes = 0.0;
-    b->step_bytes = b->token_ops = 0.0;
+    b->step_bytes = b->token_ops = b->expert_bytes = 0.0;
     for (size_t i = 0; i < modelfile_n_tensors(b->file); i++) {
         const FileTensor *t = modelfile_tensor(b->file, i);
         bool counted = t->type == TENSOR_VECTOR;
@@ -143,6 +148,7 @@ static void count_weights(Bench *b) {
         double share = 1.0;
         if (strstr(t->name, ".experts.") && config->n_experts > 0)
             share = (double)config->n_experts_used / config->n_experts;
+        if (share < 1.0) b->expert_bytes += (double)t->bytes;
         b->step_bytes += share * (double)t->bytes;
         b->token_ops += share * 2.0 * (double)t->rows * (double)t->cols * t->count;
         if (tensor_type_info(t->type)->group) integer_bytes += share * (double)t->bytes;
@@ -229,6 +235,15 @@ static Status advance(Bench *b, int32_t sequence, size_t n, Error *error) {
     return status;
 }
 
+/* Bytes of weights that a step of `batch` tokens reads: of experts those that at least one of the
+ * tokens is expected to choose, each by itself. */
+static double weights_traffic(const Bench *b, size_t batch) {
+    const Config *config = modelfile_config(b->file);
+    if (b->expert_bytes == 0.0) return b->step_bytes;
+    double share = (double)config->n_experts_used / config->n_experts;
+    return b->step_bytes + b->expert_bytes * (1.0 - pow(1.0 - share, (double)batch) - share);
+}
+
 /* Bytes of the cache that a token at `position` reads, and of the states that it writes. */
 static double cache_traffic(const KvShape *shape, size_t position) {
     return (double)kvcache_seen_bytes(shape, position) + (double)kvcache_seen_bytes(shape, 0);
@@ -242,6 +257,9 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
     const KvShape *shape = kvcache_shape(b->cache);
     Row rows[MAX_SEQUENCES];
     size_t steps = 0, context = model_context(b->model);
+    const double weights = weights_traffic(b, batch);
+    const double computing = (double)batch * b->token_ops / b->peak;
+    bool computes = false;
     for (size_t s = 0; s < batch; s++) {
         kvcache_reset(b->cache, (int32_t)s, 0);
         Status status = advance(b, (int32_t)s, position, error);
@@ -260,17 +278,25 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
         if (status != STATUS_OK) return status;
         seconds[steps] = clock_seconds() - start;
         sum += seconds[steps];
-        double bytes = b->step_bytes + (double)batch * cache_traffic(shape, position + steps);
-        shares[steps] = bytes / seconds[steps] / bandwidth;
+        double bytes = weights + (double)batch * cache_traffic(shape, position + steps);
+        computes = computing > bytes / bandwidth;
+        shares[steps] = (computes ? computing : bytes / bandwidth) / seconds[steps];
         steps++;
     }
     for (size_t s = 0; s < batch; s++) kvcache_reset(b->cache, (int32_t)s, 0);
     model_set_clock(b->model, NULL);
     double step = bench_median(seconds, steps);
-    double bytes = b->step_bytes + (double)batch * cache_traffic(shape, position + steps / 2);
-    print_result(b, (Result){batch > 1 ? "batch" : "decode", b->n_threads, batch, position,
-                             (double)batch / step, bytes / step, bench_median(shares, steps),
-                             "GB/s", parts});
+    double bytes = weights + (double)batch * cache_traffic(shape, position + steps / 2);
+    print_result(b, (Result){.what = batch > 1 ? "batch" : "decode",
+                             .n_threads = b->n_threads,
+                             .batch = batch,
+                             .position = position,
+                             .tokens = (double)batch / step,
+                             .rate = bytes / step,
+                             .unit = "GB/s",
+                             .share = bench_median(shares, steps),
+                             .computes = computes,
+                             .parts = parts});
     return STATUS_OK;
 }
 
@@ -291,9 +317,16 @@ static Status measure_prefill(Bench *b, size_t n, Error *error) {
     kvcache_reset(b->cache, 0, 0);
     model_set_clock(b->model, NULL);
     double run = bench_median(seconds, runs);
-    print_result(b, (Result){"prefill", b->n_threads, 1, n, (double)n / run,
-                             b->token_ops * (double)n / run,
-                             b->token_ops * (double)n / run / b->peak, "TOPS", parts});
+    print_result(b, (Result){.what = "prefill",
+                             .n_threads = b->n_threads,
+                             .batch = 1,
+                             .position = n,
+                             .tokens = (double)n / run,
+                             .rate = b->token_ops * (double)n / run,
+                             .unit = "TOPS",
+                             .share = b->token_ops * (double)n / run / b->peak,
+                             .computes = true,
+                             .parts = parts});
     return STATUS_OK;
 }
 
