@@ -18,6 +18,7 @@
 
 #include "chat/terminal_keys.h"
 #include "system/own_file.h"
+#include "system/quiet_terminal.h"
 #include "system/terminal.h"
 #endif
 
@@ -280,6 +281,14 @@ void line_editor_free(LineEditor *editor) {
 
 bool line_editor_is_terminal(const LineEditor *editor) {
     return editor->terminal;
+}
+
+void line_editor_echo(const LineEditor *editor, bool echoes) {
+#if defined(HAVE_LIBEDIT)
+    if (editor->edit) (echoes ? quiet_terminal_end : quiet_terminal_begin)();
+#else
+    (void)editor, (void)echoes;
+#endif
 }
 
 bool line_editor_directory(const LineEditor *editor, char *directory, size_t size) {

@@ -30,6 +30,10 @@ void line_editor_free(LineEditor *editor);
 
 bool line_editor_is_terminal(const LineEditor *editor);
 
+/* Between two messages: whether the terminal echoes what is typed ahead. It need not where the next
+ * prompt shows that (system/quiet_terminal.h), so that answers stay whole. */
+void line_editor_echo(const LineEditor *editor, bool echoes);
+
 /* Finds the directory of the history; false: no history is kept. */
 bool line_editor_directory(const LineEditor *editor, char *directory, size_t size);
 

@@ -38,8 +38,10 @@ static void note_cut(const Chat *chat) {
 Status turn_answer(Chat *chat, Error *error) {
     const AnswerWatcher watcher = {show_start, show_text, show_left_out, chat};
     answer_view_begin(&chat->view);
+    line_editor_echo(chat->editor, false);
     Status status = dialogue_answer(&chat->dialogue, &watcher, &chat->last, error);
     answer_view_end(&chat->view);
+    line_editor_echo(chat->editor, true);
     if (*chat->interrupted && status == STATUS_OK && line_editor_is_terminal(chat->editor))
         note("(interrupted)");
     if (status == STATUS_OK) note_cut(chat);

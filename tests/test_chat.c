@@ -728,6 +728,54 @@ static void a_message_of_one_chunk_shows_that_it_is_read(void **state) {
     assert_int_equal(leave(p), 0);
 }
 
+static void what_is_typed_ahead_stays_out_of_the_answer(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "900", "--ignore-eos", "-c", "200000");
+    expect(p, "> ");
+    type(p, "go\n");
+    expect(p, "go\r\n");
+    expect(p, " "); /* of the answer */
+    type(p, "ahead of time");
+    expect(p, "(cut after 900 tokens");
+    char *end = strstr(p->screen, "(cut after");
+    *end = '\0';
+    assert_null(strstr(p->screen, "ahead"));
+    *end = '(';
+    expect(p, "> ahead of time");
+    type(p, "\003");
+    assert_int_equal(leave(p), 0);
+}
+
+static void ctrl_z_in_an_answer_leaves_a_terminal_that_echoes(void **state) {
+    (void)state;
+    char *program = build_path("run");
+    Person *p = calloc(1, sizeof *p);
+    struct winsize size = {24, 80, 0, 0};
+    p->process = terminal_fork(&p->terminal, &size);
+    if (p->process == 0) {
+        setenv("TERM", "xterm", 1);
+        setenv("XDG_STATE_HOME", directory, 1);
+        execl(
+            "/bin/bash", "bash", "-c",
+            "set -m; \"$0\" \"$1\" -m chat -n 0 --ignore-eos -c 200000; echo \"stopped with $?\"; "
+            "stty -a | grep -q -- -echo' ' && echo silent || echo loud; fg >/dev/null",
+            program, model, (char *)NULL);
+        _exit(127);
+    }
+    expect(p, "> ");
+    type(p, "go\n");
+    expect(p, "go\r\n");
+    expect(p, " ");
+    type(p, "\032");
+    expect(p, "stopped with 148");
+    expect(p, "loud\r\n");
+    expect(p, " "); /* the answer goes on: Ctrl-C is no longer the shell's */
+    type(p, "\003");
+    expect(p, "(interrupted)");
+    assert_int_equal(leave(p), 0);
+    free(program);
+}
+
 static void an_answer_survives_a_change_of_the_window(void **state) {
     (void)state;
     Person *p = SIT_DOWN("-n", "0", "--ignore-eos", "-c", "200000");
@@ -1291,6 +1339,8 @@ int main(void) {
         cmocka_unit_test(lines_end_between_words_and_code_stays_as_it_is),
         cmocka_unit_test(an_answer_breaks_no_word_at_the_margin),
         cmocka_unit_test(a_message_of_one_chunk_shows_that_it_is_read),
+        cmocka_unit_test(what_is_typed_ahead_stays_out_of_the_answer),
+        cmocka_unit_test(ctrl_z_in_an_answer_leaves_a_terminal_that_echoes),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
         cmocka_unit_test(a_line_without_an_end_can_be_stopped),
