@@ -212,7 +212,9 @@ static Status put_result(Merge *m, const Part *part, const PartLine *line, size_
     if (line->numbered && part->n_before > 0) {
         char *text = result_renumber(m->line, line->length, number);
         if (!text)
-            return error_set(error, "%s: line %zu cannot be numbered", part->name, line->number);
+            return error_set(
+                error, "%s: line %zu is not as it was written, and cannot get its number in %s",
+                part->name, line->number, m->name);
         text_put(&m->buffer, text, strlen(text), 0);
         free(text);
     } else {

@@ -1,76 +1,84 @@
 #include "batch/renumber.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "batch/result.h"
 #include "batch/result_id.h"
 
-/* From one number to another. */
+/* From the request's key at one number to its key at another, in a result's text. */
 typedef struct Renumbering {
     RequestKey from, to;
-    const char *fingerprint;
-    bool failed; /* no memory */
+    char *text; /* NUL-terminated; a JSON text has no NUL inside */
 } Renumbering;
 
-/* Replaces the text of a field where it is `old`: other ids do not depend on the number. */
-static void replace(Renumbering *r, const json_t *object, const char *name, const char *old,
-                    const char *new) {
-    json_t *value = json_object_get(object, name);
-    const char *text = json_string_value(value);
-    if (text && strcmp(text, old) == 0 && json_string_set(value, new) != 0) r->failed = true;
+/* Puts `new` in the place of every `old`, which has the same length. */
+static void exchange(char *text, const char *old, const char *new) {
+    for (char *at = text; (at = strstr(at, old)); at += strlen(old)) memcpy(at, new, strlen(old));
 }
 
-static void renumber_id(Renumbering *r, const json_t *object, const char *name,
-                        const char *prefix) {
+/* The 32 digits at the end of the ids in OpenAI's results. */
+static void exchange_ids(const Renumbering *r, const char *fingerprint) {
     char old[RESULT_ID_BYTES], new[RESULT_ID_BYTES];
-    result_id(old, prefix, r->fingerprint, r->from);
-    result_id(new, prefix, r->fingerprint, r->to);
-    replace(r, object, name, old, new);
+    result_id(old, "", fingerprint, r->from);
+    result_id(new, "", fingerprint, r->to);
+    exchange(r->text, old, new);
 }
 
-/* The calls in one choice, or in the message that it holds. */
-static void renumber_calls(Renumbering *r, const json_t *choice, size_t index) {
-    const json_t *message = json_object_get(choice, "message"), *call;
-    size_t i;
-    json_array_foreach(json_object_get(message ? message : choice, "tool_calls"), i, call) {
-        char old[RESULT_ID_CALL_BYTES], new[RESULT_ID_CALL_BYTES];
-        result_id_call(old, r->from, index, i);
-        result_id_call(new, r->to, index, i);
-        replace(r, call, "id", old, new);
+/* The ids of the calls in one choice, or in the message that it holds. */
+static void exchange_calls(const Renumbering *r, const json_t *choice, size_t index) {
+    const json_t *message = json_object_get(choice, "message");
+    size_t n = json_array_size(json_object_get(message ? message : choice, "tool_calls"));
+    for (size_t i = 0; i < n; i++) {
+        char id[RESULT_ID_CALL_BYTES], old[32], new[32];
+        result_id_call(id, r->from, index, i);
+        snprintf(old, sizeof old, "\"id\": \"%s\"", id);
+        result_id_call(id, r->to, index, i);
+        snprintf(new, sizeof new, "\"id\": \"%s\"", id);
+        exchange(r->text, old, new);
     }
 }
 
-static void renumber_ids(Renumbering *r, const json_t *json) {
-    const json_t *response = json_object_get(json, "response");
-    const json_t *body = json_object_get(response, "body");
+static void exchange_all(const Renumbering *r, const json_t *json) {
+    const json_t *body = json_object_get(json_object_get(json, "response"), "body");
     const json_t *holder = json_is_object(body) ? body : json, *choice;
     const json_t *choices = json_object_get(holder, "choices");
+    const char *fingerprint = json_string_value(json_object_get(holder, "system_fingerprint"));
     size_t i;
-    r->fingerprint = json_string_value(json_object_get(holder, "system_fingerprint"));
-    if (!r->fingerprint) return;
-    renumber_id(r, json, "id", RESULT_ID_BATCH);
-    renumber_id(r, response, "request_id", RESULT_ID_REQUEST);
-    renumber_id(r, body, "id", RESULT_ID_CHAT);
-    renumber_id(r, body, "id", RESULT_ID_COMPLETION);
-    if (!choices) renumber_calls(r, json, 0);
+    if (fingerprint) exchange_ids(r, fingerprint);
+    if (!choices) exchange_calls(r, json, 0);
     json_array_foreach(choices, i, choice) {
-        renumber_calls(r, choice, i);
+        exchange_calls(r, choice, i);
     }
+}
+
+/* Returns the text with another number; NULL: no memory, or the number does not stand there as
+ * result_put_line writes it. Inside a string its quotes would have backslashes. */
+static char *replace_number(const char *text, size_t old, size_t new, const char *hash) {
+    char place[128], *replaced = NULL;
+    snprintf(place, sizeof place, "\"line\": %zu, \"line_hash\": \"%.16s\"", old, hash);
+    const char *at = strstr(text, place);
+    if (!at || asprintf(&replaced, "%.*s\"line\": %zu, \"line_hash\": \"%.16s\"%s",
+                        (int)(at - text), text, new, hash, at + strlen(place)) < 0)
+        return NULL;
+    return replaced;
 }
 
 char *result_renumber(const char *line, size_t length, size_t number) {
     json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, NULL);
-    json_t *old = json_object_get(json, "line");
+    const json_t *old = json_object_get(json, "line");
     const char *hash = json_string_value(json_object_get(json, "line_hash"));
     char *renumbered = NULL;
     if (json_is_integer(old) && hash) {
+        size_t from = (size_t)json_integer_value(old);
         uint64_t bits = strtoull(hash, NULL, 16);
-        Renumbering r = {.from = request_key_of_line((size_t)json_integer_value(old), bits),
-                         .to = request_key_of_line(number, bits)};
-        renumber_ids(&r, json);
-        json_integer_set(old, (json_int_t)number);
-        renumbered = r.failed ? NULL : result_dump(json);
+        Renumbering r = {.from = request_key_of_line(from, bits),
+                         .to = request_key_of_line(number, bits),
+                         .text = strndup(line, length)};
+        if (r.text) exchange_all(&r, json);
+        if (r.text) renumbered = replace_number(r.text, from, number, hash);
+        free(r.text);
     }
     json_decref(json);
     return renumbered;

@@ -7,7 +7,8 @@
 
 /* Returns the result line[length], which has a "line", with another number there, and with the ids
  * that are hashes of this number: byte for byte the line that the same request gives at that place.
- * Freed by the caller; NULL: no memory, or not a result. */
+ * No other byte changes. Freed by the caller; NULL: no memory, or not a result as it was written.
+ */
 char *result_renumber(const char *line, size_t length, size_t number);
 
 #endif

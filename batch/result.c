@@ -267,16 +267,11 @@ static const char *finish_of(const Choice *choice, const Answer *answer) {
  */
 
 /* Nine digits tell a float32 from any other: embeddings are not longer than they need be. */
-char *result_dump(const json_t *json) {
+static char *dump(json_t *json) {
     const json_t *body = json_object_get(json_object_get(json, "response"), "body");
     bool embeds = json_object_get(json, "embedding") || json_object_get(json, "embeddings") ||
                   json_object_get(body, "data");
-    return json ? json_dumps(json, JSON_REAL_PRECISION(embeds ? 9 : 17)) : NULL;
-}
-
-/* Takes over the reference. */
-static char *dump(json_t *json) {
-    char *line = result_dump(json);
+    char *line = json ? json_dumps(json, JSON_REAL_PRECISION(embeds ? 9 : 17)) : NULL;
     json_decref(json);
     return line;
 }
@@ -429,7 +424,7 @@ static json_t *openai_body(const ResultMaker *maker, const Request *r, const cha
     bool chat = r->format == REQUEST_CHAT;
     char id[RESULT_ID_BYTES];
     json_t *body = json_object();
-    make_id(id, chat ? RESULT_ID_CHAT : RESULT_ID_COMPLETION, maker, r);
+    make_id(id, chat ? "chatcmpl-" : "cmpl-", maker, r);
     json_object_set_new(body, "id", json_string(id));
     json_object_set_new(body, "object", json_string(chat ? chat_object : "text_completion"));
     json_object_set_new(body, "created",
@@ -459,7 +454,7 @@ static json_t *embedding_body(const ResultMaker *maker, const Request *r) {
 static json_t *openai_head(const ResultMaker *maker, const Request *r) {
     char id[RESULT_ID_BYTES];
     json_t *json = json_object();
-    make_id(id, RESULT_ID_BATCH, maker, r);
+    make_id(id, "batch_req_", maker, r);
     json_object_set_new(json, "id", json_string(id));
     json_object_set(json, "custom_id", r->id ? (json_t *)r->id : json_null());
     if (!r->id) result_put_line(json, r);
@@ -471,7 +466,7 @@ static char *openai_line(const ResultMaker *maker, const Request *r, json_t *bod
                          const bool *is_last) {
     char id[RESULT_ID_BYTES];
     json_t *json = openai_head(maker, r), *response = json_object();
-    make_id(id, RESULT_ID_REQUEST, maker, r);
+    make_id(id, "req_", maker, r);
     json_object_set_new(response, "status_code", json_integer(200));
     json_object_set_new(response, "request_id", json_string(id));
     json_object_set_new(response, "body", body);

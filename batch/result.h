@@ -77,9 +77,6 @@ char *result_error_line(const ResultMaker *maker, const Request *request, const 
 /* The key of the request that a result line answers; *has_key: the line says it. */
 Status result_key(const char *line, size_t length, RequestKey *key, bool *has_key, Error *error);
 
-/* A result as a line's text, freed by the caller; NULL: no memory. */
-char *result_dump(const json_t *json);
-
 /* Sets "line" and "line_hash" of a request without an id. */
 void result_put_line(json_t *json, const Request *request);
 

@@ -7,12 +7,6 @@
 
 enum { RESULT_ID_BYTES = 64, RESULT_ID_CALL_BYTES = 10 };
 
-/* The prefixes of the ids in OpenAI's results: of the line, its response, and its body. */
-#define RESULT_ID_BATCH "batch_req_"
-#define RESULT_ID_REQUEST "req_"
-#define RESULT_ID_CHAT "chatcmpl-"
-#define RESULT_ID_COMPLETION "cmpl-"
-
 /* Fills `id` with the prefix and 32 hexadecimal digits. */
 void result_id(char id[RESULT_ID_BYTES], const char *prefix, const char *fingerprint,
                RequestKey key);

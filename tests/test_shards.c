@@ -517,6 +517,16 @@ static void what_is_no_part_is_refused(void **state) {
     close(fd);
 }
 
+/* As a tool leaves them that reads the results and writes them again. */
+static void numbered_results_must_be_as_they_were_written(void **state) {
+    const Place *p = *state;
+    input_is(p, "{\"prompt\": \"a\", \"max_tokens\": 2}\n{\"prompt\": \"b\", \"max_tokens\": 2}\n");
+    run_part(p, 0, 2, 0, NULL, NULL);
+    run_part(p, 1, 2, 0, NULL, NULL);
+    edit(p->parts[1], "\"line\": 1", "\"line\":1");
+    refused(p, 2, "part-2.jsonl: line 2 is not as it was written, and cannot get its number in ");
+}
+
 static void only_its_own_part_is_resumed(void **state) {
     const Place *p = *state;
     two_parts(p);
@@ -554,6 +564,7 @@ int main(void) {
         cmocka_unit_test_teardown(ids_in_two_parts_are_refused, clean),
         cmocka_unit_test_teardown(missing_lines_are_named, clean),
         cmocka_unit_test_teardown(what_is_no_part_is_refused, clean),
+        cmocka_unit_test_teardown(numbered_results_must_be_as_they_were_written, clean),
         cmocka_unit_test_teardown(only_its_own_part_is_resumed, clean),
     };
     return cmocka_run_group_tests(tests, open_place, close_place);
