@@ -317,7 +317,8 @@ static Status parse_line(Batch *b, Request *r, LineState state, const char *line
 /* Chunks are for a reader at the other end of a pipe: they cannot be put in order, compared or
  * continued. */
 static Status check_stream(const Batch *b, const Request *r, Error *error) {
-    if (!r->streams || !(b->options->ordered || b->results.regular)) return STATUS_OK;
+    const Options *o = b->options;
+    if (!r->streams || !(o->ordered || o->shard || b->results.regular)) return STATUS_OK;
     return error_set(error, "'stream' needs results that go to a pipe: no file, --ordered or "
                             "--check");
 }
