@@ -43,7 +43,7 @@ static void compress(uint32_t *h, const uint8_t *block) {
     for (int i = 0; i < 8; i++) h[i] += v[i];
 }
 
-void sha256_hex(const void *bytes, size_t n, char hex[65]) {
+void sha256_of(const void *bytes, size_t n, char hex[65]) {
     uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     uint8_t last[128] = {0};

@@ -5,6 +5,6 @@
 #include <stddef.h>
 
 /* Writes the hash of bytes[n] as 64 lower-case hexadecimal digits and a NUL. */
-void sha256_hex(const void *bytes, size_t n, char hex[65]);
+void sha256_of(const void *bytes, size_t n, char hex[65]);
 
 #endif
