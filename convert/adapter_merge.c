@@ -61,9 +61,9 @@ static void add_origin(const Adapters *adapters, Source *source) {
     char text[1024] = "";
     size_t length = 0;
     for (size_t i = 0; i < adapters->n && length < sizeof text; i++)
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s*%g (%016llx)",
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s*%g (sha256 %.16s)",
                                    i ? ", " : "", adapters->items[i].name, adapters->items[i].scale,
-                                   (unsigned long long)adapters->items[i].checksum);
+                                   adapters->items[i].digest);
     metadata_add_text(&source->metadata, "source.adapters", text, strlen(text));
 }
 

@@ -89,7 +89,7 @@ static void describe(const AdapterSpec *spec, SessionAdapter *out) {
     *out = (SessionAdapter){.name = spec->name,
                             .path = spec->adapter.path,
                             .scale = spec->scale,
-                            .checksum = spec->adapter.checksum,
+                            .digest = spec->adapter.digest,
                             .n_matrices = spec->adapter.n_parts};
     for (size_t i = 0; i < spec->adapter.n_parts; i++)
         if (spec->adapter.parts[i].rank > out->rank) out->rank = spec->adapter.parts[i].rank;
@@ -99,7 +99,7 @@ static void add_checksum(Adapters *adapters, const SessionAdapter *one) {
     uint64_t hash = adapters->checksum;
     hash = XXH3_64bits_withSeed(one->name, strlen(one->name), hash);
     hash = XXH3_64bits_withSeed(&one->scale, sizeof one->scale, hash);
-    adapters->checksum = XXH3_64bits_withSeed(&one->checksum, sizeof one->checksum, hash);
+    adapters->checksum = XXH3_64bits_withSeed(one->digest, strlen(one->digest), hash);
 }
 
 Status adapter_opening_read(AdapterOpening *opening, const AdapterBase *base, const char *base_name,

@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "formats/adapter_modules.h"
 #include "formats/families.h"
 #include "formats/gguf_families.h"
+#include "formats/sha256.h"
 
 /* ---- Opening ---- */
 
@@ -380,24 +381,28 @@ static Status read_gguf(Reading *r) {
     return apply_rules(r, family->tensors);
 }
 
-static void add_checksum(Adapter *a) {
-    uint64_t hash = 0;
+static Status add_digest(Adapter *a, Error *error) {
+    TextBuffer lines = {0};
+    text_put(&lines, "", 0, 0); /* so that there is a text, even of no parts */
     for (size_t i = 0; i < a->n_parts; i++) {
         const AdapterPart *p = &a->parts[i];
-        const uint64_t sizes[] = {p->rows, p->cols, p->rank};
-        hash = XXH3_64bits_withSeed(p->name, strlen(p->name), hash);
-        hash = XXH3_64bits_withSeed(sizes, sizeof sizes, hash);
-        hash = XXH3_64bits_withSeed(&p->alpha_over_rank, sizeof p->alpha_over_rank, hash);
-        hash = XXH3_64bits_withSeed(p->rows_factor, p->rows * p->rank * sizeof(float), hash);
-        hash = XXH3_64bits_withSeed(p->cols_factor, p->rank * p->cols * sizeof(float), hash);
+        char line[512], rows[65], cols[65];
+        sha256_of(p->rows_factor, p->rows * p->rank * sizeof(float), rows);
+        sha256_of(p->cols_factor, p->rank * p->cols * sizeof(float), cols);
+        int n = snprintf(line, sizeof line, "%s %zu %zu %zu %.17g %s %s\n", p->name, p->rows,
+                         p->cols, p->rank, p->alpha_over_rank, rows, cols);
+        text_put(&lines, line, (size_t)n, 0);
     }
-    a->checksum = hash;
+    bool failed = lines.failed;
+    if (!failed) sha256_of(lines.bytes, lines.length, a->digest);
+    text_free(&lines);
+    return failed ? error_set(error, "%s: no memory", a->path) : STATUS_OK;
 }
 
 Status adapter_read(Adapter *a, const AdapterBase *base, Error *error) {
     Reading r = {.adapter = a, .base = base, .error = error};
     Status status = a->is_gguf ? read_gguf(&r) : read_peft(&r);
-    if (status == STATUS_OK) add_checksum(a);
+    if (status == STATUS_OK) status = add_digest(a, error);
     adapter_modules_free(&r.modules);
     raw_table_free(&r.table);
     free(r.cols_factor_of);

@@ -40,7 +40,9 @@ typedef struct Adapter {
     size_t n_parts, parts_capacity;
     float **cols_factors; /* [n_factors], owned */
     size_t n_factors;
-    uint64_t checksum; /* XXH3-64 of all parts */
+    /* SHA-256 of one line a part, "NAME ROWS COLS RANK LORA_ALPHA/RANK" and the SHA-256 of both
+     * factors as float32, and the line's end. */
+    char digest[65];
 } Adapter;
 
 /* The model that an adapter is for. */

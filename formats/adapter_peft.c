@@ -125,7 +125,7 @@ static Status check_keys(const char *path, const json_t *config, Error *error) {
  * name, from its beginning or after a dot. */
 static Status matches(const char *path, const char *key, const char *name, bool *found,
                       Error *error) {
-    enum { MOST_STEPS = 1000000 };
+    enum { MOST_STEPS = 20000 };
     char pattern[600];
     int number;
     PCRE2_SIZE at;
@@ -171,6 +171,16 @@ static Status number_of(const char *path, const json_t *table, const char *name,
         return STATUS_OK;
     }
     return STATUS_OK;
+}
+
+/* Every pattern is tried on every module: hostile files could keep that up for hours. */
+static Status check_patterns(const AdapterModules *modules, const char *path, const json_t *config,
+                             Error *error) {
+    enum { MOST_TRIES = 1 << 20 };
+    size_t n = json_object_size(json_value(config, "rank_pattern")) +
+               json_object_size(json_value(config, "alpha_pattern"));
+    if (n == 0 || modules->n <= MOST_TRIES / n) return STATUS_OK;
+    return error_set(error, "%s: %zu patterns for %zu modules are too many", path, n, modules->n);
 }
 
 static Status set_scale(AdapterModule *m, const char *path, const json_t *config, Error *error) {
@@ -269,6 +279,7 @@ Status adapter_read_peft(AdapterModules *modules, const InputFile *config_file,
     for (size_t i = 0; status == STATUS_OK && i < modules->table.n; i++)
         status = add_factor(modules, family, &modules->table.items[i], weights->path, error);
     if (status == STATUS_OK) status = adapter_check_modules(modules, weights->path, error);
+    if (status == STATUS_OK) status = check_patterns(modules, path, config, error);
     for (size_t i = 0; status == STATUS_OK && i < modules->n; i++)
         status = set_scale(&modules->items[i], path, config, error);
     json_decref(config);

@@ -146,11 +146,9 @@ static json_t *adapters_json(const Adapters *adapters) {
     json_t *list = json_array();
     for (size_t i = 0; i < adapters->n; i++) {
         const SessionAdapter *a = &adapters->items[i];
-        char checksum[20];
-        snprintf(checksum, sizeof checksum, "%016llx", (unsigned long long)a->checksum);
         json_t *one = json_pack("{s:s, s:I, s:I, s:I, s:f, s:s}", "name", a->name, "matrices",
                                 (json_int_t)a->n_matrices, "rank", (json_int_t)a->rank, "bytes",
-                                (json_int_t)a->bytes, "scale", a->scale, "checksum", checksum);
+                                (json_int_t)a->bytes, "scale", a->scale, "sha256", a->digest);
         json_object_set_new(one, "path", text_of(a->path, strlen(a->path)));
         json_array_append_new(list, one);
     }

@@ -258,10 +258,9 @@ static Status print_adapters(Session *session, Error *error) {
         one_line(name);
         status = inspect_print(session, error,
                                "adapter             %s: %zu matrices, rank %zu, %s, scale %g, "
-                               "checksum %016llx\n",
+                               "sha256 %.16s\n",
                                name, a->n_matrices, a->rank,
-                               size_text((double)a->bytes, size, sizeof size), a->scale,
-                               (unsigned long long)a->checksum);
+                               size_text((double)a->bytes, size, sizeof size), a->scale, a->digest);
     }
     return status;
 }

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,15 +294,13 @@ static json_t *digest_or_null(const void *bytes, size_t n) {
     return bytes && n > 0 ? json_digest(bytes, n) : json_null();
 }
 
-/* Sets "adapters": of each its name, scale and the checksum of its weights. */
+/* Sets "adapters": of each its name, scale and the SHA-256 of its weights. */
 static void put_adapters(json_t *model, const Adapters *adapters) {
     json_t *list = json_array();
     for (size_t i = 0; i < adapters->n; i++) {
         const SessionAdapter *a = &adapters->items[i];
-        char checksum[17];
-        snprintf(checksum, sizeof checksum, "%016" PRIx64, a->checksum);
         json_array_append_new(list, json_pack("{s:s, s:f, s:s}", "name", a->name, "scale", a->scale,
-                                              "xxh3", checksum));
+                                              "sha256", a->digest));
     }
     json_object_set_new(model, "adapters", list);
 }

@@ -14,7 +14,7 @@ enum { ADAPTERS_MOST = 32 };
 typedef struct SessionAdapter {
     const char *name, *path; /* borrowed */
     double scale;            /* of the command line */
-    uint64_t checksum;       /* of the weights, with lora_alpha */
+    const char *digest;      /* SHA-256 of the weights, with lora_alpha; borrowed */
     size_t rank;             /* the largest */
     size_t n_matrices, bytes;
 } SessionAdapter;
