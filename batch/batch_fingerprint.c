@@ -67,11 +67,11 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
         hash = mix(hash, shape->text, shape->length);
     }
     if (o->on_length != LENGTH_CUT) hash = mix_number(hash, o->on_length);
-    if (o->embed) hash = mix_number(hash, 1);
+    if (o->embed) hash = mix(hash, "embed", 5);
     const double embedding[] = {o->pooling, o->embed_normalize, (double)o->dimensions,
                                 o->embed_truncate};
     for (size_t i = 0; i < sizeof embedding / sizeof *embedding; i++)
-        if (embedding[i] != 0) hash = mix_number(hash, embedding[i] + 10.0 * (double)i);
+        if (embedding[i] != 0) hash = mix_number(mix_number(hash, (double)i), embedding[i]);
     if (o->embed_prompt) hash = mix(hash, o->embed_prompt, strlen(o->embed_prompt) + 1);
     snprintf(text, BATCH_FINGERPRINT_BYTES, "fp_%016llx", (unsigned long long)hash);
 }

@@ -615,10 +615,15 @@ static Status read_openai(Request *r, Error *error) {
     return read_fields(r, body, none, error);
 }
 
+static bool has_value(const json_t *json, const char *key) {
+    const json_t *value = json_object_get(json, key);
+    return value && !json_is_null(value);
+}
+
 static Status read_native(Request *r, Error *error) {
     static const char *const own[] = {"id", NULL};
-    if (json_object_get(r->json, "input")) r->format = REQUEST_EMBEDDING;
-    if (json_object_get(r->json, "documents")) r->format = REQUEST_RERANK;
+    if (has_value(r->json, "input")) r->format = REQUEST_EMBEDDING;
+    if (has_value(r->json, "documents")) r->format = REQUEST_RERANK;
     if (request_embeds(r)) return read_embedding(r, r->json, own, error);
     return read_fields(r, r->json, own, error);
 }

@@ -265,8 +265,10 @@ static bool lacks_head(const Directory *d, const TensorRule *rules) {
     const char *class =
         json_string_value(json_array_get(json_object_get(d->config, "architectures"), 0));
     while (rules->to && strcmp(rules->to, "output") != 0) rules++;
-    return rules->to && class && ends_with(class, "Model") &&
-           !raw_table_find(&d->table, rules->from);
+    if (!rules->to || !class || !ends_with(class, "Model")) return false;
+    for (size_t i = 0; i < d->table.n; i++)
+        if (ends_with(d->table.items[i].name, rules->from)) return false;
+    return true;
 }
 
 static Status add_tensors(Directory *d, const Family *family) {

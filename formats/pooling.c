@@ -68,7 +68,9 @@ static const char *class_of(const json_t *module) {
 
 static Status read_module(const Source *source, const json_t *module, Modules *modules,
                           Error *error) {
+    static const char *const keys[] = {"idx", "name", "path", "type", NULL};
     const char *name = class_of(module), *path = json_text(module, "path");
+    if (check_keys(source, modules_file, module, keys, error) != STATUS_OK) return STATUS_FAILED;
     if (!name) return error_set(error, "%s: %s: a module has no type", source->path, modules_file);
     bool pools = strcmp(name, "Pooling") == 0;
     /* Dropout does nothing here; LogitScore reads the logits of two tokens (/v1/rerank). */
@@ -162,6 +164,9 @@ static Status read_pooling(Source *source, const json_t *json, Error *error) {
 /* ---- What is done to a text ---- */
 
 static Status read_prompts(Source *source, const json_t *json, Error *error) {
+    static const char *const known[] = {"prompts",     "default_prompt_name", "similarity_fn_name",
+                                        "__version__", "model_type",          NULL};
+    if (check_keys(source, prompts_file, json, known, error) != STATUS_OK) return STATUS_FAILED;
     const char *name, *normal = json_text(json, "default_prompt_name");
     json_t *prompt, *prompts = json_object_get(json, "prompts");
     json_object_foreach(prompts, name, prompt) {
@@ -205,6 +210,13 @@ static Status check_text(const Source *source, const json_t *json, Error *error)
         if (check_keys(source, text_file, json_object_get(json, known[i]), harmless, error) !=
             STATUS_OK)
             return STATUS_FAILED;
+    const char *task = json_text(json, "transformer_task");
+    const json_t *forms = json_value(json, "modality_config");
+    if (task && strcmp(task, "feature-extraction") != 0)
+        return error_set(error, "%s: %s: transformer_task '%.40s' is not supported", source->path,
+                         text_file, task);
+    if (forms && !json_object_get(forms, "text"))
+        return error_set(error, "%s: %s: modality_config has no text", source->path, text_file);
     if (!json_flag(json, "do_lower_case", false)) return STATUS_OK;
     return error_set(error, "%s: %s: do_lower_case is not supported", source->path, text_file);
 }

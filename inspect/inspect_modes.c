@@ -12,6 +12,7 @@
 #include "inspect/render.h"
 #include "inspect/score.h"
 #include "inspect/token_scores.h"
+#include "session/embedding.h"
 
 #define FIELD(name) offsetof(Options, name)
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
@@ -147,6 +148,7 @@ static Status run_eval(void *state, Session *session, Error *error) {
     ModelFile *file = NULL;
     Status status = STATUS_OK;
     if (state) status = modelopen_finish(state, session, session->n_threads, &file, error);
+    if (state && status == STATUS_OK) status = embedding_refuse_text(file, error);
     if (state && status == STATUS_OK) status = model_open(&session->other, file, &options, error);
     if (status == STATUS_OK) status = score_run(session, error);
     model_close(session->other);

@@ -193,7 +193,7 @@ static char *many_texts(void) {
     for (int i = 0; i < 40; i++) {
         if (i % 3 == 0)
             text_put(&text, "A beginning that several texts have, long enough: ", 50, 0);
-        for (int k = 0; k < (i * 7) % 60; k++) text_put(&text, "abcdefg " + (i + k) % 8, 1, 0);
+        for (int k = 0; k < (i * 7) % 60; k++) text_put(&text, &"abcdefg "[(i + k) % 8], 1, 0);
         text_put(&text, i == 17 ? "\n" : "z\n", i == 17 ? 1 : 2, 0);
     }
     text_put(&text, "", 1, 0);
