@@ -81,7 +81,9 @@ static bool find_style(Description *d, const char *wanted) {
             const char *name = d->table->items[i].name;
             size_t n = strlen(name) - (has_end(name, end) ? strlen(end) : 0);
             bool begins = n == 0 || name[n - 1] == '.';
-            if (!has_end(name, end) || n >= NAME || !begins) continue;
+            /* "%" means something in the patterns that are made of the prefix. */
+            bool plain = n < NAME / 2 && !memchr(name, '%', n);
+            if (!has_end(name, end) || !begins || !plain) continue;
             snprintf(d->layers, sizeof d->layers, "%.*s", (int)n, name);
             d->style = style;
             return true;
@@ -360,7 +362,7 @@ static const ConfigRule own_config[] = {
     {0},
 };
 
-/* Every key that is read; others are refused. Keys that begin with # are this file's own. */
+/* Every key that is read; others are refused. (Keys that begin with # are added afterwards.) */
 static Status check_keys(const json_t *config, Error *error) {
     static const char *const keys[] = {"model_type",
                                        "names",
@@ -391,7 +393,7 @@ static Status check_keys(const json_t *config, Error *error) {
     json_object_foreach((json_t *)config, key, value) {
         size_t i = 0, n = sizeof keys / sizeof *keys;
         while (i < n && strcmp(keys[i], key) != 0) i++;
-        if (i == n && key[0] != '#')
+        if (i == n)
             return error_set(error,
                              "config.json: an own_transformer has no key '%.60s' "
                              "(docs/your-own-model.md lists them)",
@@ -444,8 +446,7 @@ static Status own_finish(const json_t *config, Config *c, Error *error) {
     static const char *const norms[] = {"layer", "rms", "annotated"};
     static const char *const places[] = {"after", "before"};
     size_t position = 0, norm = 0, place = 0;
-    if (check_keys(config, error) != STATUS_OK ||
-        choose(config, "positions", positions, 7, &position, error) != STATUS_OK ||
+    if (choose(config, "positions", positions, 7, &position, error) != STATUS_OK ||
         choose(config, "norm", norms, 3, &norm, error) != STATUS_OK ||
         choose(config, "norm_place", places, 2, &place, error) != STATUS_OK ||
         set_embedding_scale(config, c, error) != STATUS_OK)
@@ -504,11 +505,11 @@ static Status add_annotated_norms(const RuleContext *c, const json_t *config, Er
     return status;
 }
 
-/* Adds one matrix of a layer that joins those of its heads, from `pattern`. */
+/* Adds one matrix of a layer that joins those of n_heads heads, from `pattern`. */
 static Status join_heads(const RuleContext *c, const char *to, const char *pattern, uint32_t layer,
-                         Error *error) {
+                         size_t n_heads, Error *error) {
     const Config *own = &c->source->config;
-    size_t rows = own->head_dim, cols = own->dim, n_heads = own->n_heads, n;
+    size_t rows = own->head_dim, cols = own->dim, n;
     bool fits = size_mul(rows * n_heads, cols, &n) && n < SIZE_MAX / 8;
     float *joined = fits ? malloc((n + 1) * sizeof *joined) : NULL;
     Status status = joined ? STATUS_OK : error_set(error, "no memory for the heads");
@@ -532,15 +533,16 @@ static Status join_heads(const RuleContext *c, const char *to, const char *patte
 
 static Status join_all_heads(const RuleContext *c, const json_t *config, Error *error) {
     static const char *const parts[] = {"wq", "wk", "wv"};
+    const Config *own = &c->source->config;
     Status status = STATUS_OK;
     for (size_t i = 0; i < 3; i++) {
         char key[16], to[64];
         snprintf(key, sizeof key, "#%s", parts[i]);
         const char *pattern = json_text(config, key);
         if (!pattern || !strstr(pattern, "%h")) continue;
-        for (uint32_t l = 0; status == STATUS_OK && l < c->source->config.n_layers; l++) {
+        for (uint32_t l = 0; status == STATUS_OK && l < own->n_layers; l++) {
             snprintf(to, sizeof to, "layers.%u.%s", l, parts[i]);
-            status = join_heads(c, to, pattern, l, error);
+            status = join_heads(c, to, pattern, l, i ? own->n_kv_heads : own->n_heads, error);
         }
     }
     return status;
