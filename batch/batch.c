@@ -133,8 +133,8 @@ static void write_job(Batch *b, Job *job) {
     job_free(job);
 }
 
-/* Hands what became of a job to the receipt. */
-static void tell_receipt(Batch *b, Job *job, const char *failure) {
+/* Hands what became of a job to the receipt; `line` is its result. */
+static void tell_receipt(Batch *b, Job *job, const char *failure, const char *line) {
     static const Error no_memory = {"no memory for a receipt"};
     Error error;
     json_t *item = job->item;
@@ -142,7 +142,9 @@ static void tell_receipt(Batch *b, Job *job, const char *failure) {
     if (!item) return;
     const Receipt *receipt = b->session->receipt;
     bool fits = failure ? batch_receipt_failure(receipt, item, failure)
-                        : batch_receipt_answers(receipt, item, &job->request, job->choices);
+                : request_embeds(&job->request)
+                    ? batch_receipt_result(item, line)
+                    : batch_receipt_answers(receipt, item, &job->request, job->choices);
     if (!fits) {
         json_decref(item);
         give_up(b, STATUS_FAILED, &no_memory);
@@ -196,7 +198,7 @@ static void fail_job(Batch *b, Job *job, const char *message) {
         stop_at(b, job, message);
         return;
     }
-    tell_receipt(b, job, message);
+    tell_receipt(b, job, message, NULL);
     deliver(b, job, result_error_line(&b->maker, &job->request, message));
 }
 
@@ -207,7 +209,7 @@ static Status add_line(void *context, const char *line, Error *error) {
 /* Writes the chunks that streams can get now; the last ones of a job that is done. */
 static void stream(Batch *b, Job *job) {
     Error error;
-    if (job_stream(job, add_line, &b->results, &error) != STATUS_OK)
+    if (!b->replays && job_stream(job, add_line, &b->results, &error) != STATUS_OK)
         give_up(b, STATUS_FAILED, &error);
 }
 
@@ -234,11 +236,12 @@ static void finish_job(Job *job, void *context) {
         return;
     }
     b->progress.n_generated += job_n_generated(job);
-    tell_receipt(b, job, NULL);
+    char *line = job->streamed ? NULL : job_result(job);
+    tell_receipt(b, job, NULL, line);
     if (job->streamed) {
         finish_stream(b, job);
     } else {
-        deliver(b, job, job_result(job));
+        deliver(b, job, line);
     }
 }
 

@@ -50,7 +50,7 @@ const OptionRow embedding_options[] = {
 static Status check_embed(Options *o, Error *error) {
     bool others =
         o->pooling || o->dimensions || o->embed_normalize || o->embed_prompt || o->embed_truncate;
-    if (others && !o->embed && !o->batch)
+    if (others && !o->embed && !o->batch && !o->replay)
         return usage(error, "--pooling, --dimensions, --embed-normalize, --embed-prompt and "
                             "--embed-truncate need --embed FILE or --batch FILE");
     if (!o->embed) return STATUS_OK;

@@ -1,5 +1,6 @@
 #include "batch/batch_receipt.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "receipts/sha256.h"
@@ -48,6 +49,35 @@ bool batch_receipt_answers(const Receipt *receipt, json_t *item, const Request *
     json_decref(prompts);
     json_decref(answers);
     return fits;
+}
+
+/* Takes out what is another in a run of the same model from another container. */
+static void drop_names(json_t *json) {
+    static const char *const keys[] = {"id",         "custom_id", "line",  "line_hash",
+                                       "request_id", "created",   "model", "system_fingerprint"};
+    const char *key;
+    json_t *value;
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) json_object_del(json, keys[i]);
+    json_object_foreach(json, key, value) {
+        drop_names(value);
+    }
+    json_array_foreach(json, i, value) {
+        drop_names(value);
+    }
+}
+
+bool batch_receipt_result(json_t *item, const char *line) {
+    char digest[SHA256_HEX];
+    json_t *json = line ? json_loads(line, JSON_ALLOW_NUL, NULL) : NULL;
+    if (json) drop_names(json);
+    char *text =
+        json ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(json);
+    if (!text) return false;
+    sha256_text(text, strlen(text), digest);
+    free(text);
+    return json_object_set_new(item, "result_sha256", json_string(digest)) == 0;
 }
 
 bool batch_receipt_failure(const Receipt *receipt, json_t *item, const char *message) {

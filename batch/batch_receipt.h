@@ -11,6 +11,8 @@ json_t *batch_receipt_begin(const Receipt *receipt, const char *line, size_t len
 /* Sets the answers choices[n_prompts * n], or why there is none. False: no memory. */
 bool batch_receipt_answers(const Receipt *receipt, json_t *item, const Request *request,
                            const Choice *choices);
+/* The digest of an embedding's or ranking's result, without what names the run; NULL: no memory. */
+bool batch_receipt_result(json_t *item, const char *line);
 bool batch_receipt_failure(const Receipt *receipt, json_t *item, const char *message);
 
 /* The requests of a receipt as the lines of a file, each at its line; NUL-terminated, freed by the

@@ -129,6 +129,36 @@ static void put_shape(json_t *json, const ShapeSource *shape, SettingText text,
                                   text(context, shape->text ? shape->text : "", shape->length)));
 }
 
+/* The option's value as JSON; NULL: it was not given. */
+static json_t *given_value(const Options *o, const char *name) {
+    const OptionRow *row;
+    size_t i = 0;
+    while ((row = command_line_row(&o->line, i)) &&
+           (row->kind == OPTION_HEADING || strcmp(row->name, name) != 0))
+        i++;
+    if (!row || !o->line.given[i]) return NULL;
+    const void *value = (const char *)o + row->field;
+    const char *words = row->value;
+    switch (row->kind) {
+    case OPTION_FLAG:
+        return json_true();
+    case OPTION_TEXT:
+        return json_string(*(const char *const *)value);
+    case OPTION_UINT:
+        return json_integer((json_int_t) * (const uint64_t *)value);
+    case OPTION_CHOICE:
+        for (unsigned k = *(const unsigned *)value; k > 0; k--) words = strchr(words, '|') + 1;
+        return json_stringn(words, strcspn(words, "|"));
+    default:
+        return NULL;
+    }
+}
+
+/* Options of embeddings, which requests of a batch may ask for. */
+static const char *const embedding_options[] = {"pooling", "dimensions", "embed-normalize",
+                                                "embed-prompt", "embed-truncate"};
+enum { N_EMBEDDING_OPTIONS = sizeof embedding_options / sizeof *embedding_options };
+
 json_t *settings_make(const Session *session, const GenerationOptions *g, const struct tm *clock,
                       SettingText text, const void *context) {
     const Options *o = session->options;
@@ -138,6 +168,10 @@ json_t *settings_make(const Session *session, const GenerationOptions *g, const 
     json_object_set_new(json, "context", json_integer(model_context(session->model)));
     json_object_set_new(json, "kv-type", json_string(kv_type_name(session->kv_type)));
     put_words(json, o);
+    for (size_t i = 0; i < N_EMBEDDING_OPTIONS; i++) {
+        json_t *value = given_value(o, embedding_options[i]);
+        if (value) json_object_set_new(json, embedding_options[i], value);
+    }
     put_list(json, "stop", &o->stop);
     put_list(json, "logit-bias", &o->logit_bias);
     put_list(json, "override", &o->override);
@@ -211,6 +245,8 @@ static bool is_option(const char *name) {
                                         "reasoning-budget"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
+    for (size_t i = 0; i < N_EMBEDDING_OPTIONS; i++)
+        if (strcmp(name, embedding_options[i]) == 0) return true;
     return false;
 }
 

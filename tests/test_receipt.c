@@ -165,7 +165,10 @@ static const char REQUESTS[] =
     "{\"prompt\": [\"The dog\", \"A cat\"], \"logprobs\": 2}\n"
     "{\"prompt\": \"One day\", \"echo\": true, \"logprobs\": 1, \"max_tokens\": 0}\n"
     "{\"prompt\": 3}\n"
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi!\"}]}\n";
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi!\"}]}\n"
+    "{\"custom_id\": \"e\", \"method\": \"POST\", \"url\": \"/v1/embeddings\", \"body\": "
+    "{\"input\": "
+    "[\"My dog\", \"My bird\"]}}\n";
 
 static int set_up(void **state) {
     Files *f = calloc(1, sizeof *f);
@@ -217,8 +220,8 @@ static void write_text(const Files *f) {
 
 static void write_batch(const Files *f) {
     EXPECT(3,
-           ("run", MODEL, "--batch", f->requests, "-n", "6", "-t", "0.8", "--isa", "reference",
-            "-j", "1", "--receipt", f->receipt),
+           ("run", MODEL, "--batch", f->requests, "-n", "6", "--pooling", "mean", "-t", "0.8",
+            "--isa", "reference", "-j", "1", "--receipt", f->receipt),
            "");
 }
 
@@ -256,7 +259,10 @@ static void a_batch_is_repeated(void **state) {
     write_batch(f);
     EXPECT(0, ("run", MODEL, "--replay", f->receipt, "-j", "2"), "\"number\": 1, \"same\": true",
            "\"number\": 3, \"same\": true", "\"number\": 4, \"same\": true",
-           "\"number\": 5, \"same\": true", "\"number\": 6, \"same\": true");
+           "\"number\": 5, \"same\": true", "\"number\": 6, \"same\": true",
+           "\"number\": 7, \"same\": true");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--pooling", "last"),
+           "\"settings.pooling\", \"expected\": \"mean\"", "item.result_sha256\", \"number\": 7");
 }
 
 static void a_chat_is_repeated(void **state) {
