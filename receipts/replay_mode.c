@@ -104,7 +104,7 @@ static void close_replay(void *state) {
     free(replay);
 }
 
-const Mode replay_mode = {.traits = MODE_OWN_OUTPUT,
+const Mode replay_mode = {.traits = MODE_OWN_OUTPUT | MODE_WITHOUT_HEAD,
                           .asked = asked,
                           .check = check,
                           .open = open_replay,

@@ -382,6 +382,37 @@ static void what_cannot_be_done_is_refused_by_name(void **state) {
     json_decref(fixture);
 }
 
+/* A receipt of a batch holds digests of the vectors: another vector is told. */
+static void a_receipt_tells_another_embedding(void **state) {
+    (void)state;
+    static const char line[] = "{\"id\": 1, \"input\": [\"one\", \"two\"]}\n";
+    static const char key[] = "\"embedding\": \"";
+    json_t *fixture = load("qwen3-last");
+    char *model = new_model(fixture), *receipt = build_path("tests/embeddings.receipt");
+    unlink(receipt);
+    Process p = batch(model, line, (const char *const[]){"--receipt", receipt, NULL});
+    if (p.status != 0) print_message("%s%s", p.out, p.err);
+    assert_int_equal(p.status, 0);
+    Process same = RUN("run", model, "--replay", receipt);
+    if (same.status != 0) print_message("%s%s", same.out, same.err);
+    assert_int_equal(same.status, 0);
+    size_t length;
+    char *text = file_read(receipt, &length), *digest = strstr(text, key);
+    assert_non_null(digest);
+    digest[strlen(key)] = digest[strlen(key)] == '0' ? '1' : '0';
+    file_write(receipt, text, length);
+    Process other = RUN("run", model, "--replay", receipt);
+    assert_int_equal(other.status, 3);
+    Process refused = RUN("run", model, "--embed", "-", "--receipt", receipt);
+    assert_says(&refused, 2, "receipts do not hold the options of embeddings");
+    Process *const all[] = {&p, &same, &other, &refused};
+    for (size_t i = 0; i < 4; i++) process_free(all[i]);
+    free(text);
+    remove_model(receipt);
+    remove_model(model);
+    json_decref(fixture);
+}
+
 static void models_that_pool_otherwise_are_refused_by_name(void **state) {
     (void)state;
     static const struct {
@@ -494,6 +525,7 @@ int main(void) {
         cmocka_unit_test(documents_are_ranked_as_the_reference_does),
         cmocka_unit_test(gguf_says_how_to_pool),
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
+        cmocka_unit_test(a_receipt_tells_another_embedding),
         cmocka_unit_test(models_that_pool_otherwise_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
