@@ -434,12 +434,19 @@ Status receipt_settings(Receipt *r, const Session *session, const GenerationOpti
     return STATUS_OK;
 }
 
+/* Items stand in the order of their numbers. */
 static json_t *find_item(const Receipt *r, uint64_t number) {
-    size_t i;
-    json_t *item, *at = json_array_get(r->items, (size_t)number - 1); /* mostly it is there */
-    if ((uint64_t)json_integer_value(json_object_get(at, "number")) == number) return at;
-    json_array_foreach(r->items, i, item) {
-        if ((uint64_t)json_integer_value(json_object_get(item, "number")) == number) return item;
+    size_t low = 0, high = json_array_size(r->items);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        json_t *item = json_array_get(r->items, middle);
+        uint64_t own = (uint64_t)json_integer_value(json_object_get(item, "number"));
+        if (own == number) return item;
+        if (own < number) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
     return NULL;
 }

@@ -40,7 +40,8 @@ static bool asked(const Options *o) {
 
 static Status check(Options *o, Error *error) {
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
-                 o->score || o->attention || o->positions || o->no_cache || o->shape_test;
+                 o->score || o->attention || o->positions || o->no_cache || o->list ||
+                 o->cache_list || o->cache_clear || o->shape_test;
     if (o->receipt && o->replay)
         return usage(error, "--receipt writes a receipt and --replay reads one: use one of them");
     if (o->receipt_key && !o->receipt && !o->replay)

@@ -1,6 +1,5 @@
 #include "receipts/settings.h"
 
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,18 +10,19 @@
 /* ---- The numbers of the sampler ---------------------------------------------------------------
  */
 
-#define SAMPLING(name, field)                                                                      \
-    { name, offsetof(SamplerOptions, field) }
+#define SAMPLING(name, field, low, high)                                                           \
+    { name, offsetof(SamplerOptions, field), low, high }
 static const struct {
     const char *name;
-    size_t offset; /* of a float */
+    size_t offset;    /* of a float */
+    double low, high; /* the options' */
 } numbers[] = {
-    SAMPLING("temperature", temperature),
-    SAMPLING("top-p", top_p),
-    SAMPLING("min-p", min_p),
-    SAMPLING("repetition-penalty", repetition_penalty),
-    SAMPLING("presence-penalty", presence_penalty),
-    SAMPLING("frequency-penalty", frequency_penalty),
+    SAMPLING("temperature", temperature, 0, 1e3),
+    SAMPLING("top-p", top_p, 0, 1),
+    SAMPLING("min-p", min_p, 0, 1),
+    SAMPLING("repetition-penalty", repetition_penalty, 1e-3, 1e3),
+    SAMPLING("presence-penalty", presence_penalty, -1e3, 1e3),
+    SAMPLING("frequency-penalty", frequency_penalty, -1e3, 1e3),
 };
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 
@@ -67,16 +67,16 @@ Status settings_read_sampling(const json_t *json, GenerationOptions *g, Error *e
     for (size_t i = 0; i < N_NUMBERS; i++) {
         const json_t *value = json_object_get(json, numbers[i].name);
         double number = json_number_value(value);
-        if (!json_is_number(value) || !(fabs(number) <= 1e3))
-            return error_set(error, "'%s' is not a setting", numbers[i].name);
+        if (!json_is_number(value) || !(number >= numbers[i].low && number <= numbers[i].high))
+            return error_set(error, "'%s' is not a number from %g to %g", numbers[i].name,
+                             numbers[i].low, numbers[i].high);
         *(float *)((char *)&g->sampling + numbers[i].offset) = (float)number;
     }
     const json_t *top_k = json_object_get(json, "top-k"), *tokens = json_object_get(json, "tokens");
     if (!json_is_integer(top_k) || json_integer_value(top_k) < 0 ||
         json_integer_value(top_k) > UINT32_MAX || !json_is_integer(tokens) ||
         json_integer_value(tokens) < 0 ||
-        !read_seed(json_object_get(json, "seed"), &g->sampling.seed) ||
-        !(g->sampling.temperature >= 0) || !(g->sampling.repetition_penalty > 0))
+        !read_seed(json_object_get(json, "seed"), &g->sampling.seed))
         return error_set(error, "the settings of an answer are damaged");
     g->sampling.top_k = (uint32_t)json_integer_value(top_k);
     g->max_tokens = (size_t)json_integer_value(tokens);
@@ -268,7 +268,8 @@ static Status apply(CommandLine *line, const char *name, const json_t *value, Er
         if (n > OPTION_LIST_MOST) return error_set(error, "'%s' has %zu values", name, n);
         for (size_t i = 0; i < n; i++) {
             values[i] = json_string_value(json_array_get(value, i));
-            if (!values[i]) return error_set(error, "'%s' is not a list of texts", name);
+            if (!values[i] || !values[i][0])
+                return error_set(error, "'%s' is not a list of texts that are not empty", name);
         }
     } else if (json_is_true(value)) {
         values[0] = "";

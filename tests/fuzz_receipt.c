@@ -1,0 +1,41 @@
+/* Takes any bytes for the settings of a receipt and for the items of --eval-tasks. */
+#include <stdlib.h>
+
+#include "inspect/task_items.h"
+#include "modes.h"
+#include "receipts/settings.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void apply(const char *text, size_t size) {
+    char *argv[] = {(char[]){"run"}, (char[]){"m"}, NULL};
+    json_t *json = json_loadb(text, size, JSON_ALLOW_NUL, NULL);
+    GenerationOptions generation = {0};
+    ShapeSource shape;
+    struct tm clock = {0};
+    Options *options = calloc(1, sizeof *options);
+    Error error;
+    if (!options || options_parse(options, &modes_options, 2, argv, &error) != STATUS_OK) abort();
+    if (settings_apply(json, options, &error) == STATUS_OK)
+        for (size_t i = 0; i < options->stop.n; i++)
+            if (options->stop.items[i][0] == '\0') abort(); /* an empty text is everywhere */
+    if (settings_read_sampling(json, &generation, &error) == STATUS_OK &&
+        !(generation.sampling.temperature >= 0))
+        abort();
+    settings_shape(json, &shape, &error);
+    settings_clock(json, &clock);
+    free(options);
+    json_decref(json);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const char *text = (const char *)data;
+    TaskItems items = {0};
+    Error error;
+    apply(text, size);
+    task_items_parse(&items, "items", text, size, &error);
+    for (size_t i = 0; i < items.n; i++)
+        if (items.items[i].choices && items.items[i].n_choices > ENDINGS_MOST) abort();
+    task_items_free(&items);
+    return 0;
+}
