@@ -100,8 +100,9 @@ typedef struct Source {
     const char *path; /* as given; owned */
     InputFile *files;
     size_t n_files, files_capacity;
-    const char *other_weights; /* a file of weights that is not read, beside the files; NULL: none.
-                                * Seen at opening: the sandbox hides the directory from the parser */
+    const char
+        *other_weights; /* a file of weights that is not read, beside the files; NULL: none.
+                         * Seen at opening: the sandbox hides the directory from the parser */
 
     /* Filled by source_parse. */
     Config config;
@@ -111,7 +112,7 @@ typedef struct Source {
     TokenizerBlob tokenizer; /* size 0: none */
     char *chat_template;     /* NULL: none; owned */
     size_t chat_template_bytes;
-    Metadata metadata;                   /* beside Config's fields */
+    Metadata metadata;                          /* beside Config's fields */
     char (*shared_names)[MODELFILE_NAME_BYTES]; /* of source_share_layers; NULL: none */
     const char *notes[SOURCE_MAX_NOTES]; /* what the result will lack, or how it will differ */
     size_t n_notes;
