@@ -35,8 +35,10 @@ static void put_number(Bytes *b, uint32_t x) {
 
 static void put_bits(Bytes *b, uint32_t bits, unsigned n) {
     b->bits |= bits << b->n_bits;
-    for (b->n_bits += n; b->n_bits >= 8; b->n_bits -= 8, b->bits >>= 8)
-        put(b, &(uint8_t){(uint8_t)b->bits}, 1);
+    for (b->n_bits += n; b->n_bits >= 8; b->n_bits -= 8, b->bits >>= 8) {
+        uint8_t byte = (uint8_t)b->bits;
+        put(b, &byte, 1);
+    }
 }
 
 /* A Huffman code, whose highest bit comes first. */
