@@ -333,7 +333,7 @@ static Status several(const ModelNames *names, const char *name, Error *error) {
 
 static void in_lower_case(char *out, size_t size, const char *text) {
     size_t i = 0;
-    for (; text[i] && i < size - 1; i++) out[i] = (char)tolower((unsigned char)text[i]);
+    for (; i < size - 1 && text[i]; i++) out[i] = (char)tolower((unsigned char)text[i]);
     out[i] = '\0';
 }
 
