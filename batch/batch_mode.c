@@ -53,9 +53,6 @@ static Status check_embed(Options *o, Error *error) {
     if (others && !o->embed && !o->batch && !o->replay)
         return usage(error, "--pooling, --dimensions, --embed-normalize, --embed-prompt and "
                             "--embed-truncate need --embed FILE or --batch FILE");
-    if ((others || o->embed) && (o->receipt || o->replay))
-        return usage(error, "receipts do not hold the options of embeddings: not with --embed, "
-                            "--pooling and those beside it; --batch with 'input' lines will do");
     if (!o->embed) return STATUS_OK;
     if (o->batch || o->batch_text || o->check)
         return usage(error, "--embed FILE names the texts: no --batch, --batch-text or --check");

@@ -21,24 +21,12 @@ static json_t *digest(const TokenLogprob *logprobs, size_t n) {
     return json_string(text);
 }
 
-/* The digest of an embedding's float32 values, or of a document's score, a double. */
-static void put_pooled(json_t *answer, const EmbeddingRequest *e, size_t index) {
-    char text[SHA256_HEX];
-    const EmbeddingText *t = &e->texts[index];
-    if (e->ranks)
-        sha256_text(&t->score, sizeof t->score, text);
-    else
-        sha256_text(t->vector, e->setting.dimensions * sizeof *t->vector, text);
-    json_object_set_new(answer, e->ranks ? "score" : "embedding", json_string(text));
-}
-
 static json_t *answer_of(const Request *r, const Choice *choice, size_t index) {
     SamplerOptions sampling = r->options.sampling;
     size_t width = 1 + (size_t)r->top_logprobs, n_prompt = r->prompts[index / r->n].length;
     sampling.sample = index % r->n;
     json_t *answer = receipt_answer(&sampling, choice->text.bytes, choice->text.length,
                                     choice->n_tokens, choice->finish);
-    if (answer && request_embeds(r)) put_pooled(answer, &r->embedding, index);
     if (answer && choice->n_logprobs > 0)
         json_object_set_new(answer, "logprobs",
                             digest(choice->logprobs, choice->n_logprobs * width));

@@ -230,7 +230,6 @@ static bool sample_rank(EngineTask *task, float *logits) {
     double sum;
     logits_log_sum(model_isa(model)->numeric, two, 2, exps, &sum);
     text_of(sample)->score = (double)exps[0] / sum;
-    sample->job->choices[sample->index].finish = FINISH_EOS;
     return false;
 }
 
@@ -251,7 +250,6 @@ static Status sample_embedding(Sample *sample) {
     for (uint32_t i = 0; i < setting->dimensions; i++)
         if (!isfinite(out[i]))
             return error_set(&sample->error, "the embedding is not made of finite numbers");
-    sample->job->choices[sample->index].finish = FINISH_EOS;
     return STATUS_OK;
 }
 

@@ -386,7 +386,7 @@ static void what_cannot_be_done_is_refused_by_name(void **state) {
 static void a_receipt_tells_another_embedding(void **state) {
     (void)state;
     static const char line[] = "{\"id\": 1, \"input\": [\"one\", \"two\"]}\n";
-    static const char key[] = "\"embedding\": \"";
+    static const char key[] = "\"result_sha256\": \"";
     json_t *fixture = load("qwen3-last");
     char *model = new_model(fixture), *receipt = build_path("tests/embeddings.receipt");
     unlink(receipt);
@@ -404,7 +404,7 @@ static void a_receipt_tells_another_embedding(void **state) {
     Process other = RUN("run", model, "--replay", receipt);
     assert_int_equal(other.status, 3);
     Process refused = RUN("run", model, "--embed", "-", "--receipt", receipt);
-    assert_says(&refused, 2, "receipts do not hold the options of embeddings");
+    assert_says(&refused, 2, "not of --embed");
     Process *const all[] = {&p, &same, &other, &refused};
     for (size_t i = 0; i < 4; i++) process_free(all[i]);
     free(text);
