@@ -542,9 +542,14 @@ static char *text_of(const char *line) {
     return text;
 }
 
+/* Longer than a page of the cache, so that texts wait for others that compute the same prefix. */
+#define PROMPT                                                                                     \
+    "the rain and the sun, the wind and the snow, the day and the night, the sea and the land, "   \
+    "the hand and the stone"
+
 /* The text that a batch of one line gives with the adapter (NULL: with none, "": with both). */
 static char *text_alone(const Place *p, const char *adapter) {
-    static const char line[] = "{\"prompt\": \"the rain and the\", \"temperature\": 0}\n";
+    static const char line[] = "{\"prompt\": \"" PROMPT "\", \"temperature\": 0}\n";
     const char *argv[16] = {"run", p->model, "--batch", "-", "-n", "12"};
     size_t n = 6;
     for (int i = 0; i < 2; i++) {
@@ -577,8 +582,7 @@ static void a_batch_selects_adapters_by_the_model_that_a_request_names(void **st
     FILE *f = fopen(p.input, "w");
     assert_non_null(f);
     for (int i = 0; i < LINES; i++) /* one prompt, so that prefixes could be shared wrongly */
-        fprintf(f, "{%s\"prompt\": \"the rain and the\", \"temperature\": 0}\n",
-                kinds[i % 4].field);
+        fprintf(f, "{%s\"prompt\": \"" PROMPT "\", \"temperature\": 0}\n", kinds[i % 4].field);
     fclose(f);
     static const char *const most[] = {"1", "7", "24"};
     for (int m = 0; m < 3; m++) {
