@@ -33,6 +33,10 @@ static const char *letter_name(uint8_t letter) {
         return "fuzz/chat_template.json";
     case 's':
         return "fuzz/tokenizer.model";
+    case 'w':
+        return "fuzz/input.txt";
+    case 'W':
+        return "fuzz/vocabulary.txt";
     default:
         return NULL;
     }

@@ -97,6 +97,27 @@ static void safetensors_seed(const char *directory, const char *name, size_t tur
     fixture_free(&f);
 }
 
+/* Writes a seed of a model that somebody wrote, whole as it stands in fixtures/own. */
+static void own_seed(const char *directory, const char *name) {
+    char *path = seed_path(directory, "safetensors", name), from[256];
+    FILE *file = fopen(path, "wb");
+    size_t n;
+    assert_non_null(file);
+    snprintf(from, sizeof from, "tests/fixtures/own/%s/config.json", name);
+    char *config = source_read(from, &n);
+    snprintf(from, sizeof from, "tests/fixtures/own/%s/model.safetensors", name);
+    put_file(file, 'c', config);
+    put_file(file, 'w', "once upon a time there was\na fox and a cat who ran home\n");
+    char *weights = source_read(from, &n);
+    assert_true(config && weights);
+    fputc('m', file);
+    assert_int_equal(fwrite(weights, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+    free(config);
+    free(weights);
+    free(path);
+}
+
 /* Writes seeds for fuzz_tokenizer_json: tokenizer.json with tokenizer_config.json, and the files of
  * a slow tokenizer (vocab.json, merges.txt, ...). */
 static void tokenizer_json_seeds(const char *directory) {
@@ -239,6 +260,8 @@ int main(int argc, char **argv) {
         modelfile_seed(argv[1], names[i], i);
     }
     for (size_t i = 0; gguf_names[i]; free(gguf_names[i++])) gguf_seed(argv[1], gguf_names[i]);
+    static const char *const own[] = {"torch", "nanogpt", "lecture", "annotated", "universal"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) own_seed(argv[1], own[i]);
     template_seeds(argv[1]);
     tokenizer_json_seeds(argv[1]);
     section_seeds(argv[1], "json");
