@@ -367,7 +367,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     bool follows = true;
     Status status = cluster_join(&cluster, &argc, &argv, &follows, &error);
     if (!follows) {
-        cluster_leave(cluster);
+        cluster_leave(cluster, &error);
         return STATUS_OK;
     }
     if (!cluster) standard_streams_only(argv); /* the descriptors of a cluster stay open */
@@ -395,7 +395,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
         status = run_any(&options, mode, cluster, interrupted, &error);
     }
     bool leads = cluster_leads(cluster);
-    cluster_leave(cluster);
+    cluster_leave(cluster, &error);
     if (!leads) return STATUS_OK; /* rank 0 says how it ended */
     if (status == STATUS_INTERRUPTED) {
         terminal_say("interrupted");

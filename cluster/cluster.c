@@ -41,8 +41,9 @@ bool cluster_leads(const Cluster *cluster) {
     return !cluster || wire_rank(cluster->wire) == 0;
 }
 
-void cluster_leave(Cluster *cluster) {
+void cluster_leave(Cluster *cluster, const Error *error) {
     if (!cluster) return;
+    if (!cluster_leads(cluster) && !cluster->over) wire_fail(cluster->wire, "%s", error->text);
     if (cluster_leads(cluster) && !cluster->over) leader_say(rank_leader(cluster->rank), false);
     rank_free(cluster->rank);
     wire_close(cluster->wire);
@@ -61,7 +62,7 @@ static Status run_follower(void *state, Session *session, Error *error) {
 
 static const Mode follower_mode = {
     .name = "a rank of a cluster",
-    .traits = MODE_WITHOUT_TOKENIZER | MODE_OWN_OUTPUT,
+    .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD | MODE_OWN_OUTPUT,
     .run = run_follower,
 };
 
@@ -78,6 +79,7 @@ void cluster_adapt(Cluster *cluster, Options *o, const Mode **mode) {
     o->draft = "none";
     o->draft_model = NULL;
     o->lora.n = 0;
+    o->receipt = o->replay = NULL;
 }
 
 Exchange *cluster_exchange(Cluster *cluster) {

@@ -43,7 +43,8 @@ WITH_MPI(Status cluster_begin(Cluster *cluster, Session *session, Status status,
          (void)cluster;
          (void)session; (void)error; return status;)
 
-/* Ends the ranks that follow, and leaves. After model_close. */
-WITH_MPI(void cluster_leave(Cluster *cluster), (void)cluster;)
+/* Ends the ranks that follow, and leaves; after model_close. A rank that never came to
+ * cluster_begin, because it does not understand what rank 0 does, ends all with its Error. */
+WITH_MPI(void cluster_leave(Cluster *cluster, const Error *error), (void)cluster; (void)error;)
 
 #endif

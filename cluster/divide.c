@@ -75,6 +75,14 @@ static size_t head_unit(const Division *d, size_t l) {
     return n;
 }
 
+/* Whether the model has layers that take the heads of its first layer for their own
+ * (layers/attention_part.h). */
+static bool has_parts(const Config *c) {
+    for (size_t l = 0; l < c->n_layers; l++)
+        if (c->layer_kind[l] == LAYER_BESIDE || c->layer_kind[l] == LAYER_SHARED) return true;
+    return false;
+}
+
 /* The same unit for all layers where the model has one list of slopes. */
 static size_t alibi_unit(const Division *d) {
     const Config *c = d->whole;
@@ -127,7 +135,7 @@ static void divide_attention(Division *d) {
     size_t of_all = slopes ? alibi_unit(d) : 0;
     for (size_t l = 0; l < c->n_layers && !d->failed; l++) {
         if (c->layer_kind[l] != LAYER_ATTENTION) continue;
-        divide_heads(d, l, slopes ? of_all : head_unit(d, l));
+        if (!has_parts(c)) divide_heads(d, l, slopes ? of_all : head_unit(d, l));
         if (d->dim) cut_last(&m->weights.layers[l].wo, d->dim);
     }
     if (!slopes || of_all == c->n_kv_heads || d->failed) return;
@@ -188,7 +196,7 @@ static Status divide(Division *d, Error *error) {
     for (size_t l = 0; l < c->n_layers && !d->failed; l++) divide_layer_ffns(d, l);
     if (d->failed || shares_reserve(d->shares, error) != STATUS_OK)
         return error_set(error, "no memory to divide the model among ranks");
-    cut_last(&w->output, vocab);
+    if (w->output.w.data) cut_last(&w->output, vocab);
     return STATUS_OK;
 }
 

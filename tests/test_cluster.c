@@ -103,6 +103,36 @@ static void every_type_gives_the_same_bits(void **state) {
     check_random(mixture, "q8", 3, KV_Q8);
 }
 
+/* What attention may be made of, where heads are wide enough to be divided. */
+static void every_kind_of_heads_gives_the_same_bits(void **state) {
+    static const struct {
+        const char *fields;
+        size_t divided; /* layers */
+    } cases[] = {{"position=alibi", 4},
+                 {"qk_norm=each", 4},
+                 {"qk_norm=all", 0},
+                 {"qk_norm=head,window=5,window_pattern=2", 4},
+                 {"shared_layers=2", 4},
+                 {"attend=2,state_kernel=4", 2},
+                 {"attention_softcap=20,bias=1", 4},
+                 {"n_kv_heads=1", 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[256], *directory = fixture_directory();
+        int32_t ids[11];
+        for (size_t k = 0; k < 11; k++) ids[k] = (int32_t)(k * k % 300);
+        snprintf(source, sizeof source,
+                 "random:dim=256,n_layers=4,n_heads=8,n_kv_heads=4,head_dim=32,ffn_dim=160,"
+                 "vocab_size=307,%s",
+                 cases[i].fields);
+        char *path = convert(directory, source, "q8");
+        Divided d = check(cases[i].fields, path, 3, ids, 11, 0, KV_F16);
+        if (d.attention != cases[i].divided) fail_msg("%s: %zu", cases[i].fields, d.attention);
+        free(path);
+        fixture_remove_directory(directory);
+    }
+}
+
 static void any_number_of_ranks_gives_the_same_bits(void **state) {
     (void)state;
     for (size_t ranks = 1; ranks <= 9; ranks++) check_random(model, "q8", ranks, KV_F32);
@@ -115,6 +145,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families_give_the_same_bits),
         cmocka_unit_test(every_type_gives_the_same_bits),
+        cmocka_unit_test(every_kind_of_heads_gives_the_same_bits),
         cmocka_unit_test(any_number_of_ranks_gives_the_same_bits),
     };
     if (argc <= 1) return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);

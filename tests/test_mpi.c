@@ -150,6 +150,48 @@ static void what_ranks_cannot_do_is_refused(void **state) {
     process_free(&p);
 }
 
+/* Two ranks with command lines of their own. */
+static Process two_ranks(const char *const *first, const char *const *second) {
+    const char *argv[PROCESS_MAX_ARGUMENTS] = {"/usr/bin/env", "mpirun", "-n", "1"};
+    char *program = build_path("run-mpi");
+    size_t n = 4;
+    argv[n++] = program;
+    for (; *first; first++) argv[n++] = *first;
+    argv[n++] = ":";
+    argv[n++] = "-n";
+    argv[n++] = "1";
+    argv[n++] = program;
+    for (; *second; second++) argv[n++] = *second;
+    Process p = process_run(argv, NULL, 0);
+    free(program);
+    return p;
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void ranks_that_differ_are_named(void **state) {
+    char *directory = fixture_directory(), *other = small_model(directory, "tiny");
+    const struct {
+        const char *const *first, *const *second;
+        const char *said;
+    } cases[] = {
+        {WORDS(stories, "-c", "64"), WORDS(stories, "-c", "128"), "another context (-c) than"},
+        {WORDS(stories), WORDS(other, "-c", "1024"), "has another model than rank 0"},
+        {WORDS(stories), WORDS("nothing.bin"), "nothing.bin: No such file"},
+        {WORDS(stories), WORDS(stories, "--no-such-option"), "--no-such-option"},
+        {WORDS("nothing.bin"), WORDS(stories), "nothing.bin: No such file"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Process p = two_ranks(cases[i].first, cases[i].second);
+        assert_int_not_equal(p.status, 0);
+        if (!strstr(p.err, cases[i].said)) fail_msg("case %zu: %s", i, p.err);
+        assert_string_equal(p.out, "");
+        process_free(&p);
+    }
+    free(other);
+    fixture_remove_directory(directory);
+}
+
 /* ---- Memory, and ranks that die ---- */
 
 static Process shell(const char *script, const char *file, int number) {
@@ -260,6 +302,7 @@ int main(void) {
         cmocka_unit_test(modes_and_drafts_do_as_in_one_process),
         cmocka_unit_test(a_failure_is_one_line_of_rank_0),
         cmocka_unit_test(what_ranks_cannot_do_is_refused),
+        cmocka_unit_test(ranks_that_differ_are_named),
         cmocka_unit_test(each_rank_touches_its_own_rows_alone),
         cmocka_unit_test(a_dead_rank_ends_all_and_nothing_is_lost),
     };
