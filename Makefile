@@ -98,19 +98,19 @@ $(BUILD)/run $(BUILD)/export $(BUILD)/bench: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/l
 # run for several processes under mpirun. Only run.c and cluster/ know of MPI; everything else is the
 # library's.
 MPICC = mpicc
-MPI_CFLAGS = -DVERBATIM_MPI $(filter -I%,$(shell $(MPICC) -show 2>/dev/null))
+MPI_FLAGS = $(shell $(MPICC) -show 2>/dev/null) # gcc -I... -L... -lmpi
+MPI_CFLAGS = -DVERBATIM_MPI $(filter -I%,$(MPI_FLAGS))
 MPI_OBJECTS = $(BUILD)/mpi/run.o $(patsubst %.c,$(BUILD)/mpi/%.o,$(wildcard cluster/*.c))
 mpi: $(BUILD)/run-mpi
 $(BUILD)/run-mpi: $(MPI_OBJECTS) $(BUILD)/libverbatim.a
-	$(MPICC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(filter-out -I%,$(wordlist 2,99,$(MPI_FLAGS)))
 $(BUILD)/mpi/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(MPI_CFLAGS) -c -o $@ $<
 
 # Tests of cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
-CLUSTER_TESTS = $(BUILD)/tests/test_cluster $(BUILD)/tests/soak_cluster
 RANK_HELPERS = tests/ranks.c tests/thread_wire.c
-$(CLUSTER_TESTS): $(patsubst %,$(BUILD)/mpi/cluster/%.o,codes divide rank share steps) \
+$(BUILD)/tests/test_cluster: $(patsubst %,$(BUILD)/mpi/cluster/%.o,codes divide rank share steps) \
 	$(RANK_HELPERS:%.c=$(BUILD)/%.o)
 
 # Programs without shared libraries. Of jansson only json_* stays visible: its archive has functions
