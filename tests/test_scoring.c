@@ -65,7 +65,7 @@ static void tokens_before_the_first_are_not_scored(void **state) {
 /* As many ids as a context of 64 holds and one more: the last is scored, not run. */
 static void a_prompt_that_is_scored_may_have_one_token_more_than_the_context(void **state) {
     (void)state;
-    char ids[512] = "906", longer[512];
+    char ids[512] = "906", longer[640];
     for (int i = 1; i < 65; i++) strcat(ids, ", 260");
     snprintf(longer, sizeof longer, "%s, 260", ids);
     char requests[2048];
