@@ -121,7 +121,7 @@ class Served(unittest.TestCase):
         self.assertEqual(self.chat(seed=1).choices, self.chat(seed=1).choices)
 
     def raw(self, headers, body):
-        connection = http.client.HTTPConnection(self.url.split("/")[2])
+        connection = http.client.HTTPConnection(self.url.split("/")[2], timeout=60)
         connection.request("POST", "/v1/completions", body, headers)
         status = connection.getresponse().status
         connection.close()
@@ -135,6 +135,14 @@ class Served(unittest.TestCase):
         self.assertEqual(self.raw({"Content-Type": "text/plain"}, body), 415)
         self.assertEqual(self.raw(kind, "[1"), 400)
         self.assertEqual(self.raw(kind, "[1]"), 400)
+
+    def test_what_the_program_cannot_read_is_answered(self):
+        # Python's JSON takes these, the program's does not: their results have no id.
+        kind = {"Content-Type": "application/json"}
+        for value in ("NaN", "1e999", '"\\ud800"', "9" * 30):
+            self.assertEqual(self.raw(kind, '{"prompt": "Tom", "max_tokens": 1, "user": %s}' % value), 400)
+        self.assertEqual(self.raw(kind, '{"prompt": %s' % ("[" * 100000)), 400)
+        self.assertEqual(self.raw(kind, '{"prompt": "Tom", "max_tokens": 1}'), 200)
 
 
 class Ended(unittest.TestCase):

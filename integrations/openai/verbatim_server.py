@@ -20,7 +20,7 @@ MOST_BYTES = 64 << 20  # of a request: what a line of a batch may have
 
 
 class Runner:
-    """The program, answering lines. Each request has a number and a queue for the lines that answer it."""
+    """The program, answering lines. Each request has the number of its line and a queue for what answers it."""
 
     def __init__(self, command):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -32,8 +32,10 @@ class Runner:
         """Hands every line to the queue of its request; None where the program has ended."""
         for line in self.process.stdout:
             result = json.loads(line)
+            # A line that the program cannot read as JSON has no id: its result tells its number.
+            number = result.get("custom_id") or str(result.get("line"))
             with self.lock:
-                waiting = self.queues.get(result.get("custom_id"))
+                waiting = self.queues.get(number)
             if waiting:  # else its client has gone
                 waiting.put(result)
         with self.lock:
@@ -43,18 +45,17 @@ class Runner:
 
     def ask(self, url, body):
         """Yields the lines that answer the request; the last is one without "done": false."""
-        waiting = queue.Queue()
-        with self.lock:
-            if self.queues is None:
-                raise EOFError
-            self.count += 1
-            number = str(self.count)
-            self.queues[number] = waiting
+        waiting, number = queue.Queue(), None
+        rest = json.dumps({"method": "POST", "url": url, "body": body})[1:]
         try:
-            line = {"custom_id": number, "method": "POST", "url": url, "body": body}
-            data = json.dumps(line).encode() + b"\n"
             with self.writing:
-                self.process.stdin.write(data)
+                with self.lock:
+                    if self.queues is None:
+                        raise EOFError
+                    self.count += 1
+                    number = str(self.count)
+                    self.queues[number] = waiting
+                self.process.stdin.write(f'{{"custom_id": "{number}", {rest}\n'.encode())
                 self.process.stdin.flush()
             while (result := waiting.get()) is not None:
                 yield result
@@ -64,7 +65,7 @@ class Runner:
         finally:
             with self.lock:
                 if self.queues is not None:
-                    del self.queues[number]
+                    self.queues.pop(number, None)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -125,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.send_problem(413, f"a request needs a Content-Length of at most {MOST_BYTES}")
         try:
             body = json.loads(self.rfile.read(int(length)))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return self.send_problem(400, f"not JSON: {error}")
         return body if isinstance(body, dict) else self.send_problem(400, "not a JSON object")
 
