@@ -53,7 +53,10 @@ class Process:
                     "what it said stands above"
                 )
             result = json.loads(line)
-            index = result["id"] - first
+            # A line that the program cannot read has no id: its result tells its number, from 1.
+            index = result.get("id", result.get("line", 0) - 1) - first
+            if index < 0:
+                continue  # of requests that were given up when another of theirs failed
             if "error" in result:
                 raise RuntimeError(
                     f"{result['error']['message']} (request: {lines[index][:500]})"
