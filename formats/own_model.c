@@ -1,5 +1,6 @@
 #include "formats/own_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,6 +313,13 @@ static Status add_rules(Description *d) {
     d->own->rules = calloc(MOST_RULES, sizeof *d->own->rules);
     d->own->names = calloc(2 * MOST_RULES, sizeof *d->own->names);
     if (!d->own->rules || !d->own->names) return error_set(d->error, "no memory");
+    if (d->weights[OWN_WQKV][0] &&
+        (d->weights[OWN_WQ][0] || d->weights[OWN_WK][0] || d->weights[OWN_WV][0]))
+        return error_set(d->error, "config.json: tensors: wq, wk or wv beside wqkv");
+    for (OwnPart part = OWN_WQ; part <= OWN_WV; part++)
+        if (strstr(d->weights[part], "%h") && json_flag(d->config, "transposed", false))
+            return error_set(d->error, "config.json: transposed: not known where each head has "
+                                       "matrices of its own");
     add_rule(d, "token_embedding", OWN_EMBEDDING, (TensorRule){.rows = N_VOCAB, .cols = N_DIM});
     const char *positions = json_text(d->config, "positions");
     if (positions && strcmp(positions, "learned") == 0)
@@ -548,16 +556,57 @@ static Status join_all_heads(const RuleContext *c, const json_t *config, Error *
     return status;
 }
 
+/* Refuses a table of positions that is not made of the sinusoids which are computed in its place:
+ * it was learned, or has another formula. */
+static Status check_sinusoids(const RuleContext *c, const RawTensor *raw, Error *error) {
+    enum { ENOUGH = 64 };            /* positions */
+    static const double NEAR = 0.02; /* rounding to bfloat16, and more */
+    const Config *own = &c->source->config;
+    bool halves = own->sinusoid_layout == SINUSOID_HALVES;
+    size_t n = 1, dim = own->dim, pairs = dim / 2;
+    bool fits = raw->n_dims > 0 && raw->dims[raw->n_dims - 1] == dim, differs = false;
+    for (uint32_t i = 0; fits && i < raw->n_dims; i++) fits = size_mul(n, raw->dims[i], &n);
+    float *table = NULL;
+    if (own->position != POSITION_SINUSOIDAL) return STATUS_OK;
+    if (fits && rules_read(c, raw->name, 1, n, &table, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t at = 0; fits && at < n && at < ENOUGH * dim; at += dim) {
+        for (size_t i = 0; i < pairs; i++) {
+            double width = (double)dim, turns = -2.0 * (double)i / width;
+            double angle = (double)(at / dim) * exp(turns * log((double)own->sinusoid_base));
+            double sine = (double)table[at + (halves ? i : 2 * i)];
+            double cosine = (double)table[at + (halves ? pairs + i : 2 * i + 1)];
+            differs =
+                differs || !(fabs(sine - sin(angle)) < NEAR) || !(fabs(cosine - cos(angle)) < NEAR);
+        }
+    }
+    free(table);
+    if (fits && !differs) return STATUS_OK;
+    return error_set(error,
+                     "%s: tensor '%.100s' is not the table of sinusoids of \"positions\" in "
+                     "config.json: if it was learned, \"tensors\" must name it as "
+                     "position_embedding",
+                     c->source->path, raw->name);
+}
+
+/* Whether the last word of a tensor's name is this one. */
+static bool is_called(const RawTensor *raw, const char *word) {
+    size_t n = strlen(raw->name), m = strlen(word);
+    return has_end(raw->name, word) && (n == m || strchr("._", raw->name[n - m - 1]));
+}
+
 /* Refuses a tensor that no rule took, but for masks and tables that can be computed. */
 static Status check_used(const RuleContext *c, Error *error) {
-    static const char *const harmless[] = {".pe",   "pe",        ".attn.bias",  ".attn.masked_bias",
-                                           ".tril", "tril",      "inv_freq",    "causal_mask",
-                                           "mask",  "freqs_cis", "position_ids"};
+    static const char *const harmless[] = {"masked_bias", "tril",      "inv_freq",    "causal_mask",
+                                           "mask",        "freqs_cis", "position_ids"};
     for (size_t i = 0; i < c->table->n; i++) {
         const RawTensor *raw = &c->table->items[i];
-        bool known = raw->used;
+        bool known = raw->used || has_end(raw->name, ".attn.bias");
         for (size_t k = 0; !known && k < sizeof harmless / sizeof *harmless; k++)
-            known = has_end(raw->name, harmless[k]);
+            known = is_called(raw, harmless[k]);
+        if (!known && is_called(raw, "pe")) {
+            if (check_sinusoids(c, raw, error) != STATUS_OK) return STATUS_FAILED;
+            known = true;
+        }
         if (known) continue;
         bool crosses = strstr(raw->name, "multihead_attn") || strstr(raw->name, "src_attn");
         return error_set(error, "%s: tensor '%.100s' %s", c->source->path, raw->name,

@@ -243,6 +243,80 @@ static void names_of_tensors_are_not_patterns(void **state) {
     free(target);
 }
 
+/* Converts the fixture `torch` with one more tensor, [16][8], and returns the message. */
+static char *with_table(const char *name, const float *table) {
+    enum { BYTES = 16 * 8 * sizeof(float) };
+    char file[512], entry[200], *directory = build_path("tests/own-table");
+    char *target = build_path("tests/own-refused.bin");
+    static const char *const copied[] = {"config.json", "input.txt"};
+    size_t length, n;
+    uint64_t header;
+    mkdir(directory, 0700);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(file, sizeof file, OWN "torch/%s", copied[i]);
+        char *text = file_read(file, &length);
+        snprintf(file, sizeof file, "%s/%s", directory, copied[i]);
+        file_write(file, text, length);
+        free(text);
+    }
+    char *weights = file_read(OWN "torch/model.safetensors", &length);
+    memcpy(&header, weights, sizeof header);
+    size_t data = length - sizeof header - header;
+    n = (size_t)snprintf(entry, sizeof entry,
+                         "{\"%s\":{\"dtype\":\"F32\",\"shape\":[16,8],\"data_offsets\":"
+                         "[%zu,%zu]},",
+                         name, data, data + BYTES);
+    char *whole = malloc(length + n + BYTES);
+    assert_non_null(whole);
+    uint64_t longer = header + n - 1;
+    memcpy(whole, &longer, sizeof longer);
+    memcpy(whole + sizeof header, entry, n);
+    memcpy(whole + sizeof header + n, weights + sizeof header + 1, length - sizeof header - 1);
+    memcpy(whole + length + n - 1, table, BYTES);
+    snprintf(file, sizeof file, "%s/model.safetensors", directory);
+    file_write(file, whole, length + n - 1 + BYTES);
+    free(whole);
+    free(weights);
+    Process p = RUN("export", directory, target, "-q");
+    char *message = strdup(p.status ? p.err : "");
+    process_free(&p);
+    unlink(file);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(file, sizeof file, "%s/%s", directory, copied[i]);
+        unlink(file);
+    }
+    unlink(target);
+    rmdir(directory);
+    free(directory);
+    free(target);
+    return message;
+}
+
+/* The sinusoids that a state dict has may be left out, because they are computed: another table in
+ * their place may not. */
+static void only_tables_that_are_computed_may_be_left_out(void **state) {
+    (void)state;
+    float table[16 * 8];
+    for (size_t i = 0; i < 16 * 8; i++) {
+        double angle = (double)(i / 8) * pow(10000.0, -(double)(i % 8 / 2 * 2) / 8);
+        table[i] = (float)(i % 2 ? cos(angle) : sin(angle));
+    }
+    char *message = with_table("positions.pe", table);
+    assert_string_equal(message, "");
+    free(message);
+    message = with_table("scope", table);
+    assert_non_null(strstr(message, "'scope' has no place"));
+    free(message);
+    table[3 * 8 + 5] += 0.1f;
+    message = with_table("positions.pe", table);
+    assert_non_null(strstr(message, "is not the table of sinusoids"));
+    free(message);
+    table[3 * 8 + 5] = NAN;
+    message = with_table("pe", table);
+    assert_non_null(strstr(message, "is not the table of sinusoids"));
+    free(message);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_logits_are_those_of_their_authors),
@@ -250,6 +324,7 @@ int main(void) {
         cmocka_unit_test(layers_that_share_weights_share_their_bytes),
         cmocka_unit_test(generated_layers_may_share_weights),
         cmocka_unit_test(names_of_tensors_are_not_patterns),
+        cmocka_unit_test(only_tables_that_are_computed_may_be_left_out),
         cmocka_unit_test(what_is_missing_or_unknown_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
