@@ -223,9 +223,12 @@ static Status check_text(const Source *source, const json_t *json, Error *error)
 
 /* Records how long a text may be: as sentence-transformers has it, else as the tokenizer has. */
 static Status read_limit(Source *source, const json_t *json, Error *error) {
-    json_t *tokenizer;
+    const InputFile *file = source_file(source, "tokenizer_config.json");
+    json_t *tokenizer = NULL;
     if (check_text(source, json, error) != STATUS_OK) return STATUS_FAILED;
-    if (parse(source, "tokenizer_config.json", &tokenizer, error) != STATUS_OK)
+    /* json_parse: without a limit, model_max_length has more digits than jansson reads. */
+    if (file &&
+        json_parse(&tokenizer, file->path, file->map, (size_t)file->bytes, error) != STATUS_OK)
         return STATUS_FAILED;
     double most = json_number(json, "max_seq_length", 0);
     if (most == 0) most = json_number(tokenizer, "model_max_length", 0);

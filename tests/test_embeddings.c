@@ -452,6 +452,24 @@ static void models_that_pool_otherwise_are_refused_by_name(void **state) {
     json_decref(fixture);
 }
 
+/* A tokenizer without a limit has a number of 31 digits in its tokenizer_config.json. */
+static void tokenizers_may_be_without_a_limit(void **state) {
+    (void)state;
+    json_t *fixture = load("qwen3-last");
+    char *directory = new_source(fixture), *bin = build_path("tests/embeddings.bin");
+    char *file = fixture_path(directory, "tokenizer_config.json");
+    static const char text[] = "{\"model_max_length\": 1000000000000000019884624838656}";
+    file_write(file, text, strlen(text));
+    Process p = RUN("export", directory, bin, "-q");
+    if (p.status != 0) print_message("%s", p.err);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    free(file);
+    remove_source(directory);
+    remove_model(bin);
+    json_decref(fixture);
+}
+
 /* ---- GGUF ---- */
 
 static void set_key(json_t *keys, const char *key, const char *type, json_t *value) {
@@ -527,6 +545,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
         cmocka_unit_test(a_receipt_tells_another_embedding),
         cmocka_unit_test(models_that_pool_otherwise_are_refused_by_name),
+        cmocka_unit_test(tokenizers_may_be_without_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
