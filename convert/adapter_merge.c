@@ -43,9 +43,10 @@ static Status add_part(const AdapterSpec *spec, const AdapterPart *part, const S
         return error_set(error,
                          "adds %zu x %zu to '%s', which the model does not have in this shape",
                          part->rows, part->cols, part->name);
-    if (take_apart(source, t, error) != STATUS_OK) return STATUS_FAILED;
-    if (t->values || t->minus_exp)
+    const SourceTensor *data = t->shares ? find(source, t->shares) : t;
+    if (!data || data->values || data->minus_exp)
         return error_set(error, "adds to '%s', which is computed, not read", part->name);
+    if (take_apart(source, t, error) != STATUS_OK) return STATUS_FAILED;
     SourceSum *sums = realloc((void *)t->sums, (t->n_sums + 1) * sizeof *sums);
     if (!sums) return error_set(error, "no memory for adapters");
     sums[t->n_sums++] = (SourceSum){.rows = part->rows_factor,
