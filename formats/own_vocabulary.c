@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/unicode.h"
 #include "formats/json.h"
 
@@ -16,7 +17,7 @@ typedef struct Piece {
 
 typedef struct Pieces {
     Piece *items;
-    size_t n;
+    size_t n, capacity;
 } Pieces;
 
 static bool is_white(char c) {
@@ -56,22 +57,46 @@ static int by_bytes(const void *a, const void *b) {
     return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 
-static Status split(Pieces *pieces, const InputFile *file, bool words, bool lines, Error *error) {
-    const char *bytes = (const char *)file->map;
-    size_t n = (size_t)file->bytes, at = 0, count = 0;
-    Piece piece;
-    while (next_piece(bytes, n, &at, words, lines, &piece)) count++;
-    pieces->items = calloc(count + 1, sizeof *pieces->items);
-    if (!pieces->items) return error_set(error, "%s: no memory for %zu pieces", file->path, count);
-    for (at = 0; next_piece(bytes, n, &at, words, lines, &piece);)
-        pieces->items[pieces->n++] = piece;
-    if (lines) return STATUS_OK;
-    qsort(pieces->items, pieces->n, sizeof *pieces->items, by_bytes);
+/* Sorts the pieces and keeps one of each. */
+static void sort_out(Pieces *pieces) {
     size_t kept = 0;
+    if (pieces->n == 0) return;
+    qsort(pieces->items, pieces->n, sizeof *pieces->items, by_bytes);
     for (size_t i = 0; i < pieces->n; i++)
         if (i == 0 || by_bytes(&pieces->items[kept - 1], &pieces->items[i]) != 0)
             pieces->items[kept++] = pieces->items[i];
     pieces->n = kept;
+}
+
+/* Makes room for one more. A text of gigabytes has few pieces that differ, which alone stay. */
+static Status make_room(Pieces *pieces, bool lines, size_t most, const char *path, Error *error) {
+    enum { FEW = 1 << 16 };
+    if (pieces->n < pieces->capacity) return STATUS_OK;
+    if (!lines) sort_out(pieces);
+    if (pieces->n > most)
+        return error_set(error, "%s: more tokens than the %zu of the model", path, most);
+    if (pieces->capacity > 0 && pieces->n < pieces->capacity / 2) return STATUS_OK;
+    return array_reserve(&pieces->items, &pieces->capacity, pieces->capacity + FEW,
+                         sizeof *pieces->items)
+               ? STATUS_OK
+               : error_set(error, "%s: no memory for a vocabulary", path);
+}
+
+/* Lists the lines, or in order the characters or words that differ. `most`: when to give up. */
+static Status split(Pieces *pieces, const InputFile *file, bool words, bool lines, size_t most,
+                    Error *error) {
+    const char *bytes = (const char *)file->map;
+    size_t n = (size_t)file->bytes, at = 0;
+    bool seen[256] = {false}; /* texts of one byte: nearly all characters */
+    Piece piece;
+    while (next_piece(bytes, n, &at, words, lines, &piece)) {
+        bool *is_seen = piece.length == 1 ? &seen[(unsigned char)piece.bytes[0]] : NULL;
+        if (!lines && is_seen && *is_seen) continue;
+        if (make_room(pieces, lines, most, file->path, error) != STATUS_OK) return STATUS_FAILED;
+        pieces->items[pieces->n++] = piece;
+        if (is_seen) *is_seen = true;
+    }
+    if (!lines) sort_out(pieces);
     return STATUS_OK;
 }
 
@@ -93,9 +118,13 @@ static Status add(json_t *vocab, const char *bytes, size_t n, Error *error) {
 }
 
 static Status from_pieces(json_t *vocab, const InputFile *file, bool words, bool lines,
-                          Error *error) {
+                          size_t vocab_size, Error *error) {
     Pieces pieces = {0};
-    Status status = split(&pieces, file, words, lines, error);
+    Status status = split(&pieces, file, words, lines, vocab_size, error);
+    if (status != STATUS_OK) {
+        free(pieces.items);
+        return status;
+    }
     for (size_t i = 0; status == STATUS_OK && i < pieces.n; i++)
         status = add(vocab, pieces.items[i].bytes, pieces.items[i].length, error);
     free(pieces.items);
@@ -141,7 +170,7 @@ static Status fill(json_t *vocab, const json_t *config, const InputFile *list,
     if (!list && !text)
         return error_set(error, "config.json: vocabulary: the directory has neither vocabulary.txt "
                                 "(a token a line) nor input.txt (the text that was learned)");
-    return from_pieces(vocab, list ? list : text, *words, list != NULL, error);
+    return from_pieces(vocab, list ? list : text, *words, list != NULL, vocab_size, error);
 }
 
 Status own_vocabulary_import(const json_t *config, const InputFile *list, const InputFile *text,
