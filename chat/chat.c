@@ -25,8 +25,7 @@ static bool asks_to_leave(const char *text) {
 
 /* Runs a command or answers a message. *first: no message was answered yet; over pipes an empty
  * line separates answers. */
-static Status handle(Chat *chat, char *text, size_t length, bool *first, Error *error) {
-    if (strlen(text) != length) return error_set(error, "%s", ZERO_BYTE);
+static Status handle(Chat *chat, char *text, bool *first, Error *error) {
     if (commands_is(text)) return commands_run(chat, text, error);
     if (text[strspn(text, " \t\n")] == '\0') return STATUS_OK;
     if (line_editor_is_terminal(chat->editor) && asks_to_leave(text)) {
@@ -38,13 +37,39 @@ static Status handle(Chat *chat, char *text, size_t length, bool *first, Error *
     return turn_say(chat, text, error);
 }
 
+static void show_trouble(Chat *chat, const Error *trouble) {
+    note("%s", trouble->text);
+    if (!line_editor_is_terminal(chat->editor)) chat->n_failed++;
+}
+
+/* Handles what was read at once: one message, or a paste that begins with a command, whose commands
+ * and messages are handled one after another until one of them is interrupted. */
+static void handle_all(Chat *chat, char *text, size_t length, bool *first) {
+    Error trouble = {""};
+    if (strlen(text) != length) {
+        error_set(&trouble, "%s", ZERO_BYTE);
+        show_trouble(chat, &trouble);
+        return;
+    }
+    bool is_list = commands_is(text);
+    for (char *part = text, *end = text + length; !chat->leaves && !chat->view.closed;) {
+        size_t n = is_list ? commands_part(part) : length;
+        part[n] = '\0';
+        if (handle(chat, part, first, &trouble) == STATUS_FAILED) show_trouble(chat, &trouble);
+        part = n < (size_t)(end - part) ? part + n + 1 : end;
+        if (part == end) break;
+        if (!*chat->interrupted) continue;
+        note_message("(not taken: ", part, ")");
+        break;
+    }
+}
+
 /* Reads and handles messages until the user leaves. What fails is shown, and the chat goes on. */
 static Status talk(Chat *chat, Error *error) {
     bool first = true;
     while (!chat->leaves && !chat->view.closed) {
         char *text;
         size_t length = 0;
-        Error trouble = {""};
         if (*chat->interrupted == SIGINT) *chat->interrupted = 0;
         if (*chat->interrupted) return STATUS_INTERRUPTED;
         LineResult result = line_editor_read(chat->editor, "> ", &text, &length);
@@ -60,10 +85,7 @@ static Status talk(Chat *chat, Error *error) {
                 answer_view_newline(&chat->view); /* the shell's prompt begins a line */
             break;
         }
-        if (handle(chat, text, length, &first, &trouble) == STATUS_FAILED) {
-            note("%s", trouble.text);
-            if (!line_editor_is_terminal(chat->editor)) chat->n_failed++;
-        }
+        handle_all(chat, text, length, &first);
         free(text);
         if (*chat->interrupted && !line_editor_is_terminal(chat->editor)) return STATUS_INTERRUPTED;
     }

@@ -13,6 +13,7 @@
 typedef struct Command {
     const char *name, *argument, *help;
     Status (*run)(Chat *chat, char *argument, Error *error);
+    bool takes_lines; /* its argument is a text, which may have several lines */
 } Command;
 
 static Status command_help(Chat *chat, char *argument, Error *error);
@@ -202,19 +203,20 @@ static Status command_edit(Chat *chat, char *argument, Error *error) {
 }
 
 static const Command commands[] = {
-    {"/help", "", "this list", command_help},
-    {"/system", "[TEXT|none]", "show or change the system prompt", command_system},
-    {"/reset", "[yes]", "forget the conversation (yes: without a question)", command_reset},
-    {"/undo", "[N]", "take back the last exchange, or N of them", command_undo},
-    {"/retry", "", "another answer to the last message", command_retry},
-    {"/edit", "[TEXT]", "write the message in $EDITOR", command_edit},
-    {"/save", "FILE", "write the conversation to a file", command_save},
-    {"/load", "FILE", "go on with a conversation from a file", command_load},
-    {"/set", "[NAME VALUE]", "show or change an option, as in /set temperature 0.7", command_set},
-    {"/stats", "", "speed of the last answer", command_stats},
-    {"/info", "", "the model and the machine", command_info},
-    {"/tokens", "", "how much of the context is used", command_tokens},
-    {"/quit", "", "leave, as Ctrl-D, exit and /bye do", command_quit},
+    {"/help", "", "this list", command_help, false},
+    {"/system", "[TEXT|none]", "show or change the system prompt", command_system, true},
+    {"/reset", "[yes]", "forget the conversation (yes: without a question)", command_reset, false},
+    {"/undo", "[N]", "take back the last exchange, or N of them", command_undo, false},
+    {"/retry", "", "another answer to the last message", command_retry, false},
+    {"/edit", "[TEXT]", "write the message in $EDITOR", command_edit, true},
+    {"/save", "FILE", "write the conversation to a file", command_save, false},
+    {"/load", "FILE", "go on with a conversation from a file", command_load, false},
+    {"/set", "[NAME VALUE]", "show or change an option, as in /set temperature 0.7", command_set,
+     false},
+    {"/stats", "", "speed of the last answer", command_stats, false},
+    {"/info", "", "the model and the machine", command_info, false},
+    {"/tokens", "", "how much of the context is used", command_tokens, false},
+    {"/quit", "", "leave, as Ctrl-D, exit and /bye do", command_quit, false},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -270,4 +272,13 @@ bool commands_is(const char *text) {
     size_t n = 2;
     while (isalnum((unsigned char)text[n]) || text[n] == '-' || text[n] == '_') n++;
     return text[n] == '\0' || isspace((unsigned char)text[n]);
+}
+
+size_t commands_part(const char *text) {
+    bool is_command = commands_is(text);
+    size_t n = strcspn(text, "\n");
+    const Command *command = is_command ? find_command(text, strcspn(text, " \t\n")) : NULL;
+    if (is_command && !(command && command->takes_lines)) return n;
+    while (text[n] == '\n' && !commands_is(text + n + 1)) n += 1 + strcspn(text + n + 1, "\n");
+    return n;
 }

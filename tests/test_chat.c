@@ -308,6 +308,24 @@ static void ctrl_c_right_behind_enter_stops_the_answer(void **state) {
     assert_int_equal(leave(p), 0);
 }
 
+static void a_paste_that_begins_with_a_command_is_taken_line_by_line(void **state) {
+    (void)state;
+    char *session = inside("commands");
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    expect(p, "> ");
+    type(p, "/set seed 7\n/set top-k 5\none\ntwo\n/set seed\n/reset\n");
+    expect(p, "seed                 7");
+    expect(p, "erase them? [y/N] "); /* a person answers this, not a line of the paste */
+    type(p, "n\n");
+    expect(p, "\n> ");
+    type(p, "/system be\nbrief\n/set top-k\n/quit\nlost\n");
+    expect(p, "top-k                5");
+    assert_int_equal(stand_up(p), 0);
+    assert_said(session, "\"one\\ntwo\"");
+    assert_said(session, "\"be\\nbrief\"");
+    free(session);
+}
+
 static void a_paste_of_many_lines_is_one_message(void **state) {
     (void)state;
     char *session = inside("pasted"), long_paste[9000] = "";
@@ -1032,6 +1050,14 @@ static void exit_is_a_message_of_a_pipe(void **state) {
     process_free(&p);
 }
 
+static void lines_that_are_joined_to_a_command_are_not_lost(void **state) {
+    (void)state;
+    Process p = TALK("/set seed 7\\\nhello\\\n/tokens\n", "--kv-type", "f32");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, " 2 messages"));
+    process_free(&p);
+}
+
 static void undo_takes_back_as_many_as_it_is_told(void **state) {
     (void)state;
     Process p = TALK("one\ntwo\nthree\n/undo 2\n/tokens\n", "--kv-type", "f32");
@@ -1320,6 +1346,7 @@ int main(void) {
         cmocka_unit_test(lines_join_by_backslash_quotes_and_pasting),
         cmocka_unit_test(pasted_code_keeps_its_tabs_and_a_path_is_no_command),
         cmocka_unit_test(ctrl_c_right_behind_enter_stops_the_answer),
+        cmocka_unit_test(a_paste_that_begins_with_a_command_is_taken_line_by_line),
         cmocka_unit_test(a_paste_of_many_lines_is_one_message),
         cmocka_unit_test(letters_of_all_scripts_are_typed_and_taken_back),
         cmocka_unit_test(a_line_survives_a_change_of_the_window),
@@ -1350,6 +1377,7 @@ int main(void) {
         cmocka_unit_test(a_mistyped_setting_or_command_is_told_the_right_one),
         cmocka_unit_test(a_session_is_not_erased_without_a_question),
         cmocka_unit_test(exit_is_a_message_of_a_pipe),
+        cmocka_unit_test(lines_that_are_joined_to_a_command_are_not_lost),
         cmocka_unit_test(undo_takes_back_as_many_as_it_is_told),
         cmocka_unit_test(what_does_not_fit_is_counted_and_taken_back),
         cmocka_unit_test(a_resumed_message_that_does_not_fit_is_counted),
