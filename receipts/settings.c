@@ -129,13 +129,20 @@ static void put_shape(json_t *json, const ShapeSource *shape, SettingText text,
                                   text(context, shape->text ? shape->text : "", shape->length)));
 }
 
+/* The option's row and its index; NULL: there is none. */
+static const OptionRow *find_row(const CommandLine *line, const char *name, size_t *index) {
+    const OptionRow *row;
+    *index = 0;
+    while ((row = command_line_row(line, *index)) &&
+           (row->kind == OPTION_HEADING || strcmp(row->name, name) != 0))
+        ++*index;
+    return row;
+}
+
 /* The option's value as JSON; NULL: it was not given. */
 static json_t *given_value(const Options *o, const char *name) {
-    const OptionRow *row;
-    size_t i = 0;
-    while ((row = command_line_row(&o->line, i)) &&
-           (row->kind == OPTION_HEADING || strcmp(row->name, name) != 0))
-        i++;
+    size_t i;
+    const OptionRow *row = find_row(&o->line, name, &i);
     if (!row || !o->line.given[i]) return NULL;
     const void *value = (const char *)o + row->field;
     const char *words = row->value;
@@ -250,18 +257,37 @@ static bool is_option(const char *name) {
     return false;
 }
 
-/* Sets one option from its JSON value. Numbers become texts that live as long as the call: no
- * option keeps them. */
+/* Whether the value is of the option's kind. An option keeps a text where it stands: that must be
+ * in the receipt. */
+static bool is_of_kind(const json_t *value, OptionKind kind) {
+    bool number = json_is_integer(value) || json_is_real(value);
+    switch (kind) {
+    case OPTION_FLAG:
+        return json_is_true(value);
+    case OPTION_LIST:
+        return json_is_array(value);
+    case OPTION_UINT: /* a large seed is a text */
+    case OPTION_FLOAT:
+        return number || json_is_string(value);
+    default:
+        return json_is_string(value);
+    }
+}
+
+/* Sets one option from its JSON value. Numbers become texts that live as long as the call. */
 static Status apply(CommandLine *line, const char *name, const json_t *value, Error *error) {
     const char *values[OPTION_LIST_MOST];
     char number[40];
-    size_t n = 1;
+    size_t n = 1, index;
+    const OptionRow *row = find_row(line, name, &index);
+    if (row && !is_of_kind(value, row->kind))
+        return error_set(error, "'%s' has no value of its kind", name);
     values[0] = json_string_value(value);
-    if (json_is_integer(value) || json_is_real(value)) {
-        if (json_is_integer(value))
-            snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
-        else
-            snprintf(number, sizeof number, "%.17g", json_real_value(value));
+    if (json_is_integer(value)) {
+        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+        values[0] = number;
+    } else if (json_is_real(value)) {
+        snprintf(number, sizeof number, "%.17g", json_real_value(value));
         values[0] = number;
     } else if (json_is_array(value)) {
         n = json_array_size(value);
@@ -271,10 +297,7 @@ static Status apply(CommandLine *line, const char *name, const json_t *value, Er
             if (!values[i] || !values[i][0])
                 return error_set(error, "'%s' is not a list of texts that are not empty", name);
         }
-    } else if (json_is_true(value)) {
-        values[0] = "";
     }
-    if (n > 0 && !values[0]) return error_set(error, "'%s' has no value", name);
     return command_line_default(line, name, values, n, error);
 }
 

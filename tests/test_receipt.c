@@ -415,6 +415,13 @@ static void what_is_no_receipt_is_refused(void **state) {
     snprintf(text, sizeof text, empty, "\"temperature\": -1", "chat");
     file_write(f->receipt, text, strlen(text));
     EXPECT(1, ("run", MODEL, "--replay", f->receipt), "out of range");
+    static const char *const kinds[] = {"\"system\": 5", "\"stop\": \"\"", "\"stop\": 7",
+                                        "\"stop\": true", "\"special\": \"no\""};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(text, sizeof text, empty, kinds[i], "chat");
+        file_write(f->receipt, text, strlen(text));
+        EXPECT(1, ("run", MODEL, "--replay", f->receipt), "has no value of its kind");
+    }
     EXPECT(2, ("run", MODEL, "--replay", f->receipt, "--receipt", f->receipt), "use one of them");
     EXPECT(2, ("run", MODEL, "--info", "--receipt", f->receipt), "not of this");
     EXPECT(2, ("run", MODEL, "-i", "x", "--receipt-key", f->receipt), "--receipt-key needs");
