@@ -203,6 +203,11 @@ static void what_is_missing_or_unknown_is_named(void **state) {
         {"nanogpt", OWN_TYPE ",\"num_attention_heads\":1e300}", "num_attention_heads"},
         {"nanogpt", OWN_TYPE ",\"num_attention_heads\":2,\"#wq\":\"%u%u%u\"}", "no key '#wq'"},
         {"nanogpt", OWN_TYPE ",\"num_attention_heads\":-1}", "num_attention_heads"},
+        {"nanogpt",
+         OWN_TYPE ",\"num_attention_heads\":2,"
+                  "\"tensors\":{\"wq\":\"transformer.h.*.attn.c_proj.weight\"}}",
+         "beside wqkv"},
+        {"lecture", OWN_TYPE ",\"transposed\":true}", "each head has matrices of its own"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *message = refusal(cases[i].fixture, cases[i].config);
