@@ -555,15 +555,26 @@ Status dialogue_set_effort(Dialogue *d, const char *effort, Error *error) {
     return STATUS_OK;
 }
 
+/* Empties the session's file of keys and values, after the messages were erased. The cache forgets
+ * them as well: the unfilled end of its last page, which the next save writes, holds theirs. */
+static Status erase_cached(Dialogue *d, Error *error) {
+    if (!d->conversation.kv) return STATUS_OK;
+    d->cached.length = 0;
+    kvcache_reset(d->cache, 0, 0);
+    return kvfile_clear(d->conversation.kv, error);
+}
+
 Status dialogue_reset(Dialogue *d, Error *error) {
     d->n_firsts = 0;
     d->attempt = 0;
-    return conversation_truncate(&d->conversation, has_system(d) ? 1 : 0, error);
+    Status status = conversation_truncate(&d->conversation, has_system(d) ? 1 : 0, error);
+    return status == STATUS_OK ? erase_cached(d, error) : status;
 }
 
 Status dialogue_adopt(Dialogue *d, const char *path, const char *text, size_t length,
                       Error *error) {
     d->n_firsts = 0;
     d->attempt = 0;
-    return conversation_adopt(&d->conversation, path, text, length, error);
+    Status status = conversation_adopt(&d->conversation, path, text, length, error);
+    return status == STATUS_OK ? erase_cached(d, error) : status;
 }

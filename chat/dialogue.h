@@ -96,11 +96,12 @@ Status dialogue_set_system(Dialogue *dialogue, const char *text, Error *error);
 void dialogue_set_reasoning(Dialogue *dialogue, ReasoningChoice reasoning);
 Status dialogue_set_effort(Dialogue *dialogue, const char *effort, Error *error);
 
-/* Goes on from the messages of another conversation's text (conversation.h). */
+/* Goes on from the messages of another conversation's text (conversation.h). The session's file of
+ * keys and values is emptied, so that nothing of the erased messages stays in it. */
 Status dialogue_adopt(Dialogue *dialogue, const char *path, const char *text, size_t length,
                       Error *error);
 
-/* Forgets everything but the system prompt. */
+/* Forgets everything but the system prompt, also in the session's file of keys and values. */
 Status dialogue_reset(Dialogue *dialogue, Error *error);
 
 #endif

@@ -373,6 +373,16 @@ static size_t new_file_bytes(const KvFile *file, const KvCache *cache, int32_t s
            (1 + kvcache_n_snapshots(cache, sequence)) * (sizeof(Record) + layout->state_bytes);
 }
 
+static Status sync_file(const KvFile *file, Error *error) {
+    if (fdatasync(file->fd) != 0 && errno != EINVAL) return failed(file, "sync", error);
+    return STATUS_OK;
+}
+
+Status kvfile_clear(KvFile *file, Error *error) {
+    if (begin_anew(file, error) != STATUS_OK) return STATUS_FAILED;
+    return sync_file(file, error);
+}
+
 Status kvfile_save(KvFile *file, const KvCache *cache, int32_t sequence, const int32_t *tokens,
                    Error *error) {
     Status status = STATUS_OK;
@@ -382,7 +392,5 @@ Status kvfile_save(KvFile *file, const KvCache *cache, int32_t sequence, const i
     for (int i = 0; status == STATUS_OK && i < (int)kvcache_n_snapshots(cache, sequence); i++)
         if (kvcache_saved_mark(cache, sequence, i))
             status = save_position(file, cache, sequence, i, tokens, error);
-    if (status != STATUS_OK) return status;
-    if (fdatasync(file->fd) != 0 && errno != EINVAL) return failed(file, "sync", error);
-    return STATUS_OK;
+    return status == STATUS_OK ? sync_file(file, error) : status;
 }

@@ -35,4 +35,7 @@ Status kvfile_load(KvFile *file, KvCache *cache, int32_t sequence, const int32_t
 Status kvfile_save(KvFile *file, const KvCache *cache, int32_t sequence, const int32_t *tokens,
                    Error *error);
 
+/* Empties the file, and syncs: nothing of what it held can be read from it any more. */
+Status kvfile_clear(KvFile *file, Error *error);
+
 #endif

@@ -13,6 +13,7 @@
 
 #include "tests/dialogue_cases.h"
 #include "tests/fixture.h"
+#include "tests/process.h"
 
 static const char source[] = "random:tiny,context=160";
 /* Models whose sequences lose what they have seen: windows, states. */
@@ -239,6 +240,52 @@ static void a_models_own_template_makes_no_difference_to_that(void **state) {
     mixes("models/stories.bin", NULL, 200, 6);
 }
 
+/* Says and answers one message in the dialogue of a file, which it closes; returns what is then in
+ * the file of keys and values. */
+static char *kv_after(Dialogue *d, const char *kv, size_t *length) {
+    dialogue_said(d, "hello");
+    dialogue_answered(d);
+    dialogue_close(d);
+    return file_read(kv, length);
+}
+
+static void nothing_of_erased_messages_stays_in_the_file_of_pages(void **state) {
+    (void)state;
+    Opened o;
+    Error error;
+    char directory[] = "/tmp/verbatim-dialogue-XXXXXX", path[64], kv[70];
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/session", directory);
+    snprintf(kv, sizeof kv, "%s.kv", path);
+    opened_open(&o, source, template_text, 0, 8);
+    Dialogue d = dialogue_of(&o, path);
+    size_t fresh_length, length, empty;
+    free(file_read(kv, &empty));
+    char *fresh = kv_after(&d, kv, &fresh_length);
+    assert_true(fresh_length > empty);
+    for (int adopts = 0; adopts < 2; adopts++) {
+        unlink(path);
+        unlink(kv);
+        d = dialogue_of(&o, path);
+        dialogue_said(&d, "a secret of some length, so that there is something to forget");
+        dialogue_answered(&d);
+        assert_int_equal(adopts ? dialogue_adopt(&d, "other", "", 0, &error)
+                                : dialogue_reset(&d, &error),
+                         STATUS_OK);
+        free(file_read(kv, &length));
+        assert_int_equal(length, empty);
+        char *now = kv_after(&d, kv, &length);
+        assert_int_equal(length, fresh_length);
+        assert_memory_equal(now, fresh, length);
+        free(now);
+    }
+    free(fresh);
+    unlink(path);
+    unlink(kv);
+    rmdir(directory);
+    opened_close(&o);
+}
+
 static void resuming_takes_the_pages_from_the_file(void **state) {
     (void)state;
     Opened o;
@@ -338,6 +385,7 @@ int main(void) {
         cmocka_unit_test(so_it_does_where_windows_and_states_are_lost),
         cmocka_unit_test(going_back_computes_only_the_message_again),
         cmocka_unit_test(a_models_own_template_makes_no_difference_to_that),
+        cmocka_unit_test(nothing_of_erased_messages_stays_in_the_file_of_pages),
         cmocka_unit_test(resuming_takes_the_pages_from_the_file),
         cmocka_unit_test(a_file_that_cannot_be_replaced_leaves_the_conversation_as_it_was),
         cmocka_unit_test(a_message_cannot_pose_as_structure),
