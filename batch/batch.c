@@ -319,9 +319,11 @@ static Status parse_line(Batch *b, Request *r, LineState state, const char *line
 
 /* Chunks are for a reader at the other end of a pipe: they cannot be put in order, compared or
  * continued. */
-static Status check_stream(const Batch *b, const Request *r, Error *error) {
+static Status check_stream(const Batch *b, Request *r, Error *error) {
     const Options *o = b->options;
-    if (!r->streams || !(o->ordered || o->shard || b->results.regular)) return STATUS_OK;
+    if (b->replays) r->streams = false; /* whole results are compared */
+    if (!r->streams || !(o->ordered || o->shard || o->check || b->results.regular))
+        return STATUS_OK;
     return error_set(error, "'stream' needs results that go to a pipe: no file, --ordered or "
                             "--check");
 }

@@ -193,7 +193,8 @@ void receipt_report(Receipt *r, const char *part, const json_t *report) {
 static json_t *make_seal(json_t *receipt) {
     json_t *rest = json_copy(receipt);
     json_object_del(rest, "seal");
-    char *text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    /* Nine digits, as they are written: what is read back has the same. */
+    char *text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
     json_t *seal = text ? json_digest(text, strlen(text)) : NULL;
     free(text);
     json_decref(rest);
