@@ -518,11 +518,14 @@ static void advance(Engine *e, size_t n_logits) {
     for (size_t k = 0; k < n_logits; k++)
         if (k == 0 || e->logits_rows[k - 1].task != e->logits_rows[k].task)
             take_logits(e, k, n_logits);
-    for (size_t i = e->n_running; i-- > 0;) {
+    for (size_t i = 0; i < e->n_running;) { /* the oldest first, so that results keep their order */
         EngineTask *task = e->running[i];
         bool full = task->n_tokens > model_context(e->model);
         drop_rejected(e, task);
-        if (!task->goes_on || full) finish(e, i, NULL);
+        if (!task->goes_on || full)
+            finish(e, i, NULL);
+        else
+            i++;
     }
 }
 

@@ -26,7 +26,8 @@ typedef struct Text {
     size_t vocab;
     uint64_t logits_hash; /* hash of all rows of logits given to `next`, in order */
     bool ended;
-    Error error; /* empty: the text ended without an error */
+    size_t *n_ended, ended_at; /* counts the texts that ended; its value before. NULL: nothing */
+    Error error;               /* empty: the text ended without an error */
 } Text;
 
 typedef struct Setup {
@@ -109,6 +110,7 @@ static void done(EngineTask *task, const Error *error) {
     Text *text = task->context;
     assert_false(text->ended);
     text->ended = true;
+    if (text->n_ended) text->ended_at = (*text->n_ended)++;
     if (error) text->error = *error;
 }
 
@@ -292,6 +294,30 @@ static void a_text_in_a_batch_gets_the_logits_it_gets_alone(void **state) {
     for (size_t i = 0; i < MOST_TASKS; i++) free(alone[i].task.tokens);
 }
 
+static void texts_that_end_together_end_in_their_order(void **state) {
+    const Setup *setup = *state;
+    enum { TEXTS = 6 };
+    Model *model = new_model(setup, 64, 2);
+    Engine *engine = new_engine(model, TEXTS, 0);
+    Text texts[TEXTS];
+    size_t n_ended = 0;
+    for (size_t i = 0; i < TEXTS; i++) {
+        texts[i] =
+            (Text){.vocab = model_config(model)->vocab_size, .n_prompt = 1, .n_new = 2 + i / 4};
+        texts[i].n_ended = &n_ended;
+        texts[i].task = (EngineTask){.next = next, .done = done, .context = &texts[i]};
+        engine_task_append(&texts[i].task, (int32_t)i);
+        submit(engine, &texts[i]);
+    }
+    step_until_done(engine);
+    for (size_t i = 0; i < TEXTS; i++) {
+        assert_int_equal(texts[i].ended_at, i);
+        free(texts[i].task.tokens);
+    }
+    engine_free(engine);
+    model_close(model);
+}
+
 static void a_common_prefix_is_computed_once(void **state) {
     const Setup *setup = *state;
     enum { PREFIX = 150, TEXTS = 32 };
@@ -439,6 +465,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_in_a_batch_gets_the_logits_it_gets_alone),
         cmocka_unit_test(drafts_change_no_logits_of_a_batch),
+        cmocka_unit_test(texts_that_end_together_end_in_their_order),
         cmocka_unit_test(a_common_prefix_is_computed_once),
         cmocka_unit_test(a_text_that_outgrows_the_memory_fails_and_the_others_go_on),
         cmocka_unit_test(a_text_ends_where_the_context_ends),
