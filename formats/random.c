@@ -156,9 +156,20 @@ static void set_full_layers(Shape *shape) {
     }
 }
 
+/* The number of heads of models of this width: heads of 128 from 4096 on, else of 64, or of the
+ * next smaller power of two that divides the width. */
+static uint32_t usual_heads(uint32_t dim, uint32_t head_dim) {
+    if (head_dim > 0) return dim / head_dim > 0 ? dim / head_dim : 1;
+    head_dim = dim >= 4096 ? 128 : 64;
+    while (head_dim > 2 && dim % head_dim != 0) head_dim /= 2;
+    return dim / head_dim;
+}
+
 /* Sets the fields that were not given to what follows from the others. */
 static void complete(Shape *shape) {
     Config *c = &shape->config;
+    if (c->n_heads == 0) c->n_heads = usual_heads(c->dim, c->head_dim);
+    if (c->vocab_size == 0) c->vocab_size = 32000;
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
     if (c->head_dim == 0 && c->n_heads) c->head_dim = c->dim / c->n_heads;
     if (c->rotary_dim == 0) c->rotary_dim = c->head_dim;

@@ -90,6 +90,29 @@ static double block_value(StoredType type, const uint8_t *b, size_t i) {
     }
 }
 
+/* The form that the help of export shows. */
+static void a_random_shape_needs_only_width_and_layers(void **state) {
+    (void)state;
+    static const struct {
+        const char *shape;
+        uint32_t n_heads, head_dim;
+    } cases[] = {{"random:dim=1024,n_layers=16", 16, 64},
+                 {"random:dim=4096,n_layers=2", 32, 128},
+                 {"random:dim=48,n_layers=2", 3, 16},
+                 {"random:dim=64,n_layers=2,head_dim=32", 2, 32}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error error;
+        Source *source;
+        if (source_open(&source, cases[i].shape, NULL, &error) != STATUS_OK ||
+            source_parse(source, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        assert_int_equal(source->config.n_heads, cases[i].n_heads);
+        assert_int_equal(source->config.head_dim, cases[i].head_dim);
+        assert_true(source->config.vocab_size > 0);
+        source_close(source);
+    }
+}
+
 /* Makes a source with one matrix 'x' from these stored bytes. */
 static Source *one_matrix(StoredType type, const void *bytes, size_t size) {
     Error error;
@@ -519,6 +542,7 @@ static void files_of_other_kinds_are_refused_by_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_random_shape_needs_only_width_and_layers),
         cmocka_unit_test(every_block_type_keeps_every_value),
         cmocka_unit_test(sixteen_bit_floats_keep_every_value),
         cmocka_unit_test(a_weight_that_is_no_number_is_refused_by_name),
