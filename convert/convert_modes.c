@@ -47,6 +47,21 @@ static Status check(Options *o, Error *error) {
     return STATUS_USAGE;
 }
 
+/* The lists show all there is: a name or a form that is asked for would be ignored. */
+static Status check_lists(Options *o, Error *error) {
+    const char *list = o->list ? "--list" : o->cache_list ? "--cache-list" : NULL;
+    const char *extra = o->json_object   ? "--json"
+                        : o->json_schema ? "--json-schema"
+                        : o->prompt      ? "-i"
+                        : o->prompt_file ? "-f"
+                        : o->output      ? "-o"
+                                         : o->model;
+    if (!list || !extra) return STATUS_OK;
+    error_set(error, "%s shows all of them as a table: %s does not go with it%s", list, extra,
+              extra == o->model ? " (run NAME --info shows one model)" : "");
+    return STATUS_USAGE;
+}
+
 static Status list_models(void *state, Session *session, Error *error) {
     (void)state;
     return model_list_print(stdout, session->options->cache_dir, session->interrupted, error);
@@ -63,8 +78,11 @@ static Status clear(void *state, Session *session, Error *error) {
                                  error);
 }
 
-const Mode list_mode = {
-    .name = "--list", .traits = MODE_WITHOUT_MODEL, .asked = models_asked, .run = list_models};
+const Mode list_mode = {.name = "--list",
+                        .traits = MODE_WITHOUT_MODEL,
+                        .asked = models_asked,
+                        .check = check_lists,
+                        .run = list_models};
 const Mode cache_list_mode = {.name = "--cache-list",
                               .traits = MODE_WITHOUT_MODEL,
                               .asked = list_asked,

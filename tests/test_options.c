@@ -197,6 +197,12 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "--attention, "
             "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",
             "--cache-list", "--cache-clear");
+    REFUSES("--list shows all of them as a table: --json does not go with it", "--list", "--json");
+    REFUSES("--list shows all of them as a table: tiny does not go with it (run NAME --info shows "
+            "one model)",
+            "--list", "tiny");
+    REFUSES("--cache-list shows all of them as a table: -i does not go with it", "--cache-list",
+            "-i", "x");
     REFUSES("--bos: 'maybe' is none of auto|no|yes", "m", "--bos", "maybe");
     REFUSES("--help: 'no' is none of usual|all", "--help=no");
     REFUSES("--against MODEL compares on a text: --eval FILE", "m", "--against", "n");
