@@ -10,6 +10,7 @@
 #include "chat/chat_state.h"
 #include "chat/commands.h"
 #include "chat/note.h"
+#include "chat/settings.h"
 #include "chat/tab_completion.h"
 #include "chat/turn.h"
 #include "receipts/receipt.h"
@@ -175,6 +176,7 @@ Status chat_run(Chat *chat, Session *session, Error *error) {
                                     : dialogue_open(&chat->dialogue, session, NULL, &remark, error);
     if (status != STATUS_OK) return status;
     if (remark.text[0]) note("(%s)", remark.text);
+    settings_note_reasoning(&chat->dialogue);
     if (session->receipt && receipt_settings(session->receipt, session, &chat->dialogue.options,
                                              &chat->dialogue.prompt.now, error) != STATUS_OK)
         return STATUS_FAILED;

@@ -98,6 +98,14 @@ static Status unknown_setting(const char *name, Error *error) {
     return error_set(error, "no setting '%s': /set alone lists them", name);
 }
 
+void settings_note_reasoning(const Dialogue *d) {
+    if (d->prompt.reasoning == REASONING_ON && !chat_prompt_reasons(&d->prompt))
+        note("(the chat template knows no reasoning: reasoning on changes nothing)");
+    if (d->prompt.effort && !chat_prompt_has_effort(&d->prompt))
+        note("(the chat template reads no reasoning_effort: '%s' changes nothing)",
+             d->prompt.effort);
+}
+
 /* Changes one of the settings of reasoning; *known is false for others. */
 static Status change_reasoning(Dialogue *dialogue, bool *hides_reasoning, const char *name,
                                const char *value, bool *known, Error *error) {
@@ -107,6 +115,7 @@ static Status change_reasoning(Dialogue *dialogue, bool *hides_reasoning, const 
         if (!on && !off && strcmp(value, "auto") != 0)
             return error_set(error, "reasoning must be auto, on or off");
         dialogue_set_reasoning(dialogue, on ? REASONING_ON : off ? REASONING_OFF : REASONING_AUTO);
+        settings_note_reasoning(dialogue);
         return STATUS_OK;
     }
     if (strcmp(name, "hide-reasoning") == 0) {
@@ -118,7 +127,10 @@ static Status change_reasoning(Dialogue *dialogue, bool *hides_reasoning, const 
         if (!*value)
             return error_set(error, "reasoning-effort needs a word; none: no effort is said");
         bool none = strcmp(value, "none") == 0;
-        return dialogue_set_effort(dialogue, none ? NULL : value, error);
+        if (dialogue_set_effort(dialogue, none ? NULL : value, error) != STATUS_OK)
+            return STATUS_FAILED;
+        settings_note_reasoning(dialogue);
+        return STATUS_OK;
     }
     *known = strcmp(name, "reasoning-budget") == 0;
     if (!*known) return STATUS_OK;

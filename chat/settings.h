@@ -11,6 +11,9 @@
  * "NAME=VALUE" changes one from the next answer on; '_' in a name is '-'. */
 Status settings_command(Dialogue *dialogue, bool *hides_reasoning, char *argument, Error *error);
 
+/* Says when the chat template ignores that reasoning is on, or its effort. */
+void settings_note_reasoning(const Dialogue *dialogue);
+
 /* The name of setting i, for Tab; NULL behind the last one. */
 const char *settings_name(size_t i);
 

@@ -28,6 +28,19 @@ static void put_reasoning(json_t *all, const ChatPrompt *p, const ChatPromptInpu
     json_object_set(all, "thinking", on);
 }
 
+static bool names(const ChatPrompt *p, const char *word) {
+    return p->text && memmem(p->text, p->text_length, word, strlen(word));
+}
+
+bool chat_prompt_reasons(const ChatPrompt *p) {
+    return p->answers.think_open || p->answers.has_channels || names(p, "thinking") ||
+           chat_prompt_has_effort(p);
+}
+
+bool chat_prompt_has_effort(const ChatPrompt *p) {
+    return names(p, "reasoning_effort");
+}
+
 bool chat_prompt_may_reason(const ChatPrompt *p, const ChatPromptInput *input) {
     const json_t *own = json_object_get(input->variables, "enable_thinking");
     if (!own) own = json_object_get(input->variables, "thinking");

@@ -58,6 +58,11 @@ Status chat_prompt_render(const ChatPrompt *prompt, const ChatPromptInput *input
 Status chat_prompt_encode(const ChatPrompt *prompt, const ChatPromptInput *input, TokenList *ids,
                           ReasoningStart *start, Error *error);
 
+/* Whether the template knows of reasoning: it names marks around it, or reads whether to reason. */
+bool chat_prompt_reasons(const ChatPrompt *prompt);
+/* Whether the template reads how much to reason. */
+bool chat_prompt_has_effort(const ChatPrompt *prompt);
+
 /* False when the model is told to leave the reasoning out. */
 bool chat_prompt_may_reason(const ChatPrompt *prompt, const ChatPromptInput *input);
 

@@ -1282,6 +1282,29 @@ static void a_symbolic_link_is_not_followed(void **state) {
     free(target);
 }
 
+static void reasoning_that_the_template_does_not_know_is_said(void **state) {
+    (void)state;
+    static const char nothing[] = "knows no reasoning", effort[] = "reads no reasoning_effort";
+    Process p = TALK("/set reasoning on\n/set reasoning-effort high\n", "--kv-type", "f32");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, nothing));
+    assert_non_null(strstr(p.err, effort));
+    process_free(&p);
+    p = TALK("/tokens\n", "--reasoning", "on");
+    assert_non_null(strstr(p.err, nothing));
+    process_free(&p);
+    char *path = inside("thinks.jinja");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("{% if enable_thinking %}<think>{% endif %}{{ messages[0].content }}", f);
+    assert_int_equal(fclose(f), 0);
+    p = TALK("/set reasoning on\n", "--chat-template", path);
+    assert_int_equal(p.status, 0);
+    assert_null(strstr(p.err, nothing));
+    process_free(&p);
+    free(path);
+}
+
 /* Says lines to a chat with a template whose prompts begin a reasoning. */
 static Process talk_reasoning(const char *input, const char *marks) {
     char *path = inside("reasoning.jinja"), text[256];
@@ -1338,6 +1361,7 @@ static void settings_of_reasoning_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reasoning_that_the_template_does_not_know_is_said),
         cmocka_unit_test(reasoning_ends_by_its_budget_and_is_kept_apart),
         cmocka_unit_test(settings_of_reasoning_are_checked),
         cmocka_unit_test(a_conversation_goes_back_and_forth_and_ctrl_d_leaves),
