@@ -295,13 +295,20 @@ static json_t *digest_or_null(const void *bytes, size_t n) {
     return bytes && n > 0 ? json_digest(bytes, n) : json_null();
 }
 
+/* A number with the nine digits that a receipt is written with. */
+static double as_written(double x) {
+    char text[32];
+    snprintf(text, sizeof text, "%.9g", x);
+    return strtod(text, NULL);
+}
+
 /* Sets "adapters": of each its name, scale and the SHA-256 of its weights. */
 static void put_adapters(json_t *model, const Adapters *adapters) {
     json_t *list = json_array();
     for (size_t i = 0; i < adapters->n; i++) {
         const SessionAdapter *a = &adapters->items[i];
-        json_array_append_new(list, json_pack("{s:s, s:f, s:s}", "name", a->name, "scale", a->scale,
-                                              "sha256", a->digest));
+        json_array_append_new(list, json_pack("{s:s, s:f, s:s}", "name", a->name, "scale",
+                                              as_written(a->scale), "sha256", a->digest));
     }
     json_object_set_new(model, "adapters", list);
 }
