@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "receipts/sha256.h"
+#include "formats/sha256.h"
 #include "session/json_text.h"
 
 json_t *batch_receipt_begin(const Receipt *receipt, const char *line, size_t length) {

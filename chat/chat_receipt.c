@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "receipts/receipt.h"
-#include "receipts/sha256.h"
+#include "formats/sha256.h"
 
 /* ---- Items ------------------------------------------------------------------------------------
  */

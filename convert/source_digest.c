@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "receipts/sha256.h"
+#include "formats/sha256.h"
 
 enum { CHUNK_BYTES = 1 << 20 };
 

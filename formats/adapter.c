@@ -321,14 +321,14 @@ static Status add_digest(Adapter *a, Error *error) {
     for (size_t i = 0; i < a->n_parts; i++) {
         const AdapterPart *p = &a->parts[i];
         char line[512], rows[65], cols[65];
-        sha256_of(p->rows_factor, p->rows * p->rank * sizeof(float), rows);
-        sha256_of(p->cols_factor, p->rank * p->cols * sizeof(float), cols);
+        sha256_text(p->rows_factor, p->rows * p->rank * sizeof(float), rows);
+        sha256_text(p->cols_factor, p->rank * p->cols * sizeof(float), cols);
         int n = snprintf(line, sizeof line, "%s %zu %zu %zu %.17g %s %s\n", p->name, p->rows,
                          p->cols, p->rank, p->alpha_over_rank, rows, cols);
         text_put(&lines, line, (size_t)n, 0);
     }
     bool failed = lines.failed;
-    if (!failed) sha256_of(lines.bytes, lines.length, a->digest);
+    if (!failed) sha256_text(lines.bytes, lines.length, a->digest);
     text_free(&lines);
     return failed ? error_set(error, "%s: no memory", a->path) : STATUS_OK;
 }

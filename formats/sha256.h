@@ -1,10 +1,41 @@
-/* SHA-256 (FIPS 180-4), by which files that are published with it are recognized. */
+/* SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104).
+ *
+ * The one cryptographic hash of the project: for receipts, and to know files that are published
+ * with it. A library would be one more package for everyone who builds; this file is tested with
+ * NIST's and RFC 4231's vectors (test_receipt.c). A model's tensors are hashed by all threads at
+ * once, so that the speed of one call matters little.
+ *
+ *     Sha256 hash;
+ *     sha256_init(&hash);
+ *     sha256_add(&hash, bytes, n);                    as often as needed
+ *     sha256_end(&hash, digest);
+ */
 #ifndef FORMATS_SHA256_H
 #define FORMATS_SHA256_H
 
 #include <stddef.h>
+#include <stdint.h>
 
-/* Writes the hash of bytes[n] as 64 lower-case hexadecimal digits and a NUL. */
-void sha256_of(const void *bytes, size_t n, char hex[65]);
+enum { SHA256_BYTES = 32, SHA256_HEX = 65, SHA256_BLOCK = 64 };
+
+typedef struct Sha256 {
+    uint32_t state[8];
+    uint64_t bytes; /* added so far */
+    uint8_t block[SHA256_BLOCK];
+} Sha256;
+
+void sha256_init(Sha256 *hash);
+void sha256_add(Sha256 *hash, const void *bytes, size_t n);
+void sha256_end(Sha256 *hash, uint8_t digest[SHA256_BYTES]);
+
+/* The digest as 64 lower-case digits and a NUL. */
+void sha256_hex(const uint8_t digest[SHA256_BYTES], char text[SHA256_HEX]);
+
+/* Both at once, for bytes[n] that lie in memory. */
+void sha256_text(const void *bytes, size_t n, char text[SHA256_HEX]);
+
+/* The HMAC of bytes[n] with key[key_bytes], as 64 digits. */
+void hmac_sha256_text(const void *key, size_t key_bytes, const void *bytes, size_t n,
+                      char text[SHA256_HEX]);
 
 #endif

@@ -96,7 +96,7 @@ bool tiktoken_list_begins(const char *bytes, size_t size) {
 
 const TiktokenList *tiktoken_list_of(const char *bytes, size_t size) {
     char hash[65];
-    sha256_of(bytes, size, hash);
+    sha256_text(bytes, size, hash);
     for (size_t i = 0; i < N_LISTS; i++)
         if (strcmp(lists[i].sha256, hash) == 0) return &lists[i];
     return NULL;

@@ -19,7 +19,7 @@
 #include <signal.h>
 
 #include "modelfile.h"
-#include "receipts/sha256.h"
+#include "formats/sha256.h"
 
 typedef struct ModelDigestOptions {
     int n_threads;

@@ -9,7 +9,7 @@
 
 #include "draft/recorded.h"
 #include "receipts/receipt.h"
-#include "receipts/sha256.h"
+#include "formats/sha256.h"
 #include "session/generate.h"
 #include "system/descriptor.h"
 

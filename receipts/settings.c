@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "receipts/sha256.h"
+#include "formats/sha256.h"
 
 /* ---- The numbers of the sampler ---------------------------------------------------------------
  */

@@ -587,7 +587,7 @@ static void sha256_is_that_of_the_standard(void **state) {
     (void)state;
     char text[120], hex[65];
     memset(text, 'a', sizeof text);
-    sha256_of("abc", 3, hex);
+    sha256_text("abc", 3, hex);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     static const struct {
         size_t n;
@@ -602,7 +602,7 @@ static void sha256_is_that_of_the_standard(void **state) {
         {120, "2f3d335432c70b580af0e8e1b3674a7c020d683aa5f73aaaedfdc55af904c21c"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        sha256_of(text, cases[i].n, hex);
+        sha256_text(text, cases[i].n, hex);
         assert_string_equal(hex, cases[i].hex);
     }
 }
