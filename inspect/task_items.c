@@ -83,6 +83,12 @@ static Status take_item(TaskItem *item, Error *error) {
     return take_answer(item, json_object_get(item->json, "answer"), error);
 }
 
+static bool is_blank(const char *line, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (!strchr(" \t\r", line[i]) || line[i] == '\0') return false;
+    return true;
+}
+
 Status task_items_parse(TaskItems *all, const char *name, const char *text, size_t length,
                         Error *error) {
     size_t number = 0;
@@ -92,7 +98,7 @@ Status task_items_parse(TaskItems *all, const char *name, const char *text, size
         json_error_t where;
         number++;
         begin += n + 1;
-        if (strspn(line, " \t\r") >= n) continue;
+        if (is_blank(line, n)) continue;
         if (!array_reserve(&all->items, &all->capacity, all->n + 1, sizeof *all->items))
             return error_set(error, "no memory for %s", name);
         TaskItem *item = &all->items[all->n++];
