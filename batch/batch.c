@@ -21,6 +21,7 @@
 #include "session/generation_options.h"
 #include "session/logprobs.h"
 #include "system/terminal.h"
+#include "session/json_text.h"
 
 enum {
     /* With --ordered: the jobs and bytes of results that may wait for an earlier result. */

@@ -36,12 +36,6 @@ void line_reader_free(LineReader *r) {
     r->bytes = NULL;
 }
 
-bool line_is_blank(const char *line, size_t length) {
-    for (size_t i = 0; i < length; i++)
-        if (!strchr(" \t\r", line[i]) || line[i] == '\0') return false;
-    return true;
-}
-
 void line_trim(const LineReader *r, bool text, const char **line, size_t *length) {
     bool begins_file = r->number == 1 && r->first == 0;
     if (begins_file && *length >= 3 && memcmp(*line, "\xEF\xBB\xBF", 3) == 0) {

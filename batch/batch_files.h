@@ -51,9 +51,6 @@ Status line_reader_next(LineReader *reader, bool wait, const volatile sig_atomic
 /* Counts the lines to come that are not blank in a regular file; 0 for any other file. */
 size_t line_reader_count(const LineReader *reader);
 
-/* Whether the line holds only spaces, tabs and carriage returns. */
-bool line_is_blank(const char *line, size_t length);
-
 /* Leaves out of the line that the reader has just returned what is no part of a request: a byte
  * order mark where the file begins and, where the line is a text, a final carriage return. */
 void line_trim(const LineReader *reader, bool text, const char **line, size_t *length);

@@ -10,6 +10,7 @@
 #include "batch/batch_files.h"
 #include "session/check_report.h"
 #include "system/descriptor.h"
+#include "session/json_text.h"
 
 /* One recorded result: a line of the file. */
 typedef struct Record {

@@ -16,6 +16,7 @@
 #include "batch/merge_part.h"
 #include "batch/renumber.h"
 #include "system/terminal.h"
+#include "session/json_text.h"
 
 enum {
     WRITE_AT = 1 << 18, /* bytes of results that are written at a time */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "session/json_text.h"
 
 static bool take_text(const json_t *json, EndingText *text) {
     *text = (EndingText){json_string_value(json), json_string_length(json)};
@@ -83,12 +84,6 @@ static Status take_item(TaskItem *item, Error *error) {
     return take_answer(item, json_object_get(item->json, "answer"), error);
 }
 
-static bool is_blank(const char *line, size_t length) {
-    for (size_t i = 0; i < length; i++)
-        if (!strchr(" \t\r", line[i]) || line[i] == '\0') return false;
-    return true;
-}
-
 Status task_items_parse(TaskItems *all, const char *name, const char *text, size_t length,
                         Error *error) {
     size_t number = 0;
@@ -98,7 +93,7 @@ Status task_items_parse(TaskItems *all, const char *name, const char *text, size
         json_error_t where;
         number++;
         begin += n + 1;
-        if (is_blank(line, n)) continue;
+        if (line_is_blank(line, n)) continue;
         if (!array_reserve(&all->items, &all->capacity, all->n + 1, sizeof *all->items))
             return error_set(error, "no memory for %s", name);
         TaskItem *item = &all->items[all->n++];

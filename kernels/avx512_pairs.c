@@ -25,8 +25,7 @@ typedef struct PairScratch {
 _Static_assert(sizeof(PairScratch) <= SCRATCH_BYTES, "scratch");
 
 /* An unpacked run of a pair. The codes of the second panel lie panel_bytes after those of the
- * first.
- */
+ * first. */
 typedef struct PairWeights {
     const uint8_t *codes;
     size_t panel_bytes;

@@ -1,5 +1,7 @@
 #include "session/json_text.h"
 
+#include <string.h>
+
 #include "base/text.h"
 #include "base/unicode.h"
 
@@ -21,4 +23,10 @@ json_t *json_lossy_text(const char *bytes, size_t n) {
     json_t *json = text.failed ? NULL : json_stringn(text.bytes, text.length);
     text_free(&text);
     return json;
+}
+
+bool line_is_blank(const char *line, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (!strchr(" \t\r", line[i]) || line[i] == '\0') return false;
+    return true;
 }
