@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lines.h"
 #include "base/threads.h"
 #include "kernels/attention_q8.h"
 
@@ -54,8 +55,8 @@ AttentionMemory *attention_memory_new(uint32_t head_dim, size_t n_positions, int
                             ATTENTION_QUERIES * (KV_PAGE + 2 * memory->partial_floats) +
                             round_up(n_positions, 16);
     if (size_mul(memory->thread_floats * sizeof(float), (size_t)n_threads, &bytes))
-        memory->threads = aligned_alloc(64, bytes);
-    memory->split = aligned_alloc(64, SPLIT_FLOATS * sizeof(float));
+        memory->threads = lines_new(bytes);
+    memory->split = lines_new(SPLIT_FLOATS * sizeof(float));
     if (memory->threads && memory->split) return memory;
     attention_memory_free(memory);
     return NULL;

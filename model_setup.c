@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lines.h"
 #include "base/numbers.h"
 #include "config_fields.h"
 #include "forward_pass.h"
@@ -112,13 +113,10 @@ static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
     return sizeof all / sizeof *all;
 }
 
-/* Buffers are 64-byte aligned. An empty one gets memory as well, so that NULL means a failure. */
 static bool allocate_buffer(const Buffer *buffer) {
     size_t bytes;
-    if (!size_mul(buffer->n, buffer->width, &bytes) || !size_mul(bytes, 4, &bytes) ||
-        bytes > SIZE_MAX / 2)
-        return false;
-    *buffer->pointer = aligned_alloc(64, round_up(bytes ? bytes : 1, 64));
+    bool fits = size_mul(buffer->n, buffer->width, &bytes) && size_mul(bytes, 4, &bytes);
+    *buffer->pointer = fits ? lines_new(bytes) : NULL;
     return *buffer->pointer != NULL;
 }
 

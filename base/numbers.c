@@ -25,12 +25,6 @@ uint16_t float_to_half(float x) {
     return (uint16_t)(sign | (magnitude - 0x38000000u + 0xFFF + odd) >> 13);
 }
 
-uint16_t float_to_bfloat(float x) {
-    uint32_t bits = float_bits(x);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
 static double double_from_bits(uint64_t u) {
     double x;
     memcpy(&x, &u, sizeof x);

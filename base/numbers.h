@@ -18,14 +18,13 @@ static inline float float_from_bits(uint32_t u) {
     return x;
 }
 
-/* Conversions of float16 and bfloat16, given by their bits. Those to 16 bits round to nearest even
- * and keep NaN; float_to_half saturates at +-65504, infinities included. */
+/* Conversions of float16 and bfloat16, given by their bits. float_to_half rounds to nearest even,
+ * keeps NaN and saturates at +-65504, infinities included. */
 float half_to_float(uint16_t h);
 uint16_t float_to_half(float x);
 static inline float bfloat_to_float(uint16_t b) {
     return float_from_bits((uint32_t)b << 16);
 }
-uint16_t float_to_bfloat(float x);
 
 /* Sine and cosine of a float32 angle, |x| <= 2^30, computed in double and rounded once. */
 void sin_cos(float x, float *sine, float *cosine);

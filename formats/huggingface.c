@@ -25,6 +25,7 @@
 #include "formats/scale_join.h"
 #include "formats/ternary_join.h"
 #include "formats/tokenizer_file.h"
+#include "kernels/panel_pack.h"
 #include "tokenizer.h"
 
 /* ---- Opening ---- */

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/lines.h"
 #include "base/threads.h"
 #include "kernels/kernels.h"
 
@@ -34,10 +35,6 @@ struct MatmulMemory {
 static const size_t group_sizes[] = {0, 16, 32, 64};
 enum { GROUP_SIZES = sizeof group_sizes / sizeof *group_sizes };
 
-static void *allocate(size_t bytes) {
-    return aligned_alloc(128, round_up(bytes ? bytes : 1, 128));
-}
-
 MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_inputs,
                                 int n_threads) {
     size_t input_bytes = 0, row_bytes = 0, scratch_bytes, own_bytes, elements;
@@ -56,13 +53,13 @@ MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_
     memory->n_threads = (size_t)n_threads;
     memory->scratch_stride = round_up(kernels->scratch_bytes, 128);
     memory->own_stride = round_up(row_bytes, 128);
-    memory->shares = allocate(memory->n_threads * sizeof *memory->shares);
+    memory->shares = lines_new(memory->n_threads * sizeof *memory->shares);
     memory->input_bytes = round_up(input_bytes, 128);
-    memory->input = allocate(input_bytes);
+    memory->input = lines_new(input_bytes);
     if (size_mul(memory->scratch_stride, memory->n_threads, &scratch_bytes))
-        memory->scratch = allocate(scratch_bytes);
+        memory->scratch = lines_new(scratch_bytes);
     if (size_mul(memory->own_stride, memory->n_threads, &own_bytes))
-        memory->own = allocate(own_bytes);
+        memory->own = lines_new(own_bytes);
     if (!memory->shares || !memory->input || !memory->scratch || !memory->own) {
         matmul_memory_free(memory);
         return NULL;

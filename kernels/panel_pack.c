@@ -5,6 +5,12 @@
 #include "base/numbers.h"
 #include "kernels/records.h"
 
+uint16_t float_to_bfloat(float x) {
+    uint32_t bits = float_bits(x);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
 /* Transposes values[16][groups] into one part of a panel, [groups][16]. */
 static void pack_scales(uint16_t *part, const uint16_t *values, size_t groups) {
     for (size_t r = 0; r < PANEL_ROWS; r++)

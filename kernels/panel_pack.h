@@ -5,6 +5,9 @@
 
 #include "kernels/tensor.h"
 
+/* The bits of x as bfloat16, rounded to nearest even; NaN stays NaN. */
+uint16_t float_to_bfloat(float x);
+
 /* Packs the codes, scales and minima of 16 rows into a panel. codes[16][padded cols] are int8 for
  * q8, 0..15 for q4 (where 8 means zero) and q4_min, uint8 for q8_min; scales and minima[16][groups]
  * are f16 bits. Rows past the matrix's end must be zeros (codes 8 for q4). `panel` has

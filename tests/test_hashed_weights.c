@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/numbers.h"
+#include "kernels/panel_pack.h"
 #include "tests/hashed_weights.h"
 
 static void weights_have_the_bits_that_python_computes(void **state) {
