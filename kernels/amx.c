@@ -70,28 +70,19 @@ INLINE size_t input_step(size_t group) {
 }
 enum { SUMS = TILE_ROWS * sizeof(float), CODES = TILE_ROWS * ACTIVATION_HEADER };
 
-/* Scales the dots in a ring slot and adds them to the sums of 16 rows; x is one group of the packed
- * rows. */
+/* Scales four rows of the dots in a ring slot and adds them to their sums; x is one group of the
+ * packed rows. */
 INLINE void add_dots(bool with_minima, __m512 *acc, int32_t (*dots)[PANEL_ROWS], const uint8_t *x,
-                     const float *w_scales, const float *w_minima) {
+                     const float *w_scales, const float *w_minima, size_t first) {
+    const float *x_scales = (const float *)x, *x_sums = (const float *)(x + SUMS);
     __m512 w_scale = _mm512_load_ps(w_scales), w_min = w_scale;
     if (with_minima) w_min = _mm512_load_ps(w_minima);
-#define ADD_ROW(row, lane)                                                                         \
-    do {                                                                                           \
-        __m512 x_scale = _mm512_permute_ps(scales, 0x55 * (lane));                                 \
-        acc[row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots[row])),               \
-                                   _mm512_mul_ps(w_scale, x_scale), acc[row]);                     \
-        if (with_minima)                                                                           \
-            acc[row] = _mm512_fnmadd_ps(_mm512_permute_ps(sums, 0x55 * (lane)), w_min, acc[row]);  \
-    } while (0)
 #pragma GCC unroll 4
-    for (size_t i = 0; i < TILE_ROWS; i += 4) {
-        __m512 scales = _mm512_broadcast_f32x4(_mm_load_ps((const float *)x + i));
-        __m512 sums = _mm512_broadcast_f32x4(_mm_load_ps((const float *)(x + SUMS) + i));
-        ADD_ROW(i + 0, 0);
-        ADD_ROW(i + 1, 1);
-        ADD_ROW(i + 2, 2);
-        ADD_ROW(i + 3, 3);
+    for (size_t i = first; i < first + 4; i++) {
+        __m512 dot = _mm512_cvtepi32_ps(_mm512_load_si512(dots[i]));
+        __m512 scale = _mm512_mul_ps(w_scale, _mm512_set1_ps(x_scales[i]));
+        acc[i] = _mm512_fmadd_ps(dot, scale, acc[i]);
+        if (with_minima) acc[i] = _mm512_fnmadd_ps(_mm512_set1_ps(x_sums[i]), w_min, acc[i]);
     }
 }
 
@@ -112,11 +103,11 @@ INLINE Factors factors(Kind kind, const Run *run, AmxJob job, size_t g) {
                      run->weights + job.panel * run->panel_bytes + g * kind.group * PANEL_ROWS};
 }
 
-/* Tile `c` becomes the dots of the i-th group from f on; tiles a and b are for its factors. */
-#define MULTIPLY_TILE(c, a, b, f, i)                                                               \
+#define LOAD_INPUT(a, f, i) TILE_LOAD(a, (f).x + (i)*input_step(kind.group) + CODES, kind.group)
+#define LOAD_WEIGHTS(b, f, i) TILE_LOAD(b, (f).w + (i)*kind.group * PANEL_ROWS, LINE_BYTES)
+/* Tile `c` becomes the dots of the factors in tiles a and b. */
+#define MULTIPLY(c, a, b)                                                                          \
     do {                                                                                           \
-        TILE_LOAD(a, (f).x + (i)*input_step(kind.group) + CODES, kind.group);                      \
-        TILE_LOAD(b, (f).w + (i)*kind.group * PANEL_ROWS, LINE_BYTES);                             \
         TILE_ZERO(c);                                                                              \
         if (kind.is_unsigned) {                                                                    \
             TILE_DOT_UNSIGNED(c, a, b);                                                            \
@@ -124,20 +115,41 @@ INLINE Factors factors(Kind kind, const Run *run, AmxJob job, size_t g) {
             TILE_DOT(c, a, b);                                                                     \
         }                                                                                          \
     } while (0)
+/* The same from the i-th group of f on. */
+#define MULTIPLY_GROUP(c, a, b, f, i)                                                              \
+    do {                                                                                           \
+        LOAD_INPUT(a, f, i);                                                                       \
+        LOAD_WEIGHTS(b, f, i);                                                                     \
+        MULTIPLY(c, a, b);                                                                         \
+    } while (0)
 
 INLINE void fetch_lines(const uint8_t *lines, size_t bytes) {
     for (size_t byte = 0; byte < bytes; byte += LINE_BYTES) _mm_prefetch(lines + byte, _MM_HINT_T0);
 }
 
+/* Adds four rows of the dots in ring slot i. The compiler keeps them where they stand. */
+#define ADD_FOUR(i, first)                                                                         \
+    do {                                                                                           \
+        add_dots(kind.with_minima, acc, scratch->ring[i], now.x + (i)*input_step(kind.group),      \
+                 scratch->scales[job.panel][g + (i)], scratch->minima[job.panel][g + (i)], first); \
+        TILE_SETTLE();                                                                             \
+    } while (0)
+
 /* One of four steps, i = 0 to 3, of run_job. The tile unit multiplies a group that comes four
  * groups later and stores the tile `stored`, which it multiplied in the step before. The vector
- * unit meanwhile adds the dots in ring slot i to the sums. */
+ * unit meanwhile adds the dots in ring slot i to the sums. Both units take turns four rows at a
+ * time: the processor looks no further ahead than some three tile instructions, and with all four
+ * of a step in a row a product takes 1.3 to 1.5 times as long. */
 #define STEP(i, stored, a, b)                                                                      \
     do {                                                                                           \
-        MULTIPLY_TILE(i, a, b, later, i);                                                          \
+        ADD_FOUR(i, 0);                                                                            \
+        LOAD_INPUT(a, later, i);                                                                   \
+        ADD_FOUR(i, 4);                                                                            \
+        LOAD_WEIGHTS(b, later, i);                                                                 \
+        ADD_FOUR(i, 8);                                                                            \
         TILE_STORE(stored, scratch->ring[stored], LINE_BYTES);                                     \
-        add_dots(kind.with_minima, acc, scratch->ring[i], now.x + (i)*input_step(kind.group),      \
-                 scratch->scales[job.panel][g + (i)], scratch->minima[job.panel][g + (i)]);        \
+        ADD_FOUR(i, 12);                                                                           \
+        MULTIPLY(i, a, b);                                                                         \
         fetch_lines(fetch + (g + (i)) * fetch_bytes, fetch_bytes);                                 \
     } while (0)
 
@@ -171,10 +183,10 @@ INLINE void run_jobs(Kind kind, const Run *run, AmxScratch *scratch) {
     AmxJob job = {0, 0};
     Factors first = factors(kind, run, job, 0);
     TILE_SETTLE();
-    MULTIPLY_TILE(0, 4, 6, first, 0);
-    MULTIPLY_TILE(1, 5, 7, first, 1);
-    MULTIPLY_TILE(2, 4, 6, first, 2);
-    MULTIPLY_TILE(3, 5, 7, first, 3);
+    MULTIPLY_GROUP(0, 4, 6, first, 0);
+    MULTIPLY_GROUP(1, 5, 7, first, 1);
+    MULTIPLY_GROUP(2, 4, 6, first, 2);
+    MULTIPLY_GROUP(3, 5, 7, first, 3);
     TILE_STORE(0, scratch->ring[0], LINE_BYTES);
     TILE_STORE(1, scratch->ring[1], LINE_BYTES);
     TILE_STORE(2, scratch->ring[2], LINE_BYTES);
@@ -212,16 +224,21 @@ static size_t padded_groups(size_t group, size_t n_inputs) {
     return round_up(activation_groups(group, n_inputs), 4);
 }
 
-/* Stores the sums of all rows by the stripe to the output. */
+/* Stores the sums of all rows by the stripe to the output; past the caches where whole lines allow,
+ * because ordinary stores a row apart hold up the tile stores. */
 static void store_sums(const Product *product, size_t n_rows, size_t begin, size_t panels,
                        const AmxScratch *scratch) {
     for (size_t row = 0; row < n_rows; row++)
         for (size_t p = 0; p < panels; p++) {
             __mmask16 outputs =
                 (__mmask16)((1u << matrix_panel_outputs(product->w, begin + p)) - 1);
-            const float *sums = scratch->sums[row / TILE_ROWS][p][row % TILE_ROWS];
-            _mm512_mask_storeu_ps(product->out + row * product->stride + (begin + p) * PANEL_ROWS,
-                                  outputs, _mm512_load_ps(sums));
+            __m512 sums = _mm512_load_ps(scratch->sums[row / TILE_ROWS][p][row % TILE_ROWS]);
+            float *out = product->out + row * product->stride + (begin + p) * PANEL_ROWS;
+            if (outputs == 0xFFFF && (uintptr_t)out % LINE_BYTES == 0) {
+                _mm512_stream_ps(out, sums);
+            } else {
+                _mm512_mask_storeu_ps(out, outputs, sums);
+            }
         }
 }
 
@@ -326,6 +343,7 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     configure(group);
     for (size_t p = begin; p < end; p += STRIPE)
         multiply_stripe(product, input, n_rows, p, end - p < STRIPE ? end - p : STRIPE, scratch);
+    _mm_sfence(); /* before the barrier behind which others read what was streamed */
     TILE_RELEASE();
 }
 
