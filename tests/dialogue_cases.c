@@ -46,6 +46,7 @@ Dialogue dialogue_of(Opened *o, const char *path) {
     Error note, error = {""};
     if (dialogue_open(&d, &o->session, path, &note, &error) != STATUS_OK)
         fail_msg("%s", error.text);
+    if (d.prompt.answers.think_open) d.budget = 4;
     return d;
 }
 

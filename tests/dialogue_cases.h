@@ -20,8 +20,8 @@ void opened_open(Opened *o, const char *model, const char *chat_template, uint32
                  size_t n_tokens);
 void opened_close(Opened *o);
 
-/* Opens the conversation in the file `path`. This and the functions below fail the test (cmocka)
- * when they cannot do their work. */
+/* Opens the conversation in the file `path`; an answer's reasoning has at most 4 tokens. This and
+ * the functions below fail the test (cmocka) when they cannot do their work. */
 Dialogue dialogue_of(Opened *o, const char *path);
 AnswerStats dialogue_answered(Dialogue *d);
 void dialogue_said(Dialogue *d, const char *text);

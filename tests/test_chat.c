@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -1342,6 +1343,79 @@ static void reasoning_ends_by_its_budget_and_is_kept_apart(void **state) {
     }
 }
 
+#define LIKE_QWEN_3_5 "tests/fixtures/chat_templates/parameters.jinja"
+
+/* The messages of a chat with a model with states: two questions, each answered by "Fine." behind
+ * whatever reasoning there is. */
+static json_t *messages_of_states(const char *of_states, const char *reasoning) {
+    char *path = inside("states.jsonl"), *program = build_path("run"), input[512];
+    const char *const argv[] = {program,
+                                of_states,
+                                "-m",
+                                "chat",
+                                "-s",
+                                "3",
+                                "-n",
+                                "40",
+                                "--choice",
+                                "Fine.",
+                                "--reasoning",
+                                reasoning,
+                                "--reasoning-budget",
+                                "5",
+                                "--chat-template",
+                                LIKE_QWEN_3_5,
+                                NULL};
+    size_t length;
+    snprintf(input, sizeof input, "Hi\n And you? \n/save %s\n", path);
+    unlink(path);
+    Process p = process_run(argv, input, strlen(input));
+    if (p.status != 0) fail_msg("%s", p.err);
+    char *saved = file_read(path, &length);
+    json_t *messages = json_array();
+    for (const char *line = strchr(saved, '\n') + 1; *line; line = strchr(line, '\n') + 1)
+        json_array_append_new(messages, json_loads(line, JSON_DISABLE_EOF_CHECK, NULL));
+    free(saved);
+    process_free(&p);
+    free(program);
+    free(path);
+    return messages;
+}
+
+/* The next prompt holds the last answer's reasoning and nothing of the one before. */
+static void a_model_with_states_thinks_as_qwen_3_5s_template_has_it(void **state) {
+    (void)state;
+    char *of_states = inside("states.bin"), expected[1024];
+    Process made = RUN("export", "--random",
+                       "tiny,context=512,vocab_size=290,n_layers=4,attend=4,state_heads=4,"
+                       "state_key_heads=2,state_key_dim=16,state_value_dim=16,state_kernel=4",
+                       of_states, "-z", "tests/fixtures/marks_tokenizer.json", "-q");
+    assert_int_equal(made.status, 0);
+    process_free(&made);
+    for (int thinks = 0; thinks < 2; thinks++) {
+        const char *choice = thinks ? "on" : "off";
+        json_t *messages = messages_of_states(of_states, choice);
+        assert_int_equal(json_array_size(messages), 4);
+        json_t *first = json_object_get(json_array_get(messages, 1), "reasoning_content");
+        json_t *last = json_object_get(json_array_get(messages, 3), "reasoning_content");
+        assert_int_equal(json_string_length(first) > 0, thinks);
+        assert_int_equal(json_string_length(last) > 0, thinks);
+        snprintf(expected, sizeof expected,
+                 "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nFine.<|im_end|>\n"
+                 "<|im_start|>user\nAnd you?<|im_end|>\n<|im_start|>assistant\n"
+                 "<think>\n%s\n</think>\n\nFine.<|im_end|>\n<|im_start|>assistant\n<think>\n%s",
+                 thinks ? json_string_value(last) : "", thinks ? "" : "\n</think>\n\n");
+        char *request = json_dumps(messages, 0);
+        Process p = RUN("run", of_states, "--render", "-i", request, "--chat-template",
+                        LIKE_QWEN_3_5, "--reasoning", choice);
+        assert_string_equal(p.out, expected);
+        process_free(&p);
+        free(request);
+        json_decref(messages);
+    }
+    free(of_states);
+}
+
 static void settings_of_reasoning_are_checked(void **state) {
     (void)state;
     Process p =
@@ -1363,6 +1437,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reasoning_that_the_template_does_not_know_is_said),
         cmocka_unit_test(reasoning_ends_by_its_budget_and_is_kept_apart),
+        cmocka_unit_test(a_model_with_states_thinks_as_qwen_3_5s_template_has_it),
         cmocka_unit_test(settings_of_reasoning_are_checked),
         cmocka_unit_test(a_conversation_goes_back_and_forth_and_ctrl_d_leaves),
         cmocka_unit_test(ctrl_c_clears_a_line_and_stops_an_answer),

@@ -183,6 +183,19 @@ static void so_it_does_where_windows_and_states_are_lost(void **state) {
     for (size_t i = 0; i < 2; i++) mixes(forgetful[i], template_text, 320, 8);
 }
 
+/* What a state has taken in of earlier thinking is gone when the template leaves it out of the next
+ * prompt, as Qwen 3.5's does. */
+static void thinking_that_the_template_drops_leaves_no_trace_in_a_state(void **state) {
+    (void)state;
+    size_t length;
+    char *thinks = file_read("tests/fixtures/chat_templates/parameters.jinja", &length);
+    assert_non_null(thinks);
+    mixes("random:tiny,n_layers=4,attend=4,state_heads=4,state_key_heads=2,state_key_dim=16,"
+          "state_value_dim=16,state_kernel=4",
+          thinks, 640, 4);
+    free(thinks);
+}
+
 /* Says a long message after `before` and answers it; returns what was found in the cache. */
 static size_t again(Dialogue *d, bool undo) {
     Error error;
@@ -383,6 +396,7 @@ int main(void) {
         cmocka_unit_test(a_message_that_cannot_fit_is_an_error_and_can_be_undone),
         cmocka_unit_test(any_mix_of_turns_equals_a_fresh_conversation),
         cmocka_unit_test(so_it_does_where_windows_and_states_are_lost),
+        cmocka_unit_test(thinking_that_the_template_drops_leaves_no_trace_in_a_state),
         cmocka_unit_test(going_back_computes_only_the_message_again),
         cmocka_unit_test(a_models_own_template_makes_no_difference_to_that),
         cmocka_unit_test(nothing_of_erased_messages_stays_in_the_file_of_pages),
