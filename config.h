@@ -86,6 +86,7 @@ typedef enum LayerKindNumber {
     LAYER_LIGHTNING,   /* lightning attention: MiniMax-01 */
     LAYER_BESIDE,      /* attention and Mamba 2 side by side: Falcon-H1 */
     LAYER_SHARED,      /* a block that layers share, and Mamba 2: Zamba 2 */
+    LAYER_NARROW,      /* a mixture of experts behind a narrower vector: Nemotron 3 */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -169,7 +170,8 @@ typedef struct Config {
      * ffn_dim wide. */
     uint32_t n_experts;                    /* 0: none */
     uint32_t n_experts_used, zero_experts; /* by each token; the last ones that give their input */
-    uint32_t expert_ffn_dim;
+    uint32_t expert_ffn_dim, expert_dim;   /* expert_dim: width of what experts read and write in
+                                            * LAYER_NARROW; 0 elsewhere, where it is dim */
     uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
     RouterKind router;
     bool round_inputs;   /* what a norm gives is rounded to 8 bits by row: BitNet */

@@ -81,7 +81,7 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
     Model *m = pass->model;
     const Config *c = m->config;
     size_t width = parts->network->width, inputs = parts->network->down.w.cols;
-    size_t outputs = parts->network->down.w.rows;
+    size_t outputs = parts->network->down.w.rows, dim = parts->network->up.w.cols;
     float *hidden = c->gated ? m->gate : m->up;
     Product inner[FEED_FORWARD_PARTS][2], outer[FEED_FORWARD_PARTS];
     ProductSet sets[FEED_FORWARD_PARTS];
@@ -91,7 +91,7 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
         inner[p][0] = (Product){&f->up.w, m->up + at, width};
         inner[p][1] = (Product){&f->gate.w, m->gate + at, width};
         outer[p] = (Product){&f->down.w, y + parts[p].first * outputs, outputs};
-        sets[p] = (ProductSet){in + parts[p].first * c->dim, parts[p].n, inner[p], 1 + c->gated};
+        sets[p] = (ProductSet){in + parts[p].first * dim, parts[p].n, inner[p], 1 + c->gated};
     }
     forward_multiply_sets(m, sets, n_parts);
     size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n, p = 0;

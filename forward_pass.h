@@ -125,9 +125,9 @@ typedef struct FeedForwardRows {
 
 enum { FEED_FORWARD_PARTS = 64 }; /* the most of one call */
 
-/* y[rows][dim] = feed-forwards of in[rows][dim], without the bias of their last projections; of a
- * rank, y[rows][its rows of down]. All are equally wide; their rows follow each other. One list of
- * work for gate and up, and one for down. */
+/* y[rows][dim] = feed-forwards of in[rows][dim], or of the width that the networks have, without
+ * the bias of their last projections; of a rank, y[rows][its rows of down]. All are equally wide;
+ * their rows follow each other. One list of work for gate and up, and one for down. */
 void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, const float *in,
                    float *y);
 

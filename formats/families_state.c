@@ -98,10 +98,10 @@ static const ConfigRule nemotron_h_config[] = {
     {"topk_group", "router_groups_used", 1},
     {"norm_topk_prob", "router_normalize", 1},
     {"routed_scaling_factor", "router_scale", 1},
+    {"moe_latent_size", "expert_dim", 0},
     {0},
 };
-static const FixedKey nemotron_h_fixed[] = {
-    {"mamba_hidden_act", "\"silu\""}, {"moe_latent_size", "null"}, {0}};
+static const FixedKey nemotron_h_fixed[] = {{"mamba_hidden_act", "\"silu\""}, {0}};
 /* The activation of the feed-forward is that of the convolution as well. */
 static const FixedKey granite_fixed[] = {{"hidden_act", "\"silu\""}, {0}};
 /* transformers rotates half of a head whatever the key says. */
@@ -120,7 +120,7 @@ static const BiasRule bamba_biases[] = {
 static const BiasRule nemotron_h_biases[] = {
     {MAMBA_IN, "use_bias", false},
     {" mamba.taps ", "use_conv_bias", true},
-    {" w_up w_down shared.w_up shared.w_down ", "mlp_bias", false},
+    {" w_up w_down shared.w_up shared.w_down experts_in experts_out ", "mlp_bias", false},
     {0}};
 static const BiasRule lfm2_biases[] = {
     {" convolution.b convolution.c convolution.x convolution.out convolution.taps ", "conv_bias",
@@ -286,8 +286,10 @@ static const TensorRule nemotron_h_tensors[] = {
     SOME_LINEAR("w_down", "mixer.down_proj", N_DIM, N_FFN),
     SOME_MATRIX("router", "mixer.gate", N_EXPERTS, N_DIM),
     SOME_VECTOR("router.correction", "mixer.gate.e_score_correction_bias", N_EXPERTS),
-    SOME_MATRIX("experts.%u.w_up", "mixer.experts.%u.up_proj", N_EXPERT_FFN, N_DIM),
-    SOME_MATRIX("experts.%u.w_down", "mixer.experts.%u.down_proj", N_DIM, N_EXPERT_FFN),
+    SOME_MATRIX("experts.%u.w_up", "mixer.experts.%u.up_proj", N_EXPERT_FFN, N_EXPERT_DIM),
+    SOME_MATRIX("experts.%u.w_down", "mixer.experts.%u.down_proj", N_EXPERT_DIM, N_EXPERT_FFN),
+    SOME_LINEAR("experts_in", "mixer.fc1_latent_proj", N_EXPERT_DIM, N_DIM),
+    SOME_LINEAR("experts_out", "mixer.fc2_latent_proj", N_DIM, N_EXPERT_DIM),
     SOME_LINEAR("shared.w_up", "mixer.shared_experts.up_proj", N_SHARED_FFN, N_DIM),
     SOME_LINEAR("shared.w_down", "mixer.shared_experts.down_proj", N_DIM, N_SHARED_FFN),
     NORM("final_norm", "model.norm_f"),
@@ -471,6 +473,8 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
     bool mixes = false;
     if (n == 0 || n > CONFIG_MAX_LAYERS)
         return error_set(error, "config.json: layers_block_type has %zu layers", n);
+    if (json_value(json, "moe_latent_size") && config->expert_dim == 0)
+        return error_set(error, "config.json: moe_latent_size is 0");
     config->n_layers = (uint32_t)n;
     for (size_t l = 0; l < n; l++) {
         const char *name = list ? json_string_value(json_array_get(list, l)) : absent[l % 4];
@@ -483,11 +487,12 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
                              !list && pattern ? &pattern[l]
                              : name           ? name
                                               : "(no text)");
-        config->layer_kind[l] = all[i].kind;
-        config->without_ffn[l] = all[i].kind != LAYER_NONE;
+        bool is_narrow = all[i].letter == 'E' && config->expert_dim > 0;
+        config->layer_kind[l] = is_narrow ? LAYER_NARROW : all[i].kind;
+        config->without_ffn[l] = config->layer_kind[l] != LAYER_NONE;
         mixes = mixes || all[i].letter == 'E';
     }
-    if (!mixes) config->n_experts = config->shared_ffn_dim = 0;
+    if (!mixes) config->n_experts = config->shared_ffn_dim = config->expert_dim = 0;
     return state_no_step_limit(json, error);
 }
 

@@ -35,8 +35,8 @@
 #define SOME_EXPERTS                                                                               \
     SOME_MATRIX("router", "ffn_gate_inp", N_EXPERTS, N_DIM),                                       \
         SOME_MATRIX("experts.%u.w_gate", "ffn_gate_exps", N_EXPERT_FFN, N_DIM),                    \
-        SOME_MATRIX("experts.%u.w_up", "ffn_up_exps", N_EXPERT_FFN, N_DIM),                        \
-        SOME_MATRIX("experts.%u.w_down", "ffn_down_exps", N_DIM, N_EXPERT_FFN),                    \
+        SOME_MATRIX("experts.%u.w_up", "ffn_up_exps", N_EXPERT_FFN, N_EXPERT_DIM),                 \
+        SOME_MATRIX("experts.%u.w_down", "ffn_down_exps", N_EXPERT_DIM, N_EXPERT_FFN),             \
         SOME("experts.%u.w_gate", "ffn_gate_up_exps.weight", N_EXPERT_FFN, N_DIM, 0, {N_NONE},     \
              {N_EXPERT_FFN, N_EXPERT_FFN}),                                                        \
         SOME("experts.%u.w_up", "ffn_gate_up_exps.weight", N_EXPERT_FFN, N_DIM, 0, {N_EXPERT_FFN}, \
@@ -170,6 +170,8 @@ static const TensorRule nemotron_h_tensors[] = {
     MAMBA2,
     SOME_BIASED_FFN,
     SOME_EXPERTS,
+    SOME_LINEAR("experts_in", "ffn_latent_down", N_EXPERT_DIM, N_DIM),
+    SOME_LINEAR("experts_out", "ffn_latent_up", N_DIM, N_EXPERT_DIM),
     SOME_VECTOR("router.correction", "exp_probs_b.bias", N_EXPERTS),
     SOME_VECTOR("shared.w_up.bias", "ffn_up_shexp.bias", N_SHARED_FFN),
     SOME_VECTOR("shared.w_down.bias", "ffn_down_shexp.bias", N_DIM),
@@ -316,16 +318,18 @@ static bool layer_has(const GgufModel *m, uint32_t layer, const char *rest) {
 /* A layer is what it has tensors of: Mamba 2, attention, a feed-forward or a mixture. */
 static Status nemotron_h_finish(const GgufModel *m, Config *c) {
     bool mixes = false;
+    gguf_model_uint(m, "moe_latent_size", &c->expert_dim);
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        bool is_narrow = layer_has(m, l, "ffn_latent_down.weight");
         bool is_mamba = layer_has(m, l, "ssm_in.weight"),
              attends = layer_has(m, l, "attn_q.weight");
-        c->layer_kind[l] = is_mamba ? LAYER_MAMBA2 : attends ? LAYER_ATTENTION : LAYER_NONE;
-        c->without_ffn[l] = is_mamba || attends;
+        c->layer_kind[l] = is_mamba    ? LAYER_MAMBA2
+                           : attends   ? LAYER_ATTENTION
+                           : is_narrow ? LAYER_NARROW
+                                       : LAYER_NONE;
+        c->without_ffn[l] = is_mamba || attends || is_narrow;
         mixes = mixes || layer_has(m, l, "ffn_gate_inp.weight");
         c->layer_ffn_dim[l] = 0;
-        if (layer_has(m, l, "ffn_latent_down.weight"))
-            return error_set(m->error, "%s: experts behind a latent are not known to this program",
-                             m->source->path);
     }
     if (!mixes) c->n_experts = c->shared_ffn_dim = 0;
     if (c->ffn_dim == 0) c->ffn_dim = 1; /* no layer has a dense feed-forward */

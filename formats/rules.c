@@ -72,6 +72,8 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return (size_t)c->context + c->position_offset;
     case N_EXPERTS:
         return c->n_experts;
+    case N_EXPERT_DIM:
+        return c->expert_dim ? c->expert_dim : c->dim;
     case N_EXPERT_FFN:
         return c->expert_ffn_dim;
     case N_SHARED_FFN:

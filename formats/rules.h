@@ -66,6 +66,7 @@ typedef enum Extent {
     N_STATE_TAPS,  /* state_kernel */
     N_STATE_RANK,  /* state_rank */
     N_ADAPTER,     /* adapter_rank */
+    N_EXPERT_DIM,  /* expert_dim, or dim where that is 0 */
     /* Of Gemma 3n and 4. */
     N_PER_LAYER,       /* per_layer_dim */
     N_PER_LAYERS,      /* n_layers * per_layer_dim */

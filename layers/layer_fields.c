@@ -8,6 +8,7 @@
 #include "layer_kind.h"
 #include "layers/differential_fields.h"
 #include "layers/latent_fields.h"
+#include "layers/narrow_fields.h"
 #include "layers/state_fields.h"
 
 /* One row for each kind, in the order of LayerKindNumber. */
@@ -22,6 +23,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_LIGHTNING] = &lightning_fields,
     [LAYER_BESIDE] = &beside_fields,
     [LAYER_SHARED] = &shared_block_fields,
+    [LAYER_NARROW] = &narrow_fields,
 };
 
 #define UINT(field, most_)                                                                         \
@@ -46,6 +48,7 @@ static const ConfigField fields[] = {
     UINT(n_experts_used, 64),
     UINT(zero_experts, CONFIG_MAX_EXPERTS),
     UINT(expert_ffn_dim, 1 << 20),
+    UINT(expert_dim, 1 << 20),
     UINT(shared_ffn_dim, 1 << 20),
     ENUM(router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores", "softmax_scores",
          "scaled"),

@@ -9,6 +9,7 @@
 #include "layers/lightning.h"
 #include "layers/mamba.h"
 #include "layers/mamba2.h"
+#include "layers/narrow.h"
 #include "layers/none.h"
 #include "layers/shared_block.h"
 
@@ -23,6 +24,7 @@ static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_LIGHTNING] = &lightning_layer,
     [LAYER_BESIDE] = &beside_layer,
     [LAYER_SHARED] = &shared_block_layer,
+    [LAYER_NARROW] = &narrow_layer,
 };
 
 const LayerKind *layer_kind(uint32_t number) {

@@ -1,10 +1,9 @@
-#include "layer_kind.h"
+#include "layers/mixture.h"
 
 #include <omp.h>
 #include <string.h>
 
 #include "base/numbers.h"
-#include "forward_pass.h"
 #include "layers/experts.h"
 #include "layers/routing.h"
 
@@ -40,7 +39,7 @@ static void run_experts(ForwardPass *pass, const FeedForwardRows *parts, size_t 
                         const uint32_t *slots, const float *in, float *y) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
-    size_t dim = m->config->dim, used = m->config->n_experts_used;
+    size_t dim = parts->network->up.w.cols, used = m->config->n_experts_used;
     size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n;
     size_t own = parts->network->down.w.rows;
     size_t width = round_up((own - 1) / (size_t)omp_get_num_threads() + 1, 16);
@@ -105,7 +104,7 @@ static uint32_t run_some_experts(ForwardPass *pass, const LayerWeights *w, uint3
 }
 
 /* y += shared_scale * sigmoid(shared_gate(in)) * shared(in), the expert that every token uses. */
-static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const float *in, float *y) {
+void mixture_add_shared(ForwardPass *pass, const LayerWeights *w, const float *in, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
     feed_forward(pass, &w->shared, pass->n, in, m->expert_out);
@@ -127,15 +126,21 @@ static void run_shared_expert(ForwardPass *pass, const LayerWeights *w, const fl
     forward_wait(pass);
 }
 
-void mixture_forward(ForwardPass *pass, const LayerWeights *w, const float *routed, const float *in,
-                     float *y) {
+void mixture_sum(ForwardPass *pass, const LayerWeights *w, const float *routed, const float *in,
+                 size_t width, float *y) {
     const Config *c = pass->model->config;
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) memset(y + i * c->dim, 0, c->dim * sizeof *y);
+    for (size_t i = 0; i < pass->n; i++) memset(y + i * width, 0, width * sizeof *y);
     route(pass, w, routed); /* ends in a wait, so that y is zero for all threads */
     uint32_t n_experts = c->n_experts - c->zero_experts;
     for (uint32_t e = 0; e < n_experts;) e = run_some_experts(pass, w, e, in, y);
     forward_gather(pass, w->experts->down.outputs, y, pass->n);
+}
+
+void mixture_forward(ForwardPass *pass, const LayerWeights *w, const float *routed, const float *in,
+                     float *y) {
+    const Config *c = pass->model->config;
+    mixture_sum(pass, w, routed, in, c->dim, y);
     if (c->zero_experts > 0) run_zero_experts(pass, in, y);
-    if (c->shared_ffn_dim > 0) run_shared_expert(pass, w, in, y);
+    if (c->shared_ffn_dim > 0) mixture_add_shared(pass, w, in, y);
 }

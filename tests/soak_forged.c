@@ -28,7 +28,7 @@ static const char *const fixtures[] = {
     "glm_moe_dsa", "deepseek_v32",   "longcat_flash", "olmo_hybrid", "kimi_linear",
     "minimax",     "falcon_h1-bias", "zamba2-bias",   "jamba",       "falcon_mamba",
     "mamba2",      "diffllama",      "lfm3",          "gemma4-moe",  "gemma3n",
-    "nemotron_h",  "axk1",           "qwen3_next",    "gpt_oss",
+    "nemotron_h",  "axk1",           "qwen3_next",    "gpt_oss",     "nemotron_h-latent",
 };
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 

@@ -95,6 +95,7 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"jamba", "hidden_act", "\"gelu\""},
         {"falcon_mamba", "mixer_rms_eps", "0"},
         {"mamba2", "expand", "3"},
+        {"nemotron_h-latent", "moe_latent_size", "0"},
         {"zamba2", "attention_head_dim", "10"},
         {"zamba2", "layers_block_type", "null"},
         {"zamba2", "mamba_expand", "7e6"},
@@ -141,6 +142,7 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
     assert_refused("zamba2", "num_mem_blocks", "0", "shared_blocks", "0");
     assert_refused("zamba2", "adapter_rank", "8", "adapter_list.0.0.weight", "8 x 120");
+    assert_refused("nemotron_h-latent", "moe_latent_size", "25", "up_proj.weight", "20 x 25");
     assert_refused("falcon_h1", "mamba_rms_norm", "false", "mamba_rms_norm", "mamba.norm.weight");
     assert_refused("gemma4", "attention_k_eq_v", "true", "v_proj", "attention_k_eq_v");
     assert_refused("gemma4", "global_head_dim", "1e9", "rotary_dim", "4096");

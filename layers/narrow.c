@@ -1,0 +1,91 @@
+#include "layers/narrow.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "layers/mixture.h"
+
+typedef struct Narrow {
+    LayerWeights mixture; /* the router, experts and shared expert */
+    Linear in, out;       /* expert_dim x dim, dim x expert_dim */
+    FeedForward experts[];
+} Narrow;
+
+/* The working memory of a call: arrays [n][expert_dim]. */
+typedef struct NarrowRows {
+    float *in, *sum;
+} NarrowRows;
+
+static size_t row_floats(const Config *c) {
+    return 2 * (size_t)c->expert_dim;
+}
+
+static NarrowRows rows_of(const Model *m) {
+    return (NarrowRows){m->layer_rows, m->layer_rows + m->max_rows * m->config->expert_dim};
+}
+
+static FeedForward find_network(Finder *f, size_t width, size_t dim) {
+    FeedForward found = {.width = width};
+    if (f->config->gated) found.gate = weights_linear(f, "w_gate", width, dim, true);
+    found.up = weights_linear(f, "w_up", width, dim, true);
+    found.down = weights_linear(f, "w_down", dim, width, true);
+    return found;
+}
+
+static void *find(Finder *f, uint32_t layer) {
+    const Config *c = f->config;
+    char own[sizeof f->prefix];
+    Narrow *w = calloc(1, sizeof *w + c->n_experts * sizeof *w->experts);
+    if (!w) {
+        f->status = error_set(f->error, "no memory for a layer");
+        return NULL;
+    }
+    LayerWeights *mixture = &w->mixture;
+    w->in = weights_linear(f, "experts_in", c->expert_dim, c->dim, true);
+    w->out = weights_linear(f, "experts_out", c->dim, c->expert_dim, true);
+    mixture->router = weights_linear(f, "router", c->n_experts, c->dim, true);
+    mixture->router_correction = weights_vector(f, "router.correction", 1, c->n_experts, false);
+    mixture->experts = w->experts;
+    memcpy(own, f->prefix, sizeof own);
+    for (uint32_t e = 0; e < c->n_experts; e++) {
+        snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", layer, e);
+        w->experts[e] = find_network(f, c->expert_ffn_dim, c->expert_dim);
+    }
+    snprintf(f->prefix, sizeof f->prefix, "layers.%u.shared.", layer);
+    if (c->shared_ffn_dim > 0) {
+        mixture->shared_gate = weights_matrix(f, "router", 1, c->dim, false);
+        mixture->shared = find_network(f, c->shared_ffn_dim, c->dim);
+    }
+    memcpy(f->prefix, own, sizeof own);
+    return w;
+}
+
+static KvLayer cached(const Config *c, uint32_t layer) {
+    (void)c, (void)layer;
+    return (KvLayer){.n_kv_heads = 0};
+}
+
+/* y[n][outputs] = in[n] times the matrix, and the bias. */
+static void project(ForwardPass *pass, const Linear *linear, const float *in, float *y) {
+    Model *m = pass->model;
+    size_t width = linear->w.rows;
+    forward_multiply(m, in, pass->n, &(Product){&linear->w, y, width}, 1);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, linear, y + i * width);
+    forward_wait(pass);
+}
+
+static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+    const Model *m = pass->model;
+    const Narrow *w = m->weights.layers[layer].own;
+    const NarrowRows rows = rows_of(m);
+    project(pass, &w->in, in, rows.in);
+    mixture_sum(pass, &w->mixture, in, rows.in, m->config->expert_dim, rows.sum);
+    project(pass, &w->out, rows.sum, y);
+    if (m->config->shared_ffn_dim > 0) mixture_add_shared(pass, &w->mixture, in, y);
+    forward_add_time(pass, PART_FEED_FORWARD);
+}
+
+const LayerKind narrow_layer = {
+    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};

@@ -1,0 +1,23 @@
+#include "layers/narrow_fields.h"
+
+static Status check(const Config *c, uint32_t layer, Error *error) {
+    if (c->n_experts == 0 || c->zero_experts > 0 || c->expert_dim == 0 || c->expert_dim > c->dim)
+        return error_set(error,
+                         "layer %u: expert_dim is %u, but must be 1 to dim (%u), with n_experts "
+                         "(%u) of which none gives its input (zero_experts %u)",
+                         layer, c->expert_dim, c->dim, c->n_experts, c->zero_experts);
+    if (!c->without_ffn[layer])
+        return error_set(error, "layer %u is a mixture of experts and has a feed-forward as well",
+                         layer);
+    if (c->activation != ACTIVATION_XIELU) return STATUS_OK;
+    return error_set(error, "layer %u: activation 'xielu' with experts", layer);
+}
+
+static double work(const Config *c, uint32_t layer) {
+    double matrices = c->gated ? 3.0 : 2.0;
+    double routed = matrices * c->n_experts_used * c->expert_ffn_dim * c->expert_dim;
+    (void)layer;
+    return routed + c->dim * (2.0 * c->expert_dim + c->n_experts + matrices * c->shared_ffn_dim);
+}
+
+const LayerFields narrow_fields = {.validate = check, .work = work};
