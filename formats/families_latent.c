@@ -120,8 +120,9 @@ static const ConfigRule mistral4_config[] = {
 /* Its RoPE where config.json has no parameters. */
 #define MISTRAL4_ROPE                                                                              \
     {                                                                                              \
-        .absent = "{\"type\": \"yarn\", \"factor\": 128.0, \"beta_fast\": 32.0, "                  \
-                  "\"beta_slow\": 1.0, \"original_max_position_embeddings\": 8192, "               \
+        .absent = "{\"type\": \"yarn\", \"rope_theta\": 10000.0, \"factor\": 128.0, "              \
+                  "\"beta_fast\": 32.0, \"beta_slow\": 1.0, "                                      \
+                  "\"original_max_position_embeddings\": 8192, "                                   \
                   "\"mscale\": 1.0, \"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}"       \
     }
 static const ConfigRule youtu_config[] = {
