@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -62,6 +63,46 @@ void adapter_fixture_gguf(const AdapterFixture *f, const char *name, const char 
     json_object_set(json, "more_recipes", json_object_get(adapter, "tensors"));
     gguf_fixture_write(json, path, type, false);
     json_decref(json);
+}
+
+/* Reads the next text's logits; how many they are follows from the base's vocabulary. */
+static void read_text(AdapterFixtureText *text, json_t *json, FILE *logits) {
+    const json_t *ids = json_object_get(json, "ids");
+    AdapterFixture f = adapter_fixture_load(json_string_value(json_object_get(json, "name")));
+    *text = (AdapterFixtureText){.name = strdup(json_string_value(json_object_get(json, "name"))),
+                                 .type = strdup(json_string_value(json_object_get(json, "type"))),
+                                 .n_ids = json_array_size(ids),
+                                 .kept = (size_t)json_integer_value(json_object_get(json, "kept")),
+                                 .std = json_number_value(json_object_get(json, "std"))};
+    size_t n = text->kept * f.base.vocab_size;
+    text->ids = calloc(text->n_ids, sizeof *text->ids);
+    text->logits = malloc(n * sizeof *text->logits);
+    assert_true(text->name && text->type && text->ids && text->logits);
+    for (size_t i = 0; i < text->n_ids; i++)
+        text->ids[i] = (int32_t)json_integer_value(json_array_get(ids, i));
+    assert_int_equal(fread(text->logits, sizeof *text->logits, n, logits), n);
+    adapter_fixture_free(&f);
+}
+
+size_t adapter_fixture_quantized(AdapterFixtureText **texts) {
+    json_t *json = json_load_file(ADAPTERS "/quantized.json", 0, NULL);
+    FILE *logits = fopen(ADAPTERS "/quantized.logits", "rb");
+    size_t n = json_array_size(json);
+    *texts = calloc(n, sizeof **texts);
+    if (!json || !logits || !*texts) fail_msg("%s", ADAPTERS "/quantized.json");
+    for (size_t i = 0; i < n; i++) read_text(&(*texts)[i], json_array_get(json, i), logits);
+    assert_int_equal(fgetc(logits), EOF);
+    fclose(logits);
+    json_decref(json);
+    return n;
+}
+
+void adapter_fixture_quantized_free(AdapterFixtureText *texts, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        free(texts[i].name), free(texts[i].type);
+        free(texts[i].ids), free(texts[i].logits);
+    }
+    free(texts);
 }
 
 void adapted_open(Adapted *adapted, const char *source, const char *type,

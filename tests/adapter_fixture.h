@@ -30,6 +30,19 @@ char *adapter_directory(json_t *config, json_t *tensors);
 void adapter_fixture_gguf(const AdapterFixture *fixture, const char *name, const char *path,
                           StoredType type);
 
+/* A short text through a fixture's base of a quantized type, with the fixture's adapters. */
+typedef struct AdapterFixtureText {
+    char *name, *type; /* the fixture; of --type */
+    int32_t *ids;
+    size_t n_ids, kept; /* rows of logits at the end */
+    double std;
+    float *logits; /* [kept][vocab_size] */
+} AdapterFixtureText;
+
+/* Loads quantized.json: all texts. Returns their number; adapter_fixture_quantized_free. */
+size_t adapter_fixture_quantized(AdapterFixtureText **texts);
+void adapter_fixture_quantized_free(AdapterFixtureText *texts, size_t n);
+
 /* A model that runs with adapters. Not to be moved after adapted_open. */
 typedef struct Adapted {
     TinyModel tiny;
