@@ -12,8 +12,10 @@
 /* RETAINED sequences outlive their tasks, for the prefixes they hold. At least EXTRA_ROWS of a step
  * may have their logits computed beside each task's last row: rows that are seen, and drafts.
  * Unless the options say otherwise, tasks draft while all their rows together are at most
- * CHEAP_ROWS, which take little longer than one. */
-enum { DEFAULT_TASKS = 64, RETAINED = 8, EXTRA_ROWS = 32, CHEAP_ROWS = 16 };
+ * CHEAP_ROWS, which take little longer than one. A task waits for another one to compute their
+ * common prefix if that has SHORTEST_PREFIX tokens or, where it costs a snapshot, a page: fewer
+ * are computed sooner than waited for. */
+enum { DEFAULT_TASKS = 64, RETAINED = 8, EXTRA_ROWS = 32, CHEAP_ROWS = 16, SHORTEST_PREFIX = 16 };
 
 /* Tokens of a finished task whose pages may still serve. */
 typedef struct Retained {
@@ -235,7 +237,7 @@ static void take_over(Engine *e, EngineTask *task, int32_t from, size_t n) {
 /* Finds the longest prefix of the task that is cached or that another running task will compute,
  * and shares its pages or waits for that task (`following`). */
 static void find_prefix(Engine *e, EngineTask *task) {
-    size_t best = 0, limit = prefix_limit(task);
+    size_t best = 0, limit = prefix_limit(task), least = e->forgets ? KV_PAGE : SHORTEST_PREFIX;
     Retained *kept = NULL;
     EngineTask *leader = NULL;
     for (size_t i = 0; i < e->n_retained; i++) {
@@ -249,8 +251,7 @@ static void find_prefix(Engine *e, EngineTask *task) {
         if (other->age >= task->age) continue; /* only the older lead: no circles */
         if (other->adapters != task->adapters) continue;
         size_t n = common_prefix(task->tokens, limit, other->tokens, other->n_tokens);
-        /* One page at least: less is computed sooner than waited for. */
-        if (n > best && (n <= other->n_computed || n >= KV_PAGE))
+        if (n > best && (n <= other->n_computed || n >= least))
             best = n, kept = NULL, leader = other;
     }
     task->following = NULL;

@@ -318,33 +318,43 @@ static void texts_that_end_together_end_in_their_order(void **state) {
     model_close(model);
 }
 
-static void a_common_prefix_is_computed_once(void **state) {
-    const Setup *setup = *state;
-    enum { PREFIX = 150, TEXTS = 32 };
+/* Runs 32 texts, each a common prefix and a token of its own, 8 at a time. */
+static EngineStats share_prefix(const Setup *setup, size_t prefix) {
+    enum { TEXTS = 32 };
     Model *model = new_model(setup, 512, 2);
     Engine *engine = new_engine(model, 8, 0);
     Text texts[TEXTS];
     for (size_t i = 0; i < TEXTS; i++) {
         texts[i] = (Text){.vocab = model_config(model)->vocab_size, .n_new = 3 + i % 5};
         texts[i].task = (EngineTask){.next = next, .done = done, .context = &texts[i]};
-        for (size_t k = 0; k < PREFIX; k++) engine_task_append(&texts[i].task, (int32_t)(k % 60));
+        for (size_t k = 0; k < prefix; k++) engine_task_append(&texts[i].task, (int32_t)(k % 60));
         engine_task_append(&texts[i].task, (int32_t)(61 + i));
         texts[i].n_prompt = texts[i].task.n_tokens;
         submit(engine, &texts[i]);
     }
     step_until_done(engine);
     EngineStats stats = engine_stats(engine);
-    if (setup->forgets) {
-        /* The first text stops where the prefix ends, and a mark is made there. */
-        assert_int_equal(stats.shared_rows, PREFIX * (TEXTS - 1));
-        assert_int_equal(stats.prompt_rows, PREFIX);
-    } else {
-        assert_int_equal(stats.prompt_rows + stats.shared_rows, (PREFIX + 1) * TEXTS - (TEXTS - 1));
-        assert_int_equal(stats.prompt_rows, PREFIX + 1);
-    }
     for (size_t i = 0; i < TEXTS; i++) free(texts[i].task.tokens);
     engine_free(engine);
     model_close(model);
+    return stats;
+}
+
+static void a_common_prefix_is_computed_once(void **state) {
+    const Setup *setup = *state;
+    static const size_t prefixes[] = {150, 20}; /* more and less than a page */
+    for (size_t i = 0; i < 2; i++) {
+        size_t prefix = prefixes[i];
+        EngineStats stats = share_prefix(setup, prefix);
+        if (!setup->forgets) {
+            assert_int_equal(stats.prompt_rows + stats.shared_rows, prefix * 32 + 1);
+            assert_int_equal(stats.prompt_rows, prefix + 1);
+        } else if (prefix == 150) {
+            /* The first text stops where the prefix ends, and a mark is made there. */
+            assert_int_equal(stats.shared_rows, prefix * 31);
+            assert_int_equal(stats.prompt_rows, prefix);
+        }
+    }
 }
 
 static void a_text_that_outgrows_the_memory_fails_and_the_others_go_on(void **state) {
