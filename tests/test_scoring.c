@@ -330,6 +330,20 @@ static void wrong_items_are_named_by_their_line(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* A model whose logits overflow has no choice, not the first. */
+static void an_item_without_finite_scores_is_named(void **state) {
+    (void)state;
+    static const char items[] =
+        "\n{\"context\": \"a\", \"choices\": [\" b\", \" c\"], \"answer\": 0}\n";
+    Process p = process_run((const char *const[]){"run", MODEL, "--override", "logit_scale=1e38",
+                                                  "--eval-tasks", "-", NULL},
+                            items, sizeof items - 1);
+    assert_int_equal(p.status, 1);
+    if (!strstr(p.err, "-: line 2: models/stories.bin: a logit is not a finite number"))
+        fail_msg("%s", p.err);
+    process_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_before_the_first_are_not_scored),
@@ -344,6 +358,7 @@ int main(void) {
         cmocka_unit_test(two_models_get_the_same_items),
         cmocka_unit_test(a_document_is_scored_once_in_windows),
         cmocka_unit_test(wrong_items_are_named_by_their_line),
+        cmocka_unit_test(an_item_without_finite_scores_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,7 @@ class VerbatimLM(TemplateLM):
         add_bos_token=None,
         prefix_token_id=None,
         cache_dir=None,
+        stats=False,
     ):
         """model: what `run` takes: a model.bin, a .gguf, a directory, a name.
         run: the program. batch_size: texts at a time (default: as many as fit; no result depends
@@ -67,7 +68,8 @@ class VerbatimLM(TemplateLM):
         }
         self._model, self._max_gen_toks = model, int(max_gen_toks)
         self._add_bos_token, self._thinking = add_bos_token, enable_thinking
-        self._process = Process(run, model, self._options(of_model), self._options(given))
+        options = self._options(given) + (["--stats"] if stats else [])
+        self._process = Process(run, model, self._options(of_model), options)
         atexit.register(self._process.close)
         self._info = self._process.info()
         self._max_length = int(max_length or self._info["config"]["context"])
