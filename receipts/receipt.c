@@ -233,6 +233,7 @@ static Status set_inputs(Receipt *r, Options *o, Session *session, Error *error)
     const json_t *text = json_object_get(prompt, "text");
     bool given = o->prompt || o->prompt_file;
     if (strcmp(receipt_kind(r), "batch") == 0 && !o->batch) o->batch = r->name;
+    if (o->batch && !o->embed && json_object_get(settings, "embed")) o->embed = o->batch;
     if (strcmp(receipt_kind(r), "text") == 0 && !given && json_is_string(text)) {
         session->prompt = (char *)(uintptr_t)json_string_value(text);
         session->prompt_length = json_string_length(text);

@@ -100,8 +100,10 @@ static void put_words(json_t *json, const Options *o) {
     const struct {
         const char *name;
         bool given;
-    } flags[] = {
-        {"special", o->special}, {"ignore-eos", o->ignore_eos}, {"batch-text", o->batch_text}};
+    } flags[] = {{"special", o->special},
+                 {"ignore-eos", o->ignore_eos},
+                 {"batch-text", o->batch_text},
+                 {"embed", o->embed != NULL}}; /* its file is in no receipt */
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].given) json_object_set_new(json, flags[i].name, json_true());
     if (o->bos) json_object_set_new(json, "bos", json_string(bos[o->bos]));
@@ -308,6 +310,7 @@ Status settings_apply(const json_t *settings, Options *o, Error *error) {
         if (strcmp(name, "eos") == 0 || strcmp(name, "shape") == 0 || strcmp(name, "clock") == 0 ||
             json_is_object(value)) /* keyed: the command line must give it */
             continue;
+        if (strcmp(name, "embed") == 0 && json_is_true(value)) continue; /* receipt.c */
         if (!is_option(name))
             return error_set(error, "the setting '%.80s' is not one of this version's", name);
         if (apply(&o->line, name, value, error) != STATUS_OK) return STATUS_FAILED;

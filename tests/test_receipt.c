@@ -265,6 +265,34 @@ static void a_batch_is_repeated(void **state) {
            "\"settings.pooling\", \"expected\": \"mean\"", "item.result_sha256\", \"number\": 7");
 }
 
+static void embeddings_of_lines_are_repeated(void **state) {
+    const Files *f = *state;
+    static const char texts[] = "My dog\n\nMy bird\n";
+    file_write(f->session, texts, strlen(texts)); /* any file */
+    EXPECT(0,
+           ("run", MODEL, "--embed", f->session, "--pooling", "mean", "--isa", "reference",
+            "--receipt", f->receipt),
+           "");
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt), "\"number\": 1, \"same\": true",
+           "\"number\": 2, \"same\": true", "\"number\": 3, \"same\": true");
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt, "--embed", f->session), "");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--pooling", "last"),
+           "\"settings.pooling\", \"expected\": \"mean\"", "item.result_sha256\", \"number\": 3");
+    change(f->receipt, "My bird", "My bard");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), "{\"part\": \"seal\", \"expected\"",
+           "item.prompt.sha256\", \"number\": 3", "item.result_sha256\", \"number\": 3",
+           "\"number\": 1, \"same\": true");
+    EXPECT(0,
+           ("run", MODEL, "--embed", f->session, "--pooling", "mean", "--receipt", f->receipt,
+            "--receipt-key", f->key),
+           "");
+    EXPECT(1, ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key), "--batch FILE");
+    EXPECT(0,
+           ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key, "--embed", f->session),
+           "");
+    unlink(f->session);
+}
+
 static void a_chat_is_repeated(void **state) {
     const Files *f = *state;
     write_chat(f);
@@ -481,6 +509,7 @@ int main(void) {
         cmocka_unit_test(digests_do_not_depend_on_the_container),
         cmocka_unit_test(a_text_is_repeated_on_another_instruction_set),
         cmocka_unit_test(a_batch_is_repeated),
+        cmocka_unit_test(embeddings_of_lines_are_repeated),
         cmocka_unit_test(a_chat_is_repeated),
         cmocka_unit_test(a_changed_byte_of_the_model_is_named),
         cmocka_unit_test(a_changed_prompt_answer_or_option_is_named),
