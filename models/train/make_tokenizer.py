@@ -34,8 +34,8 @@ def documents(path):
             yield json.loads(line)
 
 
-def train(path, vocab, sample):
-    tok = Tokenizer(models.BPE())
+def assemble(tok):
+    """Gives a BPE the splitting, the decoder and the leading token of the story models."""
     tok.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(SPLIT), "isolated"),
@@ -43,6 +43,20 @@ def train(path, vocab, sample):
         ]
     )
     tok.decoder = decoders.ByteLevel()
+    bos = SPECIAL[0]
+    tok.post_processor = processors.Sequence(
+        [
+            processors.ByteLevel(trim_offsets=False),
+            processors.TemplateProcessing(
+                single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, 0)]
+            ),
+        ]
+    )
+    return tok
+
+
+def train(path, vocab, sample):
+    tok = assemble(Tokenizer(models.BPE()))
     trainer = trainers.BpeTrainer(
         vocab_size=vocab,
         special_tokens=SPECIAL,
@@ -59,15 +73,6 @@ def train(path, vocab, sample):
             yield text
 
     tok.train_from_iterator(plain(), trainer)
-    bos = SPECIAL[0]
-    tok.post_processor = processors.Sequence(
-        [
-            processors.ByteLevel(trim_offsets=False),
-            processors.TemplateProcessing(
-                single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, 0)]
-            ),
-        ]
-    )
     return tok
 
 

@@ -9,6 +9,7 @@ part runs on rows of 1,024 tokens instead of 512. Master weights, optimizer and 
 float32; the matrix products of the forward and backward pass run in bfloat16. Matrices
 are trained by Muon, embeddings and norms by AdamW. OUT/last.pt is the checkpoint: the same
 command goes on from it. `--from` begins anew, on other text, with the weights of another run.
+`--teacher` learns what another checkpoint expects after each token instead of what follows.
 """
 
 import argparse
@@ -58,16 +59,23 @@ class Rows:
         )
 
 
-def loss_of(model, ids, bf16=True):
-    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+def loss_of(model, ids, bf16=True, teacher=None):
+    """The cross-entropy to the next tokens, or to the teacher's distribution of them."""
+    with torch.autocast(ids.device.type, torch.bfloat16, enabled=bf16):
         logits = model(ids[:, :-1])
-    return F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+    target = ids[:, 1:].flatten()
+    if teacher:
+        with torch.no_grad(), torch.autocast(ids.device.type, torch.bfloat16, enabled=bf16):
+            target = teacher(ids[:, :-1]).float().softmax(-1).flatten(0, 1)
+    return F.cross_entropy(logits.float().flatten(0, 1), target)
 
 
 @torch.no_grad()
 def heldout_loss(model, tokens, n=512, rows=48, bf16=True):
     data = Rows(tokens, 0, headless=0.0)
-    total = [loss_of(model, data.batch(8, n), bf16=bf16).item() for _ in range(rows // 8)]
+    device = next(model.parameters()).device
+    batches = (data.batch(8, n).to(device) for _ in range(rows // 8))
+    total = [loss_of(model, ids, bf16=bf16).item() for ids in batches]
     return sum(total) / len(total)
 
 
@@ -78,6 +86,10 @@ def clock(text):
     hour, minute = map(int, text.split(":"))
     at = time.mktime((t.tm_year, t.tm_mon, t.tm_mday, hour, minute, 0, 0, 0, -1))
     return at if at > now - 12 * 3600 else at + 24 * 3600
+
+
+def checkpoint(path, device):
+    return torch.load(path, weights_only=False, map_location=device)
 
 
 def average(model, processes):
@@ -105,6 +117,7 @@ def main():
     p.add_argument("--row", type=int, default=512, help="tokens of a row but for the long part")
     p.add_argument("--lr", type=float, default=3e-3)
     p.add_argument("--warmup", type=int, default=60)
+    p.add_argument("--minutes", type=float, help="end so long after the start, as --until")
     p.add_argument("--until"), p.add_argument("--decay-minutes", type=float, default=30)
     p.add_argument("--long-minutes", type=float, default=15)
     p.add_argument("--steps", type=int), p.add_argument("--decay-steps", type=int, default=0)
@@ -114,6 +127,8 @@ def main():
     p.add_argument("--save-minutes", type=float, default=4)
     p.add_argument("--compile", action="store_true")
     p.add_argument("--f32", action="store_true", help="products in float32, not bfloat16")
+    p.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    p.add_argument("--teacher", help="a checkpoint whose distribution is learned")
     p.add_argument("--from", dest="start", help="a checkpoint whose weights to begin with")
     p.add_argument("--shape", default="{}", help="JSON of the fields of Shape that differ")
     args = p.parse_args()
@@ -139,25 +154,35 @@ def run(rank, args, meeting):
         pid.write(f"{os.getpid()}\n")
     data = Rows(numpy.load(pathlib.Path(args.data) / "train.npy"), args.seed)
     heldout = numpy.load(pathlib.Path(args.data) / "heldout.npy")
-    model = build(shape)
+    model = build(shape).to(args.device)
     matrices = [t for n, t in model.named_parameters() if t.dim() == 2 and "embed" not in n]
     others = [t for n, t in model.named_parameters() if t.dim() != 2 or "embed" in n]
+    muon = dict(lr=args.lr, weight_decay=0.05)
     optimizers = [
-        torch.optim.Muon(matrices, lr=args.lr, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **muon)
+        if hasattr(torch.optim, "Muon")  # since torch 2.9
+        else torch.optim.AdamW(matrices, betas=(0.9, 0.95), **muon),
         torch.optim.AdamW(others, lr=args.lr, betas=(0.9, 0.95), weight_decay=0.0),
     ]
     step, seen, seconds = 0, 0, 0.0
     if (out / "last.pt").exists():
-        state = torch.load(out / "last.pt", weights_only=False)
+        state = checkpoint(out / "last.pt", args.device)
         model.load_state_dict(state["model"])
         for opt, s in zip(optimizers, state["optimizers"]):
             opt.load_state_dict(s)
         step, seen, seconds, data.at = (state[k] for k in ("step", "seen", "seconds", "at"))
         data.rng = state["rng"]
     elif args.start:
-        model.load_state_dict(torch.load(args.start, weights_only=False)["model"])
+        model.load_state_dict(checkpoint(args.start, args.device)["model"])
+    teacher = None
+    if args.teacher:
+        state = checkpoint(args.teacher, args.device)
+        teacher = build(Shape(**state["shape"])).to(args.device)
+        teacher.load_state_dict(state["model"])
     forward = torch.compile(model, dynamic=False) if args.compile else model
     until = clock(args.until) if args.until else None
+    if args.minutes:
+        until = time.time() + args.minutes * 60
     log = open(out / "log.txt" if rank == 0 else os.devnull, "a", buffering=1)
     print(
         json.dumps(vars(args)),
@@ -200,7 +225,7 @@ def run(rank, args, meeting):
             for group in opt.param_groups:
                 group["lr"] = rate
         mine = data.batch(args.rows * args.row // n, n)[rank :: args.processes]
-        loss = loss_of(forward, mine, bf16=not args.f32)
+        loss = loss_of(forward, mine.to(args.device), bf16=not args.f32, teacher=teacher)
         loss.backward()
         if meeting:
             average(model, args.processes)
@@ -209,8 +234,9 @@ def run(rank, args, meeting):
             opt.step()
             opt.zero_grad(set_to_none=True)
         step, seen = step + 1, seen + args.rows * args.row
-        mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
-        if not math.isfinite(mean):
+        if args.device == "cpu" or step % 20 == 0:  # reading the loss waits for the device
+            mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
+        if mean is not None and not math.isfinite(mean):
             raise SystemExit(f"step {step}: the loss is not finite")
         if step % 20 == 0:
             print(
