@@ -8,11 +8,11 @@
 #include "base/clock.h"
 
 /* Of an account, in tokens' times. */
-static const double FIRST_BALANCE = 0.75, BALANCE_A_TOKEN = 0.005, MOST_BALANCE = 8.0;
+static const double FIRST_BALANCE = 0.5, BALANCE_A_TOKEN = 0.005, MOST_BALANCE = 8.0;
 
-/* Weights of one more draft in a text's share of right ones and in that of all texts; the share
- * from which on another member goes on behind a draft. */
-static const double TEXT_WEIGHT = 0.15, RECORD_WEIGHT = 0.03, LIKELY_RIGHT = 0.8;
+/* Weights of one more draft in a text's share of right ones and in that of all texts, and of one
+ * more time that a drafter takes; the share from which on another member goes on behind a draft. */
+static const double TEXT_WEIGHT = 0.15, RECORD_WEIGHT = 0.03, STEP_WEIGHT = 0.1, LIKELY_RIGHT = 0.8;
 
 /* Drafts at a time of a member that seems not to pay; after so many passes with drafts one without
  * any shows what it takes. */
@@ -73,6 +73,18 @@ static size_t prospect(const DrafterSet *set, const Member *member, size_t most,
     return best;
 }
 
+/* The most drafts, at most `most`, that the member's account can pay if they are all wrong. How
+ * long it takes to propose is not known before the first time, so that is no more than a probe. */
+static size_t affordable(const DrafterSet *set, const Member *member, size_t most) {
+    double step = member->record->step_seconds / set->second,
+           behind = set->rows_cost[set->n_drafts];
+    if (step <= 0.0 && most > PROBE && !member->drafter->first) most = PROBE;
+    while (most > 0 && set->rows_cost[set->n_drafts + most] - behind + (double)most * step >
+                           member->record->balance)
+        most--;
+    return most;
+}
+
 /* The members in the order of their prospects, the best first. */
 static void sort(const DrafterSet *set, size_t most, size_t order[DRAFTER_SET_MOST]) {
     double speeds[DRAFTER_SET_MOST];
@@ -98,26 +110,28 @@ static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
     if (most > member->drafter->most) most = member->drafter->most;
     size_t m = prospect(set, member, most, &speed);
     if (m == 0) m = most < PROBE ? most : PROBE;
-    if (record->balance <= 0.0 || m == 0) return 0;
+    m = affordable(set, member, m);
+    if (m == 0) return 0;
     double start = clock_seconds();
     size_t n_text = n + set->n_drafts;
     m = member->drafter->propose(member->drafter, set->text, n_text, set->text + n_text, m);
     double seconds = clock_seconds() - start;
     record->seconds += seconds;
     record->gained -= seconds;
-    bool reads_prompt = !member->begun && set->drafter.costs->n_texts <= 1;
+    bool begins = !member->begun, reads_prompt = begins && set->drafter.costs->n_texts <= 1;
     member->begun = true;
     if (!reads_prompt) record->balance -= seconds / set->second;
+    if (!begins) {
+        double step = seconds / (double)(m > 0 ? m : 1);
+        double weight = record->step_seconds > 0.0 ? STEP_WEIGHT : 1.0;
+        record->step_seconds += weight * (step - record->step_seconds);
+    }
     if (m > 0 && set->rule) {
         size_t allowed = set->rule->allowed_ahead(set->rule, set->text + n, set->n_drafts + m);
         m = allowed > set->n_drafts ? allowed - set->n_drafts : 0;
     }
     if (m == 0) return 0;
     record->drafted += m;
-    if (reads_prompt) return m;
-    double step = seconds / (double)m;
-    record->step_seconds +=
-        (record->step_seconds > 0.0 ? 0.1 : 1.0) * (step - record->step_seconds);
     return m;
 }
 
@@ -129,6 +143,13 @@ static void earn_a_little(DrafterSet *set) {
     }
 }
 
+/* The part of the cost of the last draft's rows that one member's tokens have. */
+static double cost_of(const DrafterSet *set, const Member *member) {
+    return set->rows_cost[set->n_drafts] * (double)member->n / (double)set->n_drafts;
+}
+
+/* The rows of a draft are booked at once, so that texts that decode side by side do not spend the
+ * same balance; what was right is booked by learn. */
 static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
                       size_t most) {
     DrafterSet *set = (DrafterSet *)drafter;
@@ -151,13 +172,12 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
         set->n_drafts += member->n;
         if (member->right_share < LIKELY_RIGHT) break;
     }
+    for (size_t i = 0; i < set->n_segments; i++) {
+        Member *member = &set->members[set->segments[i]];
+        member->record->balance -= cost_of(set, member);
+    }
     memcpy(drafts, set->text + n, set->n_drafts * sizeof *drafts);
     return set->n_drafts;
-}
-
-/* The part of the cost of the last draft's rows that one member's tokens have. */
-static double cost_of(const DrafterSet *set, const Member *member) {
-    return set->rows_cost[set->n_drafts] * (double)member->n / (double)set->n_drafts;
 }
 
 /* Counts the member's part of a draft, of which the text took `right` tokens. */
@@ -169,10 +189,9 @@ static void count(DrafterSet *set, Member *member, size_t right) {
         member->right_share += TEXT_WEIGHT * (was - member->right_share);
         record->right_share += RECORD_WEIGHT * (was - record->right_share);
     }
-    double gain = (double)right - cost_of(set, member);
     record->right += right;
-    record->balance += gain;
-    record->gained += gain * set->second;
+    record->balance += (double)right;
+    record->gained += ((double)right - cost_of(set, member)) * set->second;
     if (record->balance > MOST_BALANCE) record->balance = MOST_BALANCE;
     member->drafter->learn(member->drafter, member->n, right);
 }
@@ -189,7 +208,6 @@ static void learn(Drafter *drafter, size_t n, size_t accepted) {
         if (accepted >= begin) {
             count(set, member, right);
         } else {
-            member->record->balance -= cost_of(set, member);
             member->record->gained -= cost_of(set, member) * set->second;
         }
         begin += member->n;

@@ -7,12 +7,12 @@
  * right drafts so far. The member with the best prospect goes first; where its draft ends early and
  * is likely right, the next member goes on behind it.
  *
- * Each kind of drafter has an account of the tokens that it gained and lost over all texts. Drafts
- * are made only while the account is positive: it begins with three quarters of a token's time,
- * gets half a percent of each token's, and never holds more than eight. (The time that a drafter
- * takes for the prompt of a single text is not booked.) So a kind of drafter that is always
- * wrong costs no more than that, is asked again now and then, and is believed again when it is
- * right. */
+ * Each kind of drafter has an account of the tokens that it gained and lost over all texts. A draft
+ * is never longer than the account can pay if all of it is wrong. The account begins with half a
+ * token's time, gets half a percent of each token's, and never holds more than eight. (The time
+ * that a drafter takes for the prompt of a single text is not booked.) So a kind of drafter that is
+ * always wrong costs no more than that, is asked again now and then, and is believed again when it
+ * is right. */
 #ifndef DRAFTER_SET_H
 #define DRAFTER_SET_H
 

@@ -57,6 +57,16 @@ Status drafting_check(const Options *o, Error *error) {
     return STATUS_USAGE;
 }
 
+/* What the first drafts may cost is one account's, whatever the number of kinds. Shapes are left
+ * out: few texts have one, and what it forces is seldom wrong. */
+static void share_balance(Drafting *d) {
+    double n = 0.0;
+    for (size_t k = 0; k < DRAFT_KINDS; k++)
+        if (k != DRAFT_SHAPE && d->kinds & 1u << k) n += 1.0;
+    for (size_t k = 0; k < DRAFT_KINDS; k++)
+        if (k != DRAFT_SHAPE && n > 1.0) d->records[k].balance /= n;
+}
+
 Status drafting_open(Drafting *d, const Session *session, DraftModel *model, const ModelFile *file,
                      Error *error) {
     const Options *o = session->options;
@@ -79,11 +89,12 @@ Status drafting_open(Drafting *d, const Session *session, DraftModel *model, con
     bool has_layers = modelfile_config(session->file)->mtp_layers > 0;
     bool wants_layers = automatic ? has_layers : d->kinds & 1u << DRAFT_MTP;
     d->kinds &= ~(1u << DRAFT_MTP);
+    if (wants_layers && has_layers) d->kinds |= 1u << DRAFT_MTP;
+    share_balance(d);
     if (!wants_layers) return STATUS_OK;
     if (!has_layers)
         return error_set(error, "--draft mtp: %s has no prediction layers",
                          modelfile_path(session->file));
-    d->kinds |= 1u << DRAFT_MTP;
     return mtp_drafts_open(&d->mtp, session->file, session->model, session->kv_type,
                            o->batch ? MOST_TEXTS : 1, error);
 }
