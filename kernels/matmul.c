@@ -157,18 +157,20 @@ static void multiply_units(Work *work, size_t begin, size_t end) {
     }
 }
 
-/* Takes one unit at a time from this thread's share, then from the shares of the others. */
+/* Takes units from this thread's share, then from the shares of the others: a quarter of what is
+ * left of a share at a time, because an atomic operation waits for all loads before it. */
 static void share_units(Work *work) {
     MatmulMemory *memory = work->memory;
     for (size_t i = 0; i < work->n_threads; i++) {
         size_t owner = (work->thread + i) % work->n_threads;
         size_t begin = work->units * owner / work->n_threads;
         size_t end = work->units * (owner + 1) / work->n_threads;
-        for (;;) {
-            size_t taken =
-                atomic_fetch_add_explicit(&memory->shares[owner].taken, 1, memory_order_relaxed);
-            if (taken >= end - begin) break;
-            multiply_units(work, begin + taken, begin + taken + 1);
+        atomic_size_t *taken = &memory->shares[owner].taken;
+        for (size_t first = atomic_load(taken); first < end - begin;) {
+            size_t n = (end - begin - first) / 4 + 1;
+            if (!atomic_compare_exchange_weak(taken, &first, first + n)) continue;
+            multiply_units(work, begin + first, begin + first + n);
+            first = atomic_load(taken);
         }
     }
     /* The last thread to find nothing left resets the shares for the next call: no other thread
