@@ -78,9 +78,9 @@ static Status set_field(Config *config, const ConfigRule *rule, const ConfigFiel
 }
 
 static bool may_be_null(const ConfigRule *rule) {
-    static const char *const fields[] = {"n_kv_heads",         "head_dim",     "ffn_dim",
-                                         "qkv_clip",           "latent_q_dim", "router_groups",
-                                         "router_groups_used", "value_dim",    "zero_experts"};
+    static const char *const fields[] = {
+        "n_kv_heads",    "head_dim",           "ffn_dim",   "qkv_clip",     "latent_q_dim",
+        "router_groups", "router_groups_used", "value_dim", "zero_experts", "expert_dim"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (strcmp(fields[i], rule->field) == 0) return true;
     return false;
