@@ -203,8 +203,8 @@ static Status check_special_tokens(const Config *c, Error *error) {
 Status config_validate(const Config *c, Error *error) {
     for (size_t i = 0; config_field(i); i++)
         if (check_field(c, config_field(i), error) != STATUS_OK) return STATUS_FAILED;
-    if (c->swiglu_limit > 0.0f && !c->gated)
-        return error_set(error, "swiglu_limit needs a gated feed-forward");
+    if (c->swiglu_limit > 0.0f && (!c->gated || c->n_experts == 0))
+        return error_set(error, "swiglu_limit needs experts with gates");
     if (c->parallel_block && c->norm_place != NORM_BEFORE)
         return error_set(error, "parallel_block needs norm_place 'before'");
     if (check_layers(c, error) != STATUS_OK) return STATUS_FAILED;

@@ -69,13 +69,6 @@ float forward_query_scale(const Config *c, size_t layer, int32_t position) {
 
 /* ---- The feed-forward network ---- */
 
-/* GPT-OSS: gate at most `limit`, up within +- limit, and 1 added to it. */
-static void limit_gate(float *gate, float *up, size_t n, float limit) {
-    for (size_t i = 0; i < n; i++) gate[i] = gate[i] > limit ? limit : gate[i];
-    forward_clip(up, n, limit);
-    for (size_t i = 0; i < n; i++) up[i] += 1.0f;
-}
-
 void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, const float *in,
                    float *y) {
     Model *m = pass->model;
@@ -102,8 +95,9 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
         float *up = m->up + i * width, *gate = m->gate + i * width;
         forward_add_bias(m, &f->up, up);
         if (c->gated) forward_add_bias(m, &f->gate, gate);
-        if (c->swiglu_limit > 0.0f) limit_gate(gate, up, width, c->swiglu_limit);
-        if (c->activation == ACTIVATION_XIELU)
+        if (c->swiglu_limit > 0.0f || f->limit)
+            limited_activate(m, f, i);
+        else if (c->activation == ACTIVATION_XIELU)
             m->isa->numeric->xielu(up, f->xielu, width);
         else
             m->isa->numeric->activate(c->activation, c->gated ? gate : up, c->gated ? up : NULL,

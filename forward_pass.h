@@ -135,4 +135,10 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
 void feed_forward(ForwardPass *pass, const FeedForward *network, size_t n, const float *in,
                   float *y);
 
+/* Model.gate's row = what down takes of it, in models of experts whose gates are limited. GPT-OSS:
+ * activation(min(gate, limit)) * (up within +- limit, plus 1) with Config.swiglu_limit. Step 3.5:
+ * min(activation(gate), limit) * (up within +- limit) with FeedForward.limit. Changes Model.up. */
+OUTSIDE_CORE(void limited_activate(const Model *m, const FeedForward *network, size_t row), (void)m;
+             (void)network; (void)row;)
+
 #endif

@@ -71,6 +71,8 @@ static FeedForward feed_forward(Finder *f, size_t width) {
     found.down = weights_linear(f, "w_down", dim, width, true);
     found.inner_norm = weights_norm(f, "ffn_inner_norm", width, false);
     found.xielu = weights_vector(f, "xielu", 1, 4, f->config->activation == ACTIVATION_XIELU);
+    if (found.gate.w.data && f->config->n_experts > 0) /* as limited_activate needs */
+        found.limit = weights_vector(f, "gate_limit", 1, 1, false);
     return found;
 }
 

@@ -1,7 +1,9 @@
 /* Mixtures of experts since 2024 whose routing is a softmax, and Llama 4. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/family_rules.h"
+#include "formats/gate_limits.h"
 #include "formats/json.h"
 
 /* ---- Keys ---- */
@@ -56,10 +58,27 @@ static const ConfigRule dbrx_config[] = {
     {"max_seq_len|max_position_embeddings", "context", 2048},
     {0},
 };
+/* Step 3.5: where a key has two names, the older one decides, as in transformers. */
+static const ConfigRule step_config[] = {
+    SIZE_KEYS(128815, 4096, 11264, 45, 64),
+    {"num_attention_groups|num_key_value_heads", "n_kv_heads", 8},
+    HEAD_DIM(128),
+    CONTEXT(128000),
+    {"rms_norm_eps", "norm_eps", 1e-5},
+    {"moe_num_experts|n_routed_experts", "n_experts", 288},
+    {"moe_top_k|num_experts_per_tok", "n_experts_used", 8},
+    {"moe_intermediate_size", "expert_ffn_dim", 1280},
+    {"share_expert_dims|share_expert_dim", "shared_ffn_dim", 1280},
+    {"moe_router_scaling_factor", "router_scale", 1},
+    {0},
+};
+static const FixedKey step_fixed[] = {{"use_bidirectional_attention", "false"}, {0}};
 
 /* ---- Biases ---- */
 
 static const BiasRule attention_biases[] = {{QKVO, "attention_bias", false}, {0}};
+static const BiasRule step_biases[] = {
+    {QKVO, "attention_bias", false}, {DENSE_AND_SHARED, "mlp_bias", false}, {0}};
 
 /* ---- Tensors ---- */
 
@@ -178,6 +197,28 @@ static const TensorRule dbrx_tensors[] = {
     DBRX_EXPERTS("experts.%u.w_down", "w2", N_DIM, N_EXPERT_FFN, RULE_TRANSPOSED),
     NORM("final_norm", "transformer.norm_f"),
     OUTPUT("lm_head"),
+    {0},
+};
+
+#define STEP_EXPERTS(to, from, rows, cols)                                                         \
+    STACKED("experts.%u." to, "moe." from ".weight", rows, cols, RULE_OPTIONAL, {0}, {0})
+static const TensorRule step_tensors[] = {
+    LLAMA_EMBEDDING,
+    NORM_PLUS_ONE("attention_norm", FROM_LAYER "input_layernorm", N_DIM),
+    NORM_PLUS_ONE("ffn_norm", FROM_LAYER "post_attention_layernorm", N_DIM),
+    LLAMA_ATTENTION,
+    NORM_PLUS_ONE("q_norm", FROM_LAYER "self_attn.q_norm", N_HEAD),
+    NORM_PLUS_ONE("k_norm", FROM_LAYER "self_attn.k_norm", N_HEAD),
+    {"attention_gate", FROM_LAYER "self_attn.g_proj.weight", N_HEADS, N_DIM, RULE_MATRIX, {0}, {0}},
+    OPTIONAL_FFN("mlp"),
+    DENSE_BIASES,
+    MAYBE("router", "moe.gate", N_EXPERTS, N_DIM),
+    CORRECTION("moe.router_bias"),
+    STEP_EXPERTS("w_gate", "gate_proj", N_EXPERT_FFN, N_DIM),
+    STEP_EXPERTS("w_up", "up_proj", N_EXPERT_FFN, N_DIM),
+    STEP_EXPERTS("w_down", "down_proj", N_DIM, N_EXPERT_FFN),
+    SHARED("share_expert."),
+    GEMMA_END,
     {0},
 };
 
@@ -336,7 +377,110 @@ static Status dbrx_finish(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
+static void step_preset(Config *config) {
+    config->qk_norm = QK_NORM_HEAD;
+    config->router = ROUTER_SIGMOID_SCORES;
+    config->router_normalize = true;
+}
+
+/* Sets the number of query heads of layer l from the object's num_attention_heads. */
+static Status step_layer_heads(const json_t *object, uint32_t l, Config *config, Error *error) {
+    double n = json_number(object, "num_attention_heads", config->n_heads);
+    if (!(n >= 1 && n <= 1 << 12 && n == floor(n)))
+        return error_set(error, "config.json: layer %u: num_attention_heads is %g", l, n);
+    config->layer_n_heads[l] = n == config->n_heads ? 0 : (uint32_t)n;
+    return STATUS_OK;
+}
+
+/* The layers that per_layer_config names, an object with the layers' numbers as keys. */
+static Status step_layer_config(const json_t *layers, Config *config, Error *error) {
+    const char *number, *key;
+    json_t *object, *value;
+    if (!json_is_object(layers))
+        return error_set(error, "config.json: per_layer_config is not an object");
+    json_object_foreach((json_t *)layers, number, object) {
+        char *end;
+        unsigned long l = strtoul(number, &end, 10);
+        if (end == number || *end || l >= config->n_layers || !json_is_object(object))
+            return error_set(error, "config.json: per_layer_config has no layer '%.40s'", number);
+        json_object_foreach(object, key, value) {
+            if (strcmp(key, "num_attention_heads") != 0)
+                return error_set(error,
+                                 "config.json: per_layer_config of layer %lu has '%.40s', which "
+                                 "this program cannot compute",
+                                 l, key);
+        }
+        if (step_layer_heads(object, (uint32_t)l, config, error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* Layers with windows have query heads of their own number. */
+static Status step_heads(const json_t *json, Config *config, Error *error) {
+    const json_t *layers = json_value(json, "per_layer_config");
+    const json_t *other = json_value(json, "attention_other_setting");
+    if (layers) return step_layer_config(layers, config, error);
+    json_t *heads =
+        json_pack("{s:O*}", "num_attention_heads", json_value(json, "num_sliding_attention_heads"));
+    if (!heads) return error_set(error, "config.json: no memory");
+    const json_t *source = json_object_size(heads) ? heads : other;
+    Status status = STATUS_OK;
+    for (uint32_t l = 0; source && status == STATUS_OK && l < config->n_layers; l++)
+        if (config->rope_table[l] == 1) status = step_layer_heads(source, l, config, error);
+    json_decref(heads);
+    return status;
+}
+
+static Status step_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "layer_types"),
+                 *gating = json_object_get(json, "gating");
+    const char *gates = json_string_value(gating);
+    double scalar = json_number(json, "query_pre_attn_scalar", config->head_dim);
+    if (gating && !json_is_true(gating) && !(gates && strcmp(gates, "per-head") == 0))
+        return error_set(error, "config.json: gating is not \"per-head\", which this program "
+                                "cannot compute");
+    if (!(scalar > 0 && isfinite(scalar)))
+        return error_set(error, "config.json: query_pre_attn_scalar is %g", scalar);
+    config->attention_scale = (float)(1.0 / sqrt(scalar));
+    if (types && family_windows(json, types, config, 0, 0, 0, error) != STATUS_OK)
+        return STATUS_FAILED;
+    family_local_tables(types, config);
+    return step_heads(json, config, error);
+}
+
+/* Adds the limits that a list gives layers, as tensors: those of experts, or else of what is no
+ * expert of many, the shared one and the feed-forward of a layer without experts. */
+static Status step_limits(const RuleContext *context, const json_t *json, const char *key,
+                          bool of_experts, Error *error) {
+    const Config *config = &context->source->config;
+    const json_t *list = json_value(json, key);
+    for (uint32_t l = 0; list && json_array_size(list) > 0 && l < config->n_layers; l++) {
+        const json_t *value = json_array_get(list, l);
+        double limit = json_number_value(value);
+        if ((!json_is_number(value) && !json_is_null(value)) || !(limit >= 0 && isfinite((float)limit)))
+            return error_set(error, "config.json: %s has no limit for layer %u", key, l);
+        if (limit > 0 && gate_limit_add(context->source, l, of_experts, limit, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    if (list && !json_is_array(list)) return error_set(error, "config.json: %s is not a list", key);
+    return STATUS_OK;
+}
+
+static Status step_more(const RuleContext *context, const json_t *json, Error *error) {
+    if (step_limits(context, json, "swiglu_limits", true, error) != STATUS_OK) return STATUS_FAILED;
+    return step_limits(context, json, "swiglu_limits_shared", false, error);
+}
+
 const Family families_mixtures[] = {
+    {"step3p5", step_config, step_tensors, step_preset, step_finish, step_more,
+     .biases = step_biases, .fixed = step_fixed, .has_layer_config = true,
+     .rope = {.theta = "rope_parameters.rope_theta",
+              .part = "rope_parameters.partial_rotary_factor",
+              .part_absent = 1,
+              .local_theta = 10000,
+              .local_theta_key = "rope_parameters.rope_theta",
+              .layer_lists = true},
+     .bos_id = -1, .eos_id = -1},
     {"llama4_text", llama4_config, llama4_tensors, llama4_preset, llama4_finish,
      .biases = attention_biases, .bos_id = 1, .eos_id = 2},
     {"qwen3_vl_moe_text", qwen3_vl_config, qwen3_vl_tensors, qwen3_vl_preset,

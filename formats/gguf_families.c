@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/gate_limits.h"
 #include "formats/gguf_gemma.h"
 #include "formats/tensor_rules.h"
 #include "formats/xielu.h"
@@ -422,6 +423,28 @@ static Status laguna_finish(const GgufModel *m, Config *c) {
     return head_norms_and_scores(m, c);
 }
 
+/* Layers without a window rotate half of what the others do. */
+static Status step_finish(const GgufModel *m, Config *c) {
+    c->rope_local_rotary_dim = c->rotary_dim;
+    c->rotary_dim /= 2;
+    c->router_normalize = true;
+    return head_norms_and_scores(m, c);
+}
+
+static Status step_limits(GgufModel *m, const char *key, bool of_experts) {
+    const GgufValue *found = gguf_model_find(m, key);
+    for (uint32_t l = 0; found && l < m->source->config.n_layers; l++) {
+        double limit = 0.0;
+        if (!gguf_element(found, found->is_array ? l : 0, &limit) ||
+            !(limit >= 0.0 && isfinite((float)limit)))
+            return error_set(m->error, "%s: %s.%s gives layer %u no limit", m->source->path,
+                             m->architecture, key, l);
+        if (limit > 0.0 && gate_limit_add(m->source, l, of_experts, limit, m->error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
 /* Values are narrower than keys, and scaled before they are stored. */
 static Status mimo2_finish(const GgufModel *m, Config *c) {
     double scale = 1.0;
@@ -436,6 +459,14 @@ static Status laguna_more(GgufModel *m) {
     const RawTensor *gate = raw_table_find(&m->table, "blk.0.attn_gate.weight");
     bool of_heads = gate && gate->dims[0] == config_heads(&m->source->config, 0).n_heads;
     return rules_apply(&context, of_heads ? gates_of_heads : gates_of_elements, m->error);
+}
+
+static Status step_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table};
+    if (rules_apply(&context, gates_of_heads, m->error) != STATUS_OK ||
+        step_limits(m, "swiglu_clamp_exp", true) != STATUS_OK)
+        return STATUS_FAILED;
+    return step_limits(m, "swiglu_clamp_shexp", false);
 }
 
 /* The converter takes only models that average the chosen experts with the shared one. */
@@ -716,6 +747,8 @@ static const GgufFamily families[] = {
      .full_are_not_rotated = true},
     {"laguna", "laguna", laguna_tensors, ROPE_HALVES, .finish = laguna_finish, .more = laguna_more,
      .full_every = 4, .full_is_first = true, .local_theta = 10000.0},
+    {"step35", "step3p5", laguna_tensors, ROPE_HALVES, .finish = step_finish, .more = step_more,
+     .full_every = 4, .local_theta = 10000.0},
     {"mimo2", "mimo_v2_flash", mimo2_tensors, ROPE_HALVES, .finish = mimo2_finish, .full_every = 6,
      .local_theta = 10000.0},
     {"cohere2moe", "cohere2_moe", cohere2moe_tensors, ROPE_INTERLEAVED, .finish = cohere2moe_finish,

@@ -51,8 +51,11 @@ static void read_attention_factor(const GgufModel *m, const GgufFamily *family, 
 static Status read_factors(GgufModel *m, const char *name, size_t n, float **values) {
     RawTensor *raw = raw_table_find(&m->table, name);
     if (!raw) return STATUS_OK;
+    size_t half = m->source->config.head_dim / 2, wide = half > n ? half : n;
     raw->used = true;
-    if (raw->type != STORED_F32 || raw->n_dims != 1 || raw->dims[0] != n)
+    /* Files of Step 3.5, which rotates half a head in these layers, have one for each pair. */
+    bool fits = raw->n_dims == 1 && (raw->dims[0] == n || raw->dims[0] == wide);
+    if (raw->type != STORED_F32 || !fits)
         return error_set(m->error, "%s: tensor '%s' must hold %zu values of F32", m->source->path,
                          name, n);
     *values = malloc((n + 1) * sizeof **values);

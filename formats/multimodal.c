@@ -29,6 +29,7 @@ static const Wrapper wrappers[] = {
     {"glm4v", "glm4v_text", .tied = false},
     {"exaone4_5", "exaone4", .text_varies = true},
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
+    {"step3p7", "step3p5", .tied = false},
     {"kimi_k25", "deepseek_v3", .text_varies = true, .tied = true},
 };
 enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };

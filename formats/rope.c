@@ -232,6 +232,66 @@ static double not_zero(const json_t *parameters, const char *key, double absent)
     return value == 0.0 ? absent : value;
 }
 
+static const char *kind_of_layers(bool local) {
+    return local ? "sliding_attention" : "full_attention";
+}
+
+/* The first layer of the kind; SIZE_MAX: there is none. */
+static size_t first_layer(const json_t *json, bool local) {
+    const json_t *types = json_value(json, "layer_types"), *type;
+    size_t i;
+    if (!types) return local ? SIZE_MAX : 0;
+    json_array_foreach((json_t *)types, i, type) {
+        const char *text = json_string_value(type);
+        if (text && strcmp(text, kind_of_layers(local)) == 0) return i;
+    }
+    return SIZE_MAX;
+}
+
+/* Step 3.5: whether rope_parameters has an object for each kind of layers that the model has. */
+static bool has_nested(const json_t *json) {
+    const json_t *all = json_value(json, "rope_parameters");
+    for (int local = 0; local < 2; local++)
+        if (first_layer(json, local) != SIZE_MAX &&
+            !json_is_object(json_value(all, kind_of_layers(local))))
+            return false;
+    return true;
+}
+
+/* Of parameters for a kind of layers: transformers reads it from the object outside of them, where
+ * it never is. */
+static Status check_truncate(const json_t *parameters, bool local, Error *error) {
+    const json_t *truncate = json_object_get(parameters, "truncate");
+    if (!truncate || json_is_true(truncate)) return STATUS_OK;
+    return error_set(error,
+                     "config.json: rope_parameters.%s.truncate is not true, which this program "
+                     "cannot compute",
+                     kind_of_layers(local));
+}
+
+/* Step 3.5: a kind of layers has the parameters that the lists give its first layer; layers with
+ * full attention also have those of rope_scaling. */
+static Status listed_parameters(const json_t *json, bool local, json_t **out, Error *error) {
+    static const char *const keys[] = {"rope_theta", "partial_rotary_factors"};
+    static const char *const names[] = {"rope_theta", "partial_rotary_factor"};
+    size_t layer = first_layer(json, local);
+    *out = json_pack("{s:s}", "rope_type", "default");
+    for (int k = 0; k < 2 && layer != SIZE_MAX; k++) {
+        json_t *value = (json_t *)json_value(json, keys[k]);
+        if (json_is_array(value) && (k == 0 || json_array_size(value) > 0))
+            value = json_array_get(value, layer);
+        else if (k == 1)
+            continue;
+        if (!value && !json_value(json, keys[k])) continue;
+        if (!json_is_number(value))
+            return error_set(error, "config.json: %s has no number for layer %zu", keys[k], layer);
+        json_object_set(*out, names[k], value);
+    }
+    const json_t *scaling = json_value(json, "rope_scaling");
+    if (!local && json_is_object(scaling)) json_object_update(*out, (json_t *)scaling);
+    return check_truncate(*out, local, error);
+}
+
 /* Finds the parameters of families whose kinds of layers have their own: *out is a copy. */
 static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
                                 Error *error) {
@@ -244,26 +304,21 @@ static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool l
     const json_t *own = local ? sliding : full;
     if (own && !json_is_object(own))
         return error_set(error, "config.json: rope_parameters.%s is not an object",
-                         local ? "sliding_attention" : "full_attention");
+                         kind_of_layers(local));
     bool is_absent = !all && !local && keys->absent;
     *out = own         ? json_copy((json_t *)own)
            : is_absent ? json_loads(keys->absent, 0, NULL)
                        : json_object();
     const json_t *scaling = json_value(json, "rope_scaling");
-    const char *old = json_text(scaling, "type");
+    const char *old = keys->layer_lists ? NULL : json_text(scaling, "type");
     if (!local && old && strcmp(old, "default") != 0 && !json_text(scaling, "rope_type"))
         return error_set(error,
                          "config.json: rope_scaling names its kind '%.40s' by the old key 'type', "
                          "which transformers ignores for this model_type: call it rope_type",
                          old);
-    if (!local && json_is_object(scaling)) json_object_update(*out, (json_t *)scaling);
-    /* transformers reads it from the object outside this one, where it never is. */
-    if (json_object_get(*out, "truncate") && !json_is_true(json_object_get(*out, "truncate")))
-        return error_set(error,
-                         "config.json: rope_parameters.%s.truncate is not true, which this "
-                         "program cannot compute",
-                         local ? "sliding_attention" : "full_attention");
-    return STATUS_OK;
+    if (!local && json_is_object(scaling) && !keys->layer_lists)
+        json_object_update(*out, (json_t *)scaling);
+    return check_truncate(*out, local, error);
 }
 
 /* Finds the parameters: *out is an object to free, or NULL where config.json has none. */
@@ -271,6 +326,7 @@ static Status find_parameters(const RopeKeys *keys, const json_t *json, bool loc
                               Error *error) {
     *out = NULL;
     if (keys->none) return STATUS_OK;
+    if (keys->layer_lists && !has_nested(json)) return listed_parameters(json, local, out, error);
     if (keys->local_theta > 0.0) return nested_parameters(keys, json, local, out, error);
     const json_t *chosen = json_value(json, "rope_scaling"), *value;
     if (!json_is_object(chosen) || json_object_size(chosen) == 0)

@@ -55,7 +55,7 @@ model by its `sliding_window_size`.
 
 ## Models of images and sound
 Of `mistral3`, `gemma3`, `llama4`, `qwen2_vl`, `qwen2_5_vl`, `qwen3_vl`, `qwen3_vl_moe`, `glm4v`,
-`exaone4_5`, `kimi_k25`, `phi4_multimodal` (and `phi4mm`, the same with the adapters beside its matrices) the text
+`exaone4_5`, `kimi_k25`, `step3p7`, `phi4_multimodal` (and `phi4mm`, the same with the adapters beside its matrices) the text
 model is converted and runs. Their other tensors are left out, which the conversion says once. Positions
 are plain: the three of M-RoPE are equal in a text.
 
