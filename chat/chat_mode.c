@@ -38,7 +38,8 @@ static Status check(Options *o, Error *error) {
     if (o->mode == MODE_CHAT && o->echo)
         return usage(error, "--echo writes the prompt of one text: not with -m chat");
     if (o->mode == MODE_CHAT) return STATUS_OK;
-    if (o->session) return usage(error, "--session keeps a conversation: use it with -m chat");
+    if (o->session && !o->replay)
+        return usage(error, "--session keeps a conversation: use it with -m chat");
     if (o->batch || o->render || o->replay) return STATUS_OK;
     if (o->system || o->chat_template)
         return usage(error, "-y and --chat-template are for -m chat and --batch");

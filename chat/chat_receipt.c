@@ -1,10 +1,14 @@
 #include "chat/chat_receipt.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "receipts/receipt.h"
 #include "formats/sha256.h"
+#include "system/descriptor.h"
 
 /* ---- Items ------------------------------------------------------------------------------------
  */
@@ -54,22 +58,80 @@ Status chat_receipt_add(const Dialogue *d, Error *error) {
 /* ---- Replaying --------------------------------------------------------------------------------
  */
 
-/* Adds the messages of an item's prompt to the conversation. */
-static Status add_prompt(Dialogue *d, const json_t *item, Error *error) {
+/* The messages that the command line gives again, which a keyed receipt does not have. */
+typedef struct Given {
+    int fd;           /* of --session; -1: none */
+    json_t *messages; /* NULL: the receipt has them */
+} Given;
+
+static Status open_given(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    const char *path = session->options->session;
+    Given *given = malloc(sizeof *given);
+    (void)rules;
+    if (!given) return error_set(error, "no memory for a receipt");
+    *state = given;
+    *given = (Given){.fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1};
+    return path && given->fd < 0 ? error_set(error, "%s: %s", path, strerror(errno)) : STATUS_OK;
+}
+
+static void close_given(void *state) {
+    Given *given = state;
+    if (!given) return;
+    if (given->fd >= 0) close(given->fd);
+    json_decref(given->messages);
+    free(given);
+}
+
+static Status read_given(Given *given, const Session *session, Error *error) {
+    static const size_t most = (size_t)1 << 30;
+    const char *path = session->options->session;
+    char *text;
+    size_t length;
+    if (given->fd < 0) return STATUS_OK;
+    Status status =
+        descriptor_read(given->fd, path, most, session->interrupted, &text, &length, error);
+    if (status != STATUS_OK) return status;
+    status = conversation_read(path, text, length, &given->messages, error);
+    free(text);
+    return status;
+}
+
+/* The messages of an item's prompt: a new array. `first` is how many the conversation has. */
+static Status prompt_of(const Given *given, const json_t *item, size_t first, json_t **messages,
+                        Error *error) {
     const json_t *text = json_object_get(json_object_get(item, "prompt"), "text");
-    if (!json_is_string(text))
-        return error_set(error, "a chat whose messages are keyed cannot be repeated from its "
-                                "receipt");
-    json_t *messages =
-        json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
-    json_t *message;
-    size_t i;
-    Status status = json_is_array(messages)
-                        ? STATUS_OK
-                        : error_set(error, "the receipt's messages are damaged");
-    json_array_foreach(messages, i, message) {
-        if (status == STATUS_OK)
-            status = conversation_append_message(&d->conversation, json_incref(message), error);
+    json_int_t end = json_integer_value(json_object_get(item, "number")) - 1;
+    *messages = NULL;
+    if (given->messages) {
+        if (end < (json_int_t)first || end > (json_int_t)json_array_size(given->messages))
+            return error_set(error,
+                             "the given conversation has %zu messages, but the receipt "
+                             "an answer that is number %lld",
+                             json_array_size(given->messages), (long long)end + 1);
+        *messages = json_array();
+        for (size_t i = first; i < (size_t)end; i++)
+            json_array_append(*messages, json_array_get(given->messages, i));
+    } else if (json_is_string(text)) {
+        *messages =
+            json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
+    } else {
+        return error_set(error, "its messages are keyed: give the conversation's file with "
+                                "--session");
+    }
+    return json_is_array(*messages) ? STATUS_OK
+                                    : error_set(error, "the receipt's messages are damaged");
+}
+
+/* Adds the messages of an item's prompt to the conversation. */
+static Status add_prompt(Dialogue *d, const Given *given, const json_t *item, Error *error) {
+    json_t *messages, *message;
+    size_t i, first = conversation_length(&d->conversation);
+    Status status = prompt_of(given, item, first, &messages, error);
+    if (status == STATUS_OK) {
+        json_array_foreach(messages, i, message) {
+            if (status == STATUS_OK)
+                status = conversation_append_message(&d->conversation, json_incref(message), error);
+        }
     }
     json_decref(messages);
     return status;
@@ -110,12 +172,12 @@ static void keep_interruption(Dialogue *d, const json_t *made_with) {
 }
 
 /* Gives the answer of one item once more and compares. */
-static Status repeat(Dialogue *d, const json_t *item, Error *error) {
+static Status repeat(Dialogue *d, const Given *given, const json_t *item, Error *error) {
     const AnswerWatcher nobody = {0};
     const json_t *made_with = json_object_get(item, "made_with");
     AnswerStats stats;
     size_t first = conversation_length(&d->conversation);
-    Status status = add_prompt(d, item, error);
+    Status status = add_prompt(d, given, item, error);
     if (status == STATUS_OK) status = set_made_with(d, made_with, error);
     if (status == STATUS_OK && conversation_length(&d->conversation) == first)
         status = error_set(error, "the receipt's messages are damaged");
@@ -132,7 +194,7 @@ static Status run(void *state, Session *session, Error *error) {
     Error note = {.text = ""};
     Receipt *receipt = session->receipt;
     const json_t *items = receipt_items(receipt);
-    (void)state;
+    if (read_given(state, session, error) != STATUS_OK) return STATUS_FAILED;
     if (session->options->check)
         return error_set(error, "--check drafts the answers of a text or a batch, not of a chat");
     if (dialogue_open(&d, session, NULL, &note, error) != STATUS_OK) return STATUS_FAILED;
@@ -140,11 +202,11 @@ static Status run(void *state, Session *session, Error *error) {
     Status status = receipt_settings(receipt, session, &d.options, &d.prompt.now, error);
     size_t before = receipt_n_differ(receipt);
     for (size_t i = 0; status == STATUS_OK && i < json_array_size(items); i++) {
-        status = repeat(&d, json_array_get(items, i), error);
+        status = repeat(&d, state, json_array_get(items, i), error);
         if (receipt_n_differ(receipt) > before) break; /* the next answers follow from this one */
     }
     dialogue_close(&d);
     return status;
 }
 
-const Mode chat_replay = {.name = "chat", .run = run};
+const Mode chat_replay = {.name = "chat", .open = open_given, .run = run, .close = close_given};

@@ -373,15 +373,22 @@ Status conversation_text(const Conversation *c, char **text, size_t *length, Err
     return error_set(error, "no memory for the conversation's text");
 }
 
+Status conversation_read(const char *path, const char *text, size_t length, json_t **messages,
+                         Error *error) {
+    Contents contents = parse_lines(text, length);
+    bool whole = contents.messages && contents.bad_line == 0;
+    *messages = whole ? json_incref(contents.messages) : NULL;
+    contents_free(&contents);
+    return whole ? STATUS_OK
+                 : error_set(error, "%s: line %zu is not a message", path, contents.bad_line);
+}
+
 Status conversation_adopt(Conversation *c, const char *path, const char *text, size_t length,
                           Error *error) {
-    Contents contents = parse_lines(text, length);
-    Status status = STATUS_OK;
-    if (!contents.messages || contents.bad_line) {
-        status = error_set(error, "%s: line %zu is not a message", path, contents.bad_line);
-    } else {
-        status = replace_messages(c, without_made_with(contents.messages), error);
-    }
-    contents_free(&contents);
+    json_t *messages;
+    Status status = conversation_read(path, text, length, &messages, error);
+    if (status != STATUS_OK) return status;
+    status = replace_messages(c, without_made_with(messages), error);
+    json_decref(messages);
     return status;
 }

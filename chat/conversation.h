@@ -70,6 +70,10 @@ Status conversation_set_system(Conversation *conversation, const char *content, 
 Status conversation_text(const Conversation *conversation, char **text, size_t *length,
                          Error *error);
 
+/* The messages in the contents of the file `path`, whole, as a new array. */
+Status conversation_read(const char *path, const char *text, size_t length, json_t **messages,
+                         Error *error);
+
 /* Replaces the messages with those in the contents of another conversation's file, of any model;
  * `path` is that file's name, for errors. */
 Status conversation_adopt(Conversation *conversation, const char *path, const char *text,

@@ -55,9 +55,8 @@ static Status check(Options *o, Error *error) {
         return usage(error, "--receipt writes answers down, --check looks at them: one at a time");
     if (o->receipt && o->resume)
         return usage(error, "--receipt writes down a whole batch: not with --resume");
-    if (o->replay && (o->output || o->session || o->resume || o->mode))
-        return usage(error, "--replay repeats what the receipt says: no -o, -m, --session or "
-                            "--resume");
+    if (o->replay && (o->output || o->resume || o->mode))
+        return usage(error, "--replay repeats what the receipt says: no -o, -m or --resume");
     return STATUS_OK;
 }
 
@@ -90,6 +89,9 @@ static Status run(void *state, Session *session, Error *error) {
     if (!replay->kinds[i])
         return error_set(error, "%s: a receipt of a '%.40s', which this version does not know",
                          session->options->replay, kind);
+    if (session->options->session && strcmp(kind, "chat") != 0)
+        return error_set(error, "%s: not of a chat, whose messages --session would have",
+                         session->options->replay);
     Status status = receipt_begin(replay->receipt, session, kind, error);
     if (status == STATUS_OK) status = replay->kinds[i]->run(replay->states[i], session, error);
     return status == STATUS_OK ? receipt_finish(replay->receipt, error) : status;

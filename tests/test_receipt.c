@@ -419,6 +419,32 @@ static void keyed_prompts_are_not_in_the_receipt(void **state) {
            "item.prompt.hmac");
 }
 
+/* The conversation's file gives the messages again that a keyed receipt does not have. */
+static void a_keyed_chat_is_repeated_from_its_session(void **state) {
+    const Files *f = *state;
+    unlink(f->session);
+    expect(0,
+           ARGUMENTS("run", MODEL, "-m", "chat", "-n", "8", "--session", f->session, "--receipt",
+                     f->receipt, "--receipt-key", f->key),
+           "Hello\nTell me a story\n", ARGUMENTS(""));
+    size_t n;
+    char *text = file_read(f->receipt, &n);
+    assert_null(strstr(text, "story"));
+    free(text);
+    EXPECT(1, ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key), "--session");
+    EXPECT(0,
+           ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key, "--session", f->session,
+            "--isa", "reference"),
+           "\"number\": 2, \"same\": true", "\"number\": 4, \"same\": true");
+    change(f->session, "Tell me", "Sell me");
+    EXPECT(3,
+           ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key, "--session", f->session),
+           "\"number\": 2, \"same\": true", "item.prompt.hmac\", \"number\": 4");
+    write_text(f);
+    EXPECT(1, ("run", MODEL, "--replay", f->receipt, "--session", f->session), "not of a chat");
+    unlink(f->session);
+}
+
 static void what_is_no_receipt_is_refused(void **state) {
     const Files *f = *state;
     static const char *const texts[] = {"",
@@ -515,6 +541,7 @@ int main(void) {
         cmocka_unit_test(a_changed_prompt_answer_or_option_is_named),
         cmocka_unit_test(recorded_answers_are_drafted_and_compared),
         cmocka_unit_test(keyed_prompts_are_not_in_the_receipt),
+        cmocka_unit_test(a_keyed_chat_is_repeated_from_its_session),
         cmocka_unit_test(what_is_no_receipt_is_refused),
         cmocka_unit_test(an_export_is_reproducible),
         cmocka_unit_test(a_conversion_names_its_source),
