@@ -9,8 +9,9 @@ hf loads HF_DIRECTORY in float32; NAME=MODEL are what `run` takes, made of the s
 measurement is a process of its own (behind COMMAND, if given) that loads the model, answers one item of each task,
 and then times the harness on all items, loading and imports not counted. Every round runs hf with
 each batch size and then every MODEL. Prints medians, the ratios to hf at the batch size that is
-best for the task, how many items have the same choice or text as hf, and the tokens that both compute
-(hf's padding included). Needs lm_eval, torch and transformers."""
+best for the task, how many items have the same choice or text as hf (of documents: the largest relative
+difference of a log-likelihood), and the tokens of prompts that both compute, hf's padding and our
+one item before the measurement included. Needs lm_eval, torch and transformers."""
 
 import argparse
 import json
@@ -153,11 +154,12 @@ def measured(a, system, name):
     return result
 
 
-def same(name, ours, theirs):
+def agreement(name, ours, theirs):
+    pairs = list(zip(ours, theirs, strict=True))
     if name == "rolling":
-        pairs = zip(ours, theirs, strict=True)
-        return sum(abs(x[1][0] - y[1][0]) <= 2e-5 * abs(y[1][0]) for x, y in pairs)
-    return sum(x == y for x, y in zip(ours, theirs, strict=True))
+        worst = max(abs(x[1][0] / y[1][0] - 1) for x, y in pairs)
+        return f"log-likelihoods within {worst:.1e}"
+    return f"{sum(x == y for x, y in pairs)} items the same"
 
 
 def compare(a, name):
@@ -175,8 +177,8 @@ def compare(a, name):
         line = f"  {system:8} {medians[system]:8.2f} s"
         if system in names:
             ratio = statistics.median(x / y for x, y in zip(times[best], times[system], strict=True))
-            equal = same(name, last[system]["found"], last[best]["found"])
-            line += f"  {ratio:5.2f} x {best}, {equal} items as {best}"
+            line += f"  {ratio:5.2f} x {best}, "
+            line += agreement(name, last[system]["found"], last[best]["found"])
         if last[system]["computed"]:
             line += f", {last[system]['computed']} tokens computed"
         print(line, flush=True)
