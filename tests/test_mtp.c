@@ -183,6 +183,29 @@ static void guesses_are_those_of_the_reference(void **state) {
     }
 }
 
+/* tests/fixtures/llama_mtp.cpp wrote these logits, of a GGUF file of the same weights. */
+static void guesses_are_those_of_llama_cpp(void **state) {
+    static const char *const computed[][2] = {{"qwen3_5", "qwen3_5.llama_cpp"},
+                                              {"glm4_moe", "glm4_moe.llama_cpp"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++) {
+        Case c = case_load(computed[i][0]);
+        char *source = fixture_source(&c.source);
+        const ModelOptions options = {.n_threads = 2};
+        TinyModel tiny = tiny_model_open(source, NULL, &options, KV_F32);
+        float *expected = expected_logits(&c, computed[i][1]);
+        float *logits = guesses(&tiny, &c.source, c.n_layers, 16);
+        double worst = worst_of(&c, logits, expected);
+        printf("%-12s %.1e from llama.cpp\n", computed[i][0], worst);
+        assert_true(worst <= TOLERANCE);
+        free(expected);
+        free(logits);
+        tiny_model_close(&tiny);
+        fixture_remove_directory(source);
+        case_free(&c);
+    }
+}
+
 static void guesses_have_the_same_bits_on_every_instruction_set(void **state) {
     (void)state;
     Case c = case_load("deepseek_v3");
@@ -379,6 +402,7 @@ static void forged_ones_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(guesses_are_those_of_the_reference),
+        cmocka_unit_test(guesses_are_those_of_llama_cpp),
         cmocka_unit_test(guesses_have_the_same_bits_on_every_instruction_set),
         cmocka_unit_test(guesses_from_gguf_are_the_same),
         cmocka_unit_test(they_are_left_out_on_request),
