@@ -21,70 +21,109 @@ static inline lanes sigmoid(lanes x) {
 
 /* ---- Convolution ---- */
 
-/* Convolves the n <= 16 channels from `at` on. The window holds the inputs before the row. */
-static void convolve_block(const Convolution *c, float *state, float *x, size_t stride,
-                           size_t n_rows, size_t at, size_t n) {
-    lanes window[CONVOLUTION_MAX_KERNEL], weight[CONVOLUTION_MAX_KERNEL];
-    size_t before = c->kernel - 1;
-    for (size_t j = 0; j < c->kernel; j++)
-        weight[j] = load_upto(c->weight + j * c->channels + at, n, 0.0f);
-    for (size_t j = 0; j < before; j++)
-        window[j] = load_upto(state + j * c->channels + at, n, 0.0f);
-    lanes bias = c->bias ? load_upto(c->bias + at, n, 0.0f) : lanes_zero();
-    for (size_t row = 0; row < n_rows; row++) {
-        float *p = x + row * stride + at;
-        lanes y = bias;
-        window[before] = load_upto(p, n, 0.0f);
-        for (size_t j = 0; j < c->kernel; j++) y = lanes_fma(weight[j], window[j], y);
-        for (size_t j = 0; j < before; j++) window[j] = window[j + 1];
-        store_upto(p, c->silu ? lanes_mul(y, sigmoid(y)) : y, n);
+/* Channels that go through all rows together: their weights stay in the first-level cache. */
+enum { CONVOLUTION_TILE = 512 };
+
+/* Convolves one row of n channels. in[j] is the row that weight[j * channels] multiplies; in[kernel
+ * - 1] is x itself. `ahead` is prefetched. */
+LANES_INLINE void convolve_row(const Convolution *c, size_t kernel, const float *weight,
+                               const float *bias, const float *const *in, const float *ahead,
+                               float *x, size_t n) {
+    size_t channels = c->channels;
+    bool silu = c->silu;
+    for (size_t at = 0; at < n; at += LANES) {
+        size_t left = n - at;
+        lanes y = bias ? load_upto(bias + at, left, 0.0f) : lanes_zero();
+        for (size_t j = 0; j < kernel; j++)
+            y = lanes_fma(load_upto(weight + j * channels + at, left, 0.0f),
+                          load_upto(in[j] + at, left, 0.0f), y);
+        __builtin_prefetch(ahead + at);
+        store_upto(x + at, silu ? lanes_mul(y, sigmoid(y)) : y, left);
     }
-    for (size_t j = 0; j < before; j++) store_upto(state + j * c->channels + at, window[j], n);
+}
+
+/* Convolves n <= CONVOLUTION_TILE channels from `at` on. A row needs the inputs of those before it,
+ * so the outputs replace the inputs from the last row to the first. */
+static void convolve_tile(const Convolution *c, float *state, float *x, size_t stride,
+                          size_t n_rows, size_t at, size_t n) {
+    const float *in[CONVOLUTION_MAX_KERNEL];
+    float newest[CONVOLUTION_MAX_KERNEL - 1][CONVOLUTION_TILE];
+    const float *weight = c->weight + at, *bias = c->bias ? c->bias + at : NULL;
+    size_t kernel = c->kernel, before = kernel - 1;
+    x += at;
+    state += at;
+    /* Input number i counts from the oldest of the state. */
+#define INPUT(i) ((i) < before ? state + (i)*c->channels : x + ((i)-before) * stride)
+    for (size_t j = 0; j < before; j++) memcpy(newest[j], INPUT(n_rows + j), n * sizeof *newest[j]);
+    for (size_t row = n_rows; row-- > 0;) {
+        for (size_t j = 0; j < kernel; j++) in[j] = INPUT(row + j);
+        const float *ahead = row > before ? x + (row - kernel) * stride : x;
+        if (kernel == 4) {
+            convolve_row(c, 4, weight, bias, in, ahead, x + row * stride, n);
+        } else {
+            convolve_row(c, kernel, weight, bias, in, ahead, x + row * stride, n);
+        }
+    }
+#undef INPUT
+    for (size_t j = 0; j < before; j++)
+        memcpy(state + j * c->channels, newest[j], n * sizeof *newest[j]);
 }
 
 static void convolve(const Convolution *c, float *state, float *x, size_t stride, size_t n_rows,
                      size_t begin, size_t end) {
-    for (size_t at = begin; at < end; at += LANES)
-        convolve_block(c, state, x, stride, n_rows, at, end - at < LANES ? end - at : LANES);
+    for (size_t at = begin; at < end; at += CONVOLUTION_TILE)
+        convolve_tile(c, state, x, stride, n_rows, at,
+                      end - at < CONVOLUTION_TILE ? end - at : CONVOLUTION_TILE);
 }
 
 /* ---- Linear recurrence ---- */
 
-/* sums[b] = k (S * decay) of each block of columns. by_key: there is a decay for each element of
- * the key. */
-LANES_INLINE void recall(const RecurrentHead *h, size_t n_blocks, size_t row, bool by_key,
+/* sums[b] = k (S * decay) of each block of columns, for the first row. by_key: there is a decay for
+ * each element of the key. keep: S becomes S * decay. */
+LANES_INLINE void recall(const RecurrentHead *h, size_t n_blocks, bool by_key, bool keep,
                          lanes *sums) {
-    const float *k = h->k + row * h->qk_stride, *decay = h->decay + row * h->decay_stride;
+    const float *k = h->k, *decay = h->decay;
+    float *state = h->state;
+    size_t key_dim = h->key_dim;
+    lanes factor = lanes_set(decay[0]);
     for (size_t b = 0; b < n_blocks; b++) sums[b] = lanes_zero();
-    for (size_t i = 0; i < h->key_dim; i++) {
-        lanes key = lanes_set(k[i]), factor = lanes_set(decay[by_key ? i : 0]);
+    for (size_t i = 0; i < key_dim; i++) {
+        lanes key = lanes_set(k[i]);
+        if (by_key) factor = lanes_set(decay[i]);
         for (size_t b = 0; b < n_blocks; b++) {
-            lanes s = lanes_mul(lanes_load(h->state + (b * h->key_dim + i) * LANES), factor);
+            float *p = state + (b * key_dim + i) * LANES;
+            lanes s = lanes_mul(lanes_load(p), factor);
             sums[b] = lanes_fma(s, key, sums[b]);
+            if (keep) lanes_store(p, s);
         }
     }
 }
 
 /* Takes one row into the state: what[b] is u of each block, which becomes the output. Where there
- * is a next row, sums[b] becomes what `recall` would give for it, while the state is at hand. */
+ * is a next row, sums[b] becomes what `recall` would give for it, and the state is left as `recall`
+ * would leave it: multiplied by the decay of the next row. decayed: the state was left so. */
 LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, bool by_key,
-                           bool next, lanes *what, lanes *sums) {
+                           bool decayed, bool next, lanes *what, lanes *sums) {
     const float *q = h->q + row * h->qk_stride, *k = h->k + row * h->qk_stride;
     const float *decay = h->decay + row * h->decay_stride;
     const float *next_k = k + (next ? h->qk_stride : 0);
     const float *next_decay = decay + (next ? h->decay_stride : 0);
+    float *state = h->state;
+    size_t key_dim = h->key_dim;
     lanes outs[RECURRENT_COLUMNS / LANES];
+    lanes factor = lanes_set(decay[0]), next_factor = lanes_set(next_decay[0]);
     for (size_t b = 0; b < n_blocks; b++) outs[b] = sums[b] = lanes_zero();
-    for (size_t i = 0; i < h->key_dim; i++) {
-        lanes key = lanes_set(k[i]), query = lanes_set(q[i]);
-        lanes factor = lanes_set(decay[by_key ? i : 0]);
-        lanes next_factor = lanes_set(next_decay[by_key ? i : 0]);
+    for (size_t i = 0; i < key_dim; i++) {
+        lanes key = lanes_set(k[i]), query = lanes_set(q[i]), next_key = lanes_set(next_k[i]);
+        if (by_key) factor = lanes_set(decay[i]), next_factor = lanes_set(next_decay[i]);
         for (size_t b = 0; b < n_blocks; b++) {
-            float *p = h->state + (b * h->key_dim + i) * LANES;
-            lanes s = lanes_fma(key, what[b], lanes_mul(lanes_load(p), factor));
+            float *p = state + (b * key_dim + i) * LANES;
+            lanes s = lanes_load(p);
+            s = lanes_fma(key, what[b], decayed ? s : lanes_mul(s, factor));
             outs[b] = lanes_fma(s, query, outs[b]);
+            if (next) s = lanes_mul(s, next_factor);
+            if (next) sums[b] = lanes_fma(s, next_key, sums[b]);
             lanes_store(p, s);
-            if (next) sums[b] = lanes_fma(lanes_mul(s, next_factor), lanes_set(next_k[i]), sums[b]);
         }
     }
     for (size_t b = 0; b < n_blocks; b++) what[b] = outs[b];
@@ -94,7 +133,12 @@ LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, 
 LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, bool by_key) {
     lanes sums[RECURRENT_COLUMNS / LANES], what[RECURRENT_COLUMNS / LANES];
     lanes values[RECURRENT_COLUMNS / LANES];
-    if (delta) recall(h, n_blocks, 0, by_key, sums);
+    bool decayed = delta && h->n_rows > 1; /* a single row does not store the decayed state */
+    if (decayed) {
+        recall(h, n_blocks, by_key, true, sums);
+    } else if (delta) {
+        recall(h, n_blocks, by_key, false, sums);
+    }
     for (size_t row = 0; row < h->n_rows; row++) {
         lanes beta = lanes_set(h->beta[row * h->beta_stride]);
         for (size_t b = 0; b < n_blocks; b++) {
@@ -102,10 +146,12 @@ LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, 
             values[b] = load_upto(h->v + row * h->v_stride + b * LANES, left, 0.0f);
             what[b] = lanes_mul(delta ? lanes_sub(values[b], sums[b]) : values[b], beta);
         }
-        if (delta && row + 1 < h->n_rows) {
-            take_row(h, n_blocks, row, by_key, true, what, sums);
+        if (decayed && row + 1 < h->n_rows) {
+            take_row(h, n_blocks, row, by_key, true, true, what, sums);
+        } else if (decayed) {
+            take_row(h, n_blocks, row, by_key, true, false, what, sums);
         } else {
-            take_row(h, n_blocks, row, by_key, false, what, sums);
+            take_row(h, n_blocks, row, by_key, false, false, what, sums);
         }
         for (size_t b = 0; b < n_blocks; b++) {
             if (h->skip) what[b] = lanes_fma(values[b], lanes_set(*h->skip), what[b]);

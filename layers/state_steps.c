@@ -1,5 +1,9 @@
 #include "layers/state_steps.h"
 
+#include <omp.h>
+
+#include "base/numbers.h"
+
 const Recurrence *recurrence_of(const Model *m) {
     static const struct {
         const Numeric *numeric;
@@ -30,15 +34,16 @@ size_t state_run_end(const ForwardPass *pass, size_t first) {
 
 void state_convolve(ForwardPass *pass, size_t layer, const Convolution *c, float *x,
                     size_t stride) {
-    enum { CHANNELS = 4 * RECURRENT_LANES };
     const Recurrence *recurrence = recurrence_of(pass->model);
+    size_t width = (c->channels - 1) / (size_t)omp_get_num_threads() + 1;
+    width = round_up(width, RECURRENT_LANES);
     for (size_t first = 0, end; first < pass->n; first = end) {
         end = state_run_end(pass, first);
         float *state = kvcache_state(pass->cache, pass->rows[first].sequence, layer);
 #pragma omp for schedule(static) nowait
-        for (size_t at = 0; at < c->channels; at += CHANNELS)
+        for (size_t at = 0; at < c->channels; at += width)
             recurrence->convolve(c, state, x + first * stride, stride, end - first, at,
-                                 at + CHANNELS < c->channels ? at + CHANNELS : c->channels);
+                                 at + width < c->channels ? at + width : c->channels);
     }
     forward_wait(pass);
 }
