@@ -35,10 +35,14 @@ static void expect(const Place *p, int status, const char *const *more) {
     process_free(&result);
 }
 
-static int open_place(void **state) {
+static int open_with(void **state, bool has_states) {
     Place *p = calloc(1, sizeof *p);
     p->directory = fixture_directory();
-    p->model = small_model_stories(p->directory);
+    p->model = has_states ? small_model(p->directory, "tiny,context=512,n_layers=4,attend=4,"
+                                                      "state_heads=4,state_key_heads=2,"
+                                                      "state_key_dim=16,state_value_dim=16,"
+                                                      "state_kernel=4")
+                          : small_model_stories(p->directory);
     if (!p->model) p->model = small_model(p->directory, "tiny,context=512");
     p->input = fixture_path(p->directory, "requests.jsonl");
     p->output = fixture_path(p->directory, "results.jsonl");
@@ -48,6 +52,15 @@ static int open_place(void **state) {
     rename(p->output, p->whole);
     *state = p;
     return 0;
+}
+
+static int open_place(void **state) {
+    return open_with(state, false);
+}
+
+/* A model most of whose layers keep a state. */
+static int open_states(void **state) {
+    return open_with(state, true);
 }
 
 static int close_place(void **state) {
@@ -193,5 +206,10 @@ int main(void) {
         cmocka_unit_test(a_disk_that_fills_up_loses_nothing),
         cmocka_unit_test(memory_does_not_grow_with_the_number_of_requests),
     };
-    return cmocka_run_group_tests(tests, open_place, close_place);
+    const struct CMUnitTest with_states[] = {
+        cmocka_unit_test(a_thousand_requests_give_what_a_thousand_runs_give),
+        cmocka_unit_test(fifty_kills_lose_nothing),
+    };
+    int failed = cmocka_run_group_tests(tests, open_place, close_place);
+    return failed + cmocka_run_group_tests(with_states, open_states, close_place);
 }
