@@ -74,6 +74,41 @@ typedef struct KeyCase {
     const char *fixture, *key, *value;
 } KeyCase;
 
+/* The value of a key of the text half, in text_config, and what the refusal says. */
+static void a_key_of_step_3_5_that_cannot_be_computed_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } cases[] = {
+        {"swiglu_limits", "[0, 0, -1, 0]", "swiglu_limits has no limit for layer 2"},
+        {"swiglu_limits", "[0, 1e300, 0, 0]", "swiglu_limits has no limit for layer 1"},
+        {"swiglu_limits", "[0, 7]", "swiglu_limits has no limit for layer 2"},
+        {"swiglu_limits_shared", "{\"0\": 7}", "swiglu_limits_shared is not a list"},
+        {"gating", "\"per-element\"", "gating"},
+        {"query_pre_attn_scalar", "-1", "query_pre_attn_scalar is -1"},
+        {"rope_theta", "[10000]", "rope_theta has no number for layer 1"},
+        {"partial_rotary_factors", "[0.5, \"a\", 1, 0.5]", "partial_rotary_factors"},
+        {"partial_rotary_factors", "[-1e300, 1, 1, 0.5]", "partial_rotary_factor is -1e+300"},
+        {"per_layer_config", "{\"1\": {\"head_dim\": 8}}", "head_dim"},
+        {"per_layer_config", "{\"9\": {\"num_attention_heads\": 8}}", "no layer '9'"},
+        {"per_layer_config", "{\"1\": {\"num_attention_heads\": 1e300}}", "1e+300"},
+        {"attention_other_setting", "{\"num_attention_heads\": -6}", "num_attention_heads is -6"},
+        {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Fixture f = fixture_load("step3p7");
+        Error error;
+        json_t *config = json_object_get(json_object_get(f.json, "config"), "text_config");
+        json_object_set_new(config, cases[i].key,
+                            json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        refusal(&f, &error);
+        if (!strstr(error.text, cases[i].says))
+            fail_msg("%s %s: the error does not say '%s': %s", cases[i].key, cases[i].value,
+                     cases[i].says, error.text);
+        fixture_free(&f);
+    }
+}
+
 /* Values that this program cannot compute, or that mean something else here than in transformers.
  */
 static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) {
@@ -885,6 +920,7 @@ static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
+        cmocka_unit_test(a_key_of_step_3_5_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_value_that_cannot_be_computed_is_refused_by_its_key),
         cmocka_unit_test(what_the_class_of_transformers_ignores_changes_nothing),
         cmocka_unit_test(absent_keys_have_the_defaults_of_transformers),
