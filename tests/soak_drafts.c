@@ -182,7 +182,7 @@ static void answer(Speaker *s, const CheckCases *c, Who who, const char *at_once
                   s->drafted, names[who], s->accepted);
 }
 
-static const char LARGE[] = "models/stories.bin", SMALL[] = "models/sinusoidal.bin";
+static const char LARGE[] = "models/stories.bin", SMALL[] = "models/stories-draft.bin";
 
 static void a_thousand_requests_are_answered_alike(void **state) {
     static const char *const at_once[] = {"1", "3", "8", "32"};

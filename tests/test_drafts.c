@@ -156,8 +156,8 @@ static void rows_that_are_not_cheap_get_no_guesses(void **state) {
 
 /* ---- A small model drafts ------------------------------------------------------------------- */
 
-/* The repository's models: one vocabulary, 3 million and 300 thousand parameters. */
-static const char LARGE[] = "models/stories.bin", SMALL[] = "models/sinusoidal.bin";
+/* The repository's models: one vocabulary, 3 million and 400 thousand parameters. */
+static const char LARGE[] = "models/stories.bin", SMALL[] = "models/stories-draft.bin";
 
 typedef struct Speaker {
     TinyModel tiny;
@@ -268,8 +268,11 @@ static void a_small_model_drafts_for_a_large_one(void **state) {
     for (int sampled = 0; sampled < 2; sampled++) {
         SpeculationStats stats = draft_with(SMALL, sampled ? 0.8f : 0.0f);
         assert_int_equal(stats.passes + stats.accepted, TEXT);
-        assert_true(stats.accepted > TEXT / 5);
-        assert_true(2 * stats.accepted > stats.drafted);
+        /* More than 6 tokens a pass; 9 of 10 guesses are right (models/README.md). */
+        print_message("%zu passes, %zu of %zu right\n", stats.passes, stats.accepted,
+                      stats.drafted);
+        assert_true(stats.passes < TEXT / 5);
+        assert_true(5 * stats.accepted > 4 * stats.drafted);
     }
 }
 
@@ -434,7 +437,7 @@ static void the_program_drafts_with_a_model(void **state) {
         process_free(&drafted);
     }
     Process info = GENERATE(SMALL, "--info");
-    assert_non_null(strstr(info.out, "draft model         models/sinusoidal.bin, 481.1 KiB"));
+    assert_non_null(strstr(info.out, "draft model         models/stories-draft.bin, 563.5 KiB"));
     process_free(&info);
 }
 
