@@ -56,8 +56,8 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
             for (size_t j = 0; j < panels; j++) {
                 __m512i a, b;
                 load_8_inputs(type, unshifted, line + j * panel_bytes + at, &a, &b);
-                _mm_prefetch(ahead + j * panel_bytes + at, _MM_HINT_T1);
-                if (!nibbles) _mm_prefetch(ahead + j * panel_bytes + at + LINE_BYTES, _MM_HINT_T1);
+                _mm_prefetch(ahead + j * panel_bytes + at, _MM_HINT_T0);
+                if (!nibbles) _mm_prefetch(ahead + j * panel_bytes + at + LINE_BYTES, _MM_HINT_T0);
                 add_8_inputs(nibbles, panels, rows, j, a, b, codes + k, group, &dots);
             }
         }
