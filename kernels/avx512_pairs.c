@@ -195,6 +195,16 @@ static void multiply_run(const Product *product, const uint8_t *input, size_t n_
     }
 }
 
+/* Prefetches the scales and minima of panels [p, end), a pair at most, which unpacking the pair
+ * reads first: they lie at the end of a panel, where multiply_run's prefetching comes last. */
+static void fetch_scales(const Matrix *w, size_t p, size_t end) {
+    if (is_record_type(w->type)) return;
+    const size_t lines = tensor_lines_bytes(w->type, w->cols);
+    for (size_t j = p; j < end && j < p + PAIR; j++)
+        for (size_t at = lines; at < w->panel_bytes; at += LINE_BYTES)
+            _mm_prefetch(matrix_panel(w, j) + at, _MM_HINT_T1);
+}
+
 void multiply_pairs(const Product *product, const uint8_t *input, size_t n_rows, size_t begin,
                     size_t end, void *scratch) {
     const size_t group = type_group(product->w->type);
@@ -205,6 +215,7 @@ void multiply_pairs(const Product *product, const uint8_t *input, size_t n_rows,
             PairRun run = {p, end - p < PAIR ? end - p : PAIR, first,
                            groups - first < most ? groups - first : most};
             PairWeights weights = unpack_pair(product->w, run, scratch);
+            if (first == 0) fetch_scales(product->w, p + PAIR, end);
             multiply_run(product, input, n_rows, run, &weights);
         }
     }
