@@ -213,8 +213,12 @@ static size_t copy_group(const float *x, size_t dim, size_t first, float group[Q
 static void quantize(const float *query, size_t head_dim, Q8Group *out) {
     for (size_t first = 0; first < head_dim; first += Q8_GROUP, out++) {
         float group[Q8_GROUP];
-        copy_group(query, head_dim, first, group);
-        out->scale = quantize_group(group, Q8_GROUP, out->codes, &out->offset);
+        const float *x = query + first;
+        if (head_dim - first < Q8_GROUP) {
+            copy_group(query, head_dim, first, group);
+            x = group;
+        }
+        out->scale = quantize_group(x, Q8_GROUP, out->codes, &out->offset);
     }
 }
 
@@ -338,6 +342,64 @@ static inline size_t values_step(size_t head_dim) {
     return 4 * round_up(head_dim, LANES);
 }
 
+/* Finishes a Q8Weights whose largest scaled weight has the bits `largest`. Returns what the scaled
+ * weights are multiplied by, or 0 when all codes are 0 and nothing is left to do. */
+static float start_codes(Q8Weights *out, uint32_t largest) {
+    float max = float_from_bits(largest);
+    if (max >= 1e-30f && largest < 0x7F800000u) {
+        out->scale = max / 16383.0f;
+        return 16383.0f / max;
+    }
+    memset(out, 0, sizeof *out);
+    out->scale = largest >= 0x7F800000u ? NAN : 0.0f;
+    return 0.0f;
+}
+
+#if defined(__AVX512VNNI__)
+
+/* A mask of the positions below n. */
+static uint64_t below(size_t n) {
+    return n < Q8_PAGE ? ((uint64_t)1 << n) - 1 : UINT64_MAX;
+}
+
+/* Stores four registers of numbers from 0 to 255 as 64 bytes. */
+static void store_bytes(uint8_t *out, const __m512i x[4]) {
+    /* Packing keeps to the 128-bit parts of its operands. */
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i bytes =
+        _mm512_packus_epi16(_mm512_packus_epi32(x[0], x[1]), _mm512_packus_epi32(x[2], x[3]));
+    _mm512_storeu_si512(out, _mm512_permutexvar_epi32(order, bytes));
+}
+
+/* Replaces weights[Q8_PAGE], of which begin ... end - 1 count, by a Q8Weights. The same bits as the
+ * plain C below, in a third of the time. */
+static void quantize_weights(float *weights, const float *scales, size_t begin, size_t end) {
+    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    const uint64_t counts = below(end) & ~below(begin);
+    __m512 scaled[4];
+    __m512i largest = _mm512_setzero_si512(), high[4], low[4];
+    for (size_t j = 0; j < 4; j++) {
+        scaled[j] =
+            _mm512_mul_ps(_mm512_loadu_ps(weights + 16 * j), _mm512_loadu_ps(scales + 16 * j));
+        scaled[j] = _mm512_max_ps(_mm512_setzero_ps(), scaled[j]); /* NaN stays NaN */
+        scaled[j] = _mm512_maskz_mov_ps((__mmask16)(counts >> 16 * j), scaled[j]);
+        __m512i bits = _mm512_and_si512(_mm512_castps_si512(scaled[j]), magnitude);
+        largest = _mm512_max_epu32(largest, bits);
+    }
+    Q8Weights *out = (Q8Weights *)(void *)weights;
+    float inverse = start_codes(out, _mm512_reduce_max_epu32(largest));
+    if (inverse == 0.0f) return;
+    for (size_t j = 0; j < 4; j++) {
+        __m512i code = _mm512_cvtps_epi32(_mm512_mul_ps(scaled[j], _mm512_set1_ps(inverse)));
+        high[j] = _mm512_srli_epi32(code, 7);
+        low[j] = _mm512_and_si512(code, _mm512_set1_epi32(127));
+    }
+    store_bytes(out->high, high);
+    store_bytes(out->low, low);
+}
+
+#else
+
 /* Replaces weights[Q8_PAGE], of which begin ... end - 1 count, by a Q8Weights. */
 static void quantize_weights(float *weights, const float *scales, size_t begin, size_t end) {
     float scaled[Q8_PAGE];
@@ -348,15 +410,9 @@ static void quantize_weights(float *weights, const float *scales, size_t begin, 
     }
     for (size_t p = 0; p < begin; p++) scaled[p] = 0.0f;
     for (size_t p = end; p < Q8_PAGE; p++) scaled[p] = 0.0f;
-    uint32_t largest = largest_magnitude(scaled, Q8_PAGE);
-    float max = float_from_bits(largest);
     Q8Weights *out = (Q8Weights *)(void *)weights;
-    if (!(max >= 1e-30f) || largest >= 0x7F800000u) {
-        memset(out, 0, sizeof *out);
-        out->scale = largest >= 0x7F800000u ? NAN : 0.0f;
-        return;
-    }
-    float inverse = 16383.0f / max;
+    float inverse = start_codes(out, largest_magnitude(scaled, Q8_PAGE));
+    if (inverse == 0.0f) return;
     int32_t codes[Q8_PAGE];
     for (size_t p = 0; p < Q8_PAGE; p++) {
         float shifted = scaled[p] * inverse + 12582912.0f; /* rounds to nearest even */
@@ -364,8 +420,9 @@ static void quantize_weights(float *weights, const float *scales, size_t begin, 
     }
     for (size_t p = 0; p < Q8_PAGE; p++) out->high[p] = (uint8_t)(codes[p] >> 7);
     for (size_t p = 0; p < Q8_PAGE; p++) out->low[p] = (uint8_t)(codes[p] & 127);
-    out->scale = max / 16383.0f;
 }
+
+#endif
 
 /* The values of a page and the positions that any of the queries sees. */
 typedef struct Values {
