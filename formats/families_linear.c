@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/convolutions.h"
 #include "formats/json.h"
 #include "formats/state_rules.h"
 
@@ -136,50 +137,6 @@ static const TensorRule olmo_hybrid_tensors[] = {
     {0},
 };
 
-/* Joins AT.q_conv1d.weight and so on of layer l, which are channels x taps each and follow each
- * other in the order of the channels, to joined[taps][channels]. transformers writes them with
- * other widths than those of q, k and v. */
-static Status join_convolution(const RuleContext *context, const char *at, uint32_t l,
-                               size_t channels, float *joined, Error *error) {
-    size_t taps = context->source->config.state_kernel, first = 0;
-    for (int i = 0; i < 3; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "model.layers.%u.%s.%c_conv1d.weight", l, at, "qkv"[i]);
-        const RawTensor *raw = rules_find(context, name);
-        size_t left = channels - first, n = i < 2 && raw && raw->n_dims ? raw->dims[0] : left;
-        float *part;
-        if (n > left) n = left;
-        if (rules_read(context, name, n, taps, &part, error) != STATUS_OK) return STATUS_FAILED;
-        for (size_t k = 0; k < n * taps; k++)
-            joined[k % taps * channels + first + k / taps] = part[k];
-        free(part);
-        first += n;
-    }
-    return STATUS_OK;
-}
-
-/* Adds "delta.convolution" of the layers whose convolutions of q, k and v are tensors of their own.
- */
-static Status join_convolutions(const RuleContext *context, const char *at, Error *error) {
-    const Config *c = &context->source->config;
-    size_t channels = extent_of(N_STATE_MIXED, c, 0), taps = c->state_kernel;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        char name[128];
-        snprintf(name, sizeof name, "model.layers.%u.%s.q_conv1d.weight", l, at);
-        if (c->layer_kind[l] != LAYER_DELTA || !rules_find(context, name)) continue;
-        float *joined = calloc(channels * taps + 1, sizeof *joined);
-        if (!joined) return error_set(error, "%s: no memory", context->source->path);
-        if (join_convolution(context, at, l, channels, joined, error) != STATUS_OK) {
-            free(joined);
-            return STATUS_FAILED;
-        }
-        snprintf(name, sizeof name, "layers.%u.delta.convolution", l);
-        if (source_add_values(context->source, name, taps, channels, joined, error) != STATUS_OK)
-            return STATUS_FAILED;
-    }
-    return STATUS_OK;
-}
-
 /* The norms of layers with a state, and of those that attend. Checkpoints and transformers have
  * different names for them, and transformers writes the second norm of both under one name. */
 static const TensorRule olmo_hybrid_before[] = {
@@ -222,7 +179,7 @@ static Status olmo_hybrid_more(const RuleContext *context, const json_t *json, E
             check_norms(context, l, attends, error) != STATUS_OK)
             return STATUS_FAILED;
     }
-    return join_convolutions(context, "linear_attn", error);
+    return convolutions_join(context, "model.layers.%u.linear_attn.%c_conv1d.weight", error);
 }
 
 static void olmo_hybrid_preset(Config *config) {
@@ -357,7 +314,7 @@ static Status kimi_linear_more(const RuleContext *context, const json_t *json, E
         const TensorRule *rules = c->layer_kind[l] == LAYER_LATENT ? kimi_latent : kimi_delta;
         if (rules_apply_to_layer(context, rules, l, error) != STATUS_OK) return STATUS_FAILED;
     }
-    return join_convolutions(context, "self_attn", error);
+    return convolutions_join(context, "model.layers.%u.self_attn.%c_conv1d.weight", error);
 }
 
 static void kimi_linear_preset(Config *config) {

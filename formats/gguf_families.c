@@ -10,6 +10,7 @@
 
 #include "formats/gate_limits.h"
 #include "formats/gguf_gemma.h"
+#include "formats/gguf_latent.h"
 #include "formats/tensor_rules.h"
 #include "formats/xielu.h"
 
@@ -83,23 +84,6 @@
         OPTIONAL_LINEAR("shared.w_gate", "blk.%u.ffn_gate_shexp", N_SHARED_FFN, N_DIM),            \
         OPTIONAL_LINEAR("shared.w_up", "blk.%u.ffn_up_shexp", N_SHARED_FFN, N_DIM),                \
         OPTIONAL_LINEAR("shared.w_down", "blk.%u.ffn_down_shexp", N_DIM, N_SHARED_FFN)
-/* Latent attention: attn_kv_b, which makes keys and values of the latent, is split in newer files,
- * and its part for keys transposed. */
-#define HEADS(to, from, rows, cols, flags, ...)                                                    \
-    { to, from ".weight", rows, cols, RULE_OPTIONAL | RULE_HEADS | (flags), __VA_ARGS__ }
-#define LATENT_ATTENTION                                                                           \
-    OPTIONAL("wq", "blk.%u.attn_q.weight", N_Q, N_DIM),                                            \
-        OPTIONAL_LINEAR("wq_a", "blk.%u.attn_q_a", N_LATENT_Q, N_DIM),                             \
-        OPTIONAL("q_norm", "blk.%u.attn_q_a_norm.weight", N_ONE, N_LATENT_Q),                      \
-        OPTIONAL("wq_b", "blk.%u.attn_q_b.weight", N_Q, N_LATENT_Q),                               \
-        LINEAR("wkv_a", "blk.%u.attn_kv_a_mqa", N_LATENT_KV, N_DIM),                               \
-        OPTIONAL("kv_norm", "blk.%u.attn_kv_a_norm.weight", N_ONE, N_LATENT),                      \
-        HEADS("k_b.%u", "blk.%u.attn_kv_b", N_LATENT, N_REST, RULE_TRANSPOSED, {N_NONE},           \
-              {N_REST, N_VALUE}),                                                                  \
-        HEADS("v_b.%u", "blk.%u.attn_kv_b", N_VALUE, N_LATENT, 0, {N_REST}, {N_REST, N_VALUE}),    \
-        HEADS("k_b.%u", "blk.%u.attn_k_b", N_LATENT, N_REST, 0, {N_NONE}, {0}),                    \
-        HEADS("v_b.%u", "blk.%u.attn_v_b", N_VALUE, N_LATENT, 0, {N_NONE}, {0}),                   \
-        LINEAR("wo", "blk.%u.attn_output", N_DIM, N_OUT)
 #define HEAD OUTPUT("output")
 #define END NORM("final_norm", "output_norm"), HEAD
 #define TABLE(name, ...) static const TensorRule name[] = {TOKENS, __VA_ARGS__, {0}}
@@ -593,28 +577,6 @@ static Status dbrx_finish(const GgufModel *m, Config *c) {
     return chosen_experts(m, c);
 }
 
-/* Latent attention. attention.key_length is that of a whole key (of a split file: key_length_mla)
- * and rope.dimension_count its rotated part. */
-static Status latent_finish(const GgufModel *m, Config *c) {
-    c->value_dim = c->n_heads ? c->dim / c->n_heads : 0;
-    gguf_model_uint(m, "attention.kv_lora_rank", &c->latent_dim);
-    gguf_model_uint(m, "attention.q_lora_rank", &c->latent_q_dim);
-    gguf_model_uint(m, "attention.value_length", &c->value_dim);
-    gguf_model_uint(m, "attention.key_length_mla", &c->head_dim);
-    gguf_model_uint(m, "attention.value_length_mla", &c->value_dim);
-    if (c->head_dim == 0 || c->value_dim == 0 || c->latent_dim == 0)
-        return error_set(m->error,
-                         "%s: latent attention with keys of %u, values of %u and a latent "
-                         "of %u elements",
-                         m->source->path, c->head_dim, c->value_dim, c->latent_dim);
-    c->n_kv_heads = c->n_heads;
-    c->latent_norm_eps = 1e-6f;
-    c->attention_scale = (float)(1.0 / sqrt((double)c->head_dim));
-    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++)
-        c->layer_kind[i] = LAYER_LATENT;
-    return STATUS_OK;
-}
-
 /* Whether a layer ranks experts with a correction, which those with sigmoid scores do. */
 static bool has_correction(const GgufModel *m, const Config *c) {
     for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
@@ -637,7 +599,7 @@ static void scale_scores(const GgufModel *m, Config *c) {
 
 /* DeepSeek V2 and V3, and what llama.cpp takes for them: GLM-4.7-Flash, Youtu, Kimi K2. */
 static Status deepseek2_finish(const GgufModel *m, Config *c) {
-    if (latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
     bool sigmoid = has_correction(m, c);
     c->router = sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
     if (sigmoid) snprintf(c->family, sizeof c->family, "deepseek_v3");
@@ -648,7 +610,7 @@ static Status deepseek2_finish(const GgufModel *m, Config *c) {
 /* DeepSeek V3.2 and GLM-5. A layer without an indexer of its own takes the choice of the one before
  * it. */
 static Status indexed_finish(const GgufModel *m, Config *c) {
-    if (latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
     c->router = ROUTER_SIGMOID_SCORES;
     scale_scores(m, c);
     gguf_model_uint(m, "attention.indexer.head_count", &c->index_heads);
@@ -682,7 +644,7 @@ static Status minicpm3_finish(const GgufModel *m, Config *c) {
     c->embedding_scale = 12.0f;
     c->residual_scale = c->n_layers ? (float)(1.4 / sqrt((double)c->n_layers)) : 1.0f;
     c->logit_scale = c->dim ? (float)(256.0 / c->dim) : 1.0f;
-    return latent_finish(m, c);
+    return gguf_latent_finish(m, c);
 }
 
 /* ---- The table ---- */

@@ -406,7 +406,7 @@ static Status read_tensors(GgufModel *r) {
     snprintf(c->family, sizeof c->family, "%s", family->model_type);
     c->rope_pairing = family->pairing;
     if (family->finish && family->finish(r, c) != STATUS_OK) return STATUS_FAILED;
-    if (c->position != POSITION_ROPE) c->rotary_dim = 0;
+    if (c->position != POSITION_ROPE && c->latent_dim == 0) c->rotary_dim = 0;
     if (read_router(r) != STATUS_OK || read_windows(r, family) != STATUS_OK) return STATUS_FAILED;
     if (family->by_layer && family->by_layer(r, c) != STATUS_OK) return STATUS_FAILED;
     if (config_validate(c, r->error) != STATUS_OK)

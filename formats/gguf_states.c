@@ -1,9 +1,11 @@
-/* Architectures most of whose layers keep a state: gated DeltaNet, Mamba 2, short convolutions. */
+/* Architectures most of whose layers keep a state: gated DeltaNet, Mamba, short convolutions. */
 #include <math.h>
 #include <stdio.h>
 
+#include "formats/convolutions.h"
 #include "formats/family.h"
 #include "formats/gguf_family.h"
+#include "formats/gguf_latent.h"
 
 /* ---- Tensors ---- */
 
@@ -211,6 +213,30 @@ static const TensorRule jamba_tensors[] = {
 };
 static const TensorRule mamba_tensors[] = {TOKENS, ATTENTION_NORM, MAMBA, END, {0}};
 
+/* q, k, v and the output mean another thing in each kind of layers. */
+static const TensorRule kimi_linear_tensors[] = {
+    TOKENS,       ATTENTION_NORM,
+    FFN_NORM,     SOME_FFN,
+    SOME_EXPERTS, SOME_VECTOR("router.correction", "exp_probs_b.bias", N_EXPERTS),
+    END,          {0},
+};
+static const TensorRule kimi_latent[] = {LATENT_ATTENTION, {0}};
+static const TensorRule kimi_delta[] = {
+    SOME_MATRIX("delta.q", "attn_q", N_STATE_KEYS, N_DIM),
+    SOME_MATRIX("delta.k", "attn_k", N_STATE_KEYS, N_DIM),
+    SOME_MATRIX("delta.v", "attn_v", N_STATE_OUT, N_DIM),
+    SOME_MATRIX("delta.a_low", "ssm_f_a", N_STATE_VALUE, N_DIM),
+    SOME_MATRIX("delta.a", "ssm_f_b", N_STATE_KEYS, N_STATE_VALUE),
+    SOME_MATRIX("delta.z_low", "ssm_g_a", N_STATE_VALUE, N_DIM),
+    SOME_MATRIX("delta.z", "ssm_g_b", N_STATE_OUT, N_STATE_VALUE),
+    SOME_MATRIX("delta.b", "ssm_beta", N_STATE_HEADS, N_DIM),
+    SOME_MATRIX("delta.out", "attn_output", N_DIM, N_STATE_OUT),
+    SOME_VECTOR("delta.decay", "ssm_a", N_STATE_HEADS),
+    SOME_VECTOR("delta.step_bias", "ssm_dt.bias", N_STATE_KEYS),
+    SOME_VECTOR("delta.norm", "ssm_norm.weight", N_STATE_VALUE),
+    {0},
+};
+
 /* ---- Fields that no key gives ---- */
 
 /* Reads the sizes of the states. */
@@ -391,6 +417,39 @@ static Status mamba_more(GgufModel *m) {
     return has_norms ? family_add_mamba_norms(&context, m->error) : STATUS_OK;
 }
 
+/* As in llama.cpp, layers with a state have as many heads as those that attend. */
+static Status kimi_linear_finish(const GgufModel *m, Config *c) {
+    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    const GgufValue *heads = gguf_model_find(m, "attention.head_count_kv");
+    double n = 1.0;
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        if (heads && !gguf_element(heads, heads->is_array ? l : 0, &n))
+            return error_set(m->error, "%s: attention.head_count_kv is not a list of %u layers",
+                             m->source->path, c->n_layers);
+        c->layer_kind[l] = n == 0.0 ? LAYER_DELTA : LAYER_LATENT;
+        c->layer_n_kv_heads[l] = 0;
+    }
+    gguf_model_uint(m, "ssm.conv_kernel", &c->state_kernel);
+    gguf_model_uint(m, "kda.head_dim", &c->state_key_dim);
+    c->state_value_dim = c->state_key_dim;
+    c->state_heads = c->state_key_heads = c->n_heads;
+    c->state_by_key = true;
+    c->position = POSITION_NONE;
+    c->router = ROUTER_SIGMOID_SCORES;
+    c->router_normalize = true;
+    return STATUS_OK;
+}
+
+static Status kimi_linear_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table};
+    const Config *c = &m->source->config;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const TensorRule *rules = c->layer_kind[l] == LAYER_LATENT ? kimi_latent : kimi_delta;
+        if (rules_apply_to_layer(&context, rules, l, m->error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return convolutions_join(&context, "blk.%u.ssm_conv1d_%c.weight", m->error);
+}
+
 const GgufFamily gguf_families_state[] = {
     {"qwen3next", "qwen3_next", qwen3next_tensors, ROPE_HALVES, .finish = qwen3next_finish,
      .predicts = true},
@@ -408,5 +467,7 @@ const GgufFamily gguf_families_state[] = {
     {"jamba", "jamba", jamba_tensors, ROPE_HALVES, .finish = jamba_finish},
     {"mamba", "mamba", mamba_tensors, ROPE_HALVES, .finish = mamba_finish, .more = mamba_more},
     {"mamba2", "mamba2", mamba2_tensors, ROPE_HALVES, .finish = mamba2_finish},
+    {"kimi-linear", "kimi_linear", kimi_linear_tensors, ROPE_INTERLEAVED,
+     .finish = kimi_linear_finish, .more = kimi_linear_more},
     {0},
 };

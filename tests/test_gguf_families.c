@@ -119,7 +119,8 @@ static void states_from_gguf_give_the_logits_of_the_directory(void **state) {
                  {"mamba2", 1e-6},
                  {"nemotron_h", 2e-6},
                  {"nemotron_h-moe", 2e-6},
-                 {"nemotron_h-latent", 2e-6}};
+                 {"nemotron_h-latent", 2e-6},
+                 {"kimi_linear", 1e-6}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *gguf = gguf_fixture_load(cases[i].name);
         Fixture f = fixture_load(json_string_value(json_object_get(gguf, "source")));
