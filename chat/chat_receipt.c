@@ -100,16 +100,17 @@ static Status read_given(Given *given, const Session *session, Error *error) {
 static Status prompt_of(const Given *given, const json_t *item, size_t first, json_t **messages,
                         Error *error) {
     const json_t *text = json_object_get(json_object_get(item, "prompt"), "text");
-    json_int_t end = json_integer_value(json_object_get(item, "number")) - 1;
+    json_int_t number = json_integer_value(json_object_get(item, "number"));
     *messages = NULL;
     if (given->messages) {
-        if (end < (json_int_t)first || end > (json_int_t)json_array_size(given->messages))
+        size_t n = json_array_size(given->messages);
+        if (number <= (json_int_t)first || number > (json_int_t)n + 1)
             return error_set(error,
-                             "the given conversation has %zu messages, but the receipt "
-                             "an answer that is number %lld",
-                             json_array_size(given->messages), (long long)end + 1);
+                             "the conversation of --session has %zu messages, but an answer of "
+                             "the receipt is number %lld",
+                             n, (long long)number);
         *messages = json_array();
-        for (size_t i = first; i < (size_t)end; i++)
+        for (size_t i = first; i + 1 < (size_t)number; i++)
             json_array_append(*messages, json_array_get(given->messages, i));
     } else if (json_is_string(text)) {
         *messages =
@@ -194,12 +195,13 @@ static Status run(void *state, Session *session, Error *error) {
     Error note = {.text = ""};
     Receipt *receipt = session->receipt;
     const json_t *items = receipt_items(receipt);
-    if (read_given(state, session, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = read_given(state, session, error);
+    if (status != STATUS_OK) return status;
     if (session->options->check)
         return error_set(error, "--check drafts the answers of a text or a batch, not of a chat");
     if (dialogue_open(&d, session, NULL, &note, error) != STATUS_OK) return STATUS_FAILED;
     receipt_clock(receipt, &d.prompt.now);
-    Status status = receipt_settings(receipt, session, &d.options, &d.prompt.now, error);
+    status = receipt_settings(receipt, session, &d.options, &d.prompt.now, error);
     size_t before = receipt_n_differ(receipt);
     for (size_t i = 0; status == STATUS_OK && i < json_array_size(items); i++) {
         status = repeat(&d, state, json_array_get(items, i), error);

@@ -6,12 +6,12 @@
         [--questions 12] [--documents 4] [--texts 8] [--tasks choices,rolling,generation]
 
 hf loads HF_DIRECTORY in float32; NAME=MODEL are what `run` takes, made of the same directory. Each
-measurement is a process of its own (behind COMMAND, if given) that loads the model, answers one item of each task,
-and then times the harness on all items, loading and imports not counted. Every round runs hf with
-each batch size and then every MODEL. Prints medians, the ratios to hf at the batch size that is
-best for the task, how many items have the same choice or text as hf (of documents: the largest relative
-difference of a log-likelihood), and the tokens of prompts that both compute, hf's padding and our
-one item before the measurement included. Needs lm_eval, torch and transformers."""
+measurement is a process of its own (behind COMMAND, if given) that loads the model, answers one
+item, and then times the harness on all items; loading and imports do not count. Every round runs hf
+with each batch size and then every MODEL. Prints medians, the ratios to hf at the batch size that
+is best for the task, how many items have the same choice or text as hf (of documents: the largest
+relative difference of a log-likelihood), and the tokens of prompts that were computed, hf's padding
+and our one item before the measurement included. Needs lm_eval, torch and transformers."""
 
 import argparse
 import json
@@ -60,7 +60,8 @@ def write_rows(directory, rows):
         with open(data, "w", encoding="utf-8") as out:
             out.writelines(json.dumps(row) + "\n" for row in rows[name])
         form, rest = test_lm_eval.TASKS[task]
-        rest = rest.replace("max_gen_toks: 24", "max_gen_toks: 16").replace('[" the", "."]', '["."]')
+        rest = rest.replace("max_gen_toks: 24", "max_gen_toks: 16")
+        rest = rest.replace('[" the", "."]', '["."]')
         with open(os.path.join(directory, task + ".yaml"), "w", encoding="utf-8") as out:
             out.write(test_lm_eval.TASK.format(name=task, data=data, kind=form, rest=rest))
 
@@ -134,7 +135,8 @@ def measure(a):
     if of_hf:
         lm.computed = 0
     seconds, found = evaluate(lm, name, items(a.questions, a.documents, a.texts, seed=1))
-    print(json.dumps({"seconds": seconds, "found": found, "computed": getattr(lm, "computed", None)}))
+    computed = getattr(lm, "computed", None)
+    print(json.dumps({"seconds": seconds, "found": found, "computed": computed}))
     if not of_hf:
         lm._process.close()
 
@@ -144,7 +146,8 @@ def measure(a):
 
 def measured(a, system, name):
     command = [*a.under.split(), sys.executable, __file__, *sys.argv[1:]]
-    done = subprocess.run([*command, "--measure", f"{system}/{name}"], capture_output=True, text=True)
+    command += ["--measure", f"{system}/{name}"]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{system}, {name}: {done.stderr[-2000:]}")
     result = json.loads(done.stdout.splitlines()[-1])
@@ -176,7 +179,8 @@ def compare(a, name):
     for system in batches + names:
         line = f"  {system:8} {medians[system]:8.2f} s"
         if system in names:
-            ratio = statistics.median(x / y for x, y in zip(times[best], times[system], strict=True))
+            pairs = zip(times[best], times[system], strict=True)
+            ratio = statistics.median(x / y for x, y in pairs)
             line += f"  {ratio:5.2f} x {best}, "
             line += agreement(name, last[system]["found"], last[best]["found"])
         if last[system]["computed"]:
