@@ -108,6 +108,13 @@ $(BUILD)/mpi/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(MPI_CFLAGS) -c -o $@ $<
 
+# For scripts/measure-ranks.
+$(BUILD)/tests/measure_exchanges: $(BUILD)/mpi/tests/measure_exchanges.o $(BUILD)/mpi/cluster/wire.o $(BUILD)/libverbatim.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(filter-out -I%,$(wordlist 2,99,$(MPI_FLAGS)))
+$(BUILD)/tests/measure_link $(BUILD)/tests/slow_network: $(BUILD)/%: $(BUILD)/%.o
+	$(CC) $(ALL_CFLAGS) -o $@ $^
+
 # Tests of cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
 RANK_HELPERS = tests/ranks.c tests/thread_wire.c
 $(BUILD)/tests/test_cluster: $(patsubst %,$(BUILD)/mpi/cluster/%.o,codes divide rank share steps) \
@@ -169,7 +176,7 @@ core-lines: $(BUILD)/core/run
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
 # Helpers of the tests: tests/*.c that are no program of their own.
-TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c $(RANK_HELPERS),$(wildcard tests/*.c)))
+TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c tests/measure_%.c tests/slow_network.c $(RANK_HELPERS),$(wildcard tests/*.c)))
 $(BUILD)/tests/%.o: ALL_CFLAGS += $(CMOCKA_CFLAGS)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a

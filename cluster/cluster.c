@@ -6,12 +6,16 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/clock.h"
 #include "cluster/rank.h"
 
 struct Cluster {
     Wire *wire;
     Rank *rank;
-    bool over;       /* the other ranks have left, or leave by themselves */
+    bool over;  /* the other ranks have left, or leave by themselves */
+    bool stats; /* --stats: cluster_leave says what was exchanged since `began` */
+    WireTraffic before;
+    double began;
     char about[300]; /* how the model is divided, for people */
 };
 
@@ -41,8 +45,22 @@ bool cluster_leads(const Cluster *cluster) {
     return !cluster || wire_rank(cluster->wire) == 0;
 }
 
+static void print_stats(const Cluster *cluster) {
+    const WireTraffic all = wire_traffic(cluster->wire), *before = &cluster->before;
+    double passes = (double)leader_passes(rank_leader(cluster->rank));
+    double seconds = all.seconds - before->seconds, whole = clock_seconds() - cluster->began;
+    if (passes == 0.0 || whole <= 0.0) return;
+    fprintf(stderr,
+            "ranks:   %zu; %.0f passes; each waited for %.1f exchanges of %.3f MB together, "
+            "%.2f ms (%.0f%% of the time)\n",
+            wire_ranks(cluster->wire), passes, (all.exchanges - before->exchanges) / passes,
+            (all.bytes - before->bytes) / passes * 1e-6, seconds / passes * 1e3,
+            100.0 * seconds / whole);
+}
+
 void cluster_leave(Cluster *cluster, const Error *error) {
     if (!cluster) return;
+    if (cluster->stats) print_stats(cluster);
     if (!cluster_leads(cluster) && !cluster->over) wire_fail(cluster->wire, "%s", error->text);
     if (cluster_leads(cluster) && !cluster->over) leader_say(rank_leader(cluster->rank), false);
     rank_free(cluster->rank);
@@ -185,6 +203,9 @@ Status cluster_begin(Cluster *cluster, Session *session, Status status, Error *e
     status = compare(all, ranks, error);
     if (status != STATUS_OK) cluster->over = true; /* all leave */
     free(all);
+    cluster->stats = cluster_leads(cluster) && status == STATUS_OK && session->options->stats;
+    cluster->before = wire_traffic(cluster->wire);
+    cluster->began = clock_seconds();
     describe(cluster);
     session->ranks = cluster->about;
     return status;

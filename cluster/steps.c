@@ -49,7 +49,7 @@ struct Leader {
     const KvCache **caches; /* by their numbers; NULL: freed */
     size_t n_caches, caches_capacity;
     Change *changes;
-    size_t n_changes, changes_capacity;
+    size_t n_changes, changes_capacity, n_passes;
     unsigned char *message;
     size_t message_capacity;
 };
@@ -136,6 +136,11 @@ void leader_pass(Leader *leader, const ForwardPass *pass, bool fits) {
                      .n_rows = (uint32_t)pass->n,
                      .cache = number_of(leader, pass->cache)};
     send(leader, header, pass->rows);
+    leader->n_passes++;
+}
+
+size_t leader_passes(const Leader *leader) {
+    return leader->n_passes;
 }
 
 void leader_say(Leader *leader, bool goes_on) {

@@ -19,6 +19,9 @@ KvMirror *leader_mirror(Leader *leader);
 /* Tells a pass; fits: the cache has room for its rows. */
 void leader_pass(Leader *leader, const ForwardPass *pass, bool fits);
 
+/* How many were told. */
+size_t leader_passes(const Leader *leader);
+
 /* Tells the others to go on: with what wire_open's caller waits for, or to their end. */
 void leader_say(Leader *leader, bool goes_on);
 

@@ -15,6 +15,7 @@
 struct Wire {
     MPI_Comm all;
     int rank, ranks;
+    WireTraffic traffic;
     char name[32 + MPI_MAX_PROCESSOR_NAME];
 };
 
@@ -72,11 +73,27 @@ static void finish(const Wire *wire, MPI_Request *request) {
 
 /* ---- Messages ---- */
 
+/* Finishes an exchange that began at `start`, in which the others sent so many bytes. */
+static void count(Wire *wire, MPI_Request *request, double start, size_t bytes) {
+    finish(wire, request);
+    wire->traffic.exchanges++;
+    wire->traffic.bytes += (double)bytes;
+    wire->traffic.seconds += clock_seconds() - start;
+}
+
+WireTraffic wire_traffic(const Wire *wire) {
+    return wire->traffic;
+}
+
 void wire_gather(Wire *wire, const float *own, float *whole, const int *counts, const int *firsts) {
     MPI_Request request;
+    double start = clock_seconds();
+    size_t others = 0;
+    for (int r = 0; r < wire->ranks; r++)
+        if (r != wire->rank) others += (size_t)counts[r];
     check(wire, MPI_Iallgatherv(own ? own : MPI_IN_PLACE, own ? counts[wire->rank] : 0, MPI_FLOAT,
                                 whole, counts, firsts, MPI_FLOAT, wire->all, &request));
-    finish(wire, &request);
+    count(wire, &request, start, others * sizeof *whole);
 }
 
 void wire_gather_bytes(Wire *wire, const void *own, size_t bytes, void *all) {
@@ -90,8 +107,9 @@ void wire_broadcast(Wire *wire, void *data, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         size_t n = bytes - done < INT_MAX ? bytes - done : INT_MAX;
         MPI_Request request;
+        double start = clock_seconds();
         check(wire, MPI_Ibcast((char *)data + done, (int)n, MPI_BYTE, 0, wire->all, &request));
-        finish(wire, &request);
+        count(wire, &request, start, wire->rank == 0 ? 0 : n);
         done += n;
     }
 }

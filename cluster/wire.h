@@ -24,6 +24,14 @@ size_t wire_ranks(const Wire *wire);
 /* "rank 2 (its machine's name)", for errors. */
 const char *wire_name(const Wire *wire);
 
+/* What this rank has exchanged since wire_open: broadcasts and gathers, the bytes that the others
+ * sent it in them, and the seconds until they were there, which include waiting for slower ranks.
+ */
+typedef struct WireTraffic {
+    double exchanges, bytes, seconds;
+} WireTraffic;
+WireTraffic wire_traffic(const Wire *wire);
+
 /* whole[firsts[r]] and the counts[r] - 1 numbers after it become those of rank r, on all ranks;
  * `own` are this rank's, or NULL: they stand in their place already. */
 void wire_gather(Wire *wire, const float *own, float *whole, const int *counts, const int *firsts);

@@ -150,6 +150,22 @@ static void what_ranks_cannot_do_is_refused(void **state) {
     process_free(&p);
 }
 
+static void stats_say_what_was_exchanged(void **state) {
+    char expected[64];
+    int layers = 0;
+    (void)state;
+    Process info = RUN("run", stories, "--info");
+    const char *line = strstr(info.out, "n_layers");
+    assert_non_null(line);
+    sscanf(line, "n_layers %d", &layers);
+    Process p = MPI(2, stories, "-n", "5", "--draft", "none", "--stats");
+    /* Four a layer, one for the logits, and the broadcast of the rows. */
+    snprintf(expected, sizeof expected, "each waited for %d.0 exchanges", 4 * layers + 2);
+    if (!strstr(p.err, "ranks:   2; ") || !strstr(p.err, expected)) fail_msg("%s", p.err);
+    process_free(&info);
+    process_free(&p);
+}
+
 /* Two ranks with command lines of their own. */
 static Process two_ranks(const char *const *first, const char *const *second) {
     const char *argv[PROCESS_MAX_ARGUMENTS] = {"/usr/bin/env", "mpirun", "-n", "1"};
@@ -302,6 +318,7 @@ int main(void) {
         cmocka_unit_test(modes_and_drafts_do_as_in_one_process),
         cmocka_unit_test(a_failure_is_one_line_of_rank_0),
         cmocka_unit_test(what_ranks_cannot_do_is_refused),
+        cmocka_unit_test(stats_say_what_was_exchanged),
         cmocka_unit_test(ranks_that_differ_are_named),
         cmocka_unit_test(each_rank_touches_its_own_rows_alone),
         cmocka_unit_test(a_dead_rank_ends_all_and_nothing_is_lost),
