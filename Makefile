@@ -255,6 +255,9 @@ lint:
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
 		--suppress=missingIncludeSystem --suppress=invalidPointerCast \
 		--enable=warning,portability -I. $(wildcard *.c $(filter-out kernels/%,$(FOLDERS:%=%/*.c)))
+	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
+		--suppress=missingIncludeSystem --suppress=invalidPointerCast \
+		--enable=warning,portability -DVERBATIM_MPI -I. $(wildcard cluster/*.c)
 
 VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/options.h)
 DATA = $(DESTDIR)$(PREFIX)/share

@@ -33,6 +33,7 @@ Status cluster_join(Cluster **out, int *argc, char ***argv, bool *follows, Error
     }
     Cluster *cluster = calloc(1, sizeof *cluster);
     if (!cluster) wire_fail(wire, "no memory for a cluster");
+    /* cppcheck-suppress nullPointerRedundantCheck; wire_fail does not return */
     cluster->wire = wire;
     if (rank_new(&cluster->rank, wire, error) != STATUS_OK) wire_fail(wire, "%s", error->text);
     *follows = wire_rank(wire) == 0 || follower_wait(wire);
