@@ -12,11 +12,15 @@ static const double FIRST_BALANCE = 0.5, BALANCE_A_TOKEN = 0.005, MOST_BALANCE =
 
 /* Weights of one more draft in a text's share of right ones and in that of all texts, and of one
  * more time that a drafter takes; the share from which on another member goes on behind a draft. */
-static const double TEXT_WEIGHT = 0.15, RECORD_WEIGHT = 0.03, STEP_WEIGHT = 0.1, LIKELY_RIGHT = 0.8;
+static const double TEXT_WEIGHT = 0.1, RECORD_WEIGHT = 0.03, STEP_WEIGHT = 0.1, LIKELY_RIGHT = 0.8;
+
+/* The least that a draft's row is taken to cost, in tokens' times: where the machine slowed down
+ * between two measurements, a row seems to cost nothing. */
+static const double LEAST_ROW = 0.02;
 
 /* Drafts at a time of a member that seems not to pay; after so many passes with drafts one without
  * any shows what it takes. */
-enum { PROBE = 2, PASSES_BETWEEN = 32 };
+enum { PROBE = 1, PASSES_BETWEEN = 64 };
 
 typedef struct Member {
     Drafter *drafter;
@@ -52,6 +56,7 @@ static void find_costs(DrafterSet *set, size_t most) {
     set->second = plain / (double)n;
     for (size_t m = 1; m <= most && plain > 0.0; m++) {
         double cost = pass_costs_seconds(costs, n * (1 + m)) / plain - 1.0;
+        if (cost < LEAST_ROW * (double)m) cost = LEAST_ROW * (double)m;
         set->rows_cost[m] = cost > set->rows_cost[m - 1] ? cost : set->rows_cost[m - 1];
     }
 }

@@ -154,6 +154,15 @@ static void rows_that_are_not_cheap_get_no_guesses(void **state) {
     assert_true(run.rows < run.passes + run.passes / 10);
 }
 
+static void rows_that_seem_to_cost_nothing_are_paid_for(void **state) {
+    DraftRecord records[2];
+    (void)state;
+    /* A machine that slows down between two measurements makes rows look free. */
+    Guesser wrong = guesser(0.0, TOKENS, 0.0);
+    Run run = decode(&wrong, 1, 0.0, 1, records);
+    assert_true(run.rows < run.passes + run.passes / 3);
+}
+
 /* ---- A small model drafts ------------------------------------------------------------------- */
 
 /* The repository's models: one vocabulary, 3 million and 400 thousand parameters. */
@@ -505,6 +514,7 @@ int main(void) {
         cmocka_unit_test(right_guesses_are_found_and_used),
         cmocka_unit_test(who_was_right_goes_first),
         cmocka_unit_test(rows_that_are_not_cheap_get_no_guesses),
+        cmocka_unit_test(rows_that_seem_to_cost_nothing_are_paid_for),
         cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
         cmocka_unit_test(a_small_model_drafts_for_a_large_one),
         cmocka_unit_test(tokens_are_mapped_by_their_bytes),
