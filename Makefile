@@ -161,7 +161,7 @@ CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/%.o)
 CORE_PACKAGES = libpcre2-8 libutf8proc libxxhash
 CORE_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) -g -fopenmp -ffp-contract=off -fno-math-errno \
 	-fno-strict-aliasing -Wall -Wextra -Wshadow $(WERROR) -I. $(CFLAGS) \
-	-DVERBATIM_CORE -DISA=reference -MMD -MP
+	-DVERBATIM_CORE -DISA=reference -Wno-unused-parameter -MMD -MP
 core: $(BUILD)/core/run
 $(BUILD)/core/run: $(CORE_OBJECTS)
 	$(CC) $(CORE_CFLAGS) -o $@ $^ $(LDFLAGS) $(shell pkg-config --libs $(CORE_PACKAGES)) -lm -lpthread

@@ -127,23 +127,20 @@ Status encode_word(Encoding *e, const char *word, size_t length);
 /* ---- tokenizers/, which the core leaves out ---- */
 
 /* Appends the ids of one word of a Unigram model. */
-OUTSIDE_CORE(Status encode_unigram(Encoding *e, const char *bytes, size_t length), (void)bytes;
-             (void)length; return error_set(e->error, "tokenizer: this build has no Unigram");)
+OUTSIDE_CORE(Status encode_unigram(Encoding *e, const char *bytes, size_t length),
+             return error_set(e->error, "tokenizer: this build has no Unigram");)
 
 /* Appends what a step that knows properties of characters makes of *in. */
 OUTSIDE_CORE(Status normalize_characters(Encoding *e, const StepRecord *step, TextBuffer *out,
                                          TextSpan *in),
-             (void)out;
-             (void)in; return error_set(e->error, "tokenizer: this build has no normalizer step %u",
-                                        (unsigned)step->op);)
+             return error_set(e->error, "tokenizer: this build has no normalizer step %u",
+                              (unsigned)step->op);)
 
 /* The length of the longest prefix of text[n] that the character map replaces, and by what. */
 OUTSIDE_CORE(size_t charsmap_replacement(const Tokenizer *t, const char *text, size_t n,
                                          const char **to, size_t *to_length),
-             (void)t;
-             (void)text; (void)n; (void)to; (void)to_length; return 0;)
-OUTSIDE_CORE(bool charsmap_is_sound(const void *bytes, size_t n), (void)bytes; (void)n;
-             return true;)
+             return 0;)
+OUTSIDE_CORE(bool charsmap_is_sound(const void *bytes, size_t n), return true;)
 
 /* ---- tokenizer_pattern.c ---- */
 
