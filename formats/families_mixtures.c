@@ -457,7 +457,8 @@ static Status step_limits(const RuleContext *context, const json_t *json, const 
     for (uint32_t l = 0; list && json_array_size(list) > 0 && l < config->n_layers; l++) {
         const json_t *value = json_array_get(list, l);
         double limit = json_number_value(value);
-        if ((!json_is_number(value) && !json_is_null(value)) || !(limit >= 0 && isfinite((float)limit)))
+        bool fits = isfinite((float)limit) && (limit == 0 || (float)limit > 0);
+        if ((!json_is_number(value) && !json_is_null(value)) || !fits)
             return error_set(error, "config.json: %s has no limit for layer %u", key, l);
         if (limit > 0 && gate_limit_add(context->source, l, of_experts, limit, error) != STATUS_OK)
             return STATUS_FAILED;
