@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/numbers.h"
+#include "layer_kind.h"
 
 void forward_wait(const ForwardPass *pass) {
     barrier_wait(&pass->model->barrier);
@@ -56,10 +57,6 @@ void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
                             c->rope_pairing == ROPE_INTERLEAVED);
 }
 
-void forward_clip(float *x, size_t n, float limit) {
-    for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
-}
-
 float forward_query_scale(const Config *c, size_t layer, int32_t position) {
     uint32_t from_one = c->query_scaling_unrotated;
     if (c->query_scaling == 0.0f || (from_one && c->rope_table[layer] != 2)) return 1.0f;
@@ -96,7 +93,7 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
         forward_add_bias(m, &f->up, up);
         if (c->gated) forward_add_bias(m, &f->gate, gate);
         if (c->swiglu_limit > 0.0f || f->limit)
-            limited_activate(m, f, i);
+            limited_activate(m->isa->numeric, c, f, gate, up);
         else if (c->activation == ACTIVATION_XIELU)
             m->isa->numeric->xielu(up, f->xielu, width);
         else

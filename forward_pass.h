@@ -7,7 +7,6 @@
 
 #include <stdatomic.h>
 
-#include "layer_kind.h"
 #include "attention.h"
 #include "base/threads.h"
 #include "isa.h"
@@ -105,9 +104,6 @@ void forward_normalize(const Model *model, const Norm *norm, float *out, const f
 /* Adds the bias, if there is one, to out[outputs]. */
 void forward_add_bias(const Model *model, const Linear *linear, float *out);
 
-/* x[n] clamped to +- limit. */
-void forward_clip(float *x, size_t n, float limit);
-
 /* x[rotary_dim of the layer] of one head, rotated by the angles of row `row`; unchanged in layers
  * that rotate nothing. */
 void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
@@ -134,11 +130,5 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
 /* y[n][dim] = feed-forward of in[n][dim], without the bias of its last projection. */
 void feed_forward(ForwardPass *pass, const FeedForward *network, size_t n, const float *in,
                   float *y);
-
-/* Model.gate's row = what down takes of it, in models of experts whose gates are limited. GPT-OSS:
- * activation(min(gate, limit)) * (up within +- limit, plus 1) with Config.swiglu_limit. Step 3.5:
- * min(activation(gate), limit) * (up within +- limit) with FeedForward.limit. Changes Model.up. */
-OUTSIDE_CORE(void limited_activate(const Model *m, const FeedForward *network, size_t row), (void)m;
-             (void)network; (void)row;)
 
 #endif

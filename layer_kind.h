@@ -7,7 +7,9 @@
 #include "base/outside_core.h"
 #include "config.h"
 #include "kvcache.h"
+#include "numeric.h"
 
+struct FeedForward;
 struct ForwardPass;
 struct Finder;
 struct LayerWeights;
@@ -31,10 +33,10 @@ typedef struct LayerKind {
 
 /* The kind of a layer whose Config.layer_kind is not LAYER_ATTENTION. Its Config was validated, so
  * that it is never NULL. */
-OUTSIDE_CORE(const LayerKind *layer_kind(uint32_t number), (void)number; return NULL;)
+OUTSIDE_CORE(const LayerKind *layer_kind(uint32_t number), return NULL;)
 
 /* The fields of Config that only these kinds read; NULL past the end. */
-OUTSIDE_CORE(const ConfigField *layer_kind_field(size_t i), (void)i; return NULL;)
+OUTSIDE_CORE(const ConfigField *layer_kind_field(size_t i), return NULL;)
 
 /* Checks what the layer's kind reads of the configuration. */
 OUTSIDE_CORE(Status layer_kind_validate(const Config *config, uint32_t layer, Error *error),
@@ -43,17 +45,20 @@ OUTSIDE_CORE(Status layer_kind_validate(const Config *config, uint32_t layer, Er
                               layer, config->layer_kind[layer]);)
 
 /* Multiply-adds of the layer's matrix products for one row. */
-OUTSIDE_CORE(double layer_kind_work(const Config *config, uint32_t layer), (void)config;
-             (void)layer; return 0;)
+OUTSIDE_CORE(double layer_kind_work(const Config *config, uint32_t layer), return 0;)
 
 /* ---- Mixtures of experts: feed-forwards of which a router chooses some for each token ---- */
 
 /* y[n][dim] = the sum of the experts' outputs for in[n][dim], each times its share, in the order of
  * their numbers; the router chooses them by routed[n][dim]. */
 OUTSIDE_CORE(void mixture_forward(struct ForwardPass *pass, const struct LayerWeights *weights,
-                                  const float *routed, const float *in, float *y),
-             (void)pass;
-             (void)weights; (void)routed; (void)in; (void)y;)
+                                  const float *routed, const float *in, float *y), )
+
+/* gate[width] = what down takes of it, in models of experts whose gates are limited. GPT-OSS:
+ * activation(min(gate, limit)) * (up within +- limit, plus 1) with Config.swiglu_limit. Step 3.5:
+ * min(activation(gate), limit) * (up within +- limit) with FeedForward.limit. Changes up[width]. */
+OUTSIDE_CORE(void limited_activate(const Numeric *numeric, const Config *c,
+                                   const struct FeedForward *f, float *gate, float *up), )
 
 /* Checks what a mixture of experts reads of the configuration. */
 OUTSIDE_CORE(Status mixture_validate(const Config *config, Error *error),
@@ -81,13 +86,13 @@ typedef struct StackKind {
 
 /* The kind of a Config.stack that is not STACK_PLAIN. The Config was validated, so that it is never
  * NULL. */
-OUTSIDE_CORE(const StackKind *stack_kind(StackNumber number), (void)number; return NULL;)
+OUTSIDE_CORE(const StackKind *stack_kind(StackNumber number), return NULL;)
 
 /* Checks what the stack reads of the configuration. */
 OUTSIDE_CORE(Status stack_kind_validate(const Config *config, Error *error),
              return error_set(error, "this build leaves out the stack of '%s'", config->family);)
 
 /* Multiply-adds of the stack's own matrix products for one row. */
-OUTSIDE_CORE(double stack_kind_work(const Config *config), (void)config; return 0;)
+OUTSIDE_CORE(double stack_kind_work(const Config *config), return 0;)
 
 #endif

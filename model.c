@@ -106,6 +106,10 @@ static void normalize_head(const Model *m, const Norm *norm, size_t head, size_t
     forward_normalize(m, &of_head, x, x, head_dim);
 }
 
+static void clip(float *x, size_t n, float limit) {
+    for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}
+
 /* Normalizes, clips and rotates the heads of one row's queries or keys. */
 static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t row, float *heads,
                         size_t n_heads) {
@@ -113,7 +117,7 @@ static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t r
     size_t head_dim = config_heads(c, layer).head_dim;
     bool norms_all = norm->present && c->qk_norm == QK_NORM_ALL;
     if (norms_all) forward_normalize(m, norm, heads, heads, n_heads * head_dim);
-    if (c->qkv_clip > 0.0f) forward_clip(heads, n_heads * head_dim, c->qkv_clip);
+    if (c->qkv_clip > 0.0f) clip(heads, n_heads * head_dim, c->qkv_clip);
     for (size_t head = 0; head < n_heads; head++) {
         float *x = heads + head * head_dim;
         bool is_normed = norm->present && !norms_all, after = c->qk_norm_after_rope;
@@ -142,7 +146,7 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
         forward_add_bias(m, &w->wk, k);
         if (!w->wv.w.data) memcpy(v, k, v_dim * sizeof *v);
         forward_add_bias(m, &w->wv, v);
-        if (c->qkv_clip > 0.0f) forward_clip(v, v_dim, c->qkv_clip);
+        if (c->qkv_clip > 0.0f) clip(v, v_dim, c->qkv_clip);
         if (c->value_scale != 1.0f) m->isa->numeric->scale(v, c->value_scale, v_dim);
         for (size_t head = 0; c->value_norm && head < h.n_kv_heads; head++)
             forward_normalize(m, &(Norm){0}, v + head * h.value_dim, v + head * h.value_dim,

@@ -1,23 +1,21 @@
-#include "forward_pass.h"
+#include "layer_kind.h"
+#include "weights.h"
 
-static void clip_gate(float *gate, size_t n, float limit) {
-    for (size_t i = 0; i < n; i++) gate[i] = gate[i] > limit ? limit : gate[i];
+static void clip(float *x, size_t n, float least, float most) {
+    for (size_t i = 0; i < n; i++) x[i] = x[i] > most ? most : x[i] < least ? least : x[i];
 }
 
-void limited_activate(const Model *m, const FeedForward *network, size_t row) {
-    const Numeric *numeric = m->isa->numeric;
-    Activation activation = m->config->activation;
-    size_t n = network->width;
-    float *gate = m->gate + row * n, *up = m->up + row * n;
-    if (network->limit) {
-        numeric->activate(activation, gate, NULL, n);
-        clip_gate(gate, n, *network->limit);
-        forward_clip(up, n, *network->limit);
+void limited_activate(const Numeric *numeric, const Config *c, const FeedForward *f, float *gate,
+                      float *up) {
+    size_t n = f->width;
+    float limit = f->limit ? *f->limit : c->swiglu_limit;
+    if (f->limit) numeric->activate(c->activation, gate, NULL, n);
+    clip(gate, n, -INFINITY, limit);
+    clip(up, n, -limit, limit);
+    if (f->limit) {
         for (size_t i = 0; i < n; i++) gate[i] *= up[i];
     } else {
-        clip_gate(gate, n, m->config->swiglu_limit);
-        forward_clip(up, n, m->config->swiglu_limit);
         for (size_t i = 0; i < n; i++) up[i] += 1.0f;
-        numeric->activate(activation, gate, up, n);
+        numeric->activate(c->activation, gate, up, n);
     }
 }
