@@ -7,10 +7,7 @@
 #include "session/json_text.h"
 
 json_t *batch_receipt_begin(const Receipt *receipt, const char *line, size_t length) {
-    size_t valid = utf8_valid_prefix(line, length);
-    if (valid == length) return json_pack("{s:o}", "prompt", receipt_text(receipt, line, length));
-    /* Such a line fails, and JSON cannot hold it. */
-    return json_pack("{s:o}", "prompt", receipt_text(receipt, line, valid));
+    return json_pack("{s:o}", "prompt", receipt_text(receipt, line, length));
 }
 
 /* The digest of logprobs[n]: for each the token, int32, and its log-probability, float32. */
@@ -95,18 +92,23 @@ Status batch_receipt_lines(const Receipt *receipt, char **text, size_t *length, 
     size_t i;
     json_t *item;
     json_array_foreach((json_t *)receipt_items(receipt), i, item) {
-        const json_t *line = json_object_get(json_object_get(item, "prompt"), "text");
+        const json_t *prompt = json_object_get(item, "prompt");
         json_int_t number = json_integer_value(json_object_get(item, "number"));
-        if (!json_is_string(line) || number < at || number > most) {
+        bool given = json_object_get(prompt, "text") || json_object_get(prompt, "hex");
+        size_t n;
+        char *line = receipt_bytes(prompt, &n);
+        if (!line || number < at || number > most) {
+            free(line);
             text_free(&lines);
-            return line ? error_set(error, "item %zu of the receipt is damaged", i + 1)
-                        : error_set(error,
-                                    "item %zu of the receipt has no request: give them "
-                                    "with --batch FILE",
-                                    i + 1);
+            return given ? error_set(error, "item %zu of the receipt is damaged", i + 1)
+                         : error_set(error,
+                                     "item %zu of the receipt has no request: give them "
+                                     "with --batch FILE",
+                                     i + 1);
         }
         for (; at < number; at++) text_put(&lines, "\n", 1, 0);
-        text_put(&lines, json_string_value(line), json_string_length(line), 0);
+        text_put(&lines, line, n, 0);
+        free(line);
     }
     text_put(&lines, "\n", 2, 0); /* with the NUL */
     if (lines.failed) {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/unicode.h"
 #include "numeric.h"
 #include "receipts/model_digest.h"
 #include "session/adapters.h"
@@ -83,13 +84,49 @@ static json_t *json_digest(const void *bytes, size_t n) {
     return json_string(digest);
 }
 
+static char *hex_of(const char *bytes, size_t n) {
+    static const char digits[] = "0123456789abcdef";
+    char *hex = malloc(2 * n + 1);
+    if (!hex) return NULL;
+    for (size_t i = 0; i < n; i++) {
+        hex[2 * i] = digits[(unsigned char)bytes[i] >> 4];
+        hex[2 * i + 1] = digits[(unsigned char)bytes[i] & 15];
+    }
+    hex[2 * n] = '\0';
+    return hex;
+}
+
 json_t *receipt_text(const Receipt *r, const char *text, size_t length) {
     if (r->key) {
         char digest[SHA256_HEX];
         hmac_sha256_text(r->key, r->key_bytes, text, length, digest);
         return json_pack("{s:s}", "hmac", digest);
     }
-    return json_pack("{s:s%, s:o}", "text", text, length, "sha256", json_digest(text, length));
+    if (utf8_valid_prefix(text, length) == length)
+        return json_pack("{s:s%, s:o}", "text", text, length, "sha256", json_digest(text, length));
+    char *hex = hex_of(text, length);
+    json_t *json =
+        hex ? json_pack("{s:s, s:o}", "hex", hex, "sha256", json_digest(text, length)) : NULL;
+    free(hex);
+    return json;
+}
+
+char *receipt_bytes(const json_t *text, size_t *length) {
+    const char *plain = json_string_value(json_object_get(text, "text"));
+    const char *hex = json_string_value(json_object_get(text, "hex"));
+    *length = json_string_length(json_object_get(text, plain ? "text" : "hex"));
+    char *bytes = plain || hex ? malloc(*length + 1) : NULL;
+    if (!bytes) return NULL;
+    if (plain) return memcpy(bytes, plain, *length + 1);
+    bool valid = *length % 2 == 0 && strspn(hex, "0123456789abcdef") == *length;
+    for (size_t i = 0; valid && i < *length; i++) {
+        unsigned digit = (unsigned)(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
+        bytes[i / 2] = (char)(i % 2 == 0 ? digit << 4 : (unsigned char)bytes[i / 2] | digit);
+    }
+    *length /= 2;
+    if (valid) return bytes;
+    free(bytes);
+    return NULL;
 }
 
 /* A text of the settings: it is applied again as it stands, so that only a keyed one is an object.

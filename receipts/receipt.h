@@ -66,8 +66,13 @@ Status receipt_finish(Receipt *receipt, Error *error);
 
 /* ---- Parts of items; each returns a new reference ---- */
 
-/* A text in full with its SHA-256, {"text", "sha256"}, or keyed, {"hmac"}. */
+/* A text in full with its SHA-256, {"text", "sha256"}, or keyed, {"hmac"}. Bytes that are not UTF-8
+ * are {"hex", "sha256"}. */
 json_t *receipt_text(const Receipt *receipt, const char *text, size_t length);
+
+/* The bytes of such a text, which the caller frees; NULL: they are keyed or damaged, or there is no
+ * memory. */
+char *receipt_bytes(const json_t *text, size_t *length);
 
 /* The SHA-256 of a prompt's tokens, int32 little-endian; keyed, their HMAC. */
 json_t *receipt_tokens(const Receipt *receipt, const TokenList *ids);

@@ -290,6 +290,17 @@ static void embeddings_of_lines_are_repeated(void **state) {
     EXPECT(0,
            ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key, "--embed", f->session),
            "");
+    /* A line that is not UTF-8 fails, and fails again. */
+    static const char damaged[] = "My dog\nMy \xff bird\n";
+    file_write(f->session, damaged, strlen(damaged));
+    EXPECT(3, ("run", MODEL, "--embed", f->session, "--pooling", "mean", "--receipt", f->receipt),
+           "not UTF-8");
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt), "\"number\": 1, \"same\": true",
+           "\"number\": 2, \"same\": true");
+    change(f->receipt, "4d7920ff", "4d7920fe");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), "item.prompt.sha256\", \"number\": 2");
+    change(f->receipt, "4d7920fe", "4d7920fg");
+    EXPECT(1, ("run", MODEL, "--replay", f->receipt), "item 2 of the receipt is damaged");
     unlink(f->session);
 }
 
