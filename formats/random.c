@@ -55,6 +55,12 @@ static const struct {
                  "ffn_dim=9216,state_heads=32,state_key_heads=16,state_key_dim=128,"
                  "state_value_dim=128,state_kernel=4,qk_norm=head,tied=1,vocab_size=248320,"
                  "context=32768"},
+    /* Of its 35B-A3B. */
+    {"delta-35b", "dim=2048,n_layers=40,n_heads=16,n_kv_heads=2,head_dim=256,rotary_dim=64,"
+                  "n_experts=256,n_experts_used=8,expert_ffn_dim=512,shared_ffn_dim=512,"
+                  "router=softmax_chosen,state_heads=32,state_key_heads=16,state_key_dim=128,"
+                  "state_value_dim=128,state_kernel=4,qk_norm=head,vocab_size=248320,"
+                  "context=32768"},
     {"tiny", "dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=96,vocab_size=300,context=128"},
 };
 
@@ -131,7 +137,7 @@ static Status apply(Shape *shape, const char *settings, Error *error) {
                        : error_set(error,
                                    "random: no shape is called '%s' (tinyllama-1.1b, "
                                    "stories15m, moe-8x2, mla-16b, mla-30b, gemma4-e4b, "
-                                   "delta-0.8b, delta-4b, tiny, or key=value,...)",
+                                   "delta-0.8b, delta-4b, delta-35b, tiny, or key=value,...)",
                                    part);
     }
     free(copy);
