@@ -70,10 +70,16 @@ bool kvcache_has_states(const KvShape *shape);
  * memory. */
 void kvcache_mark(KvCache *cache, int32_t sequence, int32_t position);
 
-/* Keeps the states of kvcache_next until the next call of this function, whatever the limit, so
- * that the drafts of the next pass can be taken back. False: no memory. Does nothing without
+/* Keeps the states behind the first n rows of the sequence in the next pass (n = 0: today's) until
+ * the next call of this function, whatever the limit, so that the drafts after them can be taken
+ * back. The layers copy them while they are computed anyway. False: no memory. Does nothing without
  * states. */
-bool kvcache_hold(KvCache *cache, int32_t sequence);
+bool kvcache_hold(KvCache *cache, int32_t sequence, size_t n);
+
+/* Where a layer copies its state before it takes in the row of the returned position; NULL: nowhere
+ * in a pass whose first row of the sequence is at `first`. */
+float *kvcache_held_state(const KvCache *cache, int32_t sequence, size_t layer, int32_t first,
+                          int32_t *position);
 
 /* ---- Sizes ---- */
 

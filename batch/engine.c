@@ -404,7 +404,7 @@ static size_t add_decode_rows(Engine *e, EngineTask *task, size_t at, size_t roo
     if (most > end - n + own) most = end - n + own;
     size_t n_rows = speculation_rows(&task->speculation, task->sequence, task->tokens, n,
                                      task->n_computed, most > own ? most - own : 0, e->rows + at);
-    if (n_rows > own && !kvcache_hold(e->cache, task->sequence)) {
+    if (n_rows > own && !kvcache_hold(e->cache, task->sequence, own)) {
         n_rows = own;
         task->speculation.n_drafts = 0;
     }

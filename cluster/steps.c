@@ -217,7 +217,7 @@ static void apply(Follower *f, const Change *change) {
         kvcache_mark(cache, sequence, position);
         break;
     case KV_HELD:
-        kvcache_hold(cache, sequence);
+        kvcache_hold(cache, sequence, (size_t)change->position);
         break;
     case KV_LIMITED:
         kvcache_limit_snapshots(cache, (size_t)change->position);

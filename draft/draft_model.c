@@ -115,7 +115,7 @@ static Status catch_up(ModelDrafter *d, Error *error) {
                        .first_wanted = n - next - 1,
                        .logits = shared->logits};
     Status status = prefill(shared->model, shared->cache, &p, error);
-    if (status == STATUS_OK && !kvcache_hold(shared->cache, d->sequence))
+    if (status == STATUS_OK && !kvcache_hold(shared->cache, d->sequence, 0))
         status = error_set(error, "no memory for a state");
     return status;
 }

@@ -69,7 +69,7 @@ static Status run_pass(Decoding *d, size_t most_drafts, Error *error) {
     }
     if (most_drafts > most_rows - (n - next)) most_drafts = most_rows - (n - next);
     size_t n_rows = speculation_rows(&d->speculation, 0, d->text.ids, n, next, most_drafts, rows);
-    if (d->speculation.n_drafts > 0 && !kvcache_hold(d->cache, 0)) {
+    if (d->speculation.n_drafts > 0 && !kvcache_hold(d->cache, 0, n - next)) {
         n_rows -= d->speculation.n_drafts;
         d->speculation.n_drafts = 0;
     }

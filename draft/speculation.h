@@ -12,8 +12,8 @@
  *     ... the cache is truncated to the text, and the next pass begins ...
  *
  * Rejected drafts cost no pass: layers with a window keep pages for them (KV_SLACK), and where
- * layers have states, those before the pass are held (kvcache_hold) and the rows that the text took
- * ride along in the next pass once more. */
+ * layers have states, those before the first draft are held (kvcache_hold) and, where not all
+ * drafts were right, those that the text took ride along in the next pass once more. */
 #ifndef SPECULATION_H
 #define SPECULATION_H
 

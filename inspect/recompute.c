@@ -155,7 +155,7 @@ static Status time_step(const Comparison *r, KvCache *cache, size_t first, float
     for (int repeat = 0; repeat < 3; repeat++) {
         kvcache_truncate(cache, 0, (int32_t)first);
         size_t next = (size_t)kvcache_next(cache, 0);
-        kvcache_hold(cache, 0); /* for the next repeat */
+        kvcache_hold(cache, 0, 0); /* for the next repeat */
         double start = clock_seconds();
         Status status = generate_prefill(r->session, cache, NULL, r->ids.ids + next,
                                          r->ids.length - next, logits, error);

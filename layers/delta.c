@@ -124,18 +124,16 @@ static void prepare(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
 }
 
 /* Takes the rows of one sequence into its states. The threads share heads and blocks of columns. */
-static void run_sequence(ForwardPass *pass, size_t layer, const DeltaRows *rows, size_t first,
-                         size_t end) {
+static void run_sequence(ForwardPass *pass, const DeltaRows *rows, const StateRun *run) {
     const Model *m = pass->model;
     const Config *c = m->config;
     const Recurrence *recurrence = recurrence_of(m);
     const StateSizes sizes = state_sizes(c);
     size_t pieces = (c->state_value_dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
     size_t shared = c->state_heads / c->state_key_heads, heads = c->state_heads;
-    size_t steps = steps_of(c);
+    size_t steps = steps_of(c), first = run->first;
     size_t head_floats = state_head_floats(c->state_key_dim, c->state_value_dim);
-    float *states = kvcache_state(pass->cache, pass->rows[first].sequence, layer) +
-                    state_convolution_floats(c->state_kernel, sizes.channels);
+    float *states = run->state + state_convolution_floats(c->state_kernel, sizes.channels);
 #pragma omp for schedule(static) nowait
     for (size_t item = 0; item < heads * pieces; item++) {
         size_t head = item / pieces, column = item % pieces * RECURRENT_COLUMNS;
@@ -148,7 +146,6 @@ static void run_sequence(ForwardPass *pass, size_t layer, const DeltaRows *rows,
             .state = states + head * head_floats + column * c->state_key_dim,
             .key_dim = c->state_key_dim,
             .n_columns = left < RECURRENT_COLUMNS ? left : RECURRENT_COLUMNS,
-            .n_rows = end - first,
             .q = q,
             .k = q + sizes.keys,
             .qk_stride = sizes.channels,
@@ -163,7 +160,7 @@ static void run_sequence(ForwardPass *pass, size_t layer, const DeltaRows *rows,
             .delta = true,
             .decay_by_key = c->state_by_key,
         };
-        recurrence->linear(&piece);
+        state_linear(recurrence, run, piece);
     }
 }
 
@@ -216,9 +213,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     forward_add_time(pass, PART_PROJECTIONS);
     state_convolve(pass, layer, &d->convolution, rows.mixed, sizes.channels);
     prepare(pass, d, &rows);
-    for (size_t first = 0, end; first < pass->n; first = end) {
-        end = state_run_end(pass, first);
-        run_sequence(pass, layer, &rows, first, end);
+    for (size_t first = 0; first < pass->n;) {
+        const StateRun run = state_run(pass, layer, first);
+        run_sequence(pass, &rows, &run);
+        first += run.n;
     }
     forward_wait(pass);
     gate(pass, d, &rows);

@@ -70,15 +70,16 @@ static void activate(ForwardPass *pass, const LightningRows *rows, size_t width)
 }
 
 /* Takes the rows of one sequence into its states. The threads share heads and blocks of columns. */
-static void run_sequence(ForwardPass *pass, size_t layer, const Lightning *w,
-                         const LightningRows *rows, size_t first, size_t end) {
+static void run_sequence(ForwardPass *pass, const Lightning *w, const LightningRows *rows,
+                         const StateRun *run) {
+    size_t first = run->first;
     static const float one = 1.0f;
     const Model *m = pass->model;
     const Config *c = m->config;
     const Recurrence *recurrence = recurrence_of(m);
     size_t width = state_sizes(c).values, dim = c->state_value_dim;
     size_t pieces = (dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
-    float *states = kvcache_state(pass->cache, pass->rows[first].sequence, layer);
+    float *states = run->state;
 #pragma omp for schedule(static) nowait
     for (size_t item = 0; item < c->state_heads * pieces; item++) {
         size_t head = item / pieces, column = item % pieces * RECURRENT_COLUMNS;
@@ -87,7 +88,6 @@ static void run_sequence(ForwardPass *pass, size_t layer, const Lightning *w,
             .state = states + head * state_head_floats(dim, dim) + column * dim,
             .key_dim = dim,
             .n_columns = left < RECURRENT_COLUMNS ? left : RECURRENT_COLUMNS,
-            .n_rows = end - first,
             .q = rows->q + at,
             .k = rows->k + at,
             .qk_stride = width,
@@ -98,7 +98,7 @@ static void run_sequence(ForwardPass *pass, size_t layer, const Lightning *w,
             .out = rows->v + at + column,
             .out_stride = width,
         };
-        recurrence->linear(&piece);
+        state_linear(recurrence, run, piece);
     }
 }
 
@@ -127,9 +127,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     forward_multiply(m, in, pass->n, inputs, sizeof inputs / sizeof *inputs);
     forward_add_time(pass, PART_PROJECTIONS);
     activate(pass, &rows, width);
-    for (size_t first = 0, end; first < pass->n; first = end) {
-        end = state_run_end(pass, first);
-        run_sequence(pass, layer, w, &rows, first, end);
+    for (size_t first = 0; first < pass->n;) {
+        const StateRun run = state_run(pass, layer, first);
+        run_sequence(pass, w, &rows, &run);
+        first += run.n;
     }
     forward_wait(pass);
     gate(pass, w, &rows, width);

@@ -126,21 +126,19 @@ static void select_inputs(ForwardPass *pass, const Mamba *w, const MambaRows *ro
 }
 
 /* Takes the rows of one sequence into its states. The threads share blocks of channels. */
-static void run_sequence(ForwardPass *pass, size_t layer, const Mamba *w, const MambaRows *rows,
-                         size_t first, size_t end) {
+static void run_sequence(ForwardPass *pass, const Mamba *w, const MambaRows *rows,
+                         const StateRun *run) {
     enum { CHANNELS = 2 * RECURRENT_LANES };
     const Model *m = pass->model;
     const Config *c = m->config;
     const Recurrence *recurrence = recurrence_of(m);
-    size_t channels = c->state_heads, n = c->state_key_dim;
+    size_t channels = c->state_heads, n = c->state_key_dim, first = run->first;
     const SelectiveScan scan = {
-        .state = kvcache_state(pass->cache, pass->rows[first].sequence, layer) +
-                 state_convolution_floats(c->state_kernel, channels),
+        .state = run->state + state_convolution_floats(c->state_kernel, channels),
         .a = w->decay,
         .skip = w->skip,
         .channels = channels,
         .n = n,
-        .n_rows = end - first,
         .step = rows->step + first * channels,
         .step_stride = channels,
         .x = rows->x + first * channels,
@@ -152,7 +150,7 @@ static void run_sequence(ForwardPass *pass, size_t layer, const Mamba *w, const 
     };
 #pragma omp for schedule(static) nowait
     for (size_t at = 0; at < channels; at += CHANNELS)
-        recurrence->scan(&scan, at, at + CHANNELS < channels ? at + CHANNELS : channels);
+        state_scan(recurrence, run, scan, at, at + CHANNELS < channels ? at + CHANNELS : channels);
 }
 
 /* z = silu(z) * output. */
@@ -178,9 +176,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     add_biases(pass, w, &rows);
     state_convolve(pass, layer, &w->convolution, rows.x, channels);
     select_inputs(pass, w, &rows);
-    for (size_t first = 0, end; first < pass->n; first = end) {
-        end = state_run_end(pass, first);
-        run_sequence(pass, layer, w, &rows, first, end);
+    for (size_t first = 0; first < pass->n;) {
+        const StateRun run = state_run(pass, layer, first);
+        run_sequence(pass, w, &rows, &run);
+        first += run.n;
     }
     forward_wait(pass);
     gate(pass, &rows);

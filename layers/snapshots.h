@@ -19,6 +19,7 @@ struct KvSnapshot {
     size_t readers;              /* sequences that have it */
     int32_t position;
     bool is_mark;
+    bool is_spare; /* of Sequence.held: only memory for the next one */
     float *states; /* or NULL */
     Pages groups[KV_GROUPS];
 };

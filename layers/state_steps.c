@@ -1,8 +1,10 @@
 #include "layers/state_steps.h"
 
 #include <omp.h>
+#include <string.h>
 
 #include "base/numbers.h"
+#include "kvcache_sharing.h"
 
 const Recurrence *recurrence_of(const Model *m) {
     static const struct {
@@ -26,10 +28,68 @@ size_t state_head_floats(size_t key_dim, size_t value_dim) {
     return key_dim * round_up(value_dim, RECURRENT_LANES);
 }
 
-size_t state_run_end(const ForwardPass *pass, size_t first) {
+StateRun state_run(const ForwardPass *pass, size_t layer, size_t first) {
+    int32_t sequence = pass->rows[first].sequence, start = pass->rows[first].position, position;
     size_t end = first + 1;
-    while (end < pass->n && pass->rows[end].sequence == pass->rows[first].sequence) end++;
-    return end;
+    while (end < pass->n && pass->rows[end].sequence == sequence) end++;
+    StateRun run = {.state = kvcache_state(pass->cache, sequence, layer),
+                    .held = kvcache_held_state(pass->cache, sequence, layer, start, &position),
+                    .first = first,
+                    .n = end - first,
+                    .n_before = end - first};
+    if (run.held && (size_t)(position - start) <= run.n) {
+        run.n_before = (size_t)(position - start);
+    } else {
+        run.held = NULL;
+    }
+    return run;
+}
+
+static void copy(const StateRun *run, const float *part, size_t n) {
+    memcpy(run->held + (part - run->state), part, n * sizeof *part);
+}
+
+void state_linear(const Recurrence *recurrence, const StateRun *run, RecurrentHead head) {
+    size_t n = run->n_before;
+    head.n_rows = n;
+    recurrence->linear(&head);
+    if (!run->held) return;
+    copy(run, head.state, state_head_floats(head.key_dim, head.n_columns));
+    head.n_rows = run->n - n;
+    head.q += n * head.qk_stride;
+    head.k += n * head.qk_stride;
+    head.v += n * head.v_stride;
+    head.decay += n * head.decay_stride;
+    head.beta += n * head.beta_stride;
+    head.out += n * head.out_stride;
+    if (head.n_rows > 0) recurrence->linear(&head);
+}
+
+void state_scan(const Recurrence *recurrence, const StateRun *run, SelectiveScan scan, size_t begin,
+                size_t end) {
+    size_t n = run->n_before;
+    scan.n_rows = n;
+    recurrence->scan(&scan, begin, end);
+    if (!run->held) return;
+    copy(run, scan.state + begin * scan.n, state_head_floats(scan.n, end - begin));
+    scan.n_rows = run->n - n;
+    scan.step += n * scan.step_stride;
+    scan.x += n * scan.x_stride;
+    scan.b += n * scan.b_stride;
+    scan.c += n * scan.c_stride;
+    if (scan.n_rows > 0) recurrence->scan(&scan, begin, end);
+}
+
+/* Convolves the run's rows for the channels from `begin` to `end`. */
+static void convolve_run(const Recurrence *recurrence, const StateRun *run, const Convolution *c,
+                         float *x, size_t stride, size_t begin, size_t end) {
+    size_t n = run->n_before;
+    recurrence->convolve(c, run->state, x, stride, n, begin, end);
+    if (!run->held) return;
+    for (size_t tap = 0; tap + 1 < c->kernel; tap++)
+        copy(run, run->state + tap * c->channels + begin, end - begin);
+    if (n < run->n)
+        recurrence->convolve(c, run->state, x + n * stride, stride, run->n - n, begin, end);
 }
 
 void state_convolve(ForwardPass *pass, size_t layer, const Convolution *c, float *x,
@@ -37,13 +97,13 @@ void state_convolve(ForwardPass *pass, size_t layer, const Convolution *c, float
     const Recurrence *recurrence = recurrence_of(pass->model);
     size_t width = (c->channels - 1) / (size_t)omp_get_num_threads() + 1;
     width = round_up(width, RECURRENT_LANES);
-    for (size_t first = 0, end; first < pass->n; first = end) {
-        end = state_run_end(pass, first);
-        float *state = kvcache_state(pass->cache, pass->rows[first].sequence, layer);
+    for (size_t first = 0; first < pass->n;) {
+        const StateRun run = state_run(pass, layer, first);
 #pragma omp for schedule(static) nowait
         for (size_t at = 0; at < c->channels; at += width)
-            recurrence->convolve(c, state, x + first * stride, stride, end - first, at,
-                                 at + width < c->channels ? at + width : c->channels);
+            convolve_run(recurrence, &run, c, x + first * stride, stride, at,
+                         at + width < c->channels ? at + width : c->channels);
+        first += run.n;
     }
     forward_wait(pass);
 }

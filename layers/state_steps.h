@@ -14,8 +14,21 @@ size_t state_convolution_floats(size_t kernel, size_t channels);
 /* Floats of one head's state, [blocks of 16 columns][key_dim][16]. */
 size_t state_head_floats(size_t key_dim, size_t value_dim);
 
-/* One past the last row of the sequence that row `first` belongs to. */
-size_t state_run_end(const ForwardPass *pass, size_t first);
+/* How the rows of one sequence are taken into a layer's state: where the state behind some of them
+ * is kept (kvcache_hold), they go in two parts. */
+typedef struct StateRun {
+    float *state, *held; /* of the layer; held NULL: nothing is kept */
+    size_t first, n;     /* rows of the pass */
+    size_t n_before;     /* of them, those before the copy: n where there is none */
+} StateRun;
+
+StateRun state_run(const ForwardPass *pass, size_t layer, size_t first);
+
+/* Recurrence.linear and Recurrence.scan (of one block of channels) of the run's rows, whose states
+ * lie within run->state. */
+void state_linear(const Recurrence *recurrence, const StateRun *run, RecurrentHead head);
+void state_scan(const Recurrence *recurrence, const StateRun *run, SelectiveScan scan, size_t begin,
+                size_t end);
 
 /* Convolves x[n][stride] in place, whose first element is the convolution's first channel. All
  * threads call it, and it returns when all are done. */

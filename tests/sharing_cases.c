@@ -111,8 +111,9 @@ static void draft(Mix *m, KvCache *cache, int32_t s) {
     Error error;
     Row rows[DRAFTS_MAX + 1];
     size_t n = m->lengths[s], n_drafts = 1 + next_random(m, DRAFTS_MAX);
+    size_t certain = next_random(m, 2);
     if (n == 0 || kvcache_next(cache, s) != (int32_t)n || n + n_drafts > CONTEXT) return;
-    if (!kvcache_hold(cache, s)) return;
+    if (!kvcache_hold(cache, s, certain)) return;
     for (size_t i = 0; i < n_drafts; i++) {
         m->texts[s][n + i] = any_token(m);
         rows[i] = (Row){s, (int32_t)(n + i), m->texts[s][n + i], true};
@@ -122,7 +123,8 @@ static void draft(Mix *m, KvCache *cache, int32_t s) {
     if (n + taken > CONTEXT - DRAFTS_MAX - 1) taken = 1;
     assert_as_fresh(m, m->texts[s], n + taken, m->logits + (taken - 1) * m->tiny.vocab_size);
     kvcache_truncate(cache, s, (int32_t)(n + taken));
-    assert_true(kvcache_next(cache, s) >= (int32_t)n); /* at most this pass's rows again */
+    /* At most the rows behind the held states again. */
+    assert_true(kvcache_next(cache, s) >= (int32_t)(n + certain));
     m->lengths[s] = n + taken;
     if (m->lengths[s] >= CONTEXT - DRAFTS_MAX - 1) m->lengths[s] = n;
 }
