@@ -61,16 +61,23 @@ static void find_costs(DrafterSet *set, size_t most) {
     }
 }
 
+/* What `right` right drafts cost in the pass after one in which the draft behind them was wrong. */
+static double cost_again(const DrafterSet *set, size_t right) {
+    return set->drafter.costs->runs_again ? set->rows_cost[right] : 0.0;
+}
+
 /* How many drafts, at most `most`, promise the most tokens a second, and how many times as many as
  * without drafts (*speed). */
 static size_t prospect(const DrafterSet *set, const Member *member, size_t most, double *speed) {
     double tokens = 1.0, right = 1.0, step = member->record->step_seconds / set->second;
+    double again = 0.0; /* that a draft which is not wholly right costs in the next pass */
     size_t best = 0;
     *speed = 1.0;
     for (size_t m = 1; m <= most; m++) {
+        again += right * (1.0 - member->right_share) * cost_again(set, m - 1);
         right *= member->right_share;
         tokens += right;
-        double faster = tokens / (1.0 + set->rows_cost[m] + (double)m * step);
+        double faster = tokens / (1.0 + set->rows_cost[m] + again + (double)m * step);
         if (faster <= *speed) continue;
         *speed = faster;
         best = m;
@@ -185,8 +192,9 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
     return set->n_drafts;
 }
 
-/* Counts the member's part of a draft, of which the text took `right` tokens. */
-static void count(DrafterSet *set, Member *member, size_t right) {
+/* Counts the member's part of a draft, of which the text took `right` tokens; `again` is what they
+ * cost in the next pass. */
+static void count(DrafterSet *set, Member *member, size_t right, double again) {
     DraftRecord *record = member->record;
     size_t tested = right + (right < member->n);
     for (size_t i = 0; i < tested; i++) {
@@ -195,8 +203,8 @@ static void count(DrafterSet *set, Member *member, size_t right) {
         record->right_share += RECORD_WEIGHT * (was - record->right_share);
     }
     record->right += right;
-    record->balance += (double)right;
-    record->gained += ((double)right - cost_of(set, member)) * set->second;
+    record->balance += (double)right - again;
+    record->gained += ((double)right - again - cost_of(set, member)) * set->second;
     if (record->balance > MOST_BALANCE) record->balance = MOST_BALANCE;
     member->drafter->learn(member->drafter, member->n, right);
 }
@@ -205,13 +213,14 @@ static void count(DrafterSet *set, Member *member, size_t right) {
 static void learn(Drafter *drafter, size_t n, size_t accepted) {
     DrafterSet *set = (DrafterSet *)drafter;
     size_t begin = 0;
-    (void)n;
+    double again = accepted < n ? cost_again(set, accepted) : 0.0;
     for (size_t i = 0; i < set->n_segments; i++) {
         Member *member = &set->members[set->segments[i]];
         size_t right = accepted > begin ? accepted - begin : 0;
         if (right > member->n) right = member->n;
         if (accepted >= begin) {
-            count(set, member, right);
+            count(set, member, right,
+                  accepted > 0 ? again * (double)right / (double)accepted : 0.0);
         } else {
             member->record->gained -= cost_of(set, member) * set->second;
         }

@@ -91,7 +91,7 @@ static Status measure(Model *model, KvCache *cache, Oracle *oracle, Drafter *set
 Status bench_drafts(Model *model, KvCache *cache, double share, DraftSpeed *out, Error *error) {
     double ratios[MAX_ROUNDS], drafted[MAX_ROUNDS], plain[MAX_ROUNDS], sum = 0.0;
     size_t n = 0;
-    PassCosts costs = {.row_share = 0.1};
+    PassCosts costs = {.row_share = 0.1, .runs_again = kvcache_has_states(kvcache_shape(cache))};
     DraftRecord record = draft_record("oracle", 0.6);
     SpeculationStats stats = {0};
     Oracle oracle = {.drafter = {.most = MOST, .propose = propose, .learn = learn, .free = keep},

@@ -4,6 +4,7 @@
 
 #include "draft/forced.h"
 #include "draft/lookup.h"
+#include "kvcache_sharing.h"
 
 static const char *const drafting_names[DRAFT_KINDS] = {[DRAFT_SHAPE] = "shape",
                                                         [DRAFT_LOOKUP] = "lookup",
@@ -72,11 +73,13 @@ Status drafting_open(Drafting *d, const Session *session, DraftModel *model, con
     const Options *o = session->options;
     const char *ignored;
     size_t usual = lookup_default(session->file);
+    const KvShape shape = model_kv_shape(session->model, session->kv_type);
     bool automatic = is_word(o->draft, "auto"), given = options_given(o, &o->lookup);
     *d = (Drafting){.model = model,
                     .model_file = file,
                     .costs.row_share =
-                        lookup_rows_are_cheap(session->file) ? ROW_SHARE : ROW_SHARE_ALONE};
+                        lookup_rows_are_cheap(session->file) ? ROW_SHARE : ROW_SHARE_ALONE,
+                    .costs.runs_again = kvcache_has_states(&shape)};
     for (size_t k = 0; k < DRAFT_KINDS; k++)
         d->records[k] = draft_record(drafting_names[k], RIGHT_SHARES[k]);
     if (!automatic && strcmp(o->draft, "none") != 0) d->kinds = parse(o->draft, &ignored);
