@@ -710,7 +710,7 @@ static const GgufFamily families[] = {
     {"laguna", "laguna", laguna_tensors, ROPE_HALVES, .finish = laguna_finish, .more = laguna_more,
      .full_every = 4, .full_is_first = true, .local_theta = 10000.0},
     {"step35", "step3p5", laguna_tensors, ROPE_HALVES, .finish = step_finish, .more = step_more,
-     .full_every = 4, .local_theta = 10000.0},
+     .full_every = 4, .local_theta = 10000.0, .pads_rope_freqs = true},
     {"mimo2", "mimo_v2_flash", mimo2_tensors, ROPE_HALVES, .finish = mimo2_finish, .full_every = 6,
      .local_theta = 10000.0},
     {"cohere2moe", "cohere2_moe", cohere2moe_tensors, ROPE_INTERLEAVED, .finish = cohere2moe_finish,

@@ -37,6 +37,8 @@ typedef struct GgufFamily {
                                * their size */
     bool predicts;            /* prediction layers are kept; of other families they are left out */
     bool yarn_keeps_ends;     /* the ends of YaRN's ramp are not rounded to whole dimensions */
+    bool pads_rope_freqs;     /* rope_freqs.weight, which is for layers without a window, is as long
+                               * as the layers with one need */
 } GgufFamily;
 
 /* The entries for layers with a state (gguf_states.c); ends with one without an architecture. */

@@ -46,18 +46,16 @@ static void read_attention_factor(const GgufModel *m, const GgufFamily *family, 
     }
 }
 
-/* Reads a tensor of n positive values, one for each frequency, into malloc'ed *values; leaves NULL
- * when the file has no such tensor. */
-static Status read_factors(GgufModel *m, const char *name, size_t n, float **values) {
+/* Reads the first n values, one for each frequency and all positive, of a tensor of `stored` values
+ * into malloc'ed *values; leaves NULL when the file has no such tensor. */
+static Status read_factors(GgufModel *m, const char *name, size_t n, size_t stored,
+                           float **values) {
     RawTensor *raw = raw_table_find(&m->table, name);
     if (!raw) return STATUS_OK;
-    size_t half = m->source->config.head_dim / 2, wide = half > n ? half : n;
     raw->used = true;
-    /* Files of Step 3.5, which rotates half a head in these layers, have one for each pair. */
-    bool fits = raw->n_dims == 1 && (raw->dims[0] == n || raw->dims[0] == wide);
-    if (raw->type != STORED_F32 || !fits)
+    if (raw->type != STORED_F32 || raw->n_dims != 1 || raw->dims[0] != stored)
         return error_set(m->error, "%s: tensor '%s' must hold %zu values of F32", m->source->path,
-                         name, n);
+                         name, stored);
     *values = malloc((n + 1) * sizeof **values);
     if (!*values) return error_set(m->error, "%s: no memory", m->source->path);
     if (input_read(&m->source->files[raw->file], raw->offset, *values, n * sizeof **values,
@@ -80,8 +78,8 @@ static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
     gguf_model_float(m, "rope.scaling.original_context_length", &rope->original_context);
     if (read_scaling(m, rope) != STATUS_OK) return STATUS_FAILED;
     size_t n = rope->dim / 2;
-    if (read_factors(m, "rope_factors_long.weight", n, &rope->factors) != STATUS_OK ||
-        read_factors(m, "rope_factors_short.weight", n, &rope->short_factors) != STATUS_OK)
+    if (read_factors(m, "rope_factors_long.weight", n, n, &rope->factors) != STATUS_OK ||
+        read_factors(m, "rope_factors_short.weight", n, n, &rope->short_factors) != STATUS_OK)
         return STATUS_FAILED;
     if (!rope->factors != !rope->short_factors)
         return error_set(m->error,
@@ -103,10 +101,12 @@ static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
 }
 
 /* Divides the frequencies that were added last by rope_freqs.weight: Llama 3.1's scaling. */
-static Status divide_frequencies(GgufModel *m) {
-    size_t n = m->source->config.rotary_dim / 2;
+static Status divide_frequencies(GgufModel *m, const GgufFamily *family) {
+    const Config *c = &m->source->config;
+    size_t n = c->rotary_dim / 2, local = c->rope_local_rotary_dim / 2;
+    size_t stored = family->pads_rope_freqs && local > n ? local : n;
     float *divisors = NULL;
-    Status status = read_factors(m, "rope_freqs.weight", n, &divisors);
+    Status status = read_factors(m, "rope_freqs.weight", n, stored, &divisors);
     float *freqs = (float *)m->source->tensors[m->source->n_tensors - 1].values;
     for (size_t i = 0; status == STATUS_OK && divisors && i < n; i++) {
         /* Gemma 4's files have 1e30 for elements that are not rotated. */
@@ -152,7 +152,7 @@ Status gguf_add_positions(GgufModel *m, const GgufFamily *family) {
     Rope rope;
     Status status = read_rope(m, family, &rope);
     if (status == STATUS_OK) status = rope_add(m->source, "rope.freqs", &rope, m->error);
-    if (status == STATUS_OK) status = divide_frequencies(m);
+    if (status == STATUS_OK) status = divide_frequencies(m, family);
     if (status == STATUS_OK) status = add_local_rope(m, family);
     rope_free(&rope);
     return status;

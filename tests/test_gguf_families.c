@@ -255,6 +255,8 @@ static void what_cannot_be_computed_is_refused_by_name(void **state) {
                    "bool[]", "not a list of 3 layers");
     assert_refused("llama-mha", "llama.feed_forward_length", json_pack("[i, i]", 92, 93),
                    "uint32[]", "feed_forward_length is not a list of 3 layers");
+    assert_refused("llama-rope-llama3", "llama.rope.dimension_count", json_integer(16), "uint32",
+                   "'rope_freqs.weight' must hold 8 values");
 }
 
 int main(int argc, char **argv) {
