@@ -383,9 +383,13 @@ static void step_preset(Config *config) {
     config->router_normalize = true;
 }
 
-/* Sets the number of query heads of layer l from the object's num_attention_heads. */
+/* Sets the number of query heads of layer l from the object's num_attention_heads, if it has one.
+ */
 static Status step_layer_heads(const json_t *object, uint32_t l, Config *config, Error *error) {
-    double n = json_number(object, "num_attention_heads", config->n_heads);
+    const json_t *value = json_object_get(object, "num_attention_heads");
+    double n = value ? json_number_value(value) : config->n_heads;
+    if (value && !json_is_number(value))
+        return error_set(error, "config.json: layer %u: num_attention_heads is not a number", l);
     if (!(n >= 1 && n <= 1 << 12 && n == floor(n)))
         return error_set(error, "config.json: layer %u: num_attention_heads is %g", l, n);
     config->layer_n_heads[l] = n == config->n_heads ? 0 : (uint32_t)n;
@@ -420,6 +424,8 @@ static Status step_heads(const json_t *json, Config *config, Error *error) {
     const json_t *layers = json_value(json, "per_layer_config");
     const json_t *other = json_value(json, "attention_other_setting");
     if (layers) return step_layer_config(layers, config, error);
+    if (other && !json_is_object(other))
+        return error_set(error, "config.json: attention_other_setting is not an object");
     json_t *heads =
         json_pack("{s:O*}", "num_attention_heads", json_value(json, "num_sliding_attention_heads"));
     if (!heads) return error_set(error, "config.json: no memory");

@@ -92,7 +92,12 @@ static void a_key_of_step_3_5_that_cannot_be_computed_is_refused(void **state) {
         {"per_layer_config", "{\"1\": {\"head_dim\": 8}}", "head_dim"},
         {"per_layer_config", "{\"9\": {\"num_attention_heads\": 8}}", "no layer '9'"},
         {"per_layer_config", "{\"1\": {\"num_attention_heads\": 1e300}}", "1e+300"},
+        {"per_layer_config", "{\"1\": {\"num_attention_heads\": null}}", "is not a number"},
+        {"per_layer_config", "{\"1\": 8}", "no layer '1'"},
         {"attention_other_setting", "{\"num_attention_heads\": -6}", "num_attention_heads is -6"},
+        {"attention_other_setting", "{\"num_attention_heads\": \"6\"}", "is not a number"},
+        {"attention_other_setting", "6", "attention_other_setting is not an object"},
+        {"num_sliding_attention_heads", "\"6\"", "is not a number"},
         {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
