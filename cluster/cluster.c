@@ -178,8 +178,9 @@ static void describe(Cluster *cluster) {
     const Divided *d = rank_divided(cluster->rank);
     int n = snprintf(cluster->about, sizeof cluster->about, "%zu; ", wire_ranks(cluster->wire));
     if (d->attention == d->n_layers && d->ffn == d->n_layers)
-        snprintf(cluster->about + n, sizeof cluster->about - (size_t)n,
-                 "all layers are divided, with their cache");
+        snprintf(cluster->about + n, sizeof cluster->about - (size_t)n, "all layers are divided%s",
+                 d->latents == 0 ? ", with their cache"
+                                 : "; each rank has the cache of all latents");
     else
         snprintf(cluster->about + n, sizeof cluster->about - (size_t)n,
                  "of %zu layers, %zu have divided heads and cache, %zu divided feed-forwards; each "

@@ -2,42 +2,7 @@
 
 #include <stdlib.h>
 
-typedef struct Division {
-    Model *model;
-    Shares *shares;
-    Config *config;       /* becomes the model's */
-    const Config *whole;  /* the file's */
-    const RankShare *dim; /* of the residual stream */
-    Divided *divided;
-    bool failed; /* no memory for a share */
-} Division;
-
-/* ---- Cutting matrices ---- */
-
-/* Leaves the matrix the rows from `first` on, which begin a panel. */
-static void cut_rows(Matrix *w, size_t first, size_t n) {
-    w->data += first / PANEL_ROWS * w->panel_bytes;
-    w->rows = n;
-}
-
-/* Leaves a projection its rows of the share, with their biases. */
-static void cut(Linear *linear, const RankShare *s) {
-    if (!linear->w.data) return;
-    cut_rows(&linear->w, s->first, s->own);
-    if (linear->bias) linear->bias += s->first;
-}
-
-/* Leaves the last projection of a block its rows; its bias is added when all are gathered. */
-static void cut_last(Linear *linear, const RankShare *s) {
-    cut_rows(&linear->w, s->first, s->own);
-    linear->outputs = &s->share;
-}
-
-static const RankShare *find(Division *d, size_t width, size_t unit, size_t group) {
-    const RankShare *found = shares_find(d->shares, width, unit, group);
-    if (!found) d->failed = true;
-    return found;
-}
+#include "cluster/divide_layers.h"
 
 /* ---- Heads ---- */
 
@@ -101,20 +66,20 @@ static void divide_heads(Division *d, size_t l, size_t unit) {
     Config *c = d->config;
     LayerWeights *w = &d->model->weights.layers[l];
     const HeadShape h = config_heads(d->whole, l);
-    size_t group = h.n_heads / h.n_kv_heads, codes = tensor_type_info(w->wo.w.type)->group;
+    size_t group = h.n_heads / h.n_kv_heads, codes = cut_codes(d, &w->wo);
     if (unit == h.n_kv_heads) return;
     /* The outputs travel as codes where wo alone reads them, and none of its groups is cut. */
     if (w->inner_norm.present || (codes && unit * group * h.value_dim % codes != 0)) codes = 0;
-    const RankShare *q = find(d, (size_t)h.n_heads * h.head_dim, unit * group * h.head_dim, 0);
-    const RankShare *k = find(d, (size_t)h.n_kv_heads * h.head_dim, unit * h.head_dim, 0);
-    const RankShare *v = find(d, (size_t)h.n_kv_heads * h.value_dim, unit * h.value_dim, 0);
+    const RankShare *q = cut_find(d, (size_t)h.n_heads * h.head_dim, unit * group * h.head_dim, 0);
+    const RankShare *k = cut_find(d, (size_t)h.n_kv_heads * h.head_dim, unit * h.head_dim, 0);
+    const RankShare *v = cut_find(d, (size_t)h.n_kv_heads * h.value_dim, unit * h.value_dim, 0);
     const RankShare *out =
-        find(d, (size_t)h.n_heads * h.value_dim, unit * group * h.value_dim, codes);
+        cut_find(d, (size_t)h.n_heads * h.value_dim, unit * group * h.value_dim, codes);
     if (d->failed) return;
     size_t first_kv = k->first_unit * unit, own_kv = k->own_units * unit;
-    cut(&w->wq, q);
-    cut(&w->wk, k);
-    cut(&w->wv, v);
+    cut_projection(&w->wq, q);
+    cut_projection(&w->wk, k);
+    cut_projection(&w->wv, v);
     if (w->attention_gate.data && w->attention_gate.rows == h.n_heads)
         cut_rows(&w->attention_gate, first_kv * group, own_kv * group);
     else if (w->attention_gate.data)
@@ -134,64 +99,39 @@ static void divide_attention(Division *d) {
     bool slopes = c->position == POSITION_ALIBI;
     size_t of_all = slopes ? alibi_unit(d) : 0;
     for (size_t l = 0; l < c->n_layers && !d->failed; l++) {
-        if (c->layer_kind[l] != LAYER_ATTENTION) continue;
+        if (c->layer_kind[l] != LAYER_ATTENTION) {
+            divide_own_weights(d, l);
+            continue;
+        }
         if (!has_parts(c)) divide_heads(d, l, slopes ? of_all : head_unit(d, l));
         if (d->dim) cut_last(&m->weights.layers[l].wo, d->dim);
     }
     if (!slopes || of_all == c->n_kv_heads || d->failed) return;
     size_t group = c->n_heads / c->n_kv_heads;
-    const RankShare *kv = find(d, (size_t)c->n_kv_heads * c->head_dim, of_all * c->head_dim, 0);
+    const RankShare *kv = cut_find(d, (size_t)c->n_kv_heads * c->head_dim, of_all * c->head_dim, 0);
     if (kv) m->weights.alibi_slopes += kv->first_unit * of_all * group;
 }
 
 /* ---- Feed-forwards, experts, output ---- */
-
-/* Divides a feed-forward whose hidden vectors travel as the codes of `group` (0: as floats). True
- * when they are divided: a norm of them needs them whole. */
-static bool divide_ffn(Division *d, FeedForward *f, size_t group) {
-    if (!f->up.w.data) return true;
-    const RankShare *s = find(d, f->width, WEIGHT_GROUP_MAX, group);
-    if (!s) return false;
-    cut_last(&f->down, d->dim);
-    if (f->inner_norm.present) return false;
-    cut(&f->up, s);
-    cut(&f->gate, s);
-    f->width = s->own;
-    f->down.inputs = &s->share;
-    return true;
-}
-
-/* The group that the last projection quantizes its inputs by; 0: it takes floats. */
-static size_t codes_of(const FeedForward *f) {
-    return tensor_type_info(f->down.w.type)->group;
-}
 
 static void divide_layer_ffns(Division *d, size_t l) {
     const Config *c = d->whole;
     LayerWeights *w = &d->model->weights.layers[l];
     /* Some layers of this stack look at hidden vectors in steps of their own. */
     if (c->stack == STACK_ALTUP || c->without_ffn[l]) return;
-    bool all = divide_ffn(d, &w->ffn, codes_of(&w->ffn));
-    size_t group = w->router.w.data ? codes_of(w->experts) : 0;
+    bool all = cut_ffn(d, &w->ffn, d->dim, w->ffn.up.w.data ? cut_codes(d, &w->ffn.down) : 0);
     size_t n = w->router.w.data ? c->n_experts - c->zero_experts : 0;
-    /* The hidden vectors of several experts are gathered at once. */
-    for (size_t e = 0; e < n; e++)
-        if (codes_of(&w->experts[e]) != group) group = 0;
-    for (size_t e = 0; e < n && !d->failed; e++) {
-        all = divide_ffn(d, &w->experts[e], group) && all;
-        /* Each rank adds up its own columns of the experts (layers/mixture.c), with their biases.
-         */
-        if (w->experts[e].down.bias) w->experts[e].down.bias += d->dim->first;
-    }
-    all = divide_ffn(d, &w->shared, codes_of(&w->shared)) && all;
+    all = cut_experts(d, w->experts, n, d->dim) && all;
+    if (w->shared.up.w.data)
+        all = cut_ffn(d, &w->shared, d->dim, cut_codes(d, &w->shared.down)) && all;
     d->divided->ffn += all;
 }
 
 static Status divide(Division *d, Error *error) {
     Weights *w = &d->model->weights;
     const Config *c = d->whole;
-    d->dim = find(d, c->dim, PANEL_ROWS, 0);
-    const RankShare *vocab = find(d, c->vocab_size, PANEL_ROWS, 0);
+    d->dim = cut_find(d, c->dim, PANEL_ROWS, 0);
+    const RankShare *vocab = cut_find(d, c->vocab_size, PANEL_ROWS, 0);
     if (!d->failed) divide_attention(d);
     for (size_t l = 0; l < c->n_layers && !d->failed; l++) divide_layer_ffns(d, l);
     if (d->failed || shares_reserve(d->shares, error) != STATUS_OK)

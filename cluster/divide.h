@@ -3,19 +3,12 @@
  * Of attention, a rank has neighbouring key/value heads with their queries, and their part of the
  * cache; of other matrices, neighbouring rows. Every rank has all inputs of a product, so that each
  * output is summed up as one process would. What cannot be cut (panels hold 16 rows; some norms
- * take all heads together) is computed whole by every rank; so are layers of other kinds than
- * attention, with their caches and states. */
+ * take all heads together) is computed whole by every rank; so are layers with states, and the other
+ * kinds that divide_layers.h does not know. */
 #ifndef CLUSTER_DIVIDE_H
 #define CLUSTER_DIVIDE_H
 
-#include "cluster/share.h"
-
-/* How much of a model is divided, for people. */
-typedef struct Divided {
-    size_t n_layers;
-    size_t attention; /* layers whose heads are divided */
-    size_t ffn;       /* layers whose feed-forward or experts are divided in full */
-} Divided;
+#include "cluster/cut.h"
 
 /* Divides the model's weights and heads. *config receives the Config that the model then reads: the
  * caller frees it after the model is closed. */

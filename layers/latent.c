@@ -6,23 +6,8 @@
 #include <string.h>
 
 #include "forward_pass.h"
-#include "layers/indexer.h"
-#include "weights.h"
 
 /* ---- Weights ---- */
-
-typedef struct Latent {
-    Matrix wq;   /* n_heads * head_dim from dim, or from latent_q_dim (wq_b) */
-    Linear wq_a; /* latent_q_dim x dim; absent: queries are made from the input */
-    Norm q_norm;
-    Linear wkv_a; /* latent_dim + rotary_dim x dim */
-    Norm kv_norm;
-    Linear wo; /* dim x n_heads * value_dim */
-    Indexer indexer;
-    Matrix *k_b;   /* [n_heads], latent_dim x head_dim - rotary_dim each */
-    Matrix *v_b;   /* [n_heads], value_dim x latent_dim each */
-    Matrix list[]; /* both */
-} Latent;
 
 static size_t head_floats(const Config *c);
 
@@ -258,7 +243,8 @@ static void rotate_queries(ForwardPass *pass, size_t l, const Latent *w, const H
 static void add_output_bias(ForwardPass *pass, const Linear *wo, float *y) {
     if (!wo->bias) return;
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) forward_add_bias(pass->model, wo, y + i * wo->w.rows);
+    for (size_t i = 0; i < pass->n; i++)
+        forward_add_bias(pass->model, wo, y + i * pass->model->config->dim);
     forward_wait(pass);
 }
 
@@ -287,7 +273,7 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
                                    {&w->indexer.weights, index.weights, c->index_heads}};
     const Product from_latent[] = {{&w->wq, q_rows, q.stride},
                                    {&w->indexer.wq, index.q, p.index_q}};
-    const Product last = {&w->wo.w, y, c->dim};
+    const Product last = {&w->wo.w, y, w->wo.w.rows};
     bool chooses = w->indexer.chooses;
     const AttentionParams params = {.layer = l,
                                     .cache_layer = l,
@@ -316,7 +302,11 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     forward_add_time(pass, PART_ATTENTION);
     multiply_heads(pass, w->v_b, n_heads, &attended, &out);
     forward_wait(pass);
+    /* A rank gathers all heads' outputs, which need more room than its own: that of the parts
+     * behind them, which nothing reads any more (Model.layer_rows was made for the whole model). */
+    forward_gather(pass, w->wo.inputs, out.data, pass->n);
     forward_multiply(m, out.data, pass->n, &last, 1);
+    forward_gather(pass, w->wo.outputs, y, pass->n);
     add_output_bias(pass, &w->wo, y);
     forward_add_time(pass, PART_PROJECTIONS);
 }

@@ -16,6 +16,22 @@
 #define LAYERS_LATENT_H
 
 #include "layer_kind.h"
+#include "layers/indexer.h"
+#include "weights.h"
+
+/* The weights of a layer: LayerWeights.own. A rank has some of the heads. */
+typedef struct Latent {
+    Matrix wq;   /* n_heads * head_dim from dim, or from latent_q_dim (wq_b) */
+    Linear wq_a; /* latent_q_dim x dim; absent: queries are made from the input */
+    Norm q_norm;
+    Linear wkv_a; /* latent_dim + rotary_dim x dim */
+    Norm kv_norm;
+    Linear wo; /* dim x n_heads * value_dim */
+    Indexer indexer;
+    Matrix *k_b;   /* [n_heads], latent_dim x head_dim - rotary_dim each */
+    Matrix *v_b;   /* [n_heads], value_dim x latent_dim each */
+    Matrix list[]; /* both */
+} Latent;
 
 extern const LayerKind latent_kind;
 

@@ -6,12 +6,6 @@
 
 #include "layers/mixture.h"
 
-typedef struct Narrow {
-    LayerWeights mixture; /* the router, experts and shared expert */
-    Linear in, out;       /* expert_dim x dim, dim x expert_dim */
-    FeedForward experts[];
-} Narrow;
-
 /* The working memory of a call: arrays [n][expert_dim]. */
 typedef struct NarrowRows {
     float *in, *sum;
@@ -66,11 +60,12 @@ static KvLayer cached(const Config *c, uint32_t layer) {
     return (KvLayer){.n_kv_heads = 0};
 }
 
-/* y[n][outputs] = in[n] times the matrix, and the bias. */
-static void project(ForwardPass *pass, const Linear *linear, const float *in, float *y) {
+/* y[n][width] = in[n] times the matrix, and the bias. */
+static void project(ForwardPass *pass, const Linear *linear, const float *in, size_t width,
+                    float *y) {
     Model *m = pass->model;
-    size_t width = linear->w.rows;
-    forward_multiply(m, in, pass->n, &(Product){&linear->w, y, width}, 1);
+    forward_multiply(m, in, pass->n, &(Product){&linear->w, y, linear->w.rows}, 1);
+    forward_gather(pass, linear->outputs, y, pass->n);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, linear, y + i * width);
     forward_wait(pass);
@@ -80,9 +75,9 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     const Model *m = pass->model;
     const Narrow *w = m->weights.layers[layer].own;
     const NarrowRows rows = rows_of(m);
-    project(pass, &w->in, in, rows.in);
+    project(pass, &w->in, in, m->config->expert_dim, rows.in);
     mixture_sum(pass, &w->mixture, in, rows.in, m->config->expert_dim, rows.sum);
-    project(pass, &w->out, rows.sum, y);
+    project(pass, &w->out, rows.sum, m->config->dim, y);
     if (m->config->shared_ffn_dim > 0) mixture_add_shared(pass, &w->mixture, in, y);
     forward_add_time(pass, PART_FEED_FORWARD);
 }

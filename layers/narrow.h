@@ -5,6 +5,14 @@
 #define LAYERS_NARROW_H
 
 #include "layer_kind.h"
+#include "weights.h"
+
+/* The weights of a layer: LayerWeights.own. */
+typedef struct Narrow {
+    LayerWeights mixture;  /* the router, experts and shared expert */
+    Linear in, out;        /* expert_dim x dim, dim x expert_dim */
+    FeedForward experts[]; /* those of mixture */
+} Narrow;
 
 extern const LayerKind narrow_layer;
 

@@ -68,8 +68,9 @@ static void check_fixture(const char *name, const char *type, size_t ranks) {
 }
 
 static void families_give_the_same_bits(void **state) {
-    static const char *const names[] = {"llama-head-dim", "gemma2-gguf", "bloom",       "olmo2",
-                                        "gpt_oss-small",  "bitnet",      "deepseek_v3", "gemma3n"};
+    static const char *const names[] = {
+        "llama-head-dim", "gemma2-gguf", "bloom",   "olmo2",        "gpt_oss-small",
+        "bitnet",         "deepseek_v3", "gemma3n", "deepseek_v32", "nemotron_h-latent"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_fixture(names[i], "f32", 3);
 }
@@ -115,7 +116,12 @@ static void every_kind_of_heads_gives_the_same_bits(void **state) {
                  {"shared_layers=2", 4},
                  {"attend=2,state_kernel=4", 2},
                  {"attention_softcap=20,bias=1", 4},
-                 {"n_kv_heads=1", 0}};
+                 {"n_kv_heads=1", 0},
+                 {"latent_dim=64,latent_q_dim=96,head_dim=48,rotary_dim=16,value_dim=32", 4},
+                 {"latent_dim=64,head_dim=40,rotary_dim=8,value_dim=16", 4},
+                 {"latent_dim=64,latent_q_dim=96,head_dim=48,rotary_dim=16,value_dim=32,"
+                  "index_heads=2,index_dim=16,index_topk=4",
+                  4}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[256], *directory = fixture_directory();
