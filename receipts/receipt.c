@@ -10,6 +10,7 @@
 #include "base/unicode.h"
 #include "numeric.h"
 #include "receipts/model_digest.h"
+#include "receipts/revisions.h"
 #include "session/adapters.h"
 #include "session/json_text.h"
 #include "system/descriptor.h"
@@ -426,7 +427,8 @@ static Status compare_model(Receipt *r, const json_t *model, const json_t *tenso
     return STATUS_LINES_FAILED;
 }
 
-/* Another version may compute other bits: the revision says so. */
+/* Another version may compute other bits: the revision says so, and where its programs come from.
+ */
 static void compare_program(Receipt *r, const json_t *program) {
     const json_t *expected = json_object_get(r->json, "program");
     const json_t *revision = json_object_get(expected, "numeric_revision");
@@ -438,6 +440,8 @@ static void compare_program(Receipt *r, const json_t *program) {
     json_object_set(report, "expected", (json_t *)revision);
     json_object_set(report, "got", json_object_get(program, "numeric_revision"));
     json_object_set(report, "made_by_version", json_object_get(expected, "version"));
+    const Revision *known = revision_find(json_integer_value(revision));
+    if (known && known->last) json_object_set_new(report, "commit", json_string(known->last));
     say(r, report, false);
 }
 

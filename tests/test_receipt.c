@@ -10,7 +10,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "numeric.h"
 #include "receipts/model_digest.h"
+#include "receipts/revisions.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/process.h"
@@ -492,6 +494,86 @@ static void what_is_no_receipt_is_refused(void **state) {
     EXPECT(2, ("run", MODEL, "-i", "x", "--receipt-key", f->receipt), "--receipt-key needs");
 }
 
+/* ---- Revisions --------------------------------------------------------------------------------
+ */
+
+/* The program's table ends with its own revision, and docs/numerics.md says the same. */
+static void the_table_of_revisions_is_documented(void **state) {
+    (void)state;
+    size_t n;
+    char *doc = file_read("docs/numerics.md", &n), row[200];
+    for (int i = 0; revision_at(i); i++) {
+        const Revision *r = revision_at(i);
+        bool is_own = !revision_at(i + 1);
+        assert_int_equal(r->number, i + 1);
+        assert_true(r->first || is_own);
+        assert_true(is_own == !r->last);
+        assert_true(r->version || r->number == 1);
+        assert_true(!is_own || r->number == NUMERIC_REVISION);
+        snprintf(row, sizeof row, "| %d | %s | %s%s%s | %s%s%s|", r->number,
+                 r->version ? r->version : "-", r->first ? "`" : "", r->first ? r->first : "",
+                 r->first ? "`" : "", r->last ? "`" : "", r->last ? r->last : "",
+                 r->last ? "` " : "");
+        if (!strstr(doc, row)) fail_msg("docs/numerics.md has no row: %s", row);
+    }
+    free(doc);
+}
+
+/* The first line that the script prints for the revision, on stdout or stderr. */
+static int rebuild(int revision, char line[300]) {
+    char command[100];
+    snprintf(command, sizeof command, "scripts/rebuild-revision --commit %d 2>&1", revision);
+    FILE *script = popen(command, "r");
+    assert_non_null(script);
+    if (!fgets(line, 300, script)) line[0] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    while (fgetc(script) != EOF) continue;
+    return pclose(script);
+}
+
+/* The script checks what numeric.h says at the commit; a copy without history says why it cannot.
+ */
+static void a_revision_leads_to_its_commit(void **state) {
+    (void)state;
+    char line[300];
+    bool lacks = false;
+    for (int i = 0; revision_at(i); i++) {
+        const Revision *r = revision_at(i);
+        if (rebuild(r->number, line) != 0) {
+            if (!strstr(line, "no git history") && !strstr(line, "git fetch --unshallow") &&
+                !strstr(line, "git cannot read"))
+                fail_msg("%s", line);
+            print_message("skipped: %s\n", line);
+            lacks = true;
+        } else if (r->last) {
+            assert_string_equal(line, r->last);
+        } else {
+            assert_int_equal(strspn(line, "0123456789abcdef"), 40);
+        }
+    }
+    assert_int_not_equal(rebuild(NUMERIC_REVISION + 1, line), 0);
+    assert_non_null(strstr(line, "a later version knows it"));
+    if (lacks) skip();
+}
+
+static void a_receipt_of_another_revision_names_version_and_commit(void **state) {
+    const Files *f = *state;
+    char wanted[200], own[40];
+    snprintf(own, sizeof own, "\"numeric_revision\": %d", NUMERIC_REVISION);
+    write_text(f);
+    change(f->receipt, own, "\"numeric_revision\": 1");
+    snprintf(wanted, sizeof wanted,
+             "\"expected\": 1, \"got\": %d, \"made_by_version\": ", NUMERIC_REVISION);
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), wanted,
+           "\"commit\": \"f2bb07fb2c00b56fb4ab2b6ccf7eba4f0812e146\"");
+    change(f->receipt, "\"numeric_revision\": 1", "\"numeric_revision\": 9");
+    Process p = RUN("run", MODEL, "--replay", f->receipt);
+    assert_int_equal(p.status, 3);
+    assert_non_null(strstr(p.out, "\"expected\": 9"));
+    assert_null(strstr(p.out, "\"commit\""));
+    process_free(&p);
+}
+
 /* ---- Conversions ------------------------------------------------------------------------------
  */
 
@@ -554,6 +636,9 @@ int main(void) {
         cmocka_unit_test(keyed_prompts_are_not_in_the_receipt),
         cmocka_unit_test(a_keyed_chat_is_repeated_from_its_session),
         cmocka_unit_test(what_is_no_receipt_is_refused),
+        cmocka_unit_test(the_table_of_revisions_is_documented),
+        cmocka_unit_test(a_revision_leads_to_its_commit),
+        cmocka_unit_test(a_receipt_of_another_revision_names_version_and_commit),
         cmocka_unit_test(an_export_is_reproducible),
         cmocka_unit_test(a_conversion_names_its_source),
     };
