@@ -447,6 +447,9 @@ static Status take_part(Batch *b, Error *error) {
     if (status == STATUS_OK)
         status = shard_locate(&shard, reader->fd, reader->name, b->session->interrupted, error);
     if (status != STATUS_OK) return status;
+    if (b->session->receipt && receipt_member(b->session->receipt, "shard",
+                                              batch_receipt_shard(&shard), error) != STATUS_OK)
+        return STATUS_FAILED;
     snprintf(shard.fingerprint, sizeof shard.fingerprint, "%s", b->fingerprint);
     b->header = shard_header(&shard);
     if (asprintf(&b->name, "%s, part %" PRIu64 "/%" PRIu64, reader->name, shard.part, shard.of) < 0)
@@ -498,7 +501,7 @@ static Status start(Batch *b, Session *session, Error *error) {
     if (o->resume &&
         result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (result_file_begin(&b->results, error) != STATUS_OK) return STATUS_FAILED;
+    if (!b->replays && result_file_begin(&b->results, error) != STATUS_OK) return STATUS_FAILED;
     size_t check_rows = b->check ? rows_with_logits(session->model) : 0;
     const EngineOptions options = {.draft_rows = check_rows,
                                    .max_tasks = choose_concurrency(b, &shape),

@@ -6,6 +6,12 @@
 #include "formats/sha256.h"
 #include "session/json_text.h"
 
+json_t *batch_receipt_shard(const Shard *shard) {
+    return json_pack("{s:I, s:I, s:I, s:I}", "part", (json_int_t)shard->part, "of",
+                     (json_int_t)shard->of, "begin", (json_int_t)shard->begin, "end",
+                     (json_int_t)shard->end);
+}
+
 json_t *batch_receipt_begin(const Receipt *receipt, const char *line, size_t length) {
     return json_pack("{s:o}", "prompt", receipt_text(receipt, line, length));
 }

@@ -3,7 +3,12 @@
 #define BATCH_RECEIPT_H
 
 #include "batch/result.h"
+#include "batch/shard.h"
 #include "receipts/receipt.h"
+
+/* Which part of the requests' file the receipt is of, without their hash, by which who has no key
+ * could try guesses; NULL: no memory. */
+json_t *batch_receipt_shard(const Shard *shard);
 
 /* A new item with the request's line; NULL: no memory. */
 json_t *batch_receipt_begin(const Receipt *receipt, const char *line, size_t length);

@@ -484,6 +484,17 @@ Status receipt_settings(Receipt *r, const Session *session, const GenerationOpti
     return STATUS_OK;
 }
 
+Status receipt_member(Receipt *r, const char *key, json_t *value, Error *error) {
+    if (!value) return error_set(error, "no memory for a receipt");
+    if (r->replays) {
+        receipt_compare(r, key, json_object_get(r->json, key), value);
+        json_decref(value);
+        return STATUS_OK;
+    }
+    if (json_object_set_new(r->json, key, value) == 0) return STATUS_OK;
+    return error_set(error, "no memory for a receipt");
+}
+
 /* Items stand in the order of their numbers. */
 static json_t *find_item(const Receipt *r, uint64_t number) {
     size_t low = 0, high = json_array_size(r->items);

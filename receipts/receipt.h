@@ -56,6 +56,10 @@ Status receipt_begin(Receipt *receipt, const Session *session, const char *kind,
 Status receipt_settings(Receipt *receipt, const Session *session, const GenerationOptions *options,
                         const struct tm *clock, Error *error);
 
+/* A member of the mode's own, `value`, which it takes over: written, or compared with what the
+ * receipt has under this key. NULL means that memory was short. */
+Status receipt_member(Receipt *receipt, const char *key, json_t *value, Error *error);
+
 /* Adds item `number`, from 1 (a line of a batch, a message of a chat), and takes it over; NULL
  * means that memory was short. */
 Status receipt_item(Receipt *receipt, uint64_t number, json_t *item, Error *error);

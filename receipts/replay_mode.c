@@ -48,9 +48,10 @@ static Status check(Options *o, Error *error) {
         return usage(error, "--receipt-key needs --receipt or --replay");
     if ((o->receipt || o->replay) && views)
         return usage(error, "receipts are of a text, a chat or a batch, not of this");
-    if ((o->receipt || o->replay) && (o->merge || o->shard))
-        return usage(error, "receipts are of a text, a chat or a whole batch: not of --shard or "
-                            "--merge");
+    if ((o->receipt || o->replay) && o->merge)
+        return usage(error, "--merge computes no answers: each part of a batch has its receipt");
+    if (o->replay && o->shard && !o->batch)
+        return usage(error, "--replay with --shard needs the requests' --batch FILE");
     if (o->receipt && o->check)
         return usage(error, "--receipt writes answers down, --check looks at them: one at a time");
     if (o->receipt && o->resume)

@@ -267,6 +267,47 @@ static void a_batch_is_repeated(void **state) {
            "\"settings.pooling\", \"expected\": \"mean\"", "item.result_sha256\", \"number\": 7");
 }
 
+/* The receipt of a part holds its requests: it is repeated without the others, or from the whole
+ * file. Its results are those of any part. */
+static void a_part_of_a_batch_is_repeated(void **state) {
+    const Files *f = *state;
+    char *results = f->session; /* any file */
+    unlink(results);
+    EXPECT(3,
+           ("run", MODEL, "--batch", f->requests, "-n", "6", "--pooling", "mean", "--shard", "2/2",
+            "-o", results, "--isa", "reference", "--receipt", f->receipt),
+           "");
+    size_t n;
+    char *text = file_read(f->receipt, &n);
+    assert_non_null(strstr(text, "\"shard\": {"));
+    assert_null(strstr(text, "Once upon"));
+    assert_non_null(strstr(text, "My dog"));
+    free(text);
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt), "\"number\": 1, \"same\": true");
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt, "--batch", f->requests, "--shard", "2/2"),
+           "{\"part\": \"shard\", \"same\": true}", "\"number\": 1, \"same\": true");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--batch", f->requests, "--shard", "1/2"),
+           "\"part\": \"shard.part\", \"expected\": 2, \"got\": 1", "item.prompt.sha256");
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--batch", f->requests), "item.prompt.sha256");
+    EXPECT(2, ("run", MODEL, "--replay", f->receipt, "--shard", "2/2"), "--batch FILE");
+    EXPECT(2, ("run", "--merge", results, "--batch", f->requests, "--receipt", f->receipt),
+           "--merge");
+    /* One that has no lines. */
+    file_write(f->key, "", 0);
+    EXPECT(0, ("run", MODEL, "--batch", f->key, "--shard", "1/2", "--receipt", f->receipt), "");
+    EXPECT(0, ("run", MODEL, "--replay", f->receipt), "\"seal\", \"same\": true");
+    file_write(f->key, "a key", 5);
+    EXPECT(0,
+           ("run", MODEL, "--batch", f->requests, "-n", "6", "--shard", "1/2", "--receipt",
+            f->receipt, "--receipt-key", f->key),
+           "");
+    EXPECT(0,
+           ("run", MODEL, "--replay", f->receipt, "--receipt-key", f->key, "--batch", f->requests,
+            "--shard", "1/2"),
+           "{\"part\": \"shard\", \"same\": true}");
+    unlink(results);
+}
+
 static void embeddings_of_lines_are_repeated(void **state) {
     const Files *f = *state;
     static const char texts[] = "My dog\n\nMy bird\n";
@@ -628,6 +669,7 @@ int main(void) {
         cmocka_unit_test(digests_do_not_depend_on_the_container),
         cmocka_unit_test(a_text_is_repeated_on_another_instruction_set),
         cmocka_unit_test(a_batch_is_repeated),
+        cmocka_unit_test(a_part_of_a_batch_is_repeated),
         cmocka_unit_test(embeddings_of_lines_are_repeated),
         cmocka_unit_test(a_chat_is_repeated),
         cmocka_unit_test(a_changed_byte_of_the_model_is_named),
