@@ -126,7 +126,9 @@ static void draft(Mix *m, KvCache *cache, int32_t s) {
     /* At most the rows behind the held states again. */
     assert_true(kvcache_next(cache, s) >= (int32_t)(n + certain));
     m->lengths[s] = n + taken;
-    if (m->lengths[s] >= CONTEXT - DRAFTS_MAX - 1) m->lengths[s] = n;
+    if (m->lengths[s] < CONTEXT - DRAFTS_MAX - 1) return;
+    m->lengths[s] = n;
+    kvcache_truncate(cache, s, (int32_t)n);
 }
 
 static void save(Mix *m, KvCache *cache, int32_t s) {
