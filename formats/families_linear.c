@@ -95,6 +95,7 @@ static Status lfm3_more(const RuleContext *context, const json_t *json, Error *e
 #define LFM3_ROPE                                                                                  \
     {                                                                                              \
         .local_theta = 10000, .local_theta_key = "sliding_attention.rope_theta",                   \
+        .local_theta_given = 1000000,                                                              \
         .absent = "{\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.5, "             \
                   "\"rope_theta\": 1000000}"                                                       \
     }

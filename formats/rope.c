@@ -452,6 +452,10 @@ static Status read_base(Rope *rope, const RopeKeys *keys, const json_t *json,
                         const json_t *parameters, bool local, const Config *config, Error *error) {
     const char *key = local ? keys->local_theta_key : keys->theta ? keys->theta : "rope_theta";
     double absent = local ? keys->local_theta : (double)config->rope_theta;
+    if (local && keys->local_theta_given > 0.0 && json_value(json, "rope_parameters")) {
+        key = "rope_theta";
+        absent = keys->local_theta_given;
+    }
     if (!keys->none) absent = parameter(parameters, "rope_theta", json_number(json, key, absent));
     double of_layers = keys->layer_thetas ? layer_theta(json, local) : 0.0;
     rope->theta = of_layers != 0.0 ? of_layers : absent;

@@ -77,9 +77,11 @@ typedef struct RopeKeys {
     double local_theta;      /* base of the layers with rope_table 1; the parameters then hold an
                               * object for each kind of layers. 0: all layers have the same */
     const char *local_theta_key;
-    bool yarn_is_longrope; /* Phi 3's first files call it so */
-    bool has_mscales;      /* Phi 3.5 MoE: LongRoPE's attention factor is given twice, for long and
-                            * for short texts */
+    double local_theta_given; /* that base where config.json has parameters, but none for it; 0:
+                               * local_theta */
+    bool yarn_is_longrope;    /* Phi 3's first files call it so */
+    bool has_mscales;  /* Phi 3.5 MoE: LongRoPE's attention factor is given twice, for long and
+                        * for short texts */
     bool has_sections; /* its scaling 'mrope' is none: the three positions of M-RoPE are equal in
                         * a text */
     bool has_alpha;    /* HunYuan: dynamic scaling with an alpha stretches the base by it, for

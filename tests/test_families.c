@@ -312,6 +312,12 @@ static void absent_keys_have_the_defaults_of_transformers(void **state) {
         {"mamba", "intermediate_size", NULL, "88"},
         {"falcon_h1", "mamba_expand", NULL, "2"},
         {"falcon_h1-bias", "mamba_norm_before_gate", NULL, "true"},
+        {"lfm3", "rope_parameters", NULL,
+         "{\"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.5, "
+         "\"rope_theta\": 1000000.0}, \"sliding_attention\": {\"rope_theta\": 10000.0}}"},
+        {"lfm3", "rope_parameters", "{\"full_attention\": {}, \"sliding_attention\": {}}",
+         "{\"full_attention\": {\"rope_theta\": 1000000.0}, \"sliding_attention\": "
+         "{\"rope_theta\": 1000000.0}}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Source *absent = source_with(cases[i].fixture, cases[i].key, cases[i].a);
