@@ -65,6 +65,7 @@ typedef struct Family {
     bool any_biases;            /* those that the source has are taken; `biases` is not read */
     bool has_layer_config;      /* `finish` reads per_layer_config */
     bool tied;                  /* tie_word_embeddings where the key is absent */
+    const char *tied_key;       /* key that counts before tie_word_embeddings; NULL: none */
     int32_t bos_id, eos_id;     /* where the keys are absent; -1: none */
     int32_t more_eos_ids[2];    /* beside eos_id; 0: none. With these, null means absent */
     bool sinusoid_ends_at_base; /* the last sinusoid's frequency is 1 / base: XGLM */

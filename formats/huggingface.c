@@ -275,10 +275,12 @@ static bool lacks_head(const Directory *d, const TensorRule *rules) {
 static Status add_tensors(Directory *d, const Family *family) {
     char biases[FAMILY_BIASES_BYTES];
     family_biases(family, d->config, &d->source->config, biases);
+    bool tied = json_flag(d->config, "tie_word_embeddings", family->tied);
+    if (family->tied_key) tied = json_flag(d->config, family->tied_key, tied);
     RuleContext context = {.source = d->source,
                            .table = &d->table,
                            .prefix = find_prefix(d, family->tensors),
-                           .tied = json_flag(d->config, "tie_word_embeddings", family->tied),
+                           .tied = tied,
                            .biases = family->any_biases ? NULL : biases};
     if (!context.tied && lacks_head(d, family->tensors)) {
         context.tied = true; /* nothing reads it */

@@ -6,9 +6,10 @@
 
 typedef struct Wrapper {
     const char *model_type, *text_type;
-    bool text_varies; /* text_config's own model_type decides; text_type is for its absence */
-    bool may_be_flat; /* older files have the text model's keys beside vision_config */
-    bool tied;        /* tie_word_embeddings where the key is absent */
+    bool text_varies;     /* text_config's own model_type decides; text_type is for its absence */
+    bool may_be_flat;     /* older files have the text model's keys beside vision_config */
+    bool tied;            /* tie_word_embeddings where the key is absent */
+    const char *tied_key; /* key that counts before tie_word_embeddings; NULL: none */
 } Wrapper;
 
 static const Wrapper wrappers[] = {
@@ -24,7 +25,7 @@ static const Wrapper wrappers[] = {
     {"qwen3_vl_moe", "qwen3_vl_moe_text", .tied = false},
     {"qwen3_5", "qwen3_5_text", .tied = false},
     {"qwen3_5_moe", "qwen3_5_moe_text", .tied = false},
-    {"lfm2_vl", "lfm2", .tied = true},
+    {"lfm2_vl", "lfm2", .tied = true, .tied_key = "tie_embedding"},
     {"lfm3_vl", "lfm3", .tied = true},
     {"glm4v", "glm4v_text", .tied = false},
     {"exaone4_5", "exaone4", .text_varies = true},
@@ -50,6 +51,12 @@ static void inherit(json_t *to, const json_t *from, const char *key) {
     if (value && !json_value(to, key)) json_object_set(to, key, value);
 }
 
+/* Whether the object's keys tie the output head to the embedding. */
+static bool says_tied(const Wrapper *wrapper, const json_t *object, bool absent) {
+    bool tied = json_flag(object, "tie_word_embeddings", absent);
+    return wrapper->tied_key ? json_flag(object, wrapper->tied_key, tied) : tied;
+}
+
 Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
     const Wrapper *wrapper = NULL;
     const char *type = json_text(*config, "model_type");
@@ -69,11 +76,11 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
     const char *text_type = own == *config ? NULL : json_text(own, "model_type");
     if (!text_type || !wrapper->text_varies) text_type = wrapper->text_type;
     json_object_set_new(text, "model_type", json_string(current_name(text_type)));
-    const json_t *tied = json_value(*config, "tie_word_embeddings");
-    bool ties = tied ? json_is_true(tied) : wrapper->tied;
+    bool ties = says_tied(wrapper, *config, wrapper->tied);
     if (strcmp(wrapper->model_type, "llama4") == 0) ties = false;
     json_object_set_new(text, "tie_word_embeddings",
-                        json_boolean(ties || json_flag(own, "tie_word_embeddings", false)));
+                        json_boolean(ties || says_tied(wrapper, own, false)));
+    if (wrapper->tied_key) json_object_del(text, wrapper->tied_key);
     /* transformers caps no logits in Gemma 3's class for images. */
     if (strcmp(wrapper->model_type, "gemma3") == 0)
         json_object_set_new(text, "final_logit_softcapping", json_null());
