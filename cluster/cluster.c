@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "cluster/rank.h"
+#include "layers/lora.h"
+#include "session/adapters.h"
 
 struct Cluster {
     Wire *wire;
@@ -74,7 +76,8 @@ void cluster_leave(Cluster *cluster, const Error *error) {
 static Status run_follower(void *state, Session *session, Error *error) {
     Cluster *cluster = session->cluster;
     (void)state;
-    Status status = follower_run(cluster->wire, session->model, error);
+    Lora *lora = session->adapters ? session->adapters->lora : NULL;
+    Status status = follower_run(cluster->wire, session->model, lora, error);
     cluster->over = true;
     return status;
 }
@@ -86,6 +89,7 @@ static const Mode follower_mode = {
 };
 
 void cluster_adapt(Cluster *cluster, Options *o, const Mode **mode) {
+    if (cluster && o->lora.n > 0) rank_send_floats(cluster->rank);
     if (cluster_leads(cluster)) return;
     *mode = &follower_mode;
     o->mode = MODE_GENERATE;
@@ -97,7 +101,6 @@ void cluster_adapt(Cluster *cluster, Options *o, const Mode **mode) {
     o->choice.n = 0;
     o->draft = "none";
     o->draft_model = NULL;
-    o->lora.n = 0;
     o->receipt = o->replay = NULL;
 }
 
@@ -114,6 +117,7 @@ typedef struct Facts {
     char version[20];
     uint64_t model;  /* checksum of the file */
     uint64_t config; /* of what the options made of its Config */
+    uint64_t adapters;
     char error[sizeof((Error *)0)->text];
     char name[256]; /* of the rank */
 } Facts;
@@ -130,6 +134,7 @@ static Facts own_facts(const Cluster *cluster, const Session *session, Status st
     }
     facts.model = modelfile_checksum(session->file);
     facts.config = XXH3_64bits(changed, strlen(changed));
+    facts.adapters = adapters_mix(session->adapters, 0);
     facts.context = model_context(session->model);
     facts.max_rows = model_max_rows(session->model);
     return facts;
@@ -140,6 +145,7 @@ static const char *difference(const Facts *a, const Facts *b) {
     if (memcmp(a->version, b->version, sizeof a->version) != 0) return "another version";
     if (a->model != b->model) return "another model";
     if (a->config != b->config) return "other values of --override";
+    if (a->adapters != b->adapters) return "other adapters (--lora)";
     if (a->context != b->context) return "another context (-c)";
     if (a->max_rows != b->max_rows) return "another --chunk";
     return NULL;
@@ -158,11 +164,7 @@ static Status compare(const Facts *all, size_t ranks, Error *error) {
 
 /* What ranks cannot do yet. */
 static Status check_supported(const Options *o, Error *error) {
-    const char *name = o->attention    ? "--attention"
-                       : o->positions  ? "--positions"
-                       : o->lora.n > 0 ? "--lora"
-                       : o->against    ? "--against"
-                                       : NULL;
+    const char *name = o->attention ? "--attention" : NULL;
     if (!name) return STATUS_OK;
     error_set(error, "%s needs the whole model in one process: it is not for several ranks", name);
     return STATUS_USAGE;
@@ -194,6 +196,7 @@ Status cluster_begin(Cluster *cluster, Session *session, Status status, Error *e
         if (status == STATUS_OK) status = check_supported(session->options, error);
         if (status != STATUS_OK || !session->model) return status;
         leader_say(rank_leader(cluster->rank), true);
+        if (session->adapters) leader_set_lora(rank_leader(cluster->rank), session->adapters->lora);
     } else {
         leave_signals_to_rank_0();
     }

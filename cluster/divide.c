@@ -140,7 +140,8 @@ static Status divide(Division *d, Error *error) {
     return STATUS_OK;
 }
 
-Status divide_model(Model *model, Shares *shares, Config **config, Divided *divided, Error *error) {
+Status divide_model(Model *model, Shares *shares, bool floats, Config **config, Divided *divided,
+                    Error *error) {
     *config = malloc(sizeof **config);
     if (!*config) return error_set(error, "no memory for a rank's configuration");
     **config = *model->config;
@@ -149,7 +150,8 @@ Status divide_model(Model *model, Shares *shares, Config **config, Divided *divi
                   .shares = shares,
                   .config = *config,
                   .whole = model->config,
-                  .divided = divided};
+                  .divided = divided,
+                  .floats = floats};
     Status status = divide(&d, error);
     model->config = *config;
     return status;

@@ -9,6 +9,7 @@ struct Rank {
     Shares *shares;
     Config *config; /* of the divided model */
     Divided divided;
+    bool floats;
 };
 
 static Status divide(Exchange *exchange, Model *model, Error *error) {
@@ -16,7 +17,7 @@ static Status divide(Exchange *exchange, Model *model, Error *error) {
     if (rank->shares) return error_set(error, "a rank divides one model");
     Status status = shares_new(&rank->shares, rank->wire, error);
     if (status != STATUS_OK) return status;
-    return divide_model(model, rank->shares, &rank->config, &rank->divided, error);
+    return divide_model(model, rank->shares, rank->floats, &rank->config, &rank->divided, error);
 }
 
 static void begin(Exchange *exchange, const ForwardPass *pass, bool fits) {
@@ -50,6 +51,9 @@ void rank_free(Rank *rank) {
     free(rank);
 }
 
+void rank_send_floats(Rank *rank) {
+    rank->floats = true;
+}
 Exchange *rank_exchange(Rank *rank) {
     return &rank->exchange;
 }

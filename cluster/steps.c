@@ -9,9 +9,13 @@
 
 /* ---- Messages ---- */
 
-enum { CACHE_NEW = 100 }; /* beside the values of KvChange */
+/* Beside the values of KvChange. */
+enum {
+    CACHE_NEW = 100,
+    ADAPTERS_SELECTED /* `position`: the bits of lora_select for `sequence` */
+};
 
-/* Something that was done to a cache. */
+/* Something that was done to a cache, or to the adapters. */
 typedef struct Change {
     int32_t kind;  /* KvChange or CACHE_NEW */
     int32_t cache; /* its number */
@@ -52,6 +56,9 @@ struct Leader {
     size_t n_changes, changes_capacity, n_passes;
     unsigned char *message;
     size_t message_capacity;
+    const Lora *lora;   /* NULL: none */
+    uint64_t *selected; /* [n_selected] the adapters of each sequence that were told */
+    size_t n_selected, selected_capacity;
 };
 
 static void add(Leader *leader, const Change *change) {
@@ -122,11 +129,34 @@ void leader_free(Leader *leader) {
     free(leader->caches);
     free(leader->changes);
     free(leader->message);
+    free(leader->selected);
     free(leader);
 }
 
 KvMirror *leader_mirror(Leader *leader) {
     return &leader->mirror;
+}
+
+void leader_set_lora(Leader *leader, const Lora *lora) {
+    leader->lora = lora;
+}
+
+/* Tells which adapters the rows have, where that has changed. */
+static void tell_adapters(Leader *leader, const Row *rows, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        size_t sequence = (size_t)rows[i].sequence;
+        uint64_t now = lora_selected(leader->lora, rows[i].sequence);
+        if (!array_reserve(&leader->selected, &leader->selected_capacity, sequence + 1,
+                           sizeof *leader->selected))
+            wire_fail(leader->wire, "no memory for the adapters of %zu sequences", sequence + 1);
+        while (leader->n_selected <= sequence)
+            leader->selected[leader->n_selected++] = lora_all(leader->lora);
+        if (leader->selected[sequence] == now) continue;
+        leader->selected[sequence] = now;
+        add(leader, &(Change){.kind = ADAPTERS_SELECTED,
+                              .sequence = rows[i].sequence,
+                              .position = (int64_t)now});
+    }
 }
 
 void leader_pass(Leader *leader, const ForwardPass *pass, bool fits) {
@@ -135,6 +165,7 @@ void leader_pass(Leader *leader, const ForwardPass *pass, bool fits) {
                                             : MESSAGE_STATES,
                      .n_rows = (uint32_t)pass->n,
                      .cache = number_of(leader, pass->cache)};
+    if (leader->lora) tell_adapters(leader, pass->rows, pass->n);
     send(leader, header, pass->rows);
     leader->n_passes++;
 }
@@ -154,6 +185,7 @@ typedef struct Follower {
     Model *model;
     KvCache **caches;
     size_t n_caches, caches_capacity;
+    Lora *lora;
     float *logits; /* [logits_rows][vocab_size] */
     size_t logits_capacity;
     unsigned char *message;
@@ -196,6 +228,11 @@ static void apply(Follower *f, const Change *change) {
     int32_t sequence = change->sequence, position = (int32_t)change->position;
     if (change->kind == CACHE_NEW) {
         make_cache(f, change);
+        return;
+    }
+    if (change->kind == ADAPTERS_SELECTED) {
+        if (!f->lora || !lora_select(f->lora, sequence, (uint64_t)change->position))
+            wire_fail(f->wire, "no memory, or no adapters, for sequence %d", sequence);
         return;
     }
     KvCache *cache = f->caches[change->cache];
@@ -287,8 +324,8 @@ bool follower_wait(Wire *wire) {
     return goes_on;
 }
 
-Status follower_run(Wire *wire, Model *model, Error *error) {
-    Follower f = {.wire = wire, .model = model};
+Status follower_run(Wire *wire, Model *model, Lora *lora, Error *error) {
+    Follower f = {.wire = wire, .model = model, .lora = lora};
     (void)error;
     while (follow(&f) != MESSAGE_END) continue;
     follower_free(&f);

@@ -7,6 +7,7 @@
 #include "cluster/wire.h"
 #include "forward_pass.h"
 #include "kvcache_sharing.h"
+#include "layers/lora.h"
 #include "model.h"
 
 /* Of rank 0. */
@@ -15,6 +16,10 @@ Status leader_new(Leader **out, Wire *wire, Error *error);
 void leader_free(Leader *leader);
 
 KvMirror *leader_mirror(Leader *leader);
+
+/* Before the first pass of a model that runs with adapters: the others are told which ones a
+ * sequence has. */
+void leader_set_lora(Leader *leader, const Lora *lora);
 
 /* Tells a pass; fits: the cache has room for its rows. */
 void leader_pass(Leader *leader, const ForwardPass *pass, bool fits);
@@ -28,7 +33,8 @@ void leader_say(Leader *leader, bool goes_on);
 /* Of the others: waits for leader_say and returns what it said. */
 bool follower_wait(Wire *wire);
 
-/* Runs rank 0's passes until it says that it ends. */
-Status follower_run(Wire *wire, Model *model, Error *error);
+/* Runs rank 0's passes until it says that it ends. lora: the model's adapters, which are those of
+ * rank 0; NULL: none. */
+Status follower_run(Wire *wire, Model *model, Lora *lora, Error *error);
 
 #endif

@@ -23,10 +23,13 @@ typedef struct Part {
 
 /* A matrix of the model that some adapter adds to. */
 typedef struct Target {
-    const void *data; /* its weights: their address identifies the matrix in a pass */
-    size_t rows;
+    /* Its weights in the file: their address identifies the matrix in a pass, or the rows of it
+     * that are a rank's (model_row.h: Exchange). */
+    const uint8_t *data;
+    size_t bytes;
     Linear *linear;    /* the model's, which has lent its bias; NULL: it has none */
-    const float *bias; /* added before the adapters; NULL: none */
+    const float *lent; /* the bias that it gets back */
+    const float *bias; /* of all rows, added before the adapters; NULL: none */
     bool is_output;    /* multiplies only the rows that want logits */
     Part *parts;       /* [LORA_MOST], without data where the adapter adds nothing; owned */
 } Target;
@@ -81,7 +84,7 @@ struct Lora {
 
 /* The linear map of the model that has this matrix, whose bias the forward pass adds; NULL: it is
  * none of those whose bias is known. */
-static Linear *find_linear(Model *m, const char *name, const void *data) {
+static Linear *find_linear(Model *m, const char *name, const uint8_t *data, size_t bytes) {
     unsigned layer;
     int at = 0;
     if (strcmp(name, "output") == 0) return &m->weights.output;
@@ -92,7 +95,7 @@ static Linear *find_linear(Model *m, const char *name, const void *data) {
                            &w->ffn.gate,  &w->ffn.up,      &w->ffn.down,   &w->router,
                            &w->shared.up, &w->shared.gate, &w->shared.down};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i]->w.data == data) return all[i];
+        if (all[i]->w.data >= data && all[i]->w.data < data + bytes) return all[i];
     return NULL;
 }
 
@@ -120,35 +123,41 @@ static bool is_shared(const ModelFile *file, const FileTensor *tensor) {
     return false;
 }
 
-static int by_data(const void *a, const void *b) {
-    const Target *x = a, *y = b;
-    return x->data < y->data ? -1 : x->data > y->data;
-}
-
-static Target *find_target(const Lora *lora, const void *data) {
-    const Target key = {.data = data};
-    return lora->n_targets ? bsearch(&key, lora->targets, lora->n_targets, sizeof key, by_data)
-                           : NULL;
+/* The target that these weights are of, whole or in part; NULL: none. */
+static Target *find_target(const Lora *lora, const uint8_t *data) {
+    size_t first = 0, end = lora->n_targets; /* it is before `end`, and not before `first` */
+    while (end - first > 1) {
+        size_t middle = first + (end - first) / 2;
+        if (lora->targets[middle].data <= data)
+            first = middle;
+        else
+            end = middle;
+    }
+    if (first == end) return NULL;
+    Target *target = &lora->targets[first];
+    return data >= target->data && data < target->data + target->bytes ? target : NULL;
 }
 
 /* Adds the model's matrix to the targets, and takes its bias over. */
 static Status add_target(Lora *lora, const FileTensor *tensor, Target **out, Error *error) {
-    const void *data = modelfile_data(lora->file, tensor);
-    char bias[MODELFILE_NAME_BYTES + 8];
+    const uint8_t *data = modelfile_data(lora->file, tensor);
+    char name[MODELFILE_NAME_BYTES + 8];
     *out = find_target(lora, data);
     if (*out) return STATUS_OK;
     if (!array_reserve(&lora->targets, &lora->targets_capacity, lora->n_targets + 1,
                        sizeof *lora->targets))
         return error_set(error, "no memory for adapters");
-    Linear *linear = find_linear(lora->model, tensor->name, data);
-    snprintf(bias, sizeof bias, "%s.bias", tensor->name);
-    if (!linear && modelfile_find(lora->file, bias))
+    Linear *linear = find_linear(lora->model, tensor->name, data, (size_t)tensor->bytes);
+    snprintf(name, sizeof name, "%s.bias", tensor->name);
+    const FileTensor *bias = modelfile_find(lora->file, name);
+    if (!linear && bias)
         return error_set(error, "adds to '%s', which has a bias: only a merged model has both",
                          tensor->name);
     Target target = {.data = data,
-                     .rows = (size_t)tensor->rows,
+                     .bytes = (size_t)tensor->bytes,
                      .linear = linear,
-                     .bias = linear ? linear->bias : NULL,
+                     .lent = linear ? linear->bias : NULL,
+                     .bias = linear && linear->bias ? modelfile_data(lora->file, bias) : NULL,
                      .is_output = strcmp(tensor->name, "output") == 0,
                      .parts = calloc(LORA_MOST, sizeof *target.parts)};
     if (!target.parts) return error_set(error, "no memory for adapters");
@@ -267,7 +276,7 @@ Status lora_add(Lora *lora, const LoraMatrix *matrices, size_t n, Error *error) 
 
 /* ---- A pass ---- */
 
-static uint64_t mask_of(const Lora *lora, int32_t sequence) {
+uint64_t lora_selected(const Lora *lora, int32_t sequence) {
     return (size_t)sequence < lora->n_selected ? lora->selected[sequence] : lora_all(lora);
 }
 
@@ -293,7 +302,7 @@ static void begin(const PassPartner *partner, const Row *rows, size_t n) {
         for (size_t j = 0; j < lora->n; j++) lists->n[j] = 0, lists->dense[j] = true;
     }
     for (size_t i = 0; i < n; i++) {
-        lora->masks[i] = mask_of(lora, rows[i].sequence);
+        lora->masks[i] = lora_selected(lora, rows[i].sequence);
         add_row(lora, &lora->lists[0], lora->masks[i]);
         if (rows[i].wants_logits) add_row(lora, &lora->lists[1], lora->masks[i]);
     }
@@ -319,6 +328,7 @@ static void embedded(const PassPartner *partner, size_t row, float *x) {
 typedef struct Job {
     const Target *target;
     const Product *product;
+    size_t first; /* row of the target that the product's first row is */
 } Job;
 
 /* Some adapters, as many as the working memory has rows for, on the products of a set. */
@@ -429,7 +439,8 @@ static void multiply_outer(Lora *lora, const Group *g, const Piece *pieces, size
                 Matrix *block = &s->blocks[s->n];
                 *block = part->b;
                 block->rows = piece->width;
-                block->data += piece->first / PANEL_ROWS * block->panel_bytes;
+                block->data +=
+                    (g->jobs[piece->job].first + piece->first) / PANEL_ROWS * block->panel_bytes;
                 float *out = lora->outer + piece->at * g->n_slots + g->first_slot[k] * piece->width;
                 s->products[s->n] = (Product){block, out, piece->width};
                 s->sets[s->n] = (ProductSet){g->inner[k][piece->job], g->lists->n[g->adapters[k]],
@@ -454,7 +465,8 @@ static void add_pieces(Lora *lora, const Group *g, const Piece *pieces, size_t n
             const Job *job = &g->jobs[piece->job];
             float *y = job->product->out + i * job->product->stride + piece->first;
             if (with_bias && job->target->bias)
-                numeric->add_scaled(y, job->target->bias + piece->first, 1.0f, piece->width);
+                numeric->add_scaled(y, job->target->bias + job->first + piece->first, 1.0f,
+                                    piece->width);
             for (size_t k = 0; k < g->n; k++) {
                 const Part *part = part_of(g, k, piece->job);
                 uint32_t place = g->lists->place[g->adapters[k] * max_rows + i];
@@ -473,7 +485,7 @@ static void complete_columns(Lora *lora, const Group *g, bool with_bias, Sets *s
     Piece pieces[MOST_TARGETS];
     size_t n = 0, used = 0;
     for (size_t t = 0; t < g->n_jobs; t++) {
-        size_t rows = g->jobs[t].target->rows;
+        size_t rows = g->jobs[t].product->w->rows;
         for (size_t first = 0, width; first < rows; first += width) {
             width = rows - first < lora->block ? rows - first : lora->block;
             if (used + width > lora->block) {
@@ -513,13 +525,15 @@ static void multiplied(const PassPartner *partner, const ProductSet *sets, size_
         g.n_jobs = 0;
         for (size_t i = 0; i < sets[s].n_products; i++) {
             const Product *product = &sets[s].products[i];
-            const Target *target = find_target(lora, product->w->data);
+            const Matrix *w = product->w;
+            const Target *target = find_target(lora, w->data);
             if (!target) continue;
             g.lists = &lora->lists[target->is_output];
             if (g.lists->n_rows != sets[s].n_rows) continue;
-            g.jobs[g.n_jobs++] = (Job){target, product};
+            size_t first = (size_t)(w->data - target->data) / w->panel_bytes * PANEL_ROWS;
+            g.jobs[g.n_jobs++] = (Job){target, product, first};
             if (g.n_jobs == MOST_TARGETS) {
-                complete_jobs(lora, &g, sets[s].x, product->w->cols);
+                complete_jobs(lora, &g, sets[s].x, w->cols);
                 g.n_jobs = 0;
             }
         }
@@ -582,7 +596,7 @@ void lora_free(Lora *lora) {
             free((void *)part->b.data);
         }
         free(lora->targets[i].parts);
-        if (lora->targets[i].linear) lora->targets[i].linear->bias = lora->targets[i].bias;
+        if (lora->targets[i].linear) lora->targets[i].linear->bias = lora->targets[i].lent;
     }
     for (size_t j = 0; j < LORA_MOST; j++) {
         free(lora->embedding[j].of_token);

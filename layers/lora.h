@@ -7,6 +7,9 @@
  * pass may have different adapters: those of one adapter are multiplied together, and all adapters
  * of a product in one list of work. The weights of the base stay as they are, whatever their type.
  *
+ * Where several ranks compute the model, each has all factors, and adds to its own rows; the ranks
+ * exchange float32 then, because A multiplies with x itself, not with the codes of it.
+ *
  *     lora_new(&lora, model, file, &error)
  *     lora_add(lora, matrices, n, &error)         for each adapter
  *     lora_begin(lora, &error)                    from now on the model uses them
@@ -44,6 +47,7 @@ uint64_t lora_all(const Lora *lora);
 /* The adapters of a sequence from the next pass on: bit i is the one that was added as number i.
  * Until the first call all adapters are every sequence's. False: no memory. */
 bool lora_select(Lora *lora, int32_t sequence, uint64_t adapters);
+uint64_t lora_selected(const Lora *lora, int32_t sequence);
 
 /* What lora_begin gives to model_set_partner, for tests. */
 const PassPartner *lora_partner(const Lora *lora);

@@ -3,6 +3,7 @@
 #define TESTS_RANKS_H
 
 #include "cluster/rank.h"
+#include "convert/adapter_opening.h"
 #include "tests/tiny_model.h"
 
 typedef struct Ranks {
@@ -12,10 +13,15 @@ typedef struct Ranks {
     struct Wire **wires;
     Rank *first;
     size_t n;
+    Session session; /* rank 0's, with its adapters */
+    AdapterOpening *adapters;
 } Ranks;
 
 /* Opens the model.bin on n ranks with one thread each. Fails the test (cmocka) on an error. */
 Ranks ranks_open(const char *path, size_t n, const ModelOptions *options, KvType kv_type);
+/* The same with adapters, which --lora would take. */
+Ranks ranks_open_adapted(const char *path, size_t n, const ModelOptions *options, KvType kv_type,
+                         const OptionList *adapters);
 void ranks_close(Ranks *ranks);
 
 #endif

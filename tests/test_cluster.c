@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "convert/convert_target.h"
+#include "layers/lora.h"
+#include "tests/adapter_fixture.h"
 #include "tests/fixture.h"
 #include "tests/ranks.h"
 
@@ -145,6 +147,47 @@ static void any_number_of_ranks_gives_the_same_bits(void **state) {
     check_random(mixture, "f32", 8, KV_F32);
 }
 
+/* ---- Adapters ---- */
+
+/* Selects adapters for sequence 0, and compares the logits of the text. */
+static void check_selected(const AdapterFixture *f, Adapted *whole, Ranks *divided, uint64_t bits,
+                           size_t chunk) {
+    const Fixture *base = &f->base;
+    assert_true(lora_select(whole->opening.adapters.lora, 0, bits));
+    assert_true(lora_select(divided->adapters->adapters.lora, 0, bits));
+    float *expected = tiny_model_run(&whole->tiny, 0, 0, base->ids, base->n_ids, base->n_ids);
+    float *logits = tiny_model_run(&divided->tiny, 0, 0, base->ids, base->n_ids, chunk);
+    assert_same_bits("adapters", expected, logits, base->n_ids * base->vocab_size);
+    free(expected);
+    free(logits);
+}
+
+static void adapters_give_the_same_bits(void **state) {
+    static const char *const names[] = {"qwen2-two", "gemma2-head"}, *const types[] = {"f32", "q8"};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        const ModelOptions options = {.n_threads = 1};
+        AdapterFixture f = adapter_fixture_load(names[i % 2]);
+        OptionList list = {.n = f.n};
+        char *source = fixture_source(&f.base), *path = convert(source, source, types[i / 2]);
+        for (size_t k = 0; k < f.n; k++) list.items[k] = adapter_fixture_directory(&f, k);
+        Adapted whole;
+        adapted_open(&whole, source, types[i / 2], &options, KV_F16, list.items, list.n);
+        Ranks divided = ranks_open_adapted(path, 3, &options, KV_F16, &list);
+        uint64_t all = lora_all(whole.opening.adapters.lora);
+        check_selected(&f, &whole, &divided, all, f.base.n_ids);
+        check_selected(&f, &whole, &divided, 1, 3);
+        check_selected(&f, &whole, &divided, 0, 1);
+        check_selected(&f, &whole, &divided, all, 5);
+        ranks_close(&divided);
+        adapted_close(&whole);
+        for (size_t k = 0; k < f.n; k++) fixture_remove_directory((char *)list.items[k]);
+        free(path);
+        fixture_remove_directory(source);
+        adapter_fixture_free(&f);
+    }
+}
+
 /* ---- The programs ---- */
 
 int main(int argc, char **argv) {
@@ -153,6 +196,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_type_gives_the_same_bits),
         cmocka_unit_test(every_kind_of_heads_gives_the_same_bits),
         cmocka_unit_test(any_number_of_ranks_gives_the_same_bits),
+        cmocka_unit_test(adapters_give_the_same_bits),
     };
     if (argc <= 1) return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);
     char **names = fixture_names();
