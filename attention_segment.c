@@ -293,6 +293,10 @@ static void add_values(PageOutput *outputs, float (*weights)[KV_PAGE], size_t n,
 
 /* ---- A segment ---- */
 
+static const char *layer_keys(const AttentionParams *params, const AttentionJob *job, size_t page) {
+    return kvcache_keys(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
+}
+
 /* Computes one block of the segment: a page, with the distance in bytes to the next block's page.
  * That distance is the same for keys and values. */
 static void run_block(const AttentionParams *params, const AttentionJob *job, size_t page,
@@ -300,9 +304,8 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
     size_t n = job->n_queries, first = page * KV_PAGE;
     const KvType type = kvcache_shape(job->cache)->type;
     bool in_keys = kvcache_shape(job->cache)->layers[params->cache_layer].values_in_keys;
-    Elements keys = {.head_dim = params->head_dim, .half = type == KV_F16, .next = next};
-    Elements values = {.head_dim = params->value_dim, .half = type == KV_F16, .next = next};
-    keys.data = kvcache_keys(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
+    Elements keys = {layer_keys(params, job, page), params->head_dim, type == KV_F16, next};
+    Elements values = {.head_dim = params->value_dim, .half = keys.half, .next = next};
     values.data =
         kvcache_values(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
     if (q8) {
@@ -314,6 +317,7 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
     for (size_t i = 0; i < n; i++) {
         const AttentionQuery *query = &job->queries[i];
         Slots seen = visible(query, first);
+        if (q8) q8_prefetch_keys(keys.data, next, params->head_dim, i, n);
         outputs[i] = (PageOutput){query->partial + PARTIAL_OUT, 1.0f, seen.begin, seen.end};
         if (seen.begin < seen.end)
             outputs[i].factor = weigh_block(params, query, first, seen, job->weights[i], &sums[i]);
@@ -329,10 +333,6 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
                    in_keys ? values_of_keys(job, keys, params->value_dim)
                            : widened_for(job, values));
     }
-}
-
-static const char *layer_keys(const AttentionParams *params, const AttentionJob *job, size_t page) {
-    return kvcache_keys(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
 }
 
 static void segment(const AttentionParams *params, const AttentionJob *job) {

@@ -275,6 +275,7 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
     const size_t groups = q8_groups(head_dim), quads = (head_dim + 3) / 4;
     const int8_t *codes = keys;
     const float *key_scales = (const float *)(codes + quads * 4 * Q8_PAGE);
+    size_t line = 0; /* of the next page */
     for (size_t lane = 0; lane < Q8_PAGE; lane += width * LANES) {
         lanes acc[SCORE_QUERIES][TILE_LANES];
         for (size_t i = 0; i < n; i++)
@@ -288,10 +289,11 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
             size_t end = quads - first < Q8_GROUP / 4 ? quads : first + Q8_GROUP / 4;
             for (size_t c = first; c < end; c++) {
                 sums_bytes key[TILE_LANES];
-                for (size_t j = 0; j < width; j++) {
-                    const int8_t *at = codes + (c * Q8_PAGE + lane + j * LANES) * 4;
-                    key[j] = sums_load(at);
-                    if (next) __builtin_prefetch(at + next, 0, 2);
+                for (size_t j = 0; j < width; j++)
+                    key[j] = sums_load(codes + (c * Q8_PAGE + lane + j * LANES) * 4);
+                if (next && (width > 1 || c % 2)) {
+                    q8_prefetch(codes + next, line, (width + 1) / 2, SIZE_MAX);
+                    line += (width + 1) / 2;
                 }
                 for (size_t i = 0; i < n; i++) {
                     sums_four x = sums_load_four(queries[i * groups + g].codes + 4 * (c - first));
@@ -300,9 +302,7 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
                 }
             }
             for (size_t j = 0; j < width; j++) {
-                const float *at = key_scales + g * Q8_PAGE + lane + j * LANES;
-                lanes scale = lanes_load(at);
-                if (next) __builtin_prefetch((const char *)at + next, 0, 2);
+                lanes scale = lanes_load(key_scales + g * Q8_PAGE + lane + j * LANES);
                 for (size_t i = 0; i < n; i++)
                     acc[i][j] = lanes_fma(
                         sums_to_lanes(dot[i][j]),
@@ -324,7 +324,7 @@ static void score_queries(const Q8Group *queries, size_t n, const void *keys, pt
         size_t tile = n < SCORE_QUERIES ? n : SCORE_QUERIES;
         switch (tile) { EACH_SCORE_TILE(SCORE_CASE) }
         queries += tile * q8_groups(head_dim), scores += tile, n -= tile;
-        next = 0; /* the first tile has prefetched it all */
+        next = 0; /* the first tile has prefetched the half of the keys */
     }
 }
 
@@ -427,23 +427,28 @@ static void quantize_weights(float *weights, const float *scales, size_t begin, 
 /* The values of a page and the positions that any of the queries sees. */
 typedef struct Values {
     const int8_t *codes;
-    ptrdiff_t next;
     size_t head_dim, begin, end;
+    const int8_t *next; /* the next page's */
+    size_t line, lines; /* of it: the first that is not prefetched, and where they end */
+    size_t step;        /* lines to prefetch for each four positions of a tile */
 } Values;
 
 /* Adds the weighted values' elements from d on (`width` registers of them) to the n outputs. */
 LANES_INLINE void output_tile(const PageOutput *outputs, size_t n, size_t width,
-                              const float (*weights)[Q8_PAGE], Values v, size_t d) {
+                              const float (*weights)[Q8_PAGE], Values *values, size_t d) {
+    const Values v = *values;
     const size_t step = values_step(v.head_dim);
+    size_t line = v.line;
     sums high[OUTPUT_QUERIES][TILE_LANES], low[OUTPUT_QUERIES][TILE_LANES];
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < width; j++) high[i][j] = low[i][j] = sums_set(0);
     for (size_t p = v.begin / 4 * 4; p < v.end; p += 4) {
         const int8_t *at = v.codes + p / 4 * step + 4 * d;
         sums_bytes value[TILE_LANES];
-        for (size_t j = 0; j < width; j++) {
-            value[j] = sums_load_signed(at + j * LINE);
-            if (v.next) __builtin_prefetch(at + j * LINE + v.next, 0, 2);
+        for (size_t j = 0; j < width; j++) value[j] = sums_load_signed(at + j * LINE);
+        if (line < v.lines) {
+            q8_prefetch(v.next, line, v.step, SIZE_MAX);
+            line += v.step;
         }
         for (size_t i = 0; i < n; i++) {
             const Q8Weights *own = (const Q8Weights *)(const void *)weights[i];
@@ -454,6 +459,7 @@ LANES_INLINE void output_tile(const PageOutput *outputs, size_t n, size_t width,
             }
         }
     }
+    values->line = line;
     for (size_t i = 0; i < n; i++) {
         const Q8Weights *own = (const Q8Weights *)(const void *)weights[i];
         if (outputs[i].begin >= outputs[i].end) continue;
@@ -469,15 +475,22 @@ LANES_INLINE void output_tile(const PageOutput *outputs, size_t n, size_t width,
 #define OUTPUT_CASE(n, width)                                                                      \
     case n:                                                                                        \
         for (; d + (width)*LANES <= padded; d += (width)*LANES)                                    \
-            output_tile(outputs, n, width, weights, v, d);                                         \
-        for (; d < padded; d += LANES) output_tile(outputs, n, 1, weights, v, d);                  \
+            output_tile(outputs, n, width, weights, &v, d);                                        \
+        for (; d < padded; d += LANES) output_tile(outputs, n, 1, weights, &v, d);                 \
         break;
 static void add_values(const PageOutput *outputs, size_t n, float (*all_weights)[Q8_PAGE],
                        const void *values, ptrdiff_t next, size_t head_dim) {
     const float *scales =
         (const float *)((const int8_t *)values + Q8_PAGE / 4 * values_step(head_dim));
-    Values v = {values, next, head_dim, Q8_PAGE, 0};
+    Values v = {.codes = values, .head_dim = head_dim, .begin = Q8_PAGE};
+    const size_t lines = next ? q8_value_bytes(head_dim) : 0; /* a byte of a value makes a line */
+    v.next = (const int8_t *)values + next;
+    v.line = lines / 4;
+    v.lines = lines;
+    const size_t each = v.line / (n + !n) + 1;
+    v.step = n > OUTPUT_QUERIES ? (TILE_LANES + 1) / 2 : TILE_LANES;
     for (size_t i = 0; i < n; i++) {
+        q8_prefetch(v.next, each * i, each, v.line);
         size_t begin = outputs[i].begin, end = outputs[i].end;
         if (begin >= end) {
             memset(all_weights[i], 0, sizeof all_weights[i]);
@@ -493,7 +506,6 @@ static void add_values(const PageOutput *outputs, size_t n, float (*all_weights)
         size_t tile = n < OUTPUT_QUERIES ? n : OUTPUT_QUERIES;
         switch (tile) { EACH_OUTPUT_TILE(OUTPUT_CASE) }
         outputs += tile, weights += tile, n -= tile;
-        v.next = 0; /* the first tile has prefetched it all */
     }
 }
 
@@ -525,8 +537,8 @@ static void turn_codes(const int8_t *codes, size_t known, size_t width, int8_t *
 #define GROUP_CASE(n, width)                                                                       \
     case n:                                                                                        \
         for (; (width) > 1 && d + 2 * LANES <= end; d += 2 * LANES)                                \
-            output_tile(outputs, n, (width) > 1 ? 2 : 1, weights, v, d);                           \
-        for (; d < end; d += LANES) output_tile(outputs, n, 1, weights, v, d);                     \
+            output_tile(outputs, n, (width) > 1 ? 2 : 1, weights, &v, d);                          \
+        for (; d < end; d += LANES) output_tile(outputs, n, 1, weights, &v, d);                    \
         break;
 static void add_group(const PageOutput *outputs, size_t n, const float (*weights)[Q8_PAGE],
                       Values v, size_t d, size_t end) {
@@ -539,7 +551,7 @@ static void add_key_values(const PageOutput *outputs, size_t n, float (*weights)
                            const void *keys, size_t key_dim, size_t value_dim, int8_t *scratch) {
     const size_t width = round_up(value_dim, LANES), known = round_up(key_dim, 4);
     const float *scales = (const float *)(const void *)((const int8_t *)keys + known * Q8_PAGE);
-    Values v = {scratch, 0, value_dim, Q8_PAGE, 0};
+    Values v = {.codes = scratch, .head_dim = value_dim, .begin = Q8_PAGE};
     turn_codes(keys, known, width, scratch);
     for (size_t i = 0; i < n; i++) {
         if (outputs[i].begin >= outputs[i].end) continue;
