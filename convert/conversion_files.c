@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 /* Raised when the same source becomes other tensors, so that kept conversions are made anew. */
-enum { WEIGHTS_REVISION = 1 /* prediction layers */ };
+enum { WEIGHTS_REVISION = 2 /* heads of states in one order */ };
 
 /* Adds what identifies a file and its version to the hash. */
 static void hash_file(XXH3_state_t *state, const InputFile *file) {

@@ -261,7 +261,7 @@ static void note_second_rounding(const Conversion *c) {
 /* True when the target holds the source's own blocks. */
 static bool same_blocks(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
-    return info->same_blocks && info->lossless == type && !t->sums && !t->transposed &&
+    return info->same_blocks && info->lossless == type && !t->sums && source_has_blocks(t) &&
            t->add == 0.0f && (!t->blocks.present || type == TENSOR_NVFP4);
 }
 

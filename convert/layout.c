@@ -13,9 +13,10 @@
 static TensorType choose_type(const SourceTensor *tensor, const Config *config, const char *mix) {
     if (tensor->is_vector) return TENSOR_VECTOR;
     if (mix) return mix_choose(mix, tensor->name, config);
-    /* Its blocks run along the outputs: they cannot be taken over. */
-    if (tensor->transposed && stored_type_info(tensor->stored)->block > 1) return TENSOR_F16;
     if (tensor->stored == STORED_PANELS) return tensor->panels;
+    /* Its blocks cannot be taken over: they run along the outputs, or hold parts of two heads. */
+    if (!source_has_blocks(tensor) && stored_type_info(tensor->stored)->block > 1)
+        return TENSOR_F16;
     return tensor->add != 0.0f ? TENSOR_F32 : stored_type_info(tensor->stored)->lossless;
 }
 

@@ -124,9 +124,10 @@ typedef struct Reading {
     Error *error;
 } Reading;
 
-/* Reads a stored matrix as floats, malloc'ed; NULL after a failure. turned: its transpose. */
+/* Reads a stored matrix as floats, malloc'ed; NULL after a failure. turned: its transpose. map,
+ * columns: of a tensor's rows and columns; NULL: as they are stored. */
 static float *read_factor(const Reading *r, const char *name, const RawTensor *raw, size_t rows,
-                          size_t cols, bool turned, const RowMap *map) {
+                          size_t cols, bool turned, const RowMap *map, const HeadTiles *columns) {
     SourceTensor t = {.rows = rows,
                       .cols = cols,
                       .stored = raw->type,
@@ -138,6 +139,7 @@ static float *read_factor(const Reading *r, const char *name, const RawTensor *r
     size_t n;
     snprintf(t.name, sizeof t.name, "%s", name);
     if (map) t.map = *map;
+    if (columns) t.columns = *columns;
     if (source_check_tensor(&r->source, &t, r->error) != STATUS_OK) return NULL;
     float *out = size_mul(rows, cols, &n) && n < SIZE_MAX / 8 ? malloc(n * sizeof *out) : NULL;
     if (!out) {
@@ -162,12 +164,13 @@ static TensorType type_of(const RawTensor *raw) {
 }
 
 /* The factor [rank][cols] of a module, read once. */
-static const float *cols_factor(Reading *r, size_t i, size_t cols) {
+static const float *cols_factor(Reading *r, size_t i, size_t cols, const HeadTiles *columns) {
     Adapter *a = r->adapter;
     const AdapterModule *m = &r->modules.items[i];
     if (r->cols_factor_of[i]) return a->cols_factors[r->cols_factor_of[i] - 1];
     const RawTensor *raw = m->is_embedding ? m->b : m->a;
-    float *factor = read_factor(r, m->own_name, raw, adapter_rank(m), cols, m->is_embedding, NULL);
+    float *factor =
+        read_factor(r, m->own_name, raw, adapter_rank(m), cols, m->is_embedding, NULL, columns);
     if (!factor) return NULL;
     a->cols_factors[a->n_factors++] = factor;
     r->cols_factor_of[i] = a->n_factors;
@@ -225,10 +228,10 @@ static Status add_part(Reading *r, const SourceTensor *t) {
     const RawTensor *of_rows = m->is_embedding ? m->a : m->b;
     part.rows_type = type_of(of_rows);
     part.cols_type = type_of(m->is_embedding ? m->b : m->a);
-    part.cols_factor = cols_factor(r, i, t->cols);
+    part.cols_factor = cols_factor(r, i, t->cols, &t->columns);
     if (!part.cols_factor) return STATUS_FAILED;
     part.rows_factor = read_factor(r, m->own_name, of_rows, t->rows, part.rank,
-                                   m->is_embedding && !m->a_is_turned, &t->map);
+                                   m->is_embedding && !m->a_is_turned, &t->map, NULL);
     if (!part.rows_factor) return STATUS_FAILED;
     a->parts[a->n_parts++] = part;
     return t->map.head ? STATUS_OK : reorder(r, &a->parts[a->n_parts - 1]); /* RULE_PAIRED did it */

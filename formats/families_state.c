@@ -148,12 +148,14 @@ static const BiasRule lfm2_biases[] = {
         SOME_MATRIX("wo", "self_attn.o_proj", N_DIM, N_OUT),                                       \
         SOME("q_norm", "self_attn.q_norm.weight", N_ONE, N_HEAD, RULE_ADD_ONE, {0}, {0}),          \
         SOME("k_norm", "self_attn.k_norm.weight", N_ONE, N_HEAD, RULE_ADD_ONE, {0}, {0})
-#define DELTA_REST                                                                                 \
-    SOME_MATRIX("delta.out", "linear_attn.out_proj", N_DIM, N_STATE_OUT),                          \
+/* order: RULE_STATES or 0. */
+#define DELTA_REST(order)                                                                          \
+    SOME("delta.out", "linear_attn.out_proj.weight", N_DIM, N_STATE_OUT, order, {0}, {0}),         \
         SOME("delta.convolution", "linear_attn.conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,        \
-             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
-        SOME("delta.decay", "linear_attn.A_log", N_ONE, N_STATE_HEADS, RULE_MINUS_EXP, {0}, {0}),  \
-        SOME_VECTOR("delta.step_bias", "linear_attn.dt_bias", N_STATE_HEADS),                      \
+             RULE_VECTOR | RULE_TRANSPOSED | (order), {0}, {0}),                                   \
+        SOME("delta.decay", "linear_attn.A_log", N_ONE, N_STATE_HEADS, RULE_MINUS_EXP | (order),   \
+             {0}, {0}),                                                                            \
+        SOME("delta.step_bias", "linear_attn.dt_bias", N_ONE, N_STATE_HEADS, order, {0}, {0}),     \
         SOME_VECTOR("delta.norm", "linear_attn.norm.weight", N_STATE_VALUE)
 /* Qwen3-Next: q, k, v and z lie together for each key head, and so do b and a. */
 #define NEXT_PART(to, rows, ...)                                                                   \
@@ -169,17 +171,21 @@ static const BiasRule lfm2_biases[] = {
              {N_NONE}, {N_STATE_HEADS, N_STATE_HEADS}),                                            \
         SOME("delta.a", "linear_attn.in_proj_ba.weight", N_STATE_HEADS, N_DIM, RULE_BY_STATE_KEY,  \
              {N_STATE_HEADS}, {N_STATE_HEADS, N_STATE_HEADS}),                                     \
-        DELTA_REST
+        DELTA_REST(0)
+/* Qwen 3.5: state_tiled, so that the sums over the heads of the output have the order, and the
+ * bits, that they have in GGUF files. */
 #define QWEN_PART(to, rows, ...)                                                                   \
-    SOME(to, "linear_attn.in_proj_qkv.weight", rows, N_DIM, 0, __VA_ARGS__, {N_STATE_MIXED})
+    SOME(to, "linear_attn.in_proj_qkv.weight", rows, N_DIM, RULE_STATES, __VA_ARGS__,              \
+         {N_STATE_MIXED})
+#define QWEN_HEADS(to, from, rows) SOME(to, from ".weight", rows, N_DIM, RULE_STATES, {0}, {0})
 #define QWEN_DELTA                                                                                 \
     QWEN_PART("delta.q", N_STATE_KEYS, {N_NONE}),                                                  \
         QWEN_PART("delta.k", N_STATE_KEYS, {N_STATE_KEYS}),                                        \
-        SOME("delta.v", "linear_attn.in_proj_qkv.weight", N_STATE_OUT, N_DIM, 0,                   \
+        SOME("delta.v", "linear_attn.in_proj_qkv.weight", N_STATE_OUT, N_DIM, RULE_STATES,         \
              {N_STATE_KEYS, N_STATE_KEYS}, {N_STATE_MIXED}),                                       \
-        SOME_MATRIX("delta.z", "linear_attn.in_proj_z", N_STATE_OUT, N_DIM),                       \
-        SOME_MATRIX("delta.b", "linear_attn.in_proj_b", N_STATE_HEADS, N_DIM),                     \
-        SOME_MATRIX("delta.a", "linear_attn.in_proj_a", N_STATE_HEADS, N_DIM), DELTA_REST
+        QWEN_HEADS("delta.z", "linear_attn.in_proj_z", N_STATE_OUT),                               \
+        QWEN_HEADS("delta.b", "linear_attn.in_proj_b", N_STATE_HEADS),                             \
+        QWEN_HEADS("delta.a", "linear_attn.in_proj_a", N_STATE_HEADS), DELTA_REST(RULE_STATES)
 #define SHARED_EXPERT                                                                              \
     MAYBE("shared.w_gate", "mlp.shared_expert.gate_proj", N_SHARED_FFN, N_DIM),                    \
         MAYBE("shared.w_up", "mlp.shared_expert.up_proj", N_SHARED_FFN, N_DIM),                    \
@@ -304,7 +310,7 @@ static void qwen_preset(Config *config) {
 }
 
 /* Without layer_types every full_attention_interval-th layer attends. */
-static Status qwen3_5_finish(const json_t *json, Config *config, Error *error) {
+static Status read_qwen_kinds(const json_t *json, Config *config, Error *error) {
     static const KindName names[] = {
         {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_ATTENTION}, {0}};
     const json_t *types = json_value(json, "layer_types");
@@ -319,7 +325,12 @@ static Status qwen3_5_finish(const json_t *json, Config *config, Error *error) {
 
 static Status qwen3_next_finish(const json_t *json, Config *config, Error *error) {
     if (json_flag(json, "norm_topk_prob", true)) config->router = ROUTER_SOFTMAX_CHOSEN;
-    return qwen3_5_finish(json, config, error);
+    return read_qwen_kinds(json, config, error);
+}
+
+static Status qwen3_5_finish(const json_t *json, Config *config, Error *error) {
+    config->state_tiled = true; /* RULE_STATES */
+    return read_qwen_kinds(json, config, error);
 }
 
 static void qwen3_5_moe_preset(Config *config) {

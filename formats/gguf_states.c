@@ -54,25 +54,26 @@
         SOME("attention_gate", "attn_q.weight", N_OUT, N_DIM, RULE_BY_HEAD, {N_Q}, {N_Q, N_OUT}),  \
         SOME_MATRIX("wk", "attn_k", N_KV, N_DIM), SOME_MATRIX("wv", "attn_v", N_V, N_DIM),         \
         SOME_MATRIX("wo", "attn_output", N_DIM, N_OUT), SOME_QK_NORMS
-#define DELTA                                                                                      \
+/* order: RULE_TILED_STATES or 0. */
+#define DELTA(order)                                                                               \
     SOME("delta.q", "attn_qkv.weight", N_STATE_KEYS, N_DIM, 0, {N_NONE}, {N_STATE_MIXED}),         \
         SOME("delta.k", "attn_qkv.weight", N_STATE_KEYS, N_DIM, 0, {N_STATE_KEYS},                 \
              {N_STATE_MIXED}),                                                                     \
-        SOME("delta.v", "attn_qkv.weight", N_STATE_OUT, N_DIM, 0, {N_STATE_KEYS, N_STATE_KEYS},    \
-             {N_STATE_MIXED}),                                                                     \
-        SOME_MATRIX("delta.z", "attn_gate", N_STATE_OUT, N_DIM),                                   \
-        SOME_MATRIX("delta.out", "ssm_out", N_DIM, N_STATE_OUT),                                   \
+        SOME("delta.v", "attn_qkv.weight", N_STATE_OUT, N_DIM, order,                              \
+             {N_STATE_KEYS, N_STATE_KEYS}, {N_STATE_MIXED}),                                       \
+        SOME("delta.z", "attn_gate.weight", N_STATE_OUT, N_DIM, order, {0}, {0}),                  \
+        SOME("delta.out", "ssm_out.weight", N_DIM, N_STATE_OUT, order, {0}, {0}),                  \
         SOME("delta.convolution", "ssm_conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,                \
-             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
-        SOME_VECTOR("delta.decay", "ssm_a", N_STATE_HEADS),                                        \
-        SOME_VECTOR("delta.step_bias", "ssm_dt.bias", N_STATE_HEADS),                              \
+             RULE_VECTOR | RULE_TRANSPOSED | (order), {0}, {0}),                                   \
+        SOME("delta.decay", "ssm_a", N_ONE, N_STATE_HEADS, order, {0}, {0}),                       \
+        SOME("delta.step_bias", "ssm_dt.bias", N_ONE, N_STATE_HEADS, order, {0}, {0}),             \
         SOME_VECTOR("delta.norm", "ssm_norm.weight", N_STATE_VALUE)
 /* Qwen3-Next's b and a lie together for each key head; so do q, k, v and z in its first files. */
 #define NEXT_IN(to, rows, ...)                                                                     \
     SOME(to, "ssm_in.weight", rows, N_DIM, RULE_BY_STATE_KEY, __VA_ARGS__,                         \
          {N_STATE_MIXED, N_STATE_OUT})
 #define NEXT_DELTA                                                                                 \
-    DELTA, NEXT_IN("delta.q", N_STATE_KEYS, {N_NONE}),                                             \
+    DELTA(0), NEXT_IN("delta.q", N_STATE_KEYS, {N_NONE}),                                          \
         NEXT_IN("delta.k", N_STATE_KEYS, {N_STATE_KEYS}),                                          \
         SOME("delta.v", "ssm_in.weight", N_STATE_OUT, N_DIM, RULE_BY_STATE_KEY,                    \
              {N_STATE_KEYS, N_STATE_KEYS}, {N_STATE_MIXED, N_STATE_OUT}),                          \
@@ -82,8 +83,9 @@
         SOME("delta.a", "ssm_ba.weight", N_STATE_HEADS, N_DIM, RULE_BY_STATE_KEY, {N_STATE_HEADS}, \
              {N_STATE_HEADS, N_STATE_HEADS})
 #define QWEN_DELTA                                                                                 \
-    DELTA, SOME_MATRIX("delta.b", "ssm_beta", N_STATE_HEADS, N_DIM),                               \
-        SOME_MATRIX("delta.a", "ssm_alpha", N_STATE_HEADS, N_DIM)
+    DELTA(RULE_TILED_STATES),                                                                      \
+        SOME("delta.b", "ssm_beta.weight", N_STATE_HEADS, N_DIM, RULE_TILED_STATES, {0}, {0}),     \
+        SOME("delta.a", "ssm_alpha.weight", N_STATE_HEADS, N_DIM, RULE_TILED_STATES, {0}, {0})
 #define QWEN_NORMS ATTENTION_NORM, NORM("ffn_norm", "blk.%u.post_attention_norm")
 
 static const TensorRule qwen3next_tensors[] = {
@@ -136,21 +138,14 @@ static const TensorRule lfm2_tensors[] = {
         SOME_VECTOR("mamba.skip", "ssm_d", N_STATE_HEADS),                                         \
         SOME_VECTOR("mamba.norm", "ssm_norm.weight", N_STATE_OUT)
 
-/* The converter reorders heads as if all of their elements were rotated. */
+/* The converter reorders heads as if all of their elements were rotated, even where none is. */
 #define PAIRED(to, from, rows)                                                                     \
     PART(to, "blk.%u." from, rows, N_DIM, RULE_OPTIONAL | RULE_PAIRED, {N_NONE}, {rows})
+#define PAIRED_ATTENTION                                                                           \
+    PAIRED("wq", "attn_q", N_Q), PAIRED("wk", "attn_k", N_KV),                                     \
+        SOME_LINEAR("wv", "attn_v", N_V, N_DIM), SOME_LINEAR("wo", "attn_output", N_DIM, N_OUT)
 static const TensorRule granitehybrid_tensors[] = {
-    TOKENS,
-    ATTENTION_NORM,
-    FFN_NORM,
-    PAIRED("wq", "attn_q", N_Q),
-    PAIRED("wk", "attn_k", N_KV),
-    SOME_LINEAR("wv", "attn_v", N_V, N_DIM),
-    SOME_LINEAR("wo", "attn_output", N_DIM, N_OUT),
-    MAMBA2,
-    SOME_BIASED_FFN,
-    SOME_EXPERTS,
-    END,
+    TOKENS, ATTENTION_NORM, FFN_NORM, PAIRED_ATTENTION, MAMBA2, SOME_BIASED_FFN, SOME_EXPERTS, END,
     {0},
 };
 
@@ -168,7 +163,7 @@ static const TensorRule nemotron_h_tensors[] = {
     TOKENS,
     ATTENTION_NORM,
     NORM("ffn_norm", "blk.%u.attn_norm"),
-    SOME_ATTENTION,
+    PAIRED_ATTENTION,
     MAMBA2,
     SOME_BIASED_FFN,
     SOME_EXPERTS,
@@ -313,12 +308,10 @@ static Status granitehybrid_finish(const GgufModel *m, Config *c) {
         return error_set(m->error, "%s: logit_scale is %g", m->source->path, divisor);
     if (!rotated) c->position = POSITION_NONE;
     if (rotated) snprintf(c->family, sizeof c->family, "bamba");
-    if (rotated && c->rotary_dim < c->head_dim) {
-        if (c->head_dim % 2 != 0)
-            return error_set(m->error, "%s: heads of %u elements cannot be rotated",
-                             m->source->path, c->head_dim);
-        c->rope_pairing = ROPE_HALVES; /* RULE_PAIRED */
-    }
+    if (rotated && c->head_dim % 2 != 0)
+        return error_set(m->error, "%s: heads of %u elements cannot be rotated", m->source->path,
+                         c->head_dim);
+    c->rope_pairing = ROPE_HALVES; /* RULE_PAIRED */
     c->logit_scale = (float)(1.0 / divisor);
     c->embedding_scale = (float)embedding;
     c->residual_scale = (float)residual;

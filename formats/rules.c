@@ -280,12 +280,28 @@ static RowMap map_of(const TensorRule *rule, const Config *config, uint32_t laye
         map = (RowMap){.first = map.first / n,
                        .chunk = rows / n,
                        .stride = fused_rows(rule, config, layer) / n};
-    } else if (rule->flags & RULE_PAIRED && config->rope_pairing == ROPE_HALVES) {
+    } else if (rule->flags & RULE_PAIRED && config->rope_pairing == ROPE_HALVES &&
+               config_heads(config, layer).head_dim % 2 == 0) {
         map = (RowMap){.head = config_heads(config, layer).head_dim};
     } else if (rule->flags & (RULE_EVEN | RULE_ODD)) {
         map = (RowMap){.first = rule->flags & RULE_ODD ? 1 : 0, .chunk = 1, .stride = 2};
     }
     return map;
+}
+
+/* The order of a tensor's rows or columns (`extent`) that are heads of states. */
+static HeadTiles tiles_of(const TensorRule *rule, Extent extent, const Config *c, uint32_t layer) {
+    bool tiles = rule->flags & RULE_STATES && c->state_tiled;
+    bool groups = rule->flags & RULE_TILED_STATES && !c->state_tiled;
+    bool by_head = extent == N_STATE_OUT || extent == N_STATE_MIXED;
+    if (!(tiles || groups) || !(by_head || extent == N_STATE_HEADS) || c->state_key_heads == 0 ||
+        c->state_value_dim == 0 || c->state_heads % c->state_key_heads != 0)
+        return (HeadTiles){0};
+    size_t of_key = c->state_heads / c->state_key_heads;
+    return (HeadTiles){.first = extent == N_STATE_MIXED ? 2 * extent_of(N_STATE_KEYS, c, layer) : 0,
+                       .groups = tiles ? c->state_key_heads : of_key,
+                       .per_group = tiles ? of_key : c->state_key_heads,
+                       .width = by_head ? c->state_value_dim : 1};
 }
 
 /* Whether the tensor is rows x cols. A vector (rows 1) may have any dimensions of 1 beside its own,
@@ -341,6 +357,8 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     tensor->add = rule->flags & RULE_ADD_ONE ? 1.0f : 0.0f;
     tensor->minus_exp = rule->flags & RULE_MINUS_EXP;
     tensor->map = map_of(rule, config, layer, rows);
+    tensor->map.tiles = tiles_of(rule, rule->rows, config, layer);
+    tensor->columns = tiles_of(rule, rule->cols, config, layer);
     return STATUS_OK;
 }
 

@@ -110,9 +110,13 @@ enum {
     RULE_OWN_KEYS = 1024,        /* left out in layers that read the keys of an earlier one */
     RULE_OF_EMBEDDING = 1 << 15, /* shared with the token embedding where it has its values */
     RULE_OF_OUTPUT = 1 << 16,    /* likewise with the output head */
-    /* The stored rows of each head are in the order of interleaved RoPE: undone where rope_pairing
-     * is ROPE_HALVES. */
+    /* The stored rows of each head (of an even number) are in the order of interleaved RoPE: undone
+     * where rope_pairing is ROPE_HALVES. */
     RULE_PAIRED = 1 << 17,
+    /* The stored heads of a state are in the order of their key heads, or those of each key head
+     * stand apart, as state_tiled has them: brought into the order that the configuration has. */
+    RULE_STATES = 1 << 18,
+    RULE_TILED_STATES = 1 << 19,
     RULE_HEADS = 2048 /* one tensor for each query head, of the head's part of `from` */
 };
 

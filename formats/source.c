@@ -238,6 +238,41 @@ Status source_check_tensor(const Source *source, const SourceTensor *t, Error *e
 
 /* ---- Reading ---- */
 
+/* The stored place of element i; *run becomes the number of elements from there on that are read
+ * one after another, if it is larger. */
+static size_t tiled_place(const HeadTiles *tiles, size_t i, size_t *run) {
+    if (i < tiles->first) {
+        if (*run > tiles->first - i) *run = tiles->first - i;
+        return i;
+    }
+    size_t at = (i - tiles->first) % tiles->width, head = (i - tiles->first) / tiles->width;
+    size_t group = head % tiles->groups, of_group = head / tiles->groups;
+    if (*run > tiles->width - at) *run = tiles->width - at;
+    return tiles->first + (group * tiles->per_group + of_group) * tiles->width + at;
+}
+
+/* Brings the columns of n rows, which have been read as they are stored, into the tensor's order.
+ * A block of `block` columns is block_bytes long. */
+static Status order_columns(const SourceTensor *t, size_t block, size_t block_bytes, size_t n,
+                            void *rows, Error *error) {
+    size_t row_bytes = t->cols / block * block_bytes;
+    char *stored = t->columns.groups ? malloc(row_bytes + 1) : NULL;
+    if (!t->columns.groups) return STATUS_OK;
+    if (!stored) return error_set(error, "tensor '%s': no memory", t->name);
+    for (size_t r = 0; r < n; r++) {
+        char *row = (char *)rows + r * row_bytes;
+        memcpy(stored, row, row_bytes);
+        for (size_t c = 0, run; c < t->cols; c += run) {
+            run = t->cols - c;
+            size_t from = tiled_place(&t->columns, c, &run);
+            memcpy(row + c / block * block_bytes, stored + from / block * block_bytes,
+                   run / block * block_bytes);
+        }
+    }
+    free(stored);
+    return STATUS_OK;
+}
+
 /* How many of the n rows from row r on lie one after another in the file; *stored_row is the
  * stored row of the first. */
 static size_t contiguous_rows(const SourceTensor *t, size_t r, size_t n, size_t *stored_row) {
@@ -246,6 +281,10 @@ static size_t contiguous_rows(const SourceTensor *t, size_t r, size_t n, size_t 
         size_t at = r % map->head, half = map->head / 2;
         *stored_row = r - at + (at < half ? 2 * at : 2 * (at - half) + 1);
         return 1;
+    }
+    if (map->tiles.groups > 0) {
+        *stored_row = map->first + tiled_place(&map->tiles, r, &n);
+        return n;
     }
     if (map->chunk == 0) {
         *stored_row = map->first + r;
@@ -356,7 +395,8 @@ static Status read_ternary(const Source *source, const SourceTensor *t, size_t f
     return status;
 }
 
-Status source_read_blocks(const Source *source, const SourceTensor *t, size_t first, size_t n,
+/* Reads rows as blocks, with the columns in the order in which they are stored. */
+static Status read_blocks(const Source *source, const SourceTensor *t, size_t first, size_t n,
                           void *out, Error *error) {
     size_t data_bytes, scale_bytes, row_bytes, stored_row;
     stored_size(t, 1, t->cols, &data_bytes, &scale_bytes);
@@ -370,6 +410,19 @@ Status source_read_blocks(const Source *source, const SourceTensor *t, size_t fi
         done += run;
     }
     return STATUS_OK;
+}
+
+bool source_has_blocks(const SourceTensor *t) {
+    size_t block = stored_type_info(t->stored)->block;
+    bool cuts = t->columns.groups && (t->columns.first % block || t->columns.width % block);
+    return !t->transposed && !cuts;
+}
+
+Status source_read_blocks(const Source *source, const SourceTensor *t, size_t first, size_t n,
+                          void *out, Error *error) {
+    const StoredTypeInfo *info = stored_type_info(t->stored);
+    if (read_blocks(source, t, first, n, out, error) != STATUS_OK) return STATUS_FAILED;
+    return order_columns(t, info->block, info->block_bytes, n, out, error);
 }
 
 /* Reads rows of a matrix that is stored as inputs x outputs, where element (r, c) is in stored row
@@ -427,8 +480,7 @@ static Status read_plain(const Source *source, const SourceTensor *t, size_t fir
     size_t block_bytes = stored_type_info(t->stored)->block_bytes;
     stored_bytes(t->stored, t->cols, &row_bytes);
     const char *raw = (char *)(out + n * t->cols) - n * row_bytes;
-    if (source_read_blocks(source, t, first, n, (char *)raw, error) != STATUS_OK)
-        return STATUS_FAILED;
+    if (read_blocks(source, t, first, n, (char *)raw, error) != STATUS_OK) return STATUS_FAILED;
     if (t->stored == STORED_F32) return STATUS_OK;
     uint64_t buffer[128];
     size_t step = sizeof buffer / block_bytes * block, total = n * t->cols;
@@ -547,6 +599,7 @@ Status source_read_floats(const Source *source, const SourceTensor *t, size_t fi
     }
     if (status == STATUS_OK && t->blocks.present)
         status = apply_scales(source, t, first, n, out, error);
+    if (status == STATUS_OK) status = order_columns(t, 1, sizeof *out, n, out, error);
     if (status == STATUS_OK && t->add != 0.0f)
         for (size_t i = 0; i < n * t->cols; i++) out[i] += t->add;
     for (size_t i = 0; status == STATUS_OK && t->minus_exp && i < n * t->cols; i++)

@@ -25,6 +25,13 @@ typedef enum SourceKind {
     SOURCE_RANDOM /* "random:SHAPE", see random.h */
 } SourceKind;
 
+/* Rows or columns that are stored as groups of heads, and read as the first head of each group,
+ * then the second of each: from `first` on, groups * per_group heads of `width` each. 0 groups:
+ * they are read as they are stored. */
+typedef struct HeadTiles {
+    size_t first, groups, per_group, width;
+} HeadTiles;
+
 /* Maps rows of the runner's tensor to rows of the stored one, so that a tensor can be a slice of a
  * fused matrix: row r is the stored row  first + r / chunk * stride + r % chunk,  or first + r
  * where chunk is 0. */
@@ -32,6 +39,7 @@ typedef struct RowMap {
     size_t first, chunk, stride;
     size_t head; /* not 0: rows i and i + head / 2 of each run of `head` rows, an even number, are
                   * stored side by side; the others are then 0 */
+    HeadTiles tiles; /* of the rows from `first` on; chunk and head are then 0 */
 } RowMap;
 
 /* Position of the scales of blocks that a file stores separately from their codes (mxfp4_join.h,
@@ -79,6 +87,7 @@ typedef struct SourceTensor {
     SeparateScales scales; /* MXFP4 and Q4_0 only; `offset` is then the offset of the codes */
     BlockScales blocks;
     RowMap map;
+    HeadTiles columns;
     float ternary_scale;   /* not 0: packed as ternary_join.h says; `stored` is then the type as
                             * which it is read, F32 or TQ2_0 */
     bool transposed;       /* stored as inputs x outputs: GPT-2's Conv1D */
@@ -169,8 +178,12 @@ Status source_read_floats(const Source *source, const SourceTensor *tensor, size
 Status source_read_scale(const Source *source, const SourceTensor *tensor, float *scale,
                          Error *error);
 
+/* Whether source_read_blocks can read the tensor: its rows, and heads that its columns are read in
+ * another order of, consist of whole blocks. */
+bool source_has_blocks(const SourceTensor *tensor);
+
 /* Reads rows as they are stored: out[n] of stored_bytes(cols) each. Only for tensors whose blocks
- * are taken over unchanged: not transposed, whole blocks in every row. */
+ * are taken over unchanged: source_has_blocks. */
 Status source_read_blocks(const Source *source, const SourceTensor *tensor, size_t first, size_t n,
                           void *out, Error *error);
 

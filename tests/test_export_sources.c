@@ -52,7 +52,7 @@ static void assert_refused(const char *path, const char *message) {
 
 /* ---- Values ---- */
 
-enum { ROWS = 37, COLS = 96 };
+enum { ROWS = 37, COLS = 160 };
 
 static uint16_t random_half(uint64_t hash) {
     /* Finite f16 values of both signs, including denormals. */
@@ -168,6 +168,64 @@ static void every_block_type_keeps_every_value(void **state) {
         modelfile_close(file);
         source_close(source);
         free(bytes);
+    }
+}
+
+/* places[i]: where element i of a tensor with these tiles is stored. */
+static void list_places(const HeadTiles *t, size_t n, size_t *places) {
+    size_t at = 0;
+    while (at < (t->groups ? t->first : n)) places[at] = at, at++;
+    for (size_t i = 0; i < t->per_group; i++)
+        for (size_t group = 0; group < t->groups; group++)
+            for (size_t k = 0; k < t->width; k++)
+                places[at++] = t->first + (group * t->per_group + i) * t->width + k;
+    assert_int_equal(at, n);
+}
+
+/* Blocks of columns are moved as they are; where a block holds parts of two heads, the values are.
+ */
+static void heads_in_another_order_keep_every_value(void **state) {
+    (void)state;
+    static const struct {
+        HeadTiles rows, columns;
+        TensorType type;
+    } cases[] = {{{0}, {.first = 32, .groups = 2, .per_group = 2, .width = 32}, TENSOR_Q8},
+                 {{.first = 1, .groups = 2, .per_group = 6, .width = 3}, {0}, TENSOR_Q8},
+                 {{.groups = 1, .per_group = 37, .width = 1},
+                  {.groups = 5, .per_group = 2, .width = 16},
+                  TENSOR_F16},
+                 {{.first = 1, .groups = 9, .per_group = 4, .width = 1},
+                  {.first = 10, .groups = 5, .per_group = 10, .width = 3},
+                  TENSOR_F16}};
+    uint8_t bytes[ROWS * COLS / 32 * 34];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)hashed_element(7, i);
+    for (size_t i = 0; i < ROWS * COLS / 32; i++) {
+        uint16_t half = float_to_half(0.25f * (float)(1 + i % 3)); /* times a code: exact in F16 */
+        memcpy(bytes + i * 34, &half, sizeof half);
+    }
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        size_t rows[ROWS], columns[COLS];
+        float row[COLS];
+        list_places(&cases[k].rows, ROWS, rows);
+        list_places(&cases[k].columns, COLS, columns);
+        Source *source = one_matrix(STORED_Q8_0, bytes, sizeof bytes);
+        source->tensors[source->n_tensors - 1].map.tiles = cases[k].rows;
+        source->tensors[source->n_tensors - 1].columns = cases[k].columns;
+        ModelFile *file = convert_to_memory(source, NULL);
+        const FileTensor *t = modelfile_find(file, "x");
+        assert_int_equal(t->type, cases[k].type);
+        Matrix m = modelfile_matrix(file, t, 0);
+        for (size_t r = 0; r < ROWS; r++) {
+            matrix_row(&m, r, row);
+            for (size_t c = 0; c < COLS; c++) {
+                size_t at = rows[r] * COLS + columns[c];
+                const uint8_t *block = bytes + at / 32 * 34;
+                if (row[c] != (float)block_value(STORED_Q8_0, block, at % 32))
+                    fail_msg("case %zu: row %zu, element %zu", k, r, c);
+            }
+        }
+        modelfile_close(file);
+        source_close(source);
     }
 }
 
@@ -544,6 +602,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_random_shape_needs_only_width_and_layers),
         cmocka_unit_test(every_block_type_keeps_every_value),
+        cmocka_unit_test(heads_in_another_order_keep_every_value),
         cmocka_unit_test(sixteen_bit_floats_keep_every_value),
         cmocka_unit_test(a_weight_that_is_no_number_is_refused_by_name),
         cmocka_unit_test(searching_the_scale_beats_taking_the_extreme),

@@ -899,7 +899,7 @@ static const Flip flips[] = {
     {"gemma4-moe", "router", ROUTER_SOFTMAX_CHOSEN},
     {"gemma3n", "altup_active", 1},
     {"gemma3n", "altup_scales", 0},
-    {"qwen3_5", "state_tiled", 1},
+    {"qwen3_5", "state_tiled", 0},
     {"bamba", "state_norm_first", 1},
     {"deepseek_v32", "index_topk", 6},
     {"deepseek_v32", "index_interleaved", 1},
