@@ -160,6 +160,73 @@ static void adapters_and_models_of_either_format_go_together(void **state) {
     adapter_fixture_free(&f);
 }
 
+/* Reads the adapter at `path` as it adds to a base with this configuration. */
+static Adapter read_for(const char *path, const Config *config) {
+    Adapter adapter = {0};
+    Error error;
+    const AdapterBase base = {.config = config};
+    if (adapter_open(&adapter, path, &error) != STATUS_OK ||
+        adapter_read(&adapter, &base, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return adapter;
+}
+
+/* The number of a's parts with the same factors as the part of b with their name. */
+static size_t count_equal(const Adapter *a, const Adapter *b) {
+    size_t n = 0;
+    assert_int_equal(a->n_parts, b->n_parts);
+    for (size_t i = 0; i < a->n_parts; i++) {
+        const AdapterPart *p = &a->parts[i], *q = b->parts;
+        while (q < b->parts + b->n_parts && strcmp(q->name, p->name) != 0) q++;
+        assert_true(q < b->parts + b->n_parts && q->rank == p->rank);
+        n += memcmp(p->rows_factor, q->rows_factor, p->rows * p->rank * sizeof(float)) == 0 &&
+             memcmp(p->cols_factor, q->cols_factor, p->rank * p->cols * sizeof(float)) == 0;
+    }
+    return n;
+}
+
+/* The heads of states have another order in peft's adapters than in llama.cpp's and in models.
+ * Models that were converted before this order was adopted have peft's (state_tiled 0). */
+static void adapters_follow_the_order_of_the_heads_of_states(void **state) {
+    (void)state;
+    AdapterFixture f = adapter_fixture_load("qwen3_5-states");
+    Specs specs;
+    make_specs(&specs, &f);
+    char *source = fixture_source(&f.base), *gguf = fixture_path(source, "base.gguf");
+    char *adapter = fixture_path(source, "adapter.gguf");
+    json_t *base = gguf_fixture_load("qwen3_5");
+    gguf_fixture_write(base, gguf, STORED_F32, false);
+    adapter_fixture_gguf(&f, "qwen3_5-states", adapter, STORED_F32);
+    float *expected = logits_of(&f, source, specs.list[0]);
+    const char *const pairs[][2] = {{source, adapter}, {gguf, specs.list[0]}, {gguf, adapter}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        float *other = logits_of(&f, pairs[i][0], pairs[i][1]);
+        assert_same_bits(pairs[i][1], expected, other, f.base.n_ids * f.base.vocab_size);
+        free(other);
+    }
+    const ModelOptions options = {.n_threads = 1};
+    TinyModel tiny = tiny_model_open(source, NULL, &options, KV_F32);
+    Config config = *modelfile_config(tiny.file);
+    Adapter read[2][2];
+    for (int tiled = 0; tiled < 2; tiled++) {
+        config.state_tiled = tiled;
+        read[tiled][0] = read_for(specs.directories[0], &config);
+        read[tiled][1] = read_for(adapter, &config);
+        assert_int_equal(count_equal(&read[tiled][0], &read[tiled][1]), read[tiled][0].n_parts);
+    }
+    /* Of two layers the parts of v, z, a, b and the output differ; q and k, and wq and the gate of
+     * the layer that attends, do not. */
+    assert_int_equal(count_equal(&read[0][0], &read[1][0]), read[0][0].n_parts - 2 * 5);
+    assert_int_equal(read[0][0].n_parts, 2 * 7 + 2);
+    for (int i = 0; i < 4; i++) adapter_close(&read[i / 2][i % 2]);
+    tiny_model_close(&tiny);
+    free(expected), free(gguf), free(adapter);
+    json_decref(base);
+    fixture_remove_directory(source);
+    free_specs(&specs);
+    adapter_fixture_free(&f);
+}
+
 static void a_gguf_adapter_of_embeddings_is_read(void **state) {
     (void)state;
     AdapterFixture f = adapter_fixture_load("qwen2-ends");
@@ -713,14 +780,15 @@ static void info_and_wrong_arguments_name_the_adapter(void **state) {
 
 /* test_adapters [NAME...]: only the logits of these fixtures. */
 int main(int argc, char **argv) {
-    static char *usual[] = {"llama-attention", "phi3-fused", "qwen2-two",
-                            "qwen2-ends",      "gpt2-all",   "gemma2-head"};
+    static char *usual[] = {"llama-attention", "phi3-fused",  "qwen2-two",     "qwen2-ends",
+                            "gpt2-all",        "gemma2-head", "qwen3_5-states"};
     enum { MOST_NAMES = 64 };
     char **names = argc > 1 ? argv + 1 : usual;
     size_t n = argc > 1 ? (size_t)argc - 1 : sizeof usual / sizeof *usual;
     const struct CMUnitTest others[] = {
         cmocka_unit_test(logits_on_quantized_bases_are_those_of_peft),
         cmocka_unit_test(adapters_and_models_of_either_format_go_together),
+        cmocka_unit_test(adapters_follow_the_order_of_the_heads_of_states),
         cmocka_unit_test(a_gguf_adapter_of_embeddings_is_read),
         cmocka_unit_test(bits_do_not_depend_on_threads_chunks_or_instruction_sets),
         cmocka_unit_test(a_row_has_the_bits_of_its_adapters_beside_any_others),
