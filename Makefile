@@ -117,7 +117,7 @@ $(BUILD)/tests/measure_link $(BUILD)/tests/slow_network: $(BUILD)/%: $(BUILD)/%.
 
 # Tests of cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
 RANK_HELPERS = tests/ranks.c tests/thread_wire.c
-$(BUILD)/tests/test_cluster: $(patsubst %,$(BUILD)/mpi/cluster/%.o,codes cut divide divide_layers rank share steps) \
+$(BUILD)/tests/test_cluster: $(patsubst %,$(BUILD)/mpi/cluster/%.o,codes cut divide divide_layers observed rank share steps) \
 	$(RANK_HELPERS:%.c=$(BUILD)/%.o)
 
 # Programs without shared libraries. Of jansson only json_* stays visible: its archive has functions

@@ -76,8 +76,10 @@ void cluster_leave(Cluster *cluster, const Error *error) {
 static Status run_follower(void *state, Session *session, Error *error) {
     Cluster *cluster = session->cluster;
     (void)state;
-    Lora *lora = session->adapters ? session->adapters->lora : NULL;
-    Status status = follower_run(cluster->wire, session->model, lora, error);
+    const Following following = {.model = session->model,
+                                 .lora = session->adapters ? session->adapters->lora : NULL,
+                                 .observed = rank_observed(cluster->rank)};
+    Status status = follower_run(cluster->wire, &following, error);
     cluster->over = true;
     return status;
 }
@@ -162,14 +164,6 @@ static Status compare(const Facts *all, size_t ranks, Error *error) {
     return STATUS_OK;
 }
 
-/* What ranks cannot do yet. */
-static Status check_supported(const Options *o, Error *error) {
-    const char *name = o->attention ? "--attention" : NULL;
-    if (!name) return STATUS_OK;
-    error_set(error, "%s needs the whole model in one process: it is not for several ranks", name);
-    return STATUS_USAGE;
-}
-
 /* A rank that follows ends when rank 0 says so, which a signal to all of them reaches as well. */
 static void leave_signals_to_rank_0(void) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -193,7 +187,6 @@ static void describe(Cluster *cluster) {
 Status cluster_begin(Cluster *cluster, Session *session, Status status, Error *error) {
     if (!cluster) return status;
     if (cluster_leads(cluster)) {
-        if (status == STATUS_OK) status = check_supported(session->options, error);
         if (status != STATUS_OK || !session->model) return status;
         leader_say(rank_leader(cluster->rank), true);
         if (session->adapters) leader_set_lora(rank_leader(cluster->rank), session->adapters->lora);

@@ -1,7 +1,15 @@
 #include "cluster/cut.h"
 
 const RankShare *cut_find(Division *d, size_t width, size_t unit, size_t group) {
-    const RankShare *found = shares_find(d->shares, width, unit, group);
+    const RankShare *found = shares_find(d->shares, width, unit, group, 0);
+    if (!found) d->failed = true;
+    return found;
+}
+
+const RankShare *cut_find_heads(Division *d, size_t n, size_t value_dim, size_t unit,
+                                size_t group) {
+    const RankShare *found =
+        shares_find(d->shares, n * value_dim, unit * value_dim, group, value_dim);
     if (!found) d->failed = true;
     return found;
 }

@@ -27,6 +27,9 @@ typedef struct Division {
 /* shares_find. NULL: no memory, which the division remembers. */
 const RankShare *cut_find(Division *d, size_t width, size_t unit, size_t group);
 
+/* The same for the outputs of n heads of value_dim elements each, `unit` of them together. */
+const RankShare *cut_find_heads(Division *d, size_t n, size_t value_dim, size_t unit, size_t group);
+
 /* Leaves the matrix the rows from `first` on, which begin a panel. */
 void cut_rows(Matrix *w, size_t first, size_t n);
 

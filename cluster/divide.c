@@ -73,8 +73,7 @@ static void divide_heads(Division *d, size_t l, size_t unit) {
     const RankShare *q = cut_find(d, (size_t)h.n_heads * h.head_dim, unit * group * h.head_dim, 0);
     const RankShare *k = cut_find(d, (size_t)h.n_kv_heads * h.head_dim, unit * h.head_dim, 0);
     const RankShare *v = cut_find(d, (size_t)h.n_kv_heads * h.value_dim, unit * h.value_dim, 0);
-    const RankShare *out =
-        cut_find(d, (size_t)h.n_heads * h.value_dim, unit * group * h.value_dim, codes);
+    const RankShare *out = cut_find_heads(d, h.n_heads, h.value_dim, unit * group, codes);
     if (d->failed) return;
     size_t first_kv = k->first_unit * unit, own_kv = k->own_units * unit;
     cut_projection(&w->wq, q);

@@ -25,7 +25,7 @@ static void divide_latent(Division *d, size_t l) {
     cut_last(&w->wo, d->dim);
     if (unit == n) return;
     const RankShare *q = cut_find(d, n * h.head_dim, unit * h.head_dim, 0);
-    const RankShare *out = cut_find(d, n * h.value_dim, unit * h.value_dim, codes);
+    const RankShare *out = cut_find_heads(d, n, h.value_dim, unit, codes);
     if (d->failed) return;
     size_t first = q->first_unit * unit;
     cut_rows(&w->wq, q->first, q->own);

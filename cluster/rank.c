@@ -63,3 +63,6 @@ Leader *rank_leader(Rank *rank) {
 const Divided *rank_divided(const Rank *rank) {
     return &rank->divided;
 }
+Observed *rank_observed(Rank *rank) {
+    return shares_observed(rank->shares);
+}

@@ -21,5 +21,6 @@ void rank_send_floats(Rank *rank);
 Exchange *rank_exchange(Rank *rank);
 Leader *rank_leader(Rank *rank); /* NULL: it follows */
 const Divided *rank_divided(const Rank *rank);
+Observed *rank_observed(Rank *rank); /* of a rank that has divided its model */
 
 #endif

@@ -14,6 +14,7 @@ enum { FLOATS_AT_ONCE = 1 << 20 };
 
 struct Shares {
     Wire *wire;
+    Observed *observed;
     RankShare *all[MOST_SHARES];
     size_t n;
     float *sent, *received; /* [capacity], rows as they travel: one rank's after another's */
@@ -27,7 +28,7 @@ Status shares_new(Shares **out, Wire *wire, Error *error) {
     if (!shares) return error_set(error, "no memory for the shares of ranks");
     shares->wire = wire;
     *out = shares;
-    return STATUS_OK;
+    return observed_new(&shares->observed, wire, error);
 }
 
 void shares_free(Shares *shares) {
@@ -36,6 +37,7 @@ void shares_free(Shares *shares) {
         free(shares->all[i]->counts);
         free(shares->all[i]);
     }
+    observed_free(shares->observed);
     free(shares->sent);
     free(shares->received);
     free(shares);
@@ -69,10 +71,11 @@ static void divide(RankShare *s, size_t rank, size_t ranks) {
     }
 }
 
-const RankShare *shares_find(Shares *shares, size_t width, size_t unit, size_t group) {
+const RankShare *shares_find(Shares *shares, size_t width, size_t unit, size_t group, size_t head) {
     for (size_t i = 0; i < shares->n; i++) {
         const RankShare *s = shares->all[i];
-        if (s->share.width == width && s->unit == unit && s->group == group) return s;
+        if (s->share.width == width && s->unit == unit && s->group == group && s->head == head)
+            return s;
     }
     size_t ranks = wire_ranks(shares->wire);
     if (shares->n == MOST_SHARES || width == 0 || width > INT32_MAX / 16) return NULL;
@@ -88,6 +91,7 @@ const RankShare *shares_find(Shares *shares, size_t width, size_t unit, size_t g
                      .unit = unit,
                      .n_units = (width + unit - 1) / unit,
                      .group = group,
+                     .head = head,
                      .counts = lists,
                      .firsts = lists + ranks,
                      .packed = lists + 2 * ranks,
@@ -97,6 +101,10 @@ const RankShare *shares_find(Shares *shares, size_t width, size_t unit, size_t g
     divide(s, wire_rank(shares->wire), ranks);
     shares->all[shares->n++] = s;
     return s;
+}
+
+Observed *shares_observed(Shares *shares) {
+    return shares->observed;
 }
 
 Status shares_reserve(Shares *shares, Error *error) {
@@ -154,12 +162,20 @@ static void put_row(const RankShare *s, size_t i, size_t n, float *whole) {
     }
 }
 
+/* Rank 0's observer of attention sees the other ranks' heads. */
+static void hand_over(const RankShare *s, ForwardPass *pass) {
+    const ObservedHeads heads = {s->first / s->head, s->firsts, s->counts, s->head};
+    if (omp_get_thread_num() == 0) observed_hand_over(s->shares->observed, pass->model, &heads);
+    forward_wait(pass);
+}
+
 /* The last rows come first: whole rows take more room than those of one rank, and would overwrite
  * the ones behind them. */
 static void gather(const Share *share, ForwardPass *pass, float *x, size_t n) {
     const RankShare *s = (const RankShare *)share;
     size_t width = share->width, wider = s->packed_width > width ? s->packed_width : width;
     size_t most = s->shares->capacity / wider;
+    if (s->head > 0 && pass->model->observer) hand_over(s, pass);
     for (size_t end = n, first; end > 0; end = first) {
         size_t rows = smaller(end, most);
         bool in_place = rows == 1 && !s->group;

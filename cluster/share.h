@@ -8,8 +8,7 @@
 #ifndef CLUSTER_SHARE_H
 #define CLUSTER_SHARE_H
 
-#include "cluster/wire.h"
-#include "forward_pass.h"
+#include "cluster/observed.h"
 
 /* The shares of one model, which own their memory. */
 typedef struct Shares Shares;
@@ -25,6 +24,7 @@ typedef struct RankShare {
     size_t first_unit, own_units;
     size_t first, own;    /* elements; `own` is smaller where the last unit is cut off */
     size_t skip;          /* elements of its own before those that it sends */
+    size_t head;          /* elements of a head's output, if they are that; 0: they are not */
     size_t group;         /* elements travel as the codes of such groups (codes.h); 0: as floats */
     int *counts, *firsts; /* [ranks] which elements each rank sends */
     int *packed, *starts; /* [ranks] floats that they take on their way, and where they begin */
@@ -33,8 +33,13 @@ typedef struct RankShare {
 } RankShare;
 
 /* The share of vectors of `width` elements in units of `unit`. group: the group of the product that
- * alone reads the vectors, which divides `unit`; 0: they travel as floats. NULL: no memory. */
-const RankShare *shares_find(Shares *shares, size_t width, size_t unit, size_t group);
+ * alone reads the vectors, which divides `unit`; 0: they travel as floats. head: the vectors are
+ * the outputs of a layer's heads of this size, which ranks have just computed; 0: they are
+ * something else. NULL: no memory. */
+const RankShare *shares_find(Shares *shares, size_t width, size_t unit, size_t group, size_t head);
+
+/* Keeps what rank 0 observes of attention, in a rank that follows. */
+Observed *shares_observed(Shares *shares);
 
 /* Makes room to gather rows of all shares; called after the last shares_find. */
 Status shares_reserve(Shares *shares, Error *error);

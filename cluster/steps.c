@@ -36,7 +36,9 @@ typedef enum MessageKind {
 /* Then n_changes Changes and n_rows Rows. */
 typedef struct Header {
     uint32_t kind, n_changes, n_rows;
-    int32_t cache; /* of the rows */
+    int32_t cache;     /* of the rows */
+    uint32_t observed; /* ObservedKind */
+    uint32_t reserved; /* 0 */
 } Header;
 
 enum { SHORT = 2048 }; /* bytes of the first broadcast; a longer message takes a second one */
@@ -164,7 +166,8 @@ void leader_pass(Leader *leader, const ForwardPass *pass, bool fits) {
                              : pass->logits ? MESSAGE_PASS
                                             : MESSAGE_STATES,
                      .n_rows = (uint32_t)pass->n,
-                     .cache = number_of(leader, pass->cache)};
+                     .cache = number_of(leader, pass->cache),
+                     .observed = observed_kind(pass->model)};
     if (leader->lora) tell_adapters(leader, pass->rows, pass->n);
     send(leader, header, pass->rows);
     leader->n_passes++;
@@ -186,6 +189,7 @@ typedef struct Follower {
     KvCache **caches;
     size_t n_caches, caches_capacity;
     Lora *lora;
+    Observed *observed;
     float *logits; /* [logits_rows][vocab_size] */
     size_t logits_capacity;
     unsigned char *message;
@@ -294,6 +298,7 @@ static void run_pass(Follower *f, const Header *header, const Row *rows) {
         wire_fail(f->wire, "no memory for the logits of %zu rows", wanted);
     bool fits = header->kind != MESSAGE_FULL;
     reserve(f, cache, rows, header->n_rows, fits);
+    observed_begin(f->observed, f->model, (ObservedKind)header->observed);
     /* A value that is not finite is one on all ranks: rank 0 says it, and goes on or ends. */
     if (fits)
         model_forward(f->model, cache, rows, header->n_rows,
@@ -324,8 +329,11 @@ bool follower_wait(Wire *wire) {
     return goes_on;
 }
 
-Status follower_run(Wire *wire, Model *model, Lora *lora, Error *error) {
-    Follower f = {.wire = wire, .model = model, .lora = lora};
+Status follower_run(Wire *wire, const Following *following, Error *error) {
+    Follower f = {.wire = wire,
+                  .model = following->model,
+                  .lora = following->lora,
+                  .observed = following->observed};
     (void)error;
     while (follow(&f) != MESSAGE_END) continue;
     follower_free(&f);

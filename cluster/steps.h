@@ -4,8 +4,7 @@
 #ifndef CLUSTER_STEPS_H
 #define CLUSTER_STEPS_H
 
-#include "cluster/wire.h"
-#include "forward_pass.h"
+#include "cluster/observed.h"
 #include "kvcache_sharing.h"
 #include "layers/lora.h"
 #include "model.h"
@@ -33,8 +32,14 @@ void leader_say(Leader *leader, bool goes_on);
 /* Of the others: waits for leader_say and returns what it said. */
 bool follower_wait(Wire *wire);
 
-/* Runs rank 0's passes until it says that it ends. lora: the model's adapters, which are those of
- * rank 0; NULL: none. */
-Status follower_run(Wire *wire, Model *model, Lora *lora, Error *error);
+/* What a rank that follows computes with. */
+typedef struct Following {
+    Model *model;
+    Lora *lora; /* the model's adapters, which are those of rank 0; NULL: none */
+    Observed *observed;
+} Following;
+
+/* Runs rank 0's passes until it says that it ends. */
+Status follower_run(Wire *wire, const Following *following, Error *error);
 
 #endif

@@ -10,11 +10,11 @@
 /* ---- Collecting ------------------------------------------------------------------------------ */
 
 uint32_t attention_maps_heads(const AttentionMaps *m, size_t layer) {
-    return config_heads(model_config(m->session->model), layer).n_heads;
+    return config_heads(modelfile_config(m->session->file), layer).n_heads;
 }
 
 uint32_t attention_maps_kv_heads(const AttentionMaps *m, size_t layer) {
-    return config_heads(model_config(m->session->model), layer).n_kv_heads;
+    return config_heads(modelfile_config(m->session->file), layer).n_kv_heads;
 }
 
 uint32_t attention_maps_kv_head(const AttentionMaps *m, size_t layer, uint32_t head) {
@@ -97,7 +97,7 @@ static Status allocate(AttentionMaps *m, bool with_scores, Error *error) {
 }
 
 Status attention_maps_collect(AttentionMaps *m, Session *session, bool with_scores, Error *error) {
-    const Config *c = model_config(session->model);
+    const Config *c = modelfile_config(session->file);
     *m = (AttentionMaps){.session = session,
                          .n_layers = c->n_layers,
                          .n_heads = c->n_heads,
@@ -123,7 +123,7 @@ void attention_maps_free(AttentionMaps *m) {
 }
 
 bool attention_maps_attends(const AttentionMaps *m, size_t layer) {
-    uint32_t kind = model_config(m->session->model)->layer_kind[layer];
+    uint32_t kind = modelfile_config(m->session->file)->layer_kind[layer];
     return kind == LAYER_ATTENTION || kind == LAYER_LATENT || kind == LAYER_DIFFERENCE ||
            kind == LAYER_BESIDE || kind == LAYER_SHARED;
 }
@@ -165,7 +165,7 @@ void attention_maps_label(const AttentionMaps *m, size_t i, size_t max_character
 }
 
 void attention_maps_describe(const AttentionMaps *m, Sheet *out) {
-    const char *name = model_config(m->session->model)->name;
+    const char *name = modelfile_config(m->session->file)->name;
     sheet_printf(out, "%.60s%s%zu tokens, %u layers, %u heads on %u of keys and values", name,
                  name[0] ? ": " : "", m->n, m->n_layers, m->n_heads, m->n_kv_heads);
     if (m->session->overridden) sheet_printf(out, "; overridden: %.200s", m->session->overridden);
@@ -174,18 +174,18 @@ void attention_maps_describe(const AttentionMaps *m, Sheet *out) {
 /* ---- Scores ---------------------------------------------------------------------------------- */
 
 double attention_maps_scale(const AttentionMaps *m, size_t layer) {
-    const Config *c = model_config(m->session->model);
+    const Config *c = modelfile_config(m->session->file);
     return (double)c->attention_scale / (c->attention_scale_falls ? (double)layer + 1.0 : 1.0);
 }
 
 bool attention_maps_has_products(const AttentionMaps *m) {
-    const Config *c = model_config(m->session->model);
+    const Config *c = modelfile_config(m->session->file);
     return c->attention_softcap == 0.0f && c->attention_scale != 0.0f;
 }
 
 /* What ALiBi adds to a head's score at a distance. */
 static double alibi_of(const AttentionMaps *m, size_t head, size_t distance) {
-    if (model_config(m->session->model)->position != POSITION_ALIBI) return 0.0;
+    if (modelfile_config(m->session->file)->position != POSITION_ALIBI) return 0.0;
     const FileTensor *slopes = modelfile_find(m->session->file, "alibi.slopes");
     if (!slopes || slopes->type != TENSOR_VECTOR || head >= slopes->rows * slopes->cols) return 0.0;
     const float *slope = modelfile_data(m->session->file, slopes);

@@ -45,7 +45,7 @@ static void write_head(const AttentionMaps *m, size_t layer, uint32_t head,
 
 static Status write_layer(const AttentionMaps *m, size_t layer, int digits, Sheet *out,
                           Error *error) {
-    const Config *c = model_config(m->session->model);
+    const Config *c = modelfile_config(m->session->file);
     bool attends = attention_maps_attends(m, layer);
     uint32_t n_heads = attends ? attention_maps_heads(m, layer) : m->n_heads;
     AttentionStatistics s;
@@ -64,7 +64,7 @@ static Status write_layer(const AttentionMaps *m, size_t layer, int digits, Shee
 Status attention_numbers_json(const AttentionMaps *m, int digits, Sheet *out, Error *error) {
     static const char *const positions[POSITION_KINDS] = {"none", "rope", "sinusoidal", "learned",
                                                           "alibi"};
-    const Config *c = model_config(m->session->model);
+    const Config *c = modelfile_config(m->session->file);
     sheet_printf(out, "{");
     write_string("model", c->name, out);
     sheet_printf(out, ", ");

@@ -169,7 +169,7 @@ static void draw_tiles(const AttentionMaps *m, const Layout *l, Sheet *svg) {
     char text[48];
     draw_heads(m, l, svg);
     for (uint32_t layer = 0; layer < m->n_layers; layer++) {
-        const Config *c = model_config(m->session->model);
+        const Config *c = modelfile_config(m->session->file);
         double y = l->tiles_top + l->pitch * layer, middle = y + l->tile / 2;
         bool attends = attention_maps_attends(m, layer);
         int n = snprintf(text, sizeof text, "layer %u%s", layer, attends ? "" : ": none");

@@ -40,7 +40,7 @@ static void write_map(const AttentionMaps *m, size_t layer, const float *map, Sh
 }
 
 static void write_limits(const AttentionMaps *m, size_t layer, Sheet *out) {
-    const Config *c = model_config(m->session->model);
+    const Config *c = modelfile_config(m->session->file);
     if (c->window[layer]) sheet_printf(out, ", window of %u", c->window[layer]);
     if (c->chunk[layer]) sheet_printf(out, ", chunks of %u", c->chunk[layer]);
     sheet_printf(out, "\n");
@@ -118,7 +118,7 @@ void attention_text_head(const AttentionMaps *m, size_t layer, uint32_t head, Sh
 /* ---- All heads ------------------------------------------------------------------------------- */
 
 Status attention_text_scores(const AttentionMaps *m, Sheet *out, Error *error) {
-    const Config *c = model_config(m->session->model);
+    const Config *c = modelfile_config(m->session->file);
     AttentionStatistics s = {0};
     attention_maps_describe(m, out);
     sheet_printf(out,

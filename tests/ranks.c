@@ -38,8 +38,10 @@ static void *follow(void *of_thread) {
     session.file = file;
     if (t->adapters->n > 0) rank_send_floats(rank);
     if (model_open(&session.model, file, &t->options, &error) != STATUS_OK ||
-        start_adapters(&opening, &session, t->adapters, &error) != STATUS_OK ||
-        follower_run(t->wire, session.model, opening.adapters.lora, &error) != STATUS_OK)
+        start_adapters(&opening, &session, t->adapters, &error) != STATUS_OK)
+        wire_fail(t->wire, "%s", error.text);
+    const Following following = {session.model, opening.adapters.lora, rank_observed(rank)};
+    if (follower_run(t->wire, &following, &error) != STATUS_OK)
         wire_fail(t->wire, "%s", error.text);
     adapter_opening_close(&opening);
     model_close(session.model);

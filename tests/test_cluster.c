@@ -147,6 +147,70 @@ static void any_number_of_ranks_gives_the_same_bits(void **state) {
     check_random(mixture, "f32", 8, KV_F32);
 }
 
+/* ---- Observers of attention ---- */
+
+enum { SEEN_IDS = 11, SEEN_HEADS = 8, SEEN_LAYERS = 4 };
+
+/* Softmax weights, and how often each row of them was seen. */
+typedef struct Seen {
+    float weights[SEEN_LAYERS][SEEN_HEADS][SEEN_IDS][SEEN_IDS];
+    int times[SEEN_LAYERS][SEEN_HEADS][SEEN_IDS];
+    size_t base; /* rows of earlier passes */
+} Seen;
+
+static void see(void *context, size_t layer, size_t row, size_t head, int32_t first, float *weights,
+                size_t n) {
+    Seen *seen = context;
+    size_t query = seen->base + row;
+    memcpy(seen->weights[layer][head][query] + first, weights, n * sizeof *weights);
+    seen->times[layer][head][query]++;
+}
+
+/* Observes a text in two passes. */
+static void watch(Seen *seen, TinyModel *tiny, const int32_t *ids, bool scores) {
+    const AttentionObserver observer = {.weights = see, .context = seen, .scores = scores};
+    float *logits = malloc(SEEN_IDS * tiny->vocab_size * sizeof *logits);
+    memset(seen, 0, sizeof *seen);
+    model_set_attention_observer(tiny->model, &observer);
+    kvcache_reset(tiny->cache, 0, 0);
+    tiny_model_continue(tiny, 0, ids, 7, 7, logits);
+    seen->base = 7;
+    tiny_model_continue(tiny, 0, ids + 7, SEEN_IDS - 7, SEEN_IDS - 7, logits);
+    model_set_attention_observer(tiny->model, NULL);
+    free(logits);
+}
+
+static void an_observer_sees_the_heads_of_all_ranks(void **state) {
+    static const char *const fields[] = {
+        "window=5,window_pattern=2", "n_kv_heads=1", "attend=2,state_kernel=4",
+        "latent_dim=64,latent_q_dim=96,head_dim=48,rotary_dim=16,value_dim=32,index_heads=2,"
+        "index_dim=16,index_topk=4"};
+    int32_t ids[SEEN_IDS];
+    (void)state;
+    for (size_t k = 0; k < SEEN_IDS; k++) ids[k] = (int32_t)(k * k % 300);
+    for (size_t i = 0; i < 2 * (sizeof fields / sizeof *fields); i++) {
+        const ModelOptions options = {.n_threads = 1 + (int)(i % 2)};
+        char source[256], *directory = fixture_directory();
+        Seen *expected = malloc(sizeof *expected), *seen = malloc(sizeof *seen);
+        snprintf(source, sizeof source,
+                 "random:dim=256,n_layers=4,n_heads=8,n_kv_heads=4,head_dim=32,ffn_dim=160,"
+                 "vocab_size=307,%s",
+                 fields[i / 2]);
+        char *path = convert(directory, source, "q8");
+        TinyModel whole = tiny_model_map(path, &options, KV_F16);
+        Ranks divided = ranks_open(path, 3, &options, KV_F16);
+        watch(expected, &whole, ids, i % 2);
+        watch(seen, &divided.tiny, ids, i % 2);
+        if (memcmp(expected, seen, sizeof *seen) != 0) fail_msg("%s", fields[i / 2]);
+        ranks_close(&divided);
+        tiny_model_close(&whole);
+        free(expected);
+        free(seen);
+        free(path);
+        fixture_remove_directory(directory);
+    }
+}
+
 /* ---- Adapters ---- */
 
 /* Selects adapters for sequence 0, and compares the logits of the text. */
@@ -197,6 +261,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_kind_of_heads_gives_the_same_bits),
         cmocka_unit_test(any_number_of_ranks_gives_the_same_bits),
         cmocka_unit_test(adapters_give_the_same_bits),
+        cmocka_unit_test(an_observer_sees_the_heads_of_all_ranks),
     };
     if (argc <= 1) return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);
     char **names = fixture_names();

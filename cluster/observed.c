@@ -1,0 +1,147 @@
+#include "cluster/observed.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "model.h"
+
+/* A row of weights: this and its n numbers, one row after another. */
+typedef struct KeptRow {
+    uint32_t layer, row, head;
+    int32_t first;
+    uint32_t n;
+} KeptRow;
+
+enum { KEPT_FLOATS = sizeof(KeptRow) / sizeof(float) };
+
+struct Observed {
+    Wire *wire;
+    AttentionObserver observer; /* of a rank that follows */
+    const Model *model;
+    float *kept; /* [n] rows of this rank */
+    size_t n, capacity;
+    float *received; /* rows of all ranks */
+    size_t received_capacity;
+    int *counts, *firsts; /* [ranks] of received */
+    bool failed;          /* no memory for a row */
+};
+
+/* ---- Keeping ---- */
+
+/* Heads that every rank computes are seen by rank 0 itself. */
+static bool is_divided(const Model *m, size_t layer) {
+    return config_heads(m->config, layer).n_heads !=
+           config_heads(modelfile_config(m->file), layer).n_heads;
+}
+
+/* An observer of attention.h. */
+static void keep(void *context, size_t layer, size_t row, size_t head, int32_t first,
+                 float *weights, size_t n) {
+    Observed *o = context;
+    const KeptRow kept = {(uint32_t)layer, (uint32_t)row, (uint32_t)head, first, (uint32_t)n};
+    if (!is_divided(o->model, layer)) return;
+#pragma omp critical(observed)
+    {
+        size_t end = o->n + KEPT_FLOATS + n;
+        if (o->failed || !array_reserve(&o->kept, &o->capacity, end, sizeof *o->kept)) {
+            o->failed = true;
+        } else {
+            memcpy(o->kept + o->n, &kept, sizeof kept);
+            memcpy(o->kept + o->n + KEPT_FLOATS, weights, n * sizeof *weights);
+            o->n = end;
+        }
+    }
+}
+
+Status observed_new(Observed **out, Wire *wire, Error *error) {
+    size_t ranks = wire_ranks(wire);
+    Observed *o = calloc(1, sizeof *o);
+    int *counts = calloc(2 * ranks, sizeof *counts);
+    if (!o || !counts) {
+        free(o);
+        free(counts);
+        return error_set(error, "no memory to observe ranks");
+    }
+    *o = (Observed){.wire = wire, .counts = counts, .firsts = counts + ranks};
+    *out = o;
+    return STATUS_OK;
+}
+
+void observed_free(Observed *o) {
+    if (!o) return;
+    free(o->kept);
+    free(o->received);
+    free(o->counts);
+    free(o);
+}
+
+ObservedKind observed_kind(const Model *model) {
+    if (!model->observer) return OBSERVED_NOTHING;
+    return model->observer->scores ? OBSERVED_SCORES : OBSERVED_WEIGHTS;
+}
+
+void observed_begin(Observed *o, Model *model, ObservedKind kind) {
+    o->model = model;
+    o->n = 0;
+    o->observer =
+        (AttentionObserver){.weights = keep, .context = o, .scores = kind == OBSERVED_SCORES};
+    model_set_attention_observer(model, kind == OBSERVED_NOTHING ? NULL : &o->observer);
+}
+
+/* ---- Handing over ---- */
+
+/* Numbers the kept rows' heads as the whole model does. */
+static void number_heads(Observed *o, size_t first) {
+    for (size_t at = 0; at < o->n;) {
+        KeptRow row;
+        memcpy(&row, o->kept + at, sizeof row);
+        row.head += (uint32_t)first;
+        memcpy(o->kept + at, &row, sizeof row);
+        at += KEPT_FLOATS + row.n;
+    }
+}
+
+/* Gathers the kept rows of all ranks. */
+static void gather(Observed *o) {
+    size_t ranks = wire_ranks(o->wire), total = 0;
+    uint64_t own = o->n, *all = calloc(ranks, sizeof *all);
+    if (!all || o->failed) wire_fail(o->wire, "no memory for what attention shows");
+    /* cppcheck-suppress nullPointerRedundantCheck; wire_fail does not return */
+    wire_gather_bytes(o->wire, &own, sizeof own, all);
+    for (size_t r = 0; r < ranks; r++) {
+        if (all[r] > INT_MAX - total)
+            wire_fail(o->wire, "attention shows too much at once: choose a smaller --chunk");
+        o->firsts[r] = (int)total;
+        o->counts[r] = (int)all[r];
+        total += all[r];
+    }
+    free(all);
+    if (!array_reserve(&o->received, &o->received_capacity, total + 1, sizeof *o->received) ||
+        !array_reserve(&o->kept, &o->capacity, 1, sizeof *o->kept))
+        wire_fail(o->wire, "no memory for what attention shows");
+    wire_gather(o->wire, o->kept, o->received, o->counts, o->firsts);
+    o->n = 0;
+}
+
+/* Gives rank 0's observer the rows of another rank, except of heads that an earlier rank has
+ * computed, too. */
+static void show(const Observed *o, const Model *model, size_t rank, const ObservedHeads *heads) {
+    size_t end = (size_t)o->firsts[rank] + (size_t)o->counts[rank];
+    for (size_t at = (size_t)o->firsts[rank]; at < end;) {
+        KeptRow row;
+        memcpy(&row, o->received + at, sizeof row);
+        if (heads->sent[rank] > 0 && row.head * heads->value_dim >= (size_t)heads->sent_from[rank])
+            model->observer->weights(model->observer->context, row.layer, row.row, row.head,
+                                     row.first, o->received + at + KEPT_FLOATS, row.n);
+        at += KEPT_FLOATS + row.n;
+    }
+}
+
+void observed_hand_over(Observed *o, const Model *model, const ObservedHeads *heads) {
+    number_heads(o, heads->first);
+    gather(o);
+    if (wire_rank(o->wire) != 0) return;
+    for (size_t r = 1; r < wire_ranks(o->wire); r++) show(o, model, r, heads);
+}
