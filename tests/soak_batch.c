@@ -1,5 +1,6 @@
 /* Batches at full size: a thousand requests compared with a thousand single runs, fifty kills, a
- * full disk, a hundred thousand requests in constant memory. Takes minutes (`make soak`). */
+ * full disk, a hundred thousand requests in constant memory. Takes minutes (`make soak`).
+ * "soak_batch states": only with the model that keeps states. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -199,7 +200,7 @@ static void memory_does_not_grow_with_the_number_of_requests(void **state) {
     free(input);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_requests_give_what_a_thousand_runs_give),
         cmocka_unit_test(fifty_kills_lose_nothing),
@@ -210,6 +211,7 @@ int main(void) {
         cmocka_unit_test(a_thousand_requests_give_what_a_thousand_runs_give),
         cmocka_unit_test(fifty_kills_lose_nothing),
     };
-    int failed = cmocka_run_group_tests(tests, open_place, close_place);
+    bool only_states = argc > 1 && strcmp(argv[1], "states") == 0;
+    int failed = only_states ? 0 : cmocka_run_group_tests(tests, open_place, close_place);
     return failed + cmocka_run_group_tests(with_states, open_states, close_place);
 }
