@@ -14,6 +14,8 @@ enum {
     MOST_WIDTH = 16384, /* columns of outputs at a time, which bounds the working memory */
 };
 
+static const uint32_t NONE = UINT32_MAX;
+
 /* What one adapter adds to one matrix of the model. */
 typedef struct Part {
     Matrix a, b; /* rank x cols, rows x rank; a.data may be another part's */
@@ -31,6 +33,7 @@ typedef struct Target {
     const float *lent; /* the bias that it gets back */
     const float *bias; /* of all rows, added before the adapters; NULL: none */
     bool is_output;    /* multiplies only the rows that want logits */
+    uint32_t expert;   /* multiplies only the rows that chose this one; NONE: no expert's */
     Part *parts;       /* [LORA_MOST], without data where the adapter adds nothing; owned */
 } Target;
 
@@ -51,8 +54,6 @@ typedef struct RowLists {
     bool dense[LORA_MOST]; /* the rows follow each other */
 } RowLists;
 
-static const uint32_t NONE = UINT32_MAX;
-
 struct Lora {
     PassPartner partner; /* the first field: the forward pass hands it back */
     Model *model;
@@ -71,6 +72,7 @@ struct Lora {
     const Row *pass_rows;
     uint64_t *masks;   /* [max_rows] adapters of each row */
     RowLists lists[2]; /* of all rows; of those that want logits */
+    RowLists *chosen;  /* [n_threads] of the rows of an expert; NULL: no adapter adds to one */
     Barrier barrier;
     MatmulMemory *matmul;
     size_t block;    /* columns of outputs at a time */
@@ -82,6 +84,13 @@ struct Lora {
 
 /* ---- The model's matrices ---- */
 
+/* The number of the expert that has the matrix of this name; NONE: it is no expert's. */
+static uint32_t expert_of(const Model *m, const char *name) {
+    unsigned layer, expert;
+    bool found = sscanf(name, "layers.%u.experts.%u.", &layer, &expert) == 2;
+    return found && expert < m->config->n_experts ? expert : NONE;
+}
+
 /* The linear map of the model that has this matrix, whose bias the forward pass adds; NULL: it is
  * none of those whose bias is known. */
 static Linear *find_linear(Model *m, const char *name, const uint8_t *data, size_t bytes) {
@@ -91,6 +100,11 @@ static Linear *find_linear(Model *m, const char *name, const uint8_t *data, size
     if (sscanf(name, "layers.%u.%n", &layer, &at) != 1 || at == 0 || layer >= m->weights.n_layers)
         return NULL;
     LayerWeights *w = &m->weights.layers[layer];
+    uint32_t expert = expert_of(m, name);
+    if (expert != NONE) {
+        FeedForward *f = &w->experts[expert];
+        return f->gate.w.data == data ? &f->gate : f->up.w.data == data ? &f->up : &f->down;
+    }
     Linear *const all[] = {&w->wq,        &w->wk,          &w->wv,         &w->wo,
                            &w->ffn.gate,  &w->ffn.up,      &w->ffn.down,   &w->router,
                            &w->shared.up, &w->shared.gate, &w->shared.down};
@@ -99,15 +113,15 @@ static Linear *find_linear(Model *m, const char *name, const uint8_t *data, size
     return NULL;
 }
 
-/* Whether the matrix multiplies each row of a pass once, in the order of the rows: not the experts
- * of a mixture, nor prediction layers. */
-static bool takes_every_row(const Lora *lora, const char *name) {
+/* Whether the matrix multiplies rows of a pass in one known order: all of them, those that want
+ * logits, or those that chose an expert. Prediction layers have passes of their own. */
+static bool takes_known_rows(const Lora *lora, const char *name) {
     unsigned layer;
     int at = 0;
     if (strcmp(name, "output") == 0) return true;
     if (sscanf(name, "layers.%u.%n", &layer, &at) != 1 || at == 0) return false;
-    return layer < lora->model->config->n_layers && strncmp(name + at, "experts.", 8) != 0 &&
-           strncmp(name + at, "k_b.", 4) != 0 && strncmp(name + at, "v_b.", 4) != 0;
+    return layer < lora->model->config->n_layers && strncmp(name + at, "k_b.", 4) != 0 &&
+           strncmp(name + at, "v_b.", 4) != 0;
 }
 
 /* Whether another tensor has the same data, except that an output head may share the embedding's.
@@ -159,6 +173,7 @@ static Status add_target(Lora *lora, const FileTensor *tensor, Target **out, Err
                      .lent = linear ? linear->bias : NULL,
                      .bias = linear && linear->bias ? modelfile_data(lora->file, bias) : NULL,
                      .is_output = strcmp(tensor->name, "output") == 0,
+                     .expert = expert_of(lora->model, tensor->name),
                      .parts = calloc(LORA_MOST, sizeof *target.parts)};
     if (!target.parts) return error_set(error, "no memory for adapters");
     if (linear) linear->bias = NULL;
@@ -239,7 +254,7 @@ static Status add_matrix(Lora *lora, const LoraMatrix *matrices, size_t n, size_
                          "adds %zu x %zu to '%s', which the model does not have in this shape",
                          matrix->rows, matrix->cols, matrix->name);
     if (strcmp(matrix->name, "token_embedding") == 0) return add_embedding(lora, matrix, error);
-    if (!takes_every_row(lora, matrix->name) || is_shared(lora->file, tensor))
+    if (!takes_known_rows(lora, matrix->name) || is_shared(lora->file, tensor))
         return error_set(error, "adds to '%s', which only a merged model can have (export --lora)",
                          matrix->name);
     if (add_target(lora, tensor, &target, error) != STATUS_OK) return STATUS_FAILED;
@@ -280,7 +295,7 @@ uint64_t lora_selected(const Lora *lora, int32_t sequence) {
     return (size_t)sequence < lora->n_selected ? lora->selected[sequence] : lora_all(lora);
 }
 
-static void add_row(Lora *lora, RowLists *lists, uint64_t mask) {
+static void add_row(const Lora *lora, RowLists *lists, uint64_t mask) {
     uint32_t row = (uint32_t)lists->n_rows++;
     size_t max_rows = lora->model->max_rows;
     for (size_t j = 0; j < lora->n; j++) {
@@ -293,14 +308,26 @@ static void add_row(Lora *lora, RowLists *lists, uint64_t mask) {
     }
 }
 
+static void clear_rows(const Lora *lora, RowLists *lists) {
+    lists->n_rows = 0;
+    for (size_t j = 0; j < lora->n; j++) lists->n[j] = 0, lists->dense[j] = true;
+}
+
+/* The lists of a thread's own for the rows that chose the expert, in the order in which the mixture
+ * multiplies them (layers/mixture.c). */
+static const RowLists *rows_of_expert(const Lora *lora, uint32_t expert) {
+    const Model *m = lora->model;
+    RowLists *lists = &lora->chosen[omp_get_thread_num()];
+    clear_rows(lora, lists);
+    for (uint32_t i = m->expert_first[expert]; i < m->expert_first[expert + 1]; i++)
+        add_row(lora, lists, lora->masks[m->expert_slots[i] / m->config->n_experts_used]);
+    return lists;
+}
+
 static void begin(const PassPartner *partner, const Row *rows, size_t n) {
     Lora *lora = (Lora *)partner;
     lora->pass_rows = rows;
-    for (int i = 0; i < 2; i++) {
-        RowLists *lists = &lora->lists[i];
-        lists->n_rows = 0;
-        for (size_t j = 0; j < lora->n; j++) lists->n[j] = 0, lists->dense[j] = true;
-    }
+    for (int i = 0; i < 2; i++) clear_rows(lora, &lora->lists[i]);
     for (size_t i = 0; i < n; i++) {
         lora->masks[i] = lora_selected(lora, rows[i].sequence);
         add_row(lora, &lora->lists[0], lora->masks[i]);
@@ -528,7 +555,10 @@ static void multiplied(const PassPartner *partner, const ProductSet *sets, size_
             const Matrix *w = product->w;
             const Target *target = find_target(lora, w->data);
             if (!target) continue;
-            g.lists = &lora->lists[target->is_output];
+            if (target->expert == NONE)
+                g.lists = &lora->lists[target->is_output];
+            else if (g.n_jobs == 0)
+                g.lists = rows_of_expert(lora, target->expert); /* the set's other products', too */
             if (g.lists->n_rows != sets[s].n_rows) continue;
             size_t first = (size_t)(w->data - target->data) / w->panel_bytes * PANEL_ROWS;
             g.jobs[g.n_jobs++] = (Job){target, product, first};
@@ -567,6 +597,22 @@ static bool allocate_lists(const Lora *lora, RowLists *lists) {
     return lists->rows && lists->place;
 }
 
+static void free_lists(RowLists *lists) {
+    free(lists->rows);
+    free(lists->place);
+}
+
+/* Memory for rows_of_expert, where a target needs it. */
+static bool allocate_chosen(Lora *lora) {
+    size_t n = (size_t)lora->model->n_threads, first = 0;
+    while (first < lora->n_targets && lora->targets[first].expert == NONE) first++;
+    if (first == lora->n_targets) return true;
+    lora->chosen = calloc(n, sizeof *lora->chosen);
+    bool fits = lora->chosen != NULL;
+    for (size_t i = 0; fits && i < n; i++) fits = allocate_lists(lora, &lora->chosen[i]);
+    return fits;
+}
+
 Status lora_begin(Lora *lora, Error *error) {
     const Model *m = lora->model;
     size_t n = m->max_rows, widest = 2 * lora->widest;
@@ -580,7 +626,7 @@ Status lora_begin(Lora *lora, Error *error) {
         matmul_memory_new(m->isa->kernels, n, larger(lora->most_cols, lora->deepest), m->n_threads);
     if (lora->n == 0 || !lora->masks || !lora->gathered || !lora->inner || !lora->outer ||
         !lora->sums || !lora->matmul || !allocate_lists(lora, &lora->lists[0]) ||
-        !allocate_lists(lora, &lora->lists[1]))
+        !allocate_lists(lora, &lora->lists[1]) || !allocate_chosen(lora))
         return error_set(error, "no memory for adapters");
     model_set_partner(lora->model, &lora->partner);
     return STATUS_OK;
@@ -602,10 +648,9 @@ void lora_free(Lora *lora) {
         free(lora->embedding[j].of_token);
         free(lora->embedding[j].wide);
     }
-    for (int i = 0; i < 2; i++) {
-        free(lora->lists[i].rows);
-        free(lora->lists[i].place);
-    }
+    for (int i = 0; i < 2; i++) free_lists(&lora->lists[i]);
+    for (int i = 0; lora->chosen && i < lora->model->n_threads; i++) free_lists(&lora->chosen[i]);
+    free(lora->chosen);
     matmul_memory_free(lora->matmul);
     free(lora->targets);
     free(lora->selected);

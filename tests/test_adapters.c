@@ -303,8 +303,9 @@ static float *run_on(const AdapterFixture *f, const char *source, const char *ty
 
 static void bits_do_not_depend_on_threads_chunks_or_instruction_sets(void **state) {
     (void)state;
-    static const char *const cases[] = {"qwen2-two", "gemma2-head"}, *const types[] = {"f32", "q8"};
-    for (size_t c = 0; c < 2; c++) {
+    static const char *const cases[] = {"qwen2-two", "gemma2-head", "qwen3_moe-experts"},
+                             *const types[] = {"f32", "q8", "q8"};
+    for (size_t c = 0; c < 3; c++) {
         AdapterFixture f = adapter_fixture_load(cases[c]);
         Specs specs;
         make_specs(&specs, &f);
@@ -334,9 +335,8 @@ static void step(Adapted *a, const int32_t *ids, int32_t position, size_t n, flo
         fail_msg("%s", error.text);
 }
 
-static void a_row_has_the_bits_of_its_adapters_beside_any_others(void **state) {
-    (void)state;
-    AdapterFixture f = adapter_fixture_load("qwen2-two");
+static void rows_have_the_bits_of_their_adapters(const char *name) {
+    AdapterFixture f = adapter_fixture_load(name);
     Specs specs;
     Adapted a;
     make_specs(&specs, &f);
@@ -375,6 +375,12 @@ static void a_row_has_the_bits_of_its_adapters_beside_any_others(void **state) {
     fixture_remove_directory(source);
     free_specs(&specs);
     adapter_fixture_free(&f);
+}
+
+static void a_row_has_the_bits_of_its_adapters_beside_any_others(void **state) {
+    (void)state;
+    rows_have_the_bits_of_their_adapters("qwen2-two");
+    rows_have_the_bits_of_their_adapters("qwen3_moe-experts");
 }
 
 /* ---- The definition ---- */
@@ -780,8 +786,9 @@ static void info_and_wrong_arguments_name_the_adapter(void **state) {
 
 /* test_adapters [NAME...]: only the logits of these fixtures. */
 int main(int argc, char **argv) {
-    static char *usual[] = {"llama-attention", "phi3-fused",  "qwen2-two",     "qwen2-ends",
-                            "gpt2-all",        "gemma2-head", "qwen3_5-states"};
+    static char *usual[] = {"llama-attention", "phi3-fused",       "qwen2-two",
+                            "qwen2-ends",      "gpt2-all",         "gemma2-head",
+                            "qwen3_5-states",  "qwen3_moe-experts"};
     enum { MOST_NAMES = 64 };
     char **names = argc > 1 ? argv + 1 : usual;
     size_t n = argc > 1 ? (size_t)argc - 1 : sizeof usual / sizeof *usual;
