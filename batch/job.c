@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "session/drafting.h"
 #include "session/logprobs.h"
 
 struct Sample {
     EngineTask task;
+    Drafter *recorded; /* that is checked: a part of task.drafter; NULL: none */
     Job *job;
     size_t index;
     bool begun;
@@ -39,7 +41,7 @@ static void sample_end(Sample *sample) {
     free(sample->task.tokens);
     sample->task.tokens = NULL;
     drafter_free(sample->task.drafter);
-    sample->task.drafter = NULL;
+    sample->task.drafter = sample->recorded = NULL;
 }
 
 void job_shrink(Job *job) {
@@ -136,9 +138,9 @@ static TokenLogprob *next_logprobs(Choice *choice, size_t width) {
  * completed, because its record is known to be another. */
 static bool judge(Sample *sample, int32_t token, bool ends) {
     const GenerationOptions *options = &sample->generation.options;
-    recorded_judge(sample->task.drafter, token, ends, options->eos, options->n_eos);
+    recorded_judge(sample->recorded, token, ends, options->eos, options->n_eos);
     sample->left =
-        recorded_divergence(sample->task.drafter)->found && sample->job->texts[sample->index].whole;
+        recorded_divergence(sample->recorded)->found && sample->job->texts[sample->index].whole;
     return !sample->left;
 }
 
@@ -174,8 +176,7 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
     }
     size_t before = g->n_tokens;
     bool checks = sample->job->recorded != NULL;
-    if (checks &&
-        !recorded_look(sample->task.drafter, sample->task.tokens, position, logits, vocab))
+    if (checks && !recorded_look(sample->recorded, sample->task.tokens, position, logits, vocab))
         return error_set(&sample->error, "no memory for the logits");
     if (generation_next(g, logits, position, &step, &sample->error) != STATUS_OK)
         return STATUS_FAILED;
@@ -261,8 +262,7 @@ static void sample_done(EngineTask *task, const Error *error) {
         sample->error = *error;
     }
     if (task->state && !sample->failed) sample->failed = sample_embedding(sample) != STATUS_OK;
-    if (job->recorded && task->drafter)
-        job->divergences[sample->index] = *recorded_divergence(task->drafter);
+    if (sample->recorded) job->divergences[sample->index] = *recorded_divergence(sample->recorded);
     sample_end(sample);
     if (--job->n_left == 0) job->setting->done(job, job->setting->context);
 }
@@ -361,9 +361,11 @@ static Status new_drafter(Sample *sample, size_t n_prompt, Error *error) {
                                        .n_shown = o->n_shown,
                                        .stops = o->n_stop > 0};
     const TextBuffer *record = &job->texts[sample->index].record;
-    *drafter =
+    Drafter *recorded =
         record->failed ? NULL : recorded_new(&decoding, record->bytes, record->length, n_prompt);
-    return *drafter ? STATUS_OK : error_set(error, "no memory for a record");
+    if (drafting_recorded(session, recorded, drafter, error) != STATUS_OK) return STATUS_FAILED;
+    sample->recorded = recorded;
+    return STATUS_OK;
 }
 
 Status job_submit(Job *job, Engine *engine, Error *error) {

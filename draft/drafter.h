@@ -39,6 +39,8 @@ struct Drafter {
      * prompt's and drafts included, before the model's next pass. NULL: nobody looks. */
     void (*ran)(Drafter *drafter, const Row *rows, size_t first, size_t n);
 
+    bool trusted; /* in a set it proposes as much as its account can pay, whatever its prospect */
+
     bool first; /* in a set it is asked before all others, and never behind their drafts */
 
     PassCosts *costs; /* told how long each pass takes; borrowed; NULL: nobody asks */

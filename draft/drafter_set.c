@@ -18,6 +18,9 @@ static const double TEXT_WEIGHT = 0.1, RECORD_WEIGHT = 0.03, STEP_WEIGHT = 0.1, 
  * between two measurements, a row seems to cost nothing. */
 static const double LEAST_ROW = 0.02;
 
+/* The share of right drafts at which a member must pay, or it does not begin to read a text. */
+static const double BEST_SHARE = 0.9;
+
 /* Drafts at a time of a member that seems not to pay; after so many passes with drafts one without
  * any shows what it takes. */
 enum { PROBE = 1, PASSES_BETWEEN = 64 };
@@ -45,7 +48,14 @@ typedef struct DrafterSet {
 } DrafterSet;
 
 DraftRecord draft_record(const char *name, double right_share) {
-    return (DraftRecord){.name = name, .right_share = right_share, .balance = FIRST_BALANCE};
+    return (DraftRecord){.name = name,
+                         .right_share = right_share,
+                         .balance = FIRST_BALANCE,
+                         .most_balance = MOST_BALANCE};
+}
+
+static void limit(DraftRecord *record) {
+    if (record->balance > record->most_balance) record->balance = record->most_balance;
 }
 
 /* Finds what the rows of drafts cost in a pass where each text has as many. */
@@ -66,16 +76,22 @@ static double cost_again(const DrafterSet *set, size_t right) {
     return set->drafter.costs->runs_again ? set->rows_cost[right] : 0.0;
 }
 
-/* How many drafts, at most `most`, promise the most tokens a second, and how many times as many as
- * without drafts (*speed). */
-static size_t prospect(const DrafterSet *set, const Member *member, size_t most, double *speed) {
-    double tokens = 1.0, right = 1.0, step = member->record->step_seconds / set->second;
+/* What proposing one token takes, in tokens' times; 0: it is not known. */
+static double step_of(const DrafterSet *set, const DraftRecord *record) {
+    return record->step_seconds > 0.0 ? record->step_seconds / set->second : record->step_guess;
+}
+
+/* How many drafts, at most `most`, promise the most tokens a second if this share of them is right,
+ * and how many times as many as without drafts (*speed). */
+static size_t prospect(const DrafterSet *set, const Member *member, double right_share, size_t most,
+                       double *speed) {
+    double tokens = 1.0, right = 1.0, step = step_of(set, member->record);
     double again = 0.0; /* that a draft which is not wholly right costs in the next pass */
     size_t best = 0;
     *speed = 1.0;
     for (size_t m = 1; m <= most; m++) {
-        again += right * (1.0 - member->right_share) * cost_again(set, m - 1);
-        right *= member->right_share;
+        again += right * (1.0 - right_share) * cost_again(set, m - 1);
+        right *= right_share;
         tokens += right;
         double faster = tokens / (1.0 + set->rows_cost[m] + again + (double)m * step);
         if (faster <= *speed) continue;
@@ -88,9 +104,9 @@ static size_t prospect(const DrafterSet *set, const Member *member, size_t most,
 /* The most drafts, at most `most`, that the member's account can pay if they are all wrong. How
  * long it takes to propose is not known before the first time, so that is no more than a probe. */
 static size_t affordable(const DrafterSet *set, const Member *member, size_t most) {
-    double step = member->record->step_seconds / set->second,
-           behind = set->rows_cost[set->n_drafts];
-    if (step <= 0.0 && most > PROBE && !member->drafter->first) most = PROBE;
+    double step = step_of(set, member->record), behind = set->rows_cost[set->n_drafts];
+    bool costs_nothing = member->drafter->first || member->drafter->trusted;
+    if (step <= 0.0 && most > PROBE && !costs_nothing) most = PROBE;
     while (most > 0 && set->rows_cost[set->n_drafts + most] - behind + (double)most * step >
                            member->record->balance)
         most--;
@@ -102,7 +118,7 @@ static void sort(const DrafterSet *set, size_t most, size_t order[DRAFTER_SET_MO
     double speeds[DRAFTER_SET_MOST];
     for (size_t i = 0; i < set->n_members; i++) {
         double speed;
-        prospect(set, &set->members[i], most, &speed);
+        prospect(set, &set->members[i], set->members[i].right_share, most, &speed);
         if (set->members[i].drafter->first) speed = INFINITY;
         size_t at = i;
         for (; at > 0 && speeds[at - 1] < speed; at--) {
@@ -120,7 +136,10 @@ static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
     double speed;
     if (member->drafter->first && set->n_drafts > 0) return 0;
     if (most > member->drafter->most) most = member->drafter->most;
-    size_t m = prospect(set, member, most, &speed);
+    bool known = step_of(set, record) > 0.0;
+    if (!member->begun && known && prospect(set, member, BEST_SHARE, most, &speed) == 0) return 0;
+    size_t m = prospect(set, member, member->right_share, most, &speed);
+    if (member->drafter->trusted) m = most;
     if (m == 0) m = most < PROBE ? most : PROBE;
     m = affordable(set, member, m);
     if (m == 0) return 0;
@@ -151,7 +170,7 @@ static void earn_a_little(DrafterSet *set) {
     for (size_t i = 0; i < set->n_members; i++) {
         DraftRecord *record = set->members[i].record;
         record->balance += BALANCE_A_TOKEN / (double)set->n_members;
-        if (record->balance > MOST_BALANCE) record->balance = MOST_BALANCE;
+        limit(record);
     }
 }
 
@@ -205,7 +224,7 @@ static void count(DrafterSet *set, Member *member, size_t right, double again) {
     record->right += right;
     record->balance += (double)right - again;
     record->gained += ((double)right - again - cost_of(set, member)) * set->second;
-    if (record->balance > MOST_BALANCE) record->balance = MOST_BALANCE;
+    limit(record);
     member->drafter->learn(member->drafter, member->n, right);
 }
 

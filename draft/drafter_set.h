@@ -9,8 +9,9 @@
  *
  * Each kind of drafter has an account of the tokens that it gained and lost over all texts. A draft
  * is never longer than the account can pay if all of it is wrong. The account begins with half a
- * token's time, gets half a percent of each token's, and never holds more than eight. (The time
- * that a drafter takes for the prompt of a single text is not booked.) So a kind of drafter that is
+ * token's time, gets half a percent of each token's, and never holds more than most_balance. (The
+ * time that a drafter takes for the prompt of a single text is not booked; but one that could not
+ * pay even if it were nearly always right does not begin to read it.) So a kind of drafter that is
  * always wrong costs no more than that, is asked again now and then, and is believed again when it
  * is right. */
 #ifndef DRAFTER_SET_H
@@ -31,6 +32,8 @@ typedef struct DraftRecord {
     double right_share;    /* probability that a draft is right after right ones, smoothed */
     double step_seconds;   /* of proposing one token, smoothed */
     double balance;        /* the account, in tokens' times */
+    double most_balance;   /* that it holds */
+    double step_guess;     /* of step_seconds, in tokens' times, while it is 0; 0: unknown */
 } DraftRecord;
 
 /* A record of no experience; `right_share` is the first guess. */

@@ -199,8 +199,11 @@ Drafter *recorded_new(const RecordedDecoding *decoding, const char *record, size
                       size_t n_prompt) {
     Recorded *r = calloc(1, sizeof *r);
     if (!r) return NULL;
-    r->drafter =
-        (Drafter){.most = DRAFTS_MAX, .propose = propose, .learn = learn, .free = recorded_free};
+    r->drafter = (Drafter){.most = DRAFTS_MAX,
+                           .propose = propose,
+                           .learn = learn,
+                           .free = recorded_free,
+                           .trusted = true};
     r->decoding = *decoding;
     r->length = length;
     r->n_prompt = n_prompt;

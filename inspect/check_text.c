@@ -8,6 +8,7 @@
 
 #include "kvcache_sharing.h"
 #include "session/check_report.h"
+#include "session/drafting.h"
 #include "session/generate.h"
 #include "session/shape.h"
 #include "system/descriptor.h"
@@ -22,7 +23,8 @@ typedef struct CheckText {
     Generation generation;
     TokenList ids;
     KvCache *cache;
-    Drafter *drafter;
+    Drafter *drafter;  /* what the text asks ... */
+    Drafter *recorded; /* ... and the record in it */
     Decoding decoding;
     float *logits;
     bool left; /* the record, and is not completed */
@@ -93,9 +95,11 @@ static Status prepare(CheckText *c, Session *session, Error *error) {
     const RecordedDecoding decoding = {.tokenizer = session->tokenizer,
                                        .flags = c->options.decode_flags,
                                        .stops = c->options.n_stop > 0};
-    c->drafter = recorded_new(&decoding, record, length, c->ids.length);
+    c->recorded = recorded_new(&decoding, record, length, c->ids.length);
+    status = drafting_recorded(session, c->recorded, &c->drafter, error);
+    if (status != STATUS_OK) return status;
     c->logits = malloc(vocab_size * sizeof *c->logits);
-    if (!c->drafter || !c->logits) return error_set(error, "no memory for a check");
+    if (!c->logits) return error_set(error, "no memory for a check");
     status = generation_init(&c->generation, &c->options, session->tokenizer, vocab_size,
                              model_isa(session->model)->numeric, error);
     if (status == STATUS_OK)
@@ -110,10 +114,10 @@ static Status choose(CheckText *c, float *logits, size_t vocab_size, GenerationS
     Generation *g = &c->generation;
     const TokenList *text = &c->decoding.text;
     size_t before = g->n_tokens;
-    if (!recorded_look(c->drafter, text->ids, text->length, logits, vocab_size))
+    if (!recorded_look(c->recorded, text->ids, text->length, logits, vocab_size))
         return error_set(error, "no memory for the logits");
     if (generation_next(g, logits, text->length, step, error) != STATUS_OK) return STATUS_FAILED;
-    recorded_judge(c->drafter, step->token, g->finish == FINISH_EOS && g->n_tokens == before,
+    recorded_judge(c->recorded, step->token, g->finish == FINISH_EOS && g->n_tokens == before,
                    g->options.eos, g->options.n_eos);
     text_put(&c->text, step->text, step->length, 0);
     return c->text.failed ? error_set(error, "no memory for the text") : STATUS_OK;
@@ -132,7 +136,7 @@ static Status generate(CheckText *c, Session *session, Error *error) {
     while (status == STATUS_OK) {
         if (c->decoding.text.length == context) g->options.max_tokens = g->n_tokens + 1;
         status = choose(c, logits, vocab_size, &step, error);
-        c->left = !completes && recorded_divergence(c->drafter)->found;
+        c->left = !completes && recorded_divergence(c->recorded)->found;
         if (status != STATUS_OK || g->finish != FINISH_NOT || c->left) return status;
         if (*session->interrupted) return STATUS_INTERRUPTED;
         status = decoding_next(&c->decoding, step.token, &logits, error);
@@ -142,7 +146,7 @@ static Status generate(CheckText *c, Session *session, Error *error) {
 
 /* {"same": true}, or where the record differs. */
 static json_t *compare(CheckText *c, const Session *session, bool *same) {
-    const Divergence *d = recorded_divergence(c->drafter);
+    const Divergence *d = recorded_divergence(c->recorded);
     json_t *report = json_object();
     const char *record;
     size_t length;

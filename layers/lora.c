@@ -101,7 +101,7 @@ static Linear *find_linear(Model *m, const char *name, const uint8_t *data, size
         return NULL;
     LayerWeights *w = &m->weights.layers[layer];
     uint32_t expert = expert_of(m, name);
-    if (expert != NONE) {
+    if (expert != NONE && w->experts) {
         FeedForward *f = &w->experts[expert];
         return f->gate.w.data == data ? &f->gate : f->up.w.data == data ? &f->up : &f->down;
     }

@@ -10,6 +10,7 @@
 #include "draft/recorded.h"
 #include "receipts/receipt.h"
 #include "formats/sha256.h"
+#include "session/drafting.h"
 #include "session/generate.h"
 #include "system/descriptor.h"
 
@@ -154,8 +155,9 @@ static Status new_drafter(const Session *session, const GenerationOptions *optio
     TokenList prompt = {0};
     Status status = generate_prompt_ids(session, &prompt, error);
     if (status == STATUS_OK)
-        *drafter = recorded_new(&decoding, record->text, record->length, prompt.length);
-    if (status == STATUS_OK && !*drafter) status = error_set(error, "no memory for a text");
+        status = drafting_recorded(
+            session, recorded_new(&decoding, record->text, record->length, prompt.length), drafter,
+            error);
     token_list_free(&prompt);
     return status;
 }

@@ -16,6 +16,9 @@ static const char *const drafting_names[DRAFT_KINDS] = {[DRAFT_SHAPE] = "shape",
  * models that fit into a processor's caches. */
 static const double RIGHT_SHARES[DRAFT_KINDS] = {
     [DRAFT_SHAPE] = 0.95, [DRAFT_LOOKUP] = 0.6, [DRAFT_BY_MODEL] = 0.7, [DRAFT_MTP] = 0.7};
+static const double RECORDED_RIGHT_SHARE = 0.97;
+static const double RECORDED_BALANCE_A_TEXT = 0.5;
+static const double RECORDED_MOST_BALANCE = 512; /* what all texts of a batch may spend at once */
 enum { MOST_TEXTS = 16 }; /* of a batch for which prediction layers draft at once */
 static const double ROW_SHARE = 0.05, ROW_SHARE_ALONE = 0.4;
 
@@ -82,6 +85,11 @@ Status drafting_open(Drafting *d, const Session *session, DraftModel *model, con
                     .costs.runs_again = kvcache_has_states(&shape)};
     for (size_t k = 0; k < DRAFT_KINDS; k++)
         d->records[k] = draft_record(drafting_names[k], RIGHT_SHARES[k]);
+    d->recorded = draft_record("recorded", RECORDED_RIGHT_SHARE);
+    d->recorded.most_balance = RECORDED_MOST_BALANCE;
+    if (model)
+        d->records[DRAFT_BY_MODEL].step_guess =
+            (double)modelfile_bytes(file) / (double)modelfile_bytes(session->file);
     if (!automatic && strcmp(o->draft, "none") != 0) d->kinds = parse(o->draft, &ignored);
     d->lookup = given ? (size_t)o->lookup : usual > 0 ? usual : LOOKUP_DRAFTS;
     if (automatic && (given || usual > 0)) d->kinds |= 1u << DRAFT_LOOKUP;
@@ -142,9 +150,23 @@ Status drafting_new(const Session *session, const GenerationOptions *options, Dr
     return status;
 }
 
+Status drafting_recorded(const Session *session, Drafter *recorded, Drafter **drafter,
+                         Error *error) {
+    Drafting *d = session->drafting;
+    *drafter = recorded && d ? drafter_set_new(&d->costs) : recorded;
+    if (!*drafter) {
+        drafter_free(recorded);
+        return error_set(error, "no memory for a record");
+    }
+    if (!d) return STATUS_OK;
+    drafter_set_add(*drafter, recorded, &d->recorded);
+    d->recorded.balance += RECORDED_BALANCE_A_TEXT;
+    return STATUS_OK;
+}
+
 void drafting_print(FILE *out, const Drafting *d) {
-    for (size_t k = 0; d && k < DRAFT_KINDS; k++) {
-        const DraftRecord *r = &d->records[k];
+    for (size_t k = 0; d && k <= DRAFT_KINDS; k++) {
+        const DraftRecord *r = k < DRAFT_KINDS ? &d->records[k] : &d->recorded;
         if (r->seconds == 0.0) continue; /* it was never asked */
         fprintf(out, "drafts:  %s: %zu tokens proposed, %zu right, %.3f s gained\n", r->name,
                 r->drafted, r->right, r->gained);

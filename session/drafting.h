@@ -28,6 +28,7 @@ typedef struct Drafting {
     size_t lookup;               /* tokens that prompt lookup proposes at a time */
     PassCosts costs;
     DraftRecord records[DRAFT_KINDS];
+    DraftRecord recorded; /* of answers that are checked */
 } Drafting;
 
 /* Checks --draft. STATUS_USAGE when it names no kind of drafter. */
@@ -42,6 +43,12 @@ void drafting_close(Drafting *drafting); /* a Drafting of zeros is fine */
 /* Session.new_drafter for sessions that have a `drafting`: makes a set of all that may propose. */
 Status drafting_new(const Session *session, const GenerationOptions *options, Drafter **drafter,
                     Error *error);
+
+/* Puts a recorded answer (recorded.h), which it takes over, behind an account that all texts share
+ * and that grows by half a token's time with each: it drafts as much as it earned. *drafter is then
+ * what the text asks, and owns it. `recorded` may be NULL: no memory. */
+Status drafting_recorded(const Session *session, Drafter *recorded, Drafter **drafter,
+                         Error *error);
 
 /* Prints a line for each kind that was asked: tokens proposed, right ones, seconds gained. */
 void drafting_print(FILE *out, const Drafting *drafting);
