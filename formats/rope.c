@@ -528,6 +528,11 @@ Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool
         rope->part = part;
     else if (status == STATUS_OK && keys->part)
         rope->dim = (size_t)(config->head_dim * part);
+    if (status == STATUS_OK && rope->scaling == ROPE_YARN && rope->dim % 2)
+        status = error_set(error,
+                           "config.json: RoPE scaling yarn of %zu elements of a head, which must "
+                           "be an even number",
+                           rope->dim);
     if (status == STATUS_OK) status = use_alpha(rope, keys, parameters, error);
     if (status == STATUS_OK && rope->scaling != ROPE_DEFAULT)
         status = read_scaling(rope, keys, json, parameters, config, error);

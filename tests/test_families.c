@@ -195,6 +195,9 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
     assert_refused("llama-mha", "rope_parameters",
                    "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}", "RoPE",
                    "full_attention");
+    assert_refused("glm4_moe", "rope_parameters",
+                   "{\"rope_type\": \"yarn\", \"factor\": 2, \"partial_rotary_factor\": 0.25}",
+                   "yarn", "of 3 elements");
     assert_refused("lfm2-bias", "tie_embedding", "false", "lm_head.weight", "");
     assert_refused("gemma3", "rope_parameters", "{\"rope_type\": \"linear\", \"factor\": 2}",
                    "rope_parameters", "full_attention");
