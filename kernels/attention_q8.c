@@ -292,7 +292,7 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
                 for (size_t j = 0; j < width; j++)
                     key[j] = sums_load(codes + (c * Q8_PAGE + lane + j * LANES) * 4);
                 if (next && (width > 1 || c % 2)) {
-                    q8_prefetch(codes + next, line, (width + 1) / 2, SIZE_MAX);
+                    q8_prefetch(codes + next, true, line, (width + 1) / 2, SIZE_MAX);
                     line += (width + 1) / 2;
                 }
                 for (size_t i = 0; i < n; i++) {
@@ -320,6 +320,7 @@ LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, con
         break;
 static void score_queries(const Q8Group *queries, size_t n, const void *keys, ptrdiff_t next,
                           size_t head_dim, float (*scores)[Q8_PAGE]) {
+    if (n > Q8_FEW_QUERIES) next = 0;
     while (n > 0) {
         size_t tile = n < SCORE_QUERIES ? n : SCORE_QUERIES;
         switch (tile) { EACH_SCORE_TILE(SCORE_CASE) }
@@ -438,6 +439,7 @@ LANES_INLINE void output_tile(const PageOutput *outputs, size_t n, size_t width,
                               const float (*weights)[Q8_PAGE], Values *values, size_t d) {
     const Values v = *values;
     const size_t step = values_step(v.head_dim);
+    const bool fetches = v.line < v.lines;
     size_t line = v.line;
     sums high[OUTPUT_QUERIES][TILE_LANES], low[OUTPUT_QUERIES][TILE_LANES];
     for (size_t i = 0; i < n; i++)
@@ -446,8 +448,8 @@ LANES_INLINE void output_tile(const PageOutput *outputs, size_t n, size_t width,
         const int8_t *at = v.codes + p / 4 * step + 4 * d;
         sums_bytes value[TILE_LANES];
         for (size_t j = 0; j < width; j++) value[j] = sums_load_signed(at + j * LINE);
-        if (line < v.lines) {
-            q8_prefetch(v.next, line, v.step, SIZE_MAX);
+        if (fetches) {
+            q8_prefetch(v.next, true, line, v.step, v.lines);
             line += v.step;
         }
         for (size_t i = 0; i < n; i++) {
@@ -483,14 +485,14 @@ static void add_values(const PageOutput *outputs, size_t n, float (*all_weights)
     const float *scales =
         (const float *)((const int8_t *)values + Q8_PAGE / 4 * values_step(head_dim));
     Values v = {.codes = values, .head_dim = head_dim, .begin = Q8_PAGE};
-    const size_t lines = next ? q8_value_bytes(head_dim) : 0; /* a byte of a value makes a line */
+    const bool few = n <= Q8_FEW_QUERIES;
     v.next = (const int8_t *)values + next;
-    v.line = lines / 4;
-    v.lines = lines;
-    const size_t each = v.line / (n + !n) + 1;
+    v.lines = next ? q8_value_bytes(head_dim) : 0; /* a byte of a value makes a line */
+    v.line = few ? v.lines / 4 : v.lines;
     v.step = n > OUTPUT_QUERIES ? (TILE_LANES + 1) / 2 : TILE_LANES;
+    const size_t each = v.line / (n + !n) + 1;
     for (size_t i = 0; i < n; i++) {
-        q8_prefetch(v.next, each * i, each, v.line);
+        q8_prefetch(v.next, few, each * i, each, v.line);
         size_t begin = outputs[i].begin, end = outputs[i].end;
         if (begin >= end) {
             memset(all_weights[i], 0, sizeof all_weights[i]);

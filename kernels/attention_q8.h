@@ -22,11 +22,12 @@
  * `next` is the distance in bytes from the given keys or values to those of the next page; 0 when
  * there is no next page. It is prefetched a few lines at a time during all steps of a page: a core
  * can wait for some 20 lines, and when more are asked for at once, its loads wait behind them. Half
- * of the keys belong to the scores, the other half to the softmax (q8_prefetch_keys); the values
- * belong to the products that read values. */
+ * of the keys belong to the scores (none with many queries), the rest to the softmax
+ * (q8_prefetch_keys); the values belong to the products that read values. */
 #ifndef ATTENTION_Q8_H
 #define ATTENTION_Q8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,12 +52,20 @@ static inline size_t q8_scratch_bytes(size_t value_dim) {
     return round_up(value_dim, 16) * Q8_PAGE;
 }
 
+/* At most so many queries make a page so fast that its lines are needed in the first-level cache.
+ * With more, they are prefetched into the second level, one or two for each query. */
+enum { Q8_FEW_QUERIES = 16 };
+
 /* Prefetches `n` lines of what lies at `at`, from line `first` on, but none from line `end` on.
  * Inlined always, because gcc removes calls of functions that do nothing else. */
-static inline __attribute__((always_inline)) void q8_prefetch(const void *at, size_t first,
-                                                              size_t n, size_t end) {
-    for (size_t i = first; i < first + n && i < end; i++)
-        __builtin_prefetch((const char *)at + 64 * i, 0, 3);
+static inline __attribute__((always_inline)) void q8_prefetch(const void *at, bool few,
+                                                              size_t first, size_t n, size_t end) {
+    for (size_t i = first; i < first + n && i < end; i++) {
+        if (few)
+            __builtin_prefetch((const char *)at + 64 * i, 0, 3);
+        else
+            __builtin_prefetch((const char *)at + 64 * i, 0, 2);
+    }
 }
 
 /* Prefetches the part of the next page's keys that belongs to the softmax of query i of n. */
@@ -64,9 +73,10 @@ static inline __attribute__((always_inline)) void q8_prefetch_keys(const void *k
                                                                    size_t head_dim, size_t i,
                                                                    size_t n) {
     _Static_assert((int)Q8_PAGE == 64, "as many lines as a key has bytes");
-    size_t first = round_up(head_dim, 4) / 2, end = q8_key_bytes(head_dim);
+    bool few = n <= Q8_FEW_QUERIES;
+    size_t first = few ? round_up(head_dim, 4) / 2 : 0, end = q8_key_bytes(head_dim);
     size_t each = (end - first) / n + 1;
-    if (next) q8_prefetch((const char *)keys + next, first + each * i, each, end);
+    if (next) q8_prefetch((const char *)keys + next, few, first + each * i, each, end);
 }
 
 /* One group of a query's elements; the last group is padded with zeros. */
