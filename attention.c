@@ -12,7 +12,6 @@
 
 #include "base/lines.h"
 #include "base/threads.h"
-#include "kernels/attention_q8.h"
 
 /* The most floats of partial results that wait to be joined. */
 enum { SPLIT_FLOATS = 1 << 20 };
@@ -39,7 +38,7 @@ typedef struct Workspace {
 /* Size of the scratch in floats: room for the keys or values of a page as floats and one register
  * beyond, or for the queries as 8-bit codes and the codes of a page's values. */
 static size_t scratch_floats(size_t head_dim) {
-    size_t page = round_up(KV_PAGE * head_dim + 16, 16);
+    size_t page = KV_PAGE * round_up(head_dim, 32) + 16;
     size_t codes = ATTENTION_QUERIES * q8_groups(head_dim) * sizeof(Q8Group) / sizeof(float) +
                    q8_scratch_bytes(head_dim) / sizeof(float);
     return round_up(codes > page ? codes : page, 16);

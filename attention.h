@@ -13,7 +13,8 @@
 
 #include <stdbool.h>
 
-#include "kernels/isa_list.h"
+#include "base/outside_core.h"
+#include "kernels/attention_q8.h"
 #include "kvcache.h"
 
 enum { ATTENTION_SEGMENT = 1024 };
@@ -102,7 +103,18 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
                        const AttentionObserver *observer);
 
-#define DECLARE_ATTENTION(name, lanes) extern const AttentionKernel attention_##lanes;
+/* For segments of layers whose values are the first elements of their keys (layers/latent_page.c),
+ * both for all queries of the job and one page, whose keys are given:
+ * latent_scores: job->weights[i][p] = query i . key p. Prefetches the keys `next` bytes further.
+ * latent_add_values: adds weights[i][p] * value p to outputs[n_queries]. */
+#define DECLARE_ATTENTION(name, lanes)                                                             \
+    extern const AttentionKernel attention_##lanes;                                                \
+    OUTSIDE_CORE(void latent_scores_##lanes(const AttentionParams *params,                         \
+                                            const AttentionJob *job, const void *keys,             \
+                                            ptrdiff_t next), )                                     \
+    OUTSIDE_CORE(void latent_add_values_##lanes(const AttentionParams *params,                     \
+                                                const AttentionJob *job, const void *keys,         \
+                                                const PageOutput *outputs), )
 EACH_ISA(DECLARE_ATTENTION)
 #undef DECLARE_ATTENTION
 

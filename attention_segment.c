@@ -7,7 +7,6 @@
  * accumulators all stay in registers. */
 #include "attention.h"
 
-#include "kernels/attention_q8.h"
 #include "kernels/lanes.h"
 #include "numeric.h"
 
@@ -71,22 +70,6 @@ static Elements widened_for(const AttentionJob *job, Elements e) {
         if (i % (2 * LANES) == 0) prefetch_next(half, i, 2);
     }
     return (Elements){.data = out, .head_dim = e.head_dim};
-}
-
-/* Copies values that are the first value_dim elements of the keys into the job's scratch, as
- * [KV_PAGE][value_dim]. */
-static Elements values_of_keys(const AttentionJob *job, Elements keys, size_t value_dim) {
-    float *out = job->scratch;
-    for (size_t d = 0; d < value_dim; d += LANES) {
-        float block[LANES][KV_PAGE];
-        size_t n = value_dim - d < LANES ? value_dim - d : LANES;
-        for (size_t i = 0; i < n; i++)
-            for (size_t p = 0; p < KV_PAGE; p += LANES)
-                lanes_store(block[i] + p, load(keys, (d + i) * KV_PAGE + p));
-        for (size_t p = 0; p < KV_PAGE; p++)
-            for (size_t i = 0; i < n; i++) out[p * value_dim + d + i] = block[i][p];
-    }
-    return (Elements){.data = out, .head_dim = value_dim};
 }
 
 /* ---- Scores ---- */
@@ -310,6 +293,8 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
         kvcache_values(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
     if (q8) {
         q8->scores(job->scratch, n, keys.data, next, params->head_dim, job->weights);
+    } else if (in_keys) {
+        FOR_ISA(latent_scores)(params, job, keys.data, next);
     } else {
         score_queries(job->queries, n, widened_for(job, keys), job->weights);
     }
@@ -322,16 +307,12 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
         if (seen.begin < seen.end)
             outputs[i].factor = weigh_block(params, query, first, seen, job->weights[i], &sums[i]);
     }
-    if (q8 && in_keys) {
-        int8_t *scratch = (int8_t *)((Q8Group *)job->scratch + n * q8_groups(params->head_dim));
-        q8->add_key_values(outputs, n, job->weights, keys.data, params->head_dim, params->value_dim,
-                           scratch);
+    if (in_keys) {
+        FOR_ISA(latent_add_values)(params, job, keys.data, outputs);
     } else if (q8) {
         q8->add_values(outputs, n, job->weights, values.data, next, params->value_dim);
     } else {
-        add_values(outputs, job->weights, n,
-                   in_keys ? values_of_keys(job, keys, params->value_dim)
-                           : widened_for(job, values));
+        add_values(outputs, job->weights, n, widened_for(job, values));
     }
 }
 
