@@ -40,6 +40,10 @@
 #define SHORTCUT                                                                                   \
     LATENT ",stack=shortcut,n_experts=7,zero_experts=2,n_experts_used=3,expert_ffn_dim=48,"        \
            "router=softmax_scores,router_scale=2"
+/* Scores by sigmoid, the best two groups of four, and layers with a window. */
+#define ROUTED                                                                                     \
+    "tiny,n_layers=3,context=256,window=20,window_pattern=3,n_experts=8,n_experts_used=2,expert_"  \
+    "ffn_dim=32,router=sigmoid_scores,router_groups=4,router_groups_used=2,router_scale=2"
 
 enum { IDS = 90, FORK = 50 };
 
@@ -95,8 +99,8 @@ static void layers_that_share_keys_store_none(void **state) {
 
 /* ---- The programs ---- */
 
-enum { SHARED_KEYS, CHUNKED, INDEXED, SHORTCUTS, MODELS };
-static const char *const shapes[MODELS] = {SHAPE, CHUNKS, INDEXER, SHORTCUT};
+enum { SHARED_KEYS, CHUNKED, INDEXED, SHORTCUTS, GROUPS, MODELS };
+static const char *const shapes[MODELS] = {SHAPE, CHUNKS, INDEXER, SHORTCUT, ROUTED};
 
 typedef struct Files {
     char *directory, *model; /* the Gemma 4 */
@@ -322,6 +326,25 @@ static void the_number_of_chosen_positions_can_be_overridden(void **state) {
     free(plain);
 }
 
+/* Fields of a router other than the number of experts are refused by name. */
+static void the_number_of_chosen_experts_can_be_overridden(void **state) {
+    const char *model = ((const Files *)*state)->models[GROUPS];
+    char *one =
+        OUTPUT(NULL, model, "--score", "json", "-i", TEXT, "--override", "n_experts_used=1");
+    char *plain = OUTPUT(NULL, model, "--score", "json", "-i", TEXT);
+    assert_string_not_equal(one, plain);
+    static const char *const refused[] = {"n_experts_used=9", "router=softmax", "router_scale=1",
+                                          "router_groups_used=1"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        Process p = RUN("run", model, "-i", "abc", "--override", refused[i]);
+        assert_int_not_equal(p.status, 0);
+        assert_non_null(strstr(p.err, "n_experts_used"));
+        process_free(&p);
+    }
+    free(one);
+    free(plain);
+}
+
 static void the_core_refuses_the_stack_by_name(void **state) {
     const Files *files = *state;
     char *core = build_path("core/run");
@@ -347,6 +370,7 @@ int main(void) {
         cmocka_unit_test(chunks_and_heads_of_each_layer_can_be_seen),
         cmocka_unit_test(chunks_and_growing_queries_can_be_overridden),
         cmocka_unit_test(the_number_of_chosen_positions_can_be_overridden),
+        cmocka_unit_test(the_number_of_chosen_experts_can_be_overridden),
         cmocka_unit_test(the_core_refuses_the_stack_by_name),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
