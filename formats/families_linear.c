@@ -424,22 +424,15 @@ static const TensorRule minimax_tensors[] = {
     {0},
 };
 
-/* Adds "lightning.slope" of the layers whose file has none: a geometric series over the heads, less
- * in later layers, in float32 as transformers computes it. */
+/* Adds the slopes of layers whose file has none. */
 static Status minimax_more(const RuleContext *context, const json_t *json, Error *error) {
     const Config *c = &context->source->config;
     (void)json;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         char name[MODELFILE_NAME_BYTES];
         snprintf(name, sizeof name, "model.layers.%u.self_attn.slope_rate", l);
-        if (c->layer_kind[l] != LAYER_LIGHTNING || rules_find(context, name)) continue;
-        float *slope = malloc(c->state_heads * sizeof *slope + 1);
-        double base = 1.0 / pow(2.0, 8.0 / c->state_heads);
-        float factor = (float)(1.0 - l / (c->n_layers - 1 + 1e-5) + 1e-5);
-        for (uint32_t i = 0; slope && i < c->state_heads; i++)
-            slope[i] = (float)pow(base, i + 1.0) * factor;
-        snprintf(name, sizeof name, "layers.%u.lightning.slope", l);
-        if (source_add_values(context->source, name, 1, c->state_heads, slope, error) != STATUS_OK)
+        if (c->layer_kind[l] == LAYER_LIGHTNING && !rules_find(context, name) &&
+            family_add_slopes(context, l, error) != STATUS_OK)
             return STATUS_FAILED;
     }
     return STATUS_OK;

@@ -246,6 +246,18 @@ Status family_add_ones(const RuleContext *c, const char *name, size_t n, Error *
     return source_add_values(c->source, name, 1, n, ones, error);
 }
 
+Status family_add_slopes(const RuleContext *context, uint32_t layer, Error *error) {
+    const Config *c = &context->source->config;
+    float *slope = malloc(c->state_heads * sizeof *slope + 1);
+    double base = 1.0 / pow(2.0, 8.0 / c->state_heads);
+    float factor = (float)(1.0 - layer / (c->n_layers - 1 + 1e-5) + 1e-5);
+    char name[MODELFILE_NAME_BYTES];
+    for (uint32_t i = 0; slope && i < c->state_heads; i++)
+        slope[i] = (float)pow(base, i + 1.0) * factor;
+    snprintf(name, sizeof name, "layers.%u.lightning.slope", layer);
+    return source_add_values(context->source, name, 1, c->state_heads, slope, error);
+}
+
 Status family_add_mamba_norms(const RuleContext *context, Error *error) {
     const Config *c = &context->source->config;
     Status status = STATUS_OK;

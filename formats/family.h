@@ -125,6 +125,10 @@ Status family_granite_windows(const json_t *json, Config *config, Error *error);
 /* Adds a vector of n ones, for a norm that is applied without weights. */
 Status family_add_ones(const RuleContext *context, const char *name, size_t n, Error *error);
 
+/* Adds "lightning.slope" of a layer: a geometric series over the heads, less in later layers, in
+ * float32 as transformers computes it for MiniMax-01. */
+Status family_add_slopes(const RuleContext *context, uint32_t layer, Error *error);
+
 /* Adds the norms of Falcon Mamba, which are without weights, of what makes the steps, of B and C.
  */
 Status family_add_mamba_norms(const RuleContext *context, Error *error);

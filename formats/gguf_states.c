@@ -232,6 +232,24 @@ static const TensorRule kimi_delta[] = {
     {0},
 };
 
+/* The output's matrix has one name in both kinds of layers. attn_qkv holds, for each head, its
+ * query, key and value. */
+static const TensorRule minimax_tensors[] = {
+    TOKENS, ATTENTION_NORM, FFN_NORM, SOME_EXPERTS, END, {0},
+};
+static const TensorRule minimax_full[] = {SOME_ATTENTION, {0}};
+#define MINIMAX_QKV(to, ...)                                                                       \
+    SOME(to, "attn_qkv.weight", N_STATE_OUT, N_DIM, RULE_BY_STATE_KEY, __VA_ARGS__, {N_STATE_MIXED})
+static const TensorRule minimax_lightning[] = {
+    MINIMAX_QKV("lightning.q", {N_NONE}),
+    MINIMAX_QKV("lightning.k", {N_STATE_KEYS}),
+    MINIMAX_QKV("lightning.v", {N_STATE_KEYS, N_STATE_KEYS}),
+    SOME_MATRIX("lightning.gate", "attn_gate", N_STATE_OUT, N_DIM),
+    SOME_MATRIX("lightning.out", "attn_output", N_DIM, N_STATE_OUT),
+    SOME_VECTOR("lightning.norm", "attn_norm_2.weight", N_STATE_OUT),
+    {0},
+};
+
 /* ---- Fields that no key gives ---- */
 
 /* Reads the sizes of the states. */
@@ -443,6 +461,38 @@ static Status kimi_linear_more(GgufModel *m) {
     return convolutions_join(&context, "blk.%u.ssm_conv1d_%c.weight", m->error);
 }
 
+/* residual_scale multiplies the stream, which is normalized before each sum: what is added is
+ * divided by it instead, as are the embedding and, twice, the epsilon. */
+static Status minimax_finish(const GgufModel *m, Config *c) {
+    double alpha = 1.0;
+    gguf_model_float(m, "residual_scale", &alpha);
+    if (!(alpha > 1e-3 && alpha < 1e3))
+        return error_set(m->error, "%s: residual_scale is %g", m->source->path, alpha);
+    c->residual_scale = c->embedding_scale = (float)(1.0 / alpha);
+    c->norm_eps = (float)((double)c->norm_eps / (alpha * alpha));
+    c->norm_place = NORM_STREAM;
+    c->router = ROUTER_SOFTMAX_CHOSEN;
+    c->state_norm_eps = 1e-6f;
+    c->state_heads = c->state_key_heads = c->n_heads;
+    c->state_key_dim = c->state_value_dim = c->head_dim;
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++)
+        c->layer_kind[l] = layer_has(m, l, "attn_qkv.weight") ? LAYER_LIGHTNING : LAYER_ATTENTION;
+    return STATUS_OK;
+}
+
+static Status minimax_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table};
+    const Config *c = &m->source->config;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        bool has_state = c->layer_kind[l] == LAYER_LIGHTNING;
+        if (rules_apply_to_layer(&context, has_state ? minimax_lightning : minimax_full, l,
+                                 m->error) != STATUS_OK ||
+            (has_state && family_add_slopes(&context, l, m->error) != STATUS_OK))
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
 const GgufFamily gguf_families_state[] = {
     {"qwen3next", "qwen3_next", qwen3next_tensors, ROPE_HALVES, .finish = qwen3next_finish,
      .predicts = true},
@@ -462,5 +512,7 @@ const GgufFamily gguf_families_state[] = {
     {"mamba2", "mamba2", mamba2_tensors, ROPE_HALVES, .finish = mamba2_finish},
     {"kimi-linear", "kimi_linear", kimi_linear_tensors, ROPE_INTERLEAVED,
      .finish = kimi_linear_finish, .more = kimi_linear_more},
+    {"minimax-01", "minimax", minimax_tensors, ROPE_HALVES, .finish = minimax_finish,
+     .more = minimax_more},
     {0},
 };
