@@ -184,7 +184,8 @@ static Status change_model(Session *session, float *rope_theta, Error *error) {
         overrides_apply(&overrides, &o->override, modelfile_config_to_change(session->file), error);
     session->overridden = overrides.text;
     *rope_theta = overrides.rope_theta;
-    if (status == STATUS_OK && !o->info) terminal_say("overridden: %s", overrides.text);
+    if (status == STATUS_OK && !o->info && cluster_leads(session->cluster))
+        terminal_say("overridden: %s", overrides.text);
     return status;
 }
 

@@ -105,6 +105,28 @@ void adapter_fixture_quantized_free(AdapterFixtureText *texts, size_t n) {
     free(texts);
 }
 
+char *adapter_of_small_model(const char *salt, int rank) {
+    json_t *config = json_pack("{s:s, s:i, s:i, s:[s]}", "peft_type", "LORA", "r", rank,
+                               "lora_alpha", rank, "target_modules", "q_proj");
+    json_t *tensors = json_object();
+    for (int layer = 0; layer < 2; layer++) {
+        for (int is_b = 0; is_b < 2; is_b++) {
+            char name[128], hashed[160];
+            snprintf(name, sizeof name,
+                     "base_model.model.model.layers.%d.self_attn.q_proj.lora_%c.weight", layer,
+                     "AB"[is_b]);
+            snprintf(hashed, sizeof hashed, "%s%s", name, salt);
+            json_object_set_new(tensors, name,
+                                json_pack("[i, f, f, [i, i], s]", 20, 1.5, 0.0, is_b ? 64 : rank,
+                                          is_b ? rank : 64, hashed));
+        }
+    }
+    char *directory = adapter_directory(config, tensors);
+    json_decref(config);
+    json_decref(tensors);
+    return directory;
+}
+
 void adapted_open(Adapted *adapted, const char *source, const char *type,
                   const ModelOptions *options, KvType kv_type, const char *const *specs, size_t n) {
     Error error;

@@ -25,6 +25,9 @@ char *adapter_fixture_directory(const AdapterFixture *fixture, size_t i);
 /* The same with another adapter_config.json or other tensors (NULL: the fixture's). */
 char *adapter_directory(json_t *config, json_t *tensors);
 
+/* An adapter of small_model's attention with hashed weights of its own (small_model.h). */
+char *adapter_of_small_model(const char *salt, int rank);
+
 /* Writes what llama.cpp's converter makes of the first adapter to `path`, with its matrices in
  * `type` (gguf_fixture.h). */
 void adapter_fixture_gguf(const AdapterFixture *fixture, const char *name, const char *path,

@@ -600,29 +600,6 @@ static void tensors_that_do_not_fit_the_model_are_refused(void **state) {
 
 /* ---- The program ---- */
 
-/* An adapter of small_model's attention with hashed weights of its own, as peft writes it. */
-static char *small_adapter(const char *salt, int rank) {
-    json_t *config = json_pack("{s:s, s:i, s:i, s:[s]}", "peft_type", "LORA", "r", rank,
-                               "lora_alpha", rank, "target_modules", "q_proj");
-    json_t *tensors = json_object();
-    for (int layer = 0; layer < 2; layer++) {
-        for (int is_b = 0; is_b < 2; is_b++) {
-            char name[128], hashed[160];
-            snprintf(name, sizeof name,
-                     "base_model.model.model.layers.%d.self_attn.q_proj.lora_%c.weight", layer,
-                     "AB"[is_b]);
-            snprintf(hashed, sizeof hashed, "%s%s", name, salt);
-            json_object_set_new(tensors, name,
-                                json_pack("[i, f, f, [i, i], s]", 20, 1.5, 0.0, is_b ? 64 : rank,
-                                          is_b ? rank : 64, hashed));
-        }
-    }
-    char *directory = adapter_directory(config, tensors);
-    json_decref(config);
-    json_decref(tensors);
-    return directory;
-}
-
 /* A model.bin and two adapters, "one" and "two". */
 typedef struct Place {
     char *directory, *model, *paths[2], *input, *output, *session;
@@ -636,7 +613,7 @@ static void make_place(Place *p) {
     p->output = fixture_path(p->directory, "results.jsonl");
     p->session = fixture_path(p->directory, "session");
     for (int i = 0; i < 2; i++) {
-        p->paths[i] = small_adapter(i ? "two" : "one", i ? 4 : 2);
+        p->paths[i] = adapter_of_small_model(i ? "two" : "one", i ? 4 : 2);
         snprintf(p->specs[i], sizeof p->specs[i], "%s=%s", i ? "two" : "one", p->paths[i]);
     }
 }

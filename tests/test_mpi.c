@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "tests/adapter_fixture.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"
@@ -139,30 +140,15 @@ static void a_failure_is_one_line_of_rank_0(void **state) {
     process_free(&p);
 }
 
-static void what_ranks_cannot_do_is_refused(void **state) {
+static void views_show_the_heads_of_all_ranks(void **state) {
     (void)state;
-    Process p = MPI(2, stories, "--attention", "-", "-i", "Hello");
-    assert_int_equal(p.status, 2);
-    assert_non_null(strstr(p.err, "--attention needs the whole model in one process"));
-    process_free(&p);
-    p = MPI(2, stories, "--info");
+    SAME(3, stories, "--attention", "-", "-i", "Hello there");
+    SAME(2, stories, "--positions", "table");
+    SAME_WITH("the cat and the hat", stories, "--eval", "-", "--against", stories);
+    SAME_WITH("the cat and the hat", stories, "--eval", "-", "--stats", "--override",
+              "attention_scale=0.2");
+    Process p = MPI(2, stories, "--info");
     assert_non_null(strstr(p.out, "ranks               2; all layers are divided"));
-    process_free(&p);
-}
-
-static void stats_say_what_was_exchanged(void **state) {
-    char expected[64];
-    int layers = 0;
-    (void)state;
-    Process info = RUN("run", stories, "--info");
-    const char *line = strstr(info.out, "n_layers");
-    assert_non_null(line);
-    sscanf(line, "n_layers %d", &layers);
-    Process p = MPI(2, stories, "-n", "5", "--draft", "none", "--stats");
-    /* Four a layer, one for the logits, and the broadcast of the rows. */
-    snprintf(expected, sizeof expected, "each waited for %d.0 exchanges", 4 * layers + 2);
-    if (!strstr(p.err, "ranks:   2; ") || !strstr(p.err, expected)) fail_msg("%s", p.err);
-    process_free(&info);
     process_free(&p);
 }
 
@@ -183,6 +169,44 @@ static Process two_ranks(const char *const *first, const char *const *second) {
     return p;
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void adapters_do_as_in_one_process(void **state) {
+    const char requests[] = "{\"prompt\": \"the sea\", \"max_tokens\": 12, \"model\": \"one\"}\n"
+                            "{\"prompt\": \"the sea\", \"max_tokens\": 12}\n"
+                            "{\"prompt\": \"the sea\", \"max_tokens\": 12, \"model\": \"two\"}\n";
+    char *directory = fixture_directory(), *model = small_model(directory, NULL);
+    char *paths[2], specs[2][512];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        paths[i] = adapter_of_small_model(i ? "two" : "one", i ? 4 : 2);
+        snprintf(specs[i], sizeof specs[i], "%s=%s", i ? "two" : "one", paths[i]);
+    }
+    SAME_WITH(requests, model, "--lora", specs[0], "--lora", specs[1], "--batch", "-", "--ordered",
+              "-t", "0");
+    Process p = two_ranks(WORDS(model, "--lora", specs[0]), WORDS(model, "--lora", specs[1]));
+    assert_int_not_equal(p.status, 0);
+    if (!strstr(p.err, "has other adapters (--lora) than rank 0")) fail_msg("%s", p.err);
+    process_free(&p);
+    for (int i = 0; i < 2; i++) fixture_remove_directory(paths[i]);
+    free(model);
+    fixture_remove_directory(directory);
+}
+
+static void stats_say_what_was_exchanged(void **state) {
+    char expected[64];
+    int layers = 0;
+    (void)state;
+    Process info = RUN("run", stories, "--info");
+    const char *line = strstr(info.out, "n_layers");
+    assert_non_null(line);
+    sscanf(line, "n_layers %d", &layers);
+    Process p = MPI(2, stories, "-n", "5", "--draft", "none", "--stats");
+    /* Four a layer, one for the logits, and the broadcast of the rows. */
+    snprintf(expected, sizeof expected, "each waited for %d.0 exchanges", 4 * layers + 2);
+    if (!strstr(p.err, "ranks:   2; ") || !strstr(p.err, expected)) fail_msg("%s", p.err);
+    process_free(&info);
+    process_free(&p);
+}
 
 static void ranks_that_differ_are_named(void **state) {
     char *directory = fixture_directory(), *other = small_model(directory, "tiny");
@@ -322,7 +346,8 @@ int main(void) {
         cmocka_unit_test(probabilities_are_the_same),
         cmocka_unit_test(modes_and_drafts_do_as_in_one_process),
         cmocka_unit_test(a_failure_is_one_line_of_rank_0),
-        cmocka_unit_test(what_ranks_cannot_do_is_refused),
+        cmocka_unit_test(views_show_the_heads_of_all_ranks),
+        cmocka_unit_test(adapters_do_as_in_one_process),
         cmocka_unit_test(stats_say_what_was_exchanged),
         cmocka_unit_test(ranks_that_differ_are_named),
         cmocka_unit_test(each_rank_touches_its_own_rows_alone),
