@@ -183,8 +183,8 @@ static void watch(Seen *seen, TinyModel *tiny, const int32_t *ids, bool scores) 
 static void an_observer_sees_the_heads_of_all_ranks(void **state) {
     static const char *const fields[] = {
         "window=5,window_pattern=2", "n_kv_heads=1", "attend=2,state_kernel=4",
-        "latent_dim=64,latent_q_dim=96,head_dim=48,rotary_dim=16,value_dim=32,index_heads=2,"
-        "index_dim=16,index_topk=4"};
+        ("latent_dim=64,latent_q_dim=96,head_dim=48,rotary_dim=16,value_dim=32,index_heads=2,"
+         "index_dim=16,index_topk=4")};
     int32_t ids[SEEN_IDS];
     (void)state;
     for (size_t k = 0; k < SEEN_IDS; k++) ids[k] = (int32_t)(k * k % 300);
