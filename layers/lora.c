@@ -101,12 +101,9 @@ static Linear *find_linear(Model *m, const char *name, const uint8_t *data, size
         return NULL;
     LayerWeights *w = &m->weights.layers[layer];
     uint32_t expert = expert_of(m, name);
-    if (expert != NONE && w->experts) {
-        FeedForward *f = &w->experts[expert];
-        return f->gate.w.data == data ? &f->gate : f->up.w.data == data ? &f->up : &f->down;
-    }
+    FeedForward *f = expert != NONE && w->experts ? &w->experts[expert] : &w->ffn;
     Linear *const all[] = {&w->wq,        &w->wk,          &w->wv,         &w->wo,
-                           &w->ffn.gate,  &w->ffn.up,      &w->ffn.down,   &w->router,
+                           &f->gate,      &f->up,          &f->down,       &w->router,
                            &w->shared.up, &w->shared.gate, &w->shared.down};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i]->w.data >= data && all[i]->w.data < data + bytes) return all[i];

@@ -227,16 +227,17 @@ static void check_selected(const AdapterFixture *f, Adapted *whole, Ranks *divid
 }
 
 static void adapters_give_the_same_bits(void **state) {
-    static const char *const names[] = {"qwen2-two", "gemma2-head"}, *const types[] = {"f32", "q8"};
+    static const char *const names[] = {"qwen2-two", "gemma2-head", "qwen3_moe-experts"},
+                             *const types[] = {"f32", "q8"};
     (void)state;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
         const ModelOptions options = {.n_threads = 1};
-        AdapterFixture f = adapter_fixture_load(names[i % 2]);
+        AdapterFixture f = adapter_fixture_load(names[i % 3]);
         OptionList list = {.n = f.n};
-        char *source = fixture_source(&f.base), *path = convert(source, source, types[i / 2]);
+        char *source = fixture_source(&f.base), *path = convert(source, source, types[i / 3]);
         for (size_t k = 0; k < f.n; k++) list.items[k] = adapter_fixture_directory(&f, k);
         Adapted whole;
-        adapted_open(&whole, source, types[i / 2], &options, KV_F16, list.items, list.n);
+        adapted_open(&whole, source, types[i / 3], &options, KV_F16, list.items, list.n);
         Ranks divided = ranks_open_adapted(path, 3, &options, KV_F16, &list);
         uint64_t all = lora_all(whole.opening.adapters.lora);
         check_selected(&f, &whole, &divided, all, f.base.n_ids);
