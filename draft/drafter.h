@@ -39,7 +39,7 @@ struct Drafter {
      * prompt's and drafts included, before the model's next pass. NULL: nobody looks. */
     void (*ran)(Drafter *drafter, const Row *rows, size_t first, size_t n);
 
-    bool trusted; /* in a set it proposes as much as its account can pay, whatever its prospect */
+    size_t trust; /* in a set it proposes so many tokens whatever they cost; 0: what pays */
 
     bool first; /* in a set it is asked before all others, and never behind their drafts */
 

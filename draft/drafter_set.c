@@ -25,6 +25,9 @@ static const double BEST_SHARE = 0.9;
  * any shows what it takes. */
 enum { PROBE = 1, PASSES_BETWEEN = 64 };
 
+/* Right drafts, and no wrong one, after which a trusted member drafts as much as it can. */
+enum { PROVEN = 64 };
+
 typedef struct Member {
     Drafter *drafter;
     DraftRecord *record;
@@ -105,12 +108,20 @@ static size_t prospect(const DrafterSet *set, const Member *member, double right
  * long it takes to propose is not known before the first time, so that is no more than a probe. */
 static size_t affordable(const DrafterSet *set, const Member *member, size_t most) {
     double step = step_of(set, member->record), behind = set->rows_cost[set->n_drafts];
-    bool costs_nothing = member->drafter->first || member->drafter->trusted;
-    if (step <= 0.0 && most > PROBE && !costs_nothing) most = PROBE;
+    if (step <= 0.0 && most > PROBE && !member->drafter->first) most = PROBE;
     while (most > 0 && set->rows_cost[set->n_drafts + most] - behind + (double)most * step >
                            member->record->balance)
         most--;
     return most;
+}
+
+/* How many drafts a member is trusted with, at most `most`: all, when no text has shown it wrong.
+ */
+static size_t trusted(const Member *member, size_t most) {
+    const DraftRecord *record = member->record;
+    bool proven = record->right >= PROVEN && record->right == record->tested;
+    size_t trust = proven ? DRAFTS_MAX : member->drafter->trust;
+    return trust < most ? trust : most;
 }
 
 /* The members in the order of their prospects, the best first. */
@@ -139,9 +150,8 @@ static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
     bool known = step_of(set, record) > 0.0;
     if (!member->begun && known && prospect(set, member, BEST_SHARE, most, &speed) == 0) return 0;
     size_t m = prospect(set, member, member->right_share, most, &speed);
-    if (member->drafter->trusted) m = most;
     if (m == 0) m = most < PROBE ? most : PROBE;
-    m = affordable(set, member, m);
+    m = member->drafter->trust ? trusted(member, most) : affordable(set, member, m);
     if (m == 0) return 0;
     double start = clock_seconds();
     size_t n_text = n + set->n_drafts;
@@ -222,6 +232,7 @@ static void count(DrafterSet *set, Member *member, size_t right, double again) {
         record->right_share += RECORD_WEIGHT * (was - record->right_share);
     }
     record->right += right;
+    record->tested += tested;
     record->balance += (double)right - again;
     record->gained += ((double)right - again - cost_of(set, member)) * set->second;
     limit(record);

@@ -27,6 +27,7 @@ enum { DRAFTER_SET_MOST = 4 }; /* members */
 typedef struct DraftRecord {
     const char *name;
     size_t drafted, right; /* tokens */
+    size_t tested;         /* those, and the wrong ones that right ones came to */
     double seconds;        /* spent on proposing */
     double gained;         /* seconds that decoding was faster by (or slower, if negative) */
     double right_share;    /* probability that a draft is right after right ones, smoothed */

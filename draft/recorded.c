@@ -9,8 +9,8 @@
  * text; bytes by which a text that left the record is found again in it. */
 enum { AT_A_TIME = 4096, UNSURE = 64, RESYNC = 12 };
 
-/* Drafts after a wrong one; after full acceptance they double. */
-enum { DRAFTS_AGAIN = 8 };
+/* First drafts, and those after a wrong one; after full acceptance they double. */
+enum { DRAFTS_AT_FIRST = 4, DRAFTS_AGAIN = 8 };
 
 typedef struct Recorded {
     Drafter drafter;
@@ -184,6 +184,9 @@ static void learn(Drafter *drafter, size_t n, size_t accepted) {
     Recorded *r = (Recorded *)drafter;
     r->drafts = accepted == n ? 2 * r->drafts : DRAFTS_AGAIN;
     if (r->drafts > DRAFTS_MAX) r->drafts = DRAFTS_MAX;
+    /* A draft costs less than the right ones before it gained. Once wrong, it has to pay. */
+    drafter->trust = accepted < n ? 0 : drafter->trust > 0 ? 2 * drafter->trust : 0;
+    if (drafter->trust > DRAFTS_MAX) drafter->trust = DRAFTS_MAX;
 }
 
 static void recorded_free(Drafter *drafter) {
@@ -203,7 +206,7 @@ Drafter *recorded_new(const RecordedDecoding *decoding, const char *record, size
                            .propose = propose,
                            .learn = learn,
                            .free = recorded_free,
-                           .trusted = true};
+                           .trust = DRAFTS_AT_FIRST};
     r->decoding = *decoding;
     r->length = length;
     r->n_prompt = n_prompt;
