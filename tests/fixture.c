@@ -35,13 +35,14 @@ static int32_t *id_list(const json_t *json, const char *key, size_t *n) {
     return ids;
 }
 
-static float *read_floats(const char *path, size_t n) {
-    float *values = malloc(n * sizeof *values);
-    FILE *f = fopen(path, "rb");
-    if (!values || !f || fread(values, sizeof *values, n, f) != n || fgetc(f) != EOF)
-        fail_msg("%s does not hold %zu floats", path, n);
-    fclose(f);
-    return values;
+/* Reads n numbers of 24 bits, little-endian in two's complement, in units of `unit`. */
+static void read_logits(FILE *file, const char *path, double unit, float *logits, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned char b[3];
+        if (fread(b, sizeof b, 1, file) != 1) fail_msg("%s ends after %zu numbers", path, i);
+        int32_t value = b[0] | b[1] << 8 | b[2] << 16;
+        logits[i] = (float)(unit * (value < 1 << 23 ? value : value - (1 << 24)));
+    }
 }
 
 Fixture fixture_load(const char *name) {
@@ -71,11 +72,18 @@ Fixture fixture_load(const char *name) {
         n += (f.n_ids - f.passes[i].first) * f.vocab_size;
     }
     snprintf(path, sizeof path, FIXTURES "/%s.logits", name);
-    f.logits = read_floats(path, n);
+    f.logits = malloc((n + 1) * sizeof *f.logits);
+    FILE *file = fopen(path, "rb");
+    if (!f.logits || !file) fail_msg("%s cannot be read", path);
     for (size_t i = 0, at = 0; i < f.n_passes; i++) {
+        json_t *unit = json_object_get(json_array_get(passes, i), "unit");
+        size_t kept = (f.n_ids - f.passes[i].first) * f.vocab_size;
+        read_logits(file, path, json_real_value(unit), f.logits + at, kept);
         f.passes[i].logits = f.logits + at;
-        at += (f.n_ids - f.passes[i].first) * f.vocab_size;
+        at += kept;
     }
+    if (fgetc(file) != EOF) fail_msg("%s holds more than %zu numbers", path, n);
+    fclose(file);
     return f;
 }
 
