@@ -22,6 +22,12 @@ static const ConfigRule qwen3_vl_config[] = {
     EXPERT_KEYS(BOTH_NAMES, 60, 4, "moe_intermediate_size", 1408),
     {0},
 };
+static const ConfigRule qwen3_omni_config[] = {
+    SIZE_KEYS(3584, 2048, 18944, 28, 28),
+    LLAMA_KEYS(4, 0, 32768, "rms_norm_eps", 1e-6),
+    EXPERT_KEYS(BOTH_NAMES, 128, 8, "moe_intermediate_size", 768),
+    {0},
+};
 static const ConfigRule hunyuan_config[] = {
     SIZE_KEYS(290943, 4096, 11008, 32, 32),
     LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-5),
@@ -121,6 +127,9 @@ static const TensorRule qwen3_vl_tensors[] = {
     LLAMA_END,
     {0},
 };
+static const TensorRule qwen3_omni_tensors[] = {
+    LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, QK_NORMS(N_HEAD, N_HEAD), DENSE_OR_EXPERTS,
+    LLAMA_END,       {0}};
 static const TensorRule mellum_tensors[] = {
     LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, QK_NORMS(N_HEAD, N_HEAD), DENSE_OR_EXPERTS,
     LLAMA_END,       {0},
@@ -283,6 +292,18 @@ static void qwen3_vl_preset(Config *config) {
     config->qk_norm = QK_NORM_HEAD;
     config->router = ROUTER_SOFTMAX_CHOSEN;
     config->rope_theta = 500000.0f;
+}
+
+static void qwen3_omni_preset(Config *config) {
+    config->qk_norm = QK_NORM_HEAD;
+    config->rope_theta = 1e6f;
+}
+
+/* The weights of the chosen experts add up to 1 unless norm_topk_prob is false. */
+static Status qwen3_omni_finish(const json_t *json, Config *config, Error *error) {
+    (void)error;
+    if (json_flag(json, "norm_topk_prob", true)) config->router = ROUTER_SOFTMAX_CHOSEN;
+    return STATUS_OK;
 }
 
 static void hunyuan_preset(Config *config) {
@@ -492,6 +513,9 @@ const Family families_mixtures[] = {
      .biases = attention_biases, .bos_id = 1, .eos_id = 2},
     {"qwen3_vl_moe_text", qwen3_vl_config, qwen3_vl_tensors, qwen3_vl_preset,
      .biases = attention_biases, .rope = {.has_sections = true}, .tied = true, .bos_id = -1,
+     .eos_id = -1},
+    {"qwen3_omni_moe_text", qwen3_omni_config, qwen3_omni_tensors, qwen3_omni_preset,
+     qwen3_omni_finish, .biases = attention_biases, .rope = {.has_sections = true}, .bos_id = -1,
      .eos_id = -1},
     {"hunyuan_v1_moe", hunyuan_config, hunyuan_tensors, hunyuan_preset, hunyuan_finish,
      .biases = attention_biases, .rope = {.has_alpha = true}, .bos_id = 1, .eos_id = 2},

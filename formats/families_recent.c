@@ -13,6 +13,8 @@ static const ConfigRule ministral_config[] = {
     SIZE_KEYS(32000, 4096, 14336, 32, 32), LLAMA_KEYS(8, 0, 131072, "rms_norm_eps", 1e-6), {0}};
 static const ConfigRule ministral3_config[] = {
     SIZE_KEYS(131072, 4096, 14336, 34, 32), LLAMA_KEYS(8, 128, 262144, "rms_norm_eps", 1e-5), {0}};
+static const ConfigRule cwm_config[] = {
+    SIZE_KEYS(128256, 6144, 21504, 64, 48), LLAMA_KEYS(8, 128, 131072, "rms_norm_eps", 1e-5), {0}};
 static const ConfigRule olmo3_config[] = {
     SIZE_KEYS(50304, 4096, 11008, 32, 32), LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-5), {0}};
 static const ConfigRule hunyuan_config[] = {
@@ -91,6 +93,7 @@ static const FixedKey iquest_fixed[] = {{"clip_qkv", "null"}, {"use_sliding_wind
 static const BiasRule attention_biases[] = {{QKVO, "attention_bias", false}, {0}};
 static const BiasRule llama_biases[] = {
     {QKVO, "attention_bias", false}, {GATED, "mlp_bias", false}, {0}};
+static const BiasRule cwm_biases[] = {{GATED, "mlp_bias", false}, {0}};
 static const BiasRule ungated_biases[] = {
     {QKVO, "attention_bias", false}, {UP_DOWN, "mlp_bias", false}, {0}};
 static const BiasRule jais2_biases[] = {
@@ -257,6 +260,25 @@ static void apertus_preset(Config *config) {
     config->rope_theta = 12e6f;
 }
 
+#define CWM_ROPE                                                                                   \
+    {                                                                                              \
+        .absent = "{\"rope_type\": \"llama3\", \"rope_theta\": 1000000.0, \"factor\": 16.0, "      \
+                  "\"original_max_position_embeddings\": 8192, \"low_freq_factor\": 1.0, "         \
+                  "\"high_freq_factor\": 4.0}"                                                     \
+    }
+
+static void cwm_preset(Config *config) {
+    config->rope_theta = 1e6f;
+}
+
+/* The first layer and every fourth from there have full attention, unless a list says which. */
+static Status cwm_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "layer_types");
+    if (family_windows(json, types, config, 8192, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
+    for (uint32_t i = 0; !types && i < config->n_layers; i += 4) config->window[i] = 0;
+    return STATUS_OK;
+}
+
 #define APERTUS_ROPE                                                                               \
     {                                                                                              \
         .absent = "{\"rope_type\": \"llama3\", \"rope_theta\": 12000000.0, \"factor\": 8.0, "      \
@@ -411,6 +433,8 @@ const Family families_recent[] = {
      .eos_id = 100257},
     {"hyperclovax", hyperclovax_config, hyperclovax_tensors, .finish = hyperclovax_finish,
      .biases = llama_biases, .bos_id = 1, .eos_id = 2},
+    {"cwm", cwm_config, llama_tensors, cwm_preset, cwm_finish, .biases = cwm_biases,
+     .rope = CWM_ROPE, .bos_id = 128000, .eos_id = 128001, .more_eos_ids = {128008, 128009}},
     {"apertus", apertus_config, apertus_tensors, apertus_preset, .more = apertus_more,
      .biases = attention_biases, .rope = APERTUS_ROPE, .bos_id = 1, .eos_id = 2},
     {"arcee", arcee_config, arcee_tensors, ungated_preset, .biases = ungated_biases,

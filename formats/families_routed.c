@@ -14,6 +14,21 @@ static const ConfigRule glm4_moe_config[] = {
     GROUP_KEYS(1, 1),
     {0},
 };
+static const ConfigRule glm4v_moe_config[] = {
+    SIZE_KEYS(151424, 4096, 10944, 46, 96),
+    MOE_KEYS(8, 0, 65536, 1e-5),
+    EXPERT_KEYS(ROUTED_EXPERTS, 128, 8, "moe_intermediate_size", 1408),
+    GROUP_KEYS(1, 1),
+    {0},
+};
+static const ConfigRule flint_config[] = {
+    SIZE_KEYS(150144, 2048, 6144, 49, 32),
+    MOE_KEYS(4, 128, 262144, 1e-6),
+    EXPERT_KEYS("num_experts", 256, 6, "moe_intermediate_size", 512),
+    {"shared_expert_intermediate_size", "shared_ffn_dim", 1024},
+    {"norm_topk_prob", "router_normalize", 1},
+    {0},
+};
 /* Every layer is a mixture; intermediate_size is not read. */
 static const ConfigRule solar_open_config[] = {
     ROUTED_SIZES(196608, 4096, 48, 64),
@@ -103,6 +118,7 @@ static const FixedKey laguna_fixed[] = {{"moe_apply_router_weight_on_input", "fa
 /* ---- Biases ---- */
 
 static const BiasRule qkv_biases[] = {{QKV, "attention_bias", false}, {0}};
+static const BiasRule glm4v_moe_biases[] = {{QKV, "attention_bias", true}, {0}};
 static const BiasRule qkvo_biases[] = {{QKVO, "attention_bias", false}, {0}};
 static const BiasRule ernie_biases[] = {{QKVO DENSE_AND_SHARED "output ", "use_bias", false}, {0}};
 static const BiasRule hy_v3_biases[] = {
@@ -133,6 +149,17 @@ static const TensorRule solar_open_tensors[] = {
     DENSE_OR_EXPERTS,
     CORRECTION("mlp.gate.e_score_correction_bias"),
     SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+static const TensorRule flint_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    HEAD_NORMS,
+    {"sinks", FROM_LAYER "self_attn.softmax_offset", N_ONE, N_HEADS, 0, {0}, {0}},
+    DENSE_OR_EXPERTS,
+    SHARED("mlp.shared_expert."),
     LLAMA_END,
     {0},
 };
@@ -267,6 +294,11 @@ static Status glm4_moe_finish(const json_t *json, Config *config, Error *error) 
     return family_shared_width(json, "n_shared_experts", 1, config, error);
 }
 
+/* The class reads a head_dim that its config class does not declare. */
+static Status glm4v_moe_finish(const json_t *json, Config *config, Error *error) {
+    return family_shared_width(json, "n_shared_experts", 1, config, error);
+}
+
 static void solar_open_preset(Config *config) {
     sigmoid_preset(config);
     config->rope_theta = 1e6f;
@@ -279,6 +311,19 @@ static Status solar_open_finish(const json_t *json, Config *config, Error *error
 static void head_norms_preset(Config *config) {
     sigmoid_preset(config);
     config->qk_norm = QK_NORM_HEAD;
+}
+
+/* Full attention, without RoPE, in the first two layers, every fourth and the last, unless a list
+ * says which. */
+static Status flint_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "layer_types");
+    if (family_windows(json, types, config, 513, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool full = i < 2 || i % 4 == 1 || i == config->n_layers - 1;
+        if (!types && full) config->window[i] = 0;
+        config->rope_table[i] = config->window[i] ? 0 : 2;
+    }
+    return STATUS_OK;
 }
 
 /* Layers from max_window_layers on have windows. */
@@ -516,6 +561,12 @@ const Family families_routed[] = {
     {"glm4_moe", glm4_moe_config, glm4_moe_tensors, sigmoid_preset, glm4_moe_finish,
      .biases = qkv_biases, .rope = PARTIAL_ROPE(0.5), .prediction = PREDICTION_NEXTN, .bos_id = -1,
      .eos_id = -1},
+    {"glm4v_moe_text", glm4v_moe_config, solar_open_tensors, sigmoid_preset, glm4v_moe_finish,
+     .biases = glm4v_moe_biases,
+     .rope = {.part = "partial_rotary_factor", .part_absent = 0.5, .has_sections = true},
+     .bos_id = -1, .eos_id = -1},
+    {"flint", flint_config, flint_tensors, head_norms_preset, flint_finish, .biases = qkvo_biases,
+     .bos_id = -1, .eos_id = -1},
     {"solar_open", solar_open_config, solar_open_tensors, solar_open_preset, solar_open_finish,
      .biases = qkv_biases, .rope = PARTIAL_ROPE(1), .bos_id = -1, .eos_id = -1},
     {"dots1", dots1_config, dots1_tensors, head_norms_preset, dots1_finish, .biases = qkvo_biases,

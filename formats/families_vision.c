@@ -12,6 +12,10 @@
     }
 static const ConfigRule qwen2_config[] = {
     SIZE_KEYS(152064, 8192, 29568, 80, 64), NARROW_KEYS(8, 32768, 1e-5), {0}};
+static const ConfigRule qwen2_omni_config[] = {
+    SIZE_KEYS(152064, 3584, 18944, 28, 28), NARROW_KEYS(4, 32768, 1e-6), {0}};
+static const ConfigRule paddleocr_config[] = {
+    SIZE_KEYS(103424, 1024, 3072, 18, 16), LLAMA_KEYS(2, 128, 131072, "rms_norm_eps", 1e-5), {0}};
 static const ConfigRule qwen3_config[] = {
     SIZE_KEYS(151936, 4096, 22016, 32, 32), LLAMA_KEYS(32, 128, 128000, "rms_norm_eps", 1e-6), {0}};
 static const ConfigRule glm4v_config[] = {
@@ -35,6 +39,7 @@ static const ConfigRule muse_config[] = {
 /* ---- Biases ---- */
 
 static const BiasRule qkv_biases[] = {{QKV, NULL, true}, {0}};
+static const BiasRule paddleocr_biases[] = {{QKVO GATED, "use_bias", false}, {0}};
 static const BiasRule attention_biases[] = {{QKVO, "attention_bias", false}, {0}};
 
 /* ---- Tensors ---- */
@@ -92,6 +97,18 @@ static Status qwen2_finish(const json_t *json, Config *config, Error *error) {
     double first = json_number(json, "max_window_layers", 80);
     return family_windows(json, json_value(json, "layer_types"), config, 4096,
                           first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error);
+}
+
+/* As in Qwen 2.5 VL, but for the absent values. */
+static Status qwen2_omni_finish(const json_t *json, Config *config, Error *error) {
+    if (!json_flag(json, "use_sliding_window", false)) return family_no_windows(json, error);
+    double first = json_number(json, "max_window_layers", 28);
+    return family_windows(json, json_value(json, "layer_types"), config, 32768,
+                          first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error);
+}
+
+static void paddleocr_preset(Config *config) {
+    config->rope_theta = 500000.0f;
 }
 
 static void qwen3_preset(Config *config) {
@@ -157,6 +174,12 @@ const Family families_vision[] = {
      .rope = {.has_sections = true}, .bos_id = 151643, .eos_id = 151645},
     {"qwen2_5_vl_text", qwen2_config, llama_tensors, qwen2_preset, qwen2_finish,
      .biases = qkv_biases, .rope = {.has_sections = true}, .bos_id = 151643, .eos_id = 151645},
+    {"qwen2_5_omni_text", qwen2_omni_config, llama_tensors, qwen2_preset, qwen2_omni_finish,
+     .biases = qkv_biases, .rope = {.has_sections = true}, .tied = true, .bos_id = -1,
+     .eos_id = -1},
+    {"paddleocr_vl_text", paddleocr_config, llama_tensors, paddleocr_preset,
+     .biases = paddleocr_biases, .rope = {.has_sections = true}, .tied = true, .bos_id = 1,
+     .eos_id = 2},
     {"qwen3_vl_text", qwen3_config, qwen3_tensors, qwen3_preset, .biases = attention_biases,
      .rope = {.has_sections = true}, .bos_id = -1, .eos_id = -1},
     {"glm4v_text", glm4v_config, glm4v_tensors, glm4v_preset, .biases = qkv_biases,

@@ -222,9 +222,17 @@ static Status read_weights(Directory *d) {
 /* Finds the prefix of the text model's tensors in this source: "model." in most, empty where only
  * the base model was saved. NULL: the rules' own. */
 static const char *find_prefix(const Directory *d, const TensorRule *rules) {
-    static const char *const prefixes[] = {
-        "model.",    "",         "language_model.model.", "model.language_model.", "transformer.",
-        "gpt_neox.", "backbone."};
+    static const char *const prefixes[] = {"model.",
+                                           "",
+                                           "language_model.model.",
+                                           "model.language_model.",
+                                           "transformer.",
+                                           "gpt_neox.",
+                                           "model.text_model.",
+                                           "model.language_model.model.",
+                                           "thinker.model.",
+                                           "thinker.model.language_model.",
+                                           "backbone."};
     if (strncmp(rules->from, "model.", 6) != 0) return NULL;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         char name[128];

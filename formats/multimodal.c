@@ -10,6 +10,8 @@ typedef struct Wrapper {
     bool may_be_flat;     /* older files have the text model's keys beside vision_config */
     bool tied;            /* tie_word_embeddings where the key is absent */
     const char *tied_key; /* key that counts before tie_word_embeddings; NULL: none */
+    bool plain_logits;    /* the text model's scale and cap of the logits do not count */
+    const char *within;   /* text_config is in this member of config.json; NULL: at the top */
 } Wrapper;
 
 static const Wrapper wrappers[] = {
@@ -32,6 +34,39 @@ static const Wrapper wrappers[] = {
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
     {"step3p7", "step3p5", .tied = false},
     {"kimi_k25", "deepseek_v3", .text_varies = true, .tied = true},
+    {"aya_vision", "cohere2", .text_varies = true, .plain_logits = true, .tied = true},
+    {"cohere2_vision", "cohere2", .text_varies = true, .plain_logits = true, .tied = true},
+    {"deepseek_vl", "llama", .text_varies = true, .plain_logits = true, .tied = true},
+    {"deepseek_vl_hybrid", "llama", .text_varies = true, .plain_logits = true, .tied = true},
+    {"fast_vlm", "qwen2", .text_varies = true, .plain_logits = true},
+    {"glm46v", "glm4v_text", .text_varies = true, .plain_logits = true},
+    {"got_ocr2", "qwen2", .text_varies = true, .plain_logits = true, .tied = true},
+    {"hyperclovax_vision_v2", "hyperclovax", .text_varies = true, .tied = true},
+    {"idefics2", "mistral", .text_varies = true, .plain_logits = true},
+    {"idefics3", "llama", .text_varies = true, .plain_logits = true},
+    {"internvl", "qwen2", .text_varies = true, .plain_logits = true, .tied = true},
+    {"janus", "llama", .text_varies = true, .plain_logits = true, .tied = true},
+    {"lighton_ocr", "qwen3", .text_varies = true, .plain_logits = true, .tied = true},
+    {"llava", "llama", .text_varies = true, .plain_logits = true},
+    {"llava_next", "llama", .text_varies = true, .plain_logits = true},
+    {"llava_next_video", "llama", .text_varies = true, .plain_logits = true},
+    {"llava_onevision", "qwen2", .text_varies = true, .plain_logits = true},
+    {"minicpm_ocr", "qwen3_5_text", .text_varies = true, .plain_logits = true, .tied = true},
+    {"minicpmv4_6", "qwen3_5_text", .text_varies = true, .plain_logits = true},
+    {"minicpmv4_7", "qwen3_5_text", .text_varies = true, .plain_logits = true},
+    {"ovis2", "qwen2", .text_varies = true, .plain_logits = true, .tied = true},
+    {"perception_lm", "llama", .text_varies = true, .plain_logits = true},
+    {"glm4v_moe", "glm4v_moe_text", .tied = false},
+    {"qwen2_5_omni", "qwen2_5_omni_text", .within = "thinker_config"},
+    {"qwen2_5_omni_thinker", "qwen2_5_omni_text", .tied = false},
+    {"qwen3_omni_moe", "qwen3_omni_moe_text", .within = "thinker_config"},
+    {"qwen3_omni_moe_thinker", "qwen3_omni_moe_text", .tied = false},
+    {"paddleocr_vl", "paddleocr_vl_text", .may_be_flat = true, .tied = true},
+    {"qianfan_ocr", "qwen3", .text_varies = true, .plain_logits = true},
+    {"smolvlm", "llama", .text_varies = true, .plain_logits = true},
+    {"video_llama_3", "qwen2", .text_varies = true, .plain_logits = true},
+    {"video_llava", "llama", .text_varies = true, .plain_logits = true},
+    {"vipllava", "llama", .text_varies = true, .plain_logits = true},
 };
 enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };
 
@@ -64,26 +99,33 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
         if (strcmp(wrappers[i].model_type, type) == 0) wrapper = &wrappers[i];
     *is_part = wrapper != NULL;
     if (!wrapper) return STATUS_OK;
-    const json_t *own = json_value(*config, "text_config");
+    const json_t *whole = wrapper->within ? json_value(*config, wrapper->within) : *config;
+    const json_t *own = json_value(whole, "text_config");
     if (!own && wrapper->may_be_flat) own = *config;
     if (!json_is_object(own))
         return error_set(error,
-                         "config.json: text_config is missing, which a model of type '%s' "
+                         "config.json: %s%stext_config is missing, which a model of type '%s' "
                          "must have",
+                         wrapper->within ? wrapper->within : "", wrapper->within ? "." : "",
                          wrapper->model_type);
     json_t *text = json_copy((json_t *)own);
     if (!text) return error_set(error, "config.json: no memory");
     const char *text_type = own == *config ? NULL : json_text(own, "model_type");
     if (!text_type || !wrapper->text_varies) text_type = wrapper->text_type;
     json_object_set_new(text, "model_type", json_string(current_name(text_type)));
-    bool ties = says_tied(wrapper, *config, wrapper->tied);
+    bool ties = says_tied(wrapper, whole, wrapper->tied);
     if (strcmp(wrapper->model_type, "llama4") == 0) ties = false;
-    json_object_set_new(text, "tie_word_embeddings",
-                        json_boolean(ties || says_tied(wrapper, own, false)));
+    ties = ties || says_tied(wrapper, own, false);
+    if (ties || json_value(own, "tie_word_embeddings") || !wrapper->text_varies)
+        json_object_set_new(text, "tie_word_embeddings", json_boolean(ties));
     if (wrapper->tied_key) json_object_del(text, wrapper->tied_key);
-    /* transformers caps no logits in Gemma 3's class for images. */
-    if (strcmp(wrapper->model_type, "gemma3") == 0)
+    /* transformers' classes for images multiply by the output head and do nothing else. */
+    if (strcmp(wrapper->model_type, "gemma3") == 0 || wrapper->plain_logits)
         json_object_set_new(text, "final_logit_softcapping", json_null());
+    if (wrapper->plain_logits) {
+        json_object_set_new(text, "logit_scale", json_integer(1));
+        json_object_set_new(text, "logits_scaling", json_integer(1));
+    }
     inherit(text, *config, "quantization_config");
     inherit(text, *config, "bos_token_id");
     inherit(text, *config, "eos_token_id");

@@ -503,16 +503,23 @@ static Status tie(const RuleContext *c, const TensorRule *rule, const char *from
                              extent_of(rule->cols, &source->config, 0), error);
 }
 
-/* Puts "language_model." before the name of a tensor beside the model proper (the output head)
- * where the source has it there. false: too long. */
-static bool below_language_model(const RuleContext *c, char *name, size_t size) {
-    static const char outer[] = "language_model.";
+/* Lengthens the name of a tensor beside the model proper (the output head) to the one that the
+ * source has: below the whole prefix, or below what stands before ".model." in it
+ * ("language_model.", "thinker."). false: too long. */
+static bool below_outer_model(const RuleContext *c, char *name, size_t size) {
+    static const char proper[] = "model.";
+    size_t length = c->prefix ? strlen(c->prefix) : 0, rest = sizeof proper - 1;
     char longer[256];
-    if (!c->prefix || strncmp(c->prefix, outer, sizeof outer - 1) != 0 ||
-        strncmp(name, outer, sizeof outer - 1) == 0 || raw_table_find(c->table, name))
+    if (length <= rest || strncmp(name, c->prefix, length) == 0 || raw_table_find(c->table, name))
         return true;
-    if (snprintf(longer, sizeof longer, "%s%s", outer, name) >= (int)sizeof longer) return false;
-    return !raw_table_find(c->table, longer) || snprintf(name, size, "%s", longer) < (int)size;
+    for (int i = 0; i < 2; i++, length -= rest) {
+        if (snprintf(longer, sizeof longer, "%.*s%s", (int)length, c->prefix, name) >=
+            (int)sizeof longer)
+            return false;
+        if (raw_table_find(c->table, longer)) return snprintf(name, size, "%s", longer) < (int)size;
+        if (strcmp(c->prefix + length - rest, proper) != 0) break;
+    }
+    return true;
 }
 
 /* Replaces "%p" in a name by the half of a pair of layers. */
@@ -559,7 +566,7 @@ static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t
         snprintf(to, sizeof to, "%s", rule->to);
     }
     if (!fits) return error_set(error, "%s: a name is too long", c->source->path);
-    if (!below_language_model(c, from, sizeof from))
+    if (!below_outer_model(c, from, sizeof from))
         return error_set(error, "%s: a name is too long", c->source->path);
     bool is_joined = rule->flags & (RULE_OF_EMBEDDING | RULE_OF_OUTPUT) || strstr(from, "%h");
     if (c->is_adapter && is_joined) return STATUS_OK;

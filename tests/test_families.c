@@ -596,6 +596,44 @@ static void gpt2_is_read_without_its_prefix(void **state) {
     fixture_free(&f);
 }
 
+/* A checkpoint of Qwen 3 Omni holds the model that talks beside the one that thinks, whose
+ * config.json is a member and whose tensors have longer names. */
+static void a_model_that_thinks_and_talks_is_read_by_its_first_half(void **state) {
+    (void)state;
+    Fixture f = fixture_load("qwen3_omni_moe");
+    const ModelOptions options = {.n_threads = 1};
+    char *source = fixture_source(&f);
+    TinyModel usual = tiny_model_open(source, "f32", &options, KV_F32);
+    fixture_remove_directory(source);
+    json_t *renamed = json_object(), *recipe;
+    const char *name;
+    json_object_foreach(json_object_get(f.json, "tensors"), name, recipe) {
+        json_t *copy = json_deep_copy(recipe);
+        char longer[256];
+        const char *inner = strstr(name, "language_model.");
+        json_array_append_new(copy, json_string(name));
+        snprintf(longer, sizeof longer, "thinker.%s%s", inner ? "model." : "",
+                 inner ? inner + strlen("language_model.") : name);
+        json_object_set_new(renamed, longer, copy);
+    }
+    json_object_set_new(f.json, "tensors", renamed);
+    json_t *thinker = json_incref(json_object_get(f.json, "config"));
+    json_object_set_new(f.json, "config",
+                        json_pack("{s:s, s:o, s:{}}", "model_type", "qwen3_omni_moe",
+                                  "thinker_config", thinker, "talker_config"));
+    source = fixture_source(&f);
+    TinyModel whole = tiny_model_open(source, "f32", &options, KV_F32);
+    fixture_remove_directory(source);
+    float *expected = tiny_model_run(&usual, 0, 0, f.ids, f.n_ids, f.n_ids);
+    float *logits = tiny_model_run(&whole, 0, 0, f.ids, f.n_ids, f.n_ids);
+    assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
+    free(expected);
+    free(logits);
+    tiny_model_close(&usual);
+    tiny_model_close(&whole);
+    fixture_free(&f);
+}
+
 /* Phi 4's own model_type is phi4mm. Its files hold adapters for images and sound beside each
  * matrix, which is called base_layer; a text gets the logits of phi4_multimodal. */
 static void phi4mm_is_phi4_multimodal_without_its_adapters(void **state) {
@@ -950,6 +988,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(scales_of_another_shape_are_not_read),
         cmocka_unit_test(packed_codes_without_their_scales_are_refused),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
+        cmocka_unit_test(a_model_that_thinks_and_talks_is_read_by_its_first_half),
         cmocka_unit_test(phi4mm_is_phi4_multimodal_without_its_adapters),
         cmocka_unit_test(no_value_of_a_key_crashes),
         cmocka_unit_test(internlm2_is_a_llama_with_joined_projections),
