@@ -1,16 +1,19 @@
 /* Prints what a model computes, for scripts that compare it with a reference implementation:
  *
- *     print_logits MODEL CONTEXT START ID...      float32 logits, one row of the vocabulary an ID
- *     print_logits --config MODEL                 every field of Config, one "name: value" a line
+ *     print_logits [--lora SPEC]... MODEL CONTEXT START ID...
+ *                                     float32 logits, one row of the vocabulary an ID
+ *     print_logits --config MODEL     every field of Config, one "name: value" a line
  *
  * MODEL is any source that `run` takes. CONTEXT is the context that the model is opened with (0:
- * its own), START the position of the first ID. Weights and cache are float32 unless the source
- * has narrower ones. Exit status 1 and the reason on stderr when the model is refused. */
+ * its own), START the position of the first ID; the adapters (SPEC as `run` takes it) add to all
+ * rows. Weights and cache are float32 unless the source has narrower ones. Exit status 1 and the
+ * reason on stderr when the model is refused. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "convert/adapter_opening.h"
 #include "convert/convert_target.h"
 #include "config_fields.h"
 #include "inspect/config_text.h"
@@ -44,12 +47,18 @@ static void print_config(const Config *config) {
     }
 }
 
-static void print_logits(ModelFile *file, const char *const *arguments, size_t n_ids) {
+static void print_logits(ModelFile *file, const OptionList *adapters, const char *const *arguments,
+                         size_t n_ids) {
     Error error;
     Model *model;
     KvCache *cache;
+    AdapterOpening opening = {0};
     ModelOptions options = {.n_threads = 1, .context = (uint32_t)strtoul(arguments[0], NULL, 10)};
     if (model_open(&model, file, &options, &error) != STATUS_OK) fail(&error);
+    Session session = {.model = model, .file = file};
+    if (adapter_opening_begin(&opening, adapters, &error) != STATUS_OK ||
+        adapter_opening_start(&opening, &session, &error) != STATUS_OK)
+        fail(&error);
     KvShape shape = model_kv_shape(model, KV_F32);
     if (kvcache_new(&cache, &shape, 1, 0, &error) != STATUS_OK) fail(&error);
     int32_t start = (int32_t)strtol(arguments[1], NULL, 10);
@@ -64,6 +73,7 @@ static void print_logits(ModelFile *file, const char *const *arguments, size_t n
     if (fwrite(logits, sizeof *logits, n_logits, stdout) != n_logits) exit(1);
     free(rows);
     free(logits);
+    adapter_opening_close(&opening);
     kvcache_free(cache);
     model_close(model);
 }
@@ -80,12 +90,18 @@ int main(int argc, char **argv) {
         modelfile_close(file);
         return 0;
     }
-    if (argc < 5) {
-        fprintf(stderr, "usage: print_logits MODEL CONTEXT START ID... | --config MODEL\n");
+    OptionList adapters = {0};
+    int at = 1;
+    for (; argc - at >= 2 && adapters.n < OPTION_LIST_MOST && strcmp(argv[at], "--lora") == 0;
+         at += 2)
+        adapters.items[adapters.n++] = argv[at + 1];
+    if (argc - at < 4) {
+        fprintf(stderr, "usage: print_logits [--lora SPEC]... MODEL CONTEXT START ID... | "
+                        "--config MODEL\n");
         return 2;
     }
-    ModelFile *file = convert(argv[1]);
-    print_logits(file, (const char *const *)argv + 2, (size_t)argc - 4);
+    ModelFile *file = convert(argv[at]);
+    print_logits(file, &adapters, (const char *const *)argv + at + 1, (size_t)(argc - at) - 3);
     modelfile_close(file);
     return 0;
 }
