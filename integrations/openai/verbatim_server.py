@@ -10,6 +10,7 @@ import hmac
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -206,6 +207,7 @@ def main():
         server.shutdown()
 
     threading.Thread(target=stop_with_program, daemon=True).start()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # of service managers; as Ctrl-C
     print(f"http://127.0.0.1:{server.server_address[1]}/v1", flush=True)
     try:
         server.serve_forever()
