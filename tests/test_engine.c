@@ -1,4 +1,5 @@
 /* Continuous batching: many texts run at once, each with the bits that it has when run alone. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include "batch/engine.h"
 #include "convert/convert_target.h"
 #include "kvcache_sharing.h"
+#include "prefill.h"
 #include "tests/fixture.h"
 #include "tests/small_model.h"
 #include "tests/tokenizer_sources.h"
@@ -455,6 +457,139 @@ static void a_text_that_breaks_the_model_fails_alone(void **state) {
     free(path);
 }
 
+/* A Drafter whose drafts are right up to their last token, which is 47. */
+typedef struct Poisoner {
+    Drafter drafter;
+    const Text *alone;
+    size_t n_poisoned;
+} Poisoner;
+
+static size_t poisoner_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                               size_t most) {
+    Poisoner *poisoner = (Poisoner *)drafter;
+    const EngineTask *alone = &poisoner->alone->task;
+    size_t right = n % 4 < most ? n % 4 : most - 1;
+    assert_memory_equal(text, alone->tokens, n * sizeof *text);
+    if (n % 3 == 0 || n + right > alone->n_tokens) return 0;
+    memcpy(drafts, alone->tokens + n, right * sizeof *drafts);
+    drafts[right] = 47;
+    poisoner->n_poisoned++;
+    return right + 1;
+}
+
+/* The pass failed, so nothing of a poisoned draft is ever accepted. */
+static void poisoner_learn(Drafter *drafter, size_t n, size_t accepted) {
+    (void)drafter, (void)n, (void)accepted;
+    fail();
+}
+
+static Poisoner new_poisoner(const Text *alone) {
+    return (Poisoner){{.most = 7, .propose = poisoner_propose, .learn = poisoner_learn}, alone, 0};
+}
+
+/* Counts the rows of all passes, those that fail included. */
+typedef struct RowCounter {
+    PassControl control;
+    size_t n;
+} RowCounter;
+
+static int count_rows(PassControl *control, int most, size_t n_rows, double work, double done) {
+    (void)work, (void)done;
+    ((RowCounter *)control)->n += n_rows;
+    return most;
+}
+
+static void stop_counting(PassControl *control) {
+    (void)control;
+}
+
+/* Decodes the text with poisoned drafts, in a cache with or without snapshots; returns the rows of
+ * all passes. */
+static size_t decode_poisoned(Model *model, const Text *alone, size_t snapshot_bytes,
+                              size_t *n_poisoned) {
+    Text text = {.vocab = alone->vocab};
+    Poisoner poisoner = new_poisoner(alone);
+    RowCounter counter = {.control = {INFINITY, count_rows, stop_counting}};
+    const KvShape shape = model_kv_shape(model, KV_F16);
+    float *first = malloc(alone->vocab * sizeof *first), *logits = first;
+    KvCache *cache;
+    Decoding decoding;
+    Error error;
+    assert_int_equal(kvcache_new(&cache, &shape, 1, 0, &error), STATUS_OK);
+    kvcache_limit_snapshots(cache, snapshot_bytes);
+    model_set_pass_control(model, &counter.control);
+    const Prefill prompt = {.ids = alone->task.tokens,
+                            .n = alone->n_prompt,
+                            .first_wanted = alone->n_prompt - 1,
+                            .logits = first};
+    assert_int_equal(prefill(model, cache, &prompt, &error), STATUS_OK);
+    assert_int_equal(decoding_init(&decoding, model, cache, &poisoner.drafter, alone->task.tokens,
+                                   alone->n_prompt, &error),
+                     STATUS_OK);
+    for (size_t i = alone->n_prompt;; i++) {
+        int32_t token = choose(&text, logits);
+        assert_int_equal(token, alone->task.tokens[i]);
+        if (i + 1 == alone->task.n_tokens) break;
+        if (decoding_next(&decoding, token, &logits, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+    }
+    assert_true(text.logits_hash == alone->logits_hash);
+    model_set_pass_control(model, NULL);
+    decoding_free(&decoding);
+    kvcache_free(cache);
+    free(first);
+    *n_poisoned = poisoner.n_poisoned;
+    return counter.n;
+}
+
+static void a_draft_that_breaks_the_model_leaves_no_trace(void **state) {
+    enum { TEXTS = 3, NEW = 40 };
+    const Setup *whole = *state;
+    Setup poisoned = *whole;
+    Error error;
+    char *path = poisoned_copy(whole);
+    assert_int_equal(modelfile_open(&poisoned.file, path, -1, &error), STATUS_OK);
+    Model *model = new_model(&poisoned, 64, 2);
+    const KvShape shape = model_kv_shape(model, KV_F16);
+    Text alone[TEXTS], texts[TEXTS];
+    Poisoner poisoners[TEXTS];
+    Engine *engine = new_engine(model, TEXTS, 0);
+    for (size_t i = 0; i < TEXTS; i++) {
+        make_text(&alone[i], 3 * i, model_config(model)->vocab_size);
+        make_text(&texts[i], 3 * i, model_config(model)->vocab_size);
+        for (size_t k = 0; k < alone[i].n_prompt; k++)
+            if (alone[i].task.tokens[k] == 47)
+                alone[i].task.tokens[k] = texts[i].task.tokens[k] = 48;
+        alone[i].n_new = texts[i].n_new = NEW;
+        run_alone(model, &alone[i]);
+        size_t n, n_prompt = alone[i].n_prompt;
+        size_t kept = decode_poisoned(model, &alone[i], SIZE_MAX, &n);
+        size_t lost = decode_poisoned(model, &alone[i], 0, &n);
+        assert_true(n > NEW / 2);
+        if (kvcache_has_states(&shape)) {
+            /* The newest snapshot is at most some pages behind, or else it is the text's start. */
+            assert_true(lost > n * n_prompt);
+            assert_true(kept < n_prompt + n * 2 * KV_PAGE && kept < lost);
+        } else {
+            assert_true(kept < n_prompt + 6 * NEW && lost < n_prompt + 6 * NEW);
+        }
+        poisoners[i] = new_poisoner(&alone[i]);
+        texts[i].task.drafter = &poisoners[i].drafter;
+        submit(engine, &texts[i]);
+    }
+    step_until_done(engine);
+    for (size_t i = 0; i < TEXTS; i++) {
+        check_equal(&texts[i], &alone[i]);
+        assert_true(poisoners[i].n_poisoned > NEW / 4);
+        free(texts[i].task.tokens);
+        free(alone[i].task.tokens);
+    }
+    engine_free(engine);
+    model_close(model);
+    modelfile_close(poisoned.file);
+    free(path);
+}
+
 static void prompts_that_cannot_be_are_refused(void **state) {
     const Setup *setup = *state;
     Model *model = new_model(setup, 64, 2);
@@ -480,6 +615,7 @@ int main(void) {
         cmocka_unit_test(a_text_that_outgrows_the_memory_fails_and_the_others_go_on),
         cmocka_unit_test(a_text_ends_where_the_context_ends),
         cmocka_unit_test(a_text_that_breaks_the_model_fails_alone),
+        cmocka_unit_test(a_draft_that_breaks_the_model_leaves_no_trace),
         cmocka_unit_test(prompts_that_cannot_be_are_refused),
     };
     const struct CMUnitTest forgetful[] = {
@@ -487,6 +623,7 @@ int main(void) {
         cmocka_unit_test(drafts_change_no_logits_of_a_batch),
         cmocka_unit_test(a_common_prefix_is_computed_once),
         cmocka_unit_test(a_text_that_breaks_the_model_fails_alone),
+        cmocka_unit_test(a_draft_that_breaks_the_model_leaves_no_trace),
     };
     int failed = cmocka_run_group_tests_name("engine", tests, open_file, close_file);
     failed += cmocka_run_group_tests_name("engine with windows", forgetful, open_with_windows,
