@@ -23,7 +23,8 @@ typedef struct ModelDrafter {
     Sampler *sampler;
     int32_t sequence; /* of the cache; -1: none yet */
     bool failed;      /* silent from now on */
-    TokenList text;   /* as it was proposed for last, in the large model's tokens */
+    size_t begin;     /* tokens of the text from the second up to this one are left out */
+    TokenList text;   /* as it was proposed for last, in the large model's tokens, without those */
     size_t *ends;     /* [text.length]: tokens of `spelled` up to that token's end */
     size_t ends_capacity;
     TokenList spelled; /* the text in the small model's tokens */
@@ -65,6 +66,15 @@ void draft_model_free(DraftModel *shared) {
     free(shared);
 }
 
+void draft_model_warm_up(DraftModel *shared) {
+    enum { WARM_ROWS = 8 }; /* as many as are read at first (drafter_set.c) */
+    Row rows[WARM_ROWS];
+    Error ignored; /* a draft that fails so is silent */
+    for (int32_t i = 0; i < WARM_ROWS; i++) rows[i] = (Row){0, i, 0, i == WARM_ROWS - 1};
+    model_forward(shared->model, shared->cache, rows, WARM_ROWS, shared->logits, &ignored);
+    kvcache_reset(shared->cache, 0, 0);
+}
+
 const Model *draft_model_model(const DraftModel *shared) {
     return shared->model;
 }
@@ -81,15 +91,43 @@ static size_t common_prefix(const TokenList *list, const int32_t *ids, size_t n)
     return i;
 }
 
+/* How much of d->text the first token of text[n] and those from `begin` on begin with. */
+static size_t known_from(const ModelDrafter *d, const int32_t *text, size_t n, size_t begin) {
+    const TokenList *known = &d->text;
+    size_t i = 0;
+    if (known->length == 0 || known->ids[0] != text[0]) return 0;
+    for (i = 1; i < known->length && begin + i - 1 < n; i++)
+        if (known->ids[i] != text[begin + i - 1]) break;
+    return i;
+}
+
+/* Where d should begin to read text[n]: where it began before, unless it would have to read more
+ * than a window from there, or is to know more than it does. */
+static size_t best_begin(const ModelDrafter *d, const int32_t *text, size_t n) {
+    size_t window = d->drafter.window, afresh = window > 0 && n > window + 1 ? n - window : 1;
+    if (d->begin == 0 || d->begin >= n || afresh == 1) return afresh;
+    size_t unread = n - d->begin + 1 - known_from(d, text, n, d->begin);
+    return unread > window || d->begin > afresh ? afresh : d->begin;
+}
+
+static size_t unread(Drafter *drafter, const int32_t *text, size_t n) {
+    const ModelDrafter *d = (const ModelDrafter *)drafter;
+    if (d->failed || (d->sequence < 0 && d->shared->n_free == 0)) return 0;
+    size_t begin = best_begin(d, text, n);
+    return n - begin + 1 - known_from(d, text, n, begin);
+}
+
 /* Makes d->spelled the text. */
 static Status spell(ModelDrafter *d, const int32_t *text, size_t n, Error *error) {
-    size_t kept = common_prefix(&d->text, text, n);
+    d->begin = best_begin(d, text, n);
+    size_t kept = known_from(d, text, n, d->begin);
     d->text.length = kept;
     d->spelled.length = kept > 0 ? d->ends[kept - 1] : 0;
-    for (size_t i = kept; i < n; i++) {
-        if (token_map_spell(d->shared->map, text[i], &d->spelled, error) != STATUS_OK)
+    for (size_t i = kept; i < n - d->begin + 1; i++) {
+        int32_t token = i == 0 ? text[0] : text[d->begin + i - 1];
+        if (token_map_spell(d->shared->map, token, &d->spelled, error) != STATUS_OK)
             return STATUS_FAILED;
-        if (!token_list_push(&d->text, text[i]) ||
+        if (!token_list_push(&d->text, token) ||
             !array_reserve(&d->ends, &d->ends_capacity, i + 1, sizeof *d->ends))
             return error_set(error, "no memory for a text");
         d->ends[i] = d->spelled.length;
@@ -187,8 +225,11 @@ Drafter *draft_model_drafter(DraftModel *shared, const SamplerOptions *sampling)
     if (!d) return NULL;
     d->shared = shared;
     d->sequence = -1;
-    d->drafter = (Drafter){
-        .most = DRAFT_MODEL_MOST, .propose = propose, .learn = learn, .free = free_drafter};
+    d->drafter = (Drafter){.most = DRAFT_MODEL_MOST,
+                           .propose = propose,
+                           .learn = learn,
+                           .free = free_drafter,
+                           .unread = unread};
     d->sampler = draft_choice_new(sampling, shared->model);
     if (d->sampler) return &d->drafter;
     free_drafter(&d->drafter);

@@ -4,6 +4,9 @@
  * The small model chooses each token as the large one will (draft_choice.h), and stops where it is
  * not sure.
  *
+ * Of a long text it may read the first token (where it begins) and the last ones alone
+ * (Drafter.window).
+ *
  * Its vocabulary may be another one whose tokens spell the same bytes (token_map.h). It has a cache
  * of its own, from which what the text did not take is removed at the next draft. */
 #ifndef DRAFT_MODEL_H
@@ -29,6 +32,10 @@ typedef struct DraftModelOptions {
 Status draft_model_new(DraftModel **out, Model *model, TokenMap *map,
                        const DraftModelOptions *options, Error *error);
 void draft_model_free(DraftModel *shared); /* after the drafters */
+
+/* Runs a few tokens, so that the first draft in a text does not wait for weights that were never
+ * read and memory that was never touched. Call it before the first text. */
+void draft_model_warm_up(DraftModel *shared);
 
 /* The small model, and the shape of its cache. */
 const Model *draft_model_model(const DraftModel *shared);

@@ -39,6 +39,15 @@ struct Drafter {
      * prompt's and drafts included, before the model's next pass. NULL: nobody looks. */
     void (*ran)(Drafter *drafter, const Row *rows, size_t first, size_t n);
 
+    /* Tokens of text[n] that the next call of propose would run through a model before it
+     * proposes. NULL: none. */
+    size_t (*unread)(Drafter *drafter, const int32_t *text, size_t n);
+
+    /* Where there is `unread`: the drafter may leave out all of a text but its last `window`
+     * tokens, when it begins or has not been asked for as many; when `window` has grown, it reads
+     * that far back. 0: it reads all. */
+    size_t window;
+
     size_t trust; /* in a set it proposes so many tokens whatever they cost; 0: what pays */
 
     bool first; /* in a set it is asked before all others, and never behind their drafts */

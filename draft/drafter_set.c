@@ -7,8 +7,17 @@
 #include "base/array.h"
 #include "base/clock.h"
 
-/* Of an account, in tokens' times. */
-static const double FIRST_BALANCE = 0.5, BALANCE_A_TOKEN = 0.005, MOST_BALANCE = 8.0;
+/* What all accounts together are granted at first and with each token, and what one account holds
+ * at most; in tokens' times. */
+static const double FIRST_GRANT = 0.5, RATE = 0.005, MOST_BALANCE = 8.0;
+
+/* A drafter that reads begins with so many tokens at least; so many do not take longer than one;
+ * the first guess of the time that a token takes, as a share of proposing one. */
+enum { FIRST_WINDOW = 8, FEW_UNREAD = 4 };
+static const double READ_SHARE = 0.05;
+
+/* The part of what a drafter gained in a text that reading more of it may cost. */
+static const double READING_OF_GAIN = 0.5;
 
 /* Weights of one more draft in a text's share of right ones and in that of all texts, and of one
  * more time that a drafter takes; the share from which on another member goes on behind a draft. */
@@ -32,6 +41,7 @@ typedef struct Member {
     Drafter *drafter;
     DraftRecord *record;
     double right_share; /* in this text */
+    double gained;      /* by it in this text, in tokens' times */
     size_t n;           /* tokens that it proposed last */
     bool begun;         /* it has seen this text */
 } Member;
@@ -51,10 +61,7 @@ typedef struct DrafterSet {
 } DrafterSet;
 
 DraftRecord draft_record(const char *name, double right_share) {
-    return (DraftRecord){.name = name,
-                         .right_share = right_share,
-                         .balance = FIRST_BALANCE,
-                         .most_balance = MOST_BALANCE};
+    return (DraftRecord){.name = name, .right_share = right_share, .most_balance = MOST_BALANCE};
 }
 
 static void limit(DraftRecord *record) {
@@ -84,6 +91,19 @@ static double step_of(const DrafterSet *set, const DraftRecord *record) {
     return record->step_seconds > 0.0 ? record->step_seconds / set->second : record->step_guess;
 }
 
+/* What reading so many tokens takes beyond the first step, in tokens' times. */
+static double reading_of(const DrafterSet *set, const DraftRecord *record, size_t unread) {
+    if (unread <= FEW_UNREAD) return 0.0;
+    double token = record->read_seconds > 0.0 ? record->read_seconds / set->second
+                                              : READ_SHARE * step_of(set, record);
+    return token * (double)unread;
+}
+
+static size_t unread_of(const Member *member, const int32_t *text, size_t n) {
+    Drafter *drafter = member->drafter;
+    return drafter->unread ? drafter->unread(drafter, text, n) : 0;
+}
+
 /* How many drafts, at most `most`, promise the most tokens a second if this share of them is right,
  * and how many times as many as without drafts (*speed). */
 static size_t prospect(const DrafterSet *set, const Member *member, double right_share, size_t most,
@@ -104,13 +124,23 @@ static size_t prospect(const DrafterSet *set, const Member *member, double right
     return best;
 }
 
-/* The most drafts, at most `most`, that the member's account can pay if they are all wrong. How
- * long it takes to propose is not known before the first time, so that is no more than a probe. */
-static size_t affordable(const DrafterSet *set, const Member *member, size_t most) {
+/* Whether the member, which has not begun with the text, could not pay even at its best. */
+static bool is_hopeless(const DrafterSet *set, const Member *member, size_t most) {
+    double speed;
+    if (most > member->drafter->most) most = member->drafter->most;
+    return !member->begun && step_of(set, member->record) > 0.0 &&
+           prospect(set, member, BEST_SHARE, most, &speed) == 0;
+}
+
+/* The most drafts, at most `most`, that the member's account can pay if they are all wrong, besides
+ * what it has to read. How long it takes to propose may not be known before the first time, so that
+ * is no more than a probe. */
+static size_t affordable(const DrafterSet *set, const Member *member, size_t most, double reading) {
     double step = step_of(set, member->record), behind = set->rows_cost[set->n_drafts];
     if (step <= 0.0 && most > PROBE && !member->drafter->first) most = PROBE;
-    while (most > 0 && set->rows_cost[set->n_drafts + most] - behind + (double)most * step >
-                           member->record->balance)
+    while (most > 0 &&
+           set->rows_cost[set->n_drafts + most] - behind + (double)most * step + reading >
+               member->record->balance)
         most--;
     return most;
 }
@@ -141,32 +171,71 @@ static void sort(const DrafterSet *set, size_t most, size_t order[DRAFTER_SET_MO
     }
 }
 
+/* With how many of a text's n tokens the member begins: as many as its account pays besides a
+ * draft of one token. */
+static size_t first_window(const DrafterSet *set, const DraftRecord *record, size_t n) {
+    double rest = record->balance - set->rows_cost[PROBE] - step_of(set, record);
+    double token = reading_of(set, record, FIRST_WINDOW) / FIRST_WINDOW;
+    rest -= token; /* it reads the text's first token as well */
+    if (token <= 0.0 || rest >= token * (double)n) return n > FIRST_WINDOW ? n : FIRST_WINDOW;
+    return rest > token * FIRST_WINDOW ? (size_t)(rest / token) : FIRST_WINDOW;
+}
+
+/* Lets a member that reads take in twice as many tokens of text[n], if it gained enough. */
+static bool widen(const DrafterSet *set, const Member *member, size_t n) {
+    Drafter *drafter = member->drafter;
+    if (!drafter->unread || drafter->window >= n) return false;
+    double reading = reading_of(set, member->record, 2 * drafter->window);
+    if (reading > READING_OF_GAIN * member->gained) return false;
+    drafter->window *= 2;
+    return true;
+}
+
+static void smooth(double *average, double value) {
+    *average += (*average > 0.0 ? STEP_WEIGHT : 1.0) * (value - *average);
+}
+
+/* Books the time in which a member read `unread` tokens and proposed m. Reading more of a text was
+ * paid by what the member gained there. */
+static void book_time(DrafterSet *set, Member *member, double seconds, size_t unread, size_t m,
+                      bool widened) {
+    DraftRecord *record = member->record;
+    double steps = (double)(m > 0 ? m : 1), reading = 0.0;
+    if (unread > FEW_UNREAD) {
+        reading = seconds - steps * step_of(set, record) * set->second;
+        if (reading < 0.0) reading = 0.0;
+        if (reading > 0.0) smooth(&record->read_seconds, reading / (double)unread);
+    } else if (member->begun) {
+        smooth(&record->step_seconds, seconds / steps);
+    }
+    member->begun = true;
+    member->gained -= seconds / set->second;
+    record->balance -= (widened ? seconds - reading : seconds) / set->second;
+    record->seconds += seconds;
+    record->gained -= seconds;
+}
+
 /* Lets one member go on behind the text and its n_drafts drafts; returns how many it added. */
 static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
     DraftRecord *record = member->record;
+    Drafter *drafter = member->drafter;
+    size_t n_text = n + set->n_drafts;
     double speed;
-    if (member->drafter->first && set->n_drafts > 0) return 0;
-    if (most > member->drafter->most) most = member->drafter->most;
-    bool known = step_of(set, record) > 0.0;
-    if (!member->begun && known && prospect(set, member, BEST_SHARE, most, &speed) == 0) return 0;
+    if (drafter->first && set->n_drafts > 0) return 0;
+    if (most > drafter->most) most = drafter->most;
+    if (is_hopeless(set, member, most)) return 0;
     size_t m = prospect(set, member, member->right_share, most, &speed);
     if (m == 0) m = most < PROBE ? most : PROBE;
-    m = member->drafter->trust ? trusted(member, most) : affordable(set, member, m);
+    if (!member->begun && drafter->unread) drafter->window = first_window(set, record, n_text);
+    size_t unread = unread_of(member, set->text, n_text);
+    m = drafter->trust ? trusted(member, most)
+                       : affordable(set, member, m, reading_of(set, record, unread));
     if (m == 0) return 0;
+    bool widened = widen(set, member, n_text);
+    if (widened) unread = unread_of(member, set->text, n_text);
     double start = clock_seconds();
-    size_t n_text = n + set->n_drafts;
-    m = member->drafter->propose(member->drafter, set->text, n_text, set->text + n_text, m);
-    double seconds = clock_seconds() - start;
-    record->seconds += seconds;
-    record->gained -= seconds;
-    bool begins = !member->begun, reads_prompt = begins && set->drafter.costs->n_texts <= 1;
-    member->begun = true;
-    if (!reads_prompt) record->balance -= seconds / set->second;
-    if (!begins) {
-        double step = seconds / (double)(m > 0 ? m : 1);
-        double weight = record->step_seconds > 0.0 ? STEP_WEIGHT : 1.0;
-        record->step_seconds += weight * (step - record->step_seconds);
-    }
+    m = drafter->propose(drafter, set->text, n_text, set->text + n_text, m);
+    book_time(set, member, clock_seconds() - start, unread, m, widened);
     if (m > 0 && set->rule) {
         size_t allowed = set->rule->allowed_ahead(set->rule, set->text + n, set->n_drafts + m);
         m = allowed > set->n_drafts ? allowed - set->n_drafts : 0;
@@ -176,12 +245,47 @@ static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
     return m;
 }
 
-static void earn_a_little(DrafterSet *set) {
+/* What the member lacks to propose one token behind text[n]; -1: it will not propose any. */
+static double need_of(const DrafterSet *set, const Member *member, const int32_t *text, size_t n,
+                      size_t most) {
+    const DraftRecord *record = member->record;
+    if (is_hopeless(set, member, most)) return -1.0;
+    double reading = reading_of(set, record, unread_of(member, text, n));
+    double need = set->rows_cost[PROBE] + step_of(set, record) + reading - record->balance;
+    return need > 0.0 ? need : 0.0;
+}
+
+static void give(DraftRecord *record, double amount) {
+    record->granted += amount;
+    record->balance += amount;
+    limit(record);
+}
+
+/* Grants the members something for a token behind text[n]: first what each lacks, those that lack
+ * least first, then equal parts of what is left. */
+static void grant(DrafterSet *set, const int32_t *text, size_t n, size_t most) {
+    double needs[DRAFTER_SET_MOST], amount = RATE, granted = 0.0;
+    size_t n_asking = 0, left;
     for (size_t i = 0; i < set->n_members; i++) {
-        DraftRecord *record = set->members[i].record;
-        record->balance += BALANCE_A_TOKEN / (double)set->n_members;
-        limit(record);
+        needs[i] = need_of(set, &set->members[i], text, n, most);
+        granted += set->members[i].record->granted;
+        n_asking += needs[i] >= 0.0;
     }
+    if (granted == 0.0) amount = FIRST_GRANT;
+    left = n_asking;
+    for (size_t round = 0; round < n_asking; round++) {
+        size_t least = 0;
+        for (size_t i = 1; i < set->n_members; i++)
+            if (needs[i] >= 0.0 && (needs[least] < 0.0 || needs[i] < needs[least])) least = i;
+        double share = amount / (double)left--;
+        double part = needs[least] < share ? needs[least] : share;
+        give(set->members[least].record, part);
+        amount -= part;
+        needs[least] = -1.0;
+    }
+    for (size_t i = 0; i < set->n_members && n_asking > 0 && amount > 0.0; i++)
+        if (!is_hopeless(set, &set->members[i], most))
+            give(set->members[i].record, amount / (double)n_asking);
 }
 
 /* The part of the cost of the last draft's rows that one member's tokens have. */
@@ -196,9 +300,9 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
     DrafterSet *set = (DrafterSet *)drafter;
     size_t order[DRAFTER_SET_MOST] = {0};
     set->n_segments = set->n_drafts = 0;
-    earn_a_little(set);
     if (most > DRAFTS_MAX) most = DRAFTS_MAX;
     find_costs(set, most);
+    if (set->second > 0.0) grant(set, text, n, most);
     bool plain = set->second <= 0.0 || set->n_passes == PASSES_BETWEEN;
     set->n_passes = plain ? 0 : set->n_passes + 1;
     if (plain) return 0; /* the first pass, too, is measured without drafts */
@@ -234,6 +338,7 @@ static void count(DrafterSet *set, Member *member, size_t right, double again) {
     record->right += right;
     record->tested += tested;
     record->balance += (double)right - again;
+    member->gained += (double)right - again - cost_of(set, member);
     record->gained += ((double)right - again - cost_of(set, member)) * set->second;
     limit(record);
     member->drafter->learn(member->drafter, member->n, right);
@@ -252,6 +357,7 @@ static void learn(Drafter *drafter, size_t n, size_t accepted) {
             count(set, member, right,
                   accepted > 0 ? again * (double)right / (double)accepted : 0.0);
         } else {
+            member->gained -= cost_of(set, member);
             member->record->gained -= cost_of(set, member) * set->second;
         }
         begin += member->n;
@@ -290,6 +396,7 @@ void drafter_set_add(Drafter *drafter, Drafter *member, DraftRecord *record) {
     DrafterSet *set = (DrafterSet *)drafter;
     set->members[set->n_members++] =
         (Member){.drafter = member, .record = record, .right_share = record->right_share};
+    if (member->unread) member->window = FIRST_WINDOW;
     if (member->ran) set->drafter.ran = ran;
     if (member->most > set->drafter.most) set->drafter.most = member->most;
 }

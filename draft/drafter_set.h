@@ -8,12 +8,15 @@
  * is likely right, the next member goes on behind it.
  *
  * Each kind of drafter has an account of the tokens that it gained and lost over all texts. A draft
- * is never longer than the account can pay if all of it is wrong. The account begins with half a
- * token's time, gets half a percent of each token's, and never holds more than most_balance. (The
- * time that a drafter takes for the prompt of a single text is not booked; but one that could not
- * pay even if it were nearly always right does not begin to read it.) So a kind of drafter that is
- * always wrong costs no more than that, is asked again now and then, and is believed again when it
- * is right. */
+ * is never longer than the account can pay if all of it is wrong, its rows, the drafter's steps and
+ * what the drafter reads of the text before them. All kinds together get half a token's time at
+ * first and half a percent of each token's, those first that lack little for a draft. An account
+ * never holds more than most_balance. So kinds of drafters that are always wrong cost no more than
+ * that, are asked again now and then, and are believed again when they are right.
+ *
+ * A drafter that reads (Drafter.unread) begins with as many of a text's last tokens as it can pay,
+ * at least eight. It reads twice as many whenever that takes at most half of what it gained in this
+ * text. One that could not pay even if it were nearly always right does not begin. */
 #ifndef DRAFTER_SET_H
 #define DRAFTER_SET_H
 
@@ -22,8 +25,8 @@
 
 enum { DRAFTER_SET_MOST = 4 }; /* members */
 
-/* One kind of drafter over all texts. Set name, right_share and balance with draft_record;
- * everything else begins with 0. */
+/* One kind of drafter over all texts. Made by draft_record; everything but name, right_share and
+ * most_balance begins with 0. */
 typedef struct DraftRecord {
     const char *name;
     size_t drafted, right; /* tokens */
@@ -32,7 +35,9 @@ typedef struct DraftRecord {
     double gained;         /* seconds that decoding was faster by (or slower, if negative) */
     double right_share;    /* probability that a draft is right after right ones, smoothed */
     double step_seconds;   /* of proposing one token, smoothed */
+    double read_seconds;   /* of reading one token of a text, smoothed */
     double balance;        /* the account, in tokens' times */
+    double granted;        /* what it got without having earned it */
     double most_balance;   /* that it holds */
     double step_guess;     /* of step_seconds, in tokens' times, while it is 0; 0: unknown */
 } DraftRecord;

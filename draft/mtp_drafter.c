@@ -26,6 +26,7 @@ typedef struct MtpDrafter {
     Sampler *sampler;
     int32_t sequence; /* -1: none yet */
     bool failed;      /* silent from now on */
+    size_t begun;     /* the cache's first position */
     size_t verified;  /* rows of the cache before this position are the text's */
 
     /* The model's hidden states of positions [begin, begin + n), and their tokens. */
@@ -73,6 +74,17 @@ void mtp_drafts_close(MtpDrafts *s) {
     free(s->scratch);
     free(s->next);
     free(s);
+}
+
+void mtp_drafts_warm_up(MtpDrafts *s) {
+    enum { WARM_ROWS = 8 };
+    Row rows[WARM_ROWS];
+    Error ignored; /* a draft that fails so is silent */
+    memset(s->next, 0, WARM_ROWS * s->dim * sizeof *s->next);
+    for (int32_t i = 0; i < WARM_ROWS; i++) rows[i] = (Row){0, 1 + i, 0, i == WARM_ROWS - 1};
+    kvcache_reset(s->cache, 0, 1);
+    mtp_forward(s->mtp, s->cache, 0, rows, WARM_ROWS, s->next, s->logits, NULL, &ignored);
+    kvcache_reset(s->cache, 0, 0);
 }
 
 /* ---- What the model computed ---- */
@@ -136,8 +148,21 @@ static bool has_states(const MtpDrafter *d, const int32_t *text, size_t n) {
            memcmp(d->tokens, text + d->begin, (n - 1 - d->begin) * sizeof *text) == 0;
 }
 
-/* The position of the first row that the layers must run; where the states before it are gone, the
- * cache begins anew at the first that has one. */
+/* Where the cache would begin for text[n]: at the first position that has a state before it, or in
+ * the window. */
+static size_t first_afresh(const MtpDrafter *d, size_t n) {
+    size_t window = d->drafter.window, first = d->begin + 1;
+    return window > 0 && n > window + first ? n - window : first;
+}
+
+/* Whether the layers go on behind the row `next` of their cache, rather than to begin afresh. */
+static bool goes_on(const MtpDrafter *d, size_t next, size_t n) {
+    size_t window = d->drafter.window;
+    if (next <= d->begin || next >= n) return false;
+    return window == 0 || (n - next <= window && d->begun <= first_afresh(d, n));
+}
+
+/* The position of the first row that the layers must run. */
 static size_t first_row(MtpDrafter *d, size_t n) {
     KvCache *cache = d->shared->cache;
     size_t next = (size_t)kvcache_next(cache, d->sequence);
@@ -145,9 +170,18 @@ static size_t first_row(MtpDrafter *d, size_t n) {
         kvcache_truncate(cache, d->sequence, (int32_t)d->verified);
         next = (size_t)kvcache_next(cache, d->sequence);
     }
-    if (next > d->begin && next < n) return next;
-    kvcache_reset(cache, d->sequence, (int32_t)d->begin + 1);
-    return d->begin + 1;
+    if (goes_on(d, next, n)) return next;
+    d->begun = first_afresh(d, n);
+    kvcache_reset(cache, d->sequence, (int32_t)d->begun);
+    return d->begun;
+}
+
+static size_t unread(Drafter *drafter, const int32_t *text, size_t n) {
+    const MtpDrafter *d = (const MtpDrafter *)drafter;
+    size_t next = d->sequence < 0 ? 0 : (size_t)kvcache_next(d->shared->cache, d->sequence);
+    if (d->failed || !has_states(d, text, n)) return 0;
+    if (next > d->verified) next = d->verified;
+    return n - (goes_on(d, next, n) ? next : first_afresh(d, n));
 }
 
 static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
@@ -194,8 +228,12 @@ Drafter *mtp_drafter(MtpDrafts *shared, const SamplerOptions *sampling) {
     if (!d) return NULL;
     d->shared = shared;
     d->sequence = -1;
-    d->drafter = (Drafter){
-        .most = MTP_DRAFTS, .propose = propose, .learn = learn, .free = free_drafter, .ran = ran};
+    d->drafter = (Drafter){.most = MTP_DRAFTS,
+                           .propose = propose,
+                           .learn = learn,
+                           .free = free_drafter,
+                           .ran = ran,
+                           .unread = unread};
     d->sampler = draft_choice_new(sampling, shared->model);
     if (d->sampler) return &d->drafter;
     free_drafter(&d->drafter);

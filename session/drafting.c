@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "config_fields.h"
 #include "draft/forced.h"
 #include "draft/lookup.h"
 #include "kvcache_sharing.h"
@@ -16,8 +17,11 @@ static const char *const drafting_names[DRAFT_KINDS] = {[DRAFT_SHAPE] = "shape",
  * models that fit into a processor's caches. */
 static const double RIGHT_SHARES[DRAFT_KINDS] = {
     [DRAFT_SHAPE] = 0.95, [DRAFT_LOOKUP] = 0.6, [DRAFT_BY_MODEL] = 0.7, [DRAFT_MTP] = 0.7};
+static const double BEST_RIGHT_SHARE = 0.9; /* at which a drafter that never pays is not asked */
 static const double RECORDED_RIGHT_SHARE = 0.97;
 static const double RECORDED_BALANCE_A_TEXT = 0.5;
+/* Of the accounts of records, and of shapes, whose tokens are seldom wrong; others begin with 0. */
+static const double FIRST_BALANCE = 0.5;
 static const double RECORDED_MOST_BALANCE = 512; /* what all texts of a batch may spend at once */
 enum { MOST_TEXTS = 16 }; /* of a batch for which prediction layers draft at once */
 static const double ROW_SHARE = 0.05, ROW_SHARE_ALONE = 0.4;
@@ -61,14 +65,10 @@ Status drafting_check(const Options *o, Error *error) {
     return STATUS_USAGE;
 }
 
-/* What the first drafts may cost is one account's, whatever the number of kinds. Shapes are left
- * out: few texts have one, and what it forces is seldom wrong. */
-static void share_balance(Drafting *d) {
-    double n = 0.0;
-    for (size_t k = 0; k < DRAFT_KINDS; k++)
-        if (k != DRAFT_SHAPE && d->kinds & 1u << k) n += 1.0;
-    for (size_t k = 0; k < DRAFT_KINDS; k++)
-        if (k != DRAFT_SHAPE && n > 1.0) d->records[k].balance /= n;
+/* A first guess of the time in which prediction layers propose a token, as a share of the time that
+ * a token of the model takes. */
+static double layers_step(const Config *c) {
+    return (config_work(c, 1, 0) / c->n_layers + config_work(c, 0, 1)) / config_work(c, 1, 1);
 }
 
 Status drafting_open(Drafting *d, const Session *session, DraftModel *model, const ModelFile *file,
@@ -87,6 +87,8 @@ Status drafting_open(Drafting *d, const Session *session, DraftModel *model, con
         d->records[k] = draft_record(drafting_names[k], RIGHT_SHARES[k]);
     d->recorded = draft_record("recorded", RECORDED_RIGHT_SHARE);
     d->recorded.most_balance = RECORDED_MOST_BALANCE;
+    d->recorded.balance = FIRST_BALANCE;
+    d->records[DRAFT_SHAPE].balance = FIRST_BALANCE;
     if (model)
         d->records[DRAFT_BY_MODEL].step_guess =
             (double)modelfile_bytes(file) / (double)modelfile_bytes(session->file);
@@ -101,11 +103,11 @@ Status drafting_open(Drafting *d, const Session *session, DraftModel *model, con
     bool wants_layers = automatic ? has_layers : d->kinds & 1u << DRAFT_MTP;
     d->kinds &= ~(1u << DRAFT_MTP);
     if (wants_layers && has_layers) d->kinds |= 1u << DRAFT_MTP;
-    share_balance(d);
-    if (!wants_layers) return STATUS_OK;
-    if (!has_layers)
+    if (has_layers) d->records[DRAFT_MTP].step_guess = layers_step(modelfile_config(session->file));
+    if (wants_layers && !has_layers)
         return error_set(error, "--draft mtp: %s has no prediction layers",
                          modelfile_path(session->file));
+    if (!wants_layers) return STATUS_OK;
     return mtp_drafts_open(&d->mtp, session->file, session->model, session->kv_type,
                            o->batch ? MOST_TEXTS : 1, error);
 }
@@ -113,6 +115,16 @@ Status drafting_open(Drafting *d, const Session *session, DraftModel *model, con
 void drafting_close(Drafting *d) {
     mtp_drafts_close(d->mtp);
     d->mtp = NULL;
+}
+
+/* Before the first text: warms up what may draft, but no model that could not pay
+ * (drafter_set.h). */
+static void warm_up(Drafting *d) {
+    double cost = d->costs.row_share + d->records[DRAFT_BY_MODEL].step_guess;
+    if (d->warm) return;
+    d->warm = true;
+    if (d->kinds & 1u << DRAFT_BY_MODEL && cost < BEST_RIGHT_SHARE) draft_model_warm_up(d->model);
+    if (d->mtp) mtp_drafts_warm_up(d->mtp);
 }
 
 /* Adds the drafter of one kind, which is NULL where memory is short. */
@@ -133,6 +145,7 @@ Status drafting_new(const Session *session, const GenerationOptions *options, Dr
     Drafter *set = drafter_set_new(&d->costs);
     if (!set) return error_set(error, "no memory for drafts");
     Status status = STATUS_OK;
+    warm_up(d);
     drafter_set_hold(set, rule);
     if (kinds & 1u << DRAFT_SHAPE) status = add(d, set, DRAFT_SHAPE, forced_new(rule), error);
     if (status == STATUS_OK && kinds & 1u << DRAFT_LOOKUP)

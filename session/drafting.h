@@ -25,6 +25,7 @@ typedef struct Drafting {
     DraftModel *model;           /* of --draft-model; borrowed; NULL: none */
     const ModelFile *model_file; /* its file */
     MtpDrafts *mtp;              /* the model's own prediction layers; NULL: none */
+    bool warm;                   /* these have run once */
     size_t lookup;               /* tokens that prompt lookup proposes at a time */
     PassCosts costs;
     DraftRecord records[DRAFT_KINDS];

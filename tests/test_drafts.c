@@ -113,13 +113,89 @@ static void wrong_guesses_cost_less_than_two_percent(void **state) {
         Run run = decode(wrong, 2, rows[i], 1, records);
         assert_true(run.seconds < TOKENS / 0.98);
         assert_true(wrong[0].proposed > 0 && wrong[1].proposed > 0);
-        /* Nor does a short text lose more than both accounts begin with, unless the first drafts
-         * cost more than is guessed before they are measured. */
-        assert_true(run.worst < (rows[i] <= 0.3 ? 1.0 : 2.5));
+        /* Nor does a short text lose more than what both accounts are granted at first, unless the
+         * first drafts cost more than is guessed before they are measured. */
+        assert_true(run.worst < (rows[i] <= 0.3 ? 0.51 : 2.5));
         /* Nor does a text that is easy first and then turns. */
         Guesser turns = guesser(1.0, TOKENS / 2, 0.0);
         run = decode(&turns, 1, rows[i], 1, records);
         assert_true(run.seconds < TOKENS / 0.98);
+    }
+}
+
+/* ---- Drafters that read ---- */
+
+/* A guesser that has to read the text, from which it may leave out all but the last tokens. */
+typedef struct Reader {
+    Guesser guesser; /* first, so that its functions take a Reader */
+    size_t begin, end;
+    size_t most_read; /* at once */
+} Reader;
+
+static size_t reader_begin(const Reader *r, size_t n) {
+    size_t window = r->guesser.drafter.window, afresh = n > window ? n - window : 0;
+    return r->end == 0 || r->begin > afresh || n - r->end > window ? afresh : r->begin;
+}
+
+static size_t reader_unread(Drafter *drafter, const int32_t *text, size_t n) {
+    const Reader *r = (const Reader *)drafter;
+    size_t begin = reader_begin(r, n);
+    (void)text;
+    assert_true(drafter->window > 0);
+    return begin == r->begin && r->end > 0 ? n - r->end : n - begin;
+}
+
+static size_t reader_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                             size_t most) {
+    Reader *r = (Reader *)drafter;
+    size_t unread = reader_unread(drafter, text, n);
+    if (unread > r->most_read) r->most_read = unread;
+    r->begin = reader_begin(r, n);
+    r->end = n;
+    return propose(drafter, text, n, drafts, most);
+}
+
+static Reader reader(double right) {
+    Reader r = {.guesser = guesser(right, TOKENS, right)};
+    r.guesser.drafter.propose = reader_propose;
+    r.guesser.drafter.unread = reader_unread;
+    return r;
+}
+
+static void more_of_a_text_is_read_only_where_that_has_paid(void **state) {
+    /* The text has 1,000 tokens when it begins. */
+    enum { BEGIN = 1000, END = 2000 };
+    static const double shares[] = {0.0, 0.9};
+    static int32_t text[END + MOST + 1];
+    (void)state;
+    for (int32_t i = 0; i < END + MOST + 1; i++) text[i] = i;
+    for (size_t k = 0; k < 2; k++) {
+        PassCosts costs = {.row_share = 0.05};
+        DraftRecord record = draft_record("reader", 0.6);
+        Reader r = reader(shares[k]);
+        int32_t drafts[DRAFTS_MAX];
+        size_t first_read = 0, before_first = 0;
+        Drafter *set = drafter_set_new(&costs);
+        assert_non_null(set);
+        record.step_guess = 0.2;
+        drafter_set_add(set, &r.guesser.drafter, &record);
+        for (size_t n = BEGIN; n < END;) {
+            size_t n_drafts = set->propose(set, text, n, drafts, set->most), right = 0;
+            if (first_read == 0 && n_drafts > 0) {
+                first_read = r.most_read;
+                before_first = n - BEGIN;
+            }
+            while (right < n_drafts && drafts[right] == (int32_t)(n + right)) right++;
+            pass_costs_add(&costs, 1 + n_drafts, 1.0 + 0.05 * (double)n_drafts);
+            n += 1 + right;
+            if (n_drafts > 0) set->learn(set, n_drafts, right);
+        }
+        drafter_free(set);
+        /* What the account is granted pays for a draft at once, and for a few tokens before it. */
+        assert_true(before_first < 4);
+        assert_true(first_read >= 8 && first_read <= 30);
+        if (shares[k] == 0.0) assert_true(r.most_read <= 30);
+        if (shares[k] > 0.0) assert_int_equal(r.begin, 0);
     }
 }
 
@@ -467,7 +543,7 @@ static void same_with_layers(const char *model, const char *const *more) {
 
 static void prediction_layers_draft_in_one_text_and_in_batches(void **state) {
     char *directory = fixture_directory(), *requests = fixture_path(directory, "requests.jsonl");
-    char *path = small_model(directory, "tiny,logit_scale=5,mtp_layers=1,context=256");
+    char *path = small_model(directory, "tiny,logit_scale=5,n_layers=6,mtp_layers=1,context=256");
     static const char lines[] =
         "{\"id\": 1, \"prompt\": \"the cat\", \"temperature\": 0}\n"
         "{\"id\": 2, \"prompt\": \"the hat\", \"n\": 3, \"repetition_penalty\": 1.2}\n"
@@ -511,6 +587,7 @@ static void what_cannot_draft_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_guesses_cost_less_than_two_percent),
+        cmocka_unit_test(more_of_a_text_is_read_only_where_that_has_paid),
         cmocka_unit_test(right_guesses_are_found_and_used),
         cmocka_unit_test(who_was_right_goes_first),
         cmocka_unit_test(rows_that_are_not_cheap_get_no_guesses),
