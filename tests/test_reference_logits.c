@@ -6,7 +6,7 @@
  *
  * With the environment variable VERBATIM_FAMILIES, writes the table of docs/families.md to that
  * file:
- *     VERBATIM_FAMILIES=table build/tests/test_reference_logits && scripts/families.sh table */
+ *     VERBATIM_FAMILIES=table build/tests/test_reference_logits, then scripts/families.sh */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
