@@ -74,8 +74,9 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
 }
 
 EACH_CODE_TYPE(BLOCK_KERNEL)
+EACH_CODE_TYPE(STREAM_KERNEL)
 
-static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(BLOCK_ENTRY)};
+static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(STREAM_ENTRY)};
 
 #define FLOAT_KERNELS float_avx512
 #define RECORD_KERNELS record_kernels_avx512

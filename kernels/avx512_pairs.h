@@ -24,9 +24,11 @@ enum {
     MANY_NVFP4 = 48
 };
 
-/* Their entry in a table of BlockKernels. */
-#define BLOCK_ENTRY(type)                                                                          \
+/* Their entry in a table of BlockKernels, with a stream kernel and without. */
+#define STREAM_ENTRY(type)                                                                         \
     [TENSOR_##type] = {BLOCK_ROWS,    block_##type, STREAM_ROWS,                                   \
                        stream_##type, MANY_##type,  multiply_pairs},
+#define BLOCK_ENTRY(type)                                                                          \
+    [TENSOR_##type] = {BLOCK_ROWS, block_##type, 0, NULL, MANY_##type, multiply_pairs},
 
 #endif

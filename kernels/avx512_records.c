@@ -6,10 +6,9 @@
 #include "kernels/avx512_pairs.h"
 #include "kernels/records.h"
 
-/* How many bytes ahead to prefetch into the first-level cache, for one panel and for several at
- * once; measured fastest on Zen 5, where prefetching into the second level leaves a core at 25 GB/s
- * instead of 30. */
-enum { AHEAD_BLOCK = 4096, AHEAD_STREAMS = 1536, AHEAD_STREAMS_Q5_K = 2048 };
+/* How many bytes ahead to prefetch into the first-level cache; measured fastest on Zen 5, where
+ * prefetching into the second level leaves a core at 25 GB/s instead of 30. */
+enum { AHEAD = 8192 };
 
 /* Codes that are their nibble, without upper bits or a table. */
 INLINE bool is_nibbles(TensorType type) {
@@ -76,83 +75,59 @@ INLINE __m512 load_minima(TensorType type, const uint8_t *record, size_t g) {
     return _mm512_mul_ps(load_halves(record + RECORD_MINIMA), _mm512_cvtepi32_ps(part));
 }
 
-/* A group of `panels` neighbouring panels, panel_bytes apart; pointers are into the first one. */
-typedef struct PanelGroup {
-    const uint8_t *record;
-    size_t number; /* in the record */
-    const uint8_t *lines;
-    const uint8_t *ahead; /* lines to prefetch */
-    size_t panel_bytes;
-} PanelGroup;
-
-/* Adds up the integer products of a group with a block's codes. */
-INLINE void add_products(TensorType type, size_t panels, size_t rows, PanelGroup g,
-                         const uint8_t *codes, __m512i table, Dots *dots) {
+/* Adds up the integer products of a group's lines with a block's codes. */
+INLINE void add_products(TensorType type, size_t rows, const uint8_t *lines, const uint8_t *codes,
+                         __m512i table, Dots *dots) {
     const size_t group = type_group(type);
-    const bool nibbles = is_nibbles(type), unshifted = upper_unshifted(nibbles, panels, rows);
-#pragma GCC unroll 4
-    for (size_t j = 0; j < panels; j++) {
-        const uint8_t *own = g.lines + j * g.panel_bytes;
-        __m512i upper = _mm512_setzero_si512();
-        if (record_upper_bits(type)) upper = _mm512_load_si512(own + record_nibble_bytes(type));
+    const bool nibbles = is_nibbles(type), unshifted = upper_unshifted(nibbles, 1, rows);
+    __m512i upper = _mm512_setzero_si512();
+    if (record_upper_bits(type)) upper = _mm512_load_si512(lines + record_nibble_bytes(type));
 #pragma GCC unroll 5
-        for (size_t at = 0; at < record_group_bytes(type); at += LINE_BYTES)
-            _mm_prefetch(g.ahead + j * g.panel_bytes + at, _MM_HINT_T0);
+    for (size_t at = 0; at < record_group_bytes(type); at += LINE_BYTES)
+        _mm_prefetch(lines + AHEAD + at, _MM_HINT_T0);
 #pragma GCC unroll 4
-        for (size_t line = 0; line < group / 8; line++) {
-            __m512i a, b;
-            load_8_inputs(type, unshifted, own, line, upper, table, &a, &b);
-            add_8_inputs(nibbles, panels, rows, j, a, b, codes + 8 * line, group, dots);
-        }
+    for (size_t line = 0; line < group / 8; line++) {
+        __m512i a, b;
+        load_8_inputs(type, unshifted, lines, line, upper, table, &a, &b);
+        add_8_inputs(nibbles, 1, rows, 0, a, b, codes + 8 * line, group, dots);
     }
 }
 
-/* Adds one group's products with a group of a packed block to the float sums. */
-INLINE void add_group(TensorType type, size_t panels, size_t rows, PanelGroup g,
-                      const uint8_t *block, __m512i table, __m512 *acc) {
+/* Adds the products of group g of a record with a group of a packed block to the float sums. */
+INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
+                      const uint8_t *lines, const uint8_t *block, __m512i table, __m512 *acc) {
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const uint32_t raised = type_has_table(type) ? 128 : weight_types[type].zero;
     Dots dots;
-    start_dots(raised, panels, rows, offsets, &dots);
-    add_products(type, panels, rows, g, block + ACTIVATION_HEADER * rows, table, &dots);
-#pragma GCC unroll 4
-    for (size_t j = 0; j < panels; j++) {
-        const uint8_t *record = g.record + j * g.panel_bytes;
-        __m512 scale = load_scales(type, record, g.number), minimum = scale;
-        if (type_has_minima(type)) minimum = load_minima(type, record, g.number);
-        add_scaled(is_nibbles(type), type_has_minima(type), panels, rows, j, scale, minimum,
-                   x_scales, x_sums, &dots, acc);
-    }
+    start_dots(raised, 1, rows, offsets, &dots);
+    add_products(type, rows, lines, block + ACTIVATION_HEADER * rows, table, &dots);
+    __m512 scale = load_scales(type, record, g), minimum = scale;
+    if (type_has_minima(type)) minimum = load_minima(type, record, g);
+    add_scaled(is_nibbles(type), type_has_minima(type), 1, rows, 0, scale, minimum, x_scales,
+               x_sums, &dots, acc);
 }
 
-/* Multiplies `panels` neighbouring panels by `rows` rows. */
+/* Multiplies one panel by `rows` rows. The panel is read from its first byte to its last, however
+ * few the rows are: memory gives more to one stream of ascending addresses than to several side by
+ * side. What is prefetched past a panel's end is the beginning of the next. */
 INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Matrix *w, size_t p,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
     const size_t group = type_group(type), groups = activation_groups(group, w->cols);
-    const size_t panel_bytes = w->panel_bytes, per_record = record_groups(type);
+    const size_t per_record = record_groups(type);
     const uint8_t *record = matrix_panel(w, p);
     const __m512i table = raised_table(type);
-    const size_t streams = type == TENSOR_Q5_K ? AHEAD_STREAMS_Q5_K : AHEAD_STREAMS;
-    const size_t step = panels > 1 ? streams : AHEAD_BLOCK;
-    const uint8_t *end = record + panel_bytes; /* past it the next panels are prefetched */
-    const size_t turn = (panels - 1) * panel_bytes;
     __m512 acc[BLOCK_SUMS];
 #pragma GCC unroll 12
-    for (size_t i = 0; i < panels * rows; i++) acc[i] = _mm512_setzero_ps();
+    for (size_t i = 0; i < rows; i++) acc[i] = _mm512_setzero_ps();
     for (size_t first = 0; first < groups; first += per_record, record += record_bytes(type)) {
         size_t n = groups - first < per_record ? groups - first : per_record;
         const uint8_t *lines = record + record_header_bytes(type);
-        const uint8_t *header = record + step < end ? record + step : record + step + turn;
-#pragma GCC unroll 4
-        for (size_t j = 0; j < panels; j++)
 #pragma GCC unroll 5
-            for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
-                _mm_prefetch(header + j * panel_bytes + at, _MM_HINT_T0);
+        for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
+            _mm_prefetch(record + AHEAD + at, _MM_HINT_T0);
         for (size_t g = 0; g < n; g++, lines += record_group_bytes(type)) {
-            const uint8_t *ahead = lines + step < end ? lines + step : lines + step + turn;
-            add_group(type, panels, rows, (PanelGroup){record, g, lines, ahead, panel_bytes}, block,
-                      table, acc);
+            add_group(type, rows, record, g, lines, block, table, acc);
             block += rows * activation_bytes(group);
         }
     }

@@ -106,7 +106,7 @@ INLINE void store_block(size_t panels, size_t rows, const __m512 *acc, float *ou
     }
 }
 
-/* Defines block_TYPE for one panel and stream_TYPE for STREAM_PANELS panels. They call the file's
+/* Define block_TYPE for one panel and stream_TYPE for STREAM_PANELS panels. They call the file's
  * multiply_block(type, panels, rows, w, p, block, out, stride, outputs) with the first three
  * arguments known to the compiler. */
 #define ROWS_CASE(type, panels, rows)                                                              \
@@ -130,7 +130,8 @@ INLINE void store_block(size_t panels, size_t rows, const __m512 *acc, float *ou
             ROWS_CASE(type, 1, 11);                                                                \
             ROWS_CASE(type, 1, 12);                                                                \
         }                                                                                          \
-    }                                                                                              \
+    }
+#define STREAM_KERNEL(type)                                                                        \
     static void stream_##type(const Matrix *w, size_t p, size_t rows, const uint8_t *block,        \
                               float *out, size_t stride, size_t outputs) {                         \
         switch (rows) {                                                                            \
