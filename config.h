@@ -242,8 +242,9 @@ typedef struct Config {
      * state_by_key: gated DeltaNet whose states decay by the elements of the keys: Kimi Linear. */
     bool state_tiled, state_norm_first, state_by_key;
     /* Epsilon of the norms in layers with a state, 0 = norm_eps; gated DeltaNet's rate of learning
-     * is multiplied by state_beta, 0 = 1: OLMo Hybrid. */
-    float state_norm_eps, state_beta;
+     * is multiplied by state_beta, 0 = 1: OLMo Hybrid; its states decay by at most
+     * exp(-state_decay_most) a token, 0 = no such bound: Ling 3. */
+    float state_norm_eps, state_beta, state_decay_most;
 
     /* Layers after the n_layers that predict further tokens (layers/mtp.h). The fields of each
      * layer go on for them. */

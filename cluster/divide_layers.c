@@ -5,12 +5,13 @@
 
 /* ---- Latent attention ---- */
 
-/* The fewest heads between which the layer can be cut: their queries fill panels, and their
- * outputs groups of `codes` numbers. All heads where it cannot be. */
-static size_t latent_unit(const HeadShape *h, size_t codes) {
+/* The fewest heads between which the layer can be cut: their queries and their gates, `gates` for
+ * each head, fill panels, and their outputs groups of `codes` numbers. All heads where it cannot
+ * be. */
+static size_t latent_unit(const HeadShape *h, size_t gates, size_t codes) {
     for (size_t unit = 1; unit < h->n_heads; unit++)
         if (h->n_heads % unit == 0 && unit * h->head_dim % PANEL_ROWS == 0 &&
-            (codes == 0 || unit * h->value_dim % codes == 0))
+            unit * gates % PANEL_ROWS == 0 && (codes == 0 || unit * h->value_dim % codes == 0))
             return unit;
     return h->n_heads;
 }
@@ -21,7 +22,8 @@ static size_t latent_unit(const HeadShape *h, size_t codes) {
 static void divide_latent(Division *d, size_t l) {
     Latent *w = d->model->weights.layers[l].own;
     const HeadShape h = config_heads(d->whole, l);
-    size_t n = h.n_heads, codes = cut_codes(d, &w->wo), unit = latent_unit(&h, codes);
+    size_t n = h.n_heads, gates = w->gate.rows / n, codes = cut_codes(d, &w->wo);
+    size_t unit = latent_unit(&h, gates, codes);
     cut_last(&w->wo, d->dim);
     if (unit == n) return;
     const RankShare *q = cut_find(d, n * h.head_dim, unit * h.head_dim, 0);
@@ -29,6 +31,7 @@ static void divide_latent(Division *d, size_t l) {
     if (d->failed) return;
     size_t first = q->first_unit * unit;
     cut_rows(&w->wq, q->first, q->own);
+    if (gates > 0) cut_rows(&w->gate, first * gates, q->own_units * unit * gates);
     w->k_b += first;
     w->v_b += first;
     w->wo.inputs = &out->share;

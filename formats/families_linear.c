@@ -391,6 +391,133 @@ static Status kimi_linear_finish(const json_t *json, Config *config, Error *erro
     return kimi_linear_kinds(json, linear, config, error);
 }
 
+/* ---- Ling 3: the same with bounded decays, and latent attention with a gate for each head ---- */
+
+static const ConfigRule bailing_hybrid_config[] = {
+    SIZE_KEYS(157184, 2560, 6144, 42, 32),
+    {"kv_lora_rank", "latent_dim", 512},
+    {"qk_nope_head_dim", "head_dim", 128},
+    {"qk_rope_head_dim", "rotary_dim", 64},
+    {"v_head_dim", "value_dim", 128},
+    {"max_position_embeddings|model_max_length", "context", 262144},
+    {"rms_norm_eps", "norm_eps", 1e-6},
+    {"num_local_experts|num_experts", "n_experts", 512},
+    {"num_experts_per_tok|num_experts_per_token", "n_experts_used", 8},
+    {"moe_intermediate_size", "expert_ffn_dim", 768},
+    {"n_group|num_expert_group", "router_groups", 8},
+    {"topk_group", "router_groups_used", 4},
+    {"norm_topk_prob|moe_renormalize", "router_normalize", 1},
+    {"routed_scaling_factor", "router_scale", 2.5},
+    {"head_dim", "state_key_dim", 128},
+    {"short_conv_kernel_size", "state_kernel", 4},
+    {0},
+};
+static const BiasRule bailing_hybrid_biases[] = {{" wkv_a wo ", "attention_bias", false}, {0}};
+
+static const TensorRule bailing_hybrid_tensors[] = {
+    EMBEDDING("model.word_embeddings"),
+    LLAMA_NORMS,
+    DENSE_OR_EXPERTS,
+    CORRECTION("mlp.gate.expert_bias"),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+#define LING_KV_B FROM_LAYER "attention.kv_b_proj.weight"
+static const TensorRule bailing_hybrid_latent[] = {
+    SOME_MATRIX("wq", "attention.q_proj", N_Q, N_DIM),
+    LINEAR("wkv_a", FROM_LAYER "attention.kv_a_proj_with_mqa", N_LATENT_KV, N_DIM),
+    SOME_VECTOR("kv_norm", "attention.kv_a_layernorm.weight", N_LATENT),
+    {"k_b.%u",
+     LING_KV_B,
+     N_LATENT,
+     N_REST,
+     RULE_HEADS | RULE_TRANSPOSED,
+     {N_NONE},
+     {N_REST, N_VALUE}},
+    {"v_b.%u", LING_KV_B, N_VALUE, N_LATENT, RULE_HEADS, {N_REST}, {N_REST, N_VALUE}},
+    SOME_MATRIX("attention_gate", "attention.g_proj", N_HEADS, N_DIM),
+    LINEAR("wo", FROM_LAYER "attention.dense", N_DIM, N_OUT),
+    {0},
+};
+static const TensorRule bailing_hybrid_delta[] = {
+    SOME_MATRIX("delta.q", "attention.q_proj", N_STATE_KEYS, N_DIM),
+    SOME_MATRIX("delta.k", "attention.k_proj", N_STATE_KEYS, N_DIM),
+    SOME_MATRIX("delta.v", "attention.v_proj", N_STATE_OUT, N_DIM),
+    SOME_MATRIX("delta.a", "attention.f_proj", N_STATE_KEYS, N_DIM),
+    SOME_MATRIX("delta.z", "attention.g_proj", N_STATE_OUT, N_DIM),
+    SOME_MATRIX("delta.b", "attention.b_proj", N_STATE_HEADS, N_DIM),
+    SOME_MATRIX("delta.out", "attention.dense", N_DIM, N_STATE_OUT),
+    SOME("delta.decay", "attention.A_log", N_ONE, N_STATE_HEADS, RULE_MINUS_EXP, {0}, {0}),
+    SOME_VECTOR("delta.step_bias", "attention.dt_bias", N_STATE_KEYS),
+    SOME_VECTOR("delta.norm", "attention.o_norm.weight", N_STATE_VALUE),
+    {0},
+};
+
+/* A gate is optional for layers of other families. */
+static Status bailing_hybrid_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        bool attends = c->layer_kind[l] == LAYER_LATENT;
+        char name[MODELFILE_NAME_BYTES];
+        snprintf(name, sizeof name, FROM_LAYER "attention.g_proj.weight", l);
+        if (attends && !rules_find(context, name))
+            return error_set(error, "%s: has no tensor '%s'", context->source->path, name);
+        if (rules_apply_to_layer(context, attends ? bailing_hybrid_latent : bailing_hybrid_delta, l,
+                                 error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return convolutions_join(context, "model.layers.%u.attention.%c_conv1d.weight", error);
+}
+
+static void bailing_hybrid_preset(Config *config) {
+    config->latent_norm_eps = 1e-6f; /* whatever rms_norm_eps says */
+    config->rope_pairing = ROPE_INTERLEAVED;
+    config->rope_theta = 6e6f;
+    config->router = ROUTER_SIGMOID_SCORES;
+    config->state_by_key = true;
+}
+
+/* Without layer_types every layer_group_size-th layer attends. */
+static Status bailing_hybrid_kinds(const json_t *json, Config *config, Error *error) {
+    static const KindName names[] = {
+        {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_LATENT}, {0}};
+    const json_t *types = json_value(json, "layer_types");
+    uint32_t every = 0;
+    if (types) return state_read_kinds(types, names, config, error);
+    if (state_read_whole(json, "layer_group_size", 6, &every, error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        config->layer_kind[l] = (l + 1) % every == 0 ? LAYER_LATENT : LAYER_DELTA;
+    return STATUS_OK;
+}
+
+static Status bailing_hybrid_finish(const json_t *json, Config *config, Error *error) {
+    static const RopeKeys rope;
+    const char *key =
+        json_value(json, "n_shared_experts") ? "n_shared_experts" : "num_shared_experts";
+    double bound = json_number(json, "kda_lower_bound", -5), factor = 1;
+    if (config->head_dim > 1 << 12 || config->rotary_dim > 1 << 12 || config->value_dim == 0 ||
+        config->n_heads == 0)
+        return error_set(error,
+                         "config.json: qk_nope_head_dim %u, qk_rope_head_dim %u, v_head_dim %u",
+                         config->head_dim, config->rotary_dim, config->value_dim);
+    if (json_flag(json, "kda_safe_gate", true)) {
+        if (!(bound < 0 && bound > -1e3))
+            return error_set(error, "config.json: kda_lower_bound is %g, which must be below 0",
+                             bound);
+        config->state_decay_most = (float)-bound;
+    }
+    if (rope_score_factor(&rope, json, &factor, error) != STATUS_OK) return STATUS_FAILED;
+    config->head_dim += config->rotary_dim;
+    config->n_kv_heads = config->state_heads = config->state_key_heads = config->n_heads;
+    config->state_value_dim = config->state_key_dim;
+    config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim) * factor);
+    if (family_shared_width(json, key, 1, config, error) != STATUS_OK) return STATUS_FAILED;
+    return bailing_hybrid_kinds(json, config, error);
+}
+
 /* ---- MiniMax-01: lightning attention, residuals of norms ---- */
 
 static const ConfigRule minimax_config[] = {
@@ -499,6 +626,9 @@ const Family families_linear[] = {
     {"kimi_linear", kimi_linear_config, kimi_linear_tensors, kimi_linear_preset, kimi_linear_finish,
      kimi_linear_more, .biases = kimi_linear_biases, .fixed = silu_fixed, .rope = {.none = true},
      .bos_id = 163584, .eos_id = 163586},
+    {"bailing_hybrid", bailing_hybrid_config, bailing_hybrid_tensors, bailing_hybrid_preset,
+     bailing_hybrid_finish, bailing_hybrid_more, .biases = bailing_hybrid_biases,
+     .fixed = silu_fixed, .bos_id = -1, .eos_id = 156895},
     {"minimax", minimax_config, minimax_tensors, minimax_preset, minimax_finish, minimax_more,
      .bos_id = 1, .eos_id = 2},
     {0},

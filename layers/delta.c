@@ -10,7 +10,7 @@
  * from which the rate of learning follows, have a row for each head. */
 typedef struct Delta {
     Matrix q, k, v, z, a, b;
-    Matrix z_low, a_low; /* state_by_key: key_dim rows, which z and a are made from */
+    Matrix z_low, a_low; /* key_dim rows, which z and a are made from; absent: from the input */
     Linear out;
     Convolution convolution; /* of q, k and v side by side */
     const float *decay;      /* [heads], -exp(A_log) */
@@ -50,6 +50,11 @@ static DeltaRows rows_of(const Model *m) {
     return rows;
 }
 
+/* Columns of z or a, which is made from `low` where that exists. */
+static size_t inputs_of(const Config *c, const Matrix *low) {
+    return low->data ? c->state_key_dim : c->dim;
+}
+
 static void *find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     const StateSizes sizes = state_sizes(c);
@@ -62,13 +67,12 @@ static void *find(Finder *f, uint32_t layer) {
     d->q = weights_matrix(f, "delta.q", sizes.keys, c->dim, true);
     d->k = weights_matrix(f, "delta.k", sizes.keys, c->dim, true);
     d->v = weights_matrix(f, "delta.v", sizes.values, c->dim, true);
-    size_t inputs = c->state_by_key ? c->state_key_dim : c->dim;
     if (c->state_by_key) {
-        d->z_low = weights_matrix(f, "delta.z_low", c->state_key_dim, c->dim, true);
-        d->a_low = weights_matrix(f, "delta.a_low", c->state_key_dim, c->dim, true);
+        d->z_low = weights_matrix(f, "delta.z_low", c->state_key_dim, c->dim, false);
+        d->a_low = weights_matrix(f, "delta.a_low", c->state_key_dim, c->dim, false);
     }
-    d->z = weights_matrix(f, "delta.z", sizes.values, inputs, true);
-    d->a = weights_matrix(f, "delta.a", steps_of(c), inputs, true);
+    d->z = weights_matrix(f, "delta.z", sizes.values, inputs_of(c, &d->z_low), true);
+    d->a = weights_matrix(f, "delta.a", steps_of(c), inputs_of(c, &d->a_low), true);
     d->b = weights_matrix(f, "delta.b", c->state_heads, c->dim, true);
     d->out = weights_linear(f, "delta.out", c->dim, sizes.values, true);
     d->convolution = (Convolution){
@@ -89,11 +93,28 @@ static KvLayer cached(const Config *c, uint32_t layer) {
                          c->state_heads * state_head_floats(c->state_key_dim, c->state_value_dim)};
 }
 
+/* a[steps] = exp(-state_decay_most * sigmoid(exp(A_log) * (a + bias))). */
+static void make_bounded_decays(const Model *m, const Delta *d, float *a) {
+    const Config *c = m->config;
+    const Numeric *numeric = m->isa->numeric;
+    size_t n = steps_of(c), each = n / c->state_heads;
+    for (size_t i = 0; i < n; i++) a[i] += d->step_bias[i];
+    for (size_t head = 0; head < c->state_heads; head++)
+        numeric->scale(a + head * each, -d->decay[head], each);
+    numeric->activate(ACTIVATION_SIGMOID, a, NULL, n);
+    numeric->scale(a, -c->state_decay_most, n);
+    recurrence_of(m)->decay(a, NULL, a, n);
+}
+
 /* a[steps] = the decays that follow from a row's steps. */
 static void make_decays(const Model *m, const Delta *d, float *a) {
     const Config *c = m->config;
     const Recurrence *recurrence = recurrence_of(m);
     size_t n = steps_of(c);
+    if (c->state_decay_most != 0.0f) {
+        make_bounded_decays(m, d, a);
+        return;
+    }
     recurrence->softplus(a, d->step_bias, 0.0f, INFINITY, n);
     for (size_t head = 0; c->state_by_key && head < c->state_heads; head++)
         m->isa->numeric->scale(a + head * c->state_key_dim, d->decay[head], c->state_key_dim);
@@ -193,14 +214,16 @@ static void project(ForwardPass *pass, const Delta *d, const float *in, const De
         {&d->q, rows->mixed, sizes.channels},
         {&d->k, rows->mixed + sizes.keys, sizes.channels},
         {&d->v, rows->mixed + 2 * sizes.keys, sizes.channels},
-        c->state_by_key ? z_low : z,
-        c->state_by_key ? a_low : a,
+        d->z_low.data ? z_low : z,
+        d->a_low.data ? a_low : a,
         {&d->b, rows->b, c->state_heads},
     };
+    ProductSet second[2];
+    size_t n = 0;
     forward_multiply(m, in, pass->n, inputs, sizeof inputs / sizeof *inputs);
-    if (!c->state_by_key) return;
-    const ProductSet second[] = {{rows->z_low, pass->n, &z, 1}, {rows->a_low, pass->n, &a, 1}};
-    forward_multiply_sets(m, second, 2);
+    if (d->z_low.data) second[n++] = (ProductSet){rows->z_low, pass->n, &z, 1};
+    if (d->a_low.data) second[n++] = (ProductSet){rows->a_low, pass->n, &a, 1};
+    if (n > 0) forward_multiply_sets(m, second, n);
 }
 
 static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {

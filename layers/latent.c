@@ -15,6 +15,16 @@ static Norm latent_norm(Finder *f, const char *name, size_t n) {
     return (Norm){.weight = weights_vector(f, name, 1, n, true), .present = true};
 }
 
+/* The optional matrix "attention_gate": it has a row for each head, or for each element. */
+static Matrix find_gate(Finder *f, const HeadShape *h) {
+    char name[MODELFILE_NAME_BYTES];
+    snprintf(name, sizeof name, "%.48sattention_gate", f->prefix);
+    const FileTensor *tensor = modelfile_find(f->file, name);
+    bool each_head = tensor && tensor->rows == h->n_heads;
+    size_t rows = each_head ? h->n_heads : (size_t)h->n_heads * h->value_dim;
+    return weights_matrix(f, "attention_gate", rows, f->config->dim, false);
+}
+
 static void *find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
@@ -36,6 +46,7 @@ static void *find(Finder *f, uint32_t l) {
     w->wkv_a = weights_linear(f, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, true);
     w->kv_norm = latent_norm(f, "kv_norm", c->latent_dim);
     w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
+    w->gate = find_gate(f, &h);
     w->indexer = indexer_find(f, l, head_floats(c));
     for (uint32_t i = 0; i < h.n_heads; i++) {
         char name[32];
@@ -62,7 +73,7 @@ typedef struct Parts {
     size_t q;        /* n_heads * head_dim; later the heads' outputs, n_heads * value_dim */
     size_t q_latent; /* latent_q_dim */
     size_t kv;       /* latent_dim + rotary_dim: what is stored */
-    size_t queries;  /* n_heads * (latent_dim + rotary_dim) */
+    size_t queries;  /* n_heads * (latent_dim + rotary_dim); later the gates, n_heads * value_dim */
     size_t attended; /* n_heads * latent_dim */
     size_t index_q, index_k, index_weights; /* IndexRows */
 } Parts;
@@ -73,7 +84,7 @@ static Parts parts_of(const Config *c, uint32_t l) {
     return (Parts){heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim),
                    c->latent_q_dim,
                    key,
-                   heads * key,
+                   heads * (key > h.value_dim ? key : h.value_dim),
                    heads * c->latent_dim,
                    c->index_heads * c->index_dim,
                    c->index_dim,
@@ -240,6 +251,27 @@ static void rotate_queries(ForwardPass *pass, size_t l, const Latent *w, const H
     }
 }
 
+/* out[head] = out[head] * the activated gates that follow from in[n][dim], which replace the
+ * queries in `gates`: one for each head, or for each of its elements. */
+static void gate_heads(ForwardPass *pass, const Latent *w, const float *in, const Heads *out,
+                       size_t n_heads, float *gates) {
+    const Model *m = pass->model;
+    const Numeric *numeric = m->isa->numeric;
+    size_t n_gates = w->gate.rows;
+    const Product product = {&w->gate, gates, n_gates};
+    forward_multiply(pass->model, in, pass->n, &product, 1);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *gate = gates + i * n_gates, *x = out->data + i * out->stride;
+        bool each = n_gates == out->stride;
+        numeric->activate(m->config->gate_activation, gate, each ? x : NULL, n_gates);
+        if (each) memcpy(x, gate, n_gates * sizeof *x);
+        for (size_t head = 0; !each && head < n_heads; head++)
+            numeric->scale(x + head * out->width, gate[head], out->width);
+    }
+    forward_wait(pass);
+}
+
 static void add_output_bias(ForwardPass *pass, const Linear *wo, float *y) {
     if (!wo->bias) return;
 #pragma omp for schedule(static) nowait
@@ -302,6 +334,7 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     forward_add_time(pass, PART_ATTENTION);
     multiply_heads(pass, w->v_b, n_heads, &attended, &out);
     forward_wait(pass);
+    if (w->gate.data) gate_heads(pass, w, in, &out, n_heads, queries.data);
     /* A rank gathers all heads' outputs, which need more room than its own: that of the parts
      * behind them, which nothing reads any more (Model.layer_rows was made for the whole model). */
     forward_gather(pass, w->wo.inputs, out.data, pass->n);

@@ -9,6 +9,7 @@
  *     latent, r     = norm(first latent_dim of wkv_a x), rotate(rest)  stored as one key
  *     query[head]   = k_b[head] (q[head] without its rotated part), rotate(rotated part)
  *     out[head]     = v_b[head] attention(query[head], keys; values are the keys' latents)
+ *     out[head]     = out[head] * sigmoid(gate x)      where the layer has a gate
  *     y             = wo out
  *
  * Prompts and single tokens are computed in the same way, hence with the same bits. */
@@ -26,7 +27,8 @@ typedef struct Latent {
     Norm q_norm;
     Linear wkv_a; /* latent_dim + rotary_dim x dim */
     Norm kv_norm;
-    Linear wo; /* dim x n_heads * value_dim */
+    Matrix gate; /* n_heads or n_heads * value_dim x dim; absent: none */
+    Linear wo;   /* dim x n_heads * value_dim */
     Indexer indexer;
     Matrix *k_b;   /* [n_heads], latent_dim x head_dim - rotary_dim each */
     Matrix *v_b;   /* [n_heads], value_dim x latent_dim each */

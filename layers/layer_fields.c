@@ -93,6 +93,7 @@ static const ConfigField fields[] = {
     BOOL(state_by_key),
     AMOUNT(state_norm_eps),
     AMOUNT(state_beta),
+    AMOUNT(state_decay_most),
     UINT(mtp_layers, CONFIG_MAX_MTP_LAYERS),
 };
 /* clang-format on */
