@@ -124,29 +124,37 @@ typedef struct Reading {
     Error *error;
 } Reading;
 
-/* Reads a stored matrix as floats, malloc'ed; NULL after a failure. turned: its transpose. map,
- * columns: of a tensor's rows and columns; NULL: as they are stored. */
-static float *read_factor(const Reading *r, const char *name, const RawTensor *raw, size_t rows,
-                          size_t cols, bool turned, const RowMap *map, const HeadTiles *columns) {
-    SourceTensor t = {.rows = rows,
+/* How a factor is stored, and which rows of it are wanted. */
+typedef struct FactorPart {
+    size_t first, rows, cols;
+    bool turned;              /* the stored matrix is the transpose */
+    size_t folded;            /* not 0: a stored row is this number of the matrix's */
+    const RowMap *map;        /* NULL: rows as they are stored */
+    const HeadTiles *columns; /* NULL: columns as they are stored */
+} FactorPart;
+
+/* Reads a part of a stored matrix as floats, malloc'ed; NULL after a failure. */
+static float *read_factor(const Reading *r, const char *name, const RawTensor *raw,
+                          FactorPart part) {
+    size_t rows = part.rows, cols = part.cols, folded = part.folded ? part.folded : 1, n;
+    SourceTensor t = {.rows = part.first + rows,
                       .cols = cols,
                       .stored = raw->type,
                       .file = r->adapter->n_files - 1,
                       .offset = raw->offset,
-                      .stored_rows = (size_t)raw->dims[0],
-                      .stored_cols = (size_t)raw->dims[1],
-                      .transposed = turned};
-    size_t n;
+                      .stored_rows = (size_t)raw->dims[0] * folded,
+                      .stored_cols = (size_t)raw->dims[1] / folded,
+                      .transposed = part.turned};
     snprintf(t.name, sizeof t.name, "%s", name);
-    if (map) t.map = *map;
-    if (columns) t.columns = *columns;
+    if (part.map) t.map = *part.map;
+    if (part.columns) t.columns = *part.columns;
     if (source_check_tensor(&r->source, &t, r->error) != STATUS_OK) return NULL;
     float *out = size_mul(rows, cols, &n) && n < SIZE_MAX / 8 ? malloc(n * sizeof *out) : NULL;
     if (!out) {
         error_set(r->error, "%s: no memory", r->adapter->path);
         return NULL;
     }
-    Status status = source_read_floats(&r->source, &t, 0, rows, out, r->error);
+    Status status = source_read_floats(&r->source, &t, part.first, rows, out, r->error);
     for (size_t i = 0; status == STATUS_OK && i < n; i++)
         if (!isfinite(out[i]))
             status = error_set(r->error, "%s: '%.100s' holds a value that is not a finite number",
@@ -163,14 +171,33 @@ static TensorType type_of(const RawTensor *raw) {
                                       : TENSOR_F32;
 }
 
+/* b of one expert, [n_rows][rank], whose numbers are a column of the stored ones. */
+static float *read_expert(const Reading *r, const AdapterModule *m) {
+    size_t rank = adapter_rank(m), outputs = (size_t)m->b->dims[0];
+    float *all = read_factor(
+        r, m->own_name, m->b,
+        (FactorPart){
+            .first = m->expert, .rows = 1, .cols = outputs * rank, .turned = true, .folded = rank});
+    float *part = all ? malloc(m->n_rows * rank * sizeof *part) : NULL;
+    if (part) memcpy(part, all + m->first_row * rank, m->n_rows * rank * sizeof *part);
+    if (all && !part) error_set(r->error, "%s: no memory", r->adapter->path);
+    free(all);
+    return part;
+}
+
 /* The factor [rank][cols] of a module, read once. */
 static const float *cols_factor(Reading *r, size_t i, size_t cols, const HeadTiles *columns) {
     Adapter *a = r->adapter;
     const AdapterModule *m = &r->modules.items[i];
     if (r->cols_factor_of[i]) return a->cols_factors[r->cols_factor_of[i] - 1];
     const RawTensor *raw = m->is_embedding ? m->b : m->a;
-    float *factor =
-        read_factor(r, m->own_name, raw, adapter_rank(m), cols, m->is_embedding, NULL, columns);
+    size_t rank = adapter_rank(m);
+    float *factor = read_factor(r, m->own_name, raw,
+                                (FactorPart){.first = m->expert * rank,
+                                             .rows = rank,
+                                             .cols = cols,
+                                             .turned = m->is_embedding,
+                                             .columns = columns});
     if (!factor) return NULL;
     a->cols_factors[a->n_factors++] = factor;
     r->cols_factor_of[i] = a->n_factors;
@@ -218,6 +245,10 @@ static Status add_part(Reading *r, const SourceTensor *t) {
     Adapter *a = r->adapter;
     size_t i = t->file;
     const AdapterModule *m = &r->modules.items[i];
+    enum { MOST_RANK = 4096 };
+    if (adapter_rank(m) > MOST_RANK)
+        return error_set(r->error, "%s: '%.100s' has rank %zu, more than %d", a->path, m->own_name,
+                         adapter_rank(m), MOST_RANK);
     if (!array_reserve(&a->parts, &a->parts_capacity, a->n_parts + 1, sizeof *a->parts))
         return error_set(r->error, "%s: no memory", a->path);
     AdapterPart part = {.rows = t->rows,
@@ -230,8 +261,12 @@ static Status add_part(Reading *r, const SourceTensor *t) {
     part.cols_type = type_of(m->is_embedding ? m->b : m->a);
     part.cols_factor = cols_factor(r, i, t->cols, &t->columns);
     if (!part.cols_factor) return STATUS_FAILED;
-    part.rows_factor = read_factor(r, m->own_name, of_rows, t->rows, part.rank,
-                                   m->is_embedding && !m->a_is_turned, &t->map, NULL);
+    const FactorPart whole = {.rows = t->rows,
+                              .cols = part.rank,
+                              .turned = m->is_embedding && !m->a_is_turned,
+                              .map = &t->map};
+    part.rows_factor =
+        m->n_experts ? read_expert(r, m) : read_factor(r, m->own_name, of_rows, whole);
     if (!part.rows_factor) return STATUS_FAILED;
     a->parts[a->n_parts++] = part;
     return t->map.head ? STATUS_OK : reorder(r, &a->parts[a->n_parts - 1]); /* RULE_PAIRED did it */
@@ -248,7 +283,7 @@ static Status list_matrices(Reading *r) {
         if (!raw) return error_set(r->error, "%s: no memory", r->adapter->path);
         raw->type = STORED_F32;
         raw->n_dims = 2;
-        raw->dims[0] = m->is_embedding ? m->a->dims[m->a_is_turned ? 0 : 1] : m->b->dims[0];
+        raw->dims[0] = m->is_embedding ? m->a->dims[m->a_is_turned ? 0 : 1] : adapter_rows(m);
         raw->dims[1] = m->is_embedding ? m->b->dims[0] : m->a->dims[1];
         raw->file = i;
     }
@@ -291,8 +326,8 @@ static Status read_peft(Reading *r) {
     if (family->preset) family->preset(&own);
     const Config *ordered = r->base->is_reordered ? &own : c;
     r->interleaved = ordered->rope_pairing == ROPE_INTERLEAVED;
-    if (adapter_read_peft(&r->modules, &r->adapter->files[0], &r->adapter->files[1], c->family,
-                          r->error) != STATUS_OK)
+    if (adapter_read_peft(&r->modules, &r->adapter->files[0], &r->adapter->files[1], c, r->error) !=
+        STATUS_OK)
         return STATUS_FAILED;
     r->cols_factor_of = calloc(r->modules.n + 1, sizeof *r->cols_factor_of);
     r->adapter->cols_factors = calloc(r->modules.n + 1, sizeof *r->adapter->cols_factors);

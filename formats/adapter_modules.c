@@ -31,7 +31,11 @@ void adapter_modules_free(AdapterModules *modules) {
 }
 
 size_t adapter_rank(const AdapterModule *module) {
-    return (size_t)module->b->dims[1];
+    return (size_t)module->b->dims[1] / (module->n_experts ? module->n_experts : 1);
+}
+
+size_t adapter_rows(const AdapterModule *module) {
+    return module->n_experts ? module->n_rows : (size_t)module->b->dims[0];
 }
 
 static bool is_readable(StoredType type) {
@@ -39,7 +43,6 @@ static bool is_readable(StoredType type) {
 }
 
 Status adapter_check_modules(const AdapterModules *modules, const char *path, Error *error) {
-    enum { MOST_RANK = 4096 };
     if (modules->n == 0) return error_set(error, "%s: holds no adapter", path);
     for (size_t i = 0; i < modules->n; i++) {
         const AdapterModule *m = &modules->items[i];
@@ -62,9 +65,6 @@ Status adapter_check_modules(const AdapterModules *modules, const char *path, Er
             return error_set(error, "%s: '%.100s': A has rank %llu and B rank %llu", path,
                              m->own_name, (unsigned long long)rank,
                              (unsigned long long)m->b->dims[1]);
-        if (rank > MOST_RANK)
-            return error_set(error, "%s: '%.100s' has rank %llu, more than %d", path, m->own_name,
-                             (unsigned long long)rank, MOST_RANK);
     }
     return STATUS_OK;
 }

@@ -14,6 +14,10 @@ typedef struct AdapterModule {
     bool is_embedding; /* rows: the vocabulary. a is [rank][vocabulary], b [dim][rank] */
     bool a_is_turned;  /* of an embedding in GGUF: a is [vocabulary][rank] */
     double alpha_over_rank;
+    /* One expert of a parameter of all (peft's target_parameters): a is [n_experts][rank][inputs],
+     * b [outputs][rank][n_experts]. 0: a matrix of its own. */
+    size_t n_experts, expert;
+    size_t first_row, n_rows; /* of b's outputs: the module's */
 } AdapterModule;
 
 typedef struct AdapterModules {
@@ -27,13 +31,14 @@ typedef struct AdapterModules {
 AdapterModule *adapter_module(AdapterModules *modules, const char *own_name, size_t length);
 void adapter_modules_free(AdapterModules *modules);
 
-/* A module's rank; the module's a and b are matrices. */
+/* A module's rank and outputs; the module's a and b are matrices. */
 size_t adapter_rank(const AdapterModule *module);
+size_t adapter_rows(const AdapterModule *module);
 
-/* Fills modules from the files: adapter_peft.c and adapter_gguf.c. `model_type` is the base's.
+/* Fills modules from the files: adapter_peft.c and adapter_gguf.c. `base` is the model's.
  * Every module then has both factors, matrices whose ranks agree, and a scale. */
 Status adapter_read_peft(AdapterModules *modules, const InputFile *config, const InputFile *weights,
-                         const char *model_type, Error *error);
+                         const Config *base, Error *error);
 Status adapter_read_gguf(AdapterModules *modules, const InputFile *file, char architecture[32],
                          Error *error);
 

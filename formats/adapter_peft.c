@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/adapter_experts.h"
 #include "formats/adapter_modules.h"
+#include "formats/adapter_names.h"
 #include "formats/families.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
@@ -35,6 +37,7 @@ static const char *const irrelevant_keys[] = {"auto_mapping",
                                               "revision",
                                               "runtime_config",
                                               "target_modules",
+                                              "target_parameters",
                                               "task_type",
                                               NULL};
 
@@ -54,7 +57,6 @@ static const struct {
     {"lora_bias", "a bias beside B"},
     {"modules_to_save", "whole modules"},
     {"monteclora_config", "MonteCLoRA"},
-    {"target_parameters", "adapters of parameters, not of modules"},
     {"trainable_token_indices", "single trained tokens"},
     {"use_bdlora", "block-diagonal LoRA"},
     {"use_dora", "DoRA"},
@@ -200,34 +202,7 @@ static Status set_scale(AdapterModule *m, const char *path, const json_t *config
     return STATUS_OK;
 }
 
-/* ---- Names ---- */
-
-/* The name of the base's tensor as the family's rules have it: they begin with "model." where
- * checkpoints may have something else before the layers, or nothing. */
-static char *rule_name(const Family *family, const char *module) {
-    static const char *const prefixes[] = {"model.language_model.",
-                                           "language_model.model.",
-                                           "model.",
-                                           "transformer.",
-                                           "gpt_neox.",
-                                           "backbone."};
-    static const char outer[] = "language_model.";
-    const char *start = "", *rest = module;
-    bool replaces = strncmp(family->tensors->from, "model.", 6) == 0, found = !replaces;
-    for (size_t i = 0; !found && i < sizeof prefixes / sizeof *prefixes; i++) {
-        found = strncmp(module, prefixes[i], strlen(prefixes[i])) == 0;
-        if (found) start = "model.", rest = module + strlen(prefixes[i]);
-    }
-    if (!found && strncmp(module, outer, sizeof outer - 1) == 0) rest += sizeof outer - 1;
-    size_t first = strcspn(rest, "."); /* "layers", or "lm_head", which no prefix stands before */
-    for (const TensorRule *rule = family->tensors; !found && rule->to; rule++)
-        found = strncmp(rule->from, rest, first) == 0 && rule->from[first] == '.';
-    if (!found) start = "model.";
-    size_t size = strlen(start) + strlen(rest) + sizeof ".weight";
-    char *name = malloc(size);
-    if (name) snprintf(name, size, "%s%s.weight", start, rest);
-    return name;
-}
+/* ---- Factors ---- */
 
 /* Assigns a tensor to its module. */
 static Status add_factor(AdapterModules *modules, const Family *family, const RawTensor *raw,
@@ -257,7 +232,7 @@ static Status add_factor(AdapterModules *modules, const Family *family, const Ra
     AdapterModule *m = adapter_module(modules, name, strlen(name) - strlen(ends[i].end));
     if (m && !m->name) {
         m->is_embedding = ends[i].is_embedding;
-        m->name = rule_name(family, m->own_name);
+        m->name = adapter_peft_name(family, m->own_name);
     }
     if (!m || !m->name) return error_set(error, "%s: no memory", path);
     const RawTensor **factor = ends[i].is_a ? &m->a : &m->b;
@@ -268,8 +243,8 @@ static Status add_factor(AdapterModules *modules, const Family *family, const Ra
 }
 
 Status adapter_read_peft(AdapterModules *modules, const InputFile *config_file,
-                         const InputFile *weights, const char *model_type, Error *error) {
-    const Family *family = family_find(model_type);
+                         const InputFile *weights, const Config *base, Error *error) {
+    const Family *family = family_find(base->family);
     const char *path = config_file->path;
     json_t *config = NULL;
     Status status = json_parse(&config, path, config_file->map, (size_t)config_file->bytes, error);
@@ -279,6 +254,16 @@ Status adapter_read_peft(AdapterModules *modules, const InputFile *config_file,
     for (size_t i = 0; status == STATUS_OK && i < modules->table.n; i++)
         status = add_factor(modules, family, &modules->table.items[i], weights->path, error);
     if (status == STATUS_OK) status = adapter_check_modules(modules, weights->path, error);
+    size_t n = modules->n;
+    if (status == STATUS_OK)
+        status = adapter_split_experts(modules, family, base, weights->path, error);
+    bool has_patterns = !is_unset(json_value(config, "rank_pattern")) ||
+                        !is_unset(json_value(config, "alpha_pattern"));
+    if (status == STATUS_OK && modules->n != n && has_patterns)
+        status = error_set(error,
+                           "%s: patterns of ranks or scales beside target_parameters are not "
+                           "known to this program",
+                           path);
     if (status == STATUS_OK) status = check_patterns(modules, path, config, error);
     for (size_t i = 0; status == STATUS_OK && i < modules->n; i++)
         status = set_scale(&modules->items[i], path, config, error);

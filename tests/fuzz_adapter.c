@@ -1,5 +1,6 @@
 /* Fuzz target: reads the input as an adapter of a small llama, and runs the model with it when it
- * is taken. 'g' begins a GGUF file, which takes the rest of the input. Otherwise the input is
+ * is taken. 'g' begins a GGUF file, which takes the rest of the input; 'e' before anything else
+ * means a base with experts, called as those of Qwen3 are. Otherwise the input is
  * adapter_config.json, a zero byte, and the JSON header of adapter_model.safetensors. The target
  * appends tensor data to both. */
 #include <jansson.h>
@@ -16,17 +17,19 @@ FUZZ_MUTATE_PARTS('\0')
 
 enum { DATA = 1 << 18 };
 
-/* The model that all adapters are for. */
-static ModelFile *base(void) {
-    static ModelFile *file;
+/* The models that adapters are for: without experts and with them. */
+static ModelFile *base(bool experts) {
+    static const char *const sources[] = {"random:tiny",
+                                          "random:tiny,n_experts=4,n_experts_used=2"};
+    static ModelFile *files[2];
     const ConvertOptions options = {.n_threads = 1};
     Error error;
     int fd = -1;
-    if (file) return file;
-    if (convert_temporary("random:tiny", &options, &fd, &error) != STATUS_OK ||
-        modelfile_open(&file, "tiny", fd, &error) != STATUS_OK)
+    if (files[experts]) return files[experts];
+    if (convert_temporary(sources[experts], &options, &fd, &error) != STATUS_OK ||
+        modelfile_open(&files[experts], "tiny", fd, &error) != STATUS_OK)
         abort();
-    return file;
+    return files[experts];
 }
 
 static void add_file(Adapter *adapter, const char *path, const void *bytes, size_t n) {
@@ -65,13 +68,13 @@ static void add_with_data(Adapter *adapter, const char *path, const uint8_t *dat
 }
 
 /* Runs three tokens with the adapter. */
-static void run(const Adapter *adapter) {
+static void run(const Adapter *adapter, ModelFile *file) {
     const ModelOptions options = {.n_threads = 1, .max_rows = 4};
     Error error;
     Model *model;
     Lora *lora = NULL;
     LoraMatrix *matrices = calloc(adapter->n_parts + 1, sizeof *matrices);
-    if (!matrices || model_open(&model, base(), &options, &error) != STATUS_OK) abort();
+    if (!matrices || model_open(&model, file, &options, &error) != STATUS_OK) abort();
     for (size_t i = 0; i < adapter->n_parts; i++) {
         const AdapterPart *p = &adapter->parts[i];
         matrices[i] = (LoraMatrix){
@@ -82,7 +85,7 @@ static void run(const Adapter *adapter) {
     KvShape shape = model_kv_shape(model, KV_F32);
     float *logits = malloc(3 * model_config(model)->vocab_size * sizeof *logits);
     const Row rows[] = {{0, 0, 1, true}, {0, 1, 2, false}, {1, 0, 3, true}};
-    if (lora_new(&lora, model, base(), &error) == STATUS_OK &&
+    if (lora_new(&lora, model, file, &error) == STATUS_OK &&
         lora_add(lora, matrices, adapter->n_parts, &error) == STATUS_OK &&
         lora_begin(lora, &error) == STATUS_OK && logits &&
         kvcache_new(&cache, &shape, 2, 0, &error) == STATUS_OK)
@@ -95,7 +98,10 @@ static void run(const Adapter *adapter) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size < 2 || size > 1 << 20) return 0;
+    if (size < 3 || size > 1 << 20) return 0;
+    bool experts = data[0] == 'e';
+    data += experts, size -= experts;
+    ModelFile *file = base(experts);
     Adapter adapter = {.path = strdup("fuzz"), .is_gguf = data[0] == 'g'};
     Error error;
     if (!adapter.path) return 0;
@@ -109,11 +115,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             add_with_data(&adapter, "fuzz/adapter_model.safetensors", data + n + 1, size - n - 1,
                           false);
     }
-    const AdapterBase plain = adapter_base_of_file(base());
-    const AdapterBase reordered = {plain.config, true};
+    Config config = *modelfile_config(file);
+    if (experts) snprintf(config.family, sizeof config.family, "qwen3_moe");
+    const AdapterBase plain = {&config, false}, reordered = {&config, true};
     if (adapter.n_files == (adapter.is_gguf ? 1 : 2) &&
         adapter_read(&adapter, size % 2 ? &plain : &reordered, &error) == STATUS_OK)
-        run(&adapter);
+        run(&adapter, file);
     adapter_close(&adapter);
     return 0;
 }

@@ -536,7 +536,6 @@ static void what_is_not_plain_lora_is_refused_by_name(void **state) {
         {"lora_bias", "true", "lora_bias is true"},
         {"modules_to_save", "[\"lm_head\"]", "modules_to_save is [\"lm_head\"]: whole modules"},
         {"layer_replication", "[[0,2]]", "layer_replication"},
-        {"target_parameters", "[\"mlp.experts.down_proj\"]", "target_parameters"},
         {"trainable_token_indices", "[3]", "trainable_token_indices"},
         {"peft_type", "\"IA3\"", "peft_type is 'IA3'"},
         {"init_lora_weights", "\"pissa\"", "init_lora_weights"},
@@ -589,6 +588,11 @@ static void tensors_that_do_not_fit_the_model_are_refused(void **state) {
         json_decref(tensors);
     }
     json_t *tensors = json_object();
+#define EXPERTS "base_model.model.model.layers.0.mlp.experts.base_layer."
+    json_object_set_new(tensors, EXPERTS "lora_A.weight", json_loads("[20,1,0,[8,60]]", 0, NULL));
+    json_object_set_new(tensors, EXPERTS "lora_B.weight", json_loads("[20,1,0,[64,8]]", 0, NULL));
+    assert_refused(&f, config, tensors, "which is no parameter of 0 experts");
+    json_object_clear(tensors);
     json_object_set_new(tensors, "base_model.model.model.layers.0.mlp.router.lora_A.weight",
                         json_loads("[20,1,0,[4,60]]", 0, NULL));
     json_object_set_new(tensors, "base_model.model.model.layers.0.mlp.router.lora_B.weight",
@@ -763,9 +767,9 @@ static void info_and_wrong_arguments_name_the_adapter(void **state) {
 
 /* test_adapters [NAME...]: only the logits of these fixtures. */
 int main(int argc, char **argv) {
-    static char *usual[] = {"llama-attention", "phi3-fused",       "qwen2-two",
-                            "qwen2-ends",      "gpt2-all",         "gemma2-head",
-                            "qwen3_5-states",  "qwen3_moe-experts"};
+    static char *usual[] = {"llama-attention", "phi3-fused",        "qwen2-two",
+                            "qwen2-ends",      "gpt2-all",          "gemma2-head",
+                            "qwen3_5-states",  "qwen3_moe-experts", "qwen3_moe-parameters"};
     enum { MOST_NAMES = 64 };
     char **names = argc > 1 ? argv + 1 : usual;
     size_t n = argc > 1 ? (size_t)argc - 1 : sizeof usual / sizeof *usual;

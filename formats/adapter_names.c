@@ -1,0 +1,30 @@
+#include "formats/adapter_names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *adapter_peft_name(const Family *family, const char *module) {
+    static const char *const prefixes[] = {"model.language_model.",
+                                           "language_model.model.",
+                                           "model.",
+                                           "transformer.",
+                                           "gpt_neox.",
+                                           "backbone."};
+    static const char outer[] = "language_model.";
+    const char *start = "", *rest = module;
+    bool replaces = strncmp(family->tensors->from, "model.", 6) == 0, found = !replaces;
+    for (size_t i = 0; !found && i < sizeof prefixes / sizeof *prefixes; i++) {
+        found = strncmp(module, prefixes[i], strlen(prefixes[i])) == 0;
+        if (found) start = "model.", rest = module + strlen(prefixes[i]);
+    }
+    if (!found && strncmp(module, outer, sizeof outer - 1) == 0) rest += sizeof outer - 1;
+    size_t first = strcspn(rest, "."); /* "layers", or "lm_head", which no prefix stands before */
+    for (const TensorRule *rule = family->tensors; !found && rule->to; rule++)
+        found = strncmp(rule->from, rest, first) == 0 && rule->from[first] == '.';
+    if (!found) start = "model.";
+    size_t size = strlen(start) + strlen(rest) + sizeof ".weight";
+    char *name = malloc(size);
+    if (name) snprintf(name, size, "%s%s.weight", start, rest);
+    return name;
+}
