@@ -67,7 +67,7 @@ void draft_model_free(DraftModel *shared) {
 }
 
 void draft_model_warm_up(DraftModel *shared) {
-    enum { WARM_ROWS = 8 }; /* as many as are read at first (drafter_set.c) */
+    enum { WARM_ROWS = 32 }; /* about as many as are read at first (drafter_set.c) */
     Row rows[WARM_ROWS];
     Error ignored; /* a draft that fails so is silent */
     for (int32_t i = 0; i < WARM_ROWS; i++) rows[i] = (Row){0, i, 0, i == WARM_ROWS - 1};

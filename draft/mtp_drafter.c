@@ -77,7 +77,7 @@ void mtp_drafts_close(MtpDrafts *s) {
 }
 
 void mtp_drafts_warm_up(MtpDrafts *s) {
-    enum { WARM_ROWS = 8 };
+    enum { WARM_ROWS = 32 }; /* about as many as are read at first (drafter_set.c) */
     Row rows[WARM_ROWS];
     Error ignored; /* a draft that fails so is silent */
     memset(s->next, 0, WARM_ROWS * s->dim * sizeof *s->next);
