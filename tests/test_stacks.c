@@ -326,6 +326,48 @@ static void the_number_of_chosen_positions_can_be_overridden(void **state) {
     free(plain);
 }
 
+/* A router that chooses by groups, in layers with and without windows: no head looks out of its
+ * window, and the maps depend on neither threads nor chunks. */
+static void windows_beside_groups_of_experts_can_be_seen(void **state) {
+    const char *model = ((const Files *)*state)->models[GROUPS];
+    char *path = fixture_path(((const Files *)*state)->directory, "groups.json");
+    char *maps[2];
+    for (int i = 0; i < 2; i++) {
+        free(OUTPUT(NULL, model, "--attention", path, "-i", TEXT, "-j", i ? "2" : "1", "--chunk",
+                    i ? "7" : "512"));
+        json_error_t error;
+        json_t *json = json_load_file(path, 0, &error);
+        assert_non_null(json);
+        json_t *layers = json_object_get(json, "layers");
+        assert_int_equal(json_array_size(layers), 3);
+        for (size_t l = 0; l < 3; l++) {
+            json_t *layer = json_array_get(layers, l), *heads = json_object_get(layer, "heads");
+            size_t window = (size_t)json_integer_value(json_object_get(layer, "window"));
+            assert_int_equal(window, l < 2 ? 20 : 0);
+            for (size_t h = 0; h < json_array_size(heads); h++) {
+                json_t *map = json_object_get(json_array_get(heads, h), "weights");
+                assert_true(json_array_size(map) > 30);
+                for (size_t q = 0; q < json_array_size(map); q++) {
+                    double inside = 0.0, outside = 0.0;
+                    for (size_t k = 0; k < json_array_size(json_array_get(map, q)); k++) {
+                        double w = json_number_value(json_array_get(json_array_get(map, q), k));
+                        *(window && k + window <= q ? &outside : &inside) += w;
+                    }
+                    assert_true(inside > 0.9999 && inside < 1.0001);
+                    assert_true(outside == 0.0);
+                }
+            }
+        }
+        maps[i] = json_dumps(layers, JSON_SORT_KEYS);
+        json_decref(json);
+        unlink(path);
+    }
+    assert_string_equal(maps[0], maps[1]);
+    free(maps[0]);
+    free(maps[1]);
+    free(path);
+}
+
 /* Fields of a router other than the number of experts are refused by name. */
 static void the_number_of_chosen_experts_can_be_overridden(void **state) {
     const char *model = ((const Files *)*state)->models[GROUPS];
@@ -368,6 +410,7 @@ int main(void) {
         cmocka_unit_test(texts_with_a_common_beginning_share_it),
         cmocka_unit_test(layers_that_share_keys_can_be_seen_and_overridden),
         cmocka_unit_test(chunks_and_heads_of_each_layer_can_be_seen),
+        cmocka_unit_test(windows_beside_groups_of_experts_can_be_seen),
         cmocka_unit_test(chunks_and_growing_queries_can_be_overridden),
         cmocka_unit_test(the_number_of_chosen_positions_can_be_overridden),
         cmocka_unit_test(the_number_of_chosen_experts_can_be_overridden),
