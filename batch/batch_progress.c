@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "kvcache_sharing.h"
 #include "session/drafting.h"
 #include "system/terminal.h"
 
@@ -65,6 +66,9 @@ void batch_progress_stats(const BatchProgress *p, size_t kv_bytes, const char *f
     fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
             (double)usage.ru_maxrss / 1024.0, (double)s.most_bytes / (1 << 20),
             (double)kv_bytes / (1 << 20));
+    if (kvcache_forgets(kvcache_shape(engine_cache(p->engine))))
+        fprintf(stderr, "cache:   %.1f MiB at most for texts, %.1f MiB at most for snapshots\n",
+                (double)s.most_text_bytes / (1 << 20), (double)s.most_snapshot_bytes / (1 << 20));
     fprintf(stderr, "sandbox: %s\n", sandbox_text(&p->session->sandbox));
     fprintf(stderr, "model:   %s\n", fingerprint);
 }

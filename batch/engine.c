@@ -595,6 +595,17 @@ static void choose_kind(Engine *e) {
     e->for_states = states && (!others || !e->for_states);
 }
 
+static void keep_largest(size_t *largest, size_t n) {
+    if (n > *largest) *largest = n;
+}
+
+static void note_memory(Engine *e) {
+    size_t used = kvcache_bytes_used(e->cache), snapshots = kvcache_snapshot_bytes(e->cache);
+    keep_largest(&e->stats.most_bytes, used);
+    keep_largest(&e->stats.most_text_bytes, used - snapshots);
+    keep_largest(&e->stats.most_snapshot_bytes, snapshots);
+}
+
 Status engine_step(Engine *e, Error *error) {
     Error page_error;
     admit(e);
@@ -609,8 +620,7 @@ Status engine_step(Engine *e, Error *error) {
     size_t n_prompt_rows = e->stats.prompt_rows;
     size_t n_logits = 0, n_rows = plan_part(e, true, 0, &n_logits);
     n_rows = plan_part(e, false, n_rows, &n_logits);
-    if (kvcache_bytes_used(e->cache) > e->stats.most_bytes)
-        e->stats.most_bytes = kvcache_bytes_used(e->cache);
+    note_memory(e);
     if (n_rows == 0) return STATUS_OK;
     e->stats.passes++;
     PassCosts *costs = n_prompt_rows == e->stats.prompt_rows ? pass_costs(e) : NULL;

@@ -72,6 +72,7 @@ typedef struct EngineStats {
     size_t set_aside;                /* times that a task lost its pages */
     size_t passes;                   /* calls of model_forward */
     size_t most_tasks, most_bytes;   /* at once; most_bytes: of the KV cache */
+    size_t most_text_bytes, most_snapshot_bytes; /* of the cache, each by itself */
 } EngineStats;
 
 Status engine_new(Engine **out, Model *model, const EngineOptions *options, Error *error);

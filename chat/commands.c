@@ -9,6 +9,7 @@
 #include "chat/note.h"
 #include "chat/settings.h"
 #include "chat/turn.h"
+#include "kvcache_sharing.h"
 
 typedef struct Command {
     const char *name, *argument, *help;
@@ -151,6 +152,10 @@ static Status command_stats(Chat *chat, char *argument, Error *error) {
          s->prefill_seconds > 0 ? (double)computed / s->prefill_seconds : 0.0);
     note("answer:  %zu tokens in %.3f s, %.1f tokens/s", s->n_generated, s->decode_seconds,
          s->decode_seconds > 0 ? (double)s->n_generated / s->decode_seconds : 0.0);
+    const KvCache *cache = chat->dialogue.cache;
+    double used = (double)kvcache_bytes_used(cache) / (1 << 20);
+    double snapshots = (double)kvcache_snapshot_bytes(cache) / (1 << 20);
+    note("cache:   %.1f MiB, %.1f MiB of them snapshots", used, snapshots);
     note("sandbox: %s", sandbox_text(&chat->session->sandbox));
     return STATUS_OK;
 }
