@@ -1,6 +1,7 @@
 /* Architectures most of whose layers keep a state: gated DeltaNet, Mamba, short convolutions. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "formats/convolutions.h"
 #include "formats/family.h"
@@ -293,15 +294,16 @@ static Status qwen35_finish(const GgufModel *m, Config *c) {
     return qwen3next_finish(m, c);
 }
 
-/* Layers without key/value heads are of the other kind. */
-static Status kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber other) {
+/* Layers without key/value heads are of the kind `other`, the rest of the kind `attends`. */
+static Status kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber attends,
+                             LayerKindNumber other) {
     const GgufValue *heads = gguf_model_find(m, "attention.head_count_kv");
     double n = 1.0;
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
         if (heads && !gguf_element(heads, heads->is_array ? l : 0, &n))
             return error_set(m->error, "%s: attention.head_count_kv is not a list of %u layers",
                              m->source->path, c->n_layers);
-        c->layer_kind[l] = n == 0.0 ? other : LAYER_ATTENTION;
+        c->layer_kind[l] = n == 0.0 ? other : attends;
     }
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
     return STATUS_OK;
@@ -312,7 +314,7 @@ static Status lfm2_finish(const GgufModel *m, Config *c) {
     c->router = ROUTER_SIGMOID_SCORES;
     c->router_normalize = true;
     gguf_model_uint(m, "shortconv.l_cache", &c->state_kernel);
-    return kinds_by_heads(m, c, LAYER_CONVOLUTION);
+    return kinds_by_heads(m, c, LAYER_ATTENTION, LAYER_CONVOLUTION);
 }
 
 static Status granitehybrid_finish(const GgufModel *m, Config *c) {
@@ -335,7 +337,7 @@ static Status granitehybrid_finish(const GgufModel *m, Config *c) {
     c->residual_scale = (float)residual;
     c->router = ROUTER_SOFTMAX_CHOSEN;
     if (c->n_experts > 0 && c->ffn_dim == 0) c->ffn_dim = c->expert_ffn_dim;
-    if (kinds_by_heads(m, c, LAYER_MAMBA2) != STATUS_OK) return STATUS_FAILED;
+    if (kinds_by_heads(m, c, LAYER_ATTENTION, LAYER_MAMBA2) != STATUS_OK) return STATUS_FAILED;
     return read_state(m, c);
 }
 
@@ -392,7 +394,7 @@ static Status read_mamba(const GgufModel *m, Config *c) {
 
 static Status jamba_finish(const GgufModel *m, Config *c) {
     if (c->n_experts == 1) c->n_experts = 0;
-    if (kinds_by_heads(m, c, LAYER_MAMBA) != STATUS_OK) return STATUS_FAILED;
+    if (kinds_by_heads(m, c, LAYER_ATTENTION, LAYER_MAMBA) != STATUS_OK) return STATUS_FAILED;
     return read_mamba(m, c);
 }
 
@@ -430,16 +432,10 @@ static Status mamba_more(GgufModel *m) {
 
 /* As in llama.cpp, layers with a state have as many heads as those that attend. */
 static Status kimi_linear_finish(const GgufModel *m, Config *c) {
-    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
-    const GgufValue *heads = gguf_model_find(m, "attention.head_count_kv");
-    double n = 1.0;
-    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
-        if (heads && !gguf_element(heads, heads->is_array ? l : 0, &n))
-            return error_set(m->error, "%s: attention.head_count_kv is not a list of %u layers",
-                             m->source->path, c->n_layers);
-        c->layer_kind[l] = n == 0.0 ? LAYER_DELTA : LAYER_LATENT;
-        c->layer_n_kv_heads[l] = 0;
-    }
+    if (gguf_latent_finish(m, c) != STATUS_OK ||
+        kinds_by_heads(m, c, LAYER_LATENT, LAYER_DELTA) != STATUS_OK)
+        return STATUS_FAILED;
+    memset(c->layer_n_kv_heads, 0, sizeof c->layer_n_kv_heads);
     gguf_model_uint(m, "ssm.conv_kernel", &c->state_kernel);
     gguf_model_uint(m, "kda.head_dim", &c->state_key_dim);
     c->state_value_dim = c->state_key_dim;
