@@ -69,8 +69,48 @@ static void convolve_tile(const Convolution *c, float *state, float *x, size_t s
         memcpy(state + j * c->channels, newest[j], n * sizeof *newest[j]);
 }
 
+/* Prefetches weights and state of LANES channels from `at` on. */
+LANES_INLINE void fetch_taps(const Convolution *c, size_t kernel, const float *state, size_t at) {
+    for (size_t j = 0; j < kernel; j++) __builtin_prefetch(c->weight + j * c->channels + at);
+    for (size_t j = 0; j + 1 < kernel; j++) __builtin_prefetch(state + j * c->channels + at);
+}
+
+/* Convolves the channels of a single row, which takes as long as reading their weights and state.
+ */
+LANES_INLINE void convolve_alone(const Convolution *c, size_t kernel, float *state, float *x,
+                                 size_t begin, size_t end) {
+    enum { CHANNELS_AHEAD = 16 * LANES };
+    const size_t channels = c->channels, before = kernel - 1;
+    for (size_t at = begin; at < end && at < begin + CHANNELS_AHEAD; at += LANES)
+        fetch_taps(c, kernel, state, at);
+    for (size_t at = begin; at < end; at += LANES) {
+        size_t left = end - at;
+        const float *weight = c->weight + at;
+        float *taps = state + at;
+        if (left > CHANNELS_AHEAD) fetch_taps(c, kernel, state, at + CHANNELS_AHEAD);
+        lanes newest = load_upto(x + at, left, 0.0f);
+        lanes y = c->bias ? load_upto(c->bias + at, left, 0.0f) : lanes_zero();
+        for (size_t j = 0; j < before; j++) {
+            lanes tap = load_upto(taps + j * channels, left, 0.0f);
+            y = lanes_fma(load_upto(weight + j * channels, left, 0.0f), tap, y);
+            if (j > 0) store_upto(taps + (j - 1) * channels, tap, left);
+        }
+        y = lanes_fma(load_upto(weight + before * channels, left, 0.0f), newest, y);
+        if (before > 0) store_upto(taps + (before - 1) * channels, newest, left);
+        store_upto(x + at, c->silu ? lanes_mul(y, sigmoid(y)) : y, left);
+    }
+}
+
 static void convolve(const Convolution *c, float *state, float *x, size_t stride, size_t n_rows,
                      size_t begin, size_t end) {
+    if (n_rows == 1 && c->kernel == 4) {
+        convolve_alone(c, 4, state, x, begin, end);
+        return;
+    }
+    if (n_rows == 1) {
+        convolve_alone(c, c->kernel, state, x, begin, end);
+        return;
+    }
     for (size_t at = begin; at < end; at += CONVOLUTION_TILE)
         convolve_tile(c, state, x, stride, n_rows, at,
                       end - at < CONVOLUTION_TILE ? end - at : CONVOLUTION_TILE);
