@@ -96,9 +96,10 @@ typedef enum StackNumber {
     STACK_PLAIN,
     STACK_GEMMA4,      /* inputs of each layer's own, a dense FFN beside experts, scaled outputs */
     STACK_ALTUP,       /* several residual streams, one of which a layer computes: Gemma 3n */
-    STACK_MIXED_NORMS, /* x + norm2(f(norm(x))), each norm only in layers that have it: OLMo Hybrid
-                        */
+    STACK_MIXED_NORMS, /* x + norm2(f(norm(x))), each norm only in layers that have it: OLMo Hybrid;
+                        * norms may have gates: A.X K2 */
     STACK_SHORTCUT, /* a mixture in every second layer, added after the next one: LongCat-Flash */
+    STACK_HYPER,    /* several residual streams, mixed for each block by shares: Hy 4 */
     STACK_MTP,      /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
 } StackNumber;
@@ -162,7 +163,9 @@ typedef struct Config {
     float alibi_max_bias; /* 8; for people, the slopes are a tensor */
 
     Activation activation;
-    bool gated; /* activation(gate(x)) * up(x), else activation(up(x)) */
+    /* activation(gate(x)) * up(x), else activation(up(x)); limit_first: limits of gates hold before
+     * their activation: Hy 4. */
+    bool gated, limit_first;
 
     float swiglu_limit; /* gate at most this, up within +- this and 1 added: GPT-OSS; 0 = none */
 
@@ -180,10 +183,11 @@ typedef struct Config {
     /* Routers with scores. */
     uint32_t router_groups;      /* experts lie in this many groups of equal size; 0 or 1: none */
     uint32_t router_groups_used; /* by each token */
-    bool router_group_pairs; /* softmax groups are ranked by their best two, as others are: Mistral
-                                4 */
-    bool router_normalize;   /* shares are divided by the sum of the chosen scores */
-    float router_sum_min;    /* which counts as at least this */
+    /* Softmax groups are ranked by their best two, as others are: Mistral 4. Experts of the other
+     * groups have rank 0 and may still be chosen: A.X K2. */
+    bool router_group_pairs, router_groups_zero;
+    bool router_normalize; /* shares are divided by the sum of the chosen scores */
+    float router_sum_min;  /* which counts as at least this */
     float router_scale;
     float router_softcap; /* cap * tanh(logit / cap) before the score: Laguna; 0 = none */
     float shared_scale;   /* of the shared expert's output: Cohere's average of both; 1 = none */
@@ -195,12 +199,15 @@ typedef struct Config {
 
     StackNumber stack;
     /* Stacks other than plain. */
-    uint32_t per_layer_dim;   /* width of a layer's own input; 0 = none */
-    uint32_t per_layer_vocab; /* rows of its embedding; other tokens have row 0 */
-    uint32_t altup_streams;   /* residual streams */
-    uint32_t altup_active;    /* the stream that layers compute */
-    bool altup_scales;        /* the active stream is scaled before it gates the layer's input */
-    uint32_t laurel_rank;     /* of the low-rank map beside attention */
+    /* Width of a layer's own input, 0 = none; rows of its embedding, other tokens have row 0. */
+    uint32_t per_layer_dim, per_layer_vocab;
+    /* Residual streams, and the one that AltUp's layers compute; of hyper-connections: what the
+     * shares of a block's output in the streams are multiplied by, and what is added to all shares.
+     */
+    uint32_t altup_streams, altup_active;
+    float hyper_scale, hyper_eps;
+    bool altup_scales;    /* the active stream is scaled before it gates the layer's input */
+    uint32_t laurel_rank; /* of the low-rank map beside attention */
 
     /* Per layer. */
     uint32_t window[CONFIG_MAX_LAYERS];     /* sees this many positions, itself included; 0 = all */
@@ -223,10 +230,14 @@ typedef struct Config {
     uint32_t latent_dim;   /* of what a position stores for the rest of all keys and values */
     uint32_t latent_q_dim; /* of what queries are made from; 0 = of the layer's input */
     float latent_norm_eps; /* of the norms of both */
-    float latent_scale;    /* times the normed latent: LongCat; 0 = 1 */
+    /* latent_scale: times the normed latent: LongCat; 0 = 1. index_norm_eps: of the norm of the
+     * indexer's keys; 0 = 1e-6. */
+    float latent_scale, index_norm_eps;
     /* Its indexer (layers/indexer.c), where a query attends to the index_topk best positions. */
     uint32_t index_heads, index_dim, index_topk;
-    bool index_interleaved;              /* RoPE's pairs in it; else halves: DeepSeek V3.2 */
+    /* RoPE's pairs in the indexer, else halves: DeepSeek V3.2; it rotates the last elements: Hy 4;
+     * queries and gates are made from the queries' latent with and without its norm: A.X K2. */
+    bool index_interleaved, index_rotates_end, latent_q_twice;
     uint32_t indexer[CONFIG_MAX_LAYERS]; /* IndexerNumber */
     /* Layers that keep a state (layers/state_fields.c): gated DeltaNet, Mamba, short convolutions.
      */

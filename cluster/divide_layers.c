@@ -32,6 +32,7 @@ static void divide_latent(Division *d, size_t l) {
     size_t first = q->first_unit * unit;
     cut_rows(&w->wq, q->first, q->own);
     if (gates > 0) cut_rows(&w->gate, first * gates, q->own_units * unit * gates);
+    if (w->sinks) w->sinks += first;
     w->k_b += first;
     w->v_b += first;
     w->wo.inputs = &out->share;

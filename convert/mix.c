@@ -123,11 +123,17 @@ const char *mix_name(const char *mix, size_t number, size_t *length) {
     }
 }
 
+/* The maps that make the shares of residual streams: few weights, which every layer depends on. */
+static bool stays_float(const char *name) {
+    return strstr(name, "hyper.") != NULL;
+}
+
 TensorType mix_choose(const char *mix, const char *name, const Config *config) {
     TensorType type = TENSOR_F32;
     size_t length = strcspn(mix, ",");
     type_of(mix, length, &type);
     type = with_more_bits(type, name);
+    if (stays_float(name)) type = TENSOR_F32;
     if (length == 3 && memcmp(mix, "q4m", 3) == 0 && is_chosen_layer(name, config) &&
         (mix_is_named(name, "wv", 2) || mix_is_named(name, "w_down", 6)))
         type = TENSOR_Q6_K;

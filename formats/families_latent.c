@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/expert_rules.h"
+#include "formats/gate_limits.h"
 #include "formats/json.h"
 
 /* ---- Keys ---- */
@@ -66,6 +67,31 @@ static const ConfigRule glm_moe_dsa_config[] = {
     EXPERT_KEYS(ANY_EXPERTS, 256, 8, "moe_intermediate_size", 2048),
     GROUP_KEYS(1, 2.5),
     INDEX_KEYS(32),
+    {0},
+};
+static const ConfigRule axk2_config[] = {
+    SIZE_KEYS(163840, 2048, 5120, 48, 32),
+    LATENT_KEYS(128, 384, 64, 32, 64),
+    REST_KEYS(131072, 1e-6),
+    EXPERT_KEYS(ROUTED_EXPERTS, 128, 8, "moe_intermediate_size", 512),
+    {"n_group", "router_groups", 0},
+    {"topk_group", "router_groups_used", 0},
+    {"norm_topk_prob", "router_normalize", 1},
+    {"routed_scaling_factor", "router_scale", 2.5},
+    {"gated_norm_rank", "adapter_rank", 16},
+    INDEX_KEYS(16),
+    {0},
+};
+static const ConfigRule hy_v4_config[] = {
+    SIZE_KEYS(120832, 2816, 6912, 34, 32),
+    LATENT_KEYS(512, 1536, 192, 64, 256),
+    REST_KEYS(262144, 1e-5),
+    EXPERT_KEYS(ROUTED_EXPERTS, 256, 8, "moe_intermediate_size", 768),
+    GROUP_KEYS(1, 2.827),
+    INDEX_KEYS(16),
+    {"hc_mult", "altup_streams", 4},
+    {"hc_magnitude", "hyper_scale", 2},
+    {"hc_eps", "hyper_eps", 1e-6},
     {0},
 };
 static const ConfigRule axk1_config[] = {
@@ -155,8 +181,9 @@ static const BiasRule all_biases[] = {LATENT_BIASES, {DENSE_AND_SHARED, "mlp_bia
     MAYBE("wq", "self_attn.q_proj", N_Q, N_DIM),                                                   \
         MAYBE_LINEAR("wq_a", "self_attn.q_a_proj", N_LATENT_Q, N_DIM),                             \
         MAYBE("q_norm", "self_attn.q_a_layernorm", N_ONE, N_LATENT_Q),                             \
-        MAYBE("wq_b", "self_attn.q_b_proj", N_Q, N_LATENT_Q),                                      \
-        LINEAR("wkv_a", FROM_LAYER "self_attn.kv_a_proj_with_mqa", N_LATENT_KV, N_DIM),            \
+        MAYBE("wq_b", "self_attn.q_b_proj", N_Q, N_LATENT_Q), LATENTS
+#define LATENTS                                                                                    \
+    LINEAR("wkv_a", FROM_LAYER "self_attn.kv_a_proj_with_mqa", N_LATENT_KV, N_DIM),                \
         {"kv_norm", FROM_LAYER "self_attn.kv_a_layernorm.weight", N_ONE, N_LATENT, 0, {0}, {0}},   \
         {"k_b.%u",         KV_B, N_LATENT, N_REST, RULE_HEADS | RULE_TRANSPOSED, {N_NONE},         \
          {N_REST, N_VALUE}},                                                                       \
@@ -189,18 +216,71 @@ static const TensorRule experts_tensors[] = {EXPERTS_TENSORS, {0}};
 
 /* Layers that share the choice of the layer before have no indexer. */
 #define FROM_INDEXER FROM_LAYER "self_attn.indexer."
-static const TensorRule indexed_tensors[] = {
+#define INDEXER                                                                                    \
+    OPTIONAL("indexer.wq", FROM_INDEXER "wq_b.weight", N_INDEX_Q, N_LATENT_Q),                     \
+        OPTIONAL("indexer.wk", FROM_INDEXER "wk.weight", N_INDEX, N_DIM),                          \
+        OPTIONAL_NORM("indexer.k_norm", FROM_INDEXER "k_norm", N_INDEX), {                         \
+        "indexer.weights", FROM_INDEXER "weights_proj.weight", N_INDEX_HEADS, N_DIM,               \
+            RULE_OPTIONAL | RULE_MATRIX, {0}, {                                                    \
+            0                                                                                      \
+        }                                                                                          \
+    }
+static const TensorRule indexed_tensors[] = {EXPERTS_TENSORS, INDEXER, {0}};
+
+/* A.X K2: norms with gates, and one matrix that holds, for each head, its query and the gate of its
+ * output. */
+#define Q_GATE(to, rows, skip)                                                                     \
+    {                                                                                              \
+        to, FROM_LAYER "self_attn.q_b_proj.weight", rows, N_LATENT_QS, RULE_BY_HEAD, {skip}, {     \
+            N_Q, N_OUT                                                                             \
+        }                                                                                          \
+    }
+static const TensorRule axk2_tensors[] = {
+    LLAMA_EMBEDDING,
+    {"attention_norm", FROM_LAYER "input_layernorm.norm.weight", N_ONE, N_DIM, 0, {0}, {0}},
+    MAYBE("ffn_norm", "post_attention_layernorm", N_ONE, N_DIM),
+    MAYBE("ffn_norm", "post_attention_layernorm.norm", N_ONE, N_DIM),
+    LINEAR("attention_norm.gate_down", FROM_LAYER "input_layernorm.W_down", N_ADAPTER, N_DIM),
+    LINEAR("attention_norm.gate_up", FROM_LAYER "input_layernorm.W_up", N_DIM, N_ADAPTER),
+    MAYBE("ffn_norm.gate_down", "post_attention_layernorm.W_down", N_ADAPTER, N_DIM),
+    MAYBE("ffn_norm.gate_up", "post_attention_layernorm.W_up", N_DIM, N_ADAPTER),
+    LINEAR("wq_a", FROM_LAYER "self_attn.q_a_proj", N_LATENT_Q, N_DIM),
+    MAYBE("q_norm", "self_attn.q_a_layernorm", N_ONE, N_LATENT_Q),
+    Q_GATE("wq_b", N_Q, N_NONE),
+    Q_GATE("attention_gate", N_OUT, N_Q),
+    LATENTS,
+    DENSE_OR_EXPERTS,
+    CORRECTION("mlp.gate.e_score_correction_bias"),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    INDEXER,
+    {0},
+};
+
+/* Hy 4: hyper-connections, gates and sinks of attention. transformers writes some of the names in
+ * another way than they are in the checkpoints, and reads both. */
+#define HYPER(to, from)                                                                            \
+    OPTIONAL(to, FROM_LAYER from "fn", N_STREAM_SHARES, N_STREAMS_DIM),                            \
+        OPTIONAL(to ".base", FROM_LAYER from "base", N_ONE, N_STREAM_SHARES),                      \
+        OPTIONAL(to ".scale", FROM_LAYER from "scale", N_ONE, N_TWO)
+#define HYPER_END(from)                                                                            \
+    {"hyper.end", "model." from "fn", N_STREAMS, N_STREAMS_DIM, RULE_OPTIONAL | RULE_MATRIX, {0},  \
+     {0}},                                                                                         \
+        OPTIONAL("hyper.end.base", "model." from "base", N_ONE, N_STREAMS),                        \
+        OPTIONAL("hyper.end.scale", "model." from "scale", N_ONE, N_ONE)
+static const TensorRule hy_v4_tensors[] = {
     EXPERTS_TENSORS,
-    OPTIONAL("indexer.wq", FROM_INDEXER "wq_b.weight", N_INDEX_Q, N_LATENT_Q),
-    OPTIONAL("indexer.wk", FROM_INDEXER "wk.weight", N_INDEX, N_DIM),
-    OPTIONAL_NORM("indexer.k_norm", FROM_INDEXER "k_norm", N_INDEX),
-    {"indexer.weights",
-     FROM_INDEXER "weights_proj.weight",
-     N_INDEX_HEADS,
-     N_DIM,
-     RULE_OPTIONAL | RULE_MATRIX,
-     {0},
-     {0}},
+    INDEXER,
+    {"attention_gate", FROM_LAYER "self_attn.linear_gate.weight", N_OUT, N_DIM, 0, {0}, {0}},
+    {"sinks", FROM_LAYER "self_attn.learnable_sink_param", N_ONE, N_HEADS, 0, {0}, {0}},
+    HYPER("hyper.attention", "hc_attn_layer.hc_pre.hc_"),
+    HYPER("hyper.ffn", "hc_mlp_layer.hc_pre.hc_"),
+    HYPER_END("hc_head.hc_head_"),
+    HYPER("hyper.attention", "hc_pre.hc_attn_layer.hc_"), /* as transformers writes it */
+    HYPER("hyper.ffn", "hc_pre.hc_mlp_layer.hc_"),
+    HYPER_END("hc_pre.hc_head.hc_head_"),
+    MAYBE("w_gate", "mlp.linear_gate", N_FFN, N_DIM),
+    MAYBE("shared.w_gate", "mlp.shared_experts.linear_gate", N_SHARED_FFN, N_DIM),
     {0},
 };
 /* LongCat-Flash: one layer of the files is two of ours, of which the first has the mixture. */
@@ -378,6 +458,61 @@ static void glm_moe_dsa_preset(Config *config) {
     config->index_interleaved = true;
 }
 
+static void axk2_preset(Config *config) {
+    latent_preset(config);
+    config->stack = STACK_MIXED_NORMS;
+    config->latent_q_twice = true;
+    config->router_groups_zero = true;
+}
+
+static Status axk2_finish(const json_t *json, Config *config, Error *error) {
+    if (config->latent_q_dim == 0)
+        return error_set(error, "config.json: q_lora_rank is missing or 0");
+    if (config->adapter_rank == 0) return error_set(error, "config.json: gated_norm_rank is 0");
+    return deepseek_v32_finish(json, config, error);
+}
+
+static void hy_v4_preset(Config *config) {
+    latent_preset(config);
+    config->rope_pairing = ROPE_HALVES;
+    config->stack = STACK_HYPER;
+    config->index_rotates_end = true;
+    config->limit_first = true;
+}
+
+/* Without indexer_types the first layer and every fourth from the second on have an indexer. */
+static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "indexer_types");
+    if (config->latent_q_dim == 0)
+        return error_set(error, "config.json: q_lora_rank is missing or 0");
+    config->index_norm_eps = config->norm_eps;
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool own = i == 0 || i % 4 == 1;
+        if (types && indexer_type(types, "indexer_types", i, &own, error) != STATUS_OK)
+            return STATUS_FAILED;
+        config->indexer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
+    }
+    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return complete_heads(json, &plain_rope, config, error);
+}
+
+/* The gates of experts are limited, those of dense layers and of the shared expert are not. */
+static Status hy_v4_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    double limit = json_number(json, "swiglu_limit", 10);
+    if (!(limit > 0 && limit < 1e6)) /* the class's text and its code disagree about 0 */
+        return error_set(error, "config.json: swiglu_limit is %g, which must be above 0", limit);
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        char name[96];
+        snprintf(name, sizeof name, FROM_LAYER "mlp.gate.weight", l);
+        if (rules_find(context, name) &&
+            gate_limit_add(context->source, l, true, limit, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
 /* Mixtures have a norm of their output. The files hold one for dense layers too, which is not
  * applied. */
 static Status axk1_more(const RuleContext *context, const json_t *json, Error *error) {
@@ -495,6 +630,10 @@ const Family families_latent[] = {
      .fixed = longcat_flash_fixed, .bos_id = 1, .eos_id = 2},
     {"axk1", axk1_config, experts_tensors, latent_preset, deepseek_v3_finish, axk1_more,
      .biases = attention_biases, .bos_id = 163691, .eos_id = 163691},
+    {"axk2", axk2_config, axk2_tensors, axk2_preset, axk2_finish, .biases = indexed_biases,
+     .bos_id = 163691, .eos_id = 163691},
+    {"hy_v4", hy_v4_config, hy_v4_tensors, hy_v4_preset, hy_v4_finish, hy_v4_more,
+     .biases = indexed_biases, .bos_id = 120000, .eos_id = 120025},
     {"glm4_moe_lite", glm4_moe_lite_config, experts_tensors, latent_preset, deepseek_v3_finish,
      .biases = attention_biases, .prediction = PREDICTION_NEXTN, .bos_id = 0, .eos_id = 1},
     {"mistral4", mistral4_config, experts_tensors, mistral4_preset, mistral4_finish,

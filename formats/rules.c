@@ -111,6 +111,12 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return (size_t)c->altup_streams * c->altup_streams;
     case N_LAUREL:
         return c->laurel_rank;
+    case N_TWO:
+        return 2;
+    case N_STREAMS_DIM:
+        return (size_t)c->altup_streams * c->dim;
+    case N_STREAM_SHARES:
+        return 2 * (size_t)c->altup_streams;
     case N_VALUE:
         return heads.value_dim;
     case N_REST:
@@ -119,6 +125,8 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return c->latent_dim;
     case N_LATENT_Q:
         return c->latent_q_dim;
+    case N_LATENT_QS:
+        return 2 * (size_t)c->latent_q_dim;
     case N_LATENT_KV:
         return (size_t)c->latent_dim + heads.rotary_dim;
     case N_INDEX:

@@ -41,6 +41,7 @@ void raw_table_free(RawTable *table);
 typedef enum Extent {
     N_NONE,
     N_ONE,
+    N_TWO,
     N_DIM,
     N_TWO_DIMS, /* 2 * dim */
     N_VOCAB,
@@ -74,11 +75,14 @@ typedef enum Extent {
     N_STREAMS,         /* altup_streams */
     N_STREAM_PAIRS,    /* altup_streams squared */
     N_LAUREL,          /* laurel_rank */
+    N_STREAMS_DIM,     /* altup_streams * dim */
+    N_STREAM_SHARES,   /* 2 * altup_streams */
     /* Of latent attention. */
     N_VALUE,       /* value_dim of one head */
     N_REST,        /* head_dim without the rotated elements: latent attention */
     N_LATENT,      /* latent_dim */
     N_LATENT_Q,    /* latent_q_dim */
+    N_LATENT_QS,   /* 2 * latent_q_dim */
     N_LATENT_KV,   /* latent_dim and the rotated elements */
     N_INDEX,       /* index_dim */
     N_INDEX_HEADS, /* index_heads */

@@ -76,6 +76,7 @@ static void rotate(const Model *m, size_t layer, size_t row, float *x) {
     size_t table = c->rope_table[layer];
     if (c->position != POSITION_ROPE || table > 1) return;
     size_t n_pairs = m->n_pairs[table];
+    if (c->index_rotates_end) x += c->index_dim - 2 * n_pairs;
     m->isa->numeric->rotate(x, m->cosine[table] + row * n_pairs, m->sine[table] + row * n_pairs,
                             n_pairs, c->index_interleaved);
 }
@@ -109,7 +110,8 @@ void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const Inde
     size_t dim = m->config->index_dim, n_heads = m->config->index_heads;
     size_t index = n_seen(pass, row) - 1;
     float *key = rows->k + row * dim;
-    numeric->layer_norm(key, key, w->k_norm.weight, w->k_norm.bias, dim, 1e-6f);
+    float eps = m->config->index_norm_eps > 0.0f ? m->config->index_norm_eps : 1e-6f;
+    numeric->layer_norm(key, key, w->k_norm.weight, w->k_norm.bias, dim, eps);
     rotate(m, layer, row, key);
     numeric->scale(rows->weights + row * n_heads, 1.0f / sqrtf((float)n_heads), n_heads);
     store_key(kvcache_shape(pass->cache)->type, index_keys(pass, layer, row, index / KV_PAGE), dim,
@@ -278,8 +280,8 @@ static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRow
     size_t k = m->config->index_topk, parts = 1;
     if (w->chooses) choose(pass, w, rows, params->layer, first, n);
     const KvCache *gathered = gather(pass, w, rows, params, first, n);
-    while (!m->observer && 2 * parts <= HEAD_PARTS && params->n_heads % (2 * parts) == 0 &&
-           n * parts < 2 * (size_t)omp_get_num_threads())
+    while (!m->observer && !params->sinks && 2 * parts <= HEAD_PARTS &&
+           params->n_heads % (2 * parts) == 0 && n * parts < 2 * (size_t)omp_get_num_threads())
         parts *= 2;
     AttentionParams of_chosen = *params;
     of_chosen.cache_layer = 0;

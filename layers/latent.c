@@ -15,6 +15,12 @@ static Norm latent_norm(Finder *f, const char *name, size_t n) {
     return (Norm){.weight = weights_vector(f, name, 1, n, true), .present = true};
 }
 
+/* What queries are made from: the layer's input, or its latent, once or twice. */
+static size_t query_inputs(const Config *c) {
+    if (c->latent_q_dim == 0) return c->dim;
+    return (c->latent_q_twice ? 2 : 1) * (size_t)c->latent_q_dim;
+}
+
 /* The optional matrix "attention_gate": it has a row for each head, or for each element. */
 static Matrix find_gate(Finder *f, const HeadShape *h) {
     char name[MODELFILE_NAME_BYTES];
@@ -22,7 +28,8 @@ static Matrix find_gate(Finder *f, const HeadShape *h) {
     const FileTensor *tensor = modelfile_find(f->file, name);
     bool each_head = tensor && tensor->rows == h->n_heads;
     size_t rows = each_head ? h->n_heads : (size_t)h->n_heads * h->value_dim;
-    return weights_matrix(f, "attention_gate", rows, f->config->dim, false);
+    size_t inputs = f->config->latent_q_twice ? query_inputs(f->config) : f->config->dim;
+    return weights_matrix(f, "attention_gate", rows, inputs, f->config->latent_q_twice);
 }
 
 static void *find(Finder *f, uint32_t l) {
@@ -39,7 +46,7 @@ static void *find(Finder *f, uint32_t l) {
     if (c->latent_q_dim > 0) {
         w->wq_a = weights_linear(f, "wq_a", c->latent_q_dim, c->dim, true);
         w->q_norm = latent_norm(f, "q_norm", c->latent_q_dim);
-        w->wq = weights_matrix(f, "wq_b", q_dim, c->latent_q_dim, true);
+        w->wq = weights_matrix(f, "wq_b", q_dim, query_inputs(c), true);
     } else {
         w->wq = weights_matrix(f, "wq", q_dim, c->dim, true);
     }
@@ -47,6 +54,7 @@ static void *find(Finder *f, uint32_t l) {
     w->kv_norm = latent_norm(f, "kv_norm", c->latent_dim);
     w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
     w->gate = find_gate(f, &h);
+    w->sinks = weights_vector(f, "sinks", 1, h.n_heads, false);
     w->indexer = indexer_find(f, l, head_floats(c));
     for (uint32_t i = 0; i < h.n_heads; i++) {
         char name[32];
@@ -72,6 +80,7 @@ static KvLayer cached(const Config *c, uint32_t l) {
 typedef struct Parts {
     size_t q;        /* n_heads * head_dim; later the heads' outputs, n_heads * value_dim */
     size_t q_latent; /* latent_q_dim */
+    size_t q_both;   /* latent_q_twice: the normed latent, then as it was */
     size_t kv;       /* latent_dim + rotary_dim: what is stored */
     size_t queries;  /* n_heads * (latent_dim + rotary_dim); later the gates, n_heads * value_dim */
     size_t attended; /* n_heads * latent_dim */
@@ -83,6 +92,7 @@ static Parts parts_of(const Config *c, uint32_t l) {
     size_t heads = h.n_heads, key = c->latent_dim + h.rotary_dim;
     return (Parts){heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim),
                    c->latent_q_dim,
+                   c->latent_q_twice ? query_inputs(c) : 0,
                    key,
                    heads * (key > h.value_dim ? key : h.value_dim),
                    heads * c->latent_dim,
@@ -101,8 +111,8 @@ static size_t row_floats(const Config *c) {
     for (uint32_t l = 0; l < c->n_layers; l++) {
         if (c->layer_kind[l] != LAYER_LATENT) continue;
         const Parts p = parts_of(c, l);
-        size_t n = padded(p.q) + padded(p.q_latent) + padded(p.kv) + padded(p.queries) +
-                   padded(p.attended) + padded(p.index_q) + padded(p.index_k) +
+        size_t n = padded(p.q) + padded(p.q_latent) + padded(p.q_both) + padded(p.kv) +
+                   padded(p.queries) + padded(p.attended) + padded(p.index_q) + padded(p.index_k) +
                    padded(p.index_weights);
         most = n > most ? n : most;
     }
@@ -198,9 +208,24 @@ static void normalize(const Model *m, const Linear *linear, const Norm *norm, fl
     if (scale != 0.0f) m->isa->numeric->scale(x, scale, n);
 }
 
+/* Normalizes a row's latent of queries, and makes both[2 * latent_q_dim] of it where queries are
+ * made from that. */
+static void normalize_queries(const Model *m, const Latent *w, float *latent, float *both) {
+    const Config *c = m->config;
+    size_t n = c->latent_q_dim;
+    if (!c->latent_q_twice) {
+        normalize(m, &w->wq_a, &w->q_norm, 0.0f, latent, n);
+        return;
+    }
+    forward_add_bias(m, &w->wq_a, latent);
+    memcpy(both + n, latent, n * sizeof *both);
+    m->isa->numeric->rms_norm(latent, latent, w->q_norm.weight, n, c->latent_norm_eps);
+    memcpy(both, latent, n * sizeof *both);
+}
+
 /* Gives queries' and keys' latents their final form, and stores the keys. */
 static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, float *q_latent,
-                            float *kv, const IndexRows *index) {
+                            float *q_both, float *kv, const IndexRows *index) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t key = w->wkv_a.w.rows;
@@ -208,8 +233,7 @@ static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, float 
     for (size_t i = 0; i < pass->n; i++) {
         float *stored = kv + i * key;
         if (c->latent_q_dim > 0)
-            normalize(m, &w->wq_a, &w->q_norm, 0.0f, q_latent + i * c->latent_q_dim,
-                      c->latent_q_dim);
+            normalize_queries(m, w, q_latent + i * c->latent_q_dim, q_both + i * query_inputs(c));
         normalize(m, &w->wkv_a, &w->kv_norm, c->latent_scale, stored, c->latent_dim);
         forward_rotate(m, l, i, stored + c->latent_dim);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, stored,
@@ -251,8 +275,8 @@ static void rotate_queries(ForwardPass *pass, size_t l, const Latent *w, const H
     }
 }
 
-/* out[head] = out[head] * the activated gates that follow from in[n][dim], which replace the
- * queries in `gates`: one for each head, or for each of its elements. */
+/* out[head] = out[head] * the activated gates that follow from in[n][w->gate.cols], which replace
+ * the queries in `gates`: one for each head, or for each of its elements. */
 static void gate_heads(ForwardPass *pass, const Latent *w, const float *in, const Heads *out,
                        size_t n_heads, float *gates) {
     const Model *m = pass->model;
@@ -289,7 +313,8 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     size_t n_heads = h.n_heads, n = m->max_rows, key = c->latent_dim + h.rotary_dim;
     uint32_t *chosen = (uint32_t *)m->layer_rows; /* stays for the next layer */
     float *q_rows = m->layer_rows + n * padded(c->index_topk), *q_latent = q_rows + n * padded(p.q);
-    float *kv = q_latent + n * padded(p.q_latent), *queries_at = kv + n * padded(p.kv);
+    float *q_both = q_latent + n * padded(p.q_latent);
+    float *kv = q_both + n * padded(p.q_both), *queries_at = kv + n * padded(p.kv);
     const Heads q = {q_rows, h.head_dim, n_heads * h.head_dim};
     const Heads queries = {queries_at, key, n_heads * key};
     const Heads attended = {queries_at + n * padded(p.queries), c->latent_dim,
@@ -315,11 +340,17 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
                                     .value_dim = c->latent_dim,
                                     .scale = c->attention_scale,
                                     .softcap = c->attention_softcap,
-                                    .window = c->window[l]};
+                                    .window = c->window[l],
+                                    .sinks = w->sinks};
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, projections, chooses ? 4 : 2);
-    prepare_latents(pass, l, w, q_latent, kv, &index);
-    if (c->latent_q_dim > 0) forward_multiply(m, q_latent, pass->n, from_latent, chooses ? 2 : 1);
+    prepare_latents(pass, l, w, q_latent, q_both, kv, &index);
+    if (c->latent_q_twice) {
+        forward_multiply(m, q_both, pass->n, from_latent, 1);
+        if (chooses) forward_multiply(m, q_latent, pass->n, from_latent + 1, 1);
+    } else if (c->latent_q_dim > 0) {
+        forward_multiply(m, q_latent, pass->n, from_latent, chooses ? 2 : 1);
+    }
     scale_queries(pass, l, &q);
     rotate_queries(pass, l, w, &q, &queries, &index);
     multiply_heads(pass, w->k_b, n_heads, &q, &queries);
@@ -334,7 +365,8 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     forward_add_time(pass, PART_ATTENTION);
     multiply_heads(pass, w->v_b, n_heads, &attended, &out);
     forward_wait(pass);
-    if (w->gate.data) gate_heads(pass, w, in, &out, n_heads, queries.data);
+    if (w->gate.data)
+        gate_heads(pass, w, c->latent_q_twice ? q_both : in, &out, n_heads, queries.data);
     /* A rank gathers all heads' outputs, which need more room than its own: that of the parts
      * behind them, which nothing reads any more (Model.layer_rows was made for the whole model). */
     forward_gather(pass, w->wo.inputs, out.data, pass->n);

@@ -27,8 +27,10 @@ typedef struct Latent {
     Norm q_norm;
     Linear wkv_a; /* latent_dim + rotary_dim x dim */
     Norm kv_norm;
-    Matrix gate; /* n_heads or n_heads * value_dim x dim; absent: none */
-    Linear wo;   /* dim x n_heads * value_dim */
+    Matrix
+        gate; /* n_heads or n_heads * value_dim, from dim or from what wq_b reads; absent: none */
+    const float *sinks; /* [n_heads], AttentionParams.sinks */
+    Linear wo;          /* dim x n_heads * value_dim */
     Indexer indexer;
     Matrix *k_b;   /* [n_heads], latent_dim x head_dim - rotary_dim each */
     Matrix *v_b;   /* [n_heads], value_dim x latent_dim each */

@@ -27,6 +27,8 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
     uint64_t key = (uint64_t)c->latent_dim + h.rotary_dim;
     uint64_t widest = key > h.head_dim ? key : h.head_dim;
     if (h.value_dim > widest) widest = h.value_dim;
+    if (c->latent_q_twice && c->latent_q_dim == 0)
+        return error_set(error, "layer %u: latent_q_twice needs latent_q_dim", l);
     if (c->latent_dim == 0) return error_set(error, "layer %u: latent_dim is 0", l);
     if (h.rotary_dim % 2 != 0 || h.rotary_dim >= h.head_dim)
         return error_set(error,
@@ -52,6 +54,7 @@ static double work(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     double heads = h.n_heads, q = heads * h.head_dim, rest = h.head_dim - h.rotary_dim;
     double queries = c->latent_q_dim ? c->latent_q_dim * (c->dim + q) : c->dim * q;
+    if (c->latent_q_twice) queries += c->latent_q_dim * (q + 2 * heads * h.value_dim);
     if (c->indexer[l] == INDEXER_OWN)
         queries += (double)c->dim * (c->index_dim + c->index_heads) +
                    (double)c->latent_q_dim * c->index_heads * c->index_dim;

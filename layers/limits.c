@@ -9,10 +9,12 @@ void limited_activate(const Numeric *numeric, const Config *c, const FeedForward
                       float *up) {
     size_t n = f->width;
     float limit = f->limit ? *f->limit : c->swiglu_limit;
-    if (f->limit) numeric->activate(c->activation, gate, NULL, n);
+    if (f->limit && !c->limit_first) numeric->activate(c->activation, gate, NULL, n);
     clip(gate, n, -INFINITY, limit);
     clip(up, n, -limit, limit);
-    if (f->limit) {
+    if (c->limit_first) {
+        numeric->activate(c->activation, gate, up, n);
+    } else if (f->limit) {
         for (size_t i = 0; i < n; i++) gate[i] *= up[i];
     } else {
         for (size_t i = 0; i < n; i++) up[i] += 1.0f;

@@ -1,13 +1,51 @@
 /* A stack whose layers differ in where they normalize: x + norm2(f(norm(x))), where f is attention,
  * a layer of another kind or the feed-forward, and each norm is left out in layers without weights
- * for it. OLMo Hybrid normalizes before its layers with a state and after its attention. */
+ * for it. OLMo Hybrid normalizes before its layers with a state and after its attention.
+ *
+ * With Config.adapter_rank a norm before a block may have a gate that depends on its output: A.X K2
+ * takes norm(x) * sigmoid(up activation(down norm(x))), where down has adapter_rank rows. */
+#include <stdio.h>
+
 #include "forward_pass.h"
 #include "layer_kind.h"
 #include "layers/stacks.h"
 
-/* There is nothing to find beside the layers' own weights. NULL would be freed as well. */
+/* A norm's gate; without data where the norm has none. */
+typedef struct NormGate {
+    Matrix down, up; /* rank x dim, dim x rank */
+} NormGate;
+
+/* The gates of a layer's norms: before attention, and before the feed-forward. */
+typedef struct LayerGates {
+    NormGate attention, ffn;
+} LayerGates;
+
+static NormGate find_gate(Finder *f, const char *norm) {
+    const Config *c = f->config;
+    char name[64];
+    NormGate gate;
+    snprintf(name, sizeof name, "%s.gate_down", norm);
+    gate.down = weights_matrix(f, name, c->adapter_rank, c->dim, false);
+    snprintf(name, sizeof name, "%s.gate_up", norm);
+    gate.up = weights_matrix(f, name, c->dim, c->adapter_rank, gate.down.data != NULL);
+    return gate;
+}
+
+/* Without gates there is nothing to find beside the layers' own weights. */
 static void find(Finder *f, Weights *weights) {
-    (void)f, (void)weights;
+    const Config *c = f->config;
+    if (c->adapter_rank == 0) return;
+    LayerGates *gates = stack_allocate(f, c->n_layers * sizeof *gates);
+    weights->stack = gates;
+    for (uint32_t l = 0; gates && l < c->n_layers; l++) {
+        snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
+        gates[l].attention = find_gate(f, "attention_norm");
+        gates[l].ffn = find_gate(f, "ffn_norm");
+    }
+}
+
+static size_t row_floats(const Config *c) {
+    return c->adapter_rank == 0 ? 0 : stack_kind_floats(c) + c->adapter_rank + (size_t)c->dim;
 }
 
 static size_t no_floats(const Config *c) {
@@ -15,9 +53,32 @@ static size_t no_floats(const Config *c) {
     return 0;
 }
 
-/* Model.normed = the norm of the residual stream. Returns it, or the stream itself where the layer
- * has no such norm. */
-static const float *input_of(ForwardPass *pass, const Norm *norm) {
+/* Multiplies Model.normed by the gate. */
+static void apply_gate(ForwardPass *pass, const NormGate *gate) {
+    Model *m = pass->model;
+    const Numeric *numeric = m->isa->numeric;
+    size_t dim = m->config->dim, rank = gate->down.rows;
+    float *low = m->layer_rows + m->max_rows * stack_kind_floats(m->config);
+    float *gates = low + m->max_rows * rank;
+    const Product down = {&gate->down, low, rank}, up = {&gate->up, gates, dim};
+    forward_multiply(m, m->normed, pass->n, &down, 1);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++)
+        numeric->activate(ACTIVATION_SILU, low + i * rank, NULL, rank);
+    forward_wait(pass);
+    forward_multiply(m, low, pass->n, &up, 1);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *x = m->normed + i * dim;
+        numeric->activate(ACTIVATION_SIGMOID, gates + i * dim, NULL, dim);
+        for (size_t k = 0; k < dim; k++) x[k] *= gates[i * dim + k];
+    }
+    forward_wait(pass);
+}
+
+/* Model.normed = the norm of the residual stream, with its gate where `gate` is not NULL and has
+ * data. Returns it, or the stream itself where the layer has no such norm. */
+static const float *input_of(ForwardPass *pass, const Norm *norm, const NormGate *gate) {
     Model *m = pass->model;
     size_t dim = m->config->dim;
     if (!norm->weight) return m->x;
@@ -25,6 +86,7 @@ static const float *input_of(ForwardPass *pass, const Norm *norm) {
     for (size_t i = 0; i < pass->n; i++)
         forward_normalize(m, norm, m->normed + i * dim, m->x + i * dim, dim);
     forward_wait(pass);
+    if (gate && gate->down.data) apply_gate(pass, gate);
     return m->normed;
 }
 
@@ -39,14 +101,15 @@ static void add(ForwardPass *pass, size_t l, const Linear *last, const Norm *pos
 static void block(ForwardPass *pass, size_t l) {
     Model *m = pass->model;
     const LayerWeights *w = &m->weights.layers[l];
-    const float *in = input_of(pass, &w->attention_norm);
+    const LayerGates *gates = m->weights.stack ? (const LayerGates *)m->weights.stack + l : NULL;
+    const float *in = input_of(pass, &w->attention_norm, gates ? &gates->attention : NULL);
     if (m->config->layer_kind[l] == LAYER_ATTENTION) {
         pass->steps->attention(pass, l, in, m->y);
     } else {
         layer_kind(m->config->layer_kind[l])->forward(pass, l, in, m->y);
     }
     add(pass, l, &w->wo, &w->post_attention_norm);
-    in = input_of(pass, &w->ffn_norm);
+    in = input_of(pass, &w->ffn_norm, gates ? &gates->ffn : NULL);
     forward_add_time(pass, PART_REST);
     if (w->router.w.data) {
         mixture_forward(pass, w, in, in, m->y);
@@ -61,4 +124,4 @@ static void forward(ForwardPass *pass) {
     for (size_t l = pass->first_layer; l < pass->end_layer; l++) block(pass, l);
 }
 
-const StackKind stack_mixed_norms = {find, no_floats, no_floats, forward};
+const StackKind stack_mixed_norms = {find, row_floats, no_floats, forward};

@@ -57,7 +57,7 @@ static void keep_best_groups(const Config *c, float *rank) {
     experts_choose(of_group, n_groups, c->router_groups_used, best);
     for (size_t i = 0; i < c->router_groups_used; i++) kept[best[i]] = true;
     for (size_t i = 0; i < c->n_experts; i++)
-        if (!kept[i / size]) rank[i] = -INFINITY;
+        if (!kept[i / size]) rank[i] = c->router_groups_zero ? 0.0f : -INFINITY;
 }
 
 static void route_by_scores(const Numeric *numeric, const Config *c, const float *correction,

@@ -41,7 +41,18 @@ static Status validate_shortcut(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+static Status validate_hyper(const Config *c, Error *error) {
+    if (c->norm != NORM_RMS || c->norm_place != NORM_BEFORE || c->parallel_block)
+        return error_set(error, "stack 'hyper' needs norm 'rms' and norm_place 'before'");
+    if (c->altup_streams == 0) return error_set(error, "stack 'hyper': altup_streams is 0");
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->without_ffn[l])
+            return error_set(error, "layer %u: without_ffn in a stack 'hyper'", l);
+    return STATUS_OK;
+}
+
 Status stack_kind_validate(const Config *c, Error *error) {
+    if (c->stack == STACK_HYPER) return validate_hyper(c, error);
     if (c->stack == STACK_SHORTCUT) return validate_shortcut(c, error);
     if (c->stack == STACK_MTP) return validate_prediction(c, error);
     if (c->stack == STACK_MIXED_NORMS) return validate_before(c, error);
@@ -61,6 +72,8 @@ double stack_kind_work(const Config *c) {
     double dim = c->dim, layers = c->n_layers, streams = c->altup_streams;
     double work = layers * dim * 3.0 * c->per_layer_dim;
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;
+    if (c->stack == STACK_MIXED_NORMS) return layers * 4.0 * dim * c->adapter_rank;
+    if (c->stack == STACK_HYPER) return (4.0 * layers + 1.0) * streams * streams * dim;
     if (c->stack == STACK_ALTUP)
         work += layers * dim * 2.0 * (streams + c->laurel_rank) + 2.0 * (streams - 1.0) * dim * dim;
     for (uint32_t l = 0; c->n_experts > 0 && l < c->n_layers; l++)

@@ -6,6 +6,7 @@ static const StackKind *const kinds[STACKS] = {
     [STACK_ALTUP] = &stack_altup,
     [STACK_MIXED_NORMS] = &stack_mixed_norms,
     [STACK_SHORTCUT] = &stack_shortcut,
+    [STACK_HYPER] = &stack_hyper,
     [STACK_MTP] = &stack_mtp,
 };
 
