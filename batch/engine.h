@@ -67,11 +67,11 @@ typedef struct EngineOptions {
 } EngineOptions;
 
 typedef struct EngineStats {
-    size_t prompt_rows, decode_rows; /* computed */
-    size_t shared_rows;              /* taken from another task's pages instead */
-    size_t set_aside;                /* times that a task lost its pages */
-    size_t passes;                   /* calls of model_forward */
-    size_t most_tasks, most_bytes;   /* at once; most_bytes: of the KV cache */
+    size_t prompt_rows, decode_rows;             /* computed */
+    size_t shared_rows;                          /* taken from another task's pages instead */
+    size_t set_aside;                            /* times that a task lost its pages */
+    size_t passes;                               /* calls of model_forward */
+    size_t most_tasks, most_bytes;               /* at once; most_bytes: of the KV cache */
     size_t most_text_bytes, most_snapshot_bytes; /* of the cache, each by itself */
 } EngineStats;
 
