@@ -120,6 +120,8 @@ static const ConfigRule longcat_flash_config[] = {
     {0},
 };
 /* Its files' keys that transformers does not read, and a bias that it does not add. */
+/* Hy 4's experts take SiLU whatever hidden_act says, its other feed-forwards do not. */
+static const FixedKey hy_v4_fixed[] = {{"hidden_act", "\"silu\""}, {0}};
 static const FixedKey longcat_flash_fixed[] = {
     {"zero_expert_type", "\"identity\""},
     {"mla_scale_q_lora", "true"},
@@ -498,6 +500,19 @@ static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
 }
 
 /* The gates of experts are limited, those of dense layers and of the shared expert are not. */
+/* Of the second norms, those before experts have gates; a rule cannot tell the layers apart. */
+static Status axk2_more(const RuleContext *context, const json_t *json, Error *error) {
+    (void)json;
+    for (uint32_t l = 0; l < context->source->config.n_layers; l++) {
+        char router[96], gate[96];
+        snprintf(router, sizeof router, FROM_LAYER "mlp.gate.weight", l);
+        snprintf(gate, sizeof gate, FROM_LAYER "post_attention_layernorm.W_down.weight", l);
+        if (rules_find(context, router) && !rules_find(context, gate))
+            return error_set(error, "%s: tensor '%s' is missing", context->source->path, gate);
+    }
+    return STATUS_OK;
+}
+
 static Status hy_v4_more(const RuleContext *context, const json_t *json, Error *error) {
     const Config *c = &context->source->config;
     double limit = json_number(json, "swiglu_limit", 10);
@@ -630,10 +645,10 @@ const Family families_latent[] = {
      .fixed = longcat_flash_fixed, .bos_id = 1, .eos_id = 2},
     {"axk1", axk1_config, experts_tensors, latent_preset, deepseek_v3_finish, axk1_more,
      .biases = attention_biases, .bos_id = 163691, .eos_id = 163691},
-    {"axk2", axk2_config, axk2_tensors, axk2_preset, axk2_finish, .biases = indexed_biases,
-     .bos_id = 163691, .eos_id = 163691},
+    {"axk2", axk2_config, axk2_tensors, axk2_preset, axk2_finish, axk2_more,
+     .biases = indexed_biases, .bos_id = 163691, .eos_id = 163691},
     {"hy_v4", hy_v4_config, hy_v4_tensors, hy_v4_preset, hy_v4_finish, hy_v4_more,
-     .biases = indexed_biases, .bos_id = 120000, .eos_id = 120025},
+     .biases = indexed_biases, .fixed = hy_v4_fixed, .bos_id = 120000, .eos_id = 120025},
     {"glm4_moe_lite", glm4_moe_lite_config, experts_tensors, latent_preset, deepseek_v3_finish,
      .biases = attention_biases, .prediction = PREDICTION_NEXTN, .bos_id = 0, .eos_id = 1},
     {"mistral4", mistral4_config, experts_tensors, mistral4_preset, mistral4_finish,
