@@ -2,6 +2,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -508,18 +509,26 @@ static void prediction_layers_guess_along_as_over_the_whole_text(void **state) {
     RUN("run", LARGE, "-i", "The cat", "-s", "3", "-n", "120", "-j", "1", "--draft-model",         \
         __VA_ARGS__)
 
+/* Whether drafts pay is decided by measured times, which a busy machine disturbs: a program that
+ * did not draft is asked again. */
+enum { MOST_TRIES = 20 };
+
 static void the_program_drafts_with_a_model(void **state) {
     (void)state;
     static const char *const temperatures[] = {"0", "0.8"};
     for (size_t i = 0; i < 2; i++) {
         Process plain = GENERATE(SMALL, "--draft", "none", "-t", temperatures[i], "--stats");
-        Process drafted = GENERATE(SMALL, "-t", temperatures[i], "--stats");
-        assert_int_equal(drafted.status, 0);
-        assert_string_equal(plain.out, drafted.out);
         assert_null(strstr(plain.err, "drafts:"));
-        assert_non_null(strstr(drafted.err, "drafts:  model: "));
+        bool has_drafted = false;
+        for (size_t tries = 0; tries < MOST_TRIES && !has_drafted; tries++) {
+            Process drafted = GENERATE(SMALL, "-t", temperatures[i], "--stats");
+            assert_int_equal(drafted.status, 0);
+            assert_string_equal(plain.out, drafted.out);
+            has_drafted = strstr(drafted.err, "drafts:  model: ") != NULL;
+            process_free(&drafted);
+        }
+        assert_true(has_drafted);
         process_free(&plain);
-        process_free(&drafted);
     }
     Process info = GENERATE(SMALL, "--info");
     assert_non_null(strstr(info.out, "draft model         models/stories-draft.bin, 563.5 KiB"));
@@ -527,23 +536,27 @@ static void the_program_drafts_with_a_model(void **state) {
 }
 
 static void same_with_layers(const char *model, const char *const *more) {
-    const char *argv[2][16] = {{"run", model, "--draft", "none"}, {"run", model, "--draft", "mtp"}};
-    Process p[2];
-    for (size_t i = 0; i < 2; i++) {
-        for (size_t k = 0; more[k]; k++) argv[i][4 + k] = more[k];
-        p[i] = process_run(argv[i], "The cat\nand\n", 12);
-        if (p[i].status != 0) fail_msg("%s", p[i].err);
+    const char *argv[16] = {"run", model, "--draft", "none"};
+    for (size_t k = 0; more[k]; k++) argv[4 + k] = more[k];
+    Process plain = process_run(argv, "The cat\nand\n", 12);
+    if (plain.status != 0) fail_msg("%s", plain.err);
+    bool has_drafted = false;
+    argv[3] = "mtp";
+    for (size_t tries = 0; tries < MOST_TRIES && !has_drafted; tries++) {
+        Process drafted = process_run(argv, "The cat\nand\n", 12);
+        if (drafted.status != 0) fail_msg("%s", drafted.err);
+        assert_string_equal(plain.out, drafted.out);
+        has_drafted = strstr(drafted.err, "drafts:  mtp: ") != NULL;
+        process_free(&drafted);
     }
-    assert_string_equal(p[0].out, p[1].out);
-    assert_non_null(strstr(p[1].err, "drafts:  mtp: "));
-    process_free(&p[0]);
-    process_free(&p[1]);
+    assert_true(has_drafted);
+    process_free(&plain);
 }
 #define SAME_WITH_LAYERS(...) same_with_layers(path, (const char *const[]){__VA_ARGS__, NULL})
 
 static void prediction_layers_draft_in_one_text_and_in_batches(void **state) {
     char *directory = fixture_directory(), *requests = fixture_path(directory, "requests.jsonl");
-    char *path = small_model(directory, "tiny,logit_scale=5,n_layers=6,mtp_layers=1,context=256");
+    char *path = small_model(directory, "tiny,logit_scale=5,n_layers=20,mtp_layers=1,context=256");
     static const char lines[] =
         "{\"id\": 1, \"prompt\": \"the cat\", \"temperature\": 0}\n"
         "{\"id\": 2, \"prompt\": \"the hat\", \"n\": 3, \"repetition_penalty\": 1.2}\n"
