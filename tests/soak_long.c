@@ -175,6 +175,7 @@ static void batch_and_chat_for_minutes_in_flat_memory(void **state) {
     (void)state;
     const char *minutes = getenv("SOAK_MINUTES");
     double seconds = 60.0 * (minutes ? atof(minutes) : 20.0), start, next = 0.0;
+    size_t heard_early = 0;
     char *directory = fixture_directory(), *model = small_model_stories(directory);
     if (!model) model = small_model(directory, "tiny,context=512");
     signal(SIGPIPE, SIG_IGN);
@@ -200,13 +201,14 @@ static void batch_and_chat_for_minutes_in_flat_memory(void **state) {
         if (past < next) continue;
         next = past + 1.0;
         for (size_t i = 0; i < N; i++) look(&fed[i].memory, fed[i].pid, past / seconds);
+        if (past / seconds < 0.2) heard_early = fed[0].heard;
     }
     for (size_t i = 0; i < N; i++) fed_finish(&fed[i]);
     print_message("%.0f s: %zu requests, %zu results; %zu messages\n", seconds, fed[0].said,
                   fed[0].heard, fed[1].said);
     assert_int_equal(fed[0].said, fed[0].heard);
-    /* A fifth of the keys were there early. */
-    long later = key_kilobytes(fed[0].said) - key_kilobytes(fed[0].said / 5);
+    /* On a busy machine the first fifth of the time may bring fewer than a fifth of the keys. */
+    long later = key_kilobytes(fed[0].said) - key_kilobytes(heard_early);
     for (size_t i = 0; i < N; i++) assert_flat(&fed[i].memory, fed[i].name, i == 0 ? later : 0);
     free(model);
     fixture_remove_directory(directory);
