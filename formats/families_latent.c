@@ -499,7 +499,6 @@ static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
     return complete_heads(json, &plain_rope, config, error);
 }
 
-/* The gates of experts are limited, those of dense layers and of the shared expert are not. */
 /* Of the second norms, those before experts have gates; a rule cannot tell the layers apart. */
 static Status axk2_more(const RuleContext *context, const json_t *json, Error *error) {
     (void)json;
@@ -513,6 +512,7 @@ static Status axk2_more(const RuleContext *context, const json_t *json, Error *e
     return STATUS_OK;
 }
 
+/* The gates of experts are limited, those of dense layers and of the shared expert are not. */
 static Status hy_v4_more(const RuleContext *context, const json_t *json, Error *error) {
     const Config *c = &context->source->config;
     double limit = json_number(json, "swiglu_limit", 10);

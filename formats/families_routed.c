@@ -294,11 +294,6 @@ static Status glm4_moe_finish(const json_t *json, Config *config, Error *error) 
     return family_shared_width(json, "n_shared_experts", 1, config, error);
 }
 
-/* The class reads a head_dim that its config class does not declare. */
-static Status glm4v_moe_finish(const json_t *json, Config *config, Error *error) {
-    return family_shared_width(json, "n_shared_experts", 1, config, error);
-}
-
 static void solar_open_preset(Config *config) {
     sigmoid_preset(config);
     config->rope_theta = 1e6f;
@@ -561,7 +556,7 @@ const Family families_routed[] = {
     {"glm4_moe", glm4_moe_config, glm4_moe_tensors, sigmoid_preset, glm4_moe_finish,
      .biases = qkv_biases, .rope = PARTIAL_ROPE(0.5), .prediction = PREDICTION_NEXTN, .bos_id = -1,
      .eos_id = -1},
-    {"glm4v_moe_text", glm4v_moe_config, solar_open_tensors, sigmoid_preset, glm4v_moe_finish,
+    {"glm4v_moe_text", glm4v_moe_config, solar_open_tensors, sigmoid_preset, solar_open_finish,
      .biases = glm4v_moe_biases,
      .rope = {.part = "partial_rotary_factor", .part_absent = 0.5, .has_sections = true},
      .bos_id = -1, .eos_id = -1},

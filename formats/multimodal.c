@@ -16,7 +16,7 @@ typedef struct Wrapper {
 
 static const Wrapper wrappers[] = {
     {"mistral3", "mistral", .text_varies = true, .tied = true},
-    {"gemma3", "gemma3_text", .tied = true},
+    {"gemma3", "gemma3_text", .plain_logits = true, .tied = true},
     {"gemma3n", "gemma3n_text", .tied = true},
     {"gemma4", "gemma4_text", .tied = true},
     {"gemma4_unified", "gemma4_unified_text", .tied = true},
@@ -120,9 +120,8 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
         json_object_set_new(text, "tie_word_embeddings", json_boolean(ties));
     if (wrapper->tied_key) json_object_del(text, wrapper->tied_key);
     /* transformers' classes for images multiply by the output head and do nothing else. */
-    if (strcmp(wrapper->model_type, "gemma3") == 0 || wrapper->plain_logits)
-        json_object_set_new(text, "final_logit_softcapping", json_null());
     if (wrapper->plain_logits) {
+        json_object_set_new(text, "final_logit_softcapping", json_null());
         json_object_set_new(text, "logit_scale", json_integer(1));
         json_object_set_new(text, "logits_scaling", json_integer(1));
     }
