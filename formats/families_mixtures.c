@@ -127,10 +127,8 @@ static const TensorRule qwen3_vl_tensors[] = {
     LLAMA_END,
     {0},
 };
-static const TensorRule qwen3_omni_tensors[] = {
-    LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, QK_NORMS(N_HEAD, N_HEAD), DENSE_OR_EXPERTS,
-    LLAMA_END,       {0}};
-static const TensorRule mellum_tensors[] = {
+/* Norms of queries and keys, experts one by one: Mellum, Qwen 3 Omni. */
+static const TensorRule normed_tensors[] = {
     LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, QK_NORMS(N_HEAD, N_HEAD), DENSE_OR_EXPERTS,
     LLAMA_END,       {0},
 };
@@ -514,9 +512,8 @@ const Family families_mixtures[] = {
     {"qwen3_vl_moe_text", qwen3_vl_config, qwen3_vl_tensors, qwen3_vl_preset,
      .biases = attention_biases, .rope = {.has_sections = true}, .tied = true, .bos_id = -1,
      .eos_id = -1},
-    {"qwen3_omni_moe_text", qwen3_omni_config, qwen3_omni_tensors, qwen3_omni_preset,
-     qwen3_omni_finish, .biases = attention_biases, .rope = {.has_sections = true}, .bos_id = -1,
-     .eos_id = -1},
+    {"qwen3_omni_moe_text", qwen3_omni_config, normed_tensors, qwen3_omni_preset, qwen3_omni_finish,
+     .biases = attention_biases, .rope = {.has_sections = true}, .bos_id = -1, .eos_id = -1},
     {"hunyuan_v1_moe", hunyuan_config, hunyuan_tensors, hunyuan_preset, hunyuan_finish,
      .biases = attention_biases, .rope = {.has_alpha = true}, .bos_id = 1, .eos_id = 2},
     {"granitemoeshared", granite_config, granite_tensors, granite_preset, family_granite,
@@ -525,7 +522,7 @@ const Family families_mixtures[] = {
      .biases = attention_biases, .rope = {.layer_thetas = true}, .bos_id = 1, .eos_id = 2},
     {"flex_olmo", flex_olmo_config, flex_olmo_tensors, flex_olmo_preset, normalized_finish,
      .biases = attention_biases, .bos_id = -1, .eos_id = 100257},
-    {"mellum", mellum_config, mellum_tensors, mellum_preset, mellum_finish,
+    {"mellum", mellum_config, normed_tensors, mellum_preset, mellum_finish,
      .biases = attention_biases,
      .rope = {.part = "partial_rotary_factor",
               .part_absent = 1,

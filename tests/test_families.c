@@ -564,14 +564,22 @@ static void unknown_quantizations_are_refused_by_name(void **state) {
                        cases[i].second);
 }
 
+/* The logits of the fixture's text by its model as it stands, in f32; the caller frees them. */
+static float *logits_of(const Fixture *f) {
+    const ModelOptions options = {.n_threads = 1};
+    char *source = fixture_source(f);
+    TinyModel model = tiny_model_open(source, "f32", &options, KV_F32);
+    fixture_remove_directory(source);
+    float *logits = tiny_model_run(&model, 0, 0, f->ids, f->n_ids, f->n_ids);
+    tiny_model_close(&model);
+    return logits;
+}
+
 /* The hub's GPT-2 was saved without the prefix of tensor names and with its causal masks. */
 static void gpt2_is_read_without_its_prefix(void **state) {
     (void)state;
     Fixture f = fixture_load("gpt2");
-    ModelOptions options = {.n_threads = 1};
-    char *source = fixture_source(&f);
-    TinyModel usual = tiny_model_open(source, "f32", &options, KV_F32);
-    fixture_remove_directory(source);
+    float *expected = logits_of(&f);
     json_t *renamed = json_object(), *recipe;
     const char *name, *prefix = "transformer.";
     json_object_foreach(json_object_get(f.json, "tensors"), name, recipe) {
@@ -583,16 +591,10 @@ static void gpt2_is_read_without_its_prefix(void **state) {
     json_object_set_new(renamed, "h.1.attn.bias",
                         json_pack("[i, f, f, [i, i, i, i]]", 20, 1.0, 0.0, 1, 1, 96, 96));
     json_object_set_new(f.json, "tensors", renamed);
-    source = fixture_source(&f);
-    TinyModel bare = tiny_model_open(source, "f32", &options, KV_F32);
-    fixture_remove_directory(source);
-    float *expected = tiny_model_run(&usual, 0, 0, f.ids, f.n_ids, f.n_ids);
-    float *logits = tiny_model_run(&bare, 0, 0, f.ids, f.n_ids, f.n_ids);
+    float *logits = logits_of(&f);
     assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
     free(expected);
     free(logits);
-    tiny_model_close(&usual);
-    tiny_model_close(&bare);
     fixture_free(&f);
 }
 
@@ -601,10 +603,7 @@ static void gpt2_is_read_without_its_prefix(void **state) {
 static void a_model_that_thinks_and_talks_is_read_by_its_first_half(void **state) {
     (void)state;
     Fixture f = fixture_load("qwen3_omni_moe");
-    const ModelOptions options = {.n_threads = 1};
-    char *source = fixture_source(&f);
-    TinyModel usual = tiny_model_open(source, "f32", &options, KV_F32);
-    fixture_remove_directory(source);
+    float *expected = logits_of(&f);
     json_t *renamed = json_object(), *recipe;
     const char *name;
     json_object_foreach(json_object_get(f.json, "tensors"), name, recipe) {
@@ -621,16 +620,10 @@ static void a_model_that_thinks_and_talks_is_read_by_its_first_half(void **state
     json_object_set_new(f.json, "config",
                         json_pack("{s:s, s:o, s:{}}", "model_type", "qwen3_omni_moe",
                                   "thinker_config", thinker, "talker_config"));
-    source = fixture_source(&f);
-    TinyModel whole = tiny_model_open(source, "f32", &options, KV_F32);
-    fixture_remove_directory(source);
-    float *expected = tiny_model_run(&usual, 0, 0, f.ids, f.n_ids, f.n_ids);
-    float *logits = tiny_model_run(&whole, 0, 0, f.ids, f.n_ids, f.n_ids);
+    float *logits = logits_of(&f);
     assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
     free(expected);
     free(logits);
-    tiny_model_close(&usual);
-    tiny_model_close(&whole);
     fixture_free(&f);
 }
 
@@ -639,10 +632,7 @@ static void a_model_that_thinks_and_talks_is_read_by_its_first_half(void **state
 static void phi4mm_is_phi4_multimodal_without_its_adapters(void **state) {
     (void)state;
     Fixture f = fixture_load("phi4_multimodal");
-    const ModelOptions options = {.n_threads = 1};
-    char *source = fixture_source(&f);
-    TinyModel usual = tiny_model_open(source, "f32", &options, KV_F32);
-    fixture_remove_directory(source);
+    float *expected = logits_of(&f);
     json_t *renamed = json_object(), *recipe;
     const char *name;
     json_object_foreach(json_object_get(f.json, "tensors"), name, recipe) {
@@ -665,16 +655,10 @@ static void phi4mm_is_phi4_multimodal_without_its_adapters(void **state) {
     }
     json_object_set_new(f.json, "tensors", renamed);
     json_object_set_new(json_object_get(f.json, "config"), "model_type", json_string("phi4mm"));
-    source = fixture_source(&f);
-    TinyModel adapted = tiny_model_open(source, "f32", &options, KV_F32);
-    fixture_remove_directory(source);
-    float *expected = tiny_model_run(&usual, 0, 0, f.ids, f.n_ids, f.n_ids);
-    float *logits = tiny_model_run(&adapted, 0, 0, f.ids, f.n_ids, f.n_ids);
+    float *logits = logits_of(&f);
     assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
     free(expected);
     free(logits);
-    tiny_model_close(&usual);
-    tiny_model_close(&adapted);
     fixture_free(&f);
 }
 
@@ -800,10 +784,7 @@ static void fuse_in_file(const char *directory, const Fixture *llama, size_t n_k
 static void internlm2_is_a_llama_with_joined_projections(void **state) {
     (void)state;
     Fixture f = fixture_load("llama-gqa"), llama = fixture_load("llama-gqa");
-    ModelOptions options = {.n_threads = 1};
-    char *source = fixture_source(&f);
-    TinyModel usual = tiny_model_open(source, "f32", &options, KV_F32);
-    fixture_remove_directory(source);
+    float *expected = logits_of(&f);
     json_t *config = json_object_get(f.json, "config");
     json_t *tensors = internlm2_names(json_object_get(f.json, "tensors"));
     size_t layers = (size_t)json_integer_value(json_object_get(config, "num_hidden_layers"));
@@ -821,17 +802,16 @@ static void internlm2_is_a_llama_with_joined_projections(void **state) {
     }
     json_object_set_new(f.json, "tensors", tensors);
     json_object_set_new(config, "model_type", json_string("internlm2"));
-    source = fixture_source(&f);
+    const ModelOptions options = {.n_threads = 1};
+    char *source = fixture_source(&f);
     fuse_in_file(source, &llama, 3);
     TinyModel joined = tiny_model_open(source, "f32", &options, KV_F32);
     fixture_remove_directory(source);
     assert_string_equal(modelfile_config(joined.file)->family, "internlm2");
-    float *expected = tiny_model_run(&usual, 0, 0, f.ids, f.n_ids, f.n_ids);
     float *logits = tiny_model_run(&joined, 0, 0, f.ids, f.n_ids, f.n_ids);
     assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
     free(expected);
     free(logits);
-    tiny_model_close(&usual);
     tiny_model_close(&joined);
     fixture_free(&llama);
     fixture_free(&f);
