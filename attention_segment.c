@@ -153,10 +153,11 @@ static lanes sloped(lanes x, float slope, size_t first, size_t position) {
     return lanes_fma(lanes_load(distance), lanes_set(slope), x);
 }
 
-/* s = the scores of the block that starts at `first`, from the products q . k in scores[KV_PAGE]:
- * scaled, capped, sloped, -infinity where the query does not see. */
-LANES_INLINE void finish_scores(const AttentionParams *params, const AttentionQuery *query,
-                                size_t first, Slots seen, float *scores, lanes *s) {
+/* Makes the products q . k in scores[KV_PAGE] the scores of the block that starts at `first`:
+ * scaled, capped, sloped, -infinity where the query does not see. Returns each lane's largest. */
+LANES_INLINE lanes finish_scores(const AttentionParams *params, const AttentionQuery *query,
+                                 size_t first, Slots seen, float *scores) {
+    lanes s[BLOCK_LANES];
     for (size_t j = 0; j < BLOCK_LANES; j++)
         s[j] = lanes_mul(lanes_load(scores + j * LANES), lanes_set(params->scale));
     if (params->softcap > 0.0f)
@@ -164,37 +165,61 @@ LANES_INLINE void finish_scores(const AttentionParams *params, const AttentionQu
     if (query->slope != 0.0f)
         for (size_t j = 0; j < BLOCK_LANES; j++)
             s[j] = sloped(s[j], query->slope, first + j * LANES, query->position);
-    if (seen.begin == 0 && seen.end == KV_PAGE && !query->scores) return;
     for (size_t j = 0; j < BLOCK_LANES; j++) lanes_store(scores + j * LANES, s[j]);
-    for (size_t i = 0; i < seen.begin; i++) scores[i] = -INFINITY;
-    for (size_t i = seen.end; i < KV_PAGE; i++) scores[i] = -INFINITY;
-    for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = lanes_load(scores + j * LANES);
-    if (query->scores)
-        memcpy(query->scores + first + seen.begin, scores + seen.begin,
-               (seen.end - seen.begin) * sizeof *scores);
+    if (seen.begin != 0 || seen.end != KV_PAGE || query->scores) {
+        for (size_t i = 0; i < seen.begin; i++) scores[i] = -INFINITY;
+        for (size_t i = seen.end; i < KV_PAGE; i++) scores[i] = -INFINITY;
+        for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = lanes_load(scores + j * LANES);
+        if (query->scores)
+            memcpy(query->scores + first + seen.begin, scores + seen.begin,
+                   (seen.end - seen.begin) * sizeof *scores);
+    }
+    for (size_t j = 1; j < BLOCK_LANES; j++) s[0] = lanes_max(s[0], s[j]);
+    return s[0];
 }
 
-/* The online softmax: replaces the products in scores[KV_PAGE] by weights exp(score - max), and
- * moves the running maximum and the 16 running sums on. Returns exp(old max - new max), by which
- * the caller must multiply the query's output of earlier blocks. */
-static float weigh_block(const AttentionParams *params, const AttentionQuery *query, size_t first,
-                         Slots seen, float *scores, lanes *sums) {
-    lanes s[BLOCK_LANES];
-    finish_scores(params, query, first, seen, scores, s);
-    lanes m = s[0];
-    for (size_t j = 1; j < BLOCK_LANES; j++) m = lanes_max(m, s[j]);
-    float *max = &query->partial[PARTIAL_MAX], block_max = lanes_maximum(m), old_max = *max;
-    float new_max = block_max > old_max ? block_max : old_max;
-    float factor = new_max == old_max ? 1.0f : scalar_exp(old_max - new_max);
+/* Replaces scores[KV_PAGE] by weights exp(score - max). Returns 16 sums of them. */
+LANES_INLINE lanes weigh(float *scores, float max) {
     lanes total = lanes_zero();
-    for (size_t j = 0; j < BLOCK_LANES; j++) {
-        s[j] = lanes_exp_falling(lanes_sub(s[j], lanes_set(new_max)));
-        lanes_store(scores + j * LANES, s[j]);
-        total = lanes_add(total, s[j]);
+    for (size_t j = 0; j < BLOCK_LANES; j++, scores += LANES) {
+        lanes weight = lanes_exp_falling(lanes_sub(lanes_load(scores), lanes_set(max)));
+        lanes_store(scores, weight);
+        total = lanes_add(total, weight);
     }
-    *sums = lanes_fma(*sums, lanes_set(factor), total);
-    *max = new_max;
-    return factor;
+    return total;
+}
+
+/* The online softmax: replaces the products in job->weights by weights, moves the running maximums
+ * and sums on, and sets the outputs' positions and the factors of what they have of earlier blocks,
+ * exp(old max - new max). In three steps, each for all queries, because a processor has too many
+ * operations of one query under way to begin the next. Factors of 1 are computed too: whether a
+ * block raises a maximum is not foreseen. q8_keys: keys of 8 bits, whose next page is prefetched.
+ */
+static void weigh_block(const AttentionParams *params, const AttentionJob *job, size_t first,
+                        const Elements *q8_keys, PageOutput *outputs, lanes *sums) {
+    const size_t n = job->n_queries;
+    float factors[ATTENTION_QUERIES] = {0}; /* first what the maximums grow by, negative */
+    for (size_t i = 0; i < n; i++) {
+        const AttentionQuery *query = &job->queries[i];
+        Slots seen = visible(query, first);
+        outputs[i] = (PageOutput){query->partial + PARTIAL_OUT, 1.0f, seen.begin, seen.end};
+        if (seen.begin >= seen.end) continue;
+        lanes largest = finish_scores(params, query, first, seen, job->weights[i]);
+        float *max = &query->partial[PARTIAL_MAX], block_max = lanes_maximum(largest), old = *max;
+        *max = block_max > old ? block_max : old;
+        factors[i] = old - *max;
+    }
+    for (size_t i = 0; i < n; i += LANES) { /* NaN, -infinity less itself, becomes 0 first */
+        lanes step = lanes_min(lanes_load(factors + i), lanes_zero());
+        lanes_store(factors + i, lanes_exp_falling(step));
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (q8_keys) q8_prefetch_keys(q8_keys->data, q8_keys->next, q8_keys->head_dim, i, n);
+        if (outputs[i].begin >= outputs[i].end) continue;
+        lanes total = weigh(job->weights[i], job->queries[i].partial[PARTIAL_MAX]);
+        outputs[i].factor = factors[i];
+        sums[i] = lanes_fma(sums[i], lanes_set(factors[i]), total);
+    }
 }
 
 /* ---- Outputs ---- */
@@ -299,14 +324,7 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
         score_queries(job->queries, n, widened_for(job, keys), job->weights);
     }
     PageOutput outputs[ATTENTION_QUERIES];
-    for (size_t i = 0; i < n; i++) {
-        const AttentionQuery *query = &job->queries[i];
-        Slots seen = visible(query, first);
-        if (q8) q8_prefetch_keys(keys.data, next, params->head_dim, i, n);
-        outputs[i] = (PageOutput){query->partial + PARTIAL_OUT, 1.0f, seen.begin, seen.end};
-        if (seen.begin < seen.end)
-            outputs[i].factor = weigh_block(params, query, first, seen, job->weights[i], &sums[i]);
-    }
+    weigh_block(params, job, first, q8 ? &keys : NULL, outputs, sums);
     if (in_keys) {
         FOR_ISA(latent_add_values)(params, job, keys.data, outputs);
     } else if (q8) {

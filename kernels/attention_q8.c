@@ -363,40 +363,34 @@ static uint64_t below(size_t n) {
     return n < Q8_PAGE ? ((uint64_t)1 << n) - 1 : UINT64_MAX;
 }
 
-/* Stores four registers of numbers from 0 to 255 as 64 bytes. */
-static void store_bytes(uint8_t *out, const __m512i x[4]) {
-    /* Packing keeps to the 128-bit parts of its operands. */
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512i bytes =
-        _mm512_packus_epi16(_mm512_packus_epi32(x[0], x[1]), _mm512_packus_epi32(x[2], x[3]));
-    _mm512_storeu_si512(out, _mm512_permutexvar_epi32(order, bytes));
-}
-
 /* Replaces weights[Q8_PAGE], of which begin ... end - 1 count, by a Q8Weights. The same bits as
  * the plain C below, without going through memory. */
 static void quantize_weights(float *weights, const float *scales, size_t begin, size_t end) {
-    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
     const uint64_t counts = below(end) & ~below(begin);
+    /* Packing keeps to the 128-bit parts of its operands. */
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF), seven = _mm512_set1_epi16(127);
     __m512 scaled[4];
-    __m512i largest = _mm512_setzero_si512(), high[4], low[4];
+    __m512i largest = _mm512_setzero_si512(), code[4];
     for (size_t j = 0; j < 4; j++) {
         scaled[j] =
-            _mm512_mul_ps(_mm512_loadu_ps(weights + 16 * j), _mm512_loadu_ps(scales + 16 * j));
+            _mm512_maskz_mul_ps((__mmask16)(counts >> 16 * j), _mm512_loadu_ps(weights + 16 * j),
+                                _mm512_loadu_ps(scales + 16 * j));
         scaled[j] = _mm512_max_ps(_mm512_setzero_ps(), scaled[j]); /* NaN stays NaN */
-        scaled[j] = _mm512_maskz_mov_ps((__mmask16)(counts >> 16 * j), scaled[j]);
-        __m512i bits = _mm512_and_si512(_mm512_castps_si512(scaled[j]), magnitude);
-        largest = _mm512_max_epu32(largest, bits);
+        /* Zero may have a sign where a forged page has negative scales. */
+        largest =
+            _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(scaled[j]), magnitude));
     }
     Q8Weights *out = (Q8Weights *)(void *)weights;
     float inverse = start_codes(out, _mm512_reduce_max_epu32(largest));
     if (inverse == 0.0f) return;
-    for (size_t j = 0; j < 4; j++) {
-        __m512i code = _mm512_cvtps_epi32(_mm512_mul_ps(scaled[j], _mm512_set1_ps(inverse)));
-        high[j] = _mm512_srli_epi32(code, 7);
-        low[j] = _mm512_and_si512(code, _mm512_set1_epi32(127));
-    }
-    store_bytes(out->high, high);
-    store_bytes(out->low, low);
+    for (size_t j = 0; j < 4; j++)
+        code[j] = _mm512_cvtps_epi32(_mm512_mul_ps(scaled[j], _mm512_set1_ps(inverse)));
+    __m512i a = _mm512_packus_epi32(code[0], code[1]), b = _mm512_packus_epi32(code[2], code[3]);
+    __m512i high = _mm512_packus_epi16(_mm512_srli_epi16(a, 7), _mm512_srli_epi16(b, 7));
+    __m512i low = _mm512_packus_epi16(_mm512_and_si512(a, seven), _mm512_and_si512(b, seven));
+    _mm512_storeu_si512(out->high, _mm512_permutexvar_epi32(order, high));
+    _mm512_storeu_si512(out->low, _mm512_permutexvar_epi32(order, low));
 }
 
 #else
