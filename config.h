@@ -202,9 +202,10 @@ typedef struct Config {
     /* Width of a layer's own input, 0 = none; rows of its embedding, other tokens have row 0. */
     uint32_t per_layer_dim, per_layer_vocab;
     /* Residual streams, and the one that AltUp's layers compute; of hyper-connections: what the
-     * shares of a block's output in the streams are multiplied by, and what is added to all shares.
+     * shares of a block's output in the streams are multiplied by, and what is added to all shares;
+     * hyper_rounds: of the sums of rows and columns of the streams' mixture, 0 = they do not mix.
      */
-    uint32_t altup_streams, altup_active;
+    uint32_t altup_streams, altup_active, hyper_rounds;
     float hyper_scale, hyper_eps;
     bool altup_scales;    /* the active stream is scaled before it gates the layer's input */
     uint32_t laurel_rank; /* of the low-rank map beside attention */
@@ -233,8 +234,9 @@ typedef struct Config {
     /* latent_scale: times the normed latent: LongCat; 0 = 1. index_norm_eps: of the norm of the
      * indexer's keys; 0 = 1e-6. */
     float latent_scale, index_norm_eps;
-    /* Its indexer (layers/indexer.c), where a query attends to the index_topk best positions. */
-    uint32_t index_heads, index_dim, index_topk;
+    /* Its indexer (layers/indexer.c), where a query attends to the index_topk best positions, which
+     * it chooses in pools of index_pool neighbours: GLM-5 Next; 0 = one by one. */
+    uint32_t index_heads, index_dim, index_topk, index_pool;
     /* RoPE's pairs in the indexer, else halves: DeepSeek V3.2; it rotates the last elements: Hy 4;
      * queries and gates are made from the queries' latent with and without its norm: A.X K2. */
     bool index_interleaved, index_rotates_end, latent_q_twice;

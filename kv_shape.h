@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/outside_core.h"
+#include "kernels/attention_q8.h"
+
 /* Positions of a page, and how many positions a sequence can always go back. */
 enum { KV_PAGE = 64, KV_SLACK = 64 };
 
@@ -16,13 +19,23 @@ const char *kv_type_name(KvType type); /* as --kv-type has it */
  * it reads an earlier layer's keys and values or does not attend. */
 typedef struct KvLayer {
     uint32_t n_kv_heads;
-    uint32_t key_dim, value_dim, index_dim; /* widths of one head's key, value and indexer's key */
+    /* Widths of one head's key, value and indexer's key; of one more key, and one of an indexer,
+     * that each `pool` positions have (layers/pool_keys.h); 0: none. */
+    uint32_t key_dim, value_dim, index_dim, pool, pool_dim, pool_index_dim;
     uint32_t window;     /* positions that its queries see, their own included; 0: all */
     size_t state_floats; /* of the state that the layer keeps of a sequence beside pages; 0: none */
     bool values_in_keys; /* the value is the first value_dim elements of the key: latent attention.
                           * Nothing else is stored of it; in its place lies the key of an indexer
                           * (layers/indexer.h), stored as keys are. */
 } KvLayer;
+
+/* Bytes of a key at one position. */
+static inline size_t kv_key_bytes(KvType type, size_t key_dim) {
+    return type == KV_Q8 ? q8_key_bytes(key_dim) : key_dim * (type == KV_F32 ? 4 : 2);
+}
+
+/* Bytes of the keys of the pools that end in one page (layers/pool_bytes.c). */
+OUTSIDE_CORE(size_t kv_pool_bytes(KvType type, const KvLayer *layer), return 0;)
 
 enum { KV_MAX_LAYERS = 512 };
 

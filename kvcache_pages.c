@@ -4,22 +4,12 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/numbers.h"
-#include "kernels/attention_q8.h"
 
-static size_t element_bytes(KvType type) {
-    return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-}
-
-/* Bytes of a key, or of one head's value, at one position. */
-static size_t key_bytes(KvType type, size_t key_dim) {
-    return type == KV_Q8 ? q8_key_bytes(key_dim) : key_dim * element_bytes(type);
-}
-
+/* Bytes of one head's value at one position. */
 static size_t value_bytes(KvType type, const KvLayer *layer) {
-    if (layer->values_in_keys) return key_bytes(type, layer->index_dim);
-    return type == KV_Q8 ? q8_value_bytes(layer->value_dim)
-                         : layer->value_dim * element_bytes(type);
+    if (layer->values_in_keys || type != KV_Q8)
+        return kv_key_bytes(type, layer->values_in_keys ? layer->index_dim : layer->value_dim);
+    return q8_value_bytes(layer->value_dim);
 }
 
 static size_t group_of(KvCache *cache, uint32_t window) {
@@ -36,11 +26,13 @@ void kvpages_layout(KvCache *cache) {
     for (uint32_t l = 0; l < shape->n_layers; l++) {
         const KvLayer *layer = &shape->layers[l];
         Group *group = &cache->groups[group_of(cache, layer->n_kv_heads ? layer->window : 0)];
-        size_t keys = KV_PAGE * key_bytes(shape->type, layer->key_dim);
+        size_t keys = KV_PAGE * kv_key_bytes(shape->type, layer->key_dim);
         size_t head = keys + KV_PAGE * value_bytes(shape->type, layer);
-        cache->places[l] = (LayerPlace){(size_t)(group - cache->groups), group->data_bytes, keys,
-                                        head, cache->state_floats};
+        cache->places[l] = (LayerPlace){
+            (size_t)(group - cache->groups), group->data_bytes, keys, head, cache->state_floats, 0};
         group->data_bytes += layer->n_kv_heads * head;
+        cache->places[l].pools = cache->groups[0].data_bytes;
+        cache->groups[0].data_bytes += kv_pool_bytes(shape->type, layer);
         cache->state_floats += round_up(layer->state_floats, 16);
     }
 }

@@ -51,7 +51,8 @@ typedef struct LayerPlace {
     size_t group;
     size_t offset;                 /* of the layer's first head in Page.data */
     size_t keys_bytes, head_bytes; /* of one head's keys, and of its keys and values */
-    size_t state;                  /* of its state in Sequence.states */
+    size_t state, pools;           /* of its state in Sequence.states; of its pools' keys in a page
+                                    * of the first group */
 } LayerPlace;
 
 struct KvCache {

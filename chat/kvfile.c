@@ -130,7 +130,9 @@ static uint64_t shape_checksum(const KvShape *shape) {
         uint64_t in_keys = layer->values_in_keys + 2 * (uint64_t)layer->index_dim;
         const uint64_t fields[] = {layer->n_kv_heads, layer->key_dim,      layer->value_dim,
                                    layer->window,     layer->state_floats, in_keys};
+        const uint64_t pools[] = {layer->pool, layer->pool_dim, layer->pool_index_dim};
         checksum = XXH3_64bits_withSeed(fields, sizeof fields, checksum);
+        if (layer->pool > 0) checksum = XXH3_64bits_withSeed(pools, sizeof pools, checksum);
     }
     return checksum;
 }

@@ -20,6 +20,7 @@ static const Family *const tables[] = {
     families_gemma,
     families_latent,
     families_linear,
+    families_streams,
 };
 /* clang-format on */
 enum { TABLES = sizeof tables / sizeof *tables };

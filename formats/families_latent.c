@@ -419,38 +419,9 @@ static Status deepseek_v32_finish(const json_t *json, Config *config, Error *err
     return complete_heads(json, &plain_rope, config, error);
 }
 
-/* Whether layer i has an indexer of its own by a list of its type ("full", "shared") or by a text
- * with a letter for it. */
-static Status indexer_type(const json_t *types, const char *key, uint32_t i, bool *own,
-                           Error *error) {
-    const char *letters = json_string_value(types);
-    const char *name = json_string_value(json_array_get(types, i));
-    char letter[2] = {letters && i < strlen(letters) ? letters[i] : '\0', '\0'};
-    if (letters) name = letter;
-    *own = name && strcmp(name, letters ? "F" : "full") == 0;
-    if (!*own && (!name || strcmp(name, letters ? "S" : "shared") != 0))
-        return error_set(error, "config.json: %s says '%.20s' of layer %u", key,
-                         name ? name : "nothing", i);
-    return STATUS_OK;
-}
-
-/* Which layers have an indexer of their own: by a list, a pattern, or every index_topk_freq-th from
- * index_skip_topk_offset - 1 on, and those before it. */
 static Status glm_moe_dsa_finish(const json_t *json, Config *config, Error *error) {
-    const char *key = json_value(json, "indexer_types") ? "indexer_types" : "index_topk_pattern";
-    const json_t *types = json_value(json, key);
-    double every = json_number(json, "index_topk_freq", 1);
-    double offset = json_number(json, "index_skip_topk_offset", 2);
-    if (!(every < 1e6 && offset > -1e6 && offset < 1e6 && offset == floor(offset) &&
-          every == floor(every)))
-        return error_set(error, "config.json: index_topk_freq is %g, index_skip_topk_offset %g",
-                         every, offset);
-    for (uint32_t i = 0; i < config->n_layers; i++) {
-        bool own = every <= 1 || fmod(fmax(i - offset + 1, 0), every) == 0;
-        if (types && indexer_type(types, key, i, &own, error) != STATUS_OK) return STATUS_FAILED;
-        config->indexer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
-    }
-    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
+    if (family_indexers(json, config, error) != STATUS_OK ||
+        family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
         return STATUS_FAILED;
     return complete_heads(json, &plain_rope, config, error);
 }
@@ -490,7 +461,7 @@ static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
     config->index_norm_eps = config->norm_eps;
     for (uint32_t i = 0; i < config->n_layers; i++) {
         bool own = i == 0 || i % 4 == 1;
-        if (types && indexer_type(types, "indexer_types", i, &own, error) != STATUS_OK)
+        if (types && family_indexer_type(types, "indexer_types", i, &own, error) != STATUS_OK)
             return STATUS_FAILED;
         config->indexer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
     }

@@ -286,6 +286,37 @@ Status family_shared_width(const json_t *json, const char *key, double absent, C
     return STATUS_OK;
 }
 
+Status family_indexer_type(const json_t *types, const char *key, uint32_t i, bool *own,
+                           Error *error) {
+    const char *letters = json_string_value(types);
+    const char *name = json_string_value(json_array_get(types, i));
+    char letter[2] = {letters && i < strlen(letters) ? letters[i] : '\0', '\0'};
+    if (letters) name = letter;
+    *own = name && strcmp(name, letters ? "F" : "full") == 0;
+    if (!*own && (!name || strcmp(name, letters ? "S" : "shared") != 0))
+        return error_set(error, "config.json: %s says '%.20s' of layer %u", key,
+                         name ? name : "nothing", i);
+    return STATUS_OK;
+}
+
+Status family_indexers(const json_t *json, Config *config, Error *error) {
+    const char *key = json_value(json, "indexer_types") ? "indexer_types" : "index_topk_pattern";
+    const json_t *types = json_value(json, key);
+    double every = json_number(json, "index_topk_freq", 1);
+    double offset = json_number(json, "index_skip_topk_offset", 2);
+    if (!(every < 1e6 && offset > -1e6 && offset < 1e6 && offset == floor(offset) &&
+          every == floor(every)))
+        return error_set(error, "config.json: index_topk_freq is %g, index_skip_topk_offset %g",
+                         every, offset);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool own = every <= 1 || fmod(fmax(i - offset + 1, 0), every) == 0;
+        if (types && family_indexer_type(types, key, i, &own, error) != STATUS_OK)
+            return STATUS_FAILED;
+        config->indexer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
+    }
+    return STATUS_OK;
+}
+
 Status family_refuse_zero(const json_t *json, const char *key, Error *error) {
     const json_t *value = json_value(json, key);
     if (!value || (json_is_number(value) && json_number_value(value) > 0.0)) return STATUS_OK;

@@ -75,11 +75,12 @@ typedef struct Family {
 /* The tables, each in the file of its name: llama and its relatives, the GPTs and their time,
  * mixtures of experts by a softmax, and by scores; relatives of llama since 2025, the text half of
  * models of images and sound, mixtures since 2024; layers with a state; Gemma 3n and 4; latent
- * attention; more layers with a state; Mamba. Each ends with an entry without a model_type. */
+ * attention; more layers with a state; Mamba; residual streams that mix. Each ends with an entry
+ * without a model_type. */
 extern const Family families_llama[], families_gpt[], families_experts[], families_routed[];
 extern const Family families_recent[], families_vision[], families_mixtures[];
 extern const Family families_state[], families_gemma[], families_latent[], families_linear[];
-extern const Family families_mamba[];
+extern const Family families_mamba[], families_streams[];
 
 /* Fills config from json as the family says. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);
@@ -136,6 +137,14 @@ Status family_add_mamba_norms(const RuleContext *context, Error *error);
 /* Sets the width of the shared expert, which `key` gives as a number of experts. */
 Status family_shared_width(const json_t *json, const char *key, double absent, Config *config,
                            Error *error);
+
+/* Whether layer i has an indexer of its own by a list of its type ("full", "shared") or by a text
+ * with a letter for it. */
+Status family_indexer_type(const json_t *types, const char *key, uint32_t i, bool *own,
+                           Error *error);
+/* Which layers have an indexer of their own: by the list indexer_types, by index_topk_pattern, or
+ * every index_topk_freq-th from index_skip_topk_offset - 1 on, and those before it. */
+Status family_indexers(const json_t *json, Config *config, Error *error);
 
 /* Refuses the key if it is 0 (or less), which means "none" in Config but not in transformers. */
 Status family_refuse_zero(const json_t *json, const char *key, Error *error);

@@ -30,6 +30,7 @@ static const Wrapper wrappers[] = {
     {"lfm2_vl", "lfm2", .tied = true, .tied_key = "tie_embedding"},
     {"lfm3_vl", "lfm3", .tied = true},
     {"glm4v", "glm4v_text", .tied = false},
+    {"glm5_next", "glm5_next_text", .may_be_flat = true},
     {"exaone4_5", "exaone4", .text_varies = true},
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
     {"step3p7", "step3p5", .tied = false},

@@ -113,10 +113,12 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return c->laurel_rank;
     case N_TWO:
         return 2;
+    case N_THREE:
+        return 3;
     case N_STREAMS_DIM:
         return (size_t)c->altup_streams * c->dim;
     case N_STREAM_SHARES:
-        return 2 * (size_t)c->altup_streams;
+        return (size_t)c->altup_streams * (2 + (c->hyper_rounds > 0 ? c->altup_streams : 0));
     case N_VALUE:
         return heads.value_dim;
     case N_REST:
@@ -135,6 +137,8 @@ size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
         return c->index_heads;
     case N_INDEX_Q:
         return (size_t)c->index_heads * c->index_dim;
+    case N_INDEX_POOL:
+        return c->index_pool;
     default:
         return 0;
     }

@@ -42,6 +42,7 @@ typedef enum Extent {
     N_NONE,
     N_ONE,
     N_TWO,
+    N_THREE,
     N_DIM,
     N_TWO_DIMS, /* 2 * dim */
     N_VOCAB,
@@ -76,7 +77,7 @@ typedef enum Extent {
     N_STREAM_PAIRS,    /* altup_streams squared */
     N_LAUREL,          /* laurel_rank */
     N_STREAMS_DIM,     /* altup_streams * dim */
-    N_STREAM_SHARES,   /* 2 * altup_streams */
+    N_STREAM_SHARES,   /* 2 * altup_streams, and its square where streams mix */
     /* Of latent attention. */
     N_VALUE,       /* value_dim of one head */
     N_REST,        /* head_dim without the rotated elements: latent attention */
@@ -87,6 +88,7 @@ typedef enum Extent {
     N_INDEX,       /* index_dim */
     N_INDEX_HEADS, /* index_heads */
     N_INDEX_Q,     /* index_heads * index_dim */
+    N_INDEX_POOL,  /* index_pool */
     EXTENTS
 } Extent;
 

@@ -36,6 +36,24 @@
         SOME_MATRIX("w_up", "feed_forward.w3", N_FFN, N_DIM),                                      \
         SOME_MATRIX("w_down", "feed_forward.w2", N_DIM, N_FFN)
 
+/* ---- Delta attention with decays by key ---- */
+
+#define KIMI_DELTA                                                                                 \
+    SOME_MATRIX("delta.q", "self_attn.q_proj", N_STATE_KEYS, N_DIM),                               \
+        SOME_MATRIX("delta.k", "self_attn.k_proj", N_STATE_KEYS, N_DIM),                           \
+        SOME_MATRIX("delta.v", "self_attn.v_proj", N_STATE_OUT, N_DIM),                            \
+        SOME_MATRIX("delta.a_low", "self_attn.f_a_proj", N_STATE_VALUE, N_DIM),                    \
+        SOME_MATRIX("delta.a", "self_attn.f_b_proj", N_STATE_KEYS, N_STATE_VALUE),                 \
+        SOME_MATRIX("delta.z_low", "self_attn.g_a_proj", N_STATE_VALUE, N_DIM),                    \
+        SOME_MATRIX("delta.z", "self_attn.g_b_proj", N_STATE_OUT, N_STATE_VALUE),                  \
+        SOME_MATRIX("delta.b", "self_attn.b_proj", N_STATE_HEADS, N_DIM),                          \
+        SOME_MATRIX("delta.out", "self_attn.o_proj", N_DIM, N_STATE_OUT),                          \
+        SOME("delta.convolution", "self_attn.conv1d.weight", N_STATE_TAPS, N_STATE_MIXED,          \
+             RULE_VECTOR | RULE_TRANSPOSED, {0}, {0}),                                             \
+        SOME("delta.decay", "self_attn.A_log", N_ONE, N_STATE_HEADS, RULE_MINUS_EXP, {0}, {0}),    \
+        SOME_VECTOR("delta.step_bias", "self_attn.dt_bias", N_STATE_KEYS),                         \
+        SOME_VECTOR("delta.norm", "self_attn.o_norm.weight", N_STATE_VALUE)
+
 /* ---- Mamba 2 ---- */
 
 #define MAMBA_IN " mamba.z mamba.x mamba.b mamba.c mamba.step mamba.out "

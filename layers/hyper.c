@@ -11,9 +11,20 @@
  *     x       = sum of in[s] * stream[s],  y = block(norm(x))
  *     stream[s] = stream[s] + out[s] * y
  *
+ * With hyper_rounds, S^2 more numbers of the map (and scale[2]) say how much of each stream goes
+ * into each other one: DeepSeek V4's manifold-constrained hyper-connections (arXiv:2512.24880). The
+ * matrix is brought close to one whose rows and columns all have the sum 1 (Sinkhorn and Knopp):
+ *
+ *     out[s]       = hyper_scale * sigmoid(a[S + s] * scale[1] + base[S + s])
+ *     mix[j]       = softmax(a[2 S + j S ...] * scale[2] + base[2 S + j S ...]) + hyper_eps
+ *     mix[.][s]    = mix[.][s] / (sum of mix[.][s] + hyper_eps)
+ *     then hyper_rounds - 1 times the rows mix[j], in the same way, and again the columns
+ *     stream[s]    = sum over j of mix[j][s] * stream[j], + out[s] * y
+ *
  * All streams begin as the token's embedding. After the last layer they are joined as for a block's
- * input. */
+ * input, or by their mean where there is no map for that (GLM-5 Next). */
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,9 +35,9 @@
 enum { MOST_STREAMS = 16 };
 
 typedef struct HyperMap {
-    Matrix map;         /* 2 S x S * dim; at the end S x S * dim */
-    const float *base;  /* [2 S], or [S] */
-    const float *scale; /* [2], or [1] */
+    Matrix map;         /* shares x S * dim, of which there are 2 S (+ S^2); at the end S */
+    const float *base;  /* [shares] */
+    const float *scale; /* [2], [3] or, at the end, [1] */
 } HyperMap;
 
 typedef struct HyperWeights {
@@ -34,12 +45,19 @@ typedef struct HyperWeights {
     HyperMap layers[][2]; /* of attention and of the feed-forward */
 } HyperWeights;
 
+/* The numbers that a map gives for a block. */
+static size_t hyper_shares(const Config *c) {
+    size_t streams = c->altup_streams;
+    return 2 * streams + (c->hyper_rounds > 0 ? streams * streams : 0);
+}
+
 /* ---- Weights ---- */
 
-static HyperMap find_map(Finder *f, const char *name, size_t rows, size_t scales) {
+static HyperMap find_map(Finder *f, const char *name, size_t rows, size_t scales, bool required) {
     size_t inputs = (size_t)f->config->altup_streams * f->config->dim;
     char part[64];
-    HyperMap found = {.map = weights_matrix(f, name, rows, inputs, true)};
+    HyperMap found = {.map = weights_matrix(f, name, rows, inputs, required)};
+    if (!found.map.data) return found;
     snprintf(part, sizeof part, "%s.base", name);
     found.base = weights_vector(f, part, 1, rows, true);
     snprintf(part, sizeof part, "%s.scale", name);
@@ -49,16 +67,16 @@ static HyperMap find_map(Finder *f, const char *name, size_t rows, size_t scales
 
 static void find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    size_t streams = c->altup_streams;
+    size_t streams = c->altup_streams, shares = hyper_shares(c), scales = c->hyper_rounds ? 3 : 2;
     HyperWeights *own = stack_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
     f->prefix[0] = '\0';
-    own->end = find_map(f, "hyper.end", streams, 1);
+    own->end = find_map(f, "hyper.end", streams, 1, c->hyper_rounds == 0);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
-        own->layers[l][0] = find_map(f, "hyper.attention", 2 * streams, 2);
-        own->layers[l][1] = find_map(f, "hyper.ffn", 2 * streams, 2);
+        own->layers[l][0] = find_map(f, "hyper.attention", shares, scales, true);
+        own->layers[l][1] = find_map(f, "hyper.ffn", shares, scales, true);
     }
 }
 
@@ -66,12 +84,12 @@ static void find(Finder *f, Weights *weights) {
 
 static size_t row_floats(const Config *c) {
     size_t streams = c->altup_streams;
-    return stack_kind_floats(c) + streams * c->dim + 2 * streams;
+    return stack_kind_floats(c) + streams * c->dim + hyper_shares(c);
 }
 
+/* Room for the streams of a row while they are mixed. */
 static size_t thread_floats(const Config *c) {
-    (void)c;
-    return 0;
+    return c->hyper_rounds > 0 ? (size_t)c->altup_streams * c->dim : 0;
 }
 
 /* [n][S][dim] */
@@ -79,19 +97,58 @@ static float *streams_of(const Model *m) {
     return m->layer_rows + m->max_rows * stack_kind_floats(m->config);
 }
 
-/* [n][2 S], or [n][S] at the end */
+/* [n][hyper_shares], or [n][S] at the end */
 static float *shares_of(const Model *m) {
     return streams_of(m) + m->max_rows * m->config->altup_streams * m->config->dim;
 }
 
 /* ---- The forward pass ---- */
 
-/* shares[n] = scale * sigmoid(shares * by + base) + hyper_eps */
-static void make_shares(const Model *m, float *shares, float by, const float *base, float scale) {
+/* shares[S] = scale * sigmoid(shares * by + base) + eps */
+static void make_shares(const Model *m, float *shares, float by, const float *base, float scale,
+                        float eps) {
     size_t n = m->config->altup_streams;
     for (size_t s = 0; s < n; s++) shares[s] = shares[s] * by + base[s];
     m->isa->numeric->activate(ACTIVATION_SIGMOID, shares, NULL, n);
-    for (size_t s = 0; s < n; s++) shares[s] = shares[s] * scale + m->config->hyper_eps;
+    for (size_t s = 0; s < n; s++) shares[s] = shares[s] * scale + eps;
+}
+
+/* Divides n elements, `step` apart, by their sum plus eps. */
+static void divide_by_sum(float *x, size_t n, size_t step, float eps) {
+    float sum = 0.0f;
+    for (size_t i = 0; i < n; i++) sum += x[i * step];
+    for (size_t i = 0; i < n; i++) x[i * step] /= sum + eps;
+}
+
+/* mix[S][S] = what follows from mix * by + base. */
+static void make_mix(const Model *m, float *mix, float by, const float *base) {
+    const Numeric *numeric = m->isa->numeric;
+    size_t n = m->config->altup_streams;
+    float eps = m->config->hyper_eps;
+    for (size_t i = 0; i < n * n; i++) mix[i] = mix[i] * by + base[i];
+    for (size_t j = 0; j < n; j++) {
+        float sum = numeric->softmax_sum(mix + j * n, numeric->maximum(mix + j * n, n), n);
+        for (size_t s = 0; s < n; s++) mix[j * n + s] = mix[j * n + s] / sum + eps;
+    }
+    for (size_t s = 0; s < n; s++) divide_by_sum(mix + s, n, n, eps);
+    for (uint32_t round = 1; round < m->config->hyper_rounds; round++) {
+        for (size_t j = 0; j < n; j++) divide_by_sum(mix + j * n, n, 1, eps);
+        for (size_t s = 0; s < n; s++) divide_by_sum(mix + s, n, n, eps);
+    }
+}
+
+/* The shares of a row, from what the map gave for the streams flat[S * dim]. */
+static void shares_of_row(const Model *m, const HyperMap *w, const float *flat, float *shares) {
+    const Config *c = m->config;
+    size_t streams = c->altup_streams, n = w->map.rows, width = streams * c->dim;
+    bool mixes = c->hyper_rounds > 0;
+    float factor = 1.0f / sqrtf(sums_mean_square(flat, 0.0f, width) + c->norm_eps);
+    for (size_t k = 0; k < n; k++) shares[k] *= factor;
+    make_shares(m, shares, w->scale[0], w->base, 1.0f, c->hyper_eps);
+    if (n == streams) return;
+    make_shares(m, shares + streams, w->scale[1], w->base + streams, c->hyper_scale,
+                mixes ? 0.0f : c->hyper_eps);
+    if (mixes) make_mix(m, shares + 2 * streams, w->scale[2], w->base + 2 * streams);
 }
 
 /* Model.x = the streams by their shares. The shares of a block's output stay in memory. */
@@ -99,20 +156,18 @@ static void join(ForwardPass *pass, const HyperMap *w, const Norm *norm) {
     Model *m = pass->model;
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
-    size_t dim = c->dim, streams = c->altup_streams, width = streams * dim, n = w->map.rows;
+    size_t dim = c->dim, streams = c->altup_streams, n = w->map.rows;
     const Product map = {&w->map, shares_of(m), n};
-    forward_multiply(m, streams_of(m), pass->n, &map, 1);
+    if (n > 0) forward_multiply(m, streams_of(m), pass->n, &map, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        const float *flat = streams_of(m) + i * width;
+        const float *flat = streams_of(m) + i * streams * dim;
         float *shares = shares_of(m) + i * n, *x = m->x + i * dim;
-        float factor = 1.0f / sqrtf(sums_mean_square(flat, 0.0f, width) + c->norm_eps);
-        for (size_t k = 0; k < n; k++) shares[k] *= factor;
-        make_shares(m, shares, w->scale[0], w->base, 1.0f);
-        if (n > streams)
-            make_shares(m, shares + streams, w->scale[1], w->base + streams, c->hyper_scale);
+        if (n > 0) shares_of_row(m, w, flat, shares);
         memset(x, 0, dim * sizeof *x);
-        for (size_t s = 0; s < streams; s++) numeric->add_scaled(x, flat + s * dim, shares[s], dim);
+        for (size_t s = 0; s < streams; s++)
+            numeric->add_scaled(x, flat + s * dim, n > 0 ? shares[s] : 1.0f, dim);
+        if (n == 0) numeric->scale(x, 1.0f / (float)streams, dim);
         if (norm) forward_normalize(m, norm, m->normed + i * dim, x, dim);
     }
     forward_wait(pass);
@@ -126,18 +181,30 @@ static void check_finite(ForwardPass *pass, int layer, const float *x, size_t n)
     }
 }
 
+/* stream[s] = sum over j of mix[j][s] * stream[j] */
+static void mix_streams(const Model *m, const float *mix, float *stream) {
+    size_t dim = m->config->dim, streams = m->config->altup_streams;
+    float *old = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
+    memcpy(old, stream, streams * dim * sizeof *old);
+    memset(stream, 0, streams * dim * sizeof *stream);
+    for (size_t s = 0; s < streams; s++)
+        for (size_t j = 0; j < streams; j++)
+            m->isa->numeric->add_scaled(stream + s * dim, old + j * dim, mix[j * streams + s], dim);
+}
+
 /* Adds Model.y and the bias of `last` to the streams, by the shares that `join` made. */
 static void share_out(ForwardPass *pass, size_t l, const Linear *last) {
     Model *m = pass->model;
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
-    size_t dim = c->dim, streams = c->altup_streams;
+    size_t dim = c->dim, streams = c->altup_streams, n = hyper_shares(c);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *y = m->y + i * dim, *stream = streams_of(m) + i * streams * dim;
-        const float *shares = shares_of(m) + i * 2 * streams + streams;
+        const float *shares = shares_of(m) + i * n + streams;
         forward_add_bias(m, last, y);
         if (c->residual_scale != 1.0f) numeric->scale(y, c->residual_scale, dim);
+        if (c->hyper_rounds > 0) mix_streams(m, shares + streams, stream);
         for (size_t s = 0; s < streams; s++)
             numeric->add_scaled(stream + s * dim, y, shares[s], dim);
         check_finite(pass, (int)l, stream, streams * dim);

@@ -8,6 +8,7 @@
 #include "kernels/attention_q8.h"
 #include "layers/gathered.h"
 #include "layers/index_scores.h"
+#include "layers/pool_keys.h"
 #include "layers/selection.h"
 
 Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
@@ -20,6 +21,12 @@ Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
     w.wk = weights_matrix(f, "indexer.wk", c->index_dim, c->dim, true);
     w.k_norm = weights_norm(f, "indexer.k_norm", c->index_dim, true);
     w.weights = weights_matrix(f, "indexer.weights", c->index_heads, c->dim, true);
+    if (c->index_pool == 0) return w;
+    w.pool_gate = weights_matrix(f, "indexer.pool_gate", c->index_dim, c->dim, true);
+    w.pooling =
+        (Pooling){.bias = weights_vector(f, "indexer.pool_bias", c->index_pool, c->index_dim, true),
+                  .dim = c->index_dim,
+                  .size = c->index_pool};
     return w;
 }
 
@@ -41,9 +48,13 @@ static KvLayer widest_layer(const Config *c) {
 typedef struct Section {
     Selection *selection;
     uint32_t *candidates;
-    float *scratch;
+    float *scratch, *keys; /* keys: of a page of pools */
     void *cache, *row;
 } Section;
+
+static size_t keys_floats(const Config *c) {
+    return c->index_pool > 0 ? KV_PAGE * (round_up(c->index_dim, 4) + 1) : 0;
+}
 
 static Section section_of(const Model *m, const Indexer *w, int thread) {
     const Config *c = m->config;
@@ -51,7 +62,8 @@ static Section section_of(const Model *m, const Indexer *w, int thread) {
     Section s = {.selection = (Selection *)at};
     s.candidates = (uint32_t *)(at + round_up(sizeof(Selection), 64) / 4);
     s.scratch = (float *)(s.candidates + round_up(selection_words(c->index_topk), 16));
-    s.cache = s.scratch + round_up(index_scratch_floats(c->index_heads, c->index_dim), 16);
+    s.keys = s.scratch + round_up(index_scratch_floats(c->index_heads, c->index_dim), 16);
+    s.cache = s.keys + keys_floats(c);
     s.row = (char *)s.cache + gathered_cache_bytes();
     return s;
 }
@@ -62,9 +74,10 @@ size_t indexer_thread_floats(const Config *c) {
     if (!found) return 0;
     const KvLayer layer = widest_layer(c);
     size_t floats = round_up(selection_words(c->index_topk), 16) +
-                    round_up(index_scratch_floats(c->index_heads, c->index_dim), 16);
+                    round_up(index_scratch_floats(c->index_heads, c->index_dim), 16) +
+                    keys_floats(c);
     size_t bytes = round_up(sizeof(Selection), 64) + gathered_cache_bytes() +
-                   gathered_row_bytes(&layer, c->index_topk);
+                   gathered_row_bytes(&layer, indexer_most(c));
     return floats + bytes / sizeof(float);
 }
 
@@ -114,8 +127,21 @@ void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const Inde
     numeric->layer_norm(key, key, w->k_norm.weight, w->k_norm.bias, dim, eps);
     rotate(m, layer, row, key);
     numeric->scale(rows->weights + row * n_heads, 1.0f / sqrtf((float)n_heads), n_heads);
+    if (m->config->index_pool > 0) return;
     store_key(kvcache_shape(pass->cache)->type, index_keys(pass, layer, row, index / KV_PAGE), dim,
               index % KV_PAGE, key);
+}
+
+void indexer_store_pools(ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows) {
+    pooling_run(pass, layer, &w->pooling, rows->k, rows->gates);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        int64_t pool = pooling_completes(pass, i, w->pooling.size);
+        if (pool >= 0)
+            pool_keys_store(pass->cache, pass->rows[i].sequence, layer, POOL_INDEX_KEY,
+                            (size_t)pool, rows->k + i * w->pooling.dim);
+    }
+    forward_wait(pass);
 }
 
 void indexer_rotate(const ForwardPass *pass, size_t layer, const IndexRows *rows, size_t row) {
@@ -140,31 +166,70 @@ static const IndexScores *scores_of(const Model *m) {
     return all[0].scores;
 }
 
-/* Finds the best of the positions that `row` sees in part `part` of n_parts. */
+/* The positions of a pool; single positions are pools of 1. */
+static size_t pool_size(const Config *c) {
+    return c->index_pool > 0 ? c->index_pool : 1;
+}
+
+size_t indexer_most(const Config *c) {
+    return c->index_topk + pool_size(c) - 1;
+}
+
+/* How many of `seen` positions a row attends to: the chosen ones, and those after the last pool. */
+static size_t n_chosen(const Config *c, size_t seen) {
+    return c->index_topk + seen % pool_size(c);
+}
+
+/* A row that sees so many positions attends to all of them. */
+static bool sees_all(const Config *c, size_t seen) {
+    return seen / pool_size(c) <= c->index_topk / pool_size(c);
+}
+
+/* The keys of a page of positions, or copies of those of KV_PAGE pools. */
+static const char *candidate_keys(const ForwardPass *pass, size_t layer, size_t row, size_t page,
+                                  size_t n, float *copies) {
+    uint32_t pools[KV_PAGE];
+    if (pass->model->config->index_pool == 0) return index_keys(pass, layer, row, page);
+    for (size_t i = 0; i < n; i++) pools[i] = (uint32_t)(page * KV_PAGE + i);
+    pool_keys_copy(pass->cache, pass->rows[row].sequence, layer, POOL_INDEX_KEY, pools, n, copies,
+                   0);
+    return (const char *)copies;
+}
+
+/* Finds the best of the positions, or pools, that `row` sees in part `part` of n_parts. */
 static void choose_part(const ForwardPass *pass, const Indexer *w, const IndexRows *rows,
                         size_t layer, size_t row, size_t part, size_t n_parts, const Section *out) {
     const Model *m = pass->model;
     const Config *c = m->config;
     const IndexScores *kernel = scores_of(m);
-    size_t seen = n_seen(pass, row), n_pages = (seen + KV_PAGE - 1) / KV_PAGE;
+    size_t seen = n_seen(pass, row) / pool_size(c), n_pages = (seen + KV_PAGE - 1) / KV_PAGE;
     size_t page = n_pages * part / n_parts, end = n_pages * (part + 1) / n_parts;
+    const Section own = section_of(m, w, omp_get_thread_num());
     const IndexQuery query = {.q = rows->q + row * c->index_heads * c->index_dim,
                               .weights = rows->weights + row * c->index_heads,
                               .n_heads = c->index_heads,
                               .dim = c->index_dim,
                               .scale = 1.0f / sqrtf((float)c->index_dim),
                               .type = kvcache_shape(pass->cache)->type,
-                              .scratch = section_of(m, w, omp_get_thread_num()).scratch};
-    *out->selection = selection_begin(out->candidates, c->index_topk);
+                              .scratch = own.scratch};
+    *out->selection = selection_begin(out->candidates, c->index_topk / pool_size(c));
     kernel->begin(&query);
     for (; page < end; page++) {
         _Alignas(64) float scores[KV_PAGE];
         size_t first = page * KV_PAGE, n = seen - first < KV_PAGE ? seen - first : KV_PAGE;
-        const char *keys = index_keys(pass, layer, row, page), *next = keys;
-        if (page + 1 < end) next = index_keys(pass, layer, row, page + 1);
+        const char *keys = candidate_keys(pass, layer, row, page, n, own.keys), *next = keys;
+        if (page + 1 < end && c->index_pool == 0) next = index_keys(pass, layer, row, page + 1);
         kernel->page(&query, keys, next - keys, scores);
         selection_add(out->selection, scores, first, n);
     }
+}
+
+/* chosen = the positions of the best pools, in order, and those after the last pool. */
+static void list_chosen(const Config *c, const Selection *best, size_t seen, uint32_t *chosen) {
+    size_t size = pool_size(c), n = 0;
+    for (size_t i = 0; i < best->n; i++)
+        for (size_t k = 0; k < size; k++) chosen[n++] = (uint32_t)(best->positions[i] * size + k);
+    for (size_t at = seen - seen % size; at < seen; at++) chosen[n++] = (uint32_t)at;
 }
 
 /* Fills rows->chosen of n rows from `first` on. The threads share rows and, where these are few,
@@ -172,7 +237,7 @@ static void choose_part(const ForwardPass *pass, const Indexer *w, const IndexRo
 static void choose(ForwardPass *pass, const Indexer *w, const IndexRows *rows, size_t layer,
                    size_t first, size_t n) {
     const Model *m = pass->model;
-    size_t k = m->config->index_topk, n_parts = (size_t)omp_get_num_threads() / n;
+    size_t most = indexer_most(m->config), n_parts = (size_t)omp_get_num_threads() / n;
 #pragma omp for schedule(dynamic, 1) nowait
     for (size_t i = 0; i < n * n_parts; i++) {
         const Section section = section_of(m, w, (int)i);
@@ -185,7 +250,7 @@ static void choose(ForwardPass *pass, const Indexer *w, const IndexRows *rows, s
         for (size_t part = 1; part < n_parts; part++)
             selection_join(all, section_of(m, w, (int)(i * n_parts + part)).selection);
         selection_finish(all);
-        memcpy(rows->chosen + (first + i) * k, all->positions, k * sizeof *rows->chosen);
+        list_chosen(m->config, all, n_seen(pass, first + i), rows->chosen + (first + i) * most);
     }
     forward_wait(pass);
 }
@@ -220,7 +285,7 @@ static void observe(void *context, size_t layer, size_t row, size_t head, int32_
     const AttentionObserver *observer = pass->model->observer;
     size_t at = o->first + row;
     if (o->chosen) {
-        spread(weights, n, o->chosen + row * pass->model->config->index_topk, n_seen(pass, at),
+        spread(weights, n, o->chosen + row * indexer_most(pass->model->config), n_seen(pass, at),
                observer->scores ? -INFINITY : 0.0f);
         n = n_seen(pass, at);
         first = kvcache_start(pass->cache, pass->rows[at].sequence);
@@ -245,7 +310,7 @@ static void attend_to_all(ForwardPass *pass, const AttentionParams *params, cons
 static KvCache *gather(ForwardPass *pass, const Indexer *w, const IndexRows *rows,
                        const AttentionParams *params, size_t first, size_t n) {
     const Model *m = pass->model;
-    size_t k = m->config->index_topk, n_pages = (k + KV_PAGE - 1) / KV_PAGE;
+    size_t most = indexer_most(m->config), n_pages = (most + KV_PAGE - 1) / KV_PAGE;
     KvCache *gathered = section_of(m, w, 0).cache;
 #pragma omp single nowait
     {
@@ -254,13 +319,16 @@ static KvCache *gather(ForwardPass *pass, const Indexer *w, const IndexRows *row
                                .value_dim = params->value_dim,
                                .values_in_keys = true};
         gathered_begin(gathered, kvcache_shape(pass->cache)->type, &layer);
-        for (size_t i = 0; i < n; i++) gathered_place(gathered, i, section_of(m, w, (int)i).row, k);
+        for (size_t i = 0; i < n; i++)
+            gathered_place(gathered, i, section_of(m, w, (int)i).row, most);
     }
     forward_wait(pass);
 #pragma omp for schedule(dynamic, 1) nowait
     for (size_t i = 0; i < n * n_pages; i++) {
         size_t row = i / n_pages, at = i % n_pages * KV_PAGE;
-        const uint32_t *chosen = rows->chosen + (first + row) * k + at;
+        const uint32_t *chosen = rows->chosen + (first + row) * most + at;
+        size_t k = n_chosen(m->config, n_seen(pass, first + row));
+        if (at >= k) continue;
         gathered_fill(gathered, row, i % n_pages, pass->cache, pass->rows[first + row].sequence,
                       params->cache_layer, chosen, k - at < KV_PAGE ? k - at : KV_PAGE);
     }
@@ -277,7 +345,7 @@ static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRow
                              size_t first, size_t n) {
     Model *m = pass->model;
     AttentionRow attending[GATHERED_ROWS * HEAD_PARTS];
-    size_t k = m->config->index_topk, parts = 1;
+    size_t parts = 1;
     if (w->chooses) choose(pass, w, rows, params->layer, first, n);
     const KvCache *gathered = gather(pass, w, rows, params, first, n);
     while (!m->observer && !params->sinks && 2 * parts <= HEAD_PARTS &&
@@ -287,8 +355,10 @@ static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRow
     of_chosen.cache_layer = 0;
     of_chosen.n_heads = params->n_heads / (uint32_t)parts;
     for (size_t i = 0; i < n * parts; i++)
-        attending[i] = (AttentionRow){(int32_t)(i / parts), (int32_t)k - 1};
-    RowObserver own = {pass, first, rows->chosen + first * k};
+        attending[i] =
+            (AttentionRow){(int32_t)(i / parts),
+                           (int32_t)n_chosen(m->config, n_seen(pass, first + i / parts)) - 1};
+    RowObserver own = {pass, first, rows->chosen + first * indexer_most(m->config)};
     const AttentionObserver observer = {
         .weights = observe, .context = &own, .scores = m->observer && m->observer->scores};
     attention_forward(m->isa->attention, m->attention, &of_chosen, gathered, attending, n * parts,
@@ -299,12 +369,14 @@ static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRow
 
 void indexer_attend(ForwardPass *pass, const Indexer *w, const IndexRows *rows,
                     const AttentionParams *params, const float *q, float *out) {
-    size_t k = pass->model->config->index_topk, most = (size_t)omp_get_num_threads();
+    const Config *c = pass->model->config;
+    size_t most = (size_t)omp_get_num_threads();
     if (most > GATHERED_ROWS) most = GATHERED_ROWS;
     for (size_t first = 0, end; first < pass->n; first = end) {
-        bool all = n_seen(pass, first) <= k;
+        bool all = sees_all(c, n_seen(pass, first));
         end = first + 1;
-        while (end < pass->n && (all || end - first < most) && (n_seen(pass, end) <= k) == all)
+        while (end < pass->n && (all || end - first < most) &&
+               sees_all(c, n_seen(pass, end)) == all)
             end++;
         if (all) {
             attend_to_all(pass, params, q, out, first, end - first);

@@ -9,22 +9,32 @@
  * The keys lie in the KV cache where other layers have values. Config.indexer says of each layer
  * whether it has an indexer or takes the choice of the layer before it.
  *
+ * With Config.index_pool, positions are ranked in pools of so many neighbours (GLM-5 Next). A
+ * pool's key is a softmax mean of its positions' keys (layers/pooling.h), whose gates are pool_gate
+ * x and biases pool_bias. A query chooses index_topk / index_pool of the pools that end at or
+ * before its position, and sees those and the positions after the last of these pools. The pools'
+ * keys lie in the cache as layers/pool_keys.h has it.
+ *
  * A query that sees at most index_topk positions attends to all of them, as if there were no
- * indexer. Otherwise the chosen positions' keys are copied into a small cache (gathered.h), in
- * order, and attention runs over that: its blocks and segments count the chosen positions. So the
- * bits depend neither on the call nor on the threads. */
+ * indexer; with pools, one that sees at most so many pools. Otherwise the chosen positions' keys
+ * are copied into a small cache (gathered.h), in order, and attention runs over that: its blocks
+ * and segments count the chosen positions. So the bits depend neither on the call nor on the
+ * threads. */
 #ifndef LAYERS_INDEXER_H
 #define LAYERS_INDEXER_H
 
 #include "forward_pass.h"
+#include "layers/pooling.h"
 
 typedef struct Indexer {
-    bool attends;         /* the layer attends to chosen positions */
-    bool chooses;         /* and has an indexer of its own; only then there are weights */
-    Matrix wq;            /* index_heads * index_dim x latent_q_dim */
-    Matrix wk;            /* index_dim x dim */
-    Norm k_norm;          /* [index_dim] */
-    Matrix weights;       /* index_heads x dim */
+    bool attends;     /* the layer attends to chosen positions */
+    bool chooses;     /* and has an indexer of its own; only then there are weights */
+    Matrix wq;        /* index_heads * index_dim x latent_q_dim */
+    Matrix wk;        /* index_dim x dim */
+    Norm k_norm;      /* [index_dim] */
+    Matrix weights;   /* index_heads x dim */
+    Matrix pool_gate; /* index_dim x dim, where there are pools */
+    Pooling pooling;
     size_t thread_offset; /* of the indexer's part of a thread's memory, in floats */
 } Indexer;
 
@@ -33,8 +43,12 @@ typedef struct IndexRows {
     float *q;         /* [n][index_heads * index_dim] */
     float *k;         /* [n][index_dim] */
     float *weights;   /* [n][index_heads] */
-    uint32_t *chosen; /* [n][index_topk], kept for the layers that take this layer's choice */
+    float *gates;     /* [n][index_dim], of the keys in their pools */
+    uint32_t *chosen; /* [n][indexer_most], kept for the layers that take this layer's choice */
 } IndexRows;
+
+/* The most positions that a row attends to where it does not attend to all. */
+size_t indexer_most(const Config *config);
 
 /* Finds the layer's weights. The part of a thread's memory begins at `thread_offset` floats, a
  * multiple of 16. */
@@ -43,9 +57,13 @@ Indexer indexer_find(Finder *finder, uint32_t layer, size_t thread_offset);
 /* Floats of each thread's memory; 0 for models without an indexer. */
 size_t indexer_thread_floats(const Config *config);
 
-/* Completes row `row`: the key, which it stores in the cache, and the heads' weights. */
+/* Completes row `row`: the key, which it stores in the cache unless there are pools, and the heads'
+ * weights. */
 void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows,
                    size_t row);
+/* Stores the keys of the pools that the rows complete. All threads call it, and it returns when all
+ * are done. */
+void indexer_store_pools(ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows);
 /* Rotates the heads of row `row`. */
 void indexer_rotate(const ForwardPass *pass, size_t layer, const IndexRows *rows, size_t row);
 

@@ -69,10 +69,14 @@ static void *find(Finder *f, uint32_t l) {
 /* ---- Sizes ---- */
 
 static KvLayer cached(const Config *c, uint32_t l) {
+    bool chooses = c->indexer[l] == INDEXER_OWN, pools = chooses && c->index_pool > 0;
     return (KvLayer){.n_kv_heads = 1,
                      .key_dim = c->latent_dim + config_heads(c, l).rotary_dim,
                      .value_dim = c->latent_dim,
-                     .index_dim = c->indexer[l] == INDEXER_OWN ? c->index_dim : 0,
+                     .index_dim = chooses && !pools ? c->index_dim : 0,
+                     .state_floats = pools ? pooling_state_floats(c->index_dim, false) : 0,
+                     .pool = pools ? c->index_pool : 0,
+                     .pool_index_dim = pools ? c->index_dim : 0,
                      .values_in_keys = true};
 }
 
@@ -84,7 +88,7 @@ typedef struct Parts {
     size_t kv;       /* latent_dim + rotary_dim: what is stored */
     size_t queries;  /* n_heads * (latent_dim + rotary_dim); later the gates, n_heads * value_dim */
     size_t attended; /* n_heads * latent_dim */
-    size_t index_q, index_k, index_weights; /* IndexRows */
+    size_t index_q, index_k, index_gates, index_weights; /* IndexRows */
 } Parts;
 
 static Parts parts_of(const Config *c, uint32_t l) {
@@ -98,6 +102,7 @@ static Parts parts_of(const Config *c, uint32_t l) {
                    heads * c->latent_dim,
                    c->index_heads * c->index_dim,
                    c->index_dim,
+                   c->index_pool > 0 ? c->index_dim : 0,
                    c->index_heads};
 }
 
@@ -113,10 +118,10 @@ static size_t row_floats(const Config *c) {
         const Parts p = parts_of(c, l);
         size_t n = padded(p.q) + padded(p.q_latent) + padded(p.q_both) + padded(p.kv) +
                    padded(p.queries) + padded(p.attended) + padded(p.index_q) + padded(p.index_k) +
-                   padded(p.index_weights);
+                   padded(p.index_gates) + padded(p.index_weights);
         most = n > most ? n : most;
     }
-    return padded(c->index_topk) + most;
+    return padded(indexer_most(c)) + most;
 }
 
 /* The rows of one head that are multiplied at once. */
@@ -312,7 +317,8 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     const Parts p = parts_of(c, (uint32_t)l);
     size_t n_heads = h.n_heads, n = m->max_rows, key = c->latent_dim + h.rotary_dim;
     uint32_t *chosen = (uint32_t *)m->layer_rows; /* stays for the next layer */
-    float *q_rows = m->layer_rows + n * padded(c->index_topk), *q_latent = q_rows + n * padded(p.q);
+    float *q_rows = m->layer_rows + n * padded(indexer_most(c)),
+          *q_latent = q_rows + n * padded(p.q);
     float *q_both = q_latent + n * padded(p.q_latent);
     float *kv = q_both + n * padded(p.q_both), *queries_at = kv + n * padded(p.kv);
     const Heads q = {q_rows, h.head_dim, n_heads * h.head_dim};
@@ -322,16 +328,19 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     const Heads out = {q_rows, h.value_dim, n_heads * h.value_dim};
     float *index_q = attended.data + n * padded(p.attended);
     float *index_k = index_q + n * padded(p.index_q);
-    const IndexRows index = {index_q, index_k, index_k + n * padded(p.index_k), chosen};
+    float *index_gates = index_k + n * padded(p.index_k);
+    const IndexRows index = {index_q, index_k, index_gates + n * padded(p.index_gates), index_gates,
+                             chosen};
     const Matrix *first = c->latent_q_dim > 0 ? &w->wq_a.w : &w->wq;
     const Product projections[] = {{first, c->latent_q_dim > 0 ? q_latent : q_rows, first->rows},
                                    {&w->wkv_a.w, kv, key},
                                    {&w->indexer.wk, index.k, c->index_dim},
-                                   {&w->indexer.weights, index.weights, c->index_heads}};
+                                   {&w->indexer.weights, index.weights, c->index_heads},
+                                   {&w->indexer.pool_gate, index.gates, c->index_dim}};
     const Product from_latent[] = {{&w->wq, q_rows, q.stride},
                                    {&w->indexer.wq, index.q, p.index_q}};
     const Product last = {&w->wo.w, y, w->wo.w.rows};
-    bool chooses = w->indexer.chooses;
+    bool chooses = w->indexer.chooses, pools = chooses && c->index_pool > 0;
     const AttentionParams params = {.layer = l,
                                     .cache_layer = l,
                                     .n_heads = h.n_heads,
@@ -343,8 +352,9 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
                                     .window = c->window[l],
                                     .sinks = w->sinks};
     forward_add_time(pass, PART_REST);
-    forward_multiply(m, in, pass->n, projections, chooses ? 4 : 2);
+    forward_multiply(m, in, pass->n, projections, pools ? 5 : chooses ? 4 : 2);
     prepare_latents(pass, l, w, q_latent, q_both, kv, &index);
+    if (pools) indexer_store_pools(pass, l, &w->indexer, &index);
     if (c->latent_q_twice) {
         forward_multiply(m, q_both, pass->n, from_latent, 1);
         if (chooses) forward_multiply(m, q_latent, pass->n, from_latent + 1, 1);

@@ -14,6 +14,10 @@ static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
                          c->index_heads, c->index_dim);
     if (c->latent_q_dim == 0 || c->window[l] > 0)
         return error_set(error, "layer %u: an indexer needs latent_q_dim, and no window", l);
+    if (c->index_pool > 0 && (c->index_topk % c->index_pool != 0 || c->position != POSITION_NONE))
+        return error_set(
+            error, "layer %u: index_pool %u must divide index_topk (%u), with position 'none'", l,
+            c->index_pool, c->index_topk);
     bool predicts = c->stack == STACK_MTP && l >= c->n_layers - c->mtp_layers;
     if (c->indexer[l] == INDEXER_SHARED &&
         (l == 0 || predicts || c->layer_kind[l - 1] != LAYER_LATENT ||
@@ -56,8 +60,9 @@ static double work(const Config *c, uint32_t l) {
     double queries = c->latent_q_dim ? c->latent_q_dim * (c->dim + q) : c->dim * q;
     if (c->latent_q_twice) queries += c->latent_q_dim * (q + 2 * heads * h.value_dim);
     if (c->indexer[l] == INDEXER_OWN)
-        queries += (double)c->dim * (c->index_dim + c->index_heads) +
-                   (double)c->latent_q_dim * c->index_heads * c->index_dim;
+        queries +=
+            (double)c->dim * (c->index_dim * (c->index_pool > 0 ? 2.0 : 1.0) + c->index_heads) +
+            (double)c->latent_q_dim * c->index_heads * c->index_dim;
     return queries + (double)c->dim * (c->latent_dim + h.rotary_dim) +
            heads * c->latent_dim * (rest + h.value_dim) + (double)c->dim * heads * h.value_dim;
 }

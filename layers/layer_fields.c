@@ -75,6 +75,8 @@ static const ConfigField fields[] = {
     BOOL(limit_first),
     AMOUNT(hyper_scale),
     AMOUNT(hyper_eps),
+    UINT(hyper_rounds, 1 << 10),
+    UINT(index_pool, 1 << 12),
     {.name = "indexer",
      .kind = FIELD_PER_LAYER,
      .offset = offsetof(Config, indexer),

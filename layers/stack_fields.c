@@ -73,7 +73,10 @@ double stack_kind_work(const Config *c) {
     double work = layers * dim * 3.0 * c->per_layer_dim;
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;
     if (c->stack == STACK_MIXED_NORMS) return layers * 4.0 * dim * c->adapter_rank;
-    if (c->stack == STACK_HYPER) return (4.0 * layers + 1.0) * streams * streams * dim;
+    if (c->stack == STACK_HYPER) {
+        double mixed = c->hyper_rounds > 0 ? streams + 1.0 : 0.0; /* for each stream and block */
+        return (layers * (4.0 + 2.0 * mixed) + 1.0) * streams * streams * dim;
+    }
     if (c->stack == STACK_ALTUP)
         work += layers * dim * 2.0 * (streams + c->laurel_rank) + 2.0 * (streams - 1.0) * dim * dim;
     for (uint32_t l = 0; c->n_experts > 0 && l < c->n_layers; l++)

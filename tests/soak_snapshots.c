@@ -29,6 +29,7 @@ static void a_thousand_steps_equal_new_runs(void **state) {
         "fixture:olmo_hybrid",
         "fixture:kimi_linear",
         "fixture:minimax",
+        "fixture:glm5_next-page",
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) {
         print_message("%s\n", models[i]);

@@ -926,6 +926,9 @@ static const Flip flips[] = {
     {"deepseek_v32", "index_interleaved", 1},
     {"glm_moe_dsa", "indexer", INDEXER_NONE},
     {"longcat_flash", "stack", STACK_PLAIN},
+    {"glm5_next", "hyper_rounds", 1},
+    {"glm5_next", "hyper_scale", 1},
+    {"glm5_next", "index_topk", 3},
     {"longcat_flash", "latent_scale", 1},
     {"falcon_mamba-bias", "state_norm_eps", 0.5},
 };
