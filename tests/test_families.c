@@ -50,6 +50,8 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
     assert_refused("llama-mha", "model_type", "\"deberta-v2\"", "is an encoder", "decoders only");
     assert_refused("llama-mha", "model_type", "\"t5\"", "has an encoder", "decoders only");
     assert_refused("llama-mha", "model_type", "\"qwen9\"", "qwen9", "nearest that runs is 'qwen");
+    assert_refused("hy_v4", "model_type", "\"deepseek_v4\"", "deepseek_v4",
+                   "several residual streams");
     assert_refused("qwen3_moe", "model_type", "\"zebra\"", "zebra", "has routed experts");
     assert_refused("llama-mha", "hidden_act", "\"sparkle\"", "activation", "sparkle");
     assert_refused("llama-mha", "rope_scaling", "{\"rope_type\": \"spiral\", \"factor\": 2.0}",
