@@ -155,10 +155,11 @@ typedef struct Config {
      * Llama 4. */
     bool qk_norm_after_rope;
     /* Queries are multiplied by 1 + query_scaling * log(1 + floor(position / query_scaling_floor)):
-     * Ministral 3; 0 = none. Llama 4: only in layers without RoPE, positions counted from 1. */
+     * Ministral 3; 0 = none. Llama 4: only in layers without RoPE, positions counted from 1. With
+     * query_power: Beam's (1 + position / query_scaling_floor) ^ query_scaling. */
     float query_scaling;
     uint32_t query_scaling_floor;
-    bool query_scaling_unrotated;
+    bool query_scaling_unrotated, query_power;
     bool value_norm;      /* each head's value is normalized, without weights: Gemma 3n and 4 */
     float alibi_max_bias; /* 8; for people, the slopes are a tensor */
 
@@ -184,8 +185,9 @@ typedef struct Config {
     uint32_t router_groups;      /* experts lie in this many groups of equal size; 0 or 1: none */
     uint32_t router_groups_used; /* by each token */
     /* Softmax groups are ranked by their best two, as others are: Mistral 4. Experts of the other
-     * groups have rank 0 and may still be chosen: A.X K2. */
-    bool router_group_pairs, router_groups_zero;
+     * groups have rank 0 and may still be chosen: A.X K2. Experts are ranked by their logits plus
+     * corrections, not by their scores: Kolibri. */
+    bool router_group_pairs, router_groups_zero, router_ranks_logits;
     bool router_normalize; /* shares are divided by the sum of the chosen scores */
     float router_sum_min;  /* which counts as at least this */
     float router_scale;
@@ -207,7 +209,10 @@ typedef struct Config {
      */
     uint32_t altup_streams, altup_active, hyper_rounds;
     float hyper_scale, hyper_eps;
-    bool altup_scales;    /* the active stream is scaled before it gates the layer's input */
+    /* altup_scales: the active stream is scaled before it gates the layer's input;
+     * residual_by_depth: Beam's stack of mixed norms divides each sum so that all its parts weigh
+     * the same. */
+    bool altup_scales, residual_by_depth;
     uint32_t laurel_rank; /* of the low-rank map beside attention */
 
     /* Per layer. */

@@ -64,7 +64,6 @@ static const ConfigField fields[] = {
     FLOAT(alibi_max_bias),
     ENUM(activation, ACTIVATION_NAMES),
     BOOL(gated),
-    AMOUNT(swiglu_limit),
     BOOL(round_inputs),
     UINT(n_experts, 0, CONFIG_MAX_EXPERTS),
     FLOAT(embedding_scale),
@@ -203,15 +202,14 @@ static Status check_special_tokens(const Config *c, Error *error) {
 Status config_validate(const Config *c, Error *error) {
     for (size_t i = 0; config_field(i); i++)
         if (check_field(c, config_field(i), error) != STATUS_OK) return STATUS_FAILED;
-    if (c->swiglu_limit > 0.0f && (!c->gated || c->n_experts == 0))
-        return error_set(error, "swiglu_limit needs experts with gates");
     if (c->parallel_block && c->norm_place != NORM_BEFORE)
         return error_set(error, "parallel_block needs norm_place 'before'");
     if (check_layers(c, error) != STATUS_OK) return STATUS_FAILED;
     if (c->stack != STACK_PLAIN && stack_kind_validate(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_positions(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_operations(c, error) != STATUS_OK) return STATUS_FAILED;
-    if (c->n_experts > 0 && mixture_validate(c, error) != STATUS_OK) return STATUS_FAILED;
+    if ((c->n_experts > 0 || c->swiglu_limit > 0.0f) && mixture_validate(c, error) != STATUS_OK)
+        return STATUS_FAILED;
     return check_special_tokens(c, error);
 }
 

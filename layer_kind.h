@@ -60,7 +60,7 @@ OUTSIDE_CORE(void mixture_forward(struct ForwardPass *pass, const struct LayerWe
 OUTSIDE_CORE(void limited_activate(const Numeric *numeric, const Config *c,
                                    const struct FeedForward *f, float *gate, float *up), )
 
-/* Checks what a mixture of experts reads of the configuration. */
+/* Checks what a mixture of experts, or a limit of its gates, reads of the configuration. */
 OUTSIDE_CORE(Status mixture_validate(const Config *config, Error *error),
              return error_set(error,
                               "n_experts is %u, but this build leaves out mixtures of experts",

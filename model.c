@@ -158,13 +158,14 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
 }
 
 /* Multiplies each head's output by its activated gate, or each element by its own. */
-static void gate_heads(ForwardPass *pass, const HeadShape *h, size_t n_gates) {
+static void gate_heads(ForwardPass *pass, const HeadShape *h, const Linear *w) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
-    size_t width = (size_t)h->n_heads * h->value_dim;
+    size_t width = (size_t)h->n_heads * h->value_dim, n_gates = w->w.rows;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *gate = m->attention_gate + i * n_gates, *out = m->attended + i * width;
+        forward_add_bias(m, w, gate);
         numeric->activate(pass->model->config->gate_activation, gate, n_gates == width ? out : NULL,
                           n_gates);
         if (n_gates == width) memcpy(out, gate, width * sizeof *out);
@@ -201,15 +202,15 @@ static void attention_block(ForwardPass *pass, size_t l, const float *in, float 
     const Product out = {&w->wo.w, y, w->wo.w.rows};
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, qkv, c->kv_distance[l] > 0 ? 1 : w->wv.w.data ? 3 : 2);
-    if (w->attention_gate.data) {
-        const Product gate = {&w->attention_gate, m->attention_gate, w->attention_gate.rows};
+    if (w->attention_gate.w.data) {
+        const Product gate = {&w->attention_gate.w, m->attention_gate, w->attention_gate.w.rows};
         forward_multiply(m, in, pass->n, &gate, 1);
     }
     forward_add_time(pass, PART_PROJECTIONS);
     prepare_heads(pass, l);
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
                       pass->n, m->q, m->attended, m->observer);
-    if (w->attention_gate.data) gate_heads(pass, &h, w->attention_gate.rows);
+    if (w->attention_gate.w.data) gate_heads(pass, &h, &w->attention_gate);
     forward_gather(pass, w->wo.inputs, m->attended, pass->n);
     if (w->inner_norm.present) normalize_rows(pass, &w->inner_norm, m->attended, w->wo.w.cols);
     forward_add_time(pass, PART_ATTENTION);

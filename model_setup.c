@@ -76,7 +76,7 @@ static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
     size_t n_parallel = c->parallel_block ? n : 0, n_mixed = c->n_experts > 0 ? n : 0;
     bool is_gated = false;
     for (uint32_t l = 0; m->weights.layers && l < c->n_layers; l++)
-        is_gated = is_gated || m->weights.layers[l].attention_gate.data;
+        is_gated = is_gated || m->weights.layers[l].attention_gate.w.data;
 #define BUFFER(name, n, width)                                                                     \
     { (void **)&m->name, n, width }
     const Buffer all[] = {

@@ -55,12 +55,12 @@ Norm weights_norm(Finder *f, const char *name, size_t n, bool applied) {
 }
 
 /* The optional matrix "attention_gate" of `wide` or `narrow` rows. */
-static Matrix weights_gate(Finder *f, size_t wide, size_t narrow) {
+static Linear weights_gate(Finder *f, size_t wide, size_t narrow) {
     char full[MODELFILE_NAME_BYTES];
     snprintf(full, sizeof full, "%.48sattention_gate", f->prefix);
     const FileTensor *tensor = modelfile_find(f->file, full);
     bool is_narrow = tensor && tensor->rows == narrow;
-    return weights_matrix(f, "attention_gate", is_narrow ? narrow : wide, f->config->dim, false);
+    return weights_linear(f, "attention_gate", is_narrow ? narrow : wide, f->config->dim, false);
 }
 
 static FeedForward feed_forward(Finder *f, size_t width) {

@@ -44,9 +44,8 @@ typedef struct LayerWeights {
     Norm attention_norm;   /* before attention; after it for NORM_AFTER */
     Linear wq, wk, wv, wo; /* q: n_heads * head_dim; k, v: n_kv_heads * head_dim */
     Norm q_norm, k_norm;
-    Matrix
-        attention_gate; /* [n_heads * value_dim or n_heads] x dim: sigmoid of it times the heads */
-    Norm inner_norm;    /* before wo: BitNet */
+    Linear attention_gate; /* n_heads * value_dim or n_heads x dim: sigmoid of it times the heads */
+    Norm inner_norm;       /* before wo: BitNet */
     Norm post_attention_norm; /* NORM_OUTPUT, NORM_AROUND */
     Norm ffn_norm;            /* absent in a parallel block that shares attention_norm */
     FeedForward ffn;

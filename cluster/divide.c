@@ -17,7 +17,7 @@ static bool cuts_at(const Division *d, size_t l, size_t unit) {
     const LayerWeights *w = &d->model->weights.layers[l];
     const HeadShape h = config_heads(c, l), source = config_heads(c, source_of(c, l));
     size_t group = h.n_heads / h.n_kv_heads;
-    bool narrow = w->attention_gate.data && w->attention_gate.rows == h.n_heads;
+    bool narrow = w->attention_gate.w.data && w->attention_gate.w.rows == h.n_heads;
     if (h.n_kv_heads != source.n_kv_heads || h.head_dim != source.head_dim) return false;
     if (c->layer_kind[l] != LAYER_ATTENTION || c->qk_norm == QK_NORM_ALL) return false;
     if (c->position == POSITION_ALIBI && (h.n_heads != c->n_heads || h.n_kv_heads != c->n_kv_heads))
@@ -62,6 +62,14 @@ static void cut_norm(Norm *norm, QkNorm kind, size_t first) {
     if (norm->bias) norm->bias += first;
 }
 
+/* Cuts the gate of n of n_heads heads, or of their elements. */
+static void cut_gate(Linear *gate, size_t n_heads, size_t first, size_t n, const RankShare *out) {
+    bool narrow = gate->w.rows == n_heads;
+    size_t from = narrow ? first : out->first;
+    cut_rows(&gate->w, from, narrow ? n : out->own);
+    if (gate->bias) gate->bias += from;
+}
+
 static void divide_heads(Division *d, size_t l, size_t unit) {
     Config *c = d->config;
     LayerWeights *w = &d->model->weights.layers[l];
@@ -79,10 +87,8 @@ static void divide_heads(Division *d, size_t l, size_t unit) {
     cut_projection(&w->wq, q);
     cut_projection(&w->wk, k);
     cut_projection(&w->wv, v);
-    if (w->attention_gate.data && w->attention_gate.rows == h.n_heads)
-        cut_rows(&w->attention_gate, first_kv * group, own_kv * group);
-    else if (w->attention_gate.data)
-        cut_rows(&w->attention_gate, out->first, out->own);
+    if (w->attention_gate.w.data)
+        cut_gate(&w->attention_gate, h.n_heads, first_kv * group, own_kv * group, out);
     cut_norm(&w->q_norm, c->qk_norm, q->first);
     cut_norm(&w->k_norm, c->qk_norm, k->first);
     if (w->sinks) w->sinks += first_kv * group;

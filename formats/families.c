@@ -12,6 +12,7 @@ static const Family *const tables[] = {
     families_gpt,
     families_experts,
     families_routed,
+    families_scored,
     families_recent,
     families_vision,
     families_mixtures,

@@ -73,12 +73,12 @@ typedef struct Family {
 } Family;
 
 /* The tables, each in the file of its name: llama and its relatives, the GPTs and their time,
- * mixtures of experts by a softmax, and by scores; relatives of llama since 2025, the text half of
- * models of images and sound, mixtures since 2024; layers with a state; Gemma 3n and 4; latent
- * attention; more layers with a state; Mamba; residual streams that mix. Each ends with an entry
- * without a model_type. */
+ * mixtures of experts by a softmax, by scores, and by scores with norms around each block;
+ * relatives of llama since 2025, the text half of models of images and sound, mixtures since 2024;
+ * layers with a state; Gemma 3n and 4; latent attention; more layers with a state; Mamba; residual
+ * streams that mix. Each ends with an entry without a model_type. */
 extern const Family families_llama[], families_gpt[], families_experts[], families_routed[];
-extern const Family families_recent[], families_vision[], families_mixtures[];
+extern const Family families_scored[], families_recent[], families_vision[], families_mixtures[];
 extern const Family families_state[], families_gemma[], families_latent[], families_linear[];
 extern const Family families_mamba[], families_streams[];
 

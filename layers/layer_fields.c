@@ -72,7 +72,10 @@ static const ConfigField fields[] = {
     BOOL(index_rotates_end),
     AMOUNT(index_norm_eps),
     BOOL(latent_q_twice),
+    BOOL(query_power),
+    AMOUNT(swiglu_limit),
     BOOL(limit_first),
+    BOOL(residual_by_depth),
     AMOUNT(hyper_scale),
     AMOUNT(hyper_eps),
     UINT(hyper_rounds, 1 << 10),
@@ -97,6 +100,7 @@ static const ConfigField fields[] = {
     UINT(laurel_rank, 1 << 12),
     BOOL(router_group_pairs),
     BOOL(router_groups_zero),
+    BOOL(router_ranks_logits),
     BOOL(state_tiled),
     BOOL(state_norm_first),
     BOOL(state_by_key),
@@ -124,6 +128,8 @@ double layer_kind_work(const Config *c, uint32_t layer) {
 }
 
 Status mixture_validate(const Config *c, Error *error) {
+    if (c->swiglu_limit > 0.0f && (!c->gated || c->n_experts == 0))
+        return error_set(error, "swiglu_limit needs experts with gates");
     if (c->n_experts_used == 0 || c->n_experts_used > c->n_experts)
         return error_set(error, "n_experts_used is %u of n_experts %u", c->n_experts_used,
                          c->n_experts);

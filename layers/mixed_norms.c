@@ -3,7 +3,11 @@
  * for it. OLMo Hybrid normalizes before its layers with a state and after its attention.
  *
  * With Config.adapter_rank a norm before a block may have a gate that depends on its output: A.X K2
- * takes norm(x) * sigmoid(up activation(down norm(x))), where down has adapter_rank rows. */
+ * takes norm(x) * sigmoid(up activation(down norm(x))), where down has adapter_rank rows.
+ *
+ * With Config.residual_by_depth the n-th sum of the stream (the embedding is the first part) is
+ * (x sqrt(n - 1) + norm2(f(norm(x)))) / sqrt(n): Beam. */
+#include <math.h>
 #include <stdio.h>
 
 #include "forward_pass.h"
@@ -90,11 +94,19 @@ static const float *input_of(ForwardPass *pass, const Norm *norm, const NormGate
     return m->normed;
 }
 
-/* Adds Model.y with the bias of `last` and the norm of the sum's second part. */
-static void add(ForwardPass *pass, size_t l, const Linear *last, const Norm *post) {
+/* Adds Model.y with the bias of `last` and the norm of the sum's second part. The sum has n_parts
+ * parts now. */
+static void add(ForwardPass *pass, size_t l, const Linear *last, const Norm *post, size_t n_parts) {
+    Model *m = pass->model;
+    size_t dim = m->config->dim;
+    bool by_depth = m->config->residual_by_depth;
+    float before = sqrtf((float)(n_parts - 1)), after = 1.0f / sqrtf((float)n_parts);
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++)
-        pass->steps->add(pass, l, i, last, post, NULL, pass->model->y);
+    for (size_t i = 0; i < pass->n; i++) {
+        if (by_depth) m->isa->numeric->scale(m->x + i * dim, before, dim);
+        pass->steps->add(pass, l, i, last, post, NULL, m->y);
+        if (by_depth) m->isa->numeric->scale(m->x + i * dim, after, dim);
+    }
     forward_wait(pass);
 }
 
@@ -108,7 +120,7 @@ static void block(ForwardPass *pass, size_t l) {
     } else {
         layer_kind(m->config->layer_kind[l])->forward(pass, l, in, m->y);
     }
-    add(pass, l, &w->wo, &w->post_attention_norm);
+    add(pass, l, &w->wo, &w->post_attention_norm, 2 * l + 2);
     in = input_of(pass, &w->ffn_norm, gates ? &gates->ffn : NULL);
     forward_add_time(pass, PART_REST);
     if (w->router.w.data) {
@@ -117,7 +129,7 @@ static void block(ForwardPass *pass, size_t l) {
         feed_forward(pass, &w->ffn, pass->n, in, m->y);
     }
     forward_add_time(pass, PART_FEED_FORWARD);
-    add(pass, l, &w->ffn.down, &w->post_ffn_norm);
+    add(pass, l, &w->ffn.down, &w->post_ffn_norm, 2 * l + 3);
 }
 
 static void forward(ForwardPass *pass) {

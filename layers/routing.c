@@ -65,7 +65,8 @@ static void route_by_scores(const Numeric *numeric, const Config *c, const float
     float rank[CONFIG_MAX_EXPERTS], sum = 0.0f;
     memcpy(rank, logits, c->n_experts * sizeof *rank);
     make_scores(numeric, c, logits);
-    for (size_t i = 0; correction && i < c->n_experts; i++) rank[i] = logits[i] + correction[i];
+    for (size_t i = 0; correction && i < c->n_experts; i++)
+        rank[i] = (c->router_ranks_logits ? rank[i] : logits[i]) + correction[i];
     if (c->router_groups > 1) {
         if (!correction) memcpy(rank, logits, c->n_experts * sizeof *rank);
         keep_best_groups(c, rank);
