@@ -243,8 +243,9 @@ typedef struct Config {
      * it chooses in pools of index_pool neighbours: GLM-5 Next; 0 = one by one. */
     uint32_t index_heads, index_dim, index_topk, index_pool;
     /* RoPE's pairs in the indexer, else halves: DeepSeek V3.2; it rotates the last elements: Hy 4;
-     * queries and gates are made from the queries' latent with and without its norm: A.X K2. */
-    bool index_interleaved, index_rotates_end, latent_q_twice;
+     * queries and gates are made from the queries' latent with and without its norm: A.X K2. Heads
+     * of layers without RoPE have no part that all share: Mistral Large 4. */
+    bool index_interleaved, index_rotates_end, latent_q_twice, whole_unrotated;
     uint32_t indexer[CONFIG_MAX_LAYERS]; /* IndexerNumber */
     /* Layers that keep a state (layers/state_fields.c): gated DeltaNet, Mamba, short convolutions.
      */

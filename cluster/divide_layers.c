@@ -33,6 +33,10 @@ static void divide_latent(Division *d, size_t l) {
     cut_rows(&w->wq, q->first, q->own);
     if (gates > 0) cut_rows(&w->gate, first * gates, q->own_units * unit * gates);
     if (w->sinks) w->sinks += first;
+    if (w->q_scale.scale) {
+        w->q_scale.scale += first;
+        w->q_scale.offset += first;
+    }
     w->k_b += first;
     w->v_b += first;
     w->wo.inputs = &out->share;

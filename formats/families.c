@@ -20,6 +20,7 @@ static const Family *const tables[] = {
     families_mamba,
     families_gemma,
     families_latent,
+    families_indexed,
     families_linear,
     families_streams,
 };

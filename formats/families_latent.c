@@ -3,22 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/expert_rules.h"
 #include "formats/gate_limits.h"
 #include "formats/json.h"
+#include "formats/latent_rules.h"
 
 /* ---- Keys ---- */
-
-/* The widths of the latents and of a head's parts; head_dim is completed by latent_finish. */
-#define LATENT_KEYS(kv, q, rest, rotated, value)                                                   \
-    {"kv_lora_rank", "latent_dim", kv}, {"q_lora_rank", "latent_q_dim", q},                        \
-        {"qk_nope_head_dim", "head_dim", rest}, {"qk_rope_head_dim", "rotary_dim", rotated}, {     \
-        "v_head_dim", "value_dim", value                                                           \
-    }
-#define REST_KEYS(positions, epsilon)                                                              \
-    CONTEXT(positions), {"rms_norm_eps", "norm_eps", epsilon}, {                                   \
-        "hidden_act", "activation", ACTIVATION_SILU                                                \
-    }
 
 static const ConfigRule deepseek_v2_config[] = {
     SIZE_KEYS(102400, 4096, 11008, 32, 32),
@@ -41,13 +30,6 @@ static const ConfigRule deepseek_v3_config[] = {
     {"routed_scaling_factor", "router_scale", 2.5},
     {0},
 };
-/* The indexer's sizes. */
-#define INDEX_KEYS(heads)                                                                          \
-    {"index_topk", "index_topk", 2048}, {"index_head_dim", "index_dim", 128}, {                    \
-        "index_n_heads", "index_heads", heads                                                      \
-    }
-#define ANY_EXPERTS "num_experts|n_routed_experts|num_local_experts"
-
 static const ConfigRule deepseek_v32_config[] = {
     SIZE_KEYS(129280, 7168, 18432, 61, 128),
     LATENT_KEYS(512, 1536, 128, 64, 128),
@@ -169,8 +151,6 @@ static const ConfigRule minicpm3_config[] = {
 
 /* ---- Biases ---- */
 
-#define LATENT_BIASES                                                                              \
-    { " wq_a wkv_a wo ", "attention_bias", false }
 static const BiasRule attention_biases[] = {LATENT_BIASES, {0}};
 static const BiasRule indexed_biases[] = {LATENT_BIASES, {" indexer.k_norm ", NULL, true}, {0}};
 static const BiasRule all_biases[] = {LATENT_BIASES, {DENSE_AND_SHARED, "mlp_bias", false}, {0}};
@@ -344,7 +324,7 @@ static const TensorRule dense_tensors[] = {
 
 /* ---- Fields that no key gives, and keys that a rule cannot describe ---- */
 
-static void latent_preset(Config *config) {
+void latent_preset(Config *config) {
     config->latent_norm_eps = 1e-6f; /* whatever rms_norm_eps says */
     config->rope_pairing = ROPE_INTERLEAVED;
     config->router = ROUTER_SIGMOID_SCORES;
@@ -355,7 +335,7 @@ static void deepseek_v2_preset(Config *config) {
     config->router = ROUTER_SOFTMAX_SCORES;
 }
 
-static void mistral4_preset(Config *config) {
+void mistral4_preset(Config *config) {
     deepseek_v2_preset(config);
     config->router_group_pairs = true;
 }
@@ -365,9 +345,7 @@ static void minicpm3_preset(Config *config) {
     config->rope_pairing = ROPE_HALVES;
 }
 
-/* Completes the widths of heads, and their scale: YaRN's mscale_all_dim multiplies scores. */
-static Status complete_heads(const json_t *json, const RopeKeys *rope, Config *config,
-                             Error *error) {
+Status latent_heads(const json_t *json, const RopeKeys *rope, Config *config, Error *error) {
     double factor = 1.0;
     if (json_number(json, "qk_nope_head_dim", 1) < 1 || config->head_dim > 1 << 12 ||
         config->rotary_dim == 0 || config->rotary_dim > 1 << 12)
@@ -398,12 +376,12 @@ static Status deepseek_v2_finish(const json_t *json, Config *config, Error *erro
     }
     if (family_shared_width(json, "n_shared_experts", 2, config, error) != STATUS_OK)
         return STATUS_FAILED;
-    return complete_heads(json, &plain_rope, config, error);
+    return latent_heads(json, &plain_rope, config, error);
 }
 
 static Status interleave_finish(const json_t *json, Config *config, Error *error) {
     if (!json_flag(json, "rope_interleave", true)) config->rope_pairing = ROPE_HALVES;
-    return complete_heads(json, &plain_rope, config, error);
+    return latent_heads(json, &plain_rope, config, error);
 }
 
 static Status deepseek_v3_finish(const json_t *json, Config *config, Error *error) {
@@ -416,14 +394,14 @@ static Status deepseek_v32_finish(const json_t *json, Config *config, Error *err
     for (uint32_t i = 0; i < config->n_layers; i++) config->indexer[i] = INDEXER_OWN;
     if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
         return STATUS_FAILED;
-    return complete_heads(json, &plain_rope, config, error);
+    return latent_heads(json, &plain_rope, config, error);
 }
 
 static Status glm_moe_dsa_finish(const json_t *json, Config *config, Error *error) {
     if (family_indexers(json, config, error) != STATUS_OK ||
         family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
         return STATUS_FAILED;
-    return complete_heads(json, &plain_rope, config, error);
+    return latent_heads(json, &plain_rope, config, error);
 }
 
 static void glm_moe_dsa_preset(Config *config) {
@@ -467,7 +445,7 @@ static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
     }
     if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
         return STATUS_FAILED;
-    return complete_heads(json, &plain_rope, config, error);
+    return latent_heads(json, &plain_rope, config, error);
 }
 
 /* Of the second norms, those before experts have gates; a rule cannot tell the layers apart. */
@@ -556,7 +534,7 @@ static Status longcat_flash_finish(const json_t *json, Config *config, Error *er
         return error_set(error, "config.json: q_lora_rank is missing or 0");
     config->n_layers = 2 * (uint32_t)layers;
     config->n_experts += config->zero_experts;
-    if (complete_heads(json, &plain_rope, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (latent_heads(json, &plain_rope, config, error) != STATUS_OK) return STATUS_FAILED;
     config->attention_scale *= (float)sqrt(width / config->latent_q_dim);
     config->latent_scale = (float)sqrt(width / config->latent_dim);
     return STATUS_OK;
@@ -585,7 +563,7 @@ static Status mistral4_finish(const json_t *json, Config *config, Error *error) 
     if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK ||
         family_query_scaling(json, &rope, config, error) != STATUS_OK)
         return STATUS_FAILED;
-    return complete_heads(json, &rope, config, error);
+    return latent_heads(json, &rope, config, error);
 }
 
 static Status minicpm3_finish(const json_t *json, Config *config, Error *error) {
@@ -597,7 +575,7 @@ static Status minicpm3_finish(const json_t *json, Config *config, Error *error) 
     if (config->value_dim == 0) config->value_dim = config->dim / config->n_heads;
     config->residual_scale = (float)(scale / sqrt(layers));
     config->logit_scale = (float)(model_base / width);
-    return complete_heads(json, &plain_rope, config, error);
+    return latent_heads(json, &plain_rope, config, error);
 }
 
 const Family families_latent[] = {

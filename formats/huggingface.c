@@ -315,11 +315,23 @@ static float *sinusoid_frequencies(const Config *config, bool ends_at_base) {
     return freqs;
 }
 
+/* Reads the exponents of frequencies that a model has learned. */
+static Status read_learned(Directory *d, const Family *family, Rope *rope) {
+    const RuleContext context = {
+        .source = d->source, .table = &d->table, .prefix = find_prefix(d, family->tensors)};
+    if (rope->scaling == ROPE_DYNAMIC)
+        return error_set(d->error, "config.json: RoPE scaling dynamic with learned frequencies, "
+                                   "which this program cannot compute");
+    return rules_read(&context, family->rope.learned, 1, (rope->dim + 1) / 2, &rope->exponents,
+                      d->error);
+}
+
 /* Adds the table `local` for layers with rope_table 1, or the one of the others. */
 static Status add_rope_table(Directory *d, const Family *family, bool local) {
     Source *s = d->source;
     Rope rope;
     Status status = rope_from_json(&rope, &family->rope, d->config, local, &s->config, d->error);
+    if (status == STATUS_OK && family->rope.learned) status = read_learned(d, family, &rope);
     if (status == STATUS_OK)
         status =
             local ? rope_add_local(s, &rope, d->error) : rope_add(s, "rope.freqs", &rope, d->error);

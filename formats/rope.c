@@ -108,6 +108,7 @@ float *rope_frequencies(const Rope *rope, float *attention_factor) {
     if (rope->scaling == ROPE_LLAMA3) scale_llama3(rope, freqs);
     if (rope->scaling == ROPE_YARN) scale_yarn(rope, powers, freqs);
     for (size_t i = 0; rope->reversed && i < n; i++) freqs[i] = -freqs[i];
+    for (size_t i = 0; rope->exponents && i < n; i++) freqs[i] *= (float)exp(rope->exponents[i]);
     free(powers);
     *attention_factor = (float)attention_factor_of(rope);
     return freqs;
@@ -116,7 +117,8 @@ float *rope_frequencies(const Rope *rope, float *attention_factor) {
 void rope_free(Rope *rope) {
     free(rope->factors);
     free(rope->short_factors);
-    rope->factors = rope->short_factors = NULL;
+    free(rope->exponents);
+    rope->factors = rope->short_factors = rope->exponents = NULL;
 }
 
 /* Adds one tensor of frequencies, all of which must be finite. */

@@ -33,6 +33,7 @@ typedef struct Rope {
     double attention_factor; /* NAN: the scaling's own formula gives it */
     float *factors;          /* longrope: [dim / 2], owned */
     float *short_factors;    /* for contexts up to the original one, owned */
+    float *exponents; /* each frequency is multiplied by exp of its own; owned, may be NULL */
 } Rope;
 
 /* RoPE without scaling. */
@@ -80,16 +81,17 @@ typedef struct RopeKeys {
     double local_theta_given; /* that base where config.json has parameters, but none for it; 0:
                                * local_theta */
     bool yarn_is_longrope;    /* Phi 3's first files call it so */
-    bool has_mscales;  /* Phi 3.5 MoE: LongRoPE's attention factor is given twice, for long and
-                        * for short texts */
-    bool has_sections; /* its scaling 'mrope' is none: the three positions of M-RoPE are equal in
-                        * a text */
-    bool has_alpha;    /* HunYuan: dynamic scaling with an alpha stretches the base by it, for
-                        * any context */
-    bool layer_thetas; /* the list layer_rope_theta gives each layer its base */
-    bool layer_lists;  /* where rope_parameters has no object for each kind of layers, the lists
-                        * rope_theta and partial_rotary_factors give each layer its own: Step 3.5 */
-    bool reversed;     /* rotates the other way: NanoChat */
+    bool has_mscales;    /* Phi 3.5 MoE: LongRoPE's attention factor is given twice, for long and
+                          * for short texts */
+    bool has_sections;   /* its scaling 'mrope' is none: the three positions of M-RoPE are equal in
+                          * a text */
+    bool has_alpha;      /* HunYuan: dynamic scaling with an alpha stretches the base by it, for
+                          * any context */
+    bool layer_thetas;   /* the list layer_rope_theta gives each layer its base */
+    bool layer_lists;    /* where rope_parameters has no object for each kind of layers, the lists
+                          * rope_theta and partial_rotary_factors give each layer its own: Step 3.5 */
+    bool reversed;       /* rotates the other way: NanoChat */
+    const char *learned; /* tensor with Rope.exponents: Mistral Large 4; NULL: none */
 } RopeKeys;
 
 /* Reads one number of the parameters of the layers with rope_table 0. */

@@ -17,7 +17,10 @@ Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
                  .chooses = c->indexer[layer] == INDEXER_OWN,
                  .thread_offset = thread_offset};
     if (!w.chooses) return w;
-    w.wq = weights_matrix(f, "indexer.wq", c->index_heads * c->index_dim, c->latent_q_dim, true);
+    size_t inputs = c->latent_q_dim ? c->latent_q_dim : c->dim;
+    w.wq = weights_matrix(f, "indexer.wq", c->index_heads * c->index_dim, inputs, true);
+    if (c->latent_q_dim == 0) w.q_norm = weights_norm(f, "indexer.q_norm", c->dim, true);
+    w.q_scale = head_scale_find(f, "indexer.", c->index_heads);
     w.wk = weights_matrix(f, "indexer.wk", c->index_dim, c->dim, true);
     w.k_norm = weights_norm(f, "indexer.k_norm", c->index_dim, true);
     w.weights = weights_matrix(f, "indexer.weights", c->index_heads, c->dim, true);
@@ -126,6 +129,11 @@ void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const Inde
     float eps = m->config->index_norm_eps > 0.0f ? m->config->index_norm_eps : 1e-6f;
     numeric->layer_norm(key, key, w->k_norm.weight, w->k_norm.bias, dim, eps);
     rotate(m, layer, row, key);
+    if (w->q_norm.present) {
+        size_t at = row * m->config->dim;
+        numeric->layer_norm(rows->normed + at, rows->in + at, w->q_norm.weight, w->q_norm.bias,
+                            m->config->dim, eps);
+    }
     numeric->scale(rows->weights + row * n_heads, 1.0f / sqrtf((float)n_heads), n_heads);
     if (m->config->index_pool > 0) return;
     store_key(kvcache_shape(pass->cache)->type, index_keys(pass, layer, row, index / KV_PAGE), dim,
@@ -144,8 +152,11 @@ void indexer_store_pools(ForwardPass *pass, size_t layer, const Indexer *w, cons
     forward_wait(pass);
 }
 
-void indexer_rotate(const ForwardPass *pass, size_t layer, const IndexRows *rows, size_t row) {
+void indexer_rotate(const ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows,
+                    size_t row) {
     size_t dim = pass->model->config->index_dim, n_heads = pass->model->config->index_heads;
+    head_scale_apply(pass->model, &w->q_scale, pass->rows[row].position,
+                     rows->q + row * n_heads * dim, n_heads, dim);
     for (size_t head = 0; head < n_heads; head++)
         rotate(pass->model, layer, row, rows->q + (row * n_heads + head) * dim);
 }

@@ -3,6 +3,8 @@
  *
  *     k[p]     = rotate(layer_norm(wk x))              one key of index_dim elements a position
  *     q[head]  = rotate(wq q_latent)                   index_heads of them
+ *                                                      (Mistral Large 4: wq layer_norm(x), scaled
+ *                                                      by head_scale.h before the rotation)
  *     score[p] = sum of weight[head] * max(0, q[head] . k[p] / sqrt(index_dim)),
  *                weight = (weights x) / sqrt(index_heads)
  *
@@ -24,22 +26,27 @@
 #define LAYERS_INDEXER_H
 
 #include "forward_pass.h"
+#include "layers/head_scale.h"
 #include "layers/pooling.h"
 
 typedef struct Indexer {
-    bool attends;     /* the layer attends to chosen positions */
-    bool chooses;     /* and has an indexer of its own; only then there are weights */
-    Matrix wq;        /* index_heads * index_dim x latent_q_dim */
-    Matrix wk;        /* index_dim x dim */
-    Norm k_norm;      /* [index_dim] */
-    Matrix weights;   /* index_heads x dim */
-    Matrix pool_gate; /* index_dim x dim, where there are pools */
+    bool attends;      /* the layer attends to chosen positions */
+    bool chooses;      /* and has an indexer of its own; only then there are weights */
+    Matrix wq;         /* index_heads * index_dim x latent_q_dim, or where that is 0 x dim */
+    Norm q_norm;       /* [dim], of wq's input where latent_q_dim is 0 */
+    HeadScale q_scale; /* of index_heads */
+    Matrix wk;         /* index_dim x dim */
+    Norm k_norm;       /* [index_dim] */
+    Matrix weights;    /* index_heads x dim */
+    Matrix pool_gate;  /* index_dim x dim, where there are pools */
     Pooling pooling;
     size_t thread_offset; /* of the indexer's part of a thread's memory, in floats */
 } Indexer;
 
 /* Working memory of a call, n = max_rows. */
 typedef struct IndexRows {
+    const float *in;  /* [n][dim], the layer's input */
+    float *normed;    /* [n][dim], what queries are made from where latent_q_dim is 0 */
     float *q;         /* [n][index_heads * index_dim] */
     float *k;         /* [n][index_dim] */
     float *weights;   /* [n][index_heads] */
@@ -57,15 +64,16 @@ Indexer indexer_find(Finder *finder, uint32_t layer, size_t thread_offset);
 /* Floats of each thread's memory; 0 for models without an indexer. */
 size_t indexer_thread_floats(const Config *config);
 
-/* Completes row `row`: the key, which it stores in the cache unless there are pools, and the heads'
- * weights. */
+/* Completes row `row`: the key, which it stores in the cache unless there are pools, the heads'
+ * weights, and rows->normed. */
 void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows,
                    size_t row);
 /* Stores the keys of the pools that the rows complete. All threads call it, and it returns when all
  * are done. */
 void indexer_store_pools(ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows);
-/* Rotates the heads of row `row`. */
-void indexer_rotate(const ForwardPass *pass, size_t layer, const IndexRows *rows, size_t row);
+/* Scales and rotates the heads of row `row`. */
+void indexer_rotate(const ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows,
+                    size_t row);
 
 /* attention_forward for all rows of the pass, each over the positions chosen for it. */
 void indexer_attend(ForwardPass *pass, const Indexer *w, const IndexRows *rows,

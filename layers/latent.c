@@ -50,8 +50,11 @@ static void *find(Finder *f, uint32_t l) {
     } else {
         w->wq = weights_matrix(f, "wq", q_dim, c->dim, true);
     }
-    w->wkv_a = weights_linear(f, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, true);
-    w->kv_norm = latent_norm(f, "kv_norm", c->latent_dim);
+    w->q_scale = head_scale_find(f, "", h.n_heads);
+    if (c->kv_distance[l] == 0) {
+        w->wkv_a = weights_linear(f, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, true);
+        w->kv_norm = latent_norm(f, "kv_norm", c->latent_dim);
+    }
     w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
     w->gate = find_gate(f, &h);
     w->sinks = weights_vector(f, "sinks", 1, h.n_heads, false);
@@ -68,11 +71,13 @@ static void *find(Finder *f, uint32_t l) {
 
 /* ---- Sizes ---- */
 
+/* A layer that reads the latents of an earlier one may store the keys of its own indexer. */
 static KvLayer cached(const Config *c, uint32_t l) {
-    bool chooses = c->indexer[l] == INDEXER_OWN, pools = chooses && c->index_pool > 0;
-    return (KvLayer){.n_kv_heads = 1,
-                     .key_dim = c->latent_dim + config_heads(c, l).rotary_dim,
-                     .value_dim = c->latent_dim,
+    bool own = c->kv_distance[l] == 0, chooses = c->indexer[l] == INDEXER_OWN;
+    bool pools = chooses && c->index_pool > 0;
+    return (KvLayer){.n_kv_heads = own || chooses,
+                     .key_dim = own ? c->latent_dim + config_heads(c, l).rotary_dim : 0,
+                     .value_dim = own ? c->latent_dim : 0,
                      .index_dim = chooses && !pools ? c->index_dim : 0,
                      .state_floats = pools ? pooling_state_floats(c->index_dim, false) : 0,
                      .pool = pools ? c->index_pool : 0,
@@ -88,7 +93,7 @@ typedef struct Parts {
     size_t kv;       /* latent_dim + rotary_dim: what is stored */
     size_t queries;  /* n_heads * (latent_dim + rotary_dim); later the gates, n_heads * value_dim */
     size_t attended; /* n_heads * latent_dim */
-    size_t index_q, index_k, index_gates, index_weights; /* IndexRows */
+    size_t index_q, index_k, index_gates, index_weights, index_in; /* IndexRows */
 } Parts;
 
 static Parts parts_of(const Config *c, uint32_t l) {
@@ -103,7 +108,8 @@ static Parts parts_of(const Config *c, uint32_t l) {
                    c->index_heads * c->index_dim,
                    c->index_dim,
                    c->index_pool > 0 ? c->index_dim : 0,
-                   c->index_heads};
+                   c->index_heads,
+                   c->index_heads > 0 && c->latent_q_dim == 0 ? c->dim : 0};
 }
 
 /* Every part begins at a multiple of 64 bytes. */
@@ -118,7 +124,7 @@ static size_t row_floats(const Config *c) {
         const Parts p = parts_of(c, l);
         size_t n = padded(p.q) + padded(p.q_latent) + padded(p.q_both) + padded(p.kv) +
                    padded(p.queries) + padded(p.attended) + padded(p.index_q) + padded(p.index_k) +
-                   padded(p.index_gates) + padded(p.index_weights);
+                   padded(p.index_gates) + padded(p.index_weights) + padded(p.index_in);
         most = n > most ? n : most;
     }
     return padded(indexer_most(c)) + most;
@@ -233,29 +239,33 @@ static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, float 
                             float *q_both, float *kv, const IndexRows *index) {
     Model *m = pass->model;
     const Config *c = m->config;
-    size_t key = w->wkv_a.w.rows;
+    size_t key = w->wkv_a.w.rows; /* 0: the keys are an earlier layer's */
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *stored = kv + i * key;
         if (c->latent_q_dim > 0)
             normalize_queries(m, w, q_latent + i * c->latent_q_dim, q_both + i * query_inputs(c));
-        normalize(m, &w->wkv_a, &w->kv_norm, c->latent_scale, stored, c->latent_dim);
-        forward_rotate(m, l, i, stored + c->latent_dim);
-        kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, stored,
-                      stored);
+        if (key > 0) {
+            normalize(m, &w->wkv_a, &w->kv_norm, c->latent_scale, stored, c->latent_dim);
+            forward_rotate(m, l, i, stored + c->latent_dim);
+            kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, stored,
+                          stored);
+        }
         if (w->indexer.chooses) indexer_store(pass, l, &w->indexer, index, i);
     }
     forward_wait(pass);
 }
 
 /* Multiplies the queries by what grows with their position, where the model has that. */
-static void scale_queries(ForwardPass *pass, size_t l, const Heads *q) {
+static void scale_queries(ForwardPass *pass, size_t l, const Latent *w, const Heads *q) {
     Model *m = pass->model;
-    if (m->config->query_scaling == 0.0f) return;
+    if (m->config->query_scaling == 0.0f && !w->q_scale.scale) return;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
+        float *x = q->data + i * q->stride;
         float scale = forward_query_scale(m->config, l, pass->rows[i].position);
-        m->isa->numeric->scale(q->data + i * q->stride, scale, q->stride);
+        if (scale != 1.0f) m->isa->numeric->scale(x, scale, q->stride);
+        head_scale_apply(m, &w->q_scale, pass->rows[i].position, x, q->stride / q->width, q->width);
     }
     forward_wait(pass);
 }
@@ -276,7 +286,7 @@ static void rotate_queries(ForwardPass *pass, size_t l, const Latent *w, const H
                    h.rotary_dim * sizeof *out);
             forward_rotate(m, l, i, out);
         }
-        if (w->indexer.chooses) indexer_rotate(pass, l, index, i);
+        if (w->indexer.chooses) indexer_rotate(pass, l, &w->indexer, index, i);
     }
 }
 
@@ -329,20 +339,18 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     float *index_q = attended.data + n * padded(p.attended);
     float *index_k = index_q + n * padded(p.index_q);
     float *index_gates = index_k + n * padded(p.index_k);
-    const IndexRows index = {index_q, index_k, index_gates + n * padded(p.index_gates), index_gates,
-                             chosen};
+    float *index_weights = index_gates + n * padded(p.index_gates);
+    float *index_in = index_weights + n * padded(p.index_weights);
+    const IndexRows index = {in, index_in, index_q, index_k, index_weights, index_gates, chosen};
     const Matrix *first = c->latent_q_dim > 0 ? &w->wq_a.w : &w->wq;
-    const Product projections[] = {{first, c->latent_q_dim > 0 ? q_latent : q_rows, first->rows},
-                                   {&w->wkv_a.w, kv, key},
-                                   {&w->indexer.wk, index.k, c->index_dim},
-                                   {&w->indexer.weights, index.weights, c->index_heads},
-                                   {&w->indexer.pool_gate, index.gates, c->index_dim}};
+    Product projections[5] = {{first, c->latent_q_dim > 0 ? q_latent : q_rows, first->rows}};
+    size_t n_projections = 1;
     const Product from_latent[] = {{&w->wq, q_rows, q.stride},
                                    {&w->indexer.wq, index.q, p.index_q}};
     const Product last = {&w->wo.w, y, w->wo.w.rows};
     bool chooses = w->indexer.chooses, pools = chooses && c->index_pool > 0;
     const AttentionParams params = {.layer = l,
-                                    .cache_layer = l,
+                                    .cache_layer = l - c->kv_distance[l],
                                     .n_heads = h.n_heads,
                                     .n_kv_heads = 1,
                                     .head_dim = (uint32_t)key,
@@ -351,8 +359,16 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
                                     .softcap = c->attention_softcap,
                                     .window = c->window[l],
                                     .sinks = w->sinks};
+    if (w->wkv_a.w.data) projections[n_projections++] = (Product){&w->wkv_a.w, kv, key};
+    if (chooses) {
+        projections[n_projections++] = (Product){&w->indexer.wk, index.k, c->index_dim};
+        projections[n_projections++] =
+            (Product){&w->indexer.weights, index.weights, c->index_heads};
+    }
     forward_add_time(pass, PART_REST);
-    forward_multiply(m, in, pass->n, projections, pools ? 5 : chooses ? 4 : 2);
+    if (pools)
+        projections[n_projections++] = (Product){&w->indexer.pool_gate, index.gates, c->index_dim};
+    forward_multiply(m, in, pass->n, projections, n_projections);
     prepare_latents(pass, l, w, q_latent, q_both, kv, &index);
     if (pools) indexer_store_pools(pass, l, &w->indexer, &index);
     if (c->latent_q_twice) {
@@ -360,8 +376,10 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
         if (chooses) forward_multiply(m, q_latent, pass->n, from_latent + 1, 1);
     } else if (c->latent_q_dim > 0) {
         forward_multiply(m, q_latent, pass->n, from_latent, chooses ? 2 : 1);
+    } else if (chooses) {
+        forward_multiply(m, index.normed, pass->n, from_latent + 1, 1);
     }
-    scale_queries(pass, l, &q);
+    scale_queries(pass, l, w, &q);
     rotate_queries(pass, l, w, &q, &queries, &index);
     multiply_heads(pass, w->k_b, n_heads, &q, &queries);
     forward_wait(pass);

@@ -8,11 +8,13 @@
  *     q[head]       = wq x, or wq_b norm(wq_a x)                       head_dim elements
  *     latent, r     = norm(first latent_dim of wkv_a x), rotate(rest)  stored as one key
  *     query[head]   = k_b[head] (q[head] without its rotated part), rotate(rotated part)
+ *                     (scaled by head_scale.h in Mistral Large 4)
  *     out[head]     = v_b[head] attention(query[head], keys; values are the keys' latents)
  *     out[head]     = out[head] * sigmoid(gate x)      where the layer has a gate
  *     y             = wo out
  *
- * Prompts and single tokens are computed in the same way, hence with the same bits. */
+ * A layer may read the latents of an earlier one (Config.kv_distance) and have no wkv_a: Mistral
+ * Large 4. Prompts and single tokens are computed in the same way, hence with the same bits. */
 #ifndef LAYERS_LATENT_H
 #define LAYERS_LATENT_H
 
@@ -25,7 +27,8 @@ typedef struct Latent {
     Matrix wq;   /* n_heads * head_dim from dim, or from latent_q_dim (wq_b) */
     Linear wq_a; /* latent_q_dim x dim; absent: queries are made from the input */
     Norm q_norm;
-    Linear wkv_a; /* latent_dim + rotary_dim x dim */
+    HeadScale q_scale;
+    Linear wkv_a; /* latent_dim + rotary_dim x dim; absent: the latents are an earlier layer's */
     Norm kv_norm;
     Matrix
         gate; /* n_heads or n_heads * value_dim, from dim or from what wq_b reads; absent: none */

@@ -12,12 +12,13 @@ static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
     if ((uint64_t)c->index_heads * c->index_dim > 1 << 20)
         return error_set(error, "layer %u: index_heads %u of index_dim %u are too many", l,
                          c->index_heads, c->index_dim);
-    if (c->latent_q_dim == 0 || c->window[l] > 0)
-        return error_set(error, "layer %u: an indexer needs latent_q_dim, and no window", l);
-    if (c->index_pool > 0 && (c->index_topk % c->index_pool != 0 || c->position != POSITION_NONE))
-        return error_set(
-            error, "layer %u: index_pool %u must divide index_topk (%u), with position 'none'", l,
-            c->index_pool, c->index_topk);
+    if (c->window[l] > 0) return error_set(error, "layer %u: an indexer with a window", l);
+    if (c->index_pool > 0 && (c->index_topk % c->index_pool != 0 || c->latent_q_dim == 0 ||
+                              c->position != POSITION_NONE))
+        return error_set(error,
+                         "layer %u: index_pool %u must divide index_topk (%u), with latent_q_dim "
+                         "and position 'none'",
+                         l, c->index_pool, c->index_topk);
     bool predicts = c->stack == STACK_MTP && l >= c->n_layers - c->mtp_layers;
     if (c->indexer[l] == INDEXER_SHARED &&
         (l == 0 || predicts || c->layer_kind[l - 1] != LAYER_LATENT ||
@@ -46,11 +47,12 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
     if (c->chunk[l] > 0 || c->position == POSITION_ALIBI)
         return error_set(error, "layer %u: latent attention with %s", l,
                          c->chunk[l] > 0 ? "chunks" : "ALiBi");
-    if (c->kv_distance[l] > 0)
-        return error_set(error,
-                         "layer %u: kv_distance is %u, but a layer with latent attention "
-                         "has its own keys",
-                         l, c->kv_distance[l]);
+    uint32_t distance = c->kv_distance[l];
+    if (distance > 0 && (distance > l || c->layer_kind[l - distance] != LAYER_LATENT ||
+                         c->kv_distance[l - distance] > 0 ||
+                         config_heads(c, l - distance).rotary_dim != h.rotary_dim))
+        return error_set(error, "layer %u: kv_distance %u leads to no layer with such latents", l,
+                         distance);
     return validate_indexer(c, l, error);
 }
 
@@ -62,9 +64,10 @@ static double work(const Config *c, uint32_t l) {
     if (c->indexer[l] == INDEXER_OWN)
         queries +=
             (double)c->dim * (c->index_dim * (c->index_pool > 0 ? 2.0 : 1.0) + c->index_heads) +
-            (double)c->latent_q_dim * c->index_heads * c->index_dim;
-    return queries + (double)c->dim * (c->latent_dim + h.rotary_dim) +
-           heads * c->latent_dim * (rest + h.value_dim) + (double)c->dim * heads * h.value_dim;
+            (c->latent_q_dim ? (double)c->latent_q_dim : c->dim) * c->index_heads * c->index_dim;
+    if (c->kv_distance[l] == 0) queries += (double)c->dim * (c->latent_dim + h.rotary_dim);
+    return queries + heads * c->latent_dim * (rest + h.value_dim) +
+           (double)c->dim * heads * h.value_dim;
 }
 
 const LayerFields latent_fields = {validate, work};

@@ -72,6 +72,7 @@ static const ConfigField fields[] = {
     BOOL(index_rotates_end),
     AMOUNT(index_norm_eps),
     BOOL(latent_q_twice),
+    BOOL(whole_unrotated),
     BOOL(query_power),
     AMOUNT(swiglu_limit),
     BOOL(limit_first),

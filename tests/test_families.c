@@ -77,11 +77,45 @@ typedef struct KeyCase {
 } KeyCase;
 
 /* The value of a key of the text half, in text_config, and what the refusal says. */
+typedef struct TextCase {
+    const char *key, *value, *says;
+} TextCase;
+
+static void assert_texts_refused(const char *fixture, const TextCase *cases, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        Fixture f = fixture_load(fixture);
+        Error error;
+        json_t *config = json_object_get(json_object_get(f.json, "config"), "text_config");
+        json_object_set_new(config, cases[i].key,
+                            json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        refusal(&f, &error);
+        if (!strstr(error.text, cases[i].says))
+            fail_msg("%s %s: the error does not say '%s': %s", cases[i].key, cases[i].value,
+                     cases[i].says, error.text);
+        fixture_free(&f);
+    }
+}
+
+static void a_key_of_mistral_large_4_that_cannot_be_computed_is_refused(void **state) {
+    (void)state;
+    static const TextCase cases[] = {
+        {"kv_source_layers", "[0, 1, 0]", "kv_source_layers is not a list of 4 layers"},
+        {"kv_source_layers", "[0, 1, 3, 1]", "kv_source_layers has no earlier layer for 2"},
+        {"kv_source_layers", "[0, -1, 0, 1]", "kv_source_layers has no earlier layer for 1"},
+        {"kv_source_layers", "[0, \"a\", 0, 1]", "kv_source_layers has no earlier layer for 1"},
+        {"kv_source_layers", "[0, 1, 1, 1]", "of which only one has RoPE"},
+        {"no_rope_layers", "[1, 0]", "no_rope_layers is not a list of 4 layers"},
+        {"indexer_types", "[\"shared\", \"full\", \"full\", \"full\"]", "no indexer to share"},
+        {"final_logit_softcapping", "0", "final_logit_softcapping"},
+        {"final_logit_softcapping", "null", "final_logit_softcapping is null"},
+        {"rope_parameters", "{\"rope_type\": \"dynamic\", \"factor\": 2.0}", "learned"},
+    };
+    assert_texts_refused("mistral_large4", cases, sizeof cases / sizeof *cases);
+}
+
 static void a_key_of_step_3_5_that_cannot_be_computed_is_refused(void **state) {
     (void)state;
-    static const struct {
-        const char *key, *value, *says;
-    } cases[] = {
+    static const TextCase cases[] = {
         {"swiglu_limits", "[0, 0, -1, 0]", "swiglu_limits has no limit for layer 2"},
         {"swiglu_limits", "[0, 1e300, 0, 0]", "swiglu_limits has no limit for layer 1"},
         {"swiglu_limits", "[0, 7]", "swiglu_limits has no limit for layer 2"},
@@ -102,18 +136,7 @@ static void a_key_of_step_3_5_that_cannot_be_computed_is_refused(void **state) {
         {"num_sliding_attention_heads", "\"6\"", "is not a number"},
         {"use_bidirectional_attention", "true", "use_bidirectional_attention"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Fixture f = fixture_load("step3p7");
-        Error error;
-        json_t *config = json_object_get(json_object_get(f.json, "config"), "text_config");
-        json_object_set_new(config, cases[i].key,
-                            json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
-        refusal(&f, &error);
-        if (!strstr(error.text, cases[i].says))
-            fail_msg("%s %s: the error does not say '%s': %s", cases[i].key, cases[i].value,
-                     cases[i].says, error.text);
-        fixture_free(&f);
-    }
+    assert_texts_refused("step3p7", cases, sizeof cases / sizeof *cases);
 }
 
 /* Values that this program cannot compute, or that mean something else here than in transformers.
@@ -961,6 +984,7 @@ static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
+        cmocka_unit_test(a_key_of_mistral_large_4_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_step_3_5_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_value_that_cannot_be_computed_is_refused_by_its_key),
         cmocka_unit_test(what_the_class_of_transformers_ignores_changes_nothing),

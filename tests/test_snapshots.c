@@ -209,10 +209,11 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
     (void)state;
     static const char *const models[] = {
         "random:tiny,n_layers=3,window=70,window_pattern=3",
-        "fixture:gemma3n",     /* later layers read the keys of earlier ones */
-        "fixture:llama4",      /* chunks */
-        "fixture:glm_moe_dsa", /* keys of an indexer, choices of the layer before */
-        "fixture:qwen3_5",     /* states */
+        "fixture:gemma3n",        /* later layers read the keys of earlier ones */
+        "fixture:llama4",         /* chunks */
+        "fixture:glm_moe_dsa",    /* keys of an indexer, choices of the layer before */
+        "fixture:mistral_large4", /* latents of an earlier layer beside keys of an indexer */
+        "fixture:qwen3_5",        /* states */
         "fixture:lfm2",
         "fixture:jamba",
         "fixture:falcon_h1-bias", /* keys and a state in one layer */
