@@ -87,6 +87,7 @@ typedef enum LayerKindNumber {
     LAYER_BESIDE,      /* attention and Mamba 2 side by side: Falcon-H1 */
     LAYER_SHARED,      /* a block that layers share, and Mamba 2: Zamba 2 */
     LAYER_NARROW,      /* a mixture of experts behind a narrower vector: Nemotron 3 */
+    LAYER_BLOCKS,      /* attention to chosen blocks of keys: MiniMax M3 */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -240,8 +241,10 @@ typedef struct Config {
      * indexer's keys; 0 = 1e-6. */
     float latent_scale, index_norm_eps;
     /* Its indexer (layers/indexer.c), where a query attends to the index_topk best positions, which
-     * it chooses in pools of index_pool neighbours: GLM-5 Next; 0 = one by one. */
-    uint32_t index_heads, index_dim, index_topk, index_pool;
+     * it chooses in pools of index_pool neighbours: GLM-5 Next; 0 = one by one. LAYER_BLOCKS: to
+     * the index_topk best blocks of index_block positions, of which the last index_local are always
+     * chosen. */
+    uint32_t index_heads, index_dim, index_topk, index_pool, index_block, index_local;
     /* RoPE's pairs in the indexer, else halves: DeepSeek V3.2; it rotates the last elements: Hy 4;
      * queries and gates are made from the queries' latent with and without its norm: A.X K2. Heads
      * of layers without RoPE have no part that all share: Mistral Large 4. */

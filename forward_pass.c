@@ -58,11 +58,10 @@ void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
 }
 
 float forward_query_scale(const Config *c, size_t layer, int32_t position) {
-    uint32_t from_one = c->query_scaling_unrotated;
+    uint32_t from_one = c->query_scaling_unrotated, unit = c->query_scaling_floor;
     if (c->query_scaling == 0.0f || (from_one && c->rope_table[layer] != 2)) return 1.0f;
-    uint32_t count = (uint32_t)position + from_one, unit = c->query_scaling_floor;
-    if (c->query_power) return (float)power(1.0 + (double)count / unit, c->query_scaling);
-    return 1.0f + c->query_scaling * (float)logarithm(1.0 + count / unit);
+    if (c->query_power) return (float)power(1.0 + (position + 1.0) / unit, c->query_scaling);
+    return 1.0f + c->query_scaling * (float)logarithm(1.0 + ((uint32_t)position + from_one) / unit);
 }
 
 /* ---- The feed-forward network ---- */

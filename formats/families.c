@@ -21,6 +21,7 @@ static const Family *const tables[] = {
     families_gemma,
     families_latent,
     families_indexed,
+    families_blocks,
     families_linear,
     families_streams,
 };

@@ -17,6 +17,7 @@ typedef struct Wrapper {
 static const Wrapper wrappers[] = {
     {"mistral3", "mistral", .text_varies = true, .tied = true},
     {"mistral_large4", "mistral_large4_text", .tied = false},
+    {"minimax_m3_vl", "minimax_m3_vl_text", .tied = false},
     {"gemma3", "gemma3_text", .plain_logits = true, .tied = true},
     {"gemma3n", "gemma3n_text", .tied = true},
     {"gemma4", "gemma4_text", .tied = true},

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "layer_kind.h"
+#include "layers/blocks_fields.h"
 #include "layers/differential_fields.h"
 #include "layers/latent_fields.h"
 #include "layers/narrow_fields.h"
@@ -24,6 +25,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_BESIDE] = &beside_fields,
     [LAYER_SHARED] = &shared_block_fields,
     [LAYER_NARROW] = &narrow_fields,
+    [LAYER_BLOCKS] = &blocks_fields,
 };
 
 #define UINT(field, most_)                                                                         \
@@ -68,6 +70,8 @@ static const ConfigField fields[] = {
     UINT(index_heads, 1 << 10),
     UINT(index_dim, 1 << 12),
     UINT(index_topk, 1 << 16),
+    UINT(index_block, 1 << 16),
+    UINT(index_local, 1 << 16),
     BOOL(index_interleaved),
     BOOL(index_rotates_end),
     AMOUNT(index_norm_eps),

@@ -5,6 +5,7 @@
 #include "layers/convolution.h"
 #include "layers/delta.h"
 #include "layers/differential.h"
+#include "layers/blocks.h"
 #include "layers/latent.h"
 #include "layers/lightning.h"
 #include "layers/mamba.h"
@@ -25,6 +26,7 @@ static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_BESIDE] = &beside_layer,
     [LAYER_SHARED] = &shared_block_layer,
     [LAYER_NARROW] = &narrow_layer,
+    [LAYER_BLOCKS] = &blocks_layer,
 };
 
 const LayerKind *layer_kind(uint32_t number) {

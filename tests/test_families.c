@@ -113,6 +113,24 @@ static void a_key_of_mistral_large_4_that_cannot_be_computed_is_refused(void **s
     assert_texts_refused("mistral_large4", cases, sizeof cases / sizeof *cases);
 }
 
+static void a_key_of_minimax_m3_that_cannot_be_computed_is_refused(void **state) {
+    (void)state;
+    static const TextCase cases[] = {
+        {"layer_types", "[\"minimax_m3_sparse\", \"sliding_attention\"]",
+         "layer type 'sliding_attention'"},
+        {"layer_types", "[\"minimax_m3_sparse\"]", "layer type '(no text)' of layer 1"},
+        {"index_head_dim", "15", "index_dim 15"},
+        {"index_head_dim", "6", "index_dim 6"},
+        {"index_n_heads", "4", "index_heads 4"},
+        {"index_block_size", "0", "index_block 0"},
+        {"index_topk_blocks", "0", "index_topk 0"},
+        {"swiglu_alpha", "1.5", "swiglu_alpha"},
+        {"swiglu_limit", "0", "swiglu_limit is 0"},
+        {"sparse_attention_config", "{\"sparse_block_size\": 1.5}", "sparse_block_size is 1.5"},
+    };
+    assert_texts_refused("minimax_m3_vl", cases, sizeof cases / sizeof *cases);
+}
+
 static void a_key_of_step_3_5_that_cannot_be_computed_is_refused(void **state) {
     (void)state;
     static const TextCase cases[] = {
@@ -875,7 +893,7 @@ static float *run_with(const Fixture *f, const char *source, const char *field, 
         fail_msg("%s, %s: %s", f->name, field ? field : "as it is", error.text);
     KvShape shape = model_kv_shape(tiny.model, KV_F32);
     if (kvcache_new(&tiny.cache, &shape, 1, 0, &error) != STATUS_OK) fail_msg("%s", error.text);
-    float *logits = tiny_model_run(&tiny, 0, 0, f->ids, f->n_ids, f->n_ids);
+    float *logits = tiny_model_run(&tiny, 0, 0, f->ids, f->n_ids, f->n_ids < 200 ? f->n_ids : 100);
     tiny_model_close(&tiny);
     return logits;
 }
@@ -919,6 +937,9 @@ static const Flip flips[] = {
     {"ernie4_5_moe-bias", "router_sum_min", 0.001},
     {"kolibri1", "router_ranks_logits", 0},
     {"beam", "residual_by_depth", 0},
+    {"minimax_m3_vl_text", "index_topk", 2},
+    {"minimax_m3_vl_text", "index_block", 4},
+    {"minimax_m3_vl_text", "index_local", 2},
     {"cohere2_moe", "shared_scale", 1},
     {"mimo_v2_flash", "value_scale", 1},
     {"laguna", "gate_activation", ACTIVATION_SIGMOID},
@@ -981,10 +1002,36 @@ static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
     }
 }
 
+/* Of a text that is longer than a segment of the cache. */
+static void attention_to_all_blocks_has_the_bits_of_full_attention(void **state) {
+    (void)state;
+    enum { LONG = 1100 };
+    Fixture f = fixture_load("minimax_m3_vl");
+    char *source = fixture_source(&f);
+    int32_t ids[LONG], *own = f.ids;
+    size_t n = f.n_ids;
+    for (size_t i = 0; i < LONG; i++) ids[i] = own[(i + i / n) % n];
+    f.ids = ids;
+    f.n_ids = LONG;
+    float *all = run_with(&f, source, "index_topk", LONG);
+    float *full = run_with(&f, source, "layer_kind", LAYER_ATTENTION);
+    float *some = run_with(&f, source, NULL, 0);
+    assert_memory_equal(all, full, LONG * f.vocab_size * sizeof *all);
+    assert_true(memcmp(some, full, LONG * f.vocab_size * sizeof *all) != 0);
+    f.ids = own;
+    f.n_ids = n;
+    fixture_remove_directory(source);
+    fixture_free(&f);
+    free(all);
+    free(full);
+    free(some);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
         cmocka_unit_test(a_key_of_mistral_large_4_that_cannot_be_computed_is_refused),
+        cmocka_unit_test(a_key_of_minimax_m3_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_step_3_5_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_value_that_cannot_be_computed_is_refused_by_its_key),
         cmocka_unit_test(what_the_class_of_transformers_ignores_changes_nothing),
@@ -1004,6 +1051,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(phi4mm_is_phi4_multimodal_without_its_adapters),
         cmocka_unit_test(no_value_of_a_key_crashes),
         cmocka_unit_test(internlm2_is_a_llama_with_joined_projections),
+        cmocka_unit_test(attention_to_all_blocks_has_the_bits_of_full_attention),
         cmocka_unit_test(every_field_moves_the_logits_by_a_hundred_tolerances),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -212,6 +212,7 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:gemma3n",        /* later layers read the keys of earlier ones */
         "fixture:llama4",         /* chunks */
         "fixture:glm_moe_dsa",    /* keys of an indexer, choices of the layer before */
+        "fixture:minimax_m3_vl",  /* keys of an index of blocks */
         "fixture:mistral_large4", /* latents of an earlier layer beside keys of an indexer */
         "fixture:qwen3_5",        /* states */
         "fixture:lfm2",

@@ -1,0 +1,357 @@
+#include "layers/blocks.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/numbers.h"
+#include "forward_pass.h"
+#include "layers/selection.h"
+
+/* ---- Weights and sizes ---- */
+
+typedef struct Blocks {
+    Linear wq, wk, wv, wo;
+    Norm q_norm, k_norm;     /* of each head */
+    Matrix index_q, index_k; /* index_heads * index_dim x dim, index_dim x dim */
+    Norm index_q_norm, index_k_norm;
+} Blocks;
+
+static void *find(Finder *f, uint32_t l) {
+    const Config *c = f->config;
+    const HeadShape h = config_heads(c, l);
+    Blocks *w = calloc(1, sizeof *w);
+    if (!w) {
+        f->status = error_set(f->error, "no memory for a layer");
+        return NULL;
+    }
+    w->wq = weights_linear(f, "wq", (size_t)h.n_heads * h.head_dim, c->dim, true);
+    w->wk = weights_linear(f, "wk", (size_t)h.n_kv_heads * h.head_dim, c->dim, true);
+    w->wv = weights_linear(f, "wv", (size_t)h.n_kv_heads * h.value_dim, c->dim, true);
+    w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
+    w->q_norm = weights_norm(f, "q_norm", h.head_dim, true);
+    w->k_norm = weights_norm(f, "k_norm", h.head_dim, true);
+    w->index_q =
+        weights_matrix(f, "indexer.wq", (size_t)c->index_heads * c->index_dim, c->dim, true);
+    w->index_k = weights_matrix(f, "indexer.wk", c->index_dim, c->dim, true);
+    w->index_q_norm = weights_norm(f, "indexer.q_norm", c->index_dim, true);
+    w->index_k_norm = weights_norm(f, "indexer.k_norm", c->index_dim, true);
+    return w;
+}
+
+static KvLayer cached(const Config *c, uint32_t l) {
+    const HeadShape h = config_heads(c, l);
+    return (KvLayer){
+        .n_kv_heads = h.n_kv_heads + 1, .key_dim = h.head_dim, .value_dim = h.value_dim};
+}
+
+/* Widths of the parts of layer_rows, each an array of [n][width]; all begin at a multiple of 64
+ * bytes. */
+typedef struct Parts {
+    size_t q, k, v;      /* the projections' */
+    size_t keys, values; /* what is stored: those of all heads, then the index's */
+    size_t index_k;
+    size_t index_q; /* index_heads * index_dim */
+    size_t queries; /* index_heads * head_dim: those, filled up with zeros */
+    size_t attended;
+} Parts;
+
+static Parts parts_of(const Config *c, const HeadShape *h) {
+    size_t heads = h->n_heads, kv = h->n_kv_heads, head = h->head_dim, value = h->value_dim;
+    return (Parts){round_up(heads * head, 16),
+                   round_up(kv * head, 16),
+                   round_up(kv * value, 16),
+                   round_up((kv + 1) * head, 16),
+                   round_up((kv + 1) * value, 16),
+                   round_up(c->index_dim, 16),
+                   round_up((size_t)c->index_heads * c->index_dim, 16),
+                   round_up(c->index_heads * head, 16),
+                   round_up(heads * value, 16)};
+}
+
+static size_t row_floats(const Config *c) {
+    size_t most = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        if (c->layer_kind[l] != LAYER_BLOCKS) continue;
+        const HeadShape h = config_heads(c, l);
+        const Parts p = parts_of(c, &h);
+        size_t n = p.q + p.k + p.v + p.keys + p.values + p.index_k + p.index_q + p.queries;
+        n += p.attended;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* The widest key or value of a head. */
+static size_t widest(const Config *c) {
+    size_t most = 0;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const HeadShape h = config_heads(c, l);
+        size_t wide = h.head_dim > h.value_dim ? h.head_dim : h.value_dim;
+        if (c->layer_kind[l] == LAYER_BLOCKS && wide > most) most = wide;
+    }
+    return most;
+}
+
+/* Floats of AttentionJob.scratch: a page of keys or values and one register beyond, and queries as
+ * 8-bit codes with the codes of a page's values. */
+static size_t scratch_floats(size_t wide) {
+    size_t page = KV_PAGE * round_up(wide, 32) + 16;
+    size_t codes = ATTENTION_QUERIES * q8_groups(wide) * sizeof(Q8Group) / sizeof(float) +
+                   q8_scratch_bytes(wide) / sizeof(float);
+    return round_up(page + codes, 16);
+}
+
+static size_t partial_floats(size_t wide) {
+    return PARTIAL_OUT + round_up(wide, 16);
+}
+
+static size_t thread_floats(const Config *c) {
+    size_t wide = widest(c);
+    return scratch_floats(wide) + ATTENTION_QUERIES * (KV_PAGE + 2 * partial_floats(wide)) +
+           round_up(selection_words(c->index_topk), 16);
+}
+
+/* A thread's memory. */
+typedef struct Section {
+    float *scratch;
+    float (*weights)[KV_PAGE];
+    float *next, *running; /* [ATTENTION_QUERIES][stride]: partial results */
+    size_t stride;
+    uint32_t *candidates;
+} Section;
+
+static Section section_of(const Model *m) {
+    size_t wide = widest(m->config);
+    Section s = {.scratch =
+                     m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats,
+                 .stride = partial_floats(wide)};
+    s.weights = (void *)(s.scratch + scratch_floats(wide));
+    s.next = s.weights[ATTENTION_QUERIES];
+    s.running = s.next + ATTENTION_QUERIES * s.stride;
+    s.candidates = (uint32_t *)(s.running + ATTENTION_QUERIES * s.stride);
+    return s;
+}
+
+/* ---- Queries and keys ---- */
+
+/* The arrays of a call. */
+typedef struct Rows {
+    float *q, *k, *v, *keys, *values, *index_k, *index_q, *queries, *attended;
+} Rows;
+
+static Rows rows_of(const Model *m, const Parts *p) {
+    size_t n = m->max_rows;
+    Rows r = {.q = m->layer_rows};
+    r.k = r.q + n * p->q;
+    r.v = r.k + n * p->k;
+    r.keys = r.v + n * p->v;
+    r.values = r.keys + n * p->keys;
+    r.index_k = r.values + n * p->values;
+    r.index_q = r.index_k + n * p->index_k;
+    r.queries = r.index_q + n * p->index_q;
+    r.attended = r.queries + n * p->queries;
+    return r;
+}
+
+/* to[head_dim] = the normalized and rotated vector x[index_dim], then zeros. */
+static void place_index(const Model *m, size_t l, size_t row, const Norm *norm, const float *x,
+                        float *to, size_t head_dim) {
+    size_t dim = m->config->index_dim;
+    forward_normalize(m, norm, to, x, dim);
+    memset(to + dim, 0, (head_dim - dim) * sizeof *to);
+    forward_rotate(m, l, row, to);
+}
+
+/* Gives queries and keys their final form, and stores keys and values. */
+static void prepare(ForwardPass *pass, size_t l, const Blocks *w, const Rows *r) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const HeadShape h = config_heads(c, l);
+    size_t head = h.head_dim, kv = h.n_kv_heads;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *q = r->q + i * w->wq.w.rows, *k = r->k + i * w->wk.w.rows;
+        float *v = r->v + i * w->wv.w.rows, *keys = r->keys + i * (kv + 1) * head;
+        float *values = r->values + i * (kv + 1) * h.value_dim;
+        forward_add_bias(m, &w->wq, q);
+        forward_add_bias(m, &w->wk, k);
+        forward_add_bias(m, &w->wv, v);
+        for (size_t j = 0; j < h.n_heads; j++) {
+            forward_normalize(m, &w->q_norm, q + j * head, q + j * head, head);
+            forward_rotate(m, l, i, q + j * head);
+        }
+        for (size_t j = 0; j < kv; j++) {
+            forward_normalize(m, &w->k_norm, keys + j * head, k + j * head, head);
+            forward_rotate(m, l, i, keys + j * head);
+        }
+        place_index(m, l, i, &w->index_k_norm, r->index_k + i * c->index_dim, keys + kv * head,
+                    head);
+        memcpy(values, v, kv * h.value_dim * sizeof *values);
+        memset(values + kv * h.value_dim, 0, h.value_dim * sizeof *values);
+        for (size_t j = 0; j < c->index_heads; j++) {
+            size_t at = i * c->index_heads + j;
+            place_index(m, l, i, &w->index_q_norm, r->index_q + at * c->index_dim,
+                        r->queries + at * head, head);
+        }
+        kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, keys, values);
+    }
+    forward_wait(pass);
+}
+
+/* ---- Choosing blocks ---- */
+
+/* Where positions begin ... end - 1 are cut because a segment ends. */
+static size_t piece_end(size_t begin, size_t end) {
+    size_t segment_end = (begin / ATTENTION_SEGMENT + 1) * ATTENTION_SEGMENT;
+    return segment_end < end ? segment_end : end;
+}
+
+/* The largest product of the query with the index's keys of positions begin ... end - 1. */
+static float largest_product(ForwardPass *pass, const AttentionParams *params, size_t row,
+                             const float *query, const Section *s, size_t begin, size_t end) {
+    float most = -INFINITY;
+    AttentionParams of_index = *params;
+    of_index.scale = 1.0f;
+    for (size_t stop; begin < end; begin = stop) {
+        stop = piece_end(begin, end);
+        const AttentionQuery one = {.q = query, .begin = begin, .end = stop, .partial = s->next};
+        const AttentionJob job = {.cache = pass->cache,
+                                  .sequence = pass->rows[row].sequence,
+                                  .kv_head = params->n_kv_heads,
+                                  .n_queries = 1,
+                                  .queries = &one,
+                                  .scratch = s->scratch,
+                                  .weights = s->weights};
+        pass->model->isa->attention->segment(&of_index, &job);
+        if (!(s->next[PARTIAL_MAX] <= most)) most = s->next[PARTIAL_MAX];
+    }
+    return most;
+}
+
+/* The blocks that head `index_head` of the index chooses for a row that sees n positions. */
+static Selection choose(ForwardPass *pass, const AttentionParams *params, const Rows *r, size_t row,
+                        size_t index_head, size_t n, const Section *s) {
+    const Config *c = pass->model->config;
+    size_t size = c->index_block, own = (n - 1) / size;
+    const float *query = r->queries + (row * c->index_heads + index_head) * params->head_dim;
+    Selection chosen = selection_begin(s->candidates, c->index_topk);
+    for (size_t b = 0; b <= own; b++) {
+        size_t end = b == own ? n : (b + 1) * size;
+        bool sure = own - b < c->index_local || own < c->index_topk;
+        float score = sure ? INFINITY : largest_product(pass, params, row, query, s, b * size, end);
+        selection_add(&chosen, &score, b, 1);
+    }
+    selection_finish(&chosen);
+    return chosen;
+}
+
+/* ---- Attention ---- */
+
+/* Adds positions begin ... end - 1 to the running results of n heads from `first` on, which share a
+ * key/value head. */
+static void attend_to(ForwardPass *pass, const AttentionParams *params, const float *q, size_t row,
+                      size_t first, size_t n, const Section *s, size_t begin, size_t end) {
+    AttentionQuery queries[ATTENTION_QUERIES];
+    const AttentionKernel *kernel = pass->model->isa->attention;
+    const AttentionJob job = {.cache = pass->cache,
+                              .sequence = pass->rows[row].sequence,
+                              .kv_head = first / (params->n_heads / params->n_kv_heads),
+                              .n_queries = n,
+                              .queries = queries,
+                              .scratch = s->scratch,
+                              .weights = s->weights};
+    for (size_t stop; begin < end; begin = stop) {
+        stop = piece_end(begin, end);
+        for (size_t i = 0; i < n; i++)
+            queries[i] =
+                (AttentionQuery){.q = q + (row * params->n_heads + first + i) * params->head_dim,
+                                 .begin = begin,
+                                 .end = stop,
+                                 .partial = s->next + i * s->stride};
+        kernel->segment(params, &job);
+        for (size_t i = 0; i < n; i++)
+            kernel->join(s->running + i * s->stride, s->next + i * s->stride, params->value_dim);
+    }
+}
+
+/* Attention of n heads from `first` on over the chosen blocks of the n_seen positions. */
+static void attend(ForwardPass *pass, const AttentionParams *params, const Rows *r, size_t row,
+                   size_t first, size_t n, const Selection *chosen, size_t n_seen,
+                   const Section *s) {
+    size_t size = pass->model->config->index_block;
+    for (size_t i = 0; i < n; i++) {
+        memset(s->running + i * s->stride, 0, s->stride * sizeof *s->running);
+        s->running[i * s->stride + PARTIAL_MAX] = -INFINITY;
+    }
+    for (size_t i = 0, end; i < chosen->n; i = end) {
+        for (end = i + 1;
+             end < chosen->n && chosen->positions[end] == chosen->positions[end - 1] + 1;)
+            end++;
+        size_t to = ((size_t)chosen->positions[end - 1] + 1) * size;
+        attend_to(pass, params, r->q, row, first, n, s, chosen->positions[i] * size,
+                  to < n_seen ? to : n_seen);
+    }
+    for (size_t i = 0; i < n; i++)
+        pass->model->isa->attention->finish(r->attended + (row * params->n_heads + first + i) *
+                                                              params->value_dim,
+                                            s->running + i * s->stride, NULL, params->value_dim);
+}
+
+/* All rows, each head of the index by itself. */
+static void attend_all(ForwardPass *pass, const AttentionParams *params, const Rows *r) {
+    const Model *m = pass->model;
+    size_t n_index = m->config->index_heads, heads = params->n_heads / n_index;
+    size_t group = params->n_heads / params->n_kv_heads;
+    const Section s = section_of(m);
+#pragma omp for schedule(dynamic, 1) nowait
+    for (size_t item = 0; item < pass->n * n_index; item++) {
+        size_t row = item / n_index, first = item % n_index * heads, end = first + heads;
+        const Row *at = &pass->rows[row];
+        size_t n_seen = (size_t)(at->position - kvcache_start(pass->cache, at->sequence)) + 1;
+        const Selection chosen = choose(pass, params, r, row, item % n_index, n_seen, &s);
+        for (size_t next; first < end; first = next) {
+            next = (first / group + 1) * group < end ? (first / group + 1) * group : end;
+            attend(pass, params, r, row, first, next - first, &chosen, n_seen, &s);
+        }
+    }
+    forward_wait(pass);
+}
+
+static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const Blocks *w = m->weights.layers[l].own;
+    const HeadShape h = config_heads(c, l);
+    const Parts p = parts_of(c, &h);
+    const Rows r = rows_of(m, &p);
+    const Product projections[] = {{&w->wq.w, r.q, w->wq.w.rows},
+                                   {&w->wk.w, r.k, w->wk.w.rows},
+                                   {&w->wv.w, r.v, w->wv.w.rows},
+                                   {&w->index_q, r.index_q, w->index_q.rows},
+                                   {&w->index_k, r.index_k, w->index_k.rows}};
+    const Product last = {&w->wo.w, y, c->dim};
+    const AttentionParams params = {.layer = l,
+                                    .cache_layer = l,
+                                    .n_heads = h.n_heads,
+                                    .n_kv_heads = h.n_kv_heads,
+                                    .head_dim = h.head_dim,
+                                    .value_dim = h.value_dim,
+                                    .scale = c->attention_scale};
+    forward_add_time(pass, PART_REST);
+    forward_multiply(m, in, pass->n, projections, 5);
+    prepare(pass, l, w, &r);
+    forward_add_time(pass, PART_PROJECTIONS);
+    attend_all(pass, &params, &r);
+    forward_add_time(pass, PART_ATTENTION);
+    forward_multiply(m, r.attended, pass->n, &last, 1);
+    if (w->wo.bias) {
+#pragma omp for schedule(static) nowait
+        for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, &w->wo, y + i * c->dim);
+        forward_wait(pass);
+    }
+    forward_add_time(pass, PART_PROJECTIONS);
+}
+
+const LayerKind blocks_layer = {find, row_floats, thread_floats, cached, forward};

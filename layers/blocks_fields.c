@@ -1,0 +1,43 @@
+#include "layers/blocks_fields.h"
+
+enum { MOST_HEADS = 128 }; /* ATTENTION_QUERIES (attention.h) */
+
+static Status validate(const Config *c, uint32_t l, Error *error) {
+    const HeadShape h = config_heads(c, l);
+    if (h.n_kv_heads == 0 || h.n_heads % h.n_kv_heads != 0 || h.n_heads / h.n_kv_heads > MOST_HEADS)
+        return error_set(error, "layer %u: %u heads on %u key/value heads, with an index of blocks",
+                         l, h.n_heads, h.n_kv_heads);
+    if (h.head_dim == 0 ||
+        (uint64_t)h.n_heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim) > 1 << 19)
+        return error_set(error, "layer %u: %u heads of %u elements", l, h.n_heads, h.head_dim);
+    if (c->position == POSITION_ROPE && c->rope_table[l] < 2 &&
+        (h.rotary_dim == 0 || h.rotary_dim % 2 != 0 || h.rotary_dim > h.head_dim))
+        return error_set(error,
+                         "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
+                         l, h.rotary_dim, h.head_dim);
+    if (c->index_heads == 0 || h.n_heads % c->index_heads != 0 || c->index_topk == 0 ||
+        c->index_block == 0 || c->index_dim < h.rotary_dim || c->index_dim == 0 ||
+        c->index_dim > h.head_dim)
+        return error_set(error,
+                         "layer %u: an index of blocks with index_heads %u, index_dim %u, "
+                         "index_block %u and index_topk %u, with n_heads %u, head_dim %u and "
+                         "rotary_dim %u",
+                         l, c->index_heads, c->index_dim, c->index_block, c->index_topk, h.n_heads,
+                         h.head_dim, h.rotary_dim);
+    if (c->window[l] > 0 || c->chunk[l] > 0 || c->position == POSITION_ALIBI ||
+        c->kv_distance[l] > 0 || c->query_scaling != 0.0f || c->value_scale != 1.0f ||
+        c->qkv_clip != 0.0f || c->qk_norm != QK_NORM_HEAD || c->qk_norm_after_rope)
+        return error_set(error,
+                         "layer %u: an index of blocks with windows, chunks, ALiBi, the keys of "
+                         "another layer, changed queries or values, or other norms of heads",
+                         l);
+    return STATUS_OK;
+}
+
+static double work(const Config *c, uint32_t l) {
+    const HeadShape h = config_heads(c, l);
+    return c->dim * (((double)h.head_dim + h.value_dim) * ((double)h.n_heads + h.n_kv_heads) +
+                     (double)c->index_dim * (c->index_heads + 1.0));
+}
+
+const LayerFields blocks_fields = {validate, work};
