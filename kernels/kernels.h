@@ -32,7 +32,7 @@ typedef struct Product {
  * with the same group share one packed input. */
 typedef struct Kernels {
     const char *name;
-    /* Panels that multiply handles together: a range of panels begins at a multiple of `stripe`. */
+    /* Panels that multiply handles together: it is fastest with ranges of whole stripes. */
     size_t stripe;
     /* Working memory of one thread's multiply. */
     size_t scratch_bytes;
@@ -66,7 +66,7 @@ MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_
                                 int n_threads);
 void matmul_memory_free(MatmulMemory *memory);
 
-/* Products of one input x[n_rows][n_inputs], rows contiguous. At most 192 of them. */
+/* Products of one input x[n_rows][n_inputs], rows contiguous. */
 typedef struct ProductSet {
     const float *x;
     size_t n_rows; /* 0: nothing is computed */
