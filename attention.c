@@ -169,7 +169,10 @@ static void choose_items(AttentionCall *call) {
     const AttentionParams *params = call->params;
     size_t group = params->n_heads / params->n_kv_heads, team = (size_t)omp_get_num_threads();
     size_t most_queries = call->observer ? 1 : ATTENTION_QUERIES;
-    call->heads_per_item = group < most_queries ? group : most_queries;
+    /* Few rows with one key/value head (latent attention): the threads share its query heads. */
+    size_t kv_rows = call->n_rows * params->n_kv_heads, parts = (team + kv_rows - 1) / kv_rows;
+    call->heads_per_item = (group + parts - 1) / parts;
+    if (call->heads_per_item > most_queries) call->heads_per_item = most_queries;
     call->head_chunks = (group + call->heads_per_item - 1) / call->heads_per_item;
     for (size_t row = 0; row < call->n_rows; row++) {
         size_t n = cached_index(call, row) / ATTENTION_SEGMENT + 1;
