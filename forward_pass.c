@@ -66,12 +66,11 @@ float forward_query_scale(const Config *c, size_t layer, int32_t position) {
 
 /* ---- The feed-forward network ---- */
 
-void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, const float *in,
-                   float *y) {
+void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t width = parts->network->width, inputs = parts->network->down.w.cols;
-    size_t outputs = parts->network->down.w.rows, dim = parts->network->up.w.cols;
+    size_t outputs = parts->network->down.w.rows;
     float *hidden = c->gated ? m->gate : m->up;
     Product inner[FEED_FORWARD_PARTS][2], outer[FEED_FORWARD_PARTS];
     ProductSet sets[FEED_FORWARD_PARTS];
@@ -81,7 +80,7 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
         inner[p][0] = (Product){&f->up.w, m->up + at, width};
         inner[p][1] = (Product){&f->gate.w, m->gate + at, width};
         outer[p] = (Product){&f->down.w, y + parts[p].first * outputs, outputs};
-        sets[p] = (ProductSet){in + parts[p].first * dim, parts[p].n, inner[p], 1 + c->gated};
+        sets[p] = (ProductSet){parts[p].in, parts[p].n, inner[p], 1 + c->gated};
     }
     forward_multiply_sets(m, sets, n_parts);
     size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n, p = 0;
@@ -110,6 +109,6 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
 }
 
 void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float *in, float *y) {
-    feed_forwards(pass, &(FeedForwardRows){f, 0, n}, 1, in, y);
+    feed_forwards(pass, &(FeedForwardRows){f, 0, n, in}, 1, y);
     forward_gather(pass, f->down.outputs, y, n);
 }

@@ -117,15 +117,15 @@ float forward_query_scale(const Config *config, size_t layer, int32_t position);
 typedef struct FeedForwardRows {
     const FeedForward *network;
     size_t first, n;
+    const float *in; /* [n][dim], or of the width that the network has */
 } FeedForwardRows;
 
-enum { FEED_FORWARD_PARTS = 64 }; /* the most of one call */
+enum { FEED_FORWARD_PARTS = 129 }; /* the most of one call */
 
-/* y[rows][dim] = feed-forwards of in[rows][dim], or of the width that the networks have, without
- * the bias of their last projections; of a rank, y[rows][its rows of down]. All are equally wide;
- * their rows follow each other. One list of work for gate and up, and one for down. */
-void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, const float *in,
-                   float *y);
+/* y[rows][dim] = feed-forwards of the parts' inputs without the bias of their last projections; of
+ * a rank, y[rows][its rows of down]. All are equally wide; their rows follow each other. One list
+ * of work for gate and up, and one for down. */
+void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, float *y);
 
 /* y[n][dim] = feed-forward of in[n][dim], without the bias of its last projection. */
 void feed_forward(ForwardPass *pass, const FeedForward *network, size_t n, const float *in,
