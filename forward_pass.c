@@ -24,7 +24,7 @@ void forward_multiply_sets(Model *m, const ProductSet *sets, size_t n_sets) {
 
 void forward_multiply(Model *m, const float *in, size_t n, const Product *products,
                       size_t n_products) {
-    forward_multiply_sets(m, &(ProductSet){in, n, products, n_products}, 1);
+    forward_multiply_sets(m, &(ProductSet){in, n, products, n_products, NULL}, 1);
 }
 
 void forward_gather(ForwardPass *pass, const Share *share, float *x, size_t n) {
@@ -77,10 +77,11 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
     for (size_t p = 0; p < n_parts; p++) {
         const FeedForward *f = parts[p].network;
         size_t at = parts[p].first * width;
-        inner[p][0] = (Product){&f->up.w, m->up + at, width};
-        inner[p][1] = (Product){&f->gate.w, m->gate + at, width};
+        inner[p][0] = (Product){&f->gate.w, m->gate + at, width}; /* in the order of the file */
+        inner[p][1] = (Product){&f->up.w, m->up + at, width};
         outer[p] = (Product){&f->down.w, y + parts[p].first * outputs, outputs};
-        sets[p] = (ProductSet){parts[p].in, parts[p].n, inner[p], 1 + c->gated};
+        sets[p] = (ProductSet){parts[p].in, parts[p].n, inner[p] + !c->gated, 1 + c->gated,
+                               parts[p].rows};
     }
     forward_multiply_sets(m, sets, n_parts);
     size_t n = parts[n_parts - 1].first + parts[n_parts - 1].n, p = 0;
@@ -104,11 +105,11 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
     forward_wait(pass);
     forward_gather(pass, parts->network->down.inputs, hidden, n);
     for (size_t k = 0; k < n_parts; k++)
-        sets[k] = (ProductSet){hidden + parts[k].first * inputs, parts[k].n, &outer[k], 1};
+        sets[k] = (ProductSet){hidden + parts[k].first * inputs, parts[k].n, &outer[k], 1, NULL};
     forward_multiply_sets(m, sets, n_parts);
 }
 
 void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float *in, float *y) {
-    feed_forwards(pass, &(FeedForwardRows){f, 0, n, in}, 1, y);
+    feed_forwards(pass, &(FeedForwardRows){f, 0, n, in, NULL}, 1, y);
     forward_gather(pass, f->down.outputs, y, n);
 }

@@ -48,7 +48,8 @@ struct Model {
     float *shares;          /* [n][k]          what the chosen experts' outputs are multiplied by */
     uint32_t *chosen;       /* [n][k]          the experts of each row */
     uint32_t *expert_first; /* [n_experts + 1] where each expert's part of expert_slots begins */
-    uint32_t *expert_slots; /* [n * k]         indices into chosen, sorted by expert */
+    uint32_t *expert_slots; /* [n * k]         indices into chosen, sorted by expert; behind them
+                               [n * k]         the rows that made these choices */
     float *expert_in, *expert_out; /* [ffn_rows][dim]  the rows of some experts */
     /* Layers of other kinds (layer_kind.h): what their row_floats and thread_floats ask for. */
     float *layer_rows;    /* [n][layer_row_floats] */
@@ -117,7 +118,8 @@ float forward_query_scale(const Config *config, size_t layer, int32_t position);
 typedef struct FeedForwardRows {
     const FeedForward *network;
     size_t first, n;
-    const float *in; /* [n][dim], or of the width that the network has */
+    const float *in;      /* [n][dim], or of the width that the network has */
+    const uint32_t *rows; /* the rows of `in`, as in ProductSet; or NULL */
 } FeedForwardRows;
 
 enum { FEED_FORWARD_PARTS = 129 }; /* the most of one call */

@@ -101,7 +101,7 @@ static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
         BUFFER(shares, n_mixed, used),
         BUFFER(chosen, n_mixed, used),
         BUFFER(expert_first, 1, c->n_experts + 1),
-        BUFFER(expert_slots, n_mixed, used),
+        BUFFER(expert_slots, n_mixed, 2 * used),
         BUFFER(expert_in, n_mixed ? m->ffn_rows : 0, dim),
         BUFFER(expert_out, n_mixed ? m->ffn_rows : 0, dim),
         BUFFER(layer_rows, n, m->layer_row_floats),

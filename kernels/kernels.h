@@ -66,12 +66,14 @@ MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_
                                 int n_threads);
 void matmul_memory_free(MatmulMemory *memory);
 
-/* Products of one input x[n_rows][n_inputs], rows contiguous. */
+/* Products of one input x[n_rows][n_inputs], rows contiguous, or of the n_rows rows of x whose
+ * numbers `rows` has in rising order, which needs products of quantized types. */
 typedef struct ProductSet {
     const float *x;
     size_t n_rows; /* 0: nothing is computed */
     const Product *products;
     size_t n_products;
+    const uint32_t *rows; /* [n_rows], or NULL */
 } ProductSet;
 
 /* Computes the products of all sets, whose inputs have the same width. Called by all threads of an

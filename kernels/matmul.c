@@ -31,10 +31,6 @@ struct MatmulMemory {
     size_t scratch_stride;
 };
 
-/* The group sizes of all weight types; 0 is the float types. */
-static const size_t group_sizes[] = {0, 16, 32, 64};
-enum { GROUP_SIZES = sizeof group_sizes / sizeof *group_sizes };
-
 MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_inputs,
                                 int n_threads) {
     size_t input_bytes = 0, row_bytes = 0, scratch_bytes, own_bytes, elements;
@@ -42,10 +38,11 @@ MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_
     if (n_threads < 1 || !size_add(n_inputs, 64, &elements) ||
         !size_mul(elements, n_rows + 64, &elements) || elements > SIZE_MAX / 16)
         return NULL;
-    for (int i = 0; i < GROUP_SIZES; i++) {
-        size_t bytes = kernels->input_bytes(group_sizes[i], n_rows, n_inputs);
+    /* The group sizes of all weight types: 0 (the float types), 16, 32 and 64. */
+    for (size_t group = 0; group <= WEIGHT_GROUP_MAX; group += group ? group : 16) {
+        size_t bytes = kernels->input_bytes(group, n_rows, n_inputs);
         input_bytes = bytes > input_bytes ? bytes : input_bytes;
-        row_bytes += round_up(kernels->input_bytes(group_sizes[i], 1, n_inputs), 128);
+        row_bytes += round_up(kernels->input_bytes(group, 1, n_inputs), 128);
     }
     MatmulMemory *memory = calloc(1, sizeof *memory);
     if (!memory) return NULL;
@@ -80,10 +77,10 @@ void matmul_memory_free(MatmulMemory *memory) {
 /* A product. Its panels are numbered after those of the jobs before it. */
 typedef struct Job {
     const Product *product;
-    const float *x;
+    const ProductSet *set;
     const void *input; /* x in packed form, or x */
-    bool packs;        /* the first job that reads this packed form */
-    size_t n_rows, group, first, panels;
+    size_t tasks;      /* that pack the input; 0 where a job before this one has it packed */
+    size_t group, first, panels;
 } Job;
 
 /* Enough for the gates and ups of all experts that a mixture computes at once, and what a layer
@@ -116,17 +113,17 @@ static bool add_job(Work *work, const ProductSet *set, const Product *product) {
     if (work->n_jobs == MAX_JOBS) return false;
     size_t group = type_group(product->w->type), panels = matrix_panels(product->w);
     size_t bytes = work->kernels->input_bytes(group, set->n_rows, work->n_inputs);
-    *job = (Job){product, set->x, set->x, bytes > 0, set->n_rows, group, work->panels, panels};
-    for (const Job *j = job; job->packs && j > work->jobs && j[-1].x == set->x; j--)
-        if (j[-1].group == group && j[-1].n_rows == set->n_rows)
-            job->input = j[-1].input, job->packs = false;
-    if (job->packs) {
+    *job = (Job){product, set, set->x, 0, group, work->panels, panels};
+    for (const Job *j = job; j > work->jobs && (work->alone || j[-1].set == set); j--)
+        if (j[-1].group == group) job->input = j[-1].input, bytes = 0;
+    if (bytes > 0) {
         size_t room = work->alone ? memory->own_stride : memory->input_bytes;
         uint8_t *base = work->alone ? memory->own + work->thread * room : memory->input;
         if (work->n_jobs > 0 && work->packed_bytes + bytes > room) return false;
         job->input = base + work->packed_bytes;
+        job->tasks = work->kernels->pack_tasks(group, set->n_rows);
         work->packed_bytes += round_up(bytes, 128);
-        work->pack_tasks += work->kernels->pack_tasks(group, set->n_rows);
+        work->pack_tasks += job->tasks;
     }
     work->n_jobs++;
     work->panels += panels;
@@ -143,7 +140,7 @@ static void multiply_panels(Work *work, size_t begin, size_t end) {
         size_t from = begin - job->first;
         size_t to = end - job->first < job->panels ? end - job->first : job->panels;
         if (from < to)
-            work->kernels->multiply(job->product, job->input, job->n_rows, from, to, scratch);
+            work->kernels->multiply(job->product, job->input, job->set->n_rows, from, to, scratch);
         if (from < to) begin = job->first + to;
         if (begin < end) work->last++;
     }
@@ -188,13 +185,16 @@ static void pack_inputs(Work *work) {
     if (work->alone) begin = 0, end = work->pack_tasks;
     for (size_t j = 0; j < work->n_jobs && first < end; j++) {
         const Job *job = &work->jobs[j];
-        if (!job->packs) continue;
-        size_t tasks = work->kernels->pack_tasks(job->group, job->n_rows);
+        const ProductSet *set = job->set;
         size_t task = begin > first ? begin - first : 0;
-        for (; task < tasks && first + task < end; task++)
-            work->kernels->pack(job->group, job->x, job->n_rows, work->n_inputs, task,
+        for (; task < job->tasks && first + task < end; task++) {
+            /* From this address on, row `task` is the one that `rows` has for it. */
+            const float *x = set->x;
+            if (set->rows && task < set->n_rows) x += (set->rows[task] - task) * work->n_inputs;
+            work->kernels->pack(job->group, x, set->n_rows, work->n_inputs, task,
                                 (void *)job->input);
-        first += tasks;
+        }
+        first += job->tasks;
     }
 }
 
@@ -224,7 +224,7 @@ void matmul(const Kernels *kernels, MatmulMemory *memory, size_t n_inputs, const
     work.n_threads = team < memory->n_threads ? team : memory->n_threads;
     work.alone = true;
     for (size_t n = 0; n < n_sets; n++)
-        work.alone = work.alone && sets[n].n_rows == 1 && sets[n].x == sets->x;
+        work.alone = work.alone && sets[n].n_rows == 1 && sets[n].x == sets->x && !sets[n].rows;
     clear_list(&work);
     for (size_t n = 0; n < n_sets; n++) {
         for (size_t i = 0; i < sets[n].n_products && sets[n].n_rows > 0; i++) {

@@ -221,8 +221,8 @@ static void project(ForwardPass *pass, const Delta *d, const float *in, const De
     ProductSet second[2];
     size_t n = 0;
     forward_multiply(m, in, pass->n, inputs, sizeof inputs / sizeof *inputs);
-    if (d->z_low.data) second[n++] = (ProductSet){rows->z_low, pass->n, &z, 1};
-    if (d->a_low.data) second[n++] = (ProductSet){rows->a_low, pass->n, &a, 1};
+    if (d->z_low.data) second[n++] = (ProductSet){rows->z_low, pass->n, &z, 1, NULL};
+    if (d->a_low.data) second[n++] = (ProductSet){rows->a_low, pass->n, &a, 1, NULL};
     if (n > 0) forward_multiply_sets(m, second, n);
 }
 

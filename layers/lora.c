@@ -436,7 +436,7 @@ static void multiply_inner(Lora *lora, Group *g, const float *x, size_t cols, Se
             s->products[s->n_products++] = (Product){&part->a, at, part->a.rows};
             at += n * part->a.rows;
         }
-        s->sets[s->n++] = (ProductSet){in, n, s->products + first, s->n_products - first};
+        s->sets[s->n++] = (ProductSet){in, n, s->products + first, s->n_products - first, NULL};
     }
     multiply(lora, s, cols);
 }
@@ -468,7 +468,7 @@ static void multiply_outer(Lora *lora, const Group *g, const Piece *pieces, size
                 float *out = lora->outer + piece->at * g->n_slots + g->first_slot[k] * piece->width;
                 s->products[s->n] = (Product){block, out, piece->width};
                 s->sets[s->n] = (ProductSet){g->inner[k][piece->job], g->lists->n[g->adapters[k]],
-                                             &s->products[s->n], 1};
+                                             &s->products[s->n], 1, NULL};
                 s->n++;
             }
         }

@@ -24,6 +24,14 @@ static float shared_share(const Model *m, const LayerWeights *w, const float *ga
     return m->config->shared_scale / (1.0f + exponential);
 }
 
+/* Sorts the choices of n rows by expert. */
+static void sort(const Model *m, size_t n) {
+    size_t used = m->config->n_experts_used;
+    experts_sort(m->chosen, n * used, m->config->n_experts, m->expert_first, m->expert_slots);
+    for (size_t i = 0; i < n * used; i++)
+        m->expert_slots[n * used + i] = (uint32_t)(m->expert_slots[i] / used);
+}
+
 /* Routes each row of `in`: chosen, shares, and the choices of all rows sorted by expert. With
  * `shared`, routing[row][0] becomes the row's share of the shared expert. */
 static void route(ForwardPass *pass, const LayerWeights *w, const float *in, bool shared) {
@@ -45,13 +53,12 @@ static void route(ForwardPass *pass, const LayerWeights *w, const float *in, boo
         else
             router_kind_route(m->isa->numeric, c, w->router_correction, logits, chosen, shares);
         if (shared) logits[0] = shared_share(m, w, gates + i);
-        if (pass->n == 1) /* without another wait */
-            experts_sort(chosen, used, c->n_experts, m->expert_first, m->expert_slots);
+        if (pass->n == 1) sort(m, 1); /* without another wait */
     }
     forward_wait(pass);
     if (pass->n == 1) return;
 #pragma omp single nowait
-    experts_sort(m->chosen, pass->n * used, c->n_experts, m->expert_first, m->expert_slots);
+    sort(m, pass->n);
     forward_wait(pass);
 }
 
@@ -64,27 +71,38 @@ typedef struct Batch {
     bool shared;
 } Batch;
 
-/* Gives each part its rows' inputs. A row alone is read where it is. */
-static void gather_rows(ForwardPass *pass, Batch *b, const float *in, size_t dim) {
+/* Whether the part's rows must be copied, because they are changed, or read by someone who does not
+ * know of rows that lie apart. */
+static bool copies_rows(const Model *m, const FeedForwardRows *part) {
+    return m->config->share_on_input || m->partner ||
+           tensor_type_info(part->network->up.w.type)->group == 0 ||
+           (m->config->gated && tensor_type_info(part->network->gate.w.type)->group == 0);
+}
+
+/* Gives each part its rows' inputs. */
+static void find_inputs(ForwardPass *pass, Batch *b, const float *in, size_t dim) {
     Model *m = pass->model;
-    size_t used = m->config->n_experts_used, n_copied = 0;
-    bool on_input = m->config->share_on_input;
+    const uint32_t *rows = b->slots + pass->n * m->config->n_experts_used;
+    bool copied = false;
     for (size_t p = 0; p < b->n_parts; p++) {
         FeedForwardRows *part = &b->parts[p];
-        if (part->first == b->n_routed) {
-            part->in = in;
-        } else if (part->n == 1 && !on_input) {
-            part->in = in + b->slots[part->first] / used * dim;
-        } else {
+        part->in = in;
+        if (part->first == b->n_routed) break; /* the shared expert */
+        if (part->n == 1 && !m->config->share_on_input) {
+            part->in = in + rows[part->first] * dim;
+        } else if (copies_rows(m, part)) {
             part->in = m->expert_in + part->first * dim;
-            n_copied += part->n;
+            copied = true;
+        } else {
+            part->rows = rows + part->first;
         }
     }
-    if (n_copied == 0) return;
+    if (!copied) return;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < b->n_routed; i++) {
-        memcpy(m->expert_in + i * dim, in + b->slots[i] / used * dim, dim * sizeof *in);
-        if (on_input) m->isa->numeric->scale(m->expert_in + i * dim, m->shares[b->slots[i]], dim);
+        memcpy(m->expert_in + i * dim, in + rows[i] * dim, dim * sizeof *in);
+        if (m->config->share_on_input)
+            m->isa->numeric->scale(m->expert_in + i * dim, m->shares[b->slots[i]], dim);
     }
     forward_wait(pass);
 }
@@ -101,7 +119,7 @@ static void run_experts(ForwardPass *pass, Batch *b, const float *in, float *y) 
     size_t n = b->n_routed + (b->shared ? pass->n : 0);
     size_t width = round_up((own - 1) / (size_t)omp_get_num_threads() + 1, 16);
     bool on_input = m->config->share_on_input;
-    gather_rows(pass, b, in, network->up.w.cols);
+    find_inputs(pass, b, in, network->up.w.cols);
     feed_forwards(pass, b->parts, b->n_parts, m->expert_out);
 #pragma omp for schedule(static) nowait
     for (size_t at = 0; at < own; at += width) {

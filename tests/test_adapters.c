@@ -439,7 +439,7 @@ static void witness_multiplied(const PassPartner *partner, const ProductSet *set
     Witness *w = (Witness *)partner;
     assert_int_equal(n_sets, 1);
     for (size_t p = 0; p < sets->n_products; p++) {
-        const ProductSet one = {sets->x, sets->n_rows, &sets->products[p], 1};
+        const ProductSet one = {sets->x, sets->n_rows, &sets->products[p], 1, NULL};
         const Product *product = &sets->products[p];
         size_t rows = product->w->rows, n = sets->n_rows;
         const float *bias = bias_for(w, product->w->data);

@@ -135,7 +135,7 @@ static void run_sets(const Kernels *kernels, size_t room, size_t n_inputs, const
 
 static void run(const Kernels *kernels, const float *x, size_t n_rows, size_t n_inputs,
                 const Product *products, size_t n_products, int n_threads) {
-    run_sets(kernels, n_rows, n_inputs, &(ProductSet){x, n_rows, products, n_products}, 1,
+    run_sets(kernels, n_rows, n_inputs, &(ProductSet){x, n_rows, products, n_products, NULL}, 1,
              n_threads);
 }
 
@@ -259,7 +259,7 @@ static void products_share_an_input_and_any_number_of_threads(void **state) {
 /* Many sets, as the experts of a mixture: with and without rows, of types of all groups, more
  * products than one list of work holds, and more rows than the memory has room for at once. */
 static void many_sets(const Kernels *kernels) {
-    enum { COUNT = TENSOR_TYPES - 1, SETS = 150, COLS = 192, ROOM = 40 };
+    enum { COUNT = TENSOR_TYPES - 1, SETS = 220, COLS = 192, ROOM = 40 };
     static Product got[SETS][2];
     static ProductSet sets[SETS];
     Matrix w[COUNT];
@@ -267,7 +267,7 @@ static void many_sets(const Kernels *kernels) {
         w[t] = matrix_new((TensorType)(t + 1), 17 + 5 * t, COLS, t + 700);
     for (size_t s = 0; s < SETS; s++) {
         size_t rows = s % 7 == 3 ? 0 : s % 11 == 5 ? ROOM : 1 + s % 5;
-        sets[s] = (ProductSet){input_new(rows, COLS, (uint32_t)s), rows, got[s], 1 + s % 2};
+        sets[s] = (ProductSet){input_new(rows, COLS, (uint32_t)s), rows, got[s], 1 + s % 2, NULL};
         for (size_t p = 0; p < 2; p++) {
             const Matrix *matrix = &w[(s + 7 * p) % COUNT];
             got[s][p] = (Product){matrix, output_new(rows, matrix->rows), matrix->rows};
@@ -293,6 +293,37 @@ static void many_sets_of_products_are_one_list_of_work(void **state) {
     (void)state;
     many_sets(&kernels_reference);
     each_kernel_set(many_sets);
+}
+
+/* A set may read rows that lie apart. */
+static void rows_apart(const Kernels *kernels) {
+    enum { COLS = 160, OUTPUTS = 40, ROWS = 40 };
+    static float want[ROWS * OUTPUTS], got[ROWS * OUTPUTS];
+    uint32_t numbers[ROWS];
+    float *x = input_new(3 * ROWS, COLS, 5), *packed = malloc(ROWS * COLS * sizeof *packed);
+    for (size_t i = 0; i < ROWS; i++) {
+        numbers[i] = (uint32_t)(3 * i + i % 3);
+        memcpy(packed + i * COLS, x + numbers[i] * COLS, COLS * sizeof *x);
+    }
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
+        if (weight_types[t].group == 0) continue;
+        Matrix w = matrix_new((TensorType)t, OUTPUTS, COLS, t + 900);
+        for (size_t n = 1; n <= ROWS; n = 2 * n + 1) {
+            Product product = {&w, got, OUTPUTS};
+            run(&kernels_reference, packed, n, COLS, &(Product){&w, want, OUTPUTS}, 1, 1);
+            memset(got, 0, sizeof got);
+            run_sets(kernels, n, COLS, &(ProductSet){x, n, &product, 1, numbers}, 1, 2);
+            assert_memory_equal(got, want, n * OUTPUTS * sizeof *got);
+        }
+        free((void *)w.data);
+    }
+    free(x);
+    free(packed);
+}
+static void a_set_may_read_rows_that_lie_apart(void **state) {
+    (void)state;
+    rows_apart(&kernels_reference);
+    each_kernel_set(rows_apart);
 }
 
 /* Activations at the limits of their range: huge, tiny, zero, and all of the same size. */
@@ -377,6 +408,7 @@ int main(void) {
         cmocka_unit_test(bits_are_the_reference_s_for_many_rows_and_long_sums),
         cmocka_unit_test(products_share_an_input_and_any_number_of_threads),
         cmocka_unit_test(many_sets_of_products_are_one_list_of_work),
+        cmocka_unit_test(a_set_may_read_rows_that_lie_apart),
         cmocka_unit_test(bits_are_the_reference_s_for_extreme_inputs),
         cmocka_unit_test(a_non_finite_activation_reaches_its_row_s_output_and_no_other),
     };
