@@ -349,21 +349,7 @@ static Status kimi_linear_finish(const json_t *json, Config *config, Error *erro
     const json_t *linear = json_value(json, "linear_attn_config");
     const char *key =
         json_value(json, "n_shared_experts") ? "n_shared_experts" : "num_shared_experts";
-    const struct {
-        const char *inner, *outer;
-        double absent;
-        uint32_t *out;
-    } sizes[] = {{"head_dim", "linear_head_dim", 128, &config->state_key_dim},
-                 {"num_heads", "linear_num_heads", 32, &config->state_heads},
-                 {"short_conv_kernel_size", "linear_conv_kernel_dim", 4, &config->state_kernel}};
-    for (size_t i = 0; i < 3; i++) {
-        bool is_inner = json_value(linear, sizes[i].inner) != NULL;
-        if (state_read_whole(is_inner ? linear : json, is_inner ? sizes[i].inner : sizes[i].outer,
-                             sizes[i].absent, sizes[i].out, error) != STATUS_OK)
-            return STATUS_FAILED;
-    }
-    config->state_value_dim = config->state_key_dim;
-    config->state_key_heads = config->state_heads;
+    if (state_linear_sizes(json, 32, config, error) != STATUS_OK) return STATUS_FAILED;
     if (config->head_dim > 1 << 12 || config->rotary_dim > 1 << 12 || config->value_dim == 0)
         return error_set(error,
                          "config.json: qk_nope_head_dim %u, qk_rope_head_dim %u, v_head_dim %u",

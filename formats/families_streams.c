@@ -153,27 +153,6 @@ static Status check_sharing(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
-/* The sizes of delta attention, which linear_attn_config may hold under names of its own. */
-static Status glm5_next_states(const json_t *json, Config *config, Error *error) {
-    const json_t *linear = json_value(json, "linear_attn_config");
-    const struct {
-        const char *inner, *outer;
-        double absent;
-        uint32_t *out;
-    } sizes[] = {{"head_dim", "linear_head_dim", 128, &config->state_key_dim},
-                 {"num_heads", "linear_num_heads", 64, &config->state_heads},
-                 {"short_conv_kernel_size", "linear_conv_kernel_dim", 4, &config->state_kernel}};
-    for (size_t i = 0; i < 3; i++) {
-        bool is_inner = json_value(linear, sizes[i].inner) != NULL;
-        if (state_read_whole(is_inner ? linear : json, is_inner ? sizes[i].inner : sizes[i].outer,
-                             sizes[i].absent, sizes[i].out, error) != STATUS_OK)
-            return STATUS_FAILED;
-    }
-    config->state_value_dim = config->state_key_dim;
-    config->state_key_heads = config->state_heads;
-    return STATUS_OK;
-}
-
 /* The least logarithm of a decay; null: none. linear_attn_config takes a null back unless its
  * safe_gate is false. */
 static Status glm5_next_bound(const json_t *json, Config *config, Error *error) {
@@ -194,7 +173,7 @@ static Status glm5_next_bound(const json_t *json, Config *config, Error *error) 
 static Status glm5_next_finish(const json_t *json, Config *config, Error *error) {
     if (refuse_zeros(json, error) != STATUS_OK ||
         family_refuse_zero(json, "index_kpool", error) != STATUS_OK ||
-        glm5_next_states(json, config, error) != STATUS_OK ||
+        state_linear_sizes(json, 64, config, error) != STATUS_OK ||
         glm5_next_bound(json, config, error) != STATUS_OK ||
         glm5_next_kinds(json, config, error) != STATUS_OK ||
         family_indexers(json, config, error) != STATUS_OK)

@@ -93,6 +93,10 @@ Status state_read_kinds(const json_t *types, const KindName *names, Config *conf
 Status state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
                         Error *error);
 
+/* Reads the sizes of delta attention with keys as wide as values, which linear_attn_config may hold
+ * under names of its own. `heads`: how many where no key says it. */
+Status state_linear_sizes(const json_t *json, double heads, Config *config, Error *error);
+
 /* Mamba 2: refuses a time_step_limit, which transformers applies to prompts and not to the tokens
  * after them. */
 Status state_no_step_limit(const json_t *json, Error *error);
