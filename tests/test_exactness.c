@@ -200,34 +200,64 @@ static void a_pass_in_parts_gives_the_same_bits(void **state) {
     free(ids);
 }
 
-/* A call's experts are one list of work where there is room: with few rows a call, or with more
- * experts than a list holds, there are several. */
-static void a_mixture_of_many_experts_gives_the_same_bits_in_any_call(void **state) {
-    (void)state;
-    enum { N = 120 };
-    static const char source[] =
-        "random:dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=64,n_experts=150,n_experts_used=9,"
-        "expert_ffn_dim=48,router=softmax_chosen,vocab_size=131,context=256";
+/* Runs a text in calls of different kinds. Threads share a call of one row where it is enough work
+ * (SOLO_WORK in model.c). */
+static void check_mixture(const char *source, const char *type, size_t n, size_t vocab_size) {
     static const struct {
         int n_threads;
         uint32_t max_rows;
         size_t chunk;
-    } calls[] = {{1, 0, 1}, {2, 0, N}, {3, 0, 33}, {5, 4, 4}, {2, 1, 1}};
-    int32_t *ids = text("experts", N, 131);
-    const char *const of_types[] = {"f32", "q8"};
-    for (size_t t = 0; t < 2; t++) {
-        float *expected = run_once(source, of_types[t], NULL, 1, KV_F16, ids, N, N);
-        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-            ModelOptions options = {.n_threads = calls[i].n_threads, .max_rows = calls[i].max_rows};
-            TinyModel tiny = tiny_model_open(source, of_types[t], &options, KV_F16);
-            float *logits = tiny_model_run(&tiny, 0, 0, ids, N, calls[i].chunk);
-            assert_same(of_types[t], "call", (long)i, expected, logits, N * 131);
-            free(logits);
-            tiny_model_close(&tiny);
-        }
-        free(expected);
+    } calls[] = {{2, 0, 120}, {3, 0, 33}, {5, 4, 4}, {9, 7, 7}, {1, 0, 1}, {2, 1, 1}, {8, 0, 1}};
+    int32_t *ids = text("experts", n, vocab_size);
+    float *expected = run_once(source, type, NULL, 1, KV_F16, ids, n, n);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        ModelOptions options = {.n_threads = calls[i].n_threads, .max_rows = calls[i].max_rows};
+        TinyModel tiny = tiny_model_open(source, type, &options, KV_F16);
+        size_t chunk = calls[i].chunk < n ? calls[i].chunk : n;
+        float *logits = tiny_model_run(&tiny, 0, 0, ids, n, chunk);
+        assert_same(type, "call", (long)i, expected, logits, n * vocab_size);
+        free(logits);
+        tiny_model_close(&tiny);
     }
+    free(expected);
     free(ids);
+}
+
+/* A call's experts are one list of work where there is room: with few rows a call, or with more
+ * experts than a list holds, there are several. */
+static void a_mixture_of_many_experts_gives_the_same_bits_in_any_call(void **state) {
+    (void)state;
+    static const char source[] =
+        "random:dim=64,n_layers=2,n_heads=4,n_kv_heads=2,ffn_dim=64,n_experts=150,n_experts_used=9,"
+        "expert_ffn_dim=48,router=softmax_chosen,vocab_size=131,context=256";
+    /* Two full lists and a third, which ends with the shared expert. */
+    static const char shared[] =
+        "random:dim=64,n_layers=1,n_heads=4,n_kv_heads=2,ffn_dim=64,n_experts=290,n_experts_used=9,"
+        "expert_ffn_dim=48,shared_ffn_dim=48,vocab_size=131,context=256";
+    check_mixture(source, "f32", 120, 131);
+    check_mixture(source, "q8", 120, 131);
+    check_mixture(shared, "f32", 120, 131);
+    check_mixture(shared, "q8", 120, 131);
+}
+
+/* Mixtures whose single rows have work for several threads: with latent attention, whose query
+ * heads the threads share, and with a shared expert of the routed ones' shape and of another. */
+static void a_row_of_a_mixture_has_the_same_bits_on_any_number_of_threads(void **state) {
+    (void)state;
+    enum { N = 40 };
+#define MIXTURE                                                                                    \
+    "random:dim=256,n_layers=2,ffn_dim=64,n_experts=14,n_experts_used=8,expert_ffn_dim=192,"       \
+    "vocab_size=131,context=64,"
+#define GROUPED "n_heads=8,n_kv_heads=2,"
+#define LATENT                                                                                     \
+    "n_heads=10,head_dim=24,rotary_dim=8,value_dim=16,latent_dim=64,rope_pairing=interleaved,"
+    check_mixture(MIXTURE GROUPED "shared_ffn_dim=192", "f16", N, 131);
+    check_mixture(MIXTURE GROUPED "shared_ffn_dim=192", "q4m", N, 131);
+    check_mixture(MIXTURE GROUPED "shared_ffn_dim=160", "q8", N, 131);
+    check_mixture(MIXTURE LATENT "shared_ffn_dim=192", "q8", N, 131);
+#undef GROUPED
+#undef MIXTURE
+#undef LATENT
 }
 
 /* Sequence 0 decodes one token per call while three other sequences start, prefill and decode in
@@ -430,6 +460,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(any_prefill_chunk_gives_the_same_bits),
         cmocka_unit_test(a_pass_in_parts_gives_the_same_bits),
         cmocka_unit_test(a_mixture_of_many_experts_gives_the_same_bits_in_any_call),
+        cmocka_unit_test(a_row_of_a_mixture_has_the_same_bits_on_any_number_of_threads),
         cmocka_unit_test(a_batch_gives_the_same_bits_as_a_sequence_alone),
         cmocka_unit_test(a_reused_cache_gives_the_same_bits),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
