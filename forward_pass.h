@@ -122,7 +122,7 @@ typedef struct FeedForwardRows {
     const uint32_t *rows; /* the rows of `in`, as in ProductSet; or NULL */
 } FeedForwardRows;
 
-enum { FEED_FORWARD_PARTS = 129 }; /* the most of one call */
+enum { FEED_FORWARD_PARTS = 129 }; /* the most of one call: 128 experts and the shared one */
 
 /* y[rows][dim] = feed-forwards of the parts' inputs without the bias of their last projections; of
  * a rank, y[rows][its rows of down]. All are equally wide; their rows follow each other. One list

@@ -83,8 +83,8 @@ typedef struct Job {
     size_t group, first, panels;
 } Job;
 
-/* Enough for the gates and ups of all experts that a mixture computes at once, and what a layer
- * multiplies besides. */
+/* Products of one list. The gates and ups of the experts that a mixture computes at once
+ * (FEED_FORWARD_PARTS) fit; the products of a longer call make several lists. */
 enum { MAX_JOBS = 264 };
 
 /* A list of jobs. Every thread of the team has its own copy. */
@@ -114,7 +114,7 @@ static bool add_job(Work *work, const ProductSet *set, const Product *product) {
     size_t group = type_group(product->w->type), panels = matrix_panels(product->w);
     size_t bytes = work->kernels->input_bytes(group, set->n_rows, work->n_inputs);
     *job = (Job){product, set, set->x, 0, group, work->panels, panels};
-    for (const Job *j = job; j > work->jobs && (work->alone || j[-1].set == set); j--)
+    for (const Job *j = job; bytes > 0 && j > work->jobs && (work->alone || j[-1].set == set); j--)
         if (j[-1].group == group) job->input = j[-1].input, bytes = 0;
     if (bytes > 0) {
         size_t room = work->alone ? memory->own_stride : memory->input_bytes;
