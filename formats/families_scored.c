@@ -111,6 +111,7 @@ static Status beam_finish(const json_t *json, Config *config, Error *error) {
     const json_t *types = json_value(json, "layer_types");
     const json_t *cap = json_object_get(json, "final_logit_softcapping"); /* null: none */
     const json_t *rope = json_value(json, "rope_parameters");
+    if (config->n_layers == 0) return error_set(error, "config.json: no layers");
     if (family_windows(json, types, config, 512, 0, 6, error) != STATUS_OK) return STATUS_FAILED;
     if (!types) config->window[config->n_layers - 1] = 0;
     for (uint32_t i = 0; i < config->n_layers; i++) {

@@ -252,6 +252,19 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
                    "rope_parameters", "truncate");
 }
 
+/* The class of Beam makes the last layer a full one where no list of layers says so. */
+static void a_beam_without_layers_is_refused(void **state) {
+    (void)state;
+    Fixture f = fixture_load("beam");
+    json_t *config = json_object_get(f.json, "config");
+    Error error;
+    json_object_del(config, "layer_types");
+    json_object_set_new(config, "num_hidden_layers", json_integer(0));
+    refusal(&f, &error);
+    if (!strstr(error.text, "no layers")) fail_msg("%s", error.text);
+    fixture_free(&f);
+}
+
 /* Opens the fixture's directory with `key` set to `value` (NULL: taken away). */
 static Source *source_with(const char *fixture, const char *key, const char *value) {
     Fixture f = fixture_load(fixture);
@@ -1033,6 +1046,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_key_of_mistral_large_4_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_minimax_m3_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_step_3_5_that_cannot_be_computed_is_refused),
+        cmocka_unit_test(a_beam_without_layers_is_refused),
         cmocka_unit_test(a_value_that_cannot_be_computed_is_refused_by_its_key),
         cmocka_unit_test(what_the_class_of_transformers_ignores_changes_nothing),
         cmocka_unit_test(absent_keys_have_the_defaults_of_transformers),
