@@ -124,6 +124,7 @@ static void a_key_of_minimax_m3_that_cannot_be_computed_is_refused(void **state)
         {"index_n_heads", "4", "index_heads 4"},
         {"index_block_size", "0", "index_block 0"},
         {"index_topk_blocks", "0", "index_topk 0"},
+        {"index_local_blocks", "4", "index_local 4"},
         {"swiglu_alpha", "1.5", "swiglu_alpha"},
         {"swiglu_limit", "0", "swiglu_limit is 0"},
         {"sparse_attention_config", "{\"sparse_block_size\": 1.5}", "sparse_block_size is 1.5"},
