@@ -3,7 +3,8 @@
 /* Checks what the layer's indexer reads. */
 static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
     if (c->indexer[l] == INDEXER_NONE) return STATUS_OK;
-    if (c->index_heads == 0 || c->index_topk == 0 || c->index_dim < config_heads(c, l).rotary_dim)
+    if (c->index_heads == 0 || c->index_topk == 0 || c->index_dim == 0 ||
+        c->index_dim < config_heads(c, l).rotary_dim)
         return error_set(error,
                          "layer %u: an indexer of index_heads %u, index_dim %u and index_topk %u, "
                          "with rotary_dim %u",

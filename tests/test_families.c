@@ -132,6 +132,26 @@ static void a_key_of_minimax_m3_that_cannot_be_computed_is_refused(void **state)
     assert_texts_refused("minimax_m3_vl", cases, sizeof cases / sizeof *cases);
 }
 
+static void a_key_of_glm_5_next_that_cannot_be_computed_is_refused(void **state) {
+    (void)state;
+    static const TextCase cases[] = {
+        {"index_head_dim", "0", "index_dim 0"},
+        {"index_topk", "7", "index_pool 3 must divide index_topk (7)"},
+        {"index_kpool", "0", "index_kpool"},
+        {"index_kpool", "1e9", "index_pool"},
+        {"index_kpool_always_select_tail", "false", "index_kpool_always_select_tail"},
+        {"q_lora_rank", "null", "q_lora_rank 0"},
+        {"hc_mult", "0", "hc_mult"},
+        {"hc_mult", "17", "altup_streams is 17"},
+        {"hc_sinkhorn_iters", "0", "hc_sinkhorn_iters"},
+        {"hc_sinkhorn_iters", "1025", "hyper_rounds is 1025"},
+        {"hc_eps", "-1", "hyper_eps is negative"},
+        {"linear_lower_bound", "1", "linear_lower_bound"},
+        {"indexer_types", "[\"full\", \"shared\", \"full\", \"full\"]", "does not choose"},
+    };
+    assert_texts_refused("glm5_next", cases, sizeof cases / sizeof *cases);
+}
+
 static void a_key_of_step_3_5_that_cannot_be_computed_is_refused(void **state) {
     (void)state;
     static const TextCase cases[] = {
@@ -1045,6 +1065,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
         cmocka_unit_test(a_key_of_mistral_large_4_that_cannot_be_computed_is_refused),
+        cmocka_unit_test(a_key_of_glm_5_next_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_minimax_m3_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_step_3_5_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_beam_without_layers_is_refused),
