@@ -29,7 +29,7 @@ static const char *const fixtures[] = {
     "minimax",     "falcon_h1-bias", "zamba2-bias",   "jamba",       "falcon_mamba",
     "mamba2",      "diffllama",      "lfm3",          "gemma4-moe",  "gemma3n",
     "nemotron_h",  "axk1",           "qwen3_next",    "gpt_oss",     "nemotron_h-latent",
-    "glm5_next",
+    "glm5_next",   "mistral_large4", "minimax_m3_vl", "beam",        "kolibri1",
 };
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
