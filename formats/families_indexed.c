@@ -100,7 +100,7 @@ static void mistral_large4_preset(Config *config) {
  * before it that any later layer names and that has RoPE if it has, as in transformers. */
 static Status share_latents(const json_t *json, Config *config, Error *error) {
     const json_t *sources = json_value(json, "kv_source_layers");
-    uint32_t last[2] = {UINT32_MAX, UINT32_MAX}; /* with RoPE, and without */
+    uint32_t last[2] = {UINT32_MAX, UINT32_MAX}; /* without RoPE, and with it */
     if (!sources) return STATUS_OK;
     if (json_array_size(sources) != config->n_layers)
         return error_set(error, "config.json: kv_source_layers is not a list of %u layers",

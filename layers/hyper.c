@@ -32,8 +32,6 @@
 #include "layers/stacks.h"
 #include "layers/sums.h"
 
-enum { MOST_STREAMS = 16 };
-
 typedef struct HyperMap {
     Matrix map;         /* shares x S * dim, of which there are 2 S (+ S^2); at the end S */
     const float *base;  /* [shares] */

@@ -23,7 +23,7 @@ static unsigned char *key_at(const KvCache *cache, int32_t sequence, size_t l, P
 
 /* The 8-bit form of a key, group by group as a page has it, without the page's gaps. */
 static void store_codes(unsigned char *to, const float *key, size_t dim) {
-    unsigned char page[(Q8_GROUP + sizeof(float)) * Q8_PAGE];
+    _Alignas(float) unsigned char page[(Q8_GROUP + sizeof(float)) * Q8_PAGE];
     unsigned char *scales = to + round_up(dim, 4);
     for (size_t first = 0; first < dim; first += Q8_GROUP, scales += sizeof(float)) {
         size_t n = dim - first < Q8_GROUP ? dim - first : Q8_GROUP;
