@@ -75,7 +75,8 @@ double stack_kind_work(const Config *c) {
     if (c->stack == STACK_MIXED_NORMS) return layers * 4.0 * dim * c->adapter_rank;
     if (c->stack == STACK_HYPER) {
         double mixed = c->hyper_rounds > 0 ? streams + 1.0 : 0.0; /* for each stream and block */
-        return (layers * (4.0 + 2.0 * mixed) + 1.0) * streams * streams * dim;
+        double sums = 4.0 * c->hyper_rounds * streams * streams;  /* of each block */
+        return (layers * (4.0 + 2.0 * mixed) + 1.0) * streams * streams * dim + 2.0 * layers * sums;
     }
     if (c->stack == STACK_ALTUP)
         work += layers * dim * 2.0 * (streams + c->laurel_rank) + 2.0 * (streams - 1.0) * dim * dim;
