@@ -166,11 +166,17 @@ static void a_disk_that_fills_up_loses_nothing(void **state) {
     free(disk);
 }
 
-/* Returns the peak memory in MiB of a batch, as --stats reports it. */
+/* Returns the peak memory in MiB of a batch, as --stats reports it. The kernel's figure begins with
+ * the peak of the process that starts the program: here a shell, because this one has held whole
+ * results. */
 static double memory_of(const Place *p, const char *input, size_t length, const char *const *more) {
-    const char *argv[16] = {"run", p->model, "--batch", "-", "--stats", "--kv-memory", "4M"};
-    for (size_t i = 0; more[i]; i++) argv[7 + i] = more[i];
+    char *run = build_path("run");
+    const char *argv[20] = {
+        "/bin/sh",     "-c", "\"$0\" \"$@\"; exit $?", run, p->model, "--batch", "-", "--stats",
+        "--kv-memory", "4M"};
+    for (size_t i = 0; more[i]; i++) argv[10 + i] = more[i];
     Process piped = process_run(argv, input, length);
+    free(run);
     assert_int_equal(piped.status, 0);
     const char *line = strstr(piped.err, "memory:");
     assert_non_null(line);
