@@ -242,9 +242,11 @@ static Process shell(const char *script, const char *file, int number) {
     return p;
 }
 
-/* Prints the KiB that each of 4 ranks has mapped of the model, when the first token is written. */
+/* Prints the KiB that each of 4 ranks has mapped of the model, when the first token is written.
+   Nothing ends it: a text of a random model may be over before its ranks are looked at. */
 static const char print_mapped[] =
-    "mpirun -n 4 \"$0\" \"$1/big.bin\" -i the -n 0 -j 1 > \"$1/text\" 2> /dev/null & run=$!\n"
+    "mpirun -n 4 \"$0\" \"$1/big.bin\" -i the -n 0 --ignore-eos -j 1 > \"$1/text\" 2> /dev/null & "
+    "run=$!\n"
     "while [ -d /proc/$run ] && [ ! -s \"$1/text\" ]; do sleep 0.2; done\n"
     "for rank in $(cat /proc/$run/task/$run/children); do\n"
     "    awk '/big.bin/ { ours = 1; next } /^[0-9a-f]+-/ { ours = 0 }\n"
