@@ -124,9 +124,13 @@ static size_t prospect(const DrafterSet *set, const Member *member, double right
     return best;
 }
 
-/* Whether the member, which has not begun with the text, could not pay even at its best. */
+/* Whether the member, which has not begun with the text, could not pay even at its best. One that
+ * is trusted and mostly right is not: its first drafts cost next to nothing even where a row takes
+ * as long as a token, and where one only seemed to, because another process was in the way, they
+ * measure it anew. */
 static bool is_hopeless(const DrafterSet *set, const Member *member, size_t most) {
     double speed;
+    if (member->drafter->trust > 0 && member->record->right_share >= BEST_SHARE) return false;
     if (most > member->drafter->most) most = member->drafter->most;
     return !member->begun && step_of(set, member->record) > 0.0 &&
            prospect(set, member, BEST_SHARE, most, &speed) == 0;
