@@ -191,17 +191,19 @@ static void multiply_head(const Model *m, const Matrix *w, const Heads *in, cons
 }
 
 /* out[row][head] = w[head] in[row][head]. The threads share heads, tiles of rows and, where there
- * are few of these, stripes of panels; the caller waits. */
+ * are few of these, stripes of panels; the caller waits. A single row leaves each thread to read on
+ * through the heads' matrices, which follow each other. */
 static void multiply_heads(ForwardPass *pass, const Matrix *w, size_t n_heads, const Heads *in,
                            const Heads *out) {
     const Model *m = pass->model;
     size_t tiles = (pass->n + TILE_ROWS - 1) / TILE_ROWS, stripe = m->isa->kernels->stripe;
     size_t panels = matrix_panels(w), units = (panels + stripe - 1) / stripe;
-    size_t parts = 8 * (size_t)omp_get_num_threads() / (n_heads * tiles) + 1;
-    if (omp_get_num_threads() == 1) parts = 1;
+    size_t team = (size_t)omp_get_num_threads(), parts = 8 * team / (n_heads * tiles) + 1;
+    if (team == 1) parts = 1;
     if (parts > units) parts = units;
-#pragma omp for schedule(dynamic, 1) nowait
-    for (size_t i = 0; i < n_heads * tiles * parts; i++) {
+    size_t items = n_heads * tiles * parts, at_a_time = pass->n > 1 ? 1 : (items - 1) / team + 1;
+#pragma omp for schedule(dynamic, at_a_time) nowait
+    for (size_t i = 0; i < items; i++) {
         size_t part = i % parts, head = i / parts % n_heads, row = i / parts / n_heads * TILE_ROWS;
         size_t n = pass->n - row < TILE_ROWS ? pass->n - row : TILE_ROWS;
         size_t begin = units * part / parts * stripe, end = units * (part + 1) / parts * stripe;
