@@ -2,11 +2,11 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "kvcache_sharing.h"
 #include "session/drafting.h"
+#include "system/peak_memory.h"
 #include "system/terminal.h"
 
 /* Estimates that the remaining lines take as long as those of this run did on average. */
@@ -49,8 +49,6 @@ void batch_progress_show(BatchProgress *p, bool last) {
 void batch_progress_stats(const BatchProgress *p, size_t kv_bytes, const char *fingerprint) {
     EngineStats s = engine_stats(p->engine);
     double seconds = fmax(clock_seconds() - p->start, 1e-9);
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
     fprintf(stderr, "lines:   %zu answered, %zu by an earlier run, %zu failed\n",
             p->n_done - p->n_before, p->n_before, p->n_failed);
     fprintf(stderr, "time:    %.3f s, %.1f lines/s\n", seconds,
@@ -64,7 +62,7 @@ void batch_progress_stats(const BatchProgress *p, size_t kv_bytes, const char *f
             s.most_tasks, s.passes, s.set_aside);
     drafting_print(stderr, p->session->drafting);
     fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
-            (double)usage.ru_maxrss / 1024.0, (double)s.most_bytes / (1 << 20),
+            peak_memory_mib(p->session->memory), (double)s.most_bytes / (1 << 20),
             (double)kv_bytes / (1 << 20));
     if (kvcache_forgets(kvcache_shape(engine_cache(p->engine))))
         fprintf(stderr, "cache:   %.1f MiB at most for texts, %.1f MiB at most for snapshots\n",

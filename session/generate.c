@@ -1,7 +1,6 @@
 #include "session/generate.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -10,6 +9,7 @@
 #include "session/drafting.h"
 #include "session/prompt_limit.h"
 #include "session/shape.h"
+#include "system/peak_memory.h"
 
 typedef struct Timing {
     double start, prefilled, end;
@@ -125,10 +125,8 @@ static double rate(size_t n, double seconds) {
 static void print_stats(const Session *session, const Generation *g, const Decoding *decoding,
                         const Timing *t) {
     static const char *const reasons[] = {"interrupted", "end of text", "stop string", "limit"};
-    struct rusage usage;
     const Model *model = session->model;
     double prefill = t->prefilled - t->start, decode = t->end - t->prefilled;
-    getrusage(RUSAGE_SELF, &usage);
     fprintf(stderr, "load:    %.3f s\n", session->load_seconds);
     fprintf(stderr, "prefill: %zu tokens in %.3f s, %.1f tokens/s\n", t->n_prompt, prefill,
             rate(t->n_prompt, prefill));
@@ -141,7 +139,7 @@ static void print_stats(const Session *session, const Generation *g, const Decod
     drafting_print(stderr, session->drafting);
     fprintf(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
             session->output->closed ? "its reader has gone" : reasons[g->finish]);
-    fprintf(stderr, "memory:  %.1f MiB at most\n", (double)usage.ru_maxrss / 1024.0);
+    fprintf(stderr, "memory:  %.1f MiB at most\n", peak_memory_mib(session->memory));
     int n_threads = model_threads(model), now = session->threads.now;
     fprintf(stderr, "machine: %s, %d threads%s, cache %s\n", model_isa(model)->name, n_threads,
             now > 0 && now < n_threads ? ", fewer in the end" : "", kv_type_name(session->kv_type));

@@ -139,6 +139,29 @@ static void a_drawn_seed_is_told_and_gives_the_text_again(void **state) {
     process_free(&p);
 }
 
+/* The MiB that --stats tells. */
+static double memory_told(void) {
+    Process p = RUN("run", tiny, "-n", "3", "--stats");
+    const char *at = strstr(p.err, "memory: ");
+    assert_non_null(at);
+    double told = strtod(at + strlen("memory: "), NULL);
+    process_free(&p);
+    return told;
+}
+
+static void the_memory_told_is_not_that_of_whoever_started_the_program(void **state) {
+    (void)state;
+    enum { HELD = 256 }; /* MiB */
+    double told = memory_told();
+    char *held = malloc(HELD << 20);
+    assert_non_null(held);
+    memset(held, 1, HELD << 20);
+    double beside = memory_told();
+    assert_int_equal(held[(HELD << 20) - 1], 1);
+    free(held);
+    assert_true(told > 1.0 && beside > 1.0 && beside < told + HELD / 2.0);
+}
+
 static void a_prompt_comes_from_the_line_a_file_or_stdin(void **state) {
     (void)state;
     char *text = text_of(RUN("run", SAMPLED));
@@ -696,6 +719,7 @@ int main(void) {
         cmocka_unit_test(the_text_is_the_same_on_every_instruction_set),
         cmocka_unit_test(a_seed_gives_its_text_and_another_seed_another),
         cmocka_unit_test(a_drawn_seed_is_told_and_gives_the_text_again),
+        cmocka_unit_test(the_memory_told_is_not_that_of_whoever_started_the_program),
         cmocka_unit_test(a_prompt_comes_from_the_line_a_file_or_stdin),
         cmocka_unit_test(text_on_stdin_follows_the_prompt_or_is_hinted_at),
         cmocka_unit_test(echo_writes_the_prompt_before_the_text),
