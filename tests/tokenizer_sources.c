@@ -1,4 +1,10 @@
 #include "tokenizer_sources.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,4 +209,22 @@ Status source_import(const char *kind, const char *path, TokenizerBlob *blob, Er
         status = error_set(error, "%s: unknown kind", kind);
     free(bytes);
     return status;
+}
+
+Tokenizer *source_tokenizer(const TokenizerBlob *blob) {
+    Error error = {""};
+    Tokenizer *tokenizer;
+    if (tokenizer_open(&tokenizer, blob->bytes, blob->size, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return tokenizer;
+}
+
+void source_assert_ids(Tokenizer *t, const char *text, size_t n, const uint8_t *from_template,
+                       unsigned flags, const int32_t *ids, size_t count) {
+    Error error = {""};
+    TokenList list = {0};
+    assert_int_equal(tokenizer_encode(t, text, n, from_template, flags, &list, &error), STATUS_OK);
+    assert_int_equal(list.length, count);
+    if (count) assert_memory_equal(list.ids, ids, count * sizeof *ids);
+    token_list_free(&list);
 }

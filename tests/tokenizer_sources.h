@@ -18,6 +18,15 @@ Status source_import(const char *kind, const char *path, TokenizerBlob *blob, Er
 bool source_gguf(const char *bytes, size_t size, TokenizerGguf *gguf);
 void source_gguf_free(TokenizerGguf *gguf);
 
+/* Opens an imported tokenizer; fails the test when it cannot. */
+Tokenizer *source_tokenizer(const TokenizerBlob *blob);
+
+/* Fails the test unless the n bytes of `text`, of which from_template says which are a template's
+ * (NULL: none), become these ids. */
+void source_assert_ids(Tokenizer *tokenizer, const char *text, size_t n,
+                       const uint8_t *from_template, unsigned flags, const int32_t *ids,
+                       size_t count);
+
 /* Returns the path of a file in ../shared/data, or NULL when it is absent. The string is static. */
 const char *shared_path(const char *name);
 
