@@ -34,6 +34,7 @@ static const Wrapper wrappers[] = {
     {"glm4v", "glm4v_text", .tied = false},
     {"glm5_next", "glm5_next_text", .may_be_flat = true},
     {"exaone4_5", "exaone4", .text_varies = true},
+    {"granite4_vision", "granite", .tied = false},
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
     {"step3p7", "step3p5", .tied = false},
     {"kimi_k25", "deepseek_v3", .text_varies = true, .tied = true},
