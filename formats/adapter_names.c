@@ -10,6 +10,7 @@ char *adapter_peft_name(const Family *family, const char *module) {
                                            "model.",
                                            "transformer.",
                                            "gpt_neox.",
+                                           "language_model.backbone.",
                                            "backbone."};
     static const char outer[] = "language_model.";
     const char *start = "", *rest = module;

@@ -232,6 +232,7 @@ static const char *find_prefix(const Directory *d, const TensorRule *rules) {
                                            "model.language_model.model.",
                                            "thinker.model.",
                                            "thinker.model.language_model.",
+                                           "language_model.backbone.",
                                            "backbone."};
     if (strncmp(rules->from, "model.", 6) != 0) return NULL;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {

@@ -12,6 +12,7 @@ typedef struct Wrapper {
     const char *tied_key; /* key that counts before tie_word_embeddings; NULL: none */
     bool plain_logits;    /* the text model's scale and cap of the logits do not count */
     const char *within;   /* text_config is in this member of config.json; NULL: at the top */
+    const char *older;    /* what the first files call text_config; NULL: so too */
 } Wrapper;
 
 static const Wrapper wrappers[] = {
@@ -35,6 +36,7 @@ static const Wrapper wrappers[] = {
     {"glm5_next", "glm5_next_text", .may_be_flat = true},
     {"exaone4_5", "exaone4", .text_varies = true},
     {"granite4_vision", "granite", .tied = false},
+    {"nemotron_h_omni", "nemotron_h", .text_varies = true, .older = "llm_config"},
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
     {"step3p7", "step3p5", .tied = false},
     {"kimi_k25", "deepseek_v3", .text_varies = true, .tied = true},
@@ -105,6 +107,7 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
     if (!wrapper) return STATUS_OK;
     const json_t *whole = wrapper->within ? json_value(*config, wrapper->within) : *config;
     const json_t *own = json_value(whole, "text_config");
+    if (!own && wrapper->older) own = json_value(whole, wrapper->older);
     if (!own && wrapper->may_be_flat) own = *config;
     if (!json_is_object(own))
         return error_set(error,

@@ -517,10 +517,10 @@ static Status tie(const RuleContext *c, const TensorRule *rule, const char *from
 
 /* Lengthens the name of a tensor beside the model proper (the output head) to the one that the
  * source has: below the whole prefix, or below what stands before ".model." in it
- * ("language_model.", "thinker."). false: too long. */
+ * ("language_model.", "thinker."), or ".backbone.". false: too long. */
 static bool below_outer_model(const RuleContext *c, char *name, size_t size) {
-    static const char proper[] = "model.";
-    size_t length = c->prefix ? strlen(c->prefix) : 0, rest = sizeof proper - 1;
+    const char *proper = c->prefix && ends_with(c->prefix, ".backbone.") ? "backbone." : "model.";
+    size_t length = c->prefix ? strlen(c->prefix) : 0, rest = strlen(proper);
     char longer[256];
     if (length <= rest || strncmp(name, c->prefix, length) == 0 || raw_table_find(c->table, name))
         return true;

@@ -57,6 +57,7 @@ Fixture fixture_load(const char *name) {
     f.features = json_string_value(json_object_get(f.json, "features"));
     f.family = json_string_value(json_object_get(config, "model_type"));
     json_t *text = json_object_get(config, "text_config"); /* of a model of images */
+    if (!text) text = json_object_get(config, "llm_config");
     f.vocab_size = (size_t)json_integer_value(json_object_get(text ? text : config, "vocab_size"));
     f.context = (uint32_t)json_integer_value(json_object_get(f.json, "context"));
     f.ids = id_list(f.json, "ids", &f.n_ids);
