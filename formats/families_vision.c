@@ -23,6 +23,20 @@ static const ConfigRule glm4v_config[] = {
 static const ConfigRule phi4_config[] = {
     SIZE_KEYS(200064, 3072, 8192, 32, 32), LLAMA_KEYS(8, 0, 131072, "rms_norm_eps", 1e-5), {0}};
 
+/* The first files have other names beside or for two sizes, which count before the usual ones. */
+static const ConfigRule hunyuan_config[] = {
+    {"org_vocab_size|vocab_size", "vocab_size", 290943},
+    {"hidden_size", "dim", 4096},
+    {"intermediate_size", "ffn_dim", 11008},
+    {"num_hidden_layers", "n_layers", 32},
+    {"num_attention_heads", "n_heads", 32},
+    {"attention_head_dim|head_dim", "head_dim", 0},
+    KV_HEADS(0),
+    CONTEXT(2048),
+    {"rms_norm_eps", "norm_eps", 1e-5},
+    {"hidden_act", "activation", ACTIVATION_SILU},
+    {0},
+};
 static const ConfigRule muse_config[] = {
     SIZE_KEYS(202048, 6656, 19968, 52, 32),
     KV_HEADS(2),
@@ -73,6 +87,8 @@ static const TensorRule glm4v_tensors[] = {
     }
 static const TensorRule phi4_tensors[] = PHI4(""), phi4mm_tensors[] = PHI4(".base_layer");
 
+static const TensorRule hunyuan_tensors[] = {
+    LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, HUNYUAN_NORMS, LLAMA_FFN, LLAMA_END, {0}};
 static const TensorRule muse_tensors[] = {
     LLAMA_EMBEDDING,
     NORM_PLUS_ONE("attention_norm", FROM_LAYER "input_layernorm", N_DIM),
@@ -119,6 +135,11 @@ static void qwen3_preset(Config *config) {
 static void glm4v_preset(Config *config) {
     config->norm_place = NORM_AROUND;
     config->rope_pairing = ROPE_INTERLEAVED;
+}
+
+static void hunyuan_preset(Config *config) {
+    config->qk_norm = QK_NORM_HEAD;
+    config->qk_norm_after_rope = true;
 }
 
 static Status phi4_finish(const json_t *json, Config *config, Error *error) {
@@ -185,6 +206,8 @@ const Family families_vision[] = {
     {"glm4v_text", glm4v_config, glm4v_tensors, glm4v_preset, .biases = qkv_biases,
      .rope = {.part = "partial_rotary_factor", .part_absent = 1, .has_sections = true},
      .bos_id = -1, .eos_id = -1},
+    {"hunyuan_vl_text", hunyuan_config, hunyuan_tensors, hunyuan_preset, .biases = attention_biases,
+     .rope = {.has_alpha = true}, .tied = true, .bos_id = 1, .eos_id = 2},
     {"muse_glimmer_text", muse_config, muse_tensors, muse_preset, muse_finish, .more = muse_more,
      .biases = attention_biases, .bos_id = 200000, .eos_id = 200001},
     {"phi4_multimodal", phi4_config, phi4_tensors, .finish = phi4_finish, .rope = PHI4_ROPE,

@@ -9,6 +9,7 @@ typedef struct Wrapper {
     bool text_varies;     /* text_config's own model_type decides; text_type is for its absence */
     bool may_be_flat;     /* older files have the text model's keys beside vision_config */
     bool tied;            /* tie_word_embeddings where the key is absent */
+    bool text_tied;       /* the same of text_config's own; nothing unties flat files then */
     const char *tied_key; /* key that counts before tie_word_embeddings; NULL: none */
     bool plain_logits;    /* the text model's scale and cap of the logits do not count */
     const char *within;   /* text_config is in this member of config.json; NULL: at the top */
@@ -37,6 +38,7 @@ static const Wrapper wrappers[] = {
     {"exaone4_5", "exaone4", .text_varies = true},
     {"granite4_vision", "granite", .tied = false},
     {"nemotron_h_omni", "nemotron_h", .text_varies = true, .older = "llm_config"},
+    {"hunyuan_vl", "hunyuan_vl_text", .may_be_flat = true, .tied = true, .text_tied = true},
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
     {"step3p7", "step3p5", .tied = false},
     {"kimi_k25", "deepseek_v3", .text_varies = true, .tied = true},
@@ -122,7 +124,8 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
     json_object_set_new(text, "model_type", json_string(current_name(text_type)));
     bool ties = says_tied(wrapper, whole, wrapper->tied);
     if (strcmp(wrapper->model_type, "llama4") == 0) ties = false;
-    ties = ties || says_tied(wrapper, own, false);
+    ties = ties || (wrapper->text_tied && own == *config) ||
+           says_tied(wrapper, own, wrapper->text_tied);
     if (ties || json_value(own, "tie_word_embeddings") || !wrapper->text_varies)
         json_object_set_new(text, "tie_word_embeddings", json_boolean(ties));
     if (wrapper->tied_key) json_object_del(text, wrapper->tied_key);

@@ -355,6 +355,7 @@ static Status read_scaling_name(Rope *rope, const RopeKeys *keys, const json_t *
     if (!name) name = json_text(parameters, "type");
     if (!name) return STATUS_OK;
     if (keys->has_sections && strcmp(name, "mrope") == 0) name = "default";
+    if (keys->has_alpha && strcmp(name, "xdrope") == 0) name = "dynamic";
     if (scaling_from_name(rope, name, error) != STATUS_OK) return STATUS_FAILED;
     if (keys->yarn_is_longrope && rope->scaling == ROPE_YARN) rope->scaling = ROPE_LONGROPE;
     return STATUS_OK;
