@@ -1,5 +1,6 @@
 /* The text half of models that also read images or sound. Their other tensors are left out, and
  * the positions of M-RoPE are plain positions, because its three are equal in a text. */
+#include "formats/expert_rules.h"
 #include "formats/family_rules.h"
 #include "formats/json.h"
 
@@ -37,6 +38,11 @@ static const ConfigRule hunyuan_config[] = {
     {"hidden_act", "activation", ACTIVATION_SILU},
     {0},
 };
+static const ConfigRule aria_config[] = {
+    SIZE_KEYS(32000, 4096, 4096, 32, 32),          LLAMA_KEYS(0, 0, 2048, "rms_norm_eps", 1e-6),
+    {"moe_num_experts", "n_experts", 8},           {"moe_topk", "n_experts_used", 2},
+    {"intermediate_size", "expert_ffn_dim", 4096}, {0},
+};
 static const ConfigRule muse_config[] = {
     SIZE_KEYS(202048, 6656, 19968, 52, 32),
     KV_HEADS(2),
@@ -55,6 +61,13 @@ static const ConfigRule muse_config[] = {
 static const BiasRule qkv_biases[] = {{QKV, NULL, true}, {0}};
 static const BiasRule paddleocr_biases[] = {{QKVO GATED, "use_bias", false}, {0}};
 static const BiasRule attention_biases[] = {{QKVO, "attention_bias", false}, {0}};
+
+static const BiasRule aria_biases[] = {
+    {QKVO, "attention_bias", false},
+    {" shared.w_up shared.w_down shared.w_gate ", "mlp_bias", false},
+    {0}};
+/* The experts' activation is SiLU, whatever that of the shared one is. */
+static const FixedKey aria_fixed[] = {{"hidden_act", "\"silu\""}, {0}};
 
 /* ---- Tensors ---- */
 
@@ -89,6 +102,16 @@ static const TensorRule phi4_tensors[] = PHI4(""), phi4mm_tensors[] = PHI4(".bas
 
 static const TensorRule hunyuan_tensors[] = {
     LLAMA_EMBEDDING, LLAMA_NORMS, LLAMA_ATTENTION, HUNYUAN_NORMS, LLAMA_FFN, LLAMA_END, {0}};
+static const TensorRule aria_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    LINEAR("router", FROM_LAYER "mlp.router", N_EXPERTS, N_DIM),
+    STACKED_EXPERTS("mlp.experts.fc1.weight", "mlp.experts.fc2.weight", RULE_TRANSPOSED),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
 static const TensorRule muse_tensors[] = {
     LLAMA_EMBEDDING,
     NORM_PLUS_ONE("attention_norm", FROM_LAYER "input_layernorm", N_DIM),
@@ -140,6 +163,14 @@ static void glm4v_preset(Config *config) {
 static void hunyuan_preset(Config *config) {
     config->qk_norm = QK_NORM_HEAD;
     config->qk_norm_after_rope = true;
+}
+
+static void aria_preset(Config *config) {
+    config->router = ROUTER_SOFTMAX_CHOSEN;
+}
+
+static Status aria_finish(const json_t *json, Config *config, Error *error) {
+    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
 }
 
 static Status phi4_finish(const json_t *json, Config *config, Error *error) {
@@ -208,6 +239,8 @@ const Family families_vision[] = {
      .bos_id = -1, .eos_id = -1},
     {"hunyuan_vl_text", hunyuan_config, hunyuan_tensors, hunyuan_preset, .biases = attention_biases,
      .rope = {.has_alpha = true}, .tied = true, .bos_id = 1, .eos_id = 2},
+    {"aria_text", aria_config, aria_tensors, aria_preset, aria_finish, .biases = aria_biases,
+     .fixed = aria_fixed, .bos_id = 1, .eos_id = 2},
     {"muse_glimmer_text", muse_config, muse_tensors, muse_preset, muse_finish, .more = muse_more,
      .biases = attention_biases, .bos_id = 200000, .eos_id = 200001},
     {"phi4_multimodal", phi4_config, phi4_tensors, .finish = phi4_finish, .rope = PHI4_ROPE,

@@ -39,6 +39,7 @@ static const Wrapper wrappers[] = {
     {"granite4_vision", "granite", .tied = false},
     {"nemotron_h_omni", "nemotron_h", .text_varies = true, .older = "llm_config"},
     {"hunyuan_vl", "hunyuan_vl_text", .may_be_flat = true, .tied = true, .text_tied = true},
+    {"aria", "aria_text", .tied = false},
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
     {"step3p7", "step3p5", .tied = false},
     {"kimi_k25", "deepseek_v3", .text_varies = true, .tied = true},

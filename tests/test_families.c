@@ -189,6 +189,7 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"glm", "partial_rotary_factor", "-1e300"}, /* checked before it becomes an integer */
         {"gpt_oss", "swiglu_alpha", "1.0"},
         {"granite", "attention_multiplier", "0.0"},
+        {"aria_text", "hidden_act", "\"gelu\""},
         {"olmo", "clip_qkv", "0.0"},
         {"qwen3_next", "attention_bias", "true"},
         {"qwen3_5-tied", "full_attention_interval", "0"},
