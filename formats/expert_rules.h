@@ -41,10 +41,11 @@
 
 /* A layer has either one feed-forward or a router and experts. All are optional here; opening the
  * converted model fails when any is missing. */
-#define DENSE_OR_EXPERTS                                                                           \
+#define DENSE_OR_EXPERTS MAYBE("router", "mlp.gate", N_EXPERTS, N_DIM), DENSE_OR_ROUTED
+/* The same without the router. */
+#define DENSE_OR_ROUTED                                                                            \
     MAYBE("w_gate", "mlp.gate_proj", N_FFN, N_DIM), MAYBE("w_up", "mlp.up_proj", N_FFN, N_DIM),    \
         MAYBE("w_down", "mlp.down_proj", N_DIM, N_FFN),                                            \
-        MAYBE("router", "mlp.gate", N_EXPERTS, N_DIM),                                             \
         MAYBE("experts.%u.w_gate", "mlp.experts.%u.gate_proj", N_EXPERT_FFN, N_DIM),               \
         MAYBE("experts.%u.w_up", "mlp.experts.%u.up_proj", N_EXPERT_FFN, N_DIM),                   \
         MAYBE("experts.%u.w_down", "mlp.experts.%u.down_proj", N_DIM, N_EXPERT_FFN)

@@ -1,5 +1,7 @@
 /* The text half of models that also read images or sound. Their other tensors are left out, and
  * the positions of M-RoPE are plain positions, because its three are equal in a text. */
+#include <stdio.h>
+
 #include "formats/expert_rules.h"
 #include "formats/family_rules.h"
 #include "formats/json.h"
@@ -43,6 +45,15 @@ static const ConfigRule aria_config[] = {
     {"moe_num_experts", "n_experts", 8},           {"moe_topk", "n_experts_used", 2},
     {"intermediate_size", "expert_ffn_dim", 4096}, {0},
 };
+static const ConfigRule ernie_config[] = {
+    SIZE_KEYS(103424, 2560, 12288, 28, 20),
+    MOE_KEYS(4, 0, 131072, 1e-5),
+    {"num_experts|moe_num_experts", "n_experts", 64},
+    {"num_experts_per_tok|moe_k", "n_experts_used", 6},
+    {"moe_norm_min", "router_sum_min", 1e-12},
+    {0},
+};
+
 static const ConfigRule muse_config[] = {
     SIZE_KEYS(202048, 6656, 19968, 52, 32),
     KV_HEADS(2),
@@ -66,6 +77,8 @@ static const BiasRule aria_biases[] = {
     {QKVO, "attention_bias", false},
     {" shared.w_up shared.w_down shared.w_gate ", "mlp_bias", false},
     {0}};
+static const BiasRule ernie_biases[] = {{QKVO DENSE_AND_SHARED, "use_bias", false}, {0}};
+
 /* The experts' activation is SiLU, whatever that of the shared one is. */
 static const FixedKey aria_fixed[] = {{"hidden_act", "\"silu\""}, {0}};
 
@@ -112,6 +125,33 @@ static const TensorRule aria_tensors[] = {
     LLAMA_END,
     {0},
 };
+/* The experts of a text are the first half of a layer's, with a router and a correction of their
+ * own. */
+static const TensorRule ernie_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    {"router",
+     FROM_LAYER "mlp.gate.weight",
+     N_EXPERTS,
+     N_DIM,
+     RULE_OPTIONAL | RULE_TRANSPOSED,
+     {0},
+     {0}},
+    DENSE_OR_ROUTED,
+    DENSE_BIASES,
+    {"router.correction",
+     FROM_LAYER "mlp.moe_statics.e_score_correction_bias",
+     N_ONE,
+     N_EXPERTS,
+     RULE_OPTIONAL,
+     {N_NONE},
+     {N_EXPERTS, N_EXPERTS}},
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+
 static const TensorRule muse_tensors[] = {
     LLAMA_EMBEDDING,
     NORM_PLUS_ONE("attention_norm", FROM_LAYER "input_layernorm", N_DIM),
@@ -171,6 +211,40 @@ static void aria_preset(Config *config) {
 
 static Status aria_finish(const json_t *json, Config *config, Error *error) {
     return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
+}
+
+static void ernie_preset(Config *config) {
+    config->router = ROUTER_SOFTMAX_SCORES;
+    config->router_normalize = true;
+    config->rope_pairing = ROPE_INTERLEAVED;
+    config->rope_theta = 500000.0f;
+}
+
+/* moe_intermediate_size is a list of the widths of a text's experts and of the images'. */
+static Status ernie_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *widths = json_value(json, "moe_intermediate_size");
+    json_int_t width = widths ? json_integer_value(json_array_get(widths, 0)) : 1536;
+    if (width <= 0 || width > 1 << 20)
+        return error_set(error, "config.json: moe_intermediate_size is not a list of two widths");
+    config->expert_ffn_dim = (uint32_t)width;
+    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
+}
+
+/* Leaves out the images' experts, which follow those of a text. */
+static Status ernie_more(const RuleContext *c, const json_t *json, Error *error) {
+    static const char *const parts[] = {"gate", "up", "down"};
+    const Config *config = &c->source->config;
+    (void)json;
+    (void)error;
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        for (uint32_t i = 0; i < 3 * config->n_experts; i++) {
+            char name[96];
+            snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s_proj.weight", l,
+                     config->n_experts + i / 3, parts[i % 3]);
+            RawTensor *raw = rules_find(c, name);
+            if (raw) raw->used = true;
+        }
+    return STATUS_OK;
 }
 
 static Status phi4_finish(const json_t *json, Config *config, Error *error) {
@@ -241,6 +315,9 @@ const Family families_vision[] = {
      .rope = {.has_alpha = true}, .tied = true, .bos_id = 1, .eos_id = 2},
     {"aria_text", aria_config, aria_tensors, aria_preset, aria_finish, .biases = aria_biases,
      .fixed = aria_fixed, .bos_id = 1, .eos_id = 2},
+    {"ernie4_5_vl_moe_text", ernie_config, ernie_tensors, ernie_preset, ernie_finish,
+     .more = ernie_more, .biases = ernie_biases, .rope = {.has_sections = true}, .tied = true,
+     .bos_id = -1, .eos_id = -1},
     {"muse_glimmer_text", muse_config, muse_tensors, muse_preset, muse_finish, .more = muse_more,
      .biases = attention_biases, .bos_id = 200000, .eos_id = 200001},
     {"phi4_multimodal", phi4_config, phi4_tensors, .finish = phi4_finish, .rope = PHI4_ROPE,

@@ -40,6 +40,7 @@ static const Wrapper wrappers[] = {
     {"nemotron_h_omni", "nemotron_h", .text_varies = true, .older = "llm_config"},
     {"hunyuan_vl", "hunyuan_vl_text", .may_be_flat = true, .tied = true, .text_tied = true},
     {"aria", "aria_text", .tied = false},
+    {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", .tied = true},
     {"muse_glimmer", "muse_glimmer_text", .tied = false},
     {"step3p7", "step3p5", .tied = false},
     {"kimi_k25", "deepseek_v3", .text_varies = true, .tied = true},
