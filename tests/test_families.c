@@ -132,6 +132,19 @@ static void a_key_of_minimax_m3_that_cannot_be_computed_is_refused(void **state)
     assert_texts_refused("minimax_m3_vl", cases, sizeof cases / sizeof *cases);
 }
 
+static void a_key_of_ernie_4_5_vl_that_cannot_be_computed_is_refused(void **state) {
+    (void)state;
+    static const TextCase cases[] = {
+        {"moe_intermediate_size", "27", "moe_intermediate_size is not a list"},
+        {"moe_intermediate_size", "[]", "moe_intermediate_size is not a list"},
+        {"moe_intermediate_size", "[-1, 13]", "moe_intermediate_size is not a list"},
+        {"moe_intermediate_size", "[13, 27]", "experts.0.gate_proj"},
+        {"moe_num_experts", "[5, 5]", "moe_num_experts"},
+        {"moe_num_experts", "4", "mlp.gate"},
+    };
+    assert_texts_refused("ernie4_5_vl_moe", cases, sizeof cases / sizeof *cases);
+}
+
 static void a_key_of_glm_5_next_that_cannot_be_computed_is_refused(void **state) {
     (void)state;
     static const TextCase cases[] = {
@@ -1075,6 +1088,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
         cmocka_unit_test(a_key_of_mistral_large_4_that_cannot_be_computed_is_refused),
+        cmocka_unit_test(a_key_of_ernie_4_5_vl_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_glm_5_next_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_minimax_m3_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_step_3_5_that_cannot_be_computed_is_refused),
