@@ -202,14 +202,19 @@ static bool all_finite(const float *x, size_t n) {
     return lanes_sum(sum) == 0.0f;
 }
 
-static void rotate(float *x, const float *cosine, const float *sine, size_t n_pairs,
-                   bool interleaved) {
-    size_t first = interleaved ? 2 : 1, second = interleaved ? 1 : n_pairs;
-    for (size_t i = 0; i < n_pairs; i++) {
-        float a = x[i * first], b = x[i * first + second];
-        x[i * first] = fmaf(a, cosine[i], -(b * sine[i]));
-        x[i * first + second] = fmaf(b, cosine[i], a * sine[i]);
-    }
+static inline void rotate_pair(float *a, float *b, float cosine, float sine) {
+    float first = *a, second = *b;
+    *a = fmaf(first, cosine, -(second * sine));
+    *b = fmaf(second, cosine, first * sine);
+}
+
+/* A loop for each way to pair, because the compiler makes vectors of constant steps alone. */
+static void rotate(float *restrict x, const float *restrict cosine, const float *restrict sine,
+                   size_t n, bool interleaved) {
+    if (interleaved)
+        for (size_t i = 0; i < n; i++) rotate_pair(x + 2 * i, x + 2 * i + 1, cosine[i], sine[i]);
+    else
+        for (size_t i = 0; i < n; i++) rotate_pair(x + i, x + n + i, cosine[i], sine[i]);
 }
 
 const Numeric FOR_ISA(numeric) = {
