@@ -124,10 +124,10 @@ static size_t prospect(const DrafterSet *set, const Member *member, double right
     return best;
 }
 
-/* Whether the member, which has not begun with the text, could not pay even at its best. One that
- * is trusted and mostly right is not: its first drafts cost next to nothing even where a row takes
- * as long as a token, and where one only seemed to, because another process was in the way, they
- * measure it anew. */
+/* Whether the member, which has not begun with the text, could not pay even at its best. A trusted
+ * member that is mostly right always begins: its few first drafts are cheap even where a row costs
+ * as much as a token, and they measure anew what a row costs, which another process may have
+ * distorted. */
 static bool is_hopeless(const DrafterSet *set, const Member *member, size_t most) {
     double speed;
     if (member->drafter->trust > 0 && member->record->right_share >= BEST_SHARE) return false;

@@ -16,7 +16,10 @@
  *
  * A drafter that reads (Drafter.unread) begins with as many of a text's last tokens as it can pay,
  * at least eight. It reads twice as many whenever that takes at most half of what it gained in this
- * text. One that could not pay even if it were nearly always right does not begin. */
+ * text. One that could not pay even if it were nearly always right does not begin.
+ *
+ * A trusted drafter (Drafter.trust) proposes its first tokens of a text whatever is in its account,
+ * and begins whatever they seem to cost, unless its drafts are often wrong. */
 #ifndef DRAFTER_SET_H
 #define DRAFTER_SET_H
 

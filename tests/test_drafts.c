@@ -240,6 +240,30 @@ static void rows_that_seem_to_cost_nothing_are_paid_for(void **state) {
     assert_true(run.rows < run.passes + run.passes / 3);
 }
 
+/* A pass of two rows that another process held up makes rows look dearer than tokens. A drafter
+ * that is trusted begins all the same, and so measures them again; one whose drafts are often wrong
+ * does not. */
+static void a_trusted_drafter_begins_whatever_rows_seem_to_cost(void **state) {
+    static const double shares[] = {0.97, 0.5};
+    int32_t text[10 + MOST] = {0}, drafts[DRAFTS_MAX];
+    (void)state;
+    for (int32_t i = 0; i < 10 + MOST; i++) text[i] = i;
+    for (size_t i = 0; i < 2; i++) {
+        PassCosts costs = {.row_share = 0.3};
+        DraftRecord record = draft_record("trusted", shares[i]);
+        Guesser right = guesser(1.0, TOKENS, 1.0);
+        Drafter *set = drafter_set_new(&costs);
+        assert_non_null(set);
+        record.step_seconds = 1e-6;
+        right.drafter.trust = 4;
+        drafter_set_add(set, &right.drafter, &record);
+        pass_costs_add(&costs, 1, 1.0);
+        pass_costs_add(&costs, 2, 4.0);
+        assert_int_equal(set->propose(set, text, 10, drafts, MOST), shares[i] > 0.9 ? 4 : 0);
+        drafter_free(set);
+    }
+}
+
 /* ---- A small model drafts ------------------------------------------------------------------- */
 
 /* The repository's models: one vocabulary, 3 million and 400 thousand parameters. */
@@ -605,6 +629,7 @@ int main(void) {
         cmocka_unit_test(who_was_right_goes_first),
         cmocka_unit_test(rows_that_are_not_cheap_get_no_guesses),
         cmocka_unit_test(rows_that_seem_to_cost_nothing_are_paid_for),
+        cmocka_unit_test(a_trusted_drafter_begins_whatever_rows_seem_to_cost),
         cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
         cmocka_unit_test(a_small_model_drafts_for_a_large_one),
         cmocka_unit_test(tokens_are_mapped_by_their_bytes),
