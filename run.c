@@ -125,7 +125,7 @@ static Status open_everything(Opened *opened, Error *error) {
     if (status == STATUS_OK && o->receipt) status = receipt_open(&session->receipt, o, error);
     if (status == STATUS_OK && mode && mode->open)
         status = mode->open(&opened->state, session, &rules, error);
-    if (o->stats) session->memory = peak_memory_open();
+    if (o->stats) session->peak_memory_fd = peak_memory_open();
     if (status != STATUS_OK || o->no_sandbox) return status;
     rules.sockets = session->cluster != NULL;
     return sandbox_enter(&rules, &session->sandbox, error);
@@ -258,7 +258,7 @@ static void close_everything(Opened *opened) {
     tokenizer_close(session->tokenizer);
     modelfile_close(session->file);
     modelopen_close(&opened->model);
-    if (session->memory > 0) close(session->memory);
+    if (session->peak_memory_fd > 0) close(session->peak_memory_fd);
     if (opened->prompt.fd > STDIN_FILENO) close(opened->prompt.fd);
     if (opened->chat_template.fd >= 0) close(opened->chat_template.fd);
     output_close(&opened->output);

@@ -62,7 +62,7 @@ void batch_progress_stats(const BatchProgress *p, size_t kv_bytes, const char *f
             s.most_tasks, s.passes, s.set_aside);
     drafting_print(stderr, p->session->drafting);
     fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
-            peak_memory_mib(p->session->memory), (double)s.most_bytes / (1 << 20),
+            peak_memory_mib(p->session->peak_memory_fd), (double)s.most_bytes / (1 << 20),
             (double)kv_bytes / (1 << 20));
     if (kvcache_forgets(kvcache_shape(engine_cache(p->engine))))
         fprintf(stderr, "cache:   %.1f MiB at most for texts, %.1f MiB at most for snapshots\n",

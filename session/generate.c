@@ -139,7 +139,7 @@ static void print_stats(const Session *session, const Generation *g, const Decod
     drafting_print(stderr, session->drafting);
     fprintf(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
             session->output->closed ? "its reader has gone" : reasons[g->finish]);
-    fprintf(stderr, "memory:  %.1f MiB at most\n", peak_memory_mib(session->memory));
+    fprintf(stderr, "memory:  %.1f MiB at most\n", peak_memory_mib(session->peak_memory_fd));
     int n_threads = model_threads(model), now = session->threads.now;
     fprintf(stderr, "machine: %s, %d threads%s, cache %s\n", model_isa(model)->name, n_threads,
             now > 0 && now < n_threads ? ", fewer in the end" : "", kv_type_name(session->kv_type));

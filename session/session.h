@@ -58,7 +58,7 @@ struct Session {
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;
     SandboxReport sandbox;   /* what is in force */
-    int memory;              /* peak_memory.h; 0: not open */
+    int peak_memory_fd;      /* peak_memory.h; 0: not open */
     const char *ranks;       /* how they divide the model, for --info; NULL: one process */
     struct Cluster *cluster; /* the processes that compute together (cluster/); NULL: one */
     volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
