@@ -191,8 +191,9 @@ static void multiply_head(const Model *m, const Matrix *w, const Heads *in, cons
 }
 
 /* out[row][head] = w[head] in[row][head]. The threads share heads, tiles of rows and, where there
- * are few of these, stripes of panels; the caller waits. A single row leaves each thread to read on
- * through the heads' matrices, which follow each other. */
+ * are few of these, stripes of panels; the caller waits. With one row each thread reads through its
+ * share of the heads' matrices, which follow each other: that is faster, though a thread that is
+ * held up gets no help. */
 static void multiply_heads(ForwardPass *pass, const Matrix *w, size_t n_heads, const Heads *in,
                            const Heads *out) {
     const Model *m = pass->model;
