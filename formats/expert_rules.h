@@ -42,7 +42,7 @@
 /* A layer has either one feed-forward or a router and experts. All are optional here; opening the
  * converted model fails when any is missing. */
 #define DENSE_OR_EXPERTS MAYBE("router", "mlp.gate", N_EXPERTS, N_DIM), DENSE_OR_ROUTED
-/* The same without the router. */
+/* The same without the router, whose name or form differs. */
 #define DENSE_OR_ROUTED                                                                            \
     MAYBE("w_gate", "mlp.gate_proj", N_FFN, N_DIM), MAYBE("w_up", "mlp.up_proj", N_FFN, N_DIM),    \
         MAYBE("w_down", "mlp.down_proj", N_DIM, N_FFN),                                            \

@@ -1,6 +1,7 @@
 /* The text half of models that also read images or sound. Their other tensors are left out, and
  * the positions of M-RoPE are plain positions, because its three are equal in a text. */
 #include <stdio.h>
+#include <string.h>
 
 #include "formats/expert_rules.h"
 #include "formats/family_rules.h"
@@ -220,30 +221,61 @@ static void ernie_preset(Config *config) {
     config->rope_theta = 500000.0f;
 }
 
-/* moe_intermediate_size is a list of the widths of a text's experts and of the images'. */
+/* moe_intermediate_size is a list of the widths of a text's experts and of the images'. The class
+ * knows no scaling of RoPE. */
 static Status ernie_finish(const json_t *json, Config *config, Error *error) {
+    static const char *const objects[] = {"rope_scaling", "rope_parameters"};
     const json_t *widths = json_value(json, "moe_intermediate_size");
     json_int_t width = widths ? json_integer_value(json_array_get(widths, 0)) : 1536;
-    if (width <= 0 || width > 1 << 20)
+    if (widths && json_array_size(widths) != 2)
         return error_set(error, "config.json: moe_intermediate_size is not a list of two widths");
+    if (width <= 0 || width > 1 << 20)
+        return error_set(error, "config.json: moe_intermediate_size: the first width is no size");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *rope = json_value(json, objects[i]);
+        const char *type = json_text(rope, "rope_type");
+        if (!type) type = json_text(rope, "type");
+        if (type && strcmp(type, "default") != 0)
+            return error_set(error,
+                             "config.json: %s: '%.40s' is not known for a model of type "
+                             "'ernie4_5_vl_moe'",
+                             objects[i], type);
+    }
     config->expert_ffn_dim = (uint32_t)width;
     return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
 }
 
-/* Leaves out the images' experts, which follow those of a text. */
+static void leave_out(const RuleContext *c, const char *name) {
+    RawTensor *raw = rules_find(c, name);
+    if (raw) raw->used = true;
+}
+
+/* Refuses a layer whose tensors are not of the kind that mlp_layer_types gives it. Leaves out the
+ * images' router and their experts, which follow those of a text. */
 static Status ernie_more(const RuleContext *c, const json_t *json, Error *error) {
     static const char *const parts[] = {"gate", "up", "down"};
     const Config *config = &c->source->config;
-    (void)json;
-    (void)error;
-    for (uint32_t l = 0; l < config->n_layers; l++)
+    const json_t *kinds = json_value(json, "mlp_layer_types");
+    if (kinds && json_array_size(kinds) < config->n_layers)
+        return error_set(error, "config.json: mlp_layer_types is not a list of %u layers",
+                         config->n_layers);
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        char name[96];
+        const char *kind = json_string_value(json_array_get(kinds, l));
+        bool sparse = kinds ? kind && strcmp(kind, "sparse") == 0 : l > 0;
+        snprintf(name, sizeof name, "model.layers.%u.mlp.%s.weight", l,
+                 sparse ? "gate_proj" : "gate");
+        if (rules_find(c, name))
+            return error_set(error, "tensor '%s': by mlp_layer_types layer %u is %s", name, l,
+                             sparse ? "sparse" : "dense");
+        snprintf(name, sizeof name, "model.layers.%u.mlp.gate.weight_1", l);
+        leave_out(c, name);
         for (uint32_t i = 0; i < 3 * config->n_experts; i++) {
-            char name[96];
             snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s_proj.weight", l,
                      config->n_experts + i / 3, parts[i % 3]);
-            RawTensor *raw = rules_find(c, name);
-            if (raw) raw->used = true;
+            leave_out(c, name);
         }
+    }
     return STATUS_OK;
 }
 
@@ -312,12 +344,11 @@ const Family families_vision[] = {
      .rope = {.part = "partial_rotary_factor", .part_absent = 1, .has_sections = true},
      .bos_id = -1, .eos_id = -1},
     {"hunyuan_vl_text", hunyuan_config, hunyuan_tensors, hunyuan_preset, .biases = attention_biases,
-     .rope = {.has_alpha = true}, .tied = true, .bos_id = 1, .eos_id = 2},
+     .rope = {.has_alpha = true, .has_xdrope = true}, .tied = true, .bos_id = 1, .eos_id = 2},
     {"aria_text", aria_config, aria_tensors, aria_preset, aria_finish, .biases = aria_biases,
      .fixed = aria_fixed, .bos_id = 1, .eos_id = 2},
     {"ernie4_5_vl_moe_text", ernie_config, ernie_tensors, ernie_preset, ernie_finish,
-     .more = ernie_more, .biases = ernie_biases, .rope = {.has_sections = true}, .tied = true,
-     .bos_id = -1, .eos_id = -1},
+     .more = ernie_more, .biases = ernie_biases, .tied = true, .bos_id = -1, .eos_id = -1},
     {"muse_glimmer_text", muse_config, muse_tensors, muse_preset, muse_finish, .more = muse_more,
      .biases = attention_biases, .bos_id = 200000, .eos_id = 200001},
     {"phi4_multimodal", phi4_config, phi4_tensors, .finish = phi4_finish, .rope = PHI4_ROPE,

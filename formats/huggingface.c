@@ -258,7 +258,6 @@ static Status check_leftovers(const RuleContext *context, const TensorRule *rule
                                            ".lora_B.speech.weight",
                                            ".self_attn.query_decay", /* MiniMax-01 */
                                            ".self_attn.key_decay",
-                                           ".mlp.gate.weight_1", /* ERNIE 4.5 VL, of images */
                                            ".self_attn.diagonal_decay",
                                            NULL};
     char layers[64];

@@ -9,11 +9,12 @@ typedef struct Wrapper {
     bool text_varies;     /* text_config's own model_type decides; text_type is for its absence */
     bool may_be_flat;     /* older files have the text model's keys beside vision_config */
     bool tied;            /* tie_word_embeddings where the key is absent */
-    bool text_tied;       /* the same of text_config's own; nothing unties flat files then */
+    bool text_tied;       /* the same in text_config; a flat file is then always tied */
+    bool text_decides;    /* only text_config's key ties */
     const char *tied_key; /* key that counts before tie_word_embeddings; NULL: none */
     bool plain_logits;    /* the text model's scale and cap of the logits do not count */
     const char *within;   /* text_config is in this member of config.json; NULL: at the top */
-    const char *older;    /* what the first files call text_config; NULL: so too */
+    const char *older;    /* what the first files call text_config; NULL: text_config */
 } Wrapper;
 
 static const Wrapper wrappers[] = {
@@ -24,7 +25,7 @@ static const Wrapper wrappers[] = {
     {"gemma3n", "gemma3n_text", .tied = true},
     {"gemma4", "gemma4_text", .tied = true},
     {"gemma4_unified", "gemma4_unified_text", .tied = true},
-    {"llama4", "llama4_text", .tied = false},
+    {"llama4", "llama4_text", .text_decides = true},
     {"qwen2_vl", "qwen2_vl_text", .may_be_flat = true},
     {"qwen2_5_vl", "qwen2_5_vl_text", .may_be_flat = true},
     {"qwen3_vl", "qwen3_vl_text", .tied = false},
@@ -37,7 +38,8 @@ static const Wrapper wrappers[] = {
     {"glm5_next", "glm5_next_text", .may_be_flat = true},
     {"exaone4_5", "exaone4", .text_varies = true},
     {"granite4_vision", "granite", .tied = false},
-    {"nemotron_h_omni", "nemotron_h", .text_varies = true, .older = "llm_config"},
+    {"nemotron_h_omni", "nemotron_h", .text_varies = true, .text_decides = true,
+     .older = "llm_config"},
     {"hunyuan_vl", "hunyuan_vl_text", .may_be_flat = true, .tied = true, .text_tied = true},
     {"aria", "aria_text", .tied = false},
     {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", .tied = true},
@@ -115,9 +117,10 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
     if (!own && wrapper->may_be_flat) own = *config;
     if (!json_is_object(own))
         return error_set(error,
-                         "config.json: %s%stext_config is missing, which a model of type '%s' "
-                         "must have",
+                         "config.json: %s%stext_config%s%s is missing, which a model of type "
+                         "'%s' must have",
                          wrapper->within ? wrapper->within : "", wrapper->within ? "." : "",
+                         wrapper->older ? " or " : "", wrapper->older ? wrapper->older : "",
                          wrapper->model_type);
     json_t *text = json_copy((json_t *)own);
     if (!text) return error_set(error, "config.json: no memory");
@@ -125,7 +128,7 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
     if (!text_type || !wrapper->text_varies) text_type = wrapper->text_type;
     json_object_set_new(text, "model_type", json_string(current_name(text_type)));
     bool ties = says_tied(wrapper, whole, wrapper->tied);
-    if (strcmp(wrapper->model_type, "llama4") == 0) ties = false;
+    if (wrapper->text_decides) ties = false;
     ties = ties || (wrapper->text_tied && own == *config) ||
            says_tied(wrapper, own, wrapper->text_tied);
     if (ties || json_value(own, "tie_word_embeddings") || !wrapper->text_varies)

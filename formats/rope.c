@@ -355,7 +355,7 @@ static Status read_scaling_name(Rope *rope, const RopeKeys *keys, const json_t *
     if (!name) name = json_text(parameters, "type");
     if (!name) return STATUS_OK;
     if (keys->has_sections && strcmp(name, "mrope") == 0) name = "default";
-    if (keys->has_alpha && strcmp(name, "xdrope") == 0) name = "dynamic";
+    if (keys->has_xdrope && strcmp(name, "xdrope") == 0) name = "dynamic";
     if (scaling_from_name(rope, name, error) != STATUS_OK) return STATUS_FAILED;
     if (keys->yarn_is_longrope && rope->scaling == ROPE_YARN) rope->scaling = ROPE_LONGROPE;
     return STATUS_OK;
@@ -468,8 +468,12 @@ static Status read_base(Rope *rope, const RopeKeys *keys, const json_t *json,
 
 /* HunYuan's dynamic scaling with an alpha: plain RoPE with a larger base. */
 static Status use_alpha(Rope *rope, const RopeKeys *keys, const json_t *parameters, Error *error) {
+    const json_t *given = json_value(parameters, "alpha");
     double alpha = keys->has_alpha ? parameter(parameters, "alpha", 0.0) : 0.0;
-    if (rope->scaling != ROPE_DYNAMIC || !(alpha > 0.0) || rope->dim <= 2) return STATUS_OK;
+    if (!keys->has_alpha || rope->scaling != ROPE_DYNAMIC) return STATUS_OK;
+    if (given && (!(json_is_number(given) || json_is_boolean(given)) || !(alpha >= 0.0)))
+        return error_set(error, "config.json: RoPE scaling: alpha is not a positive number");
+    if (alpha == 0.0 || rope->dim <= 2) return STATUS_OK;
     rope->theta *= pow(alpha, (double)rope->dim / ((double)rope->dim - 2.0));
     rope->scaling = ROPE_DEFAULT;
     if (rope->theta > 1.0 && isfinite((float)rope->theta)) return STATUS_OK;

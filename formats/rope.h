@@ -86,7 +86,8 @@ typedef struct RopeKeys {
     bool has_sections;   /* its scaling 'mrope' is none: the three positions of M-RoPE are equal in
                           * a text */
     bool has_alpha;      /* HunYuan: dynamic scaling with an alpha stretches the base by it, for
-                          * any context; models of images call it 'xdrope' */
+                          * any context */
+    bool has_xdrope;     /* HunYuan VL: 'xdrope' is another name of dynamic scaling */
     bool layer_thetas;   /* the list layer_rope_theta gives each layer its base */
     bool layer_lists;    /* where rope_parameters has no object for each kind of layers, the lists
                           * rope_theta and partial_rotary_factors give each layer its own: Step 3.5 */

@@ -135,12 +135,43 @@ static void a_key_of_ernie_4_5_vl_that_cannot_be_computed_is_refused(void **stat
     static const TextCase cases[] = {
         {"moe_intermediate_size", "27", "moe_intermediate_size is not a list"},
         {"moe_intermediate_size", "[]", "moe_intermediate_size is not a list"},
-        {"moe_intermediate_size", "[-1, 13]", "moe_intermediate_size is not a list"},
+        {"moe_intermediate_size", "[27]", "moe_intermediate_size is not a list"},
+        {"moe_intermediate_size", "[-1, 13]", "the first width"},
+        {"moe_intermediate_size", "[1e18, 13]", "the first width"},
         {"moe_intermediate_size", "[13, 27]", "experts.0.gate_proj"},
         {"moe_num_experts", "[5, 5]", "moe_num_experts"},
         {"moe_num_experts", "4", "mlp.gate"},
+        {"mlp_layer_types", "5", "mlp_layer_types is not a list of 2 layers"},
+        {"mlp_layer_types", "[\"dense\"]", "mlp_layer_types is not a list of 2 layers"},
+        {"mlp_layer_types", "[\"dense\", \"dense\"]", "layer 1 is dense"},
+        {"mlp_layer_types", "[\"sparse\", \"sparse\"]", "layer 0 is sparse"},
+        {"mlp_layer_types", "[\"dense\", \"moe\"]", "layer 1 is dense"},
+        {"rope_scaling", "{\"type\": \"linear\", \"factor\": 2}", "'linear' is not known"},
+        {"rope_parameters", "{\"rope_type\": \"mrope\"}", "'mrope' is not known"},
     };
     assert_texts_refused("ernie4_5_vl_moe", cases, sizeof cases / sizeof *cases);
+}
+
+static void an_alpha_of_hunyuan_that_cannot_be_computed_is_refused(void **state) {
+    (void)state;
+    static const char *const values[] = {"{\"type\": \"dynamic\", \"alpha\": -2.0}",
+                                         "{\"type\": \"dynamic\", \"alpha\": \"1000\"}"};
+    for (size_t i = 0; i < 2; i++)
+        assert_refused("hunyuan_v1_dense", "rope_scaling", values[i], "alpha", "not a positive");
+    assert_refused("hunyuan_v1_dense", "rope_scaling", "{\"type\": \"xdrope\", \"alpha\": 2.0}",
+                   "xdrope", "");
+}
+
+/* The whole of Nemotron 3 Omni ties nothing: its text model reads its own key alone. */
+static void a_head_that_only_the_whole_ties_is_missing(void **state) {
+    (void)state;
+    Fixture f = fixture_load("nemotron_h_omni");
+    Error error;
+    json_object_set_new(json_object_get(f.json, "config"), "tie_word_embeddings", json_true());
+    json_object_del(json_object_get(f.json, "tensors"), "language_model.lm_head.weight");
+    refusal(&f, &error);
+    assert_non_null(strstr(error.text, "lm_head"));
+    fixture_free(&f);
 }
 
 static void a_key_of_glm_5_next_that_cannot_be_computed_is_refused(void **state) {
@@ -919,6 +950,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_the_class_of_transformers_ignores_changes_nothing),
         cmocka_unit_test(absent_keys_have_the_defaults_of_transformers),
         cmocka_unit_test(a_bias_that_config_json_does_not_have_is_refused),
+        cmocka_unit_test(an_alpha_of_hunyuan_that_cannot_be_computed_is_refused),
+        cmocka_unit_test(a_head_that_only_the_whole_ties_is_missing),
         cmocka_unit_test(a_tied_model_uses_another_head_that_its_file_has),
         cmocka_unit_test(a_shape_that_does_not_fit_names_the_tensor),
         cmocka_unit_test(a_tensor_without_a_place_is_refused),
