@@ -15,6 +15,7 @@ static const Family *const tables[] = {
     families_scored,
     families_recent,
     families_vision,
+    families_ernie,
     families_mixtures,
     families_state,
     families_mamba,

@@ -45,15 +45,6 @@ static const ConfigRule dots1_config[] = {
     GROUP_KEYS(0, 1),
     {0},
 };
-static const ConfigRule ernie_config[] = {
-    SIZE_KEYS(103424, 2560, 12288, 28, 20),
-    MOE_KEYS(4, 0, 131072, 1e-5),
-    {"moe_num_experts|num_experts", "n_experts", 64},
-    {"moe_k|num_experts_per_tok", "n_experts_used", 6},
-    {"moe_intermediate_size", "expert_ffn_dim", 1536},
-    {"moe_norm_min", "router_sum_min", 1e-12},
-    {0},
-};
 static const ConfigRule minimax_m2_config[] = {
     SIZE_KEYS(200064, 3072, 1536, 62, 48),
     MOE_KEYS(8, 128, 196608, 1e-6),
@@ -120,7 +111,6 @@ static const FixedKey laguna_fixed[] = {{"moe_apply_router_weight_on_input", "fa
 static const BiasRule qkv_biases[] = {{QKV, "attention_bias", false}, {0}};
 static const BiasRule glm4v_moe_biases[] = {{QKV, "attention_bias", true}, {0}};
 static const BiasRule qkvo_biases[] = {{QKVO, "attention_bias", false}, {0}};
-static const BiasRule ernie_biases[] = {{QKVO DENSE_AND_SHARED "output ", "use_bias", false}, {0}};
 static const BiasRule hy_v3_biases[] = {
     {QKVO, "attention_bias", false}, {DENSE_AND_SHARED, "mlp_bias", false}, {0}};
 
@@ -170,17 +160,6 @@ static const TensorRule dots1_tensors[] = {
     HEAD_NORMS,
     DENSE_OR_EXPERTS,
     CORRECTION("mlp.gate.e_score_correction_bias"),
-    SHARED("mlp.shared_experts."),
-    LLAMA_END,
-    {0},
-};
-static const TensorRule ernie_tensors[] = {
-    LLAMA_EMBEDDING,
-    LLAMA_NORMS,
-    LLAMA_ATTENTION,
-    DENSE_OR_EXPERTS,
-    DENSE_BIASES,
-    CORRECTION("mlp.moe_statics.e_score_correction_bias"),
     SHARED("mlp.shared_experts."),
     LLAMA_END,
     {0},
@@ -328,17 +307,6 @@ static Status dots1_finish(const json_t *json, Config *config, Error *error) {
                        first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error) != STATUS_OK)
         return STATUS_FAILED;
     return family_shared_width(json, "n_shared_experts", 0, config, error);
-}
-
-static void ernie_preset(Config *config) {
-    config->router = ROUTER_SOFTMAX_SCORES;
-    config->router_normalize = true;
-    config->rope_pairing = ROPE_INTERLEAVED;
-    config->rope_theta = 500000.0f;
-}
-
-static Status ernie_finish(const json_t *json, Config *config, Error *error) {
-    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
 }
 
 static void minimax_m2_preset(Config *config) {
@@ -566,8 +534,6 @@ const Family families_routed[] = {
      .biases = qkv_biases, .rope = PARTIAL_ROPE(1), .bos_id = -1, .eos_id = -1},
     {"dots1", dots1_config, dots1_tensors, head_norms_preset, dots1_finish, .biases = qkvo_biases,
      .bos_id = -1, .eos_id = -1},
-    {"ernie4_5_moe", ernie_config, ernie_tensors, ernie_preset, ernie_finish,
-     .biases = ernie_biases, .tied = true, .bos_id = 1, .eos_id = 2},
     {"minimax_m2", minimax_m2_config, minimax_m2_tensors, minimax_m2_preset,
      .rope = {.part = "partial_rotary_factor", .part_absent = 1, .count = "rotary_dim"},
      .bos_id = 200034, .eos_id = 200020},

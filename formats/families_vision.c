@@ -1,8 +1,5 @@
 /* The text half of models that also read images or sound. Their other tensors are left out, and
  * the positions of M-RoPE are plain positions, because its three are equal in a text. */
-#include <stdio.h>
-#include <string.h>
-
 #include "formats/expert_rules.h"
 #include "formats/family_rules.h"
 #include "formats/json.h"
@@ -46,14 +43,6 @@ static const ConfigRule aria_config[] = {
     {"moe_num_experts", "n_experts", 8},           {"moe_topk", "n_experts_used", 2},
     {"intermediate_size", "expert_ffn_dim", 4096}, {0},
 };
-static const ConfigRule ernie_config[] = {
-    SIZE_KEYS(103424, 2560, 12288, 28, 20),
-    MOE_KEYS(4, 0, 131072, 1e-5),
-    {"num_experts|moe_num_experts", "n_experts", 64},
-    {"num_experts_per_tok|moe_k", "n_experts_used", 6},
-    {"moe_norm_min", "router_sum_min", 1e-12},
-    {0},
-};
 
 static const ConfigRule muse_config[] = {
     SIZE_KEYS(202048, 6656, 19968, 52, 32),
@@ -78,7 +67,6 @@ static const BiasRule aria_biases[] = {
     {QKVO, "attention_bias", false},
     {" shared.w_up shared.w_down shared.w_gate ", "mlp_bias", false},
     {0}};
-static const BiasRule ernie_biases[] = {{QKVO DENSE_AND_SHARED, "use_bias", false}, {0}};
 
 /* The experts' activation is SiLU, whatever that of the shared one is. */
 static const FixedKey aria_fixed[] = {{"hidden_act", "\"silu\""}, {0}};
@@ -122,32 +110,6 @@ static const TensorRule aria_tensors[] = {
     LLAMA_ATTENTION,
     LINEAR("router", FROM_LAYER "mlp.router", N_EXPERTS, N_DIM),
     STACKED_EXPERTS("mlp.experts.fc1.weight", "mlp.experts.fc2.weight", RULE_TRANSPOSED),
-    SHARED("mlp.shared_experts."),
-    LLAMA_END,
-    {0},
-};
-/* The experts of a text are the first half of a layer's, with a router and a correction of their
- * own. */
-static const TensorRule ernie_tensors[] = {
-    LLAMA_EMBEDDING,
-    LLAMA_NORMS,
-    LLAMA_ATTENTION,
-    {"router",
-     FROM_LAYER "mlp.gate.weight",
-     N_EXPERTS,
-     N_DIM,
-     RULE_OPTIONAL | RULE_TRANSPOSED,
-     {0},
-     {0}},
-    DENSE_OR_ROUTED,
-    DENSE_BIASES,
-    {"router.correction",
-     FROM_LAYER "mlp.moe_statics.e_score_correction_bias",
-     N_ONE,
-     N_EXPERTS,
-     RULE_OPTIONAL,
-     {N_NONE},
-     {N_EXPERTS, N_EXPERTS}},
     SHARED("mlp.shared_experts."),
     LLAMA_END,
     {0},
@@ -212,71 +174,6 @@ static void aria_preset(Config *config) {
 
 static Status aria_finish(const json_t *json, Config *config, Error *error) {
     return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
-}
-
-static void ernie_preset(Config *config) {
-    config->router = ROUTER_SOFTMAX_SCORES;
-    config->router_normalize = true;
-    config->rope_pairing = ROPE_INTERLEAVED;
-    config->rope_theta = 500000.0f;
-}
-
-/* moe_intermediate_size is a list of the widths of a text's experts and of the images'. The class
- * knows no scaling of RoPE. */
-static Status ernie_finish(const json_t *json, Config *config, Error *error) {
-    static const char *const objects[] = {"rope_scaling", "rope_parameters"};
-    const json_t *widths = json_value(json, "moe_intermediate_size");
-    json_int_t width = widths ? json_integer_value(json_array_get(widths, 0)) : 1536;
-    if (widths && json_array_size(widths) != 2)
-        return error_set(error, "config.json: moe_intermediate_size is not a list of two widths");
-    if (width <= 0 || width > 1 << 20)
-        return error_set(error, "config.json: moe_intermediate_size: the first width is no size");
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *rope = json_value(json, objects[i]);
-        const char *type = json_text(rope, "rope_type");
-        if (!type) type = json_text(rope, "type");
-        if (type && strcmp(type, "default") != 0)
-            return error_set(error,
-                             "config.json: %s: '%.40s' is not known for a model of type "
-                             "'ernie4_5_vl_moe'",
-                             objects[i], type);
-    }
-    config->expert_ffn_dim = (uint32_t)width;
-    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
-}
-
-static void leave_out(const RuleContext *c, const char *name) {
-    RawTensor *raw = rules_find(c, name);
-    if (raw) raw->used = true;
-}
-
-/* Refuses a layer whose tensors are not of the kind that mlp_layer_types gives it. Leaves out the
- * images' router and their experts, which follow those of a text. */
-static Status ernie_more(const RuleContext *c, const json_t *json, Error *error) {
-    static const char *const parts[] = {"gate", "up", "down"};
-    const Config *config = &c->source->config;
-    const json_t *kinds = json_value(json, "mlp_layer_types");
-    if (kinds && json_array_size(kinds) < config->n_layers)
-        return error_set(error, "config.json: mlp_layer_types is not a list of %u layers",
-                         config->n_layers);
-    for (uint32_t l = 0; l < config->n_layers; l++) {
-        char name[96];
-        const char *kind = json_string_value(json_array_get(kinds, l));
-        bool sparse = kinds ? kind && strcmp(kind, "sparse") == 0 : l > 0;
-        snprintf(name, sizeof name, "model.layers.%u.mlp.%s.weight", l,
-                 sparse ? "gate_proj" : "gate");
-        if (rules_find(c, name))
-            return error_set(error, "tensor '%s': by mlp_layer_types layer %u is %s", name, l,
-                             sparse ? "sparse" : "dense");
-        snprintf(name, sizeof name, "model.layers.%u.mlp.gate.weight_1", l);
-        leave_out(c, name);
-        for (uint32_t i = 0; i < 3 * config->n_experts; i++) {
-            snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s_proj.weight", l,
-                     config->n_experts + i / 3, parts[i % 3]);
-            leave_out(c, name);
-        }
-    }
-    return STATUS_OK;
 }
 
 static Status phi4_finish(const json_t *json, Config *config, Error *error) {
@@ -347,8 +244,6 @@ const Family families_vision[] = {
      .rope = {.has_alpha = true, .has_xdrope = true}, .tied = true, .bos_id = 1, .eos_id = 2},
     {"aria_text", aria_config, aria_tensors, aria_preset, aria_finish, .biases = aria_biases,
      .fixed = aria_fixed, .bos_id = 1, .eos_id = 2},
-    {"ernie4_5_vl_moe_text", ernie_config, ernie_tensors, ernie_preset, ernie_finish,
-     .more = ernie_more, .biases = ernie_biases, .tied = true, .bos_id = -1, .eos_id = -1},
     {"muse_glimmer_text", muse_config, muse_tensors, muse_preset, muse_finish, .more = muse_more,
      .biases = attention_biases, .bos_id = 200000, .eos_id = 200001},
     {"phi4_multimodal", phi4_config, phi4_tensors, .finish = phi4_finish, .rope = PHI4_ROPE,

@@ -76,13 +76,13 @@ typedef struct Family {
  * mixtures of experts by a softmax, by scores, and by scores with norms around each block;
  * relatives of llama since 2025, the text half of models of images and sound, mixtures since 2024;
  * layers with a state; Gemma 3n and 4; latent attention; more layers with a state; Mamba; residual
- * streams that mix; latent attention with indexers of the layer's input; attention to blocks. Each
- * ends with an entry
- * without a model_type. */
+ * streams that mix; latent attention with indexers of the layer's input; attention to blocks;
+ * ERNIE 4.5's mixtures. Each ends with an entry without a model_type. */
 extern const Family families_llama[], families_gpt[], families_experts[], families_routed[];
 extern const Family families_scored[], families_recent[], families_vision[], families_mixtures[];
 extern const Family families_state[], families_gemma[], families_latent[], families_linear[];
 extern const Family families_mamba[], families_streams[], families_indexed[], families_blocks[];
+extern const Family families_ernie[];
 
 /* Fills config from json as the family says. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);

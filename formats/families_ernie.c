@@ -1,0 +1,144 @@
+/* ERNIE 4.5's mixtures of experts: the one for texts, and the text half of the one that also sees.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/expert_rules.h"
+#include "formats/family_rules.h"
+#include "formats/json.h"
+
+static const ConfigRule ernie_config[] = {
+    SIZE_KEYS(103424, 2560, 12288, 28, 20),
+    MOE_KEYS(4, 0, 131072, 1e-5),
+    {"moe_num_experts|num_experts", "n_experts", 64},
+    {"moe_k|num_experts_per_tok", "n_experts_used", 6},
+    {"moe_intermediate_size", "expert_ffn_dim", 1536},
+    {"moe_norm_min", "router_sum_min", 1e-12},
+    {0},
+};
+static const ConfigRule vl_config[] = {
+    SIZE_KEYS(103424, 2560, 12288, 28, 20),
+    MOE_KEYS(4, 0, 131072, 1e-5),
+    {"num_experts|moe_num_experts", "n_experts", 64},
+    {"num_experts_per_tok|moe_k", "n_experts_used", 6},
+    {"moe_norm_min", "router_sum_min", 1e-12},
+    {0},
+};
+
+static const BiasRule ernie_biases[] = {{QKVO DENSE_AND_SHARED "output ", "use_bias", false}, {0}};
+static const BiasRule vl_biases[] = {{QKVO DENSE_AND_SHARED, "use_bias", false}, {0}};
+
+static const TensorRule ernie_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    DENSE_OR_EXPERTS,
+    DENSE_BIASES,
+    CORRECTION("mlp.moe_statics.e_score_correction_bias"),
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+/* The experts of a text are the first half of a layer's, with a router and a correction of their
+ * own. */
+static const TensorRule vl_tensors[] = {
+    LLAMA_EMBEDDING,
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    {"router",
+     FROM_LAYER "mlp.gate.weight",
+     N_EXPERTS,
+     N_DIM,
+     RULE_OPTIONAL | RULE_TRANSPOSED,
+     {0},
+     {0}},
+    DENSE_OR_ROUTED,
+    DENSE_BIASES,
+    {"router.correction",
+     FROM_LAYER "mlp.moe_statics.e_score_correction_bias",
+     N_ONE,
+     N_EXPERTS,
+     RULE_OPTIONAL,
+     {N_NONE},
+     {N_EXPERTS, N_EXPERTS}},
+    SHARED("mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+
+static void ernie_preset(Config *config) {
+    config->router = ROUTER_SOFTMAX_SCORES;
+    config->router_normalize = true;
+    config->rope_pairing = ROPE_INTERLEAVED;
+    config->rope_theta = 500000.0f;
+}
+
+static Status ernie_finish(const json_t *json, Config *config, Error *error) {
+    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
+}
+
+/* moe_intermediate_size is a list of the widths of a text's experts and of the images'. The class
+ * knows no scaling of RoPE. */
+static Status vl_finish(const json_t *json, Config *config, Error *error) {
+    static const char *const objects[] = {"rope_scaling", "rope_parameters"};
+    const json_t *widths = json_value(json, "moe_intermediate_size");
+    json_int_t width = widths ? json_integer_value(json_array_get(widths, 0)) : 1536;
+    if (widths && json_array_size(widths) != 2)
+        return error_set(error, "config.json: moe_intermediate_size is not a list of two widths");
+    if (width <= 0 || width > 1 << 20)
+        return error_set(error, "config.json: moe_intermediate_size: the first width is no size");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *rope = json_value(json, objects[i]);
+        const char *type = json_text(rope, "rope_type");
+        if (!type) type = json_text(rope, "type");
+        if (type && strcmp(type, "default") != 0)
+            return error_set(error,
+                             "config.json: %s: '%.40s' is not known for a model of type "
+                             "'ernie4_5_vl_moe'",
+                             objects[i], type);
+    }
+    config->expert_ffn_dim = (uint32_t)width;
+    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
+}
+
+static void leave_out(const RuleContext *c, const char *name) {
+    RawTensor *raw = rules_find(c, name);
+    if (raw) raw->used = true;
+}
+
+/* Refuses a layer whose tensors are not of the kind that mlp_layer_types gives it. Leaves out the
+ * images' router and their experts, which follow those of a text. */
+static Status vl_more(const RuleContext *c, const json_t *json, Error *error) {
+    static const char *const parts[] = {"gate", "up", "down"};
+    const Config *config = &c->source->config;
+    const json_t *kinds = json_value(json, "mlp_layer_types");
+    if (kinds && json_array_size(kinds) < config->n_layers)
+        return error_set(error, "config.json: mlp_layer_types is not a list of %u layers",
+                         config->n_layers);
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        char name[96];
+        const char *kind = json_string_value(json_array_get(kinds, l));
+        bool sparse = kinds ? kind && strcmp(kind, "sparse") == 0 : l > 0;
+        snprintf(name, sizeof name, "model.layers.%u.mlp.%s.weight", l,
+                 sparse ? "gate_proj" : "gate");
+        if (rules_find(c, name))
+            return error_set(error, "tensor '%s': by mlp_layer_types layer %u is %s", name, l,
+                             sparse ? "sparse" : "dense");
+        snprintf(name, sizeof name, "model.layers.%u.mlp.gate.weight_1", l);
+        leave_out(c, name);
+        for (uint32_t i = 0; i < 3 * config->n_experts; i++) {
+            snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s_proj.weight", l,
+                     config->n_experts + i / 3, parts[i % 3]);
+            leave_out(c, name);
+        }
+    }
+    return STATUS_OK;
+}
+
+const Family families_ernie[] = {
+    {"ernie4_5_moe", ernie_config, ernie_tensors, ernie_preset, ernie_finish,
+     .biases = ernie_biases, .tied = true, .bos_id = 1, .eos_id = 2},
+    {"ernie4_5_vl_moe_text", vl_config, vl_tensors, ernie_preset, vl_finish, .more = vl_more,
+     .biases = vl_biases, .tied = true, .bos_id = -1, .eos_id = -1},
+    {0},
+};
