@@ -485,8 +485,8 @@ static void page_up_looks_for_what_the_line_begins_with(void **state) {
     assert_int_equal(person_leave(p), 0);
 }
 
-static void ctrl_z_stops_the_program_and_fg_goes_on(void **state) {
-    (void)state;
+/* Starts a shell, whose script has the program in $0 and the model in $1. */
+static Person *sit_down_at_a_shell(const char *script) {
     char *program = build_path("run");
     Person *p = calloc(1, sizeof *p);
     struct winsize size = {24, 80, 0, 0};
@@ -494,18 +494,23 @@ static void ctrl_z_stops_the_program_and_fg_goes_on(void **state) {
     if (p->process == 0) {
         setenv("TERM", "xterm", 1);
         setenv("XDG_STATE_HOME", chat_home.directory, 1);
-        execl("/bin/bash", "bash", "-c",
-              "set -m; \"$0\" \"$1\" -m chat -n 2; echo \"stopped with $?\"; fg >/dev/null",
-              program, chat_home.model, (char *)NULL);
+        execl("/bin/bash", "bash", "-c", script, program, chat_home.model, (char *)NULL);
         _exit(127);
     }
+    free(program);
+    return p;
+}
+
+static void ctrl_z_stops_the_program_and_fg_goes_on(void **state) {
+    (void)state;
+    Person *p = sit_down_at_a_shell(
+        "set -m; \"$0\" \"$1\" -m chat -n 2; echo \"stopped with $?\"; fg >/dev/null");
     person_expect(p, "> ");
     person_type(p, "half a line\032");
     person_expect(p, "stopped with 148");
     person_expect(p, "> half a line");
     person_type(p, "\n");
     assert_int_equal(person_leave(p), 0);
-    free(program);
 }
 
 static void what_people_type_from_habit_works(void **state) {
@@ -582,20 +587,9 @@ static void what_is_typed_ahead_stays_out_of_the_answer(void **state) {
 
 static void ctrl_z_in_an_answer_leaves_a_terminal_that_echoes(void **state) {
     (void)state;
-    char *program = build_path("run");
-    Person *p = calloc(1, sizeof *p);
-    struct winsize size = {24, 80, 0, 0};
-    p->process = terminal_fork(&p->terminal, &size);
-    if (p->process == 0) {
-        setenv("TERM", "xterm", 1);
-        setenv("XDG_STATE_HOME", chat_home.directory, 1);
-        execl(
-            "/bin/bash", "bash", "-c",
-            "set -m; \"$0\" \"$1\" -m chat -n 0 --ignore-eos -c 200000; echo \"stopped with $?\"; "
-            "stty -a | grep -q -- -echo' ' && echo silent || echo loud; fg >/dev/null",
-            program, chat_home.model, (char *)NULL);
-        _exit(127);
-    }
+    Person *p = sit_down_at_a_shell(
+        "set -m; \"$0\" \"$1\" -m chat -n 0 --ignore-eos -c 200000; echo \"stopped with $?\"; "
+        "stty -a | grep -q -- -echo' ' && echo silent || echo loud; fg >/dev/null");
     person_expect(p, "> ");
     person_type(p, "go\n");
     person_expect(p, "go\r\n");
@@ -607,7 +601,6 @@ static void ctrl_z_in_an_answer_leaves_a_terminal_that_echoes(void **state) {
     person_type(p, "\003");
     person_expect(p, "(interrupted)");
     assert_int_equal(person_leave(p), 0);
-    free(program);
 }
 
 static void an_answer_survives_a_change_of_the_window(void **state) {
