@@ -36,6 +36,7 @@ typedef struct Arguments {
     const char *type, *calibrate, *tokenizer, *split_pattern, *random;
     OptionList keep, lora;
     uint64_t n_threads;
+    bool force; /* replace a target that exists */
     bool quiet, no_sandbox, no_mtp, help;
 } Arguments;
 
@@ -69,6 +70,7 @@ static const OptionRow rows[] = {
              "generated weights: tinyllama-1.1b, tiny, dim=64,n_layers=2,..."),
     FLAG_ROW(USUAL, 0, "no-mtp", FIELD(no_mtp), "leave out the layers that predict further tokens"),
     FLAG_ROW(USUAL, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),
+    FLAG_ROW(USUAL, 'f', "force", FIELD(force), "replace TARGET if it exists"),
     FLAG_ROW(USUAL, 'q', "quiet", FIELD(quiet), "no progress and no closing line"),
     FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
     END_ROW,
@@ -216,6 +218,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .tokenizer = a->tokenizer,
         .split_pattern = a->split_pattern,
         .no_mtp = a->no_mtp,
+        .keeps_target = !a->force,
         .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
         .cancel = stopped,
         .ready = give_up_rights,

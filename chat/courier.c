@@ -137,7 +137,7 @@ static Status do_write(Written *written, const char *path, const char *text, siz
     char *temporary;
     bool ours;
     if (find_target(written, path, &ours, error) != STATUS_OK) return STATUS_FAILED;
-    int fd = replace_file_begin(path, NULL, 0, &temporary, error);
+    int fd = replace_file_begin(path, NULL, 0, REPLACE_FILE_PRIVATE, &temporary, error);
     if (fd < 0) return STATUS_FAILED;
     Status status = remember(written, fd) ? STATUS_OK : error_set(error, "%s: no memory", path);
     if (status == STATUS_OK && !transfer(fd, (char *)text, length, true))

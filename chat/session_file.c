@@ -71,7 +71,8 @@ Status session_file_append(const SessionFile *file, const char *text, size_t len
 
 Status session_file_replace(SessionFile *file, const char *text, size_t length, Error *error) {
     char *temporary;
-    int fd = replace_file_begin(file->path, NULL, O_APPEND, &temporary, error);
+    int fd =
+        replace_file_begin(file->path, NULL, O_APPEND, REPLACE_FILE_PRIVATE, &temporary, error);
     if (fd < 0) return STATUS_FAILED;
     Status status = write_all(fd, file->path, text, length, error);
     if (status == STATUS_OK) status = replace_file_sync(fd, file->path, error);

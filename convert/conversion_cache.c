@@ -119,7 +119,7 @@ static void drop_conversion(void *context) {
 
 static Status begin_conversion(ConversionSlot *slot, const ConversionOrigin *origin,
                                const char *base, const char *lock_path, Error *error) {
-    slot->fd = replace_file_begin(base, ".tmp", 0, &slot->partial, error);
+    slot->fd = replace_file_begin(base, ".tmp", 0, REPLACE_FILE_PRIVATE, &slot->partial, error);
     if (slot->fd < 0) return cannot_keep(slot, error);
     conversion_origin_write(slot->fd, origin);
     Names names = {slot, lock_path};

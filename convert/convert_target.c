@@ -165,6 +165,7 @@ typedef struct Target {
     const char *path;
     char *temporary; /* NULL: the file has no name yet */
     int fd;
+    bool keeps; /* a file that has appeared at `path` meanwhile is not replaced */
 } Target;
 
 /* linkat cannot replace a file, as rename does: a nameless file gets a temporary name first. */
@@ -172,7 +173,8 @@ static Status name_target(void *context, Error *error) {
     Target *target = context;
     if (!target->temporary && take_name(target->fd, target->path, &target->temporary) < 0)
         return error_set(error, "%s: %s", target->path, strerror(errno));
-    return replace_file_rename(&target->temporary, target->path, error);
+    return target->keeps ? replace_file_rename_new(&target->temporary, target->path, error)
+                         : replace_file_rename(&target->temporary, target->path, error);
 }
 
 static void drop_target(void *context) {
@@ -180,7 +182,8 @@ static void drop_target(void *context) {
 }
 
 /* Fails when `path` is not a place for the target. */
-static Status check_target(const Source *source, const char *path, Error *error) {
+static Status check_target(const Source *source, const ConvertOptions *options, const char *path,
+                           Error *error) {
     struct stat info;
     bool exists = stat(path, &info) == 0;
     if (!exists && errno != ENOENT) return error_set(error, "%s: %s", path, strerror(errno));
@@ -188,6 +191,8 @@ static Status check_target(const Source *source, const char *path, Error *error)
         return error_set(error, "%s: exists and is not a regular file", path);
     if (exists && is_read_from(source, &info))
         return error_set(error, "%s: belongs to the source; name another target", path);
+    if (exists && options->keeps_target)
+        return error_set(error, "%s: exists already; --force replaces it", path);
     return STATUS_OK;
 }
 
@@ -196,8 +201,8 @@ static Status convert_opened(Source *source, const ConvertOptions *options, cons
     ConvertOptions named = *options;
     named.target = path;
     Errand errand = {0};
-    Target target = {.path = path};
-    if (check_target(source, path, error) != STATUS_OK) return STATUS_FAILED;
+    Target target = {.path = path, .keeps = options->keeps_target};
+    if (check_target(source, options, path, error) != STATUS_OK) return STATUS_FAILED;
     target.fd = open_beside(path, &target.temporary);
     if (target.fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     const ErrandJob job = {name_target, drop_target, &target, {target.fd, -1}};

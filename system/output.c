@@ -33,10 +33,12 @@ Status output_open(Output *output, const char *path, Error *error) {
         if (fstat(output->fd, &stat_now) == 0 && !S_ISREG(stat_now.st_mode)) return STATUS_OK;
         return error_set(error, "%s: changed while it was opened", path);
     }
-    output->fd = replace_file_begin(path, NULL, 0, &output->temporary, error);
-    if (output->fd < 0) return STATUS_FAILED;
     bool is_own =
         lstat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode) && stat_now.st_uid == geteuid();
+    output->fd =
+        replace_file_begin(path, NULL, 0, is_own ? REPLACE_FILE_PRIVATE : REPLACE_FILE_USUAL,
+                           &output->temporary, error);
+    if (output->fd < 0) return STATUS_FAILED;
     if (is_own) fchmod(output->fd, stat_now.st_mode & 0777);
     return errand_start_rename(&output->errand, output->temporary, path, error);
 }

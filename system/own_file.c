@@ -34,7 +34,7 @@ static int open_directory(int at, const char *path, const char **name) {
 static int open_here(int directory, const char *name, int flags, bool *made) {
     *made = false;
     if (flags & O_CREAT) {
-        int fd = openat(directory, name, flags | O_EXCL, 0600);
+        int fd = openat(directory, name, flags | O_EXCL, 0666);
         *made = fd >= 0;
         if (fd >= 0 || errno != EEXIST) return fd;
     }

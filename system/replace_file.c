@@ -12,8 +12,8 @@ static Status not_written(const char *path, Error *error) {
     return error_set(error, "%s: cannot be written: %s", path, strerror(errno));
 }
 
-int replace_file_begin(const char *path, const char *ending, int flags, char **temporary,
-                       Error *error) {
+int replace_file_begin(const char *path, const char *ending, int flags, mode_t mode,
+                       char **temporary, Error *error) {
     char own[32];
     snprintf(own, sizeof own, ".%ld.tmp", (long)getpid());
     int fd = -1, reason;
@@ -21,7 +21,7 @@ int replace_file_begin(const char *path, const char *ending, int flags, char **t
         *temporary = NULL;
     } else {
         unlink(*temporary);
-        fd = open(*temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | flags, 0600);
+        fd = open(*temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | flags, mode);
     }
     if (fd >= 0) return fd;
     reason = errno;

@@ -1,6 +1,6 @@
 /* Replacing a file as a whole, so that a full disk or a kill leaves the old file or the new one:
  *
- *     int fd = replace_file_begin(path, NULL, 0, &temporary, error);
+ *     int fd = replace_file_begin(path, NULL, 0, REPLACE_FILE_USUAL, &temporary, error);
  *     ... write to fd ...
  *     if (status == STATUS_OK) status = replace_file_sync(fd, path, error);
  *     if (status == STATUS_OK) status = replace_file_rename(&temporary, path, error);
@@ -10,14 +10,21 @@
 #ifndef REPLACE_FILE_H
 #define REPLACE_FILE_H
 
+#include <sys/types.h>
+
 #include "base/status.h"
 
+enum {
+    REPLACE_FILE_PRIVATE = 0600, /* what the program keeps: conversations, conversions */
+    REPLACE_FILE_USUAL = 0666    /* what the user named: under the umask, as other programs write */
+};
+
 /* Creates a temporary file in the directory of `path`, open for reading and writing (and as `flags`
- * of open(2) say), with mode 0600. *temporary is its name, malloc'ed: `path` followed by `ending`,
+ * of open(2) say), with this mode under the umask. *temporary is its name, malloc'ed: `path` followed by `ending`,
  * or by ".PID.tmp" when that is NULL. A file of this name that a killed process left is removed; a
  * link is not followed. Returns the descriptor, or -1 with errno, an Error and *temporary NULL. */
-int replace_file_begin(const char *path, const char *ending, int flags, char **temporary,
-                       Error *error);
+int replace_file_begin(const char *path, const char *ending, int flags, mode_t mode,
+                       char **temporary, Error *error);
 
 /* Syncs the temporary file to the disk. A file system that cannot sync is no error. */
 Status replace_file_sync(int fd, const char *path, Error *error);

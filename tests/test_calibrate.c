@@ -126,9 +126,19 @@ static void assert_same_file(const char *a, const char *b, bool same) {
 }
 
 static void export_mixture(const char *target, const char *text, const char *threads) {
-    const char *arguments[] = {"export", "--random", mixture, target,  "-q",
-                               "-t",     "q4",       "-j",    threads, text ? "--calibrate" : NULL,
-                               text,     NULL};
+    const char *arguments[] = {"export",
+                               "--random",
+                               mixture,
+                               target,
+                               "-f",
+                               "-q",
+                               "-t",
+                               "q4",
+                               "-j",
+                               threads,
+                               text ? "--calibrate" : NULL,
+                               text,
+                               NULL};
     Process p = process_run(arguments, NULL, 0);
     if (p.status) fail_msg("%s", p.err);
     process_free(&p);
@@ -303,10 +313,11 @@ static void calibrated_models_are_nearer_to_the_original(void **state) {
     write_stories(f32, 101, 115, text);
     write_stories(f32, 1, 10, held_out);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        p = RUN("export", path, small, "-z", tokenizer, "-q", "-t", types[i]);
+        p = RUN("export", path, small, "-z", tokenizer, "-q", "-f", "-t", types[i]);
         process_free(&p);
         double without = divergence(small, f32, held_out);
-        p = RUN("export", path, small, "-z", tokenizer, "-q", "-t", types[i], "--calibrate", text);
+        p = RUN("export", path, small, "-z", tokenizer, "-q", "-f", "-t", types[i], "--calibrate",
+                text);
         process_free(&p);
         double with = divergence(small, f32, held_out);
         print_message("%-5s divergence %.4g without, %.4g with\n", types[i], without, with);

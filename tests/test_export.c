@@ -118,7 +118,21 @@ static void a_failure_leaves_the_old_target(void **state) {
     char *text = file_read(p.target, &n);
     assert_string_equal(text, "old");
     free(text);
-    assert_done(RUN("export", "--random", "tiny", p.target, "-q"));
+    assert_int_equal(files_in(p.directory), 1);
+    place_free(&p);
+}
+
+static void a_target_is_replaced_only_by_force(void **state) {
+    (void)state;
+    Place p = place_new();
+    file_write(p.target, "old", 3);
+    assert_fails(RUN("export", "--random", "tiny", p.target, "-q"), 1,
+                 "exists already; --force replaces it");
+    size_t n;
+    char *text = file_read(p.target, &n);
+    assert_string_equal(text, "old");
+    free(text);
+    assert_done(RUN("export", "--random", "tiny", p.target, "-q", "--force"));
     text = file_read(p.target, &n);
     assert_memory_equal(text, "verbatim", 8);
     free(text);
@@ -144,15 +158,15 @@ static void a_model_bin_is_converted_like_its_original(void **state) {
     char *plain = fixture_path(p.directory, "f32.bin"), *other = fixture_path(p.directory, "b.bin");
     assert_done(RUN("export", "--random", "tiny,dim=96", plain, "-q", "-t", "f32"));
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        assert_done(RUN("export", "--random", "tiny,dim=96", p.target, "-q", "-t", types[i]));
-        assert_done(RUN("export", plain, other, "-q", "-t", types[i]));
+        assert_done(RUN("export", "--random", "tiny,dim=96", p.target, "-q", "-f", "-t", types[i]));
+        assert_done(RUN("export", plain, other, "-q", "-f", "-t", types[i]));
         same_bytes(p.target, other);
-        assert_done(RUN("export", p.target, other, "-q"));
+        assert_done(RUN("export", p.target, other, "-q", "-f"));
         same_bytes(p.target, other);
     }
     static const char twice[] = "weights of q8 are rounded a second time, to q4";
-    assert_done(RUN("export", plain, p.target, "-q", "-t", "q8"));
-    Process e = RUN("export", p.target, other, "-t", "q4");
+    assert_done(RUN("export", plain, p.target, "-q", "-f", "-t", "q8"));
+    Process e = RUN("export", p.target, other, "-f", "-t", "q4");
     assert_int_equal(e.status, 0);
     assert_non_null(strstr(e.err, twice));
     process_free(&e);
@@ -180,8 +194,9 @@ static void the_file_is_the_same_on_any_thread_count(void **state) {
         Place p = place_new();
         char *other = fixture_path(p.directory, "other.bin");
         static const char shape[] = "tiny,dim=96,vocab_size=9001,ffn_dim=3001";
-        assert_done(RUN("export", "--random", shape, p.target, "-q", "-j", "1", "-t", types[i]));
-        assert_done(RUN("export", "--random", shape, other, "-q", "-j", "5", "-t", types[i]));
+        assert_done(
+            RUN("export", "--random", shape, p.target, "-q", "-f", "-j", "1", "-t", types[i]));
+        assert_done(RUN("export", "--random", shape, other, "-q", "-f", "-j", "5", "-t", types[i]));
         size_t n, m;
         char *a = file_read(p.target, &n), *b = file_read(other, &m);
         assert_int_equal(n, m);
@@ -319,6 +334,7 @@ int main(void) {
         cmocka_unit_test(a_wrong_command_line_says_so),
         cmocka_unit_test(a_source_that_is_wrong_leaves_no_target),
         cmocka_unit_test(a_failure_leaves_the_old_target),
+        cmocka_unit_test(a_target_is_replaced_only_by_force),
         cmocka_unit_test(a_model_bin_is_converted_like_its_original),
         cmocka_unit_test(the_file_is_the_same_on_any_thread_count),
         cmocka_unit_test(a_target_may_have_as_long_a_name_as_a_file),

@@ -335,7 +335,7 @@ static void make_blocks(GgufTensor *tensors, size_t n, StoredType type, uint32_t
  * and from run only on the first of two runs. */
 static void assert_note(const char *path, const char *directory, const char *note) {
     char *target = fixture_path(directory, "m.bin"), *cache = fixture_path(directory, "cache");
-    Process p = RUN("export", path, target);
+    Process p = RUN("export", path, target, "--force");
     assert_int_equal(p.status, 0);
     if (note) assert_non_null(strstr(p.err, note));
     assert_int_equal(strstr(p.err, "has no equal") != NULL, note != NULL);
@@ -444,7 +444,7 @@ static void factors_beside_nvfp4_weights_are_multiplied_in(void **state) {
     assert_int_equal(source_parse(source, &error), STATUS_OK);
     for (int i = 0; i < 2; i++) {
         write_nvfp4(source, path, i ? 3 : 0, i ? 8.0f : 0.0f, 1);
-        Process p = RUN("export", path, target);
+        Process p = RUN("export", path, target, "--force");
         assert_int_equal(p.status, 0);
         assert_int_equal(strstr(p.err, note) != NULL, i == 1);
         assert_null(strstr(p.err, "has no equal"));
@@ -457,7 +457,7 @@ static void factors_beside_nvfp4_weights_are_multiplied_in(void **state) {
     write_nvfp4(source, path, 0, 1.1f, 1);
     assert_note(path, directory, "NVFP4 has no equal here: converted to nvfp4, which moved");
     write_nvfp4(source, path, 0, 1.1f, 2);
-    Process p = RUN("export", path, target);
+    Process p = RUN("export", path, target, "-f");
     assert_int_equal(p.status, 1);
     assert_non_null(strstr(p.err, ".scale' holds more than one"));
     process_free(&p);

@@ -163,30 +163,38 @@ static void whatever_does_not_fit_at_once_comes_whole(void **state) {
     }
 }
 
-static void what_is_written_is_for_the_user_alone(void **state) {
+static void what_the_user_named_is_written_under_the_umask(void **state) {
     (void)state;
     struct stat info;
     char *path = fixture_path(directory, "text");
-    mode_t mask = umask(022);
+    mode_t mask = umask(027);
     Process p = RUN("run", model, "-i", "x", "-n", "2", "-o", path);
     assert_int_equal(p.status, 0);
     process_free(&p);
     assert_int_equal(stat(path, &info), 0);
-    assert_int_equal(info.st_mode & 0777, 0600);
-    /* A file that the user let others read keeps its mode. */
-    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(info.st_mode & 0777, 0640);
+    /* A file that the user closed to others, or opened to them, keeps its mode. */
+    assert_int_equal(chmod(path, 0604), 0);
     p = RUN("run", model, "-i", "x", "-n", "2", "-o", path);
     assert_int_equal(p.status, 0);
     process_free(&p);
     assert_int_equal(stat(path, &info), 0);
-    assert_int_equal(info.st_mode & 0777, 0644);
+    assert_int_equal(info.st_mode & 0777, 0604);
     char *requests = fixture_path(directory, "requests"), *results = fixture_path(directory, "res");
     file_write(requests, "{\"prompt\": \"x\", \"max_tokens\": 2}\n", 32);
     p = RUN("run", model, "--batch", requests, "-o", results);
     assert_int_equal(p.status, 0);
     process_free(&p);
     assert_int_equal(stat(results, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0640);
+    /* Conversations are private whatever the umask. */
+    char *talk = fixture_path(directory, "talk");
+    p = RUN("run", model, "-m", "chat", "-i", "x", "-n", "2", "--session", talk);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    assert_int_equal(stat(talk, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
+    free(talk);
     umask(mask);
     free(path);
     free(requests);
@@ -275,7 +283,7 @@ int main(void) {
         cmocka_unit_test(who_types_the_text_is_told_how_it_ends),
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
-        cmocka_unit_test(what_is_written_is_for_the_user_alone),
+        cmocka_unit_test(what_the_user_named_is_written_under_the_umask),
         cmocka_unit_test(links_that_were_planted_in_the_cache_are_not_followed),
         cmocka_unit_test(the_statistics_say_what_of_the_sandbox_is_in_force),
     };
