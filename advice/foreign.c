@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
@@ -87,6 +88,7 @@ static const struct {
     {"enable-thinking", "reasoning"},
     {"hidethinking", "hide-reasoning"},
     {"repetition-penalty-range", "repetition-penalty"},
+    {"st", "single-turn"},
 };
 
 const char *foreign_synonym(const char *name) {
@@ -114,7 +116,6 @@ static const struct {
     {" model ", "the model stands alone, run MODEL [options]"},
     {" cnv conversation interactive interactive-first if chat ", talk},
     {" no-cnv no-conversation ", "without -m chat the text is continued: leave it out"},
-    {" st single-turn ", "one message, one answer: echo MESSAGE | run MODEL -m chat"},
     {" hf hfr hff hf-repo hf-file mu model-url dr docker-repo ", no_download},
     {" ngl gpu-layers n-gpu-layers mg main-gpu ts tensor-split sm split-mode dev device gpu cuda "
      "device-map ot override-tensor tensor-parallel-size gpu-memory-utilization ncmoe cmoe ",
@@ -133,6 +134,12 @@ static const struct {
     {" format ", "JSON of any form: --json; of a schema: --json-schema TEXT"},
     {" tb threads-batch ", "-j N is the number of threads for prompts, too"},
     {" keepalive ", "nothing stays in memory but the file cache: leave it out"},
+    {" reasoning-format ", "--hide-reasoning leaves out what the model thinks"},
+    {" mli multiline-input ",
+     "a line of the chat that ends in \\ goes on; --single-turn takes all of "
+     "stdin as one message"},
+    {" help-all ", "every option: --help all"},
+    {" list-devices ", cpu},
     {" verbose v log-verbosity ", "versions: --version; speed and memory: --stats"},
     {" e escape ", "a shell's $'...' writes newlines: -i $'one\\ntwo'"},
     {" no-stream ", "a pipe gets whole results: -o FILE, or --batch"},
@@ -229,17 +236,33 @@ static const struct {
      "there are no commands: run --cache-clear NAME deletes a conversion; models are only read"},
 };
 
+/* Whether a file that may be a model has this name. In a checkout `run` is the program. */
+static bool may_be_model(const char *word) {
+    struct stat info;
+    return stat(word, &info) == 0 && (S_ISDIR(info.st_mode) || access(word, X_OK) != 0);
+}
+
 static Status operand(const char *word, Error *error) {
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(commands[i].word, word) == 0 && access(word, F_OK) != 0)
+        if (strcmp(commands[i].word, word) == 0 && !may_be_model(word))
             return usage(error, "%s: %s", word, commands[i].says);
     return STATUS_OK;
+}
+
+/* A shape that is the name of a file, which stands behind @. */
+static Status shape(const char *spelled, const char *value, Error *error) {
+    bool takes_shape = strcmp(spelled, "--json-schema") == 0 || strcmp(spelled, "--regex") == 0 ||
+                       strcmp(spelled, "--grammar") == 0;
+    struct stat info;
+    if (!takes_shape || stat(value, &info) != 0 || !S_ISREG(info.st_mode)) return STATUS_OK;
+    return usage(error, "%s %s: a file is read as %s @%s", spelled, value, spelled, value);
 }
 
 Status foreign_value(const CommandLine *line, const char *spelled, const char *value,
                      Error *error) {
     (void)line;
     if (!spelled[0]) return operand(value, error);
+    if (shape(spelled, value, error) != STATUS_OK) return STATUS_USAGE;
     bool letter = spelled[1] != '-' && spelled[1] && !spelled[2];
     char c = letter ? spelled[1] : '\0';
     if (c == 'm' && strcmp(value, "chat") != 0 && strcmp(value, "generate") != 0 &&

@@ -45,6 +45,26 @@ void line_trim(const LineReader *r, bool text, const char **line, size_t *length
     if (text && *length > 0 && (*line)[*length - 1] == '\r') --*length;
 }
 
+/* Refuses a file that begins as compressed files do, which would be one long bad line. */
+static Status refuse_compressed(const LineReader *r, Error *error) {
+    static const struct {
+        const char *mark, *kind, *command;
+    } kinds[] = {{"\x1F\x8B\x08", "gzip", "zcat"},
+                 {"\x28\xB5\x2F\xFD", "zstd", "zstdcat"},
+                 {"\xFD"
+                  "7zXZ",
+                  "xz", "xzcat"},
+                 {"BZh", "bzip2", "bzcat"}};
+    if (r->number > 0 || r->offset > 0) return STATUS_OK;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (r->end >= strlen(kinds[i].mark) &&
+            memcmp(r->bytes, kinds[i].mark, strlen(kinds[i].mark)) == 0)
+            return error_set(error,
+                             "%s: compressed by %s; its lines are read from a pipe: %s %s | ...",
+                             r->name, kinds[i].kind, kinds[i].command, r->name);
+    return STATUS_OK;
+}
+
 /* Reads more bytes. *nothing: none can be read now, and `wait` is false. */
 static Status fill(LineReader *r, bool wait, const volatile sig_atomic_t *interrupted,
                    bool *nothing, Error *error) {
@@ -70,7 +90,7 @@ static Status fill(LineReader *r, bool wait, const volatile sig_atomic_t *interr
         if (n >= 0) {
             r->end += (size_t)n;
             r->at_end = n == 0;
-            return STATUS_OK;
+            return refuse_compressed(r, error);
         }
         if (errno == EINTR && interrupted && *interrupted) return STATUS_INTERRUPTED;
         if (errno == EAGAIN) {
@@ -217,8 +237,11 @@ static Status lock(const ResultFile *file, int fd, Error *error) {
 
 /* Creates FILE.retry while the program may still create files. */
 static Status begin_retry(ResultFile *file, Error *error) {
-    file->retry_fd = replace_file_begin(file->path, ".retry", O_APPEND, &file->retry_path, error);
+    struct stat info;
+    file->retry_fd = replace_file_begin(file->path, ".retry", O_APPEND, REPLACE_FILE_PRIVATE,
+                                        &file->retry_path, error);
     if (file->retry_fd < 0) return STATUS_FAILED;
+    if (fstat(file->fd, &info) == 0) fchmod(file->retry_fd, info.st_mode & 0777);
     return errand_start_rename(&file->errand, file->retry_path, file->path, error);
 }
 

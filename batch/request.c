@@ -508,7 +508,10 @@ static const struct {
     {"add_generation_prompt", "an answer always begins behind the messages"},
     {"continue_final_message", "--render prints a prompt, which 'prompt' may go on with"},
     {"text", "a text to continue is 'prompt'"},
-    {"query", "a text to continue is 'prompt'; a question is one of 'messages'"},
+    {"query", "texts are ranked by 'query' and 'documents'; a text to continue is 'prompt', and a "
+              "question is one of 'messages'"},
+    {"docs", "the texts to rank are 'documents'"},
+    {"passages", "the texts to rank are 'documents'"},
     {"question", "a question is one of 'messages'"},
     {"num_ctx", "the context is one for all lines: -c N"},
 };
