@@ -75,7 +75,8 @@ static Status open_text(TextInput *input, const char *path, Error *error) {
 /* Opens the text to continue or, for --eval, to score. */
 static Status open_prompt(TextInput *input, const Options *o, Error *error) {
     const char *path = o->eval ? o->eval : o->prompt_file;
-    bool filters = (o->tokenize || o->detokenize || o->render) && !o->prompt; /* stdin to stdout */
+    /* What reads all of stdin where no text is given. */
+    bool filters = (o->tokenize || o->detokenize || o->render || o->single_turn) && !o->prompt;
     bool from_stdin = path        ? strcmp(path, "-") == 0
                       : o->prompt ? strcmp(o->prompt, "-") == 0
                                   : filters;
@@ -139,7 +140,7 @@ static Status read_text(TextInput *input, const volatile sig_atomic_t *interrupt
                            &input->length, error);
 }
 
-/* -i beside -f -: puts the prompt on a line before the text. */
+/* -i beside -f: puts the prompt on a line before the text. */
 static Status put_before(TextInput *input, const char *prompt, Error *error) {
     size_t n = strlen(prompt);
     bool ends = n == 0 || strchr(" \t\n", prompt[n - 1]);

@@ -98,7 +98,8 @@ static Status check_role(const char *role, const char *where, const ChatPrompt *
     char near[64];
     if (strcmp(role, "system") == 0 && chat->forms.omits_system)
         return error_set(error, "%s: the chat template leaves the system message out", where);
-    if (is_one_of(role, usual, LENGTH(usual)) || request_template_mentions(chat, role)) return STATUS_OK;
+    if (is_one_of(role, usual, LENGTH(usual)) || request_template_mentions(chat, role))
+        return STATUS_OK;
     if (strcmp(role, "developer") == 0)
         return error_set(
             error, "%s: the chat template does not know the role 'developer'; use 'system'", where);

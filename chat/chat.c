@@ -65,9 +65,16 @@ static void handle_all(Chat *chat, char *text, size_t length, bool *first) {
     }
 }
 
+/* A file through a pipe is taken line by line, which is not always meant. */
+static void hint_at_single_turn(const Chat *chat) {
+    if (!line_editor_is_terminal(chat->editor) && isatty(STDERR_FILENO))
+        note("(each line of stdin is a message; --single-turn takes all of it as one)");
+}
+
 /* Reads and handles messages until the user leaves. What fails is shown, and the chat goes on. */
 static Status talk(Chat *chat, Error *error) {
     bool first = true;
+    size_t n_read = 0;
     while (!chat->leaves && !chat->view.closed) {
         char *text;
         size_t length = 0;
@@ -86,6 +93,7 @@ static Status talk(Chat *chat, Error *error) {
                 answer_view_newline(&chat->view); /* the shell's prompt begins a line */
             break;
         }
+        if (++n_read == 2) hint_at_single_turn(chat);
         handle_all(chat, text, length, &first);
         free(text);
         if (*chat->interrupted && !line_editor_is_terminal(chat->editor)) return STATUS_INTERRUPTED;

@@ -11,13 +11,15 @@ const OptionRow chat_options[] = {
     CHOICE_ROW(USUAL, 'm', "mode", "generate|chat", FIELD(mode), NULL,
                "go on with a text [generate], or talk"),
     TEXT_ROW(USUAL, 'y', "system", "TEXT", FIELD(system), "the system prompt of a chat"),
+    FLAG_ROW(USUAL, 0, "single-turn", FIELD(single_turn),
+             "all of stdin is one message; one answer, then end"),
     TEXT_ROW(USUAL, 0, "session", "FILE", FIELD(session),
              "keep the conversation in a file, and go on with it"),
     TEXT_ROW(RARE, 0, "chat-template", "FILE", FIELD(chat_template),
              "a Jinja template instead of the model's"),
     CHOICE_ROW(RARE, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL,
                "whether the model thinks first [auto]"),
-    TEXT_ROW(RARE, 0, "reasoning-effort", "WORD", FIELD(reasoning_effort),
+    TEXT_ROW(RARE, 0, "reasoning-effort", "HOW", FIELD(reasoning_effort),
              "low, medium or high, as the template has it"),
     UINT_ROW(RARE, 0, "reasoning-budget", FIELD(reasoning_budget), 0, 1e9,
              "tokens after which it must answer [no limit]"),
@@ -38,6 +40,7 @@ static Status check(Options *o, Error *error) {
     if (o->mode == MODE_CHAT && o->echo)
         return usage(error, "--echo writes the prompt of one text: not with -m chat");
     if (o->mode == MODE_CHAT) return STATUS_OK;
+    if (o->single_turn) return usage(error, "--single-turn is for -m chat");
     if (o->session && !o->replay)
         return usage(error, "--session keeps a conversation: use it with -m chat");
     if (o->batch || o->render || o->replay) return STATUS_OK;

@@ -70,7 +70,12 @@ Status turn_say(Chat *chat, const char *text, Error *error) {
     Status status = turn_answer(chat, error);
     if (status != STATUS_FAILED) return status;
     if (chat->last.too_long) return give_back(chat, error);
+    bool one_message = chat->session->prompt_length > 0; /* no command follows */
+    if (one_message && !chat->file.path) return status;
     Error reason = *error;
+    if (one_message)
+        return error_set(error, "%s (the message is kept: the next chat with %s answers it)",
+                         reason.text, chat->file.path);
     return error_set(error, "%s (the message is kept: /retry answers it, /undo takes it back)",
                      reason.text);
 }

@@ -32,7 +32,7 @@ _verbatim() {
         COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
             --special --bos --tokenizer --split-pattern --output --echo --json-schema --json --regex
             --grammar --choice --on-length --shape-test --temperature --top-k --top-p --min-p
-            --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --session
+            --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --single-turn --session
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --lora
             --ordered --shard --merge --resume --retry-failed --strict --kv-memory --max-concurrent --embed --pooling --dimensions
@@ -58,7 +58,7 @@ _verbatim_export() {
         --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
     if [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "--type --keep --lora --calibrate --tokenizer --split-pattern --threads --random --no-mtp --no-sandbox --quiet
+        COMPREPLY=($(compgen -W "--type --keep --lora --calibrate --tokenizer --split-pattern --threads --random --force --no-mtp --no-sandbox --quiet
             --help" -- "$cur"))
         return
     fi

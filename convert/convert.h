@@ -22,7 +22,7 @@ typedef struct ConvertOptions {
     bool no_mtp;               /* leave out prediction layers (formats/prediction.h) */
     struct AdapterOpening *adapters; /* merged into the weights, for convert_to_path; or NULL */
     const char *target;              /* the target's name in messages; NULL: the source's path */
-    bool keeps_target; /* for convert_to_path: fails where the target exists */
+    bool keeps_target;               /* for convert_to_path: fails where the target exists */
     int n_threads;                   /* 0: threads_default() */
     /* For convert_to_path: the path of a text to calibrate with (calibrate.h). The model is
      * converted losslessly into an unlinked file beside the target and runs over the text. NULL:

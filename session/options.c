@@ -13,7 +13,7 @@ static const OptionRow text_rows[] = {
     TEXT_ROW(USUAL, 'i', "prompt", "TEXT", FIELD(prompt),
              "continue this text; - reads it from stdin"),
     TEXT_ROW(USUAL, 'f', "prompt-file", "FILE", FIELD(prompt_file),
-             "continue the text in a file; - after -i: stdin"),
+             "the text in a file (-: stdin), after that of -i"),
     UINT_ROW(USUAL, 'n', "tokens", FIELD(n_tokens), 0, 1e9,
              "new tokens at most [256]; 0: to the context's end"),
     LIST_ROW(USUAL, "stop", "TEXT", FIELD(stop), "end before this text; may be repeated"),
@@ -99,9 +99,8 @@ static Status take_model(void *values, const char *word, Error *error) {
 }
 
 static Status check(const Options *o, Error *error) {
-    bool both = o->prompt && o->prompt_file;
-    if (both && (strcmp(o->prompt_file, "-") != 0 || strcmp(o->prompt, "-") == 0)) {
-        error_set(error, "-i and -f both give the prompt: use one of them");
+    if (o->prompt && o->prompt_file && strcmp(o->prompt, "-") == 0) {
+        error_set(error, "-i - and -f both give the text: with -f, -i is what stands before it");
         return STATUS_USAGE;
     }
     for (size_t i = 0; i < o->stop.n; i++) {

@@ -96,6 +96,7 @@ typedef struct Options {
     OptionList override; /* FIELD=VALUE of Config */
 
     /* The chat. */
+    bool single_turn;          /* stdin, -i or -f is one message */
     const char *session;       /* the conversation's file */
     const char *chat_template; /* instead of the model's */
     ReasoningChoice reasoning;

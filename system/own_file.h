@@ -10,10 +10,11 @@
 bool own_file_is_planted(const char *path);
 #define OWN_FILE_PLANTED "%s: a link or a pipe of another user, which is not written to"
 
-/* Opens `path` with `flags` of open(2); with O_CREAT a new file gets mode 0666 under the umask. What was opened is
- * what was checked, whatever others rename, link or remove meanwhile: a regular file that existed
- * must belong to the user, a pipe to the user or root, and symbolic links are followed only when
- * they belong to the user or root. Returns -1 with errno and an Error that names `path`. */
+/* Opens `path` with `flags` of open(2); with O_CREAT a new file gets mode 0666 under the umask.
+ * What was opened is what was checked, whatever others rename, link or remove meanwhile: a regular
+ * file that existed must belong to the user, a pipe to the user or root, and symbolic links are
+ * followed only when they belong to the user or root. Returns -1 with errno and an Error that names
+ * `path`. */
 int own_file_open(const char *path, int flags, Error *error);
 
 #endif

@@ -20,9 +20,10 @@ enum {
 };
 
 /* Creates a temporary file in the directory of `path`, open for reading and writing (and as `flags`
- * of open(2) say), with this mode under the umask. *temporary is its name, malloc'ed: `path` followed by `ending`,
- * or by ".PID.tmp" when that is NULL. A file of this name that a killed process left is removed; a
- * link is not followed. Returns the descriptor, or -1 with errno, an Error and *temporary NULL. */
+ * of open(2) say), with this mode under the umask. *temporary is its name, malloc'ed: `path`
+ * followed by `ending`, or by ".PID.tmp" when that is NULL. A file of this name that a killed
+ * process left is removed; a link is not followed. Returns the descriptor, or -1 with errno, an
+ * Error and *temporary NULL. */
 int replace_file_begin(const char *path, const char *ending, int flags, mode_t mode,
                        char **temporary, Error *error);
 

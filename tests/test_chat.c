@@ -41,6 +41,22 @@ static void a_pipe_gives_a_message_a_line_and_gets_answers_alone(void **state) {
     process_free(&one);
 }
 
+static void a_single_turn_takes_all_of_stdin_as_one_message(void **state) {
+    (void)state;
+    Process p = TALK("one\ntwo\n", "--single-turn", "--kv-type", "f32");
+    Process same = TALK("", "-i", "one\ntwo\n", "--kv-type", "f32");
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.out, same.out);
+    process_free(&p);
+    process_free(&same);
+    /* Of one message no command can follow, so the error names none. */
+    p = TALK("", "-i", "a message that does not fit into so few positions", "-c", "8");
+    assert_int_equal(p.status, 1);
+    assert_null(strstr(p.err, "/retry"));
+    assert_null(strstr(p.err, "/edit"));
+    process_free(&p);
+}
+
 /* Ctrl-C stops a line without an end, unless its length does so first. */
 static void a_line_without_an_end_can_be_stopped(void **state) {
     (void)state;
@@ -579,6 +595,7 @@ int main(void) {
         cmocka_unit_test(a_model_with_states_thinks_as_qwen_3_5s_template_has_it),
         cmocka_unit_test(settings_of_reasoning_are_checked),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
+        cmocka_unit_test(a_single_turn_takes_all_of_stdin_as_one_message),
         cmocka_unit_test(a_line_without_an_end_can_be_stopped),
         cmocka_unit_test(answers_that_cannot_be_written_are_a_failure),
         cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),

@@ -102,7 +102,7 @@ static void the_text_is_the_same_on_every_instruction_set(void **state) {
     static const char *const types[] = {"f32", "f16", "bf16", "q8", "q4"};
     char *typed = build_path("tests/cli-typed.bin");
     for (size_t k = 0; k < 5; k++) {
-        Process p = RUN("export", "--random", "tiny", "-t", types[k], typed, "-q");
+        Process p = RUN("export", "--random", "tiny", "-t", types[k], typed, "-q", "-f");
         assert_int_equal(p.status, 0);
         process_free(&p);
         char *text = text_of(RUN("run", typed, "-s", "4", "-n", "40", "--isa", "reference"));
@@ -193,6 +193,8 @@ static void text_on_stdin_follows_the_prompt_or_is_hinted_at(void **state) {
     char *text = text_of(RUN("run", tiny, "-i", "Say:\n" PROMPT, HOW, "--echo"));
     const char *const both[] = {"run", tiny, "-i", "Say:", "-f", "-", HOW, "--echo", NULL};
     assert_prints(process_run(both, PROMPT, strlen(PROMPT)), text);
+    file_write(scratch, PROMPT, strlen(PROMPT));
+    assert_prints(RUN("run", tiny, "-i", "Say:", "-f", scratch, HOW, "--echo"), text);
     free(text);
     int pipes[2];
     assert_int_equal(pipe(pipes), 0);

@@ -120,6 +120,18 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option --mirostat: not among the samplers here, which are --top-k, -p and --min-p "
             "(docs/command-line.md)",
             "m", "--mirostat", "2");
+    REFUSES("no option --help-all: every option: --help all", "--help-all");
+    REFUSES("no option --list-devices: this program computes on the CPU alone: leave it out",
+            "--list-devices");
+    REFUSES("no option --reasoning-format: --hide-reasoning leaves out what the model thinks", "m",
+            "--reasoning-format", "none");
+    REFUSES(
+        "no option -mli: a line of the chat that ends in \\ goes on; --single-turn takes all of "
+        "stdin as one message",
+        "m", "-mli");
+    REFUSES("no option -st; did you mean --single-turn?", "m", "-st");
+    REFUSES("--json-schema Makefile: a file is read as --json-schema @Makefile", "m",
+            "--json-schema", "Makefile");
     REFUSES("no option -V; did you mean --version?", "-V");
     REFUSES("--top-k -1: all tokens are --top-k 0, the default", "m", "--top-k", "-1");
     REFUSES("help: there are no commands: run --help lists the usual options", "help");
@@ -177,7 +189,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("one model at a time, but 'Once upon' stands beside 'm.bin'; a prompt goes after -i: "
             "run m.bin -i 'Once upon'",
             "m.bin", "Once upon");
-    REFUSES("-i and -f both give the prompt: use one of them", "m", "-i", "a", "-f", "b");
+    REFUSES("-i - and -f both give the text: with -f, -i is what stands before it", "m", "-i", "-",
+            "-f", "b");
     REFUSES("only one of --merge, --info, --verify, --tokenize, --detokenize, --render, --eval, "
             "--score, "
             "--attention, "
