@@ -1,7 +1,9 @@
 # make            build run, export and bench
 # make core       build/core/run: the core alone, on plain C     make core-lines   its size
-# make test       build and pass every test          make asan   the same under ASan and UBSan
+# make check      a sample of every promise, in less than a minute: for editing
+# make test       more of it, in less than three     make test-all   every case at its full size
 # make soak       the promises at full size, in minutes
+# make asan       make test under ASan and UBSan
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
 # make coverage   the lines of each reader that the fuzz targets reach (clang, llvm)
 # make tsan       generation, a batch and a conversion under ThreadSanitizer (clang)
@@ -191,12 +193,15 @@ $(BUILD)/tests/faults.so: tests/faults/shim.c tests/faults/shim.h
 	$(CC) -std=c11 -D_GNU_SOURCE -O1 -g -fPIC -shared -Wall -Wextra $(WERROR) -o $@ $<
 $(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests/faults.so
 
-# Each test program runs in the source directory; VERBATIM_BUILD tells where the programs are.
-# Tests use more threads than the machine has cores: a thread that waits must not spin.
-test: all core $(TESTS)
-	@failed=; for t in $(TESTS); do echo "== $$t"; \
-		VERBATIM_BUILD=$(BUILD) VERBATIM_RUNNER="$(TEST_RUNNER)" OMP_WAIT_POLICY=passive $(TEST_RUNNER) $$t || failed="$$failed $$t"; done; \
-	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
+# Each test program runs in the source directory; VERBATIM_BUILD tells where the programs are. Tiers
+# take more or less of each sweep (tests/tier.h, tests/README.md). The longest programs start first.
+LONGEST = $(patsubst %,$(BUILD)/tests/test_%,reference_logits sampler tokenizer_patterns tokenizer_shared \
+	attacks exactness planted kernels chat_terminal families attention core)
+ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
+check test: TIER = $@
+test-all: TIER = all
+check test test-all: all core $(TESTS)
+	@VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS)
 
 # The same promises at full size: minutes.
 $(BUILD)/tests/soak_%: $(BUILD)/tests/soak_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
@@ -296,7 +301,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all core core-lines mpi $(PROGRAMS) test soak asan fuzz fuzzers coverage tsan format lint install uninstall deb static dist clean
+.PHONY: all core core-lines mpi $(PROGRAMS) check test test-all soak asan fuzz fuzzers coverage tsan format lint install uninstall deb static dist clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d) \

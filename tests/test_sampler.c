@@ -9,6 +9,7 @@
 
 #include "isa.h"
 #include "sampler.h"
+#include "tests/tier.h"
 
 enum { VOCAB = 1000 };
 
@@ -155,7 +156,7 @@ static void top_k_keeps_the_k_first_by_value_then_index(void **state) {
     float logits[VOCAB];
     Ranked ranked[VOCAB];
     static const uint32_t ks[] = {1, 2, 3, 7, 16, 40, 257, 999};
-    for (uint32_t seed = 0; seed < 3; seed++) {
+    for (uint32_t seed = 0; seed < tier_count(1, 1, 3); seed++) {
         fill(logits, VOCAB, seed);
         logits[5] = 0.0f, logits[17] = -0.0f; /* -0 and 0 must tie */
         rank(logits, VOCAB, ranked);
@@ -173,7 +174,7 @@ static void top_p_keeps_the_fewest_that_reach_it(void **state) {
     float logits[VOCAB], p[VOCAB];
     Ranked ranked[VOCAB];
     static const float tops[] = {0.05f, 0.3f, 0.5f, 0.9f, 0.99f};
-    for (uint32_t seed = 0; seed < 3; seed++) {
+    for (uint32_t seed = 0; seed < tier_count(1, 1, 3); seed++) {
         fill(logits, VOCAB, seed);
         /* Flatten the distribution, so that every kept token is drawn often enough to be seen. */
         for (size_t i = 0; i < VOCAB; i++) logits[i] /= 8.0f, p[i] = expf(logits[i]);
