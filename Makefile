@@ -119,8 +119,9 @@ $(BUILD)/tests/measure_link $(BUILD)/tests/slow_network: $(BUILD)/%: $(BUILD)/%.
 
 # Tests of cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
 RANK_HELPERS = tests/ranks.c tests/thread_wire.c
-$(BUILD)/tests/test_cluster: $(patsubst %,$(BUILD)/mpi/cluster/%.o,codes cut divide divide_layers observed rank share steps) \
-	$(RANK_HELPERS:%.c=$(BUILD)/%.o)
+CLUSTER_TEST_OBJECTS = $(RANK_HELPERS:%.c=$(BUILD)/%.o) $(patsubst %,$(BUILD)/mpi/cluster/%.o, \
+	codes cut divide divide_layers observed rank share steps)
+$(BUILD)/tests/test_cluster: $(CLUSTER_TEST_OBJECTS)
 
 # Programs without shared libraries. Of jansson only json_* stays visible: its archive has functions
 # with names that we have, too. What libedit needs is not in every pkg-config file.
@@ -178,11 +179,23 @@ core-lines: $(BUILD)/core/run
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
 # Helpers of the tests: tests/*.c that are no program of their own.
-TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c tests/measure_%.c tests/slow_network.c $(RANK_HELPERS),$(wildcard tests/*.c)))
+TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c tests/measure_%.c tests/slow_network.c tests/suite.c $(RANK_HELPERS),$(wildcard tests/*.c)))
 $(BUILD)/tests/%.o: ALL_CFLAGS += $(CMOCKA_CFLAGS)
 
+# The tiers link all test programs in one, tests/suite.c, whose links build/tests/test_NAME are; a
+# program that is asked for by its name is linked alone. Each has a main under a name of its own.
+SUITE = $(BUILD)/tests/suite
+$(BUILD)/tests/test_%.o: ALL_CFLAGS += -Dmain=main_of_$(basename $(@F))
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
+	@rm -f $@
+	$(CC) $(ALL_CFLAGS) -Wl,--defsym=main=main_of_$(@F) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
+
+# The folder's time changes when a test is added or removed.
+$(SUITE).o: ALL_CFLAGS += -D'SUITE(X)=$(TESTS:$(BUILD)/tests/%=X(%))'
+$(SUITE).o: tests
+$(SUITE): $(SUITE).o $(TESTS:%=%.o) $(TEST_HELPERS) $(CLUSTER_TEST_OBJECTS) $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
+	@for t in $(TESTS); do ln -sf suite $$t; done
 
 $(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -o $@ $^ $(ALL_LIBS)
@@ -191,7 +204,7 @@ $(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(BUILD)/libverbatim.a
 $(BUILD)/tests/faults.so: tests/faults/shim.c tests/faults/shim.h
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O1 -g -fPIC -shared -Wall -Wextra $(WERROR) -o $@ $<
-$(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests/faults.so
+$(SUITE) $(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests/faults.so
 
 # Each test program runs in the source directory; VERBATIM_BUILD tells where the programs are. Tiers
 # take more or less of each sweep (tests/tier.h, tests/README.md). The longest programs start first.
@@ -200,7 +213,7 @@ LONGEST = $(patsubst %,$(BUILD)/tests/test_%,reference_logits sampler tokenizer_
 ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
 check test: TIER = $@
 test-all: TIER = all
-check test test-all: all core $(TESTS)
+check test test-all: all core $(SUITE)
 	@VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS)
 
 # The same promises at full size: minutes.

@@ -146,7 +146,8 @@ static void a_base_vocabulary_that_is_too_large_is_refused(void **state) {
     assert_refused(RUN("export", directory, file), why);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_runs_whose_added_tokens_have_no_embedding),
         cmocka_unit_test(a_prompt_with_such_a_token_is_refused_by_its_name),

@@ -270,7 +270,8 @@ static void literals_are_bounded(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_every_format_are_read),
         cmocka_unit_test(a_call_that_is_cut_off_stays_text),

@@ -787,7 +787,8 @@ static void little_stack_and_few_files_are_enough_or_a_clear_error(void **state)
     free(checkpoint);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_and_lengths_of_gguf_that_overflow_are_refused),
         cmocka_unit_test(tensors_of_gguf_that_overflow_or_lie_outside_are_refused),

@@ -373,7 +373,8 @@ static void an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future(void
 
 static KvType types[] = {KV_F32, KV_F16, KV_Q8};
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_the_textbook_formula),
         cmocka_unit_test(the_bits_are_the_same_on_any_kernel_threads_and_chunks),

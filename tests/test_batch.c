@@ -739,7 +739,8 @@ static void a_full_disk_is_told_and_the_run_is_completed_later(void **state) {
     same_files(p->output, p->other);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, NULL, clean)
     const struct CMUnitTest tests[] = {
         TEST(each_result_is_what_the_request_gets_alone),

@@ -106,7 +106,8 @@ static void json_has_each_measurement(void **state) {
     process_free(&p);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_command_line_is_told_what_is_wrong),
         cmocka_unit_test(nothing_is_measured_past_the_context),

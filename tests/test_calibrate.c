@@ -384,7 +384,8 @@ static void an_interrupt_while_calibrating_leaves_nothing(void **state) {
     fixture_remove_directory(directory);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(importance_is_the_mean_square_of_each_input),
         cmocka_unit_test(the_file_is_the_same_on_any_thread_count),

@@ -588,7 +588,8 @@ static void settings_of_reasoning_are_checked(void **state) {
     process_free(&p);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reasoning_that_the_template_does_not_know_is_said),
         cmocka_unit_test(reasoning_ends_by_its_budget_and_is_kept_apart),

@@ -107,7 +107,8 @@ static void the_vocabulary_names_the_family(void **state) {
     assert_null(family_of("\"hello\":1"));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_family_writes_its_tokens),
         cmocka_unit_test(the_vocabulary_names_the_family),

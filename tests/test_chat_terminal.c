@@ -682,7 +682,8 @@ static void an_answer_breaks_no_word_at_the_margin(void **state) {
     process_free(&whole);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversation_goes_back_and_forth_and_ctrl_d_leaves),
         cmocka_unit_test(ctrl_c_clears_a_line_and_stops_an_answer),

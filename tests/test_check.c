@@ -207,7 +207,8 @@ static int close_cases(void **state) {
     return 0;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_that_the_model_gives_are_the_same),
         cmocka_unit_test(a_check_takes_few_passes),

@@ -714,7 +714,8 @@ static void stories260K_writes_its_published_text(void **state) {
     free(line);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_text_is_the_same_on_any_thread_count),
         cmocka_unit_test(the_text_is_the_same_with_any_chunk),

@@ -643,7 +643,8 @@ static void large_shapes_are_not_kept(void **state) {
     modelfile_close(file);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_regex_is_matched_by_all_of_the_text),
         cmocka_unit_test(a_regex_that_explodes_is_refused_in_time),

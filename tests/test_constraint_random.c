@@ -295,7 +295,8 @@ static void texts_are_as_frequent_as_the_mask_says(void **state) {
     modelfile_close(file);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_texts_come_to_no_dead_end),
         cmocka_unit_test(texts_are_as_frequent_as_the_mask_says),

@@ -184,7 +184,8 @@ static void what_cannot_be_is_refused(void **state) {
     assert_refused(RUN("run", model, "--json-schema", "{\"uniqueItems\":true}"), 1, "uniqueItems");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_has_its_shape_and_the_same_bytes_on_any_setting),
         cmocka_unit_test(a_text_that_is_too_long_is_closed),

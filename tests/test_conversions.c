@@ -601,7 +601,8 @@ static void a_model_that_cannot_run_tokenizes(void **state) {
     free(path);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_converted_once),
         cmocka_unit_test(another_type_or_tokenizer_is_another_conversion),

@@ -79,7 +79,8 @@ static void the_core_is_small(void **state) {
     free(command);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_core_prints_what_run_prints),
         cmocka_unit_test(wrong_arguments_are_named),

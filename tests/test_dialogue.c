@@ -387,7 +387,8 @@ static void a_message_cannot_pose_as_structure(void **state) {
     opened_close(&o);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_turn_computes_only_what_is_new),
         cmocka_unit_test(an_answer_can_be_had_again_and_taken_back),

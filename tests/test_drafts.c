@@ -621,7 +621,8 @@ static void what_cannot_draft_is_refused(void **state) {
     fixture_remove_directory(directory);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_guesses_cost_less_than_two_percent),
         cmocka_unit_test(more_of_a_text_is_read_only_where_that_has_paid),

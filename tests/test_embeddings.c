@@ -532,7 +532,8 @@ static void gguf_says_how_to_pool(void **state) {
     remove_model(tokenizer);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embeddings_are_those_of_sentence_transformers),
         cmocka_unit_test(embeddings_have_the_same_bits_in_any_batch),

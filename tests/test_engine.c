@@ -606,7 +606,8 @@ static void prompts_that_cannot_be_are_refused(void **state) {
     model_close(model);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_in_a_batch_gets_the_logits_it_gets_alone),
         cmocka_unit_test(drafts_change_no_logits_of_a_batch),

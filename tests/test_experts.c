@@ -143,7 +143,8 @@ static void a_sum_of_zero_is_not_divided_by(void **state) {
     assert_true(shares[0] == 0 && shares[1] == 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ties_go_to_the_lowest_index),
         cmocka_unit_test(no_expert_is_chosen_twice_whatever_the_logits),

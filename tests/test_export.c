@@ -329,7 +329,8 @@ static void a_target_may_have_as_long_a_name_as_a_file(void **state) {
     place_free(&p);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_command_line_says_so),
         cmocka_unit_test(a_source_that_is_wrong_leaves_no_target),

@@ -469,7 +469,8 @@ static void factors_beside_nvfp4_weights_are_multiplied_in(void **state) {
     fixture_remove_directory(directory);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_gives_the_reference_logits),
         cmocka_unit_test(other_families_give_the_reference_logits),

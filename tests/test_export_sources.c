@@ -598,7 +598,8 @@ static void files_of_other_kinds_are_refused_by_name(void **state) {
     fixture_remove_directory(directory);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_random_shape_needs_only_width_and_layers),
         cmocka_unit_test(every_block_type_keeps_every_value),

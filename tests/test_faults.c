@@ -63,7 +63,8 @@ static void joining_parts_stands_every_fault(void **state) {
     stands(FAULT_MERGE);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_export_stands_every_fault),
         cmocka_unit_test(a_generation_stands_every_fault),

@@ -40,7 +40,8 @@ static void narrow_weights_are_exact_in_sixteen_bits(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_have_the_bits_that_python_computes),
         cmocka_unit_test(narrow_weights_are_exact_in_sixteen_bits),

@@ -200,7 +200,8 @@ static void a_choice_of_several_segments_changes_no_bit(void **state) {
     free(logits);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_are_chosen_and_ties_go_to_the_lowest_position),
         cmocka_unit_test(scores_are_the_same_on_every_instruction_set),

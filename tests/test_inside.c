@@ -592,7 +592,8 @@ static void only_the_chosen_experts_are_read(void **state) {
     free(path);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_add_up_to_one_and_see_no_future),
         cmocka_unit_test(grouped_heads_name_their_keys),

@@ -402,7 +402,8 @@ static void the_reference_multiplies_the_matrix_that_matrix_row_shows(void **sta
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_multiplies_the_matrix_that_matrix_row_shows),
         cmocka_unit_test(bits_are_the_reference_s_for_any_number_of_rows),

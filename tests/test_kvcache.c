@@ -223,7 +223,8 @@ static void a_full_cache_refuses_and_stays_as_it_was(void **state) {
     kvcache_free(cache);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_latent_takes_a_ninth_of_the_keys_and_values_that_it_stands_for),
         cmocka_unit_test(what_is_stored_is_read_back_from_any_start),

@@ -186,7 +186,8 @@ static void a_file_cut_anywhere_gives_its_whole_pages(void **state) {
     close(fd);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_saved_comes_back),
         cmocka_unit_test(saving_again_costs_only_what_is_new),

@@ -255,7 +255,8 @@ static int remove_model(void **state) {
     return 0;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_change_no_bit),
         cmocka_unit_test(nor_do_they_where_windows_and_states_are_lost),

@@ -160,7 +160,8 @@ static void a_lost_page_tells_its_file_and_cannot_steer_a_terminal(void **state)
     assert_non_null(strstr(said, ": a mapped file: cannot be read any more"));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_that_is_cut_off_while_it_speaks_is_an_error_that_names_it),
         cmocka_unit_test(a_model_that_is_replaced_while_it_speaks_does_no_harm),

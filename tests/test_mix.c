@@ -67,7 +67,8 @@ static void what_is_no_mix_is_refused_by_name(void **state) {
     assert_int_equal(mix_check("q4m,wq=q8,layers.0=f16", &error), STATUS_OK);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_type_spends_more_bits_on_what_every_token_meets),
         cmocka_unit_test(the_mix_chooses_layers_at_both_ends_and_each_third),

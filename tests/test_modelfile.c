@@ -267,7 +267,8 @@ static void weights_that_are_no_numbers_are_found(void **state) {
     free(b.data);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written_opens_and_verifies),
         cmocka_unit_test(what_was_written_is_what_is_read),

@@ -342,7 +342,8 @@ static const char *obstacle(void) {
     return system("command -v mpirun > /dev/null") == 0 ? NULL : "there is no mpirun";
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_writes_the_same_text),
         cmocka_unit_test(probabilities_are_the_same),

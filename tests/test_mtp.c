@@ -399,7 +399,8 @@ static void forged_ones_are_refused(void **state) {
     tiny_model_close(&tiny);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(guesses_are_those_of_the_reference),
         cmocka_unit_test(guesses_are_those_of_llama_cpp),

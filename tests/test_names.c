@@ -232,7 +232,8 @@ static void a_conversion_is_named_with_its_source(void **state) {
     process_free(&p);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_list_says_what_runs_and_changes_nothing),
         cmocka_unit_test(a_name_is_enough_where_one_model_has_it),

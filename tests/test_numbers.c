@@ -48,7 +48,8 @@ static void sines_are_the_library_s_rounded_once(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(powers_are_the_library_s_to_1e_14),
         cmocka_unit_test(sines_are_the_library_s_rounded_once),

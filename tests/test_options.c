@@ -419,7 +419,8 @@ static void the_manual_names_no_other_option(void **state) {
     free(text);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_options_are_those_of_llama2c),
         cmocka_unit_test(long_options_take_their_value_either_way),

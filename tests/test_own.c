@@ -322,7 +322,8 @@ static void only_tables_that_are_computed_may_be_left_out(void **state) {
     free(message);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_logits_are_those_of_their_authors),
         cmocka_unit_test(vocabularies_are_characters_words_or_ids),

@@ -333,7 +333,8 @@ static void a_kill_leaves_no_unfinished_file(void **state) {
     free(program), free(output);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_another_user_left_is_not_written_to),
         cmocka_unit_test(a_link_that_appears_while_results_are_opened_is_not_followed),

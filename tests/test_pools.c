@@ -146,7 +146,8 @@ static void pools_that_cannot_be_computed_are_refused(void **state) {
     fixture_free(&f);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pools_beside_shared_latents_have_the_same_bits_in_any_calls),
         cmocka_unit_test(pools_that_cannot_be_computed_are_refused),

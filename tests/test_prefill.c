@@ -165,7 +165,8 @@ static void progress_moves_within_a_chunk(void **state) {
     free(logits);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wanted_logits_are_those_of_one_row_at_a_time),
         cmocka_unit_test(an_interruption_stops_between_two_chunks_and_not_after_the_last),

@@ -71,7 +71,8 @@ static void eight_bits_choose_the_same_word_wherever_one_is_clearly_ahead(void *
     tiny_model_close(&eight);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_bits_choose_the_same_word_wherever_one_is_clearly_ahead),
     };

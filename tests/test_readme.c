@@ -149,7 +149,8 @@ static void links_lead_to_files(void **state) {
     check_links("README.md", "");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sessions_are_what_their_commands_print),
         cmocka_unit_test(the_sessions_of_the_docs_are_what_their_commands_print),

@@ -659,7 +659,8 @@ static void a_conversion_names_its_source(void **state) {
     free(cache);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sha256_gives_nists_digests),
         cmocka_unit_test(sha256_takes_a_text_in_any_pieces),

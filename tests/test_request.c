@@ -345,7 +345,8 @@ static void sizes_are_read_as_people_write_them(void **state) {
         assert_int_equal(batch_memory(wrong[i], &bytes, &error), STATUS_USAGE);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_have_the_names_of_the_command_line),
         cmocka_unit_test(what_a_line_leaves_out_is_the_command_lines),

@@ -403,7 +403,8 @@ static void a_large_vocabulary_is_no_burden(void **state) {
     free(copy);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tokens_that_are_not_allowed_take_no_part),
         cmocka_unit_test(random_numbers_are_philox),

@@ -231,7 +231,8 @@ static void descriptors_of_the_parent_are_closed_unless_they_are_named(void **st
     assert_int_equal(in_child(keep_only, &nothing), 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     tests = getpid();
     const struct CMUnitTest all[] = {
         cmocka_unit_test(nothing_forbidden_succeeds_in_the_main_thread),

@@ -177,7 +177,8 @@ static void what_cannot_be_scored_is_refused(void **state) {
     free(other);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(perplexity_and_divergence_follow_their_formulas),
         cmocka_unit_test(the_score_is_the_same_in_every_way_of_computing_it),

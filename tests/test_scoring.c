@@ -344,7 +344,8 @@ static void an_item_without_finite_scores_is_named(void **state) {
     process_free(&p);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_before_the_first_are_not_scored),
         cmocka_unit_test(a_prompt_that_is_scored_may_have_one_token_more_than_the_context),

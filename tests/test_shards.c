@@ -546,7 +546,8 @@ static void only_its_own_part_is_resumed(void **state) {
     check_run(RUN("run", p->model, "--batch", "/dev/null", "--shard", "1/2"), 1, "not a file");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(joined_parts_are_the_file_of_one_run, clean),
         cmocka_unit_test_teardown(parts_that_were_killed_lose_nothing, clean),

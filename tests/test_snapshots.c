@@ -226,7 +226,8 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) sharing_mix(models[i], i, 40);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_with_a_window_keep_only_that),
         cmocka_unit_test(sizes_are_predicted_at_any_length),

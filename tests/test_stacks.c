@@ -401,7 +401,8 @@ static void the_core_refuses_the_stack_by_name(void **state) {
     free(core);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forks_and_truncations_give_the_bits_of_a_fresh_run),
         cmocka_unit_test(layers_that_share_keys_store_none),

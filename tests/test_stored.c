@@ -379,7 +379,8 @@ static void floats_of_8_bits_have_their_values(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_the_gguf_package),
         cmocka_unit_test(panels_hold_every_weight_of_the_blocks_unchanged),

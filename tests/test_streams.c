@@ -236,7 +236,8 @@ static void a_stream_that_cannot_be_is_refused(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_make_the_answer_of_every_format),
         cmocka_unit_test(chunks_of_completions_make_the_text),

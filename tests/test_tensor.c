@@ -137,7 +137,8 @@ static void quantized_rows_come_back_as_scale_times_code(void **state) {
         for (size_t cols = 1; cols < 300; cols += 41) check_code_type((TensorType)t, cols);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(types_are_found_by_name_and_number),
         cmocka_unit_test(sizes_are_those_of_the_format),

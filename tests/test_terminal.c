@@ -275,7 +275,8 @@ static void links_that_were_planted_in_the_cache_are_not_followed(void **state) 
     fixture_remove_directory(cache);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_on_a_terminal_has_no_controls),
         cmocka_unit_test(names_of_files_in_lists_and_errors_have_no_controls),

@@ -40,7 +40,8 @@ static void an_interruption_ends_a_pass_between_its_parts(void **state) {
     threads.control.end(&threads.control);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_for_one_thread_leave_the_others_their_number),
         cmocka_unit_test(an_interruption_ends_a_pass_between_its_parts),

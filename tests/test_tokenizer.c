@@ -432,7 +432,8 @@ static void versions_are_told(void **state) {
     assert_non_null(strstr(text, "(Unicode "));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_gives_the_words_of_the_library),
         cmocka_unit_test(every_model_gives_the_ids_and_texts_of_the_library),

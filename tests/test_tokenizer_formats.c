@@ -508,7 +508,8 @@ static void only_a_true_unknown_token_stands_for_unknown_text(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama2c_encodes_and_decodes_as_its_run_c),
         cmocka_unit_test(tiktoken_merges_by_rank),

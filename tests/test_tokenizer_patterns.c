@@ -374,7 +374,8 @@ static void steps_are_the_same_with_and_without_jit(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_of_gguf_names_cost_nothing_to_bound),
         cmocka_unit_test(a_slow_pattern_is_refused_with_its_name_by_either_matcher),

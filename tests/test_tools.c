@@ -518,7 +518,8 @@ static void what_cannot_be_held_is_refused_by_name(void **state) {
     process_free(&run);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_required_call_comes_in_every_format),
         cmocka_unit_test(a_function_may_have_any_name),
