@@ -8,13 +8,15 @@
 
 #include "base/array.h"
 #include "batch/batch_files.h"
+#include "proof/compare.h"
 #include "session/check_report.h"
-#include "system/descriptor.h"
 #include "session/json_text.h"
+#include "system/descriptor.h"
 
 /* One recorded result: a line of the file. */
 typedef struct Record {
-    RequestKey key;
+    bool is_named;  /* it says which request it answers; otherwise that is the line of its number */
+    RequestKey key; /* of the request; not named: of the record's line number */
     size_t begin, length; /* in check->bytes */
     size_t line;
     bool found;
@@ -28,7 +30,7 @@ struct Check {
     size_t n, capacity, n_told;
     Output output;
     bool writes, completes;
-    size_t n_differ;
+    size_t n_of[VERDICT_DIFFERENT + 1]; /* results, by what came of them */
 };
 
 /* ---- The file --------------------------------------------------------------------------------
@@ -60,7 +62,9 @@ void check_close(Check *c) {
 }
 
 static int by_key(const void *a, const void *b) {
-    const RequestKey *x = &((const Record *)a)->key, *y = &((const Record *)b)->key;
+    const Record *one = a, *two = b;
+    const RequestKey *x = &one->key, *y = &two->key;
+    if (one->is_named != two->is_named) return one->is_named - two->is_named;
     if (x->high != y->high) return x->high < y->high ? -1 : 1;
     return (x->low > y->low) - (x->low < y->low);
 }
@@ -73,8 +77,11 @@ static Status add_record(Check *c, const char *line, size_t length, size_t numbe
     if (!has_key) key = request_key_of_line(number, 0);
     if (!array_reserve(&c->records, &c->capacity, c->n + 1, sizeof *c->records))
         return error_set(error, "%s: no memory for its lines", c->name);
-    c->records[c->n++] =
-        (Record){.key = key, .begin = (size_t)(line - c->bytes), .length = length, .line = number};
+    c->records[c->n++] = (Record){.is_named = has_key,
+                                  .key = key,
+                                  .begin = (size_t)(line - c->bytes),
+                                  .length = length,
+                                  .line = number};
     return STATUS_OK;
 }
 
@@ -108,8 +115,7 @@ static json_t *parse(const Check *c, const Record *record) {
 }
 
 json_t *check_find(Check *c, const Request *request) {
-    /* A record that says of no request what it is belongs to the line with its number. */
-    const Record wanted[] = {{.key = request_key(request)},
+    const Record wanted[] = {{.is_named = true, .key = request_key(request)},
                              {.key = request_key_of_line(request->line, 0)}};
     Record *found = NULL;
     for (size_t i = 0; i < 2 && c->n > 0 && !found; i++)
@@ -189,99 +195,37 @@ void check_text(const Check *c, const json_t *recorded, const ResultMaker *maker
 /* ---- Comparing ----------------------------------------------------------------------------------
  */
 
-static bool is_ignored(const char *key) {
-    static const char *const keys[] = {"id",         "custom_id", "line",  "line_hash",
-                                       "request_id", "created",   "model", "system_fingerprint"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(keys[i], key) == 0) return true;
-    return false;
-}
+/* Fields that name the run; docs/check.md lists them. */
+static const char *const native_run_fields[] = {"system_fingerprint", NULL};
+static const char *const openai_run_fields[] = {"id",
+                                                "system_fingerprint",
+                                                "response.request_id",
+                                                "response.body.id",
+                                                "response.body.object",
+                                                "response.body.created",
+                                                "response.body.model",
+                                                "response.body.system_fingerprint",
+                                                NULL};
 
-static bool is_nothing(const json_t *value) {
-    return !value || json_is_null(value);
-}
-
-/* Sets "field" to the path of what differs. */
-static void set_field(json_t *report, const char *path) {
-    json_object_set_new(report, "field", json_string(path));
-}
-
-static bool compare(json_t *report, const char *path, const json_t *expected, const json_t *got);
-
-/* The bytes of texts that are not UTF-8 say more than the texts; either may be missing. */
-static bool same_bytes(json_t *report, const char *path, const json_t *expected,
-                       const json_t *got) {
+/* Sets the first difference: "field", and where texts differ. */
+static void put_difference(json_t *report, const json_t *difference) {
+    const json_t *expected = json_object_get(difference, "expected"),
+                 *got = json_object_get(difference, "got");
     TextBuffer a = {0}, b = {0};
-    if (!json_is_array(expected) || !json_is_array(got)) return true;
-    put_bytes(expected, &a);
-    put_bytes(got, &b);
-    char inner[256];
-    snprintf(inner, sizeof inner, "%s%sbytes", path, path[0] ? "." : "");
-    bool same = json_equal(expected, got);
-    if (!same) {
-        set_field(report, inner);
-        same = check_report_texts(report, a.bytes, a.length, b.bytes, b.length);
+    json_object_update(report, (json_t *)difference);
+    if (json_is_array(expected) && json_is_array(got)) { /* "bytes" */
+        put_bytes(expected, &a);
+        put_bytes(got, &b);
+    }
+    if (a.length + b.length > 0) {
+        check_report_texts(report, a.bytes ? a.bytes : "", a.length, b.bytes ? b.bytes : "",
+                           b.length);
+    } else if (json_is_string(expected) && json_is_string(got)) {
+        check_report_texts(report, json_string_value(expected), json_string_length(expected),
+                           json_string_value(got), json_string_length(got));
     }
     text_free(&a);
     text_free(&b);
-    return same;
-}
-
-static bool compare_objects(json_t *report, const char *path, const json_t *expected,
-                            const json_t *got) {
-    const char *key;
-    json_t *value;
-    char inner[256];
-    if (!same_bytes(report, path, json_object_get(expected, "bytes"),
-                    json_object_get(got, "bytes")))
-        return false;
-    json_object_foreach((json_t *)got, key, value) {
-        const json_t *other = json_object_get(expected, key);
-        if (is_ignored(key) || !other) continue; /* a record may hold the text alone */
-        snprintf(inner, sizeof inner, "%s%s%s", path, path[0] ? "." : "", key);
-        if (!compare(report, inner, other, value)) return false;
-    }
-    json_object_foreach((json_t *)expected, key, value) {
-        if (is_ignored(key) || is_nothing(value) || json_object_get(got, key)) continue;
-        snprintf(inner, sizeof inner, "%s%s%s", path, path[0] ? "." : "", key);
-        set_field(report, inner);
-        json_object_set(report, "expected", value);
-        json_object_set_new(report, "got", json_null());
-        return false;
-    }
-    return true;
-}
-
-static bool compare_arrays(json_t *report, const char *path, const json_t *expected,
-                           const json_t *got) {
-    size_t n = json_array_size(expected), n_got = json_array_size(got);
-    for (size_t i = 0; i < n && i < n_got; i++) {
-        char inner[256];
-        snprintf(inner, sizeof inner, "%s[%zu]", path, i);
-        if (!compare(report, inner, json_array_get(expected, i), json_array_get(got, i)))
-            return false;
-    }
-    if (n == n_got) return true;
-    set_field(report, path);
-    json_object_set_new(report, "expected", json_integer((json_int_t)n));
-    json_object_set_new(report, "got", json_integer((json_int_t)n_got));
-    return false;
-}
-
-/* Compares what the record has with what the answer has; names the first difference. */
-static bool compare(json_t *report, const char *path, const json_t *expected, const json_t *got) {
-    if (json_is_object(expected) && json_is_object(got))
-        return compare_objects(report, path, expected, got);
-    if (json_is_array(expected) && json_is_array(got))
-        return compare_arrays(report, path, expected, got);
-    if (json_equal(expected, got) || (is_nothing(expected) && is_nothing(got))) return true;
-    set_field(report, path);
-    if (json_is_string(expected) && json_is_string(got))
-        return check_report_texts(report, json_string_value(expected), json_string_length(expected),
-                                  json_string_value(got), json_string_length(got));
-    json_object_set(report, "expected", (json_t *)expected);
-    json_object_set(report, "got", (json_t *)got);
-    return false;
 }
 
 /* {"id"} or {"line", "line_hash"}, as results have it. */
@@ -308,31 +252,44 @@ static size_t differing_choice(const json_t *report) {
     return list ? strtoul(list + strlen("choices["), NULL, 10) : 0;
 }
 
+/* A text that was not completed, because its record is known to be another. */
+static void put_left(json_t *report, const ResultMaker *maker, const Divergence *divergences,
+                     const CheckText *texts, size_t n) {
+    size_t i = 0;
+    while (i + 1 < n && !(divergences[i].found && texts[i].whole)) i++;
+    if (n > 1) json_object_set_new(report, "choice", json_integer((json_int_t)i));
+    json_object_set_new(report, "field", json_string("text"));
+    check_report_divergence(report, &divergences[i], maker->tokenizer, texts[i].record.bytes,
+                            texts[i].record.length);
+}
+
 char *check_compare(Check *c, const ResultMaker *maker, const Request *r, const json_t *recorded,
                     const char *line, const Divergence *divergences, const CheckText *texts,
-                    size_t n) {
-    json_t *report = report_head(r), *got = NULL;
-    bool same = false;
+                    size_t n, bool *same) {
+    json_t *report = report_head(r), *got = line ? json_loads(line, JSON_ALLOW_NUL, NULL) : NULL;
+    Verdict verdict = VERDICT_DIFFERENT;
     json_object_set_new(report, "same", json_false());
     if (!recorded) {
         json_object_set_new(report, "error", json_string("no result is recorded"));
     } else if (!line) {
-        size_t i = 0;
-        while (i + 1 < n && !(divergences[i].found && texts[i].whole)) i++;
-        if (n > 1) json_object_set_new(report, "choice", json_integer((json_int_t)i));
-        json_object_set_new(report, "field", json_string("text"));
-        check_report_divergence(report, &divergences[i], maker->tokenizer, texts[i].record.bytes,
-                                texts[i].record.length);
+        put_left(report, maker, divergences, texts, n);
     } else {
-        got = json_loads(line, JSON_ALLOW_NUL, NULL);
-        same = compare(report, "", recorded, got);
-        size_t i = same ? 0 : differing_choice(report);
-        if (!same && i < n && divergences[i].found)
-            check_report_token(report, &divergences[i], maker->tokenizer);
+        Comparison all =
+            comparison_of("", recorded, got, r->is_native ? native_run_fields : openai_run_fields);
+        verdict = comparison_verdict(&all);
+        json_object_set_new(report, "same", verdict_json(verdict));
+        if (verdict == VERDICT_DIFFERENT) {
+            put_difference(report, json_array_get(all.differences, 0));
+            size_t i = differing_choice(report);
+            if (i < n && divergences[i].found)
+                check_report_token(report, &divergences[i], maker->tokenizer);
+        }
+        comparison_put_names(&all, report);
+        comparison_free(&all);
     }
     json_decref(got);
-    if (same) json_object_set_new(report, "same", json_true());
-    c->n_differ += !same;
+    *same = verdict == VERDICT_SAME;
+    c->n_of[verdict]++;
     return dump(report);
 }
 
@@ -349,7 +306,7 @@ char *check_unasked(Check *c) {
     json_object_set_new(report, "same", json_false());
     json_object_set_new(report, "error", json_string("no request asks for this result"));
     json_decref(json);
-    c->n_differ++;
+    c->n_of[VERDICT_DIFFERENT]++;
     return dump(report);
 }
 
@@ -370,6 +327,6 @@ Status check_finish(Check *c, Error *error) {
     return c->writes ? output_finish(&c->output, error) : STATUS_OK;
 }
 
-size_t check_n_differ(const Check *c) {
-    return c->n_differ;
+size_t check_count(const Check *c, Verdict verdict) {
+    return c->n_of[verdict];
 }

@@ -2,13 +2,14 @@
  * compare with them.
  *
  * Each text of a request is drafted from its record (draft/recorded.h), so that what has not
- * changed is verified at the speed of a prompt. The answer is then compared field by field with the
- * record, except what names the run: ids of OpenAI's results and the fingerprint. */
+ * changed is verified at the speed of a prompt. The answer is then compared with the record in each
+ * field of either (proof/compare.h). Fields that name the run are reported and decide nothing. */
 #ifndef CHECK_H
 #define CHECK_H
 
 #include "batch/result.h"
 #include "draft/recorded.h"
+#include "proof/compare.h"
 #include "system/output.h"
 
 typedef struct Check Check;
@@ -39,10 +40,10 @@ void check_text(const Check *check, const json_t *recorded, const ResultMaker *m
 
 /* Compares the answer, a result line, with the record and counts it. divergences[n] are those of
  * the request's texts; `line` may be NULL where one was not completed. Returns the line that says
- * so, freed by the caller; NULL: no memory. */
+ * so, freed by the caller (NULL: no memory), and sets *same. */
 char *check_compare(Check *check, const ResultMaker *maker, const Request *request,
                     const json_t *recorded, const char *line, const Divergence *divergences,
-                    const CheckText *texts, size_t n);
+                    const CheckText *texts, size_t n, bool *same);
 
 /* Adds a line to the results as they should be. Does nothing without `output`. */
 Status check_write(Check *check, const char *line, Error *error);
@@ -54,6 +55,7 @@ char *check_unasked(Check *check);
 /* Gives the results as they should be their name. */
 Status check_finish(Check *check, Error *error);
 
-size_t check_n_differ(const Check *check);
+/* How many results check_compare and check_unasked have found so. */
+size_t check_count(const Check *check, Verdict verdict);
 
 #endif

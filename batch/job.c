@@ -445,7 +445,7 @@ Status job_stream(Job *job, Status (*add)(void *context, const char *line, Error
 char *job_compare(Job *job, char *line) {
     const JobSetting *s = job->setting;
     char *report = check_compare(s->check, s->maker, &job->request, job->recorded, line,
-                                 job->divergences, job->texts, job->n);
+                                 job->divergences, job->texts, job->n, &job->is_same);
     if (check_writes(s->check)) {
         job->result = line;
     } else {

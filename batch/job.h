@@ -45,6 +45,7 @@ struct Job {
     CheckText *texts;        /* [n] */
     Divergence *divergences; /* [n] */
     char *result;            /* as it should be; NULL: not completed, or nobody asks */
+    bool is_same;            /* the record is what the model gives */
 
     json_t *item; /* of the receipt; owned; NULL: none is kept */
 

@@ -636,7 +636,7 @@ static bool key_of(const json_t *result, RequestKey *key) {
 
 static json_t *parse_result(const char *line, size_t length, Error *error) {
     json_error_t where;
-    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, &where);
+    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
     if (json_is_object(json)) return json;
     error_set(error, "not a result: %s", json ? "not a JSON object" : where.text);
     json_decref(json);

@@ -36,7 +36,7 @@ _verbatim() {
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --lora
             --ordered --shard --merge --resume --retry-failed --strict --kv-memory --max-concurrent --embed --pooling --dimensions
-            --receipt --replay --receipt-key
+            --receipt --replay --receipt-key --quiet
             --eval-tasks
             --embed-normalize --embed-prompt --embed-truncate --info --verify
             --tokenize --detokenize --render --eval --against --attention --score

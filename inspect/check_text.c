@@ -183,7 +183,7 @@ static Status run(void *state, Session *session, Error *error) {
     if (status == STATUS_OK) status = generate(c, session, error);
     if (status != STATUS_OK) return status;
     json_t *report = compare(c, session, &same);
-    status = print_report(report, error);
+    if (!same || !session->options->quiet) status = print_report(report, error);
     json_decref(report);
     if (status == STATUS_OK && session->options->output)
         status = output_write(session->output, c->text.bytes, c->text.length, error);

@@ -9,28 +9,33 @@
 
 #include "base/unicode.h"
 #include "numeric.h"
+#include "proof/compare.h"
 #include "receipts/model_digest.h"
 #include "receipts/revisions.h"
 #include "session/adapters.h"
 #include "session/json_text.h"
 #include "system/descriptor.h"
 
-enum { RECEIPT_VERSION = 1, KEY_MOST_BYTES = 4096, NAMED_MOST = 16 };
+/* Version 1 did not count its items. */
+enum { RECEIPT_VERSION = 2, KEY_LEAST_BYTES = 16, KEY_MOST_BYTES = 4096, NAMED_MOST = 16 };
+
+#define KEY_KIND "hmac-sha256"
 
 struct Receipt {
     const Options *options;
     bool replays;
-    const char *name; /* the file's */
-    Output output;    /* --receipt */
-    int fd, key_fd;   /* --replay, --receipt-key; -1: none */
-    char *key;        /* NULL: texts are written in full */
+    const char *name;  /* the file's */
+    long long version; /* of one that is replayed */
+    Output output;     /* --receipt */
+    int fd, key_fd;    /* --replay, --receipt-key; -1: none */
+    char *key;         /* NULL: texts are written in full */
     size_t key_bytes;
     json_t *json;  /* as it is written, or was read */
     json_t *items; /* of it, borrowed */
     json_t *found; /* --replay: {number: true} for items that came */
     const volatile sig_atomic_t *interrupted;
     ShapeSource shape;
-    size_t n_differ, n_same;
+    size_t n_of[VERDICT_DIFFERENT + 1]; /* parts, by what came of them */
 };
 
 /* ---- Opening ----------------------------------------------------------------------------------
@@ -71,8 +76,10 @@ static Status read_key(Receipt *r, const volatile sig_atomic_t *interrupted, Err
     if (r->key_fd < 0) return STATUS_OK;
     Status status = descriptor_read(r->key_fd, r->options->receipt_key, KEY_MOST_BYTES, interrupted,
                                     &r->key, &r->key_bytes, error);
-    if (status == STATUS_OK && r->key_bytes == 0)
-        status = error_set(error, "%s: an empty key", r->options->receipt_key);
+    /* What a short key has written can still be replayed. */
+    if (status == STATUS_OK && r->key_bytes < (r->replays ? 1 : KEY_LEAST_BYTES))
+        status = error_set(error, "%s: a key of %zu bytes could be guessed; %d are the least",
+                           r->options->receipt_key, r->key_bytes, KEY_LEAST_BYTES);
     return status;
 }
 
@@ -162,66 +169,73 @@ json_t *receipt_answer(const SamplerOptions *sampling, const char *text, size_t 
  */
 
 /* Prints a report, a line of JSON, and counts it. */
-static void say(Receipt *r, json_t *report, bool same) {
-    json_object_set_new(report, "same", json_boolean(same));
+static void say(Receipt *r, json_t *report, Verdict verdict) {
+    json_object_set_new(report, "same", verdict_json(verdict));
     char *line = json_dumps(report, JSON_REAL_PRECISION(9));
-    if (line) printf("%s\n", line);
+    if (line && !(r->options->quiet && verdict == VERDICT_SAME)) printf("%s\n", line);
     fflush(stdout);
     free(line);
     json_decref(report);
-    if (same) {
-        r->n_same++;
-    } else {
-        r->n_differ++;
-    }
+    r->n_of[verdict]++;
 }
 
-/* Compares leaf by leaf and says of each that differs where it stands. `number` is the item's; 0:
- * none. */
-static bool compare(Receipt *r, const char *path, uint64_t number, const json_t *expected,
-                    const json_t *got) {
-    const char *key;
-    json_t *value;
-    char inner[256];
-    bool same = true;
-    if (json_is_object(expected) && json_is_object(got)) {
-        json_object_foreach((json_t *)expected, key, value) {
-            snprintf(inner, sizeof inner, "%s.%s", path, key);
-            same = compare(r, inner, number, value, json_object_get(got, key)) && same;
-        }
-        json_object_foreach((json_t *)got, key, value) {
-            if (json_object_get(expected, key)) continue;
-            snprintf(inner, sizeof inner, "%s.%s", path, key);
-            same = compare(r, inner, number, NULL, value) && same;
-        }
-        return same;
-    }
-    if (json_is_array(expected) && json_is_array(got) &&
-        json_array_size(expected) == json_array_size(got)) {
-        for (size_t i = 0; i < json_array_size(got); i++) {
-            snprintf(inner, sizeof inner, "%s[%zu]", path, i);
-            same = compare(r, inner, number, json_array_get(expected, i), json_array_get(got, i)) &&
-                   same;
-        }
-        return same;
-    }
-    if (expected && got && json_equal(expected, got)) return true;
-    json_t *report = json_pack("{s:s}", "part", path);
+static json_t *new_report(const char *part, uint64_t number) {
+    json_t *report = json_pack("{s:s}", "part", part);
     if (number) json_object_set_new(report, "number", json_integer((json_int_t)number));
-    json_object_set(report, "expected", expected ? (json_t *)expected : json_null());
-    json_object_set(report, "got", got ? (json_t *)got : json_null());
-    say(r, report, false);
-    return false;
+    return report;
+}
+
+/* Compares a part and says of each of its fields that differs where it stands. `number` is the
+ * item's; 0: none. `run_fields` as in compare.h. */
+static void compare(Receipt *r, const char *part, uint64_t number, const json_t *expected,
+                    const json_t *got, const char *const *run_fields) {
+    Comparison c = comparison_of(part, expected, got, run_fields);
+    Verdict verdict = comparison_verdict(&c);
+    json_t *difference;
+    size_t i;
+    json_array_foreach(c.differences, i, difference) {
+        json_t *report =
+            new_report(json_string_value(json_object_get(difference, "field")), number);
+        json_object_update(report, difference);
+        json_object_del(report, "field");
+        say(r, report, VERDICT_DIFFERENT);
+    }
+    if (verdict == VERDICT_DIFFERENT && !c.failed && c.n_not_checked == 0) {
+        comparison_free(&c);
+        return;
+    }
+    json_t *report = new_report(part, number);
+    comparison_put_names(&c, report);
+    say(r, report,
+        c.failed              ? VERDICT_DIFFERENT
+        : c.n_not_checked > 0 ? VERDICT_NOT_CHECKED
+                              : VERDICT_SAME);
+    comparison_free(&c);
 }
 
 void receipt_compare(Receipt *r, const char *part, const json_t *expected, const json_t *got) {
-    if (compare(r, part, 0, expected, got)) say(r, json_pack("{s:s}", "part", part), true);
+    compare(r, part, 0, expected, got, NULL);
 }
 
 void receipt_report(Receipt *r, const char *part, const json_t *report) {
-    json_t *line = json_pack("{s:s}", "part", part);
+    const json_t *same = json_object_get(report, "same");
+    json_t *line = new_report(part, 0);
     json_object_update(line, (json_t *)report);
-    say(r, line, false);
+    say(r, line,
+        json_is_true(same)   ? VERDICT_SAME
+        : json_is_null(same) ? VERDICT_NOT_CHECKED
+                             : VERDICT_DIFFERENT);
+}
+
+/* Says that a field of the receipt is not one that this version knows. */
+static void say_unknown(Receipt *r, const char *part, const json_t *value) {
+    compare(r, part, 0, value, NULL, NULL);
+}
+
+/* Says that the receipt holds something that nothing here can be compared with, and why. */
+static void say_not_checked(Receipt *r, const char *part, const char *why) {
+    json_t *report = json_pack("{s:s, s:[s], s:s}", "part", part, "not_checked", part, "why", why);
+    say(r, report, VERDICT_NOT_CHECKED);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------
@@ -239,6 +253,43 @@ static json_t *make_seal(json_t *receipt) {
     return seal;
 }
 
+/* Items have rising numbers, and version 2 says how many there are. */
+static Status check_items(Receipt *r, Error *error) {
+    const json_t *count = json_object_get(r->json, "count");
+    json_int_t before = 0;
+    json_t *item;
+    size_t i;
+    json_array_foreach(r->items, i, item) {
+        const json_t *number = json_object_get(item, "number");
+        if (!json_is_integer(number) || json_integer_value(number) <= before)
+            return error_set(error,
+                             "%s: item %zu of the receipt has no number, or not a larger one",
+                             r->name, i + 1);
+        before = json_integer_value(number);
+    }
+    if (r->version > 1) {
+        json_t *own = json_integer((json_int_t)json_array_size(r->items));
+        receipt_compare(r, "count", count, own);
+        json_decref(own);
+    }
+    if (json_array_size(r->items) == 0) say_not_checked(r, "items", "the receipt has no answers");
+    return STATUS_OK;
+}
+
+static void check_keys(Receipt *r) {
+    static const char *const keys[] = {
+        "verbatim_receipt", "kind",    "key", "program", "model", "shard", "items",
+        "settings",         "tensors", "seal"};
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->json, key, value) {
+        bool known = r->version > 1 && strcmp(key, "count") == 0;
+        for (size_t i = 0; !known && i < sizeof keys / sizeof *keys; i++)
+            known = strcmp(keys[i], key) == 0;
+        if (!known) say_unknown(r, key, value);
+    }
+}
+
 static Status parse(Receipt *r, const char *text, size_t length, Error *error) {
     json_error_t where;
     r->json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
@@ -247,21 +298,26 @@ static Status parse(Receipt *r, const char *text, size_t length, Error *error) {
     const json_t *version = json_object_get(r->json, "verbatim_receipt");
     if (!json_is_integer(version))
         return error_set(error, "%s: not a receipt: it has no 'verbatim_receipt'", r->name);
-    if (json_integer_value(version) != RECEIPT_VERSION)
-        return error_set(error, "%s: a receipt of version %lld, but this program reads %d", r->name,
-                         (long long)json_integer_value(version), RECEIPT_VERSION);
-    static const char *const objects[] = {"program", "model", "settings"};
+    r->version = json_integer_value(version);
+    if (r->version < 1 || r->version > RECEIPT_VERSION)
+        return error_set(error, "%s: a receipt of version %lld, but this program reads 1 to %d",
+                         r->name, (long long)r->version, RECEIPT_VERSION);
+    static const char *const objects[] = {"program", "model", "settings", "tensors"};
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
         if (!json_is_object(json_object_get(r->json, objects[i])))
             return error_set(error, "%s: not a receipt: it has no '%s'", r->name, objects[i]);
     r->items = json_object_get(r->json, "items");
     if (!json_is_array(r->items) || !json_is_string(json_object_get(r->json, "kind")))
         return error_set(error, "%s: not a receipt: it has no 'items' or no 'kind'", r->name);
+    const json_t *key = json_object_get(r->json, "key");
+    if (key && (!json_is_string(key) || strcmp(json_string_value(key), KEY_KIND) != 0))
+        return error_set(error, "%s: its 'key' is not '%s'", r->name, KEY_KIND);
     json_t *seal = make_seal(r->json);
     if (!seal) return error_set(error, "%s: no memory for it", r->name);
     receipt_compare(r, "seal", json_object_get(r->json, "seal"), seal);
     json_decref(seal);
-    return STATUS_OK;
+    check_keys(r);
+    return check_items(r, error);
 }
 
 /* Gives the session the prompt of a text and the shape of answers. */
@@ -320,7 +376,7 @@ bool receipt_clock(const Receipt *r, struct tm *clock) {
 }
 
 size_t receipt_n_differ(const Receipt *r) {
-    return r->n_differ;
+    return r->n_of[VERDICT_DIFFERENT];
 }
 
 /* ---- The model --------------------------------------------------------------------------------
@@ -383,13 +439,13 @@ static json_t *make_program(void) {
                      "numeric_revision", NUMERIC_REVISION);
 }
 
-/* Says which tensors and files differ, up to NAMED_MOST of each. */
-static void say_weights(Receipt *r, const json_t *expected, const json_t *got,
-                        const json_t *tensors) {
+/* Says whether the weights are the same, and which tensors are not: up to NAMED_MOST. */
+static Verdict say_weights(Receipt *r, const json_t *expected, const json_t *got,
+                           const json_t *tensors) {
     json_t *before = json_object_get(r->json, "tensors"), *names = json_array(), *value;
     const char *name;
     const json_t *weights = json_object_get(expected, "weights");
-    json_t *report = json_pack("{s:s}", "part", "weights");
+    json_t *report = new_report("weights", 0);
     bool same = json_equal(weights, json_object_get(got, "weights"));
     json_object_foreach(before, name, value) {
         if (json_equal(value, json_object_get(tensors, name))) continue;
@@ -400,49 +456,91 @@ static void say_weights(Receipt *r, const json_t *expected, const json_t *got,
             json_array_append_new(names, json_string(name));
     }
     if (!same) {
-        json_object_set(report, "expected", (json_t *)weights);
+        json_object_set(report, "expected", weights ? (json_t *)weights : json_null());
         json_object_set(report, "got", json_object_get(got, "weights"));
         json_object_set(report, "tensors", names);
         if (json_object_get(expected, "source"))
             json_object_set(report, "made_from", json_object_get(expected, "source"));
     }
     json_decref(names);
-    say(r, report, same);
+    say(r, report, same ? VERDICT_SAME : VERDICT_DIFFERENT);
+    return same ? VERDICT_SAME : VERDICT_DIFFERENT;
+}
+
+/* The files that a model was converted from. Another container of the same weights was made from
+ * others, or is a model.bin that names none. */
+static void compare_source(Receipt *r, const json_t *expected, const json_t *got) {
+    if (expected && got) {
+        receipt_compare(r, "source", expected, got);
+    } else if (expected) {
+        say_not_checked(r, "source", "this model file was not converted from others");
+    } else if (got) {
+        say_not_checked(r, "source", "the receipt does not name the files");
+    }
 }
 
 static Status compare_model(Receipt *r, const json_t *model, const json_t *tensors, Error *error) {
-    static const char *const parts[] = {"config", "tokenizer", "template"};
+    static const char *const parts[] = {"config", "tokenizer", "template", "adapters"},
+                             *const name[] = {"name", NULL};
+    enum { N_PARTS = sizeof parts / sizeof *parts };
     const json_t *expected = json_object_get(r->json, "model");
-    size_t before = r->n_differ;
-    say_weights(r, expected, model, tensors);
-    bool other = r->n_differ > before;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        receipt_compare(r, parts[i], json_object_get(expected, parts[i]),
-                        json_object_get(model, parts[i]));
-    if (json_object_get(expected, "adapters") || json_object_get(model, "adapters"))
-        receipt_compare(r, "adapters", json_object_get(expected, "adapters"),
-                        json_object_get(model, "adapters"));
-    if (!other) return STATUS_OK;
+    const char *key;
+    json_t *value;
+    bool same = say_weights(r, expected, model, tensors) == VERDICT_SAME;
+    if (same) receipt_compare(r, "tensors", json_object_get(r->json, "tensors"), tensors);
+    for (size_t i = 0; i < N_PARTS; i++)
+        if (json_object_get(expected, parts[i]) || json_object_get(model, parts[i]))
+            receipt_compare(r, parts[i], json_object_get(expected, parts[i]),
+                            json_object_get(model, parts[i]));
+    compare_source(r, json_object_get(expected, "source"), json_object_get(model, "source"));
+    compare(r, "name", 0, json_object_get(expected, "name"), json_object_get(model, "name"), name);
+    json_object_foreach((json_t *)expected, key, value) {
+        bool known = strcmp(key, "weights") == 0 || strcmp(key, "source") == 0;
+        if (!known && !json_object_get(model, key) && strcmp(key, "adapters") != 0)
+            say_unknown(r, key, value);
+    }
+    if (same) return STATUS_OK;
     error_set(error, "%s was made with other weights: nothing is repeated", r->name);
     return STATUS_LINES_FAILED;
 }
 
 /* Another version may compute other bits: the revision says so, and where its programs come from.
  */
-static void compare_program(Receipt *r, const json_t *program) {
-    const json_t *expected = json_object_get(r->json, "program");
-    const json_t *revision = json_object_get(expected, "numeric_revision");
-    if (json_equal(revision, json_object_get(program, "numeric_revision"))) {
-        say(r, json_pack("{s:s}", "part", "numeric_revision"), true);
-        return;
+static void compare_revision(Receipt *r, const json_t *expected, const json_t *program) {
+    const json_t *revision = json_object_get(expected, "numeric_revision"),
+                 *own = json_object_get(program, "numeric_revision");
+    json_t *report = new_report("numeric_revision", 0);
+    bool same = revision && json_equal(revision, own);
+    if (!same) {
+        json_object_set(report, "expected", revision ? (json_t *)revision : json_null());
+        json_object_set(report, "got", (json_t *)own);
+        json_object_set(report, "made_by_version", json_object_get(expected, "version"));
+        const Revision *known = revision_find(json_integer_value(revision));
+        if (known && known->last) json_object_set_new(report, "commit", json_string(known->last));
     }
-    json_t *report = json_pack("{s:s}", "part", "numeric_revision");
-    json_object_set(report, "expected", (json_t *)revision);
-    json_object_set(report, "got", json_object_get(program, "numeric_revision"));
-    json_object_set(report, "made_by_version", json_object_get(expected, "version"));
-    const Revision *known = revision_find(json_integer_value(revision));
-    if (known && known->last) json_object_set_new(report, "commit", json_string(known->last));
-    say(r, report, false);
+    say(r, report, same ? VERDICT_SAME : VERDICT_DIFFERENT);
+}
+
+/* The rest of what a receipt says of the program names the run. */
+static void compare_program(Receipt *r, const json_t *program) {
+    static const char *const run[] = {"program.name", "program.version", "program.commit", NULL};
+    const json_t *expected = json_object_get(r->json, "program");
+    json_t *own = json_copy((json_t *)program);
+    compare_revision(r, expected, program);
+    json_object_set(own, "numeric_revision", json_object_get(expected, "numeric_revision"));
+    if (json_object_get(expected, "commit")) json_object_set_new(own, "commit", json_string(""));
+    Comparison c = comparison_of("program", expected, own, run);
+    bool others = comparison_verdict(&c) == VERDICT_SAME && json_array_size(c.run) > 0;
+    if (others) {
+        json_t *report = new_report("program", 0);
+        comparison_put_names(&c, report);
+        json_object_set(report, "made_by", (json_t *)expected);
+        say(r, report, VERDICT_SAME);
+    } else {
+        compare(r, "program", 0, expected, own, run);
+    }
+    comparison_free(&c);
+    json_decref(own);
 }
 
 Status receipt_begin(Receipt *r, const Session *session, const char *kind, Error *error) {
@@ -452,13 +550,16 @@ Status receipt_begin(Receipt *r, const Session *session, const char *kind, Error
     if (status == STATUS_OK) status = make_model(session, &model, &tensors, error);
     if (status == STATUS_OK && r->replays) {
         compare_program(r, program);
+        if (json_object_get(r->json, "shard") && !session->options->shard)
+            say_not_checked(r, "shard",
+                            "the requests' file was not given: --batch FILE --shard I/N");
         status = compare_model(r, model, tensors, error);
     } else if (status == STATUS_OK) {
         r->json = json_pack("{s:i, s:s, s:O, s:O, s:{}, s:O}", "verbatim_receipt", RECEIPT_VERSION,
                             "kind", kind, "program", program, "model", model, "settings", "tensors",
                             tensors);
         r->items = json_array();
-        if (r->key) json_object_set_new(r->json, "key", json_string("hmac-sha256"));
+        if (r->key) json_object_set_new(r->json, "key", json_string(KEY_KIND));
         if (!r->json || json_object_set_new(r->json, "items", r->items) != 0)
             status = error_set(error, "no memory for a receipt");
     }
@@ -525,13 +626,12 @@ Status receipt_item(Receipt *r, uint64_t number, json_t *item, Error *error) {
     const json_t *expected = find_item(r, number);
     snprintf(key, sizeof key, "%llu", (unsigned long long)number);
     json_object_set_new(r->found, key, json_true());
-    if (!expected) {
-        say(r,
-            json_pack("{s:s, s:I, s:s}", "part", "item", "number", (json_int_t)number, "error",
-                      "the receipt has no such item"),
-            false);
-    } else if (compare(r, "item", number, expected, item)) {
-        say(r, json_pack("{s:s, s:I}", "part", "item", "number", (json_int_t)number), true);
+    if (expected) {
+        compare(r, "item", number, expected, item, NULL);
+    } else {
+        json_t *report = new_report("item", number);
+        json_object_set_new(report, "error", json_string("the receipt has no such item"));
+        say(r, report, VERDICT_DIFFERENT);
     }
     json_decref(item);
     return STATUS_OK;
@@ -541,20 +641,25 @@ Status receipt_item(Receipt *r, uint64_t number, json_t *item, Error *error) {
  */
 
 static Status finish_replay(Receipt *r, Error *error) {
-    size_t i;
+    size_t i, *n_of = r->n_of;
     json_t *item;
     json_array_foreach(r->items, i, item) {
         char key[24];
         json_int_t number = json_integer_value(json_object_get(item, "number"));
         snprintf(key, sizeof key, "%lld", (long long)number);
         if (json_object_get(r->found, key)) continue;
-        say(r,
-            json_pack("{s:s, s:I, s:s}", "part", "item", "number", number, "error",
-                      "nothing was repeated for it"),
-            false);
+        json_t *report = new_report("item", (uint64_t)number);
+        json_object_set_new(report, "error", json_string("nothing was repeated for it"));
+        say(r, report, VERDICT_DIFFERENT);
     }
-    if (r->n_differ == 0) return STATUS_OK;
-    error_set(error, "%s: %zu parts differ, %zu are the same", r->name, r->n_differ, r->n_same);
+    size_t other = n_of[VERDICT_DIFFERENT] + n_of[VERDICT_NOT_CHECKED],
+           n = other + n_of[VERDICT_SAME];
+    fprintf(stderr, "%s: %zu parts: %zu same, %zu different, %zu not checked\n",
+            program_invocation_short_name, n, n_of[VERDICT_SAME], n_of[VERDICT_DIFFERENT],
+            n_of[VERDICT_NOT_CHECKED]);
+    if (other == 0) return STATUS_OK;
+    error_set(error, other == 1 ? "%s: %zu part is not the same" : "%s: %zu parts are not the same",
+              r->name, other);
     return STATUS_LINES_FAILED;
 }
 
@@ -580,7 +685,10 @@ static bool sort_items(Receipt *r) {
 
 Status receipt_finish(Receipt *r, Error *error) {
     if (r->replays) return finish_replay(r, error);
-    json_t *seal = sort_items(r) ? make_seal(r->json) : NULL;
+    bool fits = sort_items(r) && json_object_set_new(r->json, "count",
+                                                     json_integer((json_int_t)json_array_size(
+                                                         json_object_get(r->json, "items")))) == 0;
+    json_t *seal = fits ? make_seal(r->json) : NULL;
     if (!seal || json_object_set_new(r->json, "seal", seal) != 0)
         return error_set(error, "%s: no memory for the receipt", r->name);
     char *text = json_dumps(r->json, JSON_INDENT(1) | JSON_REAL_PRECISION(9));

@@ -25,6 +25,7 @@ const OptionRow receipt_options[] = {
              "repeat them, and say whether they are the same"),
     TEXT_ROW(RARE, 0, "receipt-key", "FILE", FIELD(receipt_key),
              "key by which prompts are hashed instead of kept"),
+    FLAG_ROW(RARE, 0, "quiet", FIELD(quiet), "with --check, --replay: only what is not the same"),
     END_ROW,
 };
 
@@ -43,6 +44,8 @@ static Status check(Options *o, Error *error) {
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
                  o->score || o->attention || o->positions || o->no_cache || o->list ||
                  o->cache_list || o->cache_clear || o->shape_test;
+    if (o->quiet && !o->check && !o->replay)
+        return usage(error, "--quiet leaves out what --check and --replay find the same");
     if (o->receipt && o->replay)
         return usage(error, "--receipt writes a receipt and --replay reads one: use one of them");
     if (o->receipt_key && !o->receipt && !o->replay)
@@ -125,6 +128,7 @@ typedef struct RecordedText {
     int fd; /* -1: none */
     char *text;
     size_t length; /* without the newline that `run` adds */
+    bool ends;     /* it has that newline */
 } RecordedText;
 
 static Status open_text(void **state, const Session *session, SandboxRules *rules, Error *error) {
@@ -171,6 +175,11 @@ static void compare_record(const Session *session, const RecordedText *record) {
     json_t *got = json_string(digest);
     receipt_compare(session->receipt, "recorded", json_object_get(answer, "sha256"), got);
     json_decref(got);
+    if (record->ends) return;
+    json_t *report =
+        json_pack("{s:b, s:s}", "same", 0, "error", "the newline at its end is missing");
+    receipt_report(session->receipt, "recorded", report);
+    json_decref(report);
 }
 
 static Status run_text(void *state, Session *session, Error *error) {
@@ -180,7 +189,8 @@ static Status run_text(void *state, Session *session, Error *error) {
     Status status = descriptor_read(record->fd, session->options->check, most, session->interrupted,
                                     &record->text, &record->length, error);
     if (status != STATUS_OK) return status;
-    if (record->length > 0 && record->text[record->length - 1] == '\n') record->length--;
+    record->ends = record->length > 0 && record->text[record->length - 1] == '\n';
+    if (record->ends) record->length--;
     compare_record(session, record);
     session->recorded = record;
     session->new_drafter = new_drafter;

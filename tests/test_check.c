@@ -74,7 +74,8 @@ static void expect(const char *requests, const char *results, int status,
          *recorded = fixture_path(directory, "results.jsonl");
     file_write(asked, requests, strlen(requests));
     file_write(recorded, results, strlen(results));
-    Process p = RUN("run", MODEL, "--batch", asked, "--check", recorded, "-t", "0", "-n", "6");
+    Process p = RUN("run", MODEL, "--batch", asked, "--check", recorded, "-t", "0", "-n", "6",
+                    "--pooling", "mean");
     assert_int_equal(p.status, status);
     for (; *parts; parts++)
         if (!strstr(p.out, *parts) && !strstr(p.err, *parts))
@@ -85,7 +86,8 @@ static void expect(const char *requests, const char *results, int status,
     fixture_remove_directory(directory);
 }
 
-static void a_record_needs_only_its_text(void **state) {
+/* Its text is compared, and what it leaves out is named. */
+static void a_record_may_be_its_text_alone(void **state) {
     (void)state;
     char *directory = fixture_directory(), *path = fixture_path(directory, "requests.jsonl");
     const char request[] = "{\"prompt\": \"The dog\"}\n";
@@ -94,7 +96,11 @@ static void a_record_needs_only_its_text(void **state) {
     char *text = strstr(p.out, "\"text\": \""), *end = strstr(text, "\", \"finish_reason");
     char record[256];
     snprintf(record, sizeof record, "{%.*s\"}\n", (int)(end - text), text);
-    expect(request, record, 0, MORE("\"same\": true"));
+    expect(request, record, 3,
+           MORE("\"same\": null, \"not_checked\": [\"line\", \"line_hash\", \"finish_reason\"",
+                "1 result: 0 same, 0 different, 1 not checked", "1 result is not the same"));
+    (*strchr(record + 10, ' '))++; /* a byte of the text */
+    expect(request, record, 3, MORE("\"same\": false, \"field\": \"text\""));
     process_free(&p);
     free(path);
     fixture_remove_directory(directory);
@@ -118,6 +124,97 @@ static void what_is_missing_is_said(void **state) {
            MORE("\"field\": \"choices\""));
     expect("{\"id\": 1, \"prompt\": \"a\", \"n\": 2}\n", "{\"id\": 1, \"choices\": [7]}\n", 3,
            MORE("\"field\": \"choices[0]\""));
+}
+
+static void a_record_without_its_answer_is_not_the_same(void **state) {
+    static const char *const requests[] = {
+        "\"prompt\": \"a\"", "\"prompt\": \"a\", \"n\": 2",
+        "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]", "\"input\": \"a\"",
+        "\"prompt\": 7"};
+    static const char *const lacks[] = {"\"text\"", "\"choices\"", "\"text\"", "\"embedding\"",
+                                        "\"error\""};
+    (void)state;
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        char request[200];
+        snprintf(request, sizeof request, "{\"id\": 1, %s}\n", requests[i]);
+        expect(request, "{\"id\": 1}\n", 3,
+               MORE("{\"id\": 1, \"same\": null, \"not_checked\": [", lacks[i]));
+    }
+    expect("{\"id\": 1, \"prompt\": \"a\", \"n\": 2}\n", "{\"id\": 1, \"choices\": [{}, {}]}\n", 3,
+           MORE("\"same\": null", "\"choices[0].text\"", "\"choices[1].finish_reason\""));
+    static const char body[] = "\"url\": \"/v1/chat/completions\", \"body\": {\"messages\": "
+                               "[{\"role\": \"user\", \"content\": \"Hi\"}]}}\n";
+    char request[300];
+    snprintf(request, sizeof request, "{\"custom_id\": \"x\", \"method\": \"POST\", %s", body);
+    expect(request, "{\"id\": \"batch_req_1\", \"custom_id\": \"x\"}\n", 3,
+           MORE("\"same\": null, \"not_checked\": [\"response\", \"error\"], \"run\": [\"id\"]"));
+    expect(request,
+           "{\"custom_id\": \"x\", \"error\": null, \"response\": {\"status_code\": 200, \"body\": "
+           "{\"choices\": [{\"index\": 0, \"message\": {\"role\": \"assistant\"}}]}}}\n",
+           3, MORE("\"same\": null", "\"response.body.choices[0].message.content\""));
+}
+
+/* What a batch gives for `requests`; freed by the caller. */
+static char *answered(const char *requests) {
+    Process p = process_run((const char *const[]){"run", MODEL, "--batch", "-", "-t", "0", "-n",
+                                                  "6", "--pooling", "mean", NULL},
+                            requests, strlen(requests));
+    assert_non_null(strstr(p.out, "\n"));
+    char *text = strdup(p.out);
+    process_free(&p);
+    return text;
+}
+
+/* Replaces the last place of `from` and expects that the record is told from the model's. */
+static void expect_forged(const char *requests, const char *results, const char *from,
+                          const char *to, int status, const char *wanted) {
+    const char *at = NULL;
+    for (const char *next = results; (next = strstr(next, from)); next++) at = next;
+    assert_non_null(at);
+    char *forged;
+    assert_true(asprintf(&forged, "%.*s%s%s", (int)(at - results), results, to, at + strlen(from)) >
+                0);
+    expect(requests, forged, status, MORE(wanted));
+    free(forged);
+}
+
+static void ids_inside_of_a_result_are_compared(void **state) {
+    static const char asked[] = "{\"id\": 1, \"prompt\": \"a\", \"logprobs\": 2}\n",
+                      lines[] = "{\"prompt\": \"a\"}\n";
+    (void)state;
+    char *results = answered(asked), *numbered = answered(lines);
+    expect(asked, results, 0, MORE("{\"id\": 1, \"same\": true}"));
+    expect_forged(asked, results, "{\"id\": ", "{\"id\": 1", 3,
+                  "\"logprobs[5].top_logprobs[1].id\"");
+    expect_forged(asked, results, "\"logprob\": -", "\"logprob\": ", 3, ".logprob\"");
+    expect_forged(asked, results, "\"text\": ", "\"text\": \"\", \"text\": ", 1, "duplicate");
+    expect_forged(asked, results, "\"system_fingerprint\": \"fp_", "\"system_fingerprint\": \"fp_0",
+                  0, "\"same\": true, \"run\": [\"system_fingerprint\"]}");
+    expect_forged(asked, results, "\"system_fingerprint\": \"fp_", "\"made\": 1, \"model\": \"fp_",
+                  3, "\"field\": \"made\"");
+    expect(lines, numbered, 0, MORE("\"same\": true"));
+    char hash[40];
+    snprintf(hash, sizeof hash, "%.30s", strstr(numbered, "\"line_hash\""));
+    assert_true(strlen(hash) == 30 && hash[29] != '\0');
+    expect_forged(lines, numbered, hash, "\"line_hash\": \"0000000000000000", 3,
+                  "\"error\": \"no result is recorded\"");
+    free(results);
+    free(numbered);
+}
+
+/* --quiet prints what is not the same; stderr has the sum. */
+static void a_sum_is_printed(void **state) {
+    const CheckCases *c = *state;
+    char sum[80];
+    snprintf(sum, sizeof sum, "%zu results: %zu same, 0 different, 0 not checked\n", c->n, c->n);
+    Process p = RUN("run", MODEL, "--batch", c->requests, "--check", c->results, "--quiet");
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.out, "");
+    assert_non_null(strstr(p.err, sum));
+    process_free(&p);
+    p = RUN("run", MODEL, "-i", "a", "--quiet");
+    assert_int_equal(p.status, 2);
+    process_free(&p);
 }
 
 /* ---- One text ----------------------------------------------------------------------------------
@@ -215,8 +312,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(drafts_change_no_result),
         cmocka_unit_test(a_changed_byte_is_named),
         cmocka_unit_test(other_options_are_named_where_they_matter),
-        cmocka_unit_test(a_record_needs_only_its_text),
+        cmocka_unit_test(a_record_may_be_its_text_alone),
         cmocka_unit_test(what_is_missing_is_said),
+        cmocka_unit_test(a_record_without_its_answer_is_not_the_same),
+        cmocka_unit_test(ids_inside_of_a_result_are_compared),
+        cmocka_unit_test(a_sum_is_printed),
         cmocka_unit_test(one_text_is_checked),
         cmocka_unit_test(a_text_that_differs_can_be_accepted),
         cmocka_unit_test(what_cannot_be_checked_is_refused),

@@ -172,6 +172,8 @@ static const char REQUESTS[] =
     "{\"input\": "
     "[\"My dog\", \"My bird\"]}}\n";
 
+static const char KEY[] = "a key of 16 byte";
+
 static int set_up(void **state) {
     Files *f = calloc(1, sizeof *f);
     f->directory = fixture_directory();
@@ -181,7 +183,7 @@ static int set_up(void **state) {
     f->session = fixture_path(f->directory, "session");
     f->model = fixture_path(f->directory, "model.bin");
     file_write(f->requests, REQUESTS, strlen(REQUESTS));
-    file_write(f->key, "a key", 5);
+    file_write(f->key, KEY, strlen(KEY));
     *state = f;
     return 0;
 }
@@ -283,7 +285,10 @@ static void a_part_of_a_batch_is_repeated(void **state) {
     assert_null(strstr(text, "Once upon"));
     assert_non_null(strstr(text, "My dog"));
     free(text);
-    EXPECT(0, ("run", MODEL, "--replay", f->receipt), "\"number\": 1, \"same\": true");
+    /* Which part it is of a file that nobody gave cannot be told. */
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), "\"number\": 1, \"same\": true",
+           "{\"part\": \"shard\", \"not_checked\": [\"shard\"]", "0 different, 1 not checked",
+           "1 part is not the same");
     EXPECT(0, ("run", MODEL, "--replay", f->receipt, "--batch", f->requests, "--shard", "2/2"),
            "{\"part\": \"shard\", \"same\": true}", "\"number\": 1, \"same\": true");
     EXPECT(3, ("run", MODEL, "--replay", f->receipt, "--batch", f->requests, "--shard", "1/2"),
@@ -295,8 +300,9 @@ static void a_part_of_a_batch_is_repeated(void **state) {
     /* One that has no lines. */
     file_write(f->key, "", 0);
     EXPECT(0, ("run", MODEL, "--batch", f->key, "--shard", "1/2", "--receipt", f->receipt), "");
-    EXPECT(0, ("run", MODEL, "--replay", f->receipt), "\"seal\", \"same\": true");
-    file_write(f->key, "a key", 5);
+    EXPECT(3, ("run", MODEL, "--replay", f->receipt), "\"seal\", \"same\": true",
+           "{\"part\": \"items\", \"not_checked\"", "0 different, 2 not checked");
+    file_write(f->key, KEY, strlen(KEY));
     EXPECT(0,
            ("run", MODEL, "--batch", f->requests, "-n", "6", "--shard", "1/2", "--receipt",
             f->receipt, "--receipt-key", f->key),
@@ -505,17 +511,17 @@ static void what_is_no_receipt_is_refused(void **state) {
                                         "{",
                                         "[]",
                                         "{}",
-                                        "{\"verbatim_receipt\": 2}",
+                                        "{\"verbatim_receipt\": 3}",
                                         ("{\"verbatim_receipt\": 1, \"program\": {}, \"model\": "
-                                         "{}, \"settings\": {}, \"items\": 3, "
+                                         "{}, \"settings\": {}, \"tensors\": {}, \"items\": 3, "
                                          "\"kind\": \"text\"}")};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         file_write(f->receipt, texts[i], strlen(texts[i]));
         EXPECT(1, ("run", MODEL, "--replay", f->receipt), "receipt");
     }
     static const char empty[] =
-        "{\"verbatim_receipt\": 1, \"program\": {}, \"model\": {}, \"settings\": {%s}, \"items\": "
-        "[], \"kind\": \"%s\"}";
+        "{\"verbatim_receipt\": 1, \"program\": {}, \"model\": {}, \"settings\": {%s}, "
+        "\"tensors\": {}, \"items\": [], \"kind\": \"%s\"}";
     char text[512];
     snprintf(text, sizeof text, empty, "\"output\": \"x\"", "text");
     file_write(f->receipt, text, strlen(text));
@@ -533,6 +539,131 @@ static void what_is_no_receipt_is_refused(void **state) {
     EXPECT(2, ("run", MODEL, "--replay", f->receipt, "--receipt", f->receipt), "use one of them");
     EXPECT(2, ("run", MODEL, "--info", "--receipt", f->receipt), "not of this");
     EXPECT(2, ("run", MODEL, "-i", "x", "--receipt-key", f->receipt), "--receipt-key needs");
+}
+
+/* ---- Forgeries with a new seal -----------------------------------------------------------------
+ */
+
+/* Changes a receipt and seals it again, as anybody can. */
+static void forge(const char *path, void (*change_it)(json_t *receipt)) {
+    json_t *receipt = json_load_file(path, 0, NULL);
+    char digest[SHA256_HEX];
+    assert_non_null(receipt);
+    change_it(receipt);
+    json_object_del(receipt, "seal");
+    char *text = json_dumps(receipt, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
+    sha256_text(text, strlen(text), digest);
+    json_object_set_new(receipt, "seal", json_string(digest));
+    assert_int_equal(json_dump_file(receipt, path, JSON_REAL_PRECISION(9)), 0);
+    free(text);
+    json_decref(receipt);
+}
+
+static json_t *member(json_t *json, const char *first, const char *second) {
+    return json_object_get(json_object_get(json, first), second);
+}
+
+static void change_tensor(json_t *r) {
+    json_t *tensors = json_object_get(r, "tensors");
+    const char *name = json_object_iter_key(json_object_iter(tensors));
+    json_object_set_new(tensors, name, json_string("0000"));
+}
+static void add_key(json_t *r) {
+    json_object_set_new(r, "approved_by", json_string("you"));
+}
+static void add_key_of_model(json_t *r) {
+    json_object_set_new(json_object_get(r, "model"), "licence", json_string("MIT"));
+}
+static void add_key_of_program(json_t *r) {
+    json_object_set_new(json_object_get(r, "program"), "tested", json_true());
+}
+static void drop_items(json_t *r) {
+    json_array_clear(json_object_get(r, "items"));
+}
+static void drop_last_item(json_t *r) {
+    json_t *items = json_object_get(r, "items");
+    json_array_remove(items, json_array_size(items) - 1);
+}
+static void double_item(json_t *r) {
+    json_t *items = json_object_get(r, "items");
+    json_array_insert(items, 0, json_array_get(items, 0));
+}
+static void drop_count(json_t *r) {
+    json_object_del(r, "count");
+}
+static void add_shard(json_t *r) {
+    json_object_set_new(r, "shard", json_pack("{s:i, s:i}", "part", 1, "of", 2));
+}
+static void drop_a_setting(json_t *r) {
+    json_object_del(json_object_get(r, "settings"), "top-k");
+}
+static void drop_an_answer(json_t *r) {
+    json_object_del(json_array_get(json_object_get(r, "items"), 0), "answers");
+}
+static void make_by_later_version(json_t *r) {
+    json_object_set_new(json_object_get(r, "program"), "version", json_string("9.9"));
+    json_object_set_new(json_object_get(r, "program"), "commit", json_string("abc"));
+}
+static void make_of_version_1(json_t *r) {
+    json_object_set_new(r, "verbatim_receipt", json_integer(1));
+    json_object_del(r, "count");
+}
+static void rename_source(json_t *r) {
+    json_t *file = json_array_get(json_object_get(member(r, "model", "source"), "files"), 0);
+    json_object_set_new(file, "name", json_string("other.bin"));
+    json_object_set_new(file, "sha256", json_string("0000"));
+}
+static void drop_source(json_t *r) {
+    json_object_del(json_object_get(r, "model"), "source");
+}
+
+static void every_field_of_a_sealed_receipt_is_looked_at(void **state) {
+    const Files *f = *state;
+    static const struct {
+        void (*change_it)(json_t *receipt);
+        int status;
+        const char *wanted;
+    } forgeries[] = {
+        {change_tensor, 3, "{\"part\": \"tensors."},
+        {add_key, 3, "{\"part\": \"approved_by\", \"expected\": \"you\", \"got\": null"},
+        {add_key_of_model, 3, "{\"part\": \"licence\""},
+        {add_key_of_program, 3, "{\"part\": \"program.tested\""},
+        {drop_items, 3, "{\"part\": \"count\", \"expected\": 5, \"got\": 0"},
+        {drop_last_item, 3, "{\"part\": \"count\", \"expected\": 5, \"got\": 4"},
+        {double_item, 1, "item 2 of the receipt has no number, or not a larger one"},
+        {drop_count, 3, "{\"part\": \"count\", \"not_checked\": [\"count\"], \"same\": null}"},
+        {add_shard, 3, "{\"part\": \"shard\", \"not_checked\""},
+        {drop_a_setting, 3, "\"not_checked\": [\"settings.top-k\"]"},
+        {drop_an_answer, 3, "\"not_checked\": [\"item.answers\"]"},
+        {make_by_later_version, 0,
+         "\"run\": [\"program.version\", \"program.commit\"], \"made_by\": {\"name\": "
+         "\"verbatim\", "
+         "\"version\": \"9.9\""},
+        {make_of_version_1, 0, "\"number\": 5, \"same\": true"},
+    };
+    static const char requests[] = "{\"prompt\": \"The dog\"}\n{\"prompt\": \"A cat\"}\n"
+                                   "{\"prompt\": \"One\"}\n{\"prompt\": \"Two\"}\n"
+                                   "{\"prompt\": \"Three\"}\n";
+    file_write(f->session, requests, strlen(requests)); /* any file */
+    EXPECT(0, ("run", MODEL, "--batch", f->session, "-n", "3", "--receipt", f->receipt), "");
+    size_t n;
+    char *text = file_read(f->receipt, &n);
+    for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
+        file_write(f->receipt, text, n);
+        forge(f->receipt, forgeries[i].change_it);
+        EXPECT(forgeries[i].status, ("run", MODEL, "--replay", f->receipt), forgeries[i].wanted);
+    }
+    free(text);
+    unlink(f->session);
+}
+
+static void a_short_key_is_refused(void **state) {
+    const Files *f = *state;
+    file_write(f->key, "15 bytes of key", 15);
+    EXPECT(1,
+           ("run", MODEL, "-i", "a", "-n", "1", "--receipt", f->receipt, "--receipt-key", f->key),
+           "a key of 15 bytes could be guessed; 16 are the least");
+    file_write(f->key, KEY, strlen(KEY));
 }
 
 /* ---- Revisions --------------------------------------------------------------------------------
@@ -656,6 +787,16 @@ static void a_conversion_names_its_source(void **state) {
     free(text);
     EXPECT(0, ("run", MODEL, "--type", "q4m", "--cache-dir", cache, "--replay", f->receipt), "");
     EXPECT(3, ("run", MODEL, "--replay", f->receipt), "\"made_from\"", digest);
+    text = file_read(f->receipt, &n);
+    forge(f->receipt, rename_source);
+    EXPECT(3, ("run", MODEL, "--type", "q4m", "--cache-dir", cache, "--replay", f->receipt),
+           "{\"part\": \"source.files[0].name\", \"expected\": \"other.bin\"",
+           "{\"part\": \"source.files[0].sha256\", \"expected\": \"0000\"");
+    file_write(f->receipt, text, n);
+    forge(f->receipt, drop_source);
+    EXPECT(3, ("run", MODEL, "--type", "q4m", "--cache-dir", cache, "--replay", f->receipt),
+           "{\"part\": \"source\", \"not_checked\": [\"source\"]");
+    free(text);
     free(cache);
 }
 
@@ -679,6 +820,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(keyed_prompts_are_not_in_the_receipt),
         cmocka_unit_test(a_keyed_chat_is_repeated_from_its_session),
         cmocka_unit_test(what_is_no_receipt_is_refused),
+        cmocka_unit_test(every_field_of_a_sealed_receipt_is_looked_at),
+        cmocka_unit_test(a_short_key_is_refused),
         cmocka_unit_test(the_table_of_revisions_is_documented),
         cmocka_unit_test(a_revision_leads_to_its_commit),
         cmocka_unit_test(a_receipt_of_another_revision_names_version_and_commit),
