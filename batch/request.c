@@ -693,7 +693,8 @@ Status request_parse(Request *r, const char *line, size_t length, size_t number,
     if (!r->is_native && bare && !json_object_get(r->json, "body"))
         return error_set(error, "a request without 'body' has no '%s'%s", id ? "custom_id" : "url",
                          id ? ": its name is 'id'" : "");
-    return r->is_native ? read_native(r, error) : read_openai(r, error);
+    status = r->is_native ? read_native(r, error) : read_openai(r, error);
+    return status == STATUS_OK ? request_shape_check_numbers(line, length, error) : status;
 }
 
 Status request_plain(Request *r, const char *line, size_t length, size_t number,

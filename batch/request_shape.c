@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/exact_json.h"
+
 static Status give(RequestShape *s, ShapeKind kind, char *text, size_t length, Error *error) {
     if (s->given) {
         free(text);
@@ -23,6 +25,7 @@ static Status give_value(RequestShape *s, ShapeKind kind, const char *name, cons
         return error_set(error, "'%s' must be a list of texts", name);
     if (!is_text) {
         char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (text) exact_json_shorten(text);
         return give(s, kind, text, text ? strlen(text) : 0, error);
     }
     size_t length = json_string_length(value);
@@ -109,6 +112,27 @@ Status request_shape_option(RequestShape *s, const char *name, const json_t *val
                      : strcmp(name, "grammar") == 0 ? SHAPE_GRAMMAR
                                                     : SHAPE_CHOICE;
     return give_value(s, kind, name, value, error);
+}
+
+Status request_shape_check_numbers(const char *line, size_t length, Error *error) {
+    static const char *const fields[] = {"response_format", "structured_outputs", "json_schema",
+                                         "tools"};
+    char number[EXACT_DECIMAL_SIZE];
+    json_t *json, *digits;
+    if (!exact_json_has_long_numbers(line, length)) return STATUS_OK;
+    if (exact_json_load(line, length, &json, &digits, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = STATUS_OK;
+    const json_t *objects[] = {json, json_object_get(json, "body")};
+    for (size_t i = 0; i < 8 && status == STATUS_OK; i++) {
+        const json_t *value = json_object_get(objects[i / 4], fields[i % 4]);
+        if (value && exact_json_find_rounded(value, digits, number))
+            status =
+                error_set(error, "'%s': the number %.40s%s has more digits than a request keeps",
+                          fields[i % 4], number, strlen(number) > 40 ? "..." : "");
+    }
+    json_decref(json);
+    json_decref(digits);
+    return status;
 }
 
 void request_shape_free(RequestShape *s) {

@@ -20,6 +20,9 @@ Status request_shape_format(RequestShape *shape, const json_t *value, Error *err
 Status request_shape_structured(RequestShape *shape, const json_t *value, Error *error);
 Status request_shape_option(RequestShape *shape, const char *name, const json_t *value,
                             Error *error);
+/* Refuses a request's line whose schemas (of the answer, or of tools) have numbers that were
+ * rounded when the line was read: what they forbid would not be what the line says. */
+Status request_shape_check_numbers(const char *line, size_t length, Error *error);
 void request_shape_free(RequestShape *shape);
 
 #endif

@@ -518,10 +518,12 @@ static void prepare(SchemaCompiler *c, Acceptor *acceptor) {
     c->any_string = regex_any_json_char(r);
 }
 
-Status schema_compile(Acceptor *acceptor, const json_t *schema, AcceptorNode *node, Error *error) {
+Status schema_compile(Acceptor *acceptor, const json_t *schema, const json_t *digits,
+                      AcceptorNode *node, Error *error) {
     const char *draft = json_string_value(json_object_get(schema, "$schema"));
     SchemaCompiler c = {.error = error,
                         .root = schema,
+                        .digits = digits,
                         .refs_alone = refs_stand_alone(schema),
                         .matches_alone = draft && strstr(draft, "2019-09")};
     SchemaList list = {0};
@@ -540,7 +542,7 @@ Status schema_compile(Acceptor *acceptor, const json_t *schema, AcceptorNode *no
 
 Status schema_any_object(Acceptor *acceptor, AcceptorNode *node, Error *error) {
     json_t *schema = json_pack("{s:s}", "type", "object");
-    Status status = schema ? schema_compile(acceptor, schema, node, error)
+    Status status = schema ? schema_compile(acceptor, schema, NULL, node, error)
                            : error_set(error, "no memory for a schema");
     json_decref(schema);
     return status;

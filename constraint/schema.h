@@ -10,8 +10,10 @@
 #include "base/status.h"
 #include "constraint/acceptor.h"
 
-/* Makes the node of all texts that are valid by `schema`, a JSON object or boolean. */
-Status schema_compile(Acceptor *acceptor, const json_t *schema, AcceptorNode *node, Error *error);
+/* Makes the node of all texts that are valid by `schema`, a JSON object or boolean. `digits`: of
+ * its numbers, as exact_json_load gives them; NULL: 64 bits and doubles hold all. */
+Status schema_compile(Acceptor *acceptor, const json_t *schema, const json_t *digits,
+                      AcceptorNode *node, Error *error);
 
 /* The node of all JSON objects. */
 Status schema_any_object(Acceptor *acceptor, AcceptorNode *node, Error *error);

@@ -319,7 +319,12 @@ static Status add_values(SchemaCompiler *c, Branch *b, const json_t *schema, siz
         compound |= !schema_is_scalar(item);
     }
     b->a.types &= types;
-    return compound ? add_choice(c, b, value_choices(c, schema), at) : STATUS_OK;
+    if (!compound) return STATUS_OK;
+    /* The schemas of objects and arrays use `properties` and `prefixItems`, but a const or an enum
+     * evaluates nothing. */
+    const json_t *choices = value_choices(c, schema);
+    if (!choices) return STATUS_FAILED;
+    return push_todo(&b->choices, (Todo){choices, at, true}) ? STATUS_OK : no_memory_here(c);
 }
 
 /* Adds what a schema says beside what it says itself. */

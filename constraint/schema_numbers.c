@@ -1,63 +1,36 @@
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "constraint/exact_json.h"
 #include "constraint/regex_decimal.h"
 #include "constraint/schema_parts.h"
 
-/* Writes |value| with as few digits as tell it apart, without an exponent. */
-static void decimal_of(double value, char *out) {
-    char digits[40];
-    int exponent, n = 0;
-    value = fabs(value);
-    for (int precision = 0; precision < 18; precision++) {
-        snprintf(digits, sizeof digits, "%.*e", precision, value);
-        if (strtod(digits, NULL) == value) break;
-    }
-    exponent = atoi(strchr(digits, 'e') + 1);
-    for (char *c = digits; *c != 'e'; c++)
-        if (*c != '.') digits[n++] = *c;
-    char *to = out;
-    if (exponent < 0) {
-        *to++ = '0', *to++ = '.';
-        for (int i = -1; i > exponent; i--) *to++ = '0';
-    }
-    for (int i = 0; i < n || i <= exponent; i++) {
-        *to++ = i < n ? digits[i] : '0';
-        if (i == exponent && i + 1 < n) *to++ = '.';
-    }
-    *to = '\0';
-}
-
 /* One end of the range of a number. */
 typedef struct Limit {
-    double value;
-    char text[SCHEMA_DECIMAL_SIZE]; /* of its absolute value */
+    char text[EXACT_DECIMAL_SIZE]; /* a decimal */
+    int sign;                      /* of it: -1, 0 or 1 */
     bool given, exclusive;
 } Limit;
 
-static Status number_of(SchemaCompiler *c, const char *keyword, const json_t *value, double *out) {
+static Status decimal_of(SchemaCompiler *c, const char *keyword, const json_t *value,
+                         char out[EXACT_DECIMAL_SIZE]) {
     if (!json_is_number(value)) return error_set(c->error, "'%s' must be a number", keyword);
-    *out = json_number_value(value);
-    if (!isfinite(*out)) return error_set(c->error, "'%s' is out of range", keyword);
+    exact_json_decimal(c->digits, value, out);
     return STATUS_OK;
 }
 
-static void tighten(Limit *limit, double value, const json_t *source, bool exclusive, int sign) {
-    bool tighter =
-        !limit->given || (value - limit->value) * sign > 0 || (value == limit->value && exclusive);
-    if (!tighter) return;
+/* The digits of the limit's absolute value. */
+static const char *magnitude(const Limit *limit) {
+    return limit->text + (limit->sign < 0);
+}
+
+static void tighten(Limit *limit, const char *decimal, bool exclusive, int sign) {
+    int order = limit->given ? exact_json_compare(decimal, limit->text) * sign : 1;
+    if (order < 0 || (order == 0 && !exclusive)) return;
     limit->given = true;
-    limit->value = value;
     limit->exclusive = exclusive;
-    if (json_is_integer(source)) {
-        json_int_t whole = json_integer_value(source);
-        snprintf(limit->text, sizeof limit->text, "%llu",
-                 whole < 0 ? 0 - (unsigned long long)whole : (unsigned long long)whole);
-    } else {
-        decimal_of(value, limit->text);
-    }
+    limit->sign = *decimal == '-' ? -1 : strcmp(decimal, "0") != 0;
+    snprintf(limit->text, sizeof limit->text, "%s", decimal);
 }
 
 /* sign 1: minimum and exclusiveMinimum; -1: the maxima. */
@@ -66,26 +39,25 @@ static Status read_limit(SchemaCompiler *c, const json_t *schema, int sign, Limi
     const char *exclusive = sign > 0 ? "exclusiveMinimum" : "exclusiveMaximum";
     const json_t *value = json_object_get(schema, inclusive);
     const json_t *other = json_object_get(schema, exclusive);
-    double number = 0;
+    char decimal[EXACT_DECIMAL_SIZE];
     bool both = json_is_true(other); /* draft 4 */
     if (json_is_boolean(other)) other = NULL;
     if (value) {
-        if (number_of(c, inclusive, value, &number) != STATUS_OK) return STATUS_FAILED;
-        tighten(limit, number, value, both, sign);
+        if (decimal_of(c, inclusive, value, decimal) != STATUS_OK) return STATUS_FAILED;
+        tighten(limit, decimal, both, sign);
     }
     if (other) {
-        if (number_of(c, exclusive, other, &number) != STATUS_OK) return STATUS_FAILED;
-        tighten(limit, number, other, true, sign);
+        if (decimal_of(c, exclusive, other, decimal) != STATUS_OK) return STATUS_FAILED;
+        tighten(limit, decimal, true, sign);
     }
     return STATUS_OK;
 }
 
 static Status read_multiple(SchemaCompiler *c, const json_t *value, Regex *out) {
-    char text[SCHEMA_DECIMAL_SIZE];
-    double number = 0;
-    if (number_of(c, "multipleOf", value, &number) != STATUS_OK) return STATUS_FAILED;
-    if (!(number > 0)) return error_set(c->error, "'multipleOf' must be above 0");
-    decimal_of(number, text);
+    char text[EXACT_DECIMAL_SIZE];
+    if (decimal_of(c, "multipleOf", value, text) != STATUS_OK) return STATUS_FAILED;
+    if (*text == '-' || strcmp(text, "0") == 0)
+        return error_set(c->error, "'multipleOf' must be above 0");
     uint64_t divisor = 0;
     uint32_t scale = 0;
     bool point = false;
@@ -98,8 +70,7 @@ static Status read_multiple(SchemaCompiler *c, const json_t *value, Regex *out) 
         scale += point;
     }
     if (divisor >= ((uint64_t)1 << 31) || scale > 9)
-        return error_set(c->error, "'multipleOf': %.17g has too many digits to be enforced",
-                         number);
+        return error_set(c->error, "'multipleOf': %.40s has too many digits to be enforced", text);
     Regex multiple = regex_multiple(c->regexes, (uint32_t)divisor, scale);
     *out = regex_and2(c->regexes, *out, multiple);
     return STATUS_OK;
@@ -134,14 +105,15 @@ static Regex within(SchemaCompiler *c, Regex syntax, const Limit *low, const Lim
     const Limit *near = sign > 0 ? low : high, *far = sign > 0 ? high : low;
     Regex out = syntax;
     /* `near` limits from below, once both are seen from 0 in the direction of the sign. */
-    if (near->given && near->value * sign > 0)
-        out = regex_and2(r, out, regex_bound(r, near->text, near->exclusive ? ABOVE : AT_LEAST));
-    if (near->given && near->value == 0 && near->exclusive)
+    if (near->given && near->sign * sign > 0)
+        out =
+            regex_and2(r, out, regex_bound(r, magnitude(near), near->exclusive ? ABOVE : AT_LEAST));
+    if (near->given && near->sign == 0 && near->exclusive)
         out = regex_and2(r, out, regex_bound(r, "0", ABOVE));
-    if (far->given && (far->value * sign < 0 || (far->value == 0 && (far->exclusive || sign < 0))))
+    if (far->given && (far->sign * sign < 0 || (far->sign == 0 && (far->exclusive || sign < 0))))
         return REGEX_NONE;
     if (far->given)
-        out = regex_and2(r, out, regex_bound(r, far->text, far->exclusive ? BELOW : AT_MOST));
+        out = regex_and2(r, out, regex_bound(r, magnitude(far), far->exclusive ? BELOW : AT_MOST));
     return out;
 }
 
@@ -167,7 +139,7 @@ Status schema_numbers(SchemaCompiler *c, const SchemaList *schemas, unsigned typ
         divided |= json_object_get(s, "multipleOf") != NULL;
         excluded |= excludes_numbers(s);
     }
-    bool only_sign = (!low.given || low.value == 0) && (!high.given || high.value == 0) &&
+    bool only_sign = (!low.given || low.sign == 0) && (!high.given || high.sign == 0) &&
                      !low.exclusive && !high.exclusive && !divided && !excluded;
     Regex syntax = digits_syntax(c, types, only_sign);
     for (size_t i = 0; i < schemas->n; i++) {
@@ -183,20 +155,10 @@ Status schema_numbers(SchemaCompiler *c, const SchemaList *schemas, unsigned typ
     return STATUS_OK;
 }
 
-void schema_decimal(const json_t *value, char out[SCHEMA_DECIMAL_SIZE]) {
-    if (json_is_integer(value)) {
-        snprintf(out, SCHEMA_DECIMAL_SIZE, "%lld", (long long)json_integer_value(value));
-        return;
-    }
-    char digits[SCHEMA_DECIMAL_SIZE - 1];
-    decimal_of(json_real_value(value), digits);
-    snprintf(out, SCHEMA_DECIMAL_SIZE, "%s%s", json_real_value(value) < 0 ? "-" : "", digits);
-}
-
 Regex schema_number(SchemaCompiler *c, const json_t *value) {
     RegexArena *r = c->regexes;
-    char text[SCHEMA_DECIMAL_SIZE];
-    schema_decimal(value, text);
+    char text[EXACT_DECIMAL_SIZE];
+    exact_json_decimal(c->digits, value, text);
     Regex out = regex_text(r, text, strlen(text));
     if (json_is_integer(value) || strchr(text, '.')) return out;
     return regex_concat(r, out, regex_repeat(r, regex_text(r, ".0", 2), 0, 1));
@@ -204,8 +166,8 @@ Regex schema_number(SchemaCompiler *c, const json_t *value) {
 
 Regex schema_number_forms(SchemaCompiler *c, const json_t *value) {
     RegexArena *r = c->regexes;
-    char text[SCHEMA_DECIMAL_SIZE];
-    schema_decimal(value, text);
+    char text[EXACT_DECIMAL_SIZE];
+    exact_json_decimal(c->digits, value, text);
     Regex zero = regex_byte(r, '0'), end;
     if (strchr(text, '.')) {
         end = regex_repeat(r, zero, 0, REGEX_MANY);

@@ -1,9 +1,9 @@
 #include "constraint/schema_parts.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "constraint/exact_json.h"
 
 enum { MOST_WORK = 400000 };
 
@@ -71,7 +71,9 @@ Status schema_size(SchemaCompiler *c, const json_t *schema, const char *keyword,
     *given = value != NULL;
     if (!value) return STATUS_OK;
     double number = json_is_number(value) ? json_number_value(value) : -1;
-    if (!(number >= 0) || floor(number) != number)
+    char decimal[EXACT_DECIMAL_SIZE] = "";
+    if (json_is_number(value)) exact_json_decimal(c->digits, value, decimal);
+    if (!(number >= 0) || strchr(decimal, '.'))
         return error_set(c->error, "'%s' must be a whole number from 0 up", keyword);
     *size = number < 2e9 ? (uint32_t)number : 2000000000u;
     if (number >= 2e9 && strncmp(keyword, "max", 3) == 0) *given = false; /* no text is so long */

@@ -55,7 +55,7 @@ typedef struct SchemaSet {
 typedef struct SchemaAlternative {
     SchemaList schemas; /* objects; what their $ref and allOf lead to is in the list, too */
     size_t *parents;    /* [schemas.n] which of them brought each; SIZE_MAX: the set itself */
-    bool *negated; /* [schemas.n] what it says of properties and items is not for its parents */
+    bool *negated;      /* [schemas.n] its properties and items are not evaluated for its parents */
     unsigned types;
 } SchemaAlternative;
 
@@ -76,11 +76,12 @@ typedef struct SchemaCompiler {
     size_t n_sets, sets_capacity, n_compiled;
     uint32_t *set_table;
     size_t set_table_size;
-    json_t *nothing;   /* a schema that says nothing */
-    json_t *made;      /* an array that owns the schemas that the compiler writes */
-    json_t *by_uri;    /* { URI: index in places } */
-    json_t *bases;     /* [URI] */
-    json_t *negations; /* { address: array of schemas } */
+    json_t *nothing;      /* a schema that says nothing */
+    json_t *made;         /* an array that owns the schemas that the compiler writes */
+    json_t *by_uri;       /* { URI: index in places } */
+    json_t *bases;        /* [URI] */
+    json_t *negations;    /* { address: array of schemas } */
+    const json_t *digits; /* of exact_json.h: numbers that a double does not hold; NULL: none */
     SchemaPlace *places;
     size_t n_places, places_capacity;
     uint32_t *place_table;
@@ -115,9 +116,7 @@ Status schema_resolve(SchemaCompiler *c, const json_t *schema, const char *keywo
 
 /* The texts of the numbers that all of `schemas` allow: of types INTEGER, FRACTION or both. */
 Status schema_numbers(SchemaCompiler *c, const SchemaList *schemas, unsigned types, Regex *out);
-/* A number without an exponent, and the texts of it that are allowed. */
-enum { SCHEMA_DECIMAL_SIZE = 800 };
-void schema_decimal(const json_t *value, char out[SCHEMA_DECIMAL_SIZE]);
+/* The texts of a number, which has no exponent, that are allowed. */
 Regex schema_number(SchemaCompiler *c, const json_t *value);
 /* All texts of a number without an exponent: 1 is also 1.0 and 1.00, 0 also -0. */
 Regex schema_number_forms(SchemaCompiler *c, const json_t *value);

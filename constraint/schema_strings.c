@@ -4,6 +4,7 @@
 
 #include "base/unicode.h"
 #include "constraint/characters.h"
+#include "constraint/exact_json.h"
 #include "constraint/pattern.h"
 #include "constraint/schema_parts.h"
 
@@ -226,49 +227,52 @@ none:
 /* ---- Scalars --------------------------------------------------------------------------------- */
 
 /* The text of a scalar of an enum, in the form that schema_numbers and schema_strings know. */
-static void scalar_text(TextBuffer *out, const json_t *value) {
+static void scalar_text(const SchemaCompiler *c, TextBuffer *out, const json_t *value) {
     if (json_is_string(value)) {
         text_put(out, "\"", 1, 0);
         schema_escape(out, json_string_value(value), json_string_length(value));
         text_put(out, "\"", 1, 0);
         return;
     }
-    char number[SCHEMA_DECIMAL_SIZE] = "";
+    char number[EXACT_DECIMAL_SIZE] = "";
     const char *text = json_is_null(value)    ? "null"
                        : json_is_true(value)  ? "true"
                        : json_is_false(value) ? "false"
                                               : number;
-    if (json_is_number(value)) schema_decimal(value, number);
+    if (json_is_number(value)) exact_json_decimal(c->digits, value, number);
     text_put(out, text, strlen(text), 0);
 }
 
 /* Whether two scalars are the same value of JSON. */
-static bool same_value(const json_t *x, const json_t *y) {
-    if (json_is_number(x) && json_is_number(y)) {
-        if (json_is_integer(x) && json_is_integer(y))
-            return json_integer_value(x) == json_integer_value(y);
-        return json_number_value(x) == json_number_value(y);
-    }
-    return json_equal(x, y);
+static bool same_value(const SchemaCompiler *c, const json_t *x, const json_t *y) {
+    char decimals[2][EXACT_DECIMAL_SIZE];
+    if (!json_is_number(x) || !json_is_number(y)) return json_equal(x, y);
+    if (json_is_integer(x) && json_is_integer(y))
+        return json_integer_value(x) == json_integer_value(y);
+    if (json_number_value(x) != json_number_value(y)) return false; /* nor are what these round */
+    exact_json_decimal(c->digits, x, decimals[0]);
+    exact_json_decimal(c->digits, y, decimals[1]);
+    return strcmp(decimals[0], decimals[1]) == 0;
 }
 
-static bool is_among(const json_t *list, const json_t *value) {
+static bool is_among(const SchemaCompiler *c, const json_t *list, const json_t *value) {
     size_t i;
     json_t *item;
     json_array_foreach((json_t *)list, i, item) {
-        if (same_value(item, value)) return true;
+        if (same_value(c, item, value)) return true;
     }
     return false;
 }
 
 /* Whether the lists of all schemas but `own` have the value. */
-static bool by_other_lists(const SchemaAlternative *a, size_t own, const json_t *value) {
+static bool by_other_lists(const SchemaCompiler *c, const SchemaAlternative *a, size_t own,
+                           const json_t *value) {
     for (size_t i = 0; i < a->schemas.n; i++) {
         const json_t *s = a->schemas.items[i], *constant = json_object_get(s, "const");
         const json_t *list = json_object_get(s, "enum"), *none = json_object_get(s, SCHEMA_NONE_OF);
-        if (is_among(none, value)) return false;
+        if (is_among(c, none, value)) return false;
         if (i == own) continue;
-        if ((constant && !same_value(constant, value)) || (list && !is_among(list, value)))
+        if ((constant && !same_value(c, constant, value)) || (list && !is_among(c, list, value)))
             return false;
     }
     return true;
@@ -297,10 +301,10 @@ static Status listed(SchemaCompiler *c, const SchemaAlternative *a, size_t own, 
     size_t *starts = calloc(size + 1, sizeof *starts);
     *out = REGEX_NONE;
     json_array_foreach((json_t *)list, i, value) {
-        if (!texts || !starts || !schema_is_scalar(value) || !by_other_lists(a, own, value))
+        if (!texts || !starts || !schema_is_scalar(value) || !by_other_lists(c, a, own, value))
             continue;
         starts[n] = text.length;
-        scalar_text(&text, value);
+        scalar_text(c, &text, value);
         if (text.failed ||
             !matches_bytes(c, all, text.bytes + starts[n], text.length - starts[n])) {
             text.length = starts[n];

@@ -5,42 +5,35 @@
 
 #include "base/unicode.h"
 #include "constraint/characters.h"
+#include "constraint/exact_json.h"
 #include "constraint/grammar.h"
 #include "constraint/pattern.h"
 #include "constraint/schema.h"
 
 enum { MOST_TEXT = 16 << 20 };
 
-static Status parse_json(const ShapeSource *source, json_t **out, Error *error) {
-    json_error_t where;
-    size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
-    *out = json_loadb(source->text, source->length, flags, &where);
-    /* Integers of more than 64 bits are read as the nearest number. */
-    if (!*out && json_error_code(&where) == json_error_numeric_overflow)
-        *out = json_loadb(source->text, source->length, flags | JSON_DECODE_INT_AS_REAL, &where);
-    if (*out) return STATUS_OK;
-    return error_set(error, "line %d, column %d: %s", where.line, where.column, where.text);
-}
-
 static Status compile_schema(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
                              Error *error) {
-    json_t *schema;
-    if (parse_json(source, &schema, error) != STATUS_OK)
-        return error_prefix(error, "the JSON schema is not JSON");
+    json_t *schema, *digits;
+    if (exact_json_load(source->text, source->length, &schema, &digits, error) != STATUS_OK)
+        return error_prefix(error, "the JSON schema");
     Status status = json_is_object(schema) || json_is_boolean(schema)
-                        ? schema_compile(acceptor, schema, node, error)
+                        ? schema_compile(acceptor, schema, digits, node, error)
                         : error_set(error, "it must be an object, true or false");
     json_decref(schema);
+    json_decref(digits);
     return status == STATUS_OK ? status : error_prefix(error, "the JSON schema");
 }
 
 static Status compile_choice(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
                              Error *error) {
-    json_t *list, *item;
+    json_t *list, *digits, *item;
     size_t i;
     RegexArena *r = acceptor_regexes(acceptor);
     Regex all = REGEX_NONE;
-    if (parse_json(source, &list, error) != STATUS_OK) return error_prefix(error, "the choice");
+    if (exact_json_load(source->text, source->length, &list, &digits, error) != STATUS_OK)
+        return error_prefix(error, "the choice");
+    json_decref(digits);
     Status status = json_is_array(list) && json_array_size(list) > 0
                         ? STATUS_OK
                         : error_set(error, "the choice must be a list of texts");

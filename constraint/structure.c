@@ -220,7 +220,8 @@ static Status compile_element(Compiler *c, const char *kind, const json_t *eleme
     if (strcmp(kind, "schema") == 0) {
         const json_t *schema = json_array_get(element, 1);
         if (!json_is_object(schema) && !json_is_boolean(schema)) return wrong(c, kind);
-        if (schema_compile(c->acceptor, schema, node, c->error) == STATUS_OK) return STATUS_OK;
+        if (schema_compile(c->acceptor, schema, NULL, node, c->error) == STATUS_OK)
+            return STATUS_OK;
         const char *label = json_string_value(json_array_get(element, 2));
         return label ? error_prefix(c->error, "%s", label) : STATUS_FAILED;
     }

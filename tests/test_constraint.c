@@ -292,6 +292,51 @@ static void numbers_are_compared_as_decimals(void **state) {
            "no text has this shape");
 }
 
+static void numbers_keep_all_their_digits(void **state) {
+    static const char long_const[] = "{\"const\":0.1234567890123456789012}";
+    static const char rounds_up[] =
+        "{\"type\":\"integer\",\"minimum\":9007199254740992,\"allOf\":[{"
+        "\"minimum\":9007199254740993}]}";
+    static const char excluded[] =
+        "{\"type\":\"integer\",\"not\":{\"const\":36893488147419103232}}";
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"maximum\":18446744073709551615}",
+            "18446744073709551615", "-18446744073709551616");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"type\":\"integer\",\"maximum\":18446744073709551615}",
+            "18446744073709551616");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"const\":9223372036854775808}", "9223372036854775808");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"const\":9223372036854775808}", "9223372036854775807",
+            "9223372036854776000");
+    ACCEPTS(SHAPE_JSON_SCHEMA, long_const, "0.1234567890123456789012");
+    REFUSES(SHAPE_JSON_SCHEMA, long_const, "0.12345678901234568", "0.1234567890123456789013");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"minimum\":0.10000000000000001}", "0.10000000000000001", "0.11");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"minimum\":0.10000000000000001}", "0.1", "-1");
+    ACCEPTS(SHAPE_JSON_SCHEMA, rounds_up, "9007199254740993");
+    REFUSES(SHAPE_JSON_SCHEMA, rounds_up, "9007199254740992");
+    ACCEPTS(SHAPE_JSON_SCHEMA, excluded, "36893488147419103231", "36893488147419103233");
+    REFUSES(SHAPE_JSON_SCHEMA, excluded, "36893488147419103232");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"enum\":[\"1\\\"2\",18446744073709551617,{\"a\":1e400}]}",
+            "18446744073709551617", "\"1\\\"2\"");
+    cannot(SHAPE_JSON_SCHEMA, "{\"maximum\":1e999}", "1e999 has too many digits");
+    cannot(SHAPE_JSON_SCHEMA, "{\"minItems\":2.00000000000000000001}", "must be a whole number");
+}
+
+static void what_is_compared_as_a_whole_evaluates_nothing(void **state) {
+    static const char items[] = "{\"enum\":[[1,2],[],\"x\"],\"unevaluatedItems\":false}";
+    static const char members[] = "{\"const\":{\"a\":1,\"b\":2},\"properties\":{\"a\":true},"
+                                  "\"unevaluatedProperties\":%s}";
+    char schema[200];
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, items, "[]", "\"x\"");
+    REFUSES(SHAPE_JSON_SCHEMA, items, "[1,2]");
+    snprintf(schema, sizeof schema, members, "false");
+    cannot(SHAPE_JSON_SCHEMA, schema, "no text has this shape");
+    snprintf(schema, sizeof schema, members, "{\"maximum\":2}");
+    ACCEPTS(SHAPE_JSON_SCHEMA, schema, "{\"a\":1,\"b\":2}");
+    cannot(SHAPE_JSON_SCHEMA, "{\"allOf\":[{\"const\":{\"a\":1}}],\"unevaluatedProperties\":false}",
+           "no text has this shape");
+}
+
 static void schemas_are_combined(void **state) {
     static const char tree[] = "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\","
                                "\"properties\":{\"v\":{\"type\":\"integer\"},\"kids\":{\"type\":"
@@ -657,6 +702,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(arrays_contain_what_they_must),
         cmocka_unit_test(only_different_names_count_as_members),
         cmocka_unit_test(numbers_are_compared_as_decimals),
+        cmocka_unit_test(numbers_keep_all_their_digits),
+        cmocka_unit_test(what_is_compared_as_a_whole_evaluates_nothing),
         cmocka_unit_test(schemas_are_combined),
         cmocka_unit_test(strings_keep_their_formats),
         cmocka_unit_test(combinations_of_choices_are_limited),

@@ -104,6 +104,32 @@ static void a_batch_gives_what_each_text_gives_alone(void **state) {
     process_free(&all);
 }
 
+/* A request's numbers are doubles. Its schema means 0.1 where it says so, and is refused where it
+ * says what no double holds. */
+static void a_request_keeps_the_digits_of_its_schema(void **state) {
+    static const char lines[] =
+        "{\"id\":1,\"prompt\":\"Lily\",\"temperature\":0.70000000000000000001,\"json_schema\":"
+        "{\"enum\":[0.1,[0.30000000000000004],1e22]}}\n"
+        "{\"id\":2,\"prompt\":\"Lily\",\"json_schema\":{\"minimum\":0.10000000000000001}}\n"
+        "{\"id\":3,\"prompt\":\"Lily\",\"response_format\":{\"type\":\"json_schema\","
+        "\"json_schema\":{\"schema\":{\"maximum\":0.123456789012345678901}}}}\n"
+        "{\"id\":4,\"prompt\":\"Lily\",\"json_schema\":\"{\\\"const\\\":0.123456789012345678901}\"}"
+        "\n";
+    (void)state;
+    Process p = process_run(
+        (const char *const[]){"run", model, "--batch", "-", "--ordered", "-s", "7", NULL}, lines,
+        strlen(lines));
+    assert_int_equal(p.status, 3);
+    bool right = strstr(p.out, "{\"id\": 1, \"text\": \"0.1\"") ||
+                 strstr(p.out, "{\"id\": 1, \"text\": \"[0.30000000000000004]\"") ||
+                 strstr(p.out, "{\"id\": 1, \"text\": \"10000000000000000000000");
+    if (!right) fail_msg("%s", p.out);
+    assert_non_null(strstr(p.out, "'json_schema': the number 0.10000000000000001 has more digits"));
+    assert_non_null(strstr(p.out, "'response_format': the number 0.123456789012345678901 has"));
+    assert_non_null(strstr(p.out, "{\"id\": 4, \"text\": \"0.123456789012345678901\""));
+    process_free(&p);
+}
+
 /* Answers the lines with the template in a file of its own. */
 static Process answer_lines(const char *template, const char *lines, const char *option,
                             const char *value) {
@@ -190,6 +216,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_text_has_its_shape_and_the_same_bytes_on_any_setting),
         cmocka_unit_test(a_text_that_is_too_long_is_closed),
         cmocka_unit_test(a_batch_gives_what_each_text_gives_alone),
+        cmocka_unit_test(a_request_keeps_the_digits_of_its_schema),
         cmocka_unit_test(a_shape_begins_behind_the_reasoning),
         cmocka_unit_test(texts_are_tested_without_a_model),
         cmocka_unit_test(what_cannot_be_is_refused),
