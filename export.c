@@ -36,6 +36,7 @@ typedef struct Arguments {
     const char *type, *calibrate, *tokenizer, *split_pattern, *random;
     OptionList keep, lora;
     uint64_t n_threads;
+    enum { POOLING_AS_SOURCE, POOLING_LAST_TOKEN, POOLING_OF_ALL, POOLING_FIRST_TOKEN } pooling;
     bool force; /* replace a target that exists */
     bool quiet, no_sandbox, no_mtp, help;
 } Arguments;
@@ -68,6 +69,8 @@ static const OptionRow rows[] = {
     UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS, "[the physical cores]"),
     TEXT_ROW(USUAL, 0, "random", "SHAPE", FIELD(random),
              "generated weights: tinyllama-1.1b, tiny, dim=64,n_layers=2,..."),
+    CHOICE_ROW(USUAL, 0, "pooling", "auto|last|mean|cls", FIELD(pooling), NULL,
+               "how embeddings are pooled, where SOURCE does not say"),
     FLAG_ROW(USUAL, 0, "no-mtp", FIELD(no_mtp), "leave out the layers that predict further tokens"),
     FLAG_ROW(USUAL, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),
     FLAG_ROW(USUAL, 'f', "force", FIELD(force), "replace TARGET if it exists"),
@@ -206,6 +209,9 @@ static Status report(void *context, int fd, Error *error) {
 
 /* ---- The program ---- */
 
+/* The words of --pooling; NULL: as the source says. */
+static const char *const poolings[] = {NULL, "last", "mean", "cls"};
+
 static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Error *error) {
     const Arguments *a = e->arguments;
     Meter meter = {.started = clock_seconds()};
@@ -218,6 +224,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .tokenizer = a->tokenizer,
         .split_pattern = a->split_pattern,
         .no_mtp = a->no_mtp,
+        .pooling = poolings[a->pooling],
         .keeps_target = !a->force,
         .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
         .cancel = stopped,

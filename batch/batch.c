@@ -46,6 +46,8 @@ struct Batch {
     char fingerprint[BATCH_FINGERPRINT_BYTES];
     ResultMaker maker;
     EmbeddingSetting embedding;
+    bool skips_empty; /* --embed with a model that has no token for an empty text */
+    size_t n_skipped; /* lines, for that reason */
     JobSetting setting;
     size_t read_ahead; /* how many texts to have waiting in the engine */
 
@@ -337,6 +339,10 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
     Error error, other;
     line_trim(&b->reader, b->options->batch_text, &line, &length);
     if (!b->options->embed && line_is_blank(line, length)) return;
+    if (b->skips_empty && length == 0) {
+        b->n_skipped++;
+        return;
+    }
     b->progress.n_lines++;
     Job *job = add_job(b);
     if (!job) {
@@ -480,6 +486,7 @@ static Status start(Batch *b, Session *session, Error *error) {
     batch_fingerprint(b->fingerprint, session, &b->defaults, &b->chat);
     status = embedding_setting(session, &b->embedding, error);
     if (status == STATUS_OK && o->embed) status = embedding_check(session, &b->embedding, error);
+    b->skips_empty = o->embed && !embedding_of_empty(session, &b->embedding);
     if (status != STATUS_OK) return status;
     b->maker = (ResultMaker){.tokenizer = session->tokenizer,
                              .model = config->name[0] ? config->name : "verbatim",
@@ -586,6 +593,9 @@ Status batch_run(Batch *b, Session *session, Error *error) {
     status = answer_lines(b, error);
     if (b->check && status == STATUS_OK && !b->stops) status = finish_check(b, error);
     batch_progress_show(&b->progress, true);
+    if (b->n_skipped > 0)
+        terminal_say("%zu empty line%s skipped: the model has no token for %s", b->n_skipped,
+                     b->n_skipped == 1 ? "" : "s", b->n_skipped == 1 ? "it" : "them");
     if (status != STATUS_FAILED) {
         Status flushed = result_file_flush(&b->results, true, error);
         if (flushed != STATUS_OK) status = flushed;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "system/descriptor.h"
@@ -11,13 +10,6 @@
 static void close_screen(AnswerView *view) {
     view->closed = true;
     if (errno != EPIPE) view->lost = errno;
-}
-
-/* Where lines end on stdout; 0: nowhere, because it is no terminal, or too narrow. */
-static size_t margin(void) {
-    struct winsize size = {0};
-    bool known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-    return known && size.ws_col >= 20 ? size.ws_col : 0;
 }
 
 static void put_wrapped(AnswerView *view) {
@@ -29,14 +21,14 @@ static void put_wrapped(AnswerView *view) {
 
 static void put(AnswerView *view, const char *text, size_t length) {
     if (length == 0 || view->closed) return;
-    word_wrap_put(&view->wrap, text, length, margin(), &view->wrapped);
+    word_wrap_put(&view->wrap, text, length, terminal_columns(STDOUT_FILENO), &view->wrapped);
     put_wrapped(view);
     view->at_line_start = text[length - 1] == '\n';
 }
 
 /* Writes the word that waits for its end. */
 static void put_rest(AnswerView *view) {
-    word_wrap_flush(&view->wrap, margin(), &view->wrapped);
+    word_wrap_flush(&view->wrap, terminal_columns(STDOUT_FILENO), &view->wrapped);
     put_wrapped(view);
 }
 

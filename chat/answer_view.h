@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "base/text.h"
-#include "chat/word_wrap.h"
+#include "system/word_wrap.h"
 #include "template/answer.h"
 
 /* Zero-initialize, then set the first three fields (hides_reasoning may change later);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "system/terminal.h"
+#include "system/word_wrap.h"
 
 void note(const char *format, ...) {
     char *text;
@@ -17,9 +18,16 @@ void note(const char *format, ...) {
     va_end(arguments);
     if (length < 0) return;
     bool colours = terminal_has_colours(STDERR_FILENO);
+    size_t columns = terminal_columns(STDERR_FILENO);
+    WordWrap wrap = {0};
+    TextBuffer lines = {0};
+    word_wrap_put(&wrap, text, (size_t)length, columns, &lines);
+    word_wrap_flush(&wrap, columns, &lines);
     fprintf(stderr, "%s", colours ? TERMINAL_DIM : "");
-    terminal_write(STDERR_FILENO, text, (size_t)length);
+    terminal_write(STDERR_FILENO, lines.bytes, lines.length);
     fprintf(stderr, "%s\n", colours ? TERMINAL_PLAIN : "");
+    word_wrap_free(&wrap);
+    text_free(&lines);
     free(text);
 }
 

@@ -22,8 +22,9 @@ typedef struct ConvertOptions {
     bool no_mtp;               /* leave out prediction layers (formats/prediction.h) */
     struct AdapterOpening *adapters; /* merged into the weights, for convert_to_path; or NULL */
     const char *target;              /* the target's name in messages; NULL: the source's path */
-    bool keeps_target;               /* for convert_to_path: fails where the target exists */
-    int n_threads;                   /* 0: threads_default() */
+    const char *pooling; /* for convert_to_path: pooling_set; NULL: as the source says */
+    bool keeps_target;   /* for convert_to_path: fails where the target exists */
+    int n_threads;       /* 0: threads_default() */
     /* For convert_to_path: the path of a text to calibrate with (calibrate.h). The model is
      * converted losslessly into an unlinked file beside the target and runs over the text. NULL:
      * all inputs matter alike. */

@@ -11,6 +11,7 @@
 #include "convert/adapter_merge.h"
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
+#include "formats/pooling.h"
 #include "formats/source_open.h"
 #include "system/errand.h"
 #include "system/replace_file.h"
@@ -147,6 +148,8 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
                                 int fd, Error *error) {
     Calibration *calibration = NULL;
     Status status = source_parse(source, error);
+    if (status == STATUS_OK && options->pooling)
+        status = pooling_set(source, options->pooling, error);
     if (status == STATUS_OK && options->adapters)
         status = adapter_merge(options->adapters, source, error);
     if (status == STATUS_OK && options->calibrate)

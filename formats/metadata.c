@@ -56,6 +56,24 @@ void metadata_add_text(Metadata *metadata, const char *key, const char *text, si
     add(metadata, key, META_TEXT, text, bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes, 1);
 }
 
+/* The bytes of an element of each type. */
+static size_t element_bytes_of(MetaType type) {
+    return type == META_TEXT || type == META_BOOL ? 1 : 8;
+}
+
+bool metadata_has(const Metadata *metadata, const char *key) {
+    size_t n = strlen(key);
+    for (size_t at = 0; at < metadata->length;) {
+        MetaHeader header;
+        memcpy(&header, metadata->bytes + at, sizeof header);
+        const uint8_t *name = metadata->bytes + at + sizeof header;
+        if (header.key_bytes == n && memcmp(name, key, n) == 0) return true;
+        at += round_up(sizeof header + header.key_bytes, 8) +
+              round_up(header.count * element_bytes_of((MetaType)header.type), 8);
+    }
+    return false;
+}
+
 void metadata_append(Metadata *metadata, const Metadata *more) {
     metadata->failed = metadata->failed || more->failed;
     uint8_t *at = more->length ? grow(metadata, more->length) : NULL;

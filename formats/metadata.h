@@ -19,6 +19,9 @@ void metadata_add_float(Metadata *metadata, const char *key, double value);
 void metadata_add_bool(Metadata *metadata, const char *key, bool value);
 void metadata_add_text(Metadata *metadata, const char *key, const char *text, size_t bytes);
 
+/* Whether a pair has this key. */
+bool metadata_has(const Metadata *metadata, const char *key);
+
 /* Adds every field of Config, by its table of fields. */
 void metadata_add_config(Metadata *metadata, const Config *config);
 /* Adds all pairs of `more`. */

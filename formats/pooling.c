@@ -22,6 +22,15 @@ void pooling_set_only(Source *source) {
     metadata_add_bool(&source->metadata, "embedding.only", true);
 }
 
+Status pooling_set(Source *source, const char *name, Error *error) {
+    if (metadata_has(&source->metadata, "embedding.pooling"))
+        return error_set(error,
+                         "%s: says itself how its embeddings are pooled: leave --pooling out",
+                         source->path);
+    add_text(source, "embedding.pooling", name);
+    return STATUS_OK;
+}
+
 /* Parses the file, which is a list or an object, where the directory has it; else *out is NULL. */
 static Status parse(const Source *source, const char *name, json_t **out, Error *error) {
     const InputFile *file = NULL;

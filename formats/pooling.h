@@ -29,6 +29,10 @@ Status pooling_read(Source *source, Error *error);
  * refused, as are heads that rank. `has_head`: the file has an output matrix of its own. */
 Status pooling_read_gguf(Source *source, uint32_t type, bool has_head, Error *error);
 
+/* Adds "embedding.pooling" as the user says it ("last", "mean" or "cls"), for a source that does
+ * not say; refused where it does. */
+Status pooling_set(Source *source, const char *name, Error *error);
+
 /* Records that the model has no output head: it gives embeddings alone. */
 void pooling_set_only(Source *source);
 

@@ -1,5 +1,6 @@
 #include "session/embedding.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,9 +110,10 @@ Status embedding_set_dimensions(EmbeddingSetting *setting, uint64_t dimensions, 
 Status embedding_check(const Session *session, const EmbeddingSetting *setting, Error *error) {
     if (setting->pooling != POOLING_NONE) return STATUS_OK;
     return error_set(error,
-                     "%s: does not say how its embeddings are pooled; --pooling last, mean or cls "
-                     "does",
-                     modelfile_path(session->file));
+                     "%s: does not say how its embeddings are pooled: %s %s --embed %s --pooling "
+                     "last (or mean, cls); export SOURCE model.bin --pooling last says it once",
+                     modelfile_path(session->file), program_invocation_short_name,
+                     session->options->model, session->options->embed);
 }
 
 Status embedding_refuse_text(const ModelFile *file, Error *error) {
@@ -193,6 +195,15 @@ Status embedding_encode(const Session *session, const EmbeddingSetting *setting,
         status = encode(session, whole.bytes, whole.length, n_prompt, 0, ids, error);
     text_free(&whole);
     return status == STATUS_OK ? put_end(session, setting, ids, error) : status;
+}
+
+bool embedding_of_empty(const Session *session, const EmbeddingSetting *setting) {
+    TokenList ids = {0};
+    Error ignored;
+    size_t first;
+    Status status = embedding_encode(session, setting, "", 0, &ids, &first, &ignored);
+    token_list_free(&ids);
+    return status == STATUS_OK;
 }
 
 /* ---- Pooling ---- */

@@ -178,6 +178,7 @@ Status generate_run(Session *session, Error *error) {
                                  model_isa(session->model)->numeric, error);
     if (status == STATUS_OK && !(logits = malloc(config->vocab_size * sizeof *logits)))
         status = error_set(error, "no memory for the logits");
+    session->output->wraps = true;
     if (status == STATUS_OK && session->options->echo)
         status = output_write(session->output, session->prompt, session->prompt_length, error);
     if (status == STATUS_OK) {
@@ -187,6 +188,8 @@ Status generate_run(Session *session, Error *error) {
         status = generate_text(session, &g, &decoding, &ids, logits, &timing, error);
         timing.end = clock_seconds();
         decoding_end(&decoding);
+        Error ignored;
+        output_flush(session->output, status == STATUS_OK ? error : &ignored);
         if (status == STATUS_OK) status = output_write(session->output, "\n", 1, error);
         if (session->options->stats && status != STATUS_FAILED)
             print_stats(session, &g, &decoding, &timing);

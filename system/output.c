@@ -50,8 +50,8 @@ static Status write_bytes(Output *output, const char *bytes, size_t length, Erro
     return error_set(error, "%s: cannot be written: %s", name_of(output), strerror(errno));
 }
 
-Status output_write(Output *output, const char *bytes, size_t length, Error *error) {
-    if (!output->terminal) return write_bytes(output, bytes, length, error);
+/* Writes what can be shown on a terminal. */
+static Status show(Output *output, const char *bytes, size_t length, Error *error) {
     Status status = STATUS_OK;
     for (size_t at = 0, used; at < length && status == STATUS_OK; at += used) {
         char shown[1024];
@@ -59,6 +59,27 @@ Status output_write(Output *output, const char *bytes, size_t length, Error *err
         status = write_bytes(output, shown, n, error);
     }
     return status;
+}
+
+/* Writes what word_wrap has let go. */
+static Status show_wrapped(Output *output, Error *error) {
+    size_t n = output->wrapped.length;
+    output->wrapped.length = 0;
+    if (output->wrapped.failed) return error_set(error, "no memory for a line");
+    return show(output, output->wrapped.bytes, n, error);
+}
+
+Status output_write(Output *output, const char *bytes, size_t length, Error *error) {
+    if (!output->terminal) return write_bytes(output, bytes, length, error);
+    if (!output->wraps) return show(output, bytes, length, error);
+    word_wrap_put(&output->wrap, bytes, length, terminal_columns(output->fd), &output->wrapped);
+    return show_wrapped(output, error);
+}
+
+Status output_flush(Output *output, Error *error) {
+    if (!output->terminal || !output->wraps) return STATUS_OK;
+    word_wrap_flush(&output->wrap, terminal_columns(output->fd), &output->wrapped);
+    return show_wrapped(output, error);
 }
 
 Status output_finish(Output *output, Error *error) {
@@ -71,6 +92,8 @@ Status output_finish(Output *output, Error *error) {
 }
 
 void output_close(Output *output) {
+    word_wrap_free(&output->wrap);
+    text_free(&output->wrapped);
     errand_drop(&output->errand);
     replace_file_discard(&output->temporary); /* which the sandbox refuses */
     if (output->path && output->fd >= 0) close(output->fd);

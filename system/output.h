@@ -4,14 +4,18 @@
 #define OUTPUT_H
 
 #include "system/errand.h"
+#include "system/word_wrap.h"
 
 typedef struct Output {
     int fd;
     bool terminal;    /* control characters are shown, not sent (terminal.h) */
+    bool wraps;       /* set by the caller: a terminal's lines end between words (word_wrap.h) */
     bool closed;      /* the reader has closed the pipe: writing has no effect and is no error */
     const char *path; /* NULL: stdout; borrowed */
     Errand errand;    /* that renames it */
     char *temporary; /* the file being written, which output_finish renames to `path`; NULL: none */
+    WordWrap wrap;
+    TextBuffer wrapped; /* scratch */
 } Output;
 
 /* Opens `path`, or stdout when it is NULL. A regular file is written under a temporary name (see
@@ -21,6 +25,9 @@ Status output_open(Output *output, const char *path, Error *error);
 
 /* Writes all bytes, waiting where it must. The program must ignore SIGPIPE. */
 Status output_write(Output *output, const char *bytes, size_t length, Error *error);
+
+/* Writes the word that waits for its end, where lines are wrapped. */
+Status output_flush(Output *output, Error *error);
 
 /* Syncs a complete file to the disk and gives it its name. */
 Status output_finish(Output *output, Error *error);

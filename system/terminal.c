@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "system/descriptor.h"
@@ -15,6 +16,13 @@ void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total) {
     memset(bar, '.', sizeof bar);
     memset(bar, '#', (size_t)filled);
     fprintf(out, "[%.*s]", width, bar);
+}
+
+size_t terminal_columns(int fd) {
+    enum { NARROWEST = 20 };
+    struct winsize size = {0};
+    bool known = isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0;
+    return known && size.ws_col >= NARROWEST ? size.ws_col : 0;
 }
 
 bool terminal_has_colours(int fd) {

@@ -31,6 +31,10 @@ size_t terminal_show(const char *text, size_t length, char *shown, size_t size, 
  * errno when it cannot be written. */
 bool terminal_write(int fd, const char *text, size_t length);
 
+/* The columns of the terminal `fd`; 0 where it is no terminal, or one too narrow for lines to end
+ * between words. */
+size_t terminal_columns(int fd);
+
 /* Writes formatted text and a newline through terminal_write: errors and remarks, which may quote
  * the names and contents of untrusted files. The text stays one line: newlines in it become caret
  * notation as well. Returns false with errno when it cannot be written. */

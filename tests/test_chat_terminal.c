@@ -14,7 +14,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "chat/word_wrap.h"
+#include "system/word_wrap.h"
 #include "tests/chat_person.h"
 #include "tests/process.h"
 

@@ -87,7 +87,7 @@ static void remove_source(char *directory) {
 /* Converts the fixture's model, as float32, and returns its path. */
 static char *new_model(json_t *fixture) {
     char *directory = new_source(fixture), *path = build_path("tests/embeddings.bin");
-    Process p = RUN("export", directory, path, "-t", "f32", "-q");
+    Process p = RUN("export", directory, path, "-f", "-t", "f32", "-q");
     if (p.status != 0) print_message("%s", p.err);
     assert_int_equal(p.status, 0);
     process_free(&p);
@@ -439,7 +439,7 @@ static void models_that_pool_otherwise_are_refused_by_name(void **state) {
         json_t *at = json_is_array(changed) ? json_array_get(changed, 2) : changed;
         json_object_set_new(at, cases[i].key, json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
         write_json(directory, cases[i].file, changed);
-        Process p = RUN("export", directory, bin, "-q");
+        Process p = RUN("export", directory, bin, "-f", "-q");
         assert_says(&p, 1, cases[i].says);
         process_free(&p);
         write_json(directory, cases[i].file, whole);
@@ -450,6 +450,30 @@ static void models_that_pool_otherwise_are_refused_by_name(void **state) {
     json_decref(fixture);
 }
 
+/* Prose has empty lines; without BOS they have no token. */
+static void empty_lines_without_a_token_are_skipped_and_counted(void **state) {
+    (void)state;
+    static const char text[] = "one\n\ntwo\n\n";
+    char *bin = build_path("tests/embeddings.bin");
+    unlink(bin);
+    const char *const bare[] = {"run", "models/stories.bin", "--embed", "-", NULL};
+    Process p = process_run(bare, text, strlen(text));
+    assert_says(&p, 1,
+                "run models/stories.bin --embed - --pooling last (or mean, cls); "
+                "export SOURCE model.bin --pooling last says it once");
+    process_free(&p);
+    p = RUN("export", "models/stories.bin", bin, "-q", "--pooling", "mean");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    const char *const argv[] = {"run", bin, "--embed", "-", "--bos", "no", NULL};
+    p = process_run(argv, text, strlen(text));
+    assert_says(&p, 0, "2 empty lines skipped");
+    assert_says(&p, 0, "\"line\": 3,");
+    assert_null(strstr(p.out, "\"line\": 2,"));
+    process_free(&p);
+    remove_model(bin);
+}
+
 /* A tokenizer without a limit has a number of 31 digits in its tokenizer_config.json. */
 static void tokenizers_may_be_without_a_limit(void **state) {
     (void)state;
@@ -458,7 +482,7 @@ static void tokenizers_may_be_without_a_limit(void **state) {
     char *file = fixture_path(directory, "tokenizer_config.json");
     static const char text[] = "{\"model_max_length\": 1000000000000000019884624838656}";
     file_write(file, text, strlen(text));
-    Process p = RUN("export", directory, bin, "-q");
+    Process p = RUN("export", directory, bin, "-f", "-q");
     if (p.status != 0) print_message("%s", p.err);
     assert_int_equal(p.status, 0);
     process_free(&p);
@@ -499,7 +523,7 @@ static void gguf_says_how_to_pool(void **state) {
     file_write(tokenizer, words, strlen(words));
     for (int pooling = 0; pooling <= 3; pooling++) {
         write_gguf(path, pooling, pooling == 3);
-        Process made = RUN("export", path, model, "-t", "f32", "-q", "-z", tokenizer);
+        Process made = RUN("export", path, model, "-f", "-t", "f32", "-q", "-z", tokenizer);
         if (made.status != 0) print_message("%s", made.err);
         assert_int_equal(made.status, 0);
         Process p = batch(model, ids, NULL);
@@ -523,7 +547,7 @@ static void gguf_says_how_to_pool(void **state) {
     }
     for (size_t i = 0; i < 2; i++) {
         write_gguf(path, refused[i].pooling, false);
-        Process p = RUN("export", path, model, "-q");
+        Process p = RUN("export", path, model, "-f", "-q");
         assert_says(&p, 1, refused[i].says);
         process_free(&p);
     }
@@ -544,6 +568,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
         cmocka_unit_test(a_receipt_tells_another_embedding),
         cmocka_unit_test(models_that_pool_otherwise_are_refused_by_name),
+        cmocka_unit_test(empty_lines_without_a_token_are_skipped_and_counted),
         cmocka_unit_test(tokenizers_may_be_without_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

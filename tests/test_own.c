@@ -121,7 +121,7 @@ static void generated_layers_may_share_weights(void **state) {
         char settings[128];
         struct stat info;
         snprintf(settings, sizeof settings, "%s%zu", shape, i ? 2 * i - 1 : 6);
-        Process p = RUN("export", "--random", settings, paths[i], "-q");
+        Process p = RUN("export", "--random", settings, paths[i], "-q", "-f");
         if (p.status) print_message("%s", p.err);
         assert_int_equal(p.status, 0);
         process_free(&p);
@@ -135,7 +135,7 @@ static void generated_layers_may_share_weights(void **state) {
     assert_string_not_equal(all.out, few.out);
     process_free(&all);
     process_free(&few);
-    Process p = RUN("export", "--random", "tiny,n_layers=6,weight_groups=4", one, "-q");
+    Process p = RUN("export", "--random", "tiny,n_layers=6,weight_groups=4", one, "-q", "-f");
     assert_int_equal(p.status, 1);
     assert_non_null(strstr(p.err, "6 layers cannot share the weights of 4"));
     process_free(&p);

@@ -755,8 +755,8 @@ static void an_export_is_reproducible(void **state) {
     static const char *const types[] = {"f16", "q8", "q4m"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         size_t n, m;
-        EXPECT(0, ("export", MODEL, f->model, "--type", types[i], "-j", "1"), "");
-        EXPECT(0, ("export", MODEL, other, "--type", types[i], "-j", "3"), "");
+        EXPECT(0, ("export", MODEL, f->model, "-f", "--type", types[i], "-j", "1"), "");
+        EXPECT(0, ("export", MODEL, other, "-f", "--type", types[i], "-j", "3"), "");
         char *one = file_read(f->model, &n), *two = file_read(other, &m);
         assert_int_equal(n, m);
         assert_memory_equal(one, two, n);

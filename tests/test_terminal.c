@@ -50,13 +50,15 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* All that `run` shows on a terminal, where these keys were typed (NULL: none). */
-static char *screen(const char *const *arguments, const char *keys, int expected) {
+/* All that `run` shows on a terminal of this size (NULL: any), where these keys were typed (NULL:
+ * none). */
+static char *screen_of(const struct winsize *size, const char *const *arguments, const char *keys,
+                       int expected) {
     char *program = build_path("run"), *text = calloc(1, 1 << 16);
     int terminal, status;
     size_t length = 0;
     ssize_t n;
-    pid_t child = terminal_fork(&terminal, NULL);
+    pid_t child = terminal_fork(&terminal, size);
     if (child == 0) {
         const char *argv[32] = {program};
         size_t count = 1;
@@ -75,6 +77,10 @@ static char *screen(const char *const *arguments, const char *keys, int expected
     return text;
 }
 
+static char *screen(const char *const *arguments, const char *keys, int expected) {
+    return screen_of(NULL, arguments, keys, expected);
+}
+
 #define SCREEN(status, ...) screen((const char *const[]){__VA_ARGS__, NULL}, NULL, status)
 #define TYPED(keys, ...) screen((const char *const[]){__VA_ARGS__, NULL}, keys, 0)
 
@@ -89,6 +95,30 @@ static void text_on_a_terminal_has_no_controls(void **state) {
     (void)state;
     assert_harmless(SCREEN(0, model, "-i", HOSTILE, "--echo", "-n", "2", "-s", "1"));
     assert_harmless(SCREEN(0, model, "-i", HOSTILE, "--echo", "-n", "2", "--stats"));
+}
+
+/* A line that the margin would cut ends before the word; the text is otherwise that of a pipe. */
+static void a_text_breaks_no_word_at_the_margin(void **state) {
+    (void)state;
+    enum { COLUMNS = 40 };
+    const struct winsize size = {.ws_row = 24, .ws_col = COLUMNS};
+    static const char *const how[] = {
+        "models/stories.bin", "-i", "Once", "--echo", "-s", "5", "-n", "60", NULL};
+    char *shown = screen_of(&size, how, NULL, 0);
+    Process p = RUN("run", how[0], how[1], how[2], how[3], how[4], how[5], how[6], how[7]);
+    assert_int_equal(p.status, 0);
+    size_t n_lines = 0;
+    for (char *at = shown; (at = strstr(at, "\r\n")); n_lines++) memmove(at, at + 1, strlen(at));
+    assert_true(n_lines > p.out_length / COLUMNS);
+    char *lines = strdup(shown);
+    for (char *line = strtok(lines, "\n"); line; line = strtok(NULL, "\n"))
+        assert_true(strlen(line) <= COLUMNS);
+    assert_int_equal(strlen(shown), p.out_length);
+    for (size_t i = 0; i < p.out_length; i++)
+        assert_true(shown[i] == p.out[i] || (shown[i] == '\n' && p.out[i] == ' '));
+    free(lines);
+    free(shown);
+    process_free(&p);
 }
 
 static void names_of_files_in_lists_and_errors_have_no_controls(void **state) {
@@ -279,6 +309,7 @@ int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_on_a_terminal_has_no_controls),
+        cmocka_unit_test(a_text_breaks_no_word_at_the_margin),
         cmocka_unit_test(names_of_files_in_lists_and_errors_have_no_controls),
         cmocka_unit_test(an_error_is_one_line_whatever_the_name_holds),
         cmocka_unit_test(who_types_the_text_is_told_how_it_ends),

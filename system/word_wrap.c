@@ -1,4 +1,4 @@
-#include "chat/word_wrap.h"
+#include "system/word_wrap.h"
 
 #include <string.h>
 #include <utf8proc.h>
