@@ -25,7 +25,9 @@ const OptionRow inspect_options[] = {
              "the ids of stdin (or -i, -f); --detokenize: back"),
     FLAG_ROW(RARE, 0, "detokenize", FIELD(detokenize), NULL),
     FLAG_ROW(RARE, 0, "render", FIELD(render), "print the prompt that a conversation becomes"),
-    TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval), "print the perplexity of a text"),
+    TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval),
+             "perplexity of a text; --limit N: its first tokens"),
+    UINT_ROW(RARE, 0, "limit", FIELD(limit), 2, 1e12, NULL),
     TEXT_ROW(RARE, 0, "eval-tasks", "FILE", FIELD(eval_tasks),
              "accuracy on questions with choices, JSON lines"),
     TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
@@ -91,6 +93,8 @@ static Status check_views(Options *o, Error *error) {
     const char *picture = o->attention ? o->attention : o->positions;
     bool measures = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->score ||
                     picture || o->no_cache;
+    if (o->limit && !o->eval)
+        return usage(error, "--limit N scores N tokens: it needs --eval FILE");
     if (measures && o->stats)
         return usage(error, "--stats measures a text, a chat, a batch or --eval, not this");
     bool shaped =

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "inspect/attention_entropy.h"
 #include "inspect/inspect.h"
 #include "prefill.h"
 #include "session/logprobs.h"
+#include "system/terminal.h"
 
 /* What is known of one scored token; the other_... fields are those of --against's model. */
 typedef struct Score {
@@ -30,6 +32,9 @@ typedef struct Scoring {
     AttentionEntropy entropy;     /* measured with --stats and --override */
     Score *scores;                /* [ids], of which n_scores are known */
     size_t n_scores;
+    size_t n_bytes; /* of the text that is scored */
+    double start;   /* clock_seconds() */
+    bool told_how_long;
 } Scoring;
 
 /* ---- One token ------------------------------------------------------------------------------- */
@@ -55,6 +60,19 @@ static Score score_token(const Scoring *s, const float *logits, const float *oth
 
 /* ---- Windows --------------------------------------------------------------------------------- */
 
+/* Tells a person once how long a long text will take. */
+static void tell_how_long(Scoring *s) {
+    enum { LONG = 60, SOON = 3 }; /* seconds: of the whole, and after which it can be estimated */
+    double seconds = clock_seconds() - s->start;
+    if (s->told_how_long || !s->session->shows_progress || seconds < SOON) return;
+    double whole = seconds * (double)s->ids->length / (double)s->n_scores;
+    s->told_how_long = true;
+    if (whole < LONG) return;
+    session_progress(s->session, "scoring", 0, 0);
+    terminal_say("%zu tokens take about %.0f minutes; --limit N scores the first N", s->ids->length,
+                 ceil(whole / 60.0));
+}
+
 /* Runs the chunk's rows through the other model as well, then scores the token after each row that
  * wanted logits. Threads share the tokens. */
 static Status score_chunk(void *context, const PrefillChunk *chunk, Error *error) {
@@ -75,6 +93,7 @@ static Status score_chunk(void *context, const PrefillChunk *chunk, Error *error
             score->position = (size_t)(targets + k - s->window);
         }
     s->n_scores += chunk->n_logits;
+    tell_how_long(s);
     session_progress(session, "scoring", s->n_scores, s->ids->length);
     return *session->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
 }
@@ -139,7 +158,7 @@ static Status report_model(const Scoring *s, Error *error) {
                          "perplexity          %.6g +- %.2g\n"
                          "bits a byte         %.6g\n",
                          s->n_scores, exp(mean), exp(mean) * deviation,
-                         loss / log(2.0) / (double)s->session->prompt_length);
+                         loss / log(2.0) / (double)s->n_bytes);
 }
 
 static Status report_comparison(const Scoring *s, Error *error) {
@@ -248,9 +267,28 @@ static void release(Scoring *s) {
     free(s->scores);
 }
 
+/* Leaves the first `limit` tokens of the text, and counts the bytes that these are. */
+static Status cut_text(Scoring *s, TokenList *ids, uint64_t limit, Error *error) {
+    TokenDecoder decoder;
+    Status status = STATUS_OK;
+    const char *bytes;
+    size_t n;
+    s->n_bytes = s->session->prompt_length;
+    if (limit == 0 || limit >= ids->length) return STATUS_OK;
+    ids->length = (size_t)limit;
+    s->n_bytes = 0;
+    token_decoder_init(&decoder, s->session->tokenizer, 0);
+    for (size_t i = 0; i < ids->length && status == STATUS_OK; i++, s->n_bytes += n)
+        status = token_decoder_push(&decoder, ids->ids[i], &bytes, &n, error);
+    if (status == STATUS_OK) status = token_decoder_flush(&decoder, &bytes, &n, error);
+    if (status == STATUS_OK) s->n_bytes += n;
+    token_decoder_free(&decoder);
+    return status;
+}
+
 Status score_run(Session *session, Error *error) {
     TokenList ids = {0};
-    Scoring s = {.session = session, .ids = &ids, .bos = -1};
+    Scoring s = {.session = session, .ids = &ids, .bos = -1, .start = clock_seconds()};
     const Options *o = session->options;
     unsigned flags = o->special ? TOKENIZE_PARSE_SPECIAL : 0;
     bool begins = o->bos == BOS_NO ? false : o->bos ? true : tokenizer_adds_bos(session->tokenizer);
@@ -260,6 +298,7 @@ Status score_run(Session *session, Error *error) {
     if (status == STATUS_OK && ids.length < 2)
         status =
             error_set(error, "%s: too short to score: give a text of at least two tokens", o->eval);
+    if (status == STATUS_OK) status = cut_text(&s, &ids, o->limit, error);
     if (status == STATUS_OK) status = check_models(session, error);
     if (status == STATUS_OK) status = prepare(&s, error);
     bool watches = session->overridden || o->stats;

@@ -89,6 +89,7 @@ typedef struct Options {
     const char *cache_clear; /* the conversion to delete; "": all */
     HelpChoice help;
     const char *eval, *eval_tasks, *against;
+    uint64_t limit; /* tokens of --eval that are scored; 0: all */
 
     /* Seeing inside. */
     const char *attention, *positions; /* where the picture goes; "-": the terminal */

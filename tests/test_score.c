@@ -128,6 +128,32 @@ static void perplexity_and_divergence_follow_their_formulas(void **state) {
     process_free(&p);
 }
 
+/* The scores of the first tokens are those of a text that ends there. */
+static void a_limit_scores_the_beginning_of_a_text(void **state) {
+    (void)state;
+    Process p = RUN("run", "models/stories.bin", "--eval", "README.md", "--limit", "40");
+    assert_int_equal(p.status, 0);
+    assert_true(number(&p, "tokens") == 40);
+    double bits = number(&p, "bits a byte");
+    char *perplexity = strstr(p.out, "perplexity");
+    Process ids = RUN("run", "models/stories.bin", "--tokenize", "--bos", "no", "-f", "README.md");
+    char *at = ids.out;
+    for (int i = 0; i < 40; i++) at += strcspn(at, "\n ") + 1;
+    Process cut =
+        process_run((const char *const[]){"run", "models/stories.bin", "--detokenize", NULL},
+                    ids.out, (size_t)(at - ids.out));
+    Process short_text =
+        process_run((const char *const[]){"run", "models/stories.bin", "--eval", "-", NULL},
+                    cut.out, cut.out_length);
+    assert_non_null(perplexity);
+    assert_true(number(&short_text, "bits a byte") == bits);
+    Process wrong = RUN("run", "models/stories.bin", "-i", "a", "--limit", "4");
+    assert_int_equal(wrong.status, 2);
+    assert_non_null(strstr(wrong.err, "it needs --eval FILE"));
+    process_free(&p), process_free(&ids), process_free(&cut), process_free(&short_text);
+    process_free(&wrong);
+}
+
 static void the_score_is_the_same_in_every_way_of_computing_it(void **state) {
     (void)state;
     Process p = RUN("run", rounded, "--eval", text_path, "--against", exact);
@@ -181,6 +207,7 @@ int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(perplexity_and_divergence_follow_their_formulas),
+        cmocka_unit_test(a_limit_scores_the_beginning_of_a_text),
         cmocka_unit_test(the_score_is_the_same_in_every_way_of_computing_it),
         cmocka_unit_test(a_model_does_not_differ_from_itself),
         cmocka_unit_test(what_cannot_be_scored_is_refused),
