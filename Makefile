@@ -76,7 +76,7 @@ ISA_OBJECTS = $(filter-out $(BUILD)/kernels/float.reference.o, \
 KERNEL_FLAGS =
 
 # The folders of the house beside the root; docs/architecture.md says what each is for.
-FOLDERS = base kernels layers tokenizers system draft constraint session proof receipts advice template formats \
+FOLDERS = base kernels layers tokenizers system draft constraint session proof advice template formats \
 	convert chat batch inspect
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) \
 	$(call isa_kernels,$(ISAS))

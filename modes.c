@@ -9,11 +9,11 @@
 #include "chat/chat_receipt.h"
 #include "convert/convert_modes.h"
 #include "draft/drafter.h"
-#include "inspect/check_text.h"
+#include "proof/check_text.h"
 #include "inspect/eval_tasks.h"
 #include "inspect/inspect_modes.h"
 #include "inspect/shape_test.h"
-#include "receipts/replay_mode.h"
+#include "proof/proof_modes.h"
 
 /* A mode that stands later wins: the conversation of -m chat can be looked at, too. */
 const Mode *const modes[] = {

@@ -23,7 +23,7 @@
 #include "formats/json_memory.h"
 #include "inspect/overrides.h"
 #include "modes.h"
-#include "receipts/text_item.h"
+#include "proof/receipt.h"
 #include "session/drafting.h"
 #include "session/embedding.h"
 #include "session/generate.h"

@@ -33,7 +33,7 @@ struct Batch {
     const Options *options;
     LineReader reader;
     ResultFile results;
-    Check *check;    /* NULL: nothing is checked */
+    Records *check;  /* NULL: nothing is checked */
     size_t kv_bytes; /* that the KV cache may use */
     bool input_open;
     char *name, *header; /* of a part: for errors; its first line of results. NULL: the whole */
@@ -81,7 +81,7 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
                      o->batch_text ? "text" : "JSON object");
     line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch);
     b->input_open = true;
-    if (o->check && check_open(&b->check, o->check, o->output, error) != STATUS_OK)
+    if (o->check && records_open(&b->check, o->check, o->output, error) != STATUS_OK)
         return STATUS_FAILED;
     if (o->check) return result_file_open(&b->results, NULL, false, false, error);
     return result_file_open(&b->results, o->output, o->resume, o->retry_failed, error);
@@ -97,7 +97,7 @@ void batch_close(Batch *b) {
     }
     if (b->input_open && b->reader.fd != STDIN_FILENO) close(b->reader.fd);
     line_reader_free(&b->reader);
-    check_close(b->check);
+    records_close(b->check);
     result_file_close(&b->results);
     free(b->name);
     free(b->header);
@@ -130,7 +130,7 @@ static void write_job(Batch *b, Job *job) {
     bool told = b->replays || (b->options->quiet && job->is_same);
     if (!told && result_file_add(&b->results, job->line, &error) != STATUS_OK)
         give_up(b, STATUS_FAILED, &error);
-    if (job->result && check_write(b->check, job->result, &error) != STATUS_OK)
+    if (job->result && records_write(b->check, job->result, &error) != STATUS_OK)
         give_up(b, STATUS_FAILED, &error);
     b->progress.n_done++;
     unlink_job(b, job);
@@ -270,11 +270,11 @@ static Job *add_job(Batch *b) {
 /* Whether an earlier run has answered the request. With --ordered its result must be the next one
  * of the resumed file. */
 static bool answered(Batch *b, const Request *r) {
-    RequestKey key = request_key(r);
+    RecordKey key = request_key(r);
     const ResultFile *file = &b->results;
     uint64_t flags = keyset_flags(&file->keys, key);
     if (b->options->ordered && b->progress.n_before < file->n_kept) {
-        const RequestKey *expected = &file->order[b->progress.n_before];
+        const RecordKey *expected = &file->order[b->progress.n_before];
         if (expected->low != key.low || expected->high != key.high) {
             Error error;
             error_set(&error,
@@ -296,7 +296,7 @@ static bool answered(Batch *b, const Request *r) {
 /* Refuses an id that an earlier line has, because their results could not be told apart. */
 static Status claim_id(Batch *b, Request *r, Error *error) {
     if (!r->id) return STATUS_OK;
-    RequestKey key = request_key(r);
+    RecordKey key = request_key(r);
     if (keyset_flags(&b->results.keys, key) & KEY_SEEN) {
         char *id = json_dumps(r->id, JSON_ENCODE_ANY);
         error_set(error, "an earlier line has the same id, %.200s", id ? id : "");
@@ -364,7 +364,8 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
         job_free(job);
         return;
     }
-    if (b->check) job->recorded = check_find(b->check, &job->request);
+    if (b->check)
+        job->recorded = records_find(b->check, request_key(&job->request), job->request.line);
     if (status == STATUS_OK) status = check_stream(b, &job->request, &error);
     if (status == STATUS_OK) status = job_prepare(job, &error);
     if (status != STATUS_OK) {
@@ -504,7 +505,7 @@ static Status start(Batch *b, Session *session, Error *error) {
     if (b->kv_bytes < least)
         return error_set(error, "--kv-memory: %zu bytes are too few, at least %zu are needed",
                          b->kv_bytes, least);
-    if (b->check && check_read(b->check, session->interrupted, error) != STATUS_OK)
+    if (b->check && records_read(b->check, session->interrupted, error) != STATUS_OK)
         return STATUS_FAILED;
     if (o->shard && (status = take_part(b, error)) != STATUS_OK) return status;
     if (o->resume &&
@@ -557,7 +558,7 @@ static Status finish_check(Batch *b, Error *error) {
             status = result_file_add(&b->results, line, error);
         }
     }
-    return status == STATUS_OK ? check_finish(b->check, error) : status;
+    return status == STATUS_OK ? records_finish(b->check, error) : status;
 }
 
 static void tell_how_to_resume(const Batch *b) {
@@ -566,21 +567,9 @@ static void tell_how_to_resume(const Batch *b) {
                 program_invocation_short_name, b->progress.n_done);
 }
 
-/* Says how many of the results are the same. */
-static Status check_status(const Check *check, Error *error) {
-    size_t same = check_count(check, VERDICT_SAME), other = check_count(check, VERDICT_DIFFERENT),
-           unknown = check_count(check, VERDICT_NOT_CHECKED), n = same + other + unknown;
-    fprintf(stderr, "%s: %zu result%s: %zu same, %zu different, %zu not checked\n",
-            program_invocation_short_name, n, n == 1 ? "" : "s", same, other, unknown);
-    if (n == same) return STATUS_OK;
-    error_set(error, n - same == 1 ? "%zu result is not the same" : "%zu results are not the same",
-              n - same);
-    return STATUS_LINES_FAILED;
-}
-
 static Status batch_status(const Batch *b, Error *error) {
     if (b->replays) return STATUS_OK;
-    if (b->check) return check_status(b->check, error);
+    if (b->check) return records_end(b->check, error);
     if (b->progress.n_failed == 0) return STATUS_OK;
     error_set(error, "%zu of %zu lines failed: their results say why", b->progress.n_failed,
               b->progress.n_lines);
@@ -627,8 +616,8 @@ Status batch_replay_open(Batch **out, const Options *o, Error *error) {
     line_reader_init(&b->reader, fd, o->batch ? o->batch : "the receipt");
     b->input_open = fd >= 0;
     if (status == STATUS_OK && o->check) {
-        status = check_open(&b->check, o->check, NULL, error);
-        if (status == STATUS_OK) check_complete(b->check);
+        status = records_open(&b->check, o->check, NULL, error);
+        if (status == STATUS_OK) records_complete(b->check);
     }
     return status;
 }

@@ -174,7 +174,7 @@ size_t line_reader_count(const LineReader *r) {
 /* ---- Sets of keys ------------------------------------------------------------------------------
  */
 
-static struct KeyEntry *find_entry(const KeySet *set, RequestKey key) {
+static struct KeyEntry *find_entry(const KeySet *set, RecordKey key) {
     size_t i = key.low & (set->capacity - 1);
     while (set->entries[i].flags &&
            (set->entries[i].key.low != key.low || set->entries[i].key.high != key.high))
@@ -182,11 +182,11 @@ static struct KeyEntry *find_entry(const KeySet *set, RequestKey key) {
     return &set->entries[i];
 }
 
-uint64_t keyset_flags(const KeySet *set, RequestKey key) {
+uint64_t keyset_flags(const KeySet *set, RecordKey key) {
     return set->capacity ? find_entry(set, key)->flags : 0;
 }
 
-bool keyset_add(KeySet *set, RequestKey key, uint64_t flags) {
+bool keyset_add(KeySet *set, RecordKey key, uint64_t flags) {
     if (set->n * 2 >= set->capacity) {
         KeySet larger = {.capacity = set->capacity ? set->capacity * 2 : 1024};
         larger.entries = calloc(larger.capacity, sizeof *larger.entries);

@@ -63,15 +63,15 @@ enum { KEY_SEEN = 1, KEY_DONE = 2, KEY_FAILED = 4 };
 /* A hash table from keys to flags, or to any other number that is not 0. */
 typedef struct KeySet {
     struct KeyEntry {
-        RequestKey key;
+        RecordKey key;
         uint64_t flags; /* 0: free */
     } * entries;
     size_t n, capacity;
 } KeySet;
 
-uint64_t keyset_flags(const KeySet *set, RequestKey key); /* 0: not in the set */
+uint64_t keyset_flags(const KeySet *set, RecordKey key); /* 0: not in the set */
 /* Adds the flags to those of the key; false: no memory. */
-bool keyset_add(KeySet *set, RequestKey key, uint64_t flags);
+bool keyset_add(KeySet *set, RecordKey key, uint64_t flags);
 void keyset_free(KeySet *set);
 
 /* ---- Results -----------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ typedef struct ResultFile {
     bool dirty;    /* lines were written after it */
 
     /* The results of an earlier run, read by result_file_resume. */
-    KeySet keys;       /* KEY_DONE, KEY_FAILED; batch.c adds KEY_SEEN for each id that it reads */
-    RequestKey *order; /* [n_kept] in the order of the lines */
+    KeySet keys;      /* KEY_DONE, KEY_FAILED; batch.c adds KEY_SEEN for each id that it reads */
+    RecordKey *order; /* [n_kept] in the order of the lines */
     size_t n_kept, n_failed, order_capacity;
 } ResultFile;
 

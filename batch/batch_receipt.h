@@ -4,7 +4,7 @@
 
 #include "batch/result.h"
 #include "batch/shard.h"
-#include "receipts/receipt.h"
+#include "proof/receipt.h"
 
 /* Which part of the requests' file the receipt is of, without their hash, by which who has no key
  * could try guesses; NULL: no memory. */

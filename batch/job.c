@@ -446,7 +446,7 @@ char *job_compare(Job *job, char *line) {
     const JobSetting *s = job->setting;
     char *report = check_compare(s->check, s->maker, &job->request, job->recorded, line,
                                  job->divergences, job->texts, job->n, &job->is_same);
-    if (check_writes(s->check)) {
+    if (records_writes(s->check)) {
         job->result = line;
     } else {
         free(line);

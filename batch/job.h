@@ -22,7 +22,7 @@ typedef struct JobSetting {
     const Session *session;
     const ChatPrompt *chat;
     const ResultMaker *maker;
-    Check *check; /* NULL: nothing is checked */
+    Records *check; /* NULL: nothing is checked */
     const EmbeddingSetting *embedding;
     /* All texts of the job are done or have failed. Called from the thread that called engine_step;
      * may free the job. */

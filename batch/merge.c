@@ -236,7 +236,7 @@ static const Part *part_of_line(const Merge *m, uint64_t line) {
  * both lines are in the same part, its run has refused the second. */
 static Status claim_id(Merge *m, const Part *part, Request *r, size_t number, Error *error) {
     if (!r->id) return STATUS_OK;
-    RequestKey key = request_key_of_id(r->id);
+    RecordKey key = record_key_of_id(r->id);
     uint64_t first = keyset_flags(&m->ids, key);
     if (first == 0 && !keyset_add(&m->ids, key, number))
         return error_set(error, "no memory for an id");

@@ -47,8 +47,8 @@ Status merge_part_header(Part *p, Error *error) {
 }
 
 static int by_key(const void *a, const void *b) {
-    const RequestKey *x = &((const PartLine *)a)->key;
-    const RequestKey *y = &((const PartLine *)b)->key;
+    const RecordKey *x = &((const PartLine *)a)->key;
+    const RecordKey *y = &((const PartLine *)b)->key;
     if (x->high != y->high) return x->high < y->high ? -1 : 1;
     return (x->low > y->low) - (x->low < y->low);
 }
@@ -114,7 +114,7 @@ void merge_part_forget(Part *p) {
     p->n_lines = p->capacity = 0;
 }
 
-PartLine *merge_part_find(Part *p, RequestKey key) {
+PartLine *merge_part_find(Part *p, RecordKey key) {
     const PartLine wanted = {.key = key};
     PartLine *line =
         p->n_lines > 0 ? bsearch(&wanted, p->lines, p->n_lines, sizeof wanted, by_key) : NULL;

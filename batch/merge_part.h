@@ -8,7 +8,7 @@
 
 /* One result of a part. */
 typedef struct PartLine {
-    RequestKey key;
+    RecordKey key;
     uint64_t begin; /* offset in the file */
     size_t length;
     size_t number; /* from 1: the header */
@@ -41,7 +41,7 @@ Status merge_part_index(Part *part, const volatile sig_atomic_t *interrupted, Er
 void merge_part_forget(Part *part); /* the lines */
 
 /* The result of a request, marked as used; NULL: there is none. */
-PartLine *merge_part_find(Part *part, RequestKey key);
+PartLine *merge_part_find(Part *part, RecordKey key);
 
 /* The first line of the file that was not used; NULL: there is none. */
 const PartLine *merge_part_unused(const Part *part);

@@ -9,7 +9,7 @@
 
 /* From the request's key at one number to its key at another, in a result's text. */
 typedef struct Renumbering {
-    RequestKey from, to;
+    RecordKey from, to;
     char *text; /* NUL-terminated; a JSON text has no NUL inside */
 } Renumbering;
 
@@ -73,8 +73,8 @@ char *result_renumber(const char *line, size_t length, size_t number) {
     if (json_is_integer(old) && hash) {
         size_t from = (size_t)json_integer_value(old);
         uint64_t bits = strtoull(hash, NULL, 16);
-        Renumbering r = {.from = request_key_of_line(from, bits),
-                         .to = request_key_of_line(number, bits),
+        Renumbering r = {.from = record_key_of_line(from, bits),
+                         .to = record_key_of_line(number, bits),
                          .text = strndup(line, length)};
         if (r.text) exchange_all(&r, json);
         if (r.text) renumbered = replace_number(r.text, from, number, hash);

@@ -14,25 +14,9 @@
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
-static RequestKey key_of(const char *kind, const void *bytes, size_t n) {
-    XXH128_hash_t hash = XXH3_128bits_withSeed(bytes, n, (unsigned char)kind[0]);
-    return (RequestKey){hash.low64, hash.high64};
-}
-
-RequestKey request_key_of_id(const json_t *id) {
-    if (json_is_string(id)) return key_of("s", json_string_value(id), json_string_length(id));
-    json_int_t number = json_integer_value(id);
-    return key_of("i", &number, sizeof number);
-}
-
-RequestKey request_key_of_line(size_t line, uint64_t hash) {
-    const uint64_t both[] = {line, hash};
-    return key_of("l", both, sizeof both);
-}
-
-RequestKey request_key(const Request *r) {
-    return r->id && !r->id_taken ? request_key_of_id(r->id)
-                                 : request_key_of_line(r->line, r->line_hash);
+RecordKey request_key(const Request *r) {
+    return r->id && !r->id_taken ? record_key_of_id(r->id)
+                                 : record_key_of_line(r->line, r->line_hash);
 }
 
 /* ---- Values of fields ---------------------------------------------------------------------- */

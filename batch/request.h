@@ -16,6 +16,7 @@
 #include "batch/request_shape.h"
 #include "generation.h"
 #include "session/session.h"
+#include "proof/record_key.h"
 #include "template/answer_hold.h"
 #include "template/chat_prompt.h"
 
@@ -32,12 +33,6 @@ enum {
     REQUEST_MAX_TOP = 20,       /* alternatives of each token, with logprobs */
     REQUEST_MAX_BIAS = 1024     /* tokens of logit_bias */
 };
-
-/* A hash of the request's id, or of its line and line number, by which --resume finds its result.
- */
-typedef struct RequestKey {
-    uint64_t low, high;
-} RequestKey;
 
 typedef struct Request {
     RequestFormat format;
@@ -114,9 +109,8 @@ void request_free(Request *request);
 /* Nothing is computed: the result only says what the prompt is. */
 bool request_only_encodes(const Request *request);
 
-RequestKey request_key(const Request *request);
-RequestKey request_key_of_id(const json_t *id);
-RequestKey request_key_of_line(size_t line, uint64_t hash);
+/* A hash of the request's id, or of its line and line number, by which its result is found. */
+RecordKey request_key(const Request *request);
 
 /* Fills `prompts` with the ids of each prompt, as `run` encodes it. Messages are rendered by
  * `chat`, whose stop strings, if it has any, are added to the request's. */

@@ -276,9 +276,6 @@ static char *dump(json_t *json) {
     return line;
 }
 
-/* The code of an error whose result is found by its line, because another has its id. */
-#define DUPLICATE_ID "duplicate_id"
-
 void result_put_line(json_t *json, const Request *r) {
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)r->line_hash);
@@ -616,50 +613,15 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
 /* ---- Reading result lines ----------------------------------------------------------------------
  */
 
-static bool key_of(const json_t *result, RequestKey *key) {
-    const json_t *custom = json_object_get(result, "custom_id");
-    const json_t *id = custom && !json_is_null(custom) ? custom : json_object_get(result, "id");
-    const json_t *number = json_object_get(result, "line");
-    const char *hash = json_string_value(json_object_get(result, "line_hash"));
-    bool openai = custom != NULL, has_line = json_is_integer(number) && hash;
-    const char *code = json_string_value(json_object_get(json_object_get(result, "error"), "code"));
-    if (openai && id != custom) id = NULL; /* of the result, not of the request */
-    if (code && strcmp(code, DUPLICATE_ID) == 0 && has_line) id = NULL;
-    if (json_is_string(id) || json_is_integer(id)) {
-        *key = request_key_of_id(id);
-        return true;
-    }
-    if (has_line)
-        *key = request_key_of_line((size_t)json_integer_value(number), strtoull(hash, NULL, 16));
-    return has_line;
-}
-
-static json_t *parse_result(const char *line, size_t length, Error *error) {
-    json_error_t where;
-    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
-    if (json_is_object(json)) return json;
-    error_set(error, "not a result: %s", json ? "not a JSON object" : where.text);
-    json_decref(json);
-    return NULL;
-}
-
-Status result_key(const char *line, size_t length, RequestKey *key, bool *has_key, Error *error) {
-    json_t *json = parse_result(line, length, error);
-    if (!json) return STATUS_FAILED;
-    *has_key = key_of(json, key);
-    json_decref(json);
-    return STATUS_OK;
-}
-
 Status result_read(const char *line, size_t length, ResultLine *out, Error *error) {
-    json_t *json = parse_result(line, length, error);
+    json_t *json = record_parse(line, length, error);
     if (!json) return STATUS_FAILED;
     const json_t *failure = json_object_get(json, "error");
     const json_t *body = json_object_get(json_object_get(json, "response"), "body");
     const char *fingerprint = json_string_value(
         json_object_get(json_is_object(body) ? body : json, "system_fingerprint"));
     Status status = STATUS_OK;
-    if (fingerprint && key_of(json, &out->key)) {
+    if (fingerprint && record_key(json, &out->key)) {
         out->failed = failure && !json_is_null(failure);
         out->numbered = json_object_get(json, "line") != NULL;
         snprintf(out->fingerprint, sizeof out->fingerprint, "%s", fingerprint);

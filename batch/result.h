@@ -74,15 +74,12 @@ char *result_usage_line(const ResultMaker *maker, const Request *request, const 
 /* Returns the result line of a request that failed, likewise. */
 char *result_error_line(const ResultMaker *maker, const Request *request, const char *message);
 
-/* The key of the request that a result line answers; *has_key: the line says it. */
-Status result_key(const char *line, size_t length, RequestKey *key, bool *has_key, Error *error);
-
 /* Sets "line" and "line_hash" of a request without an id. */
 void result_put_line(json_t *json, const Request *request);
 
 /* What --resume and --merge need to know of a result line. */
 typedef struct ResultLine {
-    RequestKey key;
+    RecordKey key;
     bool failed;
     bool numbered; /* it has a "line" */
     char fingerprint[32];

@@ -9,10 +9,10 @@ enum { RESULT_ID_BYTES = 64, RESULT_ID_CALL_BYTES = 10 };
 
 /* Fills `id` with the prefix and 32 hexadecimal digits. */
 void result_id(char id[RESULT_ID_BYTES], const char *prefix, const char *fingerprint,
-               RequestKey key);
+               RecordKey key);
 
 /* Fills `id` with that of a call in a request's answer: 9 letters and digits, which Mistral's
  * templates insist on. */
-void result_id_call(char id[RESULT_ID_CALL_BYTES], RequestKey key, size_t choice, size_t call);
+void result_id_call(char id[RESULT_ID_CALL_BYTES], RecordKey key, size_t choice, size_t call);
 
 #endif

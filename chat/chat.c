@@ -13,7 +13,7 @@
 #include "chat/settings.h"
 #include "chat/tab_completion.h"
 #include "chat/turn.h"
-#include "receipts/receipt.h"
+#include "proof/receipt.h"
 #include "system/terminal.h"
 
 /* Messages are C strings: a zero byte would cut one. */

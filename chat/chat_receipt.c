@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "receipts/receipt.h"
+#include "proof/receipt.h"
 #include "formats/sha256.h"
 #include "system/descriptor.h"
 

@@ -12,7 +12,7 @@
 #define DIALOGUE_H
 
 #include "chat/conversation.h"
-#include "receipts/settings.h"
+#include "proof/settings.h"
 #include "session/generate.h"
 #include "template/answer_hold.h"
 #include "template/chat_prompt.h"

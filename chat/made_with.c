@@ -1,6 +1,6 @@
 #include "chat/made_with.h"
 
-#include "receipts/settings.h"
+#include "proof/settings.h"
 #include "template/answer_hold.h"
 
 static const char *const reasoning_words[] = {

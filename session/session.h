@@ -48,10 +48,10 @@ struct Session {
     const void *recorded;      /* what new_drafter drafts with --replay and --check */
     ShapeStore *shapes;        /* of this model; NULL: it has no tokenizer */
     const ShapeSource *shape;  /* what the command line asks for; NULL: nothing */
-    struct Receipt *receipt;   /* --receipt, --replay (receipts/receipt.h); NULL: none is kept */
+    struct Receipt *receipt;   /* --receipt, --replay (proof/receipt.h); NULL: none is kept */
     /* Told of the text that generate_run has continued; NULL: nobody asks. */
     Status (*answered)(const Session *session, const AnsweredText *text, Error *error);
-    const struct Mode *const *replay_kinds; /* of --replay (receipts/replay_mode.h) */
+    const struct Mode *const *replay_kinds; /* of --replay (proof/proof_modes.h) */
     const void *tokenizer_section; /* [tokenizer_bytes] of -z beside a model.bin; NULL: none */
     size_t tokenizer_bytes;
     json_t *sources;     /* the files that were converted, for a receipt; borrowed; NULL: none */

@@ -65,7 +65,7 @@ static void check_error_line(const Request *r, const char *message) {
     char *line = result_error_line(&maker, r, message);
     if (!line || strchr(line, '\n')) abort();
     if (result_read(line, strlen(line), &read, &error) != STATUS_OK) abort();
-    RequestKey key = request_key(r);
+    RecordKey key = request_key(r);
     if (!read.failed || read.key.low != key.low || read.key.high != key.high) abort();
     check_number(r, line, NULL, message);
     free(line);
@@ -120,7 +120,7 @@ static void check_result_line(const Request *r, const char *line, size_t size) {
     if (!result || strchr(result, '\n')) abort();
     if (r->streams) check_stream(r, choices, n);
     if (result_read(result, strlen(result), &read, &error) != STATUS_OK || read.failed) abort();
-    RequestKey key = request_key(r);
+    RecordKey key = request_key(r);
     if (read.key.low != key.low || read.key.high != key.high) abort();
     check_number(r, result, choices, NULL);
     free(result);

@@ -3,7 +3,7 @@
 
 #include "inspect/task_items.h"
 #include "modes.h"
-#include "receipts/settings.h"
+#include "proof/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -76,7 +76,7 @@ static void assert_flat(const Memory *m, const char *what, long known) {
 static long key_kilobytes(size_t n) {
     KeySet keys = {0};
     for (size_t i = 0; i < n; i++)
-        assert_true(keyset_add(&keys, request_key_of_line(i + 1, i), KEY_SEEN));
+        assert_true(keyset_add(&keys, record_key_of_line(i + 1, i), KEY_SEEN));
     size_t bytes = keys.capacity * sizeof *keys.entries;
     keyset_free(&keys);
     return (long)(bytes / 1024);

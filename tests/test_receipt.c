@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "numeric.h"
-#include "receipts/model_digest.h"
-#include "receipts/revisions.h"
+#include "proof/model_digest.h"
+#include "proof/revisions.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/process.h"
@@ -753,6 +753,7 @@ static void an_export_is_reproducible(void **state) {
     const Files *f = *state;
     char *other = fixture_path(f->directory, "other.bin");
     static const char *const types[] = {"f16", "q8", "q4m"};
+    unlink(f->model);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         size_t n, m;
         EXPECT(0, ("export", MODEL, f->model, "-f", "--type", types[i], "-j", "1"), "");

@@ -204,7 +204,7 @@ static void ids_are_told_apart_by_type_and_value(void **state) {
     static const char *const lines[] = {
         "{\"id\": 1, \"prompt\": \"a\"}", "{\"id\": \"1\", \"prompt\": \"a\"}",
         "{\"id\": 2, \"prompt\": \"a\"}", "{\"prompt\": \"a\"}", "{\"prompt\": \"b\"}"};
-    RequestKey keys[5];
+    RecordKey keys[5];
     for (size_t i = 0; i < 5; i++) {
         Request r = parsed(lines[i]);
         keys[i] = request_key(&r);
@@ -231,7 +231,7 @@ static json_t *answer(Request *r, const char *text, size_t length) {
     ResultLine read;
     Error error;
     assert_int_equal(result_read(line, strlen(line), &read, &error), STATUS_OK);
-    RequestKey key = request_key(r);
+    RecordKey key = request_key(r);
     assert_true(read.key.low == key.low && read.key.high == key.high && !read.failed);
     assert_string_equal(read.fingerprint, maker.fingerprint);
     json_t *json = json_loads(line, JSON_ALLOW_NUL, NULL);
@@ -303,7 +303,7 @@ static void error_lines_are_results_too(void **state) {
     char *line = result_error_line(&maker, &r, error.text);
     assert_int_equal(result_read(line, strlen(line), &read, &error), STATUS_OK);
     assert_true(read.failed);
-    RequestKey key = request_key(&r);
+    RecordKey key = request_key(&r);
     assert_true(read.key.low == key.low && read.key.high == key.high);
     assert_string_equal(read.fingerprint, maker.fingerprint);
     free(line);

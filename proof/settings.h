@@ -2,8 +2,8 @@
  *
  * The values are those in effect, so that neither what a model's files recommend nor a default of
  * this version has to be the same when the run is repeated. */
-#ifndef RECEIPT_SETTINGS_H
-#define RECEIPT_SETTINGS_H
+#ifndef PROOF_SETTINGS_H
+#define PROOF_SETTINGS_H
 
 #include <jansson.h>
 #include <time.h>

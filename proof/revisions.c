@@ -1,4 +1,4 @@
-#include "receipts/revisions.h"
+#include "proof/revisions.h"
 
 #include <stddef.h>
 

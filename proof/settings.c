@@ -1,4 +1,4 @@
-#include "receipts/settings.h"
+#include "proof/settings.h"
 
 #include <stddef.h>
 #include <stdio.h>

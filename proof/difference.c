@@ -1,4 +1,4 @@
-#include "session/check_report.h"
+#include "proof/difference.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +18,8 @@ static void set_excerpt(json_t *report, const char *key, const char *text, size_
     json_object_set_new(report, key, json_lossy_text(end > at ? text + at : "", end - at));
 }
 
-bool check_report_texts(json_t *report, const char *expected, size_t n_expected, const char *got,
-                        size_t n_got) {
+bool difference_put_texts(json_t *report, const char *expected, size_t n_expected, const char *got,
+                          size_t n_got) {
     size_t n = n_expected < n_got ? n_expected : n_got, at = 0;
     while (at < n && expected[at] == got[at]) at++;
     if (at == n_expected && at == n_got) return true;
@@ -52,15 +52,15 @@ static json_t *token_json(const Tokenizer *tokenizer, int32_t token) {
     return json;
 }
 
-void check_report_token(json_t *report, const Divergence *d, const Tokenizer *tokenizer) {
+void difference_put_token(json_t *report, const Divergence *d, const Tokenizer *tokenizer) {
     json_object_set_new(report, "token", json_integer((json_int_t)d->token));
     json_object_set_new(report, "expected_token", token_json(tokenizer, d->expected));
     json_object_set_new(report, "got_token", token_json(tokenizer, d->got));
     json_object_set_new(report, "gap", d->expected < 0 ? json_null() : json_real((double)d->gap));
 }
 
-void check_report_divergence(json_t *report, const Divergence *d, const Tokenizer *tokenizer,
-                             const char *record, size_t length) {
+void difference_put_divergence(json_t *report, const Divergence *d, const Tokenizer *tokenizer,
+                               const char *record, size_t length) {
     size_t n;
     char *text = tokenizer_is_special(tokenizer, d->got) ? NULL : token_text(tokenizer, d->got, &n);
     if (!text) n = 0;
@@ -68,6 +68,6 @@ void check_report_divergence(json_t *report, const Divergence *d, const Tokenize
     json_object_set_new(report, "byte", json_integer((json_int_t)d->byte));
     set_excerpt(report, "expected", record, length, d->byte);
     json_object_set_new(report, "got", json_lossy_text(text ? text + same : "", n - same));
-    check_report_token(report, d, tokenizer);
+    difference_put_token(report, d, tokenizer);
     free(text);
 }

@@ -16,7 +16,7 @@
 
 #include <jansson.h>
 
-#include "receipts/settings.h"
+#include "proof/settings.h"
 
 typedef struct Receipt Receipt;
 
@@ -63,6 +63,9 @@ Status receipt_member(Receipt *receipt, const char *key, json_t *value, Error *e
 /* Adds item `number`, from 1 (a line of a batch, a message of a chat), and takes it over; NULL
  * means that memory was short. */
 Status receipt_item(Receipt *receipt, uint64_t number, json_t *item, Error *error);
+
+/* The one item of a text that `run` has continued: for Session.answered. */
+Status receipt_take_text(const Session *session, const AnsweredText *text, Error *error);
 
 /* Writes the receipt. Of one that is replayed: names the items that did not come, and returns
  * STATUS_LINES_FAILED where something differed. */

@@ -1,4 +1,4 @@
-#include "receipts/model_digest.h"
+#include "proof/model_digest.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* --replay RECEIPT: its options and its entry in the table of modes. */
-#ifndef REPLAY_MODE_H
-#define REPLAY_MODE_H
+#ifndef PROOF_MODES_H
+#define PROOF_MODES_H
 
 #include "session/mode.h"
 

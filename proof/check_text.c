@@ -1,4 +1,4 @@
-#include "inspect/check_text.h"
+#include "proof/check_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "kvcache_sharing.h"
-#include "session/check_report.h"
+#include "proof/difference.h"
 #include "session/drafting.h"
 #include "session/generate.h"
 #include "session/shape.h"
@@ -158,11 +158,11 @@ static json_t *compare(CheckText *c, const Session *session, bool *same) {
         size_t before = (size_t)(record - c->file);
         Divergence whole = *d;
         whole.byte += before;
-        check_report_divergence(report, &whole, session->tokenizer, c->file, before + length);
+        difference_put_divergence(report, &whole, session->tokenizer, c->file, before + length);
     } else {
         text_put(&c->text, "\n", 1, 0);
-        *same = check_report_texts(report, c->file, c->length, c->text.bytes, c->text.length);
-        if (!*same && d->found) check_report_token(report, d, session->tokenizer);
+        *same = difference_put_texts(report, c->file, c->length, c->text.bytes, c->text.length);
+        if (!*same && d->found) difference_put_token(report, d, session->tokenizer);
     }
     if (*same) json_object_set_new(report, "same", json_true());
     return report;

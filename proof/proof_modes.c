@@ -1,4 +1,4 @@
-#include "receipts/replay_mode.h"
+#include "proof/proof_modes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "draft/recorded.h"
-#include "receipts/receipt.h"
+#include "proof/receipt.h"
 #include "formats/sha256.h"
 #include "session/drafting.h"
 #include "session/generate.h"

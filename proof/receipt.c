@@ -1,4 +1,4 @@
-#include "receipts/receipt.h"
+#include "proof/receipt.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,9 +9,9 @@
 
 #include "base/unicode.h"
 #include "numeric.h"
-#include "proof/compare.h"
-#include "receipts/model_digest.h"
-#include "receipts/revisions.h"
+#include "proof/report.h"
+#include "proof/model_digest.h"
+#include "proof/revisions.h"
 #include "session/adapters.h"
 #include "session/json_text.h"
 #include "system/descriptor.h"
@@ -35,7 +35,7 @@ struct Receipt {
     json_t *found; /* --replay: {number: true} for items that came */
     const volatile sig_atomic_t *interrupted;
     ShapeSource shape;
-    size_t n_of[VERDICT_DIFFERENT + 1]; /* parts, by what came of them */
+    Report report;
 };
 
 /* ---- Opening ----------------------------------------------------------------------------------
@@ -52,6 +52,7 @@ Status receipt_open(Receipt **out, const Options *o, Error *error) {
     *out = r;
     r->options = o;
     r->replays = o->replay != NULL;
+    r->report.quiet = o->quiet;
     r->name = r->replays ? o->replay : o->receipt;
     r->fd = r->key_fd = r->output.fd = -1;
     Status status =
@@ -168,74 +169,18 @@ json_t *receipt_answer(const SamplerOptions *sampling, const char *text, size_t 
 /* ---- Saying what is the same ------------------------------------------------------------------
  */
 
-/* Prints a report, a line of JSON, and counts it. */
-static void say(Receipt *r, json_t *report, Verdict verdict) {
-    json_object_set_new(report, "same", verdict_json(verdict));
-    char *line = json_dumps(report, JSON_REAL_PRECISION(9));
-    if (line && !(r->options->quiet && verdict == VERDICT_SAME)) printf("%s\n", line);
-    fflush(stdout);
-    free(line);
-    json_decref(report);
-    r->n_of[verdict]++;
-}
-
-static json_t *new_report(const char *part, uint64_t number) {
-    json_t *report = json_pack("{s:s}", "part", part);
-    if (number) json_object_set_new(report, "number", json_integer((json_int_t)number));
-    return report;
-}
-
-/* Compares a part and says of each of its fields that differs where it stands. `number` is the
- * item's; 0: none. `run_fields` as in compare.h. */
-static void compare(Receipt *r, const char *part, uint64_t number, const json_t *expected,
-                    const json_t *got, const char *const *run_fields) {
-    Comparison c = comparison_of(part, expected, got, run_fields);
-    Verdict verdict = comparison_verdict(&c);
-    json_t *difference;
-    size_t i;
-    json_array_foreach(c.differences, i, difference) {
-        json_t *report =
-            new_report(json_string_value(json_object_get(difference, "field")), number);
-        json_object_update(report, difference);
-        json_object_del(report, "field");
-        say(r, report, VERDICT_DIFFERENT);
-    }
-    if (verdict == VERDICT_DIFFERENT && !c.failed && c.n_not_checked == 0) {
-        comparison_free(&c);
-        return;
-    }
-    json_t *report = new_report(part, number);
-    comparison_put_names(&c, report);
-    say(r, report,
-        c.failed              ? VERDICT_DIFFERENT
-        : c.n_not_checked > 0 ? VERDICT_NOT_CHECKED
-                              : VERDICT_SAME);
-    comparison_free(&c);
-}
-
 void receipt_compare(Receipt *r, const char *part, const json_t *expected, const json_t *got) {
-    compare(r, part, 0, expected, got, NULL);
+    report_compare(&r->report, part, 0, expected, got, NULL);
 }
 
 void receipt_report(Receipt *r, const char *part, const json_t *report) {
     const json_t *same = json_object_get(report, "same");
-    json_t *line = new_report(part, 0);
+    json_t *line = report_line(part, 0);
     json_object_update(line, (json_t *)report);
-    say(r, line,
-        json_is_true(same)   ? VERDICT_SAME
-        : json_is_null(same) ? VERDICT_NOT_CHECKED
-                             : VERDICT_DIFFERENT);
-}
-
-/* Says that a field of the receipt is not one that this version knows. */
-static void say_unknown(Receipt *r, const char *part, const json_t *value) {
-    compare(r, part, 0, value, NULL, NULL);
-}
-
-/* Says that the receipt holds something that nothing here can be compared with, and why. */
-static void say_not_checked(Receipt *r, const char *part, const char *why) {
-    json_t *report = json_pack("{s:s, s:[s], s:s}", "part", part, "not_checked", part, "why", why);
-    say(r, report, VERDICT_NOT_CHECKED);
+    report_say(&r->report, line,
+               json_is_true(same)   ? VERDICT_SAME
+               : json_is_null(same) ? VERDICT_NOT_CHECKED
+                                    : VERDICT_DIFFERENT);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------
@@ -272,7 +217,8 @@ static Status check_items(Receipt *r, Error *error) {
         receipt_compare(r, "count", count, own);
         json_decref(own);
     }
-    if (json_array_size(r->items) == 0) say_not_checked(r, "items", "the receipt has no answers");
+    if (json_array_size(r->items) == 0)
+        report_not_checked(&r->report, "items", 0, "the receipt has no answers");
     return STATUS_OK;
 }
 
@@ -286,7 +232,7 @@ static void check_keys(Receipt *r) {
         bool known = r->version > 1 && strcmp(key, "count") == 0;
         for (size_t i = 0; !known && i < sizeof keys / sizeof *keys; i++)
             known = strcmp(keys[i], key) == 0;
-        if (!known) say_unknown(r, key, value);
+        if (!known) report_compare(&r->report, key, 0, value, NULL, NULL);
     }
 }
 
@@ -376,7 +322,7 @@ bool receipt_clock(const Receipt *r, struct tm *clock) {
 }
 
 size_t receipt_n_differ(const Receipt *r) {
-    return r->n_of[VERDICT_DIFFERENT];
+    return r->report.n_of[VERDICT_DIFFERENT];
 }
 
 /* ---- The model --------------------------------------------------------------------------------
@@ -445,7 +391,7 @@ static Verdict say_weights(Receipt *r, const json_t *expected, const json_t *got
     json_t *before = json_object_get(r->json, "tensors"), *names = json_array(), *value;
     const char *name;
     const json_t *weights = json_object_get(expected, "weights");
-    json_t *report = new_report("weights", 0);
+    json_t *report = report_line("weights", 0);
     bool same = json_equal(weights, json_object_get(got, "weights"));
     json_object_foreach(before, name, value) {
         if (json_equal(value, json_object_get(tensors, name))) continue;
@@ -463,7 +409,7 @@ static Verdict say_weights(Receipt *r, const json_t *expected, const json_t *got
             json_object_set(report, "made_from", json_object_get(expected, "source"));
     }
     json_decref(names);
-    say(r, report, same ? VERDICT_SAME : VERDICT_DIFFERENT);
+    report_say(&r->report, report, same ? VERDICT_SAME : VERDICT_DIFFERENT);
     return same ? VERDICT_SAME : VERDICT_DIFFERENT;
 }
 
@@ -473,9 +419,10 @@ static void compare_source(Receipt *r, const json_t *expected, const json_t *got
     if (expected && got) {
         receipt_compare(r, "source", expected, got);
     } else if (expected) {
-        say_not_checked(r, "source", "this model file was not converted from others");
+        report_not_checked(&r->report, "source", 0,
+                           "this model file was not converted from others");
     } else if (got) {
-        say_not_checked(r, "source", "the receipt does not name the files");
+        report_not_checked(&r->report, "source", 0, "the receipt does not name the files");
     }
 }
 
@@ -493,11 +440,12 @@ static Status compare_model(Receipt *r, const json_t *model, const json_t *tenso
             receipt_compare(r, parts[i], json_object_get(expected, parts[i]),
                             json_object_get(model, parts[i]));
     compare_source(r, json_object_get(expected, "source"), json_object_get(model, "source"));
-    compare(r, "name", 0, json_object_get(expected, "name"), json_object_get(model, "name"), name);
+    report_compare(&r->report, "name", 0, json_object_get(expected, "name"),
+                   json_object_get(model, "name"), name);
     json_object_foreach((json_t *)expected, key, value) {
         bool known = strcmp(key, "weights") == 0 || strcmp(key, "source") == 0;
         if (!known && !json_object_get(model, key) && strcmp(key, "adapters") != 0)
-            say_unknown(r, key, value);
+            report_compare(&r->report, key, 0, value, NULL, NULL);
     }
     if (same) return STATUS_OK;
     error_set(error, "%s was made with other weights: nothing is repeated", r->name);
@@ -509,7 +457,7 @@ static Status compare_model(Receipt *r, const json_t *model, const json_t *tenso
 static void compare_revision(Receipt *r, const json_t *expected, const json_t *program) {
     const json_t *revision = json_object_get(expected, "numeric_revision"),
                  *own = json_object_get(program, "numeric_revision");
-    json_t *report = new_report("numeric_revision", 0);
+    json_t *report = report_line("numeric_revision", 0);
     bool same = revision && json_equal(revision, own);
     if (!same) {
         json_object_set(report, "expected", revision ? (json_t *)revision : json_null());
@@ -518,7 +466,7 @@ static void compare_revision(Receipt *r, const json_t *expected, const json_t *p
         const Revision *known = revision_find(json_integer_value(revision));
         if (known && known->last) json_object_set_new(report, "commit", json_string(known->last));
     }
-    say(r, report, same ? VERDICT_SAME : VERDICT_DIFFERENT);
+    report_say(&r->report, report, same ? VERDICT_SAME : VERDICT_DIFFERENT);
 }
 
 /* The rest of what a receipt says of the program names the run. */
@@ -532,12 +480,12 @@ static void compare_program(Receipt *r, const json_t *program) {
     Comparison c = comparison_of("program", expected, own, run);
     bool others = comparison_verdict(&c) == VERDICT_SAME && json_array_size(c.run) > 0;
     if (others) {
-        json_t *report = new_report("program", 0);
+        json_t *report = report_line("program", 0);
         comparison_put_names(&c, report);
         json_object_set(report, "made_by", (json_t *)expected);
-        say(r, report, VERDICT_SAME);
+        report_say(&r->report, report, VERDICT_SAME);
     } else {
-        compare(r, "program", 0, expected, own, run);
+        report_compare(&r->report, "program", 0, expected, own, run);
     }
     comparison_free(&c);
     json_decref(own);
@@ -551,8 +499,8 @@ Status receipt_begin(Receipt *r, const Session *session, const char *kind, Error
     if (status == STATUS_OK && r->replays) {
         compare_program(r, program);
         if (json_object_get(r->json, "shard") && !session->options->shard)
-            say_not_checked(r, "shard",
-                            "the requests' file was not given: --batch FILE --shard I/N");
+            report_not_checked(&r->report, "shard", 0,
+                               "the requests' file was not given: --batch FILE --shard I/N");
         status = compare_model(r, model, tensors, error);
     } else if (status == STATUS_OK) {
         r->json = json_pack("{s:i, s:s, s:O, s:O, s:{}, s:O}", "verbatim_receipt", RECEIPT_VERSION,
@@ -627,11 +575,11 @@ Status receipt_item(Receipt *r, uint64_t number, json_t *item, Error *error) {
     snprintf(key, sizeof key, "%llu", (unsigned long long)number);
     json_object_set_new(r->found, key, json_true());
     if (expected) {
-        compare(r, "item", number, expected, item, NULL);
+        report_compare(&r->report, "item", number, expected, item, NULL);
     } else {
-        json_t *report = new_report("item", number);
+        json_t *report = report_line("item", number);
         json_object_set_new(report, "error", json_string("the receipt has no such item"));
-        say(r, report, VERDICT_DIFFERENT);
+        report_say(&r->report, report, VERDICT_DIFFERENT);
     }
     json_decref(item);
     return STATUS_OK;
@@ -641,26 +589,18 @@ Status receipt_item(Receipt *r, uint64_t number, json_t *item, Error *error) {
  */
 
 static Status finish_replay(Receipt *r, Error *error) {
-    size_t i, *n_of = r->n_of;
+    size_t i;
     json_t *item;
     json_array_foreach(r->items, i, item) {
         char key[24];
         json_int_t number = json_integer_value(json_object_get(item, "number"));
         snprintf(key, sizeof key, "%lld", (long long)number);
         if (json_object_get(r->found, key)) continue;
-        json_t *report = new_report("item", (uint64_t)number);
+        json_t *report = report_line("item", (uint64_t)number);
         json_object_set_new(report, "error", json_string("nothing was repeated for it"));
-        say(r, report, VERDICT_DIFFERENT);
+        report_say(&r->report, report, VERDICT_DIFFERENT);
     }
-    size_t other = n_of[VERDICT_DIFFERENT] + n_of[VERDICT_NOT_CHECKED],
-           n = other + n_of[VERDICT_SAME];
-    fprintf(stderr, "%s: %zu parts: %zu same, %zu different, %zu not checked\n",
-            program_invocation_short_name, n, n_of[VERDICT_SAME], n_of[VERDICT_DIFFERENT],
-            n_of[VERDICT_NOT_CHECKED]);
-    if (other == 0) return STATUS_OK;
-    error_set(error, other == 1 ? "%s: %zu part is not the same" : "%s: %zu parts are not the same",
-              r->name, other);
-    return STATUS_LINES_FAILED;
+    return report_end(&r->report, r->name, "part", error);
 }
 
 static int by_number(const void *a, const void *b) {
@@ -697,4 +637,18 @@ Status receipt_finish(Receipt *r, Error *error) {
     if (status == STATUS_OK) status = output_write(&r->output, "\n", 1, error);
     free(text);
     return status == STATUS_OK ? output_finish(&r->output, error) : status;
+}
+
+/* ---- Of one text ------------------------------------------------------------------------------
+ */
+
+Status receipt_take_text(const Session *session, const AnsweredText *text, Error *error) {
+    Receipt *r = session->receipt;
+    if (receipt_settings(r, session, text->options, NULL, error) != STATUS_OK) return STATUS_FAILED;
+    json_t *answer = receipt_answer(&text->options->sampling, text->bytes, text->length,
+                                    text->n_tokens, text->finish);
+    json_t *item = json_pack("{s:o, s:[o], s:[o]}", "prompt",
+                             receipt_text(r, session->prompt, session->prompt_length),
+                             "prompt_tokens", receipt_tokens(r, text->prompt), "answers", answer);
+    return receipt_item(r, 1, item, error);
 }
