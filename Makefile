@@ -101,19 +101,20 @@ $(BUILD)/run $(BUILD)/export $(BUILD)/bench: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/l
 # library's.
 MPICC = mpicc
 MPI_FLAGS = $(shell $(MPICC) -show 2>/dev/null) # gcc -I... -L... -lmpi
+MPI_LIBS = $(filter-out -I%,$(wordlist 2,99,$(MPI_FLAGS))) -ldl
 MPI_CFLAGS = -DVERBATIM_MPI $(filter -I%,$(MPI_FLAGS))
 MPI_OBJECTS = $(BUILD)/mpi/run.o $(patsubst %.c,$(BUILD)/mpi/%.o,$(wildcard cluster/*.c))
-mpi: $(BUILD)/run-mpi
+mpi: $(BUILD)/run-mpi $(BUILD)/tests/attack_rank
 $(BUILD)/run-mpi: $(MPI_OBJECTS) $(BUILD)/libverbatim.a
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(filter-out -I%,$(wordlist 2,99,$(MPI_FLAGS)))
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(MPI_LIBS)
 $(BUILD)/mpi/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(MPI_CFLAGS) -c -o $@ $<
 
-# For scripts/measure-ranks.
-$(BUILD)/tests/measure_exchanges: $(BUILD)/mpi/tests/measure_exchanges.o $(BUILD)/mpi/cluster/wire.o $(BUILD)/libverbatim.a
+# For scripts/measure-ranks and tests/test_mpi.c.
+$(BUILD)/tests/measure_exchanges $(BUILD)/tests/attack_rank: $(BUILD)/%: $(BUILD)/mpi/%.o $(BUILD)/mpi/cluster/wire.o $(BUILD)/mpi/cluster/starter.o $(BUILD)/libverbatim.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(filter-out -I%,$(wordlist 2,99,$(MPI_FLAGS)))
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(MPI_LIBS)
 $(BUILD)/tests/measure_link $(BUILD)/tests/slow_network: $(BUILD)/%: $(BUILD)/%.o
 	$(CC) $(ALL_CFLAGS) -o $@ $^
 
@@ -179,7 +180,7 @@ core-lines: $(BUILD)/core/run
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
 # Helpers of the tests: tests/*.c that are no program of their own.
-TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c tests/measure_%.c tests/slow_network.c tests/suite.c $(RANK_HELPERS),$(wildcard tests/*.c)))
+TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c tests/measure_%.c tests/attack_%.c tests/slow_network.c tests/suite.c $(RANK_HELPERS),$(wildcard tests/*.c)))
 $(BUILD)/tests/%.o: ALL_CFLAGS += $(CMOCKA_CFLAGS)
 
 # The tiers link all test programs in one, tests/suite.c, whose links build/tests/test_NAME are; a

@@ -128,7 +128,8 @@ static Status open_everything(Opened *opened, Error *error) {
         status = mode->open(&opened->state, session, &rules, error);
     if (o->stats) session->peak_memory_fd = peak_memory_open();
     if (status != STATUS_OK || o->no_sandbox) return status;
-    rules.sockets = session->cluster != NULL;
+    /* MPI's threads are outside of Landlock: no directory stays open beside them. */
+    if (session->cluster) rules = (SandboxRules){.sockets = true};
     return sandbox_enter(&rules, &session->sandbox, error);
 }
 
@@ -380,7 +381,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     if (status == STATUS_OK) status = options_parse(&options, &modes_options, argc, argv, &error);
     if (status == STATUS_OK) status = drafting_check(&options, &error);
     if (status == STATUS_OK) status = mode_choose(modes, &options, &mode, &error);
-    cluster_adapt(cluster, &options, &mode);
+    if (status == STATUS_OK) status = cluster_adapt(cluster, &options, &mode, &error);
     volatile sig_atomic_t *interrupted = stop_signals_catch(options.mode == MODE_CHAT);
     mapped_watch();
     json_memory_guard();

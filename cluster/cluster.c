@@ -10,6 +10,7 @@
 #include "cluster/rank.h"
 #include "layers/lora.h"
 #include "session/adapters.h"
+#include "system/standard_streams.h"
 
 struct Cluster {
     Wire *wire;
@@ -27,6 +28,8 @@ Status cluster_join(Cluster **out, int *argc, char ***argv, bool *follows, Error
     Wire *wire = NULL;
     *out = NULL;
     *follows = true;
+    if (!getenv("PMI_FD"))
+        standard_streams_only(*argv); /* with which some MPIs are told of ranks */
     Status status = wire_open(&wire, argc, argv, error);
     if (status != STATUS_OK) return status;
     if (wire_ranks(wire) == 1) {
@@ -90,9 +93,14 @@ static const Mode follower_mode = {
     .run = run_follower,
 };
 
-void cluster_adapt(Cluster *cluster, Options *o, const Mode **mode) {
-    if (cluster && o->lora.n > 0) rank_send_floats(cluster->rank);
-    if (cluster_leads(cluster)) return;
+Status cluster_adapt(Cluster *cluster, Options *o, const Mode **mode, Error *error) {
+    if (!cluster) return STATUS_OK;
+    if (wire_is_tied(cluster->wire) && !o->no_sandbox)
+        return error_set(error, "this MPI keeps a connection to mpirun open, by which a hostile "
+                                "model file could start programs: Open MPI 4.1 does not, and "
+                                "--no-sandbox runs files that you trust");
+    if (o->lora.n > 0) rank_send_floats(cluster->rank);
+    if (cluster_leads(cluster)) return STATUS_OK;
     *mode = &follower_mode;
     o->mode = MODE_GENERATE;
     o->prompt = "";
@@ -104,6 +112,7 @@ void cluster_adapt(Cluster *cluster, Options *o, const Mode **mode) {
     o->draft = "none";
     o->draft_model = NULL;
     o->receipt = o->replay = NULL;
+    return STATUS_OK;
 }
 
 Exchange *cluster_exchange(Cluster *cluster) {

@@ -20,8 +20,9 @@ typedef struct Cluster Cluster;
     }
 #endif
 
-/* Called first by main. Joins the other ranks. Those that follow wait until rank 0 opens a model;
- * *follows is false where it never does: then this process has nothing to do but to leave. */
+/* Called first by main. Closes what the parent left open, and joins the other ranks. Those that
+ * follow wait until rank 0 opens a model; *follows is false where it never does: then this process
+ * has nothing to do but to leave. */
 WITH_MPI(Status cluster_join(Cluster **out, int *argc, char ***argv, bool *follows, Error *error),
          (void)argc;
          (void)argv; (void)error; *out = NULL; *follows = true; return STATUS_OK;)
@@ -29,9 +30,11 @@ WITH_MPI(Status cluster_join(Cluster **out, int *argc, char ***argv, bool *follo
 /* True for rank 0, which alone reads and writes for the user. */
 WITH_MPI(bool cluster_leads(const Cluster *cluster), (void)cluster; return true;)
 
-/* In a rank that follows: takes from the options what reads or writes, and replaces the mode. */
-WITH_MPI(void cluster_adapt(Cluster *cluster, Options *options, const Mode **mode), (void)cluster;
-         (void)options; (void)mode;)
+/* In a rank that follows: takes from the options what reads or writes, and replaces the mode. Fails
+ * where the options ask for a sandbox that this MPI makes useless. */
+WITH_MPI(Status cluster_adapt(Cluster *cluster, Options *options, const Mode **mode, Error *error),
+         (void)cluster;
+         (void)options; (void)mode; (void)error; return STATUS_OK;)
 
 /* What model_open needs to divide a model. */
 WITH_MPI(Exchange *cluster_exchange(Cluster *cluster), (void)cluster; return NULL;)

@@ -117,6 +117,7 @@ static Status close_file_system(const SandboxRules *rules, bool *closed, Error *
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <termios.h>
 
 #if defined(__x86_64__)
@@ -259,14 +260,22 @@ static void allow_affinity(Filter *f) {
     allow_if(f, SYS_sched_setaffinity, 0, BPF_JEQ, (unsigned long)getpid());
 }
 
-/* Sending and receiving on open sockets, waiting for them, and letting go of shared memory. */
+/* Sending and receiving on open sockets, waiting for them, and letting go of shared memory. Not
+ * shutdown: a socket that has waited for connections could then be connected to elsewhere. */
 static const int on_sockets[] = {
-    SYS_sendto,      SYS_recvfrom,  SYS_sendmsg,  SYS_recvmsg, SYS_getsockopt,
-    SYS_epoll_pwait, SYS_epoll_ctl, SYS_shutdown, SYS_shmdt,
+    SYS_sendto,     SYS_recvfrom,    SYS_sendmsg,   SYS_recvmsg,
+    SYS_getsockopt, SYS_epoll_pwait, SYS_epoll_ctl, SYS_shmdt,
 #if defined(SYS_epoll_wait)
     SYS_epoll_wait,
 #endif
 };
+
+/* Nor may a message make a connection. */
+static void allow_sockets(Filter *f) {
+    refuse_if(f, SYS_sendto, 3, MSG_FASTOPEN);
+    refuse_if(f, SYS_sendmsg, 2, MSG_FASTOPEN);
+    ALLOW_ALL(f, on_sockets);
+}
 
 static void write_filter(Filter *f, const SandboxRules *rules) {
     load(f, offsetof(struct seccomp_data, arch));
@@ -281,9 +290,7 @@ static void write_filter(Filter *f, const SandboxRules *rules) {
     ALLOW_ALL(f, on_process);
     ALLOW_ALL(f, on_time);
     if (rules->writable[0]) allow_paths(f);
-    if (rules->sockets) {
-        ALLOW_ALL(f, on_sockets);
-    }
+    if (rules->sockets) allow_sockets(f);
     allow_affinity(f);
     for (size_t i = 0; i < sizeof terminal_requests / sizeof *terminal_requests; i++)
         allow_if(f, SYS_ioctl, 1, BPF_JEQ, terminal_requests[i]);
@@ -307,11 +314,17 @@ static void write_filter(Filter *f, const SandboxRules *rules) {
     give(f, SECCOMP_RET_ERRNO | EPERM);
 }
 
+/* For all threads of the process: MPI has started some, into which code could find its way. */
 static Status filter_calls(const SandboxRules *rules, bool *filtered, Error *error) {
     Filter filter = {.n = 0};
     write_filter(&filter, rules);
     const struct sock_fprog program = {filter.n, filter.code};
-    *filtered = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+    long result =
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+    *filtered = result == 0;
+    if (result > 0)
+        return error_set(error, "cannot filter system calls: thread %ld has another filter",
+                         result);
     /* These mean a kernel without seccomp. */
     if (*filtered || errno == EINVAL || errno == ENOSYS) return STATUS_OK;
     return error_set(error, "cannot filter system calls: %s", strerror(errno));

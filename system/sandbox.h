@@ -14,7 +14,7 @@
 enum { SANDBOX_MAX_DIRS = 8 };
 
 typedef struct SandboxRules {
-    /* Sockets that are open already may be used; no new one can be made. */
+    /* Sockets that are open already may be used; no new one can be made, and none connected. */
     bool sockets;
     /* Directories below which files may be read, created, renamed and removed, then NULL. Almost
      * all modes name none: their files are open already, and errand.h gives them their names. */

@@ -232,6 +232,29 @@ static void ranks_that_differ_are_named(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* ---- Attacks ---- */
+
+static void code_in_a_rank_reaches_nothing_outside(void **state) {
+    static const char *const ways[] = {"vader,self", "tcp,self"};
+    char *directory = fixture_directory(), *file = fixture_path(directory, "escaped");
+    char *program = build_path("tests/attack_rank");
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        Process p =
+            RUN("/usr/bin/env", "mpirun", "--mca", "btl", ways[i], "-n", "2", program, file);
+        if (p.status == 91) {
+            print_message("skipped: %s", p.err);
+        } else if (p.status != 0 || p.out[0]) {
+            fail_msg("%s: %d %s%s", ways[i], p.status, p.out, p.err);
+        }
+        process_free(&p);
+        assert_int_not_equal(access(file, F_OK), 0);
+    }
+    free(program);
+    free(file);
+    fixture_remove_directory(directory);
+}
+
 /* ---- Memory, and ranks that die ---- */
 
 static Process shell(const char *script, const char *file, int number) {
@@ -297,15 +320,21 @@ static const char kill_one[] =
     "kill -9 $(cut -d ' ' -f $2 /proc/$run/task/$run/children)\n"
     "killed=$(date +%s); wait $run; echo $? $(($(date +%s) - killed))\n";
 
-static void a_dead_rank_ends_all_and_nothing_is_lost(void **state) {
-    char *directory = fixture_directory(), *requests = fixture_path(directory, "requests");
-    char *results = fixture_path(directory, "results"), *expected = fixture_path(directory, "all");
-    (void)state;
-    FILE *f = fopen(requests, "w");
+/* Writes n requests into the file "requests" of the directory; returns its path. */
+static char *write_requests(const char *directory, int n) {
+    char *path = fixture_path(directory, "requests");
+    FILE *f = fopen(path, "w");
     assert_non_null(f);
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < n; i++)
         fprintf(f, "{\"prompt\": \"Once upon a time %d\", \"max_tokens\": 40}\n", i);
     assert_int_equal(fclose(f), 0);
+    return path;
+}
+
+static void a_dead_rank_ends_all_and_nothing_is_lost(void **state) {
+    char *directory = fixture_directory(), *requests = write_requests(directory, 60);
+    char *results = fixture_path(directory, "results"), *expected = fixture_path(directory, "all");
+    (void)state;
     for (int rank = 1; rank <= 3; rank++) {
         Process p = shell(kill_one, directory, rank);
         int status = -1, seconds = -1;
@@ -331,6 +360,31 @@ static void a_dead_rank_ends_all_and_nothing_is_lost(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* Stops a rank of three in the middle of a batch. mpirun ends it with the others. */
+static const char stop_one[] =
+    "VERBATIM_RANK_TIMEOUT=2 mpirun -n 3 \"$0\" models/stories.bin --batch \"$1/requests\" -j 1 "
+    "-o \"$1/results\" > /dev/null 2> \"$1/errors\" & run=$!\n"
+    "while [ -d /proc/$run ] && [ ! -s \"$1/results\" ]; do sleep 0.05; done\n"
+    "kill -STOP $(cut -d ' ' -f $2 /proc/$run/task/$run/children)\n"
+    "wait $run; echo $?; cat \"$1/errors\"\n";
+
+static void a_silent_rank_is_named(void **state) {
+    (void)state;
+    for (int rank = 0; rank <= 1; rank++) {
+        char *directory = fixture_directory(), named[32];
+        char *requests = write_requests(directory, 400);
+        Process p = shell(stop_one, directory, rank + 1);
+        snprintf(named, sizeof named, ": rank %d (", rank);
+        const char *first = strstr(p.out, "has been silent for 0 seconds; waiting");
+        if (atoi(p.out) == 0 || !strstr(p.out, named) || !first ||
+            !strstr(first, "has been silent for 2 seconds\n"))
+            fail_msg("rank %d: %s", rank, p.out);
+        process_free(&p);
+        free(requests);
+        fixture_remove_directory(directory);
+    }
+}
+
 /* Why MPI cannot be tested here; NULL: it can. */
 static const char *obstacle(void) {
     const char *runner = getenv("VERBATIM_RUNNER");
@@ -343,7 +397,7 @@ static const char *obstacle(void) {
 }
 
 int main(int argc, char **argv) {
-    (void)argc, (void)argv;
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_writes_the_same_text),
         cmocka_unit_test(probabilities_are_the_same),
@@ -353,8 +407,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(adapters_do_as_in_one_process),
         cmocka_unit_test(stats_say_what_was_exchanged),
         cmocka_unit_test(ranks_that_differ_are_named),
+        cmocka_unit_test(code_in_a_rank_reaches_nothing_outside),
         cmocka_unit_test(each_rank_touches_its_own_rows_alone),
         cmocka_unit_test(a_dead_rank_ends_all_and_nothing_is_lost),
+        cmocka_unit_test(a_silent_rank_is_named),
     };
     if (obstacle()) {
         print_message("skipped: %s\n", obstacle());
